@@ -1,0 +1,9 @@
+/** Who makes a request, as far as it has proved it. */
+export interface Caller {
+  /** The OAuth API client, from the token's `tokens.clientClaim`. */
+  readonly client?: string
+  /** The token's `sub`. */
+  readonly user?: string
+  /** The address of the socket's peer, or the one that a trusted proxy reports; IPv4-mapped IPv6 as IPv4. */
+  readonly ip: string
+}

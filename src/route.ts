@@ -1,0 +1,145 @@
+import type { Limit } from './limit/limit.ts'
+import { segmentsOf } from './target.ts'
+
+/** The methods, host and path that a route takes. */
+export interface Pattern {
+  /** In upper case; undefined takes every method. `GET` takes `HEAD` too, as the frameworks behind do. */
+  readonly methods: ReadonlySet<string> | undefined
+  /** In lower case, without port; undefined takes every host. */
+  readonly host: string | undefined
+  readonly segments: readonly Segment[]
+  /** Does a last `*` take any further segments? */
+  readonly rest: boolean
+}
+
+/** A literal in lower case, or the name of the one segment that it takes. */
+export type Segment = { readonly literal: string } | { readonly param: string }
+
+/** What a matching request gets. */
+export interface Route extends Pattern {
+  /** The pattern as configured: the route's name in logs and metrics. */
+  readonly match: string
+  /** The name of the upstream that answers. */
+  readonly upstream: string
+  readonly authenticate: 'none' | 'bearer'
+  readonly limits: readonly Limit[]
+  /** Most bytes of a request body. */
+  readonly maxBody: number
+  /** Milliseconds to the head of the answer and between the bytes of its body; the upstream's where undefined. */
+  readonly timeoutMs: number | undefined
+}
+
+/** The path parameters of a request: name → segment in canonical spelling. */
+export type Params = Readonly<Record<string, string>>
+
+export type Match<R extends Pattern> =
+  | { readonly route: R; readonly params: Params }
+  /** No route takes the method, but some take the path: the methods they take. */
+  | { readonly allow: readonly string[] }
+
+/** The first of `routes` that takes the request; what the path would allow; or undefined where nothing takes the path. */
+export function matchRoute<R extends Pattern>(
+  routes: readonly R[],
+  method: string,
+  host: string,
+  segments: readonly string[],
+): Match<R> | undefined {
+  let allow: Set<string> | undefined
+  for (const route of routes) {
+    if (route.host !== undefined && route.host !== host) continue
+    const params = matchSegments(route, segments)
+    if (params === undefined) continue
+    if (route.methods === undefined || route.methods.has(method)) return { route, params }
+    allow ??= new Set()
+    for (const taken of route.methods) allow.add(taken)
+  }
+  return allow && { allow: [...allow].toSorted() }
+}
+
+const NO_PARAMS: Params = Object.freeze({})
+
+function matchSegments(pattern: Pattern, segments: readonly string[]): Params | undefined {
+  const { segments: wanted, rest } = pattern
+  if (segments.length < wanted.length || (!rest && segments.length > wanted.length)) return undefined
+  let params: Record<string, string> | undefined
+  for (let i = 0; i < wanted.length; i++) {
+    const want = wanted[i]!
+    const have = segments[i]!
+    if ('param' in want) {
+      params ??= Object.create(null) as Record<string, string>
+      params[want.param] = have
+    } else if (want.literal !== have && want.literal !== have.toLowerCase()) return undefined
+  }
+  return params ?? NO_PARAMS
+}
+
+const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/ ]*)(\/\S*)$/
+/** The methods that the gateway takes at all; it answers any other itself. */
+export const METHODS: ReadonlySet<string> = new Set([
+  'GET',
+  'HEAD',
+  'POST',
+  'PUT',
+  'PATCH',
+  'DELETE',
+  'OPTIONS',
+])
+const LITERAL = /^(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
+const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
+const HOST = /^(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)$/
+
+/** Reads `[METHOD[,METHOD]] [host]/path`; a string says what is wrong with it. */
+export function parsePattern(text: string): Pattern | string {
+  const parts = PATTERN.exec(text)
+  if (parts === null) return 'write "[METHOD[,METHOD]] [host]/path", such as "POST /sync/:connection"'
+  const methods = parts[1]?.toUpperCase().split(',')
+  const unknown = methods?.find((method) => !METHODS.has(method))
+  if (unknown !== undefined)
+    return `"${unknown}" is no method that a route takes; use ${[...METHODS].join(', ')}`
+  const host = parts[2]!.toLowerCase()
+  if (host !== '' && !HOST.test(host)) return `"${parts[2]}" is no host name; leave the port out`
+
+  const written = [...segmentsOf(parts[3]!)]
+  const rest = written.at(-1) === '*'
+  if (rest) written.pop()
+  const segments: Segment[] = []
+  const names = new Set<string>()
+  for (const segment of written) {
+    if (PARAM.test(segment)) {
+      const param = segment.slice(1)
+      if (names.has(param)) return `the parameter ":${param}" stands twice; give each its own name`
+      if (param === 'client' || param === 'user' || param === 'ip') {
+        return `":${param}" would hide the caller's own ${param} in a limit's "per"; choose another name`
+      }
+      names.add(param)
+      segments.push({ param })
+    } else if (segment.includes('*')) {
+      return '"*" stands only as the last segment and takes the rest of the path'
+    } else if (segment.startsWith(':') || !LITERAL.test(segment) || segment === '.' || segment === '..') {
+      return `the segment "${segment}" cannot match; write plain characters, ":name" or a last "*"`
+    } else {
+      segments.push({ literal: segment.toLowerCase() })
+    }
+  }
+  return {
+    methods: methods && new Set(methods.includes('GET') ? [...methods, 'HEAD'] : methods),
+    host: host === '' ? undefined : host,
+    segments,
+    rest,
+  }
+}
+
+/** Does `earlier` take every request that `later` takes, so that `later` can never match? */
+export function hides(earlier: Pattern, later: Pattern): boolean {
+  if (earlier.methods !== undefined) {
+    if (later.methods === undefined) return false
+    for (const method of later.methods) if (!earlier.methods.has(method)) return false
+  }
+  if (earlier.host !== undefined && earlier.host !== later.host) return false
+  if (earlier.segments.length > later.segments.length) return false
+  if (!earlier.rest && (later.rest || earlier.segments.length < later.segments.length)) return false
+  return earlier.segments.every((want, i) => {
+    const other = later.segments[i]!
+    return 'param' in want || ('literal' in other && other.literal === want.literal)
+  })
+}

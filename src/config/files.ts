@@ -1,0 +1,60 @@
+import { access, constants, readFile, stat } from 'node:fs/promises'
+import { resolve } from 'node:path'
+import { buffer } from 'node:stream/consumers'
+import { ConfigError } from './problem.ts'
+import type { Mistake, Path } from './source.ts'
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'does not exist',
+  ENOTDIR: 'does not exist',
+  EISDIR: 'is a directory, not a file',
+  EACCES: 'may not be read by this user',
+  EPERM: 'may not be read by this user',
+}
+
+/** The bytes of a file, or of standard input for `-`, as text; a `ConfigError` says why not. */
+export async function readText(file: string): Promise<string> {
+  let bytes: Buffer
+  try {
+    bytes = file === '-' ? await buffer(process.stdin) : await readFile(file)
+  } catch (error) {
+    throw new ConfigError([{ where: file, path: '', message: reason(error) }])
+  }
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    const where = file === '-' ? 'stdin' : file
+    throw new ConfigError([{ where, path: '', message: 'is not UTF-8 text; save it as UTF-8' }])
+  }
+}
+
+/** Why a file cannot be read, or undefined where it can. */
+export async function unreadable(file: string): Promise<string | undefined> {
+  try {
+    await access(file, constants.R_OK)
+    return (await stat(file)).isDirectory() ? REASONS['EISDIR'] : undefined
+  } catch (error) {
+    return reason(error)
+  }
+}
+
+/** Reads the secret that `file:/path` stands for; any other value is itself. */
+export async function readSecret(
+  value: unknown,
+  path: Path,
+  directory: string,
+): Promise<{ readonly value: unknown } | Mistake> {
+  if (typeof value !== 'string' || !value.startsWith('file:')) return { value }
+  const file = resolve(directory, value.slice('file:'.length).replace(/^\/\/\//, '/'))
+  try {
+    const secret = (await readFile(file, 'utf8')).replace(/\r?\n$/, '')
+    return secret === '' ? { path, message: `is to be read from ${file}, which is empty` } : { value: secret }
+  } catch (error) {
+    return { path, message: `is to be read from ${file}, which ${reason(error)}` }
+  }
+}
+
+function reason(error: unknown): string {
+  const { code = '', message } = error as NodeJS.ErrnoException
+  return REASONS[code] ?? `cannot be read: ${code || message}`
+}

@@ -1,0 +1,137 @@
+import { createHash } from 'node:crypto'
+import { dirname, resolve } from 'node:path'
+import { crossCheck } from './cross-check.ts'
+import { readSecret, readText, unreadable } from './files.ts'
+import { configError, mistakesOf } from './report.ts'
+import { compileLimits, compileRoutes, hostsOf } from './routes.ts'
+import { SECRETS, settings, type Config, type Settings, type Tokens, type Upstream } from './schema.ts'
+import { readSource, type Mistake, type Path } from './source.ts'
+import { typed, type Env } from './substitute.ts'
+import { httpUrl } from './values.ts'
+
+export { ConfigError, type Problem } from './problem.ts'
+
+/** A value that beats the file's, and the flag that gave it. A text is typed like a plain YAML scalar. */
+export interface Override {
+  readonly flag: string
+  readonly path: readonly string[]
+  readonly value: unknown
+}
+
+/** What `loadConfig` read. */
+export interface Loaded {
+  readonly config: Config
+  /** The file as it was named; `-` is standard input. */
+  readonly file: string
+  /** The SHA-256 of the file’s text, in hex. */
+  readonly hash: string
+}
+
+/** Reads, checks and compiles a configuration; rejects with a `ConfigError` that lists every mistake. */
+export async function loadConfig({
+  file,
+  overrides = [],
+  env = process.env,
+}: {
+  readonly file: string
+  readonly overrides?: readonly Override[]
+  readonly env?: Env
+}): Promise<Loaded> {
+  const text = await readText(file)
+  const source = readSource(text, env)
+  const flagOf = (path: Path) =>
+    overrides.findLast((one) => one.path.every((step, i) => step === path[i]))?.flag
+  const refuse = (mistakes: readonly Mistake[]) =>
+    configError(file === '-' ? 'stdin' : file, mistakes, source, flagOf)
+
+  const value = source.value
+  if (!isMapping(value)) {
+    const shapeless = { path: [], message: 'the file must be a mapping; config/sluice.yaml shows its keys' }
+    throw refuse(source.mistakes.length > 0 ? source.mistakes : [shapeless])
+  }
+  for (const one of overrides)
+    put(value, one.path, typeof one.value === 'string' ? typed(one.value) : one.value)
+
+  const mistakes: Mistake[] = [...source.mistakes]
+  const directory = file === '-' ? process.cwd() : dirname(resolve(file))
+  for (const path of SECRETS) {
+    const secret = await readSecret(get(value, path), path, flagOf(path) ? process.cwd() : directory)
+    if ('message' in secret) mistakes.push(secret)
+    else if (secret.value !== undefined) put(value, path, secret.value)
+  }
+
+  const textAt = (path: Path) => {
+    const given = overrides.findLast((one) => one.path.join('.') === path.join('.'))?.value
+    return typeof given === 'string' ? given : source.textAt(path)
+  }
+  const parsed = parse(value, textAt)
+  if (!parsed.success) mistakes.push(...parsed.error.issues.flatMap((issue) => mistakesOf(issue)))
+  mistakes.push(...crossCheck(value))
+  if (!parsed.success || mistakes.length > 0) throw refuse(mistakes)
+
+  const config = compile(parsed.data, directory)
+  const keys = config.tokens?.jwks
+  const problem = keys && 'file' in keys ? await unreadable(keys.file) : undefined
+  if (problem !== undefined)
+    throw refuse([{ path: ['tokens', 'jwks'], message: `is a file that ${problem}` }])
+  return { config, file, hash: createHash('sha256').update(text).digest('hex') }
+}
+
+/** Parses; where the environment or a flag gave a number or boolean and a text is wanted, with the text that it gave. */
+function parse(value: Record<string, unknown>, textAt: (path: Path) => string | undefined) {
+  const parsed = settings.safeParse(value)
+  if (parsed.success) return parsed
+  let changed = false
+  for (const issue of parsed.error.issues) {
+    const wantsText = issue.code === 'invalid_type' && issue.expected === 'string'
+    const text = wantsText || issue.code === 'invalid_union' ? textAt(issue.path as Path) : undefined
+    if (text === undefined) continue
+    put(value, issue.path as Path, text)
+    changed = true
+  }
+  return changed ? settings.safeParse(value) : parsed
+}
+
+function compile(parsed: Settings, directory: string): Config {
+  const { upstreams, tokens, listen } = parsed
+  const limits = compileLimits(parsed.limits)
+  const routes = compileRoutes(parsed.routes, limits)
+  return {
+    ...parsed,
+    listen: { ...listen, hosts: listen.hosts ?? hostsOf(routes) },
+    upstreams: Object.entries(upstreams).map(named),
+    tokens: tokens && { ...tokens, jwks: keysFrom(tokens.jwks, directory) },
+    limits,
+    routes,
+  }
+}
+
+function named([name, upstream]: [string, Settings['upstreams'][string]]): Upstream {
+  return { name, ...upstream }
+}
+
+function keysFrom(jwks: string | undefined, directory: string): Tokens['jwks'] {
+  if (jwks === undefined) return undefined
+  return httpUrl(jwks) ? { url: jwks } : { file: resolve(directory, jwks) }
+}
+
+function get(value: unknown, path: Path): unknown {
+  return path.reduce(
+    (inner, step) => (isMapping(inner) && Object.hasOwn(inner, step) ? inner[step] : undefined),
+    value,
+  )
+}
+
+/** Sets the value at a path, making the mappings that lead there. */
+function put(value: Record<string, unknown>, path: Path, leaf: unknown): void {
+  let inner = value
+  for (const step of path.slice(0, -1)) {
+    const next = inner[step]
+    inner = (typeof next === 'object' && next !== null ? next : (inner[step] = {})) as Record<string, unknown>
+  }
+  inner[path.at(-1)!] = leaf
+}
+
+function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

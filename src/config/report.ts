@@ -1,0 +1,64 @@
+import type { z } from 'zod'
+import { ConfigError, type Problem } from './problem.ts'
+import type { Mistake, Path, Place, Source } from './source.ts'
+import { unknownKey } from './wording.ts'
+
+type Issue = z.core.$ZodIssue
+
+/** What the schema found, in words: one mistake for each unknown key, and of a union the case that was meant. */
+export function mistakesOf(issue: Issue, at: Path = []): readonly Mistake[] {
+  const path = [...at, ...issue.path] as Path
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => ({
+      path: [...path, key],
+      message: unknownKey(key, issue.message),
+      key: true,
+    }))
+  }
+  if (issue.code === 'invalid_key') return [{ path, message: issue.issues[0]!.message, key: true }]
+  if (issue.code === 'invalid_union') {
+    const meant = issue.errors.filter((issues) => !issues.some(isOfAnotherKind))
+    if (meant.length === 1) return meant[0]!.flatMap((inner) => mistakesOf(inner, path))
+  }
+  return [{ path, message: issue.message }]
+}
+
+function isOfAnotherKind({ code, path }: Issue): boolean {
+  return path.length === 0 && (code === 'invalid_type' || code === 'invalid_value')
+}
+
+/** All mistakes as one error, in the order of the file; of several at one place the first, as the others follow from it. */
+export function configError(
+  label: string,
+  mistakes: readonly Mistake[],
+  source: Source,
+  flagOf: (path: Path) => string | undefined,
+): ConfigError {
+  const problems: (Problem & Place)[] = []
+  const seen = new Set<string>()
+  for (const { path, message, key, place } of mistakes) {
+    const written = writePath(path)
+    if (path.length > 0 && seen.has(written)) continue
+    seen.add(written)
+    const flag = flagOf(path)
+    const { line, column } = place ?? source.placeOf(path, key)
+    if (flag !== undefined) problems.push({ where: flag, path: '', message, line: 0, column: 0 })
+    else problems.push({ where: `${label}:${line}:${column}`, path: written, message, line, column })
+  }
+  return new ConfigError(
+    problems
+      .toSorted((a, b) => a.line - b.line || a.column - b.column)
+      .map(({ where, path, message }) => ({ where, path, message })),
+  )
+}
+
+/** Such as `routes[2].upstream`. */
+function writePath(path: Path): string {
+  let written = ''
+  for (const step of path) {
+    if (typeof step === 'number') written += `[${step}]`
+    else if (/^[A-Za-z_][A-Za-z0-9_-]*$/.test(step)) written += written === '' ? step : `.${step}`
+    else written += `[${JSON.stringify(step)}]`
+  }
+  return written
+}

@@ -1,0 +1,29 @@
+import type { Limit } from '../limit/limit.ts'
+import { parsePattern, type Route } from '../route.ts'
+import type { Settings } from './schema.ts'
+
+/** The limits as the limiter takes them, in the order of the file. */
+export function compileLimits(limits: Settings['limits']): readonly Limit[] {
+  return Object.entries(limits).map(([name, { per, limit, windowMs }]) => ({
+    name,
+    per,
+    limit,
+    windowMs,
+    shadow: false,
+    changes: [],
+  }))
+}
+
+/** The routes as the gateway matches them. All names and patterns were checked before. */
+export function compileRoutes(routes: Settings['routes'], limits: readonly Limit[]): readonly Route[] {
+  return routes.map(({ limits: names, ...route }) => {
+    const pattern = parsePattern(route.match)
+    if (typeof pattern === 'string') throw new TypeError(`the pattern "${route.match}" ${pattern}`)
+    return { ...pattern, ...route, limits: names.map((name) => limits.find((limit) => limit.name === name)!) }
+  })
+}
+
+/** The hosts that the routes name, each once. */
+export function hostsOf(routes: readonly Route[]): readonly string[] {
+  return [...new Set(routes.flatMap(({ host }) => (host === undefined ? [] : [host])))]
+}

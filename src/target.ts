@@ -22,7 +22,7 @@ const RAW_IN_SEGMENT = /^[A-Za-z0-9._~!$&'()*+,=:@-]$/
 const AMBIGUOUS = /[/\\%;\u0000-\u001f\u007f-\u009f]/
 const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
 /** RFC 9110 section 4.2.3 host, with an optional port. */
-const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9._~-]+))(?::(\d{0,5}))?$/
+const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/
 const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /**

@@ -1,0 +1,49 @@
+import { createServer, type RequestListener, type Server } from 'node:http'
+
+export interface AdminParts {
+  /** Is the process willing to take requests? */
+  ready(): boolean
+  metrics(): Promise<string>
+  readonly metricsType: string
+}
+
+/** The operator's listener: `/healthz`, `/readyz` and `/metrics`. */
+export function createAdmin(parts: AdminParts): Server {
+  const answer: RequestListener = (request, response) => {
+    const speak = (
+      status: number,
+      type: string,
+      body: string,
+      headers: Record<string, string> = {},
+    ): void => {
+      response.writeHead(status, {
+        'Content-Type': type,
+        'Content-Length': Buffer.byteLength(body),
+        'Cache-Control': 'no-store',
+        ...headers,
+      })
+      response.end(request.method === 'HEAD' ? undefined : body)
+    }
+    const text = 'text/plain; charset=utf-8'
+    const path = (request.url ?? '').replace(/\?.*$/s, '')
+    if (path !== '/healthz' && path !== '/readyz' && path !== '/metrics') {
+      speak(404, text, 'Not found. Here are /healthz, /readyz and /metrics.\n')
+    } else if (request.method !== 'GET' && request.method !== 'HEAD') {
+      speak(405, text, 'Only GET and HEAD.\n', { Allow: 'GET, HEAD' })
+    } else if (path === '/healthz') {
+      speak(200, text, 'ok\n')
+    } else if (path === '/readyz') {
+      if (parts.ready()) speak(200, text, 'ready\n')
+      else speak(503, text, 'draining\n')
+    } else {
+      parts.metrics().then(
+        (body) => speak(200, parts.metricsType, body),
+        () => speak(500, text, 'The metrics could not be collected.\n'),
+      )
+    }
+  }
+  return createServer(
+    { headersTimeout: 10_000, requestTimeout: 10_000, connectionsCheckingInterval: 5000 },
+    answer,
+  )
+}

@@ -1,0 +1,331 @@
+import { Agent as HttpAgent, type ClientRequest, type IncomingMessage, type ServerResponse } from 'node:http'
+import { Agent as HttpsAgent } from 'node:https'
+import { createRequire } from 'node:module'
+import { isIP, type Socket } from 'node:net'
+import util from 'node:util'
+import type HttpProxy from 'http-proxy'
+import { GatewayError } from './errors.ts'
+import { type BodyLength, responseHeaders } from './headers.ts'
+
+// http-proxy takes `util._extend` while it loads; calling Node's own one prints a deprecation warning.
+Object.assign(util, { _extend: Object.assign })
+const httpProxy = createRequire(import.meta.url)('http-proxy') as typeof HttpProxy
+
+/** A backend, and how long it is waited for. */
+export interface Upstream {
+  readonly name: string
+  /** `http:` or `https:` origin; its path is not used. */
+  readonly origin: URL
+  /** Milliseconds until the head of the answer, and between the bytes of a body in either direction. */
+  readonly timeoutMs: number
+  readonly connectTimeoutMs: number
+  readonly maxConnections: number
+}
+
+/** One request as the earlier stages understood it. */
+export interface Outgoing {
+  /** The canonical path and the query. */
+  readonly target: string
+  readonly headers: Record<string, string | string[]>
+  readonly bodyLength: BodyLength
+  /** Most bytes of a body of unknown length. */
+  readonly maxBody: number
+  /** In place of the upstream's, where the route has its own. */
+  readonly timeoutMs: number | undefined
+  /** The gateway's rate-limit fields, as a flat list, on a limited route. */
+  readonly rateLimit: readonly string[] | undefined
+}
+
+/** How a forwarded request ended; times are `performance.now()` milliseconds. */
+export interface Forwarded {
+  /** `answered`: whole. `cut`: broken off after the head. `left`: by the caller. `failed`: no answer was begun. */
+  readonly outcome: 'answered' | 'cut' | 'left' | 'failed'
+  /** Why it was cut or failed. */
+  readonly error?: GatewayError
+  readonly headAt?: number
+}
+
+export interface Forward {
+  (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing): Promise<Forwarded>
+  close(): void
+}
+
+/** An idle socket goes before common servers close it (Node: 5 s), so that no request is sent into a closing one. */
+const IDLE_SOCKET_MS = 4000
+
+/** Characters that a reason phrase must not carry (RFC 9112 section 4). */
+const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
+
+/**
+ * Streams requests to one upstream over kept-alive sockets, and its answers back.
+ * Never rejects, never leaves the caller waiting longer than the timeouts, never completes an answer that was cut.
+ */
+export function createForward(upstream: Upstream): Forward {
+  const secure = upstream.origin.protocol === 'https:'
+  const Agent = secure ? HttpsAgent : HttpAgent
+  const host = upstream.origin.hostname.replace(/^\[|\]$/g, '')
+  // Node would take the name to verify from the caller's Host.
+  const tls = secure ? { servername: isIP(host) === 0 ? host : '' } : {}
+  const agent = new Agent({
+    ...tls,
+    keepAlive: true,
+    scheduling: 'lifo',
+    maxSockets: upstream.maxConnections,
+    timeout: IDLE_SOCKET_MS,
+  })
+  const pooled = watch(agent)
+  // For the one retry: a socket that nobody used before.
+  const fresh = watch(new Agent({ ...tls, keepAlive: false }))
+
+  const proxy = httpProxy.createProxyServer({
+    target: {
+      protocol: upstream.origin.protocol,
+      host,
+      port: Number(upstream.origin.port) || (secure ? 443 : 80),
+    },
+    selfHandleResponse: true,
+    toProxy: true,
+  })
+  // This pass turns a chunked DELETE or OPTIONS into two requests (CVE-2026-29057).
+  const passes = proxy as unknown as { webPasses: { name: string }[] }
+  passes.webPasses = passes.webPasses.filter((pass) => pass.name !== 'deleteLength')
+  // The caller has left; `response` says so as well.
+  proxy.on('econnreset', ignore)
+
+  const forward = (
+    request: IncomingMessage,
+    response: ServerResponse,
+    outgoing: Outgoing,
+  ): Promise<Forwarded> =>
+    new Promise((resolve) => {
+      const timeoutMs = outgoing.timeoutMs ?? upstream.timeoutMs
+      const bodiless = outgoing.bodyLength === 0
+      let proxyRequest: ClientRequest | undefined
+      let upstreamResponse: IncomingMessage | undefined
+      let headAt: number | undefined
+      let settled = false
+      let retried = false
+
+      const timer = setTimeout(onSilence, timeoutMs)
+
+      const settle = (outcome: Forwarded['outcome'], error?: GatewayError): void => {
+        if (settled) return
+        settled = true
+        clearTimeout(timer)
+        // An upstream that answers early need not take the rest of the request.
+        if (outcome !== 'answered' || !request.complete) {
+          proxyRequest?.destroy()
+          upstreamResponse?.destroy()
+        }
+        // Once begun, an answer that is not whole must never look whole.
+        if (outcome !== 'answered' && headAt !== undefined) response.destroy()
+        resolve({
+          outcome,
+          ...(error && { error }),
+          ...(headAt !== undefined && { headAt }),
+        })
+      }
+      const fail = (error: GatewayError): void => settle(headAt === undefined ? 'failed' : 'cut', error)
+
+      function onSilence(): void {
+        // A caller that is still sending is the caller's delay; `listen.requestTimeout` bounds it.
+        if (
+          headAt === undefined &&
+          !bodiless &&
+          !request.complete &&
+          proxyRequest?.writableNeedDrain !== true
+        ) {
+          timer.refresh()
+          return
+        }
+        fail(
+          new GatewayError('GatewayTimeout', 'The upstream did not answer in time.', {
+            cause: `${upstream.name} was silent for ${timeoutMs} ms`,
+          }),
+        )
+      }
+
+      const onError = (error: Error): void => {
+        if (settled) return
+        if (canRetry(error)) {
+          retried = true
+          send()
+          return
+        }
+        fail(badGateway(upstream, error, proxyRequest))
+      }
+
+      const canRetry = (error: NodeJS.ErrnoException): boolean =>
+        !retried &&
+        headAt === undefined &&
+        bodiless &&
+        (request.method === 'GET' || request.method === 'HEAD') &&
+        proxyRequest?.reusedSocket === true &&
+        (error.code === 'ECONNRESET' || error.code === 'EPIPE')
+
+      const onHead = (incoming: IncomingMessage): void => {
+        if (settled) {
+          incoming.destroy()
+          return
+        }
+        upstreamResponse = incoming
+        const status = incoming.statusCode!
+        const reason = incoming.statusMessage ?? ''
+        const headers = responseHeaders(
+          incoming.rawHeaders,
+          incoming.headers.connection,
+          status,
+          outgoing.rateLimit,
+        )
+        // The rest of an unfinished request must not be taken for the next one.
+        if (!request.complete) headers.push('Connection', 'close')
+        try {
+          if (reason === '' || BAD_REASON.test(reason)) response.writeHead(status, headers)
+          else response.writeHead(status, reason, headers)
+        } catch (error) {
+          fail(badGateway(upstream, error, proxyRequest))
+          return
+        }
+        headAt = performance.now()
+        timer.refresh()
+        incoming.on('data', (chunk: Buffer) => {
+          timer.refresh()
+          if (!response.write(chunk)) incoming.pause()
+        })
+        incoming.on('end', () => {
+          // `end` also comes for a body that was cut; only `complete` tells them apart.
+          if (!incoming.complete) onError(new Error('the answer was cut'))
+          else if (!settled) response.end()
+        })
+        incoming.on('error', onError)
+        incoming.on('close', () => {
+          if (!incoming.complete) onError(new Error('the answer was cut'))
+        })
+        response.on('drain', () => {
+          timer.refresh()
+          incoming.resume()
+        })
+      }
+
+      const onRequest = (sent: ClientRequest): void => {
+        proxyRequest = sent
+        // http-proxy joins slashes and rewrites `http:/` within a path: the decision was made on this one.
+        sent.path = outgoing.target
+        sent.on('response', onHead)
+        // A 101 that nobody asked for (RFC 9110 section 15.2.2).
+        sent.on('upgrade', (_: IncomingMessage, socket: Socket) => {
+          socket.destroy()
+          onError(new Error('the upstream switched protocols unasked'))
+        })
+        sent.on('socket', (socket) => boundConnect(socket, upstream, sent, secure))
+        if (settled) sent.destroy()
+      }
+
+      const send = (): void => {
+        const through = retried ? fresh : pooled
+        through.onRequest = onRequest
+        const options: HttpProxy.ServerOptions = {
+          agent: through.agent,
+          // Without a body there is nothing to pipe.
+          ...(bodiless && { buffer: NO_BODY }),
+        }
+        try {
+          proxy.web(request, response, options, onError)
+        } catch (error) {
+          fail(badGateway(upstream, error, undefined))
+        }
+      }
+
+      response.on('error', ignore)
+      response.on('close', () => settle(response.writableFinished ? 'answered' : 'left'))
+      if (response.destroyed) {
+        settle('left')
+        return
+      }
+
+      request.url = outgoing.target
+      request.headers = outgoing.headers
+      if (!bodiless) {
+        let received = 0
+        request.on('data', (chunk: Buffer) => {
+          received += chunk.length
+          timer.refresh()
+          if (received > outgoing.maxBody) {
+            fail(
+              new GatewayError(
+                'PayloadTooLarge',
+                `A request body has at most ${outgoing.maxBody} bytes here.`,
+              ),
+            )
+          }
+        })
+        request.on('end', () => {
+          if (!settled) timer.refresh()
+        })
+      }
+      send()
+    })
+
+  return Object.assign(forward, {
+    close() {
+      agent.destroy()
+    },
+  })
+}
+
+/** What http-proxy pipes into the upstream request where there is no body. */
+const NO_BODY = {
+  pipe(destination: ClientRequest) {
+    destination.end()
+  },
+} as never
+
+function ignore(): void {}
+
+/** An agent that tells of each upstream request as soon as it exists: http-proxy itself tells too late, or not at all. */
+interface Watched {
+  readonly agent: HttpAgent
+  /** Called by the next request, which http-proxy makes before `web` returns. */
+  onRequest: (request: ClientRequest) => void
+}
+
+function watch(agent: HttpAgent): Watched {
+  const watched: Watched = {
+    agent: Object.assign(Object.create(agent) as HttpAgent, {
+      addRequest(request: ClientRequest, ...rest: unknown[]) {
+        watched.onRequest(request)
+        ;(agent as unknown as AddRequest).addRequest(request, ...rest)
+      },
+    }),
+    onRequest: ignore,
+  }
+  return watched
+}
+
+interface AddRequest {
+  addRequest(request: ClientRequest, ...rest: unknown[]): void
+}
+
+function boundConnect(socket: Socket, upstream: Upstream, request: ClientRequest, secure: boolean): void {
+  if (!socket.connecting) return
+  const timer = setTimeout(() => {
+    request.destroy(new Error(`no connection within ${upstream.connectTimeoutMs} ms`))
+  }, upstream.connectTimeoutMs)
+  const stop = (): void => clearTimeout(timer)
+  socket.once(secure ? 'secureConnect' : 'connect', stop)
+  socket.once('close', stop)
+}
+
+/** 502, in the same words whatever went wrong; the log tells unreachable from broken. */
+function badGateway(upstream: Upstream, cause: unknown, request: ClientRequest | undefined): GatewayError {
+  const unreachable = request?.socket == null || request.socket.connecting
+  return new GatewayError(
+    'BadGateway',
+    unreachable ? 'The upstream cannot be reached.' : 'The upstream broke off.',
+    {
+      cause: new Error(`${upstream.name}: ${cause instanceof Error ? cause.message : String(cause)}`, {
+        cause,
+      }),
+    },
+  )
+}

@@ -1,0 +1,228 @@
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Identity } from './authenticate/bearer.ts'
+import type { Caller } from './authenticate/caller.ts'
+import { GatewayError } from './errors.ts'
+import type { Forward } from './forward.ts'
+import { type BodyLength, bodyLength, type Head, readHead, requestHeaders } from './headers.ts'
+import { type Decision, decisionHeaders } from './limit/decision.ts'
+import type { Limiter } from './limit/limiter.ts'
+import type { Quota } from './limit/limit.ts'
+import { type Peers, plainAddress } from './peer.ts'
+import { type Dialect, errorReply, refusedReply, type Reply, speak } from './reply.ts'
+import { matchRoute, METHODS, type Params, type Route } from './route.ts'
+import { parseHost, type Target, understand } from './target.ts'
+
+/** A route with the parts that serve it. */
+export interface ServedRoute extends Route {
+  readonly forward: Forward
+  readonly dialect: Dialect
+  /** The route's limits applied to a caller, now. */
+  quotas(caller: Caller, params: Params): readonly Quota[]
+}
+
+/** What the gateway is made of; all of it is replaced at once by a reload. */
+export interface Parts {
+  readonly routes: readonly ServedRoute[]
+  /** Is this a host that absolute-form targets may name? */
+  serves(host: string): boolean
+  readonly peers: Peers
+  authenticate(authorization: readonly string[]): Identity | GatewayError | Promise<Identity | GatewayError>
+  readonly limiter: Limiter
+  /** Told of every request once, when it is over. */
+  observe(exchange: Exchange): void
+}
+
+/** One request and what became of it, as log and metrics see it. Times are `performance.now()` milliseconds. */
+export interface Exchange {
+  readonly requestId: string
+  readonly method: string
+  readonly startedAt: number
+  readonly peer: string
+  path?: string
+  route?: ServedRoute
+  caller?: Caller
+  decision?: Decision
+  decidedAt?: number
+  askedAt?: number
+  headAt?: number
+  source: 'gateway' | 'upstream'
+  status: number
+  /** Did the caller leave, or was the answer cut, before it was whole? */
+  incomplete?: 'left' | 'cut'
+  error?: GatewayError
+}
+
+/** Serves one request; never rejects. */
+export type Serve = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  expectsContinue?: boolean,
+) => Promise<void>
+
+/** The life of a request: understand, match, identify, limit, forward; and the one rescue. */
+export function createGateway(parts: Parts): Serve {
+  return async function serve(request, response, expectsContinue = false) {
+    const exchange: Exchange = {
+      requestId: requestIdOf(request),
+      method: request.method ?? '',
+      startedAt: performance.now(),
+      peer: plainAddress(request.socket.remoteAddress ?? ''),
+      source: 'gateway',
+      status: 0,
+    }
+    response.once('close', () => {
+      if (!response.writableFinished) exchange.incomplete ??= 'left'
+      parts.observe(exchange)
+    })
+    let reply: Reply | undefined
+    try {
+      reply = await answer(parts, exchange, request, response, expectsContinue)
+    } catch (failure) {
+      reply = failed(exchange, rescue(failure))
+    }
+    if (reply !== undefined) {
+      exchange.status = reply.status
+      speak(response, reply)
+    }
+  }
+}
+
+/** The gateway's own answer, or undefined where the upstream's was streamed. */
+async function answer(
+  parts: Parts,
+  exchange: Exchange,
+  request: IncomingMessage,
+  response: ServerResponse,
+  expectsContinue: boolean,
+): Promise<Reply | undefined> {
+  const head = readHead(request.rawHeaders)
+
+  const target = understand(request.url ?? '', head.hosts, parts.serves)
+  if (target instanceof GatewayError) return failed(exchange, target)
+  exchange.path = target.path
+
+  const found = match(parts, exchange, target)
+  if (found instanceof GatewayError) return failed(exchange, found)
+  const { route, params } = found
+  exchange.route = route
+
+  const body = bodyOf(request, route)
+  if (body instanceof GatewayError) return failed(exchange, body)
+
+  const caller = await identify(parts, exchange, request, route, head)
+  if (caller instanceof GatewayError) return failed(exchange, caller)
+  exchange.caller = caller
+
+  let rateLimit: readonly string[] | undefined
+  if (route.limits.length > 0) {
+    const decision = await parts.limiter.decide(route.quotas(caller, params))
+    exchange.decision = decision
+    exchange.decidedAt = performance.now()
+    if (!decision.admitted) return refusedReply(decision, exchange.requestId)
+    rateLimit = decisionHeaders(decision)
+  }
+
+  if (expectsContinue) response.writeContinue()
+  return forward(parts, exchange, request, response, { target, route, body, rateLimit })
+}
+
+function match(
+  parts: Parts,
+  exchange: Exchange,
+  target: Target,
+): { readonly route: ServedRoute; readonly params: Params } | GatewayError {
+  if (!METHODS.has(exchange.method)) return methodNotAllowed([...METHODS])
+  const found = matchRoute(parts.routes, exchange.method, target.host, target.segments)
+  if (found === undefined) return new GatewayError('NotFound', 'Nothing is served at this path.')
+  return 'allow' in found ? methodNotAllowed(found.allow) : found
+}
+
+function methodNotAllowed(allow: readonly string[]): GatewayError {
+  return new GatewayError('MethodNotAllowed', `This path takes ${allow.join(', ')}.`, {
+    headers: { Allow: allow.join(', ') },
+  })
+}
+
+function bodyOf(request: IncomingMessage, route: ServedRoute): BodyLength | GatewayError {
+  const length = bodyLength(request.method ?? '', request.httpVersion, request.headers)
+  if (typeof length === 'number' && length > route.maxBody) {
+    return new GatewayError('PayloadTooLarge', `A request body has at most ${route.maxBody} bytes here.`)
+  }
+  return length
+}
+
+async function identify(
+  parts: Parts,
+  exchange: Exchange,
+  request: IncomingMessage,
+  route: ServedRoute,
+  head: Head,
+): Promise<Caller | GatewayError> {
+  const ip = parts.peers.caller(exchange.peer, request.headers['x-forwarded-for'] as string | undefined)
+  if (route.authenticate === 'none') return { ip }
+  const identity = await parts.authenticate(head.authorization)
+  if (identity instanceof GatewayError) return identity
+  return { client: identity.client, ...(identity.user !== undefined && { user: identity.user }), ip }
+}
+
+/** What the earlier stages found out for the last one. */
+interface Understood {
+  readonly target: Target
+  readonly route: ServedRoute
+  readonly body: BodyLength
+  readonly rateLimit: readonly string[] | undefined
+}
+
+async function forward(
+  parts: Parts,
+  exchange: Exchange,
+  request: IncomingMessage,
+  response: ServerResponse,
+  { target, route, body, rateLimit }: Understood,
+): Promise<Reply | undefined> {
+  const proto = 'encrypted' in request.socket ? 'https' : 'http'
+  const host = request.headers.host!
+  exchange.askedAt = performance.now()
+  const forwarded = await route.forward(request, response, {
+    target: target.path + target.query,
+    headers: requestHeaders(request.headers, {
+      peer: exchange.peer,
+      proto,
+      host,
+      port: parseHost(host)?.port || (proto === 'https' ? '443' : '80'),
+      requestId: exchange.requestId,
+      trusted: parts.peers.trusts(exchange.peer),
+    }),
+    bodyLength: body,
+    maxBody: route.maxBody,
+    timeoutMs: route.timeoutMs,
+    rateLimit,
+  })
+  if (forwarded.headAt !== undefined) {
+    exchange.source = 'upstream'
+    exchange.status = response.statusCode
+    exchange.headAt = forwarded.headAt
+  }
+  if (forwarded.error) exchange.error = forwarded.error
+  if (forwarded.outcome === 'cut') exchange.incomplete = 'cut'
+  return forwarded.outcome === 'failed' ? failed(exchange, forwarded.error!, rateLimit) : undefined
+}
+
+function failed(exchange: Exchange, error: GatewayError, rateLimit?: readonly string[]): Reply {
+  exchange.error = error
+  return errorReply(error, exchange.route?.dialect ?? 'problem', exchange.requestId, rateLimit)
+}
+
+function rescue(failure: unknown): GatewayError {
+  if (failure instanceof GatewayError) return failure
+  return new GatewayError('InternalServer', 'The gateway failed to handle this request.', { cause: failure })
+}
+
+const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
+
+/** The caller's own `X-Request-Id` where it is well formed, else a new one. */
+function requestIdOf(request: IncomingMessage): string {
+  const given = request.headers['x-request-id']
+  return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID()
+}

@@ -1,0 +1,190 @@
+import { badRequest, type GatewayError } from './errors.ts'
+
+/** Header fields that end at this hop (RFC 9110 section 7.6.1), `Expect` and `Trailer` with them: the gateway answers those itself. */
+const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  'expect',
+  'http2-settings',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authentication-info',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+
+/** Fields that rewrite the method or the target behind the gateway's decision. */
+const OVERRIDES: ReadonlySet<string> = new Set([
+  'x-http-method',
+  'x-http-method-override',
+  'x-method-override',
+  'x-original-method',
+  'x-original-uri',
+  'x-original-url',
+  'x-rewrite-url',
+])
+
+/** Fields in which only a proxy may speak of the connection or of the client's certificate (RFC 7239, RFC 9440). */
+const FROM_PROXY =
+  /^(?:forwarded|x-forwarded(?:-.*)?|x-real-ip|x-client-ip|x-cluster-client-ip|true-client-ip|cf-connecting-ip|client-cert(?:-chain)?|(?:x-)?ssl-.*|x-client-(?:cert|certificate|verify|dn)(?:-.*)?|x-arr-clientcert|x-amzn-mtls-.*)$/
+
+/** Framing must never depend on a field that a `Connection` header can name away. */
+const NEVER_NAMED: ReadonlySet<string> = new Set(['host', 'content-length'])
+
+const RATE_LIMIT: ReadonlySet<string> = new Set([
+  'ratelimit',
+  'ratelimit-limit',
+  'ratelimit-policy',
+  'ratelimit-remaining',
+  'ratelimit-reset',
+  'x-ratelimit-limit',
+  'x-ratelimit-remaining',
+  'x-ratelimit-reset',
+])
+
+/** What becomes of a request field, decided once for each name that is met. */
+type Fate = 'keep' | 'drop' | 'from-proxy'
+const fates = new Map<string, Fate>()
+const MAX_FATES = 1000
+
+/** Some frameworks read `_` as `-`, so both spellings share one fate. */
+function fateOf(name: string): Fate {
+  const known = fates.get(name)
+  if (known !== undefined) return known
+  const plain = name.includes('_') ? name.replaceAll('_', '-') : name
+  let fate: Fate = 'keep'
+  if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain)) fate = 'drop'
+  else if (FROM_PROXY.test(plain)) fate = 'from-proxy'
+  if (fates.size < MAX_FATES) fates.set(name, fate)
+  return fate
+}
+
+/** The fields whose number matters, as they stand in the raw head. */
+export interface Head {
+  readonly hosts: readonly string[]
+  readonly authorization: readonly string[]
+}
+
+/** Collects every `Host` and `Authorization` value, since Node keeps only the first of each. */
+export function readHead(rawHeaders: readonly string[]): Head {
+  const hosts: string[] = []
+  const authorization: string[] = []
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts.push(rawHeaders[i + 1]!)
+    else if (name.length === 13 && name.toLowerCase() === 'authorization')
+      authorization.push(rawHeaders[i + 1]!)
+  }
+  return { hosts, authorization }
+}
+
+type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>
+
+/** How many bytes of body a request announces: 0 for none, undefined for a chunked body of unknown length. */
+export type BodyLength = number | undefined
+
+const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
+
+/** Reads the announced body, or refuses a framing that two servers could read differently (RFC 9112 section 6). */
+export function bodyLength(
+  method: string,
+  httpVersion: string,
+  headers: RequestHeaders,
+): BodyLength | GatewayError {
+  const coding = headers['transfer-encoding']
+  const length = headers['content-length']
+  if (coding === undefined && length === undefined) return 0
+  if (coding !== undefined) {
+    if (length !== undefined) return badRequest('Send Content-Length or Transfer-Encoding, not both.')
+    if (BODILESS.has(method)) return badRequest(`A ${method} request carries no body here.`)
+    if (httpVersion !== '1.1') return badRequest('Transfer-Encoding needs HTTP/1.1.')
+    if (String(coding).toLowerCase() !== 'chunked')
+      return badRequest('The only Transfer-Encoding taken is "chunked".')
+    return undefined
+  }
+  if (!/^\d{1,15}$/.test(String(length))) return badRequest('The Content-Length is no number.')
+  const bytes = Number(length)
+  if (bytes > 0 && BODILESS.has(method)) return badRequest(`A ${method} request carries no body here.`)
+  return bytes
+}
+
+/** What the gateway itself tells the upstream of the connection and the request. */
+export interface Forwarded {
+  /** The address of the socket's peer. */
+  readonly peer: string
+  readonly proto: 'http' | 'https'
+  readonly host: string
+  readonly port: string
+  readonly requestId: string
+  /** May the peer speak for others in `Forwarded` and `X-Forwarded-*`? */
+  readonly trusted: boolean
+}
+
+/** The request's fields as the upstream gets them. */
+export function requestHeaders(
+  headers: RequestHeaders,
+  forwarded: Forwarded,
+): Record<string, string | string[]> {
+  const out: Record<string, string | string[]> = {}
+  const named = namedByConnection(headers['connection'])
+  for (const name in headers) {
+    const fate = fateOf(name)
+    if (fate === 'drop' || (fate === 'from-proxy' && !forwarded.trusted)) continue
+    if (named?.has(name) === true && !NEVER_NAMED.has(name)) continue
+    const value = headers[name]
+    if (value !== undefined) out[name] = value
+  }
+  if (forwarded.trusted) {
+    const chain = out['x-forwarded-for']
+    out['x-forwarded-for'] = chain === undefined ? forwarded.peer : `${String(chain)}, ${forwarded.peer}`
+    out['x-forwarded-proto'] ??= forwarded.proto
+    out['x-forwarded-host'] ??= forwarded.host
+    out['x-forwarded-port'] ??= forwarded.port
+    out['x-real-ip'] ??= forwarded.peer
+  } else {
+    out['x-forwarded-for'] = forwarded.peer
+    out['x-forwarded-proto'] = forwarded.proto
+    out['x-forwarded-host'] = forwarded.host
+    out['x-forwarded-port'] = forwarded.port
+    out['x-real-ip'] = forwarded.peer
+  }
+  out['x-request-id'] = forwarded.requestId
+  return out
+}
+
+/**
+ * The upstream's fields as the caller gets them: names and values as sent, in their order, as Node's flat list.
+ * With `rateLimit`, the gateway's own rate-limit fields stand in place of any that the upstream sent.
+ */
+export function responseHeaders(
+  rawHeaders: readonly string[],
+  connection: string | undefined,
+  status: number,
+  rateLimit: readonly string[] | undefined,
+): string[] {
+  const out: string[] = []
+  const named = namedByConnection(connection)
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!
+    const lower = name.toLowerCase()
+    if (HOP_BY_HOP.has(lower)) continue
+    if (named?.has(lower) === true && !NEVER_NAMED.has(lower)) continue
+    if (rateLimit !== undefined && RATE_LIMIT.has(lower)) continue
+    // RFC 9110 section 8.6: no Content-Length in a 204.
+    if (status === 204 && lower === 'content-length') continue
+    out.push(name, rawHeaders[i + 1]!)
+  }
+  if (rateLimit !== undefined) out.push(...rateLimit)
+  return out
+}
+
+/** The fields that a `Connection` header names, beside the everyday options that name none. */
+function namedByConnection(connection: string | string[] | undefined): ReadonlySet<string> | undefined {
+  if (connection === undefined) return undefined
+  const lower = String(connection).toLowerCase()
+  if (lower === 'keep-alive' || lower === 'close') return undefined
+  return new Set(lower.split(',').map((option) => option.trim()))
+}

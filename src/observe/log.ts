@@ -1,0 +1,51 @@
+import pino, { type DestinationStream, type Logger } from 'pino'
+import pretty from 'pino-pretty'
+
+export type Log = Logger
+
+export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent'
+
+/** Bytes of log lines that may wait for a slow reader before lines are lost. */
+const MAX_WAITING = 8 * 1024 * 1024
+const FLUSH_MS = 200
+
+export interface LogOutput {
+  readonly log: Log
+  /** Writes out what waits, to be called once, last. */
+  close(): Promise<void>
+}
+
+/**
+ * The log on standard output: JSON lines, or `pretty` for people. Lines are gathered and written a few times a second;
+ * when nobody reads them, what does not fit in 8 MB is lost rather than kept.
+ */
+export function createLog(level: LogLevel, format: 'json' | 'pretty'): LogOutput {
+  const options = {
+    level,
+    base: undefined,
+    timestamp: pino.stdTimeFunctions.isoTime,
+    formatters: { level: (label: string) => ({ level: label }) },
+  }
+  if (format === 'pretty') {
+    const stream = pretty({
+      colorize: process.stdout.isTTY,
+      ignore: 'pid,hostname',
+      sync: true,
+      translateTime: 'HH:MM:ss.l',
+    })
+    return { log: pino(options, stream as DestinationStream), close: () => Promise.resolve() }
+  }
+  const destination = pino.destination({ dest: 1, sync: false, minLength: 16_384, maxLength: MAX_WAITING })
+  // A reader that went away must not end the gateway.
+  destination.on('error', () => {})
+  const timer = setInterval(() => destination.flush(), FLUSH_MS).unref()
+  return {
+    log: pino(options, destination),
+    close: () =>
+      new Promise((resolve) => {
+        clearInterval(timer)
+        destination.flush(() => resolve())
+        setTimeout(resolve, 1000).unref()
+      }),
+  }
+}

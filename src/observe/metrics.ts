@@ -1,0 +1,71 @@
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+import { VERSION } from '../version.ts'
+
+/** Seconds; from a cache hit on loopback to a patient upstream. */
+const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
+
+export type Metrics = ReturnType<typeof createMetrics>
+
+/** Everything that `/metrics` shows. No label takes a value that callers choose. */
+export function createMetrics() {
+  const registry = new Registry()
+  collectDefaultMetrics({ register: registry })
+  const registers = [registry]
+
+  new Gauge({
+    name: 'sluice_build_info',
+    help: 'Which Sluice this is; always 1.',
+    labelNames: ['version', 'node'],
+    registers,
+  }).set({ version: VERSION, node: process.versions.node }, 1)
+
+  return {
+    requests: new Counter({
+      name: 'sluice_http_requests_total',
+      help: 'Requests answered, by who answered: the gateway itself or the upstream.',
+      labelNames: ['route', 'method', 'code', 'source'],
+      registers,
+    }),
+    requestSeconds: new Histogram({
+      name: 'sluice_http_request_duration_seconds',
+      help: 'From the head of a request to the end of its answer.',
+      buckets: REQUEST_BUCKETS,
+      registers,
+    }),
+    upstreamSeconds: new Histogram({
+      name: 'sluice_upstream_duration_seconds',
+      help: 'From forwarding a request to the head of the answer.',
+      labelNames: ['upstream'],
+      buckets: REQUEST_BUCKETS,
+      registers,
+    }),
+    decisions: new Counter({
+      name: 'sluice_limit_decisions_total',
+      help: 'Decisions of each limit: within, near (80 % used), over, over_cached (answered without the store), shadow_over.',
+      labelNames: ['limit', 'outcome'],
+      registers,
+    }),
+    storeSeconds: new Histogram({
+      name: 'sluice_store_duration_seconds',
+      help: 'How long decisions waited for the store.',
+      buckets: STORE_BUCKETS,
+      registers,
+    }),
+    storeUp: new Gauge({ name: 'sluice_store_up', help: 'Does the store answer?', registers }),
+    storeMode: new Gauge({
+      name: 'sluice_store_mode',
+      help: '1 for the mode that decides now: store, or what store.onOutage says.',
+      labelNames: ['mode'],
+      registers,
+    }),
+    droppedSockets: new Counter({
+      name: 'sluice_dropped_sockets_total',
+      help: 'Sockets closed at once because listen.maxConnections were open.',
+      registers,
+    }),
+    contentType: registry.contentType,
+    /** The text of `/metrics`. */
+    text: (): Promise<string> => registry.metrics(),
+  }
+}

@@ -1,0 +1,124 @@
+import type { ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import type { GatewayError } from './errors.ts'
+import { type Decision, decisionHeaders, refusal } from './limit/decision.ts'
+
+/** One of the gateway's own answers, ready to be written. */
+export interface Reply {
+  readonly status: number
+  /** A flat list of names and values. */
+  readonly headers: readonly string[]
+  readonly body: string
+}
+
+/** Whose error format a route speaks: the Data API's, or the OAuth endpoints' (RFC 6749 section 5.2). */
+export type Dialect = 'problem' | 'oauth'
+
+const TITLES: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  413: 'Payload Too Large',
+  429: 'Too Many Requests',
+  500: 'Internal Server Error',
+  502: 'Bad Gateway',
+  503: 'Service Unavailable',
+  504: 'Gateway Timeout',
+}
+
+const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
+
+/** The answer to a request that the limits refuse; `decision` is a refusal. */
+export function refusedReply(decision: Decision, requestId: string): Reply {
+  const { detail, violatedPolicies, retryAfterSecs } = refusal(decision)
+  return {
+    status: 429,
+    headers: [...decisionHeaders(decision), ...OWN_HEADERS, 'Content-Type', 'application/problem+json'],
+    body: JSON.stringify({
+      type: QUOTA_EXCEEDED,
+      title: 'Too Many Requests',
+      status: 429,
+      detail,
+      'violated-policies': violatedPolicies,
+      code: 'TooManyRequests',
+      message: 'Too Many Requests',
+      retryAfterSecs,
+      correlationId: requestId,
+    }),
+  }
+}
+
+const OWN_HEADERS = ['Cache-Control', 'no-store']
+
+/** The answer to a request that failed; `rateLimit` are the fields of the decision, where one was made. */
+export function errorReply(
+  error: GatewayError,
+  dialect: Dialect,
+  requestId: string,
+  rateLimit: readonly string[] = [],
+): Reply {
+  const headers = [...rateLimit]
+  for (const [name, value] of Object.entries(error.headers)) {
+    for (const one of typeof value === 'string' ? [value] : value) headers.push(name, one)
+  }
+  headers.push(...OWN_HEADERS, 'Content-Type')
+  if (dialect === 'oauth') {
+    headers.push('application/json')
+    const body = JSON.stringify({
+      error: error.oauthError ?? oauthCode(error.status),
+      error_description: error.message,
+    })
+    return { status: error.status, headers, body }
+  }
+  headers.push('application/problem+json')
+  const title = TITLES[error.status] ?? 'Error'
+  const body = JSON.stringify({
+    type: 'about:blank',
+    title,
+    status: error.status,
+    detail: error.message,
+    code: error.code,
+    message: title,
+    correlationId: requestId,
+  })
+  return { status: error.status, headers, body }
+}
+
+/** The RFC 6749 code nearest to a status; `server_error` and `temporarily_unavailable` are those of section 4.1.2.1. */
+function oauthCode(status: number): string {
+  if (status === 503 || status === 504) return 'temporarily_unavailable'
+  return status >= 500 ? 'server_error' : 'invalid_request'
+}
+
+/**
+ * Writes a reply. A request whose body is still coming ends its socket, so that the rest is never taken for the next
+ * request; what is under way is read and dropped for a moment, lest a reset overtake the answer.
+ */
+export function speak(response: ServerResponse, reply: Reply): void {
+  if (response.headersSent || response.destroyed) {
+    response.destroy()
+    return
+  }
+  const headers = [...reply.headers, 'Content-Length', String(Buffer.byteLength(reply.body))]
+  const { req: request } = response
+  if (!request.complete) {
+    headers.push('Connection', 'close')
+    if (response.socket) lingerOnClose(response.socket)
+    request.resume()
+  }
+  response.writeHead(reply.status, headers)
+  response.end(request.method === 'HEAD' ? undefined : reply.body)
+}
+
+const LINGER_MS = 2000
+
+function lingerOnClose(socket: Socket): void {
+  socket.destroySoon = () => {
+    socket.end()
+    const timer = setTimeout(() => socket.destroy(), LINGER_MS)
+    socket.once('end', () => socket.destroy())
+    socket.once('close', () => clearTimeout(timer))
+  }
+}

@@ -1,0 +1,138 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { hides, matchRoute, parsePattern, type Pattern } from '../src/route.ts'
+import { segmentsOf } from '../src/target.ts'
+
+const pattern = (text: string): Pattern => {
+  const parsed = parsePattern(text)
+  if (typeof parsed === 'string') throw new Error(parsed)
+  return parsed
+}
+const named = (text: string) => ({ ...pattern(text), text })
+const matching = (routes: string[], method: string, path: string, host = 'localhost') => {
+  const found = matchRoute(routes.map(named), method, host, segmentsOf(path))
+  if (found === undefined) return undefined
+  return 'allow' in found ? found : { text: found.route.text, params: { ...found.params } }
+}
+
+describe('matching', () => {
+  it('takes the first route that fits', () => {
+    const routes = ['POST /sync/:connection', 'POST /:version/sync/:connection', '/*']
+    expect(matching(routes, 'POST', '/sync/a:b')).toEqual({ text: routes[0], params: { connection: 'a:b' } })
+    expect(matching(routes, 'POST', '/v3/sync/x')).toEqual({
+      text: routes[1],
+      params: { version: 'v3', connection: 'x' },
+    })
+    expect(matching(routes, 'GET', '/sync/x')).toEqual({ text: '/*', params: {} })
+    expect(matching(routes, 'POST', '/a/sync/x/y')).toEqual({ text: '/*', params: {} })
+  })
+
+  it.each([
+    ['/v3/*', '/v3', true],
+    ['/v3/*', '/v3/', true],
+    ['/v3/*', '/v3/a/b', true],
+    ['/v3/*', '/v30', false],
+    ['/*', '/', true],
+    ['/', '/', true],
+    ['/a', '/A/', true],
+    ['/A', '/a', true],
+    ['/a/:b', '/a', false],
+    ['/a/:b', '/a/b/c', false],
+    ['/oidc/request', '/OIDC/Request/', true],
+  ])('%s and %s: %s', (route, path, taken) => {
+    expect(matching([route], 'GET', path) !== undefined).toBe(taken)
+  })
+
+  it('tells which methods a path takes, and reads GET as HEAD too', () => {
+    const routes = ['GET /a', 'POST,put /a', 'DELETE /b']
+    expect(matching(routes, 'DELETE', '/a')).toEqual({ allow: ['GET', 'HEAD', 'POST', 'PUT'] })
+    expect(matching(routes, 'HEAD', '/a')).toMatchObject({ text: 'GET /a' })
+    expect(matching(routes, 'GET', '/c')).toBeUndefined()
+  })
+
+  it('holds routes with a host to it', () => {
+    const routes = ['id.example.com/*', '/*']
+    expect(matching(routes, 'GET', '/x', 'id.example.com')).toMatchObject({ text: routes[0] })
+    expect(matching(routes, 'GET', '/x', 'api.example.com')).toMatchObject({ text: '/*' })
+  })
+})
+
+describe('patterns', () => {
+  it.each([
+    ['', 'write "[METHOD'],
+    ['GET', 'write "[METHOD'],
+    ['GET,POST', 'write "[METHOD'],
+    ['FETCH /a', '"FETCH" is no method'],
+    ['CONNECT /a', '"CONNECT" is no method'],
+    ['host:80/a', 'leave the port out'],
+    ['/a/*/b', 'only as the last segment'],
+    ['/a*', 'only as the last segment'],
+    ['/:a/:a', 'stands twice'],
+    ['/:', 'cannot match'],
+    ['/:1', 'cannot match'],
+    ['/a//b', 'cannot match'],
+    ['/a/../b', 'cannot match'],
+    ['/a;b', 'cannot match'],
+    ['/a%3ab', 'cannot match'],
+    ['/sync/:client', 'choose another name'],
+  ])('%j is refused: %s', (text, words) => {
+    expect(parsePattern(text)).toContain(words)
+  })
+})
+
+describe('hidden routes', () => {
+  it.each([
+    ['/*', '/a', true],
+    ['/*', 'POST host/a', true],
+    ['/:x', '/a', true],
+    ['/a', '/:x', false],
+    ['/a', '/A', true],
+    ['GET /a', '/a', false],
+    ['GET /a', 'HEAD /a', true],
+    ['GET,POST /a', 'POST /a', true],
+    ['host/*', '/*', false],
+    ['host/*', 'host/a', true],
+    ['/a/*', '/a', true],
+    ['/a', '/a/*', false],
+    ['/a/b', '/a', false],
+    ['/:x/*', '/*', false],
+  ])('%s hides %s: %s', (earlier, later, hidden) => {
+    expect(hides(pattern(earlier), pattern(later))).toBe(hidden)
+  })
+
+  it('a hidden route never matches, and one that is not hidden can', () => {
+    const segment = fc.constantFrom('a', 'b', ':x')
+    const path = fc
+      .tuple(fc.array(segment, { maxLength: 3 }), fc.boolean())
+      .map(
+        ([segments, rest]) =>
+          `/${[...segments.map((s, i) => (s === ':x' ? `:x${i}` : s)), ...(rest ? ['*'] : [])].join('/')}`,
+      )
+    const paths = [
+      '/',
+      '/a',
+      '/b',
+      '/c',
+      '/a/a',
+      '/a/b',
+      '/b/c',
+      '/c/c',
+      '/a/b/c',
+      '/c/c/c',
+      '/c/c/c/c',
+      '/a/a/a/a',
+      '/b/b/b/b',
+      '/a/b/a',
+      '/b/a/b',
+    ]
+    fc.assert(
+      fc.property(path, path, (one, two) => {
+        const hidden = hides(pattern(one), pattern(two))
+        const escapes = paths.filter(
+          (p) => matching([two], 'GET', p) !== undefined && matching([one], 'GET', p) === undefined,
+        )
+        if (hidden) expect(escapes).toEqual([])
+      }),
+    )
+  })
+})

@@ -105,6 +105,7 @@ export function createForward(upstream: Upstream): Forward {
       let headAt: number | undefined
       let settled = false
       let retried = false
+      let connecting = true
 
       const timer = setTimeout(onSilence, timeoutMs)
 
@@ -152,7 +153,7 @@ export function createForward(upstream: Upstream): Forward {
           send()
           return
         }
-        fail(badGateway(upstream, error, proxyRequest))
+        fail(badGateway(upstream, error, connecting))
       }
 
       const canRetry = (error: NodeJS.ErrnoException): boolean =>
@@ -183,7 +184,7 @@ export function createForward(upstream: Upstream): Forward {
           if (reason === '' || BAD_REASON.test(reason)) response.writeHead(status, headers)
           else response.writeHead(status, reason, headers)
         } catch (error) {
-          fail(badGateway(upstream, error, proxyRequest))
+          fail(badGateway(upstream, error, connecting))
           return
         }
         headAt = performance.now()
@@ -217,7 +218,11 @@ export function createForward(upstream: Upstream): Forward {
           socket.destroy()
           onError(new Error('the upstream switched protocols unasked'))
         })
-        sent.on('socket', (socket) => boundConnect(socket, upstream, sent, secure))
+        sent.on('socket', (socket) => {
+          connecting = socket.connecting
+          if (connecting)
+            boundConnect(socket, upstream.connectTimeoutMs, sent, secure, () => (connecting = false))
+        })
         if (settled) sent.destroy()
       }
 
@@ -232,7 +237,7 @@ export function createForward(upstream: Upstream): Forward {
         try {
           proxy.web(request, response, options, onError)
         } catch (error) {
-          fail(badGateway(upstream, error, undefined))
+          fail(badGateway(upstream, error, true))
         }
       }
 
@@ -306,19 +311,23 @@ interface AddRequest {
   addRequest(request: ClientRequest, ...rest: unknown[]): void
 }
 
-function boundConnect(socket: Socket, upstream: Upstream, request: ClientRequest, secure: boolean): void {
-  if (!socket.connecting) return
-  const timer = setTimeout(() => {
-    request.destroy(new Error(`no connection within ${upstream.connectTimeoutMs} ms`))
-  }, upstream.connectTimeoutMs)
-  const stop = (): void => clearTimeout(timer)
-  socket.once(secure ? 'secureConnect' : 'connect', stop)
-  socket.once('close', stop)
+function boundConnect(
+  socket: Socket,
+  withinMs: number,
+  request: ClientRequest,
+  secure: boolean,
+  onConnect: () => void,
+): void {
+  const timer = setTimeout(() => request.destroy(new Error(`no connection within ${withinMs} ms`)), withinMs)
+  socket.once(secure ? 'secureConnect' : 'connect', () => {
+    clearTimeout(timer)
+    onConnect()
+  })
+  socket.once('close', () => clearTimeout(timer))
 }
 
-/** 502, in the same words whatever went wrong; the log tells unreachable from broken. */
-function badGateway(upstream: Upstream, cause: unknown, request: ClientRequest | undefined): GatewayError {
-  const unreachable = request?.socket == null || request.socket.connecting
+/** 502 in words that tell unreachable from broken; the log has the reason. */
+function badGateway(upstream: Upstream, cause: unknown, unreachable: boolean): GatewayError {
   return new GatewayError(
     'BadGateway',
     unreachable ? 'The upstream cannot be reached.' : 'The upstream broke off.',

@@ -1,0 +1,12 @@
+/** Waits until a condition holds, and fails after `withinMs` with what was awaited. */
+export async function until(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+  withinMs = 10_000,
+): Promise<void> {
+  const end = performance.now() + withinMs
+  while (!(await condition())) {
+    if (performance.now() > end) throw new Error(`not within ${withinMs} ms: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}

@@ -1,0 +1,131 @@
+#!/usr/bin/env node
+import yargs, { type Argv } from 'yargs'
+import { hideBin } from 'yargs/helpers'
+import { FLAGS, overridesOf } from '../src/config/flags.ts'
+import type { Loaded } from '../src/config/load.ts'
+import { VERSION } from '../src/version.ts'
+
+const FAILURE = 1
+const USAGE = 64
+const CONFIG = 78
+
+/** A command line that asks for something that there is not. */
+class UsageError extends Error {}
+
+/** Reads what `--config` and the flags beside it say. Packages are loaded by the command that needs them, so help is quick. */
+async function load(given: Record<string, unknown>): Promise<Loaded> {
+  const file = given['config'] ?? process.env['SLUICE_CONFIG']
+  if (typeof file !== 'string' || file === '') {
+    throw new UsageError('Which configuration? Give --config FILE, or set SLUICE_CONFIG.')
+  }
+  const { loadConfig } = await import('../src/config/load.ts')
+  return loadConfig({ file, overrides: overridesOf(given) })
+}
+
+async function start(given: Record<string, unknown>): Promise<void> {
+  const { config } = await load(given)
+  await (await import('../src/start.ts')).start(config)
+}
+
+async function check(given: Record<string, unknown>): Promise<void> {
+  const { config } = await load(given)
+  const { configAsJson, describeConfig } = await import('../src/commands/check.ts')
+  console.log(given['json'] === true ? configAsJson(config) : describeConfig(config))
+}
+
+async function sandbox(given: Record<string, unknown>): Promise<void> {
+  const whole = (flag: string, most: number): number => {
+    const text = String(given[flag])
+    if (/^\d{1,15}$/.test(text) && Number(text) <= most) return Number(text)
+    throw new UsageError(`--${flag} must be a whole number from 0 to ${most}, not "${text}".`)
+  }
+  const options = {
+    port: whole('port', 65_535),
+    adminPort: whole('admin-port', 65_535),
+    identityPort: whole('identity-port', 65_535),
+    dataPort: whole('data-port', 65_535),
+    limit: whole('limit', Number.MAX_SAFE_INTEGER),
+  }
+  await (await import('../src/commands/sandbox/sandbox.ts')).runSandbox(options)
+}
+
+/** The options of the commands that read a configuration. */
+function configured(command: Argv): Argv {
+  command.option('config', {
+    type: 'string',
+    requiresArg: true,
+    describe: 'the YAML file, or - for standard input; SLUICE_CONFIG, unless given',
+  })
+  for (const [name, { describe }] of Object.entries(FLAGS)) {
+    command.option(name, {
+      type: 'string',
+      requiresArg: true,
+      describe,
+      group: 'In place of what the file says:',
+    })
+  }
+  return command.conflicts('store', 'redis')
+}
+
+function sandboxed(command: Argv): Argv {
+  const option = (name: string, otherwise: string, describe: string) =>
+    command.option(name, { type: 'string', requiresArg: true, default: otherwise, describe })
+  option('port', '8080', 'port of the gateway; 0 takes a free one, here as below')
+  option('admin-port', '9090', 'port of its admin listener')
+  option('identity-port', '0', 'port of the OpenID Provider')
+  option('data-port', '0', 'port of the Data API')
+  return option('limit', '1000', 'calls that a client may make in a minute')
+}
+
+const commandLine = yargs(hideBin(process.argv))
+  .scriptName('sluice')
+  .locale('en')
+  .usage(
+    '$0 <command>\n\nA rate-limiting gateway: authenticates callers, holds them to their limits, forwards the rest.',
+  )
+  .parserConfiguration({ 'duplicate-arguments-array': false, 'boolean-negation': false })
+  .command('start', 'serve', configured, start)
+  .command(
+    'check',
+    'say what a configuration means, or list all its mistakes',
+    (command) => configured(command).option('json', { type: 'boolean', describe: 'as JSON' }),
+    check,
+  )
+  .command(
+    'sandbox',
+    'serve with an OpenID Provider and a Data API behind, to try it out',
+    sandboxed,
+    sandbox,
+  )
+  .example('$0 start --config config/sluice.yaml', 'serve')
+  .example('$0 check --config config/sluice.yaml', 'which routes and limits are in effect?')
+  .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags beat the file')
+  .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
+  .epilogue('Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.')
+  .version(VERSION)
+  .alias({ help: 'h', version: 'V' })
+  .demandCommand(1, 1, 'Which command? One of start, check, sandbox.')
+  .strict()
+  .exitProcess(false)
+  .fail((message: string | null, error: Error | undefined) => {
+    throw error !== undefined && error.name !== 'YError' ? error : new UsageError(message ?? error?.message)
+  })
+
+// A reader that leaves early, such as `head`, is no failure.
+process.stdout.on('error', () => process.exit(0))
+
+try {
+  await commandLine.parseAsync()
+} catch (error) {
+  const { name, message } = error as Error
+  if (error instanceof UsageError) {
+    console.error(`sluice: ${message}\nSee "sluice --help".`)
+    process.exit(USAGE)
+  }
+  if (name === 'ConfigError') {
+    console.error(message)
+    process.exit(CONFIG)
+  }
+  console.error(`sluice: ${message || name}`)
+  process.exit(FAILURE)
+}

@@ -1,0 +1,28 @@
+import type { Override } from './load.ts'
+
+interface Flag {
+  readonly path: readonly string[]
+  readonly describe: string
+  /** What the flag's text stands for, where it is more than itself. */
+  readonly means?: (text: string) => unknown
+}
+
+/** The flags that beat the file: name → the value's place. Their texts go through the schema like the file's. */
+export const FLAGS: Readonly<Record<string, Flag>> = {
+  host: { path: ['listen', 'host'], describe: 'address that callers connect to' },
+  port: { path: ['listen', 'port'], describe: 'port that callers connect to; 0 takes a free one' },
+  'admin-host': { path: ['admin', 'host'], describe: 'address of the admin listener' },
+  'admin-port': { path: ['admin', 'port'], describe: 'port of the admin listener' },
+  store: { path: ['store'], describe: '"memory" counts in this process alone' },
+  redis: { path: ['store', 'redis'], describe: 'URL of the Redis that counts', means: (url) => ({ url }) },
+  'log-level': { path: ['log', 'level'], describe: 'fatal, error, warn, info, debug, trace or silent' },
+  'log-format': { path: ['log', 'format'], describe: 'json or pretty' },
+}
+
+/** The overrides that parsed flags ask for; flags that were not given are undefined. */
+export function overridesOf(given: Readonly<Record<string, unknown>>): readonly Override[] {
+  return Object.entries(FLAGS).flatMap(([name, { path, means }]) => {
+    const text = given[name]
+    return typeof text === 'string' ? [{ flag: `--${name}`, path, value: means?.(text) ?? text }] : []
+  })
+}

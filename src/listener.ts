@@ -1,0 +1,125 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import type { Serve } from './gateway.ts'
+
+/** The bounds of the callers' listener; milliseconds and bytes. */
+export interface Bounds {
+  readonly maxHeaderSize: number
+  readonly headersTimeoutMs: number
+  readonly requestTimeoutMs: number
+  readonly keepAliveTimeoutMs: number
+  readonly maxConnections: number
+}
+
+/** A request that never became one: what was wrong, and what it was answered. */
+export interface Unreadable {
+  readonly peer: string
+  readonly status: number
+  readonly reason: string
+}
+
+export interface ListenerEvents {
+  /** Told of bytes that are no request, after they were answered. */
+  unreadable(what: Unreadable): void
+  /** Told of each socket closed at once because `maxConnections` were open. */
+  dropped(): void
+}
+
+/** How often Node looks for sockets that are over their time. */
+const CHECK_MS = 1000
+
+/** The callers' HTTP server. What is no HTTP is answered here and never reaches `serve`. */
+export function createListener(serve: Serve, bounds: Bounds, events: ListenerEvents): Server {
+  const server = createServer({
+    maxHeaderSize: bounds.maxHeaderSize,
+    headersTimeout: bounds.headersTimeoutMs,
+    requestTimeout: bounds.requestTimeoutMs,
+    keepAliveTimeout: bounds.keepAliveTimeoutMs,
+    connectionsCheckingInterval: CHECK_MS,
+    // The gateway says itself what is wrong with the Host field.
+    requireHostHeader: false,
+    noDelay: true,
+  })
+  server.maxConnections = bounds.maxConnections
+  // Node would drop the fields beyond a count in silence; `maxHeaderSize` bounds them instead.
+  server.maxHeadersCount = 0
+
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => void serve(request, response))
+  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => void serve(request, response, true))
+  server.on('connect', (request: IncomingMessage, socket: Socket) => {
+    refuse(socket, 405, `CONNECT ${request.url ?? ''}`)
+  })
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    const response = underWay(socket)
+    if (error.code === 'ECONNRESET' || !socket.writable || response?.headersSent === true) {
+      socket.destroy()
+      return
+    }
+    const status = STATUS_OF[error.code ?? ''] ?? 400
+    // A request that broke off in its body has its log line already coming.
+    if (response) answer(socket, status)
+    else refuse(socket, status, error.code ?? error.message)
+  })
+  server.on('drop', () => events.dropped())
+
+  function refuse(socket: Socket, status: number, reason: string): void {
+    answer(socket, status)
+    events.unreadable({ peer: socket.remoteAddress ?? '', status, reason: reason.slice(0, 100) })
+  }
+  return server
+}
+
+const STATUS_OF: Readonly<Record<string, number>> = {
+  HPE_HEADER_OVERFLOW: 431,
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
+  ERR_HTTP_REQUEST_TIMEOUT: 408,
+}
+
+const REASONS: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  405: 'Method Not Allowed',
+  408: 'Request Timeout',
+  413: 'Payload Too Large',
+  431: 'Request Header Fields Too Large',
+}
+
+/** The answer that a socket waits for or is being given, if any. */
+function underWay(socket: Socket): ServerResponse | undefined {
+  return (socket as Socket & { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined
+}
+
+function answer(socket: Socket, status: number): void {
+  socket.on('error', () => {})
+  socket.end(`HTTP/1.1 ${status} ${REASONS[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`)
+}
+
+/** Listens, and tells where; rejects with words for the operator. */
+export function listen(server: Server, host: string, port: number, key: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => reject(new Error(listenError(error, host, port, key))))
+    server.listen(port, host, () => {
+      const { address, family, port: bound } = server.address() as AddressInfo
+      resolve(`http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`)
+    })
+  })
+}
+
+function listenError(error: NodeJS.ErrnoException, host: string, port: number, key: string): string {
+  const where = `${key} ${host}:${port}`
+  if (error.code === 'EADDRINUSE') return `${where} is in use; stop what listens there or choose another ${key}.port`
+  if (error.code === 'EACCES') return `${where} may not be opened; choose a ${key}.port above 1023 or grant the right`
+  if (error.code === 'EADDRNOTAVAIL' || error.code === 'ENOTFOUND') {
+    return `${where}: this machine has no such address; correct ${key}.host`
+  }
+  return `${where} cannot be opened: ${error.message}`
+}
+
+/** Ends a server: no new sockets, answers under way get `withinMs`, then everything is closed. */
+export async function drain(server: Server, withinMs: number): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+  const idle = setInterval(() => server.closeIdleConnections(), 100)
+  const hard = setTimeout(() => server.closeAllConnections(), withinMs)
+  await closed
+  clearInterval(idle)
+  clearTimeout(hard)
+}

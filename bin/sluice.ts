@@ -106,6 +106,7 @@ const commandLine = yargs(hideBin(process.argv))
   .alias({ help: 'h', version: 'V' })
   .demandCommand(1, 1, 'Which command? One of start, check, sandbox.')
   .strict()
+  .recommendCommands()
   .exitProcess(false)
   .fail((message: string | null, error: Error | undefined) => {
     throw error !== undefined && error.name !== 'YError' ? error : new UsageError(message ?? error?.message)

@@ -1,5 +1,5 @@
 import type { Limit } from './limit/limit.ts'
-import { segmentsOf } from './target.ts'
+import { canonicalEscapes, segmentsOf } from './target.ts'
 
 /** The methods, host and path that a route takes. */
 export interface Pattern {
@@ -117,6 +117,8 @@ export function parsePattern(text: string): Pattern | string {
       return '"*" stands only as the last segment and takes the rest of the path'
     } else if (segment.startsWith(':') || !LITERAL.test(segment) || segment === '.' || segment === '..') {
       return `the segment "${segment}" cannot match; write plain characters, ":name" or a last "*"`
+    } else if (canonicalEscapes(segment) !== segment) {
+      return `the segment "${segment}" cannot match; write it as "${canonicalEscapes(segment) ?? 'plain characters'}"`
     } else {
       segments.push({ literal: segment.toLowerCase() })
     }

@@ -82,7 +82,7 @@ export function segmentsOf(path: string): readonly string[] {
 }
 
 /** Decodes what a segment may carry raw and writes the other escapes in upper case; undefined where that is ambiguous. */
-function canonicalEscapes(path: string): string | undefined {
+export function canonicalEscapes(path: string): string | undefined {
   let sound = true
   const canonical = path.replace(ESCAPES, (run) => {
     let text: string

@@ -5,11 +5,7 @@ export function describeConfig(config: Config): string {
   const { listen, admin, upstreams, tokens, limits, routes } = config
   return [
     table([
-      [
-        'listen',
-        address(listen),
-        `serves ${several(listen.hosts)}, believes proxies ${several(listen.trustedProxies)}`,
-      ],
+      ['listen', address(listen), describeListen(listen)],
       ['admin', address(admin), ''],
       ['store', ...describeStore(config.store)],
       ...(tokens
@@ -73,6 +69,12 @@ export function configAsJson(config: Config): string {
   return JSON.stringify(plain, undefined, 2)
 }
 
+function describeListen({ hosts, trustedProxies }: Config['listen']): string {
+  const served = hosts.length > 0 ? [`serves ${several(hosts)}`] : []
+  const believed = trustedProxies.length > 0 ? [`believes the proxies ${several(trustedProxies)}`] : []
+  return [...served, ...believed].join('; ')
+}
+
 function describeStore(store: StoreConfig): readonly [string, string] {
   if (store === 'memory') return ['memory', 'counts in this process alone']
   const { redis, prefix, timeoutMs } = store
@@ -90,7 +92,7 @@ function several(words: readonly string[]): string {
 
 /** The URL as it may be shown: without user and password. */
 function withoutSecrets(url: string): string {
-  return url.replace(/^(\w+:\/\/).*@/s, '$1')
+  return url.replace(/^(rediss?:\/\/).*@/s, '$1')
 }
 
 function address({ host, port }: { readonly host: string; readonly port: number }): string {

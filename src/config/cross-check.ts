@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { hides, parsePattern, type Pattern } from '../route.ts'
-import type { Mistake, Path } from './source.ts'
+import type { Path } from './locate.ts'
+import type { Mistake } from './source.ts'
 import { durationMs } from './values.ts'
 import { dangling } from './wording.ts'
 
@@ -51,12 +52,13 @@ function* listeners({ listen, admin }: Outline): Generator<Mistake> {
   }
   const headers = durationMs(listen.headersTimeout ?? '15s')
   const request = durationMs(listen.requestTimeout ?? '60s')
-  if (headers > request) {
-    const path = ['listen', listen.requestTimeout === undefined ? 'headersTimeout' : 'requestTimeout']
-    yield {
-      path,
-      message: 'must be such that headersTimeout is no longer than requestTimeout, which includes it',
-    }
+  if (headers <= request) return
+  if (listen.requestTimeout === undefined) {
+    const message = 'must be at most requestTimeout (60s), of which it is part'
+    yield { path: ['listen', 'headersTimeout'], message }
+  } else {
+    const message = `must be at least headersTimeout (${listen.headersTimeout ?? '15s'}), which is part of it`
+    yield { path: ['listen', 'requestTimeout'], message }
   }
 }
 
@@ -81,7 +83,7 @@ function* routes(file: Outline): Generator<Mistake> {
     const parsed = match === undefined || match === '' ? undefined : parsePattern(match)
     const pattern = typeof parsed === 'string' ? undefined : parsed
     if (typeof parsed === 'string')
-      yield { path: ['routes', i, 'match'], message: `is no pattern: ${parsed}` }
+      yield { path: ['routes', i, 'match'], message: `is not a pattern: ${parsed}` }
     if (upstream && file.upstreams && !Object.hasOwn(file.upstreams, upstream)) {
       const message = dangling('upstream', upstream, Object.keys(file.upstreams))
       yield { path: ['routes', i, 'upstream'], message }
@@ -113,7 +115,7 @@ function* limitsOf(
       continue
     }
     for (const part of file.limits[name]!.per) {
-      if (part === undefined || part === 'ip') continue
+      if (part === undefined || part === 'ip' || part.startsWith(':')) continue
       if (part === 'client' || part === 'user') {
         if (authenticate !== 'none') continue
         const message = `the limit "${name}" is per ${part}, whom nobody proves to be here; write "authenticate: bearer" or take the limit out`

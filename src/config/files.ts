@@ -2,7 +2,8 @@ import { access, constants, readFile, stat } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { ConfigError } from './problem.ts'
-import type { Mistake, Path } from './source.ts'
+import type { Path } from './locate.ts'
+import type { Mistake } from './source.ts'
 
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'does not exist',
@@ -28,13 +29,13 @@ export async function readText(file: string): Promise<string> {
   }
 }
 
-/** Why a file cannot be read, or undefined where it can. */
+/** Says why a file cannot be read; undefined where it can. */
 export async function unreadable(file: string): Promise<string | undefined> {
   try {
     await access(file, constants.R_OK)
-    return (await stat(file)).isDirectory() ? REASONS['EISDIR'] : undefined
+    return (await stat(file)).isDirectory() ? `names ${file}, which ${REASONS['EISDIR']}` : undefined
   } catch (error) {
-    return reason(error)
+    return `names ${file}, which ${reason(error)}`
   }
 }
 

@@ -5,9 +5,10 @@ import { readSecret, readText, unreadable } from './files.ts'
 import { configError, mistakesOf } from './report.ts'
 import { compileLimits, compileRoutes, hostsOf } from './routes.ts'
 import { SECRETS, settings, type Config, type Settings, type Tokens, type Upstream } from './schema.ts'
-import { readSource, type Mistake, type Path } from './source.ts'
+import type { Path } from './locate.ts'
+import { readSource, type Mistake } from './source.ts'
 import { typed, type Env } from './substitute.ts'
-import { httpUrl } from './values.ts'
+import { httpUrl } from './addresses.ts'
 
 export { ConfigError, type Problem } from './problem.ts'
 
@@ -72,8 +73,7 @@ export async function loadConfig({
   const config = compile(parsed.data, directory)
   const keys = config.tokens?.jwks
   const problem = keys && 'file' in keys ? await unreadable(keys.file) : undefined
-  if (problem !== undefined)
-    throw refuse([{ path: ['tokens', 'jwks'], message: `is a file that ${problem}` }])
+  if (problem !== undefined) throw refuse([{ path: ['tokens', 'jwks'], message: problem }])
   return { config, file, hash: createHash('sha256').update(text).digest('hex') }
 }
 

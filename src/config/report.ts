@@ -1,6 +1,7 @@
 import type { z } from 'zod'
 import { ConfigError, type Problem } from './problem.ts'
-import type { Mistake, Path, Place, Source } from './source.ts'
+import type { Path } from './locate.ts'
+import type { Mistake, Place, Source } from './source.ts'
 import { unknownKey } from './wording.ts'
 
 type Issue = z.core.$ZodIssue

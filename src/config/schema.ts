@@ -1,28 +1,12 @@
 import { z } from 'zod'
 import type { Limit } from '../limit/limit.ts'
 import type { Route } from '../route.ts'
-import {
-  bindHost,
-  choice,
-  cidr,
-  duration,
-  issuer,
-  list,
-  name,
-  origin,
-  port,
-  redisUrl,
-  section,
-  servedHost,
-  size,
-  text,
-  textThat,
-  whole,
-} from './values.ts'
+import { bindHost, cidr, issuer, keysLocation, origin, redisUrl, servedHost } from './addresses.ts'
+import { choice, duration, list, name, port, section, size, text, textThat, whole } from './values.ts'
 import { must } from './wording.ts'
 
 /** The asymmetric algorithms of JOSE: who verifies with them cannot sign with them. */
-export const ALGORITHMS = [
+const ALGORITHMS = [
   'PS256',
   'PS384',
   'PS512',
@@ -136,7 +120,7 @@ const tokens = section({
     )
     .transform((audience) => (typeof audience === 'string' ? [audience] : audience))
     .describe('For whom the tokens are; one of theirs must be one of these.'),
-  jwks: text('a URL or the path of a file')
+  jwks: keysLocation()
     .optional()
     .describe(
       'The issuer’s keys: a URL, or a file relative to this one. Unless set, found by the issuer’s discovery.',
@@ -189,7 +173,7 @@ const route = section({
   limits: list(text('the name of a limit'), 0, 'a list of limits')
     .default([])
     .describe('The limits that a call is charged to, all or none; the first one is reported in the headers.'),
-  maxBody: size('0B', '1024GB').prefault('10MB').describe('Most bytes of a request’s body.'),
+  maxBody: size('0B', '100GB').prefault('10MB').describe('Most bytes of a request’s body.'),
   timeout: duration('1ms', '1d').optional().describe('In place of the upstream’s timeout.'),
 })
   .transform(({ timeout, ...rest }) => ({ ...rest, timeoutMs: timeout }))

@@ -6,7 +6,7 @@ const WHOLE = /^\$\{[^}]*\}$/
 export type Env = Readonly<Record<string, string | undefined>>
 
 /** A text after substitution: typed like a plain YAML scalar where it was one `${NAME}` and nothing else. */
-export type Substituted =
+type Substituted =
   | { readonly value: string | number | boolean; readonly text: string }
   | { readonly problem: string }
 

@@ -23,8 +23,10 @@ export function mustSecretly(what: string, explain?: (input: unknown) => string 
 }
 
 /** The `error` option of a mapping: how its other mistakes are worded, and which keys it knows. */
-export function mustHave(keys: readonly string[], what: string) {
-  const { error } = must(what)
+export function mustHave(keys: readonly string[]) {
+  const { error } = must(
+    `a mapping with ${keys.length === 1 ? `"${keys[0]}"` : `keys of ${keys.join(', ')}`}`,
+  )
   return { error: (raised: Raised) => (raised.code === 'unrecognized_keys' ? keys.join(' ') : error(raised)) }
 }
 
@@ -32,8 +34,8 @@ export function mustHave(keys: readonly string[], what: string) {
 export function unknownKey(key: string, known: string): string {
   const keys = known.split(' ')
   const meant = nearest(key, keys)
-  if (meant !== undefined) return `is no key; did you mean "${meant}"?`
-  return `is no key; write ${keys.length === 1 ? `"${keys[0]}"` : `one of ${keys.join(', ')}`}`
+  if (meant !== undefined) return `unknown key; did you mean "${meant}"?`
+  return `unknown key; write ${keys.length === 1 ? `"${keys[0]}"` : `one of ${keys.join(', ')}`}`
 }
 
 /** Words a name that nothing bears. */
@@ -53,10 +55,11 @@ export function oneOf(words: readonly string[]): string {
   return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
 }
 
-/** A value in a few characters, to be repeated in a message. */
+/** A value in a few characters, to be repeated in a message; credentials of a URL are not. */
 export function show(value: unknown): string {
   if (Array.isArray(value)) return 'a list'
   if (typeof value === 'object' && value !== null) return 'a mapping'
-  const text = JSON.stringify(value) ?? String(value)
-  return text.length > 60 ? `${text.slice(0, 56)}…"` : text
+  const text = typeof value === 'string' ? JSON.stringify(value) : String(value)
+  const plain = text.replace(/:\/\/.*@/s, '://***@')
+  return plain.length > 60 ? `${plain.slice(0, 56)}…"` : plain
 }

@@ -1,0 +1,162 @@
+import {
+  constants,
+  generateKeyPairSync,
+  type JsonWebKey,
+  type KeyObject,
+  randomUUID,
+  sign,
+  type SignKeyObjectInput,
+} from 'node:crypto'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+export type TestAlgorithm = 'RS256' | 'PS256' | 'ES256' | 'EdDSA'
+
+export interface TestKey {
+  readonly kid: string
+  readonly alg: TestAlgorithm
+  readonly privateKey: KeyObject
+  /** As published. */
+  readonly jwk: JsonWebKey & { readonly kid: string }
+}
+
+/** What goes wrong when keys or discovery are asked for. */
+export type Fault = 'down' | 'error' | 'garbage' | 'huge' | 'redirect' | 'silent'
+
+export interface TokenOptions {
+  /** Which of the issuer's keys signs; PS256 unless given. */
+  readonly alg?: TestAlgorithm
+  /** Another key than the issuer's own. */
+  readonly key?: TestKey
+  /** Beside or in place of alg, kid and typ; undefined leaves one out. */
+  readonly header?: Readonly<Record<string, unknown>>
+}
+
+export interface TestIssuer {
+  /** Its name and base URL. */
+  readonly issuer: string
+  readonly audience: string
+  readonly jwksUri: string
+  /** How often each was asked for. */
+  readonly asked: { jwks: number; discovery: number }
+  fault: Fault | undefined
+  /** The JWK Set as published; tests may put another one there. */
+  jwks: unknown
+  /** What the discovery document says beside or in place of issuer and jwks_uri. */
+  metadata: Readonly<Record<string, unknown>>
+  key(alg: TestAlgorithm): TestKey
+  /** New keys in place of all old ones. */
+  rotate(): void
+  /**
+   * An access token: the defaults are a client `client-1`, the issuer's audience and five minutes;
+   * claims stand beside or in place of them, undefined leaves one out.
+   */
+  token(claims?: Readonly<Record<string, unknown>>, options?: TokenOptions): string
+  close(): Promise<void>
+}
+
+const ALGORITHMS: readonly TestAlgorithm[] = ['RS256', 'PS256', 'ES256', 'EdDSA']
+const SIGNING: Readonly<Record<TestAlgorithm, readonly [string | undefined, Partial<SignKeyObjectInput>]>> = {
+  RS256: ['sha256', {}],
+  PS256: ['sha256', { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: 32 }],
+  ES256: ['sha256', { dsaEncoding: 'ieee-p1363' }],
+  EdDSA: [undefined, {}],
+}
+
+/** A new key pair of its own kid. */
+export function makeKey(alg: TestAlgorithm, kid: string = randomUUID()): TestKey {
+  const { privateKey, publicKey } = generatePair(alg)
+  return { kid, alg, privateKey, jwk: { ...publicKey.export({ format: 'jwk' }), kid, alg, use: 'sig' } }
+}
+
+function generatePair(alg: TestAlgorithm): { privateKey: KeyObject; publicKey: KeyObject } {
+  if (alg === 'ES256') return generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  if (alg === 'EdDSA') return generateKeyPairSync('ed25519')
+  return generateKeyPairSync('rsa', { modulusLength: 2048 })
+}
+
+/** A compact JWS of any header and payload; the payload is JSON unless it is bytes. */
+export function signJws(header: object, payload: unknown, key: TestKey): string {
+  const body = Buffer.isBuffer(payload) ? payload : Buffer.from(JSON.stringify(payload))
+  const input = `${Buffer.from(JSON.stringify(header)).toString('base64url')}.${body.toString('base64url')}`
+  const [digest, options] = SIGNING[key.alg]
+  const signature = sign(digest, Buffer.from(input), { key: key.privateKey, ...options })
+  return `${input}.${signature.toString('base64url')}`
+}
+
+/** A real HTTP issuer on a free port: discovery, JWK Set, signed tokens, and faults on demand. */
+export async function startIssuer({
+  audience = 'https://api.example.com',
+  path = '/oidc',
+}: { readonly audience?: string; readonly path?: string } = {}): Promise<TestIssuer> {
+  let keys = new Map(ALGORITHMS.map((alg) => [alg, makeKey(alg)]))
+  const published = (): unknown => ({ keys: [...keys.values()].map((key) => key.jwk) })
+  const server = createServer((request, response) => {
+    const isJwks = request.url === `${path}/jwks`
+    if (!isJwks && request.url !== `${path}/.well-known/openid-configuration`) {
+      response.writeHead(404).end()
+      return
+    }
+    self.asked[isJwks ? 'jwks' : 'discovery']++
+    if (self.fault !== undefined) {
+      fail(self.fault, response, self.jwksUri)
+      return
+    }
+    const document = isJwks
+      ? self.jwks
+      : { issuer: self.issuer, jwks_uri: self.jwksUri, authorization_endpoint: '', ...self.metadata }
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(document))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`
+
+  const self: TestIssuer = {
+    issuer,
+    audience,
+    jwksUri: `${issuer}/jwks`,
+    asked: { jwks: 0, discovery: 0 },
+    fault: undefined,
+    jwks: published(),
+    metadata: {},
+    key: (alg) => keys.get(alg)!,
+    rotate() {
+      keys = new Map(ALGORITHMS.map((alg) => [alg, makeKey(alg)]))
+      self.jwks = published()
+    },
+    token(claims, { alg = 'PS256', key = keys.get(alg)!, header } = {}) {
+      const now = Math.floor(Date.now() / 1000)
+      const defaults = {
+        iss: issuer,
+        aud: audience,
+        client_id: 'client-1',
+        iat: now,
+        exp: now + 300,
+        jti: randomUUID(),
+      }
+      const head = { alg: key.alg, kid: key.kid, typ: 'at+jwt', ...header }
+      return signJws(head, { ...defaults, ...claims }, key)
+    },
+    close() {
+      return new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      })
+    },
+  }
+  return self
+}
+
+function fail(fault: Fault, response: ServerResponse, elsewhere: string): void {
+  if (fault === 'down') response.destroy()
+  else if (fault === 'error') response.writeHead(503).end()
+  else if (fault === 'garbage') response.writeHead(200).end('<html>Welcome</html>')
+  else if (fault === 'redirect') response.writeHead(302, { location: `${elsewhere}?again` }).end()
+  else if (fault === 'huge') {
+    const chunk = Buffer.alloc(64 * 1024, ' ')
+    const pour = (): void => {
+      while (!response.destroyed && response.write(chunk));
+    }
+    response.on('drain', pour)
+    pour()
+  }
+}

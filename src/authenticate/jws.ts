@@ -58,8 +58,8 @@ export const SCHEMES: ReadonlyMap<string, Scheme> = new Map([
   ['Ed25519', ed25519],
 ])
 
-/** Three non-empty parts of the base64url alphabet (RFC 4648 section 5), without padding. */
-const COMPACT = /^[\w-]+\.[\w-]+\.[\w-]+$/
+/** Three parts of the base64url alphabet (RFC 4648 section 5), without padding; only the payload may be empty. */
+const COMPACT = /^[\w-]+\.[\w-]*\.[\w-]+$/
 
 /**
  * Takes a compact JWS apart; undefined where it is none. Every part has one spelling only: padding, and bits left over

@@ -22,7 +22,7 @@ export interface LogOutput {
 export function createLog(level: LogLevel, format: 'json' | 'pretty'): LogOutput {
   const options = {
     level,
-    base: undefined,
+    base: null,
     timestamp: pino.stdTimeFunctions.isoTime,
     formatters: { level: (label: string) => ({ level: label }) },
   }
@@ -35,7 +35,7 @@ export function createLog(level: LogLevel, format: 'json' | 'pretty'): LogOutput
     })
     return { log: pino(options, stream as DestinationStream), close: () => Promise.resolve() }
   }
-  const destination = pino.destination({ dest: 1, sync: false, minLength: 16_384, maxLength: MAX_WAITING })
+  const destination = pino.destination({ dest: 1, sync: false, minLength: 8192, maxLength: MAX_WAITING })
   // A reader that went away must not end the gateway.
   destination.on('error', () => {})
   const timer = setInterval(() => destination.flush(), FLUSH_MS).unref()

@@ -16,7 +16,10 @@ export function raw(
   return new Promise((resolve) => {
     const socket: Socket = connect(port, '127.0.0.1')
     let text = ''
+    let finished = false
     const finish = (closed: boolean): void => {
+      if (finished) return
+      finished = true
       clearTimeout(timer)
       socket.destroy()
       resolve({ text, closed })
@@ -25,12 +28,16 @@ export function raw(
     socket.on('connect', () => socket.write(bytes))
     socket.on('data', (chunk: Buffer) => {
       text += chunk.toString('latin1')
-      if (until?.(text) === true) finish(false)
+      // A little longer, for answers that should not come.
+      if (until?.(text) === true) setTimeout(finish, 100, false)
     })
     socket.on('close', () => finish(true))
     socket.on('error', () => {})
   })
 }
+
+/** Has a first answer's head come? */
+export const answered = (text: string): boolean => /^HTTP\/1\.1 [2-5].*\r\n\r\n/s.test(text)
 
 /** The status codes of the answers in a raw text, in their order. */
 export function statuses(text: string): number[] {

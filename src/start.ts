@@ -1,0 +1,133 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createAdmin } from './admin/server.ts'
+import { createBearer } from './authenticate/bearer.ts'
+import { createKeySource, type KeySource } from './authenticate/jwks.ts'
+import type { Config, Tokens } from './config/schema.ts'
+import { type GatewayError, serviceUnavailable } from './errors.ts'
+import { createForward, type Forward } from './forward.ts'
+import { createGateway, type ServedRoute } from './gateway.ts'
+import { createLimiter } from './limit/limiter.ts'
+import { createListener, drain, listen } from './listener.ts'
+import { createAccessLog } from './observe/access.ts'
+import { createLog, type Log } from './observe/log.ts'
+import { createMetrics } from './observe/metrics.ts'
+import { createPeers, plainAddress } from './peer.ts'
+import type { Route } from './route.ts'
+
+/** A gateway that serves. */
+export interface Running {
+  /** Where callers are served, such as `http://127.0.0.1:8080`. */
+  readonly address: string
+  /** Where operators look. */
+  readonly adminAddress: string
+  /** Readiness fails, requests under way end within `drainTimeout`, then everything is closed. */
+  close(options?: CloseOptions): Promise<void>
+}
+
+export interface CloseOptions {
+  /** Milliseconds in which new requests are still taken, so that a load balancer can see the failing readiness. */
+  readonly lameDuckMs?: number
+}
+
+/** Builds every part from a configuration, connects them and listens. Rejects with words for the operator. */
+export async function start(config: Config): Promise<Running> {
+  const output = createLog(config.log.level, config.log.format ?? (process.stdout.isTTY ? 'pretty' : 'json'))
+  const { log } = output
+  const metrics = createMetrics()
+  let draining = false
+
+  const limiter = createLimiter(undefined)
+  const keys = config.tokens && openKeys(config.tokens, log)
+  const forwards = new Map(
+    config.upstreams.map((upstream) => [
+      upstream.name,
+      createForward({ ...upstream, origin: new URL(upstream.origin) }),
+    ]),
+  )
+  const serve = createGateway({
+    routes: config.routes.map((route) => serveRoute(route, forwards)),
+    serves: (host) => config.listen.hosts.includes(host),
+    peers: createPeers(config.listen.trustedProxies),
+    authenticate: config.tokens && keys ? createBearer({ ...config.tokens, keys }) : nobody,
+    limiter,
+    observe: createAccessLog(log, metrics),
+  })
+
+  const server = createListener(
+    (request, response, expectsContinue) => {
+      if (draining) response.shouldKeepAlive = false
+      return serve(request, response, expectsContinue)
+    },
+    config.listen,
+    {
+      unreadable: ({ peer, status, reason }) =>
+        log.info({ ip: plainAddress(peer), source: 'gateway', status, error: reason }, 'unreadable'),
+      dropped: () => metrics.droppedSockets.inc(),
+    },
+  )
+  const admin = createAdmin({
+    ready: () => !draining,
+    metrics: metrics.text,
+    metricsType: metrics.contentType,
+  })
+
+  const release = async (): Promise<void> => {
+    keys?.close()
+    for (const forward of forwards.values()) forward.close()
+    await output.close()
+  }
+
+  try {
+    const adminAddress = await listen(admin, config.admin.host, config.admin.port, 'admin')
+    const address = await listen(server, config.listen.host, config.listen.port, 'listen')
+    log.info({ address, adminAddress }, 'sluice serves')
+    let closing: Promise<void> | undefined
+    return {
+      address,
+      adminAddress,
+      close: ({ lameDuckMs = 0 } = {}) =>
+        (closing ??= (async () => {
+          draining = true
+          await sleep(lameDuckMs)
+          await drain(server, config.drainTimeoutMs)
+          await drain(admin, 0)
+          await release()
+        })()),
+    }
+  } catch (error) {
+    admin.close()
+    await release()
+    throw error
+  }
+}
+
+function openKeys({ issuer, jwks }: Tokens, log: Log): KeySource {
+  return createKeySource({
+    issuer,
+    jwks: jwks && ('url' in jwks ? jwks.url : jwks.file),
+    events: {
+      failed: (reason) => log.warn({ reason }, 'the keys of the issuer cannot be read; trying again'),
+      recovered: () => log.info('the keys of the issuer are read again'),
+    },
+  })
+}
+
+function serveRoute(route: Route, forwards: ReadonlyMap<string, Forward>): ServedRoute {
+  return {
+    ...route,
+    forward: forwards.get(route.upstream)!,
+    dialect: route.upstream === 'identity' ? 'oauth' : 'problem',
+    quotas: (caller, params) =>
+      route.limits.map((l) => ({
+        ...l,
+        key:
+          l.name +
+          l.per
+            .map((p) => (p === 'client' ? caller.client : decodeURIComponent(params[p] ?? '').toLowerCase()))
+            .join('|'),
+      })),
+  }
+}
+
+/** Where no route asks for a token, no `tokens` need be configured. */
+const nobody = (): GatewayError => serviceUnavailable('Nobody can be authenticated here.')

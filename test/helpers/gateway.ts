@@ -1,0 +1,148 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { Agent, type IncomingMessage, request as httpRequest } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { exportJWK, generateKeyPair, type JWTPayload, SignJWT } from 'jose'
+import { loadConfig } from '../../src/config/load.ts'
+import { type Running, start } from '../../src/start.ts'
+
+export const ISSUER = 'https://identity.example.com/oidc'
+export const AUDIENCE = 'https://api.example.com'
+
+const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
+const folder = mkdtempSync(join(tmpdir(), 'sluice-test-'))
+const jwks = join(folder, 'jwks.json')
+writeFileSync(
+  jwks,
+  JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), kid: 'test', alg: 'ES256' }] }),
+)
+process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
+
+/** A valid access token of a client. */
+export function token(client: string, claims: JWTPayload = {}): Promise<string> {
+  return new SignJWT({ client_id: client, sub: `user-of-${client}`, jti: crypto.randomUUID(), ...claims })
+    .setProtectedHeader({ alg: 'ES256', kid: 'test', typ: 'at+jwt' })
+    .setIssuer(ISSUER)
+    .setAudience(AUDIENCE)
+    .setIssuedAt()
+    .setExpirationTime('10m')
+    .sign(privateKey)
+}
+
+/** The part of a configuration that says whose tokens are taken: those of `token`. */
+export const TOKENS = `tokens: { issuer: "${ISSUER}", audience: "${AUDIENCE}", jwks: "${jwks}" }`
+
+/** The service's routes on one host, told apart by path. */
+export const ROUTES = `routes:
+  - { match: "POST /oidc/request", upstream: identity, authenticate: none }
+  - { match: "/oidc/*", upstream: identity, authenticate: none }
+  - { match: "GET /:version/global-counterparties", upstream: data, authenticate: none }
+  - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
+  - { match: "POST /:version/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
+  - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests] }
+  - { match: "GET,POST /transactions", upstream: data, authenticate: bearer, limits: [requests] }
+`
+
+export interface Settings {
+  readonly data: string
+  readonly identity?: string
+  readonly store?: string
+  readonly limit?: number
+  readonly window?: string
+  readonly syncWindow?: string
+  readonly tokens?: string
+  readonly routes?: string
+  /** Further top-level YAML. */
+  readonly more?: string
+}
+
+/** The YAML of a gateway on free ports. */
+export function yaml(settings: Settings): string {
+  const { data, identity = data, store = 'memory', limit = 1000, window = '1m', syncWindow = '5s' } = settings
+  return `listen: { host: 127.0.0.1, port: 0 }
+admin: { port: 0 }
+log: { level: silent }
+store: ${store}
+upstreams:
+  identity: { url: "${identity}", timeout: 2s }
+  data: { url: "${data}", timeout: 2s }
+${settings.tokens ?? TOKENS}
+limits:
+  requests: { per: [client], limit: ${limit}, window: ${window} }
+  sync: { per: [client, connection], limit: 1, window: ${syncWindow} }
+${settings.routes ?? ROUTES}
+${settings.more ?? ''}
+`
+}
+
+export interface TestGateway {
+  readonly port: number
+  readonly adminPort: number
+  readonly running: Running
+  close(): Promise<void>
+}
+
+/** A gateway of this process. */
+export async function startGateway(settings: Settings): Promise<TestGateway> {
+  const file = join(mkdtempSync(join(folder, 'gateway-')), 'sluice.yaml')
+  writeFileSync(file, yaml(settings))
+  const { config } = await loadConfig({ file })
+  const running = await start({ ...config, drainTimeoutMs: 1000 })
+  return {
+    port: Number(new URL(running.address).port),
+    adminPort: Number(new URL(running.adminAddress).port),
+    running,
+    close: () => running.close(),
+  }
+}
+
+export interface Got {
+  readonly status: number
+  readonly headers: IncomingMessage['headers']
+  readonly rawHeaders: readonly string[]
+  readonly body: string
+  // oxlint-disable-next-line typescript/no-explicit-any
+  readonly json: any
+}
+
+export interface Call {
+  readonly method?: string
+  readonly path?: string
+  readonly token?: string
+  readonly headers?: Record<string, string | string[]>
+  readonly body?: string | Buffer
+}
+
+const agent = new Agent({ keepAlive: true, maxSockets: 100 })
+
+/** One HTTP call, the target sent as it is written. */
+export function call(
+  port: number,
+  { method = 'GET', path = '/transactions', token, headers = {}, body }: Call = {},
+): Promise<Got> {
+  return new Promise((resolve, reject) => {
+    const authorization = token === undefined ? {} : { Authorization: `Bearer ${token}` }
+    const request = httpRequest(
+      { host: '127.0.0.1', port, method, path, agent, headers: { ...authorization, ...headers } },
+      (response) => {
+        const chunks: Buffer[] = []
+        response.on('data', (chunk: Buffer) => chunks.push(chunk))
+        response.on('error', reject)
+        response.on('end', () => {
+          const text = Buffer.concat(chunks).toString()
+          resolve({
+            status: response.statusCode!,
+            headers: response.headers,
+            rawHeaders: response.rawHeaders,
+            body: text,
+            get json() {
+              return JSON.parse(text)
+            },
+          })
+        })
+      },
+    )
+    request.on('error', reject)
+    request.end(body)
+  })
+}

@@ -254,7 +254,7 @@ describe('http-proxy as it comes', () => {
       sockets.push(socket)
     }
     await until('30 requests upstream', () => back.sockets() === 30)
-    for (const [i, socket] of sockets.entries()) i % 3 ? socket.destroy() : socket.resetAndDestroy()
+    for (const [i, socket] of sockets.entries()) void (i % 3 ? socket.destroy() : socket.resetAndDestroy())
     await until('no socket upstream', () => back.sockets() === 0)
     await until('30 outcomes', () => outcomes.length === 30)
     expect(new Set(outcomes.map(({ outcome }) => outcome))).toEqual(new Set(['left']))

@@ -68,7 +68,8 @@ describe('verifying signatures', () => {
       const set = await readKeySet({ keys: [key.jwk] })
       const token = signJws({ alg, kid: key.kid }, { sub: 'x' }, key)
       expect(verifies(token, set)).toBe(true)
-      const others = [...'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/=']
+      const others = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/='
+        .split('')
         .map((last) => token.slice(0, -1) + last)
         .filter((spelling) => spelling !== token)
       const padded = [`${token}=`, `${token}==`, `${token} `, `${token}\n`, ` ${token}`, `${token}A`]

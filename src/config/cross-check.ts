@@ -17,7 +17,7 @@ const outline = z.object({
     .default({}),
   admin: z.object({ host: word, port: number }).catch({}).default({}),
   upstreams: z.record(z.string(), z.unknown()).nullable().catch(null),
-  tokens: z.unknown(),
+  tokens: z.unknown().optional(),
   limits: z
     .record(z.string(), z.object({ per: names.default([]) }).catch({ per: [] }))
     .nullable()
@@ -36,10 +36,9 @@ type Outline = z.output<typeof outline>
 type OutlinedRoute = Outline['routes'][number]
 
 /** The mistakes that no value makes alone: names that lead nowhere, routes that hide others, and the like. */
-export function crossCheck(value: unknown): readonly Mistake[] {
-  const { success, data } = outline.safeParse(value)
-  if (!success) return []
-  return [...listeners(data), ...repeatedParts(data), ...routes(data), ...missingTokens(data)]
+export function crossCheck(value: Readonly<Record<string, unknown>>): readonly Mistake[] {
+  const file = outline.parse(value)
+  return [...listeners(file), ...repeatedParts(file), ...routes(file), ...missingTokens(file)]
 }
 
 function* listeners({ listen, admin }: Outline): Generator<Mistake> {

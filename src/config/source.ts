@@ -1,4 +1,5 @@
 import { isScalar, LineCounter, parseDocument, visit, type Document, type Node, type Pair } from 'yaml'
+import { tooDeepAt } from './depth.ts'
 import { locate, pathOf, type Path } from './locate.ts'
 import { substitute, type Env } from './substitute.ts'
 import { wordError, wordThrown } from './yaml-wording.ts'
@@ -41,6 +42,11 @@ const READING = {
 /** Reads one YAML document, with the environment put in scalar by scalar, so that no value can change the structure. */
 export function readSource(source: string, env: Env): Source {
   const text = source.replace(/^\uFEFF/, '')
+  const deep = tooDeepAt(text)
+  if (deep !== undefined) {
+    const place = { line: deep, column: 1 }
+    return unreadable([{ path: [], message: 'the brackets nest too deeply; take some out', place }])
+  }
   const lineCounter = new LineCounter()
   const placeAt = (offset = 0): Place => {
     const { line, col } = lineCounter.linePos(offset)

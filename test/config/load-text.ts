@@ -19,6 +19,14 @@ const SECTIONS = {
   ].join('\n'),
 } as const
 
+/** What is wrong; the text or its lines, which come first in the file; the lines expected; is that the whole file? */
+export type Row = readonly [
+  title: string,
+  snippet: string | readonly string[],
+  lines: readonly string[],
+  whole?: 'whole',
+]
+
 /** The snippet, and after it whatever else a sound file needs. */
 export function completed(snippet: string): string {
   const missing = Object.entries(SECTIONS).filter(([key]) => !new RegExp(`^"?${key}"?:`, 'm').test(snippet))
@@ -40,7 +48,7 @@ export async function load(
     return await loadConfig({ file, env, overrides })
   } catch (error) {
     throw error instanceof ConfigError
-      ? new Error(error.message.replaceAll(`${directory}/`, ''), { cause: error })
+      ? new Error(error.message.replaceAll(`${directory}/`, '').replaceAll(directory, '.'), { cause: error })
       : error
   } finally {
     await rm(directory, { recursive: true })

@@ -1,0 +1,136 @@
+import { describe, expect, it } from 'vitest'
+import { FLAGS, overridesOf } from '../../src/config/flags.ts'
+import { completed, load, mistakesIn } from './load-text.ts'
+
+describe('the environment', () => {
+  it('stands in for whole values, typed like plain YAML, and for parts of texts', async () => {
+    const text = completed(
+      'listen: { port: "${PORT}", host: ${HOST} }'.replace('${HOST}', "'127.0.0.${LAST}'"),
+    )
+    const { config } = await load(text, { PORT: '8081', LAST: '7' })
+    expect(config.listen).toMatchObject({ port: 8081, host: '127.0.0.7' })
+  })
+
+  it('is typed as a text where a text is wanted', async () => {
+    const tokens =
+      'tokens: { issuer: https://a.example.com, audience: "${AUD}", realm: "${AUD}", clientClaim: "${YES}" }'
+    const { config } = await load(completed(tokens), { AUD: '007', YES: 'true' })
+    expect(config.tokens).toMatchObject({ audience: ['007'], realm: '007', clientClaim: 'true' })
+  })
+
+  it('is not typed where it is a part, or was a number in quotes', async () => {
+    expect(await mistakesIn(completed('listen: { port: "80${PORT}" }'), { PORT: '80' })).toEqual([
+      'sluice.yaml:1:17: listen.port: must be a port from 0 to 65535, not "8080"',
+    ])
+  })
+
+  it('stands back for the default where it is unset or empty', async () => {
+    const text = completed(
+      'listen: { port: "${A:-1}" }\nadmin: { port: "${B:-2}" }\nlog: { level: "${C:-warn}" }',
+    )
+    const { config } = await load(text, { B: '', C: 'debug' })
+    expect([config.listen.port, config.admin.port, config.log.level]).toEqual([1, 2, 'debug'])
+  })
+
+  it('never changes the structure', async () => {
+    const evil = 'x", limits: {}, y: "\n- z: &a *a'
+    const text = completed('store: { redis: { url: redis://r }, prefix: "${EVIL}" }')
+    expect(await mistakesIn(text, { EVIL: evil })).toEqual([
+      expect.stringMatching(/^sluice\.yaml:1:45: store\.prefix: must be letters, digits/),
+    ])
+  })
+
+  it('is left alone behind two dollars', async () => {
+    const { config } = await load(completed('tokens: { issuer: https://a.example.com, audience: "$${A}" }'))
+    expect(config.tokens?.audience).toEqual(['${A}'])
+  })
+
+  it('does not make one mistake into two', async () => {
+    const text = completed('routes:\n  - { match: "/*", upstream: "${UP}", authenticate: "${HOW}" }')
+    expect(await mistakesIn(text)).toHaveLength(2)
+  })
+})
+
+describe('a secret', () => {
+  const text = completed('store: { redis: { url: "file:./redis-url" } }')
+
+  it('is read from a file, without its last line end', async () => {
+    const { config } = await load(text, {}, [], { 'redis-url': 'redis://:s3cret@redis:6379\n' })
+    expect(config.store).toMatchObject({ redis: { url: 'redis://:s3cret@redis:6379' } })
+  })
+
+  it('must not be empty', async () => {
+    expect(await mistakesIn(text, {}, [], { 'redis-url': '\n' })).toEqual([
+      'sluice.yaml:1:24: store.redis.url: is to be read from redis-url, which is empty',
+    ])
+  })
+
+  it.each([
+    'store: redis://u:hunter2@h',
+    'store: { redis: redis://u:hunter2@h }',
+    'store: { redis: [redis://u:hunter2@h] }',
+    'store: { redis: { url: "redis://u:hunter2@h:x" } }',
+    'store: { redis: { url: "amqp://u:hunter2@h" } }',
+    'upstreams: { data: { url: "http://u:hunter2@h/x" } }',
+    'tokens: { issuer: "https://u:hunter2@h", audience: a, jwks: "https://u:hunter2@h" }',
+    'listen: { host: "http://u:hunter2@h" }',
+  ])('is not shown in what is wrong with %s', async (snippet) => {
+    const mistakes = await mistakesIn(completed(snippet))
+    expect(mistakes).not.toEqual([])
+    expect(mistakes.join('\n')).not.toContain('hunter2')
+  })
+})
+
+describe('flags', () => {
+  it('beat the file', async () => {
+    const given = {
+      host: '::1',
+      port: '1',
+      'admin-host': 'localhost',
+      'admin-port': '2',
+      redis: 'redis://other',
+      'log-level': 'error',
+      'log-format': 'pretty',
+    }
+    expect(Object.keys(FLAGS)).toEqual(expect.arrayContaining(Object.keys(given)))
+    const { config } = await load(completed('listen: { port: 5, maxConnections: 7 }'), {}, overridesOf(given))
+    expect(config).toMatchObject({
+      listen: { host: '::1', port: 1, maxConnections: 7 },
+      admin: { host: 'localhost', port: 2 },
+      log: { level: 'error', format: 'pretty' },
+      store: { redis: { url: 'redis://other' }, prefix: 'sluice', timeoutMs: 100 },
+    })
+  })
+
+  it('keep the rest of the store that they change, and change it to memory', async () => {
+    const text = completed('store: { redis: { url: redis://a }, prefix: mine }')
+    expect((await load(text, {}, overridesOf({ redis: '/run/redis.sock' }))).config.store).toEqual({
+      redis: { url: '/run/redis.sock' },
+      prefix: 'mine',
+      timeoutMs: 100,
+    })
+    expect((await load(text, {}, overridesOf({ store: 'memory' }))).config.store).toBe('memory')
+  })
+
+  it('mend what is wrong in the file', async () => {
+    expect(await mistakesIn(completed('listen: { port: x }'), {}, overridesOf({ port: '1' }))).toEqual([])
+    expect(await mistakesIn(completed('listen:'), {}, overridesOf({ port: '1' }))).toEqual([])
+  })
+
+  it('are named where they are wrong', async () => {
+    const given = { port: 'http', 'admin-port': '70000', redis: 'redis', 'log-level': 'loud', store: 'disk' }
+    const { store, ...flags } = given
+    expect(await mistakesIn(completed(''), {}, overridesOf(flags))).toEqual([
+      '--port: must be a port from 0 to 65535, not "http"',
+      '--admin-port: must be a port from 0 to 65535, not 70000',
+      '--log-level: must be fatal, error, warn, info, debug, trace or silent, not "loud"',
+      '--redis: must be redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock',
+    ])
+    expect(await mistakesIn(completed(''), {}, overridesOf({ store }))).toEqual([
+      '--store: must be "memory" or a mapping with "redis", not "disk"',
+    ])
+    expect(await mistakesIn(completed(''), {}, overridesOf({ port: '9090' }))).toEqual([
+      '--port: is 9090 for both "listen" and "admin"; give each its own port',
+    ])
+  })
+})

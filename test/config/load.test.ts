@@ -1,0 +1,178 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { overridesOf } from '../../src/config/flags.ts'
+import { ConfigError, loadConfig } from '../../src/config/load.ts'
+import { matchRoute } from '../../src/route.ts'
+import { completed, load, mistakesIn } from './load-text.ts'
+
+describe('loadConfig', () => {
+  it('fills in the defaults, with durations in milliseconds and sizes in bytes', async () => {
+    const { config } = await load(completed(''))
+    expect(config).toMatchObject({
+      listen: {
+        host: '0.0.0.0',
+        port: 8080,
+        trustedProxies: [],
+        hosts: [],
+        maxHeaderSize: 16_384,
+        headersTimeoutMs: 15_000,
+        requestTimeoutMs: 60_000,
+        keepAliveTimeoutMs: 75_000,
+        maxConnections: 10_000,
+      },
+      admin: { host: '127.0.0.1', port: 9090 },
+      drainTimeoutMs: 10_000,
+      log: { level: 'info' },
+      store: 'memory',
+      tokens: {
+        issuer: 'https://id.example.com/oidc',
+        audience: ['https://api.example.com'],
+        jwks: undefined,
+        clientClaim: 'client_id',
+        algorithms: ['PS256', 'ES256', 'EdDSA', 'RS256'],
+        leewayMs: 5000,
+        realm: 'id.example.com',
+        type: 'any',
+      },
+    })
+    expect(config.log.format).toBeUndefined()
+    expect(config.upstreams).toEqual([
+      {
+        name: 'data',
+        origin: 'http://data.internal:4000',
+        timeoutMs: 30_000,
+        connectTimeoutMs: 2000,
+        maxConnections: 256,
+      },
+    ])
+  })
+
+  it('fills in the defaults of a shared store', async () => {
+    const { config } = await load(completed('store: { redis: { url: rediss://user:pw@redis:6380/3 } }'))
+    expect(config.store).toEqual({
+      redis: { url: 'rediss://user:pw@redis:6380/3' },
+      prefix: 'sluice',
+      timeoutMs: 100,
+    })
+  })
+
+  it('compiles the routes in order, each with the limits that it names', async () => {
+    const { config } = await load(completed(''))
+    const matched = matchRoute(config.routes, 'POST', 'any', ['sync', 'abc'])
+    if (matched === undefined || !('route' in matched)) throw new Error('nothing matched')
+    expect(matched.params).toEqual({ connection: 'abc' })
+    expect(matched.route).toMatchObject({
+      match: 'POST /sync/:connection',
+      upstream: 'data',
+      authenticate: 'bearer',
+      maxBody: 10 * 1024 ** 2,
+      timeoutMs: undefined,
+    })
+    expect(matched.route.limits).toEqual([
+      { name: 'requests', per: ['client'], limit: 1000, windowMs: 60_000, shadow: false, changes: [] },
+      { name: 'sync', per: ['client', 'connection'], limit: 1, windowMs: 5000, shadow: false, changes: [] },
+    ])
+    expect(matched.route.limits[0]).toBe(config.limits[0])
+  })
+
+  it('serves the hosts that the routes name, unless others are listed', async () => {
+    const routes = [
+      'routes:',
+      '  - { match: "ID.example.com/a", upstream: data, authenticate: none }',
+      '  - { match: "id.example.com/*", upstream: data, authenticate: none }',
+    ].join('\n')
+    expect((await load(completed(routes))).config.listen.hosts).toEqual(['id.example.com'])
+    const listed = await load(completed(`listen: { hosts: [API.example.com] }\n${routes}`))
+    expect(listed.config.listen.hosts).toEqual(['api.example.com'])
+  })
+
+  it('allows limits of 0, unused limits and upstreams, and a limit per address on an open route', async () => {
+    const text = [
+      'upstreams:',
+      '  data: { url: https://data.internal }',
+      '  spare: { url: "http://[::1]:80" }',
+      'limits:',
+      '  none: { per: [ip], limit: 0, window: 100ms }',
+      '  unused: { per: [user], limit: 1, window: 31d }',
+      'routes:',
+      '  - { match: "/*", upstream: data, authenticate: none, limits: [none] }',
+    ].join('\n')
+    const { config } = await load(`store: memory\n${text}`)
+    expect(config.upstreams.map(({ origin }) => origin)).toEqual(['https://data.internal', 'http://[::1]'])
+    expect(config.tokens).toBeUndefined()
+  })
+
+  it('demands tokens where a route says bearer', async () => {
+    const text = completed('tokens: x').replace('tokens: x\n', '')
+    expect(await mistakesIn(text)).toEqual([
+      'sluice.yaml:1:1: tokens: is missing; routes[0] says "authenticate: bearer", so write whose tokens are taken: issuer and audience',
+    ])
+  })
+
+  it('says the place of a mistake after a byte order mark and Windows line ends', async () => {
+    const text = `\uFEFF${completed('listen: { prt: 1 }\nadmin:\n  port: x').replaceAll('\n', '\r\n')}`
+    expect(await mistakesIn(text)).toEqual([
+      'sluice.yaml:1:11: listen.prt: unknown key; did you mean "port"?',
+      'sluice.yaml:3:9: admin.port: must be a port from 0 to 65535, not "x"',
+    ])
+  })
+
+  it('finds keys in a file beside the configuration', async () => {
+    const tokens = 'tokens: { issuer: https://id.example.com, audience: a, jwks: ./keys.json }'
+    const { config } = await load(completed(tokens), {}, [], { 'keys.json': '{"keys":[]}' })
+    expect(config.tokens?.jwks).toEqual({ file: expect.stringMatching(/^\/.*\/keys\.json$/) as string })
+  })
+
+  it('keeps anchors, aliases and merge keys apart from each other', async () => {
+    const text = completed(
+      'upstreams:\n  data: &d { url: http://a:1, timeout: 5s }\n  other: { <<: *d, url: http://b:2 }',
+    )
+    const { config } = await load(text)
+    expect(config.upstreams.map(({ origin, timeoutMs }) => [origin, timeoutMs])).toEqual([
+      ['http://a:1', 5000],
+      ['http://b:2', 5000],
+    ])
+    const shared = completed('listen: &l { host: 127.0.0.1 }\nadmin: *l')
+    const flags = overridesOf({ port: '1', 'admin-port': '2' })
+    expect((await load(shared, {}, flags)).config.listen.port).toBe(1)
+  })
+
+  it('hashes the file', async () => {
+    const file = join(import.meta.dirname, '../../config/sluice.yaml')
+    const { createHash } = await import('node:crypto')
+    const { hash } = await loadConfig({ file, env: {} })
+    expect(hash).toBe(
+      createHash('sha256')
+        .update(await readFile(file))
+        .digest('hex'),
+    )
+  })
+})
+
+async function problemOf(file: string): Promise<string> {
+  const error: unknown = await loadConfig({ file }).catch((error: unknown) => error)
+  if (!(error instanceof ConfigError)) throw error
+  return error.message
+}
+
+describe('a file that cannot be read', () => {
+  it('is named, with the reason', async () => {
+    expect(await problemOf('/nowhere/sluice.yaml')).toBe('/nowhere/sluice.yaml: does not exist')
+    expect(await problemOf('/etc/hostname/x')).toBe('/etc/hostname/x: does not exist')
+    expect(await problemOf('/etc')).toBe('/etc: is a directory, not a file')
+  })
+
+  it('must be UTF-8', async () => {
+    expect(await mistakesIn(new Uint8Array([0xff, 0xfe, 0x61, 0x00]))).toEqual([
+      'sluice.yaml: is not UTF-8 text; save it as UTF-8',
+    ])
+  })
+
+  it('may not be nested without end', async () => {
+    expect(await mistakesIn(`\n${'['.repeat(100_000)}`)).toEqual([
+      'sluice.yaml:2:1: the brackets nest too deeply; take some out',
+    ])
+    expect(await mistakesIn('- '.repeat(100_000))).toHaveLength(1)
+  })
+})

@@ -1,0 +1,177 @@
+import { describe, expect, it } from 'vitest'
+import { completed, mistakesIn, type Row } from './load-text.ts'
+
+const MISTAKES: readonly Row[] = [
+  [
+    'upstreams that are a list',
+    'upstreams: [{ name: data }]',
+    ['1:12: upstreams: must be a mapping of names to upstreams, not a list'],
+  ],
+  [
+    'no upstreams',
+    'upstreams: {}',
+    [
+      '8:50: routes[0].upstream: there is no upstream "data"; define it under "upstreams"',
+      '9:30: routes[1].upstream: there is no upstream "data"; define it under "upstreams"',
+    ],
+  ],
+  [
+    'an upstream’s name with spaces',
+    [
+      'upstreams:',
+      '  data: { url: http://data.internal:4000 }',
+      '  Data API: { url: http://data.internal:4000 }',
+    ],
+    [
+      '3:3: upstreams["Data API"]: is not a name; write lower-case letters, digits, "-" and "_", a letter first',
+    ],
+  ],
+  [
+    'an upstream with a path',
+    ['upstreams:', '  data: { url: http://data.internal:4000/v3 }'],
+    [
+      '2:16: upstreams.data.url: must have no path, because requests keep theirs; write http://data.internal:4000',
+    ],
+  ],
+  [
+    'an upstream with a query',
+    ['upstreams:', '  data: { url: "http://data.internal:4000?x=1" }'],
+    ['2:16: upstreams.data.url: must end after the port; write http://data.internal:4000'],
+  ],
+  [
+    'an upstream with credentials, without showing them',
+    ['upstreams:', '  data: { url: "http://user:hunter2@data.internal:4000" }'],
+    ['2:16: upstreams.data.url: must hold no credentials; upstreams are asked without any'],
+  ],
+  [
+    'an upstream without scheme',
+    ['upstreams:', '  data: { url: "data.internal:4000" }'],
+    ['2:16: upstreams.data.url: must be an http or https address, such as http://data.internal:4000'],
+  ],
+  [
+    'an upstream of another scheme',
+    ['upstreams:', '  data: { url: "ftp://data.internal" }'],
+    ['2:16: upstreams.data.url: must be an http or https address, such as http://data.internal:4000'],
+  ],
+  [
+    'an upstream without URL',
+    ['upstreams:', '  data: { timeout: 5s }'],
+    ['2:3: upstreams.data.url: is missing; write an address such as http://data.internal:4000'],
+  ],
+  [
+    'an empty upstream',
+    ['upstreams:', '  data:'],
+    [
+      '2:3: upstreams.data: is empty; write a mapping with keys of url, timeout, connectTimeout, maxConnections',
+    ],
+  ],
+  [
+    'empty tokens',
+    'tokens:',
+    [
+      '1:1: tokens: is empty; write a mapping with keys of issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type',
+    ],
+  ],
+  [
+    'an issuer that is no URL',
+    'tokens: { issuer: identity.example.com, audience: a }',
+    [
+      '1:19: tokens.issuer: must be the issuer’s URL without query or fragment, such as https://identity.example.com/oidc, not "identity.example.com"',
+    ],
+  ],
+  [
+    'an issuer with a fragment',
+    'tokens: { issuer: "https://identity.example.com/#x", audience: a }',
+    [
+      '1:19: tokens.issuer: must be the issuer’s URL without query or fragment, such as https://identity.example.com/oidc, not "https://identity.example.com/#x"',
+    ],
+  ],
+  [
+    'tokens for nobody',
+    'tokens: { issuer: https://identity.example.com }',
+    [
+      '1:1: tokens.audience: is missing; write the audience of the tokens or a list of some, such as https://api.example.com',
+    ],
+  ],
+  [
+    'an empty list of audiences',
+    'tokens: { issuer: https://identity.example.com, audience: [] }',
+    ['1:59: tokens.audience: is empty; write at least one'],
+  ],
+  [
+    'an audience that is a mapping',
+    'tokens: { issuer: https://identity.example.com, audience: { a: b } }',
+    [
+      '1:59: tokens.audience: must be the audience of the tokens or a list of some, such as https://api.example.com, not a mapping',
+    ],
+  ],
+  [
+    'an audience that is a number',
+    'tokens: { issuer: https://identity.example.com, audience: [a, 1] }',
+    ['1:63: tokens.audience[1]: must be an audience, not 1'],
+  ],
+  [
+    'an empty audience',
+    'tokens: { issuer: https://identity.example.com, audience: "" }',
+    ['1:59: tokens.audience: is empty; write the audience'],
+  ],
+  [
+    'algorithms that anybody can sign with',
+    'tokens: { issuer: https://identity.example.com, audience: a, algorithms: [none, HS256, RS265] }',
+    [
+      '1:75: tokens.algorithms[0]: must not be "none": anybody could write such a token',
+      '1:81: tokens.algorithms[1]: must not be HS256: whoever can verify such a token can also forge one',
+      '1:88: tokens.algorithms[2]: must be one of PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, Ed25519, RS256, RS384, RS512, not "RS265"',
+    ],
+  ],
+  [
+    'algorithms that are no list',
+    'tokens: { issuer: https://identity.example.com, audience: a, algorithms: RS256 }',
+    ['1:74: tokens.algorithms: must be a list of algorithms, in [ ] or with a "- " before each'],
+  ],
+  [
+    'a file of keys that does not exist',
+    'tokens: { issuer: https://identity.example.com, audience: a, jwks: keys.json }',
+    ['1:68: tokens.jwks: names keys.json, which does not exist'],
+  ],
+  [
+    'a file of keys that is a directory',
+    'tokens: { issuer: https://identity.example.com, audience: a, jwks: . }',
+    ['1:68: tokens.jwks: names ., which is a directory, not a file'],
+  ],
+  [
+    'keys of another scheme',
+    'tokens: { issuer: https://identity.example.com, audience: a, jwks: "ftp://x/keys" }',
+    ['1:68: tokens.jwks: must be an http or https URL, or the path of a file, not "ftp://x/keys"'],
+  ],
+  [
+    'keys with file: in front',
+    'tokens: { issuer: https://identity.example.com, audience: a, jwks: "file:/etc/keys.json" }',
+    ['1:68: tokens.jwks: is a path already; write /etc/keys.json'],
+  ],
+  [
+    'a realm with quotes',
+    `tokens: { issuer: https://identity.example.com, audience: a, realm: 'a"b' }`,
+    ['1:69: tokens.realm: must be plain ASCII without quotes and backslashes, not "a\\"b"'],
+  ],
+  [
+    'a type in the wrong case',
+    'tokens: { issuer: https://identity.example.com, audience: a, type: Strict }',
+    ['1:68: tokens.type: must be any or strict; did you mean "strict"?'],
+  ],
+  [
+    'a list of issuers',
+    'tokens: [{ issuer: https://identity.example.com, audience: a }]',
+    [
+      '1:9: tokens: must be a mapping with keys of issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type, not a list',
+    ],
+  ],
+]
+
+describe('mistakes in upstreams and tokens', () => {
+  it.for(MISTAKES)('names %s', async ([, snippet, lines]) => {
+    const text = typeof snippet === 'string' ? snippet : snippet.join('\n')
+    const mistakes = await mistakesIn(completed(text))
+    expect(mistakes).toEqual(lines.map((line) => `sluice.yaml:${line}`))
+  })
+})

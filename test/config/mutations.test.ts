@@ -1,0 +1,102 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { assert, asyncProperty, constantFrom, jsonValue, nat, oneof, string } from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { parseDocument } from 'yaml'
+import { load } from './load-text.ts'
+import { ConfigError } from '../../src/config/load.ts'
+
+const GOOD = await readFile(join(import.meta.dirname, '../../config/sluice.yaml'), 'utf8')
+const RUNS = { numRuns: 300 }
+
+/** Resolves where the text loads or is refused with lines that name places; throws anything else that comes. */
+async function survives(text: string): Promise<void> {
+  try {
+    await load(text, { PORT: '8080' })
+  } catch (error) {
+    const { cause } = error as Error
+    if (!(cause instanceof ConfigError)) throw error
+    expect(cause.problems.length).toBeGreaterThan(0)
+    for (const { where, message } of cause.problems) {
+      expect(where).toMatch(/sluice\.yaml(:\d+:\d+)?$/)
+      expect(message).not.toMatch(/undefined|\[object|Invalid input|\n/)
+    }
+  }
+}
+
+describe('a changed file', () => {
+  it('loads or is refused, whatever was spliced into its text', async () => {
+    const bits = oneof(
+      string({ maxLength: 8 }),
+      constantFrom(
+        '\t',
+        '- ',
+        ': ',
+        '{',
+        '}',
+        '[',
+        ']',
+        '&a ',
+        '*a',
+        '<<: *a',
+        '!!str ',
+        '!x ',
+        '|',
+        '>',
+        '"',
+        "'",
+        '#',
+        '\n',
+        '---\n',
+        '${',
+        '${X}',
+        '? ',
+        'null',
+        '~',
+        '0x1',
+        '.inf',
+        '.nan',
+        '1e999',
+        '%YAML 1.1\n',
+      ),
+    )
+    await assert(
+      asyncProperty(nat(GOOD.length), nat(40), bits, (at, cut, bit) =>
+        survives(GOOD.slice(0, at) + bit + GOOD.slice(at + cut)),
+      ),
+      RUNS,
+    )
+  })
+
+  it('loads or is refused, whatever value stands in place of another', async () => {
+    const paths = valuePaths(parseDocument(GOOD).toJS()).slice(1)
+    const value = oneof(jsonValue({ maxDepth: 3 }), constantFrom(Infinity, Number.NaN, -0, 2 ** 60))
+    await assert(
+      asyncProperty(constantFrom(...paths), value, async (path, value) => {
+        const document = parseDocument(GOOD)
+        document.setIn(path, value)
+        await survives(document.toString())
+      }),
+      RUNS,
+    )
+  })
+
+  it('loads or is refused, whatever JSON it is', async () => {
+    await assert(
+      asyncProperty(jsonValue(), (value) => survives(JSON.stringify(value))),
+      RUNS,
+    )
+  })
+})
+
+/** The paths of all values of a document. */
+function valuePaths(
+  value: unknown,
+  path: readonly (string | number)[] = [],
+): readonly (readonly (string | number)[])[] {
+  if (typeof value !== 'object' || value === null) return [path]
+  const inner: [string | number, unknown][] = Array.isArray(value)
+    ? [...value.entries()]
+    : Object.entries(value)
+  return [path, ...inner.flatMap(([key, item]) => valuePaths(item, [...path, key]))]
+}

@@ -1,0 +1,109 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
+import { z } from 'zod'
+import { jsonSchema } from '../../src/config/json-schema.ts'
+import { loadConfig } from '../../src/config/load.ts'
+
+const CONFIG = join(import.meta.dirname, '../../config')
+/** What `sluice sandbox` gives its file. */
+const SANDBOX = {
+  IDENTITY_URL: 'http://127.0.0.1:3000',
+  DATA_URL: 'http://127.0.0.1:4000',
+  ISSUER: 'http://127.0.0.1:8080/oidc',
+}
+const files = (await readdir(CONFIG)).filter((file) => file.endsWith('.yaml'))
+
+type Json = z.core.JSONSchema.BaseSchema
+
+function keysOf({ properties = {}, items, additionalProperties, anyOf = [] }: Json): readonly string[] {
+  const inner = [...Object.values(properties), items, additionalProperties, ...anyOf]
+  const deeper = inner.flatMap((one) => (typeof one === 'object' && one !== null ? keysOf(one as Json) : []))
+  return [...Object.keys(properties), ...deeper]
+}
+
+describe('config/', () => {
+  it('has the reference and the sandbox', () => {
+    expect(files).toEqual(expect.arrayContaining(['sandbox.yaml', 'sluice.yaml']))
+  })
+
+  it.each(files)('%s loads, and its first line points editors at the schema', async (name) => {
+    const file = join(CONFIG, name)
+    const { config } = await loadConfig({ file, env: name === 'sandbox.yaml' ? SANDBOX : {} })
+    expect(config.routes.length).toBeGreaterThan(0)
+    expect(await readFile(file, 'utf8')).toMatch(
+      /^# yaml-language-server: \$schema=\.\/sluice\.schema\.json\n/,
+    )
+  })
+
+  it('shows every key in the reference, with the default where it has one', async () => {
+    const text = await readFile(join(CONFIG, 'sluice.yaml'), 'utf8')
+    const absent = new Set(keysOf(jsonSchema()).filter((key) => !new RegExp(`[ {\n]${key}:`).test(text)))
+    expect([...absent]).toEqual([])
+  })
+
+  it('says the same with every default of the reference left out', async () => {
+    const { config } = await loadConfig({ file: join(CONFIG, 'sluice.yaml'), env: {} })
+    const text = await readFile(join(CONFIG, 'sluice.yaml'), 'utf8')
+    const given = parse(text) as Record<string, Record<string, unknown>>
+    const { listen, admin, drainTimeout, log, ...bare } = given
+    expect([listen, admin, drainTimeout, log]).not.toContain(undefined)
+    bare['store'] = { redis: given['store']!['redis'] }
+    const { issuer, audience, jwks } = given['tokens']!
+    bare['tokens'] = { issuer, audience, jwks }
+    const { load } = await import('./load-text.ts')
+    const { config: defaults } = await load(JSON.stringify(bare))
+    expect({ ...defaults, listen: { ...defaults.listen, hosts: config.listen.hosts } }).toEqual(config)
+  })
+})
+
+describe('sluice.schema.json', () => {
+  it('is up to date (npm run schema)', async () => {
+    const written = await readFile(join(CONFIG, 'sluice.schema.json'), 'utf8')
+    expect(JSON.parse(written)).toEqual(JSON.parse(JSON.stringify(jsonSchema())))
+  })
+
+  it('describes every key', () => {
+    const undescribed: string[] = []
+    const look = ({ properties = {}, items, additionalProperties, anyOf = [] }: Json): void => {
+      for (const [key, value] of Object.entries(properties as Record<string, Json>)) {
+        if (value.description === undefined) undescribed.push(key)
+      }
+      for (const one of [...Object.values(properties), items, additionalProperties, ...anyOf]) {
+        if (typeof one === 'object' && one !== null) look(one as Json)
+      }
+    }
+    look(jsonSchema())
+    expect(undescribed).toEqual([])
+  })
+
+  const schema = z.fromJSONSchema(jsonSchema())
+  const minimal = {
+    store: 'memory',
+    upstreams: {},
+    routes: [{ match: '/*', upstream: 'a', authenticate: 'none' }],
+  }
+
+  it.each(files)('takes %s, variables and all', async (name) => {
+    const value: unknown = parse(await readFile(join(CONFIG, name), 'utf8'))
+    expect(schema.safeParse(value).error).toBeUndefined()
+  })
+
+  it('refuses what the loader refuses', () => {
+    expect(schema.safeParse(minimal).success).toBe(true)
+    for (const wrong of [
+      { listens: {} },
+      { listen: { port: 'http' } },
+      { listen: { port: 70_000 } },
+      { drainTimeout: 10 },
+      { drainTimeout: '10' },
+      { log: { level: 'loud' } },
+      { store: 'disk' },
+      { routes: [{ match: '/*', upstream: 'a' }] },
+      { limits: { 'Per Minute': { per: ['client'], limit: 1, window: '1s' } } },
+    ]) {
+      expect(schema.safeParse({ ...minimal, ...wrong }).success, JSON.stringify(wrong)).toBe(false)
+    }
+  })
+})

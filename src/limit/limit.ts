@@ -1,4 +1,5 @@
 import type { Caller } from '../authenticate/caller.ts'
+import { encodePart, ipPart, paramPart } from './key.ts'
 
 /** A named rule as configured: so many calls per window for each key. */
 export interface Limit {
@@ -37,6 +38,176 @@ export interface Quota {
   readonly limit: number
   readonly windowMs: number
   readonly shadow: boolean
+  /** Epoch milliseconds at which the client's own limit ends, where one applies and ends. */
+  readonly untilAt?: number | undefined
+}
+
+/** Path parameters: name → canonical, still percent-encoded segment. */
+type Params = Readonly<Record<string, string>>
+
+/** Applies the compiled limits to a caller at an instant (epoch milliseconds), in their order. */
+export type ApplyLimits = (caller: Caller, params: Params, nowMs: number) => readonly Quota[]
+
+const NO_CLIENT_LIMITS: ClientLimits = new Map()
+
+/**
+ * Prepares the limits of a route, so that applying them to a request is cheap. Keys are
+ * `<prefix>:{<first part>}:<limit>:<rest>`. Applying throws a TypeError where the caller lacks a part of a key: a missing
+ * part must never become one counter for everybody.
+ */
+export function compileLimits(
+  limits: readonly Limit[],
+  prefix: string,
+  clientLimits: ClientLimits = NO_CLIENT_LIMITS,
+): ApplyLimits {
+  const names = new Set<string>()
+  const parts: string[] = []
+  const compiled = limits
+    .filter(({ name }) => names.size < names.add(name).size)
+    .map((limit) => ({
+      limit,
+      key: compileKey(
+        limit,
+        prefix,
+        limit.per.map((part) => {
+          const known = parts.indexOf(part)
+          return known === -1 ? parts.push(part) - 1 : known
+        }),
+      ),
+      limitAt: compileChanges(limit),
+    }))
+  const readers = parts.map(partReader)
+
+  return (caller, params, nowMs) => {
+    const encoded = readers.map((read) => read(caller, params))
+    const own = caller.client === undefined ? undefined : clientLimits.get(caller.client)
+    return compiled.map(({ limit, key, limitAt }) =>
+      quota(limit, key(encoded), limitAt, own?.get(limit.name), nowMs),
+    )
+  }
+}
+
+/** `compileLimits` for a single use, such as `sluice explain`. */
+export function quotasFor(
+  limits: readonly Limit[],
+  caller: Caller,
+  params: Params,
+  prefix: string,
+  nowMs: number,
+  clientLimits?: ClientLimits,
+): readonly Quota[] {
+  return compileLimits(limits, prefix, clientLimits)(caller, params, nowMs)
+}
+
+function quota(
+  { name, windowMs, shadow }: Limit,
+  key: string,
+  limitAt: (nowMs: number) => number,
+  own: ClientLimit | undefined,
+  nowMs: number,
+): Quota {
+  if (own !== undefined && (own.untilAt === undefined || nowMs < own.untilAt)) {
+    return { name, key, limit: own.limit, windowMs: own.windowMs ?? windowMs, shadow, untilAt: own.untilAt }
+  }
+  return { name, key, limit: limitAt(nowMs), windowMs, shadow, untilAt: undefined }
+}
+
+function compileChanges({ limit, changes }: Limit): (nowMs: number) => number {
+  if (changes.length === 0) return () => limit
+  const inForce = changes.toSorted((a, b) => a.fromAt - b.fromAt)
+  return (nowMs) => inForce.findLast(({ fromAt }) => fromAt <= nowMs)?.limit ?? limit
+}
+
+function compileKey(
+  { name }: Limit,
+  prefix: string,
+  parts: readonly number[],
+): (encoded: readonly string[]) => string {
+  const [first, ...rest] = parts as [number, ...number[]]
+  const before = `${prefix}:{`
+  const after = `}:${name}`
+  const [second] = rest
+  if (second === undefined) return (encoded) => before + encoded[first]! + after
+  if (rest.length === 1) return (encoded) => `${before}${encoded[first]!}${after}:${encoded[second]!}`
+  return (encoded) => {
+    let key = before + encoded[first]! + after
+    for (const part of rest) key += `:${encoded[part]!}`
+    return key
+  }
+}
+
+function partReader(part: string): (caller: Caller, params: Params) => string {
+  switch (part) {
+    case 'client':
+      return ({ client }) => encodePart(present(client, part))
+    case 'user':
+      return ({ user }) => encodePart(present(user, part))
+    case 'ip':
+      return ({ ip }) => ipPart(present(ip, part))
+    default:
+      return (_, params) => paramPart(present(params[part], part))
+  }
+}
+
+function present(value: string | undefined, part: string): string {
+  if (value === undefined) throw new TypeError(`A limit is counted per ${part}, and this request has none.`)
+  return value
+}
+
+/** Which keys are meant: globs that find them, and the test that tells them from whatever else the globs find. */
+export interface KeyFilter {
+  readonly globs: readonly string[]
+  matches(key: string): boolean
+}
+
+/** The keys that belong to a client under these limits, wherever in the key the client stands. */
+export function clientKeys(limits: readonly Limit[], prefix: string, client: string): KeyFilter {
+  const wanted = encodePart(client)
+  const globs = new Set<string>()
+  const places = new Map<string, readonly number[]>()
+  const literalPrefix = prefix.replaceAll(/[*?[\]\\]/g, String.raw`\$&`)
+  for (const { name, per } of limits) {
+    if (!per.includes('client')) continue
+    places.set(
+      name,
+      per.flatMap((part, place) => (part === 'client' ? [place] : [])),
+    )
+    const [first, ...rest] = per.map((part) => (part === 'client' ? wanted : '*'))
+    globs.add([`${literalPrefix}:{${first!}}`, name, ...rest].join(':'))
+  }
+  return {
+    globs: [...globs],
+    matches(key) {
+      const parsed = parseKey(prefix, key)
+      return (
+        parsed !== undefined && (places.get(parsed.name)?.every((at) => parsed.parts[at] === wanted) ?? false)
+      )
+    },
+  }
+}
+
+/** The quota that a client's key stands for now; undefined where no limit of that name exists any more. */
+export function quotaOfKey(
+  limits: readonly Limit[],
+  prefix: string,
+  key: string,
+  client: string,
+  nowMs: number,
+  clientLimits: ClientLimits = NO_CLIENT_LIMITS,
+): Quota | undefined {
+  const parsed = parseKey(prefix, key)
+  const limit = parsed && limits.find(({ name }) => name === parsed.name)
+  return limit && quota(limit, key, compileChanges(limit), clientLimits.get(client)?.get(limit.name), nowMs)
+}
+
+function parseKey(
+  prefix: string,
+  key: string,
+): { readonly name: string; readonly parts: readonly string[] } | undefined {
+  const end = key.indexOf('}:', prefix.length)
+  if (end === -1 || !key.startsWith(`${prefix}:{`)) return undefined
+  const [name, ...rest] = key.slice(end + 2).split(':')
+  return { name: name!, parts: [key.slice(prefix.length + 2, end), ...rest] }
 }
 
 export type { Caller }

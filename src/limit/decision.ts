@@ -1,0 +1,94 @@
+import type { Allowance, Mode } from './store.ts'
+
+/** What the limiter answers to one request. */
+export interface Decision {
+  readonly admitted: boolean
+  /** One for each quota, in the order of the route's limits; of a remembered refusal the refusing ones alone; none where `mode` is `allow`. */
+  readonly allowances: readonly Allowance[]
+  /** Of the limits that refused, the one with the longest wait. */
+  readonly refusedBy?: Allowance
+  readonly mode: Mode
+  /** Was this refusal remembered, and so answered without the store? */
+  readonly cached: boolean
+}
+
+/**
+ * The header fields of a decision, as a flat list of names and values: of an admitted call those of the route's first
+ * limit, of a refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3).
+ */
+export function decisionHeaders(decision: Decision): string[] {
+  const reported = decision.refusedBy ?? firstLive(decision.allowances)
+  if (reported === undefined) return []
+  const headers = [
+    'X-RateLimit-Limit',
+    String(reported.limit),
+    'X-RateLimit-Remaining',
+    String(reported.remaining),
+    'X-RateLimit-Reset',
+    new Date(reported.resetAt).toISOString(),
+  ]
+  if (!decision.admitted) headers.push('Retry-After', String(retryAfterSecs(reported)))
+  return headers
+}
+
+/** What the body of a 429 says of a refusal. */
+export interface Refusal {
+  readonly detail: string
+  /** The names of all limits that refused. */
+  readonly violatedPolicies: readonly string[]
+  readonly retryAfterSecs: number
+}
+
+/** The words of a refusal, for its 429; `decision` is one that is not admitted. */
+export function refusal({ allowances, refusedBy }: Decision): Refusal {
+  if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
+  const { name, limit, windowMs } = refusedBy
+  const secs = retryAfterSecs(refusedBy)
+  return {
+    detail: `The limit "${name}" allows ${count(limit, 'call')} in ${duration(windowMs)}. Retry in ${count(secs, 'second')}.`,
+    violatedPolicies: allowances.filter(refuses).map((allowance) => allowance.name),
+    retryAfterSecs: secs,
+  }
+}
+
+/** The refusing allowance with the longest wait; undefined where none that is live refuses. */
+export function longestWait(allowances: readonly Allowance[]): Allowance | undefined {
+  let longest: Allowance | undefined
+  for (const allowance of allowances) {
+    if (refuses(allowance) && !(longest && longest.retryAfterMs >= allowance.retryAfterMs))
+      longest = allowance
+  }
+  return longest
+}
+
+function refuses({ admitted, shadow }: Allowance): boolean {
+  return !admitted && !shadow
+}
+
+function firstLive(allowances: readonly Allowance[]): Allowance | undefined {
+  const [first] = allowances
+  return first?.shadow === true ? allowances.find(({ shadow }) => !shadow) : first
+}
+
+/** Whole seconds, rounded up, at least 1. */
+function retryAfterSecs({ retryAfterMs }: Allowance): number {
+  return Math.max(1, Math.ceil(retryAfterMs / 1000))
+}
+
+const UNITS = [
+  ['day', 86_400_000],
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+  ['second', 1000],
+  ['millisecond', 1],
+] as const
+
+/** In the largest unit that it is a whole number of: `1 minute`, `90 seconds`. */
+function duration(ms: number): string {
+  const [unit, unitMs] = UNITS.find(([, unitMs]) => ms % unitMs === 0)!
+  return count(ms / unitMs, unit)
+}
+
+function count(number: number, noun: string): string {
+  return number === 1 ? `1 ${noun}` : `${number} ${noun}s`
+}

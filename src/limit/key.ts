@@ -1,0 +1,134 @@
+import { createHash } from 'node:crypto'
+
+/** The parts that keys are made of: encoded so that none can imitate another, end its own, or enter the hash tag. */
+
+/** Longest part in UTF-8 bytes before encoding; a longer one is replaced by its hash. */
+const MAX_BYTES = 256
+/** What stands for the empty part: alone, `%` begins no escape. */
+const EMPTY = '%'
+/** What stands before a hash: `#` is always escaped in a part. */
+const HASHED = '#'
+
+/** The ASCII characters that a part may carry raw: no delimiter of keys, no glob, nothing that a terminal obeys. */
+const RAW = new Uint8Array(128)
+for (const char of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()+,;=@|/") {
+  RAW[char.charCodeAt(0)] = 1
+}
+
+/** A part that is compared exactly, such as a client id. */
+export function encodePart(part: string): string {
+  const { length } = part
+  if (length === 0) return EMPTY
+  if (length > MAX_BYTES) return hashed(escaped(part))
+  for (let i = 0; i < length; i++) {
+    const code = part.charCodeAt(i)
+    if (code > 127 || RAW[code] === 0) return encodeSlowly(part)
+  }
+  return part
+}
+
+/** A path parameter in canonical spelling, percent-encoded: decoded, NFKC-normalised and case-folded. */
+export function paramPart(segment: string): string {
+  for (let i = 0; i < segment.length; i++) {
+    const code = segment.charCodeAt(i)
+    if (code > 127 || code === 0x25) return encodePart(fold(decode(segment)))
+  }
+  return encodePart(segment.toLowerCase())
+}
+
+/** An address: IPv6 by its /64, IPv4-mapped IPv6 as IPv4. */
+export function ipPart(ip: string): string {
+  if (!ip.includes(':')) return encodePart(ip)
+  const groups = ipv6Groups(ip)
+  if (groups === undefined) return encodePart(ip)
+  const [a, b, c, d, e, f, g, h] = groups as [number, number, number, number, number, number, number, number]
+  if (a === 0 && b === 0 && c === 0 && d === 0 && e === 0 && f === 0xffff) {
+    return `${g >> 8}.${g & 255}.${h >> 8}.${h & 255}`
+  }
+  return `${a.toString(16)}-${b.toString(16)}-${c.toString(16)}-${d.toString(16)}/64`
+}
+
+function decode(segment: string): string {
+  try {
+    return decodeURIComponent(segment)
+  } catch {
+    return segment
+  }
+}
+
+/** Upper-casing first brings together what has several lower-case forms, such as ς and σ, or ß and ss. */
+function fold(text: string): string {
+  let folded = text.normalize('NFKC')
+  for (;;) {
+    const again = folded.toUpperCase().toLowerCase().normalize('NFKC')
+    if (again === folded) return folded
+    folded = again
+  }
+}
+
+function encodeSlowly(part: string): string {
+  const encoded = escaped(part)
+  return part.length * 3 > MAX_BYTES && byteLength(part) > MAX_BYTES ? hashed(encoded) : encoded
+}
+
+function hashed(encoded: string): string {
+  return HASHED + createHash('sha256').update(encoded).digest('hex')
+}
+
+function byteLength(part: string): number {
+  return Buffer.byteLength(part)
+}
+
+/** Percent-encodes the UTF-8 bytes. A lone surrogate becomes the three bytes that no valid UTF-8 has, so it stays itself. */
+function escaped(part: string): string {
+  let out = ''
+  for (let i = 0; i < part.length; i++) {
+    const code = part.codePointAt(i)!
+    if (code < 0x80) {
+      out += RAW[code] === 1 ? part[i]! : escape(code)
+    } else if (code < 0x800) {
+      out += escape(0xc0 | (code >> 6)) + escape(0x80 | (code & 63))
+    } else if (code < 0x1_00_00) {
+      out += escape(0xe0 | (code >> 12)) + escape(0x80 | ((code >> 6) & 63)) + escape(0x80 | (code & 63))
+    } else {
+      out +=
+        escape(0xf0 | (code >> 18)) +
+        escape(0x80 | ((code >> 12) & 63)) +
+        escape(0x80 | ((code >> 6) & 63)) +
+        escape(0x80 | (code & 63))
+      i++
+    }
+  }
+  return out
+}
+
+function escape(byte: number): string {
+  return (byte < 16 ? '%0' : '%') + byte.toString(16).toUpperCase()
+}
+
+/** The eight groups of an IPv6 address; undefined of anything else. */
+function ipv6Groups(ip: string): readonly number[] | undefined {
+  const [address] = ip.split('%', 1) as [string]
+  const halves = address.split('::')
+  if (halves.length > 2) return undefined
+  const head = groupsOf(halves[0]!)
+  const tail = groupsOf(halves[1] ?? '')
+  if (head === undefined || tail === undefined) return undefined
+  const missing = 8 - head.length - tail.length
+  if (halves.length === 1 ? missing !== 0 : missing < 1) return undefined
+  return [...head, ...Array.from({ length: missing }, () => 0), ...tail]
+}
+
+function groupsOf(half: string): number[] | undefined {
+  const groups: number[] = []
+  if (half === '') return groups
+  for (const text of half.split(':')) {
+    const dotted = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(text)
+    if (dotted !== null) {
+      const [a, b, c, d] = dotted.slice(1).map(Number) as [number, number, number, number]
+      groups.push((a << 8) | b, (c << 8) | d)
+    } else if (/^[0-9A-Fa-f]{1,4}$/.test(text)) groups.push(Number.parseInt(text, 16))
+    else return undefined
+  }
+  return groups
+}

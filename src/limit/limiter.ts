@@ -1,0 +1,86 @@
+import { type Decision, longestWait } from './decision.ts'
+import type { Quota } from './limit.ts'
+import { createRefusals } from './refusals.ts'
+import type { Allowance, Charge, Store } from './store.ts'
+
+/** How a limit took a call, for the metrics: `near` has used 80 % of it, `over_cached` was refused without the store. */
+export type Outcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_over'
+
+const NEAR = 0.8
+
+export interface LimiterOptions {
+  readonly store: Store
+  /** Told of each limit that took part in a decision. */
+  readonly onOutcome?: (limit: string, outcome: Outcome) => void
+  /** Most refusals that are remembered at a time; 0 remembers none. */
+  readonly maxRefusals?: number
+  /** Milliseconds on a clock that never goes back. */
+  readonly now?: () => number
+}
+
+export interface Limiter {
+  /** Charges all quotas or none. Rejects only where the store does: `ServiceUnavailable` under `onOutage: deny`. */
+  decide(quotas: readonly Quota[]): Decision | Promise<Decision>
+  /** Drops every remembered refusal at once: after a reset. */
+  forget(): void
+}
+
+const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
+
+/** Decides by asking the store, and answers from memory while the next call is known not to pass. */
+export function createLimiter({
+  store,
+  onOutcome,
+  maxRefusals = 10_000,
+  now = () => performance.now(),
+}: LimiterOptions): Limiter {
+  const refusals = createRefusals(maxRefusals)
+
+  function decided(
+    { admitted, allowances, mode }: Charge,
+    quotas: readonly Quota[],
+    askedAt: number,
+  ): Decision {
+    if (onOutcome) for (const allowance of allowances) report(allowance, admitted, onOutcome)
+    if (admitted) return { admitted, allowances, mode, cached: false }
+    // A stand-in's refusal says nothing of what the store will say once it is back.
+    if (mode === 'store') refusals.remember(quotas, allowances, askedAt)
+    return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, cached: false }
+  }
+
+  return {
+    decide(quotas) {
+      if (quotas.length === 0) return UNLIMITED
+      // Taken before asking: the store's "not before" counts from an instant that is no earlier.
+      const askedAt = now()
+      const remembered = refusals.recall(quotas, askedAt)
+      if (remembered !== undefined) {
+        if (onOutcome) for (const { name } of remembered) onOutcome(name, 'over_cached')
+        return {
+          admitted: false,
+          allowances: remembered,
+          refusedBy: longestWait(remembered)!,
+          mode: 'store',
+          cached: true,
+        }
+      }
+      const era = refusals.era()
+      const charge = store.charge(quotas)
+      if (!(charge instanceof Promise)) return decided(charge, quotas, askedAt)
+      // What was asked before a reset is not to be remembered after it.
+      return charge.then((answer) => decided(answer, refusals.era() === era ? quotas : [], askedAt))
+    },
+    forget: refusals.forget,
+  }
+}
+
+function report(
+  { name, limit, remaining, admitted, shadow }: Allowance,
+  charged: boolean,
+  onOutcome: (limit: string, outcome: Outcome) => void,
+): void {
+  if (!charged) {
+    if (!admitted && !shadow) onOutcome(name, 'over')
+  } else if (!admitted) onOutcome(name, 'shadow_over')
+  else onOutcome(name, limit - remaining >= limit * NEAR ? 'near' : 'within')
+}

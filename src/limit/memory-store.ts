@@ -1,0 +1,177 @@
+import type { KeyFilter, Quota } from './limit.ts'
+import { add, bringBack, createRing, growsAt, isAhead, look, type Ring, type View } from './ring.ts'
+import type { Allowance, Charge, Store } from './store.ts'
+
+/** Two clocks: one that never goes back, to count on, and the wall clock, to speak of. Milliseconds. */
+export interface Clock {
+  monotonicMs(): number
+  wallMs(): number
+}
+
+const SYSTEM_CLOCK: Clock = { monotonicMs: () => performance.now(), wallMs: () => Date.now() }
+
+const SWEEP_MS = 1000
+const SWEPT_AT_ONCE = 50_000
+/** Keys looked at with every charge, so that sweeping keeps pace with any load. */
+const SWEPT_WITH_CHARGE = 2
+
+interface Counter {
+  readonly ring: Ring
+  expiresAtUs: number
+}
+
+/** Counters in this process: the same algorithm as charge.lua, decided synchronously. */
+export class MemoryStore implements Store {
+  readonly #clock: Clock
+  readonly #counters = new Map<string, Counter>()
+  readonly #seen = new Map<string, number>()
+  readonly #sweepCounters = sweeper(this.#counters, ({ expiresAtUs }) => expiresAtUs)
+  readonly #sweepSeen = sweeper(this.#seen, (expiresAtUs) => expiresAtUs)
+  readonly #timer: NodeJS.Timeout
+
+  constructor(clock: Clock = SYSTEM_CLOCK) {
+    this.#clock = clock
+    this.#timer = setInterval(() => this.sweep(SWEPT_AT_ONCE), SWEEP_MS).unref()
+  }
+
+  /** How many keys are held, expired ones too until they are swept. */
+  get size(): number {
+    return this.#counters.size + this.#seen.size
+  }
+
+  charge(quotas: readonly Quota[]): Charge {
+    const nowUs = this.#nowUs()
+    this.#sweep(SWEPT_WITH_CHARGE, nowUs)
+    let admitted = true
+    const asked = quotas.map((quota) => {
+      const counter = this.#counters.get(quota.key)
+      const windowUs = quota.windowMs * 1000
+      if (counter && isAhead(counter.ring, quota.limit, windowUs, nowUs)) {
+        bringBack(counter.ring, nowUs)
+        counter.expiresAtUs = nowUs + windowUs
+      }
+      const view = counter ? look(counter.ring, windowUs, nowUs) : NOTHING
+      const hasRoom = view.used < quota.limit
+      if (!hasRoom && !quota.shadow) admitted = false
+      return { quota, counter, view, hasRoom }
+    })
+    const wallMs = this.#clock.wallMs()
+    const allowances = asked.map(({ quota, counter, view, hasRoom }) =>
+      admitted && hasRoom
+        ? this.#admit(quota, nowUs, wallMs)
+        : allowance(quota, counter?.ring, view, hasRoom, nowUs, wallMs),
+    )
+    return { admitted, allowances, mode: 'store' }
+  }
+
+  #admit(quota: Quota, nowUs: number, wallMs: number): Allowance {
+    const windowUs = quota.windowMs * 1000
+    let counter = this.#counters.get(quota.key)
+    if (counter === undefined) {
+      counter = { ring: createRing(), expiresAtUs: 0 }
+      this.#counters.set(quota.key, counter)
+    }
+    const { ring } = counter
+    add(ring, look(ring, windowUs, nowUs), quota.limit, windowUs, nowUs)
+    counter.expiresAtUs = ring.newest + windowUs
+    return allowance(quota, ring, { left: 0, used: ring.total - ring.gone }, true, nowUs, wallMs)
+  }
+
+  async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
+    const nowUs = this.#nowUs()
+    const wallMs = this.#clock.wallMs()
+    return quotas.map((quota) => {
+      const windowUs = quota.windowMs * 1000
+      let ring = this.#counters.get(quota.key)?.ring
+      if (ring && isAhead(ring, quota.limit, windowUs, nowUs)) {
+        ring = structuredClone(ring)
+        bringBack(ring, nowUs)
+      }
+      const view = ring ? look(ring, windowUs, nowUs) : NOTHING
+      return allowance(quota, ring, view, view.used < quota.limit, nowUs, wallMs)
+    })
+  }
+
+  async keys({ matches }: KeyFilter): Promise<readonly string[]> {
+    return [...this.#counters.keys()].filter((key) => matches(key))
+  }
+
+  async reset(filter: KeyFilter): Promise<number> {
+    const keys = await this.keys(filter)
+    for (const key of keys) this.#counters.delete(key)
+    return keys.length
+  }
+
+  async once(key: string, ttlMs: number): Promise<boolean> {
+    const nowUs = this.#nowUs()
+    if ((this.#seen.get(key) ?? 0) > nowUs) return false
+    this.#sweep(SWEPT_WITH_CHARGE, nowUs)
+    this.#seen.set(key, nowUs + ttlMs * 1000)
+    return true
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer)
+    this.#counters.clear()
+    this.#seen.clear()
+  }
+
+  /** Looks at so many keys, where the last sweep ended, and drops the expired ones. */
+  sweep(count: number): void {
+    this.#sweep(count, this.#nowUs())
+  }
+
+  #sweep(count: number, nowUs: number): void {
+    this.#sweepCounters(count, nowUs)
+    this.#sweepSeen(count, nowUs)
+  }
+
+  #nowUs(): number {
+    return Math.round(this.#clock.monotonicMs() * 1000)
+  }
+}
+
+const NOTHING: View = { left: 0, used: 0 }
+
+function sweeper<T>(
+  map: Map<string, T>,
+  expiresAtUs: (value: T) => number,
+): (count: number, nowUs: number) => void {
+  let entries = map.entries()
+  return (count, nowUs) => {
+    for (let i = Math.min(count, map.size); i > 0; i--) {
+      const { value: entry } = entries.next()
+      if (entry === undefined) entries = map.entries()
+      else if (expiresAtUs(entry[1]) <= nowUs) map.delete(entry[0])
+    }
+  }
+}
+
+function allowance(
+  { name, limit, windowMs, shadow }: Quota,
+  ring: Ring | undefined,
+  view: View,
+  admitted: boolean,
+  nowUs: number,
+  wallMs: number,
+): Allowance {
+  const windowUs = windowMs * 1000
+  const remaining = Math.max(0, limit - view.used)
+  const growsAtUs = ring
+    ? growsAt(ring, view, limit, windowUs, nowUs)
+    : limit === 0
+      ? nowUs + windowUs
+      : nowUs
+  const resetAfterMs = (growsAtUs - nowUs) / 1000
+  return {
+    name,
+    limit,
+    windowMs,
+    remaining,
+    resetAt: Math.ceil(wallMs + resetAfterMs),
+    resetAfterMs,
+    retryAfterMs: remaining > 0 ? 0 : resetAfterMs,
+    admitted,
+    shadow,
+  }
+}

@@ -49,6 +49,21 @@ async function sandbox(given: Record<string, unknown>): Promise<void> {
   await (await import('../src/commands/sandbox/sandbox.ts')).runSandbox(options)
 }
 
+/** Ends the process with words for the operator, never with a stack trace. */
+function fail(error: unknown): never {
+  const { name, message } = error instanceof Error ? error : new Error(String(error))
+  if (error instanceof UsageError) {
+    console.error(`sluice: ${message}\nSee "sluice --help".`)
+    process.exit(USAGE)
+  }
+  if (name === 'ConfigError') {
+    console.error(message)
+    process.exit(CONFIG)
+  }
+  console.error(`sluice: ${message || name}`)
+  process.exit(FAILURE)
+}
+
 /** The options of the commands that read a configuration. */
 function configured(command: Argv): Argv {
   command.option('config', {
@@ -118,15 +133,5 @@ process.stdout.on('error', () => process.exit(0))
 try {
   await commandLine.parseAsync()
 } catch (error) {
-  const { name, message } = error as Error
-  if (error instanceof UsageError) {
-    console.error(`sluice: ${message}\nSee "sluice --help".`)
-    process.exit(USAGE)
-  }
-  if (name === 'ConfigError') {
-    console.error(message)
-    process.exit(CONFIG)
-  }
-  console.error(`sluice: ${message || name}`)
-  process.exit(FAILURE)
+  fail(error)
 }

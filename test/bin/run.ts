@@ -1,0 +1,39 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { text } from 'node:stream/consumers'
+import { join } from 'node:path'
+
+const ROOT = join(import.meta.dirname, '../..')
+
+export interface Ended {
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** Starts `sluice` as a process of its own. */
+export function spawnSluice(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): ChildProcess {
+  const { SLUICE_CONFIG: _, ...outer } = process.env
+  return spawn(process.execPath, ['--import', 'tsx', join(ROOT, 'bin/sluice.ts'), ...args], {
+    cwd: ROOT,
+    env: { ...outer, ...env },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+}
+
+/** Runs `sluice` to its end. */
+export async function sluice(
+  args: readonly string[],
+  { stdin = '', env = {} }: { readonly stdin?: string; readonly env?: Readonly<Record<string, string>> } = {},
+): Promise<Ended> {
+  const child = spawnSluice(args, env)
+  child.stdin!.end(stdin)
+  const [stdout, stderr, code] = await Promise.all([
+    text(child.stdout!),
+    text(child.stderr!),
+    new Promise<number | null>((resolve) => child.once('close', resolve)),
+  ])
+  return { code, stdout, stderr }
+}

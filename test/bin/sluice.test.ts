@@ -1,0 +1,168 @@
+import { once } from 'node:events'
+import { createServer, type AddressInfo } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import { VERSION } from '../../src/version.ts'
+import { sluice, spawnSluice } from './run.ts'
+
+const GOOD = `
+store: { redis: { url: "redis://user:hunter2@redis.internal:6379/1" } }
+upstreams:
+  data: { url: http://data.internal:4000, timeout: 90s }
+tokens: { issuer: https://id.example.com/oidc, audience: https://api.example.com }
+limits:
+  requests: { per: [client], limit: 1000, window: 1m }
+  sync: { per: [client, connection], limit: 1, window: 1500ms }
+routes:
+  - { match: "id.example.com/*", upstream: data, authenticate: none, maxBody: 100B, timeout: 2h }
+  - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
+`
+const STACK = /^\s+at .*:\d+/m
+
+describe('sluice', () => {
+  it('shows help with examples, and its version', async () => {
+    const help = await sluice(['--help'])
+    expect(help).toMatchObject({ code: 0, stderr: '' })
+    for (const part of ['sluice start', 'sluice check', 'sluice sandbox', 'Examples:', 'Exit codes:']) {
+      expect(help.stdout).toContain(part)
+    }
+    expect(await sluice(['--version'])).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' })
+    const start = await sluice(['start', '--help'])
+    for (const flag of [
+      'config',
+      'port',
+      'host',
+      'admin-port',
+      'admin-host',
+      'redis',
+      'store',
+      'log-level',
+      'log-format',
+    ]) {
+      expect(start.stdout).toContain(`--${flag} `)
+    }
+  })
+
+  it.for([
+    [[], 'Which command? One of start, check, sandbox.'],
+    [['chek'], 'Did you mean check?'],
+    [['start'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
+    [['check', '--confg', 'x'], 'Unknown argument: confg'],
+    [['check', 'sluice.yaml'], 'Unknown argument: sluice.yaml'],
+    [['check', '--port'], 'Not enough arguments following: port'],
+    [
+      ['start', '--store', 'memory', '--redis', 'redis://r'],
+      'Arguments store and redis are mutually exclusive',
+    ],
+    [['sandbox', '--limit', 'few'], '--limit must be a whole number from 0 to 9007199254740991, not "few".'],
+    [['sandbox', '--port', '70000'], '--port must be a whole number from 0 to 65535, not "70000".'],
+  ] as const)('ends wrong usage with 64: %j', async ([args, message]) => {
+    const ended = await sluice(args)
+    expect(ended).toEqual({ code: 64, stdout: '', stderr: `sluice: ${message}\nSee "sluice --help".\n` })
+  })
+
+  it.for(['start', 'check'])(
+    'ends wrong configuration with 78, every mistake on its line: %s',
+    async (command) => {
+      const stdin = GOOD.replace('per: [client]', 'per: client').replace('upstream: data', 'upstream: dta')
+      const ended = await sluice([command, '--config', '-', '--port', 'http'], { stdin })
+      expect(ended).toEqual({
+        code: 78,
+        stdout: '',
+        stderr: [
+          '--port: must be a port from 0 to 65535, not "http"',
+          'stdin:7:20: limits.requests.per: must be a list of what a key is made of, such as [client], in [ ] or with a "- " before each',
+          'stdin:10:44: routes[0].upstream: there is no upstream "dta"; did you mean "data"?',
+          '',
+        ].join('\n'),
+      })
+    },
+  )
+
+  it.for([
+    ['/nowhere/sluice.yaml', '/nowhere/sluice.yaml: does not exist\n'],
+    ['/etc', '/etc: is a directory, not a file\n'],
+    ['-', 'stdin:1:1: the file is empty; config/sluice.yaml shows what to write\n'],
+  ] as const)('ends with 78 where there is no configuration to read: %s', async ([file, stderr]) => {
+    expect(await sluice(['start', '--config', file])).toEqual({ code: 78, stdout: '', stderr })
+  })
+})
+
+describe('sluice check', () => {
+  it('shows what is in effect, the routes in the order of matching, and no secret', async () => {
+    const ended = await sluice(['check', '--config', '-'], { stdin: GOOD })
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(ended.stdout.split('\n')).toEqual([
+      'listen  http://0.0.0.0:8080            serves id.example.com',
+      'admin   http://127.0.0.1:9090',
+      'store   redis://redis.internal:6379/1  keys start with "sluice", a decision waits 100ms',
+      'tokens  https://id.example.com/oidc    for https://api.example.com, keys by discovery',
+      '',
+      'UPSTREAM  ORIGIN                     TIMEOUT  CONNECT  CONNECTIONS',
+      'data      http://data.internal:4000  90s      2s       256',
+      '',
+      'LIMIT     CALLS  WINDOW  PER',
+      'requests  1000   1m      client',
+      'sync      1      1500ms  client, connection',
+      '',
+      'ROUTE                   UPSTREAM  AUTHENTICATE  LIMITS          MAX BODY  TIMEOUT',
+      'id.example.com/*        data      none          -               100B      2h',
+      'POST /sync/:connection  data      bearer        requests, sync  10MB      90s',
+      '',
+    ])
+  })
+
+  it('shows the same as JSON', async () => {
+    const ended = await sluice(['check', '--config', '-', '--json', '--store', 'memory'], { stdin: GOOD })
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(JSON.parse(ended.stdout)).toMatchObject({
+      listen: { host: '0.0.0.0', port: 8080, hosts: ['id.example.com'] },
+      store: 'memory',
+      routes: [
+        { match: 'id.example.com/*', limits: [], maxBody: 100, timeoutMs: 7_200_000 },
+        { match: 'POST /sync/:connection', authenticate: 'bearer', limits: ['requests', 'sync'] },
+      ],
+    })
+    const shared = await sluice(['check', '--config', '-', '--json'], { stdin: GOOD })
+    expect(shared.stdout).toContain('"redis://redis.internal:6379/1"')
+    expect(shared.stdout).not.toContain('hunter2')
+  })
+
+  it('reads the file that SLUICE_CONFIG names', async () => {
+    const env = { SLUICE_CONFIG: 'config/sluice.yaml', PORT: '7777' }
+    const ended = await sluice(['check'], { env })
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(ended.stdout).toContain('http://0.0.0.0:7777')
+  })
+})
+
+describe('sluice start', () => {
+  const flags = ['--store', 'memory', '--host', '127.0.0.1', '--admin-port', '0', '--log-format', 'json']
+  let child: ReturnType<typeof spawnSluice> | undefined
+  afterEach(() => child?.kill('SIGKILL'))
+
+  it('ends with 1 where the port is in use', async () => {
+    const taken = createServer().listen(0, '127.0.0.1')
+    await once(taken, 'listening')
+    try {
+      const { port } = taken.address() as AddressInfo
+      const ended = await sluice(['start', '--config', '-', '--port', String(port), ...flags], {
+        stdin: GOOD,
+      })
+      expect(ended.code).toBe(1)
+      expect(ended.stderr).toMatch(/^sluice: .+\n$/)
+      expect(ended.stderr).toContain(String(port))
+      expect(ended.stdout + ended.stderr).not.toMatch(STACK)
+    } finally {
+      taken.close()
+    }
+  })
+
+  it.for(['SIGTERM', 'SIGINT'] as const)('serves until %s, then ends with 0', async (signal) => {
+    child = spawnSluice(['start', '--config', '-', '--port', '0', ...flags])
+    child.stdin!.end(GOOD)
+    const ended = once(child, 'close')
+    await Promise.race([once(child.stdout!, 'data'), ended])
+    child.kill(signal)
+    expect(await ended).toEqual([0, null])
+  })
+})

@@ -17,6 +17,8 @@ import { parseHost, type Target, understand } from './target.ts'
 export interface ServedRoute extends Route {
   readonly forward: Forward
   readonly dialect: Dialect
+  /** Is one of its limits counted per user? */
+  readonly needsUser: boolean
   /** The route's limits applied to a caller, now. */
   quotas(caller: Caller, params: Params): readonly Quota[]
 }
@@ -71,10 +73,7 @@ export function createGateway(parts: Parts): Serve {
       source: 'gateway',
       status: 0,
     }
-    response.once('close', () => {
-      if (!response.writableFinished) exchange.incomplete ??= 'left'
-      parts.observe(exchange)
-    })
+    const closed = new Promise((resolve) => response.once('close', resolve))
     let reply: Reply | undefined
     try {
       reply = await answer(parts, exchange, request, response, expectsContinue)
@@ -85,6 +84,9 @@ export function createGateway(parts: Parts): Serve {
       exchange.status = reply.status
       speak(response, reply)
     }
+    await closed
+    if (!response.writableFinished) exchange.incomplete ??= 'left'
+    parts.observe(exchange)
   }
 }
 
@@ -163,6 +165,12 @@ async function identify(
   if (route.authenticate === 'none') return { ip }
   const identity = await parts.authenticate(head.authorization)
   if (identity instanceof GatewayError) return identity
+  if (route.needsUser && identity.user === undefined) {
+    return new GatewayError(
+      'Forbidden',
+      'The access token names no user, and this path is limited for each user.',
+    )
+  }
   return { client: identity.client, ...(identity.user !== undefined && { user: identity.user }), ip }
 }
 

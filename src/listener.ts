@@ -45,7 +45,10 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   server.maxHeadersCount = 0
 
   server.on('request', (request: IncomingMessage, response: ServerResponse) => void serve(request, response))
-  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => void serve(request, response, true))
+  server.on(
+    'checkContinue',
+    (request: IncomingMessage, response: ServerResponse) => void serve(request, response, true),
+  )
   server.on('connect', (request: IncomingMessage, socket: Socket) => {
     refuse(socket, 405, `CONNECT ${request.url ?? ''}`)
   })
@@ -96,7 +99,9 @@ function answer(socket: Socket, status: number): void {
 /** Listens, and tells where; rejects with words for the operator. */
 export function listen(server: Server, host: string, port: number, key: string): Promise<string> {
   return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => reject(new Error(listenError(error, host, port, key))))
+    server.once('error', (error: NodeJS.ErrnoException) =>
+      reject(new Error(listenError(error, host, port, key))),
+    )
     server.listen(port, host, () => {
       const { address, family, port: bound } = server.address() as AddressInfo
       resolve(`http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`)
@@ -106,8 +111,10 @@ export function listen(server: Server, host: string, port: number, key: string):
 
 function listenError(error: NodeJS.ErrnoException, host: string, port: number, key: string): string {
   const where = `${key} ${host}:${port}`
-  if (error.code === 'EADDRINUSE') return `${where} is in use; stop what listens there or choose another ${key}.port`
-  if (error.code === 'EACCES') return `${where} may not be opened; choose a ${key}.port above 1023 or grant the right`
+  if (error.code === 'EADDRINUSE')
+    return `${where} is in use; stop what listens there or choose another ${key}.port`
+  if (error.code === 'EACCES')
+    return `${where} may not be opened; choose a ${key}.port above 1023 or grant the right`
   if (error.code === 'EADDRNOTAVAIL' || error.code === 'ENOTFOUND') {
     return `${where}: this machine has no such address; correct ${key}.host`
   }

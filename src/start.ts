@@ -7,6 +7,9 @@ import { type GatewayError, serviceUnavailable } from './errors.ts'
 import { createForward, type Forward } from './forward.ts'
 import { createGateway, type ServedRoute } from './gateway.ts'
 import { createLimiter } from './limit/limiter.ts'
+import { compileLimits } from './limit/limit.ts'
+import { MemoryStore } from './limit/memory-store.ts'
+import type { Store } from './limit/store.ts'
 import { createListener, drain, listen } from './listener.ts'
 import { createAccessLog } from './observe/access.ts'
 import { createLog, type Log } from './observe/log.ts'
@@ -36,7 +39,13 @@ export async function start(config: Config): Promise<Running> {
   const metrics = createMetrics()
   let draining = false
 
-  const limiter = createLimiter(undefined)
+  const prefix = config.store === 'memory' ? 'sluice' : config.store.prefix
+  const store = openStore(config)
+  metrics.storeUp.set(1)
+  const limiter = createLimiter({
+    store,
+    onOutcome: (limit, outcome) => metrics.decisions.inc({ limit, outcome }),
+  })
   const keys = config.tokens && openKeys(config.tokens, log)
   const forwards = new Map(
     config.upstreams.map((upstream) => [
@@ -45,7 +54,7 @@ export async function start(config: Config): Promise<Running> {
     ]),
   )
   const serve = createGateway({
-    routes: config.routes.map((route) => serveRoute(route, forwards)),
+    routes: config.routes.map((route) => serveRoute(route, prefix, forwards)),
     serves: (host) => config.listen.hosts.includes(host),
     peers: createPeers(config.listen.trustedProxies),
     authenticate: config.tokens && keys ? createBearer({ ...config.tokens, keys }) : nobody,
@@ -73,6 +82,7 @@ export async function start(config: Config): Promise<Running> {
 
   const release = async (): Promise<void> => {
     keys?.close()
+    await store.close()
     for (const forward of forwards.values()) forward.close()
     await output.close()
   }
@@ -101,6 +111,10 @@ export async function start(config: Config): Promise<Running> {
   }
 }
 
+function openStore(_: Config): Store {
+  return new MemoryStore()
+}
+
 function openKeys({ issuer, jwks }: Tokens, log: Log): KeySource {
   return createKeySource({
     issuer,
@@ -112,20 +126,14 @@ function openKeys({ issuer, jwks }: Tokens, log: Log): KeySource {
   })
 }
 
-function serveRoute(route: Route, forwards: ReadonlyMap<string, Forward>): ServedRoute {
+function serveRoute(route: Route, prefix: string, forwards: ReadonlyMap<string, Forward>): ServedRoute {
+  const apply = compileLimits(route.limits, prefix)
   return {
     ...route,
     forward: forwards.get(route.upstream)!,
     dialect: route.upstream === 'identity' ? 'oauth' : 'problem',
-    quotas: (caller, params) =>
-      route.limits.map((l) => ({
-        ...l,
-        key:
-          l.name +
-          l.per
-            .map((p) => (p === 'client' ? caller.client : decodeURIComponent(params[p] ?? '').toLowerCase()))
-            .join('|'),
-      })),
+    needsUser: route.limits.some(({ per }) => per.includes('user')),
+    quotas: (caller, params) => apply(caller, params, Date.now()),
   }
 }
 

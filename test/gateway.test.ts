@@ -198,8 +198,11 @@ describe('limits', () => {
     expect(first.headers['x-ratelimit-reset']).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
     const second = await call(gateway.port, { token: mine })
     expect(second.headers['x-ratelimit-remaining']).toBe('998')
-    // The oldest call has not left the window, so Reset stays where it is.
-    expect(second.headers['x-ratelimit-reset']).toBe(first.headers['x-ratelimit-reset'])
+    // The oldest call has not left the window, so Reset stays where it is, but for the rounding of two clocks.
+    const moved =
+      Date.parse(second.headers['x-ratelimit-reset'] as string) -
+      Date.parse(first.headers['x-ratelimit-reset'] as string)
+    expect(Math.abs(moved)).toBeLessThanOrEqual(2)
   })
 
   it('refuses a second sync of a connection with 429, byte for byte, and does not charge the client', async () => {
@@ -336,7 +339,7 @@ describe('forwards', () => {
       traceparent: '00-1',
       cookie: 'a=1; b=2',
     })
-    const expected = [
+    const expected = new Set([
       'host',
       'x-forwarded-for',
       'x-forwarded-host',
@@ -347,8 +350,8 @@ describe('forwards', () => {
       'traceparent',
       'cookie',
       'connection',
-    ]
-    expect(Object.keys(headers).filter((name) => !expected.includes(name))).toEqual([])
+    ])
+    expect(Object.keys(headers).filter((name) => !expected.has(name))).toEqual([])
   })
 
   it('survives a Trailer field without a chunked body', async () => {

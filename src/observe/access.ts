@@ -67,7 +67,8 @@ function decided(decision: NonNullable<Exchange['decision']>): Record<string, un
 /** What happened, for the operator: the chain of messages, with the stack where it is a fault of the gateway's own. */
 function causeOf(cause: unknown): string | undefined {
   if (cause === undefined) return undefined
-  if (!(cause instanceof Error)) return String(cause).slice(0, 500)
+  if (typeof cause === 'string') return cause.slice(0, 500)
+  if (!(cause instanceof Error)) return 'unknown'
   const own = cause instanceof TypeError || cause instanceof RangeError || cause instanceof ReferenceError
   return (own ? (cause.stack ?? cause.message) : cause.message).slice(0, 2000)
 }

@@ -1,0 +1,175 @@
+import { createServer, type AddressInfo, type Server } from 'node:net'
+import { connect } from 'node:net'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { call, token, yaml } from '../helpers/gateway.ts'
+import { serving, type ServingProcess, sluice, type TestProcess } from '../helpers/process.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+let data: TestUpstream
+const held: (() => void)[] = []
+beforeAll(async () => {
+  data = await startUpstream((request, response) => {
+    const answer = () => response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}')
+    if (request.url === '/v3/held') held.push(answer)
+    else answer()
+  })
+})
+afterAll(() => data.close())
+
+const processes: TestProcess[] = []
+afterEach(() => {
+  for (const process of processes.splice(0)) process.kill()
+})
+const started = async (...args: Parameters<typeof serving>): Promise<ServingProcess> => {
+  const process = await serving(...args)
+  processes.push(process)
+  return process
+}
+
+describe('sluice start', () => {
+  it('serves callers and operators, and tells each request in one line without a secret', async () => {
+    const gateway = await started(yaml({ data: data.url }))
+    const mine = await token('acme')
+    const got = await call(gateway.port, {
+      path: '/v3/sync/a%3Ab?secret=hunter2',
+      method: 'POST',
+      token: mine,
+      headers: { 'X-Request-Id': 'one', Cookie: 'session=hunter2' },
+      body: 'assertion=hunter2',
+    })
+    expect(got.status).toBe(200)
+    await call(gateway.port, { token: 'hunter2.hunter2.hunter2', headers: { 'X-Request-Id': 'two' } })
+    const line = (id: string) => gateway.lines().filter(({ requestId }) => requestId === id)
+    await until('the log lines', () => line('one').length > 0 && line('two').length > 0)
+    expect(line('one')).toEqual([
+      {
+        level: 'info',
+        time: expect.stringMatching(/^\d{4}-.*Z$/),
+        requestId: 'one',
+        method: 'POST',
+        path: '/v3/sync/a:b',
+        route: 'POST /:version/sync/:connection',
+        upstream: 'data',
+        client: 'acme',
+        ip: '127.0.0.1',
+        decision: 'admitted',
+        limit: 'requests',
+        remaining: 999,
+        mode: expect.any(String),
+        source: 'upstream',
+        status: 200,
+        durationMs: expect.any(Number),
+        upstreamMs: expect.any(Number),
+        msg: 'request',
+      },
+    ])
+    expect(line('two')).toMatchObject([{ status: 401, source: 'gateway', code: 'Unauthorized' }])
+    expect(gateway.stdout()).not.toContain('hunter2')
+    expect(gateway.stdout()).not.toContain(mine)
+    expect(gateway.stderr()).toBe('')
+
+    const health = await call(gateway.adminPort, { path: '/healthz' })
+    expect(health).toMatchObject({ status: 200, body: 'ok\n' })
+    expect((await call(gateway.adminPort, { path: '/readyz' })).status).toBe(200)
+    expect((await call(gateway.adminPort, { path: '/nothing' })).status).toBe(404)
+    expect((await call(gateway.adminPort, { path: '/metrics', method: 'POST' })).status).toBe(405)
+    const metrics = (await call(gateway.adminPort, { path: '/metrics' })).body
+    expect(metrics).toMatch(
+      /^sluice_http_requests_total\{route="POST \/:version\/sync\/:connection",method="POST",code="200",source="upstream"\} 1$/m,
+    )
+    expect(metrics).toMatch(/^sluice_limit_decisions_total\{limit="sync",outcome="near"\} 1$/m)
+    expect(metrics).toMatch(/^sluice_build_info\{version="\d+\.\d+\.\d+",node="[\d.]+"\} 1$/m)
+    expect(metrics).toMatch(/^sluice_store_up 1$/m)
+  })
+
+  it('on SIGTERM fails readiness, lets every request end, and exits with 0', async () => {
+    const gateway = await started(yaml({ data: data.url, more: 'drainTimeout: 8s' }))
+    const mine = await token('acme')
+    const pending = call(gateway.port, { path: '/v3/held', token: mine })
+    await until('the request reached the upstream', () => held.length > 0)
+    gateway.kill('SIGTERM')
+    await until(
+      'readiness fails',
+      async () => (await call(gateway.adminPort, { path: '/readyz' })).status === 503,
+    )
+    // A load balancer has not seen it yet: its requests are served, and told to go elsewhere.
+    const late = await call(gateway.port, { token: mine })
+    expect(late).toMatchObject({ status: 200, headers: { connection: 'close' } })
+    held.pop()!()
+    expect((await pending).status).toBe(200)
+    expect(await gateway.ended()).toBe(0)
+  })
+
+  it('does not wait for requests beyond drainTimeout', async () => {
+    const gateway = await started(yaml({ data: data.url, more: 'drainTimeout: 200ms' }))
+    const pending = call(gateway.port, { path: '/v3/held', token: await token('acme') })
+    const cut = expect(pending).rejects.toThrow()
+    await until('the request reached the upstream', () => held.length > 0)
+    gateway.kill('SIGINT')
+    expect(await gateway.ended()).toBe(0)
+    await cut
+    held.length = 0
+  })
+
+  it('ends at once on a second signal', async () => {
+    const gateway = await started(yaml({ data: data.url, more: 'drainTimeout: 1h' }))
+    void call(gateway.port, { path: '/v3/held', token: await token('acme') }).catch(() => {})
+    await until('the request reached the upstream', () => held.length > 0)
+    gateway.kill('SIGTERM')
+    await until(
+      'readiness fails',
+      async () => (await call(gateway.adminPort, { path: '/readyz' })).status === 503,
+    )
+    gateway.kill('SIGTERM')
+    expect(await gateway.ended()).toBe(1)
+    held.length = 0
+  })
+
+  it('says in one line that a port is in use, and exits with 1', async () => {
+    const taken: Server = createServer()
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
+    const { port } = taken.address() as AddressInfo
+    for (const flag of ['--port', '--admin-port']) {
+      const process = sluice(['start', '--config', '-', flag, String(port)], {}, yaml({ data: data.url }))
+      expect(await process.ended()).toBe(1)
+      expect(process.stderr()).toMatch(/^sluice: .*127\.0\.0\.1:\d+ is in use; .*\n$/)
+    }
+    taken.close()
+  })
+
+  it('serves identity routes while the keys of the issuer cannot be had, and says 503 on the others', async () => {
+    const tokens = 'tokens: { issuer: "http://127.0.0.1:9/oidc", audience: x }'
+    const gateway = await started(yaml({ data: data.url, tokens }))
+    expect((await call(gateway.port, { path: '/oidc/x' })).status).toBe(200)
+    const got = await call(gateway.port, { token: await token('acme') })
+    expect(got).toMatchObject({
+      status: 503,
+      headers: { 'retry-after': '1' },
+      json: { code: 'ServiceUnavailable' },
+    })
+    await until('one warning', () => gateway.lines().filter(({ level }) => level === 'warn').length === 1)
+  })
+
+  it('survives a reader of its log that goes away', async () => {
+    const gateway = await started(yaml({ data: data.url }))
+    gateway.child.stdout!.destroy()
+    for (let i = 0; i < 20; i++) expect((await call(gateway.port, { path: '/oidc/x' })).status).toBe(200)
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    expect((await call(gateway.port, { path: '/oidc/x' })).status).toBe(200)
+  })
+
+  it('drops sockets beyond maxConnections and counts them', async () => {
+    const gateway = await started(
+      yaml({ data: data.url }).replace('port: 0 }', 'port: 0, maxConnections: 2 }'),
+    )
+    const sockets = [1, 2, 3].map(() => connect(gateway.port, '127.0.0.1').on('error', () => {}))
+    await until('the third is closed', () =>
+      sockets.some((socket) => socket.closed || socket.readableEnded || socket.destroyed),
+    )
+    await until('it is counted', async () =>
+      (await call(gateway.adminPort, { path: '/metrics' })).body.includes('sluice_dropped_sockets_total 1'),
+    )
+    for (const socket of sockets) socket.destroy()
+  })
+})

@@ -1,0 +1,60 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { until } from './wait.ts'
+
+const BIN = fileURLToPath(new URL('../../bin/sluice.ts', import.meta.url))
+
+export interface TestProcess {
+  readonly child: ChildProcess
+  stdout(): string
+  stderr(): string
+  /** The lines of standard output that are JSON. */
+  lines(): Record<string, unknown>[]
+  /** The exit code, once it has ended by itself. */
+  ended(): Promise<number | null>
+  kill(signal?: NodeJS.Signals): void
+}
+
+/** The command line as a process of its own; `input` goes to its standard input. */
+export function sluice(args: readonly string[], env: Record<string, string> = {}, input = ''): TestProcess {
+  const child = spawn(process.execPath, ['--import', 'tsx', BIN, ...args], {
+    env: { ...process.env, ...env },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  let out = ''
+  let err = ''
+  child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()))
+  child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()))
+  child.stdin.on('error', () => {})
+  child.stdin.end(input)
+  const ended = new Promise<number | null>((resolve) => child.once('close', resolve))
+  return {
+    child,
+    stdout: () => out,
+    stderr: () => err,
+    lines: () =>
+      out
+        .split('\n')
+        .filter((line) => line.startsWith('{') && line.endsWith('}'))
+        .map((line) => JSON.parse(line) as Record<string, unknown>),
+    ended: () => ended,
+    kill: (signal = 'SIGKILL') => void child.kill(signal),
+  }
+}
+
+export interface ServingProcess extends TestProcess {
+  readonly port: number
+  readonly adminPort: number
+}
+
+/** A gateway process that serves, from the YAML given on its standard input. */
+export async function serving(yaml: string, args: readonly string[] = []): Promise<ServingProcess> {
+  const process = sluice(['start', '--config', '-', '--log-level', 'info', ...args], {}, yaml)
+  const started = () => process.lines().find(({ msg }) => msg === 'sluice serves')
+  await until('the gateway serves', () => {
+    if (process.child.exitCode !== null) throw new Error(`it ended: ${process.stderr()}${process.stdout()}`)
+    return started() !== undefined
+  })
+  const { address, adminAddress } = started() as { address: string; adminAddress: string }
+  return { ...process, port: Number(new URL(address).port), adminPort: Number(new URL(adminAddress).port) }
+}

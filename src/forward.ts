@@ -47,6 +47,7 @@ export interface Forwarded {
 
 export interface Forward {
   (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing): Promise<Forwarded>
+  /** Keeps no socket any more; requests under way end in peace. */
   close(): void
 }
 
@@ -273,7 +274,9 @@ export function createForward(upstream: Upstream): Forward {
 
   return Object.assign(forward, {
     close() {
-      agent.destroy()
+      Object.assign(agent, { keepAlive: false })
+      for (const sockets of Object.values(agent.freeSockets))
+        for (const socket of sockets ?? []) socket.destroy()
     },
   })
 }

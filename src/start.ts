@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createAdmin } from './admin/server.ts'
-import { createBearer } from './authenticate/bearer.ts'
+import { type Authenticate, createBearer } from './authenticate/bearer.ts'
 import { createKeySource, type KeySource } from './authenticate/jwks.ts'
-import type { Config, Tokens } from './config/schema.ts'
+import type { Config, Tokens, Upstream } from './config/schema.ts'
 import { type GatewayError, serviceUnavailable } from './errors.ts'
 import { createForward, type Forward } from './forward.ts'
-import { createGateway, type ServedRoute } from './gateway.ts'
+import { createGateway, type Parts, type Serve, type ServedRoute } from './gateway.ts'
 import { createLimiter } from './limit/limiter.ts'
 import { compileLimits } from './limit/limit.ts'
 import { MemoryStore } from './limit/memory-store.ts'
@@ -15,6 +15,7 @@ import { createAccessLog } from './observe/access.ts'
 import { createLog, type Log } from './observe/log.ts'
 import { createMetrics } from './observe/metrics.ts'
 import { createPeers, plainAddress } from './peer.ts'
+import { reused } from './reused.ts'
 import type { Route } from './route.ts'
 
 /** A gateway that serves. */
@@ -23,6 +24,11 @@ export interface Running {
   readonly address: string
   /** Where operators look. */
   readonly adminAddress: string
+  /**
+   * Takes a new configuration for every request from now on; requests under way end with the old one. Counters stay.
+   * What only a restart can change is logged and left as it is.
+   */
+  reload(config: Config): void
   /** Readiness fails, requests under way end within `drainTimeout`, then everything is closed. */
   close(options?: CloseOptions): Promise<void>
 }
@@ -37,30 +43,39 @@ export async function start(config: Config): Promise<Running> {
   const output = createLog(config.log.level, config.log.format ?? (process.stdout.isTTY ? 'pretty' : 'json'))
   const { log } = output
   const metrics = createMetrics()
+  const observe = createAccessLog(log, metrics)
   let draining = false
 
-  const prefix = config.store === 'memory' ? 'sluice' : config.store.prefix
-  const store = openStore(config)
+  const { store, prefix } = openStore(config)
   metrics.storeUp.set(1)
   const limiter = createLimiter({
     store,
     onOutcome: (limit, outcome) => metrics.decisions.inc({ limit, outcome }),
   })
-  const keys = config.tokens && openKeys(config.tokens, log)
-  const forwards = new Map(
-    config.upstreams.map((upstream) => [
-      upstream.name,
-      createForward({ ...upstream, origin: new URL(upstream.origin) }),
-    ]),
+  const forwards = reused(
+    (upstream: Upstream) => createForward({ ...upstream, origin: new URL(upstream.origin) }),
+    (forward) => forward.close(),
   )
-  const serve = createGateway({
-    routes: config.routes.map((route) => serveRoute(route, prefix, forwards)),
-    serves: (host) => config.listen.hosts.includes(host),
-    peers: createPeers(config.listen.trustedProxies),
-    authenticate: config.tokens && keys ? createBearer({ ...config.tokens, keys }) : nobody,
-    limiter,
-    observe: createAccessLog(log, metrics),
-  })
+  const bearers = reused(
+    (tokens: Tokens) => openBearer(tokens, log),
+    ({ keys }) => keys.close(),
+  )
+
+  function gatewayOf({ routes, upstreams, tokens, listen: { hosts, trustedProxies } }: Config): Serve {
+    const forwardTo = new Map(upstreams.map((upstream) => [upstream.name, forwards.get(upstream)]))
+    const parts: Parts = {
+      routes: routes.map((route) => serveRoute(route, prefix, forwardTo)),
+      serves: (host) => hosts.includes(host),
+      peers: createPeers(trustedProxies),
+      authenticate: tokens ? bearers.get(tokens).authenticate : nobody,
+      limiter,
+      observe,
+    }
+    forwards.endUnused()
+    bearers.endUnused()
+    return createGateway(parts)
+  }
+  let serve = gatewayOf(config)
 
   const server = createListener(
     (request, response, expectsContinue) => {
@@ -81,9 +96,9 @@ export async function start(config: Config): Promise<Running> {
   })
 
   const release = async (): Promise<void> => {
-    keys?.close()
+    bearers.end()
+    forwards.end()
     await store.close()
-    for (const forward of forwards.values()) forward.close()
     await output.close()
   }
 
@@ -92,17 +107,21 @@ export async function start(config: Config): Promise<Running> {
     const address = await listen(server, config.listen.host, config.listen.port, 'listen')
     log.info({ address, adminAddress }, 'sluice serves')
     let closing: Promise<void> | undefined
+    const close = async (lameDuckMs: number): Promise<void> => {
+      draining = true
+      log.info('sluice drains')
+      await sleep(lameDuckMs)
+      await drain(server, config.drainTimeoutMs)
+      await drain(admin, 0)
+      await release()
+    }
     return {
       address,
       adminAddress,
-      close: ({ lameDuckMs = 0 } = {}) =>
-        (closing ??= (async () => {
-          draining = true
-          await sleep(lameDuckMs)
-          await drain(server, config.drainTimeoutMs)
-          await drain(admin, 0)
-          await release()
-        })()),
+      reload(next) {
+        serve = gatewayOf(next)
+      },
+      close: ({ lameDuckMs = 0 } = {}) => (closing ??= close(lameDuckMs)),
     }
   } catch (error) {
     admin.close()
@@ -111,19 +130,21 @@ export async function start(config: Config): Promise<Running> {
   }
 }
 
-function openStore(_: Config): Store {
-  return new MemoryStore()
+function openStore(_: Config): { store: Store; prefix: string } {
+  return { store: new MemoryStore(), prefix: 'sluice' }
 }
 
-function openKeys({ issuer, jwks }: Tokens, log: Log): KeySource {
-  return createKeySource({
+function openBearer(tokens: Tokens, log: Log): { authenticate: Authenticate; keys: KeySource } {
+  const { issuer, jwks } = tokens
+  const keys = createKeySource({
     issuer,
     jwks: jwks && ('url' in jwks ? jwks.url : jwks.file),
     events: {
-      failed: (reason) => log.warn({ reason }, 'the keys of the issuer cannot be read; trying again'),
-      recovered: () => log.info('the keys of the issuer are read again'),
+      failed: (reason) => log.warn({ issuer, reason }, 'the keys of the issuer cannot be read; trying again'),
+      recovered: () => log.info({ issuer }, 'the keys of the issuer are read again'),
     },
   })
+  return { authenticate: createBearer({ ...tokens, keys }), keys }
 }
 
 function serveRoute(route: Route, prefix: string, forwards: ReadonlyMap<string, Forward>): ServedRoute {

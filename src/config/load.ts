@@ -10,7 +10,7 @@ import { readSource, type Mistake } from './source.ts'
 import { typed, type Env } from './substitute.ts'
 import { httpUrl } from './addresses.ts'
 
-export { ConfigError, type Problem } from './problem.ts'
+export { ConfigError } from './problem.ts'
 
 /** A value that beats the file's, and the flag that gave it. A text is typed like a plain YAML scalar. */
 export interface Override {

@@ -14,7 +14,7 @@ export interface Found {
 /** The path that leads through `nodes`, of which the first is the document. */
 export function pathOf(nodes: readonly unknown[]): Path {
   return nodes.flatMap((node, i): Path => {
-    if (isPair(node)) return [isScalar(node.key) ? String(node.key.value) : '']
+    if (isPair(node)) return [nameOf(node) ?? '']
     return isSeq(node) && i + 1 < nodes.length ? [node.items.indexOf(nodes[i + 1])] : []
   })
 }
@@ -40,9 +40,9 @@ function inside(node: unknown, step: string | number, document: Document.Parsed)
 
 function pairIn(node: unknown, name: string, document: Document.Parsed): Inside | undefined {
   if (!isMap(node)) return undefined
-  const pair = node.items.find((pair) => isNamed(pair, name))
+  const pair = node.items.find((pair) => nameOf(pair) === name)
   if (pair) return { key: pair.key as Node, value: (pair.value as Node | null) ?? undefined }
-  const merge = resolved(node.items.find((pair) => isNamed(pair, '<<'))?.value, document)
+  const merge = resolved(node.items.find((pair) => nameOf(pair) === '<<')?.value, document)
   for (const source of isSeq(merge) ? merge.items : [merge]) {
     const merged = pairIn(resolved(source, document), name, document)
     if (merged) return merged
@@ -50,8 +50,10 @@ function pairIn(node: unknown, name: string, document: Document.Parsed): Inside 
   return undefined
 }
 
-function isNamed({ key }: Pair, name: string): boolean {
-  return isScalar(key) && String(key.value) === name
+/** The key as a word; the parser makes a symbol of a merge key. */
+function nameOf({ key }: Pair): string | undefined {
+  if (!isScalar(key)) return undefined
+  return typeof key.value === 'symbol' ? key.value.description : String(key.value)
 }
 
 function resolved(node: unknown, document: Document.Parsed): unknown {

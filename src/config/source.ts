@@ -29,9 +29,8 @@ export interface Source {
   placeOf(path: Path, key?: boolean): Place
 }
 
-/** YAML 1.2 whatever the file asks for; keys that stand twice are looked for here, to tell their paths. */
+/** The core schema whatever the file asks for; keys that stand twice are looked for here, to tell their paths. */
 const READING = {
-  version: '1.2',
   schema: 'core',
   merge: true,
   uniqueKeys: false,

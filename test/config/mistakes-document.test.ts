@@ -169,7 +169,7 @@ const MISTAKES: readonly Row[] = [
     'whole',
   ],
   [
-    'a mistake merged into another mapping, at both',
+    'a mistake merged into another mapping, where it stands',
     [
       'upstreams:',
       '  identity: &u { url: http://identity.internal, timeout: 5 }',
@@ -177,7 +177,7 @@ const MISTAKES: readonly Row[] = [
     ],
     [
       '2:58: upstreams.identity.timeout: has no unit; write 5ms or 5s',
-      '3:3: upstreams.data.timeout: has no unit; write 5ms or 5s',
+      '2:58: upstreams.data.timeout: has no unit; write 5ms or 5s',
     ],
   ],
   [

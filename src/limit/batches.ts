@@ -1,0 +1,122 @@
+import type { Quota } from './limit.ts'
+import type { Allowance, Charge } from './store.ts'
+
+/** Asks charge.lua: the keys, then the arguments. */
+export type Ask = (keys: readonly string[], args: readonly number[]) => Promise<unknown>
+
+/** Decisions of the same turn of the event loop, gathered by where they are decided. */
+export interface Batches {
+  /** Decides with the others of this turn and `place`; rejects when the batch fails or too many decisions wait. */
+  add(place: number, quotas: readonly Quota[], charging: boolean): Promise<Charge>
+}
+
+interface Waiting {
+  readonly quotas: readonly Quota[]
+  readonly charging: boolean
+  readonly resolve: (charge: Charge) => void
+  readonly reject: (error: Error) => void
+}
+
+/** One script call blocks Redis for less than a millisecond. */
+const MOST_AT_ONCE = 64
+
+/** Gathers decisions; no more than `maxWaiting` may be unanswered. */
+export function createBatches(ask: Ask, maxWaiting: number): Batches {
+  let gathering = new Map<number, Waiting[]>()
+  let waiting = 0
+
+  function send(batch: readonly Waiting[]): void {
+    const { keys, args } = request(batch)
+    const settle = (answer: (one: Waiting, index: number) => void) => {
+      waiting -= batch.length
+      batch.forEach(answer)
+    }
+    const fail = (error: unknown) => {
+      const cause = error instanceof Error ? error : new Error(String(error))
+      settle(({ reject }) => reject(cause))
+    }
+    ask(keys, args)
+      .then((reply) => charges(reply, batch))
+      .then((decided) => settle(({ resolve }, i) => resolve(decided[i]!)), fail)
+  }
+
+  function flush(): void {
+    const gathered = gathering
+    gathering = new Map()
+    for (const all of gathered.values()) {
+      for (let i = 0; i < all.length; i += MOST_AT_ONCE) {
+        send(all.length <= MOST_AT_ONCE ? all : all.slice(i, i + MOST_AT_ONCE))
+      }
+    }
+  }
+
+  return {
+    add(place, quotas, charging) {
+      if (waiting >= maxWaiting)
+        return Promise.reject(new Error(`${waiting} decisions wait for Redis already.`))
+      return new Promise((resolve, reject) => {
+        waiting++
+        if (gathering.size === 0) setImmediate(flush)
+        const one = { quotas, charging, resolve, reject }
+        const batch = gathering.get(place)
+        if (batch === undefined) gathering.set(place, [one])
+        else batch.push(one)
+      })
+    },
+  }
+}
+
+/** KEYS and ARGV of charge.lua. */
+function request(batch: readonly Waiting[]): { readonly keys: string[]; readonly args: number[] } {
+  const keys: string[] = []
+  const args: number[] = []
+  for (const { quotas, charging } of batch) {
+    args.push(charging ? quotas.length : -quotas.length)
+    for (const { key, limit, windowMs, shadow } of quotas) {
+      keys.push(key)
+      args.push(limit, windowMs * 1000, shadow ? 1 : 0)
+    }
+  }
+  return { keys, args }
+}
+
+/** Reads the answer of charge.lua; throws at any other shape. */
+function charges(reply: unknown, batch: readonly Waiting[]): readonly Charge[] {
+  let expected = 1
+  for (const { quotas } of batch) expected += 1 + 3 * quotas.length
+  if (!Array.isArray(reply) || reply.length !== expected || !reply.every(Number.isSafeInteger)) {
+    throw new Error('Redis did not answer as charge.lua does.')
+  }
+  const numbers = reply as readonly number[]
+  const nowUs = numbers[0]!
+  let at = 1
+  return batch.map(({ quotas }) => {
+    const admitted = numbers[at++] === 1
+    const allowances = quotas.map((quota) => {
+      at += 3
+      return allowance(quota, numbers[at - 3] === 1, numbers[at - 2]!, numbers[at - 1]!, nowUs)
+    })
+    return { admitted, allowances, mode: 'store' }
+  })
+}
+
+function allowance(
+  { name, limit, windowMs, shadow }: Quota,
+  admitted: boolean,
+  remaining: number,
+  growsAtUs: number,
+  nowUs: number,
+): Allowance {
+  const resetAfterMs = (growsAtUs - nowUs) / 1000
+  return {
+    name,
+    limit,
+    windowMs,
+    remaining,
+    resetAt: Math.ceil(growsAtUs / 1000),
+    resetAfterMs,
+    retryAfterMs: remaining > 0 ? 0 : resetAfterMs,
+    admitted,
+    shadow,
+  }
+}

@@ -1,0 +1,81 @@
+import { TimeoutError } from './deadlines.ts'
+
+/** Keeps callers from a server that fails: after some failures in a row it is not asked until a probe succeeds. */
+export interface Breaker {
+  /** May the server be asked? */
+  isClosed(): boolean
+  succeeded(): void
+  failed(error: Error, key: string): void
+  stop(): void
+}
+
+export interface BreakerOptions {
+  /** Failures in a row that open it. */
+  readonly failures: number
+  readonly probeEveryMs: number
+  /** Resolves when the server takes calls for this key again. */
+  readonly probe: (key: string) => Promise<void>
+  /** Makes the connection anew. */
+  readonly reconnect: (key: string) => void
+  readonly onChange: (closed: boolean, cause: Error | undefined) => void
+}
+
+const RECONNECT_EVERY_MS = 1000
+
+/** A breaker that is closed. Probes go in the background, one at a time. */
+export function createBreaker({
+  failures,
+  probeEveryMs,
+  probe,
+  reconnect,
+  onChange,
+}: BreakerOptions): Breaker {
+  let inARow = 0
+  let open = false
+  let timer: NodeJS.Timeout | undefined
+  let reconnectedAtMs = Number.NEGATIVE_INFINITY
+
+  function heal(error: Error, key: string): void {
+    // A connection that answers, if only with an error, need not be made anew; a silent one never comes back by itself.
+    const nowMs = performance.now()
+    if (!(error instanceof TimeoutError) || nowMs - reconnectedAtMs < RECONNECT_EVERY_MS) return
+    reconnectedAtMs = nowMs
+    reconnect(key)
+  }
+
+  function probeLater(key: string): void {
+    timer = setTimeout(() => {
+      probe(key).then(
+        () => {
+          if (!open) return
+          open = false
+          inARow = 0
+          onChange(true, undefined)
+        },
+        (error: Error) => {
+          if (!open) return
+          heal(error, key)
+          probeLater(key)
+        },
+      )
+    }, probeEveryMs).unref()
+  }
+
+  return {
+    isClosed: () => !open,
+    succeeded() {
+      inARow = 0
+    },
+    failed(error, key) {
+      if (open || ++inARow < failures) return
+      open = true
+      onChange(false, error)
+      heal(error, key)
+      probeLater(key)
+    },
+    stop() {
+      open = false
+      clearTimeout(timer)
+    },
+  }
+}

@@ -1,0 +1,24 @@
+/** CRC16 (XMODEM) as Redis Cluster uses it. */
+const CRC16 = new Uint16Array(256)
+for (let byte = 0; byte < 256; byte++) {
+  let crc = byte << 8
+  for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1
+  CRC16[byte] = crc
+}
+
+/** The hash tag of a key, without its braces: what decides where a cluster keeps it; the whole key where it has none. */
+export function hashTag(key: string): string {
+  const open = key.indexOf('{')
+  if (open === -1) return key
+  const close = key.indexOf('}', open + 1)
+  return close <= open + 1 ? key : key.slice(open + 1, close)
+}
+
+/** The Redis Cluster slot of an ASCII hash tag, 0 to 16383. */
+export function hashSlot(tag: string): number {
+  let crc = 0
+  for (let i = 0; i < tag.length; i++) {
+    crc = ((crc << 8) & 0xffff) ^ CRC16[((crc >> 8) ^ tag.charCodeAt(i)) & 0xff]!
+  }
+  return crc & 0x3fff
+}

@@ -1,0 +1,87 @@
+/** Where a Redis is, as configured: one server, a cluster by some of its nodes, or a master by its sentinels. */
+export type RedisTopology =
+  | { readonly url: string }
+  | { readonly cluster: readonly string[] }
+  | {
+      readonly sentinels: readonly string[]
+      readonly name: string
+      readonly sentinelPassword?: string | undefined
+    }
+
+/** PEM texts and switches of TLS, as node:tls takes them. */
+export interface RedisTls {
+  readonly ca?: string | undefined
+  readonly cert?: string | undefined
+  readonly key?: string | undefined
+  readonly servername?: string | undefined
+  readonly rejectUnauthorized?: boolean | undefined
+}
+
+export interface RedisCredentials {
+  /** In place of those in the URLs. */
+  readonly username?: string | undefined
+  readonly password?: string | undefined
+  /** `rediss://` alone switches TLS on too. */
+  readonly tls?: RedisTls | undefined
+}
+
+/** A server's address with what it takes to connect. */
+export interface RedisAddress {
+  readonly host?: string
+  readonly port?: number
+  readonly path?: string
+  readonly username?: string
+  readonly password?: string
+  readonly db?: number
+  readonly tls?: RedisTls
+}
+
+const DEFAULT_PORTS = { 'redis:': 6379, 'rediss:': 6379, 'sentinel:': 26_379 } as const
+
+/** Reads `redis://`, `rediss://`, or the path of a socket (`/path`, `unix:/path`); throws a TypeError of anything else. */
+export function redisAddress(
+  url: string,
+  { username, password, tls }: RedisCredentials,
+  defaultPort?: number,
+): RedisAddress {
+  const own = { ...(username !== undefined && { username }), ...(password !== undefined && { password }) }
+  const path = /^(?:unix:(?:\/\/)?)?(\/.*)$/.exec(url)?.[1]
+  if (path !== undefined) return { path, ...own }
+  const parsed = new URL(url)
+  const standard = DEFAULT_PORTS[parsed.protocol as keyof typeof DEFAULT_PORTS]
+  if (standard === undefined) throw new TypeError('A Redis URL starts with redis:// or rediss://.')
+  const db = Number(parsed.pathname.slice(1) || '0')
+  if (!Number.isInteger(db)) throw new TypeError('The path of a Redis URL is the number of a database.')
+  return {
+    host: parsed.hostname.replace(/^\[(.*)\]$/, '$1') || '127.0.0.1',
+    port: parsed.port === '' ? (defaultPort ?? standard) : Number(parsed.port),
+    ...(parsed.username !== '' && { username: decodeURIComponent(parsed.username) }),
+    ...(parsed.password !== '' && { password: decodeURIComponent(parsed.password) }),
+    ...own,
+    ...(db !== 0 && { db }),
+    ...((tls !== undefined || parsed.protocol === 'rediss:') && { tls: tls ?? {} }),
+  }
+}
+
+/** Reconnects at 50 ms, then ever later, but never more than 500 ms apart: recovery is to be seen within seconds. */
+export function reconnectDelayMs(times: number): number {
+  return Math.min(50 * times, 500)
+}
+
+/** What every connection has in common: it fails at once rather than queue, repeat or wait. */
+export const CONNECTION = {
+  lazyConnect: true,
+  enableOfflineQueue: false,
+  autoResendUnfulfilledCommands: false,
+  enableAutoPipelining: false,
+  maxRetriesPerRequest: 0,
+  connectTimeout: 1000,
+  disconnectTimeout: 50,
+  maxLoadingRetryTime: 500,
+  keepAlive: 5000,
+  connectionName: 'sluice',
+  disableClientInfo: true,
+  // RESP 2 says all that charge.lua answers, and spares old servers and proxies the HELLO that they refuse.
+  protocol: 2,
+  retryStrategy: reconnectDelayMs,
+} as const

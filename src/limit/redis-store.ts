@@ -1,0 +1,296 @@
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { Cluster, Redis } from 'ioredis'
+import { type Batches, createBatches } from './batches.ts'
+import { hashSlot, hashTag } from './hash-slot.ts'
+import type { KeyFilter, Quota } from './limit.ts'
+import {
+  CONNECTION,
+  reconnectDelayMs,
+  redisAddress,
+  type RedisCredentials,
+  type RedisTopology,
+} from './redis-options.ts'
+import { checkTopology, configError, StoreConfigError, topologyWarnings } from './redis-topology.ts'
+import type { Allowance, Charge, RemoteStore } from './store.ts'
+
+/** The text of charge.lua. */
+export const CHARGE_SCRIPT = readFileSync(new URL('charge.lua', import.meta.url), 'utf8')
+
+const SCANNED_AT_ONCE = 1000
+const FREED_AT_ONCE = 500
+const START_MS = 2000
+
+export interface RedisStoreOptions extends RedisCredentials {
+  readonly topology: RedisTopology
+  /** What every key starts with. */
+  readonly prefix: string
+  /** In place of charge.lua. */
+  readonly script?: string
+  /** Most decisions that may be unanswered; beyond, they fail at once. */
+  readonly maxWaiting?: number
+  /** Told when the connection is ready, and when it is lost, with what is known of the reason. */
+  readonly onConnection?: (up: boolean, reason: Error | undefined) => void
+}
+
+/**
+ * Counters shared by all instances, in one Redis, behind Sentinel or in a Cluster. Nothing is queued, repeated or waited
+ * for here: what cannot be asked at once fails at once.
+ */
+export class RedisStore implements RemoteStore {
+  readonly #topology: RedisTopology
+  readonly #client: Redis | Cluster
+  readonly #prefix: string
+  readonly #script: string
+  readonly #sha: string
+  readonly #batches: Batches
+  readonly #onConnection: (up: boolean, reason: Error | undefined) => void
+  #lastError: Error | undefined
+  #up = false
+  #closed = false
+
+  constructor(options: RedisStoreOptions) {
+    const { topology, prefix, script = CHARGE_SCRIPT, maxWaiting = 10_000 } = options
+    this.#topology = topology
+    this.#prefix = prefix
+    this.#script = script
+    this.#sha = createHash('sha1').update(script).digest('hex')
+    this.#onConnection = options.onConnection ?? (() => {})
+    this.#batches = createBatches((keys, args) => this.#ask(keys, args), maxWaiting)
+    this.#client = connection(topology, options)
+    this.#listen()
+  }
+
+  /**
+   * Connects, and returns what the operator should be warned of. Rejects with a StoreConfigError where Redis is not what
+   * the configuration says or refuses the credentials; one that is out of reach is no error: it is tried again and again.
+   */
+  async connect(): Promise<readonly string[]> {
+    try {
+      await within(START_MS, this.#client.connect())
+      const info = await within(
+        START_MS,
+        this.#client instanceof Cluster ? masterInfo(this.#client) : this.#client.info(),
+      )
+      checkTopology(this.#topology, info)
+      await within(START_MS, this.probe(`${this.#prefix}:{start}:`))
+      return topologyWarnings(info)
+    } catch (error) {
+      const fatal = configError(error) ?? configError(this.#lastError)
+      if (fatal === undefined) return []
+      await this.close()
+      throw fatal
+    }
+  }
+
+  charge(quotas: readonly Quota[]): Promise<Charge> {
+    return this.#batches.add(this.#place(quotas), quotas, true)
+  }
+
+  async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
+    const looks = quotas.map((quota) => this.#batches.add(this.#place([quota]), [quota], false))
+    return (await Promise.all(looks)).flatMap(({ allowances }) => allowances)
+  }
+
+  async keys(filter: KeyFilter): Promise<readonly string[]> {
+    const found = new Set<string>()
+    for (const node of this.#masters()) {
+      for (const glob of filter.globs) {
+        let cursor = '0'
+        do {
+          const [next, keys] = await node.scan(cursor, 'MATCH', glob, 'COUNT', SCANNED_AT_ONCE)
+          for (const key of keys) if (filter.matches(key)) found.add(key)
+          cursor = next
+        } while (cursor !== '0')
+      }
+    }
+    return [...found]
+  }
+
+  async reset(filter: KeyFilter): Promise<number> {
+    const keys = await this.keys(filter)
+    let freed = 0
+    for (let i = 0; i < keys.length; i += FREED_AT_ONCE) {
+      const some = keys.slice(i, i + FREED_AT_ONCE)
+      // A cluster frees keys of several slots one by one.
+      const counts =
+        this.#client instanceof Cluster
+          ? some.map((key) => this.#client.unlink(key))
+          : [this.#client.unlink(some)]
+      for (const count of await Promise.all(counts)) freed += count
+    }
+    return freed
+  }
+
+  async once(key: string, ttlMs: number): Promise<boolean> {
+    return (
+      (await this.#tell(this.#client.set(`${this.#prefix}:once:${key}`, '1', 'PX', ttlMs, 'NX'))) === 'OK'
+    )
+  }
+
+  server(key: string): string {
+    return this.#client instanceof Cluster ? (masterOf(this.#client, key) ?? 'unknown') : 'redis'
+  }
+
+  async probe(key: string): Promise<void> {
+    const quota: Quota = {
+      name: '',
+      key: `${this.#prefix}:{${hashTag(key)}}:~probe`,
+      limit: Number.MAX_SAFE_INTEGER,
+      windowMs: 1000,
+      shadow: false,
+    }
+    await this.charge([quota])
+  }
+
+  reconnect(key: string): void {
+    const client = this.#client
+    if (client instanceof Redis) {
+      if (isOpen(client)) client.disconnect(true)
+      return
+    }
+    if (client.status === 'connect') client.disconnect(true)
+    const master = masterOf(client, key)
+    const node = client.nodes('master').find(({ options }) => `${options.host}:${options.port}` === master)
+    if (node && isOpen(node)) node.disconnect()
+    client.refreshSlotsCache()
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#client.disconnect()
+  }
+
+  #ask(keys: readonly string[], args: readonly number[]): Promise<unknown> {
+    const client = this.#client
+    const asked = client.evalsha(this.#sha, keys.length, ...keys, ...args).catch((error: Error) => {
+      // Restarted, promoted or flushed: EVAL teaches the script again.
+      if (!error.message.startsWith('NOSCRIPT')) throw error
+      return client.eval(this.#script, keys.length, ...keys, ...args)
+    })
+    return this.#tell(asked, keys[0])
+  }
+
+  /** Adds to a failure what is known of its reason, and leaves a server that will not take writes. */
+  #tell<T>(asked: Promise<T>, key = ''): Promise<T> {
+    return asked.catch((error: Error) => {
+      if (/^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) this.reconnect(key)
+      if (this.#up || this.#lastError === undefined) throw error
+      throw new Error(`Redis is not connected: ${this.#lastError.message}`, { cause: error })
+    })
+  }
+
+  /** What decides quotas together: a cluster's slot, or the one server. */
+  #place(quotas: readonly Quota[]): number {
+    if (!(this.#client instanceof Cluster)) return 0
+    const tag = hashTag(quotas[0]!.key)
+    const slot = hashSlot(tag)
+    for (const { key } of quotas) {
+      const other = hashTag(key)
+      if (other !== tag && hashSlot(other) !== slot) {
+        throw new TypeError(
+          `On a Redis Cluster, limits that are decided together must be counted per the same first part: ${quotas.map(({ name }) => name).join(', ')}.`,
+        )
+      }
+    }
+    return slot
+  }
+
+  #masters(): readonly Redis[] {
+    return this.#client instanceof Cluster ? this.#client.nodes('master') : [this.#client]
+  }
+
+  #listen(): void {
+    const failed = (error: Error) => {
+      this.#lastError = error
+    }
+    const client: Redis = this.#client as Redis
+    client.on('error', failed).on('sentinelError', failed).on('node error', failed)
+    client.on('ready', () => this.#changed(true))
+    client.on('close', () => this.#changed(false))
+    // Nodes of a cluster connect with their first command, which would fail those that come beside it.
+    client.on('+node', (node: Redis) => {
+      if (node.status === 'wait' && node.options.readOnly !== true) node.connect().catch(() => {})
+    })
+  }
+
+  #changed(up: boolean): void {
+    if (up === this.#up || this.#closed) return
+    this.#up = up
+    this.#onConnection(up, up ? undefined : this.#lastError)
+    if (up) this.#lastError = undefined
+  }
+}
+
+function connection(topology: RedisTopology, credentials: RedisCredentials): Redis | Cluster {
+  if ('url' in topology)
+    return new Redis({ ...CONNECTION, enableReadyCheck: false, ...redisAddress(topology.url, credentials) })
+  if ('cluster' in topology) {
+    const nodes = topology.cluster.map((url) => redisAddress(url, credentials))
+    if (nodes.some(({ db }) => db !== undefined)) {
+      throw new StoreConfigError('A Redis Cluster has database 0 alone; write the URLs without a path.')
+    }
+    const { retryStrategy: _, enableOfflineQueue: __, lazyConnect: ___, ...nodeOptions } = CONNECTION
+    const { username, password, tls } = nodes[0]!
+    return new Cluster([...nodes], {
+      lazyConnect: true,
+      enableOfflineQueue: false,
+      clusterRetryStrategy: reconnectDelayMs,
+      maxRedirections: 4,
+      retryDelayOnFailover: 0,
+      retryDelayOnClusterDown: 0,
+      retryDelayOnTryAgain: 20,
+      slotsRefreshTimeout: 1000,
+      slotsRefreshInterval: 2000,
+      // Certificates name hosts, not the addresses that they resolve to.
+      ...(tls && { dnsLookup: (host, done) => done(null, host) }),
+      redisOptions: {
+        ...nodeOptions,
+        enableReadyCheck: false,
+        ...(username !== undefined && { username }),
+        ...(password !== undefined && { password }),
+        ...(tls && { tls }),
+      },
+    })
+  }
+  const { sentinels, name, sentinelPassword } = topology
+  const addresses = sentinels.map((url) => redisAddress(url, credentials, 26_379))
+  const { tls } = addresses[0]!
+  return new Redis({
+    ...CONNECTION,
+    sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
+    name,
+    role: 'master',
+    failoverDetector: true,
+    sentinelRetryStrategy: reconnectDelayMs,
+    sentinelReconnectStrategy: () => 1000,
+    sentinelCommandTimeout: 1000,
+    ...(sentinelPassword !== undefined && { sentinelPassword }),
+    ...(credentials.username !== undefined && { username: credentials.username }),
+    ...(credentials.password !== undefined && { password: credentials.password }),
+    ...(tls && { tls, sentinelTLS: tls, enableTLSForSentinelMode: true }),
+  })
+}
+
+/** `host:port` of the master that keeps a key, as far as it is known. */
+function masterOf(cluster: Cluster, key: string): string | undefined {
+  return cluster.slots[hashSlot(hashTag(key))]?.[0]
+}
+
+async function masterInfo(cluster: Cluster): Promise<string> {
+  const [master] = cluster.nodes('master')
+  if (master === undefined) throw new Error('The cluster has no master.')
+  return await master.info()
+}
+
+function isOpen({ status }: Redis): boolean {
+  return status === 'ready' || status === 'connect'
+}
+
+async function within<T>(ms: number, promise: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`Redis did not answer within ${ms} ms.`)), ms)
+  })
+  return await Promise.race([promise, late]).finally(() => clearTimeout(timer))
+}

@@ -1,0 +1,85 @@
+import type { RedisTopology } from './redis-options.ts'
+
+/** What is wrong with the configuration of a store, and what to write instead: the gateway must not start with it. */
+export class StoreConfigError extends Error {
+  constructor(message: string, cause?: unknown) {
+    super(message, { cause })
+    this.name = 'StoreConfigError'
+  }
+}
+
+/** Error texts of Redis, Sentinel and TLS that no waiting mends, and the remedy. */
+const REMEDIES: readonly (readonly [RegExp, string])[] = [
+  [/\bWRONGPASS\b|invalid password/, 'Redis refuses the user name or password; correct them in store.redis.'],
+  [/\bNOAUTH\b|Authentication required/, 'Redis asks for a password; set store.redis.password.'],
+  [
+    /\bNOPERM\b/,
+    'the Redis user may not do what the store needs; grant it +eval +evalsha +set +get +getrange +setrange +pexpire +time +scan +unlink +info and the keys under store.prefix.',
+  ],
+  [
+    /cluster support disabled/,
+    'store.redis.cluster names a server that is not part of a cluster; write its URL in store.redis.url.',
+  ],
+  [
+    /No such master with that name|invalid reply: null/,
+    'the sentinels know no master of the name in store.redis.name.',
+  ],
+  [
+    /unknown command [`'"]?sentinel/i,
+    'store.redis.sentinels names a server that is no Sentinel; write the addresses of the sentinels, mostly port 26379.',
+  ],
+  [
+    /self[- ]signed certificate|unable to (?:verify|get local issuer)|certificate has expired|altnames/i,
+    'the certificate of Redis is not trusted; set store.redis.tls.ca to the authority that signed it.',
+  ],
+  [
+    /wrong version number|packet length too long/i,
+    'Redis does not speak TLS at this port; write redis:// in place of rediss://.',
+  ],
+]
+
+/** The remedy of an error that no waiting mends; undefined of an outage. */
+export function configError(error: unknown): StoreConfigError | undefined {
+  if (error instanceof StoreConfigError) return error
+  for (
+    let at = error;
+    at instanceof Error;
+    at = at.cause ?? (at as { lastNodeError?: unknown }).lastNodeError
+  ) {
+    const { message } = at
+    const remedy = REMEDIES.find(([pattern]) => pattern.test(message))
+    if (remedy) return new StoreConfigError(`${remedy[1]} (It said: ${message})`, error)
+  }
+  return undefined
+}
+
+/** Compares what a server says of itself (the text of INFO) with how it is configured; throws a StoreConfigError. */
+export function checkTopology(topology: RedisTopology, info: string): void {
+  const field = (name: string) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1]
+  if ('cluster' in topology) return
+  if (field('redis_mode') === 'sentinel') {
+    throw new StoreConfigError(
+      'store.redis.url is a Sentinel, which keeps no data; write sentinels: [its URL] and name: the name of its master.',
+    )
+  }
+  if (field('cluster_enabled') === '1') {
+    throw new StoreConfigError(
+      'store.redis.url is one node of a cluster, which serves a part of the keys alone; write cluster: [its URL] in place of url.',
+    )
+  }
+  if (field('role') === 'slave') {
+    throw new StoreConfigError(
+      `store.redis.url is a replica of ${field('master_host') ?? '?'}:${field('master_port') ?? '?'} and takes no writes; write the URL of the master, or sentinels: […] with name.`,
+    )
+  }
+}
+
+/** What the operator should know of a server that can be used: an eviction policy forgets counters when memory is short. */
+export function topologyWarnings(info: string): readonly string[] {
+  const policy = /^maxmemory_policy:(.*?)\r?$/m.exec(info)?.[1]
+  const max = Number(/^maxmemory:(\d+)/m.exec(info)?.[1] ?? '0')
+  if (max === 0 || policy === undefined || policy === 'noeviction') return []
+  return [
+    `Redis may evict counters when its memory is full (maxmemory-policy ${policy}), and so forget calls; set maxmemory-policy to noeviction.`,
+  ]
+}

@@ -45,6 +45,8 @@ export interface Exchange {
   route?: ServedRoute
   caller?: Caller
   decision?: Decision
+  /** When the limiter was asked, and when it had decided. */
+  limitAt?: number
   decidedAt?: number
   askedAt?: number
   headAt?: number
@@ -118,6 +120,7 @@ async function answer(
 
   let rateLimit: readonly string[] | undefined
   if (route.limits.length > 0) {
+    exchange.limitAt = performance.now()
     const decision = await parts.limiter.decide(route.quotas(caller, params))
     exchange.decision = decision
     exchange.decidedAt = performance.now()

@@ -3,13 +3,12 @@ import { createAdmin } from './admin/server.ts'
 import { type Authenticate, createBearer } from './authenticate/bearer.ts'
 import { createKeySource, type KeySource } from './authenticate/jwks.ts'
 import type { Config, Tokens, Upstream } from './config/schema.ts'
+import { openCounters } from './counters.ts'
 import { type GatewayError, serviceUnavailable } from './errors.ts'
 import { createForward, type Forward } from './forward.ts'
 import { createGateway, type Parts, type Serve, type ServedRoute } from './gateway.ts'
 import { createLimiter } from './limit/limiter.ts'
 import { compileLimits } from './limit/limit.ts'
-import { MemoryStore } from './limit/memory-store.ts'
-import type { Store } from './limit/store.ts'
 import { createListener, drain, listen } from './listener.ts'
 import { createAccessLog } from './observe/access.ts'
 import { createLog, type Log } from './observe/log.ts'
@@ -46,8 +45,12 @@ export async function start(config: Config): Promise<Running> {
   const observe = createAccessLog(log, metrics)
   let draining = false
 
-  const { store, prefix } = openStore(config)
-  metrics.storeUp.set(1)
+  const { store, prefix, ready } = await openCounters(config.store, log, metrics).catch(
+    async (error: Error) => {
+      await output.close()
+      throw error
+    },
+  )
   const limiter = createLimiter({
     store,
     onOutcome: (limit, outcome) => metrics.decisions.inc({ limit, outcome }),
@@ -90,7 +93,7 @@ export async function start(config: Config): Promise<Running> {
     },
   )
   const admin = createAdmin({
-    ready: () => !draining,
+    ready: () => !draining && ready(),
     metrics: metrics.text,
     metricsType: metrics.contentType,
   })
@@ -128,10 +131,6 @@ export async function start(config: Config): Promise<Running> {
     await release()
     throw error
   }
-}
-
-function openStore(_: Config): { store: Store; prefix: string } {
-  return { store: new MemoryStore(), prefix: 'sluice' }
 }
 
 function openBearer(tokens: Tokens, log: Log): { authenticate: Authenticate; keys: KeySource } {

@@ -28,6 +28,10 @@ export function createAccessLog(log: Log, metrics: Metrics): (exchange: Exchange
       )
     }
 
+    if (decision?.mode === 'store' && !decision.cached) {
+      metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)
+    }
+
     const line = {
       requestId: exchange.requestId,
       method: exchange.method.slice(0, 16),

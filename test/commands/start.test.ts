@@ -121,6 +121,9 @@ describe('sluice start', () => {
       'readiness fails',
       async () => (await call(gateway.adminPort, { path: '/readyz' })).status === 503,
     )
+    // npm repeats a signal at once; one that comes later is meant.
+    gateway.kill('SIGTERM')
+    await new Promise((resolve) => setTimeout(resolve, 700))
     gateway.kill('SIGTERM')
     expect(await gateway.ended()).toBe(1)
     held.length = 0

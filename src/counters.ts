@@ -31,11 +31,15 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
   }
 
   const { redis, prefix, timeoutMs } = config
+  let connected = false
   metrics.storeUp.set(0)
   const remote = new RedisStore({
     topology: redis,
     prefix,
-    onConnection: (up) => metrics.storeUp.set(up ? 1 : 0),
+    onConnection(up) {
+      connected = up
+      metrics.storeUp.set(up ? 1 : 0)
+    },
   })
   const store: OutageStore = withOutage(remote, {
     onOutage: 'deny',
@@ -47,6 +51,7 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
     },
   })
   for (const warning of await remote.connect()) log.warn(warning)
+  if (!connected) log.warn('Redis cannot be reached; trying again')
   return { store, prefix, ready: () => store.mode() !== 'deny' }
 }
 

@@ -190,14 +190,17 @@ export function createForward(upstream: Upstream): Forward {
         }
         headAt = performance.now()
         timer.refresh()
+        const length = Number(incoming.headers['content-length'])
         incoming.on('data', (chunk: Buffer) => {
           timer.refresh()
-          if (!response.write(chunk)) incoming.pause()
+          // Most answers are one chunk, and so one write.
+          if (chunk.length === length) response.end(chunk)
+          else if (!response.write(chunk)) incoming.pause()
         })
         incoming.on('end', () => {
           // `end` also comes for a body that was cut; only `complete` tells them apart.
           if (!incoming.complete) onError(new Error('the answer was cut'))
-          else if (!settled) response.end()
+          else if (!response.writableEnded) response.end()
         })
         incoming.on('error', onError)
         incoming.on('close', () => {

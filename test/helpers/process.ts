@@ -48,8 +48,12 @@ export interface ServingProcess extends TestProcess {
 }
 
 /** A gateway process that serves, from the YAML given on its standard input. */
-export async function serving(yaml: string, args: readonly string[] = []): Promise<ServingProcess> {
-  const process = sluice(['start', '--config', '-', '--log-level', 'info', ...args], {}, yaml)
+export async function serving(
+  yaml: string,
+  args: readonly string[] = [],
+  env: Record<string, string> = {},
+): Promise<ServingProcess> {
+  const process = sluice(['start', '--config', '-', '--log-level', 'info', ...args], env, yaml)
   const started = () => process.lines().find(({ msg }) => msg === 'sluice serves')
   await until('the gateway serves', () => {
     if (process.child.exitCode !== null) throw new Error(`it ended: ${process.stderr()}${process.stdout()}`)

@@ -1,0 +1,76 @@
+import { DATA_SCOPES } from './identity.ts'
+import { CALLBACK } from './login.ts'
+
+export interface Places {
+  /** Where callers go, such as `http://localhost:8080`. */
+  readonly gateway: string
+  readonly admin: string
+  readonly identity: string
+  readonly data: string
+  readonly issuer: string
+  readonly client: { readonly id: string; readonly secret: string }
+  /** Calls that the client may make in a minute. */
+  readonly limit: number
+}
+
+/** A limit up to this is run out of by hand, so to say. */
+const LOW = 100
+
+/** What runs where, and the lines to paste into a shell: bash, curl and sed are all they need. */
+export function instructions({ gateway, admin, identity, data, issuer, client, limit }: Places): string {
+  const basic = `-u ${client.id}:${client.secret}`
+  const bearer = '-H "Authorization: Bearer $TOKEN"'
+  const sync = `${gateway}/v3/sync/connection-1`
+  const push = [
+    `curl -s ${basic} ${issuer}/request -d response_type=code -d client_id=${client.id}`,
+    `-d redirect_uri=${gateway}${CALLBACK} --data-urlencode 'scope=openid ${DATA_SCOPES}'`,
+    '-d state=a-state -d nonce=a-nonce',
+  ].join(' ')
+
+  return `
+Sluice's sandbox
+
+  ${gateway.padEnd(28)} the gateway; ${issuer} is the issuer
+  ${admin.padEnd(28)} its admin listener: /healthz /readyz /metrics
+  ${identity.padEnd(28)} the OpenID Provider behind it
+  ${data.padEnd(28)} the Data API behind it
+
+Paste these into another terminal. Ctrl-C here ends everything.
+
+An access token for the client "${client.id}":
+
+TOKEN=$(curl -s ${basic} -d grant_type=client_credentials --data-urlencode 'scope=${DATA_SCOPES}' ${issuer}/token | ${member('access_token')})
+
+A call: 200, and the X-RateLimit headers tell what is left:
+
+curl -i ${bearer} '${gateway}/v3/transactions?limit=2'
+
+A sync of a bank connection, allowed once in 5 seconds: 200:
+
+curl -i -X POST ${bearer} ${sync}
+
+Twice at once: whatever the first gets, the second is refused with 429:
+
+for i in 1 2; do curl -i -X POST ${bearer} ${sync}; echo; done
+
+A pushed authorisation request, and the address at which the user goes on; open it in a browser:
+
+REQUEST_URI=$(${push} | ${member('request_uri')})
+echo "${issuer}/auth?client_id=${client.id}&request_uri=$REQUEST_URI"
+
+${exhaust(gateway, bearer, limit)}
+`
+}
+
+function exhaust(gateway: string, bearer: string, limit: number): string {
+  if (limit > LOW) return `Start with --limit 5 to see a client use up its ${limit} calls a minute sooner.`
+  const url = `${gateway}/v3/transactions`
+  return `What is left of the client's ${limit} calls a minute, used up: 200 as long as it lasts, then 429:
+
+for i in $(seq ${limit + 1}); do curl -s -o /dev/null -w '%{http_code}\\n' ${bearer} ${url}; done`
+}
+
+/** A filter that takes one text member out of a line of JSON. */
+function member(name: string): string {
+  return `sed -E 's/.*"${name}":"([^"]+)".*/\\1/'`
+}

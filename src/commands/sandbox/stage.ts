@@ -1,0 +1,131 @@
+import { existsSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { loadConfig } from '../../config/load.ts'
+import { start } from '../../start.ts'
+import { createDataApi } from './data-api.ts'
+import { createIdentity, DATA_SCOPES } from './identity.ts'
+import { instructions } from './instructions.ts'
+import { CALLBACK } from './login.ts'
+
+/** Ports, of which 0 takes a free one, and the calls that a client may make in a minute. */
+export interface SandboxOptions {
+  readonly port: number
+  readonly adminPort: number
+  readonly identityPort: number
+  readonly dataPort: number
+  readonly limit: number
+}
+
+/** What serves. */
+export interface Stage {
+  /** What to tell the user; undefined where the start was given up. */
+  readonly instructions: string | undefined
+  close(): Promise<void>
+}
+
+const HOST = '127.0.0.1'
+const AUDIENCE = 'https://data.sandbox.example'
+const CLIENT = { id: 'sandbox', secret: 'sandbox-secret' }
+const DRAIN_MS = 1000
+
+/** Starts the backends and the gateway one after the other, or gives up between two of them once `signal` is aborted. Leaves nothing behind where it rejects. */
+export async function openStage(options: SandboxOptions, signal: AbortSignal): Promise<Stage> {
+  const closers: (() => Promise<void>)[] = []
+  const close = async (): Promise<void> => {
+    for (const one of closers.splice(0).toReversed()) await one()
+  }
+  try {
+    const told = await build(options, closers, signal)
+    return { instructions: told, close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function build(
+  options: SandboxOptions,
+  closers: (() => Promise<void>)[],
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const serve = async (server: Server, port: number, flag: string): Promise<string> => {
+    const address = `http://${HOST}:${await listen(server, port, flag)}`
+    closers.push(() => shut(server))
+    return address
+  }
+  // The provider and the gateway must know the gateway's address before it listens.
+  const port = await findPort(options.port, '--port')
+  const adminPort = await findPort(options.adminPort, '--admin-port')
+  const gateway = `http://localhost:${port}`
+  const issuer = `${gateway}/oidc`
+
+  const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: [sandboxClient(gateway)] })
+  if (signal.aborted) return undefined
+  const identity = await serve(provider, options.identityPort, '--identity-port')
+  const data = await serve(createDataApi(), options.dataPort, '--data-port')
+  if (signal.aborted) return undefined
+
+  const { config } = await loadConfig({
+    file: sandboxConfig(),
+    env: {
+      SLUICE_PORT: String(port),
+      SLUICE_ADMIN_PORT: String(adminPort),
+      IDENTITY_URL: identity,
+      DATA_URL: data,
+      ISSUER: issuer,
+      AUDIENCE,
+      REQUEST_LIMIT: String(options.limit),
+    },
+    overrides: [{ flag: 'sandbox', path: ['tokens', 'jwks'], value: `${identity}/oidc/certs` }],
+  })
+  if (signal.aborted) return undefined
+  const running = await start({ ...config, drainTimeoutMs: DRAIN_MS })
+  closers.push(() => running.close())
+  const { limit } = options
+  return instructions({ gateway, admin: running.adminAddress, identity, data, issuer, client: CLIENT, limit })
+}
+
+function sandboxClient(gateway: string) {
+  return {
+    client_id: CLIENT.id,
+    client_secret: CLIENT.secret,
+    grant_types: ['client_credentials', 'authorization_code', 'refresh_token'],
+    response_types: ['code' as const],
+    redirect_uris: [`${gateway}${CALLBACK}`],
+    scope: `openid offline_access ${DATA_SCOPES}`,
+  }
+}
+
+function sandboxConfig(): string {
+  // From the sources the folder is three up, from the build four.
+  const files = ['../../../config/sandbox.yaml', '../../../../config/sandbox.yaml'].map((path) =>
+    fileURLToPath(new URL(path, import.meta.url)),
+  )
+  return files.find((file) => existsSync(file)) ?? files[0]!
+}
+
+async function findPort(port: number, flag: string): Promise<number> {
+  const server = createServer()
+  const found = await listen(server, port, flag)
+  await shut(server)
+  return found
+}
+
+function listen(server: Server, port: number, flag: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', ({ code, message }: NodeJS.ErrnoException) => {
+      const reason = code === 'EADDRINUSE' ? 'is taken' : `cannot be opened: ${message}`
+      reject(new Error(`Port ${port} ${reason}. Choose another with ${flag}; 0 takes a free one.`))
+    })
+    server.listen(port, HOST, () => resolve((server.address() as AddressInfo).port))
+  })
+}
+
+function shut(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve())
+    server.closeAllConnections()
+  })
+}

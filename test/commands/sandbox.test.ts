@@ -1,0 +1,152 @@
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openStage } from '../../src/commands/sandbox/stage.ts'
+import { sluice, type TestProcess } from '../helpers/process.ts'
+import { until } from '../helpers/wait.ts'
+
+const run = promisify(execFile)
+const anywhere = ['--port', '0', '--admin-port', '0']
+let sandbox: TestProcess
+let told: string[]
+let token: string
+let folder: string
+
+/** The pasted lines, as a user's shell runs them. */
+async function bash(script: string): Promise<string> {
+  return (await run('bash', ['-c', script], { env: { ...process.env, TOKEN: token }, cwd: folder })).stdout
+}
+
+/** The one line of the instructions that begins like this and holds `part`. */
+function line(start: string, part = ''): string {
+  const found = told.filter((text) => text.startsWith(start) && text.includes(part))
+  expect(found, `${start} … ${part}`).toHaveLength(1)
+  return found[0]!
+}
+
+const statusesIn = (text: string): string[] =>
+  [...text.matchAll(/^HTTP\/1\.1 (\d{3})/gm)].map((match) => match[1]!)
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'sluice-sandbox-'))
+  token = ''
+  sandbox = sluice(['sandbox', ...anywhere, '--limit', '5'])
+  await until(
+    'the instructions',
+    () => {
+      if (sandbox.child.exitCode !== null) throw new Error(`it ended: ${sandbox.stderr()}`)
+      return sandbox.stdout().includes('for i in $(seq')
+    },
+    25_000,
+  )
+  told = sandbox.stdout().split('\n')
+})
+
+afterAll(() => {
+  sandbox.kill()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+describe('sluice sandbox', () => {
+  it('says what runs where, and nothing else before it', async () => {
+    expect(sandbox.stdout()).toMatch(/^\nSluice's sandbox\n/)
+    expect(sandbox.stderr()).toBe('')
+    const addresses = told.flatMap((text) => /^ {2}(http:\S+)/.exec(text)?.[1] ?? [])
+    expect(addresses).toHaveLength(4)
+    for (const address of addresses) expect((await fetch(address)).status).toBeGreaterThan(0)
+  })
+
+  it('gives a token to who pastes the line for it', async () => {
+    token = await bash(`${line('TOKEN=')}; printf %s "$TOKEN"`)
+    expect(token).toMatch(/^[\w-]+\.[\w-]+\.[\w-]+$/)
+  })
+
+  it('answers the pasted call with what is left', async () => {
+    const answer = await bash(line('curl', '/v3/transactions'))
+    expect(statusesIn(answer)).toEqual(['200'])
+    expect(answer).toMatch(/^X-RateLimit-Limit: 5\r$/m)
+    expect(answer).toMatch(/^X-RateLimit-Remaining: 4\r$/m)
+    const body = JSON.parse(answer.slice(answer.indexOf('\r\n\r\n'))) as {
+      data: unknown[]
+      links: { next: string }
+    }
+    expect(body.data).toHaveLength(2)
+    expect(body.links.next).toContain('offset=2')
+  })
+
+  it('syncs once, and refuses the pasted repetition with 429', async () => {
+    const first = await bash(line('curl', '/sync/'))
+    expect(statusesIn(first)).toEqual(['200'])
+    expect(first).toContain('"status":"ok"')
+    const again = await bash(line('for', '/sync/'))
+    expect(statusesIn(again)).toHaveLength(2)
+    expect(statusesIn(again).at(-1)).toBe('429')
+    expect(again).toContain('"code":"TooManyRequests"')
+    expect(again).toMatch(/^X-RateLimit-Limit: 1\r$/m)
+  })
+
+  it('pushes an authorisation request, and leads the user through the login back to the client', async () => {
+    const url = (await bash(`${line('REQUEST_URI=')}\n${line('echo')}`)).trim()
+    expect(url).toContain('request_uri=urn:ietf:params:oauth:request_uri:')
+    const jar = '-c jar -b jar'
+    const page = await bash(`curl -s -L ${jar} '${url}'`)
+    const action = /action="([^"]+)"/.exec(page)?.[1]
+    expect(page).toContain('accounts:read transactions:read')
+    const end = await bash(`curl -s -L ${jar} -d user=ada '${new URL(action!, url).href}'`)
+    expect(end).toMatch(/<td>code<td><code>[\w-]+<\/code>/)
+    expect(end).toContain('<td>state<td><code>a-state</code>')
+  })
+
+  it('uses up what is left of the client’s limit', async () => {
+    const statuses = (await bash(line('for', '/transactions'))).trim().split('\n')
+    expect(statuses).toHaveLength(6)
+    expect(statuses.at(-1)).toBe('429')
+    expect(new Set(statuses)).toEqual(new Set(['200', '429']))
+  })
+
+  it('says in one line that a port is taken', async () => {
+    const squatter = createServer().listen(0, '127.0.0.1')
+    await new Promise((resolve) => squatter.once('listening', resolve))
+    const port = String((squatter.address() as AddressInfo).port)
+    const second = sluice(['sandbox', '--port', port, '--admin-port', '0'])
+    expect(await second.ended()).toBe(1)
+    expect(second.stdout()).toBe('')
+    expect(second.stderr()).toBe(
+      `sluice: Port ${port} is taken. Choose another with --port; 0 takes a free one.\n`,
+    )
+    squatter.close()
+  })
+
+  it('ends with all that it started', async () => {
+    const addresses = told.flatMap((text) => /^ {2}(http:\S+)/.exec(text)?.[1] ?? [])
+    sandbox.kill('SIGINT')
+    expect(await sandbox.ended()).toBe(0)
+    for (const address of addresses) await expect(fetch(address)).rejects.toThrow('fetch failed')
+    expect(sandbox.stderr()).toBe('')
+  })
+})
+
+describe('starting the sandbox', () => {
+  const ports = { port: 0, adminPort: 0, identityPort: 0, dataPort: 0, limit: 1000 }
+
+  it('is given up between two steps', async () => {
+    const stage = await openStage(ports, AbortSignal.abort())
+    expect(stage.instructions).toBeUndefined()
+    await stage.close()
+  })
+
+  it('leaves nothing behind where a port is taken', async () => {
+    const squatter = createServer().listen(0, '127.0.0.1')
+    await new Promise((resolve) => squatter.once('listening', resolve))
+    const { port } = squatter.address() as AddressInfo
+    await expect(openStage({ ...ports, dataPort: port }, new AbortController().signal)).rejects.toThrow(
+      `Port ${port} is taken. Choose another with --data-port; 0 takes a free one.`,
+    )
+    squatter.close()
+  })
+})

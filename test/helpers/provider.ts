@@ -1,0 +1,69 @@
+import type { AddressInfo } from 'node:net'
+import { createIdentity } from '../../src/commands/sandbox/identity.ts'
+import { makeKey, type TestKey } from './issuer.ts'
+
+export interface TestProvider {
+  /** Where it listens; callers know it by its issuer. */
+  readonly url: string
+  readonly issuer: string
+  readonly audience: string
+  /** Authenticates with `client_secret_basic`. */
+  readonly basic: { readonly id: string; readonly secret: string }
+  /** Authenticates with `private_key_jwt` and signs its request objects, with the same key. */
+  readonly signing: { readonly id: string; readonly key: TestKey }
+  /** Where both clients are sent back to. */
+  readonly redirectUri: string
+  close(): Promise<void>
+}
+
+/** The sandbox's OpenID Provider with the clients of the tests, on a free port, under the issuer of a gateway. */
+export async function startProvider({
+  issuer,
+  audience = 'https://api.example.com',
+}: {
+  readonly issuer: string
+  readonly audience?: string
+}): Promise<TestProvider> {
+  const redirectUri = 'http://localhost:1/callback'
+  const basic = { id: 'basic-client', secret: 'a secret: with/some %signs' }
+  const signing = { id: 'signing-client', key: makeKey('PS256') }
+  const common = {
+    grant_types: ['client_credentials', 'authorization_code', 'refresh_token'],
+    response_types: ['code' as const],
+    redirect_uris: [redirectUri],
+  }
+  const server = await createIdentity({
+    issuer,
+    audience,
+    clients: [
+      {
+        ...common,
+        client_id: basic.id,
+        client_secret: basic.secret,
+        token_endpoint_auth_method: 'client_secret_basic',
+      },
+      {
+        ...common,
+        client_id: signing.id,
+        token_endpoint_auth_method: 'private_key_jwt',
+        token_endpoint_auth_signing_alg: 'PS256',
+        request_object_signing_alg: 'PS256',
+        jwks: { keys: [signing.key.jwk] },
+      },
+    ],
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    issuer,
+    audience,
+    basic,
+    signing,
+    redirectUri,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}

@@ -43,12 +43,13 @@ export function createKeySource(options: KeySourceOptions): KeySource {
   const { issuer, jwks, events, fetchTimeoutMs = 3000, cooldownMs = 10_000, retryMs = 500 } = options
   const isFile = jwks !== undefined && !/^https?:\/\//i.test(jwks)
   const refreshMs = options.refreshMs ?? (isFile ? 10_000 : 600_000)
-  const closing = new AbortController()
   let keys: KeySet | undefined
   let loading: Promise<KeySet | undefined> | undefined
   let failures = 0
   let askedAt = -Infinity
   let timer: NodeJS.Timeout | undefined
+  let underWay: AbortController | undefined
+  let closed = false
 
   const usable = (): KeySet | undefined => (keys !== undefined && keys.size > 0 ? keys : undefined)
 
@@ -59,17 +60,24 @@ export function createKeySource(options: KeySourceOptions): KeySource {
 
   async function attempt(): Promise<KeySet | undefined> {
     clearTimeout(timer)
+    const controller = (underWay = new AbortController())
+    const late = setTimeout(
+      () => controller.abort(new DOMException('too late', 'TimeoutError')),
+      fetchTimeoutMs,
+    )
     let pauseMs = refreshMs
     try {
-      await read(AbortSignal.any([closing.signal, AbortSignal.timeout(fetchTimeoutMs)]))
-      if (failures > 0 && !closing.signal.aborted) events.recovered()
+      await read(controller.signal)
+      if (failures > 0 && !closed) events.recovered()
       failures = 0
     } catch (error) {
       pauseMs = Math.min(retryMs * 2 ** Math.min(failures, 20), MAX_RETRY_MS, refreshMs)
       failures++
-      if (failures === 1 && !closing.signal.aborted) events.failed((error as Error).message)
+      if (failures === 1 && !closed) events.failed((error as Error).message)
+    } finally {
+      clearTimeout(late)
     }
-    if (!closing.signal.aborted) timer = setTimeout(() => void load(), pauseMs).unref()
+    if (!closed) timer = setTimeout(() => void load(), pauseMs).unref()
     return usable()
   }
 
@@ -91,12 +99,13 @@ export function createKeySource(options: KeySourceOptions): KeySource {
       if (loading !== undefined) return loading
       const now = performance.now()
       const restMs = usable() === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs
-      if (closing.signal.aborted || now - askedAt < restMs) return undefined
+      if (closed || now - askedAt < restMs) return undefined
       askedAt = now
       return load()
     },
     close() {
-      closing.abort()
+      closed = true
+      underWay?.abort()
       clearTimeout(timer)
     },
   }

@@ -1,11 +1,11 @@
-import { Agent as HttpAgent, type ClientRequest, type IncomingMessage, type ServerResponse } from 'node:http'
-import { Agent as HttpsAgent } from 'node:https'
+import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import { createRequire } from 'node:module'
-import { isIP, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
 import { GatewayError } from './errors.ts'
 import { type BodyLength, responseHeaders } from './headers.ts'
+import { createSockets } from './sockets.ts'
 
 // http-proxy takes `util._extend` while it loads; calling Node's own one prints a deprecation warning.
 Object.assign(util, { _extend: Object.assign })
@@ -51,9 +51,6 @@ export interface Forward {
   close(): void
 }
 
-/** An idle socket goes before common servers close it (Node: 5 s), so that no request is sent into a closing one. */
-const IDLE_SOCKET_MS = 4000
-
 /** Characters that a reason phrase must not carry (RFC 9112 section 4). */
 const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
 
@@ -62,31 +59,20 @@ const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
  * Never rejects, never leaves the caller waiting longer than the timeouts, never completes an answer that was cut.
  */
 export function createForward(upstream: Upstream): Forward {
-  const secure = upstream.origin.protocol === 'https:'
-  const Agent = secure ? HttpsAgent : HttpAgent
-  const host = upstream.origin.hostname.replace(/^\[|\]$/g, '')
-  // Node would take the name to verify from the caller's Host.
-  const tls = secure ? { servername: isIP(host) === 0 ? host : '' } : {}
-  const agent = new Agent({
-    ...tls,
-    keepAlive: true,
-    scheduling: 'lifo',
-    maxSockets: upstream.maxConnections,
-    timeout: IDLE_SOCKET_MS,
+  const { origin } = upstream
+  const sockets = createSockets({
+    origin,
+    max: upstream.maxConnections,
+    connectTimeoutMs: upstream.connectTimeoutMs,
   })
-  const pooled = watch(agent)
-  // For the one retry: a socket that nobody used before.
-  const fresh = watch(new Agent({ ...tls, keepAlive: false }))
-
   const proxy = httpProxy.createProxyServer({
-    target: {
-      protocol: upstream.origin.protocol,
-      host,
-      port: Number(upstream.origin.port) || (secure ? 443 : 80),
-    },
+    // Only the protocol is of use: the sockets know where they lead.
+    target: { protocol: origin.protocol, host: origin.hostname, port: 0 },
+    agent: sockets.agent,
     selfHandleResponse: true,
     toProxy: true,
   })
+  const ready = origin.protocol === 'https:' ? 'secureConnect' : 'connect'
   // This pass turns a chunked DELETE or OPTIONS into two requests (CVE-2026-29057).
   const passes = proxy as unknown as { webPasses: { name: string }[] }
   passes.webPasses = passes.webPasses.filter((pass) => pass.name !== 'deleteLength')
@@ -223,23 +209,16 @@ export function createForward(upstream: Upstream): Forward {
           onError(new Error('the upstream switched protocols unasked'))
         })
         sent.on('socket', (socket) => {
-          connecting = socket.connecting
-          if (connecting)
-            boundConnect(socket, upstream.connectTimeoutMs, sent, secure, () => (connecting = false))
+          if (socket.connecting) socket.once(ready, () => (connecting = false))
+          else connecting = false
         })
         if (settled) sent.destroy()
       }
 
       const send = (): void => {
-        const through = retried ? fresh : pooled
-        through.onRequest = onRequest
-        const options: HttpProxy.ServerOptions = {
-          agent: through.agent,
-          // Without a body there is nothing to pipe.
-          ...(bodiless && { buffer: NO_BODY }),
-        }
+        sockets.wish = { onRequest, fresh: retried }
         try {
-          proxy.web(request, response, options, onError)
+          proxy.web(request, response, bodiless ? WITHOUT_BODY : {}, onError)
         } catch (error) {
           fail(badGateway(upstream, error, true))
         }
@@ -276,61 +255,20 @@ export function createForward(upstream: Upstream): Forward {
     })
 
   return Object.assign(forward, {
-    close() {
-      Object.assign(agent, { keepAlive: false })
-      for (const sockets of Object.values(agent.freeSockets))
-        for (const socket of sockets ?? []) socket.destroy()
-    },
+    close: sockets.close,
   })
 }
 
 /** What http-proxy pipes into the upstream request where there is no body. */
-const NO_BODY = {
-  pipe(destination: ClientRequest) {
-    destination.end()
-  },
-} as never
+const WITHOUT_BODY: HttpProxy.ServerOptions = {
+  buffer: {
+    pipe(destination: ClientRequest) {
+      destination.end()
+    },
+  } as never,
+}
 
 function ignore(): void {}
-
-/** An agent that tells of each upstream request as soon as it exists: http-proxy itself tells too late, or not at all. */
-interface Watched {
-  readonly agent: HttpAgent
-  /** Called by the next request, which http-proxy makes before `web` returns. */
-  onRequest: (request: ClientRequest) => void
-}
-
-function watch(agent: HttpAgent): Watched {
-  const watched: Watched = {
-    agent: Object.assign(Object.create(agent) as HttpAgent, {
-      addRequest(request: ClientRequest, ...rest: unknown[]) {
-        watched.onRequest(request)
-        ;(agent as unknown as AddRequest).addRequest(request, ...rest)
-      },
-    }),
-    onRequest: ignore,
-  }
-  return watched
-}
-
-interface AddRequest {
-  addRequest(request: ClientRequest, ...rest: unknown[]): void
-}
-
-function boundConnect(
-  socket: Socket,
-  withinMs: number,
-  request: ClientRequest,
-  secure: boolean,
-  onConnect: () => void,
-): void {
-  const timer = setTimeout(() => request.destroy(new Error(`no connection within ${withinMs} ms`)), withinMs)
-  socket.once(secure ? 'secureConnect' : 'connect', () => {
-    clearTimeout(timer)
-    onConnect()
-  })
-  socket.once('close', () => clearTimeout(timer))
-}
 
 /** 502 in words that tell unreachable from broken; the log has the reason. */
 function badGateway(upstream: Upstream, cause: unknown, unreachable: boolean): GatewayError {

@@ -15,194 +15,179 @@
 --
 -- A key holds the log of its admitted calls as one string: a header, and a ring of slots, oldest first.
 --   header  capacity in slots (4 bytes), first slot in use (4), slots in use (4), calls ever admitted (6), of these no
---           longer held (6), time of the newest slot (7); big-endian
+--           longer held (6), times of the newest and of the oldest slot (7 each); big-endian
 --   slot    time in microseconds (7), calls ever admitted up to and with it (6)
 -- Above 1000 calls per window, calls share slots of a thousandth of the window, rounded up: later than they were made,
 -- never earlier. Times never decrease within a log. Reading never changes one, but where the clock went back by more
 -- than a window: what is held is then taken for calls made now. A key expires when its newest slot leaves the window.
 
-local HEADER, SLOT = '>I4I4I4I6I6I7', '>I7I6'
-local HEADER_BYTES, SLOT_BYTES = 31, 13
+local HEADER, SLOT = '>I4I4I4I6I6I7I7', '>I7I6'
+local HEADER_BYTES, SLOT_BYTES = 38, 13
 -- Logs of up to so many slots are read and written whole.
-local SMALL = 4
+local SMALL = 8
 local SMALL_BYTES = HEADER_BYTES + SMALL * SLOT_BYTES
 local EXACT = 1000
 
 local call, floor, ceil, min, max = redis.call, math.floor, math.ceil, math.min, math.max
-local pack, unpack_ = struct.pack, struct.unpack
+local pack, unpackBytes, sub = struct.pack, struct.unpack, string.sub
 
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local logs = {}
+-- Closures are made anew with every call of the script, so there are two of them only.
 
-local function open(key)
-  local log = logs[key]
-  if log then return log end
-  log = { key = key, raw = call('GETRANGE', key, 0, SMALL_BYTES - 1) }
-  if log.raw == '' then
-    log.capacity, log.first, log.held, log.total, log.gone, log.newest = 0, 0, 0, 0, 0, 0
-  else
-    log.capacity, log.first, log.held, log.total, log.gone, log.newest = unpack_(HEADER, log.raw)
-  end
-  logs[key] = log
-  return log
-end
-
--- Where the slot of an index, counted from the oldest, stands in the string.
-local function offset(log, index)
-  return HEADER_BYTES + (log.first + index) % log.capacity * SLOT_BYTES
-end
-
--- Time and cumulative count of a slot.
+-- Time and cumulative count of a slot, counted from the oldest.
 local function slot(log, index)
-  local at = offset(log, index)
-  if log.capacity <= SMALL then return unpack_(SLOT, log.raw, at + 1) end
-  return unpack_(SLOT, call('GETRANGE', log.key, at, at + SLOT_BYTES - 1))
+  local at = 38 + (log.first + index) % log.capacity * 13
+  if log.whole then return unpackBytes('>I7I6', log.raw, at + 1) end
+  return unpackBytes('>I7I6', call('GETRANGE', log.key, at, at + 12))
 end
 
-local function write(log, index, when, count)
-  local at = offset(log, index)
-  local bytes = pack(SLOT, when, count)
-  if log.capacity <= SMALL then
-    log.raw = log.raw:sub(1, at) .. bytes .. log.raw:sub(at + SLOT_BYTES + 1)
+local function write(log, index, when)
+  local at = 38 + (log.first + index) % log.capacity * 13
+  local bytes = pack('>I7I6', when, log.total)
+  if log.whole then
+    log.raw = sub(log.raw, 1, at) .. bytes .. sub(log.raw, at + 14)
   else
     call('SETRANGE', log.key, at, bytes)
   end
   log.newest = when
+  if index == 0 then log.oldest = when end
 end
 
-local function header(log)
-  return pack(HEADER, log.capacity, log.first, log.held, log.total, log.gone, log.newest)
-end
-
--- Makes room for one more slot: a copy, oldest first, of twice the capacity but no more than is ever needed.
-local function grow(log, enough)
-  local capacity = max(log.held + 1, min(enough, max(SMALL, 2 * log.held)))
-  local slots = ''
-  if log.held > 0 then
-    local whole = log.capacity <= SMALL and log.raw or call('GETRANGE', log.key, 0, -1)
-    local from = offset(log, 0)
-    slots = whole:sub(from + 1, HEADER_BYTES + log.capacity * SLOT_BYTES) .. whole:sub(HEADER_BYTES + 1, from)
-    slots = slots:sub(1, log.held * SLOT_BYTES)
-  end
-  log.capacity, log.first = capacity, 0
-  log.raw = header(log) .. slots .. ('\0'):rep((capacity - log.held) * SLOT_BYTES)
-  if capacity > SMALL then call('SET', log.key, log.raw) end
-end
-
-local function quantum(limit, window)
-  return limit > EXACT and ceil(window / EXACT) or 1
-end
-
--- How many leading slots have left the window, how many calls are gone with them. Galloping: mostly it is few.
-local function look(log, window)
-  local horizon = now - window
-  if log.held == 0 then return 0, log.gone end
-  local when, count = slot(log, 0)
-  if when > horizon then return 0, log.gone, when end
-  local left, gone, step = 1, count, 1
-  while left + step <= log.held do
-    when, count = slot(log, left + step - 1)
-    if when > horizon then break end
-    left, gone, step = left + step, count, step * 2
-  end
-  local beyond = min(left + step, log.held + 1)
-  while beyond - left > 1 do
-    local middle = floor((left + beyond) / 2)
-    when, count = slot(log, middle - 1)
-    if when > horizon then beyond = middle else left, gone = middle, count end
-  end
-  return left, gone
-end
-
--- A clock that went back by more than a window must not lock a key for longer than one.
-local function bringBack(log, limit, window, charging)
-  if log.held == 0 or log.newest - now <= window + quantum(limit, window) then return end
-  log.first, log.held = 0, 1
-  if not charging then
-    log.raw = log.raw:sub(1, HEADER_BYTES) .. pack(SLOT, now, log.total)
-    log.capacity, log.newest = 1, now
-    return
-  end
-  write(log, 0, now, log.total)
-  log.window, log.dirty = window, true
-end
-
-local function add(log, limit, window, left, gone)
-  log.first, log.held, log.gone = log.capacity == 0 and 0 or (log.first + left) % log.capacity, log.held - left, gone
-  local span = quantum(limit, window)
-  local at = span == 1 and now or ceil(now / span) * span
-  log.window, log.dirty = window, true
-  if log.held > 0 and log.newest >= at then
-    log.total = log.total + 1
-    write(log, log.held - 1, log.newest, log.total)
-    return
-  end
-  if log.held == log.capacity then grow(log, min(limit, EXACT + 2)) end
-  log.held, log.total = log.held + 1, log.total + 1
-  write(log, log.held - 1, at, log.total)
-end
-
--- When remaining next grows: the oldest call leaves, or with none remaining the last of those in excess.
-local function growsAt(log, limit, window, left, used)
-  if limit == 0 then return now + window end
-  if used == 0 then return now end
-  if used <= limit then return (slot(log, left)) + window end
-  local enough = log.total - limit + 1
-  local low, high = left, log.held - 1
-  while low < high do
-    local middle = floor((low + high) / 2)
-    local _, count = slot(log, middle)
-    if count >= enough then high = middle else low = middle + 1 end
-  end
-  return (slot(log, low)) + window
-end
-
-local answer = { now }
-local key, arg = 0, 1
-while arg <= #ARGV do
+local logs, dirty, answer, size = {}, {}, { now }, 1
+local key, arg, args = 0, 1, #ARGV
+while arg <= args do
   local count = tonumber(ARGV[arg])
   local charging = count > 0
-  count = charging and count or -count
-  local quotas, admitted = {}, true
-  for i = 1, count do
-    local limit, window = tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
+  if not charging then count = -count end
+
+  -- Look at every limit: what has left its window, and has it room?
+  local admitted = true
+  for i = key + 1, key + count do
+    local name, limit, window = KEYS[i], tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
     local shadow = ARGV[arg + 3] == '1'
     arg = arg + 3
-    local log = open(KEYS[key + i])
-    bringBack(log, limit, window, charging)
-    local left, gone = look(log, window)
-    local room = log.total - gone < limit
+    local span = limit > EXACT and ceil(window / EXACT) or 1
+    local log = logs[name]
+    if not log then
+      local raw = call('GETRANGE', name, 0, SMALL_BYTES - 1)
+      local capacity, first, held, total, gone, newest, oldest = 0, 0, 0, 0, 0, 0, 0
+      if raw ~= '' then capacity, first, held, total, gone, newest, oldest = unpackBytes(HEADER, raw) end
+      -- `whole`: `raw` is the whole string and stays what it shall become; else it is no more than the beginning.
+      log = {
+        key = name, raw = raw, whole = capacity <= SMALL, capacity = capacity, first = first, held = held,
+        total = total, gone = gone, newest = newest, oldest = oldest, dirty = false,
+        limit = 0, window = 0, span = 0, room = true,
+      }
+      logs[name] = log
+    end
+    if log.held > 0 and log.newest - now > window + span then
+      -- The clock went back by more than a window, and must not lock the key for longer than one.
+      log.raw = ('\0'):rep(HEADER_BYTES + SLOT_BYTES)
+      log.whole, log.capacity, log.first, log.held = true, 1, 0, 1
+      write(log, 0, now)
+      if charging and not log.dirty then
+        log.dirty = true
+        dirty[#dirty + 1] = log
+      end
+    end
+    local horizon, held = now - window, log.held
+    if held > 0 and log.oldest <= horizon then
+      -- Drop what has left, to be written if the call is charged. Galloping: mostly it is little.
+      local when, gone = slot(log, 0)
+      local left, step, beyond = 1, 1, held + 1
+      while left + step <= held do
+        local upTo
+        when, upTo = slot(log, left + step - 1)
+        if when > horizon then
+          beyond, log.oldest = left + step, when
+          break
+        end
+        left, gone, step = left + step, upTo, step * 2
+      end
+      while beyond - left > 1 do
+        local middle = floor((left + beyond) / 2)
+        local upTo
+        when, upTo = slot(log, middle - 1)
+        if when > horizon then beyond, log.oldest = middle, when else left, gone = middle, upTo end
+      end
+      log.first, log.held, log.gone = (log.first + left) % log.capacity, held - left, gone
+    end
+    local room = log.total - log.gone < limit
+    log.limit, log.window, log.span, log.room = limit, window, span, room
     if not room and not shadow then admitted = false end
-    quotas[i] = { log, limit, window, room, left, gone, log.total }
+  end
+
+  size = size + 1
+  answer[size] = admitted and 1 or 0
+  for i = key + 1, key + count do
+    local log = logs[KEYS[i]]
+    local limit, window = log.limit, log.window
+    if charging and admitted and log.room then
+      -- Charge it: add the call to the newest slot, or to a new one.
+      local held, span = log.held, log.span
+      local at = span == 1 and now or ceil(now / span) * span
+      log.total = log.total + 1
+      if held > 0 and log.newest >= at then
+        write(log, held - 1, log.newest)
+      else
+        if held == log.capacity then
+          -- A copy, oldest first, of twice the capacity but no more than is ever needed.
+          local capacity = max(held + 1, min(limit, EXACT + 2, max(4, 2 * held)))
+          local slots = ''
+          if held > 0 then
+            local all = log.whole and log.raw or call('GETRANGE', log.key, 0, -1)
+            local from = HEADER_BYTES + log.first * SLOT_BYTES
+            slots = sub(all, from + 1, HEADER_BYTES + held * SLOT_BYTES) .. sub(all, HEADER_BYTES + 1, from)
+          end
+          log.raw = ('\0'):rep(HEADER_BYTES) .. slots .. ('\0'):rep((capacity - held) * SLOT_BYTES)
+          log.whole, log.capacity, log.first = true, capacity, 0
+        end
+        log.held = held + 1
+        write(log, held, at)
+      end
+      if not log.dirty then
+        log.dirty = true
+        dirty[#dirty + 1] = log
+      end
+    end
+
+    local used = log.total - log.gone
+    local growsAt
+    if limit == 0 then
+      growsAt = now + window
+    elseif used == 0 then
+      growsAt = now
+    elseif used <= limit then
+      growsAt = log.oldest + window
+    else
+      -- More than the limit, which was lowered: the last of those in excess must leave too.
+      local enough, low, high = log.total - limit + 1, 0, log.held - 1
+      while low < high do
+        local middle = floor((low + high) / 2)
+        local _, upTo = slot(log, middle)
+        if upTo >= enough then high = middle else low = middle + 1 end
+      end
+      growsAt = slot(log, low) + window
+    end
+    answer[size + 1] = log.room and 1 or 0
+    answer[size + 2] = used < limit and limit - used or 0
+    answer[size + 3] = growsAt
+    size = size + 3
   end
   key, arg = key + count, arg + 1
-  answer[#answer + 1] = admitted and 1 or 0
-  for i = 1, count do
-    local log, limit, window, room, left, gone, total = unpack(quotas[i])
-    if charging and admitted and room then
-      -- The same key twice in one decision: what was seen of it no longer holds.
-      if log.total ~= total then left, gone = look(log, window) end
-      add(log, limit, window, left, gone)
-      left = 0
-    end
-    local used = log.total - gone
-    answer[#answer + 1] = room and 1 or 0
-    answer[#answer + 1] = max(0, limit - used)
-    answer[#answer + 1] = growsAt(log, limit, window, left, used)
-  end
 end
 
-for _, log in pairs(logs) do
-  if log.dirty then
-    local ttl = ceil((log.newest + log.window - now) / 1000)
-    if log.capacity <= SMALL then
-      call('SET', log.key, header(log) .. log.raw:sub(HEADER_BYTES + 1), 'PX', ttl)
-    else
-      call('SETRANGE', log.key, 0, header(log))
-      call('PEXPIRE', log.key, ttl)
-    end
+for i = 1, #dirty do
+  local log = dirty[i]
+  local header = pack(HEADER, log.capacity, log.first, log.held, log.total, log.gone, log.newest, log.oldest)
+  local ttl = ceil((log.newest + log.window - now) / 1000)
+  if log.whole then
+    call('SET', log.key, header .. sub(log.raw, HEADER_BYTES + 1), 'PX', ttl)
+  else
+    call('SETRANGE', log.key, 0, header)
+    call('PEXPIRE', log.key, ttl)
   end
 end
 

@@ -79,8 +79,6 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
       breaker.succeeded()
       return answer
     } catch (error) {
-      // A mistake in the configuration is no outage.
-      if (error instanceof TypeError) throw error
       breaker.failed(error as Error, key)
       return await standIn(error as Error)
     }

@@ -124,7 +124,7 @@ export class RedisStore implements RemoteStore {
 
   async once(key: string, ttlMs: number): Promise<boolean> {
     return (
-      (await this.#tell(this.#client.set(`${this.#prefix}:once:${key}`, '1', 'PX', ttlMs, 'NX'))) === 'OK'
+      (await this.#tell(this.#client.set(`${this.#prefix}:{${key}}:~once`, '1', 'PX', ttlMs, 'NX'))) === 'OK'
     )
   }
 

@@ -1,0 +1,287 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import { until } from './wait.ts'
+
+/** A real redis-server that a test may break. */
+export interface RedisServer {
+  readonly url: string
+  /** 0 where it listens on a socket file alone. */
+  readonly port: number
+  /** Sends one command over a connection of the helper's own. */
+  command(...args: (string | number)[]): Promise<unknown>
+  /** SIGSTOP: it takes connections and bytes, and is silent. */
+  freeze(): void
+  thaw(): void
+  /** SIGKILL, and away. */
+  kill(): Promise<void>
+  /** Starts it again at the same address, empty. */
+  start(): Promise<void>
+  /** Kills it and removes its files. */
+  close(): Promise<void>
+}
+
+export interface RedisServerOptions {
+  /** Listens on a free TCP port too, as clusters, sentinels and replicas need. */
+  readonly tcp?: boolean
+  /** Further arguments of redis-server, such as `--requirepass`. */
+  readonly args?: readonly string[]
+  readonly password?: string
+}
+
+const running = new Set<ChildProcess>()
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGKILL')
+})
+
+/** Starts a redis-server on a socket file in a new directory; resolves when it answers. */
+export async function startRedis(options: RedisServerOptions = {}): Promise<RedisServer> {
+  const { tcp = false, args = [], password } = options
+  const dir = mkdtempSync(join(tmpdir(), 'sluice-redis-'))
+  const path = join(dir, 'redis.sock')
+  const port = tcp ? await freePort() : 0
+  const all = [
+    ...['--port', String(port), '--bind', '127.0.0.1', '--unixsocket', path, '--dir', dir],
+    ...['--save', '', '--appendonly', 'no', '--loglevel', 'warning', '--maxclients', '500'],
+    ...(password === undefined ? [] : ['--requirepass', password, '--masterauth', password]),
+    ...args,
+  ]
+  let child: ChildProcess | undefined
+  let admin: Redis | undefined
+
+  function forget(): void {
+    admin?.disconnect()
+    admin = undefined
+  }
+  async function command(...[name, ...rest]: (string | number)[]): Promise<unknown> {
+    if (admin === undefined) {
+      admin = new Redis({
+        path,
+        lazyConnect: true,
+        retryStrategy: null,
+        protocol: 2,
+        ...(password && { password }),
+      })
+      admin.on('error', () => {})
+    }
+    return await admin.call(String(name), ...rest)
+  }
+  async function kill(): Promise<void> {
+    forget()
+    const dying = child
+    child = undefined
+    if (dying === undefined) return
+    const gone = new Promise((resolve) => dying.once('exit', resolve))
+    dying.kill('SIGKILL')
+    await gone
+  }
+  async function start(): Promise<void> {
+    const starting = launch('redis-server', all)
+    child = starting
+    await until('redis-server answers', async () => {
+      if (starting.exitCode !== null) throw new Error(`redis-server ended: ${starting.said()}`)
+      try {
+        return (await command('PING')) === 'PONG'
+      } catch {
+        forget()
+        return false
+      }
+    })
+  }
+
+  await start()
+  return {
+    url: tcp ? `redis://127.0.0.1:${port}` : path,
+    port,
+    command,
+    freeze: () => void child?.kill('SIGSTOP'),
+    thaw: () => void child?.kill('SIGCONT'),
+    kill,
+    start,
+    async close() {
+      await kill()
+      rmSync(dir, { recursive: true, force: true })
+    },
+  }
+}
+
+/** A real Redis Cluster; `nodes` are its masters, then its replicas. */
+export interface RedisCluster {
+  readonly urls: readonly string[]
+  readonly nodes: readonly RedisServer[]
+  /** The node that is master for a hash slot now. */
+  masterOf(slot: number): Promise<RedisServer>
+  /** Empties every master. */
+  flush(): Promise<void>
+  close(): Promise<void>
+}
+
+const SLOTS = 16_384
+
+/** Starts a cluster of so many masters, each with so many replicas; resolves when all slots are served. */
+export async function startCluster(masters = 3, replicasEach = 0): Promise<RedisCluster> {
+  const count = masters * (1 + replicasEach)
+  const busPorts = await Promise.all(Array.from({ length: count }, freePort))
+  const nodes = await Promise.all(
+    busPorts.map((busPort) =>
+      startRedis({
+        tcp: true,
+        args: [
+          ...[
+            '--cluster-enabled',
+            'yes',
+            '--cluster-port',
+            String(busPort),
+            '--cluster-node-timeout',
+            '1000',
+          ],
+          ...['--cluster-replica-validity-factor', '0', '--repl-diskless-sync-delay', '0'],
+        ],
+      }),
+    ),
+  )
+  const ids = await Promise.all(nodes.map(async (node) => String(await node.command('CLUSTER', 'MYID'))))
+  for (const [i, node] of nodes.entries()) {
+    await node.command('CLUSTER', 'SET-CONFIG-EPOCH', i + 1)
+    if (i > 0) await nodes[0]!.command('CLUSTER', 'MEET', '127.0.0.1', node.port, busPorts[i]!)
+  }
+  for (let i = 0; i < masters; i++) {
+    const from = Math.floor((SLOTS * i) / masters)
+    const to = Math.floor((SLOTS * (i + 1)) / masters) - 1
+    await nodes[i]!.command('CLUSTER', 'ADDSLOTSRANGE', from, to)
+  }
+  await until('every node knows the others', async () =>
+    (await infos(nodes)).every((info) => info.includes(`cluster_known_nodes:${count}`)),
+  )
+  for (let i = masters; i < count; i++) await nodes[i]!.command('CLUSTER', 'REPLICATE', ids[i % masters]!)
+  await until('the cluster is ok', async () =>
+    (await infos(nodes)).every((info) => info.includes('cluster_state:ok')),
+  )
+  if (replicasEach > 0) {
+    await until('the replicas follow', async () => {
+      const said = await Promise.all(nodes.slice(masters).map((node) => node.command('INFO', 'replication')))
+      return said.every((info) => String(info).includes('master_link_status:up'))
+    })
+  }
+  return {
+    urls: nodes.map(({ url }) => url),
+    nodes,
+    async masterOf(slot) {
+      for (const node of nodes) {
+        const ranges = (await node.command('CLUSTER', 'SLOTS').catch(() => [])) as [
+          number,
+          number,
+          [string, number],
+        ][]
+        const owner = ranges.find(([from, to]) => from <= slot && slot <= to)
+        if (owner) return nodes.find(({ port }) => port === owner[2][1])!
+      }
+      throw new Error('no node answers')
+    },
+    async flush() {
+      for (const node of nodes) await node.command('FLUSHALL').catch(() => {})
+    },
+    close: async () => void (await Promise.all(nodes.map((node) => node.close()))),
+  }
+}
+
+/** A master, its replica, and the sentinels that make the replica master when the master is gone. */
+export interface RedisSentinels {
+  readonly urls: readonly string[]
+  readonly name: string
+  readonly master: RedisServer
+  readonly replica: RedisServer
+  close(): Promise<void>
+}
+
+/** Starts a master, a replica and three sentinels; resolves when the sentinels know all of them. */
+export async function startSentinels(): Promise<RedisSentinels> {
+  const name = 'main'
+  const master = await startRedis({ tcp: true, args: ['--repl-diskless-sync-delay', '0'] })
+  const replica = await startRedis({ tcp: true, args: ['--replicaof', '127.0.0.1', String(master.port)] })
+  await until('the replica follows', async () =>
+    String(await replica.command('INFO', 'replication')).includes('master_link_status:up'),
+  )
+  const dir = mkdtempSync(join(tmpdir(), 'sluice-sentinel-'))
+  const ports = await Promise.all([freePort(), freePort(), freePort()])
+  const children = ports.map((port) => {
+    const file = join(dir, `${port}.conf`)
+    writeFileSync(
+      file,
+      [
+        `port ${port}`,
+        'bind 127.0.0.1',
+        `dir ${dir}`,
+        `sentinel monitor ${name} 127.0.0.1 ${master.port} 2`,
+        `sentinel down-after-milliseconds ${name} 500`,
+        `sentinel failover-timeout ${name} 3000`,
+      ].join('\n'),
+    )
+    return launch('redis-server', [file, '--sentinel'])
+  })
+  const clients = ports.map(
+    (port) => new Redis({ port, host: '127.0.0.1', protocol: 2, retryStrategy: () => 50 }),
+  )
+  for (const client of clients) client.on('error', () => {})
+  await until('the sentinels know the replica and each other', async () => {
+    const known = await Promise.all(
+      clients.map((client) => client.call('SENTINEL', 'MASTER', name) as Promise<string[]>),
+    )
+    return known.every(
+      (fields) => value(fields, 'num-slaves') === '1' && value(fields, 'num-other-sentinels') === '2',
+    )
+  })
+  for (const client of clients) client.disconnect()
+  return {
+    urls: ports.map((port) => `redis://127.0.0.1:${port}`),
+    name,
+    master,
+    replica,
+    async close() {
+      for (const child of children) child.kill('SIGKILL')
+      await Promise.all([master.close(), replica.close()])
+      rmSync(dir, { recursive: true, force: true })
+    },
+  }
+}
+
+/** A TCP port that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve)
+  })
+  const { port } = server.address() as { port: number }
+  await new Promise((resolve) => {
+    server.close(resolve)
+  })
+  return port
+}
+
+function launch(program: string, args: readonly string[]): ChildProcess & { said(): string } {
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+  running.add(child)
+  let said = ''
+  const hear = (chunk: Buffer) => {
+    said = (said + chunk.toString()).slice(-2000)
+  }
+  child.stdout.on('data', hear)
+  child.stderr.on('data', hear)
+  child.once('error', (error: NodeJS.ErrnoException) => {
+    said = error.code === 'ENOENT' ? `${program} is not on PATH; get it with: npm run setup` : error.message
+    running.delete(child)
+  })
+  child.once('exit', () => running.delete(child))
+  return Object.assign(child, { said: () => said })
+}
+
+async function infos(nodes: readonly RedisServer[]): Promise<string[]> {
+  return await Promise.all(nodes.map(async (node) => String(await node.command('CLUSTER', 'INFO'))))
+}
+
+function value(fields: readonly string[], name: string): string | undefined {
+  return fields[fields.indexOf(name) + 1]
+}

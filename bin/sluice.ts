@@ -23,8 +23,7 @@ async function load(given: Record<string, unknown>): Promise<Loaded> {
 }
 
 async function start(given: Record<string, unknown>): Promise<void> {
-  const { config } = await load(given)
-  await (await import('../src/commands/start.ts')).runGateway(config)
+  await (await import('../src/commands/start.ts')).runGateway(() => load(given))
 }
 
 async function check(given: Record<string, unknown>): Promise<void> {

@@ -14,6 +14,7 @@ import { createAccessLog } from './observe/access.ts'
 import { createLog, type Log } from './observe/log.ts'
 import { createMetrics } from './observe/metrics.ts'
 import { createPeers, plainAddress } from './peer.ts'
+import { createReload, type Occasion, type Source } from './reload.ts'
 import { reused } from './reused.ts'
 import type { Route } from './route.ts'
 
@@ -24,10 +25,10 @@ export interface Running {
   /** Where operators look. */
   readonly adminAddress: string
   /**
-   * Takes a new configuration for every request from now on; requests under way end with the old one. Counters stay.
-   * What only a restart can change is logged and left as it is.
+   * Reads the configuration again, for every request from then on; requests under way end with the old one, and counters
+   * stay. A bad one changes nothing. Never rejects.
    */
-  reload(config: Config): void
+  reload(occasion: Occasion): Promise<void>
   /** Readiness fails, requests under way end within `drainTimeout`, then everything is closed. */
   close(options?: CloseOptions): Promise<void>
 }
@@ -38,7 +39,7 @@ export interface CloseOptions {
 }
 
 /** Builds every part from a configuration, connects them and listens. Rejects with words for the operator. */
-export async function start(config: Config): Promise<Running> {
+export async function start(config: Config, source?: Source): Promise<Running> {
   const output = createLog(config.log.level, config.log.format ?? (process.stdout.isTTY ? 'pretty' : 'json'))
   const { log } = output
   const metrics = createMetrics()
@@ -78,7 +79,21 @@ export async function start(config: Config): Promise<Running> {
     bearers.endUnused()
     return createGateway(parts)
   }
+  let { drainTimeoutMs } = config
   let serve = gatewayOf(config)
+  const reload =
+    source &&
+    createReload({
+      config,
+      source,
+      apply(next) {
+        serve = gatewayOf(next)
+        drainTimeoutMs = next.drainTimeoutMs
+        limiter.forget()
+      },
+      log,
+      metrics,
+    })
 
   const server = createListener(
     (request, response, expectsContinue) => {
@@ -114,16 +129,14 @@ export async function start(config: Config): Promise<Running> {
       draining = true
       log.info('sluice drains')
       await sleep(lameDuckMs)
-      await drain(server, config.drainTimeoutMs)
+      await drain(server, drainTimeoutMs)
       await drain(admin, 0)
       await release()
     }
     return {
       address,
       adminAddress,
-      reload(next) {
-        serve = gatewayOf(next)
-      },
+      reload: async (occasion) => await reload?.(occasion),
       close: ({ lameDuckMs = 0 } = {}) => (closing ??= close(lameDuckMs)),
     }
   } catch (error) {

@@ -1,26 +1,35 @@
-import type { Config } from '../config/schema.ts'
+import { unwatchFile, watchFile } from 'node:fs'
+import type { Loaded } from '../config/load.ts'
 import { start } from '../start.ts'
 
 /** The part of `drainTimeout` in which new requests are still taken after SIGTERM, until a load balancer sees the failing readiness. */
 const LAME_DUCK_PART = 4
+/** How often the file is looked at. */
+const WATCH_MS = 1000
 /** A signal this soon after another is the same one: npm passes on what the terminal has already sent. */
 const ECHO_MS = 500
 
 /**
- * Serves until SIGTERM or SIGINT, then drains and returns. A second signal ends the process at once, and so does an error that
- * nobody caught, since nothing is known of the state that it leaves.
+ * Serves until SIGTERM or SIGINT, then drains and returns; reads the configuration again on SIGHUP and when its file changes.
+ * A second signal ends the process at once, and so does an error that nobody caught, since nothing is known of the state
+ * that it leaves.
  */
-export async function runGateway(config: Config): Promise<void> {
+export async function runGateway(load: () => Promise<Loaded>): Promise<void> {
+  const { config, file, hash } = await load()
   process.on('uncaughtException', (error) => {
     process.stderr.write(`sluice: uncaught: ${error.stack ?? error.message}\n`)
     process.exit(1)
   })
-  const running = await start(config)
+  const running = await start(config, { hash, load })
+  process.on('SIGHUP', () => void running.reload('asked'))
+  // By its times and inode, which also sees the symbolic links of a ConfigMap change.
+  if (file !== '-') watchFile(file, { interval: WATCH_MS }, () => void running.reload('changed'))
   const signal = await nextSignal()
   const signalledAt = performance.now()
   const again = (): void => {
     if (performance.now() - signalledAt > ECHO_MS) process.exit(1)
   }
+  unwatchFile(file)
   process.on('SIGTERM', again).on('SIGINT', again)
   // Ctrl-C is a person at a terminal, whom no load balancer needs time for.
   await running.close({ lameDuckMs: signal === 'SIGTERM' ? config.drainTimeoutMs / LAME_DUCK_PART : 0 })

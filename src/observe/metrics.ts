@@ -20,7 +20,33 @@ export function createMetrics() {
     registers,
   }).set({ version: VERSION, node: process.versions.node }, 1)
 
+  const lastReload = new Gauge({
+    name: 'sluice_config_last_reload_successful',
+    help: 'Was the configuration taken when it was last read?',
+    registers,
+  })
+  const lastReloadAt = new Gauge({
+    name: 'sluice_config_last_reload_success_timestamp_seconds',
+    help: 'When a configuration was last taken.',
+    registers,
+  })
+  const configHash = new Gauge({
+    name: 'sluice_config_hash_info',
+    help: 'Which configuration is in force; always 1.',
+    labelNames: ['hash'],
+    registers,
+  })
+
   return {
+    /** A configuration came into force, in place of the one with the hash `before`. */
+    configLoaded(hash: string, before = hash): void {
+      configHash.remove({ hash: before })
+      configHash.set({ hash }, 1)
+      lastReload.set(1)
+      lastReloadAt.setToCurrentTime()
+    },
+    /** A configuration was refused. */
+    configFailed: (): void => lastReload.set(0),
     requests: new Counter({
       name: 'sluice_http_requests_total',
       help: 'Requests answered, by who answered: the gateway itself or the upstream.',

@@ -47,13 +47,14 @@ export interface ServingProcess extends TestProcess {
   readonly adminPort: number
 }
 
-/** A gateway process that serves, from the YAML given on its standard input. */
+/** A gateway process that serves, from the YAML given on its standard input, or from a file. */
 export async function serving(
-  yaml: string,
+  config: string | { readonly file: string },
   args: readonly string[] = [],
   env: Record<string, string> = {},
 ): Promise<ServingProcess> {
-  const process = sluice(['start', '--config', '-', '--log-level', 'info', ...args], env, yaml)
+  const [file, input] = typeof config === 'string' ? ['-', config] : [config.file, '']
+  const process = sluice(['start', '--config', file, '--log-level', 'info', ...args], env, input)
   const started = () => process.lines().find(({ msg }) => msg === 'sluice serves')
   await until('the gateway serves', () => {
     if (process.child.exitCode !== null) throw new Error(`it ended: ${process.stderr()}${process.stdout()}`)

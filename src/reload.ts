@@ -1,0 +1,73 @@
+import type { Config } from './config/schema.ts'
+import type { Log } from './observe/log.ts'
+import type { Metrics } from './observe/metrics.ts'
+
+/** Where a configuration came from, and how to read it again. */
+export interface Source {
+  /** Tells one text of the configuration from another. */
+  readonly hash: string
+  /** Rejects with an error whose message lists every mistake. */
+  load(): Promise<{ readonly config: Config; readonly hash: string }>
+}
+
+export interface ReloadParts {
+  readonly config: Config
+  readonly source: Source
+  /** Puts a configuration into force, whole or not at all. */
+  apply(config: Config): void
+  readonly log: Log
+  readonly metrics: Metrics
+}
+
+/** `changed`: only if the text is another one than is in force; `asked`: in any case, since it may read secrets anew. */
+export type Occasion = 'changed' | 'asked'
+
+/** The settings that are read once, when the process starts. */
+const AT_START = ['listen', 'admin', 'store', 'log'] as const
+
+/** Reads the configuration again on demand, one at a time. A bad one changes nothing; it is logged and counted. */
+export function createReload({
+  config,
+  source,
+  apply,
+  log,
+  metrics,
+}: ReloadParts): (occasion: Occasion) => Promise<void> {
+  const started = config
+  let { hash } = source
+  let refused: string | undefined
+  let under: Promise<void> = Promise.resolve()
+  metrics.configLoaded(hash)
+
+  async function reload(occasion: Occasion): Promise<void> {
+    try {
+      const loaded = await source.load()
+      refused = undefined
+      if (occasion === 'changed' && loaded.hash === hash) return
+      apply(loaded.config)
+      metrics.configLoaded(loaded.hash, hash)
+      hash = loaded.hash
+      log.info({ hash }, 'the configuration is read anew')
+      const restart = AT_START.filter((key) => startOnly(loaded.config, key) !== startOnly(started, key))
+      if (restart.length > 0) log.warn({ keys: restart }, 'these settings take effect with the next start')
+    } catch (error) {
+      const { message } = error as Error
+      metrics.configFailed()
+      // A watched file that stays bad is told once.
+      if (occasion === 'changed' && message === refused) return
+      refused = message
+      log.error(
+        { problems: message.split('\n') },
+        'the configuration was not taken; the one before stays in force',
+      )
+    }
+  }
+  return (occasion) => (under = under.then(() => reload(occasion)))
+}
+
+/** Trusted proxies and served hosts are not bound to the socket that listens. */
+function startOnly(config: Config, key: (typeof AT_START)[number]): string {
+  if (key !== 'listen') return JSON.stringify(config[key])
+  const { trustedProxies: _, hosts: __, ...bound } = config.listen
+  return JSON.stringify(bound)
+}

@@ -1,0 +1,123 @@
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { call, token, yaml } from './helpers/gateway.ts'
+import { serving, type ServingProcess } from './helpers/process.ts'
+import { startUpstream, type TestUpstream } from './helpers/upstream.ts'
+import { until } from './helpers/wait.ts'
+
+let data: TestUpstream
+let other: TestUpstream
+beforeAll(async () => {
+  data = await startUpstream()
+  other = await startUpstream((_, response) => response.writeHead(202).end())
+})
+afterAll(async () => {
+  await data.close()
+  await other.close()
+})
+
+let folder: string
+let file: string
+const gateways: ServingProcess[] = []
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'sluice-reload-'))
+  file = join(folder, 'sluice.yaml')
+})
+afterEach(() => {
+  for (const gateway of gateways.splice(0)) gateway.kill()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+async function started(text: string): Promise<ServingProcess> {
+  writeFileSync(file, text)
+  const gateway = await serving({ file })
+  gateways.push(gateway)
+  return gateway
+}
+const told = (gateway: ServingProcess, words: string) =>
+  gateway.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
+const remaining = async (gateway: ServingProcess, mine: string): Promise<string> => {
+  const { headers } = await call(gateway.port, { token: mine })
+  return `${headers['x-ratelimit-remaining']} of ${headers['x-ratelimit-limit']}`
+}
+
+describe('a changed file', () => {
+  it('changes limits for the calls already counted, up and down, and takes other upstreams', async () => {
+    const gateway = await started(yaml({ data: data.url, limit: 10 }))
+    const mine = await token('acme')
+    for (let i = 0; i < 4; i++) await call(gateway.port, { token: mine })
+    expect(await remaining(gateway, mine)).toBe('5 of 10')
+
+    writeFileSync(file, yaml({ data: data.url, limit: 100 }))
+    await until('the new limit', async () => told(gateway, 'read anew').length === 1)
+    expect(await remaining(gateway, mine)).toBe('94 of 100')
+
+    writeFileSync(file, yaml({ data: other.url, limit: 3 }))
+    await until('the lower limit', async () => told(gateway, 'read anew').length === 2)
+    expect(await remaining(gateway, mine)).toBe('0 of 3')
+    expect((await call(gateway.port, { token: await token('else') })).status).toBe(202)
+  })
+
+  it('that is bad changes nothing, and is told with its mistakes, counted, and forgotten once mended', async () => {
+    const gateway = await started(yaml({ data: data.url, limit: 10 }))
+    const metric = async (line: string) =>
+      (await call(gateway.adminPort, { path: '/metrics' })).body.includes(line)
+    expect(await metric('sluice_config_last_reload_successful 1')).toBe(true)
+    writeFileSync(
+      file,
+      yaml({ data: data.url, limit: 10 }).replace('limit: 10', 'limit: ten').replace('store:', 'stroe:'),
+    )
+    await until('the mistakes are told', () => told(gateway, 'not taken').length === 1)
+    const [line] = told(gateway, 'not taken')
+    expect(line).toMatchObject({ level: 'error' })
+    expect(line!['problems']).toEqual(
+      expect.arrayContaining([expect.stringMatching(/sluice\.yaml:4:1: stroe: /)]),
+    )
+    expect(await metric('sluice_config_last_reload_successful 0')).toBe(true)
+    expect(await remaining(gateway, await token('acme'))).toBe('9 of 10')
+    writeFileSync(file, yaml({ data: data.url, limit: 20 }))
+    await until('the mended file is taken', () => told(gateway, 'read anew').length === 1)
+    expect(await metric('sluice_config_last_reload_successful 1')).toBe(true)
+    expect(await remaining(gateway, await token('acme'))).toBe('18 of 20')
+  })
+
+  it('is seen through the symbolic links of a ConfigMap', async () => {
+    const version = (name: string, limit: number) => {
+      mkdirSync(join(folder, name))
+      writeFileSync(join(folder, name, 'sluice.yaml'), yaml({ data: data.url, limit }))
+      symlinkSync(name, join(folder, '..data_tmp'))
+      renameSync(join(folder, '..data_tmp'), join(folder, '..data'))
+    }
+    version('..1', 10)
+    symlinkSync('..data/sluice.yaml', file)
+    const gateway = await serving({ file })
+    gateways.push(gateway)
+    expect(await remaining(gateway, await token('acme'))).toBe('9 of 10')
+    version('..2', 20)
+    await until('the new limit', async () => told(gateway, 'read anew').length === 1)
+    expect(await remaining(gateway, await token('acme'))).toBe('18 of 20')
+  })
+
+  it('warns of what only a restart can change', async () => {
+    const gateway = await started(yaml({ data: data.url }))
+    writeFileSync(file, yaml({ data: data.url }).replace('port: 0 }', 'port: 0, maxConnections: 5 }'))
+    await until('the warning', () => told(gateway, 'next start').length === 1)
+    expect(told(gateway, 'next start')).toMatchObject([{ level: 'warn', keys: ['listen'] }])
+  })
+})
+
+describe('SIGHUP', () => {
+  it('reads the file again even where its text is the same, and loses no call under way', async () => {
+    const gateway = await started(yaml({ data: data.url }))
+    const mine = await token('acme')
+    const calls = Array.from({ length: 200 }, (_, i) => {
+      if (i % 50 === 0) gateway.kill('SIGHUP')
+      return call(gateway.port, { token: mine })
+    })
+    expect(new Set((await Promise.all(calls)).map(({ status }) => status))).toEqual(new Set([200]))
+    await until('it is read', () => told(gateway, 'read anew').length > 0)
+    expect(await remaining(gateway, mine)).toBe('799 of 1000')
+  })
+})

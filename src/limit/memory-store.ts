@@ -12,8 +12,12 @@ const SYSTEM_CLOCK: Clock = { monotonicMs: () => performance.now(), wallMs: () =
 
 const SWEEP_MS = 1000
 const SWEPT_AT_ONCE = 50_000
-/** Keys looked at with every charge, so that sweeping keeps pace with any load. */
-const SWEPT_WITH_CHARGE = 2
+
+export interface MemoryStoreOptions {
+  readonly clock?: Clock
+  /** Keys looked at with every charge, so that sweeping keeps pace with any load. */
+  readonly sweptWithCharge?: number
+}
 
 interface Counter {
   readonly ring: Ring
@@ -23,14 +27,16 @@ interface Counter {
 /** Counters in this process: the same algorithm as charge.lua, decided synchronously. */
 export class MemoryStore implements Store {
   readonly #clock: Clock
+  readonly #sweptWithCharge: number
   readonly #counters = new Map<string, Counter>()
   readonly #seen = new Map<string, number>()
   readonly #sweepCounters = sweeper(this.#counters, ({ expiresAtUs }) => expiresAtUs)
   readonly #sweepSeen = sweeper(this.#seen, (expiresAtUs) => expiresAtUs)
   readonly #timer: NodeJS.Timeout
 
-  constructor(clock: Clock = SYSTEM_CLOCK) {
+  constructor({ clock = SYSTEM_CLOCK, sweptWithCharge = 2 }: MemoryStoreOptions = {}) {
     this.#clock = clock
+    this.#sweptWithCharge = sweptWithCharge
     this.#timer = setInterval(() => this.sweep(SWEPT_AT_ONCE), SWEEP_MS).unref()
   }
 
@@ -41,7 +47,7 @@ export class MemoryStore implements Store {
 
   charge(quotas: readonly Quota[]): Charge {
     const nowUs = this.#nowUs()
-    this.#sweep(SWEPT_WITH_CHARGE, nowUs)
+    this.#sweep(this.#sweptWithCharge, nowUs)
     let admitted = true
     const asked = quotas.map((quota) => {
       const counter = this.#counters.get(quota.key)
@@ -105,7 +111,7 @@ export class MemoryStore implements Store {
   async once(key: string, ttlMs: number): Promise<boolean> {
     const nowUs = this.#nowUs()
     if ((this.#seen.get(key) ?? 0) > nowUs) return false
-    this.#sweep(SWEPT_WITH_CHARGE, nowUs)
+    this.#sweep(this.#sweptWithCharge, nowUs)
     this.#seen.set(key, nowUs + ttlMs * 1000)
     return true
   }

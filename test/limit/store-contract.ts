@@ -1,0 +1,234 @@
+import fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { clientKeys, type Limit, type Quota } from '../../src/limit/limit.ts'
+import type { Allowance, Store } from '../../src/limit/store.ts'
+import { Judge } from './judge.ts'
+
+/** A store on a clock that the test sets. */
+export interface Subject {
+  readonly store: Store
+  /** Sets the clock, in microseconds since the epoch, for keys with this hash tag. */
+  setClock(us: number, tag: string): Promise<void> | void
+  close(): Promise<void>
+}
+
+export interface ContractOptions {
+  /** Random traces to run; each is some dozens of decisions. */
+  readonly runs: number
+  /** Does the store forgo what it knows of the limits that did not refuse? */
+  readonly refusalsAlone?: boolean
+  /** Does the clock of whoever asks never go back? */
+  readonly monotonic?: boolean
+}
+
+const START_US = 1_750_000_000_000_000
+let runs = 0
+
+/** What every store promises, whatever stands around it: one suite for all of them. */
+export function storeContract(name: string, open: () => Promise<Subject>, options: ContractOptions): void {
+  describe(`${name}, as every store,`, () => {
+    let subject: Subject
+    beforeAll(async () => {
+      subject = await open()
+    })
+    afterAll(async () => {
+      await subject?.close()
+    })
+
+    /** Runs a trace on keys of its own, and compares every answer with the judge's. */
+    async function agrees(steps: readonly Step[]): Promise<void> {
+      const tag = `trace${runs++}`
+      const judge = new Judge()
+      let nowUs = START_US
+      for (const step of steps) {
+        nowUs += step.afterUs
+        await subject.setClock(nowUs, tag)
+        const quotas = step.quotas.map((quota) => ({ ...quota, key: `contract:{${tag}}:${quota.name}` }))
+        const expected = Array.from({ length: step.times }, () => judge.decide(quotas, nowUs, step.charging))
+        if (!step.charging) {
+          compare(await subject.store.peek(quotas), expected[0]!.verdicts, nowUs)
+          continue
+        }
+        const charges = await Promise.all(
+          Array.from({ length: step.times }, () => subject.store.charge(quotas)),
+        )
+        for (const [i, { admitted, verdicts }] of expected.entries()) {
+          const { admitted: was, allowances } = charges[i]!
+          expect(was).toBe(admitted)
+          if (admitted || options.refusalsAlone !== true) compare(allowances, verdicts, nowUs)
+          else expect(allowances.some((allowance) => !allowance.admitted)).toBe(true)
+        }
+      }
+    }
+
+    function compare(
+      allowances: readonly Allowance[],
+      verdicts: ReturnType<Judge['decide']>['verdicts'],
+      nowUs: number,
+    ): void {
+      expect(allowances.map(({ admitted, remaining }) => [admitted, remaining])).toEqual(
+        verdicts.map(({ room, remaining }) => [room, remaining]),
+      )
+      for (const [i, { growsAfterUs, remaining }] of verdicts.entries()) {
+        const allowance = allowances[i]!
+        expect(allowance.resetAfterMs).toBeCloseTo(growsAfterUs / 1000, 3)
+        expect(allowance.retryAfterMs).toBeCloseTo(remaining > 0 ? 0 : growsAfterUs / 1000, 3)
+        expect(Math.abs(allowance.resetAt - (nowUs + growsAfterUs) / 1000)).toBeLessThan(1.01)
+      }
+    }
+
+    function trace(limits: readonly number[], times: readonly number[], length: number) {
+      const windowMs = fc.constantFrom(20_000, 30_000, 60_000)
+      const quotas = fc.subarray(['a', 'b', 'c'], { minLength: 1 }).chain((names) =>
+        fc.tuple(
+          ...names.map((name) =>
+            fc.record({
+              name: fc.constant(name),
+              key: fc.constant(''),
+              limit: fc.constantFrom(...limits),
+              windowMs,
+              shadow: name === 'c' ? fc.boolean() : fc.constant(false),
+            }),
+          ),
+        ),
+      )
+      const forward = [
+        0, 0, 0, 1, 999, 1000, 20_000, 60_000, 10_000_000, 19_999_999, 20_000_000, 20_000_001, 60_000_000,
+      ]
+      const back =
+        options.monotonic === true ? [] : [-1, -1500, -10_000_000, -30_000_000, -61_000_000, -3_600_000_000]
+      const afterUs = fc.oneof(
+        { weight: 8, arbitrary: fc.constantFrom(...forward) },
+        { weight: 3, arbitrary: fc.nat(70_000_000) },
+        { weight: 1, arbitrary: fc.constantFrom(0, ...back) },
+      )
+      const step = fc.record({
+        afterUs,
+        quotas,
+        charging: fc.integer({ min: 0, max: 9 }).map((die) => die > 0),
+        times: fc.constantFrom(...times),
+      })
+      return fc.array(step, { minLength: 1, maxLength: length })
+    }
+
+    test('answers as a naive log does, through ties, gaps, boundaries, backward clocks and limits that change', async () => {
+      await fc.assert(fc.asyncProperty(trace([0, 1, 2, 3, 7, 50], [1, 1, 2, 5], 60), agrees), {
+        numRuns: options.runs,
+      })
+    })
+
+    test('answers as a naive log does where calls share slots of a thousandth of the window', async () => {
+      await fc.assert(fc.asyncProperty(trace([3, 1000, 1001, 1300, 5000], [1, 20, 150, 400], 25), agrees), {
+        numRuns: Math.ceil(options.runs / 8),
+      })
+    })
+
+    /** One key of its own, and a clock that starts now. */
+    function own(limit: number, windowMs: number, shadow = false): Quota & { readonly tag: string } {
+      const tag = `own${runs++}`
+      return { name: 'own', tag, key: `contract:{${tag}}:own`, limit, windowMs, shadow }
+    }
+
+    test('admits a call the microsecond at which the oldest has left the window, not the one before', async () => {
+      const quota = own(2, 20_000)
+      await subject.setClock(START_US, quota.tag)
+      await subject.store.charge([quota])
+      await subject.setClock(START_US + 5_000_000, quota.tag)
+      await subject.store.charge([quota])
+      await subject.setClock(START_US + 19_999_999, quota.tag)
+      const refused = await subject.store.charge([quota])
+      expect(refused.admitted).toBe(false)
+      expect(refused.allowances[0]!.retryAfterMs).toBeCloseTo(0.001, 4)
+      await subject.setClock(START_US + 20_000_000, quota.tag)
+      expect((await subject.store.charge([quota])).admitted).toBe(true)
+    })
+
+    test('charges every quota or none', async () => {
+      const wide = own(10, 20_000)
+      const narrow = { ...own(1, 20_000), key: `contract:{${wide.tag}}:narrow`, name: 'narrow' }
+      await subject.setClock(START_US, wide.tag)
+      await subject.store.charge([wide, narrow])
+      for (let i = 0; i < 5; i++) expect((await subject.store.charge([wide, narrow])).admitted).toBe(false)
+      expect((await subject.store.peek([wide]))[0]!.remaining).toBe(9)
+    })
+
+    test('refuses nothing for a shadow limit, and charges it only while it has room', async () => {
+      const live = own(10, 20_000)
+      const shadow = { ...own(2, 20_000, true), key: `contract:{${live.tag}}:shadow`, name: 'shadow' }
+      await subject.setClock(START_US, live.tag)
+      const rooms: boolean[] = []
+      for (let i = 0; i < 4; i++) {
+        const { admitted, allowances } = await subject.store.charge([live, shadow])
+        expect(admitted).toBe(true)
+        rooms.push(allowances[1]!.admitted)
+      }
+      expect(rooms).toEqual([true, true, false, false])
+      expect((await subject.store.peek([shadow]))[0]!.remaining).toBe(0)
+    })
+
+    test('keeps the calls already counted when a limit is lowered and raised again', async () => {
+      const quota = own(1500, 60_000)
+      await subject.setClock(START_US, quota.tag)
+      const first = await Promise.all(Array.from({ length: 700 }, () => subject.store.charge([quota])))
+      expect(first.every(({ admitted }) => admitted)).toBe(true)
+      const lowered = await subject.store.charge([{ ...quota, limit: 5 }])
+      expect(lowered.admitted).toBe(false)
+      expect((await subject.store.peek([{ ...quota, limit: 2000 }]))[0]!.remaining).toBe(1300)
+    })
+
+    test('locks no key for longer than a window when the clock goes back by days', async () => {
+      const quota = own(3, 20_000)
+      await subject.setClock(START_US, quota.tag)
+      for (let i = 0; i < 3; i++) await subject.store.charge([quota])
+      if (options.monotonic === true) return
+      const back = START_US - 2 * 86_400_000_000
+      await subject.setClock(back, quota.tag)
+      expect((await subject.store.charge([quota])).admitted).toBe(false)
+      await subject.setClock(back + 10_000_000, quota.tag)
+      expect((await subject.store.charge([quota])).admitted).toBe(false)
+      await subject.setClock(back + 20_000_000, quota.tag)
+      expect((await subject.store.charge([quota])).admitted).toBe(true)
+    })
+
+    test('lists and frees the keys of one client, wherever it stands in them, and nobody else’s', async () => {
+      const limits: Limit[] = [
+        { name: 'first', per: ['client'], limit: 3, windowMs: 60_000, shadow: false, changes: [] },
+        { name: 'last', per: ['ip', 'client'], limit: 3, windowMs: 60_000, shadow: false, changes: [] },
+      ]
+      const me = `me${runs++}`
+      const mine = [`p:{${me}}:first`, `p:{10.0.0.1}:last:${me}`, `p:{10.0.0.2}:last:${me}`]
+      const others = [
+        `p:{${me}2}:first`,
+        `p:{${me}}:last:other`,
+        `p:{10.0.0.1}:last:x${me}`,
+        `q:{${me}}:first`,
+      ]
+      for (const key of [...mine, ...others]) {
+        await subject.setClock(START_US, key.slice(key.indexOf('{') + 1, key.indexOf('}')))
+        await subject.store.charge([{ name: 'x', key, limit: 3, windowMs: 60_000, shadow: false }])
+      }
+      const filter = clientKeys(limits, 'p', me)
+      expect((await subject.store.keys(filter)).toSorted()).toEqual(mine.toSorted())
+      expect(await subject.store.reset(filter)).toBe(3)
+      expect(await subject.store.keys(filter)).toEqual([])
+      const left = await subject.store.peek(
+        others.map((key) => ({ name: 'x', key, limit: 3, windowMs: 60_000, shadow: false })),
+      )
+      expect(left.map(({ remaining }) => remaining)).toEqual(others.map(() => 2))
+    })
+
+    test('takes a key once within its time to live', async () => {
+      const key = `jti${runs++}`
+      expect(await subject.store.once(key, 60_000)).toBe(true)
+      expect(await subject.store.once(key, 60_000)).toBe(false)
+      expect(await subject.store.once(`${key}x`, 60_000)).toBe(true)
+    })
+  })
+}
+
+interface Step {
+  readonly afterUs: number
+  readonly quotas: readonly Quota[]
+  readonly charging: boolean
+  readonly times: number
+}

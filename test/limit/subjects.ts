@@ -1,0 +1,76 @@
+import { MemoryStore } from '../../src/limit/memory-store.ts'
+import { createLimiter } from '../../src/limit/limiter.ts'
+import { CHARGE_SCRIPT, RedisStore, type RedisStoreOptions } from '../../src/limit/redis-store.ts'
+import type { Store } from '../../src/limit/store.ts'
+import type { Subject } from './store-contract.ts'
+
+const READS_CLOCK = "call('TIME')"
+
+/** charge.lua on a clock that stands in a key beside those that it decides. */
+export const CLOCKED_SCRIPT = CHARGE_SCRIPT.replace(
+  READS_CLOCK,
+  "{ 0, call('GET', '{' .. KEYS[1]:match('{(.-)}') .. '}clock') or 0 }",
+)
+if (CLOCKED_SCRIPT === CHARGE_SCRIPT) throw new Error('charge.lua does not read its clock as expected.')
+
+/** A memory store whose clocks the test sets. */
+export function memorySubject(): Subject {
+  let us = 0
+  // What is swept is lost to a window that grows: that is tested apart.
+  const store = new MemoryStore({
+    clock: { monotonicMs: () => us / 1000, wallMs: () => us / 1000 },
+    sweptWithCharge: 0,
+  })
+  return {
+    store,
+    setClock(now) {
+      us = now
+    },
+    close: () => store.close(),
+  }
+}
+
+/** A Redis store whose script reads the test's clock; `tell` runs a command where keys of a tag are kept. */
+export async function redisSubject(
+  topology: RedisStoreOptions['topology'],
+  tell: (tag: string, command: readonly string[]) => Promise<unknown>,
+): Promise<Subject> {
+  const store = new RedisStore({ topology, prefix: 'contract', script: CLOCKED_SCRIPT })
+  await store.connect()
+  return {
+    store,
+    async setClock(us, tag) {
+      await tell(tag, ['SET', `{${tag}}clock`, String(us)])
+    },
+    close: () => store.close(),
+  }
+}
+
+/** The same subject, asked through a limiter and its memory of refusals. */
+export function throughLimiter(subject: Subject): Subject {
+  let us = 0
+  const limiter = createLimiter({ store: subject.store, now: () => us / 1000 })
+  const store: Store = {
+    async charge(quotas) {
+      const { admitted, allowances, mode } = await limiter.decide(quotas)
+      return { admitted, allowances, mode }
+    },
+    peek: (quotas) => subject.store.peek(quotas),
+    keys: (filter) => subject.store.keys(filter),
+    async reset(filter) {
+      const freed = await subject.store.reset(filter)
+      limiter.forget()
+      return freed
+    },
+    once: (key, ttlMs) => subject.store.once(key, ttlMs),
+    close: () => subject.store.close(),
+  }
+  return {
+    store,
+    async setClock(now, tag) {
+      us = now
+      await subject.setClock(now, tag)
+    },
+    close: () => subject.close(),
+  }
+}

@@ -40,7 +40,7 @@ const told = (gateway: ServingProcess, words: string) =>
   gateway.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
 const remaining = async (gateway: ServingProcess, mine: string): Promise<string> => {
   const { headers } = await call(gateway.port, { token: mine })
-  return `${headers['x-ratelimit-remaining']} of ${headers['x-ratelimit-limit']}`
+  return `${String(headers['x-ratelimit-remaining'])} of ${String(headers['x-ratelimit-limit'])}`
 }
 
 describe('a changed file', () => {

@@ -56,14 +56,18 @@ function decode(segment: string): string {
   }
 }
 
+/** Passes after which every text that is known has come to rest; most need two. */
+const MAX_PASSES = 4
+
 /** Upper-casing first brings together what has several lower-case forms, such as ς and σ, or ß and ss. */
 function fold(text: string): string {
   let folded = text.normalize('NFKC')
-  for (;;) {
+  for (let pass = 0; pass < MAX_PASSES; pass++) {
     const again = folded.toUpperCase().toLowerCase().normalize('NFKC')
-    if (again === folded) return folded
+    if (again === folded) break
     folded = again
   }
+  return folded
 }
 
 function encodeSlowly(part: string): string {

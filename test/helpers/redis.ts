@@ -44,11 +44,15 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
   const path = join(dir, 'redis.sock')
   const port = tcp ? await freePort() : 0
   const all = [
-    ...['--port', String(port), '--bind', '127.0.0.1', '--unixsocket', path, '--dir', dir],
-    ...['--save', '', '--appendonly', 'no', '--loglevel', 'warning', '--maxclients', '500'],
-    ...(password === undefined ? [] : ['--requirepass', password, '--masterauth', password]),
-    ...args,
-  ]
+    '--port',
+    String(port),
+    `--bind 127.0.0.1 --unixsocket ${path} --dir ${dir} --appendonly no --loglevel warning --maxclients 500`.split(
+      ' ',
+    ),
+    ['--save', ''],
+    password === undefined ? [] : ['--requirepass', password, '--masterauth', password],
+    args,
+  ].flat()
   let child: ChildProcess | undefined
   let admin: Redis | undefined
 
@@ -130,16 +134,9 @@ export async function startCluster(masters = 3, replicasEach = 0): Promise<Redis
       startRedis({
         tcp: true,
         args: [
-          ...[
-            '--cluster-enabled',
-            'yes',
-            '--cluster-port',
-            String(busPort),
-            '--cluster-node-timeout',
-            '1000',
-          ],
-          ...['--cluster-replica-validity-factor', '0', '--repl-diskless-sync-delay', '0'],
-        ],
+          `--cluster-enabled yes --cluster-port ${busPort} --cluster-node-timeout 1000`.split(' '),
+          '--cluster-replica-validity-factor 0 --repl-diskless-sync-delay 0'.split(' '),
+        ].flat(),
       }),
     ),
   )

@@ -50,7 +50,7 @@ export function storeContract(name: string, open: () => Promise<Subject>, option
           continue
         }
         const charges = await Promise.all(
-          Array.from({ length: step.times }, () => subject.store.charge(quotas)),
+          Array.from({ length: step.times }, async () => subject.store.charge(quotas)),
         )
         for (const [i, { admitted, verdicts }] of expected.entries()) {
           const { admitted: was, allowances } = charges[i]!
@@ -169,7 +169,7 @@ export function storeContract(name: string, open: () => Promise<Subject>, option
     test('keeps the calls already counted when a limit is lowered and raised again', async () => {
       const quota = own(1500, 60_000)
       await subject.setClock(START_US, quota.tag)
-      const first = await Promise.all(Array.from({ length: 700 }, () => subject.store.charge([quota])))
+      const first = await Promise.all(Array.from({ length: 700 }, async () => subject.store.charge([quota])))
       expect(first.every(({ admitted }) => admitted)).toBe(true)
       const lowered = await subject.store.charge([{ ...quota, limit: 5 }])
       expect(lowered.admitted).toBe(false)

@@ -1,0 +1,126 @@
+import { describe, expect, test } from 'vitest'
+import { type Decision, decisionHeaders, longestWait, refusal } from '../../src/limit/decision.ts'
+import type { Allowance } from '../../src/limit/store.ts'
+
+const AT = Date.UTC(2026, 10, 21, 10, 15, 30, 123)
+
+function allowance(rest: Partial<Allowance> = {}): Allowance {
+  return {
+    name: 'sync',
+    limit: 1,
+    windowMs: 5000,
+    remaining: 0,
+    resetAt: AT,
+    resetAfterMs: 4321.5,
+    retryAfterMs: 4321.5,
+    admitted: false,
+    shadow: false,
+    ...rest,
+  }
+}
+
+const requests = allowance({
+  name: 'requests',
+  limit: 1000,
+  windowMs: 60_000,
+  remaining: 998,
+  resetAfterMs: 30_000,
+  retryAfterMs: 0,
+  admitted: true,
+})
+const sync = allowance()
+const shadow = allowance({ name: 'trial', shadow: true, retryAfterMs: 50_000 })
+
+function refused(...allowances: Allowance[]): Decision {
+  return { admitted: false, allowances, refusedBy: longestWait(allowances)!, mode: 'store', cached: false }
+}
+
+function admitted(...allowances: Allowance[]): Decision {
+  return { admitted: true, allowances, mode: 'store', cached: false }
+}
+
+const ISO = '2026-11-21T10:15:30.123Z'
+
+describe('the headers of a decision', () => {
+  test.each<[string, Decision, string[]]>([
+    [
+      'are those of the first limit on an admitted call',
+      admitted(requests, allowance({ admitted: true })),
+      ['X-RateLimit-Limit', '1000', 'X-RateLimit-Remaining', '998', 'X-RateLimit-Reset', ISO],
+    ],
+    [
+      'never are those of a shadow limit',
+      admitted(shadow, requests),
+      ['X-RateLimit-Limit', '1000', 'X-RateLimit-Remaining', '998', 'X-RateLimit-Reset', ISO],
+    ],
+    [
+      'are those of the limit that refused on a 429, with the wait in whole seconds, rounded up',
+      refused(requests, sync),
+      ['X-RateLimit-Limit', '1', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '5'],
+    ],
+    [
+      'are those of the longest wait where several refused',
+      refused(
+        allowance({ name: 'a', limit: 3, retryAfterMs: 9000 }),
+        sync,
+        allowance({ name: 'b', retryAfterMs: 8999 }),
+      ),
+      ['X-RateLimit-Limit', '3', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '9'],
+    ],
+    [
+      'ask for at least a second',
+      refused(allowance({ retryAfterMs: 0.004 })),
+      ['X-RateLimit-Limit', '1', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '1'],
+    ],
+    [
+      'round whole seconds to themselves',
+      refused(allowance({ retryAfterMs: 5000 })),
+      ['X-RateLimit-Limit', '1', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '5'],
+    ],
+    [
+      'are none where nothing was counted',
+      { admitted: true, allowances: [], mode: 'allow', cached: false },
+      [],
+    ],
+    ['are none where shadow limits alone were counted', admitted(shadow), []],
+  ])('%s', (_, decision, headers) => {
+    expect(decisionHeaders(decision)).toEqual(headers)
+  })
+})
+
+describe('the words of a refusal', () => {
+  test.each<[Partial<Allowance>, string]>([
+    [{}, 'The limit "sync" allows 1 call in 5 seconds. Retry in 5 seconds.'],
+    [
+      { limit: 1000, windowMs: 60_000, retryAfterMs: 1 },
+      'The limit "sync" allows 1000 calls in 1 minute. Retry in 1 second.',
+    ],
+    [
+      { limit: 2, windowMs: 500, retryAfterMs: 400 },
+      'The limit "sync" allows 2 calls in 500 milliseconds. Retry in 1 second.',
+    ],
+    [
+      { limit: 0, windowMs: 90_000, retryAfterMs: 90_000 },
+      'The limit "sync" allows 0 calls in 90 seconds. Retry in 90 seconds.',
+    ],
+    [{ limit: 5, windowMs: 7_200_000 }, 'The limit "sync" allows 5 calls in 2 hours. Retry in 5 seconds.'],
+    [
+      { limit: 5, windowMs: 31 * 86_400_000 },
+      'The limit "sync" allows 5 calls in 31 days. Retry in 5 seconds.',
+    ],
+    [{ limit: 5, windowMs: 1000 }, 'The limit "sync" allows 5 calls in 1 second. Retry in 5 seconds.'],
+  ])('%j', (rest, detail) => {
+    expect(refusal(refused(allowance(rest))).detail).toBe(detail)
+  })
+
+  test('name every limit that refused, and no shadow limit', () => {
+    const both = refused(
+      allowance({ name: 'a' }),
+      requests,
+      allowance({ name: 'b', retryAfterMs: 9000 }),
+      shadow,
+    )
+    expect(refusal(both)).toMatchObject({ violatedPolicies: ['a', 'b'], retryAfterSecs: 9 })
+    expect(both.refusedBy!.name).toBe('b')
+  })
+})

@@ -1,0 +1,188 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { hashSlot, hashTag } from '../../src/limit/hash-slot.ts'
+import {
+  clientKeys,
+  type ClientLimits,
+  compileLimits,
+  type Limit,
+  quotaOfKey,
+  quotasFor,
+} from '../../src/limit/limit.ts'
+
+const ip = '192.0.2.7'
+
+function limit(name: string, per: readonly string[], rest: Partial<Limit> = {}): Limit {
+  return { name, per, limit: 10, windowMs: 60_000, shadow: false, changes: [], ...rest }
+}
+
+/** The key of one limit for a caller. */
+function keyOf(
+  per: readonly string[],
+  caller: { client?: string; user?: string; ip?: string },
+  params = {},
+): string {
+  return quotasFor([limit('l', per)], { ip, ...caller }, params, 'p', 0)[0]!.key
+}
+
+describe('the key of a limit', () => {
+  test('has the first part as its hash tag, then the limit’s name, then the rest', () => {
+    const caller = { client: 'acme', user: 'u1', ip }
+    expect(keyOf(['client'], caller)).toBe('p:{acme}:l')
+    expect(keyOf(['client', 'connection'], caller, { connection: 'c-1' })).toBe('p:{acme}:l:c-1')
+    expect(keyOf(['user', 'client', 'ip'], caller)).toBe('p:{u1}:l:acme:192.0.2.7')
+  })
+
+  test('compares clients and users exactly, and parameters without regard to case, form and encoding', () => {
+    expect(keyOf(['client'], { client: 'Acme' })).not.toBe(keyOf(['client'], { client: 'acme' }))
+    const connection = (value: string) => keyOf(['connection'], {}, { connection: value })
+    for (const same of ['Stra%C3%9Fe', 'STRASSE', 'strasse', 'STRA%E1%BA%9EE']) {
+      expect(connection(same)).toBe(connection('strasse'))
+    }
+    expect(connection('caf%C3%A9')).toBe(connection('CAFE%CC%81'))
+    expect(connection('%CE%A3%CE%B1%CF%82')).toBe(connection('%CF%83%CE%B1%CF%83'))
+    expect(connection('%EF%BC%A1')).toBe(connection('a'))
+    expect(connection('a:b')).toBe(connection('A%3Ab'))
+  })
+
+  test('counts IPv6 by its /64 and IPv4-mapped addresses as IPv4', () => {
+    const key = (address: string) => keyOf(['ip'], { ip: address })
+    expect(key('2001:db8:1:2:3:4:5:6')).toBe(key('2001:0DB8:1:2::ffff'))
+    expect(key('2001:db8:1:2::')).toBe('p:{2001-db8-1-2/64}:l')
+    expect(key('2001:db8:1:3::')).not.toBe(key('2001:db8:1:2::'))
+    expect(key('::ffff:192.0.2.7')).toBe(key('192.0.2.7'))
+    expect(key('::ffff:c000:207')).toBe(key('192.0.2.7'))
+    expect(key('fe80::1%eth0')).toBe(key('fe80::2'))
+    expect(key('::1')).toBe('p:{0-0-0-0/64}:l')
+    for (const broken of ['1::2::3', ':::', '12345::', '1:2:3:4:5:6:7:8:9', 'g::1']) {
+      expect(key(broken)).toContain('%3A')
+    }
+  })
+
+  test('lets no part imitate another, end its own, or enter the hash tag', () => {
+    const text = fc.oneof(
+      fc.string({
+        unit: fc.constantFrom(
+          'a',
+          'A',
+          ':',
+          '{',
+          '}',
+          '%',
+          '#',
+          '*',
+          '\u0000',
+          '\n',
+          'é',
+          '\ud800',
+          '\udc00',
+        ),
+      }),
+      fc.string({ unit: 'binary' }),
+      fc.constantFrom('', '%', '#', '%25', 'a:b', '}:l:', '\ufffd', '\ud800', '\ud800\udc00', '\udc00\ud800'),
+    )
+    fc.assert(
+      fc.property(text, text, text, text, (a, b, c, d) => {
+        const one = keyOf(['client', 'user'], { client: a, user: b })
+        const other = keyOf(['client', 'user'], { client: c, user: d })
+        expect(one === other).toBe(a === c && b === d)
+        // oxlint-disable-next-line no-control-regex
+        expect(one).toMatch(/^p:\{[^{}:\u0000- \u007f-\uffff]+\}:l:[^{}:\u0000- \u007f-\uffff]+$/)
+        expect(hashTag(one)).not.toBe('')
+      }),
+      { numRuns: 2000 },
+    )
+  })
+
+  test('replaces a part of more than 256 bytes by a hash that no other part can imitate', () => {
+    const key = (client: string) => keyOf(['client'], { client })
+    expect(key('x'.repeat(256))).toBe(`p:{${'x'.repeat(256)}}:l`)
+    const long = key('x'.repeat(257))
+    expect(long).toMatch(/^p:\{#[0-9a-f]{64}\}:l$/)
+    expect(key(long.slice(3, 68))).not.toBe(long)
+    expect(key('é'.repeat(128))).not.toContain('#')
+    expect(key('é'.repeat(129))).toContain('#')
+    expect(key(`${'x'.repeat(300)}\ud800`)).not.toBe(key(`${'x'.repeat(300)}\ufffd`))
+    expect(key('x'.repeat(5_000_000))).toHaveLength(71)
+  })
+
+  test('is never shared by callers that lack a part: that is an error', () => {
+    expect(() => keyOf(['client'], {})).toThrow('counted per client')
+    expect(() => keyOf(['connection'], { client: 'a' }, { other: 'x' })).toThrow('counted per connection')
+  })
+})
+
+describe('a limit', () => {
+  const changed = limit('requests', ['client'], {
+    limit: 1000,
+    changes: [
+      { announcedAt: 0, fromAt: 200, limit: 1200 },
+      { announcedAt: 0, fromAt: 100, limit: 500 },
+    ],
+  })
+  const at = (nowMs: number, clientLimits?: ClientLimits) =>
+    quotasFor([changed], { client: 'acme', ip }, {}, 'p', nowMs, clientLimits)[0]!
+
+  test('changes at its dates', () => {
+    expect([99, 100, 199, 200, 100_000].map((nowMs) => at(nowMs).limit)).toEqual([1000, 500, 500, 1200, 1200])
+  })
+
+  test('gives way to the client’s own until the instant at which that ends', () => {
+    const own: ClientLimits = new Map([
+      ['acme', new Map([['requests', { limit: 7, windowMs: 1000, untilAt: 150 }]])],
+    ])
+    expect(at(149, own)).toMatchObject({ limit: 7, windowMs: 1000, untilAt: 150 })
+    expect(at(150, own)).toMatchObject({ limit: 500, windowMs: 60_000, untilAt: undefined })
+    const always: ClientLimits = new Map([['acme', new Map([['requests', { limit: 0 }]])]])
+    expect(at(1e12, always)).toMatchObject({ limit: 0, windowMs: 60_000 })
+    expect(quotasFor([changed], { client: 'other', ip }, {}, 'p', 0, always)[0]!.limit).toBe(1000)
+  })
+
+  test('is applied once, though a route names it twice', () => {
+    const apply = compileLimits([changed, limit('b', ['ip'], { shadow: true }), changed], 'p')
+    expect(apply({ client: 'acme', ip }, {}, 0).map(({ name, shadow }) => [name, shadow])).toEqual([
+      ['requests', false],
+      ['b', true],
+    ])
+  })
+})
+
+describe('the keys of a client', () => {
+  const limits = [
+    limit('first', ['client']),
+    limit('middle', ['user', 'client', 'connection']),
+    limit('none', ['ip']),
+  ]
+
+  test('are found by globs and told from their neighbours exactly', () => {
+    const { globs, matches } = clientKeys(limits, 'p', 'a*c')
+    expect(globs).toEqual(['p:{a%2Ac}:first', 'p:{*}:middle:a%2Ac:*'])
+    expect(matches('p:{a%2Ac}:first')).toBe(true)
+    expect(matches('p:{u}:middle:a%2Ac:x')).toBe(true)
+    expect(matches('p:{u}:middle:x:a%2Ac')).toBe(false)
+    expect(matches('p:{a%2Ac}:none')).toBe(false)
+    expect(matches('p:{a%2Ac}:~once')).toBe(false)
+    expect(matches('nonsense')).toBe(false)
+  })
+
+  test('become quotas again, with what holds for the client now', () => {
+    const own: ClientLimits = new Map([['acme', new Map([['middle', { limit: 3 }]])]])
+    expect(quotaOfKey(limits, 'p', 'p:{u}:middle:acme:x', 'acme', 0, own)).toMatchObject({
+      name: 'middle',
+      key: 'p:{u}:middle:acme:x',
+      limit: 3,
+    })
+    expect(quotaOfKey(limits, 'p', 'p:{acme}:gone', 'acme', 0)).toBeUndefined()
+  })
+})
+
+test('hash slots are those of Redis Cluster', () => {
+  expect(hashSlot('123456789')).toBe(0x31c3)
+  expect(hashSlot('foo')).toBe(12_182)
+  expect([hashTag('p:{a}:x'), hashTag('p:{}:x'), hashTag('p{a'), hashTag('x')]).toEqual([
+    'a',
+    'p:{}:x',
+    'p{a',
+    'x',
+  ])
+})

@@ -1,0 +1,170 @@
+import { describe, expect, test } from 'vitest'
+import type { Quota } from '../../src/limit/limit.ts'
+import { createLimiter, type Outcome } from '../../src/limit/limiter.ts'
+import { MemoryStore } from '../../src/limit/memory-store.ts'
+import type { Charge, Store } from '../../src/limit/store.ts'
+
+const quota: Quota = { name: 'sync', key: 'p:{a}:sync', limit: 1, windowMs: 5000, shadow: false }
+
+/** A memory store that counts how often it is asked, on a clock of the test's. */
+function setUp(
+  options: { readonly delayed?: boolean; readonly mode?: Charge['mode']; readonly maxRefusals?: number } = {},
+) {
+  const { delayed = false, mode = 'store' } = options
+  const clock = { ms: 1000 }
+  const memory = new MemoryStore({ clock: { monotonicMs: () => clock.ms, wallMs: () => clock.ms } })
+  const asked = { count: 0 }
+  const waiting: (() => void)[] = []
+  const store: Store = {
+    charge(quotas) {
+      asked.count++
+      const charge = { ...memory.charge(quotas), mode }
+      if (!delayed) return charge
+      return new Promise((resolve) => waiting.push(() => resolve(charge)))
+    },
+    peek: (quotas) => memory.peek(quotas),
+    keys: (filter) => memory.keys(filter),
+    reset: (filter) => memory.reset(filter),
+    once: (key, ttlMs) => memory.once(key, ttlMs),
+    close: () => memory.close(),
+  }
+  const outcomes: [string, Outcome][] = []
+  const limiter = createLimiter({
+    store,
+    now: () => clock.ms,
+    onOutcome: (limit, outcome) => outcomes.push([limit, outcome]),
+    ...(options.maxRefusals !== undefined && { maxRefusals: options.maxRefusals }),
+  })
+  return {
+    limiter,
+    clock,
+    asked,
+    outcomes,
+    memory,
+    answer: () => waiting.splice(0).forEach((resolve) => resolve()),
+  }
+}
+
+describe('the limiter', () => {
+  test('answers refusals from memory, and asks the store again after a second', async () => {
+    const { limiter, clock, asked } = setUp()
+    await limiter.decide([quota])
+    expect(await limiter.decide([quota])).toMatchObject({ admitted: false, cached: false })
+    clock.ms += 999
+    const remembered = await limiter.decide([quota])
+    expect(remembered).toMatchObject({ admitted: false, cached: true, mode: 'store' })
+    expect(remembered.refusedBy).toMatchObject({
+      name: 'sync',
+      retryAfterMs: 4001,
+      resetAfterMs: 4001,
+      resetAt: 6000,
+    })
+    expect(asked.count).toBe(2)
+    clock.ms += 1
+    expect(await limiter.decide([quota])).toMatchObject({ admitted: false, cached: false })
+    expect(asked.count).toBe(3)
+  })
+
+  test('asks the store at the very instant at which the next call can pass', async () => {
+    const { limiter, clock } = setUp()
+    await limiter.decide([quota])
+    clock.ms += 4500
+    await limiter.decide([quota])
+    clock.ms += 499.999
+    expect(await limiter.decide([quota])).toMatchObject({ admitted: false, cached: true })
+    clock.ms += 0.001
+    expect(await limiter.decide([quota])).toMatchObject({ admitted: true })
+  })
+
+  test('counts the wait from before it asked, however late the answer comes', async () => {
+    const { limiter, clock, answer, asked } = setUp({ delayed: true })
+    const first = limiter.decide([quota])
+    const second = limiter.decide([quota])
+    clock.ms += 4900
+    answer()
+    await Promise.all([first, second])
+    clock.ms += 100
+    const third = limiter.decide([quota])
+    answer()
+    expect(await third).toMatchObject({ admitted: true })
+    expect(asked.count).toBe(3)
+  })
+
+  test('drops what it remembers when told to, also what was asked before and is answered after', async () => {
+    const { limiter, answer, memory, asked } = setUp({ delayed: true })
+    const early = [limiter.decide([quota]), limiter.decide([quota])]
+    answer()
+    for (const one of early) await one
+    await memory.reset({ globs: [], matches: () => true })
+    limiter.forget()
+    const fresh = limiter.decide([quota])
+    const late = limiter.decide([quota])
+    await memory.reset({ globs: [], matches: () => true })
+    limiter.forget()
+    answer()
+    expect((await fresh).admitted).toBe(true)
+    expect((await late).admitted).toBe(false)
+    const free = limiter.decide([quota])
+    answer()
+    expect((await free).admitted).toBe(true)
+    expect(asked.count).toBe(5)
+  })
+
+  test('takes no remembered refusal for one of another limit or window', async () => {
+    const { limiter } = setUp()
+    await limiter.decide([quota])
+    await limiter.decide([quota])
+    expect(await limiter.decide([{ ...quota, limit: 2 }])).toMatchObject({ admitted: true })
+  })
+
+  test('remembers no refusal of what stands in for the store', async () => {
+    const { limiter, asked } = setUp({ mode: 'local' })
+    for (let i = 0; i < 3; i++) await limiter.decide([quota])
+    expect(asked.count).toBe(3)
+  })
+
+  test('remembers so many refusals and no more', async () => {
+    const { limiter, asked } = setUp({ maxRefusals: 10 })
+    const none = Array.from({ length: 20 }, (_, i) => ({ ...quota, key: `k${i}`, limit: 0 }))
+    for (const one of none) await limiter.decide([one])
+    expect(asked.count).toBe(20)
+    for (const one of none.slice(10)) expect(await limiter.decide([one])).toMatchObject({ cached: true })
+    expect(await limiter.decide([none[9]!])).toMatchObject({ cached: false })
+  })
+
+  test('never refuses for a shadow limit that it was told is full', async () => {
+    const { limiter } = setUp()
+    const shadow = { ...quota, name: 'trial', key: 'p:{a}:trial', shadow: true }
+    const live = { ...quota, limit: 10 }
+    for (let i = 0; i < 5; i++) expect(await limiter.decide([live, shadow])).toMatchObject({ admitted: true })
+  })
+
+  test('admits without asking where nothing is limited', async () => {
+    const { limiter, asked } = setUp()
+    expect(await limiter.decide([])).toMatchObject({ admitted: true, allowances: [] })
+    expect(asked.count).toBe(0)
+  })
+
+  test('tells the metrics how each limit took the call', async () => {
+    const { limiter, outcomes } = setUp()
+    const five = { ...quota, name: 'five', key: 'p:{a}:five', limit: 5 }
+    const shadow = { ...quota, name: 'trial', key: 'p:{a}:trial', shadow: true }
+    for (let i = 0; i < 7; i++) await limiter.decide([five, shadow])
+    expect(outcomes.filter(([name]) => name === 'five').map(([, outcome]) => outcome)).toEqual([
+      'within',
+      'within',
+      'within',
+      'near',
+      'near',
+      'over',
+      'over_cached',
+    ])
+    expect(outcomes.filter(([name]) => name === 'trial').map(([, outcome]) => outcome)).toEqual([
+      'near',
+      'shadow_over',
+      'shadow_over',
+      'shadow_over',
+      'shadow_over',
+    ])
+  })
+})

@@ -1,0 +1,34 @@
+import { type BareItem, type Item, serializeList } from 'structured-headers'
+import type { Decision } from './decision.ts'
+import type { Allowance } from './store.ts'
+
+/** RFC 9651 section 3.3.1: the greatest integer that a structured field can say. */
+const MOST = 999_999_999_999_999
+
+/**
+ * `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of all limits that were decided but the
+ * shadow ones, as a flat list of names and values. The draft knows whole seconds alone: they are rounded up.
+ */
+export function draftHeaders({ allowances }: Decision): string[] {
+  const live = allowances.filter(({ shadow }) => !shadow)
+  if (live.length === 0) return []
+  return ['RateLimit-Policy', serializeList(live.map(policy)), 'RateLimit', serializeList(live.map(state))]
+}
+
+function policy({ name, limit, windowMs }: Allowance): Item {
+  return item(name, [
+    ['q', Math.min(limit, MOST)],
+    ['w', Math.ceil(windowMs / 1000)],
+  ])
+}
+
+function state({ name, remaining, resetAfterMs }: Allowance): Item {
+  return item(name, [
+    ['r', Math.min(remaining, MOST)],
+    ['t', Math.ceil(resetAfterMs / 1000)],
+  ])
+}
+
+function item(name: string, parameters: readonly (readonly [string, BareItem])[]): Item {
+  return [name, new Map(parameters)]
+}

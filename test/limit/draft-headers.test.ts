@@ -1,0 +1,44 @@
+import { parseList } from 'structured-headers'
+import { expect, test } from 'vitest'
+import type { Decision } from '../../src/limit/decision.ts'
+import { draftHeaders } from '../../src/limit/draft-headers.ts'
+import type { Allowance } from '../../src/limit/store.ts'
+
+function allowance(name: string, rest: Partial<Allowance> = {}): Allowance {
+  return {
+    name,
+    limit: 1000,
+    windowMs: 60_000,
+    remaining: 999,
+    resetAt: 0,
+    resetAfterMs: 12_001,
+    retryAfterMs: 0,
+    admitted: true,
+    shadow: false,
+    ...rest,
+  }
+}
+
+function headersOf(...allowances: Allowance[]): string[] {
+  const decision: Decision = { admitted: true, allowances, mode: 'store', cached: false }
+  return draftHeaders(decision)
+}
+
+test('the draft’s headers list every live limit, in whole seconds, rounded up', () => {
+  const sync = allowance('sync', { limit: 1, windowMs: 500, remaining: 0, resetAfterMs: 0.2 })
+  expect(headersOf(allowance('requests'), sync, allowance('trial', { shadow: true }))).toEqual([
+    'RateLimit-Policy',
+    '"requests";q=1000;w=60, "sync";q=1;w=1',
+    'RateLimit',
+    '"requests";r=999;t=13, "sync";r=0;t=1',
+  ])
+})
+
+test('the draft’s headers stay structured fields for limits beyond what those can say', () => {
+  const [, policy] = headersOf(allowance('huge', { limit: Number.MAX_SAFE_INTEGER }))
+  expect(parseList(policy!)[0]![1].get('q')).toBe(999_999_999_999_999)
+})
+
+test('the draft’s headers are none where nothing was counted', () => {
+  expect(headersOf()).toEqual([])
+})

@@ -34,7 +34,7 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
   let connected = false
   metrics.storeUp.set(0)
   const remote = new RedisStore({
-    topology: redis,
+    ...redis,
     prefix,
     onConnection(up) {
       connected = up

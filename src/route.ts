@@ -19,8 +19,10 @@ export type Segment = { readonly literal: string } | { readonly param: string }
 export interface Route extends Pattern {
   /** The pattern as configured: the route's name in logs and metrics. */
   readonly match: string
-  /** The name of the upstream that answers. */
-  readonly upstream: string
+  /** The name of the upstream that answers; undefined where the gateway itself responds. */
+  readonly upstream?: string | undefined
+  /** What the gateway itself responds with, where no upstream answers: the caller's own limits. */
+  readonly respond?: 'limits' | undefined
   readonly authenticate: 'none' | 'bearer'
   readonly limits: readonly Limit[]
   /** Most bytes of a request body. */

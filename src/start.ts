@@ -163,7 +163,7 @@ function serveRoute(route: Route, prefix: string, forwards: ReadonlyMap<string, 
   const apply = compileLimits(route.limits, prefix)
   return {
     ...route,
-    forward: forwards.get(route.upstream)!,
+    forward: forwards.get(route.upstream ?? '')!,
     dialect: route.upstream === 'identity' ? 'oauth' : 'problem',
     needsUser: route.limits.some(({ per }) => per.includes('user')),
     quotas: (caller, params) => apply(caller, params, Date.now()),

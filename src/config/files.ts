@@ -55,6 +55,21 @@ export async function readSecret(
   }
 }
 
+/** Reads the PEM text of a file that stands relative to `directory`, or says what is wrong with it. */
+export async function readPem(
+  path: string,
+  directory: string,
+): Promise<{ readonly text: string } | { readonly problem: string }> {
+  const file = resolve(directory, path)
+  try {
+    const text = await readFile(file, 'utf8')
+    if (/^-----BEGIN /m.test(text)) return { text }
+    return { problem: `names ${file}, which holds no PEM text; convert it with openssl` }
+  } catch (error) {
+    return { problem: `names ${file}, which ${reason(error)}` }
+  }
+}
+
 function reason(error: unknown): string {
   const { code = '', message } = error as NodeJS.ErrnoException
   return REASONS[code] ?? `cannot be read: ${code || message}`

@@ -2,13 +2,16 @@ import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
 import { crossCheck } from './cross-check.ts'
 import { readSecret, readText, unreadable } from './files.ts'
-import { configError, mistakesOf } from './report.ts'
-import { compileLimits, compileRoutes, hostsOf } from './routes.ts'
+import { ConfigError } from './problem.ts'
+import { compileStore } from './redis.ts'
+import { mistakesOf, problemsOf } from './report.ts'
+import { compileClientLimits, compileLimits, compileRoutes, hostsOf } from './routes.ts'
 import { SECRETS, settings, type Config, type Settings, type Tokens, type Upstream } from './schema.ts'
 import type { Path } from './locate.ts'
 import { readSource, type Mistake } from './source.ts'
 import { typed, type Env } from './substitute.ts'
 import { httpUrl } from './addresses.ts'
+import { warningsOf } from './warnings.ts'
 
 export { ConfigError } from './problem.ts'
 
@@ -33,17 +36,20 @@ export async function loadConfig({
   file,
   overrides = [],
   env = process.env,
+  nowMs = Date.now(),
 }: {
   readonly file: string
   readonly overrides?: readonly Override[]
   readonly env?: Env
+  /** Epoch milliseconds; for the warnings of what has passed. */
+  readonly nowMs?: number
 }): Promise<Loaded> {
   const text = await readText(file)
   const source = readSource(text, env)
   const flagOf = (path: Path) =>
     overrides.findLast((one) => one.path.every((step, i) => step === path[i]))?.flag
-  const refuse = (mistakes: readonly Mistake[]) =>
-    configError(file === '-' ? 'stdin' : file, mistakes, source, flagOf)
+  const report = { label: file === '-' ? 'stdin' : file, source, flagOf }
+  const refuse = (mistakes: readonly Mistake[]) => new ConfigError(problemsOf(mistakes, report))
 
   const value = source.value
   if (!isMapping(value)) {
@@ -55,7 +61,7 @@ export async function loadConfig({
 
   const mistakes: Mistake[] = [...source.mistakes]
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
-  for (const path of SECRETS) {
+  for (const path of SECRETS.flatMap((secret) => placesOf(value, secret))) {
     const secret = await readSecret(get(value, path), path, flagOf(path) ? process.cwd() : directory)
     if ('message' in secret) mistakes.push(secret)
     else if (secret.value !== undefined) put(value, path, secret.value)
@@ -70,11 +76,13 @@ export async function loadConfig({
   mistakes.push(...crossCheck(value))
   if (!parsed.success || mistakes.length > 0) throw refuse(mistakes)
 
-  const config = compile(parsed.data, directory)
+  const config = await compile(parsed.data, directory, mistakes)
   const keys = config.tokens?.jwks
   const problem = keys && 'file' in keys ? await unreadable(keys.file) : undefined
-  if (problem !== undefined) throw refuse([{ path: ['tokens', 'jwks'], message: problem }])
-  return { config, file, hash: createHash('sha256').update(text).digest('hex') }
+  if (problem !== undefined) mistakes.push({ path: ['tokens', 'jwks'], message: problem })
+  if (mistakes.length > 0) throw refuse(mistakes)
+  const warnings = problemsOf([...warningsOf(config, nowMs)], report)
+  return { config: { ...config, warnings }, file, hash: createHash('sha256').update(text).digest('hex') }
 }
 
 /** Parses; where the environment or a flag gave a number or boolean and a text is wanted, with the text that it gave. */
@@ -92,16 +100,23 @@ function parse(value: Record<string, unknown>, textAt: (path: Path) => string | 
   return changed ? settings.safeParse(value) : parsed
 }
 
-function compile(parsed: Settings, directory: string): Config {
-  const { upstreams, tokens, listen } = parsed
+async function compile(
+  parsed: Settings,
+  directory: string,
+  mistakes: Mistake[],
+): Promise<Omit<Config, 'warnings'>> {
+  const { upstreams, tokens, listen, clients } = parsed
   const limits = compileLimits(parsed.limits)
   const routes = compileRoutes(parsed.routes, limits)
   return {
     ...parsed,
     listen: { ...listen, hosts: listen.hosts ?? hostsOf(routes) },
+    store: await compileStore(parsed.store, directory, mistakes),
     upstreams: Object.entries(upstreams).map(named),
     tokens: tokens && { ...tokens, jwks: keysFrom(tokens.jwks, directory) },
+    clients: clients.map(({ id, name }) => ({ id, name })),
     limits,
+    clientLimits: compileClientLimits(clients),
     routes,
   }
 }
@@ -117,9 +132,21 @@ function keysFrom(jwks: string | undefined, directory: string): Tokens['jwks'] {
 
 function get(value: unknown, path: Path): unknown {
   return path.reduce(
-    (inner, step) => (isMapping(inner) && Object.hasOwn(inner, step) ? inner[step] : undefined),
+    (inner, step) =>
+      typeof inner === 'object' && inner !== null && Object.hasOwn(inner, step)
+        ? (inner as Record<string | number, unknown>)[step]
+        : undefined,
     value,
   )
+}
+
+/** The paths of a pattern in which `*` stands for every place in a list. */
+function placesOf(value: unknown, pattern: Path): readonly Path[] {
+  const star = pattern.indexOf('*')
+  if (star === -1) return [pattern]
+  const before = pattern.slice(0, star)
+  const items = get(value, before)
+  return Array.isArray(items) ? items.map((_, i) => [...before, i, ...pattern.slice(star + 1)]) : []
 }
 
 /** Sets the value at a path, making the mappings that lead there. */

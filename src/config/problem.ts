@@ -1,4 +1,4 @@
-/** One mistake in a configuration, and where it stands. */
+/** One mistake in a configuration, or a warning, and where it stands. */
 export interface Problem {
   /** `file:line:column`, or the flag that gave the value. */
   readonly where: string
@@ -13,12 +13,13 @@ export class ConfigError extends Error {
   readonly problems: readonly Problem[]
 
   constructor(problems: readonly Problem[]) {
-    super(
-      problems
-        .map(({ where, path, message }) => [where, path, message].filter(Boolean).join(': '))
-        .join('\n'),
-    )
+    super(problems.map((problem) => problemLine(problem)).join('\n'))
     this.name = 'ConfigError'
     this.problems = problems
   }
+}
+
+/** A problem in a line: `sluice.yaml:3:9: admin.port: what is wrong`. */
+export function problemLine({ where, path, message }: Problem): string {
+  return [where, path, message].filter(Boolean).join(': ')
 }

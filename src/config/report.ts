@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { ConfigError, type Problem } from './problem.ts'
+import type { Problem } from './problem.ts'
 import type { Path } from './locate.ts'
 import type { Mistake, Place, Source } from './source.ts'
 import { unknownKey } from './wording.ts'
@@ -28,13 +28,18 @@ function isOfAnotherKind({ code, path }: Issue): boolean {
   return path.length === 0 && (code === 'invalid_type' || code === 'invalid_value')
 }
 
-/** All mistakes as one error, in the order of the file; of several at one place the first, as the others follow from it. */
-export function configError(
-  label: string,
+/** Where mistakes and warnings stand: the file, what is in it, and the flag that gave the value at a path. */
+export interface Report {
+  readonly label: string
+  readonly source: Source
+  readonly flagOf: (path: Path) => string | undefined
+}
+
+/** All mistakes in the order of the file; of several at one place the first, as the others follow from it. */
+export function problemsOf(
   mistakes: readonly Mistake[],
-  source: Source,
-  flagOf: (path: Path) => string | undefined,
-): ConfigError {
+  { label, source, flagOf }: Report,
+): readonly Problem[] {
   const problems: (Problem & Place)[] = []
   const seen = new Set<string>()
   for (const { path, message, key, place } of mistakes) {
@@ -46,11 +51,9 @@ export function configError(
     if (flag !== undefined) problems.push({ where: flag, path: '', message, line: 0, column: 0 })
     else problems.push({ where: `${label}:${line}:${column}`, path: written, message, line, column })
   }
-  return new ConfigError(
-    problems
-      .toSorted((a, b) => a.line - b.line || a.column - b.column)
-      .map(({ where, path, message }) => ({ where, path, message })),
-  )
+  return problems
+    .toSorted((a, b) => a.line - b.line || a.column - b.column)
+    .map(({ where, path, message }) => ({ where, path, message }))
 }
 
 /** Such as `routes[2].upstream`. */

@@ -1,17 +1,27 @@
-import type { Limit } from '../limit/limit.ts'
+import type { ClientLimits, Limit } from '../limit/limit.ts'
 import { parsePattern, type Route } from '../route.ts'
 import type { Settings } from './schema.ts'
 
 /** The limits as the limiter takes them, in the order of the file. */
 export function compileLimits(limits: Settings['limits']): readonly Limit[] {
-  return Object.entries(limits).map(([name, { per, limit, windowMs }]) => ({
+  return Object.entries(limits).map(([name, { per, limit, windowMs, shadow, changes }]) => ({
     name,
     per,
     limit,
     windowMs,
-    shadow: false,
-    changes: [],
+    shadow,
+    changes,
   }))
+}
+
+/** The clients' own limits as the limiter takes them. */
+export function compileClientLimits(clients: Settings['clients']): ClientLimits {
+  return new Map(
+    clients.flatMap(({ id, limits }) => {
+      const own = new Map(Object.entries(limits))
+      return own.size > 0 ? [[id, own]] : []
+    }),
+  )
 }
 
 /** The routes as the gateway matches them. All names and patterns were checked before. */

@@ -1,8 +1,13 @@
 import { z } from 'zod'
-import type { Limit } from '../limit/limit.ts'
+import type { ClientLimits, Limit } from '../limit/limit.ts'
+import type { RedisCredentials, RedisTopology } from '../limit/redis-options.ts'
+import { isLoopback } from '../loopback.ts'
 import type { Route } from '../route.ts'
-import { bindHost, cidr, issuer, keysLocation, origin, redisUrl, servedHost } from './addresses.ts'
-import { choice, duration, list, name, port, section, size, text, textThat, whole } from './values.ts'
+import { bindHost, cidr, issuer, keysLocation, origin, servedHost } from './addresses.ts'
+import { clients, limits } from './limit-sections.ts'
+import type { Problem } from './problem.ts'
+import { type SharedStoreSettings, store } from './store-section.ts'
+import { choice, duration, list, name, port, secret, section, size, text, textThat, whole } from './values.ts'
 import { must } from './wording.ts'
 
 /** The asymmetric algorithms of JOSE: who verifies with them cannot sign with them. */
@@ -50,7 +55,20 @@ const listen = section({
 const admin = section({
   host: bindHost().default('127.0.0.1').describe('The address of the admin listener.'),
   port: port().default(9090).describe('The port of the admin listener; 0 takes a free one.'),
-}).describe('Where operators look: health, readiness and metrics.')
+  token: secret('a token of 16 characters or more, letters, digits and - . _ ~ + / =', (token) =>
+    /^[A-Za-z0-9._~+/-]{16,}=*$/.test(token),
+  )
+    .optional()
+    .describe('What operators send as a bearer token to read and reset limits; needed off loopback.'),
+})
+  .transform(({ token, ...rest }) => ({ ...rest, token, onLoopback: isLoopback(rest.host) }))
+  .describe('Where operators look: health, readiness, metrics and limits.')
+
+const headers = section({
+  draft: choice(['none', 'draft-10'])
+    .default('none')
+    .describe('draft-10 adds RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10).'),
+}).describe('What answers say of limits beside X-RateLimit-*.')
 
 const log = section({
   level: choice(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
@@ -62,27 +80,6 @@ const log = section({
       'json is one object a line, pretty is for reading; unless set, json on a pipe and pretty on a terminal.',
     ),
 }).describe('The log on standard output.')
-
-const redis = section({
-  url: redisUrl().describe(
-    'redis://, rediss:// or the path of a socket; may be file:/path to read it from a file.',
-  ),
-}).describe('The Redis that every instance of the gateway shares.')
-
-const sharedStore = section({
-  redis,
-  prefix: textThat(
-    (prefix) => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix),
-    'letters, digits and . _ : - (64 at most)',
-  )
-    .default('sluice')
-    .describe('What every key in Redis starts with.'),
-  timeout: duration('1ms', '1m').prefault('100ms').describe('Longest that one decision waits for Redis.'),
-}).transform(({ timeout, ...rest }) => ({ ...rest, timeoutMs: timeout }))
-
-const store = z
-  .union([z.literal('memory'), sharedStore], must('"memory" or a mapping with "redis"'))
-  .describe('Where the counters live: "memory" counts in this process alone.')
 
 const upstream = section({
   url: origin().describe('The backend’s address: scheme, host and port.'),
@@ -146,29 +143,14 @@ const tokens = section({
   }))
   .describe('How a caller proves who it is where a route says bearer.')
 
-const limit = section({
-  per: list(
-    textThat(
-      (part) => /^[A-Za-z_][A-Za-z0-9_]*$/.test(part),
-      'client, user, ip or a parameter’s name',
-      (part) => (part.startsWith(':') ? `is written without the colon; write ${part.slice(1)}` : undefined),
-    ),
-    1,
-    'a list of what a key is made of, such as [client]',
-  ).describe('What is counted apart: client, user, ip or the name of a path parameter, in this order.'),
-  limit: whole(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more').describe(
-    'Most calls in any window; 0 refuses all.',
-  ),
-  window: duration('100ms', '31d').describe('The length of the window, wherever it starts.'),
-})
-  .transform(({ window, ...rest }) => ({ ...rest, windowMs: window }))
-  .describe('So many calls per window for each key.')
-
 const route = section({
   match: text('a pattern such as "POST /sync/:connection"').describe(
     '[METHOD[,METHOD]] [host]/path; ":name" takes one segment, a last "*" the rest.',
   ),
-  upstream: text('the name of an upstream').describe('The upstream that answers.'),
+  upstream: text('the name of an upstream').optional().describe('The upstream that answers.'),
+  respond: choice(['limits'])
+    .optional()
+    .describe('In place of an upstream: limits tells callers what they may still do, which costs no call.'),
   authenticate: choice(['none', 'bearer']).describe('What a caller must prove. There is no default.'),
   limits: list(text('the name of a limit'), 0, 'a list of limits')
     .default([])
@@ -192,18 +174,24 @@ export const settings = section({
     .record(name(), upstream, must('a mapping of names to upstreams'))
     .describe('The backends, by name.'),
   tokens: tokens.optional(),
-  limits: z
-    .record(name(), limit, must('a mapping of names to limits'))
-    .default({})
-    .describe('The limits, by name.'),
+  clients: clients.default([]),
+  limits: limits.default({}),
+  headers: headers.prefault({}),
   routes: list(route, 1, 'a list of routes').describe('In order: the first match wins.'),
 }).transform(({ drainTimeout, ...rest }) => ({ ...rest, drainTimeoutMs: drainTimeout }))
 
 /** The file as read, with defaults; durations in milliseconds, sizes in bytes. */
 export type Settings = z.output<typeof settings>
 
-/** Where the values stand that `file:/path` may read from a file. */
-export const SECRETS: readonly (readonly string[])[] = [['store', 'redis', 'url']]
+/** Where the values stand that `file:/path` may read from a file; `*` is every place in a list. */
+export const SECRETS: readonly (readonly string[])[] = [
+  ['admin', 'token'],
+  ['store', 'redis', 'url'],
+  ['store', 'redis', 'cluster', '*'],
+  ['store', 'redis', 'username'],
+  ['store', 'redis', 'password'],
+  ['store', 'redis', 'sentinelPassword'],
+]
 
 /** A backend and how patiently it is asked. `origin` is scheme, host and port, such as `http://data.internal:4000`. */
 export type Upstream = Readonly<z.output<typeof upstream>> & { readonly name: string }
@@ -214,8 +202,19 @@ export interface Tokens extends Readonly<Omit<z.output<typeof tokens>, 'jwks'>> 
   readonly jwks: { readonly url: string } | { readonly file: string } | undefined
 }
 
-/** Where the counters live: in this process, or in a Redis whose URL may hold credentials. */
-export type StoreConfig = Settings['store']
+/** Where the counters live: in this process, or in Redis: how it is reached, and what is done while it is not. */
+export type StoreConfig = 'memory' | SharedStore
+
+/** Counters in Redis. `redis` may hold credentials. */
+export interface SharedStore extends Readonly<Omit<SharedStoreSettings, 'redis'>> {
+  readonly redis: RedisCredentials & { readonly topology: RedisTopology }
+}
+
+/** A client with settings of its own. */
+export interface Client {
+  readonly id: string
+  readonly name: string | undefined
+}
 
 /** What callers meet first. `hosts` are in lower case. */
 export interface Listen extends Readonly<Omit<Settings['listen'], 'hosts'>> {
@@ -223,11 +222,16 @@ export interface Listen extends Readonly<Omit<Settings['listen'], 'hosts'>> {
 }
 
 /** Everything that the gateway is told, checked and compiled. Durations are milliseconds, sizes bytes. */
-export interface Config extends Readonly<Pick<Settings, 'admin' | 'drainTimeoutMs' | 'log' | 'store'>> {
+export interface Config extends Readonly<Pick<Settings, 'admin' | 'drainTimeoutMs' | 'headers' | 'log'>> {
   readonly listen: Listen
+  readonly store: StoreConfig
   readonly upstreams: readonly Upstream[]
   readonly tokens: Tokens | undefined
+  readonly clients: readonly Client[]
   readonly limits: readonly Limit[]
+  readonly clientLimits: ClientLimits
   /** In the order of matching. */
   readonly routes: readonly Route[]
+  /** What is not wrong, but probably not meant either, in the order of the file. */
+  readonly warnings: readonly Problem[]
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { must, mustHave, oneOf } from './wording.ts'
+import { must, mustHave, mustSecretly, oneOf } from './wording.ts'
 import { nearest } from './nearest.ts'
 
 const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
@@ -101,7 +101,10 @@ export function choice<const T extends readonly [string, ...string[]]>(words: T)
 
 /** A text that is not empty. */
 export function text(what: string) {
-  const wording = must(what, (input) => (input === '' ? `is empty; write ${what}` : undefined))
+  const wording = must(what, (input) => {
+    if (typeof input === 'number') return 'is a number here; put it in quotes'
+    return input === '' ? `is empty; write ${what}` : undefined
+  })
   return z.string(wording).min(1, wording)
 }
 
@@ -112,6 +115,14 @@ export function textThat(
   explain?: (text: string) => string | undefined,
 ) {
   const wording = must(what, (input) => (typeof input === 'string' ? explain?.(input) : undefined))
+  return z.string(wording).refine(sound, wording)
+}
+
+/** A text that is never repeated in a message. */
+export function secret(what: string, sound = (text: string): boolean => text !== '') {
+  const wording = mustSecretly(what, (input) =>
+    typeof input === 'number' ? 'is a number here; put it in quotes' : undefined,
+  )
   return z.string(wording).refine(sound, wording)
 }
 

@@ -21,7 +21,7 @@ export function createAccessLog(log: Log, metrics: Metrics): (exchange: Exchange
       source: exchange.source,
     })
     metrics.requestSeconds.observe(durationMs / 1000)
-    if (exchange.headAt !== undefined && route !== undefined) {
+    if (exchange.headAt !== undefined && route?.upstream !== undefined) {
       metrics.upstreamSeconds.observe(
         { upstream: route.upstream },
         (exchange.headAt - exchange.askedAt!) / 1000,

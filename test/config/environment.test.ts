@@ -56,7 +56,7 @@ describe('a secret', () => {
 
   it('is read from a file, without its last line end', async () => {
     const { config } = await load(text, {}, [], { 'redis-url': 'redis://:s3cret@redis:6379\n' })
-    expect(config.store).toMatchObject({ redis: { url: 'redis://:s3cret@redis:6379' } })
+    expect(config.store).toMatchObject({ redis: { topology: { url: 'redis://:s3cret@redis:6379' } } })
   })
 
   it('must not be empty', async () => {
@@ -98,16 +98,18 @@ describe('flags', () => {
       listen: { host: '::1', port: 1, maxConnections: 7 },
       admin: { host: 'localhost', port: 2 },
       log: { level: 'error', format: 'pretty' },
-      store: { redis: { url: 'redis://other' }, prefix: 'sluice', timeoutMs: 100 },
+      store: { redis: { topology: { url: 'redis://other' } }, prefix: 'sluice', timeoutMs: 100 },
     })
   })
 
   it('keep the rest of the store that they change, and change it to memory', async () => {
     const text = completed('store: { redis: { url: redis://a }, prefix: mine }')
     expect((await load(text, {}, overridesOf({ redis: '/run/redis.sock' }))).config.store).toEqual({
-      redis: { url: '/run/redis.sock' },
+      redis: { topology: { url: '/run/redis.sock' } },
       prefix: 'mine',
       timeoutMs: 100,
+      onOutage: 'local',
+      instances: 1,
     })
     expect((await load(text, {}, overridesOf({ store: 'memory' }))).config.store).toBe('memory')
   })

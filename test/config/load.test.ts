@@ -21,10 +21,13 @@ describe('loadConfig', () => {
         keepAliveTimeoutMs: 75_000,
         maxConnections: 10_000,
       },
-      admin: { host: '127.0.0.1', port: 9090 },
+      admin: { host: '127.0.0.1', port: 9090, token: undefined, onLoopback: true },
       drainTimeoutMs: 10_000,
       log: { level: 'info' },
       store: 'memory',
+      clients: [],
+      headers: { draft: 'none' },
+      warnings: [],
       tokens: {
         issuer: 'https://id.example.com/oidc',
         audience: ['https://api.example.com'],
@@ -51,9 +54,11 @@ describe('loadConfig', () => {
   it('fills in the defaults of a shared store', async () => {
     const { config } = await load(completed('store: { redis: { url: rediss://user:pw@redis:6380/3 } }'))
     expect(config.store).toEqual({
-      redis: { url: 'rediss://user:pw@redis:6380/3' },
+      redis: { topology: { url: 'rediss://user:pw@redis:6380/3' } },
       prefix: 'sluice',
       timeoutMs: 100,
+      onOutage: 'local',
+      instances: 1,
     })
   })
 

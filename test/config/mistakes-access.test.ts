@@ -108,7 +108,7 @@ const MISTAKES: readonly Row[] = [
   [
     'an audience that is a number',
     'tokens: { issuer: https://identity.example.com, audience: [a, 1] }',
-    ['1:63: tokens.audience[1]: must be an audience, not 1'],
+    ['1:63: tokens.audience[1]: is a number here; put it in quotes'],
   ],
   [
     'an empty audience',

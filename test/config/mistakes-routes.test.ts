@@ -99,7 +99,7 @@ const MISTAKES: readonly Row[] = [
     'a route that is a text',
     'routes: ["/*"]',
     [
-      '1:10: routes[0]: must be a mapping with keys of match, upstream, authenticate, limits, maxBody, timeout, not "/*"',
+      '1:10: routes[0]: must be a mapping with keys of match, upstream, respond, authenticate, limits, maxBody, timeout, not "/*"',
     ],
   ],
   [
@@ -113,8 +113,8 @@ const MISTAKES: readonly Row[] = [
     ['routes:', '  - {}'],
     [
       '2:5: routes[0].match: is missing; write a pattern such as "POST /sync/:connection"',
-      '2:5: routes[0].upstream: is missing; write the name of an upstream',
       '2:5: routes[0].authenticate: is missing; write none or bearer',
+      '2:5: routes[0].upstream: is missing; write the name of an upstream, or "respond: limits"',
     ],
   ],
   [
@@ -128,11 +128,29 @@ const MISTAKES: readonly Row[] = [
     ['2:66: routes[0].authenticate: must be none or bearer, not "par"'],
   ],
   [
-    'an answer that does not exist yet',
-    ['routes:', '  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }'],
+    'an answer that the gateway does not give',
+    ['routes:', '  - { match: "GET /v3/rate-limits", respond: quota, authenticate: bearer }'],
+    ['2:46: routes[0].respond: must be limits, not "quota"'],
+  ],
+  [
+    'a route that two answer',
     [
-      '2:5: routes[0].upstream: is missing; write the name of an upstream',
-      '2:37: routes[0].respond: unknown key; write one of match, upstream, authenticate, limits, maxBody, timeout',
+      'routes:',
+      '  - { match: "GET /v3/rate-limits", upstream: data, respond: limits, authenticate: bearer }',
+    ],
+    ['2:53: routes[0].respond: stands beside "upstream"; take one of the two out'],
+  ],
+  [
+    'an answer about nobody, which costs a call and waits for an upstream',
+    [
+      'routes:',
+      '  - { match: "/mine", respond: limits, authenticate: none, limits: [requests], timeout: 5s }',
+    ],
+    [
+      '2:54: routes[0].authenticate: must be bearer, because a caller is told of its own limits alone',
+      '2:60: routes[0].limits: must be left out beside "respond": to read one’s limits costs no call',
+      '2:69: routes[0].limits[0]: the limit "requests" is per client, whom nobody proves to be here; write "authenticate: bearer" or take the limit out',
+      '2:80: routes[0].timeout: must be left out beside "respond": no upstream is asked',
     ],
   ],
   [

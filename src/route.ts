@@ -75,7 +75,7 @@ function matchSegments(pattern: Pattern, segments: readonly string[]): Params | 
   return params ?? NO_PARAMS
 }
 
-const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/ ]*)(\/\S*)$/
+const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/
 /** The methods that the gateway takes at all; it answers any other itself. */
 export const METHODS: ReadonlySet<string> = new Set([
   'GET',

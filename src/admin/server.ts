@@ -1,20 +1,23 @@
 import { createServer, type RequestListener, type Server } from 'node:http'
+import { createLimits, isLimitsPath, type LimitParts } from './limits.ts'
 
-export interface AdminParts {
+export interface AdminParts extends LimitParts {
   /** Is the process willing to take requests? */
   ready(): boolean
   metrics(): Promise<string>
   readonly metricsType: string
 }
 
-/** The operator's listener: `/healthz`, `/readyz` and `/metrics`. */
+/** The operator's listener: `/healthz`, `/readyz`, `/metrics` and `/limits/:client`. */
 export function createAdmin(parts: AdminParts): Server {
+  const limits = createLimits(parts)
+
   const answer: RequestListener = (request, response) => {
     const speak = (
       status: number,
       type: string,
       body: string,
-      headers: Record<string, string> = {},
+      headers: Readonly<Record<string, string>> = {},
     ): void => {
       response.writeHead(status, {
         'Content-Type': type,
@@ -26,15 +29,19 @@ export function createAdmin(parts: AdminParts): Server {
     }
     const text = 'text/plain; charset=utf-8'
     const path = (request.url ?? '').replace(/\?.*$/s, '')
-    if (path !== '/healthz' && path !== '/readyz' && path !== '/metrics') {
-      speak(404, text, 'Not found. Here are /healthz, /readyz and /metrics.\n')
+    if (isLimitsPath(path)) {
+      void limits(request, path).then(({ status, headers, body }) =>
+        speak(status, 'application/json', `${JSON.stringify(body)}\n`, headers),
+      )
+    } else if (path !== '/healthz' && path !== '/readyz' && path !== '/metrics') {
+      speak(404, text, 'Not found. Here are /healthz, /readyz, /metrics and /limits/CLIENT.\n')
     } else if (request.method !== 'GET' && request.method !== 'HEAD') {
       speak(405, text, 'Only GET and HEAD.\n', { Allow: 'GET, HEAD' })
     } else if (path === '/healthz') {
       speak(200, text, 'ok\n')
     } else if (path === '/readyz') {
       if (parts.ready()) speak(200, text, 'ready\n')
-      else speak(503, text, 'not ready\n')
+      else speak(503, text, 'draining\n')
     } else {
       parts.metrics().then(
         (body) => speak(200, parts.metricsType, body),

@@ -30,7 +30,7 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
     return { store: new MemoryStore(), prefix: 'sluice', ready: () => true }
   }
 
-  const { redis, prefix, timeoutMs } = config
+  const { redis, prefix, timeoutMs, onOutage, instances } = config
   let connected = false
   metrics.storeUp.set(0)
   const remote = new RedisStore({
@@ -42,10 +42,11 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
     },
   })
   const store: OutageStore = withOutage(remote, {
-    onOutage: 'deny',
+    onOutage,
+    instances,
     timeoutMs,
     onChange({ mode, server, degraded, cause }) {
-      setMode(degraded ? 'deny' : 'store')
+      setMode(degraded ? onOutage : 'store')
       if (mode === 'store') log.info({ server }, 'Redis decides again')
       else log.warn({ server, cause: cause?.message }, `Redis does not answer; ${WORDS[mode]}`)
     },

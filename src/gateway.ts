@@ -5,17 +5,18 @@ import type { Caller } from './authenticate/caller.ts'
 import { GatewayError } from './errors.ts'
 import type { Forward } from './forward.ts'
 import { type BodyLength, bodyLength, type Head, readHead, requestHeaders } from './headers.ts'
-import { type Decision, decisionHeaders } from './limit/decision.ts'
+import type { Decision } from './limit/decision.ts'
 import type { Limiter } from './limit/limiter.ts'
 import type { Quota } from './limit/limit.ts'
 import { type Peers, plainAddress } from './peer.ts'
-import { type Dialect, errorReply, refusedReply, type Reply, speak } from './reply.ts'
+import { type Dialect, errorReply, jsonReply, refusedReply, type Reply, speak } from './reply.ts'
 import { matchRoute, METHODS, type Params, type Route } from './route.ts'
 import { parseHost, type Target, understand } from './target.ts'
 
 /** A route with the parts that serve it. */
 export interface ServedRoute extends Route {
-  readonly forward: Forward
+  /** Where the requests go; undefined where the gateway itself responds. */
+  readonly forward: Forward | undefined
   readonly dialect: Dialect
   /** Is one of its limits counted per user? */
   readonly needsUser: boolean
@@ -31,6 +32,10 @@ export interface Parts {
   readonly peers: Peers
   authenticate(authorization: readonly string[]): Identity | GatewayError | Promise<Identity | GatewayError>
   readonly limiter: Limiter
+  /** The fields that tell a caller of a decision, as a flat list. */
+  rateLimitHeaders(decision: Decision): readonly string[]
+  /** What `respond: limits` tells a caller of its own limits. */
+  limitsOf(caller: Caller): Promise<object>
   /** Told of every request once, when it is over. */
   observe(exchange: Exchange): void
 }
@@ -124,12 +129,13 @@ async function answer(
     const decision = await parts.limiter.decide(route.quotas(caller, params))
     exchange.decision = decision
     exchange.decidedAt = performance.now()
-    if (!decision.admitted) return refusedReply(decision, exchange.requestId)
-    rateLimit = decisionHeaders(decision)
+    rateLimit = parts.rateLimitHeaders(decision)
+    if (!decision.admitted) return refusedReply(decision, rateLimit, exchange.requestId)
   }
 
+  if (route.forward === undefined) return jsonReply(await parts.limitsOf(caller))
   if (expectsContinue) response.writeContinue()
-  return forward(parts, exchange, request, response, { target, route, body, rateLimit })
+  return forward(parts, exchange, request, response, { target, route, to: route.forward, body, rateLimit })
 }
 
 function match(
@@ -181,6 +187,7 @@ async function identify(
 interface Understood {
   readonly target: Target
   readonly route: ServedRoute
+  readonly to: Forward
   readonly body: BodyLength
   readonly rateLimit: readonly string[] | undefined
 }
@@ -190,12 +197,12 @@ async function forward(
   exchange: Exchange,
   request: IncomingMessage,
   response: ServerResponse,
-  { target, route, body, rateLimit }: Understood,
+  { target, route, to, body, rateLimit }: Understood,
 ): Promise<Reply | undefined> {
   const proto = 'encrypted' in request.socket ? 'https' : 'http'
   const host = request.headers.host!
   exchange.askedAt = performance.now()
-  const forwarded = await route.forward(request, response, {
+  const forwarded = await to(request, response, {
     target: target.path + target.query,
     headers: requestHeaders(request.headers, {
       peer: exchange.peer,

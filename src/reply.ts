@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { GatewayError } from './errors.ts'
-import { type Decision, decisionHeaders, refusal } from './limit/decision.ts'
+import { type Decision, refusal } from './limit/decision.ts'
 
 /** One of the gateway's own answers, ready to be written. */
 export interface Reply {
@@ -30,12 +30,12 @@ const TITLES: Readonly<Record<number, string>> = {
 
 const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
 
-/** The answer to a request that the limits refuse; `decision` is a refusal. */
-export function refusedReply(decision: Decision, requestId: string): Reply {
+/** The answer to a request that the limits refuse; `decision` is a refusal, `rateLimit` its fields. */
+export function refusedReply(decision: Decision, rateLimit: readonly string[], requestId: string): Reply {
   const { detail, violatedPolicies, retryAfterSecs } = refusal(decision)
   return {
     status: 429,
-    headers: [...decisionHeaders(decision), ...OWN_HEADERS, 'Content-Type', 'application/problem+json'],
+    headers: [...rateLimit, ...OWN_HEADERS, 'Content-Type', 'application/problem+json'],
     body: JSON.stringify({
       type: QUOTA_EXCEEDED,
       title: 'Too Many Requests',
@@ -84,6 +84,15 @@ export function errorReply(
     correlationId: requestId,
   })
   return { status: error.status, headers, body }
+}
+
+/** The answer of a route to which the gateway itself responds. */
+export function jsonReply(body: object): Reply {
+  return {
+    status: 200,
+    headers: [...OWN_HEADERS, 'Content-Type', 'application/json'],
+    body: JSON.stringify(body),
+  }
 }
 
 /** The RFC 6749 code nearest to a status; `server_error` and `temporarily_unavailable` are those of section 4.1.2.1. */

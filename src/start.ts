@@ -7,8 +7,11 @@ import { openCounters } from './counters.ts'
 import { type GatewayError, serviceUnavailable } from './errors.ts'
 import { createForward, type Forward } from './forward.ts'
 import { createGateway, type Parts, type Serve, type ServedRoute } from './gateway.ts'
+import { type Decision, decisionHeaders } from './limit/decision.ts'
+import { draftHeaders } from './limit/draft-headers.ts'
 import { createLimiter } from './limit/limiter.ts'
-import { compileLimits } from './limit/limit.ts'
+import { type ClientLimits, compileLimits } from './limit/limit.ts'
+import { createUsage } from './limit/usage.ts'
 import { createListener, drain, listen } from './listener.ts'
 import { createAccessLog } from './observe/access.ts'
 import { createLog, type Log } from './observe/log.ts'
@@ -65,16 +68,25 @@ export async function start(config: Config, source?: Source): Promise<Running> {
     ({ keys }) => keys.close(),
   )
 
-  function gatewayOf({ routes, upstreams, tokens, listen: { hosts, trustedProxies } }: Config): Serve {
-    const forwardTo = new Map(upstreams.map((upstream) => [upstream.name, forwards.get(upstream)]))
+  const usageIn = ({ limits, clientLimits }: Config) => createUsage({ store, prefix, limits, clientLimits })
+  let usage = usageIn(config)
+
+  function gatewayOf(next: Config): Serve {
+    const { hosts, trustedProxies } = next.listen
+    const forwardTo = new Map(next.upstreams.map((upstream) => [upstream.name, forwards.get(upstream)]))
+    const current = usageIn(next)
+    usage = current
     const parts: Parts = {
-      routes: routes.map((route) => serveRoute(route, prefix, forwardTo)),
+      routes: next.routes.map((route) => serveRoute(route, prefix, next.clientLimits, forwardTo)),
       serves: (host) => hosts.includes(host),
       peers: createPeers(trustedProxies),
-      authenticate: tokens ? bearers.get(tokens).authenticate : nobody,
+      authenticate: next.tokens ? bearers.get(next.tokens).authenticate : nobody,
       limiter,
+      rateLimitHeaders: next.headers.draft === 'draft-10' ? allHeaders : decisionHeaders,
+      limitsOf: ({ client }) => current.ofCaller(client!),
       observe,
     }
+    for (const { where, path, message } of next.warnings) log.warn({ where, path }, message)
     forwards.endUnused()
     bearers.endUnused()
     return createGateway(parts)
@@ -111,6 +123,16 @@ export async function start(config: Config, source?: Source): Promise<Running> {
     ready: () => !draining && ready(),
     metrics: metrics.text,
     metricsType: metrics.contentType,
+    token: config.admin.token,
+    onLoopback: config.admin.onLoopback,
+    usage: (client) => usage.ofClient(client),
+    async reset(client) {
+      const freed = await usage.free(client)
+      limiter.forget()
+      log.info({ client, freed }, 'an operator freed a client')
+      return freed
+    },
+    failed: (error) => log.warn({ cause: (error as Error).message }, 'the counters could not be read'),
   })
 
   const release = async (): Promise<void> => {
@@ -159,16 +181,23 @@ function openBearer(tokens: Tokens, log: Log): { authenticate: Authenticate; key
   return { authenticate: createBearer({ ...tokens, keys }), keys }
 }
 
-function serveRoute(route: Route, prefix: string, forwards: ReadonlyMap<string, Forward>): ServedRoute {
-  const apply = compileLimits(route.limits, prefix)
+function serveRoute(
+  route: Route,
+  prefix: string,
+  clientLimits: ClientLimits,
+  forwards: ReadonlyMap<string, Forward>,
+): ServedRoute {
+  const apply = compileLimits(route.limits, prefix, clientLimits)
   return {
     ...route,
-    forward: forwards.get(route.upstream ?? '')!,
+    forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
     dialect: route.upstream === 'identity' ? 'oauth' : 'problem',
     needsUser: route.limits.some(({ per }) => per.includes('user')),
     quotas: (caller, params) => apply(caller, params, Date.now()),
   }
 }
+
+const allHeaders = (decision: Decision): string[] => [...decisionHeaders(decision), ...draftHeaders(decision)]
 
 /** Where no route asks for a token, no `tokens` need be configured. */
 const nobody = (): GatewayError => serviceUnavailable('Nobody can be authenticated here.')

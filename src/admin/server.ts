@@ -41,7 +41,7 @@ export function createAdmin(parts: AdminParts): Server {
       speak(200, text, 'ok\n')
     } else if (path === '/readyz') {
       if (parts.ready()) speak(200, text, 'ready\n')
-      else speak(503, text, 'draining\n')
+      else speak(503, text, 'not ready\n')
     } else {
       parts.metrics().then(
         (body) => speak(200, parts.metricsType, body),

@@ -32,6 +32,28 @@ async function check(given: Record<string, unknown>): Promise<void> {
   console.log(given['json'] === true ? configAsJson(config) : describeConfig(config))
 }
 
+async function showLimits(given: Record<string, unknown>): Promise<void> {
+  const client = clientOf(given)
+  const { config } = await load(given)
+  const { describeUsage, withCounters } = await import('../src/commands/limits.ts')
+  const usage = await withCounters(config, ({ ofClient }) => ofClient(client))
+  console.log(given['json'] === true ? JSON.stringify(usage, undefined, 2) : describeUsage(usage))
+}
+
+async function resetLimits(given: Record<string, unknown>): Promise<void> {
+  const client = clientOf(given)
+  const { config } = await load(given)
+  const { withCounters } = await import('../src/commands/limits.ts')
+  const freed = await withCounters(config, ({ free }) => free(client))
+  const words = `Freed ${freed} ${freed === 1 ? 'key' : 'keys'} of the client "${client}".`
+  console.log(given['json'] === true ? JSON.stringify({ client, freed }) : words)
+}
+
+function clientOf({ client }: Record<string, unknown>): string {
+  if (typeof client === 'string' && client !== '') return client
+  throw new UsageError('Which client? Give its id.')
+}
+
 async function sandbox(given: Record<string, unknown>): Promise<void> {
   const whole = (flag: string, most: number): number => {
     const text = String(given[flag])
@@ -54,6 +76,10 @@ function fail(error: unknown): never {
   if (error instanceof UsageError) {
     console.error(`sluice: ${message}\nSee "sluice --help".`)
     process.exit(USAGE)
+  }
+  if (name === 'StoreConfigError') {
+    console.error(`sluice: ${message}`)
+    process.exit(CONFIG)
   }
   if (name === 'ConfigError') {
     console.error(message)
@@ -81,6 +107,19 @@ function configured(command: Argv): Argv {
   return command.conflicts('store', 'redis')
 }
 
+function ofClient(command: Argv): Argv {
+  return configured(command)
+    .positional('client', { type: 'string', describe: 'the id of the client, as its tokens name it' })
+    .option('json', { type: 'boolean', describe: 'as JSON' })
+}
+
+function limited(command: Argv): Argv {
+  return command
+    .command('show [client]', 'what the client has used of each limit', ofClient, showLimits)
+    .command('reset [client]', 'free all that is counted of the client', ofClient, resetLimits)
+    .demandCommand(1, 1, 'Which command? One of limits show, limits reset.')
+}
+
 function sandboxed(command: Argv): Argv {
   const option = (name: string, otherwise: string, describe: string) =>
     command.option(name, { type: 'string', requiresArg: true, default: otherwise, describe })
@@ -105,6 +144,7 @@ const commandLine = yargs(hideBin(process.argv))
     (command) => configured(command).option('json', { type: 'boolean', describe: 'as JSON' }),
     check,
   )
+  .command('limits', 'read or reset what Redis counts of one client', limited)
   .command(
     'sandbox',
     'serve with an OpenID Provider and a Data API behind, to try it out',
@@ -114,11 +154,12 @@ const commandLine = yargs(hideBin(process.argv))
   .example('$0 start --config config/sluice.yaml', 'serve')
   .example('$0 check --config config/sluice.yaml', 'which routes and limits are in effect?')
   .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags beat the file')
+  .example('$0 limits show acme --config config/sluice.yaml', 'how much has this client used?')
   .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
   .epilogue('Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.')
   .version(VERSION)
   .alias({ help: 'h', version: 'V' })
-  .demandCommand(1, 1, 'Which command? One of start, check, sandbox.')
+  .demandCommand(1, 1, 'Which command? One of start, check, limits, sandbox.')
   .strict()
   .recommendCommands()
   .exitProcess(false)

@@ -39,13 +39,14 @@ export async function load(
   env: Record<string, string> = {},
   overrides: readonly Override[] = [],
   beside: Readonly<Record<string, string>> = {},
+  nowMs = Date.now(),
 ): Promise<Loaded> {
   const directory = await mkdtemp(join(tmpdir(), 'sluice-config-'))
   try {
     const file = join(directory, 'sluice.yaml')
     await writeFile(file, text)
     for (const [name, content] of Object.entries(beside)) await writeFile(join(directory, name), content)
-    return await loadConfig({ file, env, overrides })
+    return await loadConfig({ file, env, overrides, nowMs })
   } catch (error) {
     throw error instanceof ConfigError
       ? new Error(error.message.replaceAll(`${directory}/`, '').replaceAll(directory, '.'), { cause: error })

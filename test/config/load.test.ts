@@ -62,6 +62,100 @@ describe('loadConfig', () => {
     })
   })
 
+  it('hands on where Redis is: one server, a cluster, or behind sentinels', async () => {
+    const redisOf = async (inside: string, beside = {}) => {
+      const { config } = await load(completed(`store: { redis: { ${inside} } }`), {}, [], beside)
+      return config.store === 'memory' ? undefined : config.store.redis
+    }
+    expect(await redisOf('url: /run/redis.sock, username: u, password: p')).toEqual({
+      topology: { url: '/run/redis.sock' },
+      username: 'u',
+      password: 'p',
+    })
+    expect(await redisOf('cluster: [rediss://a, "file:b"], tls: true', { b: 'rediss://b\n' })).toEqual({
+      topology: { cluster: ['rediss://a', 'rediss://b'] },
+      tls: {},
+    })
+    expect(
+      await redisOf('sentinels: ["redis://[::1]:26379"], name: main, sentinelPassword: file:secret', {
+        secret: 's3cret',
+      }),
+    ).toEqual({
+      topology: { sentinels: ['redis://[::1]:26379'], name: 'main', sentinelPassword: 's3cret' },
+    })
+  })
+
+  it('reads the PEM files of TLS that stand beside the configuration', async () => {
+    const pem = (text: string) => `-----BEGIN X-----\n${text}\n-----END X-----\n`
+    const text = completed(
+      'store: { redis: { url: redis://r, tls: { ca: ca.pem, cert: ./c.pem, key: k.pem, servername: redis } } }',
+    )
+    const { config } = await load(text, {}, [], {
+      'ca.pem': pem('a'),
+      'c.pem': `bag attributes\n${pem('c')}`,
+      'k.pem': pem('k'),
+    })
+    expect(config.store).toMatchObject({
+      redis: {
+        tls: {
+          ca: pem('a'),
+          cert: `bag attributes\n${pem('c')}`,
+          key: pem('k'),
+          servername: 'redis',
+          rejectUnauthorized: true,
+        },
+      },
+    })
+  })
+
+  it('compiles changes, shadow limits and the limits that clients have of their own', async () => {
+    const text = [
+      'clients:',
+      '  - { id: "007", name: Acme, limits: { requests: { limit: 0 }, sync: { limit: 2, window: 1s, until: "2100-01-01T00:00:00+01:00" } } }',
+      '  - { id: plain }',
+      'limits:',
+      '  requests:',
+      '    per: [client]',
+      '    limit: 1000',
+      '    window: 1m',
+      '    changes:',
+      '      - { announced: 2026-12-01T00:00Z, from: 2100-01-15T00:00:00.500Z, limit: 1200 }',
+      '  sync: { per: [client, connection], limit: 1, window: 5s }',
+      '  trial: { per: [client], limit: 800, window: 1m, shadow: true }',
+      'routes:',
+      '  - { match: "GET /mine", respond: limits, authenticate: bearer }',
+      '  - { match: "/:connection", upstream: data, authenticate: bearer, limits: [requests, sync, trial] }',
+    ].join('\n')
+    const { config } = await load(completed(text))
+    expect(config.clients).toEqual([
+      { id: '007', name: 'Acme' },
+      { id: 'plain', name: undefined },
+    ])
+    expect(config.clientLimits).toEqual(
+      new Map([
+        [
+          '007',
+          new Map([
+            ['requests', { limit: 0 }],
+            ['sync', { limit: 2, windowMs: 1000, untilAt: Date.UTC(2099, 11, 31, 23) }],
+          ]),
+        ],
+      ]),
+    )
+    const [requests, , trial] = config.limits
+    expect(requests!.changes).toEqual([
+      {
+        announcedAt: Date.UTC(2026, 11, 1),
+        fromAt: Date.UTC(2100, 0, 15, 0, 0, 0, 500),
+        limit: 1200,
+      },
+    ])
+    expect(trial).toMatchObject({ name: 'trial', shadow: true })
+    expect(config.routes[0]).toMatchObject({ respond: 'limits', limits: [] })
+    expect(config.routes[0]!.upstream).toBeUndefined()
+    expect(config.warnings).toEqual([])
+  })
+
   it('compiles the routes in order, each with the limits that it names', async () => {
     const { config } = await load(completed(''))
     const matched = matchRoute(config.routes, 'POST', 'any', ['sync', 'abc'])

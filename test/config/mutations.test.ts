@@ -6,7 +6,11 @@ import { parseDocument } from 'yaml'
 import { load } from './load-text.ts'
 import { ConfigError } from '../../src/config/load.ts'
 
-const GOOD = await readFile(join(import.meta.dirname, '../../config/sluice.yaml'), 'utf8')
+/** The reference, with the settings that it shows as comments put in. */
+const GOOD = (await readFile(join(import.meta.dirname, '../../config/sluice.yaml'), 'utf8'))
+  .replaceAll(/^( +)# (?=(?:changes|trial|username|token): )/gm, '$1')
+  .replace('"${ADMIN_TOKEN}"', '"${ADMIN_TOKEN:-0123456789abcdef}"')
+  .replace('- id: ', '- name: Bank\n    id: second\n    limits: {}\n  - id: ')
 const RUNS = { numRuns: 300 }
 
 /** Resolves where the text loads or is refused with lines that name places; throws anything else that comes. */

@@ -1,0 +1,90 @@
+import { describe, expect, it } from 'vitest'
+import { problemLine } from '../../src/config/problem.ts'
+import { completed, load, type Row } from './load-text.ts'
+
+const NOW_MS = Date.parse('2027-01-01T00:00:00Z')
+const TOKEN = '0123456789abcdef'
+
+const WARNINGS: readonly Row[] = [
+  [
+    'a limit that no route names',
+    [
+      'limits:',
+      '  requests: { per: [client], limit: 1000, window: 1m }',
+      '  sync: { per: [client, connection], limit: 1, window: 5s }',
+      '  spare: { per: [ip], limit: 1, window: 5s }',
+    ],
+    ['4:3: limits.spare: is named by no route, so it limits nothing'],
+  ],
+  [
+    'the last change that is in force',
+    [
+      'limits:',
+      '  requests:',
+      '    per: [client]',
+      '    limit: 1000',
+      '    window: 1m',
+      '    changes:',
+      '      - { announced: 2026-01-01T00:00:00Z, from: 2026-02-01T00:00:00Z, limit: 1200 }',
+      '      - { announced: 2026-01-01T00:00:00Z, from: 2027-01-01T01:00:00+01:00, limit: 1300 }',
+      '      - { announced: 2026-01-01T00:00:00Z, from: 2027-01-01T00:00:00.001Z, limit: 1400 }',
+      '  sync: { per: [client, connection], limit: 1, window: 5s }',
+    ],
+    [
+      '8:50: limits.requests.changes[1].from: has passed; write limit: 1300 for "requests" and take this change out',
+    ],
+  ],
+  [
+    'own limits that have ended or say nothing',
+    [
+      'clients:',
+      '  - { id: a, limits: { requests: { limit: 5, until: 2027-01-01T00:00:00Z } } }',
+      '  - { id: b, limits: { requests: { limit: 5, until: 2027-01-01T00:00:01Z } } }',
+      '  - { id: c, limits: { requests: { limit: 1000 }, sync: { limit: 1, window: 1s } } }',
+    ],
+    [
+      '2:53: clients[0].limits.requests.until: has passed, so this limit has no effect any more; take it out or write a later instant',
+      '4:24: clients[2].limits.requests: is what "requests" is for every client; take it out',
+    ],
+  ],
+  [
+    'an admin listener that others reach without a token',
+    'admin: { host: 0.0.0.0 }',
+    [
+      '1:16: admin.host: is reached from other machines, and there is no "token", so /limits is refused here; set admin.token to a secret of 16 characters or more',
+    ],
+  ],
+  [
+    'TLS that trusts everybody',
+    'store: { redis: { url: rediss://a, tls: { rejectUnauthorized: false } } }',
+    [
+      '1:63: store.redis.tls.rejectUnauthorized: trusts whoever answers for Redis; write "ca" with the authority that signed its certificate',
+    ],
+  ],
+  ['nothing of an admin listener with a token', `admin: { host: 0.0.0.0, token: ${TOKEN} }`, []],
+  ...['127.0.0.1', '127.1.2.3', '"::1"', 'localhost', '"::ffff:127.0.0.1"'].map((host): Row => [
+    `nothing of the admin listener at ${host}`,
+    `admin: { host: ${host} }`,
+    [],
+  ]),
+]
+
+describe('a warning', () => {
+  it.for(WARNINGS)('tells of %s', async ([, snippet, lines]) => {
+    const text = typeof snippet === 'string' ? snippet : snippet.join('\n')
+    const { config } = await load(completed(text), {}, [], {}, NOW_MS)
+    expect(config.warnings.map(problemLine)).toEqual(
+      lines.map((line) => expect.stringMatching(new RegExp(`/sluice\\.yaml:${escaped(line)}$`)) as string),
+    )
+  })
+
+  it('names the flag that gave the value', async () => {
+    const overrides = [{ flag: '--admin-host', path: ['admin', 'host'], value: '::' }]
+    const { config } = await load(completed(''), {}, overrides)
+    expect(config.warnings.map(({ where }) => where)).toEqual(['--admin-host'])
+  })
+})
+
+function escaped(text: string): string {
+  return text.replaceAll(/[.*+?^${}()|[\]\\/]/g, String.raw`\$&`)
+}

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { Cluster, Redis } from 'ioredis'
 import { type Batches, createBatches } from './batches.ts'
@@ -45,7 +46,9 @@ export class RedisStore implements RemoteStore {
   readonly #sha: string
   readonly #batches: Batches
   readonly #onConnection: (up: boolean, reason: Error | undefined) => void
+  readonly #dropped = new WeakSet<Redis>()
   #lastError: Error | undefined
+  #onError: (error: Error) => void = () => {}
   #up = false
   #closed = false
 
@@ -66,21 +69,31 @@ export class RedisStore implements RemoteStore {
    * the configuration says or refuses the credentials; one that is out of reach is no error: it is tried again and again.
    */
   async connect(): Promise<readonly string[]> {
+    const hopeless = new Promise<never>((_, reject) => {
+      this.#onError = (error) => {
+        const fatal = configError(error)
+        if (fatal !== undefined) reject(fatal)
+      }
+    })
     try {
-      await within(START_MS, this.#client.connect())
-      const info = await within(
-        START_MS,
-        this.#client instanceof Cluster ? masterInfo(this.#client) : this.#client.info(),
-      )
-      checkTopology(this.#topology, info)
-      await within(START_MS, this.probe(`${this.#prefix}:{start}:`))
-      return topologyWarnings(info)
+      return await within(START_MS, Promise.race([hopeless, this.#start()]))
     } catch (error) {
-      const fatal = configError(error) ?? configError(this.#lastError)
+      const fatal = configError(error)
       if (fatal === undefined) return []
       await this.close()
       throw fatal
+    } finally {
+      this.#onError = () => {}
     }
+  }
+
+  async #start(): Promise<readonly string[]> {
+    await this.#client.connect()
+    if (this.#client instanceof Cluster) await mastersReady(this.#client)
+    const [info = ''] = await Promise.all(this.#masters().map((node) => node.info()))
+    checkTopology(this.#topology, info)
+    await this.probe(`${this.#prefix}:{start}:`)
+    return topologyWarnings(info)
   }
 
   charge(quotas: readonly Quota[]): Promise<Charge> {
@@ -146,14 +159,21 @@ export class RedisStore implements RemoteStore {
   reconnect(key: string): void {
     const client = this.#client
     if (client instanceof Redis) {
-      if (isOpen(client)) client.disconnect(true)
+      this.#drop(client, true)
       return
     }
-    if (client.status === 'connect') client.disconnect(true)
     const master = masterOf(client, key)
     const node = client.nodes('master').find(({ options }) => `${options.host}:${options.port}` === master)
-    if (node && isOpen(node)) node.disconnect()
+    if (node) this.#drop(node, false)
     client.refreshSlotsCache()
+  }
+
+  /** Closes an open connection, once. A node of a cluster is connected to again when the slots are refreshed. */
+  #drop(client: Redis, again: boolean): void {
+    if (this.#dropped.has(client) || (client.status !== 'ready' && client.status !== 'connect')) return
+    this.#dropped.add(client)
+    client.once('close', () => this.#dropped.delete(client))
+    client.disconnect(again)
   }
 
   async close(): Promise<void> {
@@ -203,15 +223,13 @@ export class RedisStore implements RemoteStore {
   #listen(): void {
     const failed = (error: Error) => {
       this.#lastError = error
+      this.#onError(error)
     }
     const client: Redis = this.#client as Redis
     client.on('error', failed).on('sentinelError', failed).on('node error', failed)
     client.on('ready', () => this.#changed(true))
     client.on('close', () => this.#changed(false))
-    // Nodes of a cluster connect with their first command, which would fail those that come beside it.
-    client.on('+node', (node: Redis) => {
-      if (node.status === 'wait' && node.options.readOnly !== true) node.connect().catch(() => {})
-    })
+    if (this.#client instanceof Cluster) keepMastersConnected(this.#client)
   }
 
   #changed(up: boolean): void {
@@ -235,6 +253,8 @@ function connection(topology: RedisTopology, credentials: RedisCredentials): Red
     return new Cluster([...nodes], {
       lazyConnect: true,
       enableOfflineQueue: false,
+      // It asks a node that is not connected yet, and would have the cluster connect again and again.
+      enableReadyCheck: false,
       clusterRetryStrategy: reconnectDelayMs,
       maxRedirections: 4,
       retryDelayOnFailover: 0,
@@ -277,14 +297,20 @@ function masterOf(cluster: Cluster, key: string): string | undefined {
   return cluster.slots[hashSlot(hashTag(key))]?.[0]
 }
 
-async function masterInfo(cluster: Cluster): Promise<string> {
-  const [master] = cluster.nodes('master')
-  if (master === undefined) throw new Error('The cluster has no master.')
-  return await master.info()
+/** Left to itself, a node connects with its first command, which fails those that come beside it. */
+function keepMastersConnected(cluster: Cluster): void {
+  const connect = () => {
+    for (const node of cluster.nodes('master')) if (node.status === 'wait') node.connect().catch(() => {})
+  }
+  cluster.on('+node', connect).on('refresh', connect)
 }
 
-function isOpen({ status }: Redis): boolean {
-  return status === 'ready' || status === 'connect'
+async function mastersReady(cluster: Cluster): Promise<void> {
+  await Promise.all(
+    cluster.nodes('master').map(async (node) => {
+      if (node.status !== 'ready') await once(node, 'ready')
+    }),
+  )
 }
 
 async function within<T>(ms: number, promise: Promise<T>): Promise<T> {

@@ -71,7 +71,14 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
       })
       admin.on('error', () => {})
     }
-    return await admin.call(String(name), ...rest)
+    try {
+      return await admin.call(String(name), ...rest)
+    } catch (error) {
+      // A server that changes its role ends its connections.
+      if (admin?.status === 'ready') throw error
+      forget()
+      throw error
+    }
   }
   async function kill(): Promise<void> {
     forget()

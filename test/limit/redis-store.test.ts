@@ -1,8 +1,10 @@
-import { afterAll, beforeAll } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hashSlot } from '../../src/limit/hash-slot.ts'
 import { withOutage } from '../../src/limit/outage.ts'
+import { RedisStore } from '../../src/limit/redis-store.ts'
 import type { RemoteStore } from '../../src/limit/store.ts'
 import { type RedisCluster, type RedisServer, startCluster, startRedis } from '../helpers/redis.ts'
+import { until } from '../helpers/wait.ts'
 import { storeContract } from './store-contract.ts'
 import { redisSubject, throughLimiter } from './subjects.ts'
 
@@ -48,3 +50,81 @@ storeContract(
   },
   { runs: 120 },
 )
+
+describe('the Redis store', () => {
+  let store: RedisStore
+  beforeAll(async () => {
+    store = new RedisStore({ topology: { url: server.url }, prefix: 'r' })
+    await store.connect()
+  })
+  afterAll(() => store?.close())
+
+  const quota = (name: string, limit: number, windowMs: number) => ({
+    name,
+    key: `r:{${name}}:x`,
+    limit,
+    windowMs,
+    shadow: false,
+  })
+
+  test.each([
+    ['one call', 3, 1],
+    ['more calls than are written whole', 100, 30],
+    ['calls that share slots', 5000, 30],
+  ])(
+    'keeps a key until its newest call has left the window, and no longer: %s',
+    async (name, limit, calls) => {
+      const windowMs = 1000
+      const one = quota(name, limit, windowMs)
+      for (let i = 0; i < calls; i++) {
+        await store.charge([one])
+        const ttl = Number(await server.command('PTTL', one.key))
+        expect(ttl).toBeGreaterThan(0)
+        expect(ttl).toBeLessThanOrEqual(windowMs + 2)
+      }
+      await until('the key is gone', async () => (await server.command('EXISTS', one.key)) === 0)
+      expect((await store.peek([one]))[0]).toMatchObject({ remaining: limit })
+    },
+  )
+
+  test('keeps idle clients small, and busy ones within 13 bytes a call', async () => {
+    const one = quota('size', 1000, 60_000)
+    await store.charge([one])
+    expect(await server.command('STRLEN', one.key)).toBeLessThan(100)
+    await Promise.all(Array.from({ length: 1200 }, async () => store.charge([one])))
+    expect(await server.command('STRLEN', one.key)).toBeLessThanOrEqual(13 * 1000 + 38)
+    const quantised = quota('quantised', 1_000_000, 60_000)
+    await Promise.all(Array.from({ length: 5000 }, async () => store.charge([quantised])))
+    expect(await server.command('STRLEN', quantised.key)).toBeLessThanOrEqual(13 * 1002 + 38)
+  })
+
+  test('sends the decisions of one turn in one script call, of at most 64 decisions', async () => {
+    const calls = async () =>
+      Number(
+        /cmdstat_evalsha:calls=(\d+)/.exec(String(await server.command('INFO', 'commandstats')))?.[1] ?? 0,
+      )
+    const before = await calls()
+    await Promise.all(Array.from({ length: 64 }, async (_, i) => store.charge([quota(`turn${i}`, 5, 1000)])))
+    expect(await calls()).toBe(before + 1)
+    await Promise.all(Array.from({ length: 200 }, async (_, i) => store.charge([quota(`turn${i}`, 5, 1000)])))
+    expect(await calls()).toBe(before + 5)
+  })
+
+  test('charges a key that stands twice in one decision for both', async () => {
+    const one = quota('twice', 3, 60_000)
+    expect(await store.charge([one, one])).toMatchObject({ admitted: true })
+    expect((await store.peek([one]))[0]).toMatchObject({ remaining: 1 })
+  })
+
+  test('says the same Reset as any other gateway, on Redis’s clock', async () => {
+    const other = new RedisStore({ topology: { url: server.url }, prefix: 'r' })
+    await other.connect()
+    const one = quota('reset', 5, 60_000)
+    await store.charge([one])
+    const [here, there] = [await store.peek([one]), await other.peek([one])]
+    expect(there[0]!.resetAt).toBe(here[0]!.resetAt)
+    const [seconds, micros] = (await server.command('TIME')) as [string, string]
+    expect(here[0]!.resetAt).toBeGreaterThan(Number(seconds) * 1000 + Number(micros) / 1000)
+    await other.close()
+  })
+})

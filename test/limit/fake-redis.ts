@@ -1,0 +1,80 @@
+import { createServer, type Socket } from 'node:net'
+
+/** A server that speaks RESP, and says what the test tells it to. */
+export interface FakeRedis {
+  readonly url: string
+  /** Connections made so far. */
+  connections(): number
+  /** Commands taken so far. */
+  commands(): readonly string[][]
+  /** From now on it answers every command with these bytes; undefined: with nothing. */
+  answer(reply: ((command: readonly string[]) => string) | string | undefined): void
+  close(): Promise<void>
+}
+
+/** Starts one on a free port; at first it is silent, like a black hole that takes connections. */
+export async function startFakeRedis(): Promise<FakeRedis> {
+  let reply: ((command: readonly string[]) => string) | string | undefined
+  let connections = 0
+  const commands: string[][] = []
+  const sockets = new Set<Socket>()
+  const server = createServer((socket) => {
+    connections++
+    sockets.add(socket)
+    socket.on('error', () => {})
+    socket.on('close', () => sockets.delete(socket))
+    let text = ''
+    socket.on('data', (chunk) => {
+      text += chunk.toString()
+      for (let parsed = parse(text); parsed; parsed = parse(text)) {
+        text = text.slice(parsed.length)
+        commands.push(parsed.command)
+        if (reply !== undefined) socket.write(typeof reply === 'string' ? reply : reply(parsed.command))
+      }
+    })
+  })
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve)
+  })
+  return {
+    url: `redis://127.0.0.1:${(server.address() as { port: number }).port}`,
+    connections: () => connections,
+    commands: () => commands,
+    answer(next) {
+      reply = next
+    },
+    async close() {
+      for (const socket of sockets) socket.destroy()
+      await new Promise((resolve) => {
+        server.close(resolve)
+      })
+    },
+  }
+}
+
+/** The first whole command of a text of RESP arrays. */
+function parse(text: string): { readonly command: string[]; readonly length: number } | undefined {
+  const head = /^\*(\d+)\r\n/.exec(text)
+  if (head === null) return undefined
+  let at = head[0].length
+  const command: string[] = []
+  for (let i = 0; i < Number(head[1]); i++) {
+    const size = /^\$(\d+)\r\n/.exec(text.slice(at))
+    if (size === null) return undefined
+    const start = at + size[0].length
+    at = start + Number(size[1]) + 2
+    if (text.length < at) return undefined
+    command.push(text.slice(start, at - 2))
+  }
+  return { command, length: at }
+}
+
+/** What charge.lua answers when it admits every call of a batch; for one limit a decision. */
+export function admitsAll(command: readonly string[]): string {
+  if (!/^eval/i.test(command[0] ?? '')) return '+OK\r\n'
+  const decisions = Number(command[2])
+  const nowUs = Date.now() * 1000
+  const numbers = [nowUs]
+  for (let i = 0; i < decisions; i++) numbers.push(1, 1, 5, nowUs + 1000)
+  return `*${numbers.length}\r\n${numbers.map((number) => `:${number}\r\n`).join('')}`
+}

@@ -1,0 +1,196 @@
+import { describe, expect, test } from 'vitest'
+import { GatewayError } from '../../src/errors.ts'
+import type { Quota } from '../../src/limit/limit.ts'
+import { type OutageChange, type OutageOptions, withOutage } from '../../src/limit/outage.ts'
+import type { Charge, RemoteStore } from '../../src/limit/store.ts'
+import { until } from '../helpers/wait.ts'
+
+const ADMITTED: Charge = { admitted: true, allowances: [], mode: 'store' }
+
+function quota(key = 'p:{a}:x', limit = 10): Quota {
+  return { name: 'x', key, limit, windowMs: 60_000, shadow: false }
+}
+
+/** A store that does what the test says, and what stands around it. */
+function setUp(options: Partial<OutageOptions> = {}) {
+  const behaviour = {
+    charge: (): Promise<Charge> => Promise.resolve(ADMITTED),
+    probe: (): Promise<void> => Promise.reject(new Error('still down')),
+  }
+  const asked: string[] = []
+  const probed: string[] = []
+  const reconnected: string[] = []
+  const changes: OutageChange[] = []
+  const failing: RemoteStore = {
+    charge(quotas) {
+      asked.push(quotas[0]!.key)
+      return behaviour.charge()
+    },
+    peek: async () => (await behaviour.charge()).allowances,
+    keys: async () => [],
+    reset: async () => 0,
+    once: async () => (await behaviour.charge()).admitted,
+    close: async () => {},
+    server: (key) => key.slice(0, 5),
+    async probe(key) {
+      probed.push(key)
+      await behaviour.probe()
+    },
+    reconnect: (key) => void reconnected.push(key),
+  }
+  const store = withOutage(failing, {
+    onOutage: 'local',
+    timeoutMs: 50,
+    probeEveryMs: 5,
+    onChange: (change) => changes.push(change),
+    ...options,
+  })
+  return { store, behaviour, asked, probed, reconnected, changes }
+}
+
+const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
+const hangs = () => new Promise<never>(() => {})
+
+describe('a store that may fail', () => {
+  test('is what decides while it answers', async () => {
+    const { store, changes } = setUp()
+    for (let i = 0; i < 10; i++) expect((await store.charge([quota()])).mode).toBe('store')
+    expect(store.mode()).toBe('store')
+    expect(changes).toEqual([])
+  })
+
+  test('keeps no caller waiting when it is silent, and is not asked again after three failures', async () => {
+    const { store, behaviour, asked, changes } = setUp()
+    behaviour.charge = hangs
+    for (let i = 0; i < 20; i++)
+      expect(await store.charge([quota()])).toMatchObject({ admitted: i < 10, mode: 'local' })
+    expect(asked).toHaveLength(3)
+    expect(changes).toMatchObject([
+      { mode: 'local', degraded: true, cause: { message: 'No answer within 50 ms.' } },
+    ])
+    await store.close()
+  })
+
+  test('is asked again as soon as a probe succeeds, and says so once', async () => {
+    const { store, behaviour, probed, changes } = setUp()
+    behaviour.charge = fails
+    for (let i = 0; i < 5; i++) await store.charge([quota('p:{k}:x')])
+    await until('several probes failed', () => probed.length > 3)
+    expect(store.mode()).toBe('local')
+    behaviour.charge = () => Promise.resolve(ADMITTED)
+    behaviour.probe = () => Promise.resolve()
+    await until('the store decides', () => store.mode() === 'store')
+    expect((await store.charge([quota()])).mode).toBe('store')
+    expect(new Set(probed)).toEqual(new Set(['p:{k}:x']))
+    expect(changes.map(({ mode, degraded }) => [mode, degraded])).toEqual([
+      ['local', true],
+      ['store', false],
+    ])
+  })
+
+  test('is given up for failures in a row only', async () => {
+    const { store, behaviour, asked } = setUp()
+    for (let i = 0; i < 10; i++) {
+      behaviour.charge = i % 3 === 2 ? () => Promise.resolve(ADMITTED) : fails
+      await store.charge([quota()])
+    }
+    expect(asked).toHaveLength(10)
+    expect(store.mode()).toBe('store')
+  })
+
+  test('is not redeemed by answers that come too late', async () => {
+    const { store, behaviour, asked } = setUp({ timeoutMs: 20 })
+    for (let i = 0; i < 8; i++) {
+      let answer: (charge: Charge) => void = () => {}
+      behaviour.charge = () => new Promise((resolve) => void (answer = resolve))
+      expect((await store.charge([quota()])).mode).toBe('local')
+      answer(ADMITTED)
+    }
+    expect(asked).toHaveLength(3)
+    await store.close()
+  })
+
+  test('has a silent connection made anew, and lets one be that answers with errors', async () => {
+    const silent = setUp()
+    silent.behaviour.charge = hangs
+    await Promise.all([1, 2, 3].map(async () => silent.store.charge([quota()])))
+    expect(silent.reconnected).toEqual(['p:{a}:x'])
+    const failing = setUp()
+    failing.behaviour.charge = fails
+    await Promise.all([1, 2, 3].map(async () => failing.store.charge([quota()])))
+    expect(failing.reconnected).toEqual([])
+    await Promise.all([silent.store.close(), failing.store.close()])
+  })
+
+  test('goes on for the keys of its other servers when one of them fails', async () => {
+    const { store, behaviour, asked, changes } = setUp()
+    behaviour.charge = fails
+    for (let i = 0; i < 5; i++) await store.charge([quota('p:{a}:x')])
+    behaviour.charge = () => Promise.resolve(ADMITTED)
+    asked.length = 0
+    expect((await store.charge([quota('p:{b}:x')])).mode).toBe('store')
+    expect((await store.charge([quota('p:{a}:x')])).mode).toBe('local')
+    expect(asked).toEqual(['p:{b}:x'])
+    expect(store.mode()).toBe('local')
+    expect(changes).toMatchObject([{ server: 'p:{a}' }])
+    await store.close()
+  })
+
+  test('takes each instance’s share of the limits in its stead, at least 1, and nothing of 0', async () => {
+    const { store, behaviour } = setUp({ instances: 4 })
+    behaviour.charge = fails
+    const admitted = async (limit: number) => {
+      let count = 0
+      for (let i = 0; i < 20; i++)
+        if ((await store.charge([quota(`p:{${limit}}:x`, limit)])).admitted) count++
+      return count
+    }
+    expect([await admitted(10), await admitted(3), await admitted(0)]).toEqual([2, 1, 0])
+    await store.close()
+  })
+
+  test('admits everything under allow, and says that nothing was counted', async () => {
+    const { store, behaviour } = setUp({ onOutage: 'allow' })
+    behaviour.charge = fails
+    for (let i = 0; i < 20; i++) {
+      expect(await store.charge([quota()])).toEqual({ admitted: true, allowances: [], mode: 'allow' })
+    }
+    expect(store.mode()).toBe('allow')
+    await store.close()
+  })
+
+  test('is a 503 with Retry-After under deny, with the failure for the log alone', async () => {
+    const { store, behaviour } = setUp({ onOutage: 'deny' })
+    behaviour.charge = fails
+    for (let i = 0; i < 5; i++) {
+      const error = await Promise.resolve(store.charge([quota()])).catch((error: unknown) => error)
+      expect(error).toBeInstanceOf(GatewayError)
+      expect(error).toMatchObject({ status: 503, headers: { 'Retry-After': '1' } })
+      expect((error as Error).message).not.toContain('READONLY')
+      if (i < 3)
+        expect((error as Error).cause).toMatchObject({
+          message: expect.stringContaining('READONLY') as string,
+        })
+    }
+    await store.close()
+  })
+
+  test('still tells a used key from a fresh one, in this process', async () => {
+    const { store, behaviour } = setUp()
+    behaviour.charge = fails
+    expect(await store.once('jti', 60_000)).toBe(true)
+    expect(await store.once('jti', 60_000)).toBe(false)
+    await store.close()
+  })
+
+  test('is read from the local counters under local, and cannot be read otherwise', async () => {
+    const local = setUp()
+    local.behaviour.charge = fails
+    for (let i = 0; i < 4; i++) await local.store.charge([quota()])
+    expect(await local.store.peek([quota()])).toMatchObject([{ remaining: 6 }])
+    const allow = setUp({ onOutage: 'allow' })
+    allow.behaviour.charge = fails
+    await expect(allow.store.peek([quota()])).rejects.toMatchObject({ status: 503 })
+    await Promise.all([local.store.close(), allow.store.close()])
+  })
+})

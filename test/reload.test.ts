@@ -102,7 +102,7 @@ describe('a changed file', () => {
 
   it('warns of what only a restart can change', async () => {
     const gateway = await started(yaml({ data: data.url }))
-    writeFileSync(file, yaml({ data: data.url }).replace('port: 0 }', 'port: 0, maxConnections: 5 }'))
+    writeFileSync(file, yaml({ data: data.url }).replace('port: 0,', 'port: 0, maxConnections: 5,'))
     await until('the warning', () => told(gateway, 'next start').length === 1)
     expect(told(gateway, 'next start')).toMatchObject([{ level: 'warn', keys: ['listen'] }])
   })

@@ -163,9 +163,7 @@ describe('sluice start', () => {
   })
 
   it('drops sockets beyond maxConnections and counts them', async () => {
-    const gateway = await started(
-      yaml({ data: data.url }).replace('port: 0 }', 'port: 0, maxConnections: 2 }'),
-    )
+    const gateway = await started(yaml({ data: data.url }).replace('port: 0,', 'port: 0, maxConnections: 2,'))
     const sockets = [1, 2, 3].map(() => connect(gateway.port, '127.0.0.1').on('error', () => {}))
     await until('the third is closed', () =>
       sockets.some((socket) => socket.closed || socket.readableEnded || socket.destroyed),

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent, type IncomingMessage, request as httpRequest } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { exportJWK, generateKeyPair, type JWTPayload, SignJWT } from 'jose'
+import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { loadConfig } from '../../src/config/load.ts'
 import { type Running, start } from '../../src/start.ts'
 
@@ -19,7 +19,7 @@ writeFileSync(
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 
 /** A valid access token of a client. */
-export function token(client: string, claims: JWTPayload = {}): Promise<string> {
+export function token(client: string, claims: Record<string, unknown> = {}): Promise<string> {
   return new SignJWT({ client_id: client, sub: `user-of-${client}`, jti: crypto.randomUUID(), ...claims })
     .setProtectedHeader({ alg: 'ES256', kid: 'test', typ: 'at+jwt' })
     .setIssuer(ISSUER)
@@ -51,6 +51,8 @@ export interface Settings {
   readonly window?: string
   readonly syncWindow?: string
   readonly tokens?: string
+  readonly limits?: string
+  readonly trustedProxies?: string
   readonly routes?: string
   /** Further top-level YAML. */
   readonly more?: string
@@ -59,7 +61,7 @@ export interface Settings {
 /** The YAML of a gateway on free ports. */
 export function yaml(settings: Settings): string {
   const { data, identity = data, store = 'memory', limit = 1000, window = '1m', syncWindow = '5s' } = settings
-  return `listen: { host: 127.0.0.1, port: 0 }
+  return `listen: { host: 127.0.0.1, port: 0, trustedProxies: ${settings.trustedProxies ?? '[]'} }
 admin: { port: 0 }
 log: { level: silent }
 store: ${store}
@@ -67,9 +69,12 @@ upstreams:
   identity: { url: "${identity}", timeout: 2s }
   data: { url: "${data}", timeout: 2s }
 ${settings.tokens ?? TOKENS}
-limits:
+${
+  settings.limits ??
+  `limits:
   requests: { per: [client], limit: ${limit}, window: ${window} }
-  sync: { per: [client, connection], limit: 1, window: ${syncWindow} }
+  sync: { per: [client, connection], limit: 1, window: ${syncWindow} }`
+}
 ${settings.routes ?? ROUTES}
 ${settings.more ?? ''}
 `

@@ -1,3 +1,5 @@
+import type { GatewayError } from '../errors.ts'
+import { type Confirmation, readConfirmation } from './confirmation.ts'
 import type { JsonObject } from './jws.ts'
 
 /** Who an access token speaks for. */
@@ -8,9 +10,14 @@ export interface Identity {
   readonly user?: string
   /** Space-separated scopes. */
   readonly scope?: string
+  /** What its sender must hold; the token of a mere bearer has none. */
+  readonly confirmation?: Confirmation
   /** Unix time in milliseconds. */
   readonly expiresAt: number
 }
+
+/** What is known of a token alone, whoever sent it; a string says, for the caller, what is wrong with it. */
+export type Finding = Identity | string | GatewayError
 
 /** What a token must say. */
 export interface TokenRules {
@@ -68,8 +75,9 @@ export function readClaims(
   }
   if (nowMs >= exp * 1000 + rules.leewayMs) return 'The access token expired.'
   if (nbf !== undefined && nowMs < nbf * 1000 - rules.leewayMs) return 'The access token is not valid yet.'
-  if ('cnf' in claims) {
-    return 'The access token is bound to a key of its client, which cannot be checked here.'
+  const confirmation = 'cnf' in claims ? readConfirmation(claims['cnf']) : undefined
+  if ('cnf' in claims && confirmation === undefined) {
+    return 'The access token is bound to its client in a way that cannot be checked here.'
   }
   if ('events' in claims || (!saysAccessToken(header) && OF_ID_TOKENS.some((name) => name in claims))) {
     return 'The token is not an access token.'
@@ -80,8 +88,14 @@ export function readClaims(
     client,
     ...(sub !== undefined && { user: sub }),
     ...(typeof scope === 'string' && { scope }),
+    ...(confirmation !== undefined && { confirmation }),
     expiresAt: exp * 1000,
   }
+}
+
+/** About how many bytes it takes to remember an identity. */
+export function sizeOf({ client, user, scope }: Identity): number {
+  return 384 + 2 * (client.length + (user?.length ?? 0) + (scope?.length ?? 0))
 }
 
 /** A NumericDate (RFC 7519 section 2): seconds, fractions allowed. */

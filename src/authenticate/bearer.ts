@@ -1,28 +1,45 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import { type GatewayError, serviceUnavailable } from '../errors.ts'
-import { type Identity, readClaims, refuseHeader, type TokenRules } from './access-token.ts'
+import { GatewayError } from '../errors.ts'
+import { type Finding, type Identity, sizeOf, type TokenRules } from './access-token.ts'
 import { createChallenges } from './challenge.ts'
+import { createConfirm, type Scheme } from './confirm.ts'
+import type { Proofs } from './dpop.ts'
+import type { Introspect } from './introspection.ts'
 import type { KeySource } from './jwks.ts'
-import { type Jws, parseJws, parseObject, verifyJws } from './jws.ts'
-import type { KeySet, VerificationKey } from './key-set.ts'
+import { parseJws, parseObject } from './jws.ts'
+import { createJwtVerifier, type Verdict, type VerifyJwt } from './jwt.ts'
+import type { Sender } from './sender.ts'
 
 export type { Identity } from './access-token.ts'
 
-export interface BearerOptions extends Omit<TokenRules, 'audience'> {
+/** Whose tokens are taken, and what they must say. */
+export interface TrustedIssuer extends Omit<TokenRules, 'audience'> {
   readonly audience: string | readonly string[]
   /** The signature algorithms taken, such as PS256. */
   readonly algorithms: readonly string[]
-  /** For `WWW-Authenticate`. */
+  /** For `WWW-Authenticate`; of several issuers, the first one's is told. */
   readonly realm: string
+  /** For JWTs, which are told by their `iss`. */
   readonly keys: KeySource
+  /** For opaque tokens, which tell nothing: of several issuers one may have it. */
+  readonly introspect?: Introspect | undefined
+}
+
+export interface BearerOptions {
+  /** Verifies DPoP proofs; unless given, the DPoP scheme is unknown and tokens bound to a key are refused. */
+  readonly proofs?: Proofs | undefined
   /** The clock, in Unix milliseconds. */
   readonly now?: () => number
 }
 
-/** Tells from every `Authorization` value of a request whose it is. A promise only where keys must be fetched first; it never rejects. */
+/**
+ * Tells from every `Authorization` value of a request whose it is; `sender` is asked for tokens that are not mere bearer
+ * tokens, which without it are refused. A promise only where something must be fetched or remembered first; it never rejects.
+ */
 export type Authenticate = (
   authorization: readonly string[],
+  sender?: () => Sender,
 ) => Identity | GatewayError | Promise<Identity | GatewayError>
 
 /** `credentials` of RFC 9110 section 11.4, as far as to tell the scheme. */
@@ -33,95 +50,86 @@ const MAX_TOKEN = 16 * 1024
 const CACHED_TOKENS = 10_000
 const CACHED_BYTES = 4 * 1024 * 1024
 
-/** A verdict that holds until `expiresAt` of its identity, as long as the issuer publishes the key. */
-interface Verdict {
-  readonly identity: Identity
-  readonly key: VerificationKey
-}
-
 /**
- * Authenticates callers by JWT access tokens (RFC 9068) sent as bearer tokens (RFC 6750). A refusal is a `GatewayError` with
- * its challenge: 401, 400 where the credentials cannot be read in one way, 503 where no keys could be had so far.
+ * Authenticates callers by access tokens, JWT (RFC 9068) or opaque (RFC 7662), sent as bearer tokens (RFC 6750) or with a
+ * proof of possession (RFC 9449, RFC 8705). A refusal is a `GatewayError` with its challenge: 401, 400 where the
+ * credentials cannot be read in one way, 503 where what is needed to decide is out of reach.
  */
-export function createBearer(options: BearerOptions): Authenticate {
-  const { keys, realm, type, now = Date.now } = options
-  const algorithms = new Set(options.algorithms)
-  const audience = typeof options.audience === 'string' ? [options.audience] : options.audience
-  const rules: TokenRules = { ...options, audience }
-  const { noCredentials, invalidRequest, invalidToken } = createChallenges(realm)
+export function createBearer(
+  issuers: TrustedIssuer | readonly TrustedIssuer[],
+  { proofs, now = Date.now }: BearerOptions = {},
+): Authenticate {
+  const trusted = 'issuer' in issuers ? [issuers] : issuers
+  const verifiers = new Map<unknown, VerifyJwt>(
+    trusted.map(({ audience, ...rest }) => [
+      rest.issuer,
+      createJwtVerifier({ ...rest, audience: typeof audience === 'string' ? [audience] : audience, now }),
+    ]),
+  )
+  const introspect = trusted.find((issuer) => issuer.introspect !== undefined)?.introspect
+  const challenges = createChallenges(trusted[0]!.realm, proofs?.algorithms)
+  const confirm = createConfirm(challenges, proofs)
   const verdicts = new LRUCache<string, Verdict>({
     max: CACHED_TOKENS,
     maxSize: CACHED_BYTES,
-    sizeCalculation: ({ identity }) =>
-      256 + 2 * (identity.client.length + (identity.user?.length ?? 0) + (identity.scope?.length ?? 0)),
+    sizeCalculation: ({ identity }) => sizeOf(identity),
   })
 
-  return function authenticate(authorization) {
-    if (authorization.length === 0) return noCredentials()
-    if (authorization.length > 1) return invalidRequest('Send one Authorization header.')
+  return function authenticate(authorization, sender) {
+    if (authorization.length === 0) return challenges.noCredentials()
+    if (authorization.length > 1) return challenges.bearer.invalidRequest('Send one Authorization header.')
     const credentials = CREDENTIALS.exec(authorization[0]!)
-    if (credentials === null) return invalidRequest('The Authorization header is malformed.')
-    if (credentials[1]!.toLowerCase() !== 'bearer') return noCredentials()
+    if (credentials === null) {
+      return challenges.bearer.invalidRequest('The Authorization header is malformed.')
+    }
+    const scheme = credentials[1]!.toLowerCase()
+    if (scheme !== 'bearer' && (scheme !== 'dpop' || proofs === undefined)) return challenges.noCredentials()
     const token = credentials[2]
     if (token === undefined || !B64TOKEN.test(token)) {
-      return invalidRequest('The Authorization header is malformed.')
+      return challenges[scheme].invalidRequest('The Authorization header is malformed.')
     }
-    if (token.length > MAX_TOKEN) return invalidToken('The access token is too long.')
+    if (token.length > MAX_TOKEN) return challenges[scheme].invalidToken('The access token is too long.')
 
     // Of the whole token: a digest of less would hand one caller another's identity.
     const digest = hash('sha256', token, 'base64url')
-    const verdict = verdicts.get(digest)
-    if (verdict !== undefined) {
-      if (verdict.identity.expiresAt > now() && keys.current()?.holds(verdict.key) === true) {
-        return verdict.identity
-      }
+    const finding = find(token, digest)
+    return finding instanceof Promise
+      ? finding.then((found) => settle(found, scheme, digest, sender))
+      : settle(finding, scheme, digest, sender)
+  }
+
+  function find(token: string, digest: string): Finding | Promise<Finding> {
+    const known = verdicts.get(digest)
+    if (known !== undefined) {
+      const { identity, key, keys } = known
+      if (identity.expiresAt > now() && keys.current()?.holds(key) === true) return identity
       verdicts.delete(digest)
     }
-    return verify(token, digest)
-  }
-
-  function verify(token: string, digest: string): ReturnType<Authenticate> {
     const jws = parseJws(token)
-    if (jws === undefined) return invalidToken('The access token is malformed.')
-    const { alg } = jws.header
-    if (typeof alg !== 'string' || !algorithms.has(alg)) {
-      return invalidToken('The access token is signed with an algorithm that is not accepted.')
-    }
-    const refusal = refuseHeader(jws.header, type)
-    if (refusal !== undefined) return invalidToken(refusal)
-
-    const known = keys.current()
-    const key = known && keyOf(known, jws, alg)
-    if (key === undefined) {
-      // The issuer may have a new key, even under an old kid.
-      const fresh = keys.refresh()
-      if (fresh !== undefined)
-        return fresh.then((set) => judge(set, set && keyOf(set, jws, alg), jws, digest))
-    }
-    return judge(known, key, jws, digest)
-  }
-
-  function judge(
-    set: KeySet | undefined,
-    key: VerificationKey | undefined,
-    jws: Jws,
-    digest: string,
-  ): Identity | GatewayError {
-    if (set === undefined) return serviceUnavailable('Access tokens cannot be verified for now.', NO_KEYS)
-    if (key === undefined) return invalidToken('The signature of the access token is not valid.')
+    if (jws === undefined) return introspect ? introspect(token, digest) : MALFORMED
     const claims = parseObject(jws.payload)
-    if (claims === undefined) return invalidToken('The access token is malformed.')
-    const identity = readClaims(jws.header, claims, rules, now())
-    if (typeof identity === 'string') return invalidToken(identity)
-    verdicts.set(digest, { identity, key })
-    return identity
+    if (claims === undefined) return MALFORMED
+    // Read unverified, to choose by; the verifier compares it again.
+    const verify = verifiers.get(claims['iss'])
+    if (verify === undefined) return 'The access token is not from an issuer that is trusted here.'
+    const verdict = verify(jws, claims)
+    return verdict instanceof Promise
+      ? verdict.then((judged) => remember(digest, judged))
+      : remember(digest, verdict)
+  }
+
+  function remember(digest: string, verdict: Verdict | string | GatewayError): Finding {
+    if (typeof verdict === 'string' || verdict instanceof GatewayError) return verdict
+    verdicts.set(digest, verdict)
+    return verdict.identity
+  }
+
+  function settle(finding: Finding, scheme: Scheme, digest: string, sender: (() => Sender) | undefined) {
+    if (typeof finding === 'string') return challenges[scheme].invalidToken(finding)
+    if (finding instanceof GatewayError) return finding
+    if (scheme === 'bearer' && finding.confirmation === undefined) return finding
+    return confirm(finding, scheme, digest, sender?.())
   }
 }
 
-const NO_KEYS = 'the keys of the issuer could not be read so far'
-
-/** The key in `set` that verifies the signature. Keys that a token itself carries or points to are never looked at. */
-function keyOf(set: KeySet, jws: Jws, algorithm: string): VerificationKey | undefined {
-  const kid = jws.header['kid'] as string | undefined
-  return set.find(algorithm, kid).find((candidate) => verifyJws(jws, algorithm, candidate.key))
-}
+const MALFORMED = 'The access token is malformed.'

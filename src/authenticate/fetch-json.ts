@@ -8,26 +8,34 @@ const MAX_BYTES = 1024 * 1024
  * No redirect is followed: the keys of an issuer come from where the operator or the issuer said.
  */
 export async function readJson(where: string, signal: AbortSignal): Promise<unknown> {
-  const body = /^https?:\/\//i.test(where) ? open(where, signal) : createReadStream(where, { signal })
-  const chunks: Uint8Array[] = []
-  let bytes = 0
+  let bytes: Buffer
   try {
-    for await (const chunk of (await body) as AsyncIterable<Uint8Array>) {
-      bytes += chunk.length
-      if (bytes > MAX_BYTES) throw new Problem(`is larger than ${MAX_BYTES} bytes`)
-      chunks.push(chunk)
-    }
+    bytes = /^https?:\/\//i.test(where)
+      ? await readBytes(await open(where, signal), MAX_BYTES)
+      : await readBytes(createReadStream(where, { signal }), MAX_BYTES)
   } catch (error) {
-    throw new Error(`${where} ${describe(error)}`, { cause: error })
+    throw new Error(`${where} ${describeFailure(error)}`, { cause: error })
   }
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)))
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch (error) {
     throw new Error(`${where} is no JSON`, { cause: error })
   }
 }
 
 class Problem extends Error {}
+
+/** Reads a body to its end; rejects as soon as it is larger than `maxBytes`. */
+export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of body ?? []) {
+    bytes += chunk.length
+    if (bytes > maxBytes) throw new Problem(`is larger than ${maxBytes} bytes`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
 
 async function open(url: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
   const response = await fetch(url, { signal, redirect: 'manual', headers: { accept: 'application/json' } })
@@ -43,7 +51,8 @@ async function open(url: string, signal: AbortSignal): Promise<AsyncIterable<Uin
   return response.body
 }
 
-function describe(error: unknown): string {
+/** What went wrong while something was fetched, in words that follow its name. */
+export function describeFailure(error: unknown): string {
   if (error instanceof Problem) return error.message
   const { name, code, message, cause } = error as NodeJS.ErrnoException
   if (name === 'TimeoutError') return 'did not answer in time'

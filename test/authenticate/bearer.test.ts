@@ -1,5 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createBearer, type Authenticate, type BearerOptions } from '../../src/authenticate/bearer.ts'
+import {
+  type Authenticate,
+  type BearerOptions,
+  createBearer,
+  type TrustedIssuer,
+} from '../../src/authenticate/bearer.ts'
 import type { KeySource } from '../../src/authenticate/jwks.ts'
 import { type KeySet, readKeySet } from '../../src/authenticate/key-set.ts'
 import { GatewayError } from '../../src/errors.ts'
@@ -31,8 +36,11 @@ function held(
   return source
 }
 
-async function bearer(options: Partial<BearerOptions> = {}): Promise<Authenticate> {
-  return createBearer({
+async function bearer({
+  now,
+  ...options
+}: Partial<TrustedIssuer> & BearerOptions = {}): Promise<Authenticate> {
+  const trusted: TrustedIssuer = {
     issuer: issuer.issuer,
     audience: issuer.audience,
     clientClaim: 'client_id',
@@ -42,7 +50,8 @@ async function bearer(options: Partial<BearerOptions> = {}): Promise<Authenticat
     type: 'any',
     keys: held(await readKeySet(issuer.jwks)),
     ...options,
-  })
+  }
+  return createBearer(trusted, now && { now })
 }
 
 function answer(refusal: unknown): { status: number; challenge: unknown; code: string; description: string } {

@@ -1,0 +1,44 @@
+import { hash } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import { TLSSocket } from 'node:tls'
+
+/** The `x5t#S256` of a certificate in DER (RFC 8705 section 3.1). */
+export function certificateThumbprint(der: Buffer): string {
+  return hash('sha256', der, 'base64url')
+}
+
+/**
+ * The caller's TLS client certificate in DER. From a trusted proxy it is the one that `header` reports, since the proxy's
+ * own, if any, is not the caller's; from anybody else it is the socket's, and the header is not looked at.
+ */
+export function clientCertificate(
+  { socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>,
+  trusted: boolean,
+  header = 'client-cert',
+): Buffer | undefined {
+  if (trusted) return readCertificateHeader(headers[header])
+  return socket instanceof TLSSocket ? socket.getPeerX509Certificate()?.raw : undefined
+}
+
+const ARMOUR = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
+
+/**
+ * Reads a certificate out of a header: a byte sequence (RFC 9440 section 2.1), or what proxies wrote before there was
+ * one, URL-encoded PEM and bare base64. Of a chain in PEM it is the first.
+ */
+export function readCertificateHeader(value: string | string[] | undefined): Buffer | undefined {
+  if (typeof value !== 'string') return undefined
+  const base64 = bare(value.trim())?.replace(/\s/g, '')
+  return base64 !== undefined && BASE64.test(base64) ? Buffer.from(base64, 'base64') : undefined
+}
+
+function bare(value: string): string | undefined {
+  if (value.length > 1 && value.startsWith(':') && value.endsWith(':')) return value.slice(1, -1)
+  if (!value.startsWith('-')) return value
+  try {
+    return ARMOUR.exec(decodeURIComponent(value))?.[1]
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,58 @@
+import type { GatewayError } from '../errors.ts'
+import type { Identity } from './access-token.ts'
+import { certificateThumbprint } from './certificate.ts'
+import type { Challenges } from './challenge.ts'
+import type { Proofs } from './dpop.ts'
+import type { Sender } from './sender.ts'
+
+/** The schemes under which a token may be sent. */
+export type Scheme = 'bearer' | 'dpop'
+
+/** Tells whether the sender of a token, which is somebody's, is the one it is bound to. Never rejects. */
+export type Confirm = (
+  identity: Identity,
+  scheme: Scheme,
+  /** The base64url SHA-256 of the token. */
+  digest: string,
+  sender: Sender | undefined,
+) => Identity | GatewayError | Promise<Identity | GatewayError>
+
+/** Holds tokens to their `cnf`. Without `proofs`, or for a request of which nothing is known, a bound token is refused. */
+export function createConfirm(challenges: Challenges, proofs: Proofs | undefined): Confirm {
+  const { dpop } = challenges
+  return function confirm(identity, scheme, digest, sender) {
+    const { jkt, x5t } = identity.confirmation ?? {}
+    if (scheme === 'dpop' && jkt === undefined) {
+      return dpop.invalidToken('The access token is not bound to a key; send it as a Bearer token.')
+    }
+    // RFC 9449 section 7.2: otherwise whoever steals the token would just leave the proof out.
+    if (scheme === 'bearer' && jkt !== undefined && proofs !== undefined) {
+      return challenges.boundToKey(
+        'The access token is bound to a key; send it as a DPoP token, with a proof.',
+      )
+    }
+    const { invalidToken } = challenges[scheme]
+    if (sender === undefined || (jkt !== undefined && proofs === undefined)) {
+      return invalidToken('The access token is bound to a key of its client, which cannot be checked here.')
+    }
+    if (x5t !== undefined) {
+      const certificate = sender.certificate()
+      if (certificate === undefined) {
+        return invalidToken('The access token is bound to a TLS client certificate, and none came with it.')
+      }
+      if (certificateThumbprint(certificate) !== x5t) {
+        return invalidToken('The access token is bound to another TLS client certificate.')
+      }
+    }
+    return jkt === undefined ? identity : prove(identity, jkt, digest, sender)
+  }
+
+  async function prove(identity: Identity, jkt: string, ath: string, sender: Sender) {
+    const verdict = await proofs!.verify({ jkt, ath }, sender)
+    if (verdict === undefined) return identity
+    if (!('error' in verdict)) return verdict
+    return verdict.error === 'invalid_token'
+      ? dpop.invalidToken(verdict.description)
+      : dpop.invalidProof(verdict.description)
+  }
+}

@@ -1,0 +1,126 @@
+import { hash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
+import { type GatewayError, serviceUnavailable } from '../errors.ts'
+import { isHtuOf } from './htu.ts'
+import { type JsonObject, type Jws, parseJws, parseObject, verifyJws } from './jws.ts'
+import { type KeySet, readKeySet } from './key-set.ts'
+import type { Sender } from './sender.ts'
+import { type PublicJwk, readPublicJwk } from './thumbprint.ts'
+
+export interface ProofOptions {
+  /** Remembers which proofs were used; rejects where it cannot be asked. */
+  readonly store: { once(key: string, ttlMs: number): Promise<boolean> }
+  /** Is this, in lower case and without its port, a host of this gateway? Proofs for others are refused. */
+  serves(host: string): boolean
+  /** The signature algorithms taken, such as ES256. */
+  readonly algorithms?: readonly string[]
+  /** How old a proof may be. */
+  readonly maxAgeMs?: number
+  /** How far ahead of this clock a client's may be. */
+  readonly leewayMs?: number
+  /** The clock, in Unix milliseconds. */
+  readonly now?: () => number
+}
+
+/** What is wrong with a proof, in words for the caller (RFC 9449 section 7.1). */
+export interface ProofFault {
+  readonly error: 'invalid_dpop_proof' | 'invalid_token'
+  readonly description: string
+}
+
+/** What a token asks of a proof. */
+export interface Bound {
+  /** The thumbprint of the key. */
+  readonly jkt: string
+  /** The base64url SHA-256 of the token. */
+  readonly ath: string
+}
+
+/** Verifies DPoP proofs. */
+export interface Proofs {
+  readonly algorithms: readonly string[]
+  /** Undefined where the request carries one good proof, never seen before; 503 where that cannot be told. Never rejects. */
+  verify(bound: Bound, sender: Sender): Promise<ProofFault | GatewayError | undefined>
+}
+
+const ALGORITHMS = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
+const MAX_PROOF = 8 * 1024
+const MAX_JTI = 256
+const KNOWN_KEYS = 1000
+
+const invalid = (description: string): ProofFault => ({ error: 'invalid_dpop_proof', description })
+
+/** Verifies proofs of possession by RFC 9449 section 4.3; nonces are not asked for. */
+export function createProofs(options: ProofOptions): Proofs {
+  const {
+    once,
+    serves,
+    algorithms = ALGORITHMS,
+    maxAgeMs = 60_000,
+    leewayMs = 5000,
+    now = Date.now,
+  } = options
+  const keys = new LRUCache<string, KeySet>({ max: KNOWN_KEYS })
+
+  async function verify({ jkt, ath }: Bound, sender: Sender): Promise<ProofFault | GatewayError | undefined> {
+    const [proof, ...more] = sender.proofs
+    if (proof === undefined || more.length > 0) return invalid('Send one DPoP header, with one proof.')
+    const jws = proof.length > MAX_PROOF ? undefined : parseJws(proof)
+    const claims = jws && parseObject(jws.payload)
+    if (claims === undefined) return invalid('The DPoP proof is malformed.')
+    const { typ, alg, jwk } = jws!.header
+    if (typ !== 'dpop+jwt' || 'crit' in jws!.header || 'b64' in jws!.header) {
+      return invalid('The DPoP header holds no DPoP proof.')
+    }
+    if (typeof alg !== 'string' || !algorithms.includes(alg)) {
+      return invalid('The DPoP proof is signed with an algorithm that is not accepted.')
+    }
+    const key = readPublicJwk(jwk)
+    if (key === undefined) return invalid('The DPoP proof holds no public key.')
+    if (key.thumbprint !== jkt) {
+      return { error: 'invalid_token', description: 'The access token is bound to another key.' }
+    }
+    if (!(await isSigned(jws!, alg, key))) return invalid('The signature of the DPoP proof is not valid.')
+    return judge(claims, { jkt, ath }, sender)
+  }
+
+  /** Keys are imported once they are known to be some token's, and remembered: a client signs many proofs with one. */
+  async function isSigned(jws: Jws, algorithm: string, { jwk, thumbprint }: PublicJwk): Promise<boolean> {
+    let set = keys.get(thumbprint)
+    if (set === undefined) {
+      set = await readKeySet({ keys: [jwk] })
+      keys.set(thumbprint, set)
+    }
+    return set.find(algorithm, undefined).some(({ key }) => verifyJws(jws, algorithm, key))
+  }
+
+  async function judge(
+    { jti, htm, htu, iat, ath }: JsonObject,
+    bound: Bound,
+    { method, url }: Sender,
+  ): Promise<ProofFault | GatewayError | undefined> {
+    if (htm !== method) return invalid('The DPoP proof is for another method.')
+    if (!isHtuOf(htu, url, serves)) return invalid('The DPoP proof is for another URL.')
+    if (ath !== bound.ath) return invalid('The DPoP proof is for another access token.')
+    if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI) {
+      return invalid('The DPoP proof has no jti, or one that is too long.')
+    }
+    if (typeof iat !== 'number') return invalid('The DPoP proof does not say when it was made.')
+    const ageMs = now() - iat * 1000
+    if (!(ageMs <= maxAgeMs)) return invalid('The DPoP proof is too old.')
+    if (ageMs < -leewayMs) return invalid('The DPoP proof is from the future.')
+
+    const used = `dpop:${hash('sha256', `${bound.jkt}.${jti}`, 'base64url')}`
+    // As long as the proof could pass, and by another instance's clock a little longer.
+    const ttlMs = Math.ceil(maxAgeMs - ageMs + leewayMs)
+    try {
+      return (await store.once(used, Math.max(1, ttlMs)))
+        ? undefined
+        : invalid('The DPoP proof was used before.')
+    } catch (cause) {
+      return serviceUnavailable('DPoP proofs cannot be verified for now.', cause)
+    }
+  }
+
+  return { algorithms, verify }
+}

@@ -1,13 +1,10 @@
 import pino, { type DestinationStream, type Logger } from 'pino'
 import pretty from 'pino-pretty'
+import { createLines } from './lines.ts'
 
 export type Log = Logger
 
 export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent'
-
-/** Bytes of log lines that may wait for a slow reader before lines are lost. */
-const MAX_WAITING = 8 * 1024 * 1024
-const FLUSH_MS = 200
 
 let stampedAt = 0
 let stamp = ''
@@ -29,7 +26,7 @@ export interface LogOutput {
 }
 
 /**
- * The log on standard output: JSON lines, or `pretty` for people. Lines are gathered and written a few times a second;
+ * The log on standard output: JSON lines, or `pretty` for people. JSON lines are gathered and written a few times a second;
  * when nobody reads them, what does not fit in 8 MB is lost rather than kept.
  */
 export function createLog(level: LogLevel, format: 'json' | 'pretty'): LogOutput {
@@ -48,23 +45,6 @@ export function createLog(level: LogLevel, format: 'json' | 'pretty'): LogOutput
     })
     return { log: pino(options, stream as DestinationStream), close: () => Promise.resolve() }
   }
-  const destination = pino.destination({
-    dest: 1,
-    sync: false,
-    minLength: 65_536,
-    maxWrite: 131_072,
-    maxLength: MAX_WAITING,
-  })
-  // A reader that went away must not end the gateway.
-  destination.on('error', () => {})
-  const timer = setInterval(() => destination.flush(), FLUSH_MS).unref()
-  return {
-    log: pino(options, destination),
-    close: () =>
-      new Promise((resolve) => {
-        clearInterval(timer)
-        destination.flush(() => resolve())
-        setTimeout(resolve, 1000).unref()
-      }),
-  }
+  const lines = createLines(process.stdout.fd)
+  return { log: pino(options, lines), close: lines.close }
 }

@@ -1,7 +1,7 @@
 import { createServer, type AddressInfo, type Server } from 'node:net'
 import { connect } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { call, token, yaml } from '../helpers/gateway.ts'
+import { call, ISSUER, token, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess, sluice, type TestProcess } from '../helpers/process.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -142,7 +142,7 @@ describe('sluice start', () => {
   })
 
   it('serves identity routes while the keys of the issuer cannot be had, and says 503 on the others', async () => {
-    const tokens = 'tokens: { issuer: "http://127.0.0.1:9/oidc", audience: x }'
+    const tokens = `tokens: { issuer: "${ISSUER}", audience: x, jwks: "http://127.0.0.1:9/" }`
     const gateway = await started(yaml({ data: data.url, tokens }))
     expect((await call(gateway.port, { path: '/oidc/x' })).status).toBe(200)
     const got = await call(gateway.port, { token: await token('acme') })

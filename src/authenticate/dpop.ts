@@ -53,7 +53,7 @@ const invalid = (description: string): ProofFault => ({ error: 'invalid_dpop_pro
 /** Verifies proofs of possession by RFC 9449 section 4.3; nonces are not asked for. */
 export function createProofs(options: ProofOptions): Proofs {
   const {
-    once,
+    store,
     serves,
     algorithms = ALGORITHMS,
     maxAgeMs = 60_000,

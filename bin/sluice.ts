@@ -28,8 +28,11 @@ async function start(given: Record<string, unknown>): Promise<void> {
 
 async function check(given: Record<string, unknown>): Promise<void> {
   const { config } = await load(given)
-  const { configAsJson, describeConfig } = await import('../src/commands/check.ts')
-  console.log(given['json'] === true ? configAsJson(config) : describeConfig(config))
+  if (given['json'] === true) {
+    console.log((await import('../src/commands/check-json.ts')).configAsJson(config))
+  } else {
+    console.log((await import('../src/commands/check.ts')).describeConfig(config))
+  }
 }
 
 async function showLimits(given: Record<string, unknown>): Promise<void> {

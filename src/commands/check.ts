@@ -1,6 +1,7 @@
 import { problemLine } from '../config/problem.ts'
 import type { Config, StoreConfig } from '../config/schema.ts'
 import type { RedisTopology } from '../limit/redis-options.ts'
+import { plainTopology } from './check-json.ts'
 import { table } from './table.ts'
 import { duration, instant, size } from './units.ts'
 
@@ -95,73 +96,6 @@ function rows(head: readonly string[], body: readonly (readonly string[])[]): st
   return body.length > 0 ? table([head, ...body]) : ''
 }
 
-/** The effective configuration for programs, as JSON without secrets. */
-export function configAsJson(config: Config): string {
-  const { admin, store, limits, clients, clientLimits, routes, ...rest } = config
-  const plain = {
-    ...rest,
-    admin: { ...admin, token: hidden(admin.token) },
-    store: plainStore(store),
-    clients: clients.map(({ id, name }) => ({
-      id,
-      name,
-      limits: Object.fromEntries(
-        [...(clientLimits.get(id) ?? [])].map(([limitName, { limit, windowMs, untilAt }]) => [
-          limitName,
-          { limit, windowMs, until: untilAt === undefined ? undefined : instant(untilAt) },
-        ]),
-      ),
-    })),
-    limits: limits.map(({ name, per, limit, windowMs, shadow, changes }) => ({
-      name,
-      per,
-      limit,
-      windowMs,
-      shadow,
-      changes: changes.map(({ announcedAt, fromAt, limit }) => ({
-        announced: instant(announcedAt),
-        from: instant(fromAt),
-        limit,
-      })),
-    })),
-    routes: routes.map(({ match, upstream, respond, authenticate, limits, maxBody, timeoutMs }) => ({
-      match,
-      upstream,
-      respond,
-      authenticate,
-      limits: limits.map(({ name }) => name),
-      maxBody,
-      timeoutMs,
-    })),
-  }
-  return JSON.stringify(plain, undefined, 2)
-}
-
-function plainStore(store: StoreConfig): unknown {
-  if (store === 'memory') return store
-  const { redis, ...rest } = store
-  const { topology, username, password, tls } = redis
-  return {
-    ...rest,
-    redis: {
-      ...plainTopology(topology),
-      username: hidden(username),
-      password: hidden(password),
-      tls: tls && { ...tls, key: hidden(tls.key) },
-    },
-  }
-}
-
-function plainTopology(topology: RedisTopology): RedisTopology {
-  if ('url' in topology) return { url: withoutSecrets(topology.url) }
-  if ('cluster' in topology) return { cluster: topology.cluster.map(withoutSecrets) }
-  return { ...topology, sentinelPassword: hidden(topology.sentinelPassword) }
-}
-
-function hidden(secret: string | undefined): string | undefined {
-  return secret === undefined ? undefined : '***'
-}
-
 function describeListen({ hosts, trustedProxies }: Config['listen']): string {
   const served = hosts.length > 0 ? [`serves ${several(hosts)}`] : []
   const believed = trustedProxies.length > 0 ? [`believes the proxies ${several(trustedProxies)}`] : []
@@ -195,11 +129,6 @@ function describeKeys(jwks: NonNullable<Config['tokens']>['jwks']): string {
 
 function several(words: readonly string[]): string {
   return words.join(', ') || '-'
-}
-
-/** The URL as it may be shown: without user and password. */
-function withoutSecrets(url: string): string {
-  return url.replace(/^(rediss?:\/\/).*@/s, '$1')
 }
 
 function address({ host, port }: { readonly host: string; readonly port: number }): string {

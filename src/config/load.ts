@@ -8,6 +8,7 @@ import { mistakesOf, problemsOf } from './report.ts'
 import { compileClientLimits, compileLimits, compileRoutes, hostsOf } from './routes.ts'
 import { SECRETS, settings, type Config, type Settings, type Tokens, type Upstream } from './schema.ts'
 import type { Path } from './locate.ts'
+import { get, isMapping, placesOf, put } from './places.ts'
 import { readSource, type Mistake } from './source.ts'
 import { typed, type Env } from './substitute.ts'
 import { httpUrl } from './addresses.ts'
@@ -128,37 +129,4 @@ function named([name, upstream]: [string, Settings['upstreams'][string]]): Upstr
 function keysFrom(jwks: string | undefined, directory: string): Tokens['jwks'] {
   if (jwks === undefined) return undefined
   return httpUrl(jwks) ? { url: jwks } : { file: resolve(directory, jwks) }
-}
-
-function get(value: unknown, path: Path): unknown {
-  return path.reduce(
-    (inner, step) =>
-      typeof inner === 'object' && inner !== null && Object.hasOwn(inner, step)
-        ? (inner as Record<string | number, unknown>)[step]
-        : undefined,
-    value,
-  )
-}
-
-/** The paths of a pattern in which `*` stands for every place in a list. */
-function placesOf(value: unknown, pattern: Path): readonly Path[] {
-  const star = pattern.indexOf('*')
-  if (star === -1) return [pattern]
-  const before = pattern.slice(0, star)
-  const items = get(value, before)
-  return Array.isArray(items) ? items.map((_, i) => [...before, i, ...pattern.slice(star + 1)]) : []
-}
-
-/** Sets the value at a path, making the mappings that lead there. */
-function put(value: Record<string, unknown>, path: Path, leaf: unknown): void {
-  let inner = value
-  for (const step of path.slice(0, -1)) {
-    const next = inner[step]
-    inner = (typeof next === 'object' && next !== null ? next : (inner[step] = {})) as Record<string, unknown>
-  }
-  inner[path.at(-1)!] = leaf
-}
-
-function isMapping(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

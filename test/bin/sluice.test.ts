@@ -22,7 +22,14 @@ describe('sluice', () => {
   it('shows help with examples, and its version', async () => {
     const help = await sluice(['--help'])
     expect(help).toMatchObject({ code: 0, stderr: '' })
-    for (const part of ['sluice start', 'sluice check', 'sluice sandbox', 'Examples:', 'Exit codes:']) {
+    for (const part of [
+      'sluice start',
+      'sluice check',
+      'sluice limits',
+      'sluice sandbox',
+      'Examples:',
+      'Exit codes:',
+    ]) {
       expect(help.stdout).toContain(part)
     }
     expect(await sluice(['--version'])).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' })
@@ -43,7 +50,7 @@ describe('sluice', () => {
   })
 
   it.for([
-    [[], 'Which command? One of start, check, sandbox.'],
+    [[], 'Which command? One of start, check, limits, sandbox.'],
     [['chek'], 'Did you mean check?'],
     [['start'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
     [['check', '--confg', 'x'], 'Unknown argument: confg'],
@@ -125,6 +132,75 @@ describe('sluice check', () => {
     const shared = await sluice(['check', '--config', '-', '--json'], { stdin: GOOD })
     expect(shared.stdout).toContain('"redis://redis.internal:6379/1"')
     expect(shared.stdout).not.toContain('hunter2')
+  })
+
+  const RICH = GOOD.replace(
+    'store: { redis: { url: "redis://user:hunter2@redis.internal:6379/1" } }',
+    `admin: { host: 0.0.0.0 }
+store:
+  redis: { sentinels: [redis://s1, redis://s2], name: main, username: hunter2, password: hunter2, sentinelPassword: hunter2 }
+  onOutage: local
+  instances: 3
+clients: [{ id: acme, name: Acme, limits: { requests: { limit: 5000, until: 2100-01-31T00:00:00+01:00 } } }]`,
+  )
+    .replace(
+      'limit: 1000, window: 1m }',
+      'limit: 1000, window: 1m, changes: [{ announced: 2026-01-01T00:00Z, from: 2100-01-15T00:00Z, limit: 1200 }] }\n  trial: { per: [client], limit: 800, window: 1m, shadow: true }',
+    )
+    .replace(
+      'limits: [requests, sync] }',
+      'limits: [requests, sync, trial] }\n  - { match: "/mine", respond: limits, authenticate: bearer }',
+    )
+
+  it('shows changes, own limits, shadow limits, what is done in an outage, and warnings', async () => {
+    const ended = await sluice(['check', '--config', '-'], { stdin: RICH })
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(ended.stdout).not.toContain('hunter2')
+    for (const line of [
+      'store   "main" of the sentinels redis://s1, redis://s2  keys start with "sluice", a decision waits 100ms, then each of 3 counts its part',
+      'requests  1000   1m      client              live',
+      'trial     800    1m      client              shadow',
+      'CHANGE    CALLS  FROM                      ANNOUNCED',
+      'requests  1200   2100-01-15T00:00:00.000Z  2026-01-01T00:00:00.000Z',
+      'CLIENT  NAME  LIMIT     CALLS  WINDOW  UNTIL',
+      'acme    Acme  requests  5000   1m      2100-01-30T23:00:00.000Z',
+      '/mine                   gateway (limits)  bearer        -                      10MB      -',
+      'warning: stdin:2:16: admin.host: is reached from other machines, and there is no "token", so /limits is refused here; set admin.token to a secret of 16 characters or more',
+    ]) {
+      expect(ended.stdout.split('\n')).toContain(line)
+    }
+  })
+
+  it('shows all of that as JSON, and still no secret', async () => {
+    const stdin = RICH.replace('admin: { host: 0.0.0.0 }', 'admin: { token: hunter2-hunter2-hunter2 }')
+    const ended = await sluice(['check', '--config', '-', '--json'], { stdin })
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(ended.stdout).not.toContain('hunter2')
+    expect(JSON.parse(ended.stdout)).toMatchObject({
+      admin: { token: '***', onLoopback: true },
+      store: {
+        redis: { sentinels: ['redis://s1', 'redis://s2'], name: 'main', password: '***' },
+        onOutage: 'local',
+        instances: 3,
+      },
+      clients: [
+        {
+          id: 'acme',
+          name: 'Acme',
+          limits: { requests: { limit: 5000, until: '2100-01-30T23:00:00.000Z' } },
+        },
+      ],
+      limits: [
+        {
+          name: 'requests',
+          changes: [{ announced: '2026-01-01T00:00:00.000Z', from: '2100-01-15T00:00:00.000Z', limit: 1200 }],
+        },
+        { name: 'trial', shadow: true },
+        { name: 'sync' },
+      ],
+      routes: [{}, { limits: ['requests', 'sync', 'trial'] }, { respond: 'limits' }],
+      warnings: [],
+    })
   })
 
   it('reads the file that SLUICE_CONFIG names', async () => {

@@ -1,0 +1,222 @@
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { type AdminParts, createAdmin } from '../../src/admin/server.ts'
+import {
+  call,
+  type Call,
+  type Got,
+  ROUTES,
+  startGateway,
+  type TestGateway,
+  token,
+} from '../helpers/gateway.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const TOKEN = 'an-operator-s-token'
+let server: Server | undefined
+afterEach(() => server?.close())
+
+/** A real listener over parts that remember whom they were asked about. */
+async function admin(parts: Partial<AdminParts> = {}) {
+  const failed = vi.fn<AdminParts['failed']>()
+  const asked: string[] = []
+  server = createAdmin({
+    ready: () => true,
+    metrics: async () => '',
+    metricsType: 'text/plain',
+    token: undefined,
+    onLoopback: true,
+    usage: async (client) => (asked.push(client), { client, limits: [], truncated: false }),
+    reset: async (client) => (asked.push(client), 2),
+    failed,
+    ...parts,
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const ask = (path: string, more: Call = {}): Promise<Got> => call(port, { path, ...more })
+  return { ask, asked, failed, port }
+}
+
+describe('/limits/:client', () => {
+  it('reads a client and frees it, whatever its id is written with', async () => {
+    const { ask, asked } = await admin()
+    for (const [path, client] of [
+      ['acme', 'acme'],
+      ['a%2Fb%20c', 'a/b c'],
+      ['%C3%A4?x=1', 'ä'],
+      ['..', '..'],
+    ] as const) {
+      const read = await ask(`/limits/${path}`)
+      expect(read).toMatchObject({ status: 200, json: { client, limits: [], truncated: false } })
+      expect(read.headers).toMatchObject({ 'content-type': 'application/json', 'cache-control': 'no-store' })
+      expect((await ask(`/limits/${path}`, { method: 'DELETE' })).json).toEqual({ client, freed: 2 })
+      expect(asked.splice(0)).toEqual([client, client])
+    }
+    expect(await ask('/limits/acme', { method: 'HEAD' })).toMatchObject({ status: 200, body: '' })
+  })
+
+  it.for([
+    ['GET', '/limits', 404],
+    ['GET', '/limits/', 404],
+    ['GET', '/limits/a/b', 404],
+    ['GET', '/limits/%', 400],
+    ['GET', '/limits/%FF', 400],
+    ['POST', '/limits/a', 405],
+    ['PUT', '/limits/a', 405],
+  ] as const)('answers %s %s with %i in JSON', async ([method, path, status]) => {
+    const { ask, asked } = await admin()
+    const got = await ask(path, { method })
+    expect(got).toMatchObject({ status, json: { type: 'about:blank', status } })
+    expect(got.headers['content-type']).toBe('application/problem+json')
+    if (status === 405) expect(got.headers['allow']).toBe('GET, HEAD, DELETE')
+    expect(asked).toEqual([])
+  })
+
+  it('answers 503 where the counters are out of reach, and tells the log why', async () => {
+    const cause = new Error('Redis is not connected: secret details')
+    const { ask, failed } = await admin({
+      usage: () => Promise.reject(cause),
+      reset: () => Promise.reject(cause),
+    })
+    for (const method of ['GET', 'DELETE']) {
+      const got = await ask('/limits/a', { method })
+      expect(got).toMatchObject({ status: 503, json: { detail: 'The counters are out of reach.' } })
+      expect(got.headers['retry-after']).toBe('1')
+    }
+    expect(failed.mock.calls).toEqual([[cause], [cause]])
+  })
+})
+
+describe('who may read and reset limits', () => {
+  it.for([
+    ['no token', {}, 401, 'Bearer realm="sluice"'],
+    ['another scheme', { Authorization: `Basic ${TOKEN}` }, 401, 'Bearer realm="sluice"'],
+    ['another token', { Authorization: 'Bearer x' }, 401, 'Bearer realm="sluice", error="invalid_token"'],
+    [
+      'a longer token',
+      { Authorization: `Bearer ${TOKEN}x` },
+      401,
+      'Bearer realm="sluice", error="invalid_token"',
+    ],
+    ['the token', { Authorization: `Bearer ${TOKEN}` }, 200, undefined],
+    ['the token, its scheme in lower case', { Authorization: `bearer  ${TOKEN}` }, 200, undefined],
+    ['the token at any name', { Authorization: `Bearer ${TOKEN}`, Host: 'sluice.internal' }, 200, undefined],
+  ] as const)('with a token configured: %s', async ([, headers, status, challenge]) => {
+    for (const onLoopback of [true, false]) {
+      const { ask, asked } = await admin({ token: TOKEN, onLoopback })
+      const got = await ask('/limits/a', { headers })
+      expect(got.status).toBe(status)
+      expect(got.headers['www-authenticate']).toBe(challenge)
+      expect(asked).toHaveLength(status === 200 ? 1 : 0)
+      server?.close()
+    }
+  })
+
+  it('is nobody where others reach the listener and no token is configured', async () => {
+    const { ask, asked } = await admin({ onLoopback: false })
+    const got = await ask('/limits/a', { method: 'DELETE' })
+    expect(got).toMatchObject({ status: 403, json: { title: 'Forbidden' } })
+    expect(got.json.detail).toContain('admin.token')
+    expect(asked).toEqual([])
+    for (const path of ['/healthz', '/readyz', '/metrics']) expect((await ask(path)).status).toBe(200)
+  })
+
+  it.for([
+    ['localhost', 200],
+    ['LOCALHOST:9090', 200],
+    ['127.0.0.1:1', 200],
+    ['127.9.9.9', 200],
+    ['[::1]:9090', 200],
+    ['evil.example', 403],
+    ['127.0.0.1.evil.example', 403],
+    ['localhost.evil.example:9090', 403],
+    ['10.0.0.1', 403],
+    ['[::2]', 403],
+  ] as const)('on loopback without a token, at the name "%s": %i', async ([host, status]) => {
+    const { ask } = await admin()
+    expect((await ask('/limits/a', { headers: { Host: host } })).status).toBe(status)
+    expect((await ask('/healthz', { headers: { Host: host } })).status).toBe(200)
+  })
+
+  it('is no web page', async () => {
+    const { ask, asked } = await admin()
+    for (const origin of ['https://evil.example', 'null', 'http://localhost:9090']) {
+      const got = await ask('/limits/a', { method: 'DELETE', headers: { Origin: origin } })
+      expect(got.status).toBe(403)
+      expect(got.headers['access-control-allow-origin']).toBeUndefined()
+    }
+    expect((await ask('/limits/a', { method: 'OPTIONS', headers: { Origin: 'null' } })).status).toBe(403)
+    expect(asked).toEqual([])
+  })
+})
+
+describe('a gateway that counts in Redis', () => {
+  let redis: RedisServer
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  beforeAll(async () => {
+    redis = await startRedis()
+    upstream = await startUpstream()
+    gateway = await startGateway({
+      data: upstream.url,
+      store: `{ redis: { url: "${redis.url}" }, onOutage: deny, timeout: 500ms }`,
+      routes: ROUTES.replace(
+        'routes:\n',
+        'routes:\n  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }\n',
+      ),
+      limit: 3,
+      more: 'clients: [{ id: acme, limits: { requests: { limit: 2, until: 2100-01-01T00:00:00Z } } }]',
+    })
+  })
+  afterAll(async () => {
+    await gateway?.close()
+    await upstream?.close()
+    await redis?.close()
+  })
+
+  it('tells the caller and the operator the same, frees the client at once, and refuses neither', async () => {
+    const acme = await token('acme')
+    const calls = async (times: number) => {
+      const got = []
+      for (let i = 0; i < times; i++) got.push((await call(gateway.port, { token: acme })).status)
+      return got
+    }
+    expect(await calls(3)).toEqual([200, 200, 429])
+    const own = await call(gateway.port, { path: '/v3/rate-limits', token: acme })
+    expect(own).toMatchObject({
+      status: 200,
+      json: { limits: [{ name: 'requests', limit: 2, remaining: 0 }] },
+    })
+    expect(own.headers['x-ratelimit-limit']).toBeUndefined()
+    const seen = await call(gateway.adminPort, { path: '/limits/acme' })
+    expect(seen.json).toMatchObject({
+      client: 'acme',
+      limits: [{ ...own.json.limits[0], key: 'sluice:{acme}:requests', until: '2100-01-01T00:00:00.000Z' }],
+    })
+    const freed = await call(gateway.adminPort, { path: '/limits/acme', method: 'DELETE' })
+    expect(freed).toMatchObject({ status: 200, json: { client: 'acme', freed: 1 } })
+    expect(await calls(3)).toEqual([200, 200, 429])
+  })
+
+  it('says 503 to both while Redis is out of reach, and answers again after', async () => {
+    await redis.kill()
+    const acme = await token('acme')
+    await until('503 for the operator', async () => {
+      return (await call(gateway.adminPort, { path: '/limits/acme' })).status === 503
+    })
+    expect((await call(gateway.adminPort, { path: '/limits/acme', method: 'DELETE' })).status).toBe(503)
+    expect((await call(gateway.port, { path: '/v3/rate-limits', token: acme })).status).toBe(503)
+    await redis.start()
+    await until('an answer', async () => {
+      return (await call(gateway.adminPort, { path: '/limits/acme' })).status === 200
+    })
+    await until('an answer for the caller', async () => {
+      return (await call(gateway.port, { path: '/v3/rate-limits', token: acme })).status === 200
+    })
+  })
+})

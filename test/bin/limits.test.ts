@@ -1,0 +1,229 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { compileLimits, type Limit } from '../../src/limit/limit.ts'
+import type { RedisTopology } from '../../src/limit/redis-options.ts'
+import { RedisStore } from '../../src/limit/redis-store.ts'
+import {
+  type RedisCluster,
+  type RedisSentinels,
+  type RedisServer,
+  startCluster,
+  startRedis,
+  startSentinels,
+} from '../helpers/redis.ts'
+import { until } from '../helpers/wait.ts'
+import { sluice } from './run.ts'
+
+const PASSWORD = 'hunter2'
+const config = (store: string): string => `
+admin: { host: "::1", port: 7000 }
+store: ${store}
+upstreams: { data: { url: http://data.internal:4000 } }
+tokens: { issuer: https://id.example.com/oidc, audience: https://api.example.com }
+clients: [{ id: acme, limits: { requests: { limit: 50, until: 2100-01-01T00:00:00Z } } }]
+limits:
+  requests:
+    per: [client]
+    limit: 10
+    window: 10m
+    changes: [{ announced: 2026-01-01T00:00:00Z, from: 2100-01-01T00:00:00Z, limit: 20 }]
+  sync: { per: [client, connection], limit: 1, window: 1500s }
+  trial: { per: [client], limit: 5, window: 10m, shadow: true }
+routes:
+  - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync, trial] }
+`
+const LIMITS: readonly Limit[] = [
+  { name: 'requests', per: ['client'], limit: 50, windowMs: 600_000, shadow: false, changes: [] },
+  { name: 'sync', per: ['client', 'connection'], limit: 1, windowMs: 1_500_000, shadow: false, changes: [] },
+]
+
+/** Counts as a gateway would: two calls of acme and one of another client. */
+async function count(topology: RedisTopology, password?: string): Promise<void> {
+  const store = new RedisStore({ topology, prefix: 'sluice', password })
+  await store.connect()
+  const apply = compileLimits(LIMITS, 'sluice')
+  for (const [client, connection] of [
+    ['acme', 'x'],
+    ['acme', 'y'],
+    ['other', 'x'],
+  ] as const) {
+    const quotas = apply({ client, ip: '192.0.2.1' }, { connection }, Date.now())
+    await until('a call is counted', async () => {
+      return await Promise.resolve(store.charge(quotas)).then(
+        ({ admitted }) => admitted,
+        () => false,
+      )
+    })
+  }
+  await store.close()
+}
+
+function limits(store: string, args: readonly string[], client = 'acme') {
+  return sluice(['limits', ...args, client, '--config', '-'], { stdin: config(store) })
+}
+
+describe('sluice limits', () => {
+  let redis: RedisServer
+  const store = () => `{ redis: { url: "${redis.url}", password: ${PASSWORD} } }`
+  beforeAll(async () => {
+    redis = await startRedis({ password: PASSWORD })
+  })
+  afterAll(() => redis.close())
+
+  it('shows a client’s counters as a table and as JSON, then frees them and no other’s', async () => {
+    await count({ url: redis.url }, PASSWORD)
+    const shown = await limits(store(), ['show'])
+    expect(shown).toMatchObject({ code: 0, stderr: '' })
+    const instant = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g
+    const end = '2100-01-01T00:00:00.000Z'
+    expect(shown.stdout.replaceAll(instant, (text) => (text === end ? 'END' : 'NOW')).split(/ *\n/)).toEqual([
+      expect.stringMatching(/^KEY +LIMIT +CALLS +USED +REMAINING +WINDOW +RESET +UNTIL +MODE$/),
+      expect.stringMatching(/^sluice:\{acme\}:requests +requests +50 +2 +48 +10m +NOW +END +live$/),
+      expect.stringMatching(/^sluice:\{acme\}:trial +trial +5 +0 +5 +10m +- +- +shadow$/),
+      expect.stringMatching(/^sluice:\{acme\}:sync:x +sync +1 +1 +0 +25m +NOW +- +live$/),
+      expect.stringMatching(/^sluice:\{acme\}:sync:y +sync +1 +1 +0 +25m +NOW +- +live$/),
+      '',
+      'From END on, "requests" allows 20.',
+      '',
+    ])
+    const told = JSON.parse((await limits(store(), ['show', '--json'])).stdout) as unknown
+    expect(told).toMatchObject({
+      client: 'acme',
+      truncated: false,
+      limits: [{ key: 'sluice:{acme}:requests', limit: 50, remaining: 48, until: end }, {}, {}, {}],
+    })
+
+    expect(await limits(store(), ['reset'])).toEqual({
+      code: 0,
+      stdout: 'Freed 3 keys of the client "acme".\n',
+      stderr: '',
+    })
+    expect((await limits(store(), ['reset', '--json'])).stdout).toBe('{"client":"acme","freed":0}\n')
+    const other = await limits(store(), ['show', '--json'], 'other')
+    expect(JSON.parse(other.stdout)).toMatchObject({ limits: [{ limit: 10, remaining: 9 }, {}, {}] })
+  })
+
+  it('takes the flags of start', async () => {
+    const flags = ['--redis', redis.url.replace(/^/, 'unix://'), '--log-level', 'silent']
+    const ended = await sluice(['limits', 'show', 'acme', '--config', '-', ...flags], {
+      stdin: config(store()),
+    })
+    expect(ended).toMatchObject({ code: 78, stdout: '' })
+    expect(ended.stderr).toMatch(/^sluice: Redis asks for a password; set store\.redis\.password\./)
+  })
+
+  it.for(['show', 'reset'])(
+    'ends with 78 where the password is wrong, and does not show it: %s',
+    async (action) => {
+      const ended = await limits(store().replace(PASSWORD, 'swordfish'), [action])
+      expect(ended).toMatchObject({ code: 78, stdout: '' })
+      expect(ended.stderr).toMatch(/^sluice: Redis refuses the user name or password; .+\n$/)
+      expect(ended.stderr).not.toContain('swordfish')
+    },
+  )
+
+  it.for(['show', 'reset'])('ends with 1 where Redis is out of reach: %s', async (action) => {
+    for (const topology of [
+      'url: redis://127.0.0.1:1',
+      'cluster: [redis://127.0.0.1:1]',
+      'sentinels: [redis://127.0.0.1:1], name: main',
+    ]) {
+      const ended = await limits(`{ redis: { ${topology} } }`, [action])
+      expect(ended).toMatchObject({ code: 1, stdout: '' })
+      expect(ended.stderr).toMatch(/^sluice: .*\n$/)
+    }
+  })
+
+  it('ends with 1 where the counters are in the process, and says whom to ask', async () => {
+    expect(await limits('memory', ['show'])).toEqual({
+      code: 1,
+      stdout: '',
+      stderr:
+        'sluice: The counters of "store: memory" are within the gateway\'s process. Ask its admin listener: curl http://[::1]:7000/limits/CLIENT, with -X DELETE to reset.\n',
+    })
+  })
+
+  it('ends with 78 where the configuration is wrong', async () => {
+    expect(await limits('disk', ['show'])).toMatchObject({
+      code: 78,
+      stderr: 'stdin:3:8: store: must be "memory" or a mapping with "redis", not "disk"\n',
+    })
+  })
+
+  it.for([
+    [['limits'], 'Which command? One of limits show, limits reset.'],
+    [['limits', 'shw', 'acme'], 'Did you mean show?'],
+    [['limits', 'show'], 'Which client? Give its id.'],
+    [['limits', 'reset', ''], 'Which client? Give its id.'],
+    [['limits', 'show', 'acme'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
+    [['limits', 'show', 'acme', 'other'], 'Unknown argument: other'],
+  ] as const)('ends wrong usage with 64: %j', async ([args, message]) => {
+    expect(await sluice(args)).toEqual({
+      code: 64,
+      stdout: '',
+      stderr: `sluice: ${message}\nSee "sluice --help".\n`,
+    })
+  })
+})
+
+describe('sluice limits, of a cluster', () => {
+  let cluster: RedisCluster
+  beforeAll(async () => {
+    cluster = await startCluster()
+  })
+  afterAll(() => cluster.close())
+
+  it('finds the counters on every master', async () => {
+    const clients = Array.from({ length: 4 }, (_, i) => `client-${i}`)
+    const store = new RedisStore({ topology: { cluster: cluster.urls }, prefix: 'sluice' })
+    await store.connect()
+    const apply = compileLimits(LIMITS, 'sluice')
+    for (const client of clients) {
+      const quotas = apply({ client, ip: '192.0.2.1' }, { connection: 'x' }, Date.now())
+      await until('a call is counted', async () => {
+        return await Promise.resolve(store.charge(quotas)).then(
+          () => true,
+          () => false,
+        )
+      })
+    }
+    await store.close()
+    const redis = `{ redis: { cluster: [${cluster.urls.map((url) => JSON.stringify(url)).join(', ')}] } }`
+    for (const client of clients) {
+      const shown = await limits(redis, ['show', '--json'], client)
+      expect(shown).toMatchObject({ code: 0, stderr: '' })
+      expect(JSON.parse(shown.stdout)).toMatchObject({
+        limits: [{ remaining: 9 }, {}, { key: `sluice:{${client}}:sync:x`, remaining: 0 }],
+      })
+      expect((await limits(redis, ['reset'], client)).stdout).toBe(
+        `Freed 2 keys of the client "${client}".\n`,
+      )
+    }
+  })
+
+  it('ends with 78 where one of its nodes is given as a single Redis', async () => {
+    const ended = await limits(`{ redis: { url: "${cluster.urls[0]}" } }`, ['show'])
+    expect(ended).toMatchObject({ code: 78, stdout: '' })
+    expect(ended.stderr).toContain('is one node of a cluster')
+  })
+})
+
+describe('sluice limits, behind sentinels', () => {
+  let sentinels: RedisSentinels
+  beforeAll(async () => {
+    sentinels = await startSentinels()
+  })
+  afterAll(() => sentinels.close())
+
+  it('asks the master that they know', async () => {
+    const { urls, name } = sentinels
+    await count({ sentinels: urls, name })
+    const redis = `{ redis: { sentinels: [${urls.map((url) => JSON.stringify(url)).join(', ')}], name: ${name} } }`
+    expect(JSON.parse((await limits(redis, ['show', '--json'])).stdout)).toMatchObject({
+      limits: [{ remaining: 48 }, {}, {}, {}],
+    })
+    expect((await limits(redis, ['reset'])).stdout).toBe('Freed 3 keys of the client "acme".\n')
+    const wrong = await limits(redis.replace(`name: ${name}`, 'name: other'), ['show'])
+    expect(wrong).toMatchObject({ code: 78, stdout: '' })
+    expect(wrong.stderr).toContain('the sentinels know no master of the name in store.redis.name')
+  })
+})

@@ -1,0 +1,184 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type ClientLimits, compileLimits, type Limit } from '../../src/limit/limit.ts'
+import { MemoryStore } from '../../src/limit/memory-store.ts'
+import { RedisStore } from '../../src/limit/redis-store.ts'
+import type { Store } from '../../src/limit/store.ts'
+import { createUsage, MOST_KEYS } from '../../src/limit/usage.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+
+const DAY_MS = 86_400_000
+const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
+
+const limit = (name: string, per: readonly string[], rest: Partial<Limit> = {}): Limit => ({
+  name,
+  per,
+  limit: 10,
+  windowMs: 60_000,
+  shadow: false,
+  changes: [],
+  ...rest,
+})
+const LIMITS = [
+  limit('requests', ['client']),
+  limit('sync', ['client', 'connection'], { limit: 1, windowMs: 1500 }),
+  limit('trial', ['client'], { limit: 5, shadow: true }),
+  limit('everybody', ['ip']),
+  limit('shared', ['connection', 'client']),
+]
+
+let redis: RedisServer
+beforeAll(async () => {
+  redis = await startRedis()
+})
+afterAll(() => redis.close())
+
+const STORES: readonly (readonly [string, () => Promise<Store>])[] = [
+  ['memory', async () => new MemoryStore()],
+  [
+    'Redis',
+    async () => {
+      await redis.command('FLUSHALL')
+      const store = new RedisStore({ topology: { url: redis.url }, prefix: 'p' })
+      await store.connect()
+      return store
+    },
+  ],
+]
+
+describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
+  async function opened(limits: readonly Limit[] = LIMITS, clientLimits: ClientLimits = new Map()) {
+    const store = await open()
+    const now = Date.now
+    const calls = async (names: readonly string[], client: string, connection = 'c', times = 1) => {
+      const chosen = limits.filter(({ name }) => names.includes(name))
+      const apply = compileLimits(chosen, 'p', clientLimits)
+      for (let i = 0; i < times; i++) {
+        await store.charge(apply({ client, ip: '192.0.2.1' }, { connection }, now()))
+      }
+    }
+    return { store, calls, usage: createUsage({ store, prefix: 'p', limits, clientLimits }) }
+  }
+
+  it('tells a caller of the live limits that are counted for it alone, and costs no call', async () => {
+    const { store, calls, usage } = await opened()
+    await calls(['requests', 'sync', 'trial', 'everybody', 'shared'], 'a')
+    await calls(['requests'], 'b', 'c', 3)
+    for (let i = 0; i < 3; i++) {
+      expect(await usage.ofCaller('a')).toEqual({
+        limits: [
+          {
+            name: 'requests',
+            limit: 10,
+            remaining: 9,
+            windowSeconds: 60,
+            reset: expect.stringMatching(ISO) as string,
+            changes: [],
+          },
+        ],
+      })
+    }
+    expect((await usage.ofCaller('b')).limits[0]).toMatchObject({ remaining: 7 })
+    expect((await usage.ofCaller('nobody yet')).limits[0]).toMatchObject({ remaining: 10 })
+    await store.close()
+  })
+
+  it('tells of changes that are announced, not in force, and not beaten by an own limit', async () => {
+    const nowMs = Date.now()
+    const change = (announcedIn: number, fromIn: number, limit: number) => ({
+      announcedAt: nowMs + announcedIn * DAY_MS,
+      fromAt: nowMs + fromIn * DAY_MS,
+      limit,
+    })
+    const changes = [change(-9, -8, 11), change(-1, 2, 12), change(-1, 4, 13), change(1, 6, 14)]
+    const { store, usage } = await opened(
+      [limit('requests', ['client'], { changes })],
+      new Map([
+        ['for good', new Map([['requests', { limit: 99 }]])],
+        ['for three days', new Map([['requests', { limit: 98, untilAt: nowMs + 3 * DAY_MS }]])],
+        ['no more', new Map([['requests', { limit: 97, untilAt: nowMs - DAY_MS }]])],
+      ]),
+    )
+    const told = async (client: string) => {
+      const [one] = (await usage.ofCaller(client)).limits
+      return [one!.limit, ...one!.changes.map(({ limit }) => limit)]
+    }
+    expect(await told('anybody')).toEqual([11, 12, 13])
+    expect(await told('for good')).toEqual([99])
+    expect(await told('for three days')).toEqual([98, 13])
+    expect(await told('no more')).toEqual([11, 12, 13])
+    expect((await usage.ofCaller('anybody')).limits[0]!.changes[0]).toEqual({
+      announced: new Date(nowMs - DAY_MS).toISOString(),
+      from: new Date(nowMs + 2 * DAY_MS).toISOString(),
+      limit: 12,
+    })
+    await store.close()
+  })
+
+  it('tells operators of every key of the client, wherever it stands in it', async () => {
+    const untilAt = Date.now() + DAY_MS
+    const own = new Map([['a b', new Map([['requests', { limit: 20, untilAt }]])]])
+    const { store, calls, usage } = await opened(LIMITS, own)
+    await calls(['requests', 'sync', 'everybody', 'shared'], 'a b', 'X')
+    await calls(['requests', 'sync'], 'a b', 'Y')
+    await calls(['requests', 'sync', 'shared'], 'a', 'X')
+    const { client, limits, truncated } = await usage.ofClient('a b')
+    expect({ client, truncated }).toEqual({ client: 'a b', truncated: false })
+    expect(limits).toMatchObject([
+      {
+        key: 'p:{a%20b}:requests',
+        limit: 20,
+        remaining: 18,
+        until: new Date(untilAt).toISOString(),
+        shadow: false,
+      },
+      { key: 'p:{a%20b}:trial', limit: 5, remaining: 5, until: null, shadow: true },
+      { key: 'p:{a%20b}:sync:x', limit: 1, remaining: 0, windowSeconds: 1.5 },
+      { key: 'p:{a%20b}:sync:y', limit: 1, remaining: 0 },
+      { key: 'p:{x}:shared:a%20b', limit: 10, remaining: 9 },
+    ])
+    await store.close()
+  })
+
+  it('tells of a limit of 0, which refuses all', async () => {
+    const { store, usage } = await opened(LIMITS, new Map([['a', new Map([['requests', { limit: 0 }]])]]))
+    expect((await usage.ofCaller('a')).limits).toMatchObject([{ limit: 0, remaining: 0 }])
+    await store.close()
+  })
+
+  it('frees every key of the client and of no other', async () => {
+    const { store, calls, usage } = await opened()
+    await calls(['requests', 'sync', 'shared'], 'a', 'X')
+    await calls(['requests', 'shared'], '*', 'X')
+    expect(await usage.free('a')).toBe(3)
+    expect((await usage.ofCaller('a')).limits[0]).toMatchObject({ remaining: 10 })
+    expect((await usage.ofCaller('*')).limits[0]).toMatchObject({ remaining: 9 })
+    expect(await usage.free('a')).toBe(0)
+    expect(await usage.free('*')).toBe(2)
+    await store.close()
+  })
+
+  it('tells of so many keys and no more, and that there are more', async () => {
+    const { store, calls, usage } = await opened([LIMITS[0]!, { ...LIMITS[1]!, windowMs: 60_000 }])
+    const connections = Array.from({ length: MOST_KEYS - 1 }, (_, i) => `c${i}`)
+    await Promise.all(connections.map((connection) => calls(['sync'], 'a', connection)))
+    const whole = await usage.ofClient('a')
+    expect(whole).toMatchObject({ truncated: false })
+    expect(whole.limits).toHaveLength(MOST_KEYS)
+    await calls(['sync'], 'a', 'z')
+    const part = await usage.ofClient('a')
+    expect(part).toMatchObject({ truncated: true })
+    expect(part.limits).toHaveLength(MOST_KEYS)
+    expect(part.limits.map(({ key }) => key)).not.toContain('p:{a}:sync:z')
+    await store.close()
+  })
+})
+
+it('rejects where the store cannot be asked', async () => {
+  const store = new RedisStore({ topology: { url: '/nowhere/redis.sock' }, prefix: 'p' })
+  await store.connect()
+  const usage = createUsage({ store, prefix: 'p', limits: LIMITS })
+  await expect(usage.ofCaller('a')).rejects.toThrow(/connected|writeable/i)
+  await expect(usage.ofClient('a')).rejects.toThrow(/connected|writeable/i)
+  await expect(usage.free('a')).rejects.toThrow(/connected|writeable/i)
+  await store.close()
+})

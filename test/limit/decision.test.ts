@@ -69,7 +69,7 @@ describe('the headers of a decision', () => {
     ],
     [
       'ask for at least a second',
-      refused(allowance({ retryAfterMs: 0.004 })),
+      refused(allowance({ retryAfterMs: 0 })),
       ['X-RateLimit-Limit', '1', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '1'],
     ],
     [

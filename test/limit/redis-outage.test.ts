@@ -132,8 +132,10 @@ describe('under load, with a Redis that', () => {
   test('answers while this process is busy, its answer is not given up', async () => {
     const { store } = await storeOf({ url: server.url })
     await store.charge([quota()])
+    server.freeze()
     const call = Promise.resolve(store.charge([quota()]))
     for (let i = 0; i < 2; i++) await new Promise((resolve) => void setImmediate(resolve))
+    server.thaw()
     const end = performance.now() + 3 * TIMEOUT_MS
     while (performance.now() < end);
     expect((await call).mode).toBe('store')
@@ -180,6 +182,27 @@ describe('with a server that', () => {
     fake.answer(admitsAll)
     await decides(store, 'store')
     await calls.stop()
+  })
+
+  test.each([
+    ['words', `*5\r\n${'$1\r\nx\r\n'.repeat(5)}`],
+    ['a word among numbers', '*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n$1\r\n5\r\n'],
+    ['a list among numbers', '*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n*0\r\n'],
+    ['one number too many', `*6\r\n${':1\r\n'.repeat(6)}`],
+  ])('answers %s where charge.lua answers numbers, the decision fails', async (_, reply) => {
+    fake.answer(admitsAll)
+    const { redis } = await storeOf({ url: fake.url })
+    fake.answer(reply)
+    await expect(redis.charge([quota()])).rejects.toThrow('did not answer as charge.lua does')
+  })
+
+  test('became a replica, it is connected to anew: its name may lead to another by now', async () => {
+    fake.answer(admitsAll)
+    const { store } = await storeOf({ url: fake.url })
+    const before = fake.connections()
+    fake.answer("-READONLY You can't write against a read only replica.\r\n")
+    await store.charge([quota()])
+    await until('there is a new connection', () => fake.connections() > before)
   })
 
   test('is silent, it is connected to anew, and asked little', async () => {

@@ -147,6 +147,14 @@ describe('a store that is told right', () => {
     expect(await store!.charge([{ ...quota, key }])).toMatchObject({ admitted: true, mode: 'store' })
   })
 
+  test('charges every master of a cluster at once as soon as it is connected', async () => {
+    await connect({ cluster: cluster.urls.slice(0, 1) })
+    const charges = Array.from({ length: 300 }, async (_, i) =>
+      store!.charge([{ ...quota, key: `t:{${i}}:first` }]),
+    )
+    expect((await Promise.all(charges)).every(({ admitted }) => admitted)).toBe(true)
+  })
+
   test('starts though nobody is there, and charges when somebody is', async () => {
     expect(await connect({ url: `redis://127.0.0.1:${await freePort()}` })).toEqual([])
     await expect(store!.charge([quota])).rejects.toThrow('ECONNREFUSED')

@@ -1,6 +1,8 @@
 import {
   constants,
+  createPublicKey,
   generateKeyPairSync,
+  hash,
   type JsonWebKey,
   type KeyObject,
   randomUUID,
@@ -82,6 +84,44 @@ export function signJws(header: object, payload: unknown, key: TestKey): string 
   const [digest, options] = SIGNING[key.alg]
   const signature = sign(digest, Buffer.from(input), { key: key.privateKey, ...options })
   return `${input}.${signature.toString('base64url')}`
+}
+
+export interface ProofOptions {
+  readonly key: TestKey
+  readonly token: string
+  readonly method?: string
+  readonly url: string
+  /** Beside or in place of typ, alg and jwk; undefined leaves one out. */
+  readonly header?: Readonly<Record<string, unknown>>
+  /** Beside or in place of jti, htm, htu, iat and ath; undefined leaves one out. */
+  readonly claims?: Readonly<Record<string, unknown>>
+}
+
+/** A DPoP proof (RFC 9449 section 4.2) for one request. */
+export function signProof({ key, token, method = 'GET', url, header, claims }: ProofOptions): string {
+  return signJws(
+    { typ: 'dpop+jwt', alg: key.alg, jwk: publicPart(key), ...header },
+    {
+      jti: randomUUID(),
+      htm: method,
+      htu: url,
+      iat: Math.floor(Date.now() / 1000),
+      ath: hash('sha256', token, 'base64url'),
+      ...claims,
+    },
+    key,
+  )
+}
+
+/** The thumbprint by which tokens are bound to a key (RFC 7638). */
+export function thumbprintOf(key: TestKey): string {
+  const jwk = publicPart(key)
+  const members = Object.keys(jwk).toSorted()
+  return hash('sha256', JSON.stringify(jwk, members), 'base64url')
+}
+
+function publicPart({ privateKey }: TestKey): JsonWebKey {
+  return createPublicKey(privateKey).export({ format: 'jwk' })
 }
 
 /** A real HTTP issuer on a free port: discovery, JWK Set, signed tokens, and faults on demand. */

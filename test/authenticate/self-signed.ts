@@ -1,0 +1,51 @@
+import { generateKeyPairSync, randomBytes, sign, X509Certificate } from 'node:crypto'
+
+export interface TestCertificate {
+  /** PEM, as `node:tls` takes them. */
+  readonly key: string
+  readonly cert: string
+  readonly der: Buffer
+  /** The `x5t#S256` of tokens that are bound to it. */
+  readonly thumbprint: string
+}
+
+const ECDSA_WITH_SHA256 = Buffer.from('300a06082a8648ce3d040302', 'hex')
+const COMMON_NAME = Buffer.from('0603550403', 'hex')
+
+/** A new self-signed certificate of a new P-256 key, good for today. */
+export function makeCertificate(name = 'localhost'): TestCertificate {
+  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  const subject = sequence(tlv(0x31, sequence(COMMON_NAME, tlv(0x0c, Buffer.from(name)))))
+  const body = sequence(
+    tlv(0x02, Buffer.concat([Buffer.of(1), randomBytes(8)])),
+    ECDSA_WITH_SHA256,
+    subject,
+    sequence(time(-86_400_000), time(86_400_000)),
+    subject,
+    publicKey.export({ type: 'spki', format: 'der' }),
+  )
+  const signature = tlv(0x03, Buffer.concat([Buffer.of(0), sign('sha256', body, privateKey)]))
+  const certificate = new X509Certificate(sequence(body, ECDSA_WITH_SHA256, signature))
+  return {
+    key: privateKey.export({ type: 'pkcs8', format: 'pem' }) as string,
+    cert: certificate.toString(),
+    der: certificate.raw,
+    thumbprint: Buffer.from(certificate.fingerprint256.replaceAll(':', ''), 'hex').toString('base64url'),
+  }
+}
+
+function time(fromNowMs: number): Buffer {
+  const iso = new Date(Date.now() + fromNowMs).toISOString()
+  return tlv(0x17, Buffer.from(`${iso.slice(2, 19).replace(/\D/g, '')}Z`))
+}
+
+function sequence(...parts: readonly Buffer[]): Buffer {
+  return tlv(0x30, Buffer.concat(parts))
+}
+
+/** A DER value with its tag and length. */
+function tlv(tag: number, value: Buffer): Buffer {
+  const { length } = value
+  if (length < 0x80) return Buffer.concat([Buffer.of(tag, length), value])
+  return Buffer.concat([Buffer.of(tag, 0x82, length >> 8, length & 0xff), value])
+}

@@ -5,10 +5,23 @@ import type { Allowance, Charge, Store } from './store.ts'
 /** Two clocks: one that never goes back, to count on, and the wall clock, to speak of. Milliseconds. */
 export interface Clock {
   monotonicMs(): number
-  wallMs(): number
+  /** The wall clock at an instant of the other one, which is now. */
+  wallMs(monotonicMs: number): number
 }
 
-const SYSTEM_CLOCK: Clock = { monotonicMs: () => performance.now(), wallMs: () => Date.now() }
+/** How far the wall clock may stray from where it was when last looked at, before that is a step and not its granularity. */
+const STEP_MS = 20
+let wallAheadMs = Date.now() - performance.now()
+
+/** One instant is told alike however often it is told: not by `Date.now()` with its whole milliseconds alone. */
+const SYSTEM_CLOCK: Clock = {
+  monotonicMs: () => performance.now(),
+  wallMs(monotonicMs) {
+    const stray = Date.now() - (monotonicMs + wallAheadMs)
+    if (Math.abs(stray) > STEP_MS) wallAheadMs += stray
+    return monotonicMs + wallAheadMs
+  },
+}
 
 const SWEEP_MS = 1000
 const SWEPT_AT_ONCE = 50_000
@@ -61,7 +74,7 @@ export class MemoryStore implements Store {
       if (!hasRoom && !quota.shadow) admitted = false
       return { quota, counter, view, hasRoom }
     })
-    const wallMs = this.#clock.wallMs()
+    const wallMs = this.#clock.wallMs(nowUs / 1000)
     const allowances = asked.map(({ quota, counter, view, hasRoom }) =>
       admitted && hasRoom
         ? this.#admit(quota, nowUs, wallMs)
@@ -85,7 +98,7 @@ export class MemoryStore implements Store {
 
   async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
     const nowUs = this.#nowUs()
-    const wallMs = this.#clock.wallMs()
+    const wallMs = this.#clock.wallMs(nowUs / 1000)
     return quotas.map((quota) => {
       const windowUs = quota.windowMs * 1000
       let ring = this.#counters.get(quota.key)?.ring

@@ -1,0 +1,53 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+/** What an introspection endpoint was asked. */
+export interface Asked {
+  readonly authorization: string | undefined
+  readonly form: Readonly<Record<string, string>>
+  readonly request: IncomingMessage
+}
+
+/** An answer: a document with status 200, or whatever is done by hand. */
+export type Answer = object | ((response: ServerResponse, asked: Asked) => void)
+
+export interface IntrospectionServer {
+  readonly url: string
+  readonly asked: Asked[]
+  /** What the next requests get. */
+  answer: Answer
+  /** Requests without an answer yet. */
+  open(): number
+  close(): Promise<void>
+}
+
+/** A real introspection endpoint on a free port, that says what it is told to. */
+export async function startIntrospection(): Promise<IntrospectionServer> {
+  let open = 0
+  const server = createServer((request, response) => {
+    open++
+    response.on('close', () => open--)
+    const chunks: Buffer[] = []
+    request.on('data', (chunk: Buffer) => chunks.push(chunk))
+    request.on('end', () => {
+      const form = Object.fromEntries(new URLSearchParams(Buffer.concat(chunks).toString()))
+      const asked = { authorization: request.headers.authorization, form, request }
+      self.asked.push(asked)
+      if (typeof self.answer === 'function') self.answer(response, asked)
+      else response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(self.answer))
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const self: IntrospectionServer = {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/introspect`,
+    asked: [],
+    answer: { active: false },
+    open: () => open,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+  return self
+}

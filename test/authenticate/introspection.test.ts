@@ -1,0 +1,355 @@
+import { hash, randomUUID } from 'node:crypto'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { Finding, Identity } from '../../src/authenticate/access-token.ts'
+import { createIntrospection, type IntrospectionOptions } from '../../src/authenticate/introspection.ts'
+import { GatewayError } from '../../src/errors.ts'
+import { until } from '../helpers/wait.ts'
+import { type Answer, type IntrospectionServer, startIntrospection } from './introspection-server.ts'
+
+const ISSUER = 'https://identity.example.com/oidc'
+const AUDIENCE = 'https://api.example.com'
+let server: IntrospectionServer
+let events: string[]
+let now: number
+
+beforeEach(async () => {
+  server = await startIntrospection()
+  events = []
+  now = Date.now()
+})
+afterEach(() => server.close())
+
+const seconds = () => Math.floor(now / 1000)
+const active = (members: object = {}) => ({
+  active: true,
+  iss: ISSUER,
+  aud: AUDIENCE,
+  client_id: 'client-1',
+  token_type: 'Bearer',
+  exp: seconds() + 300,
+  ...members,
+})
+
+/** Asks for tokens as the bearer authenticator does. */
+function asker(options: Partial<IntrospectionOptions> = {}): (token?: string) => Promise<Finding> {
+  const introspect = createIntrospection({
+    url: server.url,
+    clientId: 'gateway',
+    clientSecret: 'secret',
+    issuer: ISSUER,
+    audience: AUDIENCE,
+    clientClaim: 'client_id',
+    leewayMs: 5000,
+    timeoutMs: 500,
+    now: () => now,
+    events: { failed: (reason) => events.push(reason), recovered: () => events.push('recovered') },
+    ...options,
+  })
+  return async (token = randomUUID()) => introspect(token, hash('sha256', token, 'base64url'))
+}
+
+const statusOf = (finding: Finding) => (finding instanceof GatewayError ? finding.status : finding)
+
+describe('the question', () => {
+  it('is a form with the token, and client authentication with both halves form-encoded', async () => {
+    const token = 'a+b/c~d.e_f-='
+    await asker({ clientId: 'the gateway', clientSecret: 'a secret: with/some %signs & ümlauts' })(token)
+    const [{ authorization, form, request }] = server.asked as [(typeof server.asked)[number]]
+    expect([request.method, request.url]).toEqual(['POST', '/introspect'])
+    expect(request.headers['content-type']).toBe('application/x-www-form-urlencoded')
+    expect(form).toEqual({ token, token_type_hint: 'access_token' })
+    expect(Buffer.from(authorization!.replace('Basic ', ''), 'base64').toString()).toBe(
+      'the+gateway:a+secret%3A+with%2Fsome+%25signs+%26+%C3%BCmlauts',
+    )
+  })
+})
+
+describe('an active token', () => {
+  it('tells who the caller is', async () => {
+    server.answer = active({ sub: 'user-1', scope: 'a b', username: 'ignored', nbf: seconds() - 5 })
+    expect(await asker()()).toEqual({
+      client: 'client-1',
+      user: 'user-1',
+      scope: 'a b',
+      expiresAt: (seconds() + 300) * 1000,
+    })
+  })
+
+  it.each([
+    ['no iss', { iss: undefined }],
+    ['no exp', { exp: undefined }],
+    ['no token_type', { token_type: undefined }],
+    ['a token_type in lower case', { token_type: 'bearer' }],
+    ['several audiences', { aud: ['https://other.example.com', AUDIENCE] }],
+    ['an exp within the leeway', { exp: Date.now() / 1000 - 2 }],
+  ])('is taken with %s', async (_, members) => {
+    server.answer = active(members)
+    expect(await asker()()).toMatchObject({ client: 'client-1' })
+  })
+
+  it('keeps what it is bound to', async () => {
+    const jkt = hash('sha256', 'key', 'base64url')
+    server.answer = active({ token_type: 'DPoP', cnf: { jkt } })
+    expect(await asker()()).toMatchObject({ client: 'client-1', confirmation: { jkt } })
+  })
+
+  it('names the client by the claim that is configured', async () => {
+    server.answer = active({ azp: 'party' })
+    expect(await asker({ clientClaim: 'azp' })()).toMatchObject({ client: 'party' })
+  })
+})
+
+describe('a token is refused', () => {
+  it.each<[string, object]>([
+    ['that is not active', { active: false }],
+    ['that is not active, whatever else is said', { ...active(), active: false }],
+    ['of another issuer', active({ iss: `${ISSUER}/` })],
+    ['of an issuer that is null', active({ iss: null })],
+    ['for another audience', active({ aud: 'https://other.example.com' })],
+    ['for no audience', active({ aud: undefined })],
+    ['that expired', active({ exp: Date.now() / 1000 - 6 })],
+    ['whose exp is a string', active({ exp: '9999999999' })],
+    ['whose exp is null', active({ exp: null })],
+    ['that is not valid yet', active({ nbf: Date.now() / 1000 + 10 })],
+    ['that is a refresh token', active({ token_type: 'refresh_token' })],
+    ['whose token_type is a list', active({ token_type: ['Bearer'] })],
+    ['for DPoP that is bound to nothing', active({ token_type: 'DPoP' })],
+    [
+      'for DPoP that is bound to a certificate',
+      active({ token_type: 'DPoP', cnf: { 'x5t#S256': hash('sha256', 'a', 'base64url') } }),
+    ],
+    ['that is bound in an unknown way', active({ cnf: { kid: 'a' } })],
+    ['bound to null', active({ cnf: null })],
+    ['of no client', active({ client_id: undefined })],
+    ['of a client that is a number', active({ client_id: 1 })],
+  ])('%s', async (_, answer) => {
+    server.answer = answer
+    expect(await asker()()).toEqual(expect.any(String))
+    expect(events).toEqual([])
+  })
+
+  it.each(['unsupported_token_type', 'invalid_token'])('that the endpoint calls %s', async (error) => {
+    server.answer = status(400, { error })
+    expect(await asker()()).toBe('The access token is not active.')
+    expect(events).toEqual([])
+  })
+})
+
+const status =
+  (code: number, body: object = {}, headers: Record<string, string> = {}): Answer =>
+  (response) =>
+    response.writeHead(code, headers).end(JSON.stringify(body))
+
+describe('an endpoint that does not answer the question is a 503', () => {
+  it.each<[string, Answer, RegExp]>([
+    ['when it fails', status(500), /answered 500$/],
+    ['when it is busy', status(429), /answered 429$/],
+    ['when it is not there', status(404), /answered 404$/],
+    [
+      'when it does not take our secret',
+      status(401, { error: 'invalid_client' }),
+      /answered 401: .*clientSecret/,
+    ],
+    ['when it forbids us to ask', status(403), /answered 403: .*clientSecret/],
+    ['when it does not understand us', status(400, { error: 'invalid_request' }), /answered 400$/],
+    ['when it says so of our client', status(400, { error: 'invalid_client' }), /answered 400$/],
+    ['when it redirects', status(307, {}, { location: '/elsewhere' }), /redirect, which is not followed/],
+    ['when it says nothing of active', {}, /no introspection response/],
+    ['when active is a string', { ...active(), active: 'true' }, /no introspection response/],
+    ['when active is a number', { ...active(), active: 1 }, /no introspection response/],
+    ['when it says a list', [active()], /no introspection response/],
+    ['when it says no JSON', (response) => response.end('<html>'), /no introspection response/],
+    ['when it says active with another status', status(201, active()), /answered 201$/],
+    ['when it hangs up', (response) => response.destroy(), /cannot be read/],
+    ['when it is silent', () => {}, /did not answer in time/],
+    ['when it stops half-way', (response) => response.write('{"active":'), /did not answer in time/],
+    [
+      'when it does not end',
+      (response) => response.write(Buffer.alloc(100_000, ' ')),
+      /larger than 65536 bytes/,
+    ],
+  ])('%s', async (_, answer, reason) => {
+    server.answer = answer
+    const refusal = (await asker({ timeoutMs: 100 })()) as GatewayError
+    expect(refusal).toBeInstanceOf(GatewayError)
+    expect([refusal.status, refusal.headers]).toEqual([503, { 'Retry-After': '1' }])
+    expect(events).toEqual([expect.stringMatching(reason)])
+    expect(String(refusal.cause)).toMatch(reason)
+    expect(server.asked).toHaveLength(1)
+  })
+
+  it('and nothing of it is remembered', async () => {
+    const ask = asker()
+    server.answer = status(500)
+    expect(statusOf(await ask('a'))).toBe(503)
+    server.answer = active()
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+  })
+
+  it('and costs nobody whose token is known', async () => {
+    const ask = asker()
+    server.answer = active()
+    await ask('a')
+    await server.close()
+    for (let i = 0; i < 5; i++) expect(statusOf(await ask())).toBe(503)
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+  })
+
+  it('is told once, not with every request, and when it is over', async () => {
+    const ask = asker({ cooldownMs: 0 })
+    server.answer = status(401)
+    for (let i = 0; i < 5; i++) await ask()
+    server.answer = active()
+    await ask()
+    await ask()
+    expect(events).toEqual([expect.stringContaining('answered 401'), 'recovered'])
+    server.answer = status(401)
+    await ask()
+    expect(events).toHaveLength(2)
+  })
+
+  it('is left alone after three failures, but for one question a cool-down', async () => {
+    const ask = asker({ cooldownMs: 100 })
+    server.answer = status(500)
+    for (let i = 0; i < 10; i++) expect(statusOf(await ask())).toBe(503)
+    expect(server.asked).toHaveLength(3)
+    server.answer = active()
+    await until('it is asked again', async () => !((await ask()) instanceof GatewayError))
+    expect(server.asked).toHaveLength(4)
+    expect(await ask()).toMatchObject({ client: 'client-1' })
+  })
+
+  it('is not left alone for what one token brought about', async () => {
+    const ask = asker()
+    server.answer = (response, { form }) =>
+      form['token'] === 'bad' ? response.writeHead(400).end() : response.end(JSON.stringify(active()))
+    for (let i = 0; i < 10; i++) expect(statusOf(await ask('bad'))).toBe(503)
+    expect(await ask()).toMatchObject({ client: 'client-1' })
+    expect(events).toEqual([expect.stringContaining('answered 400'), 'recovered'])
+  })
+})
+
+describe('what the endpoint said', () => {
+  it('is remembered by the whole token', async () => {
+    const ask = asker()
+    server.answer = (response, { form }) => response.end(JSON.stringify(active({ client_id: form['token'] })))
+    const first = await ask('token-a')
+    expect(first).toMatchObject({ client: 'token-a' })
+    expect(await ask('token-a')).toBe(first)
+    expect(await ask('token-b')).toMatchObject({ client: 'token-b' })
+    expect(await ask('TOKEN-A')).toMatchObject({ client: 'TOKEN-A' })
+    expect(server.asked).toHaveLength(3)
+  })
+
+  it('holds no longer than exp', async () => {
+    const ask = asker({ maxAgeMs: 3_600_000 })
+    const exp = seconds() + 60
+    server.answer = active({ exp })
+    await ask('a')
+    server.answer = { active: false }
+    now = exp * 1000 - 1
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+    now = exp * 1000
+    expect(await ask('a')).toBe('The access token is not active.')
+    now -= 1
+    expect(await ask('a')).toBe('The access token is not active.')
+  })
+
+  it('holds no longer than the cap, even without exp, so that a revoked token ends', async () => {
+    const ask = asker({ maxAgeMs: 20_000 })
+    server.answer = active({ exp: undefined })
+    expect(((await ask('a')) as Identity).expiresAt).toBe(now + 20_000)
+    server.answer = active()
+    await ask('b')
+    server.answer = { active: false }
+    now += 19_999
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+    expect(await ask('b')).toMatchObject({ client: 'client-1' })
+    now += 1
+    expect(await ask('a')).toBe('The access token is not active.')
+    expect(await ask('b')).toBe('The access token is not active.')
+  })
+
+  it('counts from when it was asked, not from when it answered', async () => {
+    const ask = asker({ maxAgeMs: 20_000 })
+    server.answer = (response) => {
+      now += 15_000
+      response.end(JSON.stringify(active()))
+    }
+    await ask('a')
+    now += 5000
+    await ask('a')
+    expect(server.asked).toHaveLength(2)
+  })
+
+  it('against a token holds for a moment', async () => {
+    const ask = asker({ refusedMs: 2000 })
+    for (let i = 0; i < 3; i++) expect(await ask('a')).toBe('The access token is not active.')
+    expect(server.asked).toHaveLength(1)
+    server.answer = active()
+    now += 2000
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+  })
+
+  it('in favour of tokens is not pushed out by made-up ones', async () => {
+    const ask = asker({ maxConcurrent: 100 })
+    server.answer = active()
+    await ask('a')
+    server.answer = { active: false }
+    await Promise.all(Array.from({ length: 300 }, (_, i) => ask(`made-up-${i}`)))
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+    expect(server.asked).toHaveLength(301)
+  })
+})
+
+describe('lookups at the same time', () => {
+  it('of one token are one, and of another token another', async () => {
+    const ask = asker()
+    server.answer = (response, { form }) =>
+      void setTimeout(() => response.end(JSON.stringify(active({ client_id: form['token'] }))), 20)
+    const answers = await Promise.all([...Array.from({ length: 50 }, () => ask('a')), ask('b')])
+    expect(answers.map((answer) => (answer as Identity).client)).toEqual([
+      ...Array<string>(50).fill('a'),
+      'b',
+    ])
+    expect(server.asked).toHaveLength(2)
+  })
+
+  it('of one token fail together, and are asked anew afterwards', async () => {
+    const ask = asker()
+    server.answer = status(500)
+    const answers = await Promise.all(Array.from({ length: 10 }, () => ask('a')))
+    expect(answers.map(statusOf)).toEqual(Array(10).fill(503))
+    expect(server.asked).toHaveLength(1)
+    server.answer = active()
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+  })
+
+  it('are so many at most; the others wait their turn', async () => {
+    const ask = asker({ maxConcurrent: 3, timeoutMs: 5000 })
+    let most = 0
+    server.answer = (response) => {
+      most = Math.max(most, server.open())
+      setTimeout(() => response.end(JSON.stringify(active())), 5)
+    }
+    const answers = await Promise.all(Array.from({ length: 20 }, () => ask()))
+    expect(answers.every((answer) => !(answer instanceof GatewayError))).toBe(true)
+    expect(server.asked).toHaveLength(20)
+    expect(most).toBe(3)
+  })
+
+  it('wait no longer than one lookup may take, and in a queue that has an end', async () => {
+    const ask = asker({ maxConcurrent: 1, maxWaiting: 2, timeoutMs: 100, cooldownMs: 0 })
+    server.answer = () => {}
+    const started = performance.now()
+    const answers = await Promise.all(Array.from({ length: 5 }, () => ask()))
+    expect(answers.map(statusOf)).toEqual(Array(5).fill(503))
+    expect(performance.now() - started).toBeLessThan(1000)
+    expect(server.asked).toHaveLength(1)
+    expect(
+      answers.filter((answer) => String((answer as Error).cause).includes('2 wait already')),
+    ).toHaveLength(2)
+    server.answer = active()
+    expect(await ask()).toMatchObject({ client: 'client-1' })
+  })
+})

@@ -195,8 +195,9 @@ export class RedisStore implements RemoteStore {
   #tell<T>(asked: Promise<T>, key = ''): Promise<T> {
     return asked.catch((error: Error) => {
       if (/^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) this.reconnect(key)
-      if (this.#up || this.#lastError === undefined) throw error
-      throw new Error(`Redis is not connected: ${this.#lastError.message}`, { cause: error })
+      if (this.#up) throw error
+      const reason = this.#lastError === undefined ? '.' : `: ${this.#lastError.message}`
+      throw new Error(`Redis is not connected${reason}`, { cause: error })
     })
   }
 

@@ -1,35 +1,46 @@
 import { RedisStore, type RedisStoreOptions } from '../../src/limit/redis-store.ts'
 import type { Quota } from '../../src/limit/limit.ts'
 
-/** What a worker is told: hammer these quotas until an instant, with so many calls under way at a time. */
+/** What a worker is told: to hammer these quotas, with so many calls under way at a time. */
 export interface Burst {
   readonly topology: RedisStoreOptions['topology']
   readonly quotas: readonly Quota[]
-  readonly untilMs: number
   readonly concurrency: number
+  /** Calls to make, or milliseconds for which to make them. */
+  readonly calls?: number
+  readonly forMs?: number
 }
 
 /** When an admitted call was asked for and answered: milliseconds on the machine's clock. */
 export type Admitted = readonly [askedAtMs: number, answeredAtMs: number]
 
+// First the burst; it says `ready` when it is connected. Then the word to go; it says what was admitted.
 process.once('message', (burst: Burst) => {
-  void run(burst).then((admitted) => process.send!(admitted, () => process.exit(0)))
+  const store = new RedisStore({ topology: burst.topology, prefix: 'burst' })
+  void store.connect().then(() => process.send!('ready'))
+  process.once('message', () => {
+    void hammer(store, burst).then((admitted) => process.send!(admitted, () => process.exit(0)))
+  })
 })
 
 const now = (): number => performance.timeOrigin + performance.now()
 
-async function run({ topology, quotas, untilMs, concurrency }: Burst): Promise<readonly Admitted[]> {
-  const store = new RedisStore({ topology, prefix: 'burst' })
-  await store.connect()
+async function hammer(
+  store: RedisStore,
+  { quotas, concurrency, calls = Number.POSITIVE_INFINITY, forMs = Number.POSITIVE_INFINITY }: Burst,
+): Promise<readonly Admitted[]> {
   const admitted: Admitted[] = []
-  async function hammer(): Promise<void> {
-    while (now() < untilMs) {
+  const endMs = now() + forMs
+  let made = 0
+  async function one(): Promise<void> {
+    while (made < calls && now() < endMs) {
+      made++
       const askedAtMs = now()
       const charge = await store.charge(quotas)
       if (charge.admitted) admitted.push([askedAtMs, now()])
     }
   }
-  await Promise.all(Array.from({ length: concurrency }, hammer))
+  await Promise.all(Array.from({ length: concurrency }, one))
   await store.close()
   return admitted
 }

@@ -1,4 +1,4 @@
-import { fork } from 'node:child_process'
+import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { RedisStoreOptions } from '../../src/limit/redis-store.ts'
@@ -22,22 +22,22 @@ const topologies: readonly [string, () => RedisStoreOptions['topology']][] = [
   ['a cluster', () => ({ cluster: cluster.urls })],
 ]
 
-/** Has several processes hammer the same quotas; the admitted calls of all of them. */
-async function hammer(burst: Omit<Burst, 'untilMs'>, forMs: number): Promise<Admitted[]> {
+/** Has several processes hammer the same quotas, all from the same moment on; the admitted calls of all of them. */
+async function hammer(burst: Burst): Promise<Admitted[]> {
   const workers = Array.from({ length: PROCESSES }, () => fork(WORKER, { execArgv: ['--import', 'tsx'] }))
-  await Promise.all(workers.map((worker) => new Promise((resolve) => worker.once('spawn', resolve))))
-  const untilMs = performance.timeOrigin + performance.now() + 1000 + forMs
-  const admitted = await Promise.all(
-    workers.map(
-      (worker) =>
-        new Promise<Admitted[]>((resolve, reject) => {
-          worker.once('message', (message) => resolve(message as Admitted[]))
-          worker.once('exit', (code) => reject(new Error(`a worker ended with ${code}`)))
-          worker.send({ ...burst, untilMs })
-        }),
-    ),
-  )
-  return admitted.flat()
+  for (const worker of workers) worker.send(burst)
+  await Promise.all(workers.map(said))
+  for (const worker of workers) worker.send('go')
+  const admitted = await Promise.all(workers.map(said))
+  return admitted.flat() as Admitted[]
+}
+
+/** The next message of a worker. */
+async function said(worker: ChildProcess): Promise<unknown> {
+  return await new Promise((resolve, reject) => {
+    worker.once('message', resolve)
+    worker.once('exit', (code) => reject(new Error(`a worker ended with ${code}`)))
+  })
 }
 
 describe.each(topologies)('several processes that share %s', (name, topology) => {
@@ -50,7 +50,12 @@ describe.each(topologies)('several processes that share %s', (name, topology) =>
       shadow: false,
     }
     const sync = { name: 'sync', key: `b:{${name}}:sync`, limit: 300, windowMs: 60_000, shadow: false }
-    const admitted = await hammer({ topology: topology(), quotas: [requests, sync], concurrency: 20 }, 500)
+    const admitted = await hammer({
+      topology: topology(),
+      quotas: [requests, sync],
+      concurrency: 20,
+      calls: 200,
+    })
     expect(admitted).toHaveLength(250)
   })
 
@@ -58,7 +63,7 @@ describe.each(topologies)('several processes that share %s', (name, topology) =>
     const windowMs = 300
     const limit = 40
     const quota = { name: 'rolling', key: `b:{${name}}:rolling`, limit, windowMs, shadow: false }
-    const admitted = await hammer({ topology: topology(), quotas: [quota], concurrency: 5 }, 2000)
+    const admitted = await hammer({ topology: topology(), quotas: [quota], concurrency: 5, forMs: 2000 })
     expect(admitted.length).toBeGreaterThan(2 * limit)
     const inOrder = admitted.toSorted(([, a], [, b]) => a - b)
     for (let i = limit; i < inOrder.length; i++) {

@@ -10,7 +10,7 @@ const SHA256 = /^[\w-]{43}$/
 
 /** Reads a `cnf` claim; undefined where it asks for anything that cannot be checked here, or for nothing. */
 export function readConfirmation(cnf: unknown): Confirmation | undefined {
-  if (typeof cnf !== 'object' || cnf === null || Array.isArray(cnf)) return undefined
+  if (typeof cnf !== 'object' || cnf === null) return undefined
   const { jkt, 'x5t#S256': x5t, ...others } = cnf as Readonly<Record<string, unknown>>
   if (Object.keys(others).length > 0 || (jkt === undefined && x5t === undefined)) return undefined
   if ((jkt !== undefined && !isThumbprint(jkt)) || (x5t !== undefined && !isThumbprint(x5t))) return undefined

@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { type Decision, decisionHeaders, longestWait, refusal } from '../../src/limit/decision.ts'
 import type { Allowance } from '../../src/limit/store.ts'
@@ -86,6 +87,16 @@ describe('the headers of a decision', () => {
   ])('%s', (_, decision, headers) => {
     expect(decisionHeaders(decision)).toEqual(headers)
   })
+})
+
+test('Reset is an instant in ISO 8601 with milliseconds, in UTC, whichever came before', () => {
+  fc.assert(
+    fc.property(fc.array(fc.integer({ min: 0, max: 4e12 })), (instants) => {
+      for (const resetAt of instants.flatMap((ms) => [ms, ms + 1, ms + 3_599_999])) {
+        expect(decisionHeaders(admitted({ ...requests, resetAt }))[5]).toBe(new Date(resetAt).toISOString())
+      }
+    }),
+  )
 })
 
 describe('the words of a refusal', () => {

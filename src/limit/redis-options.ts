@@ -64,14 +64,12 @@ export function redisAddress(
 }
 
 /** Reconnects at 50 ms, then ever later, but never more than 500 ms apart: recovery is to be seen within seconds. */
-export function reconnectDelayMs(times: number): number {
+function reconnectDelayMs(times: number): number {
   return Math.min(50 * times, 500)
 }
 
 /** What every connection has in common: it fails at once rather than queue, repeat or wait. */
-export const CONNECTION = {
-  lazyConnect: true,
-  enableOfflineQueue: false,
+const CONNECTION = {
   autoResendUnfulfilledCommands: false,
   enableAutoPipelining: false,
   maxRetriesPerRequest: 0,
@@ -83,5 +81,71 @@ export const CONNECTION = {
   disableClientInfo: true,
   // RESP 2 says all that charge.lua answers, and spares old servers and proxies the HELLO that they refuse.
   protocol: 2,
+} as const
+
+const LONE_CONNECTION = {
+  ...CONNECTION,
+  lazyConnect: true,
+  enableOfflineQueue: false,
   retryStrategy: reconnectDelayMs,
 } as const
+
+/** How ioredis connects to one server. */
+export function serverOptions(url: string, credentials: RedisCredentials) {
+  return { ...LONE_CONNECTION, enableReadyCheck: false, ...redisAddress(url, credentials) }
+}
+
+/** How ioredis connects to the master that sentinels name; credentials in their URLs are their own. */
+export function sentinelOptions(
+  { sentinels, name, sentinelPassword }: Extract<RedisTopology, { readonly name: string }>,
+  { username, password, tls }: RedisCredentials,
+) {
+  const addresses = sentinels.map((url) => redisAddress(url, { tls }, 26_379))
+  const [first] = addresses
+  const secret = sentinelPassword ?? first?.password
+  return {
+    ...LONE_CONNECTION,
+    sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
+    name,
+    role: 'master' as const,
+    failoverDetector: true,
+    sentinelRetryStrategy: reconnectDelayMs,
+    sentinelReconnectStrategy: () => 1000,
+    sentinelCommandTimeout: 1000,
+    ...(first?.username !== undefined && { sentinelUsername: first.username }),
+    ...(secret !== undefined && { sentinelPassword: secret }),
+    ...(username !== undefined && { username }),
+    ...(password !== undefined && { password }),
+    ...(first?.tls && { tls: first.tls, sentinelTLS: first.tls, enableTLSForSentinelMode: true }),
+  }
+}
+
+/** How ioredis connects to a cluster that it finds by some of its nodes. */
+export function clusterOptions(nodes: readonly RedisAddress[]) {
+  const { username, password, tls } = nodes[0]!
+  return {
+    lazyConnect: true,
+    // ioredis heeds it at this level only.
+    enableOfflineQueue: false,
+    // It asks a node that is not connected yet, and would have the cluster connect again and again.
+    enableReadyCheck: false,
+    clusterRetryStrategy: reconnectDelayMs,
+    maxRedirections: 4,
+    retryDelayOnFailover: 0,
+    retryDelayOnClusterDown: 0,
+    retryDelayOnTryAgain: 20,
+    slotsRefreshTimeout: 1000,
+    slotsRefreshInterval: 2000,
+    // Certificates name hosts, not the addresses that they resolve to.
+    ...(tls && {
+      dnsLookup: (host: string, done: (error: null, address: string) => void) => done(null, host),
+    }),
+    redisOptions: {
+      ...CONNECTION,
+      enableReadyCheck: false,
+      ...(username !== undefined && { username }),
+      ...(password !== undefined && { password }),
+      ...(tls && { tls }),
+    },
+  }
+}

@@ -6,11 +6,12 @@ import { type Batches, createBatches } from './batches.ts'
 import { hashSlot, hashTag } from './hash-slot.ts'
 import type { KeyFilter, Quota } from './limit.ts'
 import {
-  CONNECTION,
-  reconnectDelayMs,
+  clusterOptions,
   redisAddress,
   type RedisCredentials,
   type RedisTopology,
+  sentinelOptions,
+  serverOptions,
 } from './redis-options.ts'
 import { checkTopology, configError, StoreConfigError, topologyWarnings } from './redis-topology.ts'
 import type { Allowance, Charge, RemoteStore } from './store.ts'
@@ -242,55 +243,13 @@ export class RedisStore implements RemoteStore {
 }
 
 function connection(topology: RedisTopology, credentials: RedisCredentials): Redis | Cluster {
-  if ('url' in topology)
-    return new Redis({ ...CONNECTION, enableReadyCheck: false, ...redisAddress(topology.url, credentials) })
-  if ('cluster' in topology) {
-    const nodes = topology.cluster.map((url) => redisAddress(url, credentials))
-    if (nodes.some(({ db }) => db !== undefined)) {
-      throw new StoreConfigError('A Redis Cluster has database 0 alone; write the URLs without a path.')
-    }
-    const { retryStrategy: _, enableOfflineQueue: __, lazyConnect: ___, ...nodeOptions } = CONNECTION
-    const { username, password, tls } = nodes[0]!
-    return new Cluster([...nodes], {
-      lazyConnect: true,
-      enableOfflineQueue: false,
-      // It asks a node that is not connected yet, and would have the cluster connect again and again.
-      enableReadyCheck: false,
-      clusterRetryStrategy: reconnectDelayMs,
-      maxRedirections: 4,
-      retryDelayOnFailover: 0,
-      retryDelayOnClusterDown: 0,
-      retryDelayOnTryAgain: 20,
-      slotsRefreshTimeout: 1000,
-      slotsRefreshInterval: 2000,
-      // Certificates name hosts, not the addresses that they resolve to.
-      ...(tls && { dnsLookup: (host, done) => done(null, host) }),
-      redisOptions: {
-        ...nodeOptions,
-        enableReadyCheck: false,
-        ...(username !== undefined && { username }),
-        ...(password !== undefined && { password }),
-        ...(tls && { tls }),
-      },
-    })
+  if ('url' in topology) return new Redis(serverOptions(topology.url, credentials))
+  if ('sentinels' in topology) return new Redis(sentinelOptions(topology, credentials))
+  const nodes = topology.cluster.map((url) => redisAddress(url, credentials))
+  if (nodes.some(({ db }) => db !== undefined)) {
+    throw new StoreConfigError('A Redis Cluster has database 0 alone; write the URLs without a path.')
   }
-  const { sentinels, name, sentinelPassword } = topology
-  const addresses = sentinels.map((url) => redisAddress(url, credentials, 26_379))
-  const { tls } = addresses[0]!
-  return new Redis({
-    ...CONNECTION,
-    sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
-    name,
-    role: 'master',
-    failoverDetector: true,
-    sentinelRetryStrategy: reconnectDelayMs,
-    sentinelReconnectStrategy: () => 1000,
-    sentinelCommandTimeout: 1000,
-    ...(sentinelPassword !== undefined && { sentinelPassword }),
-    ...(credentials.username !== undefined && { username: credentials.username }),
-    ...(credentials.password !== undefined && { password: credentials.password }),
-    ...(tls && { tls, sentinelTLS: tls, enableTLSForSentinelMode: true }),
-  })
+  return new Cluster(nodes, clusterOptions(nodes))
 }
 
 /** `host:port` of the master that keeps a key, as far as it is known. */

@@ -17,6 +17,8 @@ export interface IntrospectionOptions extends EndpointOptions {
   readonly maxAgeMs?: number
   /** How long a refused token is refused without asking again. */
   readonly refusedMs?: number
+  /** Most tokens remembered, and most refusals. */
+  readonly maxKnown?: number
   /** The clock, in Unix milliseconds. */
   readonly now?: () => number
 }
@@ -29,16 +31,14 @@ interface Known<T> {
   readonly until: number
 }
 
-const CACHED_TOKENS = 10_000
 const CACHED_BYTES = 4 * 1024 * 1024
-const CACHED_REFUSALS = 10_000
 
 /**
  * Identifies opaque tokens by their issuer's introspection endpoint (RFC 7662). Lookups of one token under way are one;
  * what the issuer said is remembered by the token's digest, never longer than the token's `exp`. An outage is a 503.
  */
 export function createIntrospection(options: IntrospectionOptions): Introspect {
-  const { audience, maxAgeMs = 30_000, refusedMs = 5000, now = Date.now } = options
+  const { audience, maxAgeMs = 30_000, refusedMs = 5000, maxKnown = 10_000, now = Date.now } = options
   const rules = {
     ...options,
     audience: typeof audience === 'string' ? [audience] : audience,
@@ -47,12 +47,12 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
   const ask = createEndpoint(options)
   const underWay = new Map<string, Promise<Finding>>()
   const accepted = new LRUCache<string, Known<Identity>>({
-    max: CACHED_TOKENS,
+    max: maxKnown,
     maxSize: CACHED_BYTES,
     sizeCalculation: ({ finding }) => sizeOf(finding),
   })
   // Apart, so that made-up tokens push out no good ones.
-  const refused = new LRUCache<string, Known<string>>({ max: CACHED_REFUSALS })
+  const refused = new LRUCache<string, Known<string>>({ max: maxKnown })
 
   async function look(token: string, digest: string): Promise<Finding> {
     const askedAt = now()

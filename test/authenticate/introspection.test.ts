@@ -41,7 +41,7 @@ function asker(options: Partial<IntrospectionOptions> = {}): (token?: string) =>
     audience: AUDIENCE,
     clientClaim: 'client_id',
     leewayMs: 5000,
-    timeoutMs: 500,
+    timeoutMs: 3000,
     now: () => now,
     events: { failed: (reason) => events.push(reason), recovered: () => events.push('recovered') },
     ...options,
@@ -181,7 +181,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     ],
   ])('%s', async (_, answer, reason) => {
     server.answer = answer
-    const refusal = (await asker({ timeoutMs: 100 })()) as GatewayError
+    const refusal = (await asker({ timeoutMs: 300 })()) as GatewayError
     expect(refusal).toBeInstanceOf(GatewayError)
     expect([refusal.status, refusal.headers]).toEqual([503, { 'Retry-After': '1' }])
     expect(events).toEqual([expect.stringMatching(reason)])
@@ -228,6 +228,17 @@ describe('an endpoint that does not answer the question is a 503', () => {
     await until('it is asked again', async () => !((await ask()) instanceof GatewayError))
     expect(server.asked).toHaveLength(4)
     expect(await ask()).toMatchObject({ client: 'client-1' })
+  })
+
+  it('is asked once, not by all at once, when it was left alone long enough', async () => {
+    const ask = asker({ cooldownMs: 50 })
+    server.answer = (response) => void setTimeout(() => response.writeHead(500).end(), 10)
+    for (let i = 0; i < 3; i++) await ask()
+    await until('it is asked again', async () => {
+      await Promise.all(Array.from({ length: 5 }, () => ask()))
+      return server.asked.length > 3
+    })
+    expect(server.asked).toHaveLength(4)
   })
 
   it('is not left alone for what one token brought about', async () => {
@@ -303,13 +314,13 @@ describe('what the endpoint said', () => {
   })
 
   it('in favour of tokens is not pushed out by made-up ones', async () => {
-    const ask = asker({ maxConcurrent: 100 })
+    const ask = asker({ maxKnown: 3 })
     server.answer = active()
     await ask('a')
     server.answer = { active: false }
-    await Promise.all(Array.from({ length: 300 }, (_, i) => ask(`made-up-${i}`)))
+    for (let i = 0; i < 10; i++) await ask()
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
-    expect(server.asked).toHaveLength(301)
+    expect(server.asked).toHaveLength(11)
   })
 })
 
@@ -350,12 +361,12 @@ describe('lookups at the same time', () => {
   })
 
   it('wait no longer than one lookup may take, and in a queue that has an end', async () => {
-    const ask = asker({ maxConcurrent: 1, maxWaiting: 2, timeoutMs: 100, cooldownMs: 0 })
+    const ask = asker({ maxConcurrent: 1, maxWaiting: 2, timeoutMs: 300, cooldownMs: 0 })
     server.answer = () => {}
     const started = performance.now()
     const answers = await Promise.all(Array.from({ length: 5 }, () => ask()))
     expect(answers.map(statusOf)).toEqual(Array(5).fill(503))
-    expect(performance.now() - started).toBeLessThan(1000)
+    expect(performance.now() - started).toBeLessThan(1500)
     expect(server.asked).toHaveLength(1)
     expect(
       answers.filter((answer) => String((answer as Error).cause).includes('2 wait already')),

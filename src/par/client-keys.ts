@@ -1,0 +1,48 @@
+import { createKeySource, type KeySource, type KeySourceEvents } from '../authenticate/jwks.ts'
+import { type Jws, verifyJws } from '../authenticate/jws.ts'
+import { type KeySet, readKeySet } from '../authenticate/key-set.ts'
+
+/** Where a client's public keys come from: its JWK Set itself, or the http(s) URL of it. */
+export type ClientKeysOptions = { readonly jwks: unknown } | { readonly jwksUri: string }
+
+/** The keys of a client, as far as verifying asks for them. */
+export type ClientKeys = Pick<KeySource, 'current' | 'refresh'>
+
+/** Opens a client's keys; those behind a URL are loaded in the background and kept fresh. */
+export function createClientKeys(options: ClientKeysOptions, events: KeySourceEvents): KeySource {
+  return 'jwksUri' in options
+    ? createKeySource({ issuer: options.jwksUri, jwks: options.jwksUri, events })
+    : createInlineKeys(options.jwks, events)
+}
+
+function createInlineKeys(document: unknown, events: KeySourceEvents): KeySource {
+  let keys: KeySet | undefined
+  let reading: Promise<KeySet | undefined> | undefined = readKeySet(document)
+    .then((set) => (keys = set))
+    .catch((error: Error) => {
+      events.failed(error.message)
+      return undefined
+    })
+    .finally(() => (reading = undefined))
+  return { current: () => keys, refresh: () => reading, close() {} }
+}
+
+/**
+ * Is the signature one of `algorithm` by one of the client's keys? Keys that do not fit are read again first, at most once a
+ * cool-down. Undefined where no keys could be read so far.
+ */
+export async function isSignedBy(
+  keys: ClientKeys,
+  jws: Jws,
+  algorithm: string,
+): Promise<boolean | undefined> {
+  const { kid } = jws.header
+  if (kid !== undefined && typeof kid !== 'string') return false
+  const verifiedBy = (set: KeySet): boolean =>
+    set.find(algorithm, kid).some(({ key }) => verifyJws(jws, algorithm, key))
+  const known = keys.current()
+  if (known !== undefined && verifiedBy(known)) return true
+  const fresh = await keys.refresh()
+  if (fresh === undefined) return known && false
+  return verifiedBy(fresh)
+}

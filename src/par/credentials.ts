@@ -1,0 +1,89 @@
+import { isUtf8 } from 'node:buffer'
+import { type JsonObject, type Jws, parseJws, parseObject } from '../authenticate/jws.ts'
+import type { GatewayError } from '../errors.ts'
+import { decodeComponent, type Form } from './form.ts'
+import { invalidRequest } from './refusal.ts'
+
+/** Who a request says it is from, and how it wants to prove that. Nothing of it is verified. */
+export interface Credentials {
+  readonly clientId: string
+  /** `none` may still be a TLS certificate. */
+  readonly method: 'none' | 'secret' | 'assertion'
+  /** A client assertion taken apart, where it is a JWT. */
+  readonly assertion: Assertion | undefined
+}
+
+/** A JWT whose signature is not verified. */
+export interface Assertion {
+  readonly jws: Jws
+  readonly claims: JsonObject
+}
+
+const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
+const LONE_SURROGATE = /\p{Surrogate}/u
+
+/** Finds the client and its one method of authentication (RFC 6749 section 2.3); a refusal where there are none or several. */
+export function readCredentials(form: Form, authorization: readonly string[]): Credentials | GatewayError {
+  const [header, ...more] = authorization
+  const assertionText = form.get('client_assertion')
+  const used = [header, form.get('client_secret'), assertionText].filter((one) => one !== undefined)
+  if (used.length > 1 || more.length > 0) {
+    return invalidRequest('Authenticate in one way: Authorization, client_secret or client_assertion.')
+  }
+  const fault = refuseAssertionType(form)
+  if (fault !== undefined) return fault
+
+  const named = form.get('client_id')
+  let proved: string | undefined
+  let assertion: Assertion | undefined
+  if (header !== undefined) {
+    proved = readBasic(header)
+    if (proved === undefined) {
+      return invalidRequest(
+        'The Authorization header is malformed; send Basic with form-encoded credentials.',
+      )
+    }
+  } else if (assertionText !== undefined) {
+    assertion = readJwt(assertionText)
+    proved = nameOf(assertion?.claims['sub'])
+  }
+  if (named !== undefined && proved !== undefined && named !== proved) {
+    const where = header === undefined ? 'sub in the client_assertion' : 'client in the Authorization header'
+    return invalidRequest(`The client_id is not the ${where}.`)
+  }
+  const clientId = named ?? proved
+  if (clientId === undefined) return invalidRequest('The client_id is missing.')
+  const method = used.length === 0 ? 'none' : assertionText === undefined ? 'secret' : 'assertion'
+  return { clientId, method, assertion }
+}
+
+/** Takes a signed JWT apart; undefined where it is none. */
+export function readJwt(text: string): Assertion | undefined {
+  const jws = parseJws(text)
+  const claims = jws && parseObject(jws.payload)
+  return jws && claims && { jws, claims }
+}
+
+/** RFC 7521 section 4.2: both or neither. */
+function refuseAssertionType(form: Form): GatewayError | undefined {
+  const type = form.get('client_assertion_type')
+  if (!form.has('client_assertion')) {
+    return type === undefined ? undefined : invalidRequest('The client_assertion is missing.')
+  }
+  return type === ASSERTION_TYPE ? undefined : invalidRequest(`Send client_assertion_type=${ASSERTION_TYPE}`)
+}
+
+/** The client of a Basic header, whose halves are form-encoded (RFC 6749 section 2.3.1). */
+function readBasic(header: string): string | undefined {
+  const bytes = Buffer.from(BASIC.exec(header)?.[1] ?? '', 'base64')
+  const text = isUtf8(bytes) ? bytes.toString() : ''
+  const colon = text.indexOf(':')
+  if (colon === -1 || decodeComponent(text.slice(colon + 1)) === undefined) return undefined
+  return decodeComponent(text.slice(0, colon)) || undefined
+}
+
+/** Two names that differ in lone surrogates only would be one in UTF-8. */
+function nameOf(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' && !LONE_SURROGATE.test(value) ? value : undefined
+}

@@ -1,5 +1,5 @@
 import { hash, randomUUID } from 'node:crypto'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Finding, Identity } from '../../src/authenticate/access-token.ts'
 import { createIntrospection, type IntrospectionOptions } from '../../src/authenticate/introspection.ts'
 import { GatewayError } from '../../src/errors.ts'
@@ -206,17 +206,30 @@ describe('an endpoint that does not answer the question is a 503', () => {
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
 
-  it('is told once, not with every request, and when it is over', async () => {
+  it('is told once an outage, at most once a minute, and when it is over', async () => {
     const ask = asker({ cooldownMs: 0 })
+    const failure = expect.stringContaining('answered 401')
+    const later = vi.spyOn(performance, 'now')
+    const start = performance.now()
     server.answer = status(401)
     for (let i = 0; i < 5; i++) await ask()
+    later.mockReturnValue(start + 120_000)
+    await ask()
+    expect(events).toEqual([failure])
     server.answer = active()
     await ask()
     await ask()
-    expect(events).toEqual([expect.stringContaining('answered 401'), 'recovered'])
+    expect(events).toEqual([failure, 'recovered'])
     server.answer = status(401)
     await ask()
-    expect(events).toHaveLength(2)
+    expect(events).toEqual([failure, 'recovered', failure])
+    server.answer = active()
+    await ask()
+    server.answer = status(401)
+    later.mockReturnValue(start + 170_000)
+    await ask()
+    expect(events).toEqual([failure, 'recovered', failure, 'recovered'])
+    later.mockRestore()
   })
 
   it('is left alone after three failures, but for one question a cool-down', async () => {

@@ -36,6 +36,7 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
   const remote = new RedisStore({
     ...redis,
     prefix,
+    givenUpAfterMs: timeoutMs,
     onConnection(up) {
       connected = up
       metrics.storeUp.set(up ? 1 : 0)

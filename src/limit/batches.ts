@@ -1,7 +1,7 @@
 import type { Quota } from './limit.ts'
 import type { Allowance, Charge } from './store.ts'
 
-/** Asks charge.lua: the keys, then the arguments. */
+/** Asks charge.lua: the keys, then the arguments after the first, which is the deadline. */
 export type Ask = (keys: readonly string[], args: readonly number[]) => Promise<unknown>
 
 /** Decisions of the same turn of the event loop, gathered by where they are decided. */

@@ -1,11 +1,13 @@
 -- Decides a batch of requests, each against several limits at once: all of a request's limits are charged, or none.
 --
 -- KEYS      the keys of every limit of every decision, in order. On a cluster all share one slot.
--- ARGV      for every decision:
+-- ARGV      when the caller stops waiting, in microseconds on this server's clock, or 0: later, nothing is decided
+--           then for every decision:
 --             n          how many limits it has; negative: only look, charge nothing
 --             then n times: limit, window in microseconds, 1 for a shadow limit or 0
 -- returns   a flat list of integers:
---             now        this server's clock in microseconds since the epoch, read once for the whole batch
+--             now        this server's clock in microseconds since the epoch, read once for the whole batch;
+--                        alone, where it is past the deadline
 --             then for every decision:
 --             admitted   1 or 0
 --             then for every limit of it:
@@ -34,6 +36,10 @@ local pack, unpackBytes, sub = struct.pack, struct.unpack, string.sub
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
+-- What waited in a stalled server's queue was given up, and decided otherwise: it must not be charged now.
+local deadline = tonumber(ARGV[1])
+if deadline > 0 and now > deadline then return { now } end
+
 -- Closures are made anew with every call of the script, so there are two of them only.
 
 -- Time and cumulative count of a slot, counted from the oldest.
@@ -56,7 +62,7 @@ local function write(log, index, when)
 end
 
 local logs, dirty, answer, size = {}, {}, { now }, 1
-local key, arg, args = 0, 1, #ARGV
+local key, arg, args = 0, 2, #ARGV
 while arg <= args do
   local count = tonumber(ARGV[arg])
   local charging = count > 0

@@ -5,6 +5,7 @@ import { Cluster, Redis } from 'ioredis'
 import { type Batches, createBatches } from './batches.ts'
 import { hashSlot, hashTag } from './hash-slot.ts'
 import type { KeyFilter, Quota } from './limit.ts'
+import { createRedisClocks } from './redis-clocks.ts'
 import {
   clusterOptions,
   redisAddress,
@@ -29,6 +30,8 @@ export interface RedisStoreOptions extends RedisCredentials {
   readonly prefix: string
   /** In place of charge.lua. */
   readonly script?: string
+  /** After how long callers stop waiting for a decision: what Redis reads later is not charged any more. */
+  readonly givenUpAfterMs?: number
   /** Most decisions that may be unanswered; beyond, they fail at once. */
   readonly maxWaiting?: number
   /** Told when the connection is ready, and when it is lost, with what is known of the reason. */
@@ -46,6 +49,8 @@ export class RedisStore implements RemoteStore {
   readonly #script: string
   readonly #sha: string
   readonly #batches: Batches
+  readonly #clocks = createRedisClocks()
+  readonly #givenUpAfterMs: number
   readonly #onConnection: (up: boolean, reason: Error | undefined) => void
   readonly #dropped = new WeakSet<Redis>()
   #lastError: Error | undefined
@@ -59,6 +64,7 @@ export class RedisStore implements RemoteStore {
     this.#prefix = prefix
     this.#script = script
     this.#sha = createHash('sha1').update(script).digest('hex')
+    this.#givenUpAfterMs = options.givenUpAfterMs ?? 60_000
     this.#onConnection = options.onConnection ?? (() => {})
     this.#batches = createBatches((keys, args) => this.#ask(keys, args), maxWaiting)
     this.#client = connection(topology, options)
@@ -182,7 +188,21 @@ export class RedisStore implements RemoteStore {
     this.#client.disconnect()
   }
 
-  #ask(keys: readonly string[], args: readonly number[]): Promise<unknown> {
+  /** Asks the script; once more where it found the deadline past though the answer came in time, as after a clock was set. */
+  async #ask(keys: readonly string[], args: readonly number[], again = false): Promise<unknown> {
+    const server = this.server(keys[0]!)
+    const sentAt = performance.now()
+    const reply = await this.#run(keys, [this.#clocks.after(server, sentAt, this.#givenUpAfterMs), ...args])
+    if (!Array.isArray(reply) || typeof reply[0] !== 'number') return reply
+    this.#clocks.learn(server, sentAt, reply[0])
+    if (reply.length > 1) return reply
+    if (again || performance.now() - sentAt >= this.#givenUpAfterMs) {
+      throw new Error('Redis answered when the call had been given up.')
+    }
+    return this.#ask(keys, args, true)
+  }
+
+  #run(keys: readonly string[], args: readonly number[]): Promise<unknown> {
     const client = this.#client
     const asked = client.evalsha(this.#sha, keys.length, ...keys, ...args).catch((error: Error) => {
       // Restarted, promoted or flushed: EVAL teaches the script again.

@@ -1,0 +1,154 @@
+import { expect } from 'vitest'
+import { randomUUID } from 'node:crypto'
+import { GatewayError } from '../../src/errors.ts'
+import { createClientKeys } from '../../src/par/client-keys.ts'
+import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
+import { makeKey, signJws, type TestKey } from './issuer.ts'
+
+export const ISSUER = 'https://identity.example.com/oidc'
+export const TOKEN = `${ISSUER}/token`
+export const PAR = `${ISSUER}/request`
+export const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+/** What the clock of the guards below says, in seconds. */
+export const NOW = 1_800_000_000
+
+export const KEY = makeKey('PS256', 'key-1')
+export const OTHER_KEY = makeKey('PS256', 'key-1')
+export const KEYS = createClientKeys({ jwks: { keys: [KEY.jwk] } }, { failed() {}, recovered() {} })
+
+type Members = Readonly<Record<string, unknown>>
+
+/** A guard with the clients given, each by its id. */
+export function guardOf(
+  clients: Readonly<Record<string, Omit<ParClient, 'id'>>>,
+  options: Partial<ParGuardOptions> = {},
+): ParGuard {
+  return createParGuard({
+    issuer: ISSUER,
+    audiences: [TOKEN, PAR],
+    assertionAudience: 'compatible',
+    leewayMs: 10_000,
+    maxBody: 64 * 1024,
+    unknownClients: 'forward',
+    now: () => NOW * 1000,
+    clients: Object.entries(clients).map(([id, settings]) => ({ id, ...settings })),
+    ...options,
+  })
+}
+
+/** Good plain parameters of a client, with the seed's `claims`; undefined leaves one out. */
+export function plain(client: string, more: Members = {}): Members {
+  return {
+    client_id: client,
+    scope: 'openid id:b74f1a79f0be8bdb857d82d0f041d7d2',
+    redirect_uri: 'https://client.example.com/callback?a=b&c=d',
+    response_type: 'code',
+    state: 'a state/with:reserved+characters',
+    nonce: 'n-0S6_WzA2Mj',
+    claims: '{"id_token":{"sub":"true","mh:con_id":"true"}}',
+    ...more,
+  }
+}
+
+export interface JwtOptions {
+  readonly key?: TestKey
+  readonly header?: Members
+  /** In place of JSON of the claims. */
+  readonly payload?: Buffer
+}
+
+/** A client assertion; claims stand beside or in place of good ones, undefined leaves one out. */
+export function assertion(client: string, claims: Members = {}, options: JwtOptions = {}): Members {
+  const good = {
+    iss: client,
+    sub: client,
+    aud: ISSUER,
+    jti: randomUUID(),
+    iat: NOW,
+    exp: NOW + 60,
+    ...claims,
+  }
+  return { client_assertion_type: ASSERTION_TYPE, client_assertion: jwt(good, options) }
+}
+
+/** A signed request object with the parameters of `plain`, `claims` as an object. */
+export function requestObject(client: string, claims: Members = {}, options: JwtOptions = {}): string {
+  return jwt(objectClaims(client, claims), {
+    ...options,
+    header: { typ: 'oauth-authz-req+jwt', ...options.header },
+  })
+}
+
+/** The same, unsigned. */
+export function unsignedObject(client: string, claims: Members = {}, header: Members = {}): string {
+  return `${encode({ alg: 'none', ...header })}.${encode(objectClaims(client, claims))}.`
+}
+
+function objectClaims(client: string, claims: Members): Members {
+  return {
+    iss: client,
+    aud: ISSUER,
+    jti: randomUUID(),
+    iat: NOW,
+    exp: NOW + 300,
+    ...plain(client),
+    claims: { id_token: { sub: { essential: true } } },
+    ...claims,
+  }
+}
+
+function jwt(claims: Members, { key = KEY, header = {}, payload }: JwtOptions): string {
+  return signJws({ alg: key.alg, kid: key.kid, ...header }, payload ?? claims, key)
+}
+
+export function encode(value: unknown): string {
+  return Buffer.from(JSON.stringify(value)).toString('base64url')
+}
+
+export function basic(client: string, secret = 'a secret: with/some %signs'): string {
+  const form = (text: string): string => new URLSearchParams({ a: text }).toString().slice(2)
+  return `Basic ${Buffer.from(`${form(client)}:${form(secret)}`).toString('base64')}`
+}
+
+export interface Sent {
+  readonly method?: string
+  readonly contentType?: string | undefined
+  readonly contentEncoding?: string
+  readonly authorization?: string | readonly string[]
+}
+
+/** What the guard says to a form: the client that may pass, or the status, code and words of its refusal. */
+export async function push(
+  guard: ParGuard,
+  fields: Members | string | Buffer,
+  sent: Sent = {},
+): Promise<unknown> {
+  const answer = await guard.check({
+    method: 'POST',
+    contentType: 'application/x-www-form-urlencoded',
+    body: typeof fields === 'string' || Buffer.isBuffer(fields) ? Buffer.from(fields) : encodeForm(fields),
+    ...sent,
+    authorization: [sent.authorization ?? []].flat(),
+  })
+  if (!(answer instanceof GatewayError)) return answer.clientId
+  return {
+    status: answer.status,
+    error: answer.oauthError,
+    description: answer.message,
+    headers: answer.headers,
+  }
+}
+
+/** A list repeats its parameter. */
+export function encodeForm(fields: Members): Buffer {
+  const form = new URLSearchParams()
+  for (const [name, value] of Object.entries(fields)) {
+    for (const one of [value ?? []].flat()) form.append(name, String(one))
+  }
+  return Buffer.from(form.toString())
+}
+
+/** A refusal whose words match. */
+export function refusal(status: number, error: string, words: RegExp, headers: object = {}): unknown {
+  return { status, error, description: expect.stringMatching(words), headers }
+}

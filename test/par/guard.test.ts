@@ -1,0 +1,316 @@
+import { describe, expect, it } from 'vitest'
+import {
+  assertion,
+  ASSERTION_TYPE,
+  basic,
+  encodeForm,
+  guardOf,
+  ISSUER,
+  KEYS,
+  OTHER_KEY,
+  plain,
+  push,
+  refusal,
+  requestObject,
+  unsignedObject,
+} from '../helpers/par-request.ts'
+
+/** Clients as an operator lists them; `unlisted` is not among them. */
+const guard = guardOf({
+  signing: { requestObjectSigningAlg: 'PS256', authentication: 'private_key_jwt', keys: KEYS },
+  keyed: { requestObjectSigningAlg: 'none', authentication: 'private_key_jwt', keys: KEYS },
+  secret: { requestObjectSigningAlg: 'none', authentication: 'client_secret_basic' },
+  certificate: { authentication: 'tls_client_auth' },
+  public: { authentication: 'none' },
+  'macs/with:key': { authentication: 'client_secret_jwt', keys: KEYS },
+  bare: {},
+})
+const challenge = { 'WWW-Authenticate': `Basic realm="${ISSUER}"` }
+const asSecret = { authorization: basic('secret') }
+
+describe('what the guard lets pass', () => {
+  it.each([
+    ['a signed JWT and a client assertion', 'signing', { request: requestObject('signing') }],
+    ['those and a client_id', 'signing', { client_id: 'signing', request: requestObject('signing') }],
+    ['separate parameters with claims "true"', 'keyed', plain('keyed')],
+    ['the setting none and an unsigned request object', 'keyed', { request: unsignedObject('keyed') }],
+    ['the setting none and a signed object', 'keyed', { request: requestObject('keyed') }],
+  ])('%s', async (_, client, fields) => {
+    expect(await push(guard, { ...fields, ...assertion(client) })).toBe(client)
+  })
+
+  it.each([
+    ['Basic and plain parameters', 'secret', plain('secret'), asSecret],
+    ['Basic and an unsigned object', 'secret', { request: unsignedObject('secret') }, asSecret],
+    [
+      'Basic beside its own client_id',
+      'secret',
+      { client_id: 'secret', request: unsignedObject('secret') },
+      asSecret,
+    ],
+    ['a signed object of a client without keys', 'secret', { request: requestObject('secret') }, asSecret],
+    ['client_secret_post in place of basic', 'secret', { ...plain('secret'), client_secret: 'x' }, {}],
+    [
+      'Basic with reserved characters in the client',
+      'macs/with:key',
+      plain('macs/with:key'),
+      { authorization: basic('macs/with:key', '+&=%') },
+    ],
+    [
+      'Basic in lower case',
+      'secret',
+      plain('secret'),
+      { authorization: basic('secret').replace('Basic', 'basic') },
+    ],
+    ['a client with a certificate and nothing else', 'certificate', plain('certificate'), {}],
+    ['a public client', 'public', plain('public'), {}],
+    ['a listed client without settings', 'bare', plain('bare'), {}],
+    ['a client that is not listed', 'unlisted', plain('unlisted'), {}],
+    ['its unsigned object', 'unlisted', { client_id: 'unlisted', request: unsignedObject('unlisted') }, {}],
+    ['its object that is none', 'unlisted', { client_id: 'unlisted', request: 'nonsense' }, {}],
+    [
+      'its assertion that is none',
+      'unlisted',
+      { ...plain('unlisted'), client_assertion_type: ASSERTION_TYPE, client_assertion: 'x' },
+      {},
+    ],
+    [
+      'its assertion, without a client_id',
+      'unlisted',
+      { request: 'x', ...assertion('unlisted', {}, { key: OTHER_KEY }) },
+      {},
+    ],
+    ['its secret', 'unlisted', plain('unlisted'), { authorization: basic('unlisted') }],
+    [
+      'a parameter without value, as if it were not there',
+      'public',
+      { ...plain('public'), request_uri: '', client_secret: '', request: '' },
+      {},
+    ],
+    [
+      'resource twice',
+      'public',
+      plain('public', { resource: ['https://a.example', 'https://b.example'] }),
+      {},
+    ],
+    ['parameters that it does not know', 'public', plain('public', { 'x-own.parameter_1': '{"a":[1]}' }), {}],
+    [
+      'an identifier in the scope',
+      'public',
+      plain('public', { scope: 'id:1ffe704d39629a929c8e293880fb449a openid' }),
+      {},
+    ],
+    ['userinfo claims', 'public', plain('public', { claims: '{"userinfo":{}}' }), {}],
+    ['no claims', 'public', plain('public', { claims: undefined }), {}],
+  ])('%s', async (_, client, fields, sent) => {
+    expect(await push(guard, fields, sent)).toBe(client)
+  })
+
+  it.each([
+    'application/x-www-form-urlencoded;charset=UTF-8',
+    'Application/X-WWW-Form-URLEncoded ; Charset="utf-8"',
+    'application/x-www-form-urlencoded; charset=ISO-8859-1',
+    'application/x-www-form-urlencoded;',
+  ])('a form of the type %s', async (contentType) => {
+    expect(await push(guard, plain('public'), { contentType })).toBe('public')
+  })
+
+  it('a body of exactly the bytes that are allowed', async () => {
+    const body = encodeForm(plain('public'))
+    const tight = guardOf({}, { maxBody: body.length })
+    expect(await push(tight, body)).toBe('public')
+    expect(await push(tight, Buffer.concat([body, Buffer.from('&')]))).toEqual(
+      refusal(413, 'invalid_request', /at most \d+ bytes/),
+    )
+  })
+})
+
+describe('what the guard refuses of a form', () => {
+  it.each(['GET', 'PUT', 'HEAD', 'post'])('the method %s', async (method) => {
+    const answer = await push(guard, plain('public'), { method })
+    expect(answer).toEqual(refusal(405, 'invalid_request', /POST/, { Allow: 'POST' }))
+  })
+
+  it.each([
+    [undefined],
+    [''],
+    ['application/json'],
+    ['multipart/form-data; boundary=x'],
+    ['application/x-www-form-urlencoded-too'],
+    ['application/x-www-form-urlencoded, application/json'],
+    ['text/plain; application/x-www-form-urlencoded'],
+  ])('the type %s', async (contentType) => {
+    const answer = await push(guard, plain('public'), { contentType })
+    expect(answer).toEqual(refusal(400, 'invalid_request', /x-www-form-urlencoded/))
+  })
+
+  it.each(['utf-16le', 'utf-7', '""', 'utf-8; charset=utf-16', 'utf8;charset=utf-8', 'utf 8', '"utf-8'])(
+    'the charset %s, in which another server could read other parameters',
+    async (charset) => {
+      const contentType = `application/x-www-form-urlencoded;charset=${charset}`
+      const answer = await push(guard, plain('public'), { contentType })
+      expect(answer).toEqual(refusal(400, 'invalid_request', /UTF-8/))
+    },
+  )
+
+  it('bytes beyond ASCII in another charset than UTF-8', async () => {
+    const contentType = 'application/x-www-form-urlencoded;charset=iso-8859-1'
+    const answer = await push(guard, `${encodeForm(plain('public')).toString()}&x=é`, { contentType })
+    expect(answer).toEqual(refusal(400, 'invalid_request', /UTF-8/))
+  })
+
+  it.each(['gzip', 'br', 'identity, gzip'])('the content coding %s', async (contentEncoding) => {
+    const answer = await push(guard, plain('public'), { contentEncoding })
+    expect(answer).toEqual(refusal(400, 'invalid_request', /Content-Encoding/))
+  })
+
+  it.each([
+    ['a parameter twice', { scope: ['openid', 'openid'] }, /parameter scope once/],
+    ['a parameter twice, once without value', { state: ['', 'x'] }, /parameter state once/],
+    ['an unknown parameter twice', { own: ['x', 'y'] }, /parameter own once/],
+    ['a request_uri', { request_uri: 'urn:ietf:params:oauth:request_uri:x' }, /request_uri/],
+    ['no client_id', { client_id: undefined }, /client_id is missing/],
+    ['no scope', { scope: undefined }, /Send scope/],
+    ['a scope without openid', { scope: 'openid2 id:openid' }, /openid/],
+    ['no response_type', { response_type: '' }, /Send response_type/],
+    ['no redirect_uri', { redirect_uri: undefined }, /Send redirect_uri/],
+    ['claims that are no JSON', { claims: '{id_token:{}}' }, /claims/],
+    ['claims that are a list', { claims: '[]' }, /claims/],
+    ['claims that are null', { claims: 'null' }, /claims/],
+    ['claims that ask for nothing known', { claims: '{"access_token":{}}' }, /claims/],
+    ['claims with an id_token that is no object', { claims: '{"id_token":"true"}' }, /claims/],
+    ['claims with a userinfo that is a list', { claims: '{"id_token":{},"userinfo":[]}' }, /claims/],
+    [
+      'an assertion without its type',
+      { ...assertion('public'), client_assertion_type: undefined },
+      /client_assertion_type=/,
+    ],
+    [
+      'an assertion of another type',
+      {
+        ...assertion('public'),
+        client_assertion_type: 'urn:ietf:params:oauth:client-assertion-type:saml2-bearer',
+      },
+      /client_assertion_type=/,
+    ],
+    [
+      'a type without its assertion',
+      { client_assertion_type: ASSERTION_TYPE },
+      /client_assertion is missing/,
+    ],
+    ['a secret beside an assertion', { ...assertion('public'), client_secret: 'x' }, /one way/],
+    ['an assertion of another client than the client_id', assertion('keyed'), /sub in the client_assertion/],
+  ])('%s', async (_, fields, words) => {
+    for (const client of ['public', 'unlisted']) {
+      expect(await push(guard, plain(client, fields))).toEqual(refusal(400, 'invalid_request', words))
+    }
+  })
+
+  it.each([
+    ['Basic beside client_secret', { client_secret: 'x' }, basic('public'), /one way/],
+    ['Basic beside an assertion', assertion('public'), basic('public'), /one way/],
+    ['two Authorization headers', {}, [basic('public'), basic('public')], /one way/],
+    ['Basic of another client than the client_id', {}, basic('secret'), /client in the Authorization/],
+    ['another scheme', {}, 'Bearer abc', /Authorization header/],
+    ['Basic without credentials', {}, 'Basic', /Authorization header/],
+    ['Basic that is no base64', {}, 'Basic pub:lic', /Authorization header/],
+    ['Basic without a colon', {}, `Basic ${btoa('public')}`, /Authorization header/],
+    ['Basic without a client', {}, `Basic ${btoa(':secret')}`, /Authorization header/],
+    ['Basic that is not form-encoded', {}, `Basic ${btoa('public:100%')}`, /Authorization header/],
+    ['Basic that is no UTF-8', {}, `Basic ${btoa('public:\xff')}`, /Authorization header/],
+  ])('%s', async (_, fields, authorization, words) => {
+    const answer = await push(guard, plain('public', fields), { authorization })
+    expect(answer).toEqual(refusal(400, 'invalid_request', words))
+  })
+
+  it('a client_id found nowhere but in the request object', async () => {
+    const answer = await push(guard, { request: unsignedObject('public') })
+    expect(answer).toEqual(refusal(400, 'invalid_request', /client_id is missing/))
+  })
+
+  it.each(['client_id', 'scope', 'response_type', 'redirect_uri'])(
+    'a %s that is in the Authorization header or nowhere, where plain parameters are sent',
+    async (name) => {
+      const answer = await push(guard, plain('secret', { [name]: undefined }), asSecret)
+      expect(answer).toEqual(refusal(400, 'invalid_request', new RegExp(`Send ${name}`)))
+    },
+  )
+
+  it('what it holds, before it looks at who sent it', async () => {
+    const forged = assertion('keyed', {}, { key: OTHER_KEY })
+    expect(await push(guard, { ...plain('keyed'), ...forged })).toMatchObject({ status: 401 })
+    expect(await push(guard, { ...plain('keyed', { scope: 'x' }), ...forged })).toMatchObject({ status: 400 })
+  })
+})
+
+describe('what the guard refuses of a client', () => {
+  it.each(['secret', 'keyed', 'signing', 'macs/with:key'])('no authentication of %s', async (client) => {
+    const answer = await push(guard, plain(client))
+    expect(answer).toEqual(
+      refusal(400, 'invalid_request', /must authenticate by (?:client_secret|private_key)/),
+    )
+  })
+
+  it('a secret in place of a signature, with a challenge where Basic was used', async () => {
+    const words = /send a client_assertion/
+    expect(await push(guard, plain('keyed', { client_secret: 'x' }))).toEqual(
+      refusal(401, 'invalid_client', words),
+    )
+    expect(await push(guard, plain('keyed'), { authorization: basic('keyed') })).toEqual(
+      refusal(401, 'invalid_client', words, challenge),
+    )
+  })
+
+  it('a client that is not listed, where the operator says so', async () => {
+    const closed = guardOf({ secret: {} }, { unknownClients: 'refuse' })
+    const words = /not known/
+    expect(await push(closed, plain('secret'), asSecret)).toBe('secret')
+    expect(await push(closed, plain('Secret'))).toEqual(refusal(401, 'invalid_client', words))
+    const answer = await push(closed, plain('unlisted'), { authorization: basic('unlisted') })
+    expect(answer).toEqual(refusal(401, 'invalid_client', words, challenge))
+  })
+
+  it('its authentication, before it looks at the request object', async () => {
+    const bad = { request: 'nonsense' }
+    expect(await push(guard, { ...bad, ...assertion('signing', { exp: 1 }) })).toMatchObject({ status: 401 })
+    expect(await push(guard, { ...bad, ...assertion('signing') })).toMatchObject({
+      status: 400,
+      error: 'invalid_request_object',
+    })
+  })
+
+  it('signing on and plain parameters', async () => {
+    const answer = await push(guard, { ...plain('signing'), ...assertion('signing') })
+    expect(answer).toEqual(refusal(400, 'invalid_request', /request object signed with PS256/))
+    const empty = await push(guard, { ...plain('signing'), request: '', ...assertion('signing') })
+    expect(empty).toEqual(answer)
+  })
+})
+
+describe('what a refusal says', () => {
+  it('is ASCII without quotes, and repeats neither secret nor assertion', async () => {
+    const forged = assertion('keyed', {}, { key: OTHER_KEY })
+    const answers = [
+      await push(guard, { ...plain('keyed'), ...forged }),
+      await push(guard, plain('keyed', { client_secret: 'hunter2' })),
+      await push(guard, plain('keyed', { client_secret: ['hunter2', 'hunter2'] })),
+      await push(guard, 'client_secret=hunter2%'),
+      await push(guard, 'hunter"2=1'),
+      await push(guard, plain('keyed'), { authorization: 'Basic hunter2!' }),
+    ]
+    for (const answer of answers) {
+      const { description, headers } = answer as { description: string; headers: object }
+      // RFC 6749 section 5.2.
+      expect(description).toMatch(/^[ !#-[\]-~]+$/)
+      expect(JSON.stringify([description, headers])).not.toContain('hunter')
+      expect(description).not.toContain((forged['client_assertion'] as string).slice(0, 20))
+    }
+  })
+
+  it('quotes a realm that could not stand in a header', async () => {
+    const odd = guardOf({}, { unknownClients: 'refuse', issuer: 'https://é"\\.example/oidc' })
+    expect(await push(odd, plain('x'), { authorization: basic('x') })).toMatchObject({
+      headers: { 'WWW-Authenticate': 'Basic realm="https://.example/oidc"' },
+    })
+  })
+})

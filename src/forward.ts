@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
-import { GatewayError } from './errors.ts'
+import { GatewayError, serviceUnavailable } from './errors.ts'
 import { type BodyLength, responseHeaders } from './headers.ts'
 import { createSockets } from './sockets.ts'
 
@@ -90,6 +90,7 @@ export function createForward(upstream: Upstream): Forward {
       let proxyRequest: ClientRequest | undefined
       let upstreamResponse: IncomingMessage | undefined
       let headAt: number | undefined
+      let begun = false
       let settled = false
       let retried = false
       let connecting = true
@@ -106,14 +107,14 @@ export function createForward(upstream: Upstream): Forward {
           upstreamResponse?.destroy()
         }
         // Once begun, an answer that is not whole must never look whole.
-        if (outcome !== 'answered' && headAt !== undefined) response.destroy()
+        if (outcome !== 'answered' && begun) response.destroy()
         resolve({
           outcome,
           ...(error && { error }),
           ...(headAt !== undefined && { headAt }),
         })
       }
-      const fail = (error: GatewayError): void => settle(headAt === undefined ? 'failed' : 'cut', error)
+      const fail = (error: GatewayError): void => settle(begun ? 'cut' : 'failed', error)
 
       function onSilence(): void {
         // A caller that is still sending is the caller's delay; `listen.requestTimeout` bounds it.
@@ -126,6 +127,10 @@ export function createForward(upstream: Upstream): Forward {
           timer.refresh()
           return
         }
+        if (proxyRequest?.socket == null) {
+          fail(busy())
+          return
+        }
         fail(
           new GatewayError('GatewayTimeout', 'The upstream did not answer in time.', {
             cause: `${upstream.name} was silent for ${timeoutMs} ms`,
@@ -134,7 +139,8 @@ export function createForward(upstream: Upstream): Forward {
       }
 
       const onError = (error: Error): void => {
-        if (settled) return
+        // What an upstream does after its whole answer is no concern of the caller's.
+        if (settled || response.writableEnded) return
         if (canRetry(error)) {
           retried = true
           send()
@@ -152,33 +158,57 @@ export function createForward(upstream: Upstream): Forward {
         (error.code === 'ECONNRESET' || error.code === 'EPIPE')
 
       const onHead = (incoming: IncomingMessage): void => {
-        if (settled) {
+        const status = incoming.statusCode!
+        if (settled || status < 200) {
           incoming.destroy()
+          onError(new Error(`the upstream answered ${status} unasked`))
           return
         }
         upstreamResponse = incoming
-        const status = incoming.statusCode!
-        const reason = incoming.statusMessage ?? ''
-        const headers = responseHeaders(
-          incoming.rawHeaders,
-          incoming.headers.connection,
-          status,
-          outgoing.rateLimit,
-        )
-        // The rest of an unfinished request must not be taken for the next one.
-        if (!request.complete) headers.push('Connection', 'close')
-        try {
-          if (reason === '' || BAD_REASON.test(reason)) response.writeHead(status, headers)
-          else response.writeHead(status, reason, headers)
-        } catch (error) {
-          fail(badGateway(upstream, error, connecting))
-          return
-        }
         headAt = performance.now()
         timer.refresh()
+
+        const begin = (): boolean => {
+          if (begun) return true
+          clearImmediate(flushing)
+          const reason = incoming.statusMessage ?? ''
+          const headers = responseHeaders(
+            incoming.rawHeaders,
+            incoming.headers.connection,
+            status,
+            outgoing.rateLimit,
+          )
+          // The rest of an unfinished request must not be taken for the next one.
+          if (!request.complete) headers.push('Connection', 'close')
+          try {
+            if (reason === '' || BAD_REASON.test(reason)) response.writeHead(status, headers)
+            else response.writeHead(status, reason, headers)
+            begun = true
+          } catch (error) {
+            onError(error as Error)
+          }
+          return begun
+        }
+        // The head waits for the bytes that come with it: where they are broken, it can still be a 502.
+        const flushing = setImmediate(() => {
+          if (!settled && begin()) response.flushHeaders()
+        })
+
+        incoming.on('error', onError)
+        incoming.on('close', () => {
+          clearImmediate(flushing)
+          if (!incoming.complete) onError(new Error('the answer was cut'))
+        })
+        if (request.method === 'HEAD' || status === 204 || status === 304) {
+          // Whole with its head, whatever an upstream sends behind it.
+          if (begin()) response.end()
+          incoming.resume()
+          return
+        }
         const length = Number(incoming.headers['content-length'])
         incoming.on('data', (chunk: Buffer) => {
           timer.refresh()
+          if (!begin()) return
           // Most answers are one chunk, and so one write.
           if (chunk.length === length) response.end(chunk)
           else if (!response.write(chunk)) incoming.pause()
@@ -186,11 +216,7 @@ export function createForward(upstream: Upstream): Forward {
         incoming.on('end', () => {
           // `end` also comes for a body that was cut; only `complete` tells them apart.
           if (!incoming.complete) onError(new Error('the answer was cut'))
-          else if (!response.writableEnded) response.end()
-        })
-        incoming.on('error', onError)
-        incoming.on('close', () => {
-          if (!incoming.complete) onError(new Error('the answer was cut'))
+          else if (begin() && !response.writableEnded) response.end()
         })
         response.on('drain', () => {
           timer.refresh()
@@ -216,7 +242,7 @@ export function createForward(upstream: Upstream): Forward {
       }
 
       const send = (): void => {
-        sockets.wish = { onRequest, fresh: retried }
+        sockets.wish = { onRequest, onFull: () => fail(busy()), fresh: retried }
         try {
           proxy.web(request, response, bodiless ? WITHOUT_BODY : {}, onError)
         } catch (error) {
@@ -269,6 +295,9 @@ const WITHOUT_BODY: HttpProxy.ServerOptions = {
 }
 
 function ignore(): void {}
+
+/** 503: every socket to the upstream is taken, and so is every place in the queue. */
+const busy = (): GatewayError => serviceUnavailable('The upstream is busy.')
 
 /** 502 in words that tell unreachable from broken; the log has the reason. */
 function badGateway(upstream: Upstream, cause: unknown, unreachable: boolean): GatewayError {

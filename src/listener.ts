@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Serve } from './gateway.ts'
+import { METHODS } from './route.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
 export interface Bounds {
@@ -44,24 +45,25 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   // Node would drop the fields beyond a count in silence; `maxHeaderSize` bounds them instead.
   server.maxHeadersCount = 0
 
-  server.on('request', (request: IncomingMessage, response: ServerResponse) => void serve(request, response))
-  server.on(
-    'checkContinue',
-    (request: IncomingMessage, response: ServerResponse) => void serve(request, response, true),
-  )
+  server.on('request', (request, response) => inTurn(request, response, false))
+  server.on('checkContinue', (request, response) => inTurn(request, response, true))
+  // RFC 9110 section 10.1.1 lets a server pass over an expectation that it does not know.
+  server.on('checkExpectation', (request, response) => inTurn(request, response, false))
   server.on('connect', (request: IncomingMessage, socket: Socket) => {
     refuse(socket, 405, `CONNECT ${request.url ?? ''}`)
   })
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     const response = underWay(socket)
-    if (error.code === 'ECONNRESET' || !socket.writable || response?.headersSent === true) {
-      socket.destroy()
-      return
-    }
     const status = STATUS_OF[error.code ?? ''] ?? 400
-    // A request that broke off in its body has its log line already coming.
-    if (response) answer(socket, status)
-    else refuse(socket, status, error.code ?? error.message)
+    if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy()
+    else if (response === undefined) refuse(socket, status, error.code ?? error.message)
+    else if (response.req.complete) endAfter(response, socket)
+    else if (response.headersSent) socket.destroy()
+    else {
+      // Its log line is already coming, and says this status.
+      response.statusCode = status
+      answer(socket, status)
+    }
   })
   server.on('drop', () => events.dropped())
 
@@ -69,8 +71,38 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     answer(socket, status)
     events.unreadable({ peer: socket.remoteAddress ?? '', status, reason: reason.slice(0, 100) })
   }
+
+  const turns = new WeakMap<Socket, Turn>()
+
+  /** Serves the requests of a socket one after the other; after an answer that ends it, none (RFC 9112 section 9.6). */
+  function inTurn(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
+    const { socket } = request
+    if (!socket.writable) return
+    let turn = turns.get(socket)
+    if (turn === undefined) turns.set(socket, (turn = { waiting: 0, last: undefined }))
+    if (turn.waiting >= MOST_PIPELINED) {
+      socket.destroy()
+      return
+    }
+    const mine = turn
+    const served =
+      mine.waiting === 0
+        ? serve(request, response, expectsContinue)
+        : mine.last!.then(() => (socket.writable ? serve(request, response, expectsContinue) : undefined))
+    mine.waiting++
+    mine.last = served.then(() => void mine.waiting--)
+  }
   return server
 }
+
+/** The requests of a socket that are not answered yet. */
+interface Turn {
+  waiting: number
+  last: Promise<void> | undefined
+}
+
+/** Most requests of one socket that may wait for their turn. */
+const MOST_PIPELINED = 100
 
 const STATUS_OF: Readonly<Record<string, number>> = {
   HPE_HEADER_OVERFLOW: 431,
@@ -91,9 +123,19 @@ function underWay(socket: Socket): ServerResponse | undefined {
   return (socket as Socket & { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined
 }
 
+/** What came behind a whole request is none: that one gets its answer, and then the socket ends. */
+function endAfter(response: ServerResponse, socket: Socket): void {
+  if (!response.shouldKeepAlive) return
+  response.shouldKeepAlive = false
+  response.once('close', () => socket.destroy())
+}
+
 function answer(socket: Socket, status: number): void {
   socket.on('error', () => {})
-  socket.end(`HTTP/1.1 ${status} ${REASONS[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`)
+  const allow = status === 405 ? `Allow: ${[...METHODS].join(', ')}\r\n` : ''
+  socket.end(
+    `HTTP/1.1 ${status} ${REASONS[status]}\r\n${allow}Connection: close\r\nContent-Length: 0\r\n\r\n`,
+  )
 }
 
 /** Listens, and tells where; rejects with words for the operator. */

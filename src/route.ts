@@ -23,7 +23,9 @@ export interface Route extends Pattern {
   readonly upstream?: string | undefined
   /** What the gateway itself responds with, where no upstream answers: the caller's own limits. */
   readonly respond?: 'limits' | undefined
-  readonly authenticate: 'none' | 'bearer'
+  readonly authenticate: 'none' | 'bearer' | 'par'
+  /** What a bearer's token must have, all of it. */
+  readonly scope: readonly string[]
   readonly limits: readonly Limit[]
   /** Most bytes of a request body. */
   readonly maxBody: number
@@ -36,8 +38,8 @@ export type Params = Readonly<Record<string, string>>
 
 export type Match<R extends Pattern> =
   | { readonly route: R; readonly params: Params }
-  /** No route takes the method, but some take the path: the methods they take. */
-  | { readonly allow: readonly string[] }
+  /** No route takes the method, but some take the path: the first of them, and the methods they take. */
+  | { readonly allow: readonly string[]; readonly nearest: R }
 
 /** The first of `routes` that takes the request; what the path would allow; or undefined where nothing takes the path. */
 export function matchRoute<R extends Pattern>(
@@ -47,15 +49,17 @@ export function matchRoute<R extends Pattern>(
   segments: readonly string[],
 ): Match<R> | undefined {
   let allow: Set<string> | undefined
+  let nearest: R | undefined
   for (const route of routes) {
     if (route.host !== undefined && route.host !== host) continue
     const params = matchSegments(route, segments)
     if (params === undefined) continue
     if (route.methods === undefined || route.methods.has(method)) return { route, params }
     allow ??= new Set()
+    nearest ??= route
     for (const taken of route.methods) allow.add(taken)
   }
-  return allow && { allow: [...allow].toSorted() }
+  return allow && nearest && { allow: [...allow].toSorted(), nearest }
 }
 
 const NO_PARAMS: Params = Object.freeze({})

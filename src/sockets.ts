@@ -13,6 +13,8 @@ export interface SocketsOptions {
 export interface Wish {
   /** Told of the request before it has a socket, and so before anything is sent. */
   onRequest(request: ClientRequest): void
+  /** Told in place of a socket when too many requests wait for one. */
+  onFull(): void
   /** Must nobody have used the socket before? */
   readonly fresh: boolean
 }
@@ -126,21 +128,22 @@ export function createSockets({ origin, max, connectTimeoutMs }: SocketsOptions)
   }
 
   const sockets: Sockets = {
-    wish: { onRequest: ignore, fresh: false },
+    wish: { onRequest: ignore, onFull: ignore, fresh: false },
     agent: {
       protocol: origin.protocol,
       defaultPort: port,
       keepAlive: true,
       maxSockets: max,
       addRequest(request: ClientRequest) {
-        const { onRequest, fresh } = sockets.wish
+        const { onRequest, onFull, fresh } = sockets.wish
         onRequest(request)
         const socket = fresh ? undefined : takeIdle()
         if (socket !== undefined) {
           request.reusedSocket = true
           request.onSocket(socket)
         } else if (open < max) request.onSocket(connect())
-        else waiting.push(request)
+        else if (waiting.length < max) waiting.push(request)
+        else onFull()
       },
     } as unknown as Agent,
     close() {

@@ -138,6 +138,8 @@ describe('matches the route', () => {
     const got = await call(gateway.port, { path: '/transactions', method: 'PUT' })
     expect(got.json).toMatchObject({ status: 405, code: 'MethodNotAllowed' })
     expect(got.headers.allow).toBe('GET, HEAD, POST')
+    const par = await call(gateway.port, { path: '/oidc/x', method: 'PROPFIND' })
+    expect(par.status).toBe(405)
   })
 
   it('answers in RFC 6749 JSON on identity routes', async () => {
@@ -277,6 +279,48 @@ describe('limits', () => {
     expect(statuses(text)).toEqual([401])
     expect(text).toMatch(/connection: close/i)
     expect(closed).toBe(true)
+  })
+})
+
+describe('several requests on one socket', () => {
+  const sync = (mine: string, connection: string) =>
+    `POST /sync/${connection} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${mine}\r\nContent-Length: 0\r\n\r\n`
+
+  it('are answered in their order', async () => {
+    const mine = await token(newClient())
+    const { text } = await raw(
+      gateway.port,
+      sync(mine, 'p1') + sync(mine, 'p2') + sync(mine, 'p1'),
+      (sofar) => statuses(sofar).length === 3,
+    )
+    expect(statuses(text)).toEqual([200, 200, 429])
+  })
+
+  it('none is served after an answer that ends the socket', async () => {
+    const mine = await token(newClient())
+    const refused = 'POST /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody'
+    const { text, closed } = await raw(gateway.port, refused + sync(mine, 'after'))
+    expect(statuses(text)[0]).toBe(401)
+    expect(closed || statuses(text).length === 2).toBe(true)
+    const again = await call(gateway.port, { method: 'POST', path: '/sync/after', token: mine })
+    // Served and answered, or neither.
+    expect(again.status).toBe(statuses(text).length === 2 ? 429 : 200)
+  })
+
+  it('what comes behind a request and is none does not take its answer', async () => {
+    const mine = await token(newClient())
+    const { text, closed } = await raw(gateway.port, `${sync(mine, 'garbage')}GARBAGE\r\n\r\n`)
+    expect(statuses(text)).toEqual([200])
+    expect(closed).toBe(true)
+  })
+
+  it('an expectation that nobody knows is passed over', async () => {
+    const { text } = await raw(
+      gateway.port,
+      'POST /sync/a HTTP/1.1\r\nHost: a\r\nExpect: foo\r\nContent-Length: 2\r\n\r\nhi',
+      answered,
+    )
+    expect(statuses(text)).toEqual([401])
   })
 })
 

@@ -12,7 +12,7 @@ const named = (text: string) => ({ ...pattern(text), text })
 const matching = (routes: string[], method: string, path: string, host = 'localhost') => {
   const found = matchRoute(routes.map(named), method, host, segmentsOf(path))
   if (found === undefined) return undefined
-  return 'allow' in found ? found : { text: found.route.text, params: { ...found.params } }
+  return 'allow' in found ? { allow: found.allow } : { text: found.route.text, params: { ...found.params } }
 }
 
 describe('matching', () => {

@@ -1,0 +1,174 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/errors.ts'
+import type { PushedRequest } from '../../src/par/guard.ts'
+import type { TestKey } from '../helpers/issuer.ts'
+import {
+  assertion,
+  basic,
+  encode,
+  encodeForm,
+  guardOf,
+  KEY,
+  KEYS,
+  OTHER_KEY,
+  plain,
+  requestObject,
+  unsignedObject,
+} from '../helpers/par-request.ts'
+
+const guard = guardOf({
+  signing: { requestObjectSigningAlg: 'PS256', authentication: 'private_key_jwt', keys: KEYS },
+  none: { requestObjectSigningAlg: 'none', keys: KEYS },
+})
+
+const client = fc.constantFrom('signing', 'none', 'unlisted')
+const json = fc.oneof(fc.json({ maxDepth: 3 }), fc.string({ unit: 'binary' }))
+const anyJwt = fc
+  .tuple(json, json, fc.constantFrom('', 'AA', 'AAAA', '%'))
+  .map(([header, payload, signature]) =>
+    [Buffer.from(header).toString('base64url'), Buffer.from(payload).toString('base64url'), signature].join(
+      '.',
+    ),
+  )
+/** Nobody here can sign in the place of `signing`. */
+const keyOf = (client: string): TestKey => (client === 'signing' ? OTHER_KEY : KEY)
+/** JWTs of any claims beside good ones, in any header. */
+const odd = fc.dictionary(
+  fc.constantFrom(
+    'iss',
+    'sub',
+    'aud',
+    'exp',
+    'nbf',
+    'iat',
+    'jti',
+    'claims',
+    'scope',
+    'client_id',
+    'request',
+    '__proto__',
+  ),
+  fc.jsonValue({ maxDepth: 2 }),
+)
+const oddHeader = fc.dictionary(
+  fc.constantFrom('alg', 'typ', 'kid', 'crit', 'jwk', '__proto__'),
+  fc.jsonValue({ maxDepth: 1 }),
+)
+const oddAssertion = fc
+  .tuple(client, odd, oddHeader)
+  .map(([client, claims, header]) =>
+    String(assertion(client, claims, { header, key: keyOf(client) })['client_assertion']),
+  )
+const oddObject = fc
+  .tuple(client, odd, oddHeader)
+  .chain(([client, claims, header]) =>
+    fc.constantFrom(
+      requestObject(client, claims, { header, key: keyOf(client) }),
+      unsignedObject(client, claims, header),
+    ),
+  )
+const text = fc.oneof(fc.string({ unit: 'binary' }), json, anyJwt, oddAssertion, oddObject)
+const fields = fc
+  .tuple(
+    client,
+    fc.dictionary(
+      fc.constantFrom(
+        ...Object.keys(plain('x')),
+        'request',
+        'request_uri',
+        'client_secret',
+        'client_assertion',
+      ),
+      fc.option(text, { nil: undefined }),
+    ),
+    fc.boolean(),
+  )
+  .map(([client, fields, typed]) =>
+    plain(client, {
+      ...fields,
+      ...(typed && { client_assertion_type: assertion('x')['client_assertion_type'] }),
+    }),
+  )
+
+const request: fc.Arbitrary<PushedRequest> = fc.record({
+  method: fc.constant('POST'),
+  contentType: fc.oneof(
+    { weight: 9, arbitrary: fc.constant('application/x-www-form-urlencoded') },
+    fc.string(),
+  ),
+  authorization: fc.array(
+    fc.oneof(
+      fc.string({ unit: 'binary' }),
+      fc.base64String().map((text) => `Basic ${text}`),
+      client.map((id) => basic(id)),
+    ),
+    { maxLength: 2 },
+  ),
+  body: fc.oneof(
+    { weight: 9, arbitrary: fields.map(encodeForm) },
+    fc.uint8Array().map((bytes) => Buffer.from(bytes)),
+  ),
+})
+
+const CODES = ['invalid_request', 'invalid_client', 'invalid_request_object']
+
+describe('whatever is sent', () => {
+  it('is answered with a client or a refusal in OAuth’s words, and never changed', async () => {
+    await fc.assert(
+      fc.asyncProperty(request, async (request) => {
+        const before = Buffer.from(request.body)
+        const answer = await guard.check(request)
+        expect(request.body.equals(before)).toBe(true)
+        if (!(answer instanceof GatewayError)) {
+          expect(answer.clientId).toMatch(/./s)
+          expect(answer.clientId).not.toMatch(/\p{Surrogate}/u)
+          // Its signature is not to be had here, and plain parameters are not enough.
+          expect(answer.clientId).not.toBe('signing')
+          return
+        }
+        expect(CODES).toContain(answer.oauthError)
+        expect([400, 401]).toContain(answer.status)
+        expect(answer.message).toMatch(/^[ !#-[\]-~]+$/)
+      }),
+      { numRuns: 3000 },
+    )
+  })
+
+  it('takes time in proportion to its length', async () => {
+    const deep = `${encode({ alg: 'none' })}.${Buffer.from('{"a":'.repeat(8000)).toString('base64url')}.`
+    const wide = Buffer.from(`{${'"a":1,'.repeat(8000)}"a":1}`).toString('base64url')
+    const startedAt = performance.now()
+    for (const request of [
+      deep,
+      `${encode({ alg: 'none' })}.${wide}.`,
+      '.'.repeat(64_000),
+      'A'.repeat(64_000),
+      `${'A'.repeat(64_000)}.`,
+    ]) {
+      for (const client of ['signing', 'none']) {
+        const body = encodeForm({ client_id: client, request })
+        await guard.check({
+          method: 'POST',
+          contentType: 'application/x-www-form-urlencoded',
+          authorization: [`Basic ${'A'.repeat(64_000)}!`],
+          body,
+        })
+        await guard.check({
+          method: 'POST',
+          contentType: 'application/x-www-form-urlencoded',
+          authorization: [],
+          body,
+        })
+        const claims = encodeForm(plain(client, { claims: '['.repeat(60_000) }))
+        await guard.check({
+          method: 'POST',
+          contentType: 'application/x-www-form-urlencoded',
+          authorization: [],
+          body: claims,
+        })
+      }
+    }
+    expect(performance.now() - startedAt).toBeLessThan(1000)
+  })
+})

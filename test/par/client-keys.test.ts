@@ -1,0 +1,106 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { KeySource } from '../../src/authenticate/jwks.ts'
+import { createClientKeys } from '../../src/par/client-keys.ts'
+import type { ParGuard } from '../../src/par/guard.ts'
+import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
+import {
+  assertion,
+  guardOf,
+  KEY,
+  plain,
+  push,
+  refusal,
+  requestObject,
+  unsignedObject,
+} from '../helpers/par-request.ts'
+import { until } from '../helpers/wait.ts'
+
+const quiet = { failed() {}, recovered() {} }
+const unavailable = {
+  status: 503,
+  error: undefined,
+  description: expect.stringMatching(/keys of this client cannot be read/),
+  headers: { 'Retry-After': '1' },
+}
+
+describe('keys behind a jwksUri', () => {
+  let publisher: TestIssuer
+  let keys: KeySource
+  let guard: ParGuard
+
+  beforeEach(async () => {
+    publisher = await startIssuer({ algorithms: ['ES256'] })
+    publisher.jwks = { keys: [KEY.jwk] }
+  })
+  afterEach(async () => {
+    keys.close()
+    await publisher.close()
+  })
+  const open = (): void => {
+    keys = createClientKeys({ jwksUri: publisher.jwksUri }, quiet)
+    guard = guardOf({ acme: { authentication: 'private_key_jwt', requestObjectSigningAlg: 'none', keys } })
+  }
+  const send = (fields: object = {}): Promise<unknown> => push(guard, { ...plain('acme'), ...fields })
+
+  it('are waited for by the first request', async () => {
+    open()
+    expect(await send(assertion('acme'))).toBe('acme')
+    expect(publisher.asked).toEqual({ jwks: 1, discovery: 0 })
+  })
+
+  it('refuse, while they could not be read, every JWT that they would have to verify', async () => {
+    publisher.fault = 'error'
+    open()
+    expect(await send(assertion('acme'))).toEqual(unavailable)
+    const bearerless = guardOf({ acme: { keys } })
+    const push1 = (request: string) => push(bearerless, { client_id: 'acme', request })
+    expect(await push1(requestObject('acme'))).toEqual(unavailable)
+    expect(await push1(unsignedObject('acme'))).toBe('acme')
+    expect(await push(bearerless, plain('acme'))).toBe('acme')
+
+    publisher.fault = undefined
+    await until('the keys are read', () => keys.current() !== undefined)
+    expect(await send(assertion('acme'))).toBe('acme')
+  })
+
+  it('go on serving while they cannot be read again', async () => {
+    open()
+    await until('the keys are read', () => keys.current() !== undefined)
+    publisher.fault = 'down'
+    expect(await send(assertion('acme', {}, { header: { kid: 'unknown' } }))).toMatchObject({ status: 401 })
+    expect(await send(assertion('acme'))).toBe('acme')
+  })
+
+  it('are read again for a key that is not known, and not for each', async () => {
+    open()
+    await until('the keys are read', () => keys.current() !== undefined)
+    const next = makeKey('ES256')
+    publisher.jwks = { keys: [KEY.jwk, next.jwk] }
+    expect(await send(assertion('acme', {}, { key: next }))).toBe('acme')
+    for (let i = 0; i < 20; i++) {
+      const key = makeKey('ES256')
+      expect(await send(assertion('acme', {}, { key }))).toEqual(refusal(401, 'invalid_client', /signature/))
+    }
+    expect(publisher.asked.jwks).toBe(2)
+  })
+})
+
+describe('keys in the configuration', () => {
+  it('are waited for by the first request', async () => {
+    const keys = createClientKeys({ jwks: { keys: [KEY.jwk] } }, quiet)
+    expect(keys.current()).toBeUndefined()
+    const guard = guardOf({ acme: { keys } })
+    expect(await push(guard, { ...plain('acme'), ...assertion('acme') })).toBe('acme')
+    expect(keys.refresh()).toBeUndefined()
+  })
+
+  it('that are none are told of, and let nothing pass', async () => {
+    const reasons: string[] = []
+    const keys = createClientKeys({ jwks: [] }, { ...quiet, failed: (reason) => reasons.push(reason) })
+    const guard = guardOf({ acme: { keys } })
+    const send = () => push(guard, { ...plain('acme'), ...assertion('acme') })
+    expect(await send()).toEqual(unavailable)
+    expect(await send()).toEqual(unavailable)
+    expect(reasons).toEqual(['is no JWK Set: it has no list "keys"'])
+  })
+})

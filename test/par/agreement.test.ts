@@ -1,0 +1,213 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { makeKey, signJws } from '../helpers/issuer.ts'
+import {
+  type GuardedProvider,
+  REDIRECT_URI,
+  SECRET,
+  SIGNING_KEY,
+  startGuardedProvider,
+} from '../helpers/par-provider.ts'
+import { ASSERTION_TYPE, basic, encode, encodeForm } from '../helpers/par-request.ts'
+
+type Members = Readonly<Record<string, unknown>>
+interface Push {
+  readonly fields: Members
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+const THIEF = makeKey('PS256', SIGNING_KEY.kid)
+const now = (): number => Math.floor(Date.now() / 1000)
+let issuer = ''
+
+const plain = (client: string, more: Members = {}): Members => ({
+  client_id: client,
+  scope: 'openid id:1ffe704d39629a929c8e293880fb449a',
+  redirect_uri: REDIRECT_URI,
+  response_type: 'code',
+  ...more,
+})
+const assertion = (
+  client: string,
+  claims: Members = {},
+  key = SIGNING_KEY,
+  header: Members = {},
+): Members => ({
+  client_assertion_type: ASSERTION_TYPE,
+  client_assertion: signJws(
+    { alg: 'PS256', kid: key.kid, ...header },
+    { iss: client, sub: client, aud: issuer, jti: crypto.randomUUID(), exp: now() + 60, ...claims },
+    key,
+  ),
+})
+const objectClaims = (client: string, claims: Members): Members => ({
+  ...plain(client),
+  iss: client,
+  aud: issuer,
+  exp: now() + 300,
+  ...claims,
+})
+const object = (client: string, claims: Members = {}, key = SIGNING_KEY, header: Members = {}): string =>
+  signJws({ alg: 'PS256', kid: key.kid, ...header }, objectClaims(client, claims), key)
+const unsigned = (client: string, claims: Members = {}): string =>
+  `${encode({ alg: 'none' })}.${encode(objectClaims(client, claims))}.`
+
+const keyed = (claims: Members = {}, key = SIGNING_KEY, header: Members = {}): Push => ({
+  fields: { ...plain('keyed'), ...assertion('keyed', claims, key, header) },
+})
+const signing = (request: string): Push => ({ fields: { request, ...assertion('signing') } })
+const form = (fields: Members): Push => ({ fields: { ...plain('keyed', fields), ...assertion('keyed') } })
+const secret = (fields: Members = plain('secret'), authorization = basic('secret', SECRET)): Push => ({
+  fields,
+  headers: { authorization },
+})
+
+/** Made anew for each sending: an assertion is good once. */
+const SAME: readonly (readonly [string, () => Push])[] = [
+  ['an assertion for the issuer', () => keyed()],
+  ['an assertion for the token endpoint', () => keyed({ aud: `${issuer}/token` })],
+  ['an assertion for a list of the two', () => keyed({ aud: [issuer, `${issuer}/token`] })],
+  [
+    'an assertion with fractional times and an hour to live',
+    () => keyed({ iat: now() - 0.5, exp: now() + 3600.5 }),
+  ],
+  ['an assertion for another audience', () => keyed({ aud: 'https://elsewhere.example' })],
+  ['an assertion of another key', () => keyed({}, THIEF)],
+  ['an assertion of an unknown kid', () => keyed({}, SIGNING_KEY, { kid: 'unknown' })],
+  ['an assertion of another iss', () => keyed({ iss: 'signing' })],
+  ['an assertion that expired', () => keyed({ exp: now() - 60 })],
+  ['an assertion without exp', () => keyed({ exp: undefined })],
+  ['an assertion not valid yet', () => keyed({ nbf: now() + 120 })],
+  ['an assertion without jti', () => keyed({ jti: undefined })],
+  ['an assertion of another sub than the client_id', () => keyed({ sub: 'signing', iss: 'signing' })],
+  [
+    'an assertion without its type',
+    () => ({ fields: { ...plain('keyed'), ...assertion('keyed'), client_assertion_type: undefined } }),
+  ],
+  ['Basic', () => secret()],
+  ['Basic without a client_id in the form', () => secret(plain('secret', { client_id: undefined }))],
+  ['Basic of a wrong secret', () => secret(plain('secret'), basic('secret', 'wrong'))],
+  ['Basic that is not base64', () => secret(plain('secret'), 'Basic !')],
+  ['Basic that is not form-encoded', () => secret(plain('secret'), `Basic ${btoa('secret:%')}`)],
+  ['Basic of another client', () => secret(plain('keyed'))],
+  ['Basic for a client with a key', () => secret(plain('keyed'), basic('keyed', 'x'))],
+  ['Basic beside a secret', () => secret(plain('secret', { client_secret: SECRET }))],
+  ['a secret in the form', () => ({ fields: plain('secret', { client_secret: SECRET }) })],
+  ['nothing at all', () => ({ fields: {} })],
+  ['an unknown client', () => ({ fields: plain('unknown', { client_secret: 'x' }) })],
+  ['a signed object, by the assertion alone', () => signing(object('signing'))],
+  [
+    'a signed object with other fields beside it',
+    () => ({
+      fields: {
+        ...signing(object('signing')).fields,
+        ...plain('signing', { scope: 'x', response_type: undefined }),
+      },
+    }),
+  ],
+  ['an object of another key', () => signing(object('signing', {}, THIEF))],
+  ['an object that expired', () => signing(object('signing', { exp: now() - 60 }))],
+  ['an object for another audience', () => signing(object('signing', { aud: `${issuer}/token` }))],
+  ['an object for nobody', () => signing(object('signing', { aud: undefined }))],
+  ['an object of another iss', () => signing(object('signing', { iss: 'keyed' }))],
+  ['an object of another client', () => signing(object('signing', { client_id: 'keyed' }))],
+  ['an object with a request_uri in it', () => signing(object('signing', { request_uri: 'https://x' }))],
+  ['an object with a request in it', () => signing(object('signing', { request: 'x' }))],
+  ['an object that is none', () => signing('nonsense')],
+  ['an unsigned object of a client with signing on', () => signing(unsigned('signing'))],
+  ['an object of another algorithm', () => signing(object('signing', {}, SIGNING_KEY, { alg: 'RS256' }))],
+  ['an object without a response_type', () => signing(object('signing', { response_type: undefined }))],
+  ['claims', () => form({ claims: '{"id_token":{"sub":{"essential":true}}}' })],
+  ['claims "true"', () => form({ claims: '{"id_token":{"sub":"true"}}' })],
+  ['an unsigned object', () => secret({ client_id: 'secret', request: unsigned('secret') })],
+  ['claims that are no JSON', () => form({ claims: '{' })],
+  ['claims that are a list', () => form({ claims: '[]' })],
+  ['claims for nobody', () => form({ claims: '{}' })],
+  ['claims that are a text', () => form({ claims: '{"id_token":"x"}' })],
+  ['a parameter twice', () => form({ scope: ['openid', 'openid'] })],
+  ['parameters without value', () => form({ request: '', request_uri: '', client_secret: '', claims: '' })],
+  ['no response_type', () => form({ response_type: undefined })],
+  ['another redirect_uri', () => form({ redirect_uri: 'https://elsewhere.example/' })],
+  ['JSON', () => ({ ...form({}), headers: { 'content-type': 'application/json' } })],
+  [
+    'a charset',
+    () => ({ ...form({}), headers: { 'content-type': 'application/x-www-form-urlencoded; charset=utf-8' } }),
+  ],
+]
+
+/** Where the guard refuses otherwise, or more: what it says, and what each provider would. */
+const OTHERWISE: readonly (readonly [string, () => Push, string, Readonly<Record<7 | 9, string>>])[] = [
+  [
+    'no authentication',
+    () => ({ fields: plain('keyed') }),
+    '400 invalid_request',
+    { 7: '401 invalid_client', 9: '401 invalid_client' },
+  ],
+  [
+    'plain parameters of a client with signing on',
+    () => ({ fields: { ...plain('signing'), ...assertion('signing') } }),
+    '400 invalid_request',
+    { 7: '201', 9: '201' },
+  ],
+  ['no scope', () => form({ scope: undefined }), '400 invalid_request', { 7: '201', 9: '201' }],
+  [
+    'no redirect_uri',
+    () => form({ redirect_uri: undefined }),
+    '400 invalid_request',
+    { 7: '400 invalid_request', 9: '201' },
+  ],
+  [
+    'a request_uri',
+    () => form({ request_uri: 'https://x' }),
+    '400 invalid_request',
+    { 7: '400 invalid_request', 9: '400 request_uri_not_supported' },
+  ],
+  [
+    'an iat of tomorrow',
+    () => keyed({ iat: now() + 86_400, exp: now() + 90_000 }),
+    '401 invalid_client',
+    { 7: '201', 9: '201' },
+  ],
+  [
+    'the typ of another JWT',
+    () => keyed({}, SIGNING_KEY, { typ: 'at+jwt' }),
+    '401 invalid_client',
+    { 7: '201', 9: '201' },
+  ],
+]
+
+async function send(url: string, { fields, headers }: Push): Promise<{ verdict: string; answer: Response }> {
+  const type = { 'content-type': 'application/x-www-form-urlencoded' }
+  const answer = await fetch(url, {
+    method: 'POST',
+    body: encodeForm(fields),
+    headers: { ...type, ...headers },
+  })
+  const { error } = (await answer.json()) as { error?: string }
+  return { verdict: [answer.status, error].filter(Boolean).join(' '), answer }
+}
+
+describe.each([7, 9] as const)('the guard and oidc-provider %i', (version) => {
+  let provider: GuardedProvider
+  beforeAll(async () => {
+    provider = await startGuardedProvider(version)
+    issuer = provider.issuer
+  })
+  afterAll(() => provider.close())
+
+  it.each(SAME)('say the same to %s', async (_, make) => {
+    const guarded = await send(`${issuer}/request`, make())
+    const direct = await send(provider.unguarded, make())
+    expect(guarded.verdict).toBe(direct.verdict)
+    for (const name of ['cache-control', 'content-type', 'www-authenticate']) {
+      const [mine, theirs] = [guarded, direct].map(
+        ({ answer }) => answer.headers.get(name)?.split(/[;,] ?/)[0],
+      )
+      expect([name, mine]).toEqual([name, theirs])
+    }
+  })
+
+  it.each(OTHERWISE)('differ on %s', async (_, make, mine, theirs) => {
+    expect((await send(`${issuer}/request`, make())).verdict).toBe(mine)
+    expect((await send(provider.unguarded, make())).verdict).toBe(theirs[version])
+  })
+})

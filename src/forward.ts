@@ -3,6 +3,7 @@ import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
+import { tooLarge } from './body.ts'
 import { GatewayError, serviceUnavailable } from './errors.ts'
 import { type BodyLength, responseHeaders } from './headers.ts'
 import { createSockets } from './sockets.ts'
@@ -28,6 +29,8 @@ export interface Outgoing {
   readonly target: string
   readonly headers: Record<string, string | string[]>
   readonly bodyLength: BodyLength
+  /** The whole body, where it was read before; else it is streamed. */
+  readonly body?: Buffer | undefined
   /** Most bytes of a body of unknown length. */
   readonly maxBody: number
   /** In place of the upstream's, where the route has its own. */
@@ -242,9 +245,10 @@ export function createForward(upstream: Upstream): Forward {
       }
 
       const send = (): void => {
+        connecting = true
         sockets.wish = { onRequest, onFull: () => fail(busy()), fresh: retried }
         try {
-          proxy.web(request, response, bodiless ? WITHOUT_BODY : {}, onError)
+          proxy.web(request, response, sourceOf(outgoing), onError)
         } catch (error) {
           fail(badGateway(upstream, error, true))
         }
@@ -259,18 +263,13 @@ export function createForward(upstream: Upstream): Forward {
 
       request.url = outgoing.target
       request.headers = outgoing.headers
-      if (!bodiless) {
+      if (!bodiless && outgoing.body === undefined) {
         let received = 0
         request.on('data', (chunk: Buffer) => {
           received += chunk.length
           timer.refresh()
           if (received > outgoing.maxBody) {
-            fail(
-              new GatewayError(
-                'PayloadTooLarge',
-                `A request body has at most ${outgoing.maxBody} bytes here.`,
-              ),
-            )
+            fail(tooLarge(outgoing.maxBody))
           }
         })
         request.on('end', () => {
@@ -285,13 +284,15 @@ export function createForward(upstream: Upstream): Forward {
   })
 }
 
-/** What http-proxy pipes into the upstream request where there is no body. */
-const WITHOUT_BODY: HttpProxy.ServerOptions = {
-  buffer: {
-    pipe(destination: ClientRequest) {
-      destination.end()
-    },
-  } as never,
+/** What http-proxy pipes into the upstream request in place of the caller's. */
+const piping = (body?: Buffer): HttpProxy.ServerOptions => ({
+  buffer: { pipe: (destination: ClientRequest) => destination.end(body) } as never,
+})
+const WITHOUT_BODY = piping()
+
+function sourceOf({ bodyLength, body }: Outgoing): HttpProxy.ServerOptions {
+  if (body !== undefined) return piping(body)
+  return bodyLength === 0 ? WITHOUT_BODY : {}
 }
 
 function ignore(): void {}

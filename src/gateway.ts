@@ -1,16 +1,21 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Identity } from './authenticate/bearer.ts'
+import type { Authenticate, Identity } from './authenticate/bearer.ts'
 import type { Caller } from './authenticate/caller.ts'
+import { certificateField } from './authenticate/certificate.ts'
+import { requireScope } from './authenticate/scope.ts'
+import { senderOf } from './authenticate/sender.ts'
+import { readBody, tooLarge } from './body.ts'
 import { GatewayError } from './errors.ts'
 import type { Forward } from './forward.ts'
 import { type BodyLength, bodyLength, type Head, readHead, requestHeaders } from './headers.ts'
 import type { Decision } from './limit/decision.ts'
 import type { Limiter } from './limit/limiter.ts'
 import type { Quota } from './limit/limit.ts'
+import type { ParGuard } from './par/guard.ts'
 import { type Peers, plainAddress } from './peer.ts'
 import { type Dialect, errorReply, jsonReply, refusedReply, type Reply, speak } from './reply.ts'
-import { matchRoute, METHODS, type Params, type Route } from './route.ts'
+import { matchRoute, METHODS, type Params, type Route, takesPath } from './route.ts'
 import { parseHost, type Target, understand } from './target.ts'
 
 /** A route with the parts that serve it. */
@@ -30,7 +35,9 @@ export interface Parts {
   /** Is this a host that absolute-form targets may name? */
   serves(host: string): boolean
   readonly peers: Peers
-  authenticate(authorization: readonly string[]): Identity | GatewayError | Promise<Identity | GatewayError>
+  readonly authenticate: Authenticate
+  /** Checks what is pushed to the PAR endpoint; undefined where no route leads there. */
+  readonly guard: ParGuard | undefined
   readonly limiter: Limiter
   /** The fields that tell a caller of a decision, as a flat list. */
   rateLimitHeaders(decision: Decision): readonly string[]
@@ -48,6 +55,8 @@ export interface Exchange {
   readonly peer: string
   path?: string
   route?: ServedRoute
+  /** In whose words errors are told. */
+  dialect: Dialect
   caller?: Caller
   decision?: Decision
   /** When the limiter was asked, and when it had decided. */
@@ -77,6 +86,7 @@ export function createGateway(parts: Parts): Serve {
       method: request.method ?? '',
       startedAt: performance.now(),
       peer: plainAddress(request.socket.remoteAddress ?? ''),
+      dialect: 'problem',
       source: 'gateway',
       status: 0,
     }
@@ -92,7 +102,11 @@ export function createGateway(parts: Parts): Serve {
       speak(response, reply)
     }
     await closed
-    if (!response.writableFinished) exchange.incomplete ??= 'left'
+    if (!response.writableFinished) {
+      // The listener says there what it answered in place of a request that broke off.
+      if (exchange.status === 0 && response.statusCode !== 200) exchange.status = response.statusCode
+      else exchange.incomplete ??= 'left'
+    }
     parts.observe(exchange)
   }
 }
@@ -108,18 +122,29 @@ async function answer(
   const head = readHead(request.rawHeaders)
 
   const target = understand(request.url ?? '', head.hosts, parts.serves)
-  if (target instanceof GatewayError) return failed(exchange, target)
+  if (target instanceof GatewayError) {
+    // As it came, for whoever wants to know what was refused; the query may hold secrets.
+    exchange.path = (request.url ?? '').split('?', 1)[0]!
+    return failed(exchange, target)
+  }
   exchange.path = target.path
 
   const found = match(parts, exchange, target)
   if (found instanceof GatewayError) return failed(exchange, found)
   const { route, params } = found
   exchange.route = route
+  exchange.dialect = route.dialect
 
   const body = bodyOf(request, route)
   if (body instanceof GatewayError) return failed(exchange, body)
 
-  const caller = await identify(parts, exchange, request, route, head)
+  if (route.authenticate === 'par') {
+    if (expectsContinue) response.writeContinue()
+    return push(parts, exchange, request, response, { target, route, head })
+  }
+
+  const identified = identify(parts, exchange, request, { route, target, head })
+  const caller = identified instanceof Promise ? await identified : identified
   if (caller instanceof GatewayError) return failed(exchange, caller)
   exchange.caller = caller
 
@@ -138,15 +163,55 @@ async function answer(
   return forward(parts, exchange, request, response, { target, route, to: route.forward, body, rateLimit })
 }
 
+/** The life of a pushed authorisation request: read whole, checked, and forwarded once, byte for byte. */
+async function push(
+  parts: Parts,
+  exchange: Exchange,
+  request: IncomingMessage,
+  response: ServerResponse,
+  { target, route, head }: { readonly target: Target; readonly route: ServedRoute; readonly head: Head },
+): Promise<Reply | undefined> {
+  const pushed = await readBody(request, route.maxBody)
+  if (pushed instanceof GatewayError) return failed(exchange, pushed)
+  const refusal = await parts.guard!.check({
+    method: exchange.method,
+    contentType: request.headers['content-type'],
+    contentEncoding: request.headers['content-encoding'],
+    authorization: head.authorization,
+    body: pushed,
+  })
+  if (refusal instanceof GatewayError) return failed(exchange, refusal)
+  // Who pushed it is the upstream's to say: what the guard knows may be no more than a claim.
+  exchange.caller = { ip: ipOf(parts, exchange, request) }
+  return forward(parts, exchange, request, response, {
+    target,
+    route,
+    to: route.forward!,
+    body: pushed.length,
+    pushed,
+    rateLimit: undefined,
+  })
+}
+
 function match(
   parts: Parts,
   exchange: Exchange,
   target: Target,
 ): { readonly route: ServedRoute; readonly params: Params } | GatewayError {
+  const guarded = parts.routes.find(
+    (route) => route.authenticate === 'par' && takesPath(route, target.host, target.segments),
+  )
+  // Nothing but what the guard checks reaches the PAR endpoint, whatever other routes would let through.
+  if (guarded !== undefined && exchange.method !== 'POST') {
+    exchange.dialect = guarded.dialect
+    return methodNotAllowed(['POST'])
+  }
   if (!METHODS.has(exchange.method)) return methodNotAllowed([...METHODS])
   const found = matchRoute(parts.routes, exchange.method, target.host, target.segments)
   if (found === undefined) return new GatewayError('NotFound', 'Nothing is served at this path.')
-  return 'allow' in found ? methodNotAllowed(found.allow) : found
+  if (!('allow' in found)) return found
+  exchange.dialect = found.nearest.dialect
+  return methodNotAllowed(found.allow)
 }
 
 function methodNotAllowed(allow: readonly string[]): GatewayError {
@@ -158,22 +223,36 @@ function methodNotAllowed(allow: readonly string[]): GatewayError {
 function bodyOf(request: IncomingMessage, route: ServedRoute): BodyLength | GatewayError {
   const length = bodyLength(request.method ?? '', request.httpVersion, request.headers)
   if (typeof length === 'number' && length > route.maxBody) {
-    return new GatewayError('PayloadTooLarge', `A request body has at most ${route.maxBody} bytes here.`)
+    return tooLarge(route.maxBody)
   }
   return length
 }
 
-async function identify(
+/** A promise only where a token needs more than memory. */
+function identify(
   parts: Parts,
   exchange: Exchange,
   request: IncomingMessage,
-  route: ServedRoute,
-  head: Head,
-): Promise<Caller | GatewayError> {
-  const ip = parts.peers.caller(exchange.peer, request.headers['x-forwarded-for'] as string | undefined)
+  { route, target, head }: { readonly route: ServedRoute; readonly target: Target; readonly head: Head },
+): Caller | GatewayError | Promise<Caller | GatewayError> {
+  const ip = ipOf(parts, exchange, request)
   if (route.authenticate === 'none') return { ip }
-  const identity = await parts.authenticate(head.authorization)
+  const identity = parts.authenticate(head.authorization, () =>
+    senderOf(request, { path: target.path, trusted: parts.peers.trusts(exchange.peer) }),
+  )
+  return identity instanceof Promise
+    ? identity.then((known) => callerOf(known, route, ip))
+    : callerOf(identity, route, ip)
+}
+
+function ipOf(parts: Parts, exchange: Exchange, request: IncomingMessage): string {
+  return parts.peers.caller(exchange.peer, request.headers['x-forwarded-for'] as string | undefined)
+}
+
+function callerOf(identity: Identity | GatewayError, route: ServedRoute, ip: string): Caller | GatewayError {
   if (identity instanceof GatewayError) return identity
+  const lacking = requireScope(identity, route.scope)
+  if (lacking !== undefined) return lacking
   if (route.needsUser && identity.user === undefined) {
     return new GatewayError(
       'Forbidden',
@@ -189,6 +268,8 @@ interface Understood {
   readonly route: ServedRoute
   readonly to: Forward
   readonly body: BodyLength
+  /** The body, where it was read. */
+  readonly pushed?: Buffer
   readonly rateLimit: readonly string[] | undefined
 }
 
@@ -197,30 +278,34 @@ async function forward(
   exchange: Exchange,
   request: IncomingMessage,
   response: ServerResponse,
-  { target, route, to, body, rateLimit }: Understood,
+  { target, route, to, body, pushed, rateLimit }: Understood,
 ): Promise<Reply | undefined> {
   const proto = 'encrypted' in request.socket ? 'https' : 'http'
   const host = request.headers.host!
   exchange.askedAt = performance.now()
+  const headers = requestHeaders(request.headers, {
+    peer: exchange.peer,
+    proto,
+    host,
+    port: parseHost(host)?.port || (proto === 'https' ? '443' : '80'),
+    requestId: exchange.requestId,
+    clientCert: proto === 'https' ? certificateField(request.socket) : undefined,
+    trusted: parts.peers.trusts(exchange.peer),
+  })
+  if (pushed !== undefined) headers['content-length'] = String(pushed.length)
   const forwarded = await to(request, response, {
     target: target.path + target.query,
-    headers: requestHeaders(request.headers, {
-      peer: exchange.peer,
-      proto,
-      host,
-      port: parseHost(host)?.port || (proto === 'https' ? '443' : '80'),
-      requestId: exchange.requestId,
-      trusted: parts.peers.trusts(exchange.peer),
-    }),
+    headers,
     bodyLength: body,
+    body: pushed,
     maxBody: route.maxBody,
     timeoutMs: route.timeoutMs,
     rateLimit,
   })
-  if (forwarded.headAt !== undefined) {
+  if (forwarded.headAt !== undefined) exchange.headAt = forwarded.headAt
+  if (response.headersSent) {
     exchange.source = 'upstream'
     exchange.status = response.statusCode
-    exchange.headAt = forwarded.headAt
   }
   if (forwarded.error) exchange.error = forwarded.error
   if (forwarded.outcome === 'cut') exchange.incomplete = 'cut'
@@ -229,7 +314,7 @@ async function forward(
 
 function failed(exchange: Exchange, error: GatewayError, rateLimit?: readonly string[]): Reply {
   exchange.error = error
-  return errorReply(error, exchange.route?.dialect ?? 'problem', exchange.requestId, rateLimit)
+  return errorReply(error, exchange.dialect, exchange.requestId, rateLimit)
 }
 
 function rescue(failure: unknown): GatewayError {

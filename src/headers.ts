@@ -119,6 +119,8 @@ export interface Forwarded {
   readonly host: string
   readonly port: string
   readonly requestId: string
+  /** `Client-Cert`, where the peer showed a certificate that is to be believed. */
+  readonly clientCert?: string | undefined
   /** May the peer speak for others in `Forwarded` and `X-Forwarded-*`? */
   readonly trusted: boolean
 }
@@ -150,6 +152,7 @@ export function requestHeaders(
     out['x-forwarded-host'] = forwarded.host
     out['x-forwarded-port'] = forwarded.port
     out['x-real-ip'] = forwarded.peer
+    if (forwarded.clientCert !== undefined) out['client-cert'] = forwarded.clientCert
   }
   out['x-request-id'] = forwarded.requestId
   return out

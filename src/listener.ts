@@ -1,5 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
+import type { TlsOptions } from 'node:tls'
 import type { Serve } from './gateway.ts'
 import { METHODS } from './route.ts'
 
@@ -12,6 +14,15 @@ export interface Bounds {
   readonly maxConnections: number
 }
 
+/** PEM texts, and whether callers are asked for certificates. */
+export interface Tls {
+  readonly cert: string
+  readonly key: string
+  /** Whoever shows no certificate of one of these authorities cannot connect. */
+  readonly clientCa: string | undefined
+  readonly requestClientCert: boolean
+}
+
 /** A request that never became one: what was wrong, and what it was answered. */
 export interface Unreadable {
   readonly peer: string
@@ -22,6 +33,8 @@ export interface Unreadable {
 export interface ListenerEvents {
   /** Told of bytes that are no request, after they were answered. */
   unreadable(what: Unreadable): void
+  /** Told of each TLS handshake that failed, with the reason. */
+  insecure(reason: string): void
   /** Told of each socket closed at once because `maxConnections` were open. */
   dropped(): void
 }
@@ -29,9 +42,9 @@ export interface ListenerEvents {
 /** How often Node looks for sockets that are over their time. */
 const CHECK_MS = 1000
 
-/** The callers' HTTP server. What is no HTTP is answered here and never reaches `serve`. */
-export function createListener(serve: Serve, bounds: Bounds, events: ListenerEvents): Server {
-  const server = createServer({
+/** The callers' HTTP server, or HTTPS with `tls`. What is no HTTP is answered here and never reaches `serve`. */
+export function createListener(serve: Serve, bounds: Bounds, events: ListenerEvents, tls?: Tls): Server {
+  const options = {
     maxHeaderSize: bounds.maxHeaderSize,
     headersTimeout: bounds.headersTimeoutMs,
     requestTimeout: bounds.requestTimeoutMs,
@@ -40,7 +53,9 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     // The gateway says itself what is wrong with the Host field.
     requireHostHeader: false,
     noDelay: true,
-  })
+  }
+  const server =
+    tls === undefined ? createServer(options) : createSecureServer({ ...options, ...secure(tls, bounds) })
   server.maxConnections = bounds.maxConnections
   // Node would drop the fields beyond a count in silence; `maxHeaderSize` bounds them instead.
   server.maxHeadersCount = 0
@@ -52,7 +67,15 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   server.on('connect', (request: IncomingMessage, socket: Socket) => {
     refuse(socket, 405, `CONNECT ${request.url ?? ''}`)
   })
+  const secured = new WeakSet<Socket>()
+  server.on('secureConnection', (socket: Socket) => secured.add(socket))
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (tls !== undefined && !secured.has(socket)) {
+      // Nobody is there yet who could read an answer.
+      socket.destroy()
+      events.insecure(error.code ?? error.message)
+      return
+    }
     const response = underWay(socket)
     const status = STATUS_OF[error.code ?? ''] ?? 400
     if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy()
@@ -93,6 +116,18 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     mine.last = served.then(() => void mine.waiting--)
   }
   return server
+}
+
+function secure({ cert, key, clientCa, requestClientCert }: Tls, { headersTimeoutMs }: Bounds): TlsOptions {
+  return {
+    cert,
+    key,
+    ...(clientCa !== undefined && { ca: clientCa }),
+    requestCert: clientCa !== undefined || requestClientCert,
+    rejectUnauthorized: clientCa !== undefined,
+    minVersion: 'TLSv1.2',
+    handshakeTimeout: headersTimeoutMs,
+  }
 }
 
 /** The requests of a socket that are not answered yet. */
@@ -146,7 +181,8 @@ export function listen(server: Server, host: string, port: number, key: string):
     )
     server.listen(port, host, () => {
       const { address, family, port: bound } = server.address() as AddressInfo
-      resolve(`http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`)
+      const scheme = server instanceof SecureServer ? 'https' : 'http'
+      resolve(`${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${bound}`)
     })
   })
 }

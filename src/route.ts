@@ -62,6 +62,12 @@ export function matchRoute<R extends Pattern>(
   return allow && nearest && { allow: [...allow].toSorted(), nearest }
 }
 
+/** Does the pattern take this host and path, by whatever method? */
+export function takesPath(pattern: Pattern, host: string, segments: readonly string[]): boolean {
+  const takesHost = pattern.host === undefined || pattern.host === host
+  return takesHost && matchSegments(pattern, segments) !== undefined
+}
+
 const NO_PARAMS: Params = Object.freeze({})
 
 function matchSegments(pattern: Pattern, segments: readonly string[]): Params | undefined {

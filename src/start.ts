@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createAdmin } from './admin/server.ts'
-import { type Authenticate, createBearer } from './authenticate/bearer.ts'
-import { createKeySource, type KeySource } from './authenticate/jwks.ts'
-import type { Config, Tokens, Upstream } from './config/schema.ts'
+import type { Config, Upstream } from './config/schema.ts'
 import { openCounters } from './counters.ts'
-import { type GatewayError, serviceUnavailable } from './errors.ts'
 import { createForward, type Forward } from './forward.ts'
 import { createGateway, type Parts, type Serve, type ServedRoute } from './gateway.ts'
+import { createGuards } from './guards.ts'
+import { createIssuers } from './issuers.ts'
 import { type Decision, decisionHeaders } from './limit/decision.ts'
 import { draftHeaders } from './limit/draft-headers.ts'
 import { createLimiter } from './limit/limiter.ts'
@@ -14,7 +13,7 @@ import { type ClientLimits, compileLimits } from './limit/limit.ts'
 import { createUsage } from './limit/usage.ts'
 import { createListener, drain, listen } from './listener.ts'
 import { createAccessLog } from './observe/access.ts'
-import { createLog, type Log } from './observe/log.ts'
+import { createLog } from './observe/log.ts'
 import { createMetrics } from './observe/metrics.ts'
 import { createPeers, plainAddress } from './peer.ts'
 import { createReload, type Occasion, type Source } from './reload.ts'
@@ -63,10 +62,8 @@ export async function start(config: Config, source?: Source): Promise<Running> {
     (upstream: Upstream) => createForward({ ...upstream, origin: new URL(upstream.origin) }),
     (forward) => forward.close(),
   )
-  const bearers = reused(
-    (tokens: Tokens) => openBearer(tokens, log),
-    ({ keys }) => keys.close(),
-  )
+  const issuers = createIssuers(store, log)
+  const guards = createGuards(log)
 
   const usageIn = ({ limits, clientLimits }: Config) => createUsage({ store, prefix, limits, clientLimits })
   let usage = usageIn(config)
@@ -80,7 +77,8 @@ export async function start(config: Config, source?: Source): Promise<Running> {
       routes: next.routes.map((route) => serveRoute(route, prefix, next.clientLimits, forwardTo)),
       serves: (host) => hosts.includes(host),
       peers: createPeers(trustedProxies),
-      authenticate: next.tokens ? bearers.get(next.tokens).authenticate : nobody,
+      authenticate: issuers.authenticate(next.tokens, hosts),
+      guard: next.par && guards.guard(next.par, next.clients),
       limiter,
       rateLimitHeaders: next.headers.draft === 'draft-10' ? allHeaders : decisionHeaders,
       limitsOf: ({ client }) => current.ofCaller(client!),
@@ -88,7 +86,8 @@ export async function start(config: Config, source?: Source): Promise<Running> {
     }
     for (const { where, path, message } of next.warnings) log.warn({ where, path }, message)
     forwards.endUnused()
-    bearers.endUnused()
+    issuers.endUnused()
+    guards.endUnused()
     return createGateway(parts)
   }
   let { drainTimeoutMs } = config
@@ -114,10 +113,14 @@ export async function start(config: Config, source?: Source): Promise<Running> {
     },
     config.listen,
     {
-      unreadable: ({ peer, status, reason }) =>
-        log.info({ ip: plainAddress(peer), source: 'gateway', status, error: reason }, 'unreadable'),
+      unreadable({ peer, status, reason }) {
+        metrics.requests.inc({ route: 'unmatched', method: 'any', code: status, source: 'gateway' })
+        log.info({ ip: plainAddress(peer), source: 'gateway', status, error: reason }, 'unreadable')
+      },
+      insecure: (reason) => log.info({ source: 'gateway', error: reason }, 'TLS handshake failed'),
       dropped: () => metrics.droppedSockets.inc(),
     },
+    config.listen.tls,
   )
   const admin = createAdmin({
     ready: () => !draining && ready(),
@@ -136,7 +139,8 @@ export async function start(config: Config, source?: Source): Promise<Running> {
   })
 
   const release = async (): Promise<void> => {
-    bearers.end()
+    issuers.end()
+    guards.end()
     forwards.end()
     await store.close()
     await output.close()
@@ -168,19 +172,6 @@ export async function start(config: Config, source?: Source): Promise<Running> {
   }
 }
 
-function openBearer(tokens: Tokens, log: Log): { authenticate: Authenticate; keys: KeySource } {
-  const { issuer, jwks } = tokens
-  const keys = createKeySource({
-    issuer,
-    jwks: jwks && ('url' in jwks ? jwks.url : jwks.file),
-    events: {
-      failed: (reason) => log.warn({ issuer, reason }, 'the keys of the issuer cannot be read; trying again'),
-      recovered: () => log.info({ issuer }, 'the keys of the issuer are read again'),
-    },
-  })
-  return { authenticate: createBearer({ ...tokens, keys }), keys }
-}
-
 function serveRoute(
   route: Route,
   prefix: string,
@@ -191,13 +182,10 @@ function serveRoute(
   return {
     ...route,
     forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
-    dialect: route.upstream === 'identity' ? 'oauth' : 'problem',
+    dialect: route.upstream === 'identity' || route.authenticate === 'par' ? 'oauth' : 'problem',
     needsUser: route.limits.some(({ per }) => per.includes('user')),
     quotas: (caller, params) => apply(caller, params, Date.now()),
   }
 }
 
 const allHeaders = (decision: Decision): string[] => [...decisionHeaders(decision), ...draftHeaders(decision)]
-
-/** Where no route asks for a token, no `tokens` need be configured. */
-const nobody = (): GatewayError => serviceUnavailable('Nobody can be authenticated here.')

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 
 /** The `x5t#S256` of a certificate in DER (RFC 8705 section 3.1). */
@@ -18,6 +19,24 @@ export function clientCertificate(
 ): Buffer | undefined {
   if (trusted) return readCertificateHeader(headers[header])
   return socket instanceof TLSSocket ? socket.getPeerX509Certificate()?.raw : undefined
+}
+
+const verified = new WeakMap<Socket, string>()
+
+/**
+ * The `Client-Cert` field (RFC 9440 section 2.1) for a socket on which the caller showed a certificate of `clientCa`. Others
+ * are not handed on: an upstream could take their names for verified.
+ */
+export function certificateField(socket: Socket): string | undefined {
+  if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined
+  let field = verified.get(socket)
+  if (field === undefined) {
+    const der = socket.getPeerX509Certificate()?.raw
+    if (der === undefined) return undefined
+    field = `:${der.toString('base64')}:`
+    verified.set(socket, field)
+  }
+  return field
 }
 
 const ARMOUR = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/

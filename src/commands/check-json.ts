@@ -4,14 +4,19 @@ import { instant } from './units.ts'
 
 /** The effective configuration for programs, as JSON without secrets. */
 export function configAsJson(config: Config): string {
-  const { admin, store, limits, clients, clientLimits, routes, ...rest } = config
+  const { listen, admin, store, tokens, limits, clients, clientLimits, routes, ...rest } = config
   const plain = {
+    listen: { ...listen, tls: listen.tls && { ...listen.tls, key: hidden(listen.tls.key) } },
     ...rest,
     admin: { ...admin, token: hidden(admin.token) },
     store: plainStore(store),
-    clients: clients.map(({ id, name }) => ({
+    tokens: tokens.map(({ introspection, ...issuer }) => ({
+      ...issuer,
+      introspection: introspection && { ...introspection, clientSecret: hidden(introspection.clientSecret) },
+    })),
+    clients: clients.map(({ id, ...client }) => ({
       id,
-      name,
+      ...client,
       limits: Object.fromEntries(
         [...(clientLimits.get(id) ?? [])].map(([limitName, { limit, windowMs, untilAt }]) => [
           limitName,
@@ -31,11 +36,12 @@ export function configAsJson(config: Config): string {
         limit,
       })),
     })),
-    routes: routes.map(({ match, upstream, respond, authenticate, limits, maxBody, timeoutMs }) => ({
+    routes: routes.map(({ match, upstream, respond, authenticate, scope, limits, maxBody, timeoutMs }) => ({
       match,
       upstream,
       respond,
       authenticate,
+      scope,
       limits: limits.map(({ name }) => name),
       maxBody,
       timeoutMs,

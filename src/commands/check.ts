@@ -1,5 +1,5 @@
 import { problemLine } from '../config/problem.ts'
-import type { Config, StoreConfig } from '../config/schema.ts'
+import type { Config, Par, StoreConfig, Tokens } from '../config/schema.ts'
 import type { RedisTopology } from '../limit/redis-options.ts'
 import { plainTopology } from './check-json.ts'
 import { table } from './table.ts'
@@ -7,15 +7,21 @@ import { duration, instant, size } from './units.ts'
 
 /** The effective configuration for people: what listens, counts and answers, and the routes in the order of matching. */
 export function describeConfig(config: Config): string {
-  const { listen, admin, upstreams, tokens, warnings } = config
+  const { listen, admin, upstreams, tokens, par, warnings } = config
   return [
     table([
-      ['listen', address(listen), describeListen(listen)],
+      ['listen', address(listen, listen.tls && 'https'), describeListen(listen)],
       ['admin', address(admin), admin.token === undefined ? '' : 'limits are read and reset with the token'],
       ['store', ...describeStore(config.store)],
-      ...(tokens
-        ? [['tokens', tokens.issuer, `for ${several(tokens.audience)}, keys ${describeKeys(tokens.jwks)}`]]
-        : []),
+      ...tokens.map(({ issuer, audience, jwks, introspection }) => [
+        'tokens',
+        issuer,
+        [
+          `for ${several(audience)}, keys ${describeKeys(jwks)}`,
+          ...(introspection ? [`opaque ones looked up at ${introspection.url}`] : []),
+        ].join('; '),
+      ]),
+      ...(par ? [['par', par.issuer, describePar(par)]] : []),
     ]),
     rows(
       ['UPSTREAM', 'ORIGIN', 'TIMEOUT', 'CONNECT', 'CONNECTIONS'],
@@ -77,12 +83,12 @@ function describeLimits({ limits, clients, clientLimits }: Config): readonly str
 function describeRoutes({ routes, upstreams }: Config): string {
   return rows(
     ['ROUTE', 'ANSWERED BY', 'AUTHENTICATE', 'LIMITS', 'MAX BODY', 'TIMEOUT'],
-    routes.map(({ match, upstream, respond, authenticate, limits, maxBody, timeoutMs }) => {
+    routes.map(({ match, upstream, respond, authenticate, scope, limits, maxBody, timeoutMs }) => {
       const patience = timeoutMs ?? upstreams.find(({ name }) => name === upstream)?.timeoutMs
       return [
         match,
         upstream ?? `gateway (${respond})`,
-        authenticate,
+        [authenticate, ...scope].join(' '),
         several(limits.map(({ name }) => name)),
         size(maxBody),
         patience === undefined ? '-' : duration(patience),
@@ -96,10 +102,23 @@ function rows(head: readonly string[], body: readonly (readonly string[])[]): st
   return body.length > 0 ? table([head, ...body]) : ''
 }
 
-function describeListen({ hosts, trustedProxies }: Config['listen']): string {
+function describeListen({ hosts, trustedProxies, tls }: Config['listen']): string {
+  const shown = describeClientCertificates(tls)
   const served = hosts.length > 0 ? [`serves ${several(hosts)}`] : []
   const believed = trustedProxies.length > 0 ? [`believes the proxies ${several(trustedProxies)}`] : []
-  return [...served, ...believed].join('; ')
+  return [...served, ...shown, ...believed].join('; ')
+}
+
+function describeClientCertificates(tls: Config['listen']['tls']): readonly string[] {
+  if (tls?.clientCa !== undefined) return ['takes only clients with a certificate of clientCa']
+  return tls?.requestClientCert === true ? ['asks for client certificates'] : []
+}
+
+function describePar({ audiences, assertionAudience, unknownClients, maxBody }: Par): string {
+  const audience = assertionAudience === 'strict' ? 'for this issuer alone' : `or ${several(audiences)}`
+  const unknown =
+    unknownClients === 'refuse' ? 'unknown clients are refused' : 'unknown clients are forwarded'
+  return `assertions ${audience}; ${unknown}; bodies up to ${size(maxBody)}`
 }
 
 function describeStore(store: StoreConfig): readonly [string, string] {
@@ -122,7 +141,7 @@ function describeTopology(topology: RedisTopology): string {
   return `"${topology.name}" of the sentinels ${several(topology.sentinels)}`
 }
 
-function describeKeys(jwks: NonNullable<Config['tokens']>['jwks']): string {
+function describeKeys(jwks: Tokens['jwks']): string {
   if (jwks === undefined) return 'by discovery'
   return `from ${'url' in jwks ? jwks.url : jwks.file}`
 }
@@ -131,6 +150,6 @@ function several(words: readonly string[]): string {
   return words.join(', ') || '-'
 }
 
-function address({ host, port }: { readonly host: string; readonly port: number }): string {
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`
+function address({ host, port }: { readonly host: string; readonly port: number }, scheme = 'http'): string {
+  return `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}`
 }

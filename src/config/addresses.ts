@@ -1,8 +1,6 @@
 import { BlockList, isIP } from 'node:net'
-import { z } from 'zod'
 import { parseHost } from '../target.ts'
 import { textThat } from './values.ts'
-import { mustSecretly } from './wording.ts'
 
 /** The address or name that a listener binds. */
 export function bindHost() {
@@ -71,71 +69,37 @@ export function issuer() {
 /** Where the issuer’s keys are: an http or https URL, or a path. */
 export function keysLocation() {
   return textThat(
-    (text) => text !== '' && (!/^\w+:/.test(text) || isKeysUrl(text)),
+    (text) => text !== '' && (!/^\w+:/.test(text) || isFetched(text)),
     'an http or https URL, or the path of a file',
-    (text) =>
-      text.startsWith('file:')
-        ? `is a path already; write ${text.replace(/^file:(?:\/\/)?/, '')}`
-        : undefined,
+    plainPath,
   )
 }
 
-function isKeysUrl(text: string): boolean {
+/** An http or https URL without credentials, which is fetched as written. */
+export function fetchedUrl(what: string) {
+  return textThat(isFetched, what, (text) =>
+    httpUrl(text) === undefined || isFetched(text) ? undefined : 'must hold no credentials and no fragment',
+  )
+}
+
+function isFetched(text: string): boolean {
   const url = httpUrl(text)
-  return url !== undefined && url.username === '' && url.password === ''
+  return url !== undefined && url.username === '' && url.password === '' && !text.includes('#')
+}
+
+/** The path of a PEM file, relative to the configuration. */
+export function pemFile() {
+  return textThat((path) => path !== '' && !path.startsWith('file:'), 'the path of a PEM file', plainPath)
+}
+
+function plainPath(text: string): string | undefined {
+  return text.startsWith('file:')
+    ? `is a path already; write ${text.replace(/^file:(?:\/\/)?/, '')}`
+    : undefined
 }
 
 /** The URL, where it is one of http or https. */
 export function httpUrl(text: string): URL | undefined {
   const url = /^https?:\/\//i.test(text) && URL.canParse(text) ? new URL(text) : undefined
   return url === undefined || url.port === '0' ? undefined : url
-}
-
-/** Where Redis listens: `redis://`, `rediss://` or a socket file. */
-export function redisUrl() {
-  const wording = mustSecretly(
-    'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock',
-    (input) => (typeof input === 'string' ? redisProblem(input) : undefined),
-  )
-  return z.string(wording).refine((text) => redisProblem(text) === undefined, wording)
-}
-
-/** A node of a Redis Cluster, which has database 0 alone. */
-export function clusterUrl() {
-  const what = 'redis://host:6379 or rediss://host:6379'
-  const wording = mustSecretly(what, (input) =>
-    typeof input === 'string' ? nodeProblem(input, what) : undefined,
-  )
-  return z.string(wording).refine((text) => nodeProblem(text, what) === undefined, wording)
-}
-
-/** A sentinel, without credentials: its own are another setting, and so are those of the master. */
-export function sentinelUrl() {
-  const what = 'redis://host:26379 or rediss://host:26379'
-  const problem = (text: string) =>
-    nodeProblem(text, what) ??
-    (/@/.test(text)
-      ? 'must hold no credentials; write them as username, password and sentinelPassword'
-      : undefined)
-  const wording = mustSecretly(what, (input) => (typeof input === 'string' ? problem(input) : undefined))
-  return z.string(wording).refine((text) => problem(text) === undefined, wording)
-}
-
-function nodeProblem(text: string, what: string): string | undefined {
-  if (!/^rediss?:\/\//.test(text)) return `must be ${what}`
-  const isLonger = URL.canParse(text) && new URL(text).pathname.length > 1
-  return isLonger ? `must end after the port; write ${what}` : redisProblem(text)
-}
-
-function redisProblem(text: string): string | undefined {
-  if (/^(?:unix:\/\/)?\/[^\s?#]+$/.test(text)) return undefined
-  if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) {
-    return 'must be redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
-  }
-  const url = new URL(text)
-  if (url.hostname === '') return 'names no host; write redis://host:6379'
-  if (url.search !== '' || url.hash !== '') return 'must have nothing after the database number'
-  if (!/^(?:\/\d{0,4})?$/.test(url.pathname))
-    return 'must end with the number of a database, such as /0, or without'
-  return undefined
 }

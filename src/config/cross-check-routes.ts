@@ -1,4 +1,5 @@
 import { hides, parsePattern, type Pattern } from '../route.ts'
+import { authenticationOf } from './cross-check-identity.ts'
 import { repeated } from './cross-check-limits.ts'
 import type { Outline, OutlinedRoute } from './outline.ts'
 import type { Mistake } from './source.ts'
@@ -18,6 +19,7 @@ export function* routes(file: Outline): Generator<Mistake> {
       yield { path: ['routes', i, 'upstream'], message }
     }
     yield* answerOf(route, i)
+    yield* authenticationOf(route, i, pattern)
     yield* limitsOf(route, i, pattern, file)
     yield* togetherOf(route, i, file)
     if (pattern === undefined) continue
@@ -44,7 +46,7 @@ function* answerOf(
   if (upstream !== undefined) {
     yield { path: at('respond'), message: 'stands beside "upstream"; take one of the two out', key: true }
   }
-  if (authenticate === 'none') {
+  if (authenticate === 'none' || authenticate === 'par') {
     const message = 'must be bearer, because a caller is told of its own limits alone'
     yield { path: at('authenticate'), message }
   }

@@ -1,3 +1,5 @@
+import { keysOf } from './cross-check-clients.ts'
+import { issuers, missing } from './cross-check-identity.ts'
 import { clientsOf, limits } from './cross-check-limits.ts'
 import { routes } from './cross-check-routes.ts'
 import { redis } from './cross-check-store.ts'
@@ -11,10 +13,12 @@ export function crossCheck(value: Readonly<Record<string, unknown>>): readonly M
   return [
     ...listeners(file),
     ...redis(file),
+    ...issuers(file),
     ...clientsOf(file),
+    ...keysOf(file),
     ...limits(file),
     ...routes(file),
-    ...missingTokens(file),
+    ...missing(file),
   ]
 }
 
@@ -36,11 +40,4 @@ function* listeners({ listen, admin }: Outline): Generator<Mistake> {
     const message = `must be at least headersTimeout (${listen.headersTimeout ?? '15s'}), which is part of it`
     yield { path: ['listen', 'requestTimeout'], message }
   }
-}
-
-function* missingTokens({ tokens, routes }: Outline): Generator<Mistake> {
-  const i = routes.findIndex(({ authenticate }) => authenticate === 'bearer')
-  if (tokens !== undefined || i === -1) return
-  const message = `is missing; routes[${i}] says "authenticate: bearer", so write whose tokens are taken: issuer and audience`
-  yield { path: ['tokens'], message }
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { instant } from './instant.ts'
-import { duration, list, name, section, text, textThat, whole } from './values.ts'
+import { duration, list, name, section, textThat, whole } from './values.ts'
 import { must } from './wording.ts'
 
 const calls = () => whole(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
@@ -54,16 +54,8 @@ const ownLimit = section({
   }))
   .describe('What a limit is for this client, in place of what it is for others.')
 
-const client = section({
-  id: text('the client’s id').describe('The id as tokens name it, compared exactly.'),
-  name: text('the client’s name').optional().describe('What operators call it.'),
-  limits: z
-    .record(z.string(), ownLimit, must('a mapping of limits to what they are for this client'))
-    .default({})
-    .describe('Its own limits, by the names of the limits that they stand in for.'),
-}).describe('An API client that is not as all others.')
-
-/** The clients with settings of their own. */
-export const clients = list(client, 0, 'a list of clients').describe(
-  'The API clients with settings of their own.',
-)
+/** What limits are for one client, by the names of the limits that they stand in for. */
+export const ownLimits = z
+  .record(z.string(), ownLimit, must('a mapping of limits to what they are for this client'))
+  .default({})
+  .describe('Its own limits, by the names of the limits that they stand in for.')

@@ -1,17 +1,19 @@
 import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
 import { crossCheck } from './cross-check.ts'
-import { readSecret, readText, unreadable } from './files.ts'
+import { readSecret, readText } from './files.ts'
 import { ConfigError } from './problem.ts'
+import { compileClients } from './clients.ts'
+import { compileTokens } from './issuers.ts'
 import { compileStore } from './redis.ts'
-import { mistakesOf, problemsOf } from './report.ts'
-import { compileClientLimits, compileLimits, compileRoutes, hostsOf } from './routes.ts'
-import { SECRETS, settings, type Config, type Settings, type Tokens, type Upstream } from './schema.ts'
+import { mistakesOf, problemsOf, wantedTexts } from './report.ts'
+import { audiencesOf, compileClientLimits, compileLimits, compileRoutes, hostsOf } from './routes.ts'
+import { SECRETS, settings, type Config, type Settings, type Upstream } from './schema.ts'
 import type { Path } from './locate.ts'
 import { get, isMapping, placesOf, put } from './places.ts'
 import { readSource, type Mistake } from './source.ts'
 import { typed, type Env } from './substitute.ts'
-import { httpUrl } from './addresses.ts'
+import { compileTls } from './tls.ts'
 import { warningsOf } from './warnings.ts'
 
 export { ConfigError } from './problem.ts'
@@ -78,9 +80,6 @@ export async function loadConfig({
   if (!parsed.success || mistakes.length > 0) throw refuse(mistakes)
 
   const config = await compile(parsed.data, directory, mistakes)
-  const keys = config.tokens?.jwks
-  const problem = keys && 'file' in keys ? await unreadable(keys.file) : undefined
-  if (problem !== undefined) mistakes.push({ path: ['tokens', 'jwks'], message: problem })
   if (mistakes.length > 0) throw refuse(mistakes)
   const warnings = problemsOf([...warningsOf(config, nowMs)], report)
   return { config: { ...config, warnings }, file, hash: createHash('sha256').update(text).digest('hex') }
@@ -91,11 +90,10 @@ function parse(value: Record<string, unknown>, textAt: (path: Path) => string | 
   const parsed = settings.safeParse(value)
   if (parsed.success) return parsed
   let changed = false
-  for (const issue of parsed.error.issues) {
-    const wantsText = issue.code === 'invalid_type' && issue.expected === 'string'
-    const text = wantsText || issue.code === 'invalid_union' ? textAt(issue.path as Path) : undefined
+  for (const path of parsed.error.issues.flatMap((issue) => wantedTexts(issue))) {
+    const text = textAt(path)
     if (text === undefined) continue
-    put(value, issue.path as Path, text)
+    put(value, path, text)
     changed = true
   }
   return changed ? settings.safeParse(value) : parsed
@@ -106,16 +104,21 @@ async function compile(
   directory: string,
   mistakes: Mistake[],
 ): Promise<Omit<Config, 'warnings'>> {
-  const { upstreams, tokens, listen, clients } = parsed
+  const { upstreams, listen, clients, par } = parsed
   const limits = compileLimits(parsed.limits)
-  const routes = compileRoutes(parsed.routes, limits)
+  const routes = compileRoutes(parsed.routes, limits, par?.maxBody)
   return {
     ...parsed,
-    listen: { ...listen, hosts: listen.hosts ?? hostsOf(routes) },
+    listen: {
+      ...listen,
+      hosts: listen.hosts ?? hostsOf(routes),
+      tls: await compileTls(listen.tls, directory, mistakes),
+    },
     store: await compileStore(parsed.store, directory, mistakes),
     upstreams: Object.entries(upstreams).map(named),
-    tokens: tokens && { ...tokens, jwks: keysFrom(tokens.jwks, directory) },
-    clients: clients.map(({ id, name }) => ({ id, name })),
+    tokens: await compileTokens(parsed.tokens, directory, mistakes),
+    par: par && { ...par, audiences: par.audiences ?? audiencesOf(par.issuer) },
+    clients: await compileClients(clients, mistakes),
     limits,
     clientLimits: compileClientLimits(clients),
     routes,
@@ -124,9 +127,4 @@ async function compile(
 
 function named([name, upstream]: [string, Settings['upstreams'][string]]): Upstream {
   return { name, ...upstream }
-}
-
-function keysFrom(jwks: string | undefined, directory: string): Tokens['jwks'] {
-  if (jwks === undefined) return undefined
-  return httpUrl(jwks) ? { url: jwks } : { file: resolve(directory, jwks) }
 }

@@ -17,11 +17,26 @@ export const outline = z.object({
     .catch({})
     .default({}),
   upstreams: z.record(z.string(), z.unknown()).nullable().catch(null),
-  tokens: z.unknown().optional(),
+  tokens: z
+    .array(
+      z.object({ issuer: word, introspection: z.unknown().optional() }).catch({ introspection: undefined }),
+    )
+    .nullable()
+    .optional()
+    .catch(null),
+  par: z.unknown().optional(),
   clients: z
     .array(
       z
-        .object({ id: word, limits: z.record(z.string(), z.unknown()).default({}).catch({}) })
+        .object({
+          id: word,
+          jwks: z
+            .object({ keys: z.array(z.looseObject({}).catch({})) })
+            .optional()
+            .catch({ keys: [] }),
+          jwksUri: z.unknown().optional(),
+          limits: z.record(z.string(), z.unknown()).default({}).catch({}),
+        })
         .catch({ limits: {} }),
     )
     .default([])
@@ -51,7 +66,9 @@ export const outline = z.object({
           upstream: word,
           respond: z.unknown().optional(),
           authenticate: word,
+          scope: z.unknown().optional(),
           limits: words.default([]),
+          maxBody: z.unknown().optional(),
           timeout: z.unknown().optional(),
         })
         // Not that its upstream is missing too.

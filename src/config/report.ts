@@ -24,6 +24,14 @@ export function mistakesOf(issue: Issue, at: Path = []): readonly Mistake[] {
   return [{ path, message: issue.message }]
 }
 
+/** Where a text may be wanted that is none; of a union, in every case of it. */
+export function wantedTexts(issue: Issue, at: Path = []): readonly Path[] {
+  const path = [...at, ...issue.path] as Path
+  if (issue.code === 'invalid_type') return issue.expected === 'string' ? [path] : []
+  if (issue.code !== 'invalid_union') return []
+  return [path, ...issue.errors.flat().flatMap((inner) => wantedTexts(inner, path))]
+}
+
 function isOfAnotherKind({ code, path }: Issue): boolean {
   return path.length === 0 && (code === 'invalid_type' || code === 'invalid_value')
 }

@@ -25,12 +25,27 @@ export function compileClientLimits(clients: Settings['clients']): ClientLimits 
 }
 
 /** The routes as the gateway matches them. All names and patterns were checked before. */
-export function compileRoutes(routes: Settings['routes'], limits: readonly Limit[]): readonly Route[] {
+export function compileRoutes(
+  routes: Settings['routes'],
+  limits: readonly Limit[],
+  parMaxBody: number | undefined,
+): readonly Route[] {
   return routes.map(({ limits: names, ...route }) => {
     const pattern = parsePattern(route.match)
     if (typeof pattern === 'string') throw new TypeError(`the pattern "${route.match}" ${pattern}`)
-    return { ...pattern, ...route, limits: names.map((name) => limits.find((limit) => limit.name === name)!) }
+    return {
+      ...pattern,
+      ...route,
+      maxBody: route.authenticate === 'par' ? parMaxBody! : route.maxBody,
+      limits: names.map((name) => limits.find((limit) => limit.name === name)!),
+    }
   })
+}
+
+/** What the audience of an assertion is, too, unless the file says it: the token and the PAR endpoint. */
+export function audiencesOf(issuer: string): readonly string[] {
+  const base = issuer.replace(/\/$/, '')
+  return [`${base}/token`, `${base}/request`]
 }
 
 /** The hosts that the routes name, each once. */

@@ -3,54 +3,16 @@ import type { ClientLimits, Limit } from '../limit/limit.ts'
 import type { RedisCredentials, RedisTopology } from '../limit/redis-options.ts'
 import { isLoopback } from '../loopback.ts'
 import type { Route } from '../route.ts'
-import { bindHost, cidr, issuer, keysLocation, origin, servedHost } from './addresses.ts'
-import { clients, limits } from './limit-sections.ts'
+import { bindHost, origin } from './addresses.ts'
+import { clients } from './client-section.ts'
+import { limits } from './limit-sections.ts'
+import { listen } from './listen-section.ts'
+import { par } from './par-section.ts'
 import type { Problem } from './problem.ts'
 import { type SharedStoreSettings, store } from './store-section.ts'
+import { type IssuerSettings, tokens } from './tokens-section.ts'
 import { choice, duration, list, name, port, secret, section, size, text, textThat, whole } from './values.ts'
 import { must } from './wording.ts'
-
-/** The asymmetric algorithms of JOSE: who verifies with them cannot sign with them. */
-const ALGORITHMS = [
-  'PS256',
-  'PS384',
-  'PS512',
-  'ES256',
-  'ES384',
-  'ES512',
-  'EdDSA',
-  'Ed25519',
-  'RS256',
-  'RS384',
-  'RS512',
-] as const
-
-const listen = section({
-  host: bindHost().default('0.0.0.0').describe('The address that callers connect to.'),
-  port: port().default(8080).describe('The port that callers connect to; 0 takes a free one.'),
-  trustedProxies: list(cidr(), 0, 'a list of address ranges')
-    .default([])
-    .describe('The proxies whose X-Forwarded-For is believed. Nobody, unless listed.'),
-  hosts: list(servedHost(), 1, 'a list of host names')
-    .optional()
-    .describe('The hosts served here; the ones that routes name, unless listed.'),
-  maxHeaderSize: size('1kB', '1MB').prefault('16kB').describe('Most bytes of a request’s head.'),
-  headersTimeout: duration('1s', '1h')
-    .prefault('15s')
-    .describe('Longest time for a request’s head to arrive.'),
-  requestTimeout: duration('1s', '1d')
-    .prefault('60s')
-    .describe('Longest time for a whole request to arrive.'),
-  keepAliveTimeout: duration('1ms', '1d').prefault('75s').describe('How long an idle connection is kept.'),
-  maxConnections: whole(1, 1_000_000).default(10_000).describe('Most connections at a time.'),
-})
-  .transform(({ headersTimeout, requestTimeout, keepAliveTimeout, ...rest }) => ({
-    ...rest,
-    headersTimeoutMs: headersTimeout,
-    requestTimeoutMs: requestTimeout,
-    keepAliveTimeoutMs: keepAliveTimeout,
-  }))
-  .describe('Where callers are served.')
 
 const admin = section({
   host: bindHost().default('127.0.0.1').describe('The address of the admin listener.'),
@@ -97,51 +59,13 @@ const upstream = section({
   }))
   .describe('A backend.')
 
-const algorithm = z.enum(
-  ALGORITHMS,
-  must(`one of ${ALGORITHMS.join(', ')}`, (input) => {
-    if (typeof input !== 'string') return undefined
-    if (/^none$/i.test(input)) return 'must not be "none": anybody could write such a token'
-    if (/^HS\d/i.test(input))
-      return `must not be ${input}: whoever can verify such a token can also forge one`
-    return undefined
-  }),
-)
-
-const tokens = section({
-  issuer: issuer().describe('Who signs the tokens; compared exactly with their `iss`.'),
-  audience: z
-    .union(
-      [text('the audience'), list(text('an audience'), 1, 'a list of audiences')],
-      must('the audience of the tokens or a list of some, such as https://api.example.com'),
-    )
-    .transform((audience) => (typeof audience === 'string' ? [audience] : audience))
-    .describe('For whom the tokens are; one of theirs must be one of these.'),
-  jwks: keysLocation()
-    .optional()
-    .describe(
-      'The issuer’s keys: a URL, or a file relative to this one. Unless set, found by the issuer’s discovery.',
-    ),
-  clientClaim: text('the name of a claim')
-    .default('client_id')
-    .describe('The claim that names the API client; some issuers call it azp.'),
-  algorithms: list(algorithm, 1, 'a list of algorithms')
-    .default(['PS256', 'ES256', 'EdDSA', 'RS256'])
-    .describe('The signature algorithms that are accepted.'),
-  leeway: duration('0s', '10m').prefault('5s').describe('How far clocks may differ, on exp and nbf.'),
-  realm: textThat((realm) => /^[ !#-[\]-~]+$/.test(realm), 'plain ASCII without quotes and backslashes')
-    .optional()
-    .describe('The realm in WWW-Authenticate; the issuer’s host, unless set.'),
-  type: choice(['any', 'strict'])
-    .default('any')
-    .describe('strict takes only tokens that say they are access tokens (RFC 9068, at+jwt).'),
-})
-  .transform(({ leeway, realm, ...rest }) => ({
-    ...rest,
-    leewayMs: leeway,
-    realm: realm ?? new URL(rest.issuer).host,
-  }))
-  .describe('How a caller proves who it is where a route says bearer.')
+function scope() {
+  return textThat(
+    (word) => /^[!#-[\]-~]+$/.test(word),
+    'a scope such as payments:read',
+    (word) => (/\S\s+\S/.test(word) ? 'holds a space; write each scope apart, as [read, write]' : undefined),
+  )
+}
 
 const route = section({
   match: text('a pattern such as "POST /sync/:connection"').describe(
@@ -151,7 +75,12 @@ const route = section({
   respond: choice(['limits'])
     .optional()
     .describe('In place of an upstream: limits tells callers what they may still do, which costs no call.'),
-  authenticate: choice(['none', 'bearer']).describe('What a caller must prove. There is no default.'),
+  authenticate: choice(['none', 'bearer', 'par']).describe(
+    'What a caller must prove; par is for the PAR endpoint, whose rules the gateway enforces. There is no default.',
+  ),
+  scope: list(scope(), 1, 'a list of scopes')
+    .default([])
+    .describe('The scopes that a token must have, all of them; needs bearer.'),
   limits: list(text('the name of a limit'), 0, 'a list of limits')
     .default([])
     .describe('The limits that a call is charged to, all or none; the first one is reported in the headers.'),
@@ -174,6 +103,7 @@ export const settings = section({
     .record(name(), upstream, must('a mapping of names to upstreams'))
     .describe('The backends, by name.'),
   tokens: tokens.optional(),
+  par: par.optional(),
   clients: clients.default([]),
   limits: limits.default({}),
   headers: headers.prefault({}),
@@ -186,6 +116,8 @@ export type Settings = z.output<typeof settings>
 /** Where the values stand that `file:/path` may read from a file; `*` is every place in a list. */
 export const SECRETS: readonly (readonly string[])[] = [
   ['admin', 'token'],
+  ['tokens', 'introspection', 'clientSecret'],
+  ['tokens', '*', 'introspection', 'clientSecret'],
   ['store', 'redis', 'url'],
   ['store', 'redis', 'cluster', '*'],
   ['store', 'redis', 'username'],
@@ -196,8 +128,8 @@ export const SECRETS: readonly (readonly string[])[] = [
 /** A backend and how patiently it is asked. `origin` is scheme, host and port, such as `http://data.internal:4000`. */
 export type Upstream = Readonly<z.output<typeof upstream>> & { readonly name: string }
 
-/** How bearer tokens are verified. */
-export interface Tokens extends Readonly<Omit<z.output<typeof tokens>, 'jwks'>> {
+/** How the bearer tokens of one issuer are verified. `introspection` holds a secret. */
+export interface Tokens extends Readonly<Omit<IssuerSettings, 'jwks'>> {
   /** The issuer’s keys: a URL, an absolute path, or undefined for the issuer’s discovery. */
   readonly jwks: { readonly url: string } | { readonly file: string } | undefined
 }
@@ -210,15 +142,35 @@ export interface SharedStore extends Readonly<Omit<SharedStoreSettings, 'redis'>
   readonly redis: RedisCredentials & { readonly topology: RedisTopology }
 }
 
-/** A client with settings of its own. */
+/** A client with settings of its own; what is undefined is not checked. */
 export interface Client {
   readonly id: string
   readonly name: string | undefined
+  /** `none`: need not sign its request objects. */
+  readonly requestObjectSigningAlg: Settings['clients'][number]['requestObjectSigningAlg']
+  readonly authentication: Settings['clients'][number]['authentication']
+  /** Its public keys: a JWK Set, or where it is. */
+  readonly jwks: { readonly keys: readonly object[] } | { readonly url: string } | undefined
+}
+
+/** What is enforced at the PAR endpoint. */
+export interface Par extends Readonly<Omit<z.output<typeof par>, 'audiences'>> {
+  /** What the audience of assertions may be beside the issuer. */
+  readonly audiences: readonly string[]
+}
+
+/** TLS of the callers’ listener: PEM texts that were read and fit each other. */
+export interface ListenTls {
+  readonly cert: string
+  readonly key: string
+  readonly clientCa: string | undefined
+  readonly requestClientCert: boolean
 }
 
 /** What callers meet first. `hosts` are in lower case. */
-export interface Listen extends Readonly<Omit<Settings['listen'], 'hosts'>> {
+export interface Listen extends Readonly<Omit<Settings['listen'], 'hosts' | 'tls'>> {
   readonly hosts: readonly string[]
+  readonly tls: ListenTls | undefined
 }
 
 /** Everything that the gateway is told, checked and compiled. Durations are milliseconds, sizes bytes. */
@@ -226,7 +178,9 @@ export interface Config extends Readonly<Pick<Settings, 'admin' | 'drainTimeoutM
   readonly listen: Listen
   readonly store: StoreConfig
   readonly upstreams: readonly Upstream[]
-  readonly tokens: Tokens | undefined
+  /** One for each issuer; none where no route asks for tokens. */
+  readonly tokens: readonly Tokens[]
+  readonly par: Par | undefined
   readonly clients: readonly Client[]
   readonly limits: readonly Limit[]
   readonly clientLimits: ClientLimits

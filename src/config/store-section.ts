@@ -1,26 +1,17 @@
 import { z } from 'zod'
-import { clusterUrl, redisUrl, sentinelUrl } from './addresses.ts'
+import { pemFile } from './addresses.ts'
+import { clusterUrl, redisUrl, sentinelUrl } from './redis-urls.ts'
 import { choice, duration, list, section, secret, text, textThat, whole } from './values.ts'
 import { must } from './wording.ts'
-
-const file = () =>
-  textThat(
-    (path) => path !== '' && !path.startsWith('file:'),
-    'the path of a PEM file',
-    (path) =>
-      path.startsWith('file:')
-        ? `is a path already; write ${path.replace(/^file:(?:\/\/)?/, '')}`
-        : undefined,
-  )
 
 const tls = z
   .union(
     [
       z.literal(true),
       section({
-        ca: file().optional().describe('The authorities that are trusted; those of Node.js, unless set.'),
-        cert: file().optional().describe('The certificate that this gateway shows.'),
-        key: file().optional().describe('The private key of that certificate.'),
+        ca: pemFile().optional().describe('The authorities that are trusted; those of Node.js, unless set.'),
+        cert: pemFile().optional().describe('The certificate that this gateway shows.'),
+        key: pemFile().optional().describe('The private key of that certificate.'),
         servername: text('the name in the certificate of Redis')
           .optional()
           .describe('The name that the certificate of Redis must bear; the host’s, unless set.'),

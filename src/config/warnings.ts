@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto'
 import type { Config } from './schema.ts'
 import type { Path } from './locate.ts'
 import type { Mistake } from './source.ts'
@@ -14,8 +15,48 @@ export function* warningsOf(config: Omit<Config, 'warnings'>, nowMs: number): Ge
       'trusts whoever answers for Redis; write "ca" with the authority that signed its certificate'
     yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message }
   }
+  yield* certificate(config, nowMs)
+  yield* identity(config)
   yield* limits(config, nowMs)
   yield* ownLimits(config, nowMs)
+}
+
+function* certificate({ listen }: Omit<Config, 'warnings'>, nowMs: number): Generator<Mistake> {
+  if (listen.tls === undefined) return
+  const { validFrom, validTo } = new X509Certificate(listen.tls.cert)
+  const path = ['listen', 'tls', 'cert']
+  if (Date.parse(validTo) <= nowMs) {
+    yield { path, message: `expired at ${validTo}, so callers will not connect; write a new one` }
+  } else if (Date.parse(validFrom) > nowMs) {
+    yield { path, message: `is not valid before ${validFrom}; callers will not connect until then` }
+  }
+}
+
+/** What of the PAR endpoint’s rules is never looked at. */
+function* identity({ par, routes, clients }: Omit<Config, 'warnings'>): Generator<Mistake> {
+  const isGuarded = routes.some(({ authenticate }) => authenticate === 'par')
+  if (par !== undefined && !isGuarded) {
+    const message = 'has no effect, because no route says "authenticate: par"'
+    yield { path: ['par'], message, key: true }
+  }
+  for (const [i, client] of clients.entries()) {
+    const { requestObjectSigningAlg: alg, authentication, jwks } = client
+    const given = (['requestObjectSigningAlg', 'authentication', 'jwks'] as const).find(
+      (key) => client[key] !== undefined,
+    )
+    if (given !== undefined && !isGuarded) {
+      const key = given === 'jwks' && 'url' in jwks! ? 'jwksUri' : given
+      const message = 'has no effect, because no route says "authenticate: par"'
+      yield { path: ['clients', i, key], message, key: true }
+    } else if (jwks === undefined && authentication === 'private_key_jwt') {
+      const message =
+        'is checked by the identity backend alone; for the gateway to check it too, write "jwks" or "jwksUri"'
+      yield { path: ['clients', i, 'authentication'], message }
+    } else if (jwks === undefined && alg !== undefined && alg !== 'none' && !alg.startsWith('HS')) {
+      const message = 'is compared, but no signature is verified; for that, write "jwks" or "jwksUri"'
+      yield { path: ['clients', i, 'requestObjectSigningAlg'], message }
+    }
+  }
 }
 
 function* limits({ limits, routes }: Omit<Config, 'warnings'>, nowMs: number): Generator<Mistake> {

@@ -15,7 +15,7 @@ describe('the environment', () => {
     const tokens =
       'tokens: { issuer: https://a.example.com, audience: "${AUD}", realm: "${AUD}", clientClaim: "${YES}" }'
     const { config } = await load(completed(tokens), { AUD: '007', YES: 'true' })
-    expect(config.tokens).toMatchObject({ audience: ['007'], realm: '007', clientClaim: 'true' })
+    expect(config.tokens[0]).toMatchObject({ audience: ['007'], realm: '007', clientClaim: 'true' })
   })
 
   it('is not typed where it is a part, or was a number in quotes', async () => {
@@ -42,7 +42,7 @@ describe('the environment', () => {
 
   it('is left alone behind two dollars', async () => {
     const { config } = await load(completed('tokens: { issuer: https://a.example.com, audience: "$${A}" }'))
-    expect(config.tokens?.audience).toEqual(['${A}'])
+    expect(config.tokens[0]?.audience).toEqual(['${A}'])
   })
 
   it('does not make one mistake into two', async () => {

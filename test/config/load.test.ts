@@ -28,16 +28,18 @@ describe('loadConfig', () => {
       clients: [],
       headers: { draft: 'none' },
       warnings: [],
-      tokens: {
-        issuer: 'https://id.example.com/oidc',
-        audience: ['https://api.example.com'],
-        jwks: undefined,
-        clientClaim: 'client_id',
-        algorithms: ['PS256', 'ES256', 'EdDSA', 'RS256'],
-        leewayMs: 5000,
-        realm: 'id.example.com',
-        type: 'any',
-      },
+      tokens: [
+        {
+          issuer: 'https://id.example.com/oidc',
+          audience: ['https://api.example.com'],
+          jwks: undefined,
+          clientClaim: 'client_id',
+          algorithms: ['PS256', 'ES256', 'EdDSA', 'RS256'],
+          leewayMs: 5000,
+          realm: 'id.example.com',
+          type: 'any',
+        },
+      ],
     })
     expect(config.log.format).toBeUndefined()
     expect(config.upstreams).toEqual([
@@ -199,7 +201,7 @@ describe('loadConfig', () => {
     ].join('\n')
     const { config } = await load(`store: memory\n${text}`)
     expect(config.upstreams.map(({ origin }) => origin)).toEqual(['https://data.internal', 'http://[::1]'])
-    expect(config.tokens).toBeUndefined()
+    expect(config.tokens).toEqual([])
   })
 
   it('demands tokens where a route says bearer', async () => {
@@ -220,7 +222,7 @@ describe('loadConfig', () => {
   it('finds keys in a file beside the configuration', async () => {
     const tokens = 'tokens: { issuer: https://id.example.com, audience: a, jwks: ./keys.json }'
     const { config } = await load(completed(tokens), {}, [], { 'keys.json': '{"keys":[]}' })
-    expect(config.tokens?.jwks).toEqual({ file: expect.stringMatching(/^\/.*\/keys\.json$/) as string })
+    expect(config.tokens[0]?.jwks).toEqual({ file: expect.stringMatching(/^\/.*\/keys\.json$/) as string })
   })
 
   it('keeps anchors, aliases and merge keys apart from each other', async () => {

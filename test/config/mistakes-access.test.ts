@@ -69,7 +69,7 @@ const MISTAKES: readonly Row[] = [
     'empty tokens',
     'tokens:',
     [
-      '1:1: tokens: is empty; write a mapping with keys of issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type',
+      '1:1: tokens: is empty; write a mapping with keys of issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type, introspection, or a list of such mappings',
     ],
   ],
   [
@@ -160,10 +160,78 @@ const MISTAKES: readonly Row[] = [
     ['1:68: tokens.type: must be any or strict; did you mean "strict"?'],
   ],
   [
-    'a list of issuers',
-    'tokens: [{ issuer: https://identity.example.com, audience: a }]',
+    'tokens that are a text',
+    'tokens: https://identity.example.com',
     [
-      '1:9: tokens: must be a mapping with keys of issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type, not a list',
+      '1:9: tokens: must be a mapping with keys of issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type, introspection, or a list of such mappings, not "https://identity.example.com"',
+    ],
+  ],
+  ['no issuers', 'tokens: []', ['1:9: tokens: is empty; write at least one']],
+  [
+    'issuers that stand twice, have no audience, or have keys that are not there',
+    [
+      'tokens:',
+      '  - { issuer: https://a.example.com, audience: a }',
+      '  - { issuer: https://b.example.com }',
+      '  - { issuer: https://a.example.com, audience: c }',
+    ],
+    [
+      '3:5: tokens[1].audience: is missing; write the audience of the tokens or a list of some, such as https://api.example.com',
+      '4:15: tokens[2].issuer: stands twice, first in tokens[0]; make one of the two',
+    ],
+  ],
+  [
+    'a file of keys of one of several issuers',
+    [
+      'tokens:',
+      '  - { issuer: https://a.example.com, audience: a }',
+      '  - { issuer: https://b.example.com, audience: a, jwks: keys.json }',
+    ],
+    ['3:57: tokens[1].jwks: names keys.json, which does not exist'],
+  ],
+  [
+    'two issuers whose opaque tokens are looked up',
+    [
+      'tokens:',
+      '  - issuer: https://a.example.com',
+      '    audience: a',
+      '    introspection: { url: http://a/introspect, clientId: sluice, clientSecret: hunter2 }',
+      '  - issuer: https://b.example.com',
+      '    audience: b',
+      '    introspection: { url: http://b/introspect, clientId: sluice, clientSecret: hunter2 }',
+    ],
+    [
+      '7:5: tokens[1].introspection: stands in tokens[0] too, and opaque tokens do not tell whose they are; take one of the two out',
+    ],
+  ],
+  [
+    'an introspection without client',
+    ['tokens:', '  issuer: https://a.example.com', '  audience: a', '  introspection: { url: http://a }'],
+    [
+      '4:3: tokens.introspection.clientId: is missing; write the id of the gateway at the issuer',
+      '4:3: tokens.introspection.clientSecret: is missing; write the secret of that client',
+    ],
+  ],
+  [
+    'an introspection elsewhere than on the web, with credentials in its URL, and times out of range',
+    [
+      'tokens:',
+      '  - issuer: https://a.example.com',
+      '    audience: a',
+      '    introspection: { url: introspect, clientId: "", clientSecret: "", timeout: 3 }',
+      '  - issuer: https://b.example.com',
+      '    audience: b',
+      '    introspection: { url: "http://u:hunter2@b", clientId: a, clientSecret: [hunter2], maxAge: 2h }',
+    ],
+    [
+      '4:27: tokens[0].introspection.url: must be the URL of the introspection endpoint, not "introspect"',
+      '4:49: tokens[0].introspection.clientId: is empty; write the id of the gateway at the issuer',
+      '4:67: tokens[0].introspection.clientSecret: must be the secret of that client',
+      '4:80: tokens[0].introspection.timeout: has no unit; write 3ms or 3s',
+      '7:5: tokens[1].introspection: stands in tokens[0] too, and opaque tokens do not tell whose they are; take one of the two out',
+      '7:27: tokens[1].introspection.url: must hold no credentials and no fragment',
+      '7:76: tokens[1].introspection.clientSecret: must be the secret of that client',
+      '7:95: tokens[1].introspection.maxAge: must be a duration from 0s to 1h (units ms, s, m, h, d), not "2h"',
     ],
   ],
 ]

@@ -97,8 +97,10 @@ const MISTAKES: readonly Row[] = [
   ],
   [
     'settings of a client that are not known',
-    'clients: [{ id: acme, authentication: private_key_jwt }]',
-    ['1:23: clients[0].authentication: unknown key; write one of id, name, limits'],
+    'clients: [{ id: acme, redirectUris: [] }]',
+    [
+      '1:23: clients[0].redirectUris: unknown key; write one of id, name, requestObjectSigningAlg, authentication, jwks, jwksUri, limits',
+    ],
   ],
   [
     'a client without id, one with an empty one, and one with a number',

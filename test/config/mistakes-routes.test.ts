@@ -99,7 +99,7 @@ const MISTAKES: readonly Row[] = [
     'a route that is a text',
     'routes: ["/*"]',
     [
-      '1:10: routes[0]: must be a mapping with keys of match, upstream, respond, authenticate, limits, maxBody, timeout, not "/*"',
+      '1:10: routes[0]: must be a mapping with keys of match, upstream, respond, authenticate, scope, limits, maxBody, timeout, not "/*"',
     ],
   ],
   [
@@ -113,19 +113,63 @@ const MISTAKES: readonly Row[] = [
     ['routes:', '  - {}'],
     [
       '2:5: routes[0].match: is missing; write a pattern such as "POST /sync/:connection"',
-      '2:5: routes[0].authenticate: is missing; write none or bearer',
+      '2:5: routes[0].authenticate: is missing; write none, bearer or par',
       '2:5: routes[0].upstream: is missing; write the name of an upstream, or "respond: limits"',
     ],
   ],
   [
     'a route that does not say who may enter',
     ['routes:', '  - { match: "/*", upstream: data }'],
-    ['2:5: routes[0].authenticate: is missing; write none or bearer'],
+    ['2:5: routes[0].authenticate: is missing; write none, bearer or par'],
   ],
   [
-    'a kind of authentication that does not exist yet',
+    'a kind of authentication that does not exist',
+    ['routes:', '  - { match: "/*", upstream: data, authenticate: basic }'],
+    ['2:50: routes[0].authenticate: must be none, bearer or par, not "basic"'],
+  ],
+  [
+    'a PAR endpoint without rules',
     ['routes:', '  - { match: "POST /oidc/request", upstream: data, authenticate: par }'],
-    ['2:66: routes[0].authenticate: must be none or bearer, not "par"'],
+    [
+      '1:1: par: is missing; routes[0] says "authenticate: par", so write the issuer for which assertions are made',
+    ],
+  ],
+  [
+    'PAR endpoints that take other methods, have limits, bounds or scopes of their own, or no upstream',
+    [
+      'par: { issuer: https://id.example.com }',
+      'routes:',
+      '  - { match: "/a", upstream: data, authenticate: par }',
+      '  - { match: "GET,POST id.example.com/b", upstream: data, authenticate: par }',
+      '  - { match: "POST /c", upstream: data, authenticate: par, limits: [requests] }',
+      '  - { match: "POST /d", upstream: data, authenticate: par, maxBody: 1kB, scope: [a] }',
+      '  - { match: "POST /e", respond: limits, authenticate: par }',
+    ],
+    [
+      '3:14: routes[0].match: must take POST alone, because a pushed authorisation request is one; write "POST /a"',
+      '4:14: routes[1].match: must take POST alone, because a pushed authorisation request is one; write "POST id.example.com/b"',
+      '5:60: routes[2].limits: must be left out beside "authenticate: par": identity traffic is never limited',
+      '6:60: routes[3].maxBody: must be left out beside "authenticate: par"; write par.maxBody',
+      '6:74: routes[3].scope: goes with "authenticate: bearer" alone, since only tokens have scopes; take it out',
+      '7:56: routes[4].authenticate: must be bearer, because a caller is told of its own limits alone',
+    ],
+  ],
+  [
+    'scopes that are none, and scopes without a token',
+    [
+      'routes:',
+      '  - { match: "/a", upstream: data, authenticate: bearer, scope: read }',
+      '  - { match: "/b", upstream: data, authenticate: bearer, scope: [] }',
+      '  - { match: "/c", upstream: data, authenticate: bearer, scope: ["read write", ""] }',
+      '  - { match: "/d", upstream: data, authenticate: none, scope: [read] }',
+    ],
+    [
+      '2:65: routes[0].scope: must be a list of scopes, in [ ] or with a "- " before each',
+      '3:65: routes[1].scope: is empty; write at least one',
+      '4:66: routes[2].scope[0]: holds a space; write each scope apart, as [read, write]',
+      '4:80: routes[2].scope[1]: must be a scope such as payments:read, not ""',
+      '5:56: routes[3].scope: goes with "authenticate: bearer" alone, since only tokens have scopes; take it out',
+    ],
   ],
   [
     'an answer that the gateway does not give',
@@ -157,7 +201,7 @@ const MISTAKES: readonly Row[] = [
     'a misspelt key of a route',
     ['routes:', '  - { match: "/*", upstream: data, autenticate: bearer }'],
     [
-      '2:5: routes[0].authenticate: is missing; write none or bearer',
+      '2:5: routes[0].authenticate: is missing; write none, bearer or par',
       '2:36: routes[0].autenticate: unknown key; did you mean "authenticate"?',
     ],
   ],

@@ -5,9 +5,9 @@ const MISTAKES: readonly Row[] = [
   ['a misspelt section', 'listens: { port: 1 }', ['1:1: listens: unknown key; did you mean "listen"?']],
   [
     'a section that does not exist',
-    'par: { maxBody: 64kB }',
+    'failures: { limit: 5 }',
     [
-      '1:1: par: unknown key; write one of listen, admin, drainTimeout, log, store, upstreams, tokens, clients, limits, headers, routes',
+      '1:1: failures: unknown key; write one of listen, admin, drainTimeout, log, store, upstreams, tokens, par, clients, limits, headers, routes',
     ],
   ],
   [
@@ -19,21 +19,21 @@ const MISTAKES: readonly Row[] = [
     'a section that is a number',
     'listen: 8080',
     [
-      '1:9: listen: must be a mapping with keys of host, port, trustedProxies, hosts, maxHeaderSize, headersTimeout, requestTimeout, keepAliveTimeout, maxConnections, not 8080',
+      '1:9: listen: must be a mapping with keys of host, port, tls, trustedProxies, hosts, maxHeaderSize, headersTimeout, requestTimeout, keepAliveTimeout, maxConnections, not 8080',
     ],
   ],
   [
     'an empty section',
     'listen:',
     [
-      '1:1: listen: is empty; write a mapping with keys of host, port, trustedProxies, hosts, maxHeaderSize, headersTimeout, requestTimeout, keepAliveTimeout, maxConnections',
+      '1:1: listen: is empty; write a mapping with keys of host, port, tls, trustedProxies, hosts, maxHeaderSize, headersTimeout, requestTimeout, keepAliveTimeout, maxConnections',
     ],
   ],
   [
     'a section that is a list',
     'listen: [a]',
     [
-      '1:9: listen: must be a mapping with keys of host, port, trustedProxies, hosts, maxHeaderSize, headersTimeout, requestTimeout, keepAliveTimeout, maxConnections, not a list',
+      '1:9: listen: must be a mapping with keys of host, port, tls, trustedProxies, hosts, maxHeaderSize, headersTimeout, requestTimeout, keepAliveTimeout, maxConnections, not a list',
     ],
   ],
   [

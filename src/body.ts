@@ -1,0 +1,27 @@
+import type { IncomingMessage } from 'node:http'
+import { badRequest, GatewayError } from './errors.ts'
+
+/** Reads a request's body as it came; 413 as soon as it has more than `maxBody` bytes. Never rejects. */
+export function readBody(request: IncomingMessage, maxBody: number): Promise<Buffer | GatewayError> {
+  return new Promise((resolve) => {
+    const chunks: Buffer[] = []
+    let bytes = 0
+    const settle = (result: Buffer | GatewayError): void => {
+      request.off('data', onData).off('end', onEnd).off('close', onClose)
+      resolve(result)
+    }
+    const onData = (chunk: Buffer): void => {
+      bytes += chunk.length
+      chunks.push(chunk)
+      if (bytes > maxBody) settle(tooLarge(maxBody))
+    }
+    const onEnd = (): void => settle(Buffer.concat(chunks, bytes))
+    const onClose = (): void => settle(badRequest('The request broke off.'))
+    request.on('data', onData).on('end', onEnd).on('close', onClose)
+  })
+}
+
+/** 413: a body has more bytes than are taken. */
+export function tooLarge(maxBody: number): GatewayError {
+  return new GatewayError('PayloadTooLarge', `A request body has at most ${maxBody} bytes here.`)
+}

@@ -1,0 +1,47 @@
+import { z } from 'zod'
+import { fetchedUrl } from './addresses.ts'
+import { ownLimits } from './limit-sections.ts'
+import { ALGORITHMS } from './tokens-section.ts'
+import { choice, list, section, text } from './values.ts'
+import { must, mustSecretly } from './wording.ts'
+
+const jwks = section({
+  keys: z
+    .array(
+      z.record(z.string(), z.unknown(), mustSecretly('a JWK: a mapping with "kty"')),
+      must('a list of JWKs, in [ ] or with a "- " before each', (input) =>
+        Array.isArray(input) ? undefined : 'must be a list of JWKs, in [ ] or with a "- " before each',
+      ),
+    )
+    .min(1, 'is empty; write at least one JWK')
+    .describe('The keys, each a JWK without private members.'),
+}).describe('Its public keys as a JWK Set, for its request objects and assertions.')
+
+const client = section({
+  id: text('the client’s id').describe('The id as tokens name it, compared exactly.'),
+  name: text('the client’s name').optional().describe('What operators call it.'),
+  requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512'])
+    .optional()
+    .describe('With which algorithm it must sign request objects; none: it need not.'),
+  authentication: choice([
+    'client_secret_basic',
+    'client_secret_post',
+    'client_secret_jwt',
+    'private_key_jwt',
+    'tls_client_auth',
+    'self_signed_tls_client_auth',
+    'none',
+  ])
+    .optional()
+    .describe('How it authenticates at the PAR endpoint; not checked, unless set.'),
+  jwks: jwks.optional(),
+  jwksUri: fetchedUrl('the URL of the client’s JWK Set, such as https://client.example.com/jwks')
+    .optional()
+    .describe('In place of jwks: where its JWK Set is.'),
+  limits: ownLimits,
+}).describe('An API client that is not as all others.')
+
+/** The clients with settings of their own. */
+export const clients = list(client, 0, 'a list of clients').describe(
+  'The API clients with settings of their own.',
+)

@@ -1,0 +1,32 @@
+import { resolve } from 'node:path'
+import { httpUrl } from './addresses.ts'
+import { unreadable } from './files.ts'
+import type { Settings, Tokens } from './schema.ts'
+import type { Mistake } from './source.ts'
+import type { IssuerSettings } from './tokens-section.ts'
+
+/** The issuers, each with the place of its keys; a file that cannot be read is added to `mistakes`. */
+export async function compileTokens(
+  tokens: Settings['tokens'],
+  directory: string,
+  mistakes: Mistake[],
+): Promise<readonly Tokens[]> {
+  if (tokens === undefined) return []
+  if (!Array.isArray(tokens)) return [await compileIssuer(tokens, ['tokens'], directory, mistakes)]
+  return Promise.all(tokens.map((issuer, i) => compileIssuer(issuer, ['tokens', i], directory, mistakes)))
+}
+
+async function compileIssuer(
+  issuer: IssuerSettings,
+  path: Mistake['path'],
+  directory: string,
+  mistakes: Mistake[],
+): Promise<Tokens> {
+  const { jwks } = issuer
+  if (jwks === undefined) return { ...issuer, jwks }
+  if (httpUrl(jwks)) return { ...issuer, jwks: { url: jwks } }
+  const file = resolve(directory, jwks)
+  const problem = await unreadable(file)
+  if (problem !== undefined) mistakes.push({ path: [...path, 'jwks'], message: problem })
+  return { ...issuer, jwks: { file } }
+}

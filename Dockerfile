@@ -1,7 +1,7 @@
 FROM node:24-slim AS build
 WORKDIR /sluice
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --omit=optional
+RUN npm ci
 COPY tsconfig.json tsconfig.build.json ./
 COPY bin bin
 COPY src src

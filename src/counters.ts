@@ -48,13 +48,14 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
     timeoutMs,
     onChange({ mode, server, degraded, cause }) {
       setMode(degraded ? onOutage : 'store')
+      metrics.storeUp.set(connected && !degraded ? 1 : 0)
       if (mode === 'store') log.info({ server }, 'Redis decides again')
       else log.warn({ server, cause: cause?.message }, `Redis does not answer; ${WORDS[mode]}`)
     },
   })
   for (const warning of await remote.connect()) log.warn(warning)
   if (!connected) log.warn('Redis cannot be reached; trying again')
-  return { store, prefix, ready: () => store.mode() !== 'deny' }
+  return { store, prefix, ready: () => onOutage !== 'deny' || (connected && store.mode() === 'store') }
 }
 
 const WORDS = {

@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
-import type { AddressInfo, Socket } from 'node:net'
+import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
 import type { Serve } from './gateway.ts'
 import { METHODS } from './route.ts'
@@ -199,12 +199,30 @@ function listenError(error: NodeJS.ErrnoException, host: string, port: number, k
   return `${where} cannot be opened: ${error.message}`
 }
 
-/** Ends a server: no new sockets, answers under way get `withinMs`, then everything is closed. */
-export async function drain(server: Server, withinMs: number): Promise<void> {
-  const closed = new Promise<void>((resolve) => server.close(() => resolve()))
-  const idle = setInterval(() => server.closeIdleConnections(), 100)
-  const hard = setTimeout(() => server.closeAllConnections(), withinMs)
+/**
+ * Ends a server: no new sockets, answers under way get `withinMs`, then everything is closed; how many sockets had to be cut.
+ * Idle sockets stay for `idleMs`, since closing one may cross a request on its way.
+ */
+export async function drain(server: Server, withinMs: number, idleMs = 0): Promise<number> {
+  let cut = 0
+  const idleAt = performance.now() + idleMs
+  // `http.Server.close` would close the idle sockets at once.
+  const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
+  const idle = setInterval(() => {
+    if (performance.now() >= idleAt) server.closeIdleConnections()
+  }, IDLE_CHECK_MS)
+  const hard = setTimeout(() => {
+    server.closeIdleConnections()
+    server.getConnections((_, count) => {
+      cut = count
+      server.closeAllConnections()
+    })
+  }, withinMs)
+  if (idleMs === 0) server.closeIdleConnections()
   await closed
   clearInterval(idle)
   clearTimeout(hard)
+  return cut
 }
+
+const IDLE_CHECK_MS = 50

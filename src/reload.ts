@@ -42,8 +42,15 @@ export function createReload({
   async function reload(occasion: Occasion): Promise<void> {
     try {
       const loaded = await source.load()
+      const mended = refused !== undefined
       refused = undefined
-      if (occasion === 'changed' && loaded.hash === hash) return
+      if (occasion === 'changed' && loaded.hash === hash) {
+        if (mended) {
+          metrics.configLoaded(hash)
+          log.info({ hash }, 'the configuration is again the one in force')
+        }
+        return
+      }
       apply(loaded.config)
       metrics.configLoaded(loaded.hash, hash)
       hash = loaded.hash

@@ -46,6 +46,7 @@ export async function start(config: Config, source?: Source): Promise<Running> {
   const { log } = output
   const metrics = createMetrics()
   const observe = createAccessLog(log, metrics)
+  let unready = false
   let draining = false
 
   const { store, prefix, ready } = await openCounters(config.store, log, metrics).catch(
@@ -123,7 +124,7 @@ export async function start(config: Config, source?: Source): Promise<Running> {
     config.listen.tls,
   )
   const admin = createAdmin({
-    ready: () => !draining && ready(),
+    ready: () => !unready && ready(),
     metrics: metrics.text,
     metricsType: metrics.contentType,
     token: config.admin.token,
@@ -152,11 +153,14 @@ export async function start(config: Config, source?: Source): Promise<Running> {
     log.info({ address, adminAddress }, 'sluice serves')
     let closing: Promise<void> | undefined
     const close = async (lameDuckMs: number): Promise<void> => {
-      draining = true
+      unready = true
       log.info('sluice drains')
       await sleep(lameDuckMs)
-      await drain(server, drainTimeoutMs)
+      draining = true
+      const cut = await drain(server, drainTimeoutMs - lameDuckMs, lameDuckMs / 2)
+      if (cut > 0) log.warn({ sockets: cut }, 'requests were cut at the end of drainTimeout')
       await drain(admin, 0)
+      log.info('sluice stopped')
       await release()
     }
     return {

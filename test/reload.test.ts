@@ -83,6 +83,17 @@ describe('a changed file', () => {
     expect(await remaining(gateway, await token('acme'))).toBe('18 of 20')
   })
 
+  it('put back as it was after a bad one is told to be good again', async () => {
+    const good = yaml({ data: data.url })
+    const gateway = await started(good)
+    writeFileSync(file, '')
+    await until('the mistake is told', () => told(gateway, 'not taken').length === 1)
+    writeFileSync(file, good)
+    await until('it is good again', () => told(gateway, 'again the one in force').length === 1)
+    const { body } = await call(gateway.adminPort, { path: '/metrics' })
+    expect(body).toContain('sluice_config_last_reload_successful 1')
+  })
+
   it('is seen through the symbolic links of a ConfigMap', async () => {
     const version = (name: string, limit: number) => {
       mkdirSync(join(folder, name))

@@ -135,8 +135,11 @@ describe('while Redis is out of reach', () => {
     expect((await call(port, { token: mine })).status).toBe(503)
     await until('a warning', () => lines().some(({ level }) => level === 'warn'))
     expect((await call(adminPort, { path: '/metrics' })).body).toContain('\nsluice_store_up 0\n')
+    // Under `deny` it would refuse whatever a load balancer sent.
+    expect((await call(adminPort, { path: '/readyz' })).status).toBe(503)
     await redis.start()
     await until('calls are decided', async () => (await call(port, { token: mine })).status === 200, 5000)
     expect((await call(adminPort, { path: '/metrics' })).body).toContain('\nsluice_store_up 1\n')
+    expect((await call(adminPort, { path: '/readyz' })).status).toBe(200)
   })
 })

@@ -65,7 +65,14 @@ function decided(decision: NonNullable<Exchange['decision']>): Record<string, un
     limit: reported?.name,
     remaining: reported?.remaining,
     mode: decision.mode,
+    shadowOver: shadowOver(decision),
   }
+}
+
+/** The shadow limits that would have refused the call. */
+function shadowOver({ allowances }: NonNullable<Exchange['decision']>): readonly string[] | undefined {
+  const over = allowances.filter(({ shadow, admitted }) => shadow && !admitted)
+  return over.length > 0 ? over.map(({ name }) => name) : undefined
 }
 
 /** What happened, for the operator: the chain of messages, with the stack where it is a fault of the gateway's own. */

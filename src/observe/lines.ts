@@ -1,4 +1,5 @@
-import { write, writeSync } from 'node:fs'
+import { fstatSync, write, writeSync } from 'node:fs'
+import { Socket } from 'node:net'
 
 /** Takes lines and writes them to a file descriptor, many at a time. */
 export interface Lines {
@@ -12,60 +13,48 @@ const GATHERED = 64 * 1024
 const EVERY_MS = 100
 /** What may wait for a slow reader; lines beyond are lost rather than kept. */
 const MAX_WAITING = 8 * 1024 * 1024
-const RETRY_MS = 20
 const CLOSE_MS = 1000
+
+/** Writes some bytes; `done` is told when the next may come, and whether there is any point in them. */
+type Sink = (bytes: Buffer, done: (gone: boolean) => void) => void
 
 /**
  * Gathers lines as text and encodes them once: per line that costs a fraction of a stream. A reader that went away ends the
- * writing, not the process.
+ * writing, a full disk loses lines; neither ends the process, nor keeps it from ending.
  */
 export function createLines(fd: number): Lines {
+  const { isPipe, sink } = sinkOf(fd)
   let waiting = ''
-  let writing: Buffer | undefined
+  let busy = false
   let gone = false
   let done: (() => void) | undefined
 
   const timer = setInterval(flush, EVERY_MS).unref()
 
   function flush(): void {
-    if (writing !== undefined) return
-    if (waiting === '') {
+    if (busy) return
+    if (waiting === '' || gone) {
       done?.()
       return
     }
-    writing = Buffer.from(waiting)
+    const bytes = Buffer.from(waiting)
     waiting = ''
-    send()
-  }
-
-  function send(): void {
-    write(fd, writing!, (error, written) => {
-      if (error?.code === 'EAGAIN') {
-        setTimeout(send, RETRY_MS)
-        return
-      }
-      if (error) {
-        gone = true
-        waiting = ''
-        writing = undefined
-        done?.()
-        return
-      }
-      const rest = writing!.subarray(written)
-      writing = rest.length > 0 ? rest : undefined
-      if (writing) send()
-      else if (waiting.length >= GATHERED || done) flush()
+    busy = true
+    sink(bytes, (isGone) => {
+      busy = false
+      gone = isGone
+      if (gone) waiting = ''
+      if (waiting.length >= GATHERED || done) flush()
     })
   }
 
-  /** The last words of a process that ends without `close`. */
+  /** The last words of a process that ends without `close`; a pipe whose reader is slow would keep it from ending. */
   function flushNow(): void {
     try {
-      if (writing === undefined && waiting !== '') writeSync(fd, waiting)
+      if (!busy && waiting !== '') writeSync(fd, isPipe ? waiting.slice(-MAX_LAST_WORDS) : waiting)
     } catch {
       // Nobody is left to tell.
     }
-    waiting = ''
   }
   process.once('exit', flushNow)
 
@@ -87,5 +76,34 @@ export function createLines(fd: number): Lines {
         done = finish
         flush()
       }),
+  }
+}
+
+const MAX_LAST_WORDS = 32 * 1024
+
+/** A pipe is written without a thread that its reader could hold for ever; a file needs one. */
+function sinkOf(fd: number): { readonly isPipe: boolean; readonly sink: Sink } {
+  const kind = fstatSync(fd)
+  if (!kind.isFIFO() && !kind.isSocket()) return { isPipe: false, sink: fileSink(fd) }
+  const pipe = new Socket({ fd, readable: false, writable: true })
+  pipe.unref()
+  let gone = false
+  pipe.on('error', () => (gone = true))
+  return {
+    isPipe: true,
+    sink(bytes, done) {
+      if (gone) done(true)
+      else pipe.write(bytes, (error) => done(error != null))
+    },
+  }
+}
+
+function fileSink(fd: number): Sink {
+  return function sink(bytes, done) {
+    write(fd, bytes, (error, written) => {
+      // What a full disk does not take is lost; later lines may find room.
+      if (error || written === bytes.length) done(error?.code === 'EPIPE' || error?.code === 'EBADF')
+      else sink(bytes.subarray(written), done)
+    })
   }
 }

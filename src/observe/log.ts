@@ -1,6 +1,7 @@
 import pino, { type DestinationStream, type Logger } from 'pino'
 import pretty from 'pino-pretty'
 import { createLines } from './lines.ts'
+import { sentence } from './sentence.ts'
 
 export type Log = Logger
 
@@ -38,6 +39,8 @@ export function createLog(level: LogLevel, format: 'json' | 'pretty'): LogOutput
   }
   if (format === 'pretty') {
     const stream = pretty({
+      messageFormat: (line) => sentence(line),
+      hideObject: true,
       colorize: process.stdout.isTTY,
       ignore: 'pid,hostname',
       sync: true,

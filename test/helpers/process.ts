@@ -2,7 +2,8 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { until } from './wait.ts'
 
-const BIN = fileURLToPath(new URL('../../bin/sluice.ts', import.meta.url))
+/** The command line's source. */
+export const BIN = fileURLToPath(new URL('../../bin/sluice.ts', import.meta.url))
 
 export interface TestProcess {
   readonly child: ChildProcess

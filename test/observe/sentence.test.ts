@@ -1,0 +1,56 @@
+import { expect, it } from 'vitest'
+import { sentence } from '../../src/observe/sentence.ts'
+
+it.each([
+  [{ level: 'info', time: 'x', msg: 'sluice drains' }, 'sluice drains'],
+  [
+    { level: 'warn', time: 'x', msg: 'Redis does not answer', server: 'redis', cause: undefined },
+    'Redis does not answer server=redis',
+  ],
+  [
+    {
+      msg: 'request',
+      method: 'POST',
+      path: '/sync/a',
+      status: 429,
+      durationMs: 0.3,
+      client: 'acme',
+      decision: 'refused',
+      limit: 'sync',
+      remaining: 0,
+      source: 'gateway',
+    },
+    'POST /sync/a 429 0.3 ms client acme refused by sync',
+  ],
+  [
+    {
+      msg: 'request',
+      method: 'GET',
+      path: '/x',
+      status: 200,
+      durationMs: 2,
+      client: 'acme',
+      decision: 'admitted',
+      limit: 'requests',
+      remaining: 9,
+      source: 'upstream',
+      shadowOver: ['trial'],
+    },
+    'GET /x 200 2 ms client acme 9 left of requests shadowOver=["trial"]',
+  ],
+  [
+    {
+      msg: 'request',
+      method: 'GET',
+      path: '/x',
+      status: 502,
+      durationMs: 2,
+      source: 'gateway',
+      error: 'The upstream broke off.',
+      cause: 'data: reset',
+    },
+    'GET /x 502 2 ms "The upstream broke off." cause=data: reset',
+  ],
+])('%j is said in one line', (line, said) => {
+  expect(sentence(line)).toBe(said)
+})

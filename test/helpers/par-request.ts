@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { GatewayError } from '../../src/errors.ts'
 import { createClientKeys } from '../../src/par/client-keys.ts'
 import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
+import { errorReply } from '../../src/reply.ts'
 import { makeKey, signJws, type TestKey } from './issuer.ts'
 
 export const ISSUER = 'https://identity.example.com/oidc'
@@ -131,12 +132,9 @@ export async function push(
     authorization: [sent.authorization ?? []].flat(),
   })
   if (!(answer instanceof GatewayError)) return answer.clientId
-  return {
-    status: answer.status,
-    error: answer.oauthError,
-    description: answer.message,
-    headers: answer.headers,
-  }
+  const { status, body } = errorReply(answer, 'oauth', 'request-id')
+  const { error, error_description: description } = JSON.parse(body) as Record<string, unknown>
+  return { status, error, description, headers: answer.headers }
 }
 
 /** A list repeats its parameter. */

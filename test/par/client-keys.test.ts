@@ -18,7 +18,7 @@ import { until } from '../helpers/wait.ts'
 const quiet = { failed() {}, recovered() {} }
 const unavailable = {
   status: 503,
-  error: undefined,
+  error: 'temporarily_unavailable',
   description: expect.stringMatching(/keys of this client cannot be read/),
   headers: { 'Retry-After': '1' },
 }
@@ -52,11 +52,11 @@ describe('keys behind a jwksUri', () => {
     publisher.fault = 'error'
     open()
     expect(await send(assertion('acme'))).toEqual(unavailable)
-    const bearerless = guardOf({ acme: { keys } })
-    const push1 = (request: string) => push(bearerless, { client_id: 'acme', request })
-    expect(await push1(requestObject('acme'))).toEqual(unavailable)
-    expect(await push1(unsignedObject('acme'))).toBe('acme')
-    expect(await push(bearerless, plain('acme'))).toBe('acme')
+    const plainly = guardOf({ acme: { keys } })
+    const sendObject = (request: string) => push(plainly, { client_id: 'acme', request })
+    expect(await sendObject(requestObject('acme'))).toEqual(unavailable)
+    expect(await sendObject(unsignedObject('acme'))).toBe('acme')
+    expect(await push(plainly, plain('acme'))).toBe('acme')
 
     publisher.fault = undefined
     await until('the keys are read', () => keys.current() !== undefined)

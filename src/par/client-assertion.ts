@@ -1,8 +1,7 @@
 import { type JsonObject, SCHEMES } from '../authenticate/jws.ts'
-import { type GatewayError, serviceUnavailable } from '../errors.ts'
-import { type ClientKeys, isSignedBy } from './client-keys.ts'
-import type { Assertion } from './credentials.ts'
-import { isPlainHeader, refuseTimes } from './validity.ts'
+import type { GatewayError } from '../errors.ts'
+import { type ClientKeys, isSignedBy, keysUnavailable } from './client-keys.ts'
+import { isPlainHeader, type Jwt, refuseTimes } from './jwt.ts'
 
 /** What an assertion must say of its audience and its times. */
 export interface AssertionRules {
@@ -22,7 +21,7 @@ export interface AssertionRules {
  * identity backend: a client may send an assertion again that the backend never saw.
  */
 export async function refuseAssertion(
-  assertion: Assertion | undefined,
+  assertion: Jwt | undefined,
   clientId: string,
   keys: ClientKeys,
   rules: AssertionRules,
@@ -30,25 +29,18 @@ export async function refuseAssertion(
   if (assertion === undefined) return 'The client_assertion is no signed JWT.'
   const { jws, claims } = assertion
   if (!isPlainHeader(jws.header, 'client-authentication+jwt')) {
-    return 'The header of the client_assertion is not that of one.'
+    return 'The header of the client_assertion may have the typ JWT or client-authentication+jwt, a kid that is a text, and no crit.'
   }
   // The key's type, not the token, decides what may verify it; HS* and none are no schemes.
   const { alg } = jws.header
   if (typeof alg !== 'string' || !SCHEMES.has(alg)) {
-    return 'The client_assertion is signed with an algorithm that is not accepted.'
+    return 'The client_assertion is signed with an algorithm that is not accepted; use one such as PS256 or ES256.'
   }
   const signed = await isSignedBy(keys, jws, alg)
-  if (signed === undefined) return NO_KEYS()
-  if (!signed) return 'The signature of the client_assertion is not valid.'
+  if (signed === undefined) return keysUnavailable()
+  if (!signed) return 'The signature of the client_assertion is not by a key of this client.'
   return refuseClaims(claims, clientId, rules)
 }
-
-/** 503: the client's keys are behind a URL that could not be read so far. */
-export const NO_KEYS = (): GatewayError =>
-  serviceUnavailable(
-    'The keys of this client cannot be read for now. Try again.',
-    'the keys of the client could not be read so far',
-  )
 
 function refuseClaims(claims: JsonObject, clientId: string, rules: AssertionRules): string | undefined {
   const { iss, sub, aud, exp, jti } = claims
@@ -56,10 +48,12 @@ function refuseClaims(claims: JsonObject, clientId: string, rules: AssertionRule
     return 'The client_assertion must have the client_id as iss and sub.'
   if (!isForUs(aud, rules))
     return `The client_assertion is for another audience; send the aud ${rules.issuer}`
-  if (exp === undefined) return 'The client_assertion has no exp.'
+  if (exp === undefined) return 'The client_assertion must have an exp.'
   const fault = refuseTimes(claims, rules.now(), rules.leewayMs)
   if (fault !== undefined) return `The client_assertion ${fault}.`
-  return typeof jti === 'string' && jti !== '' ? undefined : 'The client_assertion has no jti.'
+  return typeof jti === 'string' && jti !== ''
+    ? undefined
+    : 'The client_assertion must have a jti, which is a text.'
 }
 
 function isForUs(aud: unknown, { issuer, audiences, assertionAudience }: AssertionRules): boolean {

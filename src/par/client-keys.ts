@@ -1,6 +1,7 @@
 import { createKeySource, type KeySource, type KeySourceEvents } from '../authenticate/jwks.ts'
 import { type Jws, verifyJws } from '../authenticate/jws.ts'
 import { type KeySet, readKeySet } from '../authenticate/key-set.ts'
+import { type GatewayError, serviceUnavailable } from '../errors.ts'
 
 /** Where a client's public keys come from: its JWK Set itself, or the http(s) URL of it. */
 export type ClientKeysOptions = { readonly jwks: unknown } | { readonly jwksUri: string }
@@ -28,7 +29,7 @@ function createInlineKeys(document: unknown, events: KeySourceEvents): KeySource
 }
 
 /**
- * Is the signature one of `algorithm` by one of the client's keys? Keys that do not fit are read again first, at most once a
+ * Is the signature of a JWS with a plain header one of `algorithm` by one of the client's keys? Keys that do not fit are read again first, at most once a
  * cool-down. Undefined where no keys could be read so far.
  */
 export async function isSignedBy(
@@ -36,8 +37,7 @@ export async function isSignedBy(
   jws: Jws,
   algorithm: string,
 ): Promise<boolean | undefined> {
-  const { kid } = jws.header
-  if (kid !== undefined && typeof kid !== 'string') return false
+  const kid = jws.header['kid'] as string | undefined
   const verifiedBy = (set: KeySet): boolean =>
     set.find(algorithm, kid).some(({ key }) => verifyJws(jws, algorithm, key))
   const known = keys.current()
@@ -45,4 +45,12 @@ export async function isSignedBy(
   const fresh = await keys.refresh()
   if (fresh === undefined) return known && false
   return verifiedBy(fresh)
+}
+
+/** 503: the keys that would have to verify something could not be read so far. */
+export function keysUnavailable(): GatewayError {
+  return serviceUnavailable(
+    'The keys of this client cannot be read for now. Try again.',
+    'the keys of the client could not be read so far',
+  )
 }

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
-import { type JsonObject, type Jws, parseJws, parseObject } from '../authenticate/jws.ts'
 import type { GatewayError } from '../errors.ts'
 import { decodeComponent, type Form } from './form.ts'
+import { type Jwt, readJwt } from './jwt.ts'
 import { invalidRequest } from './refusal.ts'
 
 /** Who a request says it is from, and how it wants to prove that. Nothing of it is verified. */
@@ -10,13 +10,7 @@ export interface Credentials {
   /** `none` may still be a TLS certificate. */
   readonly method: 'none' | 'secret' | 'assertion'
   /** A client assertion taken apart, where it is a JWT. */
-  readonly assertion: Assertion | undefined
-}
-
-/** A JWT whose signature is not verified. */
-export interface Assertion {
-  readonly jws: Jws
-  readonly claims: JsonObject
+  readonly assertion: Jwt | undefined
 }
 
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
@@ -36,7 +30,7 @@ export function readCredentials(form: Form, authorization: readonly string[]): C
 
   const named = form.get('client_id')
   let proved: string | undefined
-  let assertion: Assertion | undefined
+  let assertion: Jwt | undefined
   if (header !== undefined) {
     proved = readBasic(header)
     if (proved === undefined) {
@@ -56,13 +50,6 @@ export function readCredentials(form: Form, authorization: readonly string[]): C
   if (clientId === undefined) return invalidRequest('The client_id is missing.')
   const method = used.length === 0 ? 'none' : assertionText === undefined ? 'secret' : 'assertion'
   return { clientId, method, assertion }
-}
-
-/** Takes a signed JWT apart; undefined where it is none. */
-export function readJwt(text: string): Assertion | undefined {
-  const jws = parseJws(text)
-  const claims = jws && parseObject(jws.payload)
-  return jws && claims && { jws, claims }
 }
 
 /** RFC 7521 section 4.2: both or neither. */

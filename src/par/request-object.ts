@@ -1,11 +1,9 @@
 import { type JsonObject, SCHEMES } from '../authenticate/jws.ts'
 import type { GatewayError } from '../errors.ts'
-import { NO_KEYS } from './client-assertion.ts'
-import { type ClientKeys, isSignedBy } from './client-keys.ts'
-import { type Assertion, readJwt } from './credentials.ts'
+import { type ClientKeys, isSignedBy, keysUnavailable } from './client-keys.ts'
+import { isPlainHeader, type Jwt, readJwt, refuseTimes } from './jwt.ts'
 import { refuseParameters } from './parameters.ts'
 import { invalidRequestObject } from './refusal.ts'
-import { isPlainHeader, refuseTimes } from './validity.ts'
 
 /** The client whose request object it is, and what it must use. */
 export interface RequestObjectClient {
@@ -46,7 +44,9 @@ export async function refuseRequestObject(
   if (object === undefined) return invalidRequestObject('The request object is no JWT.')
   const { header } = object.jws
   if (!isPlainHeader(header, 'oauth-authz-req+jwt')) {
-    return invalidRequestObject('The header of the request object is not that of one.')
+    return invalidRequestObject(
+      'The header of the request object may have the typ JWT or oauth-authz-req+jwt, a kid that is a text, and no crit.',
+    )
   }
   if (signsRequests(client) && header['alg'] !== setting) {
     return invalidRequestObject(notSignedWith(setting!))
@@ -58,14 +58,14 @@ const notSignedWith = (alg: string): string =>
   `This client must send request objects that are signed with ${alg} and not encrypted.`
 
 /** A JWT, signed or not: an unsigned one (RFC 7519 section 6) has an empty signature, and only it says `none`. */
-function readObject(text: string): Assertion | undefined {
+function readObject(text: string): Jwt | undefined {
   const unsigned = text.endsWith('.')
   const object = readJwt(unsigned ? `${text}AA` : text)
   return (object?.jws.header['alg'] === 'none') === unsigned ? object : undefined
 }
 
 async function refuseSignature(
-  { jws }: Assertion,
+  { jws }: Jwt,
   { keys }: RequestObjectClient,
 ): Promise<GatewayError | undefined> {
   const { alg } = jws.header
@@ -73,11 +73,15 @@ async function refuseSignature(
   // MACs are the identity backend's to check, who shares the secret.
   if (alg === 'none' || /^HS\d/.test(alg) || keys === undefined) return undefined
   if (!SCHEMES.has(alg)) {
-    return invalidRequestObject('The request object is signed with an algorithm that is not accepted.')
+    return invalidRequestObject(
+      'The request object is signed with an algorithm that is not accepted; use one such as PS256 or ES256.',
+    )
   }
   const signed = await isSignedBy(keys, jws, alg)
-  if (signed === undefined) return NO_KEYS()
-  return signed ? undefined : invalidRequestObject('The signature of the request object is not valid.')
+  if (signed === undefined) return keysUnavailable()
+  return signed
+    ? undefined
+    : invalidRequestObject('The signature of the request object is not by a key of this client.')
 }
 
 function refuseClaims(

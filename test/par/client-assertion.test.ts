@@ -86,7 +86,7 @@ describe('a client assertion that is refused', () => {
     ['no audience in a list', { aud: [] }, /audience/],
     ['our audience in a list in a list', { aud: [[ISSUER]] }, /audience/],
     ['our audience, almost', { aud: `${ISSUER}/` }, /audience/],
-    ['no exp', { exp: undefined }, /no exp/],
+    ['no exp', { exp: undefined }, /must have an exp/],
     ['an exp that is a text', { exp: String(NOW + 60) }, /exp that is no number/],
     ['an exp that is null', { exp: null }, /exp that is no number/],
     ['an exp that passed', { exp: NOW - 10 }, /expired/],
@@ -94,9 +94,9 @@ describe('a client assertion that is refused', () => {
     ['an nbf to come', { nbf: NOW + 10.5 }, /not valid yet/],
     ['an nbf that is a text', { nbf: 'now' }, /nbf that is no number/],
     ['an iat of tomorrow', { iat: NOW + 86_400, exp: NOW + 90_000 }, /iat in the future/],
-    ['no jti', { jti: undefined }, /no jti/],
-    ['a jti without letters', { jti: '' }, /no jti/],
-    ['a jti that is a number', { jti: 7 }, /no jti/],
+    ['no jti', { jti: undefined }, /must have a jti/],
+    ['a jti without letters', { jti: '' }, /must have a jti/],
+    ['a jti that is a number', { jti: 7 }, /must have a jti/],
   ])('has %s', async (_, claims, words) => {
     expect(await send(claims)).toEqual(refusal(401, 'invalid_client', words))
   })

@@ -1,7 +1,20 @@
-import type { JsonObject } from '../authenticate/jws.ts'
+import { type JsonObject, type Jws, parseJws, parseObject } from '../authenticate/jws.ts'
+
+/** A JWT whose signature is not verified. */
+export interface Jwt {
+  readonly jws: Jws
+  readonly claims: JsonObject
+}
 
 /** Clients' clocks run ahead; a JWT made later than this from now was not made by one (FAPI 2 section 5.3.2.1). */
 const MOST_AHEAD_MS = 60_000
+
+/** Takes a signed JWT apart; undefined where it is none. */
+export function readJwt(text: string): Jwt | undefined {
+  const jws = parseJws(text)
+  const claims = jws && parseObject(jws.payload)
+  return jws && claims && { jws, claims }
+}
 
 /**
  * What is wrong with the times of a JWT, in words that follow its name; undefined where nothing is. They are seconds, whole or

@@ -5,17 +5,28 @@ import { ALGORITHMS } from './tokens-section.ts'
 import { choice, list, section, text } from './values.ts'
 import { must, mustSecretly } from './wording.ts'
 
-const jwks = section({
-  keys: z
-    .array(
-      z.record(z.string(), z.unknown(), mustSecretly('a JWK: a mapping with "kty"')),
-      must('a list of JWKs, in [ ] or with a "- " before each', (input) =>
-        Array.isArray(input) ? undefined : 'must be a list of JWKs, in [ ] or with a "- " before each',
-      ),
-    )
-    .min(1, 'is empty; write at least one JWK')
-    .describe('The keys, each a JWK without private members.'),
-}).describe('Its public keys as a JWK Set, for its request objects and assertions.')
+const { error } = mustSecretly('a JWK Set: a mapping with "keys"')
+const jwkSet = {
+  error: (raised: Parameters<typeof error>[0] & { readonly code?: string | undefined }) =>
+    raised.code === 'unrecognized_keys' ? 'keys' : error(raised),
+}
+
+const jwks = z
+  .strictObject(
+    {
+      keys: z
+        .array(
+          z.record(z.string(), z.unknown(), mustSecretly('a JWK: a mapping with "kty"')),
+          must('a list of JWKs, in [ ] or with a "- " before each', (input) =>
+            Array.isArray(input) ? undefined : 'must be a list of JWKs, in [ ] or with a "- " before each',
+          ),
+        )
+        .min(1, 'is empty; write at least one JWK')
+        .describe('The keys, each a JWK without private members.'),
+    },
+    jwkSet,
+  )
+  .describe('Its public keys as a JWK Set, for its request objects and assertions.')
 
 const client = section({
   id: text('the client’s id').describe('The id as tokens name it, compared exactly.'),

@@ -30,6 +30,10 @@ function* listeners({ listen, admin }: Outline): Generator<Mistake> {
     const path = admin.port === undefined ? ['listen', 'port'] : ['admin', 'port']
     yield { path, message: `is ${port} for both "listen" and "admin"; give each its own port` }
   }
+  if (listen.tls?.clientCa !== undefined && listen.tls.requestClientCert === false) {
+    const message = 'contradicts "clientCa", for which everybody is asked; take one of the two out'
+    yield { path: ['listen', 'tls', 'requestClientCert'], message }
+  }
   const headers = durationMs(listen.headersTimeout ?? '15s')
   const request = durationMs(listen.requestTimeout ?? '60s')
   if (headers <= request) return

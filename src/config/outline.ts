@@ -8,7 +8,16 @@ const words = z.array(word).catch([])
 /** As much of a file as has the right shape, so that one mistake does not keep others from being found. */
 export const outline = z.object({
   listen: z
-    .object({ host: word, port: number, headersTimeout: word, requestTimeout: word })
+    .object({
+      host: word,
+      port: number,
+      tls: z
+        .object({ clientCa: z.unknown().optional(), requestClientCert: flag })
+        .optional()
+        .catch(undefined),
+      headersTimeout: word,
+      requestTimeout: word,
+    })
     .catch({})
     .default({}),
   admin: z.object({ host: word, port: number }).catch({}).default({}),

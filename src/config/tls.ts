@@ -1,4 +1,5 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { resolve } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { readPem } from './files.ts'
 import type { ListenTls, Settings } from './schema.ts'
@@ -11,28 +12,23 @@ export async function compileTls(
   mistakes: Mistake[],
 ): Promise<ListenTls | undefined> {
   if (tls === undefined) return undefined
-  async function read<T>(name: 'cert' | 'key' | 'clientCa', parse: (pem: string) => T) {
+  async function read<T>(name: 'cert' | 'key' | 'clientCa', parse: (pem: string) => T | string) {
     const path = tls![name]
     if (path === undefined) return undefined
     const pem = await readPem(path, directory)
-    if ('problem' in pem) {
-      mistakes.push({ path: at(name), message: pem.problem })
-      return undefined
-    }
-    try {
-      return { text: pem.text, parsed: parse(pem.text) }
-    } catch (error) {
-      mistakes.push({ path: at(name), message: `names ${path}, which ${worded(name, error)}` })
-      return undefined
-    }
+    const parsed = 'text' in pem ? parse(pem.text) : ''
+    if ('text' in pem && typeof parsed !== 'string') return { text: pem.text, parsed }
+    const message = 'text' in pem ? `names ${resolve(directory, path)}, which ${String(parsed)}` : pem.problem
+    mistakes.push({ path: ['listen', 'tls', name], message })
+    return undefined
   }
 
   const cert = await read('cert', readCertificates)
-  const key = await read('key', (pem) => createPrivateKey(pem))
+  const key = await read('key', readKey)
   const clientCa = await read('clientCa', readCertificates)
   if (cert && key && !cert.parsed.checkPrivateKey(key.parsed)) {
     const message = `is not the key of the certificate in ${tls.cert}; write the one that it was made with`
-    mistakes.push({ path: at('key'), message })
+    mistakes.push({ path: ['listen', 'tls', 'key'], message })
   }
   return {
     cert: cert?.text ?? '',
@@ -42,17 +38,21 @@ export async function compileTls(
   }
 }
 
-const at = (name: string) => ['listen', 'tls', name]
-
-/** The first certificate of a chain; throws where one of them is none. */
-function readCertificates(pem: string): X509Certificate {
-  createSecureContext({ cert: pem, ca: pem })
-  return new X509Certificate(pem)
+/** The first certificate of a chain; a string says what is wrong with any of them. */
+function readCertificates(pem: string): X509Certificate | string {
+  try {
+    createSecureContext({ cert: pem, ca: pem })
+    return new X509Certificate(pem)
+  } catch {
+    return 'holds no certificate, or a broken one'
+  }
 }
 
-function worded(name: 'cert' | 'key' | 'clientCa', error: unknown): string {
-  if (name !== 'key') return 'holds no certificate, or a broken one'
-  return (error as NodeJS.ErrnoException).code === 'ERR_MISSING_PASSPHRASE'
-    ? 'is locked with a passphrase; write a key without one'
-    : 'holds no private key, or a broken one'
+function readKey(pem: string): KeyObject | string {
+  if (pem.includes('ENCRYPTED')) return 'is locked with a passphrase; write a key without one'
+  try {
+    return createPrivateKey(pem)
+  } catch {
+    return 'holds no private key, or a broken one'
+  }
 }

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { overridesOf } from '../../src/config/flags.ts'
 import { ConfigError, loadConfig } from '../../src/config/load.ts'
 import { matchRoute } from '../../src/route.ts'
+import { makeKey } from '../helpers/issuer.ts'
 import { completed, load, mistakesIn } from './load-text.ts'
 
 describe('loadConfig', () => {
@@ -223,6 +224,70 @@ describe('loadConfig', () => {
     const tokens = 'tokens: { issuer: https://id.example.com, audience: a, jwks: ./keys.json }'
     const { config } = await load(completed(tokens), {}, [], { 'keys.json': '{"keys":[]}' })
     expect(config.tokens[0]?.jwks).toEqual({ file: expect.stringMatching(/^\/.*\/keys\.json$/) as string })
+  })
+
+  it('takes several issuers, of which one looks up opaque tokens with a secret out of a file', async () => {
+    const tokens = [
+      'tokens:',
+      '  - { issuer: https://a.example.com, audience: [a, b] }',
+      '  - issuer: https://b.example.com',
+      '    audience: b',
+      '    jwks: https://b.example.com/keys',
+      '    introspection: { url: "http://b/introspect", clientId: "${ID}", clientSecret: file:secret, maxAge: 0s }',
+    ].join('\n')
+    const { config } = await load(completed(tokens), { ID: '007' }, [], { secret: 's3cret\n' })
+    expect(config.tokens).toMatchObject([
+      { issuer: 'https://a.example.com', audience: ['a', 'b'], realm: 'a.example.com' },
+      {
+        issuer: 'https://b.example.com',
+        jwks: { url: 'https://b.example.com/keys' },
+        introspection: {
+          url: 'http://b/introspect',
+          clientId: '007',
+          clientSecret: 's3cret',
+          timeoutMs: 3000,
+          maxAgeMs: 0,
+        },
+      },
+    ])
+  })
+
+  it('fills in the rules of the PAR endpoint, and hands on what is known of its clients', async () => {
+    const { jwk } = makeKey('ES256')
+    const text = [
+      'par: { issuer: https://id.example.com/oidc/ }',
+      'clients:',
+      `  - { id: a, requestObjectSigningAlg: ES256, authentication: private_key_jwt, jwks: { keys: [${JSON.stringify(jwk)}] } }`,
+      '  - { id: b, jwksUri: https://b.example.com/jwks }',
+      'routes:',
+      '  - { match: "POST id.example.com/oidc/request", upstream: data, authenticate: par }',
+      '  - { match: "/:connection", upstream: data, authenticate: bearer, scope: [read, "id:7"], limits: [requests, sync] }',
+    ].join('\n')
+    const { config } = await load(completed(text))
+    expect(config.par).toEqual({
+      issuer: 'https://id.example.com/oidc/',
+      audiences: ['https://id.example.com/oidc/token', 'https://id.example.com/oidc/request'],
+      assertionAudience: 'compatible',
+      leewayMs: 10_000,
+      maxBody: 65_536,
+      unknownClients: 'forward',
+    })
+    expect(config.clients).toEqual([
+      {
+        id: 'a',
+        requestObjectSigningAlg: 'ES256',
+        authentication: 'private_key_jwt',
+        jwks: { keys: [jwk] },
+      },
+      { id: 'b', jwks: { url: 'https://b.example.com/jwks' } },
+    ])
+    expect(config.routes.map(({ authenticate, scope, maxBody }) => [authenticate, scope, maxBody])).toEqual([
+      ['par', [], 65_536],
+      ['bearer', ['read', 'id:7'], 10 * 1024 ** 2],
+    ])
+    expect(config.warnings).toEqual([])
+    const listed = await load(completed(text.replace('oidc/ }', 'oidc, audiences: [] }')))
+    expect(listed.config.par?.audiences).toEqual([])
   })
 
   it('keeps anchors, aliases and merge keys apart from each other', async () => {

@@ -8,8 +8,9 @@ import { ConfigError } from '../../src/config/load.ts'
 
 /** The reference, with the settings that it shows as comments put in. */
 const GOOD = (await readFile(join(import.meta.dirname, '../../config/sluice.yaml'), 'utf8'))
-  .replaceAll(/^( +)# (?=(?:changes|trial|username|token): )/gm, '$1')
+  .replaceAll(/^( +)# (?=(?:changes|trial|username|token|introspection|audiences|jwks): )/gm, '$1')
   .replace('"${ADMIN_TOKEN}"', '"${ADMIN_TOKEN:-0123456789abcdef}"')
+  .replace('"${SECRET}"', 'secret')
   .replace('- id: ', '- name: Bank\n    id: second\n    limits: {}\n  - id: ')
 const RUNS = { numRuns: 300 }
 

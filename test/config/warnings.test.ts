@@ -61,6 +61,36 @@ const WARNINGS: readonly Row[] = [
       '1:63: store.redis.tls.rejectUnauthorized: trusts whoever answers for Redis; write "ca" with the authority that signed its certificate',
     ],
   ],
+  [
+    'rules for a PAR endpoint that is not there',
+    [
+      'par: { issuer: https://id.example.com }',
+      'clients: [{ id: a, authentication: none }, { id: b, jwksUri: https://b }]',
+    ],
+    [
+      '1:1: par: has no effect, because no route says "authenticate: par"',
+      '2:20: clients[0].authentication: has no effect, because no route says "authenticate: par"',
+      '2:53: clients[1].jwksUri: has no effect, because no route says "authenticate: par"',
+    ],
+  ],
+  [
+    'signatures that nobody verifies here',
+    [
+      'par: { issuer: https://id.example.com }',
+      'clients:',
+      '  - { id: a, requestObjectSigningAlg: PS256 }',
+      '  - { id: b, requestObjectSigningAlg: PS256, authentication: private_key_jwt }',
+      '  - { id: c, requestObjectSigningAlg: none, authentication: client_secret_basic }',
+      '  - { id: d, requestObjectSigningAlg: HS256, authentication: tls_client_auth }',
+      'routes:',
+      '  - { match: "POST /oidc/request", upstream: data, authenticate: par }',
+      '  - { match: "/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }',
+    ],
+    [
+      '3:39: clients[0].requestObjectSigningAlg: is compared, but no signature is verified; for that, write "jwks" or "jwksUri"',
+      '4:62: clients[1].authentication: is checked by the identity backend alone; for the gateway to check it too, write "jwks" or "jwksUri"',
+    ],
+  ],
   ['nothing of an admin listener with a token', `admin: { host: 0.0.0.0, token: ${TOKEN} }`, []],
   ...['127.0.0.1', '127.1.2.3', '"::1"', 'localhost', '"::ffff:127.0.0.1"'].map((host): Row => [
     `nothing of the admin listener at ${host}`,

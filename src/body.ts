@@ -1,12 +1,18 @@
 import type { IncomingMessage } from 'node:http'
-import { badRequest, GatewayError } from './errors.ts'
+import { GatewayError } from './errors.ts'
 
-/** Reads a request's body as it came; 413 as soon as it has more than `maxBody` bytes. Never rejects. */
-export function readBody(request: IncomingMessage, maxBody: number): Promise<Buffer | GatewayError> {
+/**
+ * Reads a request's body as it came: 413 as soon as it has more than `maxBody` bytes, undefined where it breaks off.
+ * Never rejects.
+ */
+export function readBody(
+  request: IncomingMessage,
+  maxBody: number,
+): Promise<Buffer | GatewayError | undefined> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = []
     let bytes = 0
-    const settle = (result: Buffer | GatewayError): void => {
+    const settle = (result: Buffer | GatewayError | undefined): void => {
       request.off('data', onData).off('end', onEnd).off('close', onClose)
       resolve(result)
     }
@@ -16,7 +22,7 @@ export function readBody(request: IncomingMessage, maxBody: number): Promise<Buf
       if (bytes > maxBody) settle(tooLarge(maxBody))
     }
     const onEnd = (): void => settle(Buffer.concat(chunks, bytes))
-    const onClose = (): void => settle(badRequest('The request broke off.'))
+    const onClose = (): void => settle(undefined)
     request.on('data', onData).on('end', onEnd).on('close', onClose)
   })
 }

@@ -172,6 +172,8 @@ async function push(
   { target, route, head }: { readonly target: Target; readonly route: ServedRoute; readonly head: Head },
 ): Promise<Reply | undefined> {
   const pushed = await readBody(request, route.maxBody)
+  // Nobody is left to answer.
+  if (pushed === undefined) return undefined
   if (pushed instanceof GatewayError) return failed(exchange, pushed)
   const refusal = await parts.guard!.check({
     method: exchange.method,

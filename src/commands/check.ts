@@ -1,27 +1,20 @@
 import { problemLine } from '../config/problem.ts'
-import type { Config, Par, StoreConfig, Tokens } from '../config/schema.ts'
+import type { Config, StoreConfig } from '../config/schema.ts'
 import type { RedisTopology } from '../limit/redis-options.ts'
 import { plainTopology } from './check-json.ts'
-import { table } from './table.ts'
+import { describeClientCertificates, describeClients, describeIdentity } from './check-identity.ts'
+import { rows, several, table } from './table.ts'
 import { duration, instant, size } from './units.ts'
 
 /** The effective configuration for people: what listens, counts and answers, and the routes in the order of matching. */
 export function describeConfig(config: Config): string {
-  const { listen, admin, upstreams, tokens, par, warnings } = config
+  const { listen, admin, upstreams, warnings } = config
   return [
     table([
       ['listen', address(listen, listen.tls && 'https'), describeListen(listen)],
       ['admin', address(admin), admin.token === undefined ? '' : 'limits are read and reset with the token'],
       ['store', ...describeStore(config.store)],
-      ...tokens.map(({ issuer, audience, jwks, introspection }) => [
-        'tokens',
-        issuer,
-        [
-          `for ${several(audience)}, keys ${describeKeys(jwks)}`,
-          ...(introspection ? [`opaque ones looked up at ${introspection.url}`] : []),
-        ].join('; '),
-      ]),
-      ...(par ? [['par', par.issuer, describePar(par)]] : []),
+      ...describeIdentity(config),
     ]),
     rows(
       ['UPSTREAM', 'ORIGIN', 'TIMEOUT', 'CONNECT', 'CONNECTIONS'],
@@ -34,6 +27,7 @@ export function describeConfig(config: Config): string {
       ]),
     ),
     ...describeLimits(config),
+    describeClients(config),
     describeRoutes(config),
     warnings.map((warning) => `warning: ${problemLine(warning)}`).join('\n'),
   ]
@@ -97,28 +91,11 @@ function describeRoutes({ routes, upstreams }: Config): string {
   )
 }
 
-/** A table under its head; nothing where it has no rows. */
-function rows(head: readonly string[], body: readonly (readonly string[])[]): string {
-  return body.length > 0 ? table([head, ...body]) : ''
-}
-
 function describeListen({ hosts, trustedProxies, tls }: Config['listen']): string {
   const shown = describeClientCertificates(tls)
   const served = hosts.length > 0 ? [`serves ${several(hosts)}`] : []
   const believed = trustedProxies.length > 0 ? [`believes the proxies ${several(trustedProxies)}`] : []
   return [...served, ...shown, ...believed].join('; ')
-}
-
-function describeClientCertificates(tls: Config['listen']['tls']): readonly string[] {
-  if (tls?.clientCa !== undefined) return ['takes only clients with a certificate of clientCa']
-  return tls?.requestClientCert === true ? ['asks for client certificates'] : []
-}
-
-function describePar({ audiences, assertionAudience, unknownClients, maxBody }: Par): string {
-  const audience = assertionAudience === 'strict' ? 'for this issuer alone' : `or ${several(audiences)}`
-  const unknown =
-    unknownClients === 'refuse' ? 'unknown clients are refused' : 'unknown clients are forwarded'
-  return `assertions ${audience}; ${unknown}; bodies up to ${size(maxBody)}`
 }
 
 function describeStore(store: StoreConfig): readonly [string, string] {
@@ -139,15 +116,6 @@ function describeTopology(topology: RedisTopology): string {
   if ('url' in topology) return topology.url
   if ('cluster' in topology) return `cluster at ${several(topology.cluster)}`
   return `"${topology.name}" of the sentinels ${several(topology.sentinels)}`
-}
-
-function describeKeys(jwks: Tokens['jwks']): string {
-  if (jwks === undefined) return 'by discovery'
-  return `from ${'url' in jwks ? jwks.url : jwks.file}`
-}
-
-function several(words: readonly string[]): string {
-  return words.join(', ') || '-'
 }
 
 function address({ host, port }: { readonly host: string; readonly port: number }, scheme = 'http'): string {

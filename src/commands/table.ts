@@ -10,3 +10,13 @@ export function table(rows: readonly (readonly string[])[]): string {
     )
     .join('\n')
 }
+
+/** A table under its head; nothing where it has no rows. */
+export function rows(head: readonly string[], body: readonly (readonly string[])[]): string {
+  return body.length > 0 ? table([head, ...body]) : ''
+}
+
+/** Words with commas between; a dash for none. */
+export function several(words: readonly string[]): string {
+  return words.join(', ') || '-'
+}

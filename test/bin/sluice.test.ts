@@ -134,6 +134,51 @@ describe('sluice check', () => {
     expect(shared.stdout).not.toContain('hunter2')
   })
 
+  it('shows who is believed, and what is asked at the PAR endpoint, without a secret', async () => {
+    const stdin = GOOD.replace(
+      /^tokens: .*$/m,
+      `tokens:
+  - issuer: https://id.example.com/oidc
+    audience: https://api.example.com
+    introspection: { url: "http://id/introspect", clientId: sluice, clientSecret: hunter2 }
+  - { issuer: https://b.example.com, audience: [a, b], jwks: https://b.example.com/keys }
+par: { issuer: https://id.example.com, unknownClients: refuse }
+clients:
+  - { id: acme, name: Acme, requestObjectSigningAlg: PS256, jwksUri: https://acme.example.com/jwks }
+  - { id: bank, authentication: client_secret_basic }
+  - { id: plain }`,
+    ).replace(
+      'routes:\n',
+      `routes:
+  - { match: "POST /oidc/request", upstream: data, authenticate: par }
+  - { match: "/payments", upstream: data, authenticate: bearer, scope: [read, payments] }
+`,
+    )
+    const ended = await sluice(['check', '--config', '-'], { stdin })
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(ended.stdout).not.toContain('hunter2')
+    for (const line of [
+      'tokens  https://id.example.com/oidc    for https://api.example.com, keys by discovery; opaque ones looked up at http://id/introspect, which count for 30s',
+      'tokens  https://b.example.com          for a, b, keys from https://b.example.com/keys',
+      'par     https://id.example.com         assertions for it or https://id.example.com/token, https://id.example.com/request; unknown clients: refuse; bodies up to 64kB',
+      'CLIENT  NAME  SIGNS  AUTHENTICATES        KEYS',
+      'acme    Acme  PS256  -                    https://acme.example.com/jwks',
+      'bank    -     -      client_secret_basic  -',
+      'POST /oidc/request      data         par                   -               64kB      90s',
+      '/payments               data         bearer read payments  -               10MB      90s',
+    ]) {
+      expect(ended.stdout.split('\n')).toContain(line)
+    }
+    const json = await sluice(['check', '--config', '-', '--json'], { stdin })
+    expect(json.stdout).not.toContain('hunter2')
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      tokens: [{ introspection: { clientSecret: '***' } }, { audience: ['a', 'b'] }],
+      par: { assertionAudience: 'compatible' },
+      clients: [{ id: 'acme', requestObjectSigningAlg: 'PS256' }, {}, {}],
+      routes: [{ authenticate: 'par' }, { scope: ['read', 'payments'] }, {}, {}],
+    })
+  })
+
   const RICH = GOOD.replace(
     'store: { redis: { url: "redis://user:hunter2@redis.internal:6379/1" } }',
     `admin: { host: 0.0.0.0 }

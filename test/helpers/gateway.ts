@@ -53,6 +53,8 @@ export interface Settings {
   readonly tokens?: string
   readonly limits?: string
   readonly trustedProxies?: string
+  /** Further keys of `listen`, after a comma. */
+  readonly listen?: string
   readonly routes?: string
   /** Further top-level YAML. */
   readonly more?: string
@@ -61,7 +63,7 @@ export interface Settings {
 /** The YAML of a gateway on free ports. */
 export function yaml(settings: Settings): string {
   const { data, identity = data, store = 'memory', limit = 1000, window = '1m', syncWindow = '5s' } = settings
-  return `listen: { host: 127.0.0.1, port: 0, trustedProxies: ${settings.trustedProxies ?? '[]'} }
+  return `listen: { host: 127.0.0.1, port: 0, trustedProxies: ${settings.trustedProxies ?? '[]'}${settings.listen ?? ''} }
 admin: { port: 0 }
 log: { level: silent }
 store: ${store}

@@ -42,7 +42,10 @@ export interface CloseOptions {
 
 /** Builds every part from a configuration, connects them and listens. Rejects with words for the operator. */
 export async function start(config: Config, source?: Source): Promise<Running> {
-  const output = createLog(config.log.level, config.log.format ?? (process.stdout.isTTY ? 'pretty' : 'json'))
+  const output = await createLog(
+    config.log.level,
+    config.log.format ?? (process.stdout.isTTY ? 'pretty' : 'json'),
+  )
   const { log } = output
   const metrics = createMetrics()
   const observe = createAccessLog(log, metrics)

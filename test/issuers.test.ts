@@ -7,7 +7,7 @@ import { createLog } from '../src/observe/log.ts'
 import { startIssuer, type TestIssuer } from './helpers/issuer.ts'
 
 const store = new MemoryStore()
-const output = createLog('silent', 'json')
+const output = await createLog('silent', 'json')
 let first: TestIssuer
 let second: TestIssuer
 let issuers: Issuers

@@ -1,5 +1,4 @@
 import pino, { type DestinationStream, type Logger } from 'pino'
-import pretty from 'pino-pretty'
 import { createLines } from './lines.ts'
 import { sentence } from './sentence.ts'
 
@@ -30,7 +29,7 @@ export interface LogOutput {
  * The log on standard output: JSON lines, or `pretty` for people. JSON lines are gathered and written a few times a second;
  * when nobody reads them, what does not fit in 8 MB is lost rather than kept.
  */
-export function createLog(level: LogLevel, format: 'json' | 'pretty'): LogOutput {
+export async function createLog(level: LogLevel, format: 'json' | 'pretty'): Promise<LogOutput> {
   const options = {
     level,
     base: null,
@@ -38,6 +37,8 @@ export function createLog(level: LogLevel, format: 'json' | 'pretty'): LogOutput
     formatters: { level: (label: string) => ({ level: label }) },
   }
   if (format === 'pretty') {
+    // Loaded for people alone: it is as large as all the rest of the log.
+    const { default: pretty } = await import('pino-pretty')
     const stream = pretty({
       messageFormat: (line) => sentence(line),
       hideObject: true,

@@ -115,6 +115,11 @@ describe('reading a form', () => {
     expect(words(Buffer.from('a=\xff', 'latin1'))).toMatch(/UTF-8/)
   })
 
+  it('takes a name of as many characters as a name may have', () => {
+    const longest = 'x'.repeat(128)
+    expect(read(`${longest}=y`)).toEqual(new Map([[longest, 'y']]))
+  })
+
   it('finds a repetition however it is spelled', () => {
     expect(words('%61=x&b=y&a=z')).toMatch(/parameter a once/)
     expect(words('a&a')).toMatch(/parameter a once/)

@@ -205,4 +205,15 @@ describe('the setting none, or no setting', () => {
   ])('refuses %s', async (_, request) => {
     expect(await send('none', request)).toEqual(badObject(/./))
   })
+
+  it('names the algorithms where one is not known, and refuses an object without one from anybody', async () => {
+    expect(await signed('none', {}, { header: { alg: 'ES256K' } })).toEqual(
+      badObject(/use one such as PS256/),
+    )
+    for (const alg of [undefined, 256]) {
+      expect(await signed('noneWithoutKeys', {}, { header: { alg } })).toEqual(
+        badObject(/names no algorithm/),
+      )
+    }
+  })
 })

@@ -205,7 +205,10 @@ describe('an OpenID client through the gateway', () => {
 
   it('gets the provider’s own refusals, word for word', async () => {
     const config = await discover(provider.basic.id, oidc.ClientSecretBasic('wrong'))
-    const refused = oidc.buildAuthorizationUrlWithPAR(config, { redirect_uri: provider.redirectUri })
+    const refused = oidc.buildAuthorizationUrlWithPAR(config, {
+      redirect_uri: provider.redirectUri,
+      scope: SCOPE,
+    })
     await expect(refused).rejects.toMatchObject({ status: 401 })
     expect(await answers.at(-1)!.json()).toMatchObject({ error: 'invalid_client' })
     expect(answers.at(-1)!.headers.get('www-authenticate')).toContain(`Basic realm="${issuer}"`)

@@ -40,7 +40,7 @@ describe('a client assertion that is good', () => {
     ['says no more than it must', { iat: undefined, nbf: undefined }],
     ['expired within the leeway', { exp: NOW - 9.9 }],
     ['is to be valid within the leeway', { nbf: NOW + 10 }],
-    ['comes from a clock that is ahead', { iat: NOW + 30, exp: NOW + 90 }],
+    ['comes from a clock that is ahead', { iat: NOW + 60, exp: NOW + 90 }],
     ['has claims of its own', { 'https://example.com/x': 1e308, client_id: 'else' }],
   ])('%s', async (_, claims) => {
     expect(await send(claims)).toBe('acme')

@@ -80,7 +80,7 @@ export async function startNginx(cpu: number): Promise<number> {
   const file = join(folder, 'nginx.conf')
   writeFileSync(
     file,
-    `daemon off; worker_processes 1; pid ${folder}/nginx.pid; error_log /dev/null crit;
+    `daemon off; master_process off; pid ${folder}/nginx.pid; error_log /dev/null crit;
 events { worker_connections 1024; }
 http { access_log off; keepalive_requests 1000000000; keepalive_timeout 1h; default_type application/json;
   server { listen 127.0.0.1:${port}; location / { return 200 '{"data":"${'x'.repeat(1013)}"}'; } } }

@@ -1,6 +1,8 @@
 import type { IncomingMessage } from 'node:http'
 import { GatewayError } from './errors.ts'
 
+const FIRST_BYTES = 4096
+
 /**
  * Reads a request's body as it came: 413 as soon as it has more than `maxBody` bytes, undefined where it breaks off.
  * Never rejects.
@@ -10,18 +12,28 @@ export function readBody(
   maxBody: number,
 ): Promise<Buffer | GatewayError | undefined> {
   return new Promise((resolve) => {
-    const chunks: Buffer[] = []
+    // One buffer for all: a body may come in as many chunks as it has bytes.
+    let held = Buffer.allocUnsafe(Math.min(FIRST_BYTES, maxBody))
     let bytes = 0
     const settle = (result: Buffer | GatewayError | undefined): void => {
       request.off('data', onData).off('end', onEnd).off('close', onClose)
       resolve(result)
     }
     const onData = (chunk: Buffer): void => {
+      const before = bytes
       bytes += chunk.length
-      chunks.push(chunk)
-      if (bytes > maxBody) settle(tooLarge(maxBody))
+      if (bytes > maxBody) {
+        settle(tooLarge(maxBody))
+        return
+      }
+      if (bytes > held.length) {
+        const larger = Buffer.allocUnsafe(Math.min(maxBody, Math.max(bytes, 2 * held.length)))
+        held.copy(larger, 0, 0, before)
+        held = larger
+      }
+      chunk.copy(held, before)
     }
-    const onEnd = (): void => settle(Buffer.concat(chunks, bytes))
+    const onEnd = (): void => settle(held.subarray(0, bytes))
     const onClose = (): void => settle(undefined)
     request.on('data', onData).on('end', onEnd).on('close', onClose)
   })

@@ -6,6 +6,7 @@ import type HttpProxy from 'http-proxy'
 import { tooLarge } from './body.ts'
 import { GatewayError, serviceUnavailable } from './errors.ts'
 import { type BodyLength, responseHeaders } from './headers.ts'
+import { lingerOnClose } from './linger.ts'
 import { createSockets } from './sockets.ts'
 
 // http-proxy takes `util._extend` while it loads; calling Node's own one prints a deprecation warning.
@@ -182,7 +183,10 @@ export function createForward(upstream: Upstream): Forward {
             outgoing.rateLimit,
           )
           // The rest of an unfinished request must not be taken for the next one.
-          if (!request.complete) headers.push('Connection', 'close')
+          if (!request.complete) {
+            headers.push('Connection', 'close')
+            if (response.socket) lingerOnClose(response.socket)
+          }
           try {
             if (reason === '' || BAD_REASON.test(reason)) response.writeHead(status, headers)
             else response.writeHead(status, reason, headers)

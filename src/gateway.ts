@@ -52,7 +52,9 @@ export interface Exchange {
   readonly requestId: string
   readonly method: string
   readonly startedAt: number
+  /** The address of the socket's peer, and of the caller as far as trusted proxies tell. */
   readonly peer: string
+  readonly ip: string
   path?: string
   route?: ServedRoute
   /** In whose words errors are told. */
@@ -81,11 +83,13 @@ export type Serve = (
 /** The life of a request: understand, match, identify, limit, forward; and the one rescue. */
 export function createGateway(parts: Parts): Serve {
   return async function serve(request, response, expectsContinue = false) {
+    const peer = plainAddress(request.socket.remoteAddress ?? '')
     const exchange: Exchange = {
       requestId: requestIdOf(request),
       method: request.method ?? '',
       startedAt: performance.now(),
-      peer: plainAddress(request.socket.remoteAddress ?? ''),
+      peer,
+      ip: parts.peers.caller(peer, request.headers['x-forwarded-for'] as string | undefined),
       dialect: 'problem',
       source: 'gateway',
       status: 0,
@@ -99,7 +103,12 @@ export function createGateway(parts: Parts): Serve {
     }
     if (reply !== undefined) {
       exchange.status = reply.status
-      speak(response, reply)
+      try {
+        speak(response, reply)
+      } catch (failure) {
+        exchange.error = rescue(failure)
+        response.destroy()
+      }
     }
     await closed
     if (!response.writableFinished) {
@@ -184,7 +193,7 @@ async function push(
   })
   if (refusal instanceof GatewayError) return failed(exchange, refusal)
   // Who pushed it is the upstream's to say: what the guard knows may be no more than a claim.
-  exchange.caller = { ip: ipOf(parts, exchange, request) }
+  exchange.caller = { ip: exchange.ip }
   return forward(parts, exchange, request, response, {
     target,
     route,
@@ -237,7 +246,7 @@ function identify(
   request: IncomingMessage,
   { route, target, head }: { readonly route: ServedRoute; readonly target: Target; readonly head: Head },
 ): Caller | GatewayError | Promise<Caller | GatewayError> {
-  const ip = ipOf(parts, exchange, request)
+  const { ip } = exchange
   if (route.authenticate === 'none') return { ip }
   const identity = parts.authenticate(head.authorization, () =>
     senderOf(request, { path: target.path, trusted: parts.peers.trusts(exchange.peer) }),
@@ -245,10 +254,6 @@ function identify(
   return identity instanceof Promise
     ? identity.then((known) => callerOf(known, route, ip))
     : callerOf(identity, route, ip)
-}
-
-function ipOf(parts: Parts, exchange: Exchange, request: IncomingMessage): string {
-  return parts.peers.caller(exchange.peer, request.headers['x-forwarded-for'] as string | undefined)
 }
 
 function callerOf(identity: Identity | GatewayError, route: ServedRoute, ip: string): Caller | GatewayError {

@@ -31,8 +31,16 @@ const OVERRIDES: ReadonlySet<string> = new Set([
 const FROM_PROXY =
   /^(?:forwarded|x-forwarded(?:-.*)?|x-real-ip|x-client-ip|x-cluster-client-ip|true-client-ip|cf-connecting-ip|client-cert(?:-chain)?|(?:x-)?ssl-.*|x-client-(?:cert|certificate|verify|dn)(?:-.*)?|x-arr-clientcert|x-amzn-mtls-.*)$/
 
-/** Framing must never depend on a field that a `Connection` header can name away. */
-const NEVER_NAMED: ReadonlySet<string> = new Set(['host', 'content-length'])
+/** What was judged here must reach the upstream: no `Connection` header can name it away. */
+const NEVER_NAMED: ReadonlySet<string> = new Set([
+  'authorization',
+  'content-encoding',
+  'content-length',
+  'content-type',
+  'cookie',
+  'dpop',
+  'host',
+])
 
 const RATE_LIMIT: ReadonlySet<string> = new Set([
   'ratelimit',

@@ -1,8 +1,9 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http'
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
 import type { Serve } from './gateway.ts'
+import { endGently } from './linger.ts'
 import { METHODS } from './route.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
@@ -39,6 +40,9 @@ export interface ListenerEvents {
   dropped(): void
 }
 
+/** Every socket of a listener: Node's own list lacks those that are no HTTP yet, or no more. */
+const openSockets = new WeakMap<Server, Set<Socket>>()
+
 /** How often Node looks for sockets that are over their time. */
 const CHECK_MS = 1000
 
@@ -60,6 +64,12 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   // Node would drop the fields beyond a count in silence; `maxHeaderSize` bounds them instead.
   server.maxHeadersCount = 0
 
+  const open = new Set<Socket>()
+  openSockets.set(server, open)
+  server.on('connection', (socket: Socket) => {
+    open.add(socket)
+    socket.once('close', () => open.delete(socket))
+  })
   server.on('request', (request, response) => inTurn(request, response, false))
   server.on('checkContinue', (request, response) => inTurn(request, response, true))
   // RFC 9110 section 10.1.1 lets a server pass over an expectation that it does not know.
@@ -122,7 +132,8 @@ function secure({ cert, key, clientCa, requestClientCert }: Tls, { headersTimeou
   return {
     cert,
     key,
-    ...(clientCa !== undefined && { ca: clientCa }),
+    // Without authorities of its own, Node would take the public ones for the clients'.
+    ca: clientCa ?? [],
     requestCert: clientCa !== undefined || requestClientCert,
     rejectUnauthorized: clientCa !== undefined,
     minVersion: 'TLSv1.2',
@@ -145,14 +156,6 @@ const STATUS_OF: Readonly<Record<string, number>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 408,
 }
 
-const REASONS: Readonly<Record<number, string>> = {
-  400: 'Bad Request',
-  405: 'Method Not Allowed',
-  408: 'Request Timeout',
-  413: 'Payload Too Large',
-  431: 'Request Header Fields Too Large',
-}
-
 /** The answer that a socket waits for or is being given, if any. */
 function underWay(socket: Socket): ServerResponse | undefined {
   return (socket as Socket & { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined
@@ -166,10 +169,10 @@ function endAfter(response: ServerResponse, socket: Socket): void {
 }
 
 function answer(socket: Socket, status: number): void {
-  socket.on('error', () => {})
   const allow = status === 405 ? `Allow: ${[...METHODS].join(', ')}\r\n` : ''
-  socket.end(
-    `HTTP/1.1 ${status} ${REASONS[status]}\r\n${allow}Connection: close\r\nContent-Length: 0\r\n\r\n`,
+  endGently(
+    socket,
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${allow}Connection: close\r\nContent-Length: 0\r\n\r\n`,
   )
 }
 
@@ -213,10 +216,10 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   }, IDLE_CHECK_MS)
   const hard = setTimeout(() => {
     server.closeIdleConnections()
-    server.getConnections((_, count) => {
-      cut = count
-      server.closeAllConnections()
-    })
+    const open = openSockets.get(server)
+    cut = open?.size ?? 0
+    for (const socket of open ?? []) socket.destroy()
+    server.closeAllConnections()
   }, withinMs)
   if (idleMs === 0) server.closeIdleConnections()
   await closed

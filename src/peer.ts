@@ -30,7 +30,7 @@ export function createPeers(trustedProxies: readonly string[]): Peers {
       const chain = forwardedFor.split(',')
       let caller = peer
       for (let i = chain.length - 1; i >= 0; i--) {
-        const hop = plainAddress(chain[i]!.trim())
+        const hop = plainAddress(withoutPort(chain[i]!.trim()))
         // What stands before an address that is none was written by somebody untrusted.
         if (isIP(hop) === 0) break
         caller = hop
@@ -39,6 +39,11 @@ export function createPeers(trustedProxies: readonly string[]): Peers {
       return caller
     },
   }
+}
+
+/** Some proxies write `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
+function withoutPort(hop: string): string {
+  return /^\[(.*)\](?::\d+)?$/.exec(hop)?.[1] ?? /^([\d.]+):\d+$/.exec(hop)?.[1] ?? hop
 }
 
 /** An address without the IPv4-mapped prefix of dual-stack sockets. */

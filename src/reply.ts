@@ -1,7 +1,7 @@
-import type { ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
+import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { GatewayError } from './errors.ts'
 import { type Decision, refusal } from './limit/decision.ts'
+import { lingerOnClose } from './linger.ts'
 
 /** One of the gateway's own answers, ready to be written. */
 export interface Reply {
@@ -13,20 +13,6 @@ export interface Reply {
 
 /** Whose error format a route speaks: the Data API's, or the OAuth endpoints' (RFC 6749 section 5.2). */
 export type Dialect = 'problem' | 'oauth'
-
-const TITLES: Readonly<Record<number, string>> = {
-  400: 'Bad Request',
-  401: 'Unauthorized',
-  403: 'Forbidden',
-  404: 'Not Found',
-  405: 'Method Not Allowed',
-  413: 'Payload Too Large',
-  429: 'Too Many Requests',
-  500: 'Internal Server Error',
-  502: 'Bad Gateway',
-  503: 'Service Unavailable',
-  504: 'Gateway Timeout',
-}
 
 const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
 
@@ -73,7 +59,7 @@ export function errorReply(
     return { status: error.status, headers, body }
   }
   headers.push('application/problem+json')
-  const title = TITLES[error.status] ?? 'Error'
+  const title = STATUS_CODES[error.status] ?? 'Error'
   const body = JSON.stringify({
     type: 'about:blank',
     title,
@@ -119,15 +105,4 @@ export function speak(response: ServerResponse, reply: Reply): void {
   }
   response.writeHead(reply.status, headers)
   response.end(request.method === 'HEAD' ? undefined : reply.body)
-}
-
-const LINGER_MS = 2000
-
-function lingerOnClose(socket: Socket): void {
-  socket.destroySoon = () => {
-    socket.end()
-    const timer = setTimeout(() => socket.destroy(), LINGER_MS)
-    socket.once('end', () => socket.destroy())
-    socket.once('close', () => clearTimeout(timer))
-  }
 }

@@ -46,7 +46,7 @@ export function createSockets({ origin, max, connectTimeoutMs }: SocketsOptions)
   const host = origin.hostname.replace(/^\[|\]$/g, '')
   const port = Number(origin.port) || (secure ? 443 : 80)
   const idle: PooledSocket[] = []
-  const waiting: ClientRequest[] = []
+  let waiting: ClientRequest[] = []
   let open = 0
   let closed = false
 
@@ -120,6 +120,12 @@ export function createSockets({ origin, max, connectTimeoutMs }: SocketsOptions)
     if (at !== -1) idle.splice(at, 1)
   }
 
+  /** Those who left while they waited give their places back. */
+  function hasPlace(): boolean {
+    if (waiting.length >= max) waiting = waiting.filter((request) => !request.destroyed)
+    return waiting.length < max
+  }
+
   function nextWaiting(): ClientRequest | undefined {
     for (let request = waiting.shift(); request !== undefined; request = waiting.shift()) {
       if (!request.destroyed) return request
@@ -142,7 +148,7 @@ export function createSockets({ origin, max, connectTimeoutMs }: SocketsOptions)
           request.reusedSocket = true
           request.onSocket(socket)
         } else if (open < max) request.onSocket(connect())
-        else if (waiting.length < max) waiting.push(request)
+        else if (hasPlace()) waiting.push(request)
         else onFull()
       },
     } as unknown as Agent,

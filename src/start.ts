@@ -36,9 +36,12 @@ export interface Running {
 }
 
 export interface CloseOptions {
-  /** Milliseconds in which new requests are still taken, so that a load balancer can see the failing readiness. */
-  readonly lameDuckMs?: number
+  /** Are new requests still taken for a part of `drainTimeout`, so that a load balancer can see the failing readiness? */
+  readonly lameDuck?: boolean
 }
+
+/** The part of `drainTimeout` in which new requests are still taken. */
+const LAME_DUCK_PART = 4
 
 /** Builds every part from a configuration, connects them and listens. Rejects with words for the operator. */
 export async function start(config: Config, source?: Source): Promise<Running> {
@@ -170,7 +173,8 @@ export async function start(config: Config, source?: Source): Promise<Running> {
       address,
       adminAddress,
       reload: async (occasion) => await reload?.(occasion),
-      close: ({ lameDuckMs = 0 } = {}) => (closing ??= close(lameDuckMs)),
+      close: ({ lameDuck = false } = {}) =>
+        (closing ??= close(lameDuck ? drainTimeoutMs / LAME_DUCK_PART : 0)),
     }
   } catch (error) {
     admin.close()

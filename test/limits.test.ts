@@ -194,5 +194,7 @@ describe('per ip', () => {
     expect((await from(trusting.port, '2001:db8::1')).status).toBe(200)
     expect((await from(trusting.port, '2001:db8::2')).status).toBe(429)
     expect((await from(trusting.port, '2001:db8:0:1::1')).status).toBe(200)
+    expect((await from(trusting.port, '1.1.1.1:5678')).status).toBe(429)
+    expect((await from(trusting.port, '[2001:db8::9]:5678')).status).toBe(429)
   })
 })

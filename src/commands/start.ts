@@ -2,8 +2,6 @@ import { unwatchFile, watchFile } from 'node:fs'
 import type { Loaded } from '../config/load.ts'
 import { start } from '../start.ts'
 
-/** The part of `drainTimeout` in which new requests are still taken after SIGTERM, until a load balancer sees the failing readiness. */
-const LAME_DUCK_PART = 4
 /** How often the file is looked at. */
 const WATCH_MS = 1000
 /** A signal this soon after another is the same one: npm passes on what the terminal has already sent. */
@@ -23,7 +21,11 @@ export async function runGateway(load: () => Promise<Loaded>): Promise<void> {
   const running = await start(config, { hash, load })
   process.on('SIGHUP', () => void running.reload('asked'))
   // By its times and inode, which also sees the symbolic links of a ConfigMap change.
-  if (file !== '-') watchFile(file, { interval: WATCH_MS }, () => void running.reload('changed'))
+  if (file !== '-') {
+    watchFile(file, { interval: WATCH_MS }, () => void running.reload('changed'))
+    // It may have changed since it was read.
+    void running.reload('changed')
+  }
   const signal = await nextSignal()
   const signalledAt = performance.now()
   const again = (): void => {
@@ -32,7 +34,7 @@ export async function runGateway(load: () => Promise<Loaded>): Promise<void> {
   unwatchFile(file)
   process.on('SIGTERM', again).on('SIGINT', again)
   // Ctrl-C is a person at a terminal, whom no load balancer needs time for.
-  await running.close({ lameDuckMs: signal === 'SIGTERM' ? config.drainTimeoutMs / LAME_DUCK_PART : 0 })
+  await running.close({ lameDuck: signal === 'SIGTERM' })
 }
 
 function nextSignal(): Promise<NodeJS.Signals> {

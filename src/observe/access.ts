@@ -42,7 +42,7 @@ export function createAccessLog(log: Log, metrics: Metrics): (exchange: Exchange
       route: route?.match,
       upstream: route?.upstream,
       client: caller?.client,
-      ip: caller?.ip ?? exchange.peer,
+      ip: exchange.ip,
       ...(decision && decided(decision)),
       source: exchange.source,
       status,

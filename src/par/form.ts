@@ -27,6 +27,8 @@ export function readForm(contentType: string | undefined, body: Buffer): Form | 
     return invalidRequest('Send the form in UTF-8.')
   }
   if (!isUtf8(body)) return invalidRequest('The form is not UTF-8.')
+  // Some parsers part parameters there too.
+  if (body.includes(';')) return invalidRequest('Percent-encode each ";" of the form.')
   const pairs = body.toString().split('&', MAX_PARAMETERS + 1)
   if (pairs.length > MAX_PARAMETERS) return invalidRequest(`Send at most ${MAX_PARAMETERS} parameters.`)
 

@@ -53,6 +53,8 @@ export interface Settings {
   readonly tokens?: string
   readonly limits?: string
   readonly trustedProxies?: string
+  /** Further keys of the Data API's upstream. */
+  readonly upstream?: string
   /** Further keys of `listen`, after a comma. */
   readonly listen?: string
   readonly routes?: string
@@ -69,7 +71,7 @@ log: { level: silent }
 store: ${store}
 upstreams:
   identity: { url: "${identity}", timeout: 2s }
-  data: { url: "${data}", timeout: 2s }
+  data: { url: "${data}", timeout: 2s${settings.upstream === undefined ? '' : `, ${settings.upstream}`} }
 ${settings.tokens ?? TOKENS}
 ${
   settings.limits ??

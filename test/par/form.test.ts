@@ -63,8 +63,12 @@ describe('reading a form', () => {
     expect(taken).toBeGreaterThan(100)
   })
 
+  it('refuses a raw ";", at which some parsers part parameters', () => {
+    expect(read('state=1;request_uri=x')).toMatchObject({ oauthError: 'invalid_request' })
+  })
+
   it('leaves each character of a value as it is', () => {
-    expect(read('a=%2B+%2520%26%3D;&b=x=y=&c=%EF%BB%BF&d=é')).toEqual(
+    expect(read('a=%2B+%2520%26%3D%3B&b=x=y=&c=%EF%BB%BF&d=é')).toEqual(
       new Map([
         ['a', '+ %20&=;'],
         ['b', 'x=y='],

@@ -1,0 +1,70 @@
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { loadConfig } from '../src/config/load.ts'
+
+/** What the documents name must exist, and what they show must work. */
+const root = fileURLToPath(new URL('..', import.meta.url))
+const documents = ['README.md', ...readdirSync(join(root, 'docs')).map((name) => `docs/${name}`)]
+const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+  scripts: Record<string, string>
+}
+const blocks = (text: string, language: string): string[] =>
+  [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, 'gm'))].map(([, block]) => block!)
+const anchors = (text: string): string[] =>
+  [...text.matchAll(/^#+ (.*)$/gm)].map(([, title]) =>
+    title!
+      .toLowerCase()
+      .replaceAll(/[^a-z0-9 -]/g, '')
+      .replaceAll(' ', '-'),
+  )
+
+describe.each(documents)('%s', (name) => {
+  const text = readFileSync(join(root, name), 'utf8')
+
+  it('links to what there is', () => {
+    for (const [, target] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (/^https?:/.test(target!)) continue
+      const [path, anchor] = target!.split('#') as [string, string | undefined]
+      const file = path === '' ? join(root, name) : join(root, name, '..', path)
+      expect(existsSync(file), target).toBe(true)
+      if (anchor !== undefined) expect(anchors(readFileSync(file, 'utf8')), target).toContain(anchor)
+    }
+  })
+
+  it('calls npm scripts that there are', () => {
+    for (const [, script] of text.matchAll(/npm run ([a-z:]+)/g))
+      expect(scripts, script).toHaveProperty(script!)
+  })
+
+  it('shows configurations that load', async () => {
+    for (const block of blocks(text, 'yaml')) {
+      const file = join(mkdtempSync(join(tmpdir(), 'sluice-readme-')), 'sluice.yaml')
+      writeFileSync(file, block)
+      expect((await loadConfig({ file, env: {} })).config.routes.length).toBeGreaterThan(0)
+    }
+  })
+
+  it('names commands and flags that there are', () => {
+    for (const block of blocks(text, 'sh')) {
+      for (const [, command, rest] of block.matchAll(
+        /^node dist\/bin\/sluice\.js (\w+(?: show| reset)?)(.*)$/gm,
+      )) {
+        const { stdout, status } = spawnSync(
+          process.execPath,
+          ['--import', 'tsx', 'bin/sluice.ts', ...command!.split(' '), '--help'],
+          {
+            cwd: root,
+            encoding: 'utf8',
+          },
+        )
+        expect(status, command).toBe(0)
+        for (const [flag] of rest!.matchAll(/--[a-z-]+/g))
+          expect(stdout, `${command} ${flag}`).toContain(flag)
+      }
+    }
+  })
+})

@@ -63,7 +63,7 @@ export async function start(config: Config, source?: Source): Promise<Running> {
   )
   const limiter = createLimiter({
     store,
-    onOutcome: (limit, outcome) => metrics.decisions.inc({ limit, outcome }),
+    onOutcome: (limit, outcome) => metrics.decisions.inc(limit, outcome),
   })
   const forwards = reused(
     (upstream: Upstream) => createForward({ ...upstream, origin: new URL(upstream.origin) }),
@@ -121,7 +121,7 @@ export async function start(config: Config, source?: Source): Promise<Running> {
     config.listen,
     {
       unreadable({ peer, status, reason }) {
-        metrics.requests.inc({ route: 'unmatched', method: 'any', code: status, source: 'gateway' })
+        metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
         log.info({ ip: plainAddress(peer), source: 'gateway', status, error: reason }, 'unreadable')
       },
       insecure: (reason) => log.info({ source: 'gateway', error: reason }, 'TLS handshake failed'),

@@ -14,12 +14,12 @@ export function createAccessLog(log: Log, metrics: Metrics): (exchange: Exchange
     const status = exchange.status === 0 ? CALLER_LEFT : exchange.status
     const durationMs = endedAt - exchange.startedAt
 
-    metrics.requests.inc({
-      route: route?.match ?? 'unmatched',
-      method: route === undefined ? 'any' : exchange.method,
-      code: status,
-      source: exchange.source,
-    })
+    metrics.requests.inc(
+      route?.match ?? 'unmatched',
+      route === undefined ? 'any' : exchange.method,
+      String(status),
+      exchange.source,
+    )
     metrics.requestSeconds.observe(durationMs / 1000)
     if (exchange.headAt !== undefined && route?.upstream !== undefined) {
       metrics.upstreamSeconds.observe(

@@ -10,6 +10,9 @@ export interface Lines {
 
 /** Written at once when so much has gathered, and else so often. */
 const GATHERED = 64 * 1024
+/** UTF-8 of what UTF-16 says in one unit. */
+const MOST_BYTES_A_CHAR = 3
+const PAGE_BYTES = (GATHERED + 16 * 1024) * MOST_BYTES_A_CHAR
 const EVERY_MS = 100
 /** What may wait for a slow reader; lines beyond are lost rather than kept. */
 const MAX_WAITING = 8 * 1024 * 1024
@@ -24,6 +27,7 @@ type Sink = (bytes: Buffer, done: (gone: boolean) => void) => void
  */
 export function createLines(fd: number): Lines {
   const { isPipe, sink } = sinkOf(fd)
+  const page = Buffer.allocUnsafeSlow(PAGE_BYTES)
   let waiting = ''
   let busy = false
   let gone = false
@@ -37,7 +41,11 @@ export function createLines(fd: number): Lines {
       done?.()
       return
     }
-    const bytes = Buffer.from(waiting)
+    // Mostly into the same memory again: no more than one writing is under way.
+    const bytes =
+      waiting.length * MOST_BYTES_A_CHAR <= page.length
+        ? page.subarray(0, page.write(waiting))
+        : Buffer.from(waiting)
     waiting = ''
     busy = true
     sink(bytes, (isGone) => {

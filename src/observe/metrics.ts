@@ -47,11 +47,10 @@ export function createMetrics() {
     },
     /** A configuration was refused. */
     configFailed: (): void => lastReload.set(0),
-    requests: new Counter({
+    requests: tally(registry, {
       name: 'sluice_http_requests_total',
       help: 'Requests answered, by who answered: the gateway itself or the upstream.',
       labelNames: ['route', 'method', 'code', 'source'],
-      registers,
     }),
     requestSeconds: new Histogram({
       name: 'sluice_http_request_duration_seconds',
@@ -66,11 +65,10 @@ export function createMetrics() {
       buckets: REQUEST_BUCKETS,
       registers,
     }),
-    decisions: new Counter({
+    decisions: tally(registry, {
       name: 'sluice_limit_decisions_total',
       help: 'Decisions of each limit: within, near (80 % used), over, over_cached (answered without the store), shadow_over.',
       labelNames: ['limit', 'outcome'],
-      registers,
     }),
     storeSeconds: new Histogram({
       name: 'sluice_store_duration_seconds',
@@ -93,5 +91,42 @@ export function createMetrics() {
     contentType: registry.contentType,
     /** The text of `/metrics`. */
     text: (): Promise<string> => registry.metrics(),
+  }
+}
+
+/** A counter for the path of every request. */
+interface Tally {
+  /** Counts one; the values are those of the labels, in their order. */
+  inc(...values: readonly string[]): void
+}
+
+/** Counts in plain numbers and tells prom-client when it is asked: hashing labels costs more than all else that is counted. */
+function tally(
+  registry: Registry,
+  { name, help, labelNames }: { name: string; help: string; labelNames: readonly string[] },
+): Tally {
+  const counts = new Map<string, { readonly labels: Record<string, string>; pending: number }>()
+  const counter = new Counter({
+    name,
+    help,
+    labelNames: [...labelNames],
+    registers: [registry],
+    collect() {
+      for (const one of counts.values()) {
+        if (one.pending > 0) counter.inc(one.labels, one.pending)
+        one.pending = 0
+      }
+    },
+  })
+  return {
+    inc(...values) {
+      const key = values.join('\n')
+      let one = counts.get(key)
+      if (one === undefined) {
+        one = { labels: Object.fromEntries(labelNames.map((label, i) => [label, values[i]!])), pending: 0 }
+        counts.set(key, one)
+      }
+      one.pending++
+    },
   }
 }

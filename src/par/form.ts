@@ -28,7 +28,7 @@ export function readForm(contentType: string | undefined, body: Buffer): Form | 
   }
   if (!isUtf8(body)) return invalidRequest('The form is not UTF-8.')
   // Some parsers part parameters there too.
-  if (body.includes(';')) return invalidRequest('Percent-encode each ";" of the form.')
+  if (body.includes(';')) return invalidRequest('Percent-encode each semicolon of the form.')
   const pairs = body.toString().split('&', MAX_PARAMETERS + 1)
   if (pairs.length > MAX_PARAMETERS) return invalidRequest(`Send at most ${MAX_PARAMETERS} parameters.`)
 

@@ -19,5 +19,6 @@ EXPOSE 8080 9090
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
   CMD ["node", "-e", "fetch('http://127.0.0.1:9090/healthz').then(r => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
 # SIGTERM drains, so node itself must be process 1.
-ENTRYPOINT ["node", "dist/bin/sluice.js"]
+# A small young generation costs a few per cent of speed and saves an eighth of the memory.
+ENTRYPOINT ["node", "--max-semi-space-size=8", "dist/bin/sluice.js"]
 CMD ["start", "--config", "/etc/sluice/sluice.yaml"]

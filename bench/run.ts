@@ -69,7 +69,9 @@ routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests]
       String(port),
       `http://127.0.0.1:${upstream}`,
     ],
+    // As the container image starts it.
     sluice: (port) => [
+      '--max-semi-space-size=8',
       'dist/bin/sluice.js',
       'start',
       '--config',

@@ -1,22 +1,23 @@
-import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Authenticate, Identity } from './authenticate/bearer.ts'
 import type { Caller } from './authenticate/caller.ts'
-import { certificateField } from './authenticate/certificate.ts'
 import { requireScope } from './authenticate/scope.ts'
 import { senderOf } from './authenticate/sender.ts'
 import { readBody, tooLarge } from './body.ts'
+import { deliver } from './deliver.ts'
 import { GatewayError } from './errors.ts'
+import { type Exchange, failed, openExchange } from './exchange.ts'
+import type { Failures } from './failures.ts'
 import type { Forward } from './forward.ts'
-import { type BodyLength, bodyLength, type Head, readHead, requestHeaders } from './headers.ts'
+import { type BodyLength, bodyLength, type Head, readHead } from './headers.ts'
 import type { Decision } from './limit/decision.ts'
 import type { Limiter } from './limit/limiter.ts'
 import type { Quota } from './limit/limit.ts'
 import type { ParGuard } from './par/guard.ts'
-import { type Peers, plainAddress } from './peer.ts'
-import { type Dialect, errorReply, jsonReply, refusedReply, type Reply, speak } from './reply.ts'
-import { matchRoute, METHODS, type Params, type Route, takesPath } from './route.ts'
-import { parseHost, type Target, understand } from './target.ts'
+import type { Peers } from './peer.ts'
+import { type Dialect, jsonReply, refusedReply, type Reply, speak } from './reply.ts'
+import type { Params, Route, Router } from './route.ts'
+import { type Target, understand } from './target.ts'
 
 /** A route with the parts that serve it. */
 export interface ServedRoute extends Route {
@@ -31,10 +32,12 @@ export interface ServedRoute extends Route {
 
 /** What the gateway is made of; all of it is replaced at once by a reload. */
 export interface Parts {
-  readonly routes: readonly ServedRoute[]
+  readonly match: Router<ServedRoute>
   /** Is this a host that absolute-form targets may name? */
   serves(host: string): boolean
   readonly peers: Peers
+  /** Turns away the addresses that fail too often; undefined where failures are not counted. */
+  readonly failures: Failures | undefined
   readonly authenticate: Authenticate
   /** Checks what is pushed to the PAR endpoint; undefined where no route leads there. */
   readonly guard: ParGuard | undefined
@@ -47,32 +50,6 @@ export interface Parts {
   observe(exchange: Exchange): void
 }
 
-/** One request and what became of it, as log and metrics see it. Times are `performance.now()` milliseconds. */
-export interface Exchange {
-  readonly requestId: string
-  readonly method: string
-  readonly startedAt: number
-  /** The address of the socket's peer, and of the caller as far as trusted proxies tell. */
-  readonly peer: string
-  readonly ip: string
-  path?: string
-  route?: ServedRoute
-  /** In whose words errors are told. */
-  dialect: Dialect
-  caller?: Caller
-  decision?: Decision
-  /** When the limiter was asked, and when it had decided. */
-  limitAt?: number
-  decidedAt?: number
-  askedAt?: number
-  headAt?: number
-  source: 'gateway' | 'upstream'
-  status: number
-  /** Did the caller leave, or was the answer cut, before it was whole? */
-  incomplete?: 'left' | 'cut'
-  error?: GatewayError
-}
-
 /** Serves one request; never rejects. */
 export type Serve = (
   request: IncomingMessage,
@@ -83,17 +60,7 @@ export type Serve = (
 /** The life of a request: understand, match, identify, limit, forward; and the one rescue. */
 export function createGateway(parts: Parts): Serve {
   return async function serve(request, response, expectsContinue = false) {
-    const peer = plainAddress(request.socket.remoteAddress ?? '')
-    const exchange: Exchange = {
-      requestId: requestIdOf(request),
-      method: request.method ?? '',
-      startedAt: performance.now(),
-      peer,
-      ip: parts.peers.caller(peer, request.headers['x-forwarded-for'] as string | undefined),
-      dialect: 'problem',
-      source: 'gateway',
-      status: 0,
-    }
+    const exchange = openExchange(request, parts.peers)
     const closed = new Promise((resolve) => response.once('close', resolve))
     let reply: Reply | undefined
     try {
@@ -134,18 +101,23 @@ async function answer(
   if (target instanceof GatewayError) {
     // As it came, for whoever wants to know what was refused; the query may hold secrets.
     exchange.path = (request.url ?? '').split('?', 1)[0]!
-    return failed(exchange, target)
+    return strange(parts, exchange, target)
   }
   exchange.path = target.path
 
   const found = match(parts, exchange, target)
-  if (found instanceof GatewayError) return failed(exchange, found)
+  if (found instanceof GatewayError) return strange(parts, exchange, found)
   const { route, params } = found
   exchange.route = route
   exchange.dialect = route.dialect
 
   const body = bodyOf(request, route)
   if (body instanceof GatewayError) return failed(exchange, body)
+
+  if (route.authenticate !== 'none') {
+    const refusal = parts.failures?.refusal(exchange.ip)
+    if (refusal !== undefined) return failed(exchange, refusal)
+  }
 
   if (route.authenticate === 'par') {
     if (expectsContinue) response.writeContinue()
@@ -154,7 +126,7 @@ async function answer(
 
   const identified = identify(parts, exchange, request, { route, target, head })
   const caller = identified instanceof Promise ? await identified : identified
-  if (caller instanceof GatewayError) return failed(exchange, caller)
+  if (caller instanceof GatewayError) return unproven(parts, exchange, caller)
   exchange.caller = caller
 
   let rateLimit: readonly string[] | undefined
@@ -169,7 +141,14 @@ async function answer(
 
   if (route.forward === undefined) return jsonReply(await parts.limitsOf(caller))
   if (expectsContinue) response.writeContinue()
-  return forward(parts, exchange, request, response, { target, route, to: route.forward, body, rateLimit })
+  return deliver(exchange, request, response, {
+    peers: parts.peers,
+    target,
+    route,
+    to: route.forward,
+    body,
+    rateLimit,
+  })
 }
 
 /** The life of a pushed authorisation request: read whole, checked, and forwarded once, byte for byte. */
@@ -191,17 +170,12 @@ async function push(
     authorization: head.authorization,
     body: pushed,
   })
-  if (refusal instanceof GatewayError) return failed(exchange, refusal)
+  if (refusal instanceof GatewayError) return unproven(parts, exchange, refusal)
   // Who pushed it is the upstream's to say: what the guard knows may be no more than a claim.
   exchange.caller = { ip: exchange.ip }
-  return forward(parts, exchange, request, response, {
-    target,
-    route,
-    to: route.forward!,
-    body: pushed.length,
-    pushed,
-    rateLimit: undefined,
-  })
+  const { peers } = parts
+  const body = pushed.length
+  return deliver(exchange, request, response, { peers, target, route, to: route.forward!, body, pushed })
 }
 
 function match(
@@ -209,34 +183,17 @@ function match(
   exchange: Exchange,
   target: Target,
 ): { readonly route: ServedRoute; readonly params: Params } | GatewayError {
-  const guarded = parts.routes.find(
-    (route) => route.authenticate === 'par' && takesPath(route, target.host, target.segments),
-  )
-  // Nothing but what the guard checks reaches the PAR endpoint, whatever other routes would let through.
-  if (guarded !== undefined && exchange.method !== 'POST') {
-    exchange.dialect = guarded.dialect
-    return methodNotAllowed(['POST'])
-  }
-  if (!METHODS.has(exchange.method)) return methodNotAllowed([...METHODS])
-  const found = matchRoute(parts.routes, exchange.method, target.host, target.segments)
+  const found = parts.match(exchange.method, target.host, target.segments)
   if (found === undefined) return new GatewayError('NotFound', 'Nothing is served at this path.')
   if (!('allow' in found)) return found
-  exchange.dialect = found.nearest.dialect
-  return methodNotAllowed(found.allow)
-}
-
-function methodNotAllowed(allow: readonly string[]): GatewayError {
-  return new GatewayError('MethodNotAllowed', `This path takes ${allow.join(', ')}.`, {
-    headers: { Allow: allow.join(', ') },
-  })
+  if (found.nearest !== undefined) exchange.dialect = found.nearest.dialect
+  const allow = found.allow.join(', ')
+  return new GatewayError('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
 }
 
 function bodyOf(request: IncomingMessage, route: ServedRoute): BodyLength | GatewayError {
   const length = bodyLength(request.method ?? '', request.httpVersion, request.headers)
-  if (typeof length === 'number' && length > route.maxBody) {
-    return tooLarge(route.maxBody)
-  }
-  return length
+  return typeof length === 'number' && length > route.maxBody ? tooLarge(route.maxBody) : length
 }
 
 /** A promise only where a token needs more than memory. */
@@ -269,70 +226,20 @@ function callerOf(identity: Identity | GatewayError, route: ServedRoute, ip: str
   return { client: identity.client, ...(identity.user !== undefined && { user: identity.user }), ip }
 }
 
-/** What the earlier stages found out for the last one. */
-interface Understood {
-  readonly target: Target
-  readonly route: ServedRoute
-  readonly to: Forward
-  readonly body: BodyLength
-  /** The body, where it was read. */
-  readonly pushed?: Buffer
-  readonly rateLimit: readonly string[] | undefined
+/** A request that no route takes: a failure of its address, and refused as one too many where there were enough before. */
+function strange({ failures }: Parts, exchange: Exchange, error: GatewayError): Reply {
+  const refusal = failures?.refusal(exchange.ip)
+  if (refusal === undefined) failures?.count(exchange.ip)
+  return failed(exchange, refusal ?? error)
 }
 
-async function forward(
-  parts: Parts,
-  exchange: Exchange,
-  request: IncomingMessage,
-  response: ServerResponse,
-  { target, route, to, body, pushed, rateLimit }: Understood,
-): Promise<Reply | undefined> {
-  const proto = 'encrypted' in request.socket ? 'https' : 'http'
-  const host = request.headers.host!
-  exchange.askedAt = performance.now()
-  const headers = requestHeaders(request.headers, {
-    peer: exchange.peer,
-    proto,
-    host,
-    port: parseHost(host)?.port || (proto === 'https' ? '443' : '80'),
-    requestId: exchange.requestId,
-    clientCert: proto === 'https' ? certificateField(request.socket) : undefined,
-    trusted: parts.peers.trusts(exchange.peer),
-  })
-  if (pushed !== undefined) headers['content-length'] = String(pushed.length)
-  const forwarded = await to(request, response, {
-    target: target.path + target.query,
-    headers,
-    bodyLength: body,
-    body: pushed,
-    maxBody: route.maxBody,
-    timeoutMs: route.timeoutMs,
-    rateLimit,
-  })
-  if (forwarded.headAt !== undefined) exchange.headAt = forwarded.headAt
-  if (response.headersSent) {
-    exchange.source = 'upstream'
-    exchange.status = response.statusCode
-  }
-  if (forwarded.error) exchange.error = forwarded.error
-  if (forwarded.outcome === 'cut') exchange.incomplete = 'cut'
-  return forwarded.outcome === 'failed' ? failed(exchange, forwarded.error!, rateLimit) : undefined
-}
-
-function failed(exchange: Exchange, error: GatewayError, rateLimit?: readonly string[]): Reply {
-  exchange.error = error
-  return errorReply(error, exchange.dialect, exchange.requestId, rateLimit)
+/** A caller who could not prove who it is: a failure of its address. */
+function unproven({ failures }: Parts, exchange: Exchange, error: GatewayError): Reply {
+  if (error.status === 401) failures?.count(exchange.ip)
+  return failed(exchange, error)
 }
 
 function rescue(failure: unknown): GatewayError {
   if (failure instanceof GatewayError) return failure
   return new GatewayError('InternalServer', 'The gateway failed to handle this request.', { cause: failure })
-}
-
-const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
-
-/** The caller's own `X-Request-Id` where it is well formed, else a new one. */
-function requestIdOf(request: IncomingMessage): string {
-  const given = request.headers['x-request-id']
-  return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID()
 }

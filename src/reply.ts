@@ -61,12 +61,13 @@ export function errorReply(
   headers.push('application/problem+json')
   const title = STATUS_CODES[error.status] ?? 'Error'
   const body = JSON.stringify({
-    type: 'about:blank',
+    type: error.status === 429 ? QUOTA_EXCEEDED : 'about:blank',
     title,
     status: error.status,
     detail: error.message,
     code: error.code,
     message: title,
+    ...(error.status === 429 && { retryAfterSecs: Number(error.headers['Retry-After']) }),
     correlationId: requestId,
   })
   return { status: error.status, headers, body }

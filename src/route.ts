@@ -38,8 +38,28 @@ export type Params = Readonly<Record<string, string>>
 
 export type Match<R extends Pattern> =
   | { readonly route: R; readonly params: Params }
-  /** No route takes the method, but some take the path: the first of them, and the methods they take. */
-  | { readonly allow: readonly string[]; readonly nearest: R }
+  /** No route takes the method: the methods that the path takes, and the first route that takes the path, where one was looked for. */
+  | { readonly allow: readonly string[]; readonly nearest: R | undefined }
+
+/** Finds what a request gets; undefined where nothing takes its path. `host` is in lower case, `segments` are canonical. */
+export type Router<R extends Pattern> = (
+  method: string,
+  host: string,
+  segments: readonly string[],
+) => Match<R> | undefined
+
+/** Routes by the first match, but for a path with a `par` route: nothing but what its guard checks gets there, whatever other routes would let through. */
+export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
+  const guarded = routes.filter(({ authenticate }) => authenticate === 'par')
+  return (method, host, segments) => {
+    if (method !== 'POST') {
+      const nearest = guarded.find((route) => takePath(route, host, segments) !== undefined)
+      if (nearest !== undefined) return { allow: ['POST'], nearest }
+      if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
+    }
+    return matchRoute(routes, method, host, segments)
+  }
+}
 
 /** The first of `routes` that takes the request; what the path would allow; or undefined where nothing takes the path. */
 export function matchRoute<R extends Pattern>(
@@ -51,8 +71,7 @@ export function matchRoute<R extends Pattern>(
   let allow: Set<string> | undefined
   let nearest: R | undefined
   for (const route of routes) {
-    if (route.host !== undefined && route.host !== host) continue
-    const params = matchSegments(route, segments)
+    const params = takePath(route, host, segments)
     if (params === undefined) continue
     if (route.methods === undefined || route.methods.has(method)) return { route, params }
     allow ??= new Set()
@@ -62,15 +81,11 @@ export function matchRoute<R extends Pattern>(
   return allow && nearest && { allow: [...allow].toSorted(), nearest }
 }
 
-/** Does the pattern take this host and path, by whatever method? */
-export function takesPath(pattern: Pattern, host: string, segments: readonly string[]): boolean {
-  const takesHost = pattern.host === undefined || pattern.host === host
-  return takesHost && matchSegments(pattern, segments) !== undefined
-}
-
 const NO_PARAMS: Params = Object.freeze({})
 
-function matchSegments(pattern: Pattern, segments: readonly string[]): Params | undefined {
+/** The parameters of a path that the pattern takes, by whatever method. */
+function takePath(pattern: Pattern, host: string, segments: readonly string[]): Params | undefined {
+  if (pattern.host !== undefined && pattern.host !== host) return undefined
   const { segments: wanted, rest } = pattern
   if (segments.length < wanted.length || (!rest && segments.length > wanted.length)) return undefined
   let params: Record<string, string> | undefined

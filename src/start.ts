@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { createAdmin } from './admin/server.ts'
 import type { Config, Upstream } from './config/schema.ts'
 import { openCounters } from './counters.ts'
+import { createFailures } from './failures.ts'
 import { createForward, type Forward } from './forward.ts'
 import { createGateway, type Parts, type Serve, type ServedRoute } from './gateway.ts'
 import { createGuards } from './guards.ts'
@@ -18,7 +19,7 @@ import { createMetrics } from './observe/metrics.ts'
 import { createPeers, plainAddress } from './peer.ts'
 import { createReload, type Occasion, type Source } from './reload.ts'
 import { reused } from './reused.ts'
-import type { Route } from './route.ts'
+import { createRouter, type Route } from './route.ts'
 
 /** A gateway that serves. */
 export interface Running {
@@ -71,6 +72,7 @@ export async function start(config: Config, source?: Source): Promise<Running> {
   )
   const issuers = createIssuers(store, log)
   const guards = createGuards(log)
+  const failures = createFailures()
 
   const usageIn = ({ limits, clientLimits }: Config) => createUsage({ store, prefix, limits, clientLimits })
   let usage = usageIn(config)
@@ -81,9 +83,12 @@ export async function start(config: Config, source?: Source): Promise<Running> {
     const current = usageIn(next)
     usage = current
     const parts: Parts = {
-      routes: next.routes.map((route) => serveRoute(route, prefix, next.clientLimits, forwardTo)),
+      match: createRouter(
+        next.routes.map((route) => serveRoute(route, prefix, next.clientLimits, forwardTo)),
+      ),
       serves: (host) => hosts.includes(host),
       peers: createPeers(trustedProxies),
+      failures: next.failures && failures(next.failures),
       authenticate: issuers.authenticate(next.tokens, hosts),
       guard: next.par && guards.guard(next.par, next.clients),
       limiter,

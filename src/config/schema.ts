@@ -59,6 +59,15 @@ const upstream = section({
   }))
   .describe('A backend.')
 
+const failures = section({
+  limit: whole(1, 1000).describe('Most failures of one address in any window.'),
+  window: duration('1s', '1h').describe('The length of the window, wherever it starts.'),
+})
+  .transform(({ limit, window }) => ({ limit, windowMs: window }))
+  .describe(
+    'Failed authentications and unmatched requests of one address, in this process; beyond: 429 before any key is tried.',
+  )
+
 function scope() {
   return textThat(
     (word) => /^[!#-[\]-~]+$/.test(word),
@@ -107,6 +116,7 @@ export const settings = section({
   clients: clients.default([]),
   limits: limits.default({}),
   headers: headers.prefault({}),
+  failures: failures.optional(),
   routes: list(route, 1, 'a list of routes').describe('In order: the first match wins.'),
 }).transform(({ drainTimeout, ...rest }) => ({ ...rest, drainTimeoutMs: drainTimeout }))
 
@@ -174,7 +184,9 @@ export interface Listen extends Readonly<Omit<Settings['listen'], 'hosts' | 'tls
 }
 
 /** Everything that the gateway is told, checked and compiled. Durations are milliseconds, sizes bytes. */
-export interface Config extends Readonly<Pick<Settings, 'admin' | 'drainTimeoutMs' | 'headers' | 'log'>> {
+export interface Config extends Readonly<
+  Pick<Settings, 'admin' | 'drainTimeoutMs' | 'failures' | 'headers' | 'log'>
+> {
   readonly listen: Listen
   readonly store: StoreConfig
   readonly upstreams: readonly Upstream[]

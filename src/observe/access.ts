@@ -1,4 +1,4 @@
-import type { Exchange } from '../gateway.ts'
+import type { Exchange } from '../exchange.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
 

@@ -5,9 +5,22 @@ const MISTAKES: readonly Row[] = [
   ['a misspelt section', 'listens: { port: 1 }', ['1:1: listens: unknown key; did you mean "listen"?']],
   [
     'a section that does not exist',
-    'failures: { limit: 5 }',
+    'refusals: { limit: 5 }',
     [
-      '1:1: failures: unknown key; write one of listen, admin, drainTimeout, log, store, upstreams, tokens, par, clients, limits, headers, routes',
+      '1:1: refusals: unknown key; write one of listen, admin, drainTimeout, log, store, upstreams, tokens, par, clients, limits, headers, failures, routes',
+    ],
+  ],
+  [
+    'failures without a window',
+    'failures: { limit: 5 }',
+    ['1:1: failures.window: is missing; write a duration from 1s to 1h (units ms, s, m, h, d)'],
+  ],
+  [
+    'failures that are none, in a window beyond all patience',
+    'failures: { limit: 0, window: 2h }',
+    [
+      '1:20: failures.limit: must be a whole number from 1 to 1000, not 0',
+      '1:31: failures.window: must be a duration from 1s to 1h (units ms, s, m, h, d), not "2h"',
     ],
   ],
   [

@@ -1,0 +1,61 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { certificateField } from './authenticate/certificate.ts'
+import { type Exchange, failed } from './exchange.ts'
+import type { Forward } from './forward.ts'
+import { type BodyLength, requestHeaders } from './headers.ts'
+import type { Peers } from './peer.ts'
+import type { Reply } from './reply.ts'
+import type { Route } from './route.ts'
+import { parseHost, type Target } from './target.ts'
+
+/** What the earlier stages found out for the last one. */
+export interface Understood {
+  readonly peers: Peers
+  readonly target: Target
+  readonly route: Route
+  readonly to: Forward
+  readonly body: BodyLength
+  /** The body, where it was read. */
+  readonly pushed?: Buffer
+  /** The fields of the decision, where one was made. */
+  readonly rateLimit?: readonly string[] | undefined
+}
+
+/** Forwards a request and notes what became of it: undefined where the upstream's answer was streamed, else the gateway's own. */
+export async function deliver(
+  exchange: Exchange,
+  request: IncomingMessage,
+  response: ServerResponse,
+  { peers, target, route, to, body, pushed, rateLimit }: Understood,
+): Promise<Reply | undefined> {
+  const proto = 'encrypted' in request.socket ? 'https' : 'http'
+  const host = request.headers.host!
+  exchange.askedAt = performance.now()
+  const headers = requestHeaders(request.headers, {
+    peer: exchange.peer,
+    proto,
+    host,
+    port: parseHost(host)?.port || (proto === 'https' ? '443' : '80'),
+    requestId: exchange.requestId,
+    clientCert: proto === 'https' ? certificateField(request.socket) : undefined,
+    trusted: peers.trusts(exchange.peer),
+  })
+  if (pushed !== undefined) headers['content-length'] = String(pushed.length)
+  const forwarded = await to(request, response, {
+    target: target.path + target.query,
+    headers,
+    bodyLength: body,
+    body: pushed,
+    maxBody: route.maxBody,
+    timeoutMs: route.timeoutMs,
+    rateLimit,
+  })
+  if (forwarded.headAt !== undefined) exchange.headAt = forwarded.headAt
+  if (response.headersSent) {
+    exchange.source = 'upstream'
+    exchange.status = response.statusCode
+  }
+  if (forwarded.error) exchange.error = forwarded.error
+  if (forwarded.outcome === 'cut') exchange.incomplete = 'cut'
+  return forwarded.outcome === 'failed' ? failed(exchange, forwarded.error!, rateLimit) : undefined
+}

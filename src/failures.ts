@@ -1,0 +1,59 @@
+import { LRUCache } from 'lru-cache'
+import { GatewayError } from './errors.ts'
+import { ipPart } from './limit/key.ts'
+import { add, createRing, growsAt, look, type Ring } from './limit/ring.ts'
+
+/** So many failures of one address in any window; then it is turned away until the oldest has left the window. */
+export interface FailureLimit {
+  readonly limit: number
+  readonly windowMs: number
+}
+
+/** The failures of addresses, counted in this process alone. An IPv6 address stands for its /64. */
+export interface Failures {
+  /** 429 with `Retry-After` (RFC 6585 section 4) where the address has failed too often; undefined where it may try. */
+  refusal(ip: string): GatewayError | undefined
+  /** Counts one failure. */
+  count(ip: string): void
+}
+
+/** Most addresses that are held; the one that failed longest ago goes first. */
+const MAX_ADDRESSES = 10_000
+
+/** Counts failures; what was counted stays when the limit is another one. `now` never goes back; milliseconds. */
+export function createFailures(now = () => performance.now()): (limit: FailureLimit) => Failures {
+  const rings = new LRUCache<string, Ring>({ max: MAX_ADDRESSES })
+  const nowUs = (): number => Math.round(now() * 1000)
+
+  return ({ limit, windowMs }) => {
+    const windowUs = windowMs * 1000
+    return {
+      refusal(ip) {
+        if (rings.size === 0) return undefined
+        const ring = rings.peek(ipPart(ip))
+        if (ring === undefined) return undefined
+        const at = nowUs()
+        const view = look(ring, windowUs, at)
+        if (view.used < limit) return undefined
+        return tooMany(Math.ceil((growsAt(ring, view, limit, windowUs, at) - at) / 1_000_000))
+      },
+      count(ip) {
+        const key = ipPart(ip)
+        let ring = rings.get(key)
+        if (ring === undefined) rings.set(key, (ring = createRing()))
+        const at = nowUs()
+        const view = look(ring, windowUs, at)
+        // Requests that were under way when the last failure came need no place of their own.
+        if (view.used < limit) add(ring, view, limit, windowUs, at)
+      },
+    }
+  }
+}
+
+function tooMany(seconds: number): GatewayError {
+  const retryAfter = String(Math.max(1, seconds))
+  return new GatewayError('TooManyRequests', 'Too many requests from this address have failed.', {
+    headers: { 'Retry-After': retryAfter },
+    oauthError: 'temporarily_unavailable',
+  })
+}

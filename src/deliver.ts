@@ -56,6 +56,7 @@ export async function deliver(
     exchange.status = response.statusCode
   }
   if (forwarded.error) exchange.error = forwarded.error
+  if (forwarded.givenUp !== undefined) exchange.givenUp = forwarded.givenUp
   if (forwarded.outcome === 'cut') exchange.incomplete = 'cut'
   return forwarded.outcome === 'failed' ? failed(exchange, forwarded.error!, rateLimit) : undefined
 }

@@ -31,6 +31,8 @@ export interface Exchange {
   /** Did the caller leave, or was the answer cut, before it was whole? */
   incomplete?: 'left' | 'cut'
   error?: GatewayError
+  /** Why the gateway waited for the caller no longer. */
+  givenUp?: string
 }
 
 /** What is known of a request before it is understood. */

@@ -46,6 +46,8 @@ export interface Forwarded {
   readonly outcome: 'answered' | 'cut' | 'left' | 'failed'
   /** Why it was cut or failed. */
   readonly error?: GatewayError
+  /** Why it was the gateway that ended it, where it did not wait for the caller any longer. */
+  readonly givenUp?: string
   readonly headAt?: number
 }
 
@@ -101,7 +103,10 @@ export function createForward(upstream: Upstream): Forward {
 
       const timer = setTimeout(onSilence, timeoutMs)
 
-      const settle = (outcome: Forwarded['outcome'], error?: GatewayError): void => {
+      const settle = (
+        outcome: Forwarded['outcome'],
+        why: Pick<Forwarded, 'error' | 'givenUp'> = {},
+      ): void => {
         if (settled) return
         settled = true
         clearTimeout(timer)
@@ -114,11 +119,11 @@ export function createForward(upstream: Upstream): Forward {
         if (outcome !== 'answered' && begun) response.destroy()
         resolve({
           outcome,
-          ...(error && { error }),
+          ...why,
           ...(headAt !== undefined && { headAt }),
         })
       }
-      const fail = (error: GatewayError): void => settle(begun ? 'cut' : 'failed', error)
+      const fail = (error: GatewayError): void => settle(begun ? 'cut' : 'failed', { error })
 
       function onSilence(): void {
         // A caller that is still sending is the caller's delay; `listen.requestTimeout` bounds it.
@@ -129,6 +134,11 @@ export function createForward(upstream: Upstream): Forward {
           proxyRequest?.writableNeedDrain !== true
         ) {
           timer.refresh()
+          return
+        }
+        // What has come from the upstream waits for a caller that takes none of it.
+        if (begun && (response.writableNeedDrain || response.writableEnded)) {
+          settle('left', { givenUp: `the caller did not read for ${timeoutMs} ms` })
           return
         }
         if (proxyRequest?.socket == null) {

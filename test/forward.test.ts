@@ -1,8 +1,7 @@
-import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
-import { type AddressInfo, connect, type Socket } from 'node:net'
+import { request as httpRequest } from 'node:http'
+import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createForward, type Forward, type Forwarded, type Outgoing, type Upstream } from '../src/forward.ts'
-import { bodyLength } from '../src/headers.ts'
+import { get, startFront } from './helpers/front.ts'
 import { raw, statuses } from './helpers/raw.ts'
 import { startRawUpstream, startUpstream } from './helpers/upstream.ts'
 import { until } from './helpers/wait.ts'
@@ -12,49 +11,11 @@ afterEach(async () => {
   for (const close of closers.splice(0).toReversed()) await close()
 })
 
-interface Front {
-  readonly port: number
-  readonly outcomes: Forwarded[]
-}
-
 /** A server with nothing but `forward` in it, in front of an upstream. */
-async function front(
-  url: string,
-  upstream: Partial<Upstream> = {},
-  outgoing: Partial<Outgoing> = {},
-): Promise<Front> {
-  const forward: Forward = createForward({
-    name: 'data',
-    origin: new URL(url),
-    timeoutMs: 5000,
-    connectTimeoutMs: 2000,
-    maxConnections: 256,
-    ...upstream,
-  })
-  const outcomes: Forwarded[] = []
-  const server: Server = createServer((request, response) => {
-    const length = bodyLength(request.method!, request.httpVersion, request.headers)
-    void forward(request, response, {
-      target: request.url!,
-      headers: { ...(request.headers as Record<string, string>), connection: 'keep-alive' },
-      bodyLength: length instanceof Error ? 0 : length,
-      maxBody: 1e6,
-      timeoutMs: undefined,
-      rateLimit: undefined,
-      ...outgoing,
-    }).then((forwarded) => {
-      outcomes.push(forwarded)
-      if (forwarded.outcome === 'failed')
-        response.writeHead(forwarded.error!.status).end(forwarded.error!.message)
-    })
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  closers.push(() => {
-    forward.close()
-    server.closeAllConnections()
-    return new Promise((resolve) => server.close(resolve))
-  })
-  return { port: (server.address() as AddressInfo).port, outcomes }
+async function front(...args: Parameters<typeof startFront>) {
+  const started = await startFront(...args)
+  closers.push(started.close)
+  return started
 }
 
 async function upstream(...args: Parameters<typeof startUpstream>) {
@@ -67,36 +28,6 @@ async function rawUpstream(talk: Parameters<typeof startRawUpstream>[0]) {
   const started = await startRawUpstream(talk)
   closers.push(started.close)
   return started
-}
-
-interface Got {
-  readonly status: number
-  readonly headers: IncomingMessage['headers']
-  readonly rawHeaders: readonly string[]
-  readonly body: string
-  /** Did the answer end as announced? */
-  readonly whole: boolean
-}
-
-function get(port: number, path = '/', options: Record<string, unknown> = {}, body?: string): Promise<Got> {
-  return new Promise((resolve, reject) => {
-    const request = httpRequest({ port, path, agent: false, ...options }, (response) => {
-      let text = ''
-      response.on('data', (chunk: Buffer) => (text += chunk.toString()))
-      response.on('error', () => {})
-      response.on('close', () =>
-        resolve({
-          status: response.statusCode!,
-          headers: response.headers,
-          rawHeaders: response.rawHeaders,
-          body: text,
-          whole: response.complete,
-        }),
-      )
-    })
-    request.on('error', reject)
-    request.end(body)
-  })
 }
 
 const GET = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'

@@ -51,7 +51,7 @@ export function createAccessLog(log: Log, metrics: Metrics): (exchange: Exchange
       incomplete: exchange.incomplete,
       code: error?.code,
       error: error?.message,
-      cause: causeOf(error?.cause),
+      cause: exchange.givenUp ?? causeOf(error?.cause),
     }
     if (status >= 500 && exchange.source === 'gateway') log.error(line, 'request')
     else log.info(line, 'request')

@@ -1,0 +1,95 @@
+import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import {
+  createForward,
+  type Forward,
+  type Forwarded,
+  type Outgoing,
+  type Upstream,
+} from '../../src/forward.ts'
+import { bodyLength } from '../../src/headers.ts'
+
+export interface Front {
+  readonly port: number
+  readonly outcomes: Forwarded[]
+  close(): Promise<void>
+}
+
+/** A server with nothing but `forward` in it, in front of an upstream. */
+export async function startFront(
+  url: string,
+  upstream: Partial<Upstream> = {},
+  outgoing: Partial<Outgoing> = {},
+): Promise<Front> {
+  const forward: Forward = createForward({
+    name: 'data',
+    origin: new URL(url),
+    timeoutMs: 5000,
+    connectTimeoutMs: 2000,
+    maxConnections: 256,
+    ...upstream,
+  })
+  const outcomes: Forwarded[] = []
+  const server: Server = createServer((request, response) => {
+    const length = bodyLength(request.method!, request.httpVersion, request.headers)
+    void forward(request, response, {
+      target: request.url!,
+      headers: { ...(request.headers as Record<string, string>), connection: 'keep-alive' },
+      bodyLength: length instanceof Error ? 0 : length,
+      maxBody: 1e6,
+      timeoutMs: undefined,
+      rateLimit: undefined,
+      ...outgoing,
+    }).then((forwarded) => {
+      outcomes.push(forwarded)
+      if (forwarded.outcome === 'failed')
+        response.writeHead(forwarded.error!.status).end(forwarded.error!.message)
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    port: (server.address() as AddressInfo).port,
+    outcomes,
+    close() {
+      forward.close()
+      server.closeAllConnections()
+      return new Promise((resolve) => server.close(() => resolve()))
+    },
+  }
+}
+
+export interface Got {
+  readonly status: number
+  readonly headers: IncomingMessage['headers']
+  readonly rawHeaders: readonly string[]
+  readonly body: string
+  /** Did the answer end as announced? */
+  readonly whole: boolean
+}
+
+/** One answer, whole or not. */
+export function get(
+  port: number,
+  path = '/',
+  options: Record<string, unknown> = {},
+  body?: string,
+): Promise<Got> {
+  return new Promise((resolve, reject) => {
+    const request = httpRequest({ port, path, agent: false, ...options }, (response) => {
+      let text = ''
+      response.on('data', (chunk: Buffer) => (text += chunk.toString()))
+      response.on('error', () => {})
+      response.on('close', () =>
+        resolve({
+          status: response.statusCode!,
+          headers: response.headers,
+          rawHeaders: response.rawHeaders,
+          body: text,
+          whole: response.complete,
+        }),
+      )
+    })
+    request.on('error', reject)
+    request.end(body)
+  })
+}

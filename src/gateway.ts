@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Authenticate, Identity } from './authenticate/bearer.ts'
+import type { Authenticate, Identity, Proved } from './authenticate/bearer.ts'
 import type { Caller } from './authenticate/caller.ts'
 import { requireScope } from './authenticate/scope.ts'
 import { senderOf } from './authenticate/sender.ts'
@@ -125,14 +125,22 @@ async function answer(
   }
 
   const identified = identify(parts, exchange, request, { route, target, head })
-  const caller = identified instanceof Promise ? await identified : identified
-  if (caller instanceof GatewayError) return unproven(parts, exchange, caller)
+  const known = identified instanceof Promise ? await identified : identified
+  if (known instanceof GatewayError) return unproven(parts, exchange, known)
+  const { caller, proof } = known
+  const quotas = route.quotas(caller, params)
+  // A refusal from memory asks the store nothing, so that it leaves the proof unused, too.
+  const remembered = proof && parts.limiter.recall(quotas)
+  if (proof !== undefined && remembered === undefined) {
+    const refusal = await proof.use()
+    if (refusal !== undefined) return unproven(parts, exchange, refusal)
+  }
   exchange.caller = caller
 
   let rateLimit: readonly string[] | undefined
   if (route.limits.length > 0) {
     exchange.limitAt = performance.now()
-    const decision = await parts.limiter.decide(route.quotas(caller, params))
+    const decision = remembered ?? (await parts.limiter.decide(quotas))
     exchange.decision = decision
     exchange.decidedAt = performance.now()
     rateLimit = parts.rateLimitHeaders(decision)
@@ -196,15 +204,21 @@ function bodyOf(request: IncomingMessage, route: ServedRoute): BodyLength | Gate
   return typeof length === 'number' && length > route.maxBody ? tooLarge(route.maxBody) : length
 }
 
+/** A caller, and its proof of possession where it came with one: to be used before anything is done for it. */
+interface Identified {
+  readonly caller: Caller
+  readonly proof?: Proved | undefined
+}
+
 /** A promise only where a token needs more than memory. */
 function identify(
   parts: Parts,
   exchange: Exchange,
   request: IncomingMessage,
   { route, target, head }: { readonly route: ServedRoute; readonly target: Target; readonly head: Head },
-): Caller | GatewayError | Promise<Caller | GatewayError> {
+): Identified | GatewayError | Promise<Identified | GatewayError> {
   const { ip } = exchange
-  if (route.authenticate === 'none') return { ip }
+  if (route.authenticate === 'none') return { caller: { ip } }
   const identity = parts.authenticate(head.authorization, () =>
     senderOf(request, { path: target.path, trusted: parts.peers.trusts(exchange.peer) }),
   )
@@ -213,8 +227,14 @@ function identify(
     : callerOf(identity, route, ip)
 }
 
-function callerOf(identity: Identity | GatewayError, route: ServedRoute, ip: string): Caller | GatewayError {
-  if (identity instanceof GatewayError) return identity
+function callerOf(
+  known: Identity | Proved | GatewayError,
+  route: ServedRoute,
+  ip: string,
+): Identified | GatewayError {
+  if (known instanceof GatewayError) return known
+  const proof = 'use' in known ? known : undefined
+  const identity = 'use' in known ? known.identity : known
   const lacking = requireScope(identity, route.scope)
   if (lacking !== undefined) return lacking
   if (route.needsUser && identity.user === undefined) {
@@ -223,7 +243,8 @@ function callerOf(identity: Identity | GatewayError, route: ServedRoute, ip: str
       'The access token names no user, and this path is limited for each user.',
     )
   }
-  return { client: identity.client, ...(identity.user !== undefined && { user: identity.user }), ip }
+  const caller = { client: identity.client, ...(identity.user !== undefined && { user: identity.user }), ip }
+  return { caller, proof }
 }
 
 /** A request that no route takes: a failure of its address, and refused as one too many where there were enough before. */

@@ -44,7 +44,8 @@ async function answerOf(
   issuer: TestIssuer,
 ): Promise<string | number> {
   const identity = await authenticate([`Bearer ${issuer.token()}`])
-  return identity instanceof GatewayError ? identity.status : identity.client
+  if (identity instanceof GatewayError) return identity.status
+  return 'use' in identity ? 'bound' : identity.client
 }
 
 describe('the issuers of a configuration', () => {

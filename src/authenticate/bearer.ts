@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache'
 import { GatewayError } from '../errors.ts'
 import { type Finding, type Identity, sizeOf, type TokenRules } from './access-token.ts'
 import { createChallenges } from './challenge.ts'
-import { createConfirm, type Scheme } from './confirm.ts'
+import { createConfirm, type Proved, type Scheme } from './confirm.ts'
 import type { Proofs } from './dpop.ts'
 import type { Introspect } from './introspection.ts'
 import type { KeySource } from './jwks.ts'
@@ -12,6 +12,7 @@ import { createJwtVerifier, type Verdict, type VerifyJwt } from './jwt.ts'
 import type { Sender } from './sender.ts'
 
 export type { Identity } from './access-token.ts'
+export type { Proved } from './confirm.ts'
 
 /** Whose tokens are taken, and what they must say. */
 export interface TrustedIssuer extends Omit<TokenRules, 'audience'> {
@@ -40,7 +41,7 @@ export interface BearerOptions {
 export type Authenticate = (
   authorization: readonly string[],
   sender?: () => Sender,
-) => Identity | GatewayError | Promise<Identity | GatewayError>
+) => Identity | GatewayError | Promise<Identity | Proved | GatewayError>
 
 /** `credentials` of RFC 9110 section 11.4, as far as to tell the scheme. */
 const CREDENTIALS = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?: +(.+))?$/
@@ -93,9 +94,8 @@ export function createBearer(
     // Of the whole token: a digest of less would hand one caller another's identity.
     const digest = hash('sha256', token, 'base64url')
     const finding = find(token, digest)
-    return finding instanceof Promise
-      ? finding.then((found) => settle(found, scheme, digest, sender))
-      : settle(finding, scheme, digest, sender)
+    if (!(finding instanceof Promise)) return settle(finding, scheme, digest, sender)
+    return finding.then((found): ReturnType<Authenticate> => settle(found, scheme, digest, sender))
   }
 
   function find(token: string, digest: string): Finding | Promise<Finding> {
@@ -124,7 +124,12 @@ export function createBearer(
     return verdict.identity
   }
 
-  function settle(finding: Finding, scheme: Scheme, digest: string, sender: (() => Sender) | undefined) {
+  function settle(
+    finding: Finding,
+    scheme: Scheme,
+    digest: string,
+    sender: (() => Sender) | undefined,
+  ): Identity | GatewayError | Promise<Proved | GatewayError> {
     if (typeof finding === 'string') return challenges[scheme].invalidToken(finding)
     if (finding instanceof GatewayError) return finding
     if (scheme === 'bearer' && finding.confirmation === undefined) return finding

@@ -2,11 +2,22 @@ import type { GatewayError } from '../errors.ts'
 import type { Identity } from './access-token.ts'
 import { certificateThumbprint } from './certificate.ts'
 import type { Challenges } from './challenge.ts'
-import type { Proofs } from './dpop.ts'
+import type { ProofFault, Proofs } from './dpop.ts'
 import type { Sender } from './sender.ts'
 
 /** The schemes under which a token may be sent. */
 export type Scheme = 'bearer' | 'dpop'
+
+/**
+ * Whose a request is that came with a good proof of possession. The proof may have been used before, so that nothing is to
+ * be done for its sender until it is used up: but for a refusal, which needs none. What costs the store a write is thereby
+ * left out for a caller whose calls are refused from memory.
+ */
+export interface Proved {
+  readonly identity: Identity
+  /** Undefined the first time that the proof is used; else a refusal, or a 503 where that cannot be told. Never rejects. */
+  use(): Promise<GatewayError | undefined>
+}
 
 /** Tells whether the sender of a token, which is somebody's, is the one it is bound to. Never rejects. */
 export type Confirm = (
@@ -15,7 +26,7 @@ export type Confirm = (
   /** The base64url SHA-256 of the token. */
   digest: string,
   sender: Sender | undefined,
-) => Identity | GatewayError | Promise<Identity | GatewayError>
+) => Identity | GatewayError | Promise<Proved | GatewayError>
 
 /** Holds tokens to their `cnf`. Without `proofs`, or for a request of which nothing is known, a bound token is refused. */
 export function createConfirm(challenges: Challenges, proofs: Proofs | undefined): Confirm {
@@ -48,11 +59,18 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
   }
 
   async function prove(identity: Identity, jkt: string, ath: string, sender: Sender) {
-    const verdict = await proofs!.verify({ jkt, ath }, sender)
-    if (verdict === undefined) return identity
-    if (!('error' in verdict)) return verdict
-    return verdict.error === 'invalid_token'
-      ? dpop.invalidToken(verdict.description)
-      : dpop.invalidProof(verdict.description)
+    const proof = await proofs!.verify({ jkt, ath }, sender)
+    if ('error' in proof) return refuse(proof)
+    return {
+      identity,
+      async use() {
+        const fault = await proof.use()
+        return fault !== undefined && 'error' in fault ? refuse(fault) : fault
+      },
+    }
+  }
+
+  function refuse({ error, description }: ProofFault): GatewayError {
+    return error === 'invalid_token' ? dpop.invalidToken(description) : dpop.invalidProof(description)
   }
 }

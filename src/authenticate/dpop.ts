@@ -36,11 +36,17 @@ export interface Bound {
   readonly ath: string
 }
 
+/** A proof that is good, but may have been used before. */
+export interface Proof {
+  /** Uses it up: undefined the first time, by whichever gateway; 503 where that cannot be told. Never rejects. */
+  use(): Promise<ProofFault | GatewayError | undefined>
+}
+
 /** Verifies DPoP proofs. */
 export interface Proofs {
   readonly algorithms: readonly string[]
-  /** Undefined where the request carries one good proof, never seen before; 503 where that cannot be told. Never rejects. */
-  verify(bound: Bound, sender: Sender): Promise<ProofFault | GatewayError | undefined>
+  /** The one good proof that the request carries, to be used before anything is done for its sender. Asks no store; never rejects. */
+  verify(bound: Bound, sender: Sender): Promise<Proof | ProofFault>
 }
 
 const ALGORITHMS = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
@@ -62,7 +68,7 @@ export function createProofs(options: ProofOptions): Proofs {
   } = options
   const keys = new LRUCache<string, KeySet>({ max: KNOWN_KEYS })
 
-  async function verify({ jkt, ath }: Bound, sender: Sender): Promise<ProofFault | GatewayError | undefined> {
+  async function verify({ jkt, ath }: Bound, sender: Sender): Promise<Proof | ProofFault> {
     const [proof, ...more] = sender.proofs
     if (proof === undefined || more.length > 0) return invalid('Send one DPoP header, with one proof.')
     const jws = proof.length > MAX_PROOF ? undefined : parseJws(proof)
@@ -94,11 +100,11 @@ export function createProofs(options: ProofOptions): Proofs {
     return set.find(algorithm, undefined).some(({ key }) => verifyJws(jws, algorithm, key))
   }
 
-  async function judge(
+  function judge(
     { jti, htm, htu, iat, ath }: JsonObject,
     bound: Bound,
     { method, url }: Sender,
-  ): Promise<ProofFault | GatewayError | undefined> {
+  ): Proof | ProofFault {
     if (htm !== method) return invalid('The DPoP proof is for another method.')
     if (!isHtuOf(htu, url, serves)) return invalid('The DPoP proof is for another URL.')
     if (ath !== bound.ath) return invalid('The DPoP proof is for another access token.')
@@ -113,10 +119,12 @@ export function createProofs(options: ProofOptions): Proofs {
     const used = `dpop:${hash('sha256', `${bound.jkt}.${jti}`, 'base64url')}`
     // As long as the proof could pass, and by another instance's clock a little longer.
     const ttlMs = Math.ceil(maxAgeMs - ageMs + leewayMs)
+    return { use: () => useUp(used, Math.max(1, ttlMs)) }
+  }
+
+  async function useUp(key: string, ttlMs: number): Promise<ProofFault | GatewayError | undefined> {
     try {
-      return (await store.once(used, Math.max(1, ttlMs)))
-        ? undefined
-        : invalid('The DPoP proof was used before.')
+      return (await store.once(key, ttlMs)) ? undefined : invalid('The DPoP proof was used before.')
     } catch (cause) {
       return serviceUnavailable('DPoP proofs cannot be verified for now.', cause)
     }

@@ -21,6 +21,8 @@ export interface LimiterOptions {
 export interface Limiter {
   /** Charges all quotas or none. Rejects only where the store does: `ServiceUnavailable` under `onOutage: deny`. */
   decide(quotas: readonly Quota[]): Decision | Promise<Decision>
+  /** The refusal that `decide` would answer from memory; undefined where it would ask the store. */
+  recall(quotas: readonly Quota[]): Decision | undefined
   /** Drops every remembered refusal at once: after a reset. */
   forget(): void
 }
@@ -48,28 +50,27 @@ export function createLimiter({
     return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, cached: false }
   }
 
+  function recall(quotas: readonly Quota[], nowMs: number): Decision | undefined {
+    const allowances = refusals.recall(quotas, nowMs)
+    if (allowances === undefined) return undefined
+    if (onOutcome) for (const { name } of allowances) onOutcome(name, 'over_cached')
+    return { admitted: false, allowances, refusedBy: longestWait(allowances)!, mode: 'store', cached: true }
+  }
+
   return {
     decide(quotas) {
       if (quotas.length === 0) return UNLIMITED
       // Taken before asking: the store's "not before" counts from an instant that is no earlier.
       const askedAt = now()
-      const remembered = refusals.recall(quotas, askedAt)
-      if (remembered !== undefined) {
-        if (onOutcome) for (const { name } of remembered) onOutcome(name, 'over_cached')
-        return {
-          admitted: false,
-          allowances: remembered,
-          refusedBy: longestWait(remembered)!,
-          mode: 'store',
-          cached: true,
-        }
-      }
+      const remembered = recall(quotas, askedAt)
+      if (remembered !== undefined) return remembered
       const era = refusals.era()
       const charge = store.charge(quotas)
       if (!(charge instanceof Promise)) return decided(charge, quotas, askedAt)
       // What was asked before a reset is not to be remembered after it.
       return charge.then((answer) => decided(answer, refusals.era() === era ? quotas : [], askedAt))
     },
+    recall: (quotas) => recall(quotas, now()),
     forget: refusals.forget,
   }
 }

@@ -3,10 +3,11 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createLocalJWKSet, type JSONWebKeySet, jwtVerify } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Authenticate, createBearer, type Identity } from '../../src/authenticate/bearer.ts'
-import { createKeySource, type KeySource } from '../../src/authenticate/jwks.ts'
+import type { Identity } from '../../src/authenticate/bearer.ts'
+import type { KeySource } from '../../src/authenticate/jwks.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { makeKey, signJws, startIssuer, type TestIssuer, type TestKey } from '../helpers/issuer.ts'
+import { createServing, keysOf, trust } from './trust.ts'
 
 const ALGORITHMS = ['PS256', 'ES256', 'EdDSA', 'RS256']
 const mallory = makeKey('RS256', 'mallory')
@@ -19,11 +20,7 @@ let sprung = 0
 
 beforeAll(async () => {
   issuer = await startIssuer()
-  keys = createKeySource({
-    issuer: issuer.issuer,
-    events: { failed: () => {}, recovered: () => {} },
-    cooldownMs: 600_000,
-  })
+  keys = await keysOf(issuer, { cooldownMs: 600_000 })
   trap = createServer((_, response) => {
     sprung++
     response.end(JSON.stringify({ keys: [mallory.jwk] }))
@@ -38,21 +35,8 @@ afterAll(async () => {
   await issuer.close()
 })
 
-function bearer(type: 'any' | 'strict' = 'any'): Authenticate {
-  return createBearer({
-    issuer: issuer.issuer,
-    audience: issuer.audience,
-    clientClaim: 'client_id',
-    algorithms: ALGORITHMS,
-    leewayMs: 5000,
-    realm: 'test',
-    type,
-    keys,
-  })
-}
-
 async function verdict(token: string, type: 'any' | 'strict' = 'any'): Promise<Identity | GatewayError> {
-  return bearer(type)([`Bearer ${token}`])
+  return createServing(trust(issuer, keys, { type }))([`Bearer ${token}`])
 }
 
 const joseTakes = (token: string): Promise<boolean> =>

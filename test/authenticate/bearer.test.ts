@@ -9,6 +9,7 @@ import type { KeySource } from '../../src/authenticate/jwks.ts'
 import { type KeySet, readKeySet } from '../../src/authenticate/key-set.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
+import { trust } from './trust.ts'
 
 let issuer: TestIssuer
 beforeAll(async () => {
@@ -40,17 +41,8 @@ async function bearer({
   now,
   ...options
 }: Partial<TrustedIssuer> & BearerOptions = {}): Promise<Authenticate> {
-  const trusted: TrustedIssuer = {
-    issuer: issuer.issuer,
-    audience: issuer.audience,
-    clientClaim: 'client_id',
-    algorithms: ['PS256', 'ES256', 'EdDSA', 'RS256'],
-    leewayMs: 5000,
-    realm: 'identity.example.com',
-    type: 'any',
-    keys: held(await readKeySet(issuer.jwks)),
-    ...options,
-  }
+  const keys = held(await readKeySet(issuer.jwks))
+  const trusted = trust(issuer, keys, { realm: 'identity.example.com', ...options })
   return createBearer(trusted, now && { now })
 }
 

@@ -4,15 +4,16 @@ import { createServer, request as httpsRequest } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { connect } from 'node:tls'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Authenticate, createBearer, type Identity } from '../../src/authenticate/bearer.ts'
+import type { Identity } from '../../src/authenticate/bearer.ts'
 import { certificateThumbprint, readCertificateHeader } from '../../src/authenticate/certificate.ts'
 import { createProofs } from '../../src/authenticate/dpop.ts'
-import { createKeySource, type KeySource } from '../../src/authenticate/jwks.ts'
+import type { KeySource } from '../../src/authenticate/jwks.ts'
 import { type Sender, senderOf } from '../../src/authenticate/sender.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { MemoryStore } from '../../src/limit/memory-store.ts'
 import { makeKey, signProof, startIssuer, type TestIssuer, thumbprintOf } from '../helpers/issuer.ts'
 import { makeCertificate, type TestCertificate } from './self-signed.ts'
+import { createServing, keysOf, trust } from './trust.ts'
 
 const ours = makeCertificate('gateway')
 const client = makeCertificate('client')
@@ -20,25 +21,14 @@ const other = makeCertificate('other')
 const store = new MemoryStore()
 let issuer: TestIssuer
 let keys: KeySource
-let authenticate: Authenticate
+let authenticate: ReturnType<typeof createServing>
 
 beforeAll(async () => {
   issuer = await startIssuer({ algorithms: ['ES256'] })
-  keys = createKeySource({ issuer: issuer.issuer, events: { failed() {}, recovered() {} } })
-  await keys.refresh()
-  authenticate = createBearer(
-    {
-      issuer: issuer.issuer,
-      audience: issuer.audience,
-      clientClaim: 'client_id',
-      algorithms: ['ES256'],
-      leewayMs: 5000,
-      realm: 'test',
-      type: 'any',
-      keys,
-    },
-    { proofs: createProofs({ store, serves: (host) => host === 'api.example.com' }) },
-  )
+  keys = await keysOf(issuer)
+  authenticate = createServing(trust(issuer, keys), {
+    proofs: createProofs({ store, serves: (host) => host === 'api.example.com' }),
+  })
 })
 afterAll(async () => {
   keys.close()

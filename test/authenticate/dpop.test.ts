@@ -1,13 +1,8 @@
 import { createHmac } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type Authenticate,
-  createBearer,
-  type Identity,
-  type TrustedIssuer,
-} from '../../src/authenticate/bearer.ts'
+import { createBearer, type Identity, type Proved } from '../../src/authenticate/bearer.ts'
 import { createProofs, type ProofOptions } from '../../src/authenticate/dpop.ts'
-import { createKeySource, type KeySource } from '../../src/authenticate/jwks.ts'
+import type { KeySource } from '../../src/authenticate/jwks.ts'
 import type { Sender } from '../../src/authenticate/sender.ts'
 import { GatewayError, serviceUnavailable } from '../../src/errors.ts'
 import { MemoryStore } from '../../src/limit/memory-store.ts'
@@ -21,6 +16,7 @@ import {
   type TestKey,
   thumbprintOf,
 } from '../helpers/issuer.ts'
+import { createServing, keysOf, trust } from './trust.ts'
 
 const URL = 'https://api.example.com/v3/transactions'
 const key = makeKey('ES256')
@@ -28,13 +24,12 @@ const mallory = makeKey('ES256')
 const store = new MemoryStore()
 let issuer: TestIssuer
 let keys: KeySource
-let authenticate: Authenticate
+let authenticate: ReturnType<typeof createServing>
 
 beforeAll(async () => {
   issuer = await startIssuer({ algorithms: ['ES256'] })
-  keys = createKeySource({ issuer: issuer.issuer, events: { failed() {}, recovered() {} } })
-  await keys.refresh()
-  authenticate = bearer()
+  keys = await keysOf(issuer)
+  authenticate = serving()
 })
 afterAll(async () => {
   keys.close()
@@ -42,23 +37,10 @@ afterAll(async () => {
   await issuer.close()
 })
 
-function trusted(): TrustedIssuer {
-  return {
-    issuer: issuer.issuer,
-    audience: issuer.audience,
-    clientClaim: 'client_id',
-    algorithms: ['ES256'],
-    leewayMs: 5000,
-    realm: 'test',
-    type: 'any',
-    keys,
-  }
-}
-
-function bearer(options: Partial<ProofOptions> = {}): Authenticate {
-  const serves = (host: string) => host === 'api.example.com'
-  return createBearer(trusted(), { proofs: createProofs({ store, serves, ...options }) })
-}
+const proofs = (options: Partial<ProofOptions> = {}) =>
+  createProofs({ store, serves: (host) => host === 'api.example.com', ...options })
+const serving = (options?: Partial<ProofOptions>) =>
+  createServing(trust(issuer, keys), { proofs: proofs(options) })
 
 function sender(
   proofs: readonly string[],
@@ -74,7 +56,7 @@ const bound = (to: TestKey = key) => issuer.token({ cnf: { jkt: thumbprintOf(to)
 /** One request with a bound token and whatever proofs `make` gives for it. */
 async function send(
   make: (token: string) => readonly string[],
-  by: Authenticate = authenticate,
+  by = authenticate,
 ): Promise<Identity | GatewayError> {
   const token = bound()
   return by([`DPoP ${token}`], sender(make(token)))
@@ -136,7 +118,7 @@ describe('a token that is bound to a key', () => {
   })
 
   it('is refused where proofs are not verified', async () => {
-    const authenticate = createBearer(trusted())
+    const authenticate = createServing(trust(issuer, keys))
     const token = bound()
     expect(challengeOf(await authenticate([`Bearer ${token}`], sender([])))).toEqual([
       '401',
@@ -287,7 +269,7 @@ describe('proofs', () => {
   })
 
   it('are taken with the algorithms that are configured alone', async () => {
-    const strict = bearer({ algorithms: ['EdDSA', 'ES384'] })
+    const strict = serving({ algorithms: ['EdDSA', 'ES384'] })
     expect(challengeOf(await send((token) => [proves(token)], strict))).toEqual([
       '401',
       'DPoP realm="test", algs="EdDSA ES384", error="invalid_dpop_proof", error_description="The DPoP proof is signed with an algorithm that is not accepted."',
@@ -333,6 +315,27 @@ describe('proofs', () => {
     expect(challengeOf(await authenticate([`DPoP ${token}`], sender([proof])))[0]).toBe('401')
   })
 
+  it('are used up when they are to be, not when they are verified', async () => {
+    const asked: string[] = []
+    const once = async (key: string) => asked.push(key) === 1
+    const authenticate = createBearer(trust(issuer, keys), { proofs: proofs({ store: { once } }) })
+    const token = bound()
+    const request = sender([proves(token)])
+    const answers = [
+      await authenticate([`DPoP ${token}`], request),
+      await authenticate([`DPoP ${token}`], request),
+    ]
+    expect(answers).toMatchObject([
+      { identity: { client: 'client-1' } },
+      { identity: { client: 'client-1' } },
+    ])
+    expect(asked).toEqual([])
+    const [first, second] = answers as [Proved, Proved]
+    expect(await second.use()).toBeUndefined()
+    expect(await first.use()).toMatchObject({ status: 401, oauthError: 'invalid_dpop_proof' })
+    expect(new Set(asked).size).toBe(1)
+  })
+
   it('are not used up by a refusal', async () => {
     const token = bound()
     const proof = proves(token)
@@ -342,7 +345,7 @@ describe('proofs', () => {
 
   it('are remembered under short keys for as long as they could pass', async () => {
     const asked: [string, number][] = []
-    const remembering = bearer({
+    const remembering = serving({
       store: {
         async once(key, ttlMs) {
           asked.push([key, ttlMs])
@@ -367,7 +370,7 @@ describe('proofs', () => {
   })
 
   it('answer 503 while it cannot be told whether they were used', async () => {
-    const lost = bearer({
+    const lost = serving({
       store: {
         async once() {
           throw serviceUnavailable('The rate limits cannot be checked at the moment.')

@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createBearer, type Identity, type TrustedIssuer } from '../../src/authenticate/bearer.ts'
-import { createKeySource, type KeySource } from '../../src/authenticate/jwks.ts'
+import type { Identity, TrustedIssuer } from '../../src/authenticate/bearer.ts'
+import type { KeySource } from '../../src/authenticate/jwks.ts'
 import { requireScope } from '../../src/authenticate/scope.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { until } from '../helpers/wait.ts'
+import { createServing, keysOf, trust } from './trust.ts'
 
 let first: TestIssuer
 let second: TestIssuer
@@ -21,25 +22,10 @@ afterAll(async () => {
   await Promise.all([first.close(), second.close()])
 })
 
-async function trust(issuer: TestIssuer, options: Partial<TrustedIssuer> = {}): Promise<TrustedIssuer> {
-  const keys = createKeySource({
-    issuer: issuer.issuer,
-    events: { failed() {}, recovered() {} },
-    cooldownMs: 0,
-  })
+async function trusted(issuer: TestIssuer, options: Partial<TrustedIssuer> = {}): Promise<TrustedIssuer> {
+  const keys = await keysOf(issuer, { cooldownMs: 0 })
   sources.push(keys)
-  await keys.refresh()
-  return {
-    issuer: issuer.issuer,
-    audience: issuer.audience,
-    clientClaim: 'client_id',
-    algorithms: ['ES256'],
-    leewayMs: 5000,
-    realm: new URL(issuer.issuer).pathname,
-    type: 'any',
-    keys,
-    ...options,
-  }
+  return trust(issuer, keys, { realm: new URL(issuer.issuer).pathname, ...options })
 }
 
 function answerOf(refusal: Identity | GatewayError): [number, unknown] {
@@ -55,7 +41,7 @@ const refused = (why: string) => [
 
 describe('several issuers', () => {
   it('each have their own keys, audience and client claim', async () => {
-    const authenticate = createBearer([await trust(first), await trust(second, { clientClaim: 'azp' })])
+    const authenticate = createServing([await trusted(first), await trusted(second, { clientClaim: 'azp' })])
     expect(authenticate([`Bearer ${first.token()}`])).toMatchObject({ client: 'client-1' })
     expect(authenticate([`Bearer ${second.token({ azp: 'party' })}`])).toMatchObject({ client: 'party' })
     expect(answerOf(await authenticate([`Bearer ${second.token()}`]))).toEqual(
@@ -67,7 +53,7 @@ describe('several issuers', () => {
   })
 
   it('cannot sign for each other', async () => {
-    const authenticate = createBearer([await trust(first), await trust(second)])
+    const authenticate = createServing([await trusted(first), await trusted(second)])
     const forged = second.token({ iss: first.issuer, aud: first.audience })
     expect(answerOf(await authenticate([`Bearer ${forged}`]))).toEqual(
       refused('The signature of the access token is not valid.'),
@@ -78,7 +64,7 @@ describe('several issuers', () => {
   })
 
   it('leave no room for others, whose tokens make nobody look for keys', async () => {
-    const authenticate = createBearer([await trust(first)])
+    const authenticate = createServing([await trusted(first)])
     const before = first.asked.jwks
     for (const iss of [
       second.issuer,
@@ -97,8 +83,8 @@ describe('several issuers', () => {
   })
 
   it('are told apart, too, when tokens are remembered', async () => {
-    const both = [await trust(first), await trust(second)]
-    const authenticate = createBearer(both)
+    const both = [await trusted(first), await trusted(second)]
+    const authenticate = createServing(both)
     const token = second.token()
     const known = authenticate([`Bearer ${token}`])
     expect(authenticate([`Bearer ${token}`])).toBe(known)
@@ -110,7 +96,7 @@ describe('several issuers', () => {
   })
 
   it('share the realm of the first', async () => {
-    const authenticate = createBearer([await trust(second), await trust(first)])
+    const authenticate = createServing([await trusted(second), await trusted(first)])
     expect(answerOf(await authenticate([]))).toEqual([401, 'Bearer realm="/realms/b"'])
   })
 
@@ -121,7 +107,7 @@ describe('several issuers', () => {
       asked.push(token)
       return identity
     }
-    const authenticate = createBearer([await trust(first), await trust(second, { introspect })])
+    const authenticate = createServing([await trusted(first), await trusted(second, { introspect })])
     expect(await authenticate(['Bearer opaque'])).toBe(identity)
     expect(await authenticate(['Bearer a.b.c'])).toBe(identity)
     expect(await authenticate([`Bearer ${first.token()}`])).toMatchObject({ client: 'client-1' })
@@ -133,7 +119,7 @@ describe('several issuers', () => {
 
 describe('the keys of an issuer', () => {
   it('are followed when they change, without a restart', async () => {
-    const authenticate = createBearer(await trust(first))
+    const authenticate = createServing(await trusted(first))
     const old = first.token()
     expect(authenticate([`Bearer ${old}`])).toMatchObject({ client: 'client-1' })
     first.rotate()
@@ -142,7 +128,7 @@ describe('the keys of an issuer', () => {
   })
 
   it('go on serving while the issuer is dead, for tokens seen before and new ones', async () => {
-    const authenticate = createBearer(await trust(first))
+    const authenticate = createServing(await trusted(first))
     const old = first.token()
     await authenticate([`Bearer ${old}`])
     first.fault = 'down'
@@ -196,7 +182,7 @@ describe('the scopes of a route', () => {
   })
 
   it('are read from the scope claim alone, a space between each', async () => {
-    const authenticate = createBearer(await trust(first))
+    const authenticate = createServing(await trusted(first))
     const claims = [{ scope: ['a'] }, { scp: ['a'] }, { scp: 'a' }, { scope: { a: true } }]
     for (const claim of claims) {
       const identity = (await authenticate([`Bearer ${first.token(claim)}`])) as Identity

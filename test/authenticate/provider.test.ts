@@ -5,7 +5,6 @@ import type { AddressInfo } from 'node:net'
 import type * as OidcProvider from 'oidc-provider'
 import * as client from 'openid-client'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { type Authenticate, createBearer } from '../../src/authenticate/bearer.ts'
 import { createProofs } from '../../src/authenticate/dpop.ts'
 import { createIntrospection } from '../../src/authenticate/introspection.ts'
 import { createKeySource, type KeySource } from '../../src/authenticate/jwks.ts'
@@ -13,6 +12,7 @@ import { senderOf } from '../../src/authenticate/sender.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { MemoryStore } from '../../src/limit/memory-store.ts'
 import { makeCertificate } from './self-signed.ts'
+import { createServing } from './trust.ts'
 
 const AUDIENCE = 'https://api.example.com'
 const GATEWAY = { id: 'the gateway', secret: 'a secret: with/some %signs' }
@@ -28,7 +28,7 @@ let url: string
 let keys: KeySource
 let events: string[]
 let now = 0
-let authenticate: Authenticate
+let authenticate: ReturnType<typeof createServing>
 let config: client.Configuration
 
 /** A real OpenID Provider whose access tokens are opaque, or JWTs where that is asked for by the resource. */
@@ -81,7 +81,7 @@ beforeAll(async () => {
 
   keys = createKeySource({ issuer, events: { failed() {}, recovered() {} } })
   events = []
-  authenticate = createBearer(
+  authenticate = createServing(
     {
       issuer,
       audience: AUDIENCE,

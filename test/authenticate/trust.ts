@@ -1,0 +1,59 @@
+import {
+  type Authenticate,
+  type BearerOptions,
+  createBearer,
+  type Identity,
+  type Proved,
+  type TrustedIssuer,
+} from '../../src/authenticate/bearer.ts'
+import { createKeySource, type KeySource, type KeySourceOptions } from '../../src/authenticate/jwks.ts'
+import { GatewayError } from '../../src/errors.ts'
+import type { TestIssuer } from '../helpers/issuer.ts'
+
+/** The keys of a test issuer, read from it. */
+export async function keysOf(
+  { issuer }: TestIssuer,
+  options: Partial<KeySourceOptions> = {},
+): Promise<KeySource> {
+  const keys = createKeySource({ issuer, events: { failed() {}, recovered() {} }, ...options })
+  await keys.refresh()
+  return keys
+}
+
+/** A test issuer as one whose tokens are taken. */
+export function trust(
+  { issuer, audience }: TestIssuer,
+  keys: KeySource,
+  options: Partial<TrustedIssuer> = {},
+): TrustedIssuer {
+  return {
+    issuer,
+    audience,
+    clientClaim: 'client_id',
+    algorithms: ['PS256', 'ES256', 'EdDSA', 'RS256'],
+    leewayMs: 5000,
+    realm: 'test',
+    type: 'any',
+    keys,
+    ...options,
+  }
+}
+
+type Serving = (
+  ...request: Parameters<Authenticate>
+) => Identity | GatewayError | Promise<Identity | GatewayError>
+
+const serve = async (known: Identity | Proved | GatewayError): Promise<Identity | GatewayError> =>
+  !(known instanceof GatewayError) && 'use' in known ? ((await known.use()) ?? known.identity) : known
+
+/** Authenticates as for a call that is served: a proof is used up at once. */
+export function createServing(
+  trusted: TrustedIssuer | readonly TrustedIssuer[],
+  options: BearerOptions = {},
+): Serving {
+  const authenticate = createBearer(trusted, options)
+  return (...request) => {
+    const answer = authenticate(...request)
+    return answer instanceof Promise ? answer.then(serve) : answer
+  }
+}

@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http'
+import { type IncomingMessage, STATUS_CODES } from 'node:http'
 import { createDeadlines, TimeoutError } from '../limit/deadlines.ts'
 import type { ClientUsage } from '../limit/usage.ts'
 import { type Access, deny } from './access.ts'
@@ -61,21 +61,12 @@ export function createLimits(parts: LimitParts): (request: IncomingMessage, path
   }
 }
 
-const TITLES = {
-  400: 'Bad Request',
-  401: 'Unauthorized',
-  403: 'Forbidden',
-  404: 'Not Found',
-  405: 'Method Not Allowed',
-  503: 'Service Unavailable',
-} as const
-
 /** RFC 9457. */
-function problem(status: keyof typeof TITLES, detail: string, headers: Answer['headers'] = {}): Answer {
+function problem(status: number, detail: string, headers: Answer['headers'] = {}): Answer {
   return {
     status,
     headers: { 'Content-Type': 'application/problem+json', ...headers },
-    body: { type: 'about:blank', title: TITLES[status], status, detail },
+    body: { type: 'about:blank', title: STATUS_CODES[status], status, detail },
   }
 }
 

@@ -41,8 +41,7 @@ export async function startFragileUpstream(): Promise<FragileUpstream> {
     for (const socket of open) socket.resetAndDestroy()
   }
   const start = (): Promise<void> =>
-    new Promise((resolve, reject) => {
-      server.once('error', reject)
+    new Promise((resolve) => {
       server.listen(port, '127.0.0.1', () => {
         ;({ port } = server.address() as AddressInfo)
         resolve()

@@ -50,6 +50,11 @@ export function badRequest(message: string, details?: ErrorDetails): GatewayErro
   return new GatewayError('BadRequest', message, details)
 }
 
+/** 400 that ends the socket: where this request ends, another server may see the next one begin (RFC 9112 section 6.3). */
+export function unframed(message: string): GatewayError {
+  return badRequest(message, { headers: { Connection: 'close' } })
+}
+
 /** 503 with `Retry-After`: something that the gateway needs to decide is out of reach for now. */
 export function serviceUnavailable(message: string, cause?: unknown): GatewayError {
   return new GatewayError('ServiceUnavailable', message, { cause, headers: { 'Retry-After': '1' } })

@@ -1,4 +1,4 @@
-import { badRequest, type GatewayError } from './errors.ts'
+import { type GatewayError, unframed } from './errors.ts'
 
 /** Header fields that end at this hop (RFC 9110 section 7.6.1), `Expect` and `Trailer` with them: the gateway answers those itself. */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
@@ -31,8 +31,8 @@ const OVERRIDES: ReadonlySet<string> = new Set([
 const FROM_PROXY =
   /^(?:forwarded|x-forwarded(?:-.*)?|x-real-ip|x-client-ip|x-cluster-client-ip|true-client-ip|cf-connecting-ip|client-cert(?:-chain)?|(?:x-)?ssl-.*|x-client-(?:cert|certificate|verify|dn)(?:-.*)?|x-arr-clientcert|x-amzn-mtls-.*)$/
 
-/** What was judged here must reach the upstream: no `Connection` header can name it away. */
-const NEVER_NAMED: ReadonlySet<string> = new Set([
+/** What was judged here must reach the upstream: no `Connection` header can name it away, and nothing else may pass for it. */
+const JUDGED: ReadonlySet<string> = new Set([
   'authorization',
   'content-encoding',
   'content-length',
@@ -40,6 +40,7 @@ const NEVER_NAMED: ReadonlySet<string> = new Set([
   'cookie',
   'dpop',
   'host',
+  'x-request-id',
 ])
 
 const RATE_LIMIT: ReadonlySet<string> = new Set([
@@ -64,7 +65,7 @@ function fateOf(name: string): Fate {
   if (known !== undefined) return known
   const plain = name.includes('_') ? name.replaceAll('_', '-') : name
   let fate: Fate = 'keep'
-  if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain)) fate = 'drop'
+  if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain) || (plain !== name && JUDGED.has(plain))) fate = 'drop'
   else if (FROM_PROXY.test(plain)) fate = 'from-proxy'
   if (fates.size < MAX_FATES) fates.set(name, fate)
   return fate
@@ -102,20 +103,22 @@ export function bodyLength(
   httpVersion: string,
   headers: RequestHeaders,
 ): BodyLength | GatewayError {
+  if (httpVersion !== '1.1' && httpVersion !== '1.0')
+    return unframed('This is neither HTTP/1.1 nor HTTP/1.0.')
   const coding = headers['transfer-encoding']
   const length = headers['content-length']
   if (coding === undefined && length === undefined) return 0
   if (coding !== undefined) {
-    if (length !== undefined) return badRequest('Send Content-Length or Transfer-Encoding, not both.')
-    if (BODILESS.has(method)) return badRequest(`A ${method} request carries no body here.`)
-    if (httpVersion !== '1.1') return badRequest('Transfer-Encoding needs HTTP/1.1.')
+    if (length !== undefined) return unframed('Send Content-Length or Transfer-Encoding, not both.')
+    if (BODILESS.has(method)) return unframed(`A ${method} request carries no body here.`)
+    if (httpVersion !== '1.1') return unframed('Transfer-Encoding needs HTTP/1.1.')
     if (String(coding).toLowerCase() !== 'chunked')
-      return badRequest('The only Transfer-Encoding taken is "chunked".')
+      return unframed('The only Transfer-Encoding taken is "chunked".')
     return undefined
   }
-  if (!/^\d{1,15}$/.test(String(length))) return badRequest('The Content-Length is no number.')
+  if (!/^(?:0|[1-9]\d{0,14})$/.test(String(length))) return unframed('The Content-Length is no plain number.')
   const bytes = Number(length)
-  if (bytes > 0 && BODILESS.has(method)) return badRequest(`A ${method} request carries no body here.`)
+  if (bytes > 0 && BODILESS.has(method)) return unframed(`A ${method} request carries no body here.`)
   return bytes
 }
 
@@ -143,7 +146,8 @@ export function requestHeaders(
   for (const name in headers) {
     const fate = fateOf(name)
     if (fate === 'drop' || (fate === 'from-proxy' && !forwarded.trusted)) continue
-    if (named?.has(name) === true && !NEVER_NAMED.has(name)) continue
+    // What a trusted proxy says is not the caller's to name away.
+    if (fate === 'keep' && named?.has(name) === true && !JUDGED.has(name)) continue
     const value = headers[name]
     if (value !== undefined) out[name] = value
   }
@@ -182,7 +186,7 @@ export function responseHeaders(
     const name = rawHeaders[i]!
     const lower = name.toLowerCase()
     if (HOP_BY_HOP.has(lower)) continue
-    if (named?.has(lower) === true && !NEVER_NAMED.has(lower)) continue
+    if (named?.has(lower) === true && !JUDGED.has(lower)) continue
     if (rateLimit !== undefined && RATE_LIMIT.has(lower)) continue
     // RFC 9110 section 8.6: no Content-Length in a 204.
     if (status === 204 && lower === 'content-length') continue

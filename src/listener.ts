@@ -111,6 +111,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   function inTurn(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
     const { socket } = request
     if (!socket.writable) return
+    // Node drops bytes behind a request that would switch protocols, so that the next one could begin anywhere.
+    if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
     let turn = turns.get(socket)
     if (turn === undefined) turns.set(socket, (turn = { waiting: 0, last: undefined }))
     if (turn.waiting >= MOST_PIPELINED) {

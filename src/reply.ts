@@ -100,7 +100,7 @@ export function speak(response: ServerResponse, reply: Reply): void {
   const headers = [...reply.headers, 'Content-Length', String(Buffer.byteLength(reply.body))]
   const { req: request } = response
   if (!request.complete) {
-    headers.push('Connection', 'close')
+    if (!headers.includes('Connection')) headers.push('Connection', 'close')
     if (response.socket) lingerOnClose(response.socket)
     request.resume()
   }

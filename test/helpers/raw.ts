@@ -41,5 +41,5 @@ export const answered = (text: string): boolean => /^HTTP\/1\.1 [2-5].*\r\n\r\n/
 
 /** The status codes of the answers in a raw text, in their order. */
 export function statuses(text: string): number[] {
-  return [...text.matchAll(/^HTTP\/1\.1 (\d{3})/gm)].map((match) => Number(match[1]))
+  return [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]))
 }

@@ -1,0 +1,127 @@
+import { connect } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { statuses } from '../helpers/raw.ts'
+import { until } from '../helpers/wait.ts'
+import { FRAMINGS } from './framing/corpus.ts'
+import type { Framing } from './framing/wire.ts'
+import { startStrictUpstream, type StrictUpstream } from './strict-upstream.ts'
+
+const LIMIT = 1_000_000
+const AT_ONCE = 16
+/** For answers that should not come. */
+const QUIET_MS = 60
+
+let back: StrictUpstream
+let gateway: TestGateway
+const outcomes = new Map<string, Outcome>()
+beforeAll(async () => {
+  back = await startStrictUpstream()
+  gateway = await startGateway({
+    data: back.url,
+    limit: LIMIT,
+    routes: `routes:
+  - { match: "POST /par/:case/request", upstream: identity, authenticate: par }
+  - { match: "/oidc/*", upstream: identity, authenticate: none }
+  - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests], maxBody: 2kB }`,
+    more: 'par: { issuer: "https://identity.example.com/oidc", maxBody: 2kB }',
+  })
+  const waiting = [...FRAMINGS.entries()]
+  const worker = async (): Promise<void> => {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      const [i, framing] = next
+      outcomes.set(framing.name, await play(framing, String(i).padStart(4, '0')))
+    }
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, worker))
+}, 120_000)
+afterAll(async () => {
+  await gateway?.close()
+  await back.close()
+})
+
+interface Outcome {
+  readonly answers: readonly number[]
+  /** What reached the upstream whole. */
+  readonly reached: readonly string[]
+  readonly charged: number
+  /** The status of an honest request thereafter. */
+  readonly next: number
+}
+
+/** Sends a case, waits for what comes of it, and then asks an honest question. */
+async function play(framing: Framing, number: string): Promise<Outcome> {
+  const mine = await token(`client-${number}`)
+  const text = framing.bytes.map((piece) => piece.replaceAll('CASE', number).replaceAll('TOKEN', mine))
+  const pieces = framing.dripped === true ? [...text.join('')] : text
+  const said = await converse(gateway.port, pieces, framing)
+  const next = await call(gateway.port, { path: `/v3/${number}/alive`, token: mine })
+  const name = (line: string) => line.replace(number, 'CASE')
+  return {
+    answers: statuses(said),
+    reached: back.requests
+      .filter(({ line, whole }) => whole && line.includes(`/${number}/`) && !line.endsWith('/alive'))
+      .map(({ line, body }) => `${name(line)} ${body.replaceAll(number, 'CASE')}`),
+    charged: LIMIT - 1 - Number(next.headers['x-ratelimit-remaining']),
+    next: next.status,
+  }
+}
+
+/** Everything that is answered to the pieces, until the far end closes or falls silent. */
+function converse(port: number, pieces: readonly string[], { answers, ends }: Framing): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    let said = ''
+    let quiet: NodeJS.Timeout | undefined
+    const finish = (): void => {
+      clearTimeout(hard)
+      clearTimeout(quiet)
+      socket.destroy()
+      resolve(said)
+    }
+    const hard = setTimeout(finish, 5000)
+    const left = [...pieces]
+    const gapMs = pieces.length > 9 ? 1 : 15
+    const send = (): void => {
+      const piece = left.shift()
+      if (piece === undefined || socket.destroyed) {
+        if (ends === true) socket.end()
+      } else socket.write(piece, 'latin1', () => setTimeout(send, left.length > 0 ? gapMs : 0))
+    }
+    socket.on('connect', send)
+    socket.on('data', (data: Buffer) => {
+      said += data.toString('latin1')
+      clearTimeout(quiet)
+      if (statuses(said).length >= answers.length && left.length === 0) quiet = setTimeout(finish, QUIET_MS)
+    })
+    socket.on('close', finish)
+    socket.on('error', () => {})
+  })
+}
+
+describe('one request in is one request out', () => {
+  it.each(FRAMINGS.map((framing) => [framing.name, framing] as const))('%s', (name, framing) => {
+    const reached = framing.reaches ?? []
+    expect(outcomes.get(name)).toEqual({
+      answers: framing.answers,
+      reached,
+      charged: framing.charges ?? reached.filter((line) => / \/v3\//.test(line)).length,
+      next: 200,
+    })
+  })
+
+  it('the upstream read nothing that two servers could read differently', () => {
+    expect(back.flaws).toEqual([])
+  })
+
+  it('nothing reached the upstream that no case sent', () => {
+    const strangers = back.requests.filter(({ line }) => !/^[A-Z]+ \/(?:v3|oidc|par)\/\d{4}\//.test(line))
+    expect(strangers).toEqual([])
+    expect(back.requests.filter(({ line }) => line.includes('hidden'))).toEqual([])
+  })
+
+  it('no socket is left when the gateway has ended', async () => {
+    await gateway.close()
+    await until('no socket upstream', () => back.sockets() === 0)
+  })
+})

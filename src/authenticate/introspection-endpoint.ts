@@ -13,7 +13,7 @@ export interface EndpointOptions {
   /** Most tokens asked for at a time, and most that may wait for that. */
   readonly maxConcurrent?: number
   readonly maxWaiting?: number
-  /** How long the endpoint is left alone after it failed several times in a row. */
+  /** How long the endpoint is left alone once it fails. */
   readonly cooldownMs?: number
 }
 
@@ -28,8 +28,10 @@ export interface EndpointEvents {
 export type Ask = (token: string) => Promise<JsonObject | undefined>
 
 const MAX_BYTES = 64 * 1024
-/** Failures in a row after which the endpoint is asked once a cool-down. */
+/** Failures in a row after which it is asked whether the endpoint fails, or the tokens. */
 const PATIENCE = 3
+/** No caller chose it, and it is nobody's: what it brings about is the endpoint's own doing. */
+const OWN_TOKEN = 'sluice-asks-whether-tokens-can-be-looked-up'
 const TELL_EVERY_MS = 60_000
 /** What is wrong is the token, not the question (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
 const OF_THE_TOKEN = new Set<unknown>(['unsupported_token_type', 'invalid_token'])
@@ -43,7 +45,13 @@ class Fault extends Error {
   }
 }
 
-/** Asks an introspection endpoint (RFC 7662 section 2), in bounded time and number. No redirect is followed. */
+/**
+ * Asks an introspection endpoint (RFC 7662 section 2), in bounded time and number. No redirect is followed.
+ *
+ * An endpoint that fails is left alone, so that callers need not wait for it: it is asked once a cool-down. Tokens are the
+ * callers' to make up, and some may upset a good endpoint; lest that deny others, failures in a row only make the gateway ask
+ * with a token of its own, and nothing but the answer to that one leaves the endpoint alone.
+ */
 export function createEndpoint(options: EndpointOptions): Ask {
   const { url, events, timeoutMs = 3000, maxConcurrent = 32, maxWaiting = 1000, cooldownMs = 1000 } = options
   const slots = createSlots(maxConcurrent, maxWaiting)
@@ -53,6 +61,8 @@ export function createEndpoint(options: EndpointOptions): Ask {
     'content-type': 'application/x-www-form-urlencoded',
   }
   let failures = 0
+  let probing = false
+  let leftAlone = false
   let notBefore = -Infinity
   let told = false
   let toldAt = -Infinity
@@ -73,12 +83,32 @@ export function createEndpoint(options: EndpointOptions): Ask {
     throw new Fault(`answered ${status}`, status >= 500 || status === 429)
   }
 
+  function answered(): void {
+    failures = 0
+    leftAlone = false
+    if (told) events.recovered()
+    told = false
+  }
+
+  async function probe(): Promise<void> {
+    if (probing) return
+    probing = true
+    try {
+      await post(OWN_TOKEN, AbortSignal.timeout(timeoutMs))
+      answered()
+    } catch (error) {
+      if (!isLasting(error)) failures = 0
+      // None, too, where somebody's token was answered meanwhile.
+      leftAlone = failures > 0
+      notBefore = performance.now() + cooldownMs
+    } finally {
+      probing = false
+    }
+  }
+
   function failed(error: unknown): Error {
     const reason = `${url} ${error instanceof Fault ? error.message : describeFailure(error)}`
-    if (!(error instanceof Fault) || error.lasting) {
-      failures++
-      notBefore = performance.now() + cooldownMs
-    }
+    if (isLasting(error) && ++failures >= PATIENCE && !leftAlone) void probe()
     if (!told && performance.now() - toldAt >= TELL_EVERY_MS) {
       told = true
       toldAt = performance.now()
@@ -88,10 +118,11 @@ export function createEndpoint(options: EndpointOptions): Ask {
   }
 
   return async function ask(token) {
-    if (failures >= PATIENCE) {
+    if (leftAlone) {
       const now = performance.now()
-      if (now < notBefore) throw new Error(`${url} failed ${failures} times in a row and is left alone`)
+      if (now < notBefore) throw new Error(`${url} fails and is left alone`)
       notBefore = now + cooldownMs
+      void probe()
     }
     const controller = new AbortController()
     const late = setTimeout(() => controller.abort(new DOMException('too late', 'TimeoutError')), timeoutMs)
@@ -99,9 +130,7 @@ export function createEndpoint(options: EndpointOptions): Ask {
       await slots.take(controller.signal)
       try {
         const answer = await post(token, controller.signal)
-        failures = 0
-        if (told) events.recovered()
-        told = false
+        answered()
         return answer
       } catch (error) {
         throw failed(error)
@@ -113,6 +142,9 @@ export function createEndpoint(options: EndpointOptions): Ask {
     }
   }
 }
+
+/** Would other tokens fare no better? */
+const isLasting = (error: unknown): boolean => !(error instanceof Fault) || error.lasting
 
 /** Client authentication by RFC 6749 section 2.3.1. */
 function basic(id: string, secret: string): string {

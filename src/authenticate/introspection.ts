@@ -75,13 +75,14 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
     if (type !== undefined && !(typeof type === 'string' && ACCESS_TOKEN.test(type))) {
       return 'The token is not an access token.'
     }
-    // RFC 7662 section 2.2 leaves both out where it likes; whom was asked, and until when the answer counts, is known.
-    const claims = { iss: options.issuer, exp: (askedAt + maxAgeMs) / 1000, ...answer }
-    const identity = readClaims(HEADER, claims, rules, now())
-    if (typeof identity !== 'string' && type?.toLowerCase() === 'dpop' && !identity.confirmation?.jkt) {
+    // RFC 7662 section 2.2 leaves both out where it likes; who was asked is known.
+    const identity = readClaims(HEADER, { iss: options.issuer, exp: NEVER, ...answer }, rules, now())
+    if (typeof identity === 'string') return identity
+    if (type?.toLowerCase() === 'dpop' && !identity.confirmation?.jkt) {
       return 'The access token is bound to its client in a way that cannot be checked here.'
     }
-    return identity
+    // Until then the answer counts; it is no time by which the token itself is to be judged.
+    return 'exp' in answer ? identity : { ...identity, expiresAt: askedAt + maxAgeMs }
   }
 
   return function introspect(token, digest) {
@@ -98,6 +99,8 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
   }
 }
 
+/** Later than any time that a token may say, in seconds. */
+const NEVER = Number.MAX_SAFE_INTEGER / 1000
 /** What the issuer calls active has been told from other tokens by the issuer. */
 const HEADER = { typ: 'at+jwt' }
 /** RFC 6749 section 7.1, RFC 9449 section 5, and what some write in their place. */

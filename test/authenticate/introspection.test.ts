@@ -1,10 +1,16 @@
 import { hash, randomUUID } from 'node:crypto'
+import type { ServerResponse } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Finding, Identity } from '../../src/authenticate/access-token.ts'
 import { createIntrospection, type IntrospectionOptions } from '../../src/authenticate/introspection.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { until } from '../helpers/wait.ts'
-import { type Answer, type IntrospectionServer, startIntrospection } from './introspection-server.ts'
+import {
+  type Answer,
+  type Asked,
+  type IntrospectionServer,
+  startIntrospection,
+} from './introspection-server.ts'
 
 const ISSUER = 'https://identity.example.com/oidc'
 const AUDIENCE = 'https://api.example.com'
@@ -146,6 +152,9 @@ describe('a token is refused', () => {
   })
 })
 
+/** Did the gateway ask it for itself? */
+const isOwn = ({ form }: Asked) => form['token']!.startsWith('sluice-')
+const isLeftAlone = (finding: Finding) => String((finding as Error).cause).includes('is left alone')
 const status =
   (code: number, body: object = {}, headers: Record<string, string> = {}): Answer =>
   (response) =>
@@ -232,35 +241,67 @@ describe('an endpoint that does not answer the question is a 503', () => {
     later.mockRestore()
   })
 
-  it('is left alone after three failures, but for one question a cool-down', async () => {
-    const ask = asker({ cooldownMs: 100 })
+  it('is left alone once it fails for several tokens and for the gateway’s own', async () => {
+    const ask = asker({ cooldownMs: 3_600_000 })
     server.answer = status(500)
-    for (let i = 0; i < 10; i++) expect(statusOf(await ask())).toBe(503)
-    expect(server.asked).toHaveLength(3)
+    await until('it is left alone', async () => isLeftAlone(await ask()))
+    expect(server.asked.filter(isOwn)).toHaveLength(1)
+    expect(server.asked.length).toBeGreaterThanOrEqual(4)
+    const before = server.asked.length
     server.answer = active()
-    await until('it is asked again', async () => !((await ask()) instanceof GatewayError))
-    expect(server.asked).toHaveLength(4)
-    expect(await ask()).toMatchObject({ client: 'client-1' })
+    for (let i = 0; i < 10; i++) expect(isLeftAlone(await ask())).toBe(true)
+    expect(server.asked).toHaveLength(before)
   })
 
-  it('is asked once, not by all at once, when it was left alone long enough', async () => {
-    const ask = asker({ cooldownMs: 50 })
-    server.answer = (response) => void setTimeout(() => response.writeHead(500).end(), 10)
-    for (let i = 0; i < 3; i++) await ask()
-    await until('it is asked again', async () => {
-      await Promise.all(Array.from({ length: 5 }, () => ask()))
-      return server.asked.length > 3
-    })
-    expect(server.asked).toHaveLength(4)
+  it('is asked once a cool-down while it is left alone, not by all at once', async () => {
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(0)
+    const ask = asker({ cooldownMs: 1000 })
+    server.answer = status(500)
+    await until('it is left alone', async () => isLeftAlone(await ask()))
+    const before = server.asked.filter((one) => !isOwn(one)).length
+    clock.mockReturnValue(1000)
+    await Promise.all(Array.from({ length: 10 }, () => ask()))
+    expect(server.asked.filter((one) => !isOwn(one))).toHaveLength(before + 1)
+    server.answer = active()
+    clock.mockReturnValue(2000)
+    expect(await ask()).toMatchObject({ client: 'client-1' })
+    expect(await ask()).toMatchObject({ client: 'client-1' })
+    clock.mockRestore()
   })
 
-  it('is not left alone for what one token brought about', async () => {
-    const ask = asker()
-    server.answer = (response, { form }) =>
-      form['token'] === 'bad' ? response.writeHead(400).end() : response.end(JSON.stringify(active()))
-    for (let i = 0; i < 10; i++) expect(statusOf(await ask('bad'))).toBe(503)
+  it('is asked for everybody again once it answers the gateway’s own token, whatever callers send', async () => {
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(0)
+    const ask = asker({ cooldownMs: 1000 })
+    server.answer = status(500)
+    await until('it is left alone', async () => isLeftAlone(await ask()))
+    server.answer = (response, asked) => {
+      if (asked.form['token'] === 'bad') response.destroy()
+      else response.end(JSON.stringify(isOwn(asked) ? { active: false } : active()))
+    }
+    clock.mockReturnValue(1000)
+    expect(isLeftAlone(await ask('bad'))).toBe(false)
+    await until('it is asked again', async () => !((await ask('good')) instanceof GatewayError))
+    clock.mockRestore()
+  })
+
+  it.each<[string, (response: ServerResponse) => unknown]>([
+    ['an error', (response) => response.writeHead(500).end()],
+    ['no answer', () => {}],
+    ['a broken answer', (response) => response.destroy()],
+    ['an answer of another shape', (response) => response.end('<html>')],
+    ['a refusal of a firewall', (response) => response.writeHead(403).end()],
+    ['the word that it is no token', (response) => response.writeHead(400).end()],
+  ])('is not left alone for tokens that bring about %s', async (_, bad) => {
+    const ask = asker({ timeoutMs: 1000, cooldownMs: 3_600_000 })
+    server.answer = (response, asked) => {
+      if (asked.form['token']!.startsWith('bad')) bad(response)
+      else response.end(JSON.stringify(isOwn(asked) ? { active: false } : active()))
+    }
+    const answers = await Promise.all(Array.from({ length: 10 }, (_, i) => ask(`bad-${i}`)))
+    expect(answers.map(statusOf)).toEqual(Array(10).fill(503))
+    await until('what the gateway asked for itself is answered', () => server.open() === 0)
     expect(await ask()).toMatchObject({ client: 'client-1' })
-    expect(events).toEqual([expect.stringContaining('answered 400'), 'recovered'])
+    expect(server.asked.filter(isOwn).length).toBeLessThanOrEqual(3)
   })
 })
 
@@ -303,6 +344,16 @@ describe('what the endpoint said', () => {
     now += 1
     expect(await ask('a')).toBe(NOT_ACTIVE)
     expect(await ask('b')).toBe(NOT_ACTIVE)
+  })
+
+  it('counts for the call itself where it says no exp and nothing is to be remembered', async () => {
+    const ask = asker({ maxAgeMs: 0, leewayMs: 0 })
+    server.answer = (response) => {
+      now += 50
+      response.end(JSON.stringify(active({ exp: undefined })))
+    }
+    for (let i = 0; i < 2; i++) expect(await ask('a')).toMatchObject({ client: 'client-1' })
+    expect(server.asked).toHaveLength(2)
   })
 
   it('counts from when it was asked, not from when it answered', async () => {

@@ -1,54 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Authenticate, Identity, Proved } from './authenticate/bearer.ts'
-import type { Caller } from './authenticate/caller.ts'
-import { requireScope } from './authenticate/scope.ts'
-import { senderOf } from './authenticate/sender.ts'
-import { readBody, tooLarge } from './body.ts'
+import { tooLarge } from './body.ts'
 import { deliver } from './deliver.ts'
 import { GatewayError } from './errors.ts'
 import { type Exchange, failed, openExchange } from './exchange.ts'
-import type { Failures } from './failures.ts'
-import type { Forward } from './forward.ts'
-import { type BodyLength, bodyLength, type Head, readHead } from './headers.ts'
-import type { Decision } from './limit/decision.ts'
-import type { Limiter } from './limit/limiter.ts'
-import type { Quota } from './limit/limit.ts'
-import type { ParGuard } from './par/guard.ts'
-import type { Peers } from './peer.ts'
-import { type Dialect, jsonReply, refusedReply, type Reply, speak } from './reply.ts'
-import type { Params, Route, Router } from './route.ts'
+import { type BodyLength, bodyLength, readHead } from './headers.ts'
+import { identify } from './identify.ts'
+import type { Parts, ServedRoute } from './parts.ts'
+import { push } from './push.ts'
+import { jsonReply, refusedReply, type Reply, speak } from './reply.ts'
+import type { Params } from './route.ts'
 import { type Target, understand } from './target.ts'
-
-/** A route with the parts that serve it. */
-export interface ServedRoute extends Route {
-  /** Where the requests go; undefined where the gateway itself responds. */
-  readonly forward: Forward | undefined
-  readonly dialect: Dialect
-  /** Is one of its limits counted per user? */
-  readonly needsUser: boolean
-  /** The route's limits applied to a caller, now. */
-  quotas(caller: Caller, params: Params): readonly Quota[]
-}
-
-/** What the gateway is made of; all of it is replaced at once by a reload. */
-export interface Parts {
-  readonly match: Router<ServedRoute>
-  /** Is this a host that absolute-form targets may name? */
-  serves(host: string): boolean
-  readonly peers: Peers
-  /** Turns away the addresses that fail too often; undefined where failures are not counted. */
-  readonly failures: Failures | undefined
-  readonly authenticate: Authenticate
-  /** Checks what is pushed to the PAR endpoint; undefined where no route leads there. */
-  readonly guard: ParGuard | undefined
-  readonly limiter: Limiter
-  /** The fields that tell a caller of a decision, as a flat list. */
-  rateLimitHeaders(decision: Decision): readonly string[]
-  /** What `respond: limits` tells a caller of its own limits. */
-  limitsOf(caller: Caller): Promise<object>
-  /** Told of every request once, when it is over. */
-  observe(exchange: Exchange): void
-}
 
 /** Serves one request; never rejects. */
 export type Serve = (
@@ -70,6 +31,7 @@ export function createGateway(parts: Parts): Serve {
     }
     if (reply !== undefined) {
       exchange.status = reply.status
+      if (isFailure(exchange, reply)) parts.failures?.count(exchange.ip)
       try {
         speak(response, reply)
       } catch (failure) {
@@ -101,12 +63,12 @@ async function answer(
   if (target instanceof GatewayError) {
     // As it came, for whoever wants to know what was refused; the query may hold secrets.
     exchange.path = (request.url ?? '').split('?', 1)[0]!
-    return strange(parts, exchange, target)
+    return failed(exchange, parts.failures?.refusal(exchange.ip) ?? target)
   }
   exchange.path = target.path
 
   const found = match(parts, exchange, target)
-  if (found instanceof GatewayError) return strange(parts, exchange, found)
+  if (found instanceof GatewayError) return failed(exchange, parts.failures?.refusal(exchange.ip) ?? found)
   const { route, params } = found
   exchange.route = route
   exchange.dialect = route.dialect
@@ -126,14 +88,14 @@ async function answer(
 
   const identified = identify(parts, exchange, request, { route, target, head })
   const known = identified instanceof Promise ? await identified : identified
-  if (known instanceof GatewayError) return unproven(parts, exchange, known)
+  if (known instanceof GatewayError) return failed(exchange, known)
   const { caller, proof } = known
   const quotas = route.quotas(caller, params)
   // A refusal from memory asks the store nothing, so that it leaves the proof unused, too.
   const remembered = proof && parts.limiter.recall(quotas)
   if (proof !== undefined && remembered === undefined) {
     const refusal = await proof.use()
-    if (refusal !== undefined) return unproven(parts, exchange, refusal)
+    if (refusal !== undefined) return failed(exchange, refusal)
   }
   exchange.caller = caller
 
@@ -159,33 +121,6 @@ async function answer(
   })
 }
 
-/** The life of a pushed authorisation request: read whole, checked, and forwarded once, byte for byte. */
-async function push(
-  parts: Parts,
-  exchange: Exchange,
-  request: IncomingMessage,
-  response: ServerResponse,
-  { target, route, head }: { readonly target: Target; readonly route: ServedRoute; readonly head: Head },
-): Promise<Reply | undefined> {
-  const pushed = await readBody(request, route.maxBody)
-  // Nobody is left to answer.
-  if (pushed === undefined) return undefined
-  if (pushed instanceof GatewayError) return failed(exchange, pushed)
-  const refusal = await parts.guard!.check({
-    method: exchange.method,
-    contentType: request.headers['content-type'],
-    contentEncoding: request.headers['content-encoding'],
-    authorization: head.authorization,
-    body: pushed,
-  })
-  if (refusal instanceof GatewayError) return unproven(parts, exchange, refusal)
-  // Who pushed it is the upstream's to say: what the guard knows may be no more than a claim.
-  exchange.caller = { ip: exchange.ip }
-  const { peers } = parts
-  const body = pushed.length
-  return deliver(exchange, request, response, { peers, target, route, to: route.forward!, body, pushed })
-}
-
 function match(
   parts: Parts,
   exchange: Exchange,
@@ -204,60 +139,9 @@ function bodyOf(request: IncomingMessage, route: ServedRoute): BodyLength | Gate
   return typeof length === 'number' && length > route.maxBody ? tooLarge(route.maxBody) : length
 }
 
-/** A caller, and its proof of possession where it came with one: to be used before anything is done for it. */
-interface Identified {
-  readonly caller: Caller
-  readonly proof?: Proved | undefined
-}
-
-/** A promise only where a token needs more than memory. */
-function identify(
-  parts: Parts,
-  exchange: Exchange,
-  request: IncomingMessage,
-  { route, target, head }: { readonly route: ServedRoute; readonly target: Target; readonly head: Head },
-): Identified | GatewayError | Promise<Identified | GatewayError> {
-  const { ip } = exchange
-  if (route.authenticate === 'none') return { caller: { ip } }
-  const identity = parts.authenticate(head.authorization, () =>
-    senderOf(request, { path: target.path, trusted: parts.peers.trusts(exchange.peer) }),
-  )
-  return identity instanceof Promise
-    ? identity.then((known) => callerOf(known, route, ip))
-    : callerOf(identity, route, ip)
-}
-
-function callerOf(
-  known: Identity | Proved | GatewayError,
-  route: ServedRoute,
-  ip: string,
-): Identified | GatewayError {
-  if (known instanceof GatewayError) return known
-  const proof = 'use' in known ? known : undefined
-  const identity = 'use' in known ? known.identity : known
-  const lacking = requireScope(identity, route.scope)
-  if (lacking !== undefined) return lacking
-  if (route.needsUser && identity.user === undefined) {
-    return new GatewayError(
-      'Forbidden',
-      'The access token names no user, and this path is limited for each user.',
-    )
-  }
-  const caller = { client: identity.client, ...(identity.user !== undefined && { user: identity.user }), ip }
-  return { caller, proof }
-}
-
-/** A request that no route takes: a failure of its address, and refused as one too many where there were enough before. */
-function strange({ failures }: Parts, exchange: Exchange, error: GatewayError): Reply {
-  const refusal = failures?.refusal(exchange.ip)
-  if (refusal === undefined) failures?.count(exchange.ip)
-  return failed(exchange, refusal ?? error)
-}
-
-/** A caller who could not prove who it is: a failure of its address. */
-function unproven({ failures }: Parts, exchange: Exchange, error: GatewayError): Reply {
-  if (error.status === 401) failures?.count(exchange.ip)
-  return failed(exchange, error)
+/** Is this one of those that `failures` counts: no route takes it, or its caller could not prove who it is? */
+function isFailure({ route }: Exchange, { status }: Reply): boolean {
+  return status === 401 || (route === undefined && status < 500 && status !== 429)
 }
 
 function rescue(failure: unknown): GatewayError {

@@ -10,7 +10,7 @@ import { until } from './helpers/wait.ts'
 
 /** Load, while Redis and the upstream are killed, hung and restarted at random (`npm run test:long`: three minutes); then the accounts. */
 const LONG = process.env['SLUICE_LONG'] === '1'
-const LOAD_MS = LONG ? 90_000 : 5000
+const LOAD_MS = LONG ? 180_000 : 5000
 const CALLERS = 12
 const CLIENTS = 2
 const LIMIT = 2
@@ -192,6 +192,6 @@ describe.concurrent.each([
       for (const [i, bytes] of after.entries()) expect(bytes - before[i]!).toBeLessThan(60 * 2 ** 20)
       for (const { child } of gateways) expect(child.exitCode).toBeNull()
     },
-    LONG ? 300_000 : 60_000,
+    LONG ? 400_000 : 60_000,
   )
 })

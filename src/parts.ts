@@ -1,0 +1,43 @@
+import type { Authenticate } from './authenticate/bearer.ts'
+import type { Caller } from './authenticate/caller.ts'
+import type { Exchange } from './exchange.ts'
+import type { Failures } from './failures.ts'
+import type { Forward } from './forward.ts'
+import type { Decision } from './limit/decision.ts'
+import type { Limiter } from './limit/limiter.ts'
+import type { Quota } from './limit/limit.ts'
+import type { ParGuard } from './par/guard.ts'
+import type { Peers } from './peer.ts'
+import type { Dialect } from './reply.ts'
+import type { Params, Route, Router } from './route.ts'
+
+/** A route with the parts that serve it. */
+export interface ServedRoute extends Route {
+  /** Where the requests go; undefined where the gateway itself responds. */
+  readonly forward: Forward | undefined
+  readonly dialect: Dialect
+  /** Is one of its limits counted per user? */
+  readonly needsUser: boolean
+  /** The route's limits applied to a caller, now. */
+  quotas(caller: Caller, params: Params): readonly Quota[]
+}
+
+/** What the gateway is made of; all of it is replaced at once by a reload. */
+export interface Parts {
+  readonly match: Router<ServedRoute>
+  /** Is this a host that absolute-form targets may name? */
+  serves(host: string): boolean
+  readonly peers: Peers
+  /** Turns away the addresses that fail too often; undefined where failures are not counted. */
+  readonly failures: Failures | undefined
+  readonly authenticate: Authenticate
+  /** Checks what is pushed to the PAR endpoint; undefined where no route leads there. */
+  readonly guard: ParGuard | undefined
+  readonly limiter: Limiter
+  /** The fields that tell a caller of a decision, as a flat list. */
+  rateLimitHeaders(decision: Decision): readonly string[]
+  /** What `respond: limits` tells a caller of its own limits. */
+  limitsOf(caller: Caller): Promise<object>
+  /** Told of every request once, when it is over. */
+  observe(exchange: Exchange): void
+}

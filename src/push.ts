@@ -1,0 +1,35 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { readBody } from './body.ts'
+import { deliver } from './deliver.ts'
+import { GatewayError } from './errors.ts'
+import { type Exchange, failed } from './exchange.ts'
+import type { Parts, ServedRoute } from './parts.ts'
+import type { Head } from './headers.ts'
+import type { Reply } from './reply.ts'
+import type { Target } from './target.ts'
+
+/** The life of a pushed authorisation request: read whole, checked, and forwarded once, byte for byte. */
+export async function push(
+  { guard, peers }: Pick<Parts, 'guard' | 'peers'>,
+  exchange: Exchange,
+  request: IncomingMessage,
+  response: ServerResponse,
+  { target, route, head }: { readonly target: Target; readonly route: ServedRoute; readonly head: Head },
+): Promise<Reply | undefined> {
+  const pushed = await readBody(request, route.maxBody)
+  // Nobody is left to answer.
+  if (pushed === undefined) return undefined
+  if (pushed instanceof GatewayError) return failed(exchange, pushed)
+  const refusal = await guard!.check({
+    method: exchange.method,
+    contentType: request.headers['content-type'],
+    contentEncoding: request.headers['content-encoding'],
+    authorization: head.authorization,
+    body: pushed,
+  })
+  if (refusal instanceof GatewayError) return failed(exchange, refusal)
+  // Who pushed it is the upstream's to say: what the guard knows may be no more than a claim.
+  exchange.caller = { ip: exchange.ip }
+  const body = pushed.length
+  return deliver(exchange, request, response, { peers, target, route, to: route.forward!, body, pushed })
+}

@@ -32,14 +32,16 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
 
   const { redis, prefix, timeoutMs, onOutage, instances } = config
   let connected = false
-  metrics.storeUp.set(0)
+  let failing = false
+  const showUp = (): void => metrics.storeUp.set(connected && !failing ? 1 : 0)
+  showUp()
   const remote = new RedisStore({
     ...redis,
     prefix,
     givenUpAfterMs: timeoutMs,
     onConnection(up) {
       connected = up
-      metrics.storeUp.set(up ? 1 : 0)
+      showUp()
     },
   })
   const store: OutageStore = withOutage(remote, {
@@ -47,8 +49,9 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
     instances,
     timeoutMs,
     onChange({ mode, server, degraded, cause }) {
+      failing = degraded
       setMode(degraded ? onOutage : 'store')
-      metrics.storeUp.set(connected && !degraded ? 1 : 0)
+      showUp()
       if (mode === 'store') log.info({ server }, 'Redis decides again')
       else log.warn({ server, cause: cause?.message }, `Redis does not answer; ${WORDS[mode]}`)
     },

@@ -65,6 +65,7 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
       admin = new Redis({
         path,
         lazyConnect: true,
+        enableReadyCheck: false,
         retryStrategy: null,
         protocol: 2,
         ...(password && { password }),
@@ -141,7 +142,9 @@ export async function startCluster(masters = 3, replicasEach = 0): Promise<Redis
       startRedis({
         tcp: true,
         args: [
-          `--cluster-enabled yes --cluster-port ${busPort} --cluster-node-timeout 1000`.split(' '),
+          `--cluster-enabled yes --cluster-announce-ip 127.0.0.1 --cluster-port ${busPort} --cluster-node-timeout 1000`.split(
+            ' ',
+          ),
           '--cluster-replica-validity-factor 0 --repl-diskless-sync-delay 0'.split(' '),
         ].flat(),
       }),

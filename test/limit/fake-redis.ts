@@ -12,8 +12,8 @@ export interface FakeRedis {
   close(): Promise<void>
 }
 
-/** Starts one on a free port; at first it is silent, like a black hole that takes connections. */
-export async function startFakeRedis(): Promise<FakeRedis> {
+/** Starts one, on a free port unless one is given; at first it is silent, like a black hole that takes connections. */
+export async function startFakeRedis(port = 0): Promise<FakeRedis> {
   let reply: ((command: readonly string[]) => string) | string | undefined
   let connections = 0
   const commands: string[][] = []
@@ -34,7 +34,7 @@ export async function startFakeRedis(): Promise<FakeRedis> {
     })
   })
   await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve)
+    server.listen(port, '127.0.0.1', resolve)
   })
   return {
     url: `redis://127.0.0.1:${(server.address() as { port: number }).port}`,

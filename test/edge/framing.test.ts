@@ -9,6 +9,8 @@ import { startStrictUpstream, type StrictUpstream } from './strict-upstream.ts'
 
 const LIMIT = 1_000_000
 const AT_ONCE = 16
+/** Between the pieces of a case. */
+const GAP_MS = 10
 /** For answers that should not come. */
 const QUIET_MS = 60
 
@@ -52,8 +54,7 @@ interface Outcome {
 /** Sends a case, waits for what comes of it, and then asks an honest question. */
 async function play(framing: Framing, number: string): Promise<Outcome> {
   const mine = await token(`client-${number}`)
-  const text = framing.bytes.map((piece) => piece.replaceAll('CASE', number).replaceAll('TOKEN', mine))
-  const pieces = framing.dripped === true ? [...text.join('')] : text
+  const pieces = framing.bytes.map((piece) => piece.replaceAll('CASE', number).replaceAll('TOKEN', mine))
   const said = await converse(gateway.port, pieces, framing)
   const next = await call(gateway.port, { path: `/v3/${number}/alive`, token: mine })
   const name = (line: string) => line.replace(number, 'CASE')
@@ -79,14 +80,14 @@ function converse(port: number, pieces: readonly string[], { answers, ends }: Fr
       socket.destroy()
       resolve(said)
     }
-    const hard = setTimeout(finish, 5000)
+    const hard = setTimeout(finish, 15_000)
+    socket.setNoDelay(true)
     const left = [...pieces]
-    const gapMs = pieces.length > 9 ? 1 : 15
     const send = (): void => {
       const piece = left.shift()
       if (piece === undefined || socket.destroyed) {
         if (ends === true) socket.end()
-      } else socket.write(piece, 'latin1', () => setTimeout(send, left.length > 0 ? gapMs : 0))
+      } else socket.write(piece, 'latin1', () => setTimeout(send, GAP_MS))
     }
     socket.on('connect', send)
     socket.on('data', (data: Buffer) => {

@@ -1,4 +1,4 @@
-import { type Framing, HIDDEN, post, chunk, END, chunked, broken, yes } from './wire.ts'
+import { type Framing, LAST, HIDDEN, post, chunk, END, chunked, broken, yes } from './wire.ts'
 
 export const chunks: readonly Framing[] = [
   yes('chunks: none', chunked(END)),
@@ -22,8 +22,8 @@ export const chunks: readonly Framing[] = [
   yes('trailers: announced without chunks', post(['Trailer: X-End', 'Content-Length: 3'], 'abc'), 'abc'),
   yes('trailers: announced without a body', post(['Trailer: Content-Length'])),
   {
-    ...yes('chunks: byte by byte', chunked(`${chunk('abc')}03;x=y\r\ndef\r\n${END}`), 'abcdef'),
-    dripped: true,
+    ...yes('chunks: byte by byte', '', 'abcdef'),
+    bytes: [chunked(''), ...`3\r\nabc\r\n03;x=y\r\ndef\r\n${END}`, LAST],
   },
   ...(
     [

@@ -11,8 +11,6 @@ export interface Framing {
   readonly charges?: number
   /** Does the caller end its side behind the bytes? */
   readonly ends?: boolean
-  /** Is each byte a piece of its own? */
-  readonly dripped?: boolean
 }
 
 export const HOST = 'Host: a\r\n'

@@ -9,6 +9,9 @@ const FAILURE = 1
 const USAGE = 64
 const CONFIG = 78
 
+const MOST_PORTS = 65_535
+const MOST_WORKERS = 256
+
 /** A command line that asks for something that there is not. */
 class UsageError extends Error {}
 
@@ -23,9 +26,17 @@ async function load(given: Record<string, unknown>): Promise<Loaded> {
 }
 
 async function start(given: Record<string, unknown>): Promise<void> {
-  await (await import('../src/commands/start.ts')).runGateway(() => load(given))
+  const workers = whole(given, 'workers', MOST_WORKERS, 1)
+  await (await import('../src/commands/start.ts')).runGateway(() => load(given), workers)
   // Whatever may still be under way, such as a log line that nobody takes.
   process.exit(0)
+}
+
+async function work(): Promise<void> {
+  if (process.send === undefined) {
+    throw new UsageError('Workers are started by "sluice start --workers N".')
+  }
+  ;(await import('../src/workers/worker.ts')).runWorker(process.send.bind(process))
 }
 
 async function check(given: Record<string, unknown>): Promise<void> {
@@ -60,19 +71,20 @@ function clientOf({ client }: Record<string, unknown>): string {
 }
 
 async function sandbox(given: Record<string, unknown>): Promise<void> {
-  const whole = (flag: string, most: number): number => {
-    const text = String(given[flag])
-    if (/^\d{1,15}$/.test(text) && Number(text) <= most) return Number(text)
-    throw new UsageError(`--${flag} must be a whole number from 0 to ${most}, not "${text}".`)
-  }
   const options = {
-    port: whole('port', 65_535),
-    adminPort: whole('admin-port', 65_535),
-    identityPort: whole('identity-port', 65_535),
-    dataPort: whole('data-port', 65_535),
-    limit: whole('limit', Number.MAX_SAFE_INTEGER),
+    port: whole(given, 'port', MOST_PORTS),
+    adminPort: whole(given, 'admin-port', MOST_PORTS),
+    identityPort: whole(given, 'identity-port', MOST_PORTS),
+    dataPort: whole(given, 'data-port', MOST_PORTS),
+    limit: whole(given, 'limit', Number.MAX_SAFE_INTEGER),
   }
   await (await import('../src/commands/sandbox/sandbox.ts')).runSandbox(options)
+}
+
+function whole(given: Record<string, unknown>, flag: string, most: number, least = 0): number {
+  const text = String(given[flag])
+  if (/^\d{1,16}$/.test(text) && Number(text) >= least && Number(text) <= most) return Number(text)
+  throw new UsageError(`--${flag} must be a whole number from ${least} to ${most}, not "${text}".`)
 }
 
 /** Ends the process with words for the operator, never with a stack trace. */
@@ -112,6 +124,15 @@ function configured(command: Argv): Argv {
   return command.conflicts('store', 'redis')
 }
 
+function started(command: Argv): Argv {
+  return configured(command).option('workers', {
+    type: 'string',
+    requiresArg: true,
+    default: '1',
+    describe: 'processes that share the port and the limits, which must be in Redis',
+  })
+}
+
 function ofClient(command: Argv): Argv {
   return configured(command)
     .positional('client', { type: 'string', describe: 'the id of the client, as its tokens name it' })
@@ -142,7 +163,8 @@ const commandLine = yargs(hideBin(process.argv))
     '$0 <command>\n\nA rate-limiting gateway: authenticates callers, holds them to their limits, forwards the rest.',
   )
   .parserConfiguration({ 'duplicate-arguments-array': false, 'boolean-negation': false })
-  .command('start', 'serve', configured, start)
+  .command('start', 'serve', started, start)
+  .command('worker', false, (command) => command, work)
   .command(
     'check',
     'say what a configuration means, or list all its mistakes',

@@ -14,9 +14,9 @@ export interface ReloadParts {
   readonly config: Config
   readonly source: Source
   /** Puts a configuration into force, whole or not at all. */
-  apply(config: Config): void
+  apply(config: Config): void | Promise<void>
   readonly log: Log
-  readonly metrics: Metrics
+  readonly metrics: Pick<Metrics, 'configLoaded' | 'configFailed'>
 }
 
 /** `changed`: only if the text is another one than is in force; `asked`: in any case, since it may read secrets anew. */
@@ -24,6 +24,13 @@ export type Occasion = 'changed' | 'asked'
 
 /** The settings that are read once, when the process starts. */
 const AT_START = ['listen', 'admin', 'store', 'log'] as const
+
+/** What of a new configuration takes effect in a process that started with another: all but what is read once. */
+export function inForce(started: Config, next: Config): Config {
+  const { admin, store, log } = started
+  const { trustedProxies, hosts } = next.listen
+  return { ...next, admin, store, log, listen: { ...started.listen, trustedProxies, hosts } }
+}
 
 /** Reads the configuration again on demand, one at a time. A bad one changes nothing; it is logged and counted. */
 export function createReload({
@@ -51,7 +58,7 @@ export function createReload({
         }
         return
       }
-      apply(loaded.config)
+      await apply(loaded.config)
       metrics.configLoaded(loaded.hash, hash)
       hash = loaded.hash
       log.info({ hash }, 'the configuration is read anew')

@@ -3,7 +3,7 @@ import { createLimits, isLimitsPath, type LimitParts } from './limits.ts'
 
 export interface AdminParts extends LimitParts {
   /** Is the process willing to take requests? */
-  ready(): boolean
+  ready(): boolean | Promise<boolean>
   metrics(): Promise<string>
   readonly metricsType: string
 }
@@ -40,8 +40,9 @@ export function createAdmin(parts: AdminParts): Server {
     } else if (path === '/healthz') {
       speak(200, text, 'ok\n')
     } else if (path === '/readyz') {
-      if (parts.ready()) speak(200, text, 'ready\n')
-      else speak(503, text, 'not ready\n')
+      void Promise.resolve(parts.ready()).then((ready) =>
+        ready ? speak(200, text, 'ready\n') : speak(503, text, 'not ready\n'),
+      )
     } else {
       parts.metrics().then(
         (body) => speak(200, parts.metricsType, body),

@@ -1,5 +1,5 @@
 import { unwatchFile, watchFile } from 'node:fs'
-import type { Loaded } from '../config/load.ts'
+import { ConfigError, type Loaded } from '../config/load.ts'
 import { start } from '../start.ts'
 
 /** How often the file is looked at. */
@@ -12,13 +12,14 @@ const ECHO_MS = 500
  * A second signal ends the process at once, and so does an error that nobody caught, since nothing is known of the state
  * that it leaves.
  */
-export async function runGateway(load: () => Promise<Loaded>): Promise<void> {
+export async function runGateway(load: () => Promise<Loaded>, workers = 1): Promise<void> {
   const { config, file, hash } = await load()
+  if (workers > 1 && config.store === 'memory') throw countedApart(workers)
+  const running = await start(config, { source: { hash, load }, workers })
   process.on('uncaughtException', (error) => {
-    process.stderr.write(`sluice: uncaught: ${error.stack ?? error.message}\n`)
+    running.fatal(error)
     process.exit(1)
   })
-  const running = await start(config, { hash, load })
   process.on('SIGHUP', () => void running.reload('asked'))
   // By its times and inode, which also sees the symbolic links of a ConfigMap change.
   if (file !== '-') {
@@ -35,6 +36,11 @@ export async function runGateway(load: () => Promise<Loaded>): Promise<void> {
   process.on('SIGTERM', again).on('SIGINT', again)
   // Ctrl-C is a person at a terminal, whom no load balancer needs time for.
   await running.close({ lameDuck: signal === 'SIGTERM' })
+}
+
+function countedApart(workers: number): ConfigError {
+  const message = `is ${workers}, but "store: memory" counts in each process alone, so each would grant every limit anew; write "store: { redis: … }", or leave --workers out`
+  return new ConfigError([{ where: '--workers', path: '', message }])
 }
 
 function nextSignal(): Promise<NodeJS.Signals> {

@@ -13,11 +13,14 @@ const REASONS: Readonly<Record<string, string>> = {
   EPERM: 'may not be read by this user',
 }
 
+/** Can be read once, and is asked for again by a reload. */
+let standardInput: Promise<Buffer> | undefined
+
 /** The bytes of a file, or of standard input for `-`, as text; a `ConfigError` says why not. */
 export async function readText(file: string): Promise<string> {
   let bytes: Buffer
   try {
-    bytes = file === '-' ? await buffer(process.stdin) : await readFile(file)
+    bytes = file === '-' ? await (standardInput ??= buffer(process.stdin)) : await readFile(file)
   } catch (error) {
     throw new ConfigError([{ where: file, path: '', message: reason(error) }])
   }

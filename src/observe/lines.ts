@@ -59,7 +59,8 @@ export function createLines(fd: number): Lines {
   /** The last words of a process that ends without `close`; a pipe whose reader is slow would keep it from ending. */
   function flushNow(): void {
     try {
-      if (!busy && waiting !== '') writeSync(fd, isPipe ? waiting.slice(-MAX_LAST_WORDS) : waiting)
+      // Bytes under way have mostly left already; where the reader is slow, these find no room either.
+      if (waiting !== '') writeSync(fd, isPipe ? waiting.slice(-MAX_LAST_WORDS) : waiting)
     } catch {
       // Nobody is left to tell.
     }

@@ -21,6 +21,8 @@ function timestamp(): string {
 
 export interface LogOutput {
   readonly log: Log
+  /** Writes whole lines that another process logged as JSON, in this one's format. */
+  write(lines: string): void
   /** Writes out what waits, to be called once, last. */
   close(): Promise<void>
 }
@@ -47,8 +49,12 @@ export async function createLog(level: LogLevel, format: 'json' | 'pretty'): Pro
       sync: true,
       translateTime: 'HH:MM:ss.l',
     })
-    return { log: pino(options, stream as DestinationStream), close: () => Promise.resolve() }
+    return {
+      log: pino(options, stream as DestinationStream),
+      write: (lines) => void stream.write(lines),
+      close: () => Promise.resolve(),
+    }
   }
   const lines = createLines(process.stdout.fd)
-  return { log: pino(options, lines), close: lines.close }
+  return { log: pino(options, lines), ...lines }
 }

@@ -1,5 +1,6 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { VERSION } from '../version.ts'
+import type { MetricValues } from './metrics-sum.ts'
 
 /** Seconds; from a cache hit on loopback to a patient upstream. */
 const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -7,7 +8,10 @@ const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02
 
 export type Metrics = ReturnType<typeof createMetrics>
 
-/** Everything that `/metrics` shows. No label takes a value that callers choose. */
+/**
+ * Everything that `/metrics` shows. No label takes a value that callers choose. An `aggregator` says what several processes
+ * show of a gauge; where there is none, they are added up.
+ */
 export function createMetrics() {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
@@ -18,23 +22,27 @@ export function createMetrics() {
     help: 'Which Sluice this is; always 1.',
     labelNames: ['version', 'node'],
     registers,
+    aggregator: 'first',
   }).set({ version: VERSION, node: process.versions.node }, 1)
 
   const lastReload = new Gauge({
     name: 'sluice_config_last_reload_successful',
     help: 'Was the configuration taken when it was last read?',
     registers,
+    aggregator: 'max',
   })
   const lastReloadAt = new Gauge({
     name: 'sluice_config_last_reload_success_timestamp_seconds',
     help: 'When a configuration was last taken.',
     registers,
+    aggregator: 'max',
   })
   const configHash = new Gauge({
     name: 'sluice_config_hash_info',
     help: 'Which configuration is in force; always 1.',
     labelNames: ['hash'],
     registers,
+    aggregator: 'first',
   })
 
   return {
@@ -76,19 +84,33 @@ export function createMetrics() {
       buckets: STORE_BUCKETS,
       registers,
     }),
-    storeUp: new Gauge({ name: 'sluice_store_up', help: 'Does the store answer?', registers }),
+    storeUp: new Gauge({
+      name: 'sluice_store_up',
+      help: 'Does the store answer (every worker)?',
+      registers,
+      aggregator: 'min',
+    }),
     storeMode: new Gauge({
       name: 'sluice_store_mode',
-      help: '1 for the mode that decides now: store, or what store.onOutage says.',
+      help: '1 for the mode that decides now, in any worker: store, or what store.onOutage says.',
       labelNames: ['mode'],
       registers,
+      aggregator: 'max',
     }),
     droppedSockets: new Counter({
       name: 'sluice_dropped_sockets_total',
       help: 'Sockets closed at once because listen.maxConnections were open.',
       registers,
     }),
+    workers: new Gauge({ name: 'sluice_workers', help: 'Processes that serve callers.', registers }),
+    workerEnds: new Counter({
+      name: 'sluice_worker_ends_total',
+      help: 'Workers that ended unasked, and were started again.',
+      registers,
+    }),
     contentType: registry.contentType,
+    /** The same as values that travel, to be added to those of other processes. */
+    values: (): Promise<MetricValues> => registry.getMetricsAsJSON(),
     /** The text of `/metrics`. */
     text: (): Promise<string> => registry.metrics(),
   }

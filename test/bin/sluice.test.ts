@@ -42,6 +42,7 @@ describe('sluice', () => {
       'admin-host',
       'redis',
       'store',
+      'workers',
       'log-level',
       'log-format',
     ]) {
@@ -61,6 +62,8 @@ describe('sluice', () => {
       'Arguments store and redis are mutually exclusive',
     ],
     [['sandbox', '--limit', 'few'], '--limit must be a whole number from 0 to 9007199254740991, not "few".'],
+    [['start', '--workers', '0'], '--workers must be a whole number from 1 to 256, not "0".'],
+    [['worker'], 'Workers are started by "sluice start --workers N".'],
     [['sandbox', '--port', '70000'], '--port must be a whole number from 0 to 65535, not "70000".'],
   ] as const)('ends wrong usage with 64: %j', async ([args, message]) => {
     const ended = await sluice(args)
@@ -84,6 +87,16 @@ describe('sluice', () => {
       })
     },
   )
+
+  it('ends with 78 where several workers would each count alone', async () => {
+    const args = ['start', '--config', '-', '--store', 'memory', '--workers', '4']
+    expect(await sluice(args, { stdin: GOOD })).toEqual({
+      code: 78,
+      stdout: '',
+      stderr:
+        '--workers: is 4, but "store: memory" counts in each process alone, so each would grant every limit anew; write "store: { redis: … }", or leave --workers out\n',
+    })
+  })
 
   it.for([
     ['/nowhere/sluice.yaml', '/nowhere/sluice.yaml: does not exist\n'],

@@ -120,14 +120,16 @@ export interface Call {
   readonly token?: string
   readonly headers?: Record<string, string | string[]>
   readonly body?: string | Buffer
+  /** In place of the one that keeps sockets alive. */
+  readonly agent?: Agent
 }
 
-const agent = new Agent({ keepAlive: true, maxSockets: 100 })
+const keepAlive = new Agent({ keepAlive: true, maxSockets: 100 })
 
 /** One HTTP call, the target sent as it is written. */
 export function call(
   port: number,
-  { method = 'GET', path = '/transactions', token, headers = {}, body }: Call = {},
+  { method = 'GET', path = '/transactions', token, headers = {}, body, agent = keepAlive }: Call = {},
 ): Promise<Got> {
   return new Promise((resolve, reject) => {
     const authorization = token === undefined ? {} : { Authorization: `Bearer ${token}` }

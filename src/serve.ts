@@ -1,0 +1,149 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Config, Upstream } from './config/schema.ts'
+import { openCounters } from './counters.ts'
+import { createFailures } from './failures.ts'
+import { createForward, type Forward } from './forward.ts'
+import { createGateway, type Serve } from './gateway.ts'
+import { createGuards } from './guards.ts'
+import { createIssuers } from './issuers.ts'
+import { type Decision, decisionHeaders } from './limit/decision.ts'
+import { draftHeaders } from './limit/draft-headers.ts'
+import { createLimiter } from './limit/limiter.ts'
+import { type ClientLimits, compileLimits } from './limit/limit.ts'
+import { createUsage } from './limit/usage.ts'
+import { createListener, drain, listen } from './listener.ts'
+import { createAccessLog } from './observe/access.ts'
+import type { Log } from './observe/log.ts'
+import type { Metrics } from './observe/metrics.ts'
+import type { Parts, ServedRoute } from './parts.ts'
+import { createPeers, plainAddress } from './peer.ts'
+import { reused } from './reused.ts'
+import { createRouter, type Route } from './route.ts'
+import type { Service } from './service.ts'
+
+/** A service of this process alone. */
+export interface OwnService extends Service {
+  ready(): boolean
+  apply(config: Config): void
+  /** Forgets the refusals that are remembered without the store. */
+  forget(): void
+}
+
+/** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with words for the operator. */
+export async function serve(config: Config, log: Log, metrics: Metrics): Promise<OwnService> {
+  const observe = createAccessLog(log, metrics)
+  let draining = false
+
+  const { store, prefix, ready } = await openCounters(config.store, log, metrics)
+  const limiter = createLimiter({
+    store,
+    onOutcome: (limit, outcome) => metrics.decisions.inc(limit, outcome),
+  })
+  const forwards = reused(
+    (upstream: Upstream) => createForward({ ...upstream, origin: new URL(upstream.origin) }),
+    (forward) => forward.close(),
+  )
+  const issuers = createIssuers(store, log)
+  const guards = createGuards(log)
+  const failures = createFailures()
+
+  const usageIn = ({ limits, clientLimits }: Config) => createUsage({ store, prefix, limits, clientLimits })
+  let usage = usageIn(config)
+
+  function gatewayOf(next: Config): Serve {
+    const { hosts, trustedProxies } = next.listen
+    const forwardTo = new Map(next.upstreams.map((upstream) => [upstream.name, forwards.get(upstream)]))
+    const current = usageIn(next)
+    usage = current
+    const parts: Parts = {
+      match: createRouter(
+        next.routes.map((route) => serveRoute(route, prefix, next.clientLimits, forwardTo)),
+      ),
+      serves: (host) => hosts.includes(host),
+      peers: createPeers(trustedProxies),
+      failures: next.failures && failures(next.failures),
+      authenticate: issuers.authenticate(next.tokens, hosts),
+      guard: next.par && guards.guard(next.par, next.clients),
+      limiter,
+      rateLimitHeaders: next.headers.draft === 'draft-10' ? allHeaders : decisionHeaders,
+      limitsOf: ({ client }) => current.ofCaller(client!),
+      observe,
+    }
+    forwards.endUnused()
+    issuers.endUnused()
+    guards.endUnused()
+    return createGateway(parts)
+  }
+  let answer = gatewayOf(config)
+
+  const server = createListener(
+    (request, response, expectsContinue) => {
+      if (draining) response.shouldKeepAlive = false
+      return answer(request, response, expectsContinue)
+    },
+    config.listen,
+    {
+      unreadable({ peer, status, reason }) {
+        metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
+        log.info({ ip: plainAddress(peer), source: 'gateway', status, error: reason }, 'unreadable')
+      },
+      insecure: (reason) => log.info({ source: 'gateway', error: reason }, 'TLS handshake failed'),
+      dropped: () => metrics.droppedSockets.inc(),
+    },
+    config.listen.tls,
+  )
+
+  const release = async (): Promise<void> => {
+    issuers.end()
+    guards.end()
+    forwards.end()
+    await store.close()
+  }
+  const { host, port } = config.listen
+  const address = await listen(server, host, port, 'listen').catch(async (error: Error) => {
+    await release()
+    throw error
+  })
+
+  return {
+    address,
+    ready,
+    apply(next) {
+      answer = gatewayOf(next)
+      limiter.forget()
+    },
+    metrics: metrics.text,
+    usage: (client) => usage.ofClient(client),
+    async reset(client) {
+      const freed = await usage.free(client)
+      limiter.forget()
+      return freed
+    },
+    forget: () => limiter.forget(),
+    async close({ lameDuckMs, drainTimeoutMs }) {
+      await sleep(lameDuckMs)
+      draining = true
+      const cut = await drain(server, drainTimeoutMs - lameDuckMs, lameDuckMs / 2)
+      await release()
+      return cut
+    },
+  }
+}
+
+function serveRoute(
+  route: Route,
+  prefix: string,
+  clientLimits: ClientLimits,
+  forwards: ReadonlyMap<string, Forward>,
+): ServedRoute {
+  const apply = compileLimits(route.limits, prefix, clientLimits)
+  return {
+    ...route,
+    forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
+    dialect: route.upstream === 'identity' || route.authenticate === 'par' ? 'oauth' : 'problem',
+    needsUser: route.limits.some(({ per }) => per.includes('user')),
+    quotas: (caller, params) => apply(caller, params, Date.now()),
+  }
+}
+
+const allHeaders = (decision: Decision): string[] => [...decisionHeaders(decision), ...draftHeaders(decision)]

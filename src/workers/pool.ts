@@ -1,0 +1,109 @@
+import type { Config } from '../config/schema.ts'
+import type { LogOutput } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import { addUp, type MetricValues, onlyCounts, textOf } from '../observe/metrics-sum.ts'
+import type { Service } from '../service.ts'
+import { keepWorker } from './kept-worker.ts'
+import type { WorkerProcess } from './process.ts'
+
+/** How long a worker may take to say how it is. */
+const ANSWER_MS = 1000
+/** How long a worker may take to put a configuration into force. */
+const APPLY_MS = 10_000
+/** Beyond `drainTimeout`, for what a worker does at its end. */
+const LAST_MS = 5000
+
+/**
+ * A service of several processes that share the callers' port; those that end are started again. Rejects with what the
+ * first worker failed of that could not start.
+ */
+export async function openWorkers(
+  count: number,
+  config: Config,
+  output: LogOutput,
+  metrics: Metrics,
+): Promise<Service> {
+  let current = divided(config, count)
+  /** What the workers counted that are gone. */
+  let counted: MetricValues = []
+  const latest = new Map<WorkerProcess, MetricValues>()
+  // The workers tell; the least of all is shown.
+  metrics.storeUp.set(1)
+
+  const workers = Array.from({ length: count }, () =>
+    keepWorker({
+      config: () => current,
+      output,
+      onServing: (change) => metrics.workers.inc(change),
+      onEnd(worker) {
+        metrics.workerEnds.inc()
+        const last = latest.get(worker)
+        if (last === undefined) return
+        latest.delete(worker)
+        counted = onlyCounts(addUp([counted, last]))
+      },
+    }),
+  )
+  const serving = (): WorkerProcess[] => workers.flatMap(({ serving }) => serving() ?? [])
+  const [address] = await Promise.all(workers.map(({ started }) => started)).catch((error: Error) => {
+    for (const worker of workers) worker.kill()
+    throw error
+  })
+
+  function anyone(): WorkerProcess {
+    const [first] = serving()
+    if (first === undefined) throw new Error('no worker serves')
+    return first
+  }
+  async function valuesOf(worker: WorkerProcess): Promise<MetricValues> {
+    try {
+      const values = await worker.ask('metrics', undefined, ANSWER_MS)
+      if (serving().includes(worker)) latest.set(worker, values)
+      return values
+    } catch {
+      // What was counted must not shrink because a worker is busy.
+      return latest.get(worker) ?? []
+    }
+  }
+
+  return {
+    address: address!,
+    async ready() {
+      const answers = serving().map((worker) => worker.ask('ready', undefined, ANSWER_MS).catch(() => false))
+      return (await Promise.all(answers)).filter(Boolean).length >= count / 2
+    },
+    async apply(next) {
+      const config = divided(next, count)
+      const [first, ...others] = serving()
+      // What one of them takes, all take; who does not is started again with it.
+      await first?.ask('apply', config, APPLY_MS)
+      current = config
+      await Promise.all(
+        others.map((worker) => worker.ask('apply', config, APPLY_MS).catch(() => worker.kill())),
+      )
+    },
+    async metrics() {
+      const values = await Promise.all(serving().map(valuesOf))
+      return await textOf(addUp([await metrics.values(), ...values, counted]))
+    },
+    usage: async (client) => await anyone().ask('usage', client),
+    async reset(client) {
+      const worker = anyone()
+      const freed = await worker.ask('reset', client)
+      const others = serving().filter((other) => other !== worker)
+      await Promise.allSettled(others.map((other) => other.ask('forget', undefined, ANSWER_MS)))
+      return freed
+    },
+    async close(times) {
+      const cuts = workers.map((worker) => worker.close(times, times.drainTimeoutMs + LAST_MS))
+      return (await Promise.all(cuts)).reduce((sum, cut) => sum + cut, 0)
+    },
+  }
+}
+
+/** What of a configuration each of so many processes takes: under `onOutage: local` its part of every limit. */
+function divided(config: Config, count: number): Config {
+  const { store } = config
+  if (store === 'memory') return config
+  return { ...config, store: { ...store, instances: store.instances * count } }
+}

@@ -5,9 +5,10 @@ import util from 'node:util'
 import type HttpProxy from 'http-proxy'
 import { tooLarge } from './body.ts'
 import { GatewayError, serviceUnavailable } from './errors.ts'
+import { type AddressChange, createAddresses } from './forward/addresses.ts'
+import { createSockets } from './forward/sockets.ts'
 import { type BodyLength, responseHeaders } from './headers.ts'
 import { lingerOnClose } from './linger.ts'
-import { createSockets } from './sockets.ts'
 
 // http-proxy takes `util._extend` while it loads; calling Node's own one prints a deprecation warning.
 Object.assign(util, { _extend: Object.assign })
@@ -16,8 +17,8 @@ const httpProxy = createRequire(import.meta.url)('http-proxy') as typeof HttpPro
 /** A backend, and how long it is waited for. */
 export interface Upstream {
   readonly name: string
-  /** `http:` or `https:` origin; its path is not used. */
-  readonly origin: URL
+  /** Where it answers, such as `http://data.internal:4000`; several are used in turn, all by the same scheme. */
+  readonly origins: readonly string[]
   /** Milliseconds until the head of the answer, and between the bytes of a body in either direction. */
   readonly timeoutMs: number
   readonly connectTimeoutMs: number
@@ -53,6 +54,8 @@ export interface Forwarded {
 
 export interface Forward {
   (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing): Promise<Forwarded>
+  /** The upstream's addresses, and which of them are in use. */
+  addresses(): readonly { readonly address: string; readonly up: boolean }[]
   /** Keeps no socket any more; requests under way end in peace. */
   close(): void
 }
@@ -64,21 +67,25 @@ const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
  * Streams requests to one upstream over kept-alive sockets, and its answers back.
  * Never rejects, never leaves the caller waiting longer than the timeouts, never completes an answer that was cut.
  */
-export function createForward(upstream: Upstream): Forward {
-  const { origin } = upstream
+export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void): Forward {
+  const { protocol } = new URL(upstream.origins[0]!)
+  const addresses = createAddresses(upstream.origins, (change) => {
+    if (!change.up) sockets.leave(change.address)
+    onChange(change)
+  })
   const sockets = createSockets({
-    origin,
+    addresses,
+    secure: protocol === 'https:',
     max: upstream.maxConnections,
     connectTimeoutMs: upstream.connectTimeoutMs,
   })
   const proxy = httpProxy.createProxyServer({
     // Only the protocol is of use: the sockets know where they lead.
-    target: { protocol: origin.protocol, host: origin.hostname, port: 0 },
+    target: { protocol, host: 'upstream', port: 0 },
     agent: sockets.agent,
     selfHandleResponse: true,
     toProxy: true,
   })
-  const ready = origin.protocol === 'https:' ? 'secureConnect' : 'connect'
   // This pass turns a chunked DELETE or OPTIONS into two requests (CVE-2026-29057).
   const passes = proxy as unknown as { webPasses: { name: string }[] }
   passes.webPasses = passes.webPasses.filter((pass) => pass.name !== 'deleteLength')
@@ -99,7 +106,6 @@ export function createForward(upstream: Upstream): Forward {
       let begun = false
       let settled = false
       let retried = false
-      let connecting = true
 
       const timer = setTimeout(onSilence, timeoutMs)
 
@@ -141,10 +147,11 @@ export function createForward(upstream: Upstream): Forward {
           settle('left', { givenUp: `the caller did not read for ${timeoutMs} ms` })
           return
         }
-        if (proxyRequest?.socket == null) {
+        if (proxyRequest !== undefined && sockets.waits(proxyRequest)) {
           fail(busy())
           return
         }
+        failAt(`silent for ${timeoutMs} ms`)
         fail(
           new GatewayError('GatewayTimeout', 'The upstream did not answer in time.', {
             cause: `${upstream.name} was silent for ${timeoutMs} ms`,
@@ -152,22 +159,28 @@ export function createForward(upstream: Upstream): Forward {
         )
       }
 
+      /** Counts against the address, where that was asked and has not answered. */
+      function failAt(cause: string): void {
+        const address = headAt === undefined && proxyRequest && sockets.addressOf(proxyRequest)
+        if (address) addresses.failed(address, cause)
+      }
+
       const onError = (error: Error): void => {
         // What an upstream does after its whole answer is no concern of the caller's.
         if (settled || response.writableEnded) return
-        if (canRetry(error)) {
+        const stale = isStale(error)
+        if (stale && !retried && bodiless && (request.method === 'GET' || request.method === 'HEAD')) {
           retried = true
           send()
           return
         }
-        fail(badGateway(upstream, error, connecting))
+        if (!stale) failAt(error.message)
+        fail(badGateway(upstream, error, false))
       }
 
-      const canRetry = (error: NodeJS.ErrnoException): boolean =>
-        !retried &&
+      /** Did a kept-alive socket die unanswered, most likely because the upstream was just closing it? */
+      const isStale = (error: NodeJS.ErrnoException): boolean =>
         headAt === undefined &&
-        bodiless &&
-        (request.method === 'GET' || request.method === 'HEAD') &&
         proxyRequest?.reusedSocket === true &&
         (error.code === 'ECONNRESET' || error.code === 'EPIPE')
 
@@ -178,6 +191,8 @@ export function createForward(upstream: Upstream): Forward {
           onError(new Error(`the upstream answered ${status} unasked`))
           return
         }
+        const address = sockets.addressOf(proxyRequest!)
+        if (address !== undefined) addresses.answered(address)
         upstreamResponse = incoming
         headAt = performance.now()
         timer.refresh()
@@ -251,16 +266,15 @@ export function createForward(upstream: Upstream): Forward {
           socket.destroy()
           onError(new Error('the upstream switched protocols unasked'))
         })
-        sent.on('socket', (socket) => {
-          if (socket.connecting) socket.once(ready, () => (connecting = false))
-          else connecting = false
+        sockets.take(sent, {
+          fresh: retried,
+          onFull: () => fail(busy()),
+          onUnreachable: (failure) => fail(badGateway(upstream, failure, true)),
         })
-        if (settled) sent.destroy()
       }
 
       const send = (): void => {
-        connecting = true
-        sockets.wish = { onRequest, onFull: () => fail(busy()), fresh: retried }
+        sockets.onRequest = onRequest
         try {
           proxy.web(request, response, sourceOf(outgoing), onError)
         } catch (error) {
@@ -294,6 +308,7 @@ export function createForward(upstream: Upstream): Forward {
     })
 
   return Object.assign(forward, {
+    addresses: () => addresses.all.map(({ origin, downUntil }) => ({ address: origin, up: downUntil === 0 })),
     close: sockets.close,
   })
 }

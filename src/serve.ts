@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Config, Upstream } from './config/schema.ts'
+import type { Config } from './config/schema.ts'
 import { openCounters } from './counters.ts'
 import { createFailures } from './failures.ts'
-import { createForward, type Forward } from './forward.ts'
+import type { Forward } from './forward.ts'
 import { createGateway, type Serve } from './gateway.ts'
 import { createGuards } from './guards.ts'
 import { createIssuers } from './issuers.ts'
@@ -17,9 +17,9 @@ import type { Log } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
 import type { Parts, ServedRoute } from './parts.ts'
 import { createPeers, plainAddress } from './peer.ts'
-import { reused } from './reused.ts'
 import { createRouter, type Route } from './route.ts'
 import type { Service } from './service.ts'
+import { createUpstreams } from './upstreams.ts'
 
 /** A service of this process alone. */
 export interface OwnService extends Service {
@@ -39,10 +39,7 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
     store,
     onOutcome: (limit, outcome) => metrics.decisions.inc(limit, outcome),
   })
-  const forwards = reused(
-    (upstream: Upstream) => createForward({ ...upstream, origin: new URL(upstream.origin) }),
-    (forward) => forward.close(),
-  )
+  const upstreams = createUpstreams(log, metrics)
   const issuers = createIssuers(store, log)
   const guards = createGuards(log)
   const failures = createFailures()
@@ -52,7 +49,7 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
 
   function gatewayOf(next: Config): Serve {
     const { hosts, trustedProxies } = next.listen
-    const forwardTo = new Map(next.upstreams.map((upstream) => [upstream.name, forwards.get(upstream)]))
+    const forwardTo = upstreams.forwards(next.upstreams)
     const current = usageIn(next)
     usage = current
     const parts: Parts = {
@@ -69,7 +66,7 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
       limitsOf: ({ client }) => current.ofCaller(client!),
       observe,
     }
-    forwards.endUnused()
+    upstreams.endUnused()
     issuers.endUnused()
     guards.endUnused()
     return createGateway(parts)
@@ -96,7 +93,7 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
   const release = async (): Promise<void> => {
     issuers.end()
     guards.end()
-    forwards.end()
+    upstreams.end()
     await store.close()
   }
   const { host, port } = config.listen

@@ -18,9 +18,9 @@ export function describeConfig(config: Config): string {
     ]),
     rows(
       ['UPSTREAM', 'ORIGIN', 'TIMEOUT', 'CONNECT', 'CONNECTIONS'],
-      upstreams.map(({ name, origin, timeoutMs, connectTimeoutMs, maxConnections }) => [
+      upstreams.map(({ name, origins, timeoutMs, connectTimeoutMs, maxConnections }) => [
         name,
-        origin,
+        several(origins),
         duration(timeoutMs),
         duration(connectTimeoutMs),
         String(maxConnections),

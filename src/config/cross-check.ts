@@ -5,6 +5,7 @@ import { routes } from './cross-check-routes.ts'
 import { redis } from './cross-check-store.ts'
 import { type Outline, outline } from './outline.ts'
 import type { Mistake } from './source.ts'
+import { upstreams } from './cross-check-upstreams.ts'
 import { durationMs } from './values.ts'
 
 /** The mistakes that no value makes alone: names that lead nowhere, routes that hide others, and the like. */
@@ -13,6 +14,7 @@ export function crossCheck(value: Readonly<Record<string, unknown>>): readonly M
   return [
     ...listeners(file),
     ...redis(file),
+    ...upstreams(file),
     ...issuers(file),
     ...clientsOf(file),
     ...keysOf(file),

@@ -3,7 +3,7 @@ import type { ClientLimits, Limit } from '../limit/limit.ts'
 import type { RedisCredentials, RedisTopology } from '../limit/redis-options.ts'
 import { isLoopback } from '../loopback.ts'
 import type { Route } from '../route.ts'
-import { bindHost, origin } from './addresses.ts'
+import { bindHost } from './addresses.ts'
 import { clients } from './client-section.ts'
 import { limits } from './limit-sections.ts'
 import { listen } from './listen-section.ts'
@@ -11,6 +11,7 @@ import { par } from './par-section.ts'
 import type { Problem } from './problem.ts'
 import { type SharedStoreSettings, store } from './store-section.ts'
 import { type IssuerSettings, tokens } from './tokens-section.ts'
+import { upstream } from './upstream-section.ts'
 import { choice, duration, list, name, port, secret, section, size, text, textThat, whole } from './values.ts'
 import { must } from './wording.ts'
 
@@ -42,22 +43,6 @@ const log = section({
       'json is one object a line, pretty is for reading; unless set, json on a pipe and pretty on a terminal.',
     ),
 }).describe('The log on standard output.')
-
-const upstream = section({
-  url: origin().describe('The backend’s address: scheme, host and port.'),
-  timeout: duration('1ms', '1d')
-    .prefault('30s')
-    .describe('Longest wait for the head of an answer, and between the bytes of its body.'),
-  connectTimeout: duration('1ms', '1h').prefault('2s').describe('Longest wait for a connection.'),
-  maxConnections: whole(1, 100_000).default(256).describe('Most connections to it at a time.'),
-})
-  .transform(({ url, timeout, connectTimeout, ...rest }) => ({
-    origin: url,
-    timeoutMs: timeout,
-    connectTimeoutMs: connectTimeout,
-    ...rest,
-  }))
-  .describe('A backend.')
 
 const failures = section({
   limit: whole(1, 1000).describe('Most failures of one address in any window.'),
@@ -135,7 +120,7 @@ export const SECRETS: readonly (readonly string[])[] = [
   ['store', 'redis', 'sentinelPassword'],
 ]
 
-/** A backend and how patiently it is asked. `origin` is scheme, host and port, such as `http://data.internal:4000`. */
+/** A backend and how patiently it is asked. `origins` are scheme, host and port, such as `http://data.internal:4000`. */
 export type Upstream = Readonly<z.output<typeof upstream>> & { readonly name: string }
 
 /** How the bearer tokens of one issuer are verified. `introspection` holds a secret. */

@@ -45,7 +45,23 @@ export function createMetrics() {
     aggregator: 'first',
   })
 
+  let readUpstreams: ReadUpstreams | undefined
+  const upstreams = new Gauge({
+    name: 'sluice_upstream_up',
+    help: 'Is this address of an upstream in use? 0 while it is passed over because it failed.',
+    labelNames: ['upstream', 'address'],
+    aggregator: 'min',
+    registers,
+    collect() {
+      upstreams.reset()
+      for (const { upstream, address, up } of readUpstreams?.() ?? [])
+        upstreams.set({ upstream, address }, up ? 1 : 0)
+    },
+  })
+
   return {
+    /** Where it is read which addresses of upstreams are in use. */
+    watchUpstreams: (read: ReadUpstreams): void => void (readUpstreams = read),
     /** A configuration came into force, in place of the one with the hash `before`. */
     configLoaded(hash: string, before = hash): void {
       configHash.remove({ hash: before })
@@ -115,6 +131,8 @@ export function createMetrics() {
     text: (): Promise<string> => registry.metrics(),
   }
 }
+
+type ReadUpstreams = () => readonly { upstream: string; address: string; up: boolean }[]
 
 /** A counter for the path of every request. */
 interface Tally {

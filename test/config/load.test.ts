@@ -46,7 +46,7 @@ describe('loadConfig', () => {
     expect(config.upstreams).toEqual([
       {
         name: 'data',
-        origin: 'http://data.internal:4000',
+        origins: ['http://data.internal:4000'],
         timeoutMs: 30_000,
         connectTimeoutMs: 2000,
         maxConnections: 256,
@@ -201,7 +201,10 @@ describe('loadConfig', () => {
       '  - { match: "/*", upstream: data, authenticate: none, limits: [none] }',
     ].join('\n')
     const { config } = await load(`store: memory\n${text}`)
-    expect(config.upstreams.map(({ origin }) => origin)).toEqual(['https://data.internal', 'http://[::1]'])
+    expect(config.upstreams.map(({ origins }) => origins)).toEqual([
+      ['https://data.internal'],
+      ['http://[::1]'],
+    ])
     expect(config.tokens).toEqual([])
   })
 
@@ -295,7 +298,7 @@ describe('loadConfig', () => {
       'upstreams:\n  data: &d { url: http://a:1, timeout: 5s }\n  other: { <<: *d, url: http://b:2 }',
     )
     const { config } = await load(text)
-    expect(config.upstreams.map(({ origin, timeoutMs }) => [origin, timeoutMs])).toEqual([
+    expect(config.upstreams.map(({ origins, timeoutMs }) => [origins[0], timeoutMs])).toEqual([
       ['http://a:1', 5000],
       ['http://b:2', 5000],
     ])

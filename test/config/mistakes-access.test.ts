@@ -56,13 +56,33 @@ const MISTAKES: readonly Row[] = [
   [
     'an upstream without URL',
     ['upstreams:', '  data: { timeout: 5s }'],
-    ['2:3: upstreams.data.url: is missing; write an address such as http://data.internal:4000'],
+    [
+      '2:3: upstreams.data.url: is missing; write an address such as http://data.internal:4000, or "urls" for several',
+    ],
+  ],
+  [
+    'an upstream with both kinds of addresses, and of different schemes, and twice',
+    [
+      'upstreams:',
+      '  data: { url: http://a, urls: [http://b] }',
+      '  identity: { urls: [http://a, https://b, "http://a:80", ftp://c] }',
+      '  more: { urls: [] }',
+      '  one: { urls: http://a }',
+    ],
+    [
+      '2:26: upstreams.data.urls: stands beside "url"; take one of the two out',
+      '3:32: upstreams.identity.urls[1]: differs from the first one in scheme; write all alike',
+      '3:43: upstreams.identity.urls[2]: stands twice; take one out',
+      '3:58: upstreams.identity.urls[3]: must be an http or https address, such as http://data.internal:4000',
+      '4:17: upstreams.more.urls: is empty; write at least one',
+      '5:16: upstreams.one.urls: must be a list of addresses such as http://10.0.0.1:4000, in [ ] or with a "- " before each',
+    ],
   ],
   [
     'an empty upstream',
     ['upstreams:', '  data:'],
     [
-      '2:3: upstreams.data: is empty; write a mapping with keys of url, timeout, connectTimeout, maxConnections',
+      '2:3: upstreams.data: is empty; write a mapping with keys of url, urls, timeout, connectTimeout, maxConnections',
     ],
   ],
   [

@@ -25,8 +25,10 @@ const MISTAKES: readonly Row[] = [
   ],
   [
     'an unknown key of an upstream',
-    ['upstreams:', '  data: { url: http://data.internal:4000, tls: {} }'],
-    ['2:43: upstreams.data.tls: unknown key; write one of url, timeout, connectTimeout, maxConnections'],
+    ['upstreams:', '  data: { url: http://data.internal:4000, pool: {} }'],
+    [
+      '2:43: upstreams.data.pool: unknown key; write one of url, urls, timeout, connectTimeout, maxConnections',
+    ],
   ],
   [
     'a section that is a number',

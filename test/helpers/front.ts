@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { AddressChange } from '../../src/forward/addresses.ts'
 import {
   createForward,
   type Forward,
@@ -20,15 +21,19 @@ export async function startFront(
   url: string,
   upstream: Partial<Upstream> = {},
   outgoing: Partial<Outgoing> = {},
+  onChange: (change: AddressChange) => void = () => {},
 ): Promise<Front> {
-  const forward: Forward = createForward({
-    name: 'data',
-    origin: new URL(url),
-    timeoutMs: 5000,
-    connectTimeoutMs: 2000,
-    maxConnections: 256,
-    ...upstream,
-  })
+  const forward: Forward = createForward(
+    {
+      name: 'data',
+      origins: [url],
+      timeoutMs: 5000,
+      connectTimeoutMs: 2000,
+      maxConnections: 256,
+      ...upstream,
+    },
+    onChange,
+  )
   const outcomes: Forwarded[] = []
   const server: Server = createServer((request, response) => {
     const length = bodyLength(request.method!, request.httpVersion, request.headers)

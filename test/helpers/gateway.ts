@@ -71,7 +71,7 @@ log: { level: silent }
 store: ${store}
 upstreams:
   identity: { url: "${identity}", timeout: 2s }
-  data: { url: "${data}", timeout: 2s${settings.upstream === undefined ? '' : `, ${settings.upstream}`} }
+  data: { ${settings.upstream?.includes('urls:') === true ? '' : `url: "${data}", `}timeout: 2s${settings.upstream === undefined ? '' : `, ${settings.upstream}`} }
 ${settings.tokens ?? TOKENS}
 ${
   settings.limits ??

@@ -1,0 +1,34 @@
+import { httpUrl } from './addresses.ts'
+import type { Outline } from './outline.ts'
+import type { Mistake } from './source.ts'
+
+/** Upstreams without an address or with two kinds of them, and addresses that do not go together. */
+export function* upstreams({ upstreams }: Outline): Generator<Mistake> {
+  for (const [name, given] of Object.entries(upstreams ?? {})) {
+    if (typeof given !== 'object' || given === null || Array.isArray(given)) continue
+    const { url, urls } = given as Readonly<Record<string, unknown>>
+    const path = ['upstreams', name]
+    if (url === undefined && urls === undefined) {
+      const message = 'is missing; write an address such as http://data.internal:4000, or "urls" for several'
+      yield { path: [...path, 'url'], message }
+    } else if (url !== undefined && urls !== undefined) {
+      yield {
+        path: [...path, 'urls'],
+        message: 'stands beside "url"; take one of the two out',
+        key: true,
+      }
+    }
+    const origins = Array.isArray(urls) ? urls.map(originOf) : []
+    for (const [i, one] of origins.entries()) {
+      if (one === undefined) continue
+      const at = [...path, 'urls', i]
+      if (origins.indexOf(one) < i) yield { path: at, message: `stands twice; take one out` }
+      else if (origins[0] !== undefined && one.split(':')[0] !== origins[0].split(':')[0])
+        yield { path: at, message: 'differs from the first one in scheme; write all alike' }
+    }
+  }
+}
+
+function originOf(url: unknown): string | undefined {
+  return typeof url === 'string' ? httpUrl(url)?.origin : undefined
+}

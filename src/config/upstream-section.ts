@@ -1,0 +1,24 @@
+import { origin } from './addresses.ts'
+import { duration, list, section, whole } from './values.ts'
+
+/** A backend. That it has an address was checked before. */
+export const upstream = section({
+  url: origin().optional().describe('The backend’s address: scheme, host and port.'),
+  urls: list(origin(), 1, 'a list of addresses such as http://10.0.0.1:4000')
+    .optional()
+    .describe('In place of url: several addresses, used in turn; one that fails is passed over for a while.'),
+  timeout: duration('1ms', '1d')
+    .prefault('30s')
+    .describe('Longest wait for the head of an answer, and between the bytes of its body.'),
+  connectTimeout: duration('1ms', '1h').prefault('2s').describe('Longest wait for a connection.'),
+  maxConnections: whole(1, 100_000)
+    .default(256)
+    .describe('Most connections to it at a time, to all of its addresses together.'),
+})
+  .transform(({ url, urls = [], timeout, connectTimeout, ...rest }) => ({
+    origins: url === undefined ? urls : [url],
+    timeoutMs: timeout,
+    connectTimeoutMs: connectTimeout,
+    ...rest,
+  }))
+  .describe('A backend.')

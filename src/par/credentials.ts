@@ -7,6 +7,8 @@ import { invalidRequest } from './refusal.ts'
 /** Who a request says it is from, and how it wants to prove that. Nothing of it is verified. */
 export interface Credentials {
   readonly clientId: string
+  /** The client that the method itself names; undefined where it is `none`, or an assertion of which it cannot be told whose it is. */
+  readonly proved: string | undefined
   /** `none` may still be a TLS certificate. */
   readonly method: 'none' | 'secret' | 'assertion'
   /** A client assertion taken apart, where it is a JWT. */
@@ -49,7 +51,7 @@ export function readCredentials(form: Form, authorization: readonly string[]): C
   const clientId = named ?? proved
   if (clientId === undefined) return invalidRequest('The client_id is missing.')
   const method = used.length === 0 ? 'none' : assertionText === undefined ? 'secret' : 'assertion'
-  return { clientId, method, assertion }
+  return { clientId, proved, method, assertion }
 }
 
 /** RFC 7521 section 4.2: both or neither. */

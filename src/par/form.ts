@@ -18,7 +18,9 @@ const LIKE_ASCII: ReadonlySet<string> = new Set(['us-ascii', 'ascii', 'iso-8859-
 
 /**
  * Reads `application/x-www-form-urlencoded` (RFC 6749 appendix B) where it can be read in one way only; a refusal otherwise.
- * A parameter without a value counts as omitted (RFC 6749 section 3.1).
+ * A parameter without a value counts as omitted (RFC 6749 section 3.1), `request` too: a client that must send an object has
+ * sent none. Not so `request_uri`, which is refused with and without a value: it is the one parameter that must not be pushed at
+ * all (RFC 9126 section 2.1), no client has a reason to write it, and a backend may take an empty one for given.
  */
 export function readForm(contentType: string | undefined, body: Buffer): Form | GatewayError {
   const charset = charsetOf(contentType)
@@ -45,6 +47,7 @@ export function readForm(contentType: string | undefined, body: Buffer): Form | 
     if (value === undefined) {
       return invalidRequest(`The parameter ${name} is malformed; percent-encode its value as UTF-8.`)
     }
+    if (name === 'request_uri') return invalidRequest('The parameter request_uri must not be pushed.')
     if (seen.has(name)) {
       if (name !== REPEATABLE) return invalidRequest(`Send the parameter ${name} once.`)
     } else if (value !== '') form.set(name, value)

@@ -64,10 +64,10 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
     client: ParClient | undefined,
     realm: string | undefined,
   ): Promise<GatewayError | undefined> {
-    if (client === undefined) {
-      return unknownClients === 'refuse' ? invalidClient('This client is not known here.', realm) : undefined
+    if (client === undefined && unknownClients === 'refuse') {
+      return invalidClient('This client is not known here.', realm)
     }
-    const { authentication, keys } = client
+    const { authentication, keys } = client ?? {}
     if (credentials.method === 'none') {
       if (authentication === undefined || !IN_THE_REQUEST.has(authentication)) return undefined
       return invalidRequest(`This client must authenticate by ${authentication}.`)
@@ -80,8 +80,12 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
       )
     }
     // Only who shares its secret can verify a client_secret_jwt.
-    if (keys === undefined || authentication === 'client_secret_jwt') return undefined
-    const fault = await refuseAssertion(credentials.assertion, client.id, keys, rules)
+    if (keys === undefined || authentication === 'client_secret_jwt') {
+      return credentials.proved === undefined
+        ? invalidRequest('The client_assertion must be a JWT with the client_id as sub.')
+        : undefined
+    }
+    const fault = await refuseAssertion(credentials.assertion, credentials.clientId, keys, rules)
     return typeof fault === 'string' ? invalidClient(fault, realm) : fault
   }
 
@@ -94,8 +98,6 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
       }
       const form = readForm(contentType, body)
       if (form instanceof GatewayError) return form
-      // RFC 9126 section 2.1.
-      if (form.has('request_uri')) return invalidRequest('The parameter request_uri must not be pushed.')
       const credentials = readCredentials(form, authorization)
       if (credentials instanceof GatewayError) return credentials
       const object = form.get('request')

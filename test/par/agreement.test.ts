@@ -56,6 +56,9 @@ const keyed = (claims: Members = {}, key = SIGNING_KEY, header: Members = {}): P
 })
 const signing = (request: string): Push => ({ fields: { request, ...assertion('signing') } })
 const form = (fields: Members): Push => ({ fields: { ...plain('keyed', fields), ...assertion('keyed') } })
+const ofUnknown = (client_assertion: string): Push => ({
+  fields: { ...plain('unknown'), ...assertion('unknown'), client_assertion },
+})
 const secret = (fields: Members = plain('secret'), authorization = basic('secret', SECRET)): Push => ({
   fields,
   headers: { authorization },
@@ -92,6 +95,7 @@ const SAME: readonly (readonly [string, () => Push])[] = [
   ['Basic for a client with a key', () => secret(plain('keyed'), basic('keyed', 'x'))],
   ['Basic beside a secret', () => secret(plain('secret', { client_secret: SECRET }))],
   ['a secret in the form', () => ({ fields: plain('secret', { client_secret: SECRET }) })],
+  ['an unknown client with an assertion that is none', () => ofUnknown('x')],
   ['nothing at all', () => ({ fields: {} })],
   ['an unknown client', () => ({ fields: plain('unknown', { client_secret: 'x' }) })],
   ['a signed object, by the assertion alone', () => signing(object('signing'))],
@@ -124,7 +128,7 @@ const SAME: readonly (readonly [string, () => Push])[] = [
   ['claims for nobody', () => form({ claims: '{}' })],
   ['claims that are a text', () => form({ claims: '{"id_token":"x"}' })],
   ['a parameter twice', () => form({ scope: ['openid', 'openid'] })],
-  ['parameters without value', () => form({ request: '', request_uri: '', client_secret: '', claims: '' })],
+  ['parameters without value', () => form({ request: '', client_secret: '', claims: '' })],
   ['no response_type', () => form({ response_type: undefined })],
   ['another redirect_uri', () => form({ redirect_uri: 'https://elsewhere.example/' })],
   ['JSON', () => ({ ...form({}), headers: { 'content-type': 'application/json' } })],
@@ -160,6 +164,18 @@ const OTHERWISE: readonly (readonly [string, () => Push, string, Readonly<Record
     () => form({ request_uri: 'https://x' }),
     '400 invalid_request',
     { 7: '400 invalid_request', 9: '400 request_uri_not_supported' },
+  ],
+  [
+    'a request_uri without value',
+    () => form({ request_uri: '' }),
+    '400 invalid_request',
+    { 7: '201', 9: '201' },
+  ],
+  [
+    'an unknown client with an assertion without sub',
+    () => ofUnknown(`${encode({ alg: 'PS256' })}.e30.AA`),
+    '400 invalid_request',
+    { 7: '401 invalid_client', 9: '401 invalid_client' },
   ],
   [
     'an iat of tomorrow',

@@ -3,6 +3,7 @@ import {
   assertion,
   ASSERTION_TYPE,
   basic,
+  encode,
   encodeForm,
   guardOf,
   ISSUER,
@@ -25,6 +26,7 @@ const guard = guardOf({
   'macs/with:key': { authentication: 'client_secret_jwt', keys: KEYS },
   bare: {},
 })
+const NOBODY = /must be a JWT with the client_id as sub/
 const challenge = { 'WWW-Authenticate': `Basic realm="${ISSUER}"` }
 const asSecret = { authorization: basic('secret') }
 
@@ -69,12 +71,6 @@ describe('what the guard lets pass', () => {
     ['its unsigned object', 'unlisted', { client_id: 'unlisted', request: unsignedObject('unlisted') }, {}],
     ['its object that is none', 'unlisted', { client_id: 'unlisted', request: 'nonsense' }, {}],
     [
-      'its assertion that is none',
-      'unlisted',
-      { ...plain('unlisted'), client_assertion_type: ASSERTION_TYPE, client_assertion: 'x' },
-      {},
-    ],
-    [
       'its assertion, without a client_id',
       'unlisted',
       { request: 'x', ...assertion('unlisted', {}, { key: OTHER_KEY }) },
@@ -84,7 +80,7 @@ describe('what the guard lets pass', () => {
     [
       'a parameter without value, as if it were not there',
       'public',
-      { ...plain('public'), request_uri: '', client_secret: '', request: '' },
+      { ...plain('public'), client_secret: '', request: '', client_assertion: '', client_assertion_type: '' },
       {},
     ],
     [
@@ -169,6 +165,7 @@ describe('what the guard refuses of a form', () => {
     ['a parameter twice, once without value', { state: ['', 'x'] }, /parameter state once/],
     ['an unknown parameter twice', { own: ['x', 'y'] }, /parameter own once/],
     ['a request_uri', { request_uri: 'urn:ietf:params:oauth:request_uri:x' }, /request_uri/],
+    ['a request_uri without value, which a server may take for given', { request_uri: '' }, /request_uri/],
     ['no client_id', { client_id: undefined }, /client_id is missing/],
     ['no scope', { scope: undefined }, /Send scope/],
     ['a scope without openid', { scope: 'openid2 id:openid' }, /openid/],
@@ -200,6 +197,15 @@ describe('what the guard refuses of a form', () => {
     ],
     ['a secret beside an assertion', { ...assertion('public'), client_secret: 'x' }, /one way/],
     ['an assertion of another client than the client_id', assertion('keyed'), /sub in the client_assertion/],
+    ['an assertion that is no JWT', { ...assertion(''), client_assertion: 'x' }, NOBODY],
+    ['an assertion that is encrypted', { ...assertion(''), client_assertion: 'e30.e30.e30.e30.e30' }, NOBODY],
+    [
+      'an assertion that others could read, with the sub of another',
+      { ...assertion(''), client_assertion: `${encode({ alg: 'PS256' })}=.${encode({ sub: 'keyed' })}.AA` },
+      NOBODY,
+    ],
+    ['an assertion without a sub', assertion('', { sub: undefined }), NOBODY],
+    ['an assertion whose sub is a list', assertion('', { sub: ['public', 'unlisted'] }), NOBODY],
   ])('%s', async (_, fields, words) => {
     for (const client of ['public', 'unlisted']) {
       expect(await push(guard, plain(client, fields))).toEqual(refusal(400, 'invalid_request', words))

@@ -15,6 +15,8 @@ import {
 const ISSUER = 'https://identity.example.com/oidc'
 const AUDIENCE = 'https://api.example.com'
 const DIGEST = hash('sha256', 'a key or a certificate', 'base64url')
+/** The clock of the askers, wherever the day's is meanwhile. */
+const START = Date.now()
 let server: IntrospectionServer
 let events: string[]
 let now: number
@@ -22,7 +24,7 @@ let now: number
 beforeEach(async () => {
   server = await startIntrospection()
   events = []
-  now = Date.now()
+  now = START
 })
 afterEach(() => server.close())
 
@@ -88,7 +90,7 @@ describe('an active token', () => {
     ['no token_type', { token_type: undefined }],
     ['a token_type in lower case', { token_type: 'bearer' }],
     ['several audiences', { aud: ['https://other.example.com', AUDIENCE] }],
-    ['an exp within the leeway', { exp: Date.now() / 1000 - 2 }],
+    ['an exp within the leeway', { exp: START / 1000 - 2 }],
   ])('is taken with %s', async (_, members) => {
     server.answer = active(members)
     expect(await asker()()).toMatchObject({ client: 'client-1' })
@@ -117,10 +119,10 @@ describe('a token is refused', () => {
     ['that is not active, whatever else is said', { active: false }, NOT_ACTIVE],
     ['for another audience', { aud: 'https://other.example.com' }, ELSEWHERE],
     ['for no audience', { aud: undefined }, ELSEWHERE],
-    ['that expired', { exp: Date.now() / 1000 - 6 }, 'The access token expired.'],
+    ['that expired', { exp: START / 1000 - 6 }, 'The access token expired.'],
     ['whose exp is a string', { exp: '9999999999' }, NO_EXP],
     ['whose exp is null', { exp: null }, NO_EXP],
-    ['that is not valid yet', { nbf: Date.now() / 1000 + 10 }, 'The access token is not valid yet.'],
+    ['that is not valid yet', { nbf: START / 1000 + 10 }, 'The access token is not valid yet.'],
     ['that is a refresh token', { token_type: 'refresh_token' }, NO_ACCESS],
     ['whose token_type is a list', { token_type: ['Bearer'] }, NO_ACCESS],
     ['whose token_type is null', { token_type: null }, NO_ACCESS],

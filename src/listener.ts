@@ -143,6 +143,11 @@ function secure({ cert, key, clientCa, requestClientCert }: Tls, { headersTimeou
   }
 }
 
+/** Shows new connections another certificate; the open ones go on. Throws, and changes nothing, where TLS takes none of it. */
+export function renewCertificate(server: Server, tls: Tls, bounds: Bounds): void {
+  if (server instanceof SecureServer) server.setSecureContext(secure(tls, bounds))
+}
+
 /** The requests of a socket that are not answered yet. */
 interface Turn {
   waiting: number

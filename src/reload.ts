@@ -1,4 +1,4 @@
-import type { Config } from './config/schema.ts'
+import type { Config, ListenTls } from './config/schema.ts'
 import type { Log } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
 
@@ -19,7 +19,7 @@ export interface ReloadParts {
   readonly metrics: Pick<Metrics, 'configLoaded' | 'configFailed'>
 }
 
-/** `changed`: only if the text is another one than is in force; `asked`: in any case, since it may read secrets anew. */
+/** `changed`: only if the text, or a file that it names, is another one than is in force; `asked`: in any case, since it may read secrets anew. */
 export type Occasion = 'changed' | 'asked'
 
 /** The settings that are read once, when the process starts. */
@@ -29,7 +29,15 @@ const AT_START = ['listen', 'admin', 'store', 'log'] as const
 export function inForce(started: Config, next: Config): Config {
   const { admin, store, log } = started
   const { trustedProxies, hosts } = next.listen
-  return { ...next, admin, store, log, listen: { ...started.listen, trustedProxies, hosts } }
+  const tls = renewed(started.listen.tls, next.listen.tls)
+  return { ...next, admin, store, log, listen: { ...started.listen, trustedProxies, hosts, tls } }
+}
+
+/** Certificates and keys may change, whether callers are asked for theirs may not. */
+function renewed(started: ListenTls | undefined, next: ListenTls | undefined): ListenTls | undefined {
+  if (started === undefined || next === undefined) return started
+  const clientCa = started.clientCa && (next.clientCa ?? started.clientCa)
+  return { ...started, cert: next.cert, key: next.key, clientCa }
 }
 
 /** Reads the configuration again on demand, one at a time. A bad one changes nothing; it is logged and counted. */
@@ -42,6 +50,7 @@ export function createReload({
 }: ReloadParts): (occasion: Occasion) => Promise<void> {
   const started = config
   let { hash } = source
+  let content = contentOf(config)
   let refused: string | undefined
   let under: Promise<void> = Promise.resolve()
   metrics.configLoaded(hash)
@@ -51,7 +60,8 @@ export function createReload({
       const loaded = await source.load()
       const mended = refused !== undefined
       refused = undefined
-      if (occasion === 'changed' && loaded.hash === hash) {
+      const next = contentOf(loaded.config)
+      if (occasion === 'changed' && loaded.hash === hash && next === content) {
         if (mended) {
           metrics.configLoaded(hash)
           log.info({ hash }, 'the configuration is again the one in force')
@@ -61,6 +71,7 @@ export function createReload({
       await apply(loaded.config)
       metrics.configLoaded(loaded.hash, hash)
       hash = loaded.hash
+      content = next
       log.info({ hash }, 'the configuration is read anew')
       const restart = AT_START.filter((key) => startOnly(loaded.config, key) !== startOnly(started, key))
       if (restart.length > 0) log.warn({ keys: restart }, 'these settings take effect with the next start')
@@ -79,9 +90,14 @@ export function createReload({
   return (occasion) => (under = under.then(() => reload(occasion)))
 }
 
-/** Trusted proxies and served hosts are not bound to the socket that listens. */
+/** Tells one configuration from another that has the same text, but other files or secrets. */
+function contentOf(config: Config): string {
+  return JSON.stringify({ ...config, warnings: [] })
+}
+
+/** Trusted proxies, served hosts and certificates are not bound to the socket that listens. */
 function startOnly(config: Config, key: (typeof AT_START)[number]): string {
   if (key !== 'listen') return JSON.stringify(config[key])
-  const { trustedProxies: _, hosts: __, ...bound } = config.listen
-  return JSON.stringify(bound)
+  const { trustedProxies: _, hosts: __, tls, ...bound } = config.listen
+  return JSON.stringify([bound, tls && [tls.clientCa !== undefined, tls.requestClientCert]])
 }

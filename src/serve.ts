@@ -11,7 +11,7 @@ import { draftHeaders } from './limit/draft-headers.ts'
 import { createLimiter } from './limit/limiter.ts'
 import { type ClientLimits, compileLimits } from './limit/limit.ts'
 import { createUsage } from './limit/usage.ts'
-import { createListener, drain, listen } from './listener.ts'
+import { createListener, drain, listen, renewCertificate } from './listener.ts'
 import { createAccessLog } from './observe/access.ts'
 import type { Log } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
@@ -90,6 +90,9 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
     config.listen.tls,
   )
 
+  /** Renewed only when it changes, as that ends the TLS sessions that callers could resume. */
+  let shown = config.listen.tls
+
   const release = async (): Promise<void> => {
     issuers.end()
     guards.end()
@@ -106,6 +109,12 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
     address,
     ready,
     apply(next) {
+      const { tls } = next.listen
+      if (tls !== undefined && JSON.stringify(tls) !== JSON.stringify(shown)) {
+        renewCertificate(server, tls, config.listen)
+        shown = tls
+        log.info('new connections are shown another certificate')
+      }
       answer = gatewayOf(next)
       limiter.forget()
     },

@@ -13,7 +13,7 @@ import type { Path } from './locate.ts'
 import { get, isMapping, placesOf, put } from './places.ts'
 import { readSource, type Mistake } from './source.ts'
 import { typed, type Env } from './substitute.ts'
-import { compileTls } from './tls.ts'
+import { compileTls, filesOf } from './tls.ts'
 import { warningsOf } from './warnings.ts'
 
 export { ConfigError } from './problem.ts'
@@ -32,6 +32,8 @@ export interface Loaded {
   readonly file: string
   /** The SHA-256 of the file’s text, in hex. */
   readonly hash: string
+  /** The files of the listener’s TLS, which may be renewed while the text stays. */
+  readonly certificates: readonly string[]
 }
 
 /** Reads, checks and compiles a configuration; rejects with a `ConfigError` that lists every mistake. */
@@ -82,7 +84,12 @@ export async function loadConfig({
   const config = await compile(parsed.data, directory, mistakes)
   if (mistakes.length > 0) throw refuse(mistakes)
   const warnings = problemsOf([...warningsOf(config, nowMs)], report)
-  return { config: { ...config, warnings }, file, hash: createHash('sha256').update(text).digest('hex') }
+  return {
+    config: { ...config, warnings },
+    file,
+    hash: createHash('sha256').update(text).digest('hex'),
+    certificates: filesOf(parsed.data.listen.tls, directory),
+  }
 }
 
 /** Parses; where the environment or a flag gave a number or boolean and a text is wanted, with the text that it gave. */

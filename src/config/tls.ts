@@ -38,6 +38,13 @@ export async function compileTls(
   }
 }
 
+/** Where the certificates and the key of the callers' listener are read from. */
+export function filesOf(tls: Settings['listen']['tls'], directory: string): readonly string[] {
+  if (tls === undefined) return []
+  const paths = [tls.cert, tls.key, tls.clientCa].filter((path) => path !== undefined)
+  return paths.map((path) => resolve(directory, path))
+}
+
 /** The first certificate of a chain; a string says what is wrong with any of them. */
 function readCertificates(pem: string): X509Certificate | string {
   try {

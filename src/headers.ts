@@ -24,12 +24,21 @@ const OVERRIDES: ReadonlySet<string> = new Set([
   'x-original-method',
   'x-original-uri',
   'x-original-url',
+  'x-override-url',
   'x-rewrite-url',
 ])
 
 /** Fields in which only a proxy may speak of the connection or of the client's certificate (RFC 7239, RFC 9440). */
-const FROM_PROXY =
-  /^(?:forwarded|x-forwarded(?:-.*)?|x-real-ip|x-client-ip|x-cluster-client-ip|true-client-ip|cf-connecting-ip|client-cert(?:-chain)?|(?:x-)?ssl-.*|x-client-(?:cert|certificate|verify|dn)(?:-.*)?|x-arr-clientcert|x-amzn-mtls-.*)$/
+const FROM_PROXY = new RegExp(
+  `^(?:${[
+    '(?:x-)?forwarded(?:-.*)?',
+    'x-real-ip|x-host|x-original-(?:for|host|proto|forwarded-for)',
+    '(?:(?:x-|x-cluster-|true-|fastly-))?client-ip|x-remote-(?:ip|addr)|x-originating-ip',
+    'cf-connecting-ip(?:v6)?|x-azure-(?:client|socket)ip|x-envoy-external-address',
+    '(?:x-|cf-)?client-(?:cert|certificate|chain|verify|dn)(?:-.*)?',
+    '(?:x-)?(?:ssl|tls|mtls)-.*|x-amzn-mtls-.*|x-arr-(?:clientcert|ssl)',
+  ].join('|')})$`,
+)
 
 /** What was judged here must reach the upstream: no `Connection` header can name it away, and nothing else may pass for it. */
 const JUDGED: ReadonlySet<string> = new Set([
@@ -59,14 +68,15 @@ type Fate = 'keep' | 'drop' | 'from-proxy'
 const fates = new Map<string, Fate>()
 const MAX_FATES = 1000
 
-/** Some frameworks read `_` as `-`, so both spellings share one fate. */
+/** What servers make of a name for their programs (RFC 3875 section 4.1.18) tells `_` and `.` not from `-`, so all share one fate. */
 function fateOf(name: string): Fate {
   const known = fates.get(name)
   if (known !== undefined) return known
-  const plain = name.includes('_') ? name.replaceAll('_', '-') : name
+  const plain = name.replaceAll(/[^a-z0-9]/g, '-')
   let fate: Fate = 'keep'
   if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain) || (plain !== name && JUDGED.has(plain))) fate = 'drop'
-  else if (FROM_PROXY.test(plain)) fate = 'from-proxy'
+  // A proxy that sets the one spelling may pass on the caller's other one; Apache writes `SSL_CLIENT_CERT` itself.
+  else if (FROM_PROXY.test(plain)) fate = plain === name || name.startsWith('ssl_') ? 'from-proxy' : 'drop'
   if (fates.size < MAX_FATES) fates.set(name, fate)
   return fate
 }

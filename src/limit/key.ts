@@ -27,11 +27,14 @@ export function encodePart(part: string): string {
   return part
 }
 
-/** A path parameter in canonical spelling, percent-encoded: decoded, NFKC-normalised and case-folded. */
+/**
+ * A path parameter in canonical spelling, percent-encoded: decoded, NFKC-normalised, case-folded, and without blanks at its
+ * ends, which databases pass over.
+ */
 export function paramPart(segment: string): string {
   for (let i = 0; i < segment.length; i++) {
     const code = segment.charCodeAt(i)
-    if (code > 127 || code === 0x25) return encodePart(fold(decode(segment)))
+    if (code > 127 || code === 0x25) return encodePart(fold(decode(segment)).trim())
   }
   return encodePart(segment.toLowerCase())
 }

@@ -1,6 +1,9 @@
 import { type Framing, HOST, HIDDEN, post, END, CHUNKED, no, yes } from './wire.ts'
 
 export const heads: readonly Framing[] = [
+  no('head: two Authorizations', post(['Authorization: Bearer TOKEN'])),
+  no('head: two Authorizations, one of another kind', post(['authorization: Basic YTpi'])),
+  no('head: two Authorizations, one empty', post(['AUTHORIZATION:'])),
   yes('head: blank lines before it', `\r\n\r\n${post([])}`),
   ...(
     [

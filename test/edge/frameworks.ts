@@ -1,0 +1,113 @@
+/** A request as a framework gets it. */
+export interface Received {
+  readonly method: string
+  readonly target: string
+  /** The value of a field, by its name in lower case. */
+  field(name: string): string | undefined
+}
+
+/** The connection whose sync a framework would run, as its code would get it; undefined where it would not. */
+export type Framework = (request: Received) => string | undefined
+
+const SYNC = /^(?:\/[^/]+)?\/sync\/([^/]+?)\/?$/
+const SYNC_ANY_CASE = new RegExp(SYNC, 'i')
+
+/** The path of a target, of an absolute one too; what comes behind `?` or `#` is none of it. */
+const pathOf = (target: string): string =>
+  /^(?:https?:\/\/[^/?#]*)?([^?#]*)/i.exec(target.startsWith('//') ? `http:${target}` : target)![1]!
+
+const decoded = (text: string): string | undefined => {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Decodes what it can and keeps the rest, as C programs do. */
+const decodedBytes = (text: string): string =>
+  text.replaceAll(/(?:%[0-9a-f]{2})+/gi, (run) => Buffer.from(run.replaceAll('%', ''), 'hex').toString())
+
+const withoutDots = (path: string): string => {
+  const kept: string[] = []
+  for (const segment of path.split('/')) {
+    if (segment === '..') kept.pop()
+    else if (segment !== '.') kept.push(segment)
+  }
+  return `/${kept.filter((segment) => segment !== '').join('/')}${path.endsWith('/') ? '/' : ''}`
+}
+
+/** Most let a POST alone be something else; some let any method. */
+const methodOf = ({ method, target, field }: Received): string =>
+  (
+    field('x-http-method-override') ??
+    field('x-http-method') ??
+    field('x-method-override') ??
+    (method === 'POST' ? new URLSearchParams(target.split('?')[1] ?? '').get('_method') : null) ??
+    method
+  ).toUpperCase()
+
+/** IIS modules, Symfony and Zend take the target from these fields. */
+const targetOf = ({ target, field }: Received): string =>
+  field('x-original-url') ??
+  field('x-rewrite-url') ??
+  field('x-original-uri') ??
+  field('x-override-url') ??
+  target
+
+const read =
+  (
+    pathIn: (request: Received) => string | undefined,
+    route: RegExp,
+    idIn: (text: string) => string | undefined,
+  ): Framework =>
+  (request) => {
+    if (methodOf(request) !== 'POST') return undefined
+    const path = pathIn(request)
+    const id = path === undefined ? undefined : route.exec(path)?.[1]
+    return id === undefined ? undefined : idIn(id)
+  }
+const asItIs = (text: string): string => text
+
+const nginx = ({ target }: Received): string => withoutDots(decodedBytes(pathOf(target)))
+const tomcat = (request: Received): string | undefined => {
+  const path = decoded(pathOf(targetOf(request)).replaceAll(/;[^/]*/g, ''))
+  return path === undefined ? undefined : withoutDots(path)
+}
+const iis = (request: Received): string =>
+  withoutDots(decodedBytes(pathOf(targetOf(request))).replaceAll('\\', '/'))
+
+/** How the frameworks that may stand behind the gateway read a request, each with the laxest of its settings. */
+export const FRAMEWORKS: Readonly<Record<string, Framework>> = {
+  express: read(({ target }) => pathOf(target), SYNC_ANY_CASE, decoded),
+  koa: read(
+    ({ target }) => pathOf(target),
+    SYNC_ANY_CASE,
+    (id) => decoded(id) ?? id,
+  ),
+  // `ignoreDuplicateSlashes`, `useSemicolonDelimiter`, `ignoreTrailingSlash`, `caseSensitive: false`
+  fastify: read(
+    ({ target }) =>
+      decodedBytes(
+        pathOf(target.split(';', 1)[0]!)
+          .replaceAll(/\/{2,}/g, '/')
+          .replaceAll(/%(?=2[35f])/gi, '%25'),
+      ),
+    SYNC_ANY_CASE,
+    (id) => decoded(id) ?? id,
+  ),
+  spring: read(tomcat, SYNC_ANY_CASE, asItIs),
+  'ASP.NET': read((request) => withoutDots(decodedBytes(pathOf(targetOf(request)))), SYNC_ANY_CASE, asItIs),
+  'ASP.NET behind IIS': read(iis, SYNC_ANY_CASE, asItIs),
+  'express behind nginx': read(nginx, SYNC_ANY_CASE, asItIs),
+  'something that decodes twice': read(
+    (request) => withoutDots(decodedBytes(nginx(request))),
+    SYNC_ANY_CASE,
+    asItIs,
+  ),
+  'a strict one': read(({ target }) => pathOf(target), SYNC, asItIs),
+}
+
+/** How a database may compare two connections: without regard to case, form, or blanks at the ends. */
+export const sameInDatabases = (id: string): string =>
+  (decoded(id) ?? id).normalize('NFKC').toUpperCase().toLowerCase().normalize('NFKC').trim()

@@ -5,14 +5,14 @@ import type { TlsOptions } from 'node:tls'
 import type { Serve } from './gateway.ts'
 import { endGently } from './linger.ts'
 import { METHODS } from './route.ts'
+import { boundSockets, type SocketBounds, type Turnstile } from './socket-bounds.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
-export interface Bounds {
+export interface Bounds extends SocketBounds {
   readonly maxHeaderSize: number
   readonly headersTimeoutMs: number
   readonly requestTimeoutMs: number
   readonly keepAliveTimeoutMs: number
-  readonly maxConnections: number
 }
 
 /** PEM texts, and whether callers are asked for certificates. */
@@ -31,13 +31,11 @@ export interface Unreadable {
   readonly reason: string
 }
 
-export interface ListenerEvents {
+export interface ListenerEvents extends Turnstile {
   /** Told of bytes that are no request, after they were answered. */
   unreadable(what: Unreadable): void
   /** Told of each TLS handshake that failed, with the reason. */
   insecure(reason: string): void
-  /** Told of each socket closed at once because `maxConnections` were open. */
-  dropped(): void
 }
 
 /** Every socket of a listener: Node's own list lacks those that are no HTTP yet, or no more. */
@@ -60,16 +58,10 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   }
   const server =
     tls === undefined ? createServer(options) : createSecureServer({ ...options, ...secure(tls, bounds) })
-  server.maxConnections = bounds.maxConnections
   // Node would drop the fields beyond a count in silence; `maxHeaderSize` bounds them instead.
   server.maxHeadersCount = 0
 
-  const open = new Set<Socket>()
-  openSockets.set(server, open)
-  server.on('connection', (socket: Socket) => {
-    open.add(socket)
-    socket.once('close', () => open.delete(socket))
-  })
+  openSockets.set(server, boundSockets(server, bounds, events))
   server.on('request', (request, response) => inTurn(request, response, false))
   server.on('checkContinue', (request, response) => inTurn(request, response, true))
   // RFC 9110 section 10.1.1 lets a server pass over an expectation that it does not know.
@@ -98,7 +90,6 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
       answer(socket, status)
     }
   })
-  server.on('drop', () => events.dropped())
 
   function refuse(socket: Socket, status: number, reason: string): void {
     answer(socket, status)

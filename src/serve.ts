@@ -19,6 +19,7 @@ import type { Parts, ServedRoute } from './parts.ts'
 import { createPeers, plainAddress } from './peer.ts'
 import { createRouter, type Route } from './route.ts'
 import type { Service } from './service.ts'
+import type { SocketBound } from './socket-bounds.ts'
 import { createUpstreams } from './upstreams.ts'
 
 /** A service of this process alone. */
@@ -28,6 +29,9 @@ export interface OwnService extends Service {
   /** Forgets the refusals that are remembered without the store. */
   forget(): void
 }
+
+/** How often it is told that sockets are dropped, which the metrics count. */
+const DROPPED_MS = 60_000
 
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with words for the operator. */
 export async function serve(config: Config, log: Log, metrics: Metrics): Promise<OwnService> {
@@ -47,8 +51,11 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
   const usageIn = ({ limits, clientLimits }: Config) => createUsage({ store, prefix, limits, clientLimits })
   let usage = usageIn(config)
 
+  let peers = createPeers(config.listen.trustedProxies)
+
   function gatewayOf(next: Config): Serve {
     const { hosts, trustedProxies } = next.listen
+    peers = createPeers(trustedProxies)
     const forwardTo = upstreams.forwards(next.upstreams)
     const current = usageIn(next)
     usage = current
@@ -57,7 +64,7 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
         next.routes.map((route) => serveRoute(route, prefix, next.clientLimits, forwardTo)),
       ),
       serves: (host) => hosts.includes(host),
-      peers: createPeers(trustedProxies),
+      peers,
       failures: next.failures && failures(next.failures),
       authenticate: issuers.authenticate(next.tokens, hosts),
       guard: next.par && guards.guard(next.par, next.clients),
@@ -73,6 +80,9 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
   }
   let answer = gatewayOf(config)
 
+  const tellDropped = atMostEvery(DROPPED_MS, (bound: SocketBound, address: string) =>
+    log.warn({ bound: `listen.${bound}`, ip: plainAddress(address) }, 'sockets are closed at once'),
+  )
   const server = createListener(
     (request, response, expectsContinue) => {
       if (draining) response.shouldKeepAlive = false
@@ -85,7 +95,11 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
         log.info({ ip: plainAddress(peer), source: 'gateway', status, error: reason }, 'unreadable')
       },
       insecure: (reason) => log.info({ source: 'gateway', error: reason }, 'TLS handshake failed'),
-      dropped: () => metrics.droppedSockets.inc(),
+      exempt: (address) => peers.trusts(address),
+      dropped(bound, address) {
+        metrics.droppedSockets.inc({ bound })
+        tellDropped(bound, address)
+      },
     },
     config.listen.tls,
   )
@@ -133,6 +147,20 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
       await release()
       return cut
     },
+  }
+}
+
+/** Passes calls on, and none that comes within so many milliseconds of the last. */
+function atMostEvery<Values extends readonly unknown[]>(
+  everyMs: number,
+  tell: (...values: Values) => void,
+): (...values: Values) => void {
+  let nextAt = 0
+  return (...values) => {
+    const now = performance.now()
+    if (now < nextAt) return
+    nextAt = now + everyMs
+    tell(...values)
   }
 }
 

@@ -39,6 +39,9 @@ export const listen = section({
     .describe('Longest time for a whole request to arrive.'),
   keepAliveTimeout: duration('1ms', '1d').prefault('75s').describe('How long an idle connection is kept.'),
   maxConnections: whole(1, 1_000_000).default(10_000).describe('Most connections at a time.'),
+  maxConnectionsPerAddress: whole(1, 1_000_000)
+    .default(1000)
+    .describe('Most connections at a time from one address, IPv6 by its /64; trusted proxies may have more.'),
 })
   .transform(({ headersTimeout, requestTimeout, keepAliveTimeout, ...rest }) => ({
     ...rest,

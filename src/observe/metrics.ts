@@ -59,6 +59,14 @@ export function createMetrics() {
     },
   })
 
+  const droppedSockets = new Counter({
+    name: 'sluice_dropped_sockets_total',
+    help: 'Sockets closed at once because so many were open, in all or from one address.',
+    labelNames: ['bound'],
+    registers,
+  })
+  for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) droppedSockets.inc({ bound }, 0)
+
   return {
     /** Where it is read which addresses of upstreams are in use. */
     watchUpstreams: (read: ReadUpstreams): void => void (readUpstreams = read),
@@ -113,11 +121,7 @@ export function createMetrics() {
       registers,
       aggregator: 'max',
     }),
-    droppedSockets: new Counter({
-      name: 'sluice_dropped_sockets_total',
-      help: 'Sockets closed at once because listen.maxConnections were open.',
-      registers,
-    }),
+    droppedSockets,
     workers: new Gauge({ name: 'sluice_workers', help: 'Processes that serve callers.', registers }),
     workerEnds: new Counter({
       name: 'sluice_worker_ends_total',

@@ -21,6 +21,7 @@ describe('loadConfig', () => {
         requestTimeoutMs: 60_000,
         keepAliveTimeoutMs: 75_000,
         maxConnections: 10_000,
+        maxConnectionsPerAddress: 1000,
       },
       admin: { host: '127.0.0.1', port: 9090, token: undefined, onLoopback: true },
       drainTimeoutMs: 10_000,

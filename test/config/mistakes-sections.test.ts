@@ -34,21 +34,21 @@ const MISTAKES: readonly Row[] = [
     'a section that is a number',
     'listen: 8080',
     [
-      '1:9: listen: must be a mapping with keys of host, port, tls, trustedProxies, hosts, maxHeaderSize, headersTimeout, requestTimeout, keepAliveTimeout, maxConnections, not 8080',
+      '1:9: listen: must be a mapping with keys of host, port, tls, trustedProxies, hosts, maxHeaderSize, headersTimeout, requestTimeout, keepAliveTimeout, maxConnections, maxConnectionsPerAddress, not 8080',
     ],
   ],
   [
     'an empty section',
     'listen:',
     [
-      '1:1: listen: is empty; write a mapping with keys of host, port, tls, trustedProxies, hosts, maxHeaderSize, headersTimeout, requestTimeout, keepAliveTimeout, maxConnections',
+      '1:1: listen: is empty; write a mapping with keys of host, port, tls, trustedProxies, hosts, maxHeaderSize, headersTimeout, requestTimeout, keepAliveTimeout, maxConnections, maxConnectionsPerAddress',
     ],
   ],
   [
     'a section that is a list',
     'listen: [a]',
     [
-      '1:9: listen: must be a mapping with keys of host, port, tls, trustedProxies, hosts, maxHeaderSize, headersTimeout, requestTimeout, keepAliveTimeout, maxConnections, not a list',
+      '1:9: listen: must be a mapping with keys of host, port, tls, trustedProxies, hosts, maxHeaderSize, headersTimeout, requestTimeout, keepAliveTimeout, maxConnections, maxConnectionsPerAddress, not a list',
     ],
   ],
   [
@@ -187,6 +187,11 @@ const MISTAKES: readonly Row[] = [
     'no connections',
     'listen: { maxConnections: 0 }',
     ['1:27: listen.maxConnections: must be a whole number from 1 to 1000000, not 0'],
+  ],
+  [
+    'an address without connections',
+    'listen: { maxConnectionsPerAddress: none }',
+    ['1:37: listen.maxConnectionsPerAddress: must be a whole number from 1 to 1000000, not "none"'],
   ],
   [
     'the admin port for callers',

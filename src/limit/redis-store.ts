@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 import { type Batches, createBatches } from './batches.ts'
 import { hashSlot, hashTag } from './hash-slot.ts'
@@ -23,6 +24,7 @@ export const CHARGE_SCRIPT = readFileSync(new URL('charge.lua', import.meta.url)
 const SCANNED_AT_ONCE = 1000
 const FREED_AT_ONCE = 500
 const START_MS = 2000
+const RESUMED_AFTER_MS = 100
 
 export interface RedisStoreOptions extends RedisCredentials {
   readonly topology: RedisTopology
@@ -251,7 +253,14 @@ export class RedisStore implements RemoteStore {
     client.on('error', failed).on('sentinelError', failed).on('node error', failed)
     client.on('ready', () => this.#changed(true))
     client.on('close', () => this.#changed(false))
+    // Where sentinels tell of a failover while they are asked for the master, ioredis gives up for good.
+    client.on('end', () => void this.#resume())
     if (this.#client instanceof Cluster) keepMastersConnected(this.#client)
+  }
+
+  async #resume(): Promise<void> {
+    await sleep(RESUMED_AFTER_MS, undefined, { ref: false })
+    if (!this.#closed) await this.#client.connect().catch(() => {})
   }
 
   #changed(up: boolean): void {

@@ -9,6 +9,10 @@ export interface FakeRedis {
   commands(): readonly string[][]
   /** From now on it answers every command with these bytes; undefined: with nothing. */
   answer(reply: ((command: readonly string[]) => string) | string | undefined): void
+  /** Says these bytes to everybody who is connected, unasked. */
+  say(bytes: string): void
+  /** Drops every connection, and takes new ones. */
+  drop(): void
   close(): Promise<void>
 }
 
@@ -36,6 +40,9 @@ export async function startFakeRedis(port = 0): Promise<FakeRedis> {
   await new Promise<void>((resolve) => {
     server.listen(port, '127.0.0.1', resolve)
   })
+  function drop(): void {
+    for (const socket of sockets) socket.destroy()
+  }
   return {
     url: `redis://127.0.0.1:${(server.address() as { port: number }).port}`,
     connections: () => connections,
@@ -43,8 +50,12 @@ export async function startFakeRedis(port = 0): Promise<FakeRedis> {
     answer(next) {
       reply = next
     },
+    say(bytes) {
+      for (const socket of sockets) socket.write(bytes)
+    },
+    drop,
     async close() {
-      for (const socket of sockets) socket.destroy()
+      drop()
       await new Promise((resolve) => {
         server.close(resolve)
       })

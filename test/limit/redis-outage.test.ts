@@ -234,6 +234,33 @@ describe('with a server that', () => {
 })
 
 describe('when a master is lost', () => {
+  test('and sentinels tell of the new one while they are asked for it, the new one is connected to', async () => {
+    const master = closing(await startFakeRedis())
+    const sentinel = closing(await startFakeRedis())
+    master.answer(admitsAll)
+    const answer = ([name, what]: readonly string[]) => {
+      if (name === 'subscribe') return '*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n'
+      if (what === 'sentinels') return '*0\r\n'
+      const { port } = new URL(master.url)
+      return name === 'sentinel' ? `*2\r\n$9\r\n127.0.0.1\r\n$${port.length}\r\n${port}\r\n` : '+OK\r\n'
+    }
+    sentinel.answer(answer)
+    const { store } = await storeOf({ sentinels: [sentinel.url], name: 'main' })
+    expect((await store.charge([quota()])).mode).toBe('store')
+    await until('the sentinel is listened to', () =>
+      sentinel.commands().some(([name]) => name === 'subscribe'),
+    )
+
+    sentinel.answer(undefined)
+    const before = sentinel.connections()
+    master.drop()
+    await until('the sentinel is asked', () => sentinel.connections() > before)
+    sentinel.say('*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$4\r\nmain\r\n')
+    await decides(store, 'local')
+    sentinel.answer(answer)
+    await decides(store, 'store')
+  })
+
   test('the sentinels’ new one decides', async () => {
     const sentinels = closing(await startSentinels())
     const { store } = await storeOf({ sentinels: sentinels.urls, name: sentinels.name })

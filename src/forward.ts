@@ -6,6 +6,7 @@ import type HttpProxy from 'http-proxy'
 import { tooLarge } from './body.ts'
 import { GatewayError, serviceUnavailable } from './errors.ts'
 import { type AddressChange, createAddresses } from './forward/addresses.ts'
+import { secureOptions, type Tls } from './forward/connect.ts'
 import { createSockets } from './forward/sockets.ts'
 import { type BodyLength, responseHeaders } from './headers.ts'
 import { lingerOnClose } from './linger.ts'
@@ -22,6 +23,8 @@ export interface Upstream {
   /** Milliseconds until the head of the answer, and between the bytes of a body in either direction. */
   readonly timeoutMs: number
   readonly connectTimeoutMs: number
+  /** How `https` is spoken: PEM texts. What is not set is as Node.js has it, but no certificate goes unverified. */
+  readonly tls: Tls | undefined
   readonly maxConnections: number
 }
 
@@ -75,7 +78,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   })
   const sockets = createSockets({
     addresses,
-    secure: protocol === 'https:',
+    secure: protocol === 'https:' ? secureOptions(upstream.tls) : undefined,
     max: upstream.maxConnections,
     connectTimeoutMs: upstream.connectTimeoutMs,
   })

@@ -4,12 +4,16 @@ import { instant } from './units.ts'
 
 /** The effective configuration for programs, as JSON without secrets. */
 export function configAsJson(config: Config): string {
-  const { listen, admin, store, tokens, limits, clients, clientLimits, routes, ...rest } = config
+  const { listen, admin, store, upstreams, tokens, limits, clients, clientLimits, routes, ...rest } = config
   const plain = {
     listen: { ...listen, tls: listen.tls && { ...listen.tls, key: hidden(listen.tls.key) } },
     ...rest,
     admin: { ...admin, token: hidden(admin.token) },
     store: plainStore(store),
+    upstreams: upstreams.map(({ tls, ...upstream }) => ({
+      ...upstream,
+      tls: tls && { ...tls, key: hidden(tls.key) },
+    })),
     tokens: tokens.map(({ introspection, ...issuer }) => ({
       ...issuer,
       introspection: introspection && { ...introspection, clientSecret: hidden(introspection.clientSecret) },

@@ -18,6 +18,14 @@ export function servedHost() {
   }, 'a host name without port, such as api.example.com').transform((host) => parseHost(host)!.host)
 }
 
+/** The name in a server’s certificate; an address cannot be asked for (RFC 6066 section 3). */
+export function tlsName() {
+  return textThat(
+    (host) => isIP(host) === 0 && /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(host),
+    'a host name such as data.internal',
+  )
+}
+
 /** A range of addresses, such as `10.0.0.0/8`. */
 export function cidr() {
   return textThat(isCidr, 'a range of addresses such as 10.0.0.0/8', (range) =>

@@ -48,6 +48,11 @@ function* tls({ tls, url }: Readonly<Record<string, unknown>>): Generator<Mistak
   if (tls !== undefined && typeof url === 'string' && /^(?:unix:\/\/)?\//.test(url)) {
     yield { path, message: 'has no meaning on a socket file; take it out', key: true }
   }
+  yield* halfOf(tls, path)
+}
+
+/** A certificate without its key, or a key without its certificate. */
+export function* halfOf(tls: unknown, path: Path): Generator<Mistake> {
   if (typeof tls !== 'object' || tls === null) return
   for (const [one, other] of [
     ['cert', 'key'],

@@ -1,4 +1,6 @@
 import { httpUrl } from './addresses.ts'
+import { halfOf } from './cross-check-store.ts'
+import type { Path } from './locate.ts'
 import type { Outline } from './outline.ts'
 import type { Mistake } from './source.ts'
 
@@ -6,7 +8,7 @@ import type { Mistake } from './source.ts'
 export function* upstreams({ upstreams }: Outline): Generator<Mistake> {
   for (const [name, given] of Object.entries(upstreams ?? {})) {
     if (typeof given !== 'object' || given === null || Array.isArray(given)) continue
-    const { url, urls } = given as Readonly<Record<string, unknown>>
+    const { url, urls, tls } = given as Readonly<Record<string, unknown>>
     const path = ['upstreams', name]
     if (url === undefined && urls === undefined) {
       const message = 'is missing; write an address such as http://data.internal:4000, or "urls" for several'
@@ -18,6 +20,7 @@ export function* upstreams({ upstreams }: Outline): Generator<Mistake> {
         key: true,
       }
     }
+    yield* tlsOf(tls, originOf(url ?? (Array.isArray(urls) ? urls[0] : undefined)), [...path, 'tls'])
     const origins = Array.isArray(urls) ? urls.map(originOf) : []
     for (const [i, one] of origins.entries()) {
       if (one === undefined) continue
@@ -27,6 +30,14 @@ export function* upstreams({ upstreams }: Outline): Generator<Mistake> {
         yield { path: at, message: 'differs from the first one in scheme; write all alike' }
     }
   }
+}
+
+function* tlsOf(tls: unknown, origin: string | undefined, path: Path): Generator<Mistake> {
+  if (tls === undefined) return
+  if (origin?.startsWith('http:') === true) {
+    yield { path, message: 'has no meaning for http addresses; write https, or take it out', key: true }
+  }
+  yield* halfOf(tls, path)
 }
 
 function originOf(url: unknown): string | undefined {

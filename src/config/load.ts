@@ -13,7 +13,7 @@ import type { Path } from './locate.ts'
 import { get, isMapping, placesOf, put } from './places.ts'
 import { readSource, type Mistake } from './source.ts'
 import { typed, type Env } from './substitute.ts'
-import { compileTls, filesOf } from './tls.ts'
+import { compileTls, compileUpstreamTls, filesOf } from './tls.ts'
 import { warningsOf } from './warnings.ts'
 
 export { ConfigError } from './problem.ts'
@@ -88,7 +88,10 @@ export async function loadConfig({
     config: { ...config, warnings },
     file,
     hash: createHash('sha256').update(text).digest('hex'),
-    certificates: filesOf(parsed.data.listen.tls, directory),
+    certificates: filesOf(
+      [parsed.data.listen.tls, ...Object.values(parsed.data.upstreams).map(({ tls }) => tls)],
+      directory,
+    ),
   }
 }
 
@@ -122,7 +125,7 @@ async function compile(
       tls: await compileTls(listen.tls, directory, mistakes),
     },
     store: await compileStore(parsed.store, directory, mistakes),
-    upstreams: Object.entries(upstreams).map(named),
+    upstreams: await compileUpstreams(upstreams, directory, mistakes),
     tokens: await compileTokens(parsed.tokens, directory, mistakes),
     par: par && { ...par, audiences: par.audiences ?? audiencesOf(par.issuer) },
     clients: await compileClients(clients, mistakes),
@@ -132,6 +135,19 @@ async function compile(
   }
 }
 
-function named([name, upstream]: [string, Settings['upstreams'][string]]): Upstream {
-  return { name, ...upstream }
+async function compileUpstreams(
+  upstreams: Settings['upstreams'],
+  directory: string,
+  mistakes: Mistake[],
+): Promise<readonly Upstream[]> {
+  const compiled: Upstream[] = []
+  for (const [name, { tls, ...rest }] of Object.entries(upstreams)) {
+    const path = ['upstreams', name, 'tls']
+    compiled.push({
+      name,
+      ...rest,
+      tls: tls && (await compileUpstreamTls(tls, path, directory, mistakes)),
+    })
+  }
+  return compiled
 }

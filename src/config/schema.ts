@@ -11,7 +11,7 @@ import { par } from './par-section.ts'
 import type { Problem } from './problem.ts'
 import { type SharedStoreSettings, store } from './store-section.ts'
 import { type IssuerSettings, tokens } from './tokens-section.ts'
-import { upstream } from './upstream-section.ts'
+import { upstream, type UpstreamSettings } from './upstream-section.ts'
 import { choice, duration, list, name, port, secret, section, size, text, textThat, whole } from './values.ts'
 import { must } from './wording.ts'
 
@@ -121,7 +121,18 @@ export const SECRETS: readonly (readonly string[])[] = [
 ]
 
 /** A backend and how patiently it is asked. `origins` are scheme, host and port, such as `http://data.internal:4000`. */
-export type Upstream = Readonly<z.output<typeof upstream>> & { readonly name: string }
+export interface Upstream extends Readonly<Omit<UpstreamSettings, 'tls'>> {
+  readonly name: string
+  readonly tls: UpstreamTls | undefined
+}
+
+/** TLS to a backend: PEM texts that were read and fit each other, and the name that its certificate must bear. `key` is a secret. */
+export interface UpstreamTls {
+  readonly ca: string | undefined
+  readonly servername: string | undefined
+  readonly cert: string | undefined
+  readonly key: string | undefined
+}
 
 /** How the bearer tokens of one issuer are verified. `introspection` holds a secret. */
 export interface Tokens extends Readonly<Omit<IssuerSettings, 'jwks'>> {

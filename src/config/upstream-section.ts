@@ -1,5 +1,15 @@
-import { origin } from './addresses.ts'
+import type { z } from 'zod'
+import { origin, pemFile, tlsName } from './addresses.ts'
 import { duration, list, section, whole } from './values.ts'
+
+const tls = section({
+  ca: pemFile().optional().describe('The authorities that are trusted; those of Node.js, unless set.'),
+  servername: tlsName()
+    .optional()
+    .describe('The name that the certificate of the backend must bear; the host’s, unless set.'),
+  cert: pemFile().optional().describe('The certificate that the gateway shows.'),
+  key: pemFile().optional().describe('The private key of that certificate.'),
+}).describe('How https is spoken to it, with PEM files relative to this one.')
 
 /** A backend. That it has an address was checked before. */
 export const upstream = section({
@@ -14,6 +24,7 @@ export const upstream = section({
   maxConnections: whole(1, 100_000)
     .default(256)
     .describe('Most connections to it at a time, to all of its addresses together.'),
+  tls: tls.optional(),
 })
   .transform(({ url, urls = [], timeout, connectTimeout, ...rest }) => ({
     origins: url === undefined ? urls : [url],
@@ -22,3 +33,6 @@ export const upstream = section({
     ...rest,
   }))
   .describe('A backend.')
+
+/** A backend as the file says it, with files not yet read. */
+export type UpstreamSettings = z.output<typeof upstream>

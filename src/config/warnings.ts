@@ -15,20 +15,31 @@ export function* warningsOf(config: Omit<Config, 'warnings'>, nowMs: number): Ge
       'trusts whoever answers for Redis; write "ca" with the authority that signed its certificate'
     yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message }
   }
-  yield* certificate(config, nowMs)
+  yield* certificates(config, nowMs)
   yield* identity(config)
   yield* limits(config, nowMs)
   yield* ownLimits(config, nowMs)
 }
 
-function* certificate({ listen }: Omit<Config, 'warnings'>, nowMs: number): Generator<Mistake> {
-  if (listen.tls === undefined) return
-  const { validFrom, validTo } = new X509Certificate(listen.tls.cert)
-  const path = ['listen', 'tls', 'cert']
+function* certificates({ listen, upstreams }: Omit<Config, 'warnings'>, nowMs: number): Generator<Mistake> {
+  yield* certificate(listen.tls?.cert, ['listen', 'tls', 'cert'], 'callers will not connect', nowMs)
+  for (const { name, tls } of upstreams) {
+    yield* certificate(tls?.cert, ['upstreams', name, 'tls', 'cert'], 'the backend will not take it', nowMs)
+  }
+}
+
+function* certificate(
+  pem: string | undefined,
+  path: Path,
+  consequence: string,
+  nowMs: number,
+): Generator<Mistake> {
+  if (pem === undefined) return
+  const { validFrom, validTo } = new X509Certificate(pem)
   if (Date.parse(validTo) <= nowMs) {
-    yield { path, message: `expired at ${validTo}, so callers will not connect; write a new one` }
+    yield { path, message: `expired at ${validTo}, so ${consequence}; write a new one` }
   } else if (Date.parse(validFrom) > nowMs) {
-    yield { path, message: `is not valid before ${validFrom}; callers will not connect until then` }
+    yield { path, message: `is not valid before ${validFrom}; ${consequence} until then` }
   }
 }
 

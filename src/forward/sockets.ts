@@ -1,12 +1,13 @@
 import type { Agent, ClientRequest, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
+import type { ConnectionOptions } from 'node:tls'
 import type { Address, Addresses } from './addresses.ts'
 import { connect } from './connect.ts'
 
 export interface SocketsOptions {
   readonly addresses: Addresses
-  /** Is TLS spoken to all of them? */
-  readonly secure: boolean
+  /** How TLS is spoken to all of them, if so. */
+  readonly secure: ConnectionOptions | undefined
   readonly max: number
   readonly connectTimeoutMs: number
 }
@@ -173,8 +174,8 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
   const sockets: Sockets = {
     onRequest: ignore,
     agent: {
-      protocol: secure ? 'https:' : 'http:',
-      defaultPort: secure ? 443 : 80,
+      protocol: secure !== undefined ? 'https:' : 'http:',
+      defaultPort: secure !== undefined ? 443 : 80,
       keepAlive: true,
       maxSockets: max,
       addRequest: (request: ClientRequest) => sockets.onRequest(request),

@@ -27,7 +27,7 @@ const MISTAKES: readonly Row[] = [
     'an unknown key of an upstream',
     ['upstreams:', '  data: { url: http://data.internal:4000, pool: {} }'],
     [
-      '2:43: upstreams.data.pool: unknown key; write one of url, urls, timeout, connectTimeout, maxConnections',
+      '2:43: upstreams.data.pool: unknown key; write one of url, urls, timeout, connectTimeout, maxConnections, tls',
     ],
   ],
   [

@@ -1,5 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
+import { configAsJson } from '../../src/commands/check-json.ts'
 import { problemLine } from '../../src/config/problem.ts'
 import { makeCertificate } from '../authenticate/self-signed.ts'
 import { completed, load, mistakesIn, type Row } from './load-text.ts'
@@ -23,6 +24,9 @@ const BESIDE = {
 }
 
 const tls = (inside: string): string => `listen: { tls: { ${inside} } }`
+
+const toUpstream = (inside: string, url = 'https://a'): string =>
+  `upstreams: { data: { url: "${url}", tls: { ${inside} } } }`
 
 const MISTAKES: readonly Row[] = [
   [
@@ -85,6 +89,39 @@ const MISTAKES: readonly Row[] = [
       '1:87: listen.tls.requestClientCert: contradicts "clientCa", for which everybody is asked; take one of the two out',
     ],
   ],
+  [
+    'TLS to an upstream over http',
+    toUpstream('', 'http://a'),
+    ['1:39: upstreams.data.tls: has no meaning for http addresses; write https, or take it out'],
+  ],
+  [
+    'TLS to an upstream that is not to be verified',
+    toUpstream('rejectUnauthorized: false'),
+    ['1:47: upstreams.data.tls.rejectUnauthorized: unknown key; write one of ca, servername, cert, key'],
+  ],
+  [
+    'a certificate for an upstream without its key, and a name that is an address',
+    toUpstream('cert: cert.pem, servername: 10.0.0.1'),
+    [
+      '1:47: upstreams.data.tls.cert: is of no use without "key"; write both or neither',
+      '1:75: upstreams.data.tls.servername: must be a host name such as data.internal, not "10.0.0.1"',
+    ],
+  ],
+  [
+    'files for an upstream that are not there, or something else',
+    toUpstream('ca: nowhere.pem, cert: key.pem, key: key.pem'),
+    [
+      '1:51: upstreams.data.tls.ca: names nowhere.pem, which does not exist',
+      '1:70: upstreams.data.tls.cert: names key.pem, which holds no certificate, or a broken one',
+    ],
+  ],
+  [
+    'the key of another certificate for an upstream',
+    toUpstream('cert: cert.pem, key: other.pem'),
+    [
+      '1:68: upstreams.data.tls.key: is not the key of the certificate in cert.pem; write the one that it was made with',
+    ],
+  ],
 ]
 
 describe('mistakes in TLS', () => {
@@ -106,6 +143,24 @@ describe('TLS', () => {
       requestClientCert: false,
     })
     expect(config.warnings).toEqual([])
+  })
+
+  it('to an upstream is handed on as read', async () => {
+    const text = toUpstream('ca: chain.pem, servername: data.internal, cert: cert.pem, key: key.pem')
+    const { config } = await load(completed(text), {}, [], BESIDE)
+    expect(config.upstreams[0]!.tls).toEqual({
+      ca: BESIDE['chain.pem'],
+      servername: 'data.internal',
+      cert: own.cert,
+      key: own.key,
+    })
+    expect(configAsJson(config)).not.toContain('PRIVATE KEY')
+    const late = await load(completed(text), {}, [], BESIDE, Date.now() + 7 * 86_400_000)
+    expect(late.config.warnings.map(problemLine)).toEqual([
+      expect.stringMatching(
+        /upstreams\.data\.tls\.cert: expired at .* the backend will not take it/,
+      ) as string,
+    ])
   })
 
   it('is warned of where its certificate is over, or not yet valid', async () => {

@@ -29,6 +29,7 @@ export async function startFront(
       origins: [url],
       timeoutMs: 5000,
       connectTimeoutMs: 2000,
+      tls: undefined,
       maxConnections: 256,
       ...upstream,
     },

@@ -1,0 +1,152 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import type { RequestListener } from 'node:http'
+import { createServer } from 'node:https'
+import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TLSSocket, type TlsOptions } from 'node:tls'
+import { afterEach, describe, expect, it } from 'vitest'
+import { makeCertificate } from './authenticate/self-signed.ts'
+import { get, startFront } from './helpers/front.ts'
+import { call, startGateway } from './helpers/gateway.ts'
+
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+const server = makeCertificate('localhost')
+const elsewhere = makeCertificate('data.internal')
+const gateway = makeCertificate('gateway')
+const stranger = makeCertificate('stranger')
+
+async function listening(started: Server): Promise<string> {
+  await new Promise<void>((resolve) => started.listen(0, '127.0.0.1', resolve))
+  closers.push(() => new Promise((resolve) => started.close(resolve)))
+  return `https://localhost:${(started.address() as AddressInfo).port}`
+}
+
+/** A backend that tells whom it sees. */
+async function backend(options: TlsOptions = server) {
+  const seen: (string | undefined)[] = []
+  const answer: RequestListener = (request, response) => {
+    const socket = request.socket as TLSSocket
+    seen.push(`${String(socket.servername)} ${socket.getPeerX509Certificate()?.subject ?? 'nobody'}`)
+    request.resume().on('end', () => response.end('ok'))
+  }
+  const started = createServer({ ...options }, answer)
+  const url = await listening(started)
+  closers.push(() => started.closeAllConnections())
+  return { url, seen }
+}
+
+async function front(...args: Parameters<typeof startFront>) {
+  const started = await startFront(...args)
+  closers.push(started.close)
+  return started
+}
+
+const NOTHING = { ca: undefined, servername: undefined, cert: undefined, key: undefined }
+const WITH_CA = { ...NOTHING, ca: server.cert }
+const ASKING = { ...server, requestCert: true, ca: gateway.cert }
+
+describe('an upstream over TLS', () => {
+  it('is asked where one of the authorities vouches for its name', async () => {
+    const { url, seen } = await backend()
+    const { port } = await front(url, { tls: WITH_CA })
+    expect(await get(port, '/', { method: 'POST', headers: { Host: 'evil.example' } }, 'x')).toMatchObject({
+      status: 200,
+      body: 'ok',
+    })
+    expect(seen).toEqual(['localhost nobody'])
+  })
+
+  it('is asked by the name that the configuration gives', async () => {
+    const { url, seen } = await backend(elsewhere)
+    const tls = { ...NOTHING, ca: elsewhere.cert, servername: 'data.internal' }
+    expect((await get((await front(url, { tls })).port)).status).toBe(200)
+    expect(seen).toEqual(['data.internal nobody'])
+  })
+
+  it('sees the certificate of the gateway', async () => {
+    const { url, seen } = await backend(ASKING)
+    const tls = { ...WITH_CA, cert: gateway.cert, key: gateway.key }
+    expect((await get((await front(url, { tls })).port)).status).toBe(200)
+    expect(seen).toEqual(['localhost CN=gateway'])
+  })
+
+  it.each([
+    ['nobody known vouches for it', server, undefined, /self.signed certificate/],
+    ['other authorities vouch for it', server, { ...NOTHING, ca: stranger.cert }, /self.signed certificate/],
+    ['its certificate has another name', elsewhere, { ...NOTHING, ca: elsewhere.cert }, /altnames|cert's CN/],
+    [
+      'its certificate lacks the given name',
+      server,
+      { ...WITH_CA, servername: 'other' },
+      /altnames|cert's CN/,
+    ],
+    ['it wants a certificate', ASKING, WITH_CA, /alert|socket hang up|ECONNRESET|EPIPE/],
+    [
+      'it wants another certificate',
+      ASKING,
+      { ...WITH_CA, cert: stranger.cert, key: stranger.key },
+      /alert|socket hang up|ECONNRESET|EPIPE/,
+    ],
+    [
+      'it speaks an old version',
+      { ...server, maxVersion: 'TLSv1.1' } as TlsOptions,
+      WITH_CA,
+      /alert|protocol|closed|ECONNRESET/,
+    ],
+  ])('gets nothing and its caller a 502 where %s; the log says why', async (_, options, tls, cause) => {
+    const { url, seen } = await backend(options)
+    const { port, outcomes } = await front(url, { tls })
+    expect(await get(port, '/', { method: 'POST' }, 'secret')).toMatchObject({
+      status: 502,
+      body: expect.stringMatching(/^The upstream (cannot be reached|broke off)\.$/) as string,
+    })
+    expect(seen).toEqual([])
+    expect((outcomes[0]!.error!.cause as Error).message).toMatch(cause)
+  })
+
+  it('gets nothing and its caller a 502 where it speaks no TLS', async () => {
+    const url = await listening(
+      createTcpServer((socket) =>
+        socket
+          .on('error', () => {})
+          .resume()
+          .end('HTTP/1.1 200 OK\r\n\r\n'),
+      ),
+    )
+    const { port, outcomes } = await front(url, { tls: WITH_CA })
+    expect((await get(port)).status).toBe(502)
+    expect((outcomes[0]!.error!.cause as Error).message).toMatch(/wrong version|ECONNRESET|packet/)
+  })
+
+  it('is verified even where the environment tells Node.js not to', async () => {
+    process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'
+    try {
+      const { url } = await backend()
+      expect((await get((await front(url)).port)).status).toBe(502)
+    } finally {
+      delete process.env['NODE_TLS_REJECT_UNAUTHORIZED']
+    }
+  })
+
+  it('is reached with the files that the configuration names', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'sluice-tls-'))
+    closers.push(() => rmSync(folder, { recursive: true }))
+    for (const [name, text] of Object.entries({ ca: server.cert, cert: gateway.cert, key: gateway.key }))
+      writeFileSync(join(folder, `${name}.pem`), text)
+    const { url, seen } = await backend(ASKING)
+    const started = await startGateway({
+      data: url,
+      upstream: `tls: { ca: ${folder}/ca.pem, cert: ${folder}/cert.pem, key: ${folder}/key.pem }`,
+      routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
+      limits: '',
+    })
+    closers.push(started.close)
+    expect((await call(started.port)).status).toBe(200)
+    expect(seen).toEqual(['localhost CN=gateway'])
+  })
+})

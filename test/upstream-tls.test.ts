@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { type TLSSocket, type TlsOptions } from 'node:tls'
 import { afterEach, describe, expect, it } from 'vitest'
 import { makeCertificate } from './authenticate/self-signed.ts'
+import type { Tls } from '../src/forward/connect.ts'
 import { get, startFront } from './helpers/front.ts'
 import { call, startGateway } from './helpers/gateway.ts'
 
@@ -75,7 +76,7 @@ describe('an upstream over TLS', () => {
     expect(seen).toEqual(['localhost CN=gateway'])
   })
 
-  it.each([
+  it.each<[string, TlsOptions, Tls | undefined, RegExp]>([
     ['nobody known vouches for it', server, undefined, /self.signed certificate/],
     ['other authorities vouch for it', server, { ...NOTHING, ca: stranger.cert }, /self.signed certificate/],
     ['its certificate has another name', elsewhere, { ...NOTHING, ca: elsewhere.cert }, /altnames|cert's CN/],
@@ -94,7 +95,7 @@ describe('an upstream over TLS', () => {
     ],
     [
       'it speaks an old version',
-      { ...server, maxVersion: 'TLSv1.1' } as TlsOptions,
+      { ...server, maxVersion: 'TLSv1.1' },
       WITH_CA,
       /alert|protocol|closed|ECONNRESET/,
     ],

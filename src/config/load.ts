@@ -32,7 +32,7 @@ export interface Loaded {
   readonly file: string
   /** The SHA-256 of the file’s text, in hex. */
   readonly hash: string
-  /** The files of the listener’s TLS, which may be renewed while the text stays. */
+  /** The files of TLS, the listener’s and the upstreams’, which may be renewed while the text stays. */
   readonly certificates: readonly string[]
 }
 

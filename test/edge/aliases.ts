@@ -255,7 +255,6 @@ export const REFUSED: readonly Spelling[] = [
     '\\\\api.example.com\\sync\\ab:cd',
     'api.example.com:80',
     'api.example.com/sync/ab:cd',
-    '%2fsync/ab:cd',
     '//%zz@b/',
     '//[',
   ],

@@ -1,39 +1,38 @@
-import {
-  createServer,
-  type IncomingMessage,
-  request as httpRequest,
-  type Server,
-  type ServerResponse,
-} from 'node:http'
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type Provider from 'oidc-provider'
 import type { ClientMetadata, Configuration } from 'oidc-provider'
 import { vi } from 'vitest'
-import { GatewayError } from '../../src/errors.ts'
-import { createClientKeys } from '../../src/par/client-keys.ts'
-import { createParGuard } from '../../src/par/guard.ts'
-import { errorReply, speak } from '../../src/reply.ts'
+import { AUDIENCE, startGateway } from './gateway.ts'
 import { makeKey } from './issuer.ts'
+import { freePort } from './redis.ts'
+import { type Seen, startUpstream } from './upstream.ts'
 
 export const REDIRECT_URI = 'https://client.example.com/callback'
 export const SECRET = 'a secret: with/some %signs + more'
 export const SIGNING_KEY = makeKey('PS256')
+/** How many calls the client `busy` may make in any second. */
+export const BUSY_LIMIT = 2
 
-/** A real OpenID Provider, with the guard before its PAR endpoint and without. */
+/** A real OpenID Provider and a Data API, behind a running gateway that guards the PAR endpoint. */
 export interface GuardedProvider {
-  /** Where clients find it, behind the guard. */
+  /** Where clients find it, at the gateway. */
   readonly issuer: string
+  /** Where clients find the Data API, at the gateway. */
+  readonly api: string
   /** The PAR endpoint past the guard, under the same name. */
   readonly unguarded: string
   /** How many pushed requests came to the provider through the guard. */
   reached(): number
+  /** What came to the Data API. */
+  readonly called: readonly Seen[]
   close(): Promise<void>
 }
 
 const PAST = '/past-the-guard'
 
 const authenticated = {
-  grant_types: ['authorization_code'],
+  grant_types: ['authorization_code', 'client_credentials'],
   response_types: ['code' as const],
   redirect_uris: [REDIRECT_URI],
 }
@@ -46,22 +45,46 @@ const CLIENTS: ClientMetadata[] = [
   { ...keyed, client_id: 'signing', request_object_signing_alg: 'PS256' },
   { ...keyed, client_id: 'keyed' },
   { ...authenticated, client_id: 'secret', client_secret: SECRET },
+  { ...authenticated, client_id: 'busy', client_secret: SECRET },
 ]
 
 /** What an operator of the gateway knows of them. */
-function settings(): Parameters<typeof createParGuard>[0]['clients'] {
-  const keys = createClientKeys({ jwks: keyed.jwks }, { failed() {}, recovered() {} })
-  return [
-    { id: 'signing', authentication: 'private_key_jwt', requestObjectSigningAlg: 'PS256', keys },
-    { id: 'keyed', authentication: 'private_key_jwt', requestObjectSigningAlg: 'none', keys },
-    { id: 'secret', authentication: 'client_secret_basic', requestObjectSigningAlg: 'none' },
-  ]
-}
+const SETTINGS = [
+  { id: 'signing', authentication: 'private_key_jwt', requestObjectSigningAlg: 'PS256', jwks: keyed.jwks },
+  { id: 'keyed', authentication: 'private_key_jwt', requestObjectSigningAlg: 'none', jwks: keyed.jwks },
+  { id: 'secret', authentication: 'client_secret_basic', requestObjectSigningAlg: 'none' },
+  { id: 'busy', limits: { requests: { limit: BUSY_LIMIT, window: '1s' } } },
+]
 
+const ROUTES = `routes:
+  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
+  - { match: "/oidc/*", upstream: identity, authenticate: none }
+  - { match: "${PAST}/*", upstream: identity, authenticate: none }
+  - { match: "POST /:version/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
+  - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests] }`
+
+const FEATURES = {
+  devInteractions: { enabled: false },
+  claimsParameter: { enabled: true },
+  clientCredentials: { enabled: true },
+  pushedAuthorizationRequests: { enabled: true },
+  resourceIndicators: {
+    enabled: true,
+    defaultResource: () => AUDIENCE,
+    getResourceServerInfo: () => ({
+      scope: 'accounts:read transactions:read:all',
+      audience: AUDIENCE,
+      accessTokenFormat: 'jwt' as const,
+      accessTokenTTL: 600,
+      jwt: { sign: { alg: 'RS256' as const } },
+    }),
+  },
+}
 const COMMON = {
   clients: CLIENTS,
   routes: { authorization: '/auth', token: '/token', pushed_authorization_request: '/request' },
   pkce: { required: () => false },
+  ttl: { ClientCredentials: 600 },
 }
 const VERSIONS = {
   7: async (issuer: string): Promise<Provider> =>
@@ -69,87 +92,51 @@ const VERSIONS = {
       ...COMMON,
       pkce: { ...COMMON.pkce, methods: ['S256'] },
       enabledJWA: { requestObjectSigningAlgValues: ['none', 'PS256', 'RS256'] },
-      features: {
-        devInteractions: { enabled: false },
-        claimsParameter: { enabled: true },
-        pushedAuthorizationRequests: { enabled: true },
-        requestObjects: { request: true },
-      },
+      features: { ...FEATURES, requestObjects: { request: true } },
     } as Configuration),
   9: async (issuer: string): Promise<Provider> =>
     new (await import('oidc-provider')).default(issuer, {
       ...COMMON,
-      features: {
-        devInteractions: { enabled: false },
-        claimsParameter: { enabled: true },
-        pushedAuthorizationRequests: { enabled: true },
-        requestObjects: { enabled: true },
-      },
+      features: { ...FEATURES, requestObjects: { enabled: true } },
     }),
 }
 
-/** Starts a provider of one generation on a free port, its issuer being the address of the guard before it. */
+/** Starts a provider of one generation, its issuer being the address of the gateway before it. */
 export async function startGuardedProvider(version: 7 | 9): Promise<GuardedProvider> {
-  const front = createServer((request, response) => void serve(request, response))
-  const base = await listen(front)
+  const port = await freePort()
+  const base = `http://127.0.0.1:${port}`
   const issuer = `${base}/oidc`
   const answer = await quietly(async () => (await VERSIONS[version](issuer)).callback())
+  let reached = 0
   const provider = createServer((request, response) => {
     const url = request.url ?? '/'
-    Object.assign(request, { originalUrl: url, url: url.replace(/^\/oidc/, '') })
+    if (url === '/oidc/request') reached++
+    const originalUrl = url.replace(PAST, '')
+    Object.assign(request, { originalUrl, url: originalUrl.replace(/^\/oidc/, '') })
     void answer(request, response)
   })
-  const upstream = await listen(provider)
-  const guard = createParGuard({
-    issuer,
-    audiences: [`${issuer}/token`, `${issuer}/request`],
-    assertionAudience: 'compatible',
-    leewayMs: 10_000,
-    maxBody: 64 * 1024,
-    unknownClients: 'forward',
-    clients: settings(),
+  await new Promise<void>((resolve) => provider.listen(0, '127.0.0.1', resolve))
+  const identity = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`
+  const data = await startUpstream()
+  const gateway = await startGateway({
+    port,
+    data: data.url,
+    identity,
+    routes: ROUTES,
+    tokens: `tokens: { issuer: "${issuer}", audience: "${AUDIENCE}", jwks: "${identity}/oidc/jwks" }`,
+    more: `par: { issuer: "${issuer}" }\nclients: ${JSON.stringify(SETTINGS)}`,
   })
-  let reached = 0
-
-  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const chunks: Buffer[] = []
-    for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk)
-    const body = Buffer.concat(chunks)
-    if (request.url === '/oidc/request') {
-      const { authorization } = request.headers
-      const checked = await guard.check({
-        method: request.method!,
-        contentType: request.headers['content-type'],
-        contentEncoding: request.headers['content-encoding'],
-        authorization: authorization === undefined ? [] : [authorization],
-        body,
-      })
-      if (checked instanceof GatewayError) {
-        speak(response, errorReply(checked, 'oauth', 'request-id'))
-        return
-      }
-      reached++
-    }
-    const forwarded = httpRequest(
-      upstream + request.url!.replace(PAST, ''),
-      { method: request.method!, headers: request.headers },
-      (incoming) => {
-        response.writeHead(incoming.statusCode!, incoming.headers)
-        incoming.pipe(response)
-      },
-    )
-    forwarded.end(body)
-  }
 
   return {
     issuer,
+    api: `${base}/v3`,
     unguarded: `${base}${PAST}/oidc/request`,
     reached: () => reached,
+    called: data.seen,
     async close() {
-      for (const server of [front, provider]) {
-        server.closeAllConnections()
-        await new Promise((resolve) => server.close(resolve))
-      }
+      await gateway.close()
+      provider.closeAllConnections()
+      await Promise.all([data.close(), new Promise((resolve) => provider.close(resolve))])
     },
   }
 }
@@ -162,9 +149,4 @@ async function quietly<T>(work: () => Promise<T>): Promise<T> {
   } finally {
     for (const spy of spies) spy.mockRestore()
   }
-}
-
-async function listen(server: Server): Promise<string> {
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }

@@ -118,7 +118,7 @@ describe.each([7, 9] as const)('through the gateway, with the tokens of oidc-pro
       const before = provider.called.length
       const started = performance.now()
       const calls = await Promise.all(Array.from({ length: BUSY_LIMIT + 1 }, read))
-      expect(calls).toEqual(Array(BUSY_LIMIT + 1).fill({ data: [] }))
+      expect(calls).toEqual(calls.map(() => ({ data: [] })))
       expect(provider.called).toHaveLength(before + BUSY_LIMIT + 1)
       expect(performance.now() - started).toBeGreaterThan(1000)
     })

@@ -3,6 +3,7 @@ import { certificateField } from './authenticate/certificate.ts'
 import { type Exchange, failed } from './exchange.ts'
 import type { Forward } from './forward.ts'
 import { type BodyLength, requestHeaders } from './headers.ts'
+import { ipPart } from './limit/key.ts'
 import type { Peers } from './peer.ts'
 import type { Reply } from './reply.ts'
 import type { Route } from './route.ts'
@@ -49,6 +50,7 @@ export async function deliver(
     maxBody: route.maxBody,
     timeoutMs: route.timeoutMs,
     rateLimit,
+    caller: exchange.caller?.client ?? `ip ${ipPart(exchange.ip)}`,
   })
   if (forwarded.headAt !== undefined) exchange.headAt = forwarded.headAt
   if (response.headersSent) {

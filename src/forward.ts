@@ -7,7 +7,7 @@ import { tooLarge } from './body.ts'
 import { GatewayError, serviceUnavailable } from './errors.ts'
 import { type AddressChange, createAddresses } from './forward/addresses.ts'
 import { secureOptions, type Tls } from './forward/connect.ts'
-import { createSockets } from './forward/sockets.ts'
+import { type Claim, createSockets } from './forward/sockets.ts'
 import { type BodyLength, responseHeaders } from './headers.ts'
 import { lingerOnClose } from './linger.ts'
 
@@ -42,6 +42,8 @@ export interface Outgoing {
   readonly timeoutMs: number | undefined
   /** The gateway's rate-limit fields, as a flat list, on a limited route. */
   readonly rateLimit: readonly string[] | undefined
+  /** In whose share of the upstream's sockets it is counted. */
+  readonly caller: string
 }
 
 /** How a forwarded request ended; times are `performance.now()` milliseconds. */
@@ -103,7 +105,9 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
     new Promise((resolve) => {
       const timeoutMs = outgoing.timeoutMs ?? upstream.timeoutMs
       const bodiless = outgoing.bodyLength === 0
+      const streamed = !bodiless && outgoing.body === undefined
       let proxyRequest: ClientRequest | undefined
+      let claim: Claim | undefined
       let upstreamResponse: IncomingMessage | undefined
       let headAt: number | undefined
       let begun = false
@@ -150,7 +154,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
           settle('left', { givenUp: `the caller did not read for ${timeoutMs} ms` })
           return
         }
-        if (proxyRequest !== undefined && sockets.waits(proxyRequest)) {
+        if (claim?.holds === false) {
           fail(busy())
           return
         }
@@ -269,11 +273,20 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
           socket.destroy()
           onError(new Error('the upstream switched protocols unasked'))
         })
-        sockets.take(sent, {
+        if (!streamed) take(false)
+      }
+
+      const take = (uploading: boolean): void => {
+        claim = {
+          request: proxyRequest!,
+          caller: outgoing.caller,
           fresh: retried,
+          uploading,
+          holds: false,
           onFull: () => fail(busy()),
           onUnreachable: (failure) => fail(badGateway(upstream, failure, true)),
-        })
+        }
+        sockets.take(claim)
       }
 
       const send = (): void => {
@@ -294,20 +307,22 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
 
       request.url = outgoing.target
       request.headers = outgoing.headers
-      if (!bodiless && outgoing.body === undefined) {
-        let received = 0
-        request.on('data', (chunk: Buffer) => {
-          received += chunk.length
-          timer.refresh()
-          if (received > outgoing.maxBody) {
-            fail(tooLarge(outgoing.maxBody))
-          }
-        })
-        request.on('end', () => {
-          if (!settled) timer.refresh()
-        })
-      }
       send()
+      if (!streamed) return
+      let received = 0
+      request.on('data', (chunk: Buffer) => {
+        received += chunk.length
+        timer.refresh()
+        if (received > outgoing.maxBody) fail(tooLarge(outgoing.maxBody))
+        // A body that fills the first buffer is passed on while it comes; a sender of less holds no socket until it is whole.
+        else if (claim === undefined && !settled && proxyRequest!.writableNeedDrain) take(true)
+      })
+      request.on('end', () => {
+        if (settled) return
+        timer.refresh()
+        if (claim === undefined) take(false)
+        else sockets.uploaded(claim)
+      })
     })
 
   return Object.assign(forward, {

@@ -181,7 +181,8 @@ describe('http-proxy as it comes', () => {
     for (let i = 0; i < 30; i++) {
       const socket = connect(port, '127.0.0.1')
       socket.on('error', () => {})
-      socket.write(i % 2 ? 'POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf' : GET)
+      const upload = `POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n${'x'.repeat(100_000)}`
+      socket.write(i % 2 ? upload : GET)
       sockets.push(socket)
     }
     await until('30 requests upstream', () => back.sockets() === 30)
@@ -294,11 +295,13 @@ describe('http-proxy as it comes', () => {
 
   it('503 where every socket and every place in the queue is taken', async () => {
     const back = await rawUpstream(() => {})
-    const { port } = await front(back.url, { maxConnections: 2, timeoutMs: 1500 })
-    const statuses = await Promise.all([1, 2, 3, 4, 5, 6].map(() => get(port).then(({ status }) => status)))
+    const { port, outcomes } = await front(back.url, { maxConnections: 2, timeoutMs: 1500 })
+    const ask = (caller: string) => get(port, '/', { headers: { 'X-Caller': caller } })
+    const answers = Promise.all(['a', 'b', 'a', 'b', 'a', 'b'].map((caller) => ask(caller)))
     // Two are asked and silent, two wait for their sockets, two are told at once.
-    expect(statuses.slice(4)).toEqual([503, 503])
-    expect(statuses.slice(0, 2)).toEqual([504, 504])
+    await until('two are told', () => outcomes.length === 2)
+    expect(outcomes.map(({ error }) => error?.status)).toEqual([503, 503])
+    expect((await answers).filter(({ status }) => status === 504).length).toBeGreaterThanOrEqual(2)
     await until('no socket upstream', () => back.sockets() === 0)
   })
 
@@ -352,7 +355,7 @@ describe('bodies', () => {
     const { port } = await front(back.url)
     const { text, closed } = await raw(
       port,
-      'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n',
+      `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n${'x'.repeat(100_000)}GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n`,
     )
     expect(statuses(text)).toEqual([403])
     expect(text).toMatch(/connection: close/i)

@@ -46,7 +46,8 @@ describe('a caller that never ends its side', () => {
     const back = await startRawUpstream(() => {})
     closers.push(back.close)
     const { port } = await gateway({ data: back.url, listen: ', requestTimeout: 1s, headersTimeout: 1s' })
-    const socket = stubborn(port, 'POST /oidc/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx')
+    const head = 'POST /oidc/x HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n'
+    const socket = stubborn(port, head + 'x'.repeat(100_000))
     await until('the upstream is asked', () => back.sockets() === 1)
     await until('the caller is told', () => statuses(socket.said)[0] === 408)
     await until('the upstream is free', () => back.sockets() === 0)

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net'
 import type { ConnectionOptions } from 'node:tls'
 import type { Address, Addresses } from './addresses.ts'
 import { connect } from './connect.ts'
+import { createShares } from './shares.ts'
 
 export interface SocketsOptions {
   readonly addresses: Addresses
@@ -12,25 +13,32 @@ export interface SocketsOptions {
   readonly connectTimeoutMs: number
 }
 
-/** How an upstream request is to be given its socket. */
-export interface Wish {
+/** A request that is to have a socket. */
+export interface Claim {
+  readonly request: ClientRequest
+  /** In whose share it is counted. */
+  readonly caller: string
   /** Must nobody have used the socket before? */
   readonly fresh: boolean
+  /** Is its body still coming? */
+  uploading: boolean
+  /** Does it have one, or is one being opened for it? */
+  holds: boolean
   /** Told in place of a socket when too many requests wait for one. */
   onFull(): void
   /** Told in place of a socket when no address can be reached: nothing was sent. */
   onUnreachable(failure: Error): void
 }
 
-/** The sockets to one upstream: kept alive, bounded in number, at each address the one used last taken first. */
+/** The sockets to one upstream: kept alive, bounded in number and for each caller, at each address the one used last taken first. */
 export interface Sockets {
   /** For `http.request`; it tells `onRequest` of each request, which gets no socket before `take`. */
   readonly agent: Agent
   onRequest: (request: ClientRequest) => void
   /** Gives a request a connected socket, at once or when one is free; a request that was destroyed meanwhile gets none. */
-  take(request: ClientRequest, wish: Wish): void
-  /** Does it wait for a socket to be free? */
-  waits(request: ClientRequest): boolean
+  take(claim: Claim): void
+  /** Its body is whole. */
+  uploaded(claim: Claim): void
   /** Where the request was sent; undefined before. */
   addressOf(request: ClientRequest): Address | undefined
   /** Keeps no idle socket to an address. */
@@ -47,20 +55,24 @@ const ON_THE_WAY_MS = 1000
 
 interface PooledSocket extends Socket {
   to: Address
+  claim: Claim | undefined
   /** `performance.now()` until which it may be used again; undefined while it is in use. */
   idleUntil?: number | undefined
   _httpMessage?: (ClientRequest & { res?: IncomingMessage; shouldKeepAlive?: boolean }) | null
 }
 
-interface Waiting {
-  readonly request: ClientRequest
-  readonly wish: Wish
-}
-
-/** `http.Agent` works out a pool's name and merges options for every request; with one upstream there is nothing to work out. */
+/**
+ * `http.Agent` works out a pool's name and merges options for every request; with one upstream there is nothing to work out.
+ * One caller has at most half of the sockets, and half of the places to wait; requests whose body is still coming have at most
+ * half of the sockets together, and one caller half of those.
+ */
 export function createSockets({ addresses, secure, max, connectTimeoutMs }: SocketsOptions): Sockets {
+  const half = Math.ceil(max / 2)
+  const held = createShares(max, half)
+  const uploads = createShares(half, Math.ceil(half / 2))
+  const places = createShares(max, half)
   const idle: PooledSocket[] = []
-  let waiting: Waiting[] = []
+  const waiting: Claim[] = []
   let open = 0
   let closed = false
 
@@ -69,29 +81,61 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
     for (const socket of idle) if (socket.idleUntil! <= now) socket.destroy()
   }, SWEEP_MS).unref()
 
+  /** Gives it a socket, or opens one; false where it must wait. */
+  function begin(claim: Claim): boolean {
+    const { caller, uploading, fresh, request } = claim
+    if (idle.length === 0 && open >= max) return false
+    if (!held.free(caller) || (uploading && !uploads.free(caller))) return false
+    const address = addresses.next()!
+    let socket = fresh ? undefined : takeIdle(address)
+    if (socket === undefined && open >= max) {
+      // One to another address will do; for a fresh one, an idle one makes room.
+      if (fresh) idle[0]!.destroy()
+      else socket = takeIdle()
+      if (socket === undefined) return false
+    }
+    claim.holds = true
+    held.take(caller)
+    if (uploading) uploads.take(caller)
+    if (socket === undefined) dial(claim, address)
+    else {
+      request.reusedSocket = true
+      give(claim, socket)
+    }
+    return true
+  }
+
+  function letGo(claim: Claim | undefined): void {
+    if (claim?.holds !== true) return
+    claim.holds = false
+    held.giveBack(claim.caller)
+    if (claim.uploading) uploads.giveBack(claim.caller)
+  }
+
   /** Goes from address to address until one takes the connection: a request without a socket was not sent anywhere yet. */
-  function dial(entry: Waiting, address: Address, tried: readonly Address[] = []): void {
+  function dial(claim: Claim, address: Address, tried: readonly Address[] = []): void {
     open++
     const socket = connect(address, secure, connectTimeoutMs, (failure) => {
       if (failure === undefined) {
         established(socket)
-        if (entry.request.destroyed) release(socket)
-        else give(entry.request, socket)
+        if (claim.request.destroyed) release(socket)
+        else give(claim, socket)
         return
       }
       open--
-      const { request, wish } = entry
       addresses.failed(address, failure.message)
       const attempted = [...tried, address]
-      const other = request.destroyed ? undefined : addresses.next(attempted)
+      const other = claim.request.destroyed ? undefined : addresses.next(attempted)
       if (other !== undefined) {
-        dial(entry, other, attempted)
+        dial(claim, other, attempted)
         return
       }
-      if (!request.destroyed) wish.onUnreachable(failure)
-      serveNext()
+      letGo(claim)
+      if (!claim.request.destroyed) claim.onUnreachable(failure)
+      serveWaiting()
     }) as PooledSocket
     socket.to = address
+    socket.claim = claim
   }
 
   function established(socket: PooledSocket): void {
@@ -103,41 +147,30 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
     socket.once('close', () => {
       open--
       forgetIdle(socket)
-      serveNext()
+      letGo(socket.claim)
+      serveWaiting()
     })
   }
 
-  function give(request: ClientRequest, socket: PooledSocket): void {
+  function give(claim: Claim, socket: PooledSocket): void {
+    socket.claim = claim
     socket.idleUntil = undefined
-    request.onSocket(socket)
-  }
-
-  /** A place is free for one more socket. */
-  function serveNext(): void {
-    const next = nextWaiting()
-    if (next !== undefined) dial(next, addresses.next()!)
+    claim.request.onSocket(socket)
   }
 
   function release(socket: PooledSocket): void {
+    letGo(socket.claim)
+    socket.claim = undefined
     const last = socket._httpMessage
-    if (!socket.writable || closed || last?.shouldKeepAlive === false) {
-      socket.destroy()
-      return
-    }
-    const next = nextWaiting()
-    if (next !== undefined) {
-      next.request.reusedSocket = true
-      give(next.request, socket)
-      return
-    }
     const idleMs = last?.res ? idleTime(last.res) : IDLE_MS
-    if (idleMs <= 0) {
+    if (!socket.writable || closed || last?.shouldKeepAlive === false || idleMs <= 0) {
       socket.destroy()
       return
     }
     socket._httpMessage = null
     socket.idleUntil = performance.now() + idleMs
     idle.push(socket)
+    serveWaiting()
   }
 
   /** Of one address, or of any. */
@@ -158,17 +191,25 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
     if (at !== -1) idle.splice(at, 1)
   }
 
-  /** Those who left while they waited give their places back. */
-  function hasPlace(): boolean {
-    if (waiting.length >= max) waiting = waiting.filter(({ request }) => !request.destroyed)
-    return waiting.length < max
+  /** In their order, but for those whose callers have their share already. */
+  function serveWaiting(): void {
+    for (let i = 0; i < waiting.length;) {
+      if (idle.length === 0 && open >= max) return
+      if (waiting[i]!.request.destroyed || begin(waiting[i]!)) endWait(i)
+      else i++
+    }
   }
 
-  function nextWaiting(): Waiting | undefined {
-    for (let entry = waiting.shift(); entry !== undefined; entry = waiting.shift()) {
-      if (!entry.request.destroyed) return entry
-    }
-    return undefined
+  function endWait(at: number): void {
+    const [claim] = waiting.splice(at, 1)
+    places.giveBack(claim!.caller)
+  }
+
+  /** Those who left while they waited give their places back. */
+  function hasPlace(caller: string): boolean {
+    if (places.free(caller)) return true
+    for (let i = waiting.length - 1; i >= 0; i--) if (waiting[i]!.request.destroyed) endWait(i)
+    return places.free(caller)
   }
 
   const sockets: Sockets = {
@@ -180,19 +221,21 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
       maxSockets: max,
       addRequest: (request: ClientRequest) => sockets.onRequest(request),
     } as unknown as Agent,
-    take(request, wish) {
-      const address = addresses.next()!
-      let socket = wish.fresh ? undefined : takeIdle(address)
-      // Where no more may be opened, one to another address will do.
-      if (socket === undefined && open >= max && !wish.fresh) socket = takeIdle()
-      if (socket !== undefined) {
-        request.reusedSocket = true
-        give(request, socket)
-      } else if (open < max) dial({ request, wish }, address)
-      else if (hasPlace()) waiting.push({ request, wish })
-      else wish.onFull()
+    take(claim) {
+      if (begin(claim)) return
+      if (!hasPlace(claim.caller)) {
+        claim.onFull()
+        return
+      }
+      places.take(claim.caller)
+      waiting.push(claim)
     },
-    waits: (request) => waiting.some((entry) => entry.request === request),
+    uploaded(claim) {
+      if (!claim.uploading) return
+      if (claim.holds) uploads.giveBack(claim.caller)
+      claim.uploading = false
+      serveWaiting()
+    },
     addressOf: (request) => (request.socket as PooledSocket | null)?.to,
     leave(origin) {
       for (const socket of idle) if (socket.to.origin === origin) socket.destroy()

@@ -71,7 +71,7 @@ export function parseJws(text: string): Jws | undefined {
   const last = text.lastIndexOf('.')
   if (!isCanonical(text, 0, first) || !isCanonical(text, first + 1, last)) return undefined
   if (!isCanonical(text, last + 1, text.length)) return undefined
-  const header = parseObject(Buffer.from(text.slice(0, first), 'base64url'))
+  const header = readHeader(text.slice(0, first))
   if (header === undefined) return undefined
   return {
     header,
@@ -79,6 +79,23 @@ export function parseJws(text: string): Jws | undefined {
     signature: Buffer.from(text.slice(last + 1), 'base64url'),
     signed: Buffer.from(text.slice(0, last), 'latin1'),
   }
+}
+
+/** An issuer writes the same few headers again and again: read once each. Long ones, such as those with a key, are not kept. */
+const headers = new Map<string, JsonObject>()
+const MAX_HEADERS = 100
+const MAX_KEPT = 256
+
+function readHeader(text: string): JsonObject | undefined {
+  const known = headers.get(text)
+  if (known !== undefined) return known
+  const header = parseObject(Buffer.from(text, 'base64url'))
+  if (header !== undefined && text.length <= MAX_KEPT) {
+    if (headers.size === MAX_HEADERS) headers.clear()
+    // A copy, since a part of a text keeps the whole of it, which is a token.
+    headers.set(Buffer.from(text, 'latin1').toString('latin1'), header)
+  }
+  return header
 }
 
 /** Last characters that leave no bits over, by the number of characters past a whole group of four. */

@@ -126,6 +126,14 @@ describe('taking a JWS apart', () => {
     expect(parseJws(text)).toBeUndefined()
   })
 
+  it('gives each header as it is, however many were read before', () => {
+    const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
+    const headers = Array.from({ length: 250 }, (_, i) => ({ alg: 'ES256', kid: `${i}`, x: 'x'.repeat(i) }))
+    for (const again of [headers, headers.slice(100), headers]) {
+      for (const header of again) expect(parseJws(`${encode(header)}.e30.AAAA`)?.header).toEqual(header)
+    }
+  })
+
   it('survives JSON of any depth', () => {
     const deep = Buffer.from('['.repeat(10_000)).toString('base64url')
     const closed = Buffer.from(`{"a":${'['.repeat(6000)}${']'.repeat(6000)}}`).toString('base64url')

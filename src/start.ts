@@ -111,8 +111,11 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
       address,
       adminAddress,
       reload: async (occasion) => await reload?.(occasion),
-      fatal: ({ stack, message }) =>
-        log.fatal({ cause: stack ?? message }, 'sluice ends of an error that nobody caught'),
+      fatal({ stack, message }) {
+        const cause = stack ?? message
+        log.fatal({ cause }, 'sluice ends of an error that nobody caught')
+        if (!log.isLevelEnabled('fatal')) process.stderr.write(`sluice: uncaught: ${cause}\n`)
+      },
       close: ({ lameDuck = false } = {}) =>
         (closing ??= close(lameDuck ? drainTimeoutMs / LAME_DUCK_PART : 0)),
     }

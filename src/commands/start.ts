@@ -1,5 +1,5 @@
 import { ConfigError, type Loaded } from '../config/load.ts'
-import { start } from '../start.ts'
+import { type Running, start } from '../start.ts'
 import { createWatch } from './watch.ts'
 
 /** A signal this soon after another is the same one: npm passes on what the terminal has already sent. */
@@ -15,7 +15,8 @@ export async function runGateway(load: () => Promise<Loaded>, workers = 1): Prom
   const loaded = await load()
   const { config, hash } = loaded
   if (workers > 1 && config.store === 'memory') throw countedApart(workers)
-  const watch = createWatch(() => void running.reload('changed'))
+  let running: Running | undefined
+  const watch = createWatch(() => void running?.reload('changed'))
   const follow = ({ file, certificates }: Loaded): void =>
     watch.follow(file === '-' ? certificates : [file, ...certificates])
   const again = async (): Promise<Loaded> => {
@@ -23,16 +24,22 @@ export async function runGateway(load: () => Promise<Loaded>, workers = 1): Prom
     follow(loaded)
     return loaded
   }
-  const running = await start(config, { source: { hash, load: again }, workers })
+  // From now on, so that none of them means what it means to a process that does not listen to it.
+  process.on('SIGHUP', () => void running?.reload('asked'))
+  const signalled = nextSignal()
+  const opened = start(config, { source: { hash, load: again }, workers })
+  const first = await Promise.race([opened, signalled])
+  // Nobody is served yet.
+  if (typeof first === 'string') return
+  running = first
   process.on('uncaughtException', (error) => {
-    running.fatal(error)
+    first.fatal(error)
     process.exit(1)
   })
-  process.on('SIGHUP', () => void running.reload('asked'))
   follow(loaded)
   // They may have changed since they were read.
   void running.reload('changed')
-  const signal = await nextSignal()
+  const signal = await signalled
   const signalledAt = performance.now()
   const repeated = (): void => {
     if (performance.now() - signalledAt > ECHO_MS) process.exit(1)

@@ -1,11 +1,12 @@
 import { spawn } from 'node:child_process'
-import { mkdtempSync, openSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createServer, type AddressInfo, type Server } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { call, ISSUER, token, yaml } from '../helpers/gateway.ts'
 import { BIN, serving, type ServingProcess, sluice, type TestProcess } from '../helpers/process.ts'
+import { freePort } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -28,6 +29,12 @@ const started = async (...args: Parameters<typeof serving>): Promise<ServingProc
   const process = await serving(...args)
   processes.push(process)
   return process
+}
+
+/** Seconds of processor time that a process has taken. */
+function processorTime({ child }: TestProcess): number {
+  const fields = readFileSync(`/proc/${child.pid}/stat`, 'utf8').replace(/^.*\)/, '').split(' ')
+  return (Number(fields[12]) + Number(fields[13])) / 100
 }
 
 describe('sluice start', () => {
@@ -157,12 +164,87 @@ describe('sluice start', () => {
     await until('one warning', () => gateway.lines().filter(({ level }) => level === 'warn').length === 1)
   })
 
-  it('survives a reader of its log that goes away', async () => {
-    const gateway = await started(yaml({ data: data.url }))
+  it.each(['json', 'pretty'])('survives a reader of its log that goes away: %s', async (format) => {
+    const port = await freePort()
+    const gateway = sluice(
+      ['start', '--config', '-', '--port', String(port), '--log-format', format, '--log-level', 'info'],
+      {},
+      yaml({ data: data.url }),
+    )
+    processes.push(gateway)
+    await until('it serves', () => gateway.stdout().includes('sluice serves'))
     gateway.child.stdout!.destroy()
-    for (let i = 0; i < 20; i++) expect((await call(gateway.port, { path: '/oidc/x' })).status).toBe(200)
-    await new Promise((resolve) => setTimeout(resolve, 500))
-    expect((await call(gateway.port, { path: '/oidc/x' })).status).toBe(200)
+    for (let i = 0; i < 20; i++) expect((await call(port, { path: '/oidc/x' })).status).toBe(200)
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    const before = processorTime(gateway)
+    await new Promise((resolve) => setTimeout(resolve, 1000))
+    expect(processorTime(gateway) - before).toBeLessThan(0.5)
+    expect((await call(port, { path: '/oidc/x' })).status).toBe(200)
+    gateway.kill('SIGINT')
+    expect(await gateway.ended()).toBe(0)
+  })
+
+  it.each([
+    ['an exception', 'throw new Error("boom")'],
+    ['a rejection', 'Promise.reject(new Error("boom"))'],
+  ])('ends with 1 and a last line on %s that nobody caught', async (_, fault) => {
+    const preload = `data:text/javascript,${encodeURIComponent(`process.on('SIGUSR2', () => { ${fault} })`)}`
+    const gateway = await started(yaml({ data: data.url }), [], { NODE_OPTIONS: `--import=${preload}` })
+    await call(gateway.port, { path: '/oidc/x' })
+    gateway.kill('SIGUSR2')
+    expect(await gateway.ended()).toBe(1)
+    expect(gateway.lines().map(({ msg }) => msg)).toEqual([
+      'sluice serves',
+      'request',
+      'sluice ends of an error that nobody caught',
+    ])
+    expect(gateway.lines().at(-1)).toMatchObject({
+      level: 'fatal',
+      cause: expect.stringMatching(/^Error: boom\n +at /),
+    })
+  })
+
+  it('is alive but not ready until Redis was tried and callers are served; a signal ends it at any time', async () => {
+    const silent = createServer((socket) => socket.on('error', () => {}))
+    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
+    const { port: redisPort } = silent.address() as AddressInfo
+    const [port, adminPort] = [await freePort(), await freePort()]
+    const launch = () => {
+      const gateway = sluice(
+        `start --config - --port ${port} --admin-port ${adminPort} --redis redis://127.0.0.1:${redisPort}`.split(
+          ' ',
+        ),
+        {},
+        yaml({ data: data.url }),
+      )
+      processes.push(gateway)
+      return gateway
+    }
+    const status = (on: number, path: string) =>
+      call(on, { path }).then(
+        ({ status }) => status,
+        () => undefined,
+      )
+    const gateway = launch()
+    const readiness: (number | undefined)[] = []
+    await until('it is alive', async () => (await status(adminPort, '/healthz')) === 200)
+    await until('it is ready', async () => {
+      const ready = await status(adminPort, '/readyz')
+      if (readiness.at(-1) !== ready) readiness.push(ready)
+      return ready === 200
+    })
+    expect(readiness).toEqual([503, 200])
+    expect(await status(port, '/oidc/x')).toBe(200)
+    gateway.kill('SIGINT')
+    expect(await gateway.ended()).toBe(0)
+
+    const other = launch()
+    await until('it is alive', async () => (await status(adminPort, '/healthz')) === 200)
+    expect(await status(adminPort, '/readyz')).toBe(503)
+    other.kill('SIGHUP')
+    other.kill('SIGTERM')
+    expect(await other.ended()).toBe(0)
+    silent.close()
   })
 
   it('ends in time though nothing can be written to its log', async () => {

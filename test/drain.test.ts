@@ -1,0 +1,60 @@
+import { Agent } from 'node:http'
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import { call, yaml } from './helpers/gateway.ts'
+import { serving, type ServingProcess } from './helpers/process.ts'
+import { type RedisServer, startRedis } from './helpers/redis.ts'
+import { startUpstream, type TestUpstream } from './helpers/upstream.ts'
+import { until } from './helpers/wait.ts'
+
+let data: TestUpstream
+let redis: RedisServer
+let gateway: ServingProcess | undefined
+beforeAll(async () => {
+  data = await startUpstream((_, response) => void setTimeout(() => response.end('{}'), 20))
+  redis = await startRedis()
+})
+afterAll(async () => {
+  await data.close()
+  await redis.close()
+})
+afterEach(async () => {
+  gateway?.kill()
+  await gateway?.ended()
+})
+
+/** What a load balancer does that has not seen the failing readiness yet: it sends on, and reopens what was closed. */
+async function balance(port: number, agent: Agent, goesOn: () => boolean): Promise<unknown[]> {
+  const outcomes: unknown[] = []
+  while (goesOn()) {
+    const { status } = await call(port, { path: '/oidc/x', agent }).catch((error: NodeJS.ErrnoException) => ({
+      status: error.code,
+    }))
+    outcomes.push(status)
+  }
+  return outcomes
+}
+
+it.each([1, 2])(
+  'requests that come while readiness already fails are served, on old sockets and new: workers %i',
+  async (workers) => {
+    const text = yaml({
+      data: data.url,
+      store: `{ redis: { url: "${redis.url}" } }`,
+      more: 'drainTimeout: 12s',
+    })
+    gateway = await serving(text, ['--workers', String(workers)])
+    const { port, adminPort } = gateway
+    const agents = Array.from({ length: 8 }, (_, i) => new Agent({ keepAlive: i % 2 === 0, maxSockets: 1 }))
+    // A part of the 3 s in which new requests are taken.
+    const endAt = performance.now() + 1500
+    const balanced = agents.map((agent) => balance(port, agent, () => performance.now() < endAt))
+    gateway.kill('SIGTERM')
+    await until('readiness fails', async () => (await call(adminPort, { path: '/readyz' })).status === 503)
+    const outcomes = (await Promise.all(balanced)).flat()
+    expect(outcomes.length).toBeGreaterThan(agents.length)
+    expect(new Set(outcomes)).toEqual(new Set([200]))
+    for (const agent of agents) agent.destroy()
+    expect(await gateway.ended()).toBe(0)
+    expect(gateway.lines().filter(({ msg }) => msg === 'request')).toHaveLength(outcomes.length)
+  },
+)

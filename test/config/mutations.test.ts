@@ -1,9 +1,21 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { assert, asyncProperty, constantFrom, jsonValue, nat, oneof, string } from 'fast-check'
+import {
+  array,
+  assert,
+  asyncProperty,
+  constantFrom,
+  jsonValue,
+  nat,
+  oneof,
+  record,
+  string,
+  uint8Array,
+} from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { parseDocument } from 'yaml'
 import { load } from './load-text.ts'
+import { PATIENCE_MS, within } from '../fuzz/runs.ts'
 import { ConfigError } from '../../src/config/load.ts'
 
 /** The reference, with the settings that it shows as comments put in. */
@@ -12,10 +24,10 @@ const GOOD = (await readFile(join(import.meta.dirname, '../../config/sluice.yaml
   .replace('"${ADMIN_TOKEN}"', '"${ADMIN_TOKEN:-0123456789abcdef}"')
   .replace('"${SECRET}"', 'secret')
   .replace('- id: ', '- name: Bank\n    id: second\n    limits: {}\n  - id: ')
-const RUNS = { numRuns: 300 }
+const RUNS = within(300, 1000)
 
 /** Resolves where the text loads or is refused with lines that name places; throws anything else that comes. */
-async function survives(text: string): Promise<void> {
+async function survives(text: string | Uint8Array): Promise<void> {
   try {
     await load(text, { PORT: '8080' })
   } catch (error) {
@@ -23,13 +35,13 @@ async function survives(text: string): Promise<void> {
     if (!(cause instanceof ConfigError)) throw error
     expect(cause.problems.length).toBeGreaterThan(0)
     for (const { where, message } of cause.problems) {
-      expect(where).toMatch(/sluice\.yaml(:\d+:\d+)?$/)
+      expect(where).toMatch(message.startsWith('is not UTF-8') ? /sluice\.yaml$/ : /sluice\.yaml:\d+:\d+$/)
       expect(message).not.toMatch(/undefined|\[object|Invalid input|\n/)
     }
   }
 }
 
-describe('a changed file', () => {
+describe('a changed file', { timeout: PATIENCE_MS }, () => {
   it('loads or is refused, whatever was spliced into its text', async () => {
     const bits = oneof(
       string({ maxLength: 8 }),
@@ -85,6 +97,55 @@ describe('a changed file', () => {
       RUNS,
     )
   })
+
+  it(
+    'loads or is refused, whatever became of its lines',
+    async () => {
+      const lines = GOOD.split('\n')
+      const line = nat(lines.length - 1)
+      const change = record({
+        at: line,
+        what: constantFrom('drop', 'double', 'swap', 'indent', 'outdent', 'comment', 'cut', 'key', 'value'),
+        other: line,
+      })
+      await assert(
+        asyncProperty(array(change, { minLength: 1, maxLength: 4 }), async (changes) => {
+          const changed = [...lines]
+          for (const { at, what, other } of changes) {
+            const text = changed[at] ?? ''
+            const [, key = '', value = ''] = /^([^:]*:)?(.*)$/.exec(text) ?? []
+            const foreign = /^([^:]*:)?(.*)$/.exec(lines[other]!) ?? []
+            if (what === 'drop') changed.splice(at, 1)
+            else if (what === 'double') changed.splice(at, 0, text)
+            else if (what === 'swap') changed[at] = lines[other]!
+            else if (what === 'indent') changed[at] = `  ${text}`
+            else if (what === 'outdent') changed[at] = text.replace(/^ {1,2}/, '')
+            else if (what === 'comment') changed[at] = `# ${text}`
+            else if (what === 'cut') changed[at] = text.slice(0, other % (text.length + 1))
+            else if (what === 'key') changed[at] = (foreign[1] ?? '') + value
+            else changed[at] = key + (foreign[2] ?? '')
+          }
+          await survives(changed.join('\n'))
+        }),
+        RUNS,
+      )
+    },
+    PATIENCE_MS,
+  )
+
+  it(
+    'loads or is refused, whatever bytes are in it',
+    async () => {
+      await assert(
+        asyncProperty(nat(GOOD.length), nat(8), uint8Array({ maxLength: 6 }), async (at, cut, bytes) => {
+          const good = Buffer.from(GOOD)
+          await survives(Buffer.concat([good.subarray(0, at), bytes, good.subarray(at + cut)]))
+        }),
+        RUNS,
+      )
+    },
+    PATIENCE_MS,
+  )
 
   it('loads or is refused, whatever JSON it is', async () => {
     await assert(

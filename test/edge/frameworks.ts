@@ -105,7 +105,7 @@ export const FRAMEWORKS: Readonly<Record<string, Framework>> = {
     SYNC_ANY_CASE,
     asItIs,
   ),
-  'a strict one': read(({ target }) => pathOf(target), SYNC, asItIs),
+  'a strict one': read(({ target }) => pathOf(target), SYNC, decoded),
 }
 
 /** How a database may compare two connections: without regard to case, form, or blanks at the ends. */

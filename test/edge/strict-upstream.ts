@@ -18,6 +18,8 @@ export interface StrictUpstream {
   /** Everything that two servers could read differently, or that nobody may send. */
   readonly flaws: readonly string[]
   sockets(): number
+  /** Keeps no request that came so far. */
+  forget(): void
   close(): Promise<void>
 }
 
@@ -55,6 +57,7 @@ export async function startStrictUpstream(): Promise<StrictUpstream> {
     requests,
     flaws,
     sockets: () => open.size,
+    forget: () => void requests.splice(0),
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve())

@@ -1,0 +1,144 @@
+import fc from 'fast-check'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { type Authenticate, createBearer } from '../../src/authenticate/bearer.ts'
+import { createKeySource, type KeySource } from '../../src/authenticate/jwks.ts'
+import { GatewayError } from '../../src/errors.ts'
+import { BAD_CREDENTIALS } from '../edge/credentials.ts'
+import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
+import { PATIENCE_MS, within } from './runs.ts'
+
+let issuer: TestIssuer
+let keys: KeySource
+let authenticate: Authenticate
+let good: string
+beforeAll(async () => {
+  issuer = await startIssuer({ algorithms: ['ES256'] })
+  keys = createKeySource({
+    issuer: issuer.issuer,
+    events: { failed: () => {}, recovered: () => {} },
+    cooldownMs: 600_000,
+  })
+  authenticate = createBearer({
+    issuer: issuer.issuer,
+    audience: issuer.audience,
+    clientClaim: 'client_id',
+    algorithms: ['PS256', 'ES256', 'EdDSA', 'RS256'],
+    leewayMs: 5000,
+    realm: 'test',
+    type: 'any',
+    keys,
+  })
+  good = issuer.token()
+})
+afterAll(async () => {
+  keys.close()
+  await issuer.close()
+})
+
+const put = fc.oneof(
+  fc.constantFrom(
+    '',
+    '.',
+    '=',
+    '==',
+    '-',
+    '_',
+    '+',
+    '/',
+    ' ',
+    '\t',
+    ',',
+    'A',
+    'Bearer ',
+    'DPoP ',
+    '"',
+    '%2E',
+    '\u0000',
+    'e30',
+    'bnVsbA',
+  ),
+  fc.string({ maxLength: 4 }),
+  fc.base64String({ maxLength: 12 }),
+)
+/** One change of a text: at a place, so many characters are cut, and something is put there. */
+const change = fc.record({ at: fc.double({ min: 0, max: 1, noNaN: true }), cut: fc.nat(6), put })
+const changed = (text: string, changes: readonly { at: number; cut: number; put: string }[]): string =>
+  changes.reduce((sofar, { at, cut, put }) => {
+    const i = Math.floor(at * (sofar.length + 1))
+    return sofar.slice(0, i) + put + sofar.slice(i + cut)
+  }, text)
+
+const json = fc.jsonValue({ maxDepth: 2 })
+const claims = fc.dictionary(
+  fc.constantFrom(
+    'iss',
+    'aud',
+    'exp',
+    'nbf',
+    'iat',
+    'sub',
+    'client_id',
+    'cnf',
+    'scope',
+    'events',
+    '__proto__',
+  ),
+  json,
+)
+const header = fc.dictionary(
+  fc.constantFrom('alg', 'kid', 'typ', 'crit', 'b64', 'jwk', 'jku', 'zip', '__proto__'),
+  json,
+)
+const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url')
+/** The parts of a good token, others in their places. */
+const forged = fc
+  .record({
+    header: fc.option(header),
+    claims: fc.option(claims),
+    signature: fc.option(fc.constantFrom('', 'AAAA', 'A'.repeat(86))),
+  })
+  .filter((parts) => Object.values(parts).some((part) => part !== null))
+  .map((parts) => () => {
+    const [head, payload, signature] = good.split('.') as [string, string, string]
+    const members = (part: string) => JSON.parse(Buffer.from(part, 'base64url').toString()) as object
+    return [
+      parts.header === null ? head : encode({ ...members(head), ...parts.header }),
+      parts.claims === null ? payload : encode({ ...members(payload), ...parts.claims }),
+      parts.signature ?? signature,
+    ].join('.')
+  })
+const value = fc.oneof(
+  fc.array(change, { minLength: 1, maxLength: 3 }).map((changes) => () => changed(`Bearer ${good}`, changes)),
+  forged.map((make) => () => `Bearer ${make()}`),
+  fc.tuple(fc.constantFrom(...Object.values(BAD_CREDENTIALS)), fc.array(change, { maxLength: 2 })).map(
+    ([make, changes]) =>
+      () =>
+        changed(make(good), changes),
+  ),
+  fc.string({ unit: 'binary' }).map((text) => () => text),
+)
+
+it(
+  'whatever credentials are sent, nobody but the owner of the whole token is let in, and nothing throws',
+  async () => {
+    expect(await authenticate([`Bearer ${good}`])).toMatchObject({ client: 'client-1' })
+    await fc.assert(
+      fc.asyncProperty(fc.array(value, { maxLength: 2 }), async (makers) => {
+        const values = makers.map((make) => make())
+        const verdict = await authenticate(values)
+        if (!(verdict instanceof GatewayError)) {
+          // RFC 9110 section 11.1: the scheme in any case, and one blank or more.
+          expect(values.map((text) => text.replace(/^bearer +/i, ''))).toEqual([good])
+          return
+        }
+        expect([400, 401]).toContain(verdict.status)
+        expect(String(verdict.headers['WWW-Authenticate'])).toMatch(
+          /^Bearer realm="test"(?:, error="invalid_(?:token|request)", error_description="[ !#-[\]-~]+")?$/,
+        )
+      }),
+      within(2000, 2500),
+    )
+    expect(issuer.asked.jwks).toBeLessThan(4)
+  },
+  PATIENCE_MS,
+)

@@ -1,0 +1,112 @@
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { GatewayError } from '../../src/errors.ts'
+import { readForm } from '../../src/par/form.ts'
+import { BAD_PUSHES } from '../edge/forms.ts'
+import { assertion, encodeForm, guardOf, KEYS, plain, requestObject } from '../helpers/par-request.ts'
+import { PATIENCE_MS, within } from './runs.ts'
+
+const FORM = 'application/x-www-form-urlencoded'
+const guard = guardOf({
+  signing: { requestObjectSigningAlg: 'PS256', authentication: 'private_key_jwt', keys: KEYS },
+  c: {},
+})
+const seeds = [
+  ...Object.values(BAD_PUSHES).map(({ body }) => body),
+  String(encodeForm(plain('c'))),
+  String(encodeForm({ ...assertion('signing'), request: requestObject('signing') })),
+]
+const put = fc.oneof(
+  fc.constantFrom(
+    '',
+    '&',
+    '=',
+    '%',
+    '%00',
+    '%26',
+    '%3D',
+    '+',
+    ';',
+    '[]',
+    '&a=b',
+    '&client_id=d',
+    '&request_uri=x',
+    '&request=',
+    '&resource=x&resource=y',
+    '\u0000',
+    '\u00ff',
+    'claims={}',
+    '.',
+  ),
+  fc.string({ unit: 'binary', maxLength: 3 }),
+)
+const change = fc.record({
+  at: fc.double({ min: 0, max: 1, noNaN: true }),
+  cut: fc.oneof(fc.nat(3), fc.nat(60)),
+  put,
+})
+const body = fc
+  .tuple(
+    fc.constantFrom(...seeds),
+    fc.array(change, { maxLength: 3 }),
+    fc.constantFrom<BufferEncoding>('latin1', 'utf8'),
+  )
+  .map(([seed, changes, encoding]) =>
+    Buffer.from(
+      changes.reduce((text, { at, cut, put }) => {
+        const i = Math.floor(at * (text.length + 1))
+        return text.slice(0, i) + put + text.slice(i + cut)
+      }, seed),
+      encoding,
+    ),
+  )
+const type = fc.oneof(
+  { weight: 6, arbitrary: fc.constant(FORM) },
+  fc.constantFrom(`${FORM};charset=utf-8`, `${FORM}; charset="latin1"`, 'text/plain', ''),
+  fc.string(),
+)
+
+it(
+  'whatever is pushed, it is read as URLSearchParams reads it, or refused in words of OAuth, and never by a failure',
+  async () => {
+    let taken = 0
+    await fc.assert(
+      fc.asyncProperty(
+        body,
+        type,
+        fc.option(fc.string({ unit: 'binary' }), { nil: undefined }),
+        async (body, contentType, authorization) => {
+          const before = Buffer.from(body)
+          const form = readForm(contentType, body)
+          if (!(form instanceof GatewayError)) {
+            const reference = new URLSearchParams(body.toString())
+            for (const [name, value] of reference) {
+              if (name === 'resource') continue
+              expect(reference.getAll(name)).toHaveLength(1)
+              expect(form.get(name) ?? '').toBe(value)
+            }
+            for (const name of form.keys()) expect(reference.has(name)).toBe(true)
+          }
+          const answer = await guard.check({
+            method: 'POST',
+            contentType,
+            authorization: authorization === undefined ? [] : [authorization],
+            body,
+          })
+          expect(body.equals(before)).toBe(true)
+          if (!(answer instanceof GatewayError)) {
+            taken++
+            expect(form).not.toBeInstanceOf(GatewayError)
+            return
+          }
+          expect([400, 401, 413]).toContain(answer.status)
+          expect(answer.oauthError).toMatch(/^invalid_(?:request|client|request_object)$/)
+          expect(answer.message).toMatch(/^[ !#-[\]-~]+$/)
+        },
+      ),
+      within(1500, 2500),
+    )
+    expect(taken).toBeGreaterThan(0)
+  },
+  PATIENCE_MS,
+)

@@ -1,0 +1,205 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/errors.ts'
+import { paramPart } from '../../src/limit/key.ts'
+import { matchRoute, parsePattern, type Pattern } from '../../src/route.ts'
+import { type Target, understand } from '../../src/target.ts'
+import { FRAMEWORKS } from '../edge/frameworks.ts'
+import { PATIENCE_MS, within } from './runs.ts'
+
+const HOST = 'api.example.com'
+const read = (target: string): Target | GatewayError => understand(target, [HOST], (host) => host === HOST)
+
+const escaped = fc.nat(255).map((byte) => `%${byte.toString(16).padStart(2, '0')}`)
+const character = fc
+  .string({ unit: 'binary', minLength: 1, maxLength: 1 })
+  .map((char) => (/\p{Surrogate}/u.test(char) ? 'x' : encodeURIComponent(char)))
+/** What aliases of a path are made of. */
+const piece = fc.oneof(
+  { weight: 4, arbitrary: fc.constantFrom('/', '/', '/', 'sync', 'v3', 'ab:cd', 'ab%3Acd', 'x') },
+  fc.constantFrom(
+    '.',
+    '..',
+    '%2e',
+    '%2E',
+    '%252e',
+    '//',
+    '\\',
+    '%5c',
+    '%2f',
+    '%2F',
+    '%252f',
+    ';',
+    '%3b',
+    ';x=y',
+    '#',
+    '?',
+    '%3F',
+  ),
+  fc.constantFrom(
+    '%00',
+    '%0a',
+    '%0d',
+    '%7f',
+    '%c2%85',
+    '%',
+    '%%',
+    '%u0061',
+    '%25',
+    '%ff',
+    '%c0%af',
+    '%e2%80%a8',
+    '%ef%bb%bf',
+    ' ',
+    '\t',
+  ),
+  fc.constantFrom(
+    '%73',
+    '%53',
+    'SYNC',
+    'Sync',
+    '%EF%BD%93',
+    '%C5%BF',
+    '%E2%84%AA',
+    '%C3%9F',
+    '%CC%81',
+    '%CD%85',
+    '%20',
+    '%C2%A0',
+    '+',
+    '*',
+    ':',
+    '@',
+    '&',
+    '=',
+  ),
+  fc.constantFrom('http://', 'http:', `http://${HOST}`, `//${HOST}`, HOST, 'user@', ':80', '[::1]'),
+  escaped,
+  character,
+  fc.string({ maxLength: 3 }),
+)
+const grown = fc.array(piece, { maxLength: 8 }).map((pieces) => pieces.join(''))
+const shaped = fc
+  .tuple(
+    fc.constantFrom('', '/v3', '/%76'),
+    fc.constantFrom('/sync', '/SYNC', '/%73ync', '/sync%2e'),
+    grown,
+    fc.constantFrom('', '/', '?x', '/?/sync/y'),
+  )
+  .map(([version, sync, id, end]) => `${version}${sync}/${id}${end}`)
+const target = fc.oneof(
+  grown,
+  grown.map((text) => `/${text}`),
+  shaped,
+  fc.string({ unit: 'binary' }),
+)
+
+const pattern = (text: string): Pattern => parsePattern(text) as Pattern
+const SYNCS = ['POST /sync/:connection', 'POST /:version/sync/:connection'].map(pattern)
+/** The counter that a POST is charged to; undefined where it is no sync. */
+function counterOf({ segments }: Target): string | undefined {
+  const found = matchRoute(SYNCS, 'POST', HOST, segments)
+  return found && 'route' in found ? paramPart(found.params['connection']!) : undefined
+}
+
+describe('whatever target is sent', () => {
+  it(
+    '400, or one canonical spelling with nothing ambiguous in it',
+    () => {
+      let taken = 0
+      fc.assert(
+        fc.property(target, (text) => {
+          const found = read(text)
+          if (found instanceof GatewayError) {
+            expect(found.status).toBe(400)
+            return
+          }
+          taken++
+          const { path, segments, query, host } = found
+          expect(host).toBe(HOST)
+          expect(read(path + query)).toEqual(found)
+          expect(path).toMatch(/^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-F]{2})*$/)
+          expect(path.replace(/(?<=.)\/$/, '')).toBe(`/${segments.join('/')}`)
+          expect(text.endsWith(query)).toBe(true)
+          for (const segment of segments) {
+            const plain = decodeURIComponent(segment)
+            expect(plain).not.toMatch(/^\.{0,2}$/)
+            expect(plain).not.toMatch(/[/\\%;\p{Cc}]/u)
+          }
+          // It begins and ends a request line by itself.
+          expect(path + query).toMatch(/^\/[!-~\u0080-\u00ff]*$/)
+          expect(path + query).not.toContain('#')
+        }),
+        within(4000),
+      )
+      expect(taken).toBeGreaterThan(100)
+    },
+    PATIENCE_MS,
+  )
+
+  it(
+    'what a framework behind takes for a sync is charged as one, to the same connection',
+    () => {
+      let syncs = 0
+      fc.assert(
+        fc.property(fc.oneof(shaped, target), (text) => {
+          const found = read(text)
+          if (found instanceof GatewayError) return
+          const received = { method: 'POST', target: found.path + found.query, field: () => undefined }
+          for (const [name, framework] of Object.entries(FRAMEWORKS)) {
+            const id = framework(received)
+            if (id === undefined) continue
+            syncs++
+            expect(counterOf(found), `${name} runs a sync of ${id}`).toBe(paramPart(encodeURIComponent(id)))
+          }
+        }),
+        within(4000),
+      )
+      expect(syncs).toBeGreaterThan(100)
+    },
+    PATIENCE_MS,
+  )
+
+  it(
+    'a Host is one name and port, or refused',
+    () => {
+      const host = fc.oneof(
+        fc.string({ unit: 'binary' }),
+        fc
+          .array(
+            fc.constantFrom(
+              'api',
+              '.',
+              'example.com',
+              ':',
+              '80',
+              '@',
+              '/',
+              '\\',
+              '[::1]',
+              '[',
+              ']',
+              ',',
+              ' ',
+              '%',
+              '#',
+              '?',
+              '_',
+              '-',
+            ),
+          )
+          .map((parts) => parts.join('')),
+      )
+      fc.assert(
+        fc.property(host, (value) => {
+          const found = understand('/', [value], () => false)
+          if (found instanceof GatewayError) return
+          expect(found.host).toMatch(/^(?:\[[0-9a-f:.]+\]|[a-z0-9_~-]+(?:\.[a-z0-9_~-]+)*)$/)
+          expect(understand('/', [found.host], () => false)).toMatchObject({ host: found.host })
+        }),
+        within(2000, 1000),
+      )
+    },
+    PATIENCE_MS,
+  )
+})

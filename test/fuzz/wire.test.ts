@@ -1,0 +1,191 @@
+import { connect } from 'node:net'
+import fc from 'fast-check'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { REFUSED, SAME } from '../edge/aliases.ts'
+import { FRAMINGS } from '../edge/framing/corpus.ts'
+import { startStrictUpstream, type StrictUpstream } from '../edge/strict-upstream.ts'
+import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { until } from '../helpers/wait.ts'
+import { LONG, PATIENCE_MS, within } from './runs.ts'
+
+/** Requests thrown at once. */
+const AT_ONCE = 24
+/** A caller waits for nothing longer than that. */
+const LONGEST_MS = 250
+const QUIET_MS = 20
+
+let back: StrictUpstream
+let gateway: TestGateway
+let mine: string
+beforeAll(async () => {
+  back = await startStrictUpstream()
+  // What throws within it fails the test; an unhandled rejection too.
+  gateway = await startGateway({
+    data: back.url,
+    limit: 100_000_000,
+    routes: `routes:
+  - { match: "POST /par/:case/request", upstream: identity, authenticate: par }
+  - { match: "/oidc/*", upstream: identity, authenticate: none }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests], maxBody: 2kB }`,
+    more: 'par: { issuer: "https://identity.example.com/oidc", maxBody: 2kB }',
+  })
+  mine = await token('fuzz')
+})
+afterAll(async () => {
+  await gateway?.close()
+  await back.close()
+})
+
+const seeds = [
+  ...FRAMINGS.map(({ bytes }) => bytes.join('')),
+  ...[...SAME.map(([, alias]) => alias), ...REFUSED].map((alias) =>
+    typeof alias === 'string'
+      ? `POST ${alias} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer TOKEN\r\n\r\n`
+      : `${alias.line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer TOKEN\r\n${alias.fields.join('\r\n')}\r\n\r\n`,
+  ),
+].filter((text) => text.length < 4000)
+
+const TOKENS = [
+  ...[
+    '\r\n',
+    '\n',
+    '\r',
+    '\r\n\r\n',
+    ' ',
+    '\t',
+    '\u0000',
+    ':',
+    ',',
+    ';',
+    '0',
+    '0\r\n\r\n',
+    'ffffffff',
+    '-1',
+    '%',
+    '//',
+    '..',
+    '\u00ff',
+    '\u000b',
+  ],
+  ...[
+    'Content-Length: 5\r\n',
+    'Content-Length: 0\r\n',
+    'Transfer-Encoding: chunked\r\n',
+    'Transfer-Encoding: identity\r\n',
+    'Host: b\r\n',
+    'Connection: close\r\n',
+    'Connection: upgrade\r\n',
+    'Upgrade: h2c\r\n',
+    'Expect: 100-continue\r\n',
+    'Trailer: X\r\n',
+    'X-HTTP-Method-Override: GET\r\n',
+    'Authorization: Bearer x\r\n',
+  ],
+  ...[
+    'GET ',
+    'POST ',
+    'HEAD ',
+    'DELETE ',
+    'CONNECT ',
+    'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
+    ' HTTP/1.0\r\n',
+    ' HTTP/1.1\r\n',
+    'http://a/',
+  ],
+]
+
+/** One change: at a place, so many bytes are cut, and something is put there. */
+const change = fc.record({
+  at: fc.double({ min: 0, max: 1, noNaN: true }),
+  cut: fc.oneof({ weight: 3, arbitrary: fc.nat(4) }, fc.nat(200)),
+  put: fc.oneof(
+    fc.constant(''),
+    fc.constantFrom(...TOKENS),
+    fc.string({ unit: 'binary', maxLength: 4 }),
+    fc.constantFrom(...seeds),
+  ),
+})
+const mutant = fc.record({
+  seed: fc.constantFrom(...seeds),
+  changes: fc.array(change, { minLength: 1, maxLength: 4 }),
+  /** Where the bytes are parted in two pieces. */
+  pause: fc.option(fc.double({ min: 0, max: 1, noNaN: true }), { nil: undefined }),
+  leave: fc.constantFrom('close', 'end', 'reset'),
+})
+type Mutant = typeof mutant extends fc.Arbitrary<infer T> ? T : never
+
+function bytesOf({ seed, changes }: Mutant): Buffer {
+  let text = seed
+  for (const { at, cut, put } of changes) {
+    const i = Math.floor(at * text.length)
+    text = text.slice(0, i) + put + text.slice(i + cut)
+  }
+  return Buffer.from(text.replaceAll('CASE', '0000').replaceAll('TOKEN', mine), 'latin1')
+}
+
+/** Sends bytes, and leaves when the far end is done or has been patient for long enough. */
+function throwAt(mutant: Mutant): Promise<void> {
+  const bytes = bytesOf(mutant)
+  return new Promise((resolve) => {
+    const socket = connect(gateway.port, '127.0.0.1')
+    const leave = (): void => {
+      if (mutant.leave === 'reset') socket.resetAndDestroy()
+      else if (mutant.leave === 'end') socket.end(() => setTimeout(() => socket.destroy(), QUIET_MS))
+      else socket.destroy()
+    }
+    const hard = setTimeout(leave, LONGEST_MS)
+    let quiet: NodeJS.Timeout | undefined
+    socket.on('connect', () => {
+      const at = Math.floor((mutant.pause ?? 1) * bytes.length)
+      socket.write(bytes.subarray(0, at))
+      if (at < bytes.length) setTimeout(() => socket.writable && socket.write(bytes.subarray(at)), 5)
+    })
+    socket.on('data', () => {
+      clearTimeout(quiet)
+      quiet = setTimeout(leave, QUIET_MS)
+    })
+    socket.on('error', () => {})
+    socket.on('close', () => {
+      clearTimeout(hard)
+      clearTimeout(quiet)
+      resolve()
+    })
+  })
+}
+
+const metrics = async (): Promise<string> => (await call(gateway.adminPort, { path: '/metrics' })).body
+const sum = (text: string, pattern: RegExp): number =>
+  [...text.matchAll(pattern)].reduce((all, [, value]) => all + Number(value), 0)
+/** Open descriptors, without both ends of the sockets that are kept to the upstream. */
+const held = async (): Promise<number> =>
+  sum(await metrics(), /^process_open_fds (\d+)/gm) - 2 * back.sockets()
+
+it(
+  'whatever bytes come, the gateway lives, counts what it forwards, forwards one reading alone, and forgets',
+  async () => {
+    expect((await call(gateway.port, { path: '/v3/x', token: mine })).status).toBe(200)
+    const before = await held()
+    await fc.assert(
+      fc.asyncProperty(fc.array(mutant, { minLength: AT_ONCE, maxLength: AT_ONCE }), async (mutants) => {
+        await Promise.all(mutants.map(throwAt))
+        expect(back.flaws).toEqual([])
+        if (LONG) back.forget()
+      }),
+      { ...within(16, 3000), endOnFailure: true },
+    )
+    expect((await call(gateway.port, { path: '/v3/x', token: mine })).status).toBe(200)
+    const text = await metrics()
+    const admitted = sum(
+      text,
+      /^sluice_limit_decisions_total\{limit="requests",outcome="(?:within|near)"\} (\d+)/gm,
+    )
+    expect(admitted).toBeGreaterThan(10)
+    if (!LONG) {
+      const seen = back.requests.filter(({ line }) => !/ \/(?:oidc|par)\//i.test(line)).length
+      expect(seen).toBeLessThanOrEqual(admitted)
+    }
+    expect(text).not.toMatch(/code="500"/)
+    await until('no socket is left behind', async () => (await held()) <= before + 1)
+  },
+  PATIENCE_MS,
+)

@@ -174,7 +174,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
 
       const onError = (error: Error): void => {
         // What an upstream does after its whole answer is no concern of the caller's.
-        if (settled || response.writableEnded) return
+        if (settled || response.writableEnded || upstreamResponse?.complete === true) return
         const stale = isStale(error)
         if (stale && !retried && bodiless && (request.method === 'GET' || request.method === 'HEAD')) {
           retried = true
@@ -205,7 +205,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
         timer.refresh()
 
         const begin = (): boolean => {
-          if (begun) return true
+          if (begun || settled) return begun
           clearImmediate(flushing)
           const reason = incoming.statusMessage ?? ''
           const headers = responseHeaders(
@@ -253,6 +253,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
           else if (!response.write(chunk)) incoming.pause()
         })
         incoming.on('end', () => {
+          if (settled) return
           // `end` also comes for a body that was cut; only `complete` tells them apart.
           if (!incoming.complete) onError(new Error('the answer was cut'))
           else if (begin() && !response.writableEnded) response.end()

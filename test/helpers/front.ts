@@ -13,6 +13,8 @@ import { bodyLength } from '../../src/headers.ts'
 export interface Front {
   readonly port: number
   readonly outcomes: Forwarded[]
+  /** How many requests have come. */
+  requests(): number
   close(): Promise<void>
 }
 
@@ -36,7 +38,9 @@ export async function startFront(
     onChange,
   )
   const outcomes: Forwarded[] = []
+  let requests = 0
   const server: Server = createServer((request, response) => {
+    requests++
     const length = bodyLength(request.method!, request.httpVersion, request.headers)
     void forward(request, response, {
       target: request.url!,
@@ -57,6 +61,7 @@ export async function startFront(
   return {
     port: (server.address() as AddressInfo).port,
     outcomes,
+    requests: () => requests,
     close() {
       forward.close()
       server.closeAllConnections()

@@ -3,8 +3,10 @@ import { defineConfig } from 'vitest/config'
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
-    testTimeout: 20_000,
-    hookTimeout: 30_000,
+    globalSetup: ['test/helpers/build.ts'],
+    // Generous: on a busy machine a process takes many seconds to start.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     maxWorkers: 2,
     coverage: { provider: 'v8', include: ['src/**/*.ts'] },
   },

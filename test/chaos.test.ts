@@ -153,7 +153,7 @@ describe.concurrent.each([
       const [sent] = await Promise.all([load(on), havoc(redis, upstream, on)])
       await until('all is well again', async () => {
         const answers = await Promise.all(
-          gateways.map(({ port }) => call(port, { token: bearers[0]! }).then(({ status }) => status)),
+          gateways.map(({ port }, i) => call(port, { token: bearers[i]! }).then(({ status }) => status)),
         )
         return answers.every((status) => status === 200)
       })

@@ -55,7 +55,7 @@ describe.each(documents)('%s', (name) => {
       )) {
         const { stdout, status } = spawnSync(
           process.execPath,
-          ['--import', 'tsx', 'bin/sluice.ts', ...command!.split(' '), '--help'],
+          ['dist/bin/sluice.js', ...command!.split(' '), '--help'],
           {
             cwd: root,
             encoding: 'utf8',

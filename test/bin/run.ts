@@ -1,6 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { text } from 'node:stream/consumers'
 import { join } from 'node:path'
+import { BIN, withTests } from '../helpers/process.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -16,11 +17,13 @@ export function spawnSluice(
   env: Readonly<Record<string, string>> = {},
 ): ChildProcess {
   const { SLUICE_CONFIG: _, ...outer } = process.env
-  return spawn(process.execPath, ['--import', 'tsx', join(ROOT, 'bin/sluice.ts'), ...args], {
-    cwd: ROOT,
-    env: { ...outer, ...env },
-    stdio: ['pipe', 'pipe', 'pipe'],
-  })
+  return withTests(
+    spawn(process.execPath, [BIN, ...args], {
+      cwd: ROOT,
+      env: { ...outer, ...env },
+      stdio: ['pipe', 'pipe', 'pipe'],
+    }),
+  )
 }
 
 /** Runs `sluice` to its end. */

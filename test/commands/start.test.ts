@@ -254,13 +254,9 @@ describe('sluice start', () => {
       file,
       yaml({ data: data.url, more: 'drainTimeout: 2s' }).replace('admin: { port: 0 }', 'admin: { port: 0 }'),
     )
-    const child = spawn(
-      process.execPath,
-      ['--import', 'tsx', BIN, 'start', '--config', file, '--log-level', 'info'],
-      {
-        stdio: ['ignore', full, 'pipe'],
-      },
-    )
+    const child = spawn(process.execPath, [BIN, 'start', '--config', file, '--log-level', 'info'], {
+      stdio: ['ignore', full, 'pipe'],
+    })
     await new Promise((resolve) => setTimeout(resolve, 2500))
     const ended = new Promise((resolve) => child.once('exit', resolve))
     child.kill('SIGTERM')

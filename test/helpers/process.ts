@@ -2,8 +2,8 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { until } from './wait.ts'
 
-/** The command line's source. */
-export const BIN = fileURLToPath(new URL('../../bin/sluice.ts', import.meta.url))
+/** The command line, as built. */
+export const BIN = fileURLToPath(new URL('../../dist/bin/sluice.js', import.meta.url))
 
 export interface TestProcess {
   readonly child: ChildProcess
@@ -16,12 +16,26 @@ export interface TestProcess {
   kill(signal?: NodeJS.Signals): void
 }
 
+const running = new Set<ChildProcess>()
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGKILL')
+})
+
+/** Does not let a process outlive the tests. */
+export function withTests<T extends ChildProcess>(child: T): T {
+  running.add(child)
+  child.once('exit', () => running.delete(child))
+  return child
+}
+
 /** The command line as a process of its own; `input` goes to its standard input. */
 export function sluice(args: readonly string[], env: Record<string, string> = {}, input = ''): TestProcess {
-  const child = spawn(process.execPath, ['--import', 'tsx', BIN, ...args], {
-    env: { ...process.env, ...env },
-    stdio: ['pipe', 'pipe', 'pipe'],
-  })
+  const child = withTests(
+    spawn(process.execPath, [BIN, ...args], {
+      env: { ...process.env, ...env },
+      stdio: ['pipe', 'pipe', 'pipe'],
+    }),
+  )
   let out = ''
   let err = ''
   child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()))

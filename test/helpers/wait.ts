@@ -2,7 +2,7 @@
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,
-  withinMs = 10_000,
+  withinMs = 30_000,
 ): Promise<void> {
   const end = performance.now() + withinMs
   while (!(await condition())) {

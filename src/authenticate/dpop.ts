@@ -56,7 +56,10 @@ const KNOWN_KEYS = 1000
 
 const invalid = (description: string): ProofFault => ({ error: 'invalid_dpop_proof', description })
 
-/** Verifies proofs of possession by RFC 9449 section 4.3; nonces are not asked for. */
+/**
+ * Verifies proofs of possession by RFC 9449 section 4.3. Nonces (section 9), which are the server's choice, are not asked for: against
+ * proofs made ahead of time the age alone stands, and a client that waits for a nonce would call twice.
+ */
 export function createProofs(options: ProofOptions): Proofs {
   const {
     store,

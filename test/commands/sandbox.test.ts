@@ -4,6 +4,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openStage } from '../../src/commands/sandbox/stage.ts'
@@ -107,6 +108,16 @@ describe('sluice sandbox', () => {
     expect(statuses).toHaveLength(6)
     expect(statuses.at(-1)).toBe('429')
     expect(new Set(statuses)).toEqual(new Set(['200', '429']))
+  })
+
+  it('says in one line what to install where the optional provider is missing', async () => {
+    const without = fileURLToPath(new URL('../helpers/without-oidc-provider.mjs', import.meta.url))
+    const lacking = sluice(['sandbox', ...anywhere], { NODE_OPTIONS: `--import ${without}` })
+    expect(await lacking.ended()).toBe(1)
+    expect(lacking.stderr()).toMatch(
+      /^[^\n]*The sandbox needs the package oidc-provider\. Install it: npm install oidc-provider@9\n$/,
+    )
+    expect(lacking.stdout()).toBe('')
   })
 
   it('says in one line that a port is taken', async () => {

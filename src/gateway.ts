@@ -63,6 +63,7 @@ async function answer(
   if (target instanceof GatewayError) {
     // As it came, for whoever wants to know what was refused; the query may hold secrets.
     exchange.path = (request.url ?? '').split('?', 1)[0]!
+    exchange.dialect = parts.dialectOf(head.hosts[0])
     return failed(exchange, parts.failures?.refusal(exchange.ip) ?? target)
   }
   exchange.path = target.path
@@ -127,9 +128,9 @@ function match(
   target: Target,
 ): { readonly route: ServedRoute; readonly params: Params } | GatewayError {
   const found = parts.match(exchange.method, target.host, target.segments)
+  if (found !== undefined && !('allow' in found)) return found
+  exchange.dialect = found?.nearest?.dialect ?? parts.dialectOf(target.host)
   if (found === undefined) return new GatewayError('NotFound', 'Nothing is served at this path.')
-  if (!('allow' in found)) return found
-  if (found.nearest !== undefined) exchange.dialect = found.nearest.dialect
   const allow = found.allow.join(', ')
   return new GatewayError('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
 }

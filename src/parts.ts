@@ -27,6 +27,8 @@ export interface Parts {
   readonly match: Router<ServedRoute>
   /** Is this a host that absolute-form targets may name? */
   serves(host: string): boolean
+  /** In whose words a `Host`, as it was sent, is answered while no route is known. */
+  dialectOf(host: string | undefined): Dialect
   readonly peers: Peers
   /** Turns away the addresses that fail too often; undefined where failures are not counted. */
   readonly failures: Failures | undefined

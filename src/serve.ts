@@ -3,6 +3,7 @@ import type { Config } from './config/schema.ts'
 import { openCounters } from './counters.ts'
 import { createFailures } from './failures.ts'
 import type { Forward } from './forward.ts'
+import { dialectOf, hostDialects } from './dialect.ts'
 import { createGateway, type Serve } from './gateway.ts'
 import { createGuards } from './guards.ts'
 import { createIssuers } from './issuers.ts'
@@ -64,6 +65,7 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
         next.routes.map((route) => serveRoute(route, prefix, next.clientLimits, forwardTo)),
       ),
       serves: (host) => hosts.includes(host),
+      dialectOf: hostDialects(next.routes),
       peers,
       failures: next.failures && failures(next.failures),
       authenticate: issuers.authenticate(next.tokens, hosts),
@@ -174,7 +176,7 @@ function serveRoute(
   return {
     ...route,
     forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
-    dialect: route.upstream === 'identity' || route.authenticate === 'par' ? 'oauth' : 'problem',
+    dialect: dialectOf(route),
     needsUser: route.limits.some(({ per }) => per.includes('user')),
     quotas: (caller, params) => apply(caller, params, Date.now()),
   }

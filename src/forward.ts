@@ -193,9 +193,10 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
 
       const onHead = (incoming: IncomingMessage): void => {
         const status = incoming.statusCode!
-        if (settled || status < 200) {
+        const fault = faultOf(incoming)
+        if (settled || fault !== undefined) {
           incoming.destroy()
-          onError(new Error(`the upstream answered ${status} unasked`))
+          onError(new Error(fault))
           return
         }
         const address = sockets.addressOf(proxyRequest!)
@@ -268,6 +269,8 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
         proxyRequest = sent
         // http-proxy joins slashes and rewrites `http:/` within a path: the decision was made on this one.
         sent.path = outgoing.target
+        // Node would drop the fields beyond a count in silence; its bound of a head's size stands.
+        sent.maxHeadersCount = 0
         sent.on('response', onHead)
         // A 101 that nobody asked for (RFC 9110 section 15.2.2).
         sent.on('upgrade', (_: IncomingMessage, socket: Socket) => {
@@ -330,6 +333,16 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
     addresses: () => addresses.all.map(({ origin, downUntil }) => ({ address: origin, up: downUntil === 0 })),
     close: sockets.close,
   })
+}
+
+/** What is wrong with a head that can be parsed. */
+function faultOf({ statusCode, httpVersionMajor, headers }: IncomingMessage): string | undefined {
+  if (statusCode! < 200) return `the upstream answered ${statusCode} unasked`
+  if (httpVersionMajor !== 1) return `the upstream answered in HTTP/${httpVersionMajor}`
+  // Without TE in the request, nothing but this (RFC 9112 section 7.4).
+  const coding = headers['transfer-encoding']
+  if (coding === undefined || coding.toLowerCase() === 'chunked') return undefined
+  return `the upstream answered in the coding ${coding.slice(0, 100)}`
 }
 
 /** What http-proxy pipes into the upstream request in place of the caller's. */

@@ -33,7 +33,8 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
   const { redis, prefix, timeoutMs, onOutage, instances } = config
   let connected = false
   let failing = false
-  const showUp = (): void => metrics.storeUp.set(connected && !failing ? 1 : 0)
+  let wrong = false
+  const showUp = (): void => metrics.storeUp.set(connected && !failing && !wrong ? 1 : 0)
   showUp()
   const remote = new RedisStore({
     ...redis,
@@ -43,6 +44,12 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
       connected = up
       showUp()
     },
+    onWrong(error) {
+      wrong = error !== undefined
+      showUp()
+      if (error !== undefined) log.error(error.message)
+    },
+    onWarning: (warning) => log.warn(warning),
   })
   const store: OutageStore = withOutage(remote, {
     onOutage,
@@ -50,13 +57,14 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
     timeoutMs,
     onChange({ mode, server, degraded, cause }) {
       failing = degraded
+      if (!degraded) wrong = false
       setMode(degraded ? onOutage : 'store')
       showUp()
       if (mode === 'store') log.info({ server }, 'Redis decides again')
       else log.warn({ server, cause: cause?.message }, `Redis does not answer; ${WORDS[mode]}`)
     },
   })
-  for (const warning of await remote.connect()) log.warn(warning)
+  await remote.connect()
   if (!connected) log.warn('Redis cannot be reached; trying again')
   return { store, prefix, ready: () => onOutage !== 'deny' || (connected && store.mode() === 'store') }
 }

@@ -18,7 +18,7 @@ const HELD_MS = LONG ? 10_000 : WINDOW_MS + 50
 /** A machine busy with other tests must not make outages of its own. */
 const TIMEOUT_MS = LONG ? 100 : 400
 /** Later than `timeout` and what unlimited calls of the same time took, on a machine busy with other tests. */
-const SLACK_MS = 500
+const SLACK_MS = 1000
 const EVERY_MS = 5
 /** What is caught up with after a pause of this process. */
 const MOST_AT_ONCE = 20
@@ -110,12 +110,12 @@ async function load(port: number) {
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
-/** What a gateway has told of its store since `from` characters of its log. */
-function told(gateway: ServingProcess, from: number): Record<string, unknown>[] {
+/** The levels of what a gateway has told of its store since `from` characters of its log. */
+function told(gateway: ServingProcess, from: number): unknown[] {
   const lines = gateway.stdout().slice(from).split('\n').slice(0, -1)
   return lines
     .filter((line) => !line.includes('"msg":"request"'))
-    .map((line) => JSON.parse(line) as Record<string, unknown>)
+    .map((line) => (JSON.parse(line) as Record<string, unknown>)['level'])
 }
 
 async function shows(gateway: ServingProcess, mode: string, up: 0 | 1): Promise<boolean> {
@@ -163,15 +163,17 @@ async function passes(
       if (status === 503) expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1)
     }
     judge[mode](held[i]!)
-    let lines = told(gateway, from[i]!)
-    await until('both changes are told', () => (lines = told(gateway, from[i]!)).length % 2 === 0)
+    // What is wrong with a replica is told beside, as an error.
+    const changes = () => told(gateway, from[i]!).filter((level) => level !== 'error')
+    await until('both changes are told', () => changes().length % 2 === 0)
+    const lines = changes()
     const isOnce = lines.length === 2
     for (const one of isOnce ? after[i]! : []) {
       expect(one.some(({ status }) => status === 200)).toBe(true)
       expect(mostInAWindow(one, WINDOW_MS)).toBeLessThanOrEqual(LIMIT)
     }
     // Each change of what decides, and nothing else; on a busy machine a mended Redis may be late once more.
-    expect(lines.map(({ level }) => level)).toEqual(lines.map((_, at) => (at % 2 === 0 ? 'warn' : 'info')))
+    expect(lines).toEqual(lines.map((_, at) => (at % 2 === 0 ? 'warn' : 'info')))
     expect(lines.length).toBeGreaterThan(0)
     isInTime(`${what}, ${mode}`, calls, unlimited)
   }
@@ -215,7 +217,7 @@ function isInTime(what: string, calls: readonly Observed[], unlimited: readonly 
       `${what}: ${took.length} calls, p50 ${ms(0.5)}, p99.9 ${ms(0.999)}, most ${ms(1)}, ${late(50)} later than timeout + 50 ms`,
     )
   }
-  expect(late(SLACK_MS + Math.max(...times(unlimited)))).toBeLessThanOrEqual(took.length / 1000)
+  expect(late(SLACK_MS + Math.max(...times(unlimited)))).toBeLessThanOrEqual(Math.ceil(took.length / 1000))
 }
 
 const SHAPES: readonly (readonly [string, string])[] = [

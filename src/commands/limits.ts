@@ -21,9 +21,13 @@ export async function withCounters<T>(config: Config, act: (usage: Usage) => Pro
     )
   }
   const { redis, prefix } = store
-  const remote = new RedisStore({ ...redis, prefix })
+  const remote = new RedisStore({
+    ...redis,
+    prefix,
+    onWarning: (warning) => process.stderr.write(`warning: ${warning}\n`),
+  })
   try {
-    for (const warning of await remote.connect()) process.stderr.write(`warning: ${warning}\n`)
+    await remote.connect()
     const usage = createUsage({ store: remote, prefix, limits, clientLimits })
     const asked = remote.probe(`${prefix}:{limits}:`).then(() => act(usage))
     return await createDeadlines(SLOWEST_MS).bound(asked)

@@ -6,6 +6,8 @@ export interface Breaker {
   isClosed(): boolean
   succeeded(): void
   failed(error: Error, key: string): void
+  /** Probes with this key where the server was not asked since the last time; a failure is looked into at once. */
+  idle(key: string): void
   stop(): void
 }
 
@@ -32,6 +34,9 @@ export function createBreaker({
 }: BreakerOptions): Breaker {
   let inARow = 0
   let open = false
+  let asked = false
+  let idling = false
+  let stopped = false
   let timer: NodeJS.Timeout | undefined
   let reconnectedAtMs = Number.NEGATIVE_INFINITY
 
@@ -61,19 +66,43 @@ export function createBreaker({
     }, probeEveryMs).unref()
   }
 
+  function failed(error: Error, key: string): void {
+    asked = true
+    if (open || stopped || ++inARow < failures) return
+    open = true
+    onChange(false, error)
+    heal(error, key)
+    probeLater(key)
+  }
+
+  function probeIdle(key: string): void {
+    idling = true
+    probe(key).then(
+      () => {
+        idling = false
+        if (!open) inARow = 0
+      },
+      (error: Error) => {
+        idling = false
+        failed(error, key)
+        if (!open && !stopped) timer = setTimeout(probeIdle, probeEveryMs, key).unref()
+      },
+    )
+  }
+
   return {
     isClosed: () => !open,
     succeeded() {
+      asked = true
       inARow = 0
     },
-    failed(error, key) {
-      if (open || ++inARow < failures) return
-      open = true
-      onChange(false, error)
-      heal(error, key)
-      probeLater(key)
+    failed,
+    idle(key) {
+      if (!asked && !open && !idling && !stopped) probeIdle(key)
+      asked = false
     },
     stop() {
+      stopped = true
       open = false
       clearTimeout(timer)
     },

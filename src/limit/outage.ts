@@ -17,6 +17,8 @@ export interface OutageOptions {
   /** Failures in a row after which a server is not asked again until it answers a probe. */
   readonly failures?: number
   readonly probeEveryMs?: number
+  /** How often servers are probed of which nobody asked anything meanwhile. */
+  readonly idleEveryMs?: number
   /** Told of every change of what decides: of one of the store's servers, with the failure that caused it. */
   readonly onChange?: (change: OutageChange) => void
   /** What counts under `local`. */
@@ -41,6 +43,7 @@ export interface OutageStore extends Store {
 /** Wraps a store that may be slow, silent or gone. Under `deny` it rejects with a ServiceUnavailable. */
 export function withOutage(store: RemoteStore, options: OutageOptions): OutageStore {
   const { onOutage, timeoutMs = 100, instances = 1, failures = 3, probeEveryMs = 250, onChange } = options
+  const { idleEveryMs = 2000 } = options
   const local = options.local ?? new MemoryStore()
   const deadlines = createDeadlines(timeoutMs)
   const breakers = new Map<string, Breaker>()
@@ -63,6 +66,16 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
     }
     return breaker
   }
+
+  /** Without callers, an outage is to be seen too; and servers that left a cluster are to be forgotten. */
+  function lookAround(): void {
+    const servers = new Map(store.samples().map((key) => [store.server(key), key]))
+    for (const [server, breaker] of breakers) {
+      if (breaker.isClosed() && !servers.has(server)) breakers.delete(server)
+    }
+    for (const [server, key] of servers) breakerOf(server).idle(key)
+  }
+  const timer = setInterval(lookAround, idleEveryMs).unref()
 
   /** Asks the store where it can be asked; else, or when it fails, the stand-in. */
   async function guarded<T>(
@@ -127,6 +140,7 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
       )
     },
     async close() {
+      clearInterval(timer)
       for (const breaker of breakers.values()) breaker.stop()
       await Promise.all([store.close(), local.close()])
     },

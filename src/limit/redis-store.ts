@@ -6,6 +6,7 @@ import { Cluster, Redis } from 'ioredis'
 import { type Batches, createBatches } from './batches.ts'
 import { hashSlot, hashTag } from './hash-slot.ts'
 import type { KeyFilter, Quota } from './limit.ts'
+import { createRedisCheck, type RedisCheck } from './redis-check.ts'
 import { createRedisClocks } from './redis-clocks.ts'
 import {
   clusterOptions,
@@ -15,7 +16,7 @@ import {
   sentinelOptions,
   serverOptions,
 } from './redis-options.ts'
-import { checkTopology, configError, StoreConfigError, topologyWarnings } from './redis-topology.ts'
+import { configError, StoreConfigError } from './redis-topology.ts'
 import type { Allowance, Charge, RemoteStore } from './store.ts'
 
 /** The text of charge.lua. */
@@ -25,6 +26,7 @@ const SCANNED_AT_ONCE = 1000
 const FREED_AT_ONCE = 500
 const START_MS = 2000
 const RESUMED_AFTER_MS = 100
+const SAMPLED_AT_MOST = 10_000
 
 export interface RedisStoreOptions extends RedisCredentials {
   readonly topology: RedisTopology
@@ -38,6 +40,10 @@ export interface RedisStoreOptions extends RedisCredentials {
   readonly maxWaiting?: number
   /** Told when the connection is ready, and when it is lost, with what is known of the reason. */
   readonly onConnection?: (up: boolean, reason: Error | undefined) => void
+  /** Told once when Redis turns out, after `connect`, not to be what the configuration says, and when it is again. */
+  readonly onWrong?: (error: StoreConfigError | undefined) => void
+  /** Told of what the operator should know of a Redis that can be used. */
+  readonly onWarning?: (warning: string) => void
 }
 
 /**
@@ -45,24 +51,24 @@ export interface RedisStoreOptions extends RedisCredentials {
  * for here: what cannot be asked at once fails at once.
  */
 export class RedisStore implements RemoteStore {
-  readonly #topology: RedisTopology
   readonly #client: Redis | Cluster
   readonly #prefix: string
   readonly #script: string
   readonly #sha: string
   readonly #batches: Batches
   readonly #clocks = createRedisClocks()
+  readonly #check: RedisCheck
   readonly #givenUpAfterMs: number
   readonly #onConnection: (up: boolean, reason: Error | undefined) => void
   readonly #dropped = new WeakSet<Redis>()
   #lastError: Error | undefined
   #onError: (error: Error) => void = () => {}
+  #started = false
   #up = false
   #closed = false
 
   constructor(options: RedisStoreOptions) {
     const { topology, prefix, script = CHARGE_SCRIPT, maxWaiting = 10_000 } = options
-    this.#topology = topology
     this.#prefix = prefix
     this.#script = script
     this.#sha = createHash('sha1').update(script).digest('hex')
@@ -70,14 +76,22 @@ export class RedisStore implements RemoteStore {
     this.#onConnection = options.onConnection ?? (() => {})
     this.#batches = createBatches((keys, args) => this.#ask(keys, args), maxWaiting)
     this.#client = connection(topology, options)
+    this.#check = createRedisCheck({
+      topology,
+      info: () => this.#info(),
+      onWrong: (error) => {
+        if (this.#started) options.onWrong?.(error)
+      },
+      onWarning: options.onWarning ?? (() => {}),
+    })
     this.#listen()
   }
 
   /**
-   * Connects, and returns what the operator should be warned of. Rejects with a StoreConfigError where Redis is not what
-   * the configuration says or refuses the credentials; one that is out of reach is no error: it is tried again and again.
+   * Connects. Rejects with a StoreConfigError where Redis is not what the configuration says or refuses the credentials;
+   * one that is out of reach is no error: it is tried again and again, and compared once it is there.
    */
-  async connect(): Promise<readonly string[]> {
+  async connect(): Promise<void> {
     const hopeless = new Promise<never>((_, reject) => {
       this.#onError = (error) => {
         const fatal = configError(error)
@@ -85,24 +99,22 @@ export class RedisStore implements RemoteStore {
       }
     })
     try {
-      return await within(START_MS, Promise.race([hopeless, this.#start()]))
+      await within(START_MS, Promise.race([hopeless, this.#start()]))
     } catch (error) {
       const fatal = configError(error)
-      if (fatal === undefined) return []
+      if (fatal === undefined) return
       await this.close()
       throw fatal
     } finally {
-      this.#onError = () => {}
+      this.#started = true
+      this.#onError = (error) => this.#check.hear(error)
     }
   }
 
-  async #start(): Promise<readonly string[]> {
+  async #start(): Promise<void> {
     await this.#client.connect()
     if (this.#client instanceof Cluster) await mastersReady(this.#client)
-    const [info = ''] = await Promise.all(this.#masters().map((node) => node.info()))
-    checkTopology(this.#topology, info)
     await this.probe(`${this.#prefix}:{start}:`)
-    return topologyWarnings(info)
   }
 
   charge(quotas: readonly Quota[]): Promise<Charge> {
@@ -145,6 +157,7 @@ export class RedisStore implements RemoteStore {
   }
 
   async once(key: string, ttlMs: number): Promise<boolean> {
+    this.#check.assertRight()
     return (
       (await this.#tell(this.#client.set(`${this.#prefix}:{${key}}:~once`, '1', 'PX', ttlMs, 'NX'))) === 'OK'
     )
@@ -154,7 +167,21 @@ export class RedisStore implements RemoteStore {
     return this.#client instanceof Cluster ? (masterOf(this.#client, key) ?? 'unknown') : 'redis'
   }
 
+  samples(): readonly string[] {
+    const client = this.#client
+    if (client instanceof Redis) return [`${this.#prefix}:{}:`]
+    const masters = new Set(client.slots.map((nodes) => nodes?.[0]))
+    const found = new Map<string | undefined, string>()
+    for (let i = 0; i < SAMPLED_AT_MOST && found.size < masters.size; i++) {
+      const key = `${this.#prefix}:{${i}}:`
+      found.set(masterOf(client, key), key)
+    }
+    found.delete(undefined)
+    return [...found.values()]
+  }
+
   async probe(key: string): Promise<void> {
+    await this.#check.look()
     const quota: Quota = {
       name: '',
       key: `${this.#prefix}:{${hashTag(key)}}:~probe`,
@@ -192,6 +219,7 @@ export class RedisStore implements RemoteStore {
 
   /** Asks the script; once more where it found the deadline past though the answer came in time, as after a clock was set. */
   async #ask(keys: readonly string[], args: readonly number[], again = false): Promise<unknown> {
+    this.#check.assertRight()
     const server = this.server(keys[0]!)
     const sentAt = performance.now()
     const reply = await this.#run(keys, [this.#clocks.after(server, sentAt, this.#givenUpAfterMs), ...args])
@@ -219,7 +247,8 @@ export class RedisStore implements RemoteStore {
     return asked.catch((error: Error) => {
       if (/^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) this.reconnect(key)
       if (this.#up) throw error
-      const reason = this.#lastError === undefined ? '.' : `: ${this.#lastError.message}`
+      const last: (Error & { readonly lastNodeError?: Error }) | undefined = this.#lastError
+      const reason = last === undefined ? '.' : `: ${(last.lastNodeError ?? last).message}`
       throw new Error(`Redis is not connected${reason}`, { cause: error })
     })
   }
@@ -238,6 +267,15 @@ export class RedisStore implements RemoteStore {
       }
     }
     return slot
+  }
+
+  /** What a master says of itself: of a cluster's, the first to answer, for one may hang. */
+  #info(): Promise<string> {
+    return this.#tell(
+      Promise.any(this.#masters().map((node) => node.info())).catch(({ errors }: AggregateError) => {
+        throw errors[0] ?? new Error('No master is known.')
+      }),
+    )
   }
 
   #masters(): readonly Redis[] {
@@ -267,7 +305,10 @@ export class RedisStore implements RemoteStore {
     if (up === this.#up || this.#closed) return
     this.#up = up
     this.#onConnection(up, up ? undefined : this.#lastError)
-    if (up) this.#lastError = undefined
+    if (!up) return
+    this.#lastError = undefined
+    this.#check.forget()
+    if (this.#started) this.#check.look().catch(() => {})
   }
 }
 

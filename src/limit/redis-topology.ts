@@ -2,9 +2,13 @@ import type { RedisTopology } from './redis-options.ts'
 
 /** What is wrong with the configuration of a store, and what to write instead: the gateway must not start with it. */
 export class StoreConfigError extends Error {
-  constructor(message: string, cause?: unknown) {
-    super(message, { cause })
+  /** The same for all that is mended in the same way, whatever Redis said. */
+  readonly advice: string
+
+  constructor(advice: string, cause?: Error) {
+    super(cause === undefined ? advice : `${advice} (It said: ${cause.message})`, { cause })
     this.name = 'StoreConfigError'
+    this.advice = advice
   }
 }
 
@@ -48,7 +52,7 @@ export function configError(error: unknown): StoreConfigError | undefined {
   ) {
     const { message } = at
     const remedy = REMEDIES.find(([pattern]) => pattern.test(message))
-    if (remedy) return new StoreConfigError(`${remedy[1]} (It said: ${message})`, error)
+    if (remedy) return new StoreConfigError(remedy[1], at)
   }
   return undefined
 }
@@ -56,7 +60,7 @@ export function configError(error: unknown): StoreConfigError | undefined {
 /** Compares what a server says of itself (the text of INFO) with how it is configured; throws a StoreConfigError. */
 export function checkTopology(topology: RedisTopology, info: string): void {
   const field = (name: string) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1]
-  if ('cluster' in topology) return
+  if (!('url' in topology)) return
   if (field('redis_mode') === 'sentinel') {
     throw new StoreConfigError(
       'store.redis.url is a Sentinel, which keeps no data; write sentinels: [its URL] and name: the name of its master.',

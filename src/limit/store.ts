@@ -48,6 +48,8 @@ export interface Store {
 export interface RemoteStore extends Store {
   /** Names the server that keeps a key: what fails there says nothing of the others. */
   server(key: string): string
+  /** One key, of no caller, for each server that is known to keep keys now. */
+  samples(): readonly string[]
   /** Resolves when a call could be charged where this key is kept. */
   probe(key: string): Promise<void>
   /** Drops the connection over which this key is asked for and makes a new one, lest a silent one stay for ever. */

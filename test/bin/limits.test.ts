@@ -129,7 +129,7 @@ describe('sluice limits', () => {
     ]) {
       const ended = await limits(`{ redis: { ${topology} } }`, [action])
       expect(ended).toMatchObject({ code: 1, stdout: '' })
-      expect(ended.stderr).toMatch(/^sluice: .*\n$/)
+      expect(ended.stderr).toMatch(/^sluice: Redis is not connected: .+\n$/)
     }
   })
 

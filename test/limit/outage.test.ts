@@ -18,6 +18,7 @@ function setUp(options: Partial<OutageOptions> = {}) {
     probe: (): Promise<void> => Promise.reject(new Error('still down')),
   }
   const asked: string[] = []
+  const samples: string[] = []
   const probed: string[] = []
   const reconnected: string[] = []
   const changes: OutageChange[] = []
@@ -32,6 +33,7 @@ function setUp(options: Partial<OutageOptions> = {}) {
     once: async () => (await behaviour.charge()).admitted,
     close: async () => {},
     server: (key) => key.slice(0, 5),
+    samples: () => samples,
     async probe(key) {
       probed.push(key)
       await behaviour.probe()
@@ -45,7 +47,7 @@ function setUp(options: Partial<OutageOptions> = {}) {
     onChange: (change) => changes.push(change),
     ...options,
   })
-  return { store, behaviour, asked, probed, reconnected, changes }
+  return { store, behaviour, asked, samples, probed, reconnected, changes }
 }
 
 const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
@@ -192,5 +194,51 @@ describe('a store that may fail', () => {
     allow.behaviour.charge = fails
     await expect(allow.store.peek([quota()])).rejects.toMatchObject({ status: 503 })
     await Promise.all([local.store.close(), allow.store.close()])
+  })
+
+  describe('and that nobody asks anything', () => {
+    test('is probed now and then, and its outage and its end are told', async () => {
+      const { store, behaviour, samples, probed, changes } = setUp({ idleEveryMs: 20 })
+      behaviour.probe = () => Promise.resolve()
+      samples.push('p:{a}:', 'p:{b}:')
+      await until('both servers are probed', () => new Set(probed).size === 2)
+      expect(changes).toEqual([])
+      behaviour.probe = hangs
+      await until('the outage is told', () => store.mode() === 'local')
+      behaviour.probe = () => Promise.resolve()
+      await until('its end is told', () => store.mode() === 'store')
+      expect(changes.filter(({ server }) => server === 'p:{a}').map(({ mode }) => mode)).toEqual([
+        'local',
+        'store',
+      ])
+      await store.close()
+    })
+
+    test('is not probed while callers ask it', async () => {
+      const { store, samples, probed } = setUp({ idleEveryMs: 100 })
+      samples.push('p:{a}:')
+      const end = performance.now() + 450
+      let longestMs = 0
+      for (let last = performance.now(); last < end;) {
+        await store.charge([quota()])
+        await new Promise((resolve) => void setTimeout(resolve, 5))
+        longestMs = Math.max(longestMs, performance.now() - last)
+        last = performance.now()
+      }
+      if (longestMs < 90) expect(probed).toEqual([])
+      await store.close()
+    })
+
+    test('is not probed any more once it has left the cluster', async () => {
+      const { store, behaviour, samples, probed } = setUp({ idleEveryMs: 10 })
+      behaviour.probe = () => Promise.resolve()
+      samples.push('p:{a}:', 'p:{b}:')
+      await until('both servers are probed', () => new Set(probed).size === 2)
+      samples.shift()
+      probed.length = 0
+      await until('the other is still probed', () => probed.length > 5)
+      expect(new Set(probed)).toEqual(new Set(['p:{b}:']))
+      await store.close()
+    })
   })
 })

@@ -50,8 +50,12 @@ async function connect(
   topology: RedisStoreOptions['topology'],
   rest: Partial<RedisStoreOptions> = {},
 ): Promise<readonly string[] | Error> {
-  store = new RedisStore({ topology, prefix: 't', ...rest })
-  return await store.connect().catch((error: Error) => error)
+  const warnings: string[] = []
+  store = new RedisStore({ topology, prefix: 't', onWarning: (one) => void warnings.push(one), ...rest })
+  return await store.connect().then(
+    () => warnings,
+    (error: Error) => error,
+  )
 }
 
 const quota = { name: 'x', key: 't:{a}:x', limit: 5, windowMs: 60_000, shadow: false }

@@ -1,0 +1,116 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import type { StoreConfig } from '../src/config/schema.ts'
+import { type Counters, openCounters } from '../src/counters.ts'
+import type { Log } from '../src/observe/log.ts'
+import { createMetrics } from '../src/observe/metrics.ts'
+import { type RedisServer, type RedisServerOptions, startRedis } from './helpers/redis.ts'
+import { until } from './helpers/wait.ts'
+
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+interface Opened {
+  readonly counters: Counters
+  /** What the log was told: level and words. */
+  readonly lines: readonly string[]
+  up(): Promise<boolean>
+}
+
+async function open(redis: Exclude<StoreConfig, 'memory'>['redis']): Promise<Opened> {
+  const lines: string[] = []
+  const say = (level: string) => (fields: unknown, words?: string) =>
+    void lines.push(`${level}: ${words ?? (fields as string)}`)
+  const log = { info: say('info'), warn: say('warn'), error: say('error') } as unknown as Log
+  const metrics = createMetrics()
+  const counters = await openCounters(
+    { redis, prefix: 't', timeoutMs: 200, onOutage: 'local', instances: 1 },
+    log,
+    metrics,
+  )
+  closers.push(() => counters.store.close())
+  return {
+    counters,
+    lines,
+    up: async () => (await metrics.text()).includes('\nsluice_store_up 1\n'),
+  }
+}
+
+async function serverThat(options: RedisServerOptions): Promise<RedisServer> {
+  const server = await startRedis({ tcp: true, ...options })
+  closers.push(() => server.close())
+  return server
+}
+
+const quota = { name: 'x', key: 't:{a}:x', limit: 1000, windowMs: 60_000, shadow: false }
+
+describe('a Redis that is there only after the start, and then', () => {
+  const replica = { args: ['--replicaof', '127.0.0.1', '1'] }
+  const node = { args: ['--cluster-enabled', 'yes'] }
+  it.each<[string, RedisServerOptions, (url: string) => Parameters<typeof open>[0]['topology'], string]>([
+    ['is a replica', replica, (url) => ({ url }), 'store.redis.url is a replica of 127.0.0.1:1'],
+    ['is a node of a cluster', node, (url) => ({ url }), 'store.redis.url is one node of a cluster'],
+    ['is no cluster', {}, (url) => ({ cluster: [url] }), 'write its URL in store.redis.url'],
+    [
+      'is no Sentinel',
+      {},
+      (url) => ({ sentinels: [url], name: 'main' }),
+      'store.redis.sentinels names a server that is no Sentinel',
+    ],
+    ['asks for a password', { password: 'open sesame' }, (url) => ({ url }), 'set store.redis.password'],
+    [
+      'asks for another password',
+      { password: 'open sesame' },
+      (url) => ({ url: url.replace('//', '//:guess@') }),
+      'refuses the user name or password',
+    ],
+  ])('%s: says so once, as at a start, and is not up', async (_, options, topology, words) => {
+    const server = await serverThat(options)
+    await server.kill()
+    const { counters, lines, up } = await open({ topology: topology(server.url) })
+    expect(lines).toEqual(['warn: Redis cannot be reached; trying again'])
+    await server.start()
+    const errors = () => lines.filter((line) => line.startsWith('error'))
+    await until('it is told', () => errors().length > 0)
+    for (let i = 0; i < 12; i++) {
+      expect((await counters.store.charge([quota])).mode).toBe('local')
+      expect(await up()).toBe(false)
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+    expect(errors()).toEqual([expect.stringContaining(words)])
+    expect(lines.length).toBeLessThanOrEqual(3)
+  })
+
+  it('is made right decides, and can be wrong again', async () => {
+    const server = await serverThat(replica)
+    await server.kill()
+    const { counters, lines, up } = await open({ topology: { url: server.url } })
+    await server.start()
+    const errors = () => lines.filter((line) => line.startsWith('error')).length
+    await until('it is told', () => errors() === 1)
+    await server.command('REPLICAOF', 'NO', 'ONE')
+    await until('Redis decides', async () => (await counters.store.charge([quota])).mode === 'store')
+    await until('it is up', up)
+    await server.command('REPLICAOF', '127.0.0.1', '1')
+    await until('it is told again', async () => {
+      await counters.store.charge([quota])
+      return errors() === 2
+    })
+    expect(await up()).toBe(false)
+  })
+})
+
+it('a Redis that hangs while nobody calls is seen to be down, and to be up again', async () => {
+  const server = await serverThat({})
+  const { lines, up } = await open({ topology: { url: server.url } })
+  expect(await up()).toBe(true)
+  server.freeze()
+  await until('it is down', async () => !(await up()))
+  server.thaw()
+  await until('it is up', up)
+  expect(lines.map((line) => line.split(/[:;]/).slice(0, 2).join())).toEqual([
+    'warn, Redis does not answer',
+    'info, Redis decides again',
+  ])
+})

@@ -85,19 +85,24 @@ function fateOf(name: string): Fate {
 export interface Head {
   readonly hosts: readonly string[]
   readonly authorization: readonly string[]
+  /** Every `DPoP` value. */
+  readonly proofs: readonly string[]
 }
 
-/** Collects every `Host` and `Authorization` value, since Node keeps only the first of each. */
+/** Collects every `Host`, `Authorization` and `DPoP` value, since Node keeps only the first of each or joins them. */
 export function readHead(rawHeaders: readonly string[]): Head {
   const hosts: string[] = []
   const authorization: string[] = []
+  const proofs: string[] = []
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!
-    if (name.length === 4 && name.toLowerCase() === 'host') hosts.push(rawHeaders[i + 1]!)
-    else if (name.length === 13 && name.toLowerCase() === 'authorization')
-      authorization.push(rawHeaders[i + 1]!)
+    if (name.length !== 4 && name.length !== 13) continue
+    const lower = name.toLowerCase()
+    if (lower === 'host') hosts.push(rawHeaders[i + 1]!)
+    else if (lower === 'authorization') authorization.push(rawHeaders[i + 1]!)
+    else if (lower === 'dpop') proofs.push(rawHeaders[i + 1]!)
   }
-  return { hosts, authorization }
+  return { hosts, authorization, proofs }
 }
 
 type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>

@@ -25,7 +25,11 @@ export function identify(
   const { ip } = exchange
   if (route.authenticate === 'none') return { caller: { ip } }
   const identity = authenticate(head.authorization, () =>
-    senderOf(request, { path: target.path, trusted: peers.trusts(exchange.peer) }),
+    senderOf(request, {
+      path: target.path,
+      proofs: head.proofs,
+      trusted: peers.trusts(exchange.peer),
+    }),
   )
   return identity instanceof Promise
     ? identity.then((known) => callerOf(known, route, ip))

@@ -141,6 +141,9 @@ describe('a token that is bound to a key', () => {
     const mine = await bound()
     expect((await send(`DPoP ${mine}`)).status).toBe(401)
     expect((await send(`Bearer ${mine}`, { headers: prove(mine, url) })).status).toBe(401)
+    const two = { DPoP: [prove(mine, url).DPoP, prove(mine, url).DPoP] }
+    const doubled = await send(`DPoP ${mine}`, { headers: two })
+    expect(doubled.headers['www-authenticate']).toMatch(/Send one DPoP header, with one proof/)
     const elsewhere = prove(mine, 'http://evil.example.com/transactions')
     const refused = await send(`DPoP ${mine}`, { headers: { ...elsewhere, Host: 'evil.example.com' } })
     expect(refused.status).toBe(401)

@@ -191,9 +191,10 @@ describe('request fields', () => {
 })
 
 describe('the raw head', () => {
-  it('shows every Host and every Authorization, in any case', () => {
-    const raw = ['Host', 'a', 'HOST', 'b', 'Authorization', '1', 'x', 'y', 'aUTHORIZATION', '2', 'Hosts', 'c']
-    expect(readHead(raw)).toEqual({ hosts: ['a', 'b'], authorization: ['1', '2'] })
+  it('shows every Host, Authorization and DPoP, in any case', () => {
+    const raw = ['Host', 'a', 'HOST', 'b', 'Authorization', '1', 'DPoP', 'x', 'aUTHORIZATION', '2']
+    raw.push('dpop', 'y', 'x', 'z', 'Hosts', 'c', 'Depp', 'd', 'Authorisations', '3')
+    expect(readHead(raw)).toEqual({ hosts: ['a', 'b'], authorization: ['1', '2'], proofs: ['x', 'y'] })
   })
 })
 

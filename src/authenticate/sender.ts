@@ -23,6 +23,8 @@ export interface Sender {
 export interface SenderOptions {
   /** The canonical path. */
   readonly path: string
+  /** Every `DPoP` value. */
+  readonly proofs: readonly string[]
   /** May the peer speak for others? */
   readonly trusted: boolean
   /** The header in which a trusted proxy hands on a client's certificate, in lower case; `client-cert` unless given. */
@@ -32,9 +34,9 @@ export interface SenderOptions {
 /** The sender of a request, as it shows itself or as a trusted proxy shows it. */
 export function senderOf(
   request: IncomingMessage,
-  { path, trusted, certificateHeader }: SenderOptions,
+  { path, proofs, trusted, certificateHeader }: SenderOptions,
 ): Sender {
-  const { headers, rawHeaders, socket } = request
+  const { headers, socket } = request
   const scheme = 'encrypted' in socket ? 'https' : 'http'
   const host = headers.host ?? ''
   return {
@@ -44,7 +46,7 @@ export function senderOf(
       host: trusted ? (first(headers['x-forwarded-host']) ?? host) : host,
       path,
     },
-    proofs: valuesOf(rawHeaders, 'dpop'),
+    proofs,
     certificate: () => clientCertificate(request, trusted, certificateHeader),
   }
 }
@@ -53,14 +55,4 @@ export function senderOf(
 function first(value: string | string[] | undefined): string | undefined {
   const list = typeof value === 'string' ? value : value?.[0]
   return list?.split(',', 1)[0]!.trim().toLowerCase()
-}
-
-/** Every value of a field, since Node joins or drops those after the first. */
-function valuesOf(rawHeaders: readonly string[], field: string): readonly string[] {
-  const values: string[] = []
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i]!
-    if (name.length === field.length && name.toLowerCase() === field) values.push(rawHeaders[i + 1]!)
-  }
-  return values
 }

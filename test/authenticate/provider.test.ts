@@ -99,7 +99,7 @@ beforeAll(async () => {
     const { authorization } = request.headers
     const path = request.url!.split('?')[0]!
     const answered = authenticate(authorization === undefined ? [] : [authorization], () => ({
-      ...senderOf(request, { path, trusted: false }),
+      ...senderOf(request, { path, proofs: [request.headers['dpop'] ?? []].flat(), trusted: false }),
       certificate: () => (request.headers['x-test-certificate'] ? certificate.der : undefined),
     }))
     void Promise.resolve(answered).then((answer) => {

@@ -25,6 +25,7 @@ beforeAll(async () => {
     routes: `routes:
   - { match: "POST /par/:case/request", upstream: identity, authenticate: par }
   - { match: "/oidc/*", upstream: identity, authenticate: none }
+  - { match: "/v3/:case/early", upstream: data, authenticate: bearer, limits: [requests] }
   - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests], maxBody: 2kB }`,
     more: 'par: { issuer: "https://identity.example.com/oidc", maxBody: 2kB }',
   })

@@ -62,6 +62,9 @@ export const expectations: readonly Framing[] = [
   })),
 ]
 
+/** More than the gateway holds back before it asks an upstream. */
+const LONG = 'x'.repeat(100_000)
+
 export const sockets: readonly Framing[] = [
   {
     name: 'several: good ones, in one piece',
@@ -114,13 +117,13 @@ export const sockets: readonly Framing[] = [
   },
   {
     name: 'several: none behind an upload that was answered early',
-    bytes: [request('POST /v3/CASE/early', [`Content-Length: ${HIDDEN.length + 100}`], HIDDEN)],
+    bytes: [request('POST /v3/CASE/early', ['Content-Length: 200000'], LONG + HIDDEN)],
     answers: [200],
     charges: 1,
   },
   {
     name: 'several: none behind chunks that were answered early',
-    bytes: [request('POST /v3/CASE/early', [CHUNKED], chunk(HIDDEN)), `fff\r\n${HIDDEN}`],
+    bytes: [request('POST /v3/CASE/early', [CHUNKED], chunk(LONG + HIDDEN)), `fff\r\n${HIDDEN}`],
     answers: [200],
     charges: 1,
   },

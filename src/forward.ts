@@ -106,6 +106,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
       const timeoutMs = outgoing.timeoutMs ?? upstream.timeoutMs
       const bodiless = outgoing.bodyLength === 0
       const streamed = !bodiless && outgoing.body === undefined
+      const repeatable = bodiless && (request.method === 'GET' || request.method === 'HEAD')
       let proxyRequest: ClientRequest | undefined
       let claim: Claim | undefined
       let upstreamResponse: IncomingMessage | undefined
@@ -176,7 +177,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
         // What an upstream does after its whole answer is no concern of the caller's.
         if (settled || response.writableEnded || upstreamResponse?.complete === true) return
         const stale = isStale(error)
-        if (stale && !retried && bodiless && (request.method === 'GET' || request.method === 'HEAD')) {
+        if (stale && !retried && repeatable) {
           retried = true
           send()
           return
@@ -225,7 +226,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
             else response.writeHead(status, reason, headers)
             begun = true
           } catch (error) {
-            onError(error as Error)
+            fail(badGateway(upstream, error, false))
           }
           return begun
         }
@@ -284,7 +285,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
         claim = {
           request: proxyRequest!,
           caller: outgoing.caller,
-          fresh: retried,
+          reuse: retried ? 'never' : repeatable ? 'freely' : 'surely',
           uploading,
           holds: false,
           onFull: () => fail(busy()),

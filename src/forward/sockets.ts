@@ -18,8 +18,8 @@ export interface Claim {
   readonly request: ClientRequest
   /** In whose share it is counted. */
   readonly caller: string
-  /** Must nobody have used the socket before? */
-  readonly fresh: boolean
+  /** May its socket have been used before? `surely`: only where the upstream is sure to keep it, as for what cannot be sent twice. */
+  readonly reuse: 'freely' | 'surely' | 'never'
   /** Is its body still coming? */
   uploading: boolean
   /** Does it have one, or is one being opened for it? */
@@ -47,17 +47,19 @@ export interface Sockets {
   close(): void
 }
 
-/** An idle socket goes before common servers close it (Node: 5 s), so that no request is sent into a closing one. */
+/** A server that does not say how long it keeps an idle socket is taken to keep it for this long, as Node.js (5 s) and others do. */
 const IDLE_MS = 4000
+/** For this long any server keeps it; beyond, nothing is sent there that cannot be sent again. */
+const SURE_MS = 1000
 const SWEEP_MS = 1000
-/** A server that announces when it closes idle sockets is believed, less this for the way there. */
-const ON_THE_WAY_MS = 1000
 
 interface PooledSocket extends Socket {
   to: Address
   claim: Claim | undefined
-  /** `performance.now()` until which it may be used again; undefined while it is in use. */
+  /** `performance.now()` since which it is idle, until which it may be used again, and surely so; undefined while it is in use. */
+  idleSince?: number
   idleUntil?: number | undefined
+  sureUntil?: number
   _httpMessage?: (ClientRequest & { res?: IncomingMessage; shouldKeepAlive?: boolean }) | null
 }
 
@@ -83,16 +85,18 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
 
   /** Gives it a socket, or opens one; false where it must wait. */
   function begin(claim: Claim): boolean {
-    const { caller, uploading, fresh, request } = claim
+    const { caller, uploading, reuse, request } = claim
     if (idle.length === 0 && open >= max) return false
     if (!held.free(caller) || (uploading && !uploads.free(caller))) return false
     const address = addresses.next()!
-    let socket = fresh ? undefined : takeIdle(address)
+    let socket = takeIdle(reuse, address)
     if (socket === undefined && open >= max) {
-      // One to another address will do; for a fresh one, an idle one makes room.
-      if (fresh) idle[0]!.destroy()
-      else socket = takeIdle()
-      if (socket === undefined) return false
+      // One to another address will do; else the one that is idle for the longest time makes room for a new one.
+      socket = takeIdle(reuse)
+      if (socket === undefined) {
+        idle[0]?.destroy()
+        return false
+      }
     }
     claim.holds = true
     held.take(caller)
@@ -146,7 +150,7 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
     socket.on('free', () => release(socket))
     socket.once('close', () => {
       open--
-      forgetIdle(socket)
+      if (socket.idleUntil !== undefined) forgetIdle(socket)
       letGo(socket.claim)
       serveWaiting()
     })
@@ -162,33 +166,45 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
     letGo(socket.claim)
     socket.claim = undefined
     const last = socket._httpMessage
-    const idleMs = last?.res ? idleTime(last.res) : IDLE_MS
-    if (!socket.writable || closed || last?.shouldKeepAlive === false || idleMs <= 0) {
+    if (!socket.writable || closed || last?.shouldKeepAlive === false) {
       socket.destroy()
       return
     }
+    const now = performance.now()
+    const announcedMs = last?.res && announcedBy(last.res)
+    const idleMs = Math.min(IDLE_MS, announcedMs ?? IDLE_MS, addresses.keepsMs(socket.to))
     socket._httpMessage = null
-    socket.idleUntil = performance.now() + idleMs
+    socket.idleSince = now
+    socket.idleUntil = now + idleMs
+    socket.sureUntil = announcedMs === undefined ? now + Math.min(SURE_MS, idleMs) : socket.idleUntil
     idle.push(socket)
     serveWaiting()
   }
 
-  /** Of one address, or of any. */
-  function takeIdle(address?: Address): PooledSocket | undefined {
+  /** Of one address, or of any; none that a request of this kind may not use, and the stale ones go. */
+  function takeIdle(reuse: Claim['reuse'], address?: Address): PooledSocket | undefined {
+    if (reuse === 'never') return undefined
+    const now = performance.now()
     for (let i = idle.length - 1; i >= 0; i--) {
       const socket = idle[i]!
       if (address !== undefined && socket.to !== address) continue
+      const fit = socket.writable && !socket.readableEnded && socket.idleUntil! > now
+      if (fit && reuse === 'surely' && socket.sureUntil! <= now) continue
       if (i === idle.length - 1) idle.pop()
       else idle.splice(i, 1)
-      if (socket.writable && !socket.readableEnded && socket.idleUntil! > performance.now()) return socket
+      if (fit) return socket
       socket.destroy()
     }
     return undefined
   }
 
   function forgetIdle(socket: PooledSocket): void {
-    const at = socket.idleUntil === undefined ? -1 : idle.indexOf(socket)
+    const at = idle.indexOf(socket)
     if (at !== -1) idle.splice(at, 1)
+    // Who closes it before its time will do so with the next one.
+    if (socket.readableEnded || socket.errored) {
+      addresses.closedIdle(socket.to, performance.now() - socket.idleSince!)
+    }
   }
 
   /** In their order, but for those whose callers have their share already. */
@@ -249,11 +265,16 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
   return sockets
 }
 
-/** How long a socket may stay idle after an answer; its `Keep-Alive: timeout=5` (RFC 2068 section 19.7.1.1) is in seconds. */
-function idleTime(answer: IncomingMessage): number {
+/**
+ * How long an upstream says it keeps an idle socket, less the time for the way there: `Keep-Alive: timeout=5`
+ * (RFC 2068 section 19.7.1.1) is in seconds.
+ */
+function announcedBy(answer: IncomingMessage): number | undefined {
   const hint = answer.headers['keep-alive']
   const seconds = hint === undefined ? undefined : /timeout=(\d+)/.exec(String(hint))?.[1]
-  return seconds === undefined ? IDLE_MS : Math.min(IDLE_MS, Number(seconds) * 1000 - ON_THE_WAY_MS)
+  if (seconds === undefined) return undefined
+  const ms = Number(seconds) * 1000
+  return Math.max(ms - 1000, ms / 2)
 }
 
 function ignore(): void {}

@@ -1,0 +1,161 @@
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, describe, expect, it } from 'vitest'
+import { createAddresses } from '../src/forward/addresses.ts'
+import { get, startFront } from './helpers/front.ts'
+import { startRawUpstream } from './helpers/upstream.ts'
+import { until } from './helpers/wait.ts'
+
+/** 100,000 requests (`npm run test:long`); in the suite a slice of that. */
+const LONG = process.env['SLUICE_LONG'] === '1'
+const REQUESTS = LONG ? 100_000 : 2000
+const CALLERS = LONG ? 400 : 200
+
+const closers: (() => unknown)[] = []
+afterAll(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+const ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n'
+
+/** Answers each request that comes in one piece, with these fields, and closes sockets that are idle for so long. */
+async function closing(afterMs: number, fields = '') {
+  const timers = new WeakMap<Socket, NodeJS.Timeout>()
+  let connections = 0
+  const back = await startRawUpstream((socket, _, connection) => {
+    connections = Math.max(connections, connection)
+    if (!timers.has(socket)) socket.on('close', () => clearTimeout(timers.get(socket)))
+    clearTimeout(timers.get(socket))
+    socket.write(`${ANSWER}${fields}\r\nok`)
+    timers.set(
+      socket,
+      setTimeout(() => socket.end(), afterMs),
+    )
+  })
+  closers.push(back.close)
+  return { ...back, connections: () => connections }
+}
+
+async function front(...args: Parameters<typeof startFront>) {
+  const started = await startFront(...args)
+  closers.push(started.close)
+  return started
+}
+
+describe.concurrent('an idle socket', () => {
+  it('is not trusted with what cannot be sent again, unless it was used just before', async () => {
+    const back = await closing(60_000)
+    const { port } = await front(back.url)
+    const post = () => get(port, '/', { method: 'POST' }, 'x')
+    await post()
+    await post()
+    expect(back.connections()).toBe(1)
+    await sleep(1100)
+    await get(port)
+    expect(back.connections()).toBe(1)
+    await sleep(1100)
+    await post()
+    expect(back.connections()).toBe(2)
+  })
+
+  it('is trusted for as long as the upstream says', async () => {
+    const back = await closing(60_000, 'Keep-Alive: timeout=9\r\n')
+    const { port } = await front(back.url)
+    await get(port)
+    await sleep(1100)
+    expect((await get(port, '/', { method: 'DELETE' })).status).toBe(200)
+    expect(back.connections()).toBe(1)
+  })
+
+  it('is not used for longer than the upstream says, however short that is', async () => {
+    const back = await closing(60_000, 'Keep-Alive: timeout=1\r\n')
+    const { port } = await front(back.url)
+    await get(port)
+    await get(port)
+    expect(back.connections()).toBe(1)
+    await sleep(600)
+    await get(port)
+    expect(back.connections()).toBe(2)
+  })
+
+  it('is used for half as long where the upstream was seen to close one', async () => {
+    const back = await closing(400)
+    const { port } = await front(back.url)
+    await get(port)
+    await until('it is closed', () => back.sockets() === 0)
+    await get(port)
+    await sleep(300)
+    await get(port)
+    expect(back.connections()).toBe(3)
+  })
+})
+
+describe('how long an address keeps idle sockets', () => {
+  it('is half of the shortest time seen, never nothing, and forgotten after a minute', () => {
+    let nowMs = 1000
+    const addresses = createAddresses(
+      ['http://a'],
+      () => {},
+      () => nowMs,
+    )
+    const [address] = addresses.all
+    expect(addresses.keepsMs(address!)).toBe(Infinity)
+    addresses.closedIdle(address!, 2000)
+    expect(addresses.keepsMs(address!)).toBe(1000)
+    addresses.closedIdle(address!, 3000)
+    expect(addresses.keepsMs(address!)).toBe(1000)
+    addresses.closedIdle(address!, 1)
+    expect(addresses.keepsMs(address!)).toBe(50)
+    nowMs += 60_000
+    expect(addresses.keepsMs(address!)).toBe(Infinity)
+    addresses.closedIdle(address!, 2000)
+    expect(addresses.keepsMs(address!)).toBe(1000)
+  })
+})
+
+/** Node.js as an upstream: it says how long it keeps sockets, and when a request is the last of its socket. */
+async function node(options: { keepAliveTimeout?: number; maxRequestsPerSocket?: number }): Promise<string> {
+  const server: Server = createServer((request, response) => {
+    request.resume().on('end', () => response.end('ok'))
+  })
+  Object.assign(server, options)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  closers.push(() => new Promise((resolve) => (server.close(resolve), server.closeAllConnections())))
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+it(
+  `no request of ${REQUESTS} fails because its upstream closes idle or much used sockets`,
+  async () => {
+    // With the longest pause between the requests of a caller: as long as sockets are kept there, and longer.
+    const upstreams: [string, number][] = [
+      [await node({ keepAliveTimeout: 1000 }), LONG ? 1200 : 200],
+      [await node({ keepAliveTimeout: 60_000, maxRequestsPerSocket: 5 }), 200],
+      [(await closing(200)).url, 400],
+      [(await closing(1200)).url, LONG ? 1500 : 200],
+    ]
+    const failed: string[] = []
+    const callers = CALLERS / upstreams.length
+    const call = async (port: number, caller: number, i: number): Promise<void> => {
+      const method = (['POST', 'GET', 'DELETE'] as const)[i % 3]!
+      const headers = { 'X-Caller': String(caller) }
+      const { status } = await get(port, '/', { method, headers }, method === 'POST' ? 'x' : undefined)
+      if (status !== 200) failed.push(`${method} ${status}`)
+    }
+    await Promise.all(
+      upstreams.map(async ([url, longestMs]) => {
+        const { port } = await front(url)
+        const one = async (caller: number): Promise<void> => {
+          for (let i = 0; i < REQUESTS / CALLERS; i++) {
+            await call(port, caller, i)
+            await sleep(Math.random() * longestMs)
+          }
+        }
+        await Promise.all(Array.from({ length: callers }, (_, caller) => one(caller)))
+      }),
+    )
+    expect(failed).toEqual([])
+  },
+  LONG ? 1_800_000 : 60_000,
+)

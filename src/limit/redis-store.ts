@@ -16,6 +16,7 @@ import {
   sentinelOptions,
   serverOptions,
 } from './redis-options.ts'
+import { hearingSentinels } from './redis-sentinels.ts'
 import { configError, StoreConfigError } from './redis-topology.ts'
 import type { Allowance, Charge, RemoteStore } from './store.ts'
 
@@ -75,7 +76,7 @@ export class RedisStore implements RemoteStore {
     this.#givenUpAfterMs = options.givenUpAfterMs ?? 60_000
     this.#onConnection = options.onConnection ?? (() => {})
     this.#batches = createBatches((keys, args) => this.#ask(keys, args), maxWaiting)
-    this.#client = connection(topology, options)
+    this.#client = connection(topology, options, (error) => this.#failed(error))
     this.#check = createRedisCheck({
       topology,
       info: () => this.#info(),
@@ -247,8 +248,7 @@ export class RedisStore implements RemoteStore {
     return asked.catch((error: Error) => {
       if (/^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) this.reconnect(key)
       if (this.#up) throw error
-      const last: (Error & { readonly lastNodeError?: Error }) | undefined = this.#lastError
-      const reason = last === undefined ? '.' : `: ${(last.lastNodeError ?? last).message}`
+      const reason = this.#lastError === undefined ? '.' : `: ${this.#lastError.message}`
       throw new Error(`Redis is not connected${reason}`, { cause: error })
     })
   }
@@ -282,11 +282,15 @@ export class RedisStore implements RemoteStore {
     return this.#client instanceof Cluster ? this.#client.nodes('master') : [this.#client]
   }
 
+  #failed(error: Error & { readonly lastNodeError?: Error }): void {
+    // That a connection is closed says less than why, which was said before.
+    const isVague = /Connection is closed\.?$/.test((error.lastNodeError ?? error).message)
+    if (!isVague || this.#lastError === undefined) this.#lastError = error.lastNodeError ?? error
+    this.#onError(error)
+  }
+
   #listen(): void {
-    const failed = (error: Error) => {
-      this.#lastError = error
-      this.#onError(error)
-    }
+    const failed = (error: Error) => this.#failed(error)
     const client: Redis = this.#client as Redis
     client.on('error', failed).on('sentinelError', failed).on('node error', failed)
     client.on('ready', () => this.#changed(true))
@@ -312,9 +316,15 @@ export class RedisStore implements RemoteStore {
   }
 }
 
-function connection(topology: RedisTopology, credentials: RedisCredentials): Redis | Cluster {
+function connection(
+  topology: RedisTopology,
+  credentials: RedisCredentials,
+  hear: (error: Error) => void,
+): Redis | Cluster {
   if ('url' in topology) return new Redis(serverOptions(topology.url, credentials))
-  if ('sentinels' in topology) return new Redis(sentinelOptions(topology, credentials))
+  if ('sentinels' in topology) {
+    return new Redis({ ...sentinelOptions(topology, credentials), Connector: hearingSentinels(hear) })
+  }
   const nodes = topology.cluster.map((url) => redisAddress(url, credentials))
   if (nodes.some(({ db }) => db !== undefined)) {
     throw new StoreConfigError('A Redis Cluster has database 0 alone; write the URLs without a path.')

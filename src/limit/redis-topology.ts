@@ -14,6 +14,14 @@ export class StoreConfigError extends Error {
 
 /** Error texts of Redis, Sentinel and TLS that no waiting mends, and the remedy. */
 const REMEDIES: readonly (readonly [RegExp, string])[] = [
+  [
+    /sentinel.*(?:\bWRONGPASS\b|invalid password)/i,
+    'the sentinels refuse the password; correct store.redis.sentinelPassword.',
+  ],
+  [
+    /sentinel.*(?:\bNOAUTH\b|Authentication required)/i,
+    'the sentinels ask for a password of their own; set store.redis.sentinelPassword.',
+  ],
   [/\bWRONGPASS\b|invalid password/, 'Redis refuses the user name or password; correct them in store.redis.'],
   [/\bNOAUTH\b|Authentication required/, 'Redis asks for a password; set store.redis.password.'],
   [
@@ -23,6 +31,10 @@ const REMEDIES: readonly (readonly [RegExp, string])[] = [
   [
     /cluster support disabled/,
     'store.redis.cluster names a server that is not part of a cluster; write its URL in store.redis.url.',
+  ],
+  [
+    /unknown command [`'"]?cluster/i,
+    'store.redis.cluster names a Sentinel, or a server that knows no clusters; write the URLs of the nodes.',
   ],
   [
     /No such master with that name|invalid reply: null/,

@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
 import { until } from './wait.ts'
 
@@ -30,7 +31,25 @@ export interface RedisServerOptions {
   /** Further arguments of redis-server, such as `--requirepass`. */
   readonly args?: readonly string[]
   readonly password?: string
+  /** Its TCP port speaks TLS alone, with the certificate of `REDIS_CERT`. */
+  readonly tls?: boolean
 }
+
+const pem = (name: string) => fileURLToPath(new URL(`../limit/tls/${name}.pem`, import.meta.url))
+
+/** The path of the certificate of localhost and 127.0.0.1 that a server with TLS shows, and of its authority. */
+export const REDIS_CERT = pem('cert')
+
+/** How a redis-server or sentinel listens at a port. */
+function listening(port: number, tls: boolean): readonly string[] {
+  if (!tls) return ['--port', String(port)]
+  return [
+    ...['--port', '0', '--tls-port', String(port), '--tls-auth-clients', 'no', '--tls-replication', 'yes'],
+    ...['--tls-cert-file', REDIS_CERT, '--tls-key-file', pem('key'), '--tls-ca-cert-file', REDIS_CERT],
+  ]
+}
+
+const urlOf = (port: number, tls: boolean) => `${tls ? 'rediss' : 'redis'}://127.0.0.1:${port}`
 
 const running = new Set<ChildProcess>()
 process.once('exit', () => {
@@ -39,13 +58,12 @@ process.once('exit', () => {
 
 /** Starts a redis-server on a socket file in a new directory; resolves when it answers. */
 export async function startRedis(options: RedisServerOptions = {}): Promise<RedisServer> {
-  const { tcp = false, args = [], password } = options
+  const { tcp = false, args = [], password, tls = false } = options
   const dir = mkdtempSync(join(tmpdir(), 'sluice-redis-'))
   const path = join(dir, 'redis.sock')
   const port = tcp ? await freePort() : 0
   const all = [
-    '--port',
-    String(port),
+    ...listening(port, tls),
     `--bind 127.0.0.1 --unixsocket ${path} --dir ${dir} --appendonly no --loglevel warning --maxclients 500`.split(
       ' ',
     ),
@@ -106,7 +124,7 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
 
   await start()
   return {
-    url: tcp ? `redis://127.0.0.1:${port}` : path,
+    url: tcp ? urlOf(port, tls) : path,
     port,
     command,
     freeze: () => void child?.kill('SIGSTOP'),
@@ -133,15 +151,24 @@ export interface RedisCluster {
 
 const SLOTS = 16_384
 
+/** What a cluster or sentinels ask of those who connect. */
+export type RedisGuard = Pick<RedisServerOptions, 'password' | 'tls'>
+
 /** Starts a cluster of so many masters, each with so many replicas; resolves when all slots are served. */
-export async function startCluster(masters = 3, replicasEach = 0): Promise<RedisCluster> {
+export async function startCluster(
+  masters = 3,
+  replicasEach = 0,
+  guard: RedisGuard = {},
+): Promise<RedisCluster> {
   const count = masters * (1 + replicasEach)
   const busPorts = await Promise.all(Array.from({ length: count }, freePort))
   const nodes = await Promise.all(
     busPorts.map((busPort) =>
       startRedis({
+        ...guard,
         tcp: true,
         args: [
+          guard.tls ? ['--tls-cluster', 'yes'] : [],
           `--cluster-enabled yes --cluster-announce-ip 127.0.0.1 --cluster-port ${busPort} --cluster-node-timeout 1000`.split(
             ' ',
           ),
@@ -205,10 +232,17 @@ export interface RedisSentinels {
 }
 
 /** Starts a master, a replica and three sentinels; resolves when the sentinels know all of them. */
-export async function startSentinels(): Promise<RedisSentinels> {
+export async function startSentinels(
+  guard: RedisGuard & { readonly sentinelPassword?: string } = {},
+): Promise<RedisSentinels> {
+  const { tls = false, password, sentinelPassword } = guard
   const name = 'main'
-  const master = await startRedis({ tcp: true, args: ['--repl-diskless-sync-delay', '0'] })
-  const replica = await startRedis({ tcp: true, args: ['--replicaof', '127.0.0.1', String(master.port)] })
+  const master = await startRedis({ ...guard, tcp: true, args: ['--repl-diskless-sync-delay', '0'] })
+  const replica = await startRedis({
+    ...guard,
+    tcp: true,
+    args: ['--replicaof', '127.0.0.1', String(master.port)],
+  })
   await until('the replica follows', async () =>
     String(await replica.command('INFO', 'replication')).includes('master_link_status:up'),
   )
@@ -219,18 +253,27 @@ export async function startSentinels(): Promise<RedisSentinels> {
     writeFileSync(
       file,
       [
-        `port ${port}`,
         'bind 127.0.0.1',
         `dir ${dir}`,
         `sentinel monitor ${name} 127.0.0.1 ${master.port} 2`,
         `sentinel down-after-milliseconds ${name} 500`,
         `sentinel failover-timeout ${name} 3000`,
+        password === undefined ? '' : `sentinel auth-pass ${name} "${password}"`,
+        sentinelPassword === undefined ? '' : `requirepass "${sentinelPassword}"`,
       ].join('\n'),
     )
-    return launch('redis-server', [file, '--sentinel'])
+    return launch('redis-server', [file, '--sentinel', ...listening(port, tls)])
   })
   const clients = ports.map(
-    (port) => new Redis({ port, host: '127.0.0.1', protocol: 2, retryStrategy: () => 50 }),
+    (port) =>
+      new Redis({
+        port,
+        host: '127.0.0.1',
+        protocol: 2,
+        retryStrategy: () => 50,
+        ...(tls && { tls: { ca: readFileSync(REDIS_CERT) } }),
+        ...(sentinelPassword !== undefined && { password: sentinelPassword }),
+      }),
   )
   for (const client of clients) client.on('error', () => {})
   await until('the sentinels know the replica and each other', async () => {
@@ -243,7 +286,7 @@ export async function startSentinels(): Promise<RedisSentinels> {
   })
   for (const client of clients) client.disconnect()
   return {
-    urls: ports.map((port) => `redis://127.0.0.1:${port}`),
+    urls: ports.map((port) => urlOf(port, tls)),
     name,
     master,
     replica,

@@ -1,13 +1,13 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
-import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { redisAddress } from '../../src/limit/redis-options.ts'
 import { RedisStore, type RedisStoreOptions } from '../../src/limit/redis-store.ts'
 import { StoreConfigError } from '../../src/limit/redis-topology.ts'
 import {
   freePort,
+  REDIS_CERT,
   type RedisCluster,
   type RedisSentinels,
   type RedisServer,
@@ -16,31 +16,35 @@ import {
   startSentinels,
 } from '../helpers/redis.ts'
 
-const pem = (name: string) => fileURLToPath(new URL(`tls/${name}.pem`, import.meta.url))
+const CA = { tls: { ca: readFileSync(REDIS_CERT, 'utf8') } }
+const PASSWORD = 'open sesame'
+const USER = { username: 'gateway', password: 'hello' }
+const SENTINEL_PASSWORD = 'watchman'
 
 let plain: RedisServer
 let secret: RedisServer
 let tls: RedisServer
-let tlsPort: number
 let cluster: RedisCluster
 let sentinels: RedisSentinels
+let guardedCluster: RedisCluster
+let guardedSentinels: RedisSentinels
 beforeAll(async () => {
-  tlsPort = await freePort()
-  ;[plain, secret, tls, cluster, sentinels] = await Promise.all([
+  ;[plain, secret, tls, cluster, sentinels, guardedCluster, guardedSentinels] = await Promise.all([
     startRedis({ tcp: true }),
-    startRedis({ tcp: true, password: 'open sesame' }),
-    startRedis({
-      args: [
-        ...['--tls-port', String(tlsPort), '--tls-cert-file', pem('cert'), '--tls-key-file', pem('key')],
-        ...['--tls-ca-cert-file', pem('cert'), '--tls-auth-clients', 'no'],
-      ],
-    }),
+    startRedis({ tcp: true, password: PASSWORD }),
+    startRedis({ tcp: true, tls: true }),
     startCluster(3),
     startSentinels(),
+    startCluster(3, 0, { tls: true, password: PASSWORD }),
+    startSentinels({ tls: true, password: PASSWORD, sentinelPassword: SENTINEL_PASSWORD }),
   ])
+  for (const server of [...guardedCluster.nodes, guardedSentinels.master]) {
+    await server.command('ACL', 'SETUSER', USER.username, 'on', `>${USER.password}`, '~*', '+@all')
+  }
 })
 afterAll(async () => {
-  await Promise.all([plain, secret, tls, cluster, sentinels].map((one) => one?.close()))
+  const all = [plain, secret, tls, cluster, sentinels, guardedCluster, guardedSentinels]
+  await Promise.all(all.map((one) => one?.close()))
 })
 
 let store: RedisStore | undefined
@@ -57,6 +61,12 @@ async function connect(
     (error: Error) => error,
   )
 }
+
+const behindGuards = (sentinelPassword?: string): RedisStoreOptions['topology'] => ({
+  sentinels: guardedSentinels.urls,
+  name: guardedSentinels.name,
+  sentinelPassword,
+})
 
 const quota = { name: 'x', key: 't:{a}:x', limit: 5, windowMs: 60_000, shadow: false }
 
@@ -95,10 +105,56 @@ describe('a store that is told the wrong Redis', () => {
       'refuses the user name or password',
     ],
     ['no password', () => ({ url: secret.url }), {}, 'asks for a password'],
+    ['a certificate of nobody known', () => ({ url: tls.url }), {}, 'store.redis.tls.ca'],
+    ['a Sentinel as a cluster', () => ({ cluster: sentinels.urls }), {}, 'cluster names a Sentinel'],
     [
-      'a certificate of nobody known',
-      () => ({ url: `rediss://localhost:${tlsPort}` }),
+      'a cluster’s node as a Sentinel',
+      () => ({ sentinels: cluster.urls, name: 'main' }),
       {},
+      'names a server that is no Sentinel',
+    ],
+    [
+      'a cluster’s wrong password',
+      () => ({ cluster: guardedCluster.urls }),
+      { ...CA, password: 'guess' },
+      'refuses the user name or password',
+    ],
+    [
+      'a cluster’s wrong user',
+      () => ({ cluster: guardedCluster.urls }),
+      { ...CA, ...USER, username: 'nobody' },
+      'refuses the user name or password',
+    ],
+    ['no password for a cluster', () => ({ cluster: guardedCluster.urls }), CA, 'asks for a password'],
+    [
+      'a cluster’s certificate of nobody known',
+      () => ({ cluster: guardedCluster.urls }),
+      { password: PASSWORD },
+      'store.redis.tls.ca',
+    ],
+    [
+      'a wrong password behind sentinels',
+      () => behindGuards(SENTINEL_PASSWORD),
+      { ...CA, password: 'guess' },
+      'refuses the user name or password',
+    ],
+    ['no password behind sentinels', () => behindGuards(SENTINEL_PASSWORD), CA, 'asks for a password'],
+    [
+      'the sentinels’ wrong password',
+      () => behindGuards('guess'),
+      { ...CA, password: PASSWORD },
+      'store.redis.sentinelPassword',
+    ],
+    [
+      'no password for the sentinels',
+      () => behindGuards(),
+      { ...CA, password: PASSWORD },
+      'store.redis.sentinelPassword',
+    ],
+    [
+      'the sentinels’ certificate of nobody known',
+      () => behindGuards(SENTINEL_PASSWORD),
+      { password: PASSWORD },
       'store.redis.tls.ca',
     ],
   ])('%s: says what to write instead', async (_, topology, rest, message) => {
@@ -138,11 +194,28 @@ describe('a store that is told right', () => {
       () => ({ url: secret.url.replace('//', '//:open%20sesame@') }),
       () => ({}),
     ],
+    ['one with TLS', () => ({ url: tls.url }), () => CA],
     [
-      'one with TLS',
-      () => ({ url: `rediss://localhost:${tlsPort}` }),
-      () => ({ tls: { ca: readFileSync(pem('cert'), 'utf8') } }),
+      'a cluster with TLS and a password',
+      () => ({ cluster: guardedCluster.urls }),
+      () => ({ ...CA, password: PASSWORD }),
     ],
+    [
+      'a cluster with a user',
+      () => ({ cluster: guardedCluster.urls.slice(1, 2) }),
+      () => ({ ...CA, ...USER }),
+    ],
+    [
+      'a cluster with the user in its URLs',
+      () => ({ cluster: guardedCluster.urls.map((url) => url.replace('//', '//gateway:hello@')) }),
+      () => CA,
+    ],
+    [
+      'sentinels with TLS, behind one password, before another',
+      () => behindGuards(SENTINEL_PASSWORD),
+      () => ({ ...CA, password: PASSWORD }),
+    ],
+    ['a user behind sentinels', () => behindGuards(SENTINEL_PASSWORD), () => ({ ...CA, ...USER })],
     ['a cluster by one of its nodes', () => ({ cluster: cluster.urls.slice(1, 2) }), () => ({})],
     ['sentinels', () => ({ sentinels: sentinels.urls, name: sentinels.name }), () => ({})],
   ])('charges %s', async (_, topology, rest) => {

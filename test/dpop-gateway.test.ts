@@ -3,6 +3,7 @@ import { call, type Got, startGateway, type TestGateway, token } from './helpers
 import { makeKey, signProof, thumbprintOf } from './helpers/issuer.ts'
 import { type RedisServer, startRedis } from './helpers/redis.ts'
 import { startUpstream, type TestUpstream } from './helpers/upstream.ts'
+import { until } from './helpers/wait.ts'
 
 const HOST = 'api.example.com'
 const LIMIT = 3
@@ -98,5 +99,18 @@ describe('a caller over its limit', () => {
     await call(gateways[0].adminPort, { method: 'DELETE', path: `/limits/client-${clients}` })
     const freed = [await send(mine, used), await send(mine, again), await send(mine, again)]
     expect(statuses(freed)).toEqual([401, 200, 401])
+  })
+})
+
+describe('while Redis is gone', () => {
+  it('nobody can tell whether a proof was used, which is a 503, and it stays good', async () => {
+    const mine = await bound()
+    const proof = prove(mine)
+    await redis.kill()
+    const refused = await send(mine, proof)
+    expect([refused.status, refused.headers['retry-after']]).toEqual([503, '1'])
+    await redis.start()
+    await until('Redis is asked again', async () => (await send(mine, proof)).status === 200)
+    expect((await send(mine, proof)).status).toBe(401)
   })
 })

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Tokens } from '../src/config/schema.ts'
 import { GatewayError } from '../src/errors.ts'
 import { createIssuers, type Issuers } from '../src/issuers.ts'
 import { MemoryStore } from '../src/limit/memory-store.ts'
 import { createLog } from '../src/observe/log.ts'
+import { settingsOf } from './authenticate/trust.ts'
 import { startIssuer, type TestIssuer } from './helpers/issuer.ts'
 
 const store = new MemoryStore()
@@ -24,20 +24,6 @@ afterAll(async () => {
   await Promise.all([first.close(), second.close(), store.close(), output.close()])
 })
 
-function settings({ issuer, audience }: TestIssuer, more: Partial<Tokens> = {}): Tokens {
-  return {
-    issuer,
-    audience: [audience],
-    jwks: undefined,
-    clientClaim: 'client_id',
-    algorithms: ['ES256'],
-    leewayMs: 0,
-    realm: 'test',
-    type: 'any',
-    ...more,
-  }
-}
-
 /** The client of a fresh token, or the status of its refusal. */
 async function answerOf(
   authenticate: ReturnType<Issuers['authenticate']>,
@@ -50,19 +36,19 @@ async function answerOf(
 
 describe('the issuers of a configuration', () => {
   it('keep their keys when others join them, or hosts change, while they are down', async () => {
-    const before = issuers.authenticate([settings(first)], ['a.example.com'])
+    const before = issuers.authenticate([settingsOf(first)], ['a.example.com'])
     issuers.endUnused()
     expect(await answerOf(before, first)).toBe('client-1')
     expect(await answerOf(before, second)).toBe(401)
     first.fault = 'down'
-    const after = issuers.authenticate([settings(second), settings(first)], ['b.example.com'])
+    const after = issuers.authenticate([settingsOf(second), settingsOf(first)], ['b.example.com'])
     issuers.endUnused()
     expect(await answerOf(after, first)).toBe('client-1')
     expect(await answerOf(after, second)).toBe('client-1')
   })
 
   it('are one and the same where nothing about them changed', () => {
-    const now = () => issuers.authenticate([settings(second), settings(first)], ['b.example.com'])
+    const now = () => issuers.authenticate([settingsOf(second), settingsOf(first)], ['b.example.com'])
     expect(now()).toBe(now())
     issuers.endUnused()
   })
@@ -71,7 +57,7 @@ describe('the issuers of a configuration', () => {
     const none = issuers.authenticate([], [])
     issuers.endUnused()
     expect(await answerOf(none, second)).toBe(503)
-    const again = issuers.authenticate([settings(first)], [])
+    const again = issuers.authenticate([settingsOf(first)], [])
     // Its keys were let go, and it is down.
     expect(await answerOf(again, first)).toBe(503)
   })

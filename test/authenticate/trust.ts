@@ -7,6 +7,7 @@ import {
   type TrustedIssuer,
 } from '../../src/authenticate/bearer.ts'
 import { createKeySource, type KeySource, type KeySourceOptions } from '../../src/authenticate/jwks.ts'
+import type { Tokens } from '../../src/config/schema.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { TestIssuer } from '../helpers/issuer.ts'
 
@@ -55,5 +56,20 @@ export function createServing(
   return (...request) => {
     const answer = authenticate(...request)
     return answer instanceof Promise ? answer.then(serve) : answer
+  }
+}
+
+/** The settings of a test issuer, as a configuration has them. */
+export function settingsOf({ issuer, audience }: TestIssuer, more: Partial<Tokens> = {}): Tokens {
+  return {
+    issuer,
+    audience: [audience],
+    jwks: undefined,
+    clientClaim: 'client_id',
+    algorithms: ['ES256'],
+    leewayMs: 0,
+    realm: 'test',
+    type: 'any',
+    ...more,
   }
 }

@@ -1,9 +1,10 @@
+import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http'
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
 import type { Serve } from './gateway.ts'
-import { endGently } from './linger.ts'
+import { endGently, lingerOnClose } from './linger.ts'
 import { METHODS } from './route.ts'
 import { boundSockets, type SocketBounds, type Turnstile } from './socket-bounds.ts'
 
@@ -58,7 +59,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   }
   const server =
     tls === undefined ? createServer(options) : createSecureServer({ ...options, ...secure(tls, bounds) })
-  // Node would drop the fields beyond a count in silence; `maxHeaderSize` bounds them instead.
+  // Node would drop the fields beyond a count in silence.
   server.maxHeadersCount = 0
 
   openSockets.set(server, boundSockets(server, bounds, events))
@@ -91,9 +92,25 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     }
   })
 
+  // Whoever takes nothing of a whole answer is given up; one that waits for an upstream, or is given its answer, is not silent.
+  server.timeout = bounds.requestTimeoutMs
+  server.on('timeout', (socket: Socket) => {
+    const response = underWay(socket)
+    if (response === undefined || (response.writableEnded && socket.writableLength > 0)) socket.destroy()
+  })
+
   function refuse(socket: Socket, status: number, reason: string): void {
     answer(socket, status)
     events.unreadable({ peer: socket.remoteAddress ?? '', status, reason: reason.slice(0, 100) })
+  }
+
+  /** RFC 6585 section 5. */
+  async function refuseFields({ socket }: IncomingMessage, response: ServerResponse): Promise<void> {
+    lingerOnClose(socket)
+    response.writeHead(431, { Connection: 'close', 'Content-Length': 0 }).end()
+    const reason = `more than ${MOST_FIELDS} header fields`
+    events.unreadable({ peer: socket.remoteAddress ?? '', status: 431, reason })
+    await once(response, 'close')
   }
 
   const turns = new WeakMap<Socket, Turn>()
@@ -107,14 +124,17 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     let turn = turns.get(socket)
     if (turn === undefined) turns.set(socket, (turn = { waiting: 0, last: undefined }))
     if (turn.waiting >= MOST_PIPELINED) {
+      const peer = socket.remoteAddress ?? ''
+      events.unreadable({ peer, status: 400, reason: `more than ${MOST_PIPELINED} requests at a time` })
       socket.destroy()
       return
     }
     const mine = turn
+    const take = request.rawHeaders.length > 2 * MOST_FIELDS ? refuseFields : serve
     const served =
       mine.waiting === 0
-        ? serve(request, response, expectsContinue)
-        : mine.last!.then(() => (socket.writable ? serve(request, response, expectsContinue) : undefined))
+        ? take(request, response, expectsContinue)
+        : mine.last!.then(() => (socket.writable ? take(request, response, expectsContinue) : undefined))
     mine.waiting++
     mine.last = served.then(() => void mine.waiting--)
   }
@@ -147,6 +167,9 @@ interface Turn {
 
 /** Most requests of one socket that may wait for their turn. */
 const MOST_PIPELINED = 100
+
+/** Most header fields of a request: each costs more than its bytes, of which the smallest has few. */
+const MOST_FIELDS = 200
 
 const STATUS_OF: Readonly<Record<string, number>> = {
   HPE_HEADER_OVERFLOW: 431,

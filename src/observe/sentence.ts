@@ -31,7 +31,7 @@ export function sentence(line: Line): string {
   if (decision === 'refused') words.push(`refused by ${text(limit)}`)
   else if (remaining !== undefined) words.push(`${text(remaining)} left of ${text(limit)}`)
   if (source === 'gateway' && error !== undefined) words.push(`"${text(error)}"`)
-  return `${words.map(text).join(' ')}${rest(line, SAID_OF_REQUESTS)}`
+  return `${words.map((word) => onOneLine(text(word))).join(' ')}${rest(line, SAID_OF_REQUESTS)}`
 }
 
 function rest(line: Line, said: ReadonlySet<string>): string {
@@ -39,6 +39,11 @@ function rest(line: Line, said: ReadonlySet<string>): string {
     .filter(([key, value]) => !said.has(key) && value !== undefined)
     .map(([key, value]) => ` ${key}=${text(value)}`)
     .join('')
+}
+
+/** Callers choose some words: none of them begins a line or moves a cursor. */
+function onOneLine(word: string): string {
+  return word.replaceAll(/\p{Cc}/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
 function text(value: unknown): string {

@@ -44,6 +44,19 @@ const seeds = [
       : `${alias.line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer TOKEN\r\n${alias.fields.join('\r\n')}\r\n\r\n`,
   ),
 ].filter((text) => text.length < 4000)
+const OPERATORS = [
+  'GET /healthz',
+  'GET /readyz',
+  'GET /metrics',
+  'GET /limits/fuzz',
+  'DELETE /limits/a%20b',
+  'GET /limits/%zz',
+  'GET /',
+  'HEAD //[',
+  'POST http://[::1/x',
+]
+/** At the admin listener. */
+const operators = OPERATORS.map((line) => `${line} HTTP/1.1\r\nHost: localhost\r\n\r\n`)
 
 const TOKENS = [
   ...[
@@ -105,14 +118,19 @@ const change = fc.record({
     fc.constantFrom(...seeds),
   ),
 })
-const mutant = fc.record({
+const atCallers = fc.record({
+  admin: fc.constant<boolean>(false),
   seed: fc.constantFrom(...seeds),
   changes: fc.array(change, { minLength: 1, maxLength: 4 }),
   /** Where the bytes are parted in two pieces. */
   pause: fc.option(fc.double({ min: 0, max: 1, noNaN: true }), { nil: undefined }),
   leave: fc.constantFrom('close', 'end', 'reset'),
 })
-type Mutant = typeof mutant extends fc.Arbitrary<infer T> ? T : never
+type Mutant = typeof atCallers extends fc.Arbitrary<infer T> ? T : never
+const mutant: fc.Arbitrary<Mutant> = fc.oneof(
+  { weight: 9, arbitrary: atCallers },
+  fc.tuple(atCallers, fc.constantFrom(...operators)).map(([one, seed]) => ({ ...one, admin: true, seed })),
+)
 
 function bytesOf({ seed, changes }: Mutant): Buffer {
   let text = seed
@@ -127,7 +145,7 @@ function bytesOf({ seed, changes }: Mutant): Buffer {
 function throwAt(mutant: Mutant): Promise<void> {
   const bytes = bytesOf(mutant)
   return new Promise((resolve) => {
-    const socket = connect(gateway.port, '127.0.0.1')
+    const socket = connect(mutant.admin ? gateway.adminPort : gateway.port, '127.0.0.1')
     const leave = (): void => {
       if (mutant.leave === 'reset') socket.resetAndDestroy()
       else if (mutant.leave === 'end') socket.end(() => setTimeout(() => socket.destroy(), QUIET_MS))

@@ -54,3 +54,17 @@ it.each([
 ])('%j is said in one line', (line, said) => {
   expect(sentence(line)).toBe(said)
 })
+
+it('lets no word that callers choose begin a line or move a cursor', () => {
+  const line = {
+    msg: 'request',
+    method: 'GET',
+    path: '/\u009b31m',
+    status: 400,
+    durationMs: 1,
+    client: 'a\n\u001b[2Jsluice stopped',
+    source: 'gateway',
+    error: 'b\r',
+  }
+  expect(sentence(line)).toBe('GET /\\u009b31m 400 1 ms client a\\u000a\\u001b[2Jsluice stopped "b\\u000d"')
+})

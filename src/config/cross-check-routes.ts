@@ -1,6 +1,7 @@
 import { hides, parsePattern, type Pattern } from '../route.ts'
 import { authenticationOf } from './cross-check-identity.ts'
 import { repeated } from './cross-check-limits.ts'
+import { meantBy } from './cross-check-parts.ts'
 import type { Outline, OutlinedRoute } from './outline.ts'
 import type { Mistake } from './source.ts'
 import { dangling } from './wording.ts'
@@ -107,7 +108,7 @@ function* limitsOf(
         if (authenticate !== 'none') continue
         const message = `the limit "${name}" is per ${part}, whom nobody proves to be here; write "authenticate: bearer" or take the limit out`
         yield { path: [...path, j], message }
-      } else if (params && !params.includes(part)) {
+      } else if (params && !params.includes(part) && meantBy(part, name, file) === undefined) {
         const message = `the limit "${name}" is per ${part}, but "${match}" has no :${part}; name a segment :${part} or take the limit out`
         yield { path: [...path, j], message }
       }

@@ -247,6 +247,22 @@ const MISTAKES: readonly Row[] = [
     ],
   ],
   [
+    'misspelt parts of keys, once for all the routes of their limits',
+    [
+      'limits:',
+      '  requests: { per: [clinet], limit: 1000, window: 1m }',
+      '  sync: { per: [client, conection], limit: 1, window: 5s }',
+      'routes:',
+      '  - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }',
+      '  - { match: "POST /v3/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }',
+      '  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }',
+    ],
+    [
+      '2:21: limits.requests.per[0]: no route of this limit has a :clinet in its path; did you mean "client"?',
+      '3:25: limits.sync.per[1]: no route of this limit has a :conection in its path; did you mean "connection"?',
+    ],
+  ],
+  [
     'a limit per client on an open route',
     ['routes:', '  - { match: "/*", upstream: data, authenticate: none, limits: [requests] }'],
     [

@@ -6,11 +6,14 @@ export interface Received {
   field(name: string): string | undefined
 }
 
-/** The connection whose sync a framework would run, as its code would get it; undefined where it would not. */
-export type Framework = (request: Received) => string | undefined
+/**
+ * What a POST route of a framework gets in its one parameter, which is a group of `route`; undefined where the route does not
+ * match. Without `route`, the connection whose sync it would run.
+ */
+export type Framework = (request: Received, route?: RegExp) => string | undefined
 
+/** `POST /sync/:connection`, with or without a version before it. */
 const SYNC = /^(?:\/[^/]+)?\/sync\/([^/]+?)\/?$/
-const SYNC_ANY_CASE = new RegExp(SYNC, 'i')
 
 /** The path of a target, of an absolute one too; what comes behind `?` or `#` is none of it. */
 const pathOf = (target: string): string =>
@@ -58,13 +61,13 @@ const targetOf = ({ target, field }: Received): string =>
 const read =
   (
     pathIn: (request: Received) => string | undefined,
-    route: RegExp,
     idIn: (text: string) => string | undefined,
+    flags = 'i',
   ): Framework =>
-  (request) => {
+  (request, route = SYNC) => {
     if (methodOf(request) !== 'POST') return undefined
     const path = pathIn(request)
-    const id = path === undefined ? undefined : route.exec(path)?.[1]
+    const id = path === undefined ? undefined : new RegExp(route, flags).exec(path)?.[1]
     return id === undefined ? undefined : idIn(id)
   }
 const asItIs = (text: string): string => text
@@ -79,10 +82,9 @@ const iis = (request: Received): string =>
 
 /** How the frameworks that may stand behind the gateway read a request, each with the laxest of its settings. */
 export const FRAMEWORKS: Readonly<Record<string, Framework>> = {
-  express: read(({ target }) => pathOf(target), SYNC_ANY_CASE, decoded),
+  express: read(({ target }) => pathOf(target), decoded),
   koa: read(
     ({ target }) => pathOf(target),
-    SYNC_ANY_CASE,
     (id) => decoded(id) ?? id,
   ),
   // `ignoreDuplicateSlashes`, `useSemicolonDelimiter`, `ignoreTrailingSlash`, `caseSensitive: false`
@@ -93,19 +95,14 @@ export const FRAMEWORKS: Readonly<Record<string, Framework>> = {
           .replaceAll(/\/{2,}/g, '/')
           .replaceAll(/%(?=2[35f])/gi, '%25'),
       ),
-    SYNC_ANY_CASE,
     (id) => decoded(id) ?? id,
   ),
-  spring: read(tomcat, SYNC_ANY_CASE, asItIs),
-  'ASP.NET': read((request) => withoutDots(decodedBytes(pathOf(targetOf(request)))), SYNC_ANY_CASE, asItIs),
-  'ASP.NET behind IIS': read(iis, SYNC_ANY_CASE, asItIs),
-  'express behind nginx': read(nginx, SYNC_ANY_CASE, asItIs),
-  'something that decodes twice': read(
-    (request) => withoutDots(decodedBytes(nginx(request))),
-    SYNC_ANY_CASE,
-    asItIs,
-  ),
-  'a strict one': read(({ target }) => pathOf(target), SYNC, decoded),
+  spring: read(tomcat, asItIs),
+  'ASP.NET': read((request) => withoutDots(decodedBytes(pathOf(targetOf(request)))), asItIs),
+  'ASP.NET behind IIS': read(iis, asItIs),
+  'express behind nginx': read(nginx, asItIs),
+  'something that decodes twice': read((request) => withoutDots(decodedBytes(nginx(request))), asItIs),
+  'a strict one': read(({ target }) => pathOf(target), decoded, ''),
 }
 
 /** How a database may compare two connections: without regard to case, form, or blanks at the ends. */

@@ -161,6 +161,49 @@ describe('whatever target is sent', () => {
   )
 
   it(
+    'what a framework behind takes for the PAR endpoint is guarded',
+    () => {
+      const guarded = pattern('POST /oidc/request')
+      const pieces = fc.array(
+        fc.oneof(
+          fc.constantFrom(
+            '/',
+            'oidc',
+            'request',
+            'OIDC',
+            '%6fidc',
+            'reques%74',
+            'Request',
+            '/oidc/request',
+            'x',
+          ),
+          piece,
+        ),
+        { maxLength: 6 },
+      )
+      let pushes = 0
+      fc.assert(
+        fc.property(pieces, fc.constantFrom('', '/oidc/request', '/oidc', '/'), (parts, start) => {
+          const found = read(start + parts.join(''))
+          if (found instanceof GatewayError) return
+          const received = { method: 'POST', target: found.path + found.query, field: () => undefined }
+          for (const [name, framework] of Object.entries(FRAMEWORKS)) {
+            if (framework(received, /^(\/oidc\/request)\/?$/) === undefined) continue
+            pushes++
+            expect(
+              matchRoute([guarded], 'POST', HOST, found.segments),
+              `${name} takes ${found.path}`,
+            ).toMatchObject({ route: guarded })
+          }
+        }),
+        within(3000),
+      )
+      expect(pushes).toBeGreaterThan(100)
+    },
+    PATIENCE_MS,
+  )
+
+  it(
     'a Host is one name and port, or refused',
     () => {
       const host = fc.oneof(

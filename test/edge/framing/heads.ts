@@ -1,9 +1,17 @@
-import { type Framing, HOST, HIDDEN, post, END, CHUNKED, no, yes } from './wire.ts'
+import { type Framing, HOST, HIDDEN, post, END, CHUNKED, no, perhaps, request, yes } from './wire.ts'
 
 export const heads: readonly Framing[] = [
   no('head: two Authorizations', post(['Authorization: Bearer TOKEN'])),
   no('head: two Authorizations, one of another kind', post(['authorization: Basic YTpi'])),
   no('head: two Authorizations, one empty', post(['AUTHORIZATION:'])),
+  perhaps(
+    'line: the name of another protocol is read over',
+    request('GET /v3/CASE/x').replace('HTTP', 'RTSP'),
+    '',
+    'GET /v3/CASE/x',
+  ),
+  perhaps('line: two blanks behind the method', request('GET  /v3/CASE/x'), '', 'GET /v3/CASE/x'),
+  perhaps('line: two blanks before the version', request('GET /v3/CASE/x '), '', 'GET /v3/CASE/x'),
   yes('head: blank lines before it', `\r\n\r\n${post([])}`),
   ...(
     [

@@ -1,17 +1,17 @@
-import { type Framing, HIDDEN, LAST, LAST_SEEN, post, no, yes } from './wire.ts'
+import { type Framing, HIDDEN, LAST, LAST_SEEN, post, no, perhaps, yes } from './wire.ts'
 
 export const lengths: readonly Framing[] = [
   yes('a length', post(['Content-Length: 3'], 'abc'), 'abc'),
 
   yes('a length with blanks around it', post(['Content-Length:   3  '], 'abc'), 'abc'),
-  yes('a length with a tab before it', post(['Content-Length:\t3'], 'abc'), 'abc'),
+  perhaps('a length with a tab behind it', post(['Content-Length: 3\t'], 'abc'), 'abc'),
+  perhaps('a length with a tab before it', post(['Content-Length:\t3'], 'abc'), 'abc'),
   yes('a length in odd case', post(['cOnTeNt-LeNgTh:3'], 'abc'), 'abc'),
   ...(
     [
       ['twice the same', ['Content-Length: 3', 'Content-Length: 3']],
       ['zeros before it', ['Content-Length: 0003']],
       ['zeros alone', ['Content-Length: 00']],
-      ['a tab behind it', ['Content-Length: 3\t']],
       ['two lengths', ['Content-Length: 3', 'Content-Length: 4']],
       ['two lengths, the first none', ['Content-Length: 0', 'Content-Length: 3']],
       ['two lengths, the last none', ['Content-Length: 3', 'Content-Length: 0']],

@@ -6,8 +6,10 @@ import type { Service } from '../service.ts'
 import { keepWorker } from './kept-worker.ts'
 import type { WorkerProcess } from './process.ts'
 
-/** How long a worker may take to say how it is. */
-const ANSWER_MS = 1000
+/** How long a worker may take to say that it is ready: less than a probe waits. */
+const READY_MS = 500
+/** How long it may take to say what it counted, or to forget it. */
+const ANSWER_MS = 3000
 /** How long a worker may take to put a configuration into force. */
 const APPLY_MS = 10_000
 /** Beyond `drainTimeout`, for what a worker does at its end. */
@@ -69,7 +71,7 @@ export async function openWorkers(
   return {
     address: address!,
     async ready() {
-      const answers = serving().map((worker) => worker.ask('ready', undefined, ANSWER_MS).catch(() => false))
+      const answers = serving().map((worker) => worker.ask('ready', undefined, READY_MS).catch(() => false))
       return (await Promise.all(answers)).filter(Boolean).length >= count / 2
     },
     async apply(next) {

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { createServer, type AddressInfo, type Server } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { call, ISSUER, token, yaml } from '../helpers/gateway.ts'
-import { BIN, serving, type ServingProcess, sluice, type TestProcess } from '../helpers/process.ts'
+import { BIN, serving, type ServingProcess, sluice, type TestProcess, withTests } from '../helpers/process.ts'
 import { freePort } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -250,15 +250,22 @@ describe('sluice start', () => {
   it('ends in time though nothing can be written to its log', async () => {
     const full = openSync('/dev/full', 'w')
     const file = join(mkdtempSync(join(tmpdir(), 'sluice-full-')), 'sluice.yaml')
-    writeFileSync(
-      file,
-      yaml({ data: data.url, more: 'drainTimeout: 2s' }).replace('admin: { port: 0 }', 'admin: { port: 0 }'),
+    const port = await freePort()
+    writeFileSync(file, yaml({ data: data.url, more: 'drainTimeout: 2s' }))
+    const child = withTests(
+      spawn(
+        process.execPath,
+        [BIN, 'start', '--config', file, '--log-level', 'info', '--port', String(port)],
+        { stdio: ['ignore', full, 'pipe'] },
+      ),
     )
-    const child = spawn(process.execPath, [BIN, 'start', '--config', file, '--log-level', 'info'], {
-      stdio: ['ignore', full, 'pipe'],
-    })
-    await new Promise((resolve) => setTimeout(resolve, 2500))
     const ended = new Promise((resolve) => child.once('exit', resolve))
+    await until('it serves', () =>
+      call(port, { path: '/oidc/x' }).then(
+        ({ status }) => status === 200,
+        () => false,
+      ),
+    )
     child.kill('SIGTERM')
     expect(await ended).toBe(0)
   })

@@ -24,7 +24,7 @@ const GOOD = (await readFile(join(import.meta.dirname, '../../config/sluice.yaml
   .replace('"${ADMIN_TOKEN}"', '"${ADMIN_TOKEN:-0123456789abcdef}"')
   .replace('"${SECRET}"', 'secret')
   .replace('- id: ', '- name: Bank\n    id: second\n    limits: {}\n  - id: ')
-const RUNS = within(300, 1000)
+const RUNS = within(300, 600)
 
 /** Resolves where the text loads or is refused with lines that name places; throws anything else that comes. */
 async function survives(text: string | Uint8Array): Promise<void> {

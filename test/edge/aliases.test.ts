@@ -41,8 +41,8 @@ interface Outcome {
 
 let clients = 0
 /** The spellings one after the other, sent by a client that nobody else is. */
-async function inTurn(spellings: readonly Spelling[]): Promise<Outcome> {
-  const mine = await token(`client-${clients++}`)
+async function inTurn(spellings: readonly Spelling[], client = `client-${clients++}`): Promise<Outcome> {
+  const mine = await token(client)
   const codes: (number | undefined)[] = []
   for (const spelling of spellings) {
     const fields = typeof spelling === 'string' ? [] : spelling.fields
@@ -128,6 +128,34 @@ describe('one connection is synced once, however it is spelled', () => {
     expect(outcomes.flatMap((outcome) => twice(outcome).map((what) => `${outcome.name}: ${what}`))).toEqual(
       [],
     )
+  })
+
+  it('names that objects have, or that keys are made of, are names of clients and connections like others', async () => {
+    const names = [
+      '__proto__',
+      'constructor',
+      'toString',
+      'hasOwnProperty',
+      '{a}',
+      'a:b',
+      '*',
+      '%',
+      '#',
+      'a\nb',
+      'é',
+      '\u{1f4b6}',
+    ]
+    const paths = [
+      '/sync/__proto__',
+      '/sync/constructor',
+      '/sync/a:b',
+      '/sync/*',
+      '/sync/%7Ba%7D',
+      '/sync/%F0%9F%92%B6',
+    ]
+    const outcomes = await Promise.all(names.map((client) => inTurn([...paths, ...paths], client)))
+    const once = [...paths.map(() => 200), ...paths.map(() => 429)].join()
+    expect(wrong(outcomes, ({ statuses }) => statuses.join() === once)).toEqual([])
   })
 
   it('the frameworks as they are modelled take the aliases for the sync, were they to see them', () => {

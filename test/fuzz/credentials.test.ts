@@ -136,7 +136,7 @@ it(
           /^Bearer realm="test"(?:, error="invalid_(?:token|request)", error_description="[ !#-[\]-~]+")?$/,
         )
       }),
-      within(2000, 2500),
+      within(1500, 1200),
     )
     expect(issuer.asked.jwks).toBeLessThan(4)
   },

@@ -104,7 +104,7 @@ it(
           expect(answer.message).toMatch(/^[ !#-[\]-~]+$/)
         },
       ),
-      within(1500, 2500),
+      within(1000, 1200),
     )
     expect(taken).toBeGreaterThan(0)
   },

@@ -130,7 +130,7 @@ it(
         expect(back.flaws).toEqual([])
         if (LONG) back.forget()
       }),
-      within(40, 2500),
+      within(20, 1500),
     )
     expect(honest.length).toBeGreaterThan(40)
     expect(fatal.length).toBeGreaterThan(40)

@@ -3,7 +3,7 @@ export const LONG = process.env['SLUICE_LONG'] === '1'
 const LONG_MS = 60_000
 
 /** A slice of seconds in the suite, a minute each in `npm run test:long`. What fails prints its seed. */
-export const within = (numRuns: number, ms = 1500) => ({
+export const within = (numRuns: number, ms = 800) => ({
   numRuns: LONG ? 100_000_000 : numRuns,
   interruptAfterTimeLimit: LONG ? LONG_MS : ms,
 })

@@ -132,7 +132,7 @@ describe('whatever target is sent', () => {
         }),
         within(4000),
       )
-      expect(taken).toBeGreaterThan(100)
+      expect(taken).toBeGreaterThan(10)
     },
     PATIENCE_MS,
   )
@@ -155,7 +155,7 @@ describe('whatever target is sent', () => {
         }),
         within(4000),
       )
-      expect(syncs).toBeGreaterThan(100)
+      expect(syncs).toBeGreaterThan(10)
     },
     PATIENCE_MS,
   )
@@ -198,7 +198,7 @@ describe('whatever target is sent', () => {
         }),
         within(3000),
       )
-      expect(pushes).toBeGreaterThan(100)
+      expect(pushes).toBeGreaterThan(10)
     },
     PATIENCE_MS,
   )
@@ -240,7 +240,7 @@ describe('whatever target is sent', () => {
           expect(found.host).toMatch(/^(?:\[[0-9a-f:.]+\]|[a-z0-9_~-]+(?:\.[a-z0-9_~-]+)*)$/)
           expect(understand('/', [found.host], () => false)).toMatchObject({ host: found.host })
         }),
-        within(2000, 1000),
+        within(2000, 500),
       )
     },
     PATIENCE_MS,

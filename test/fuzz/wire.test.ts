@@ -189,7 +189,7 @@ it(
         expect(back.flaws).toEqual([])
         if (LONG) back.forget()
       }),
-      { ...within(16, 3000), endOnFailure: true },
+      { ...within(8, 1500), endOnFailure: true },
     )
     expect((await call(gateway.port, { path: '/v3/x', token: mine })).status).toBe(200)
     const text = await metrics()
@@ -197,7 +197,7 @@ it(
       text,
       /^sluice_limit_decisions_total\{limit="requests",outcome="(?:within|near)"\} (\d+)/gm,
     )
-    expect(admitted).toBeGreaterThan(10)
+    expect(admitted).toBeGreaterThan(1)
     if (!LONG) {
       const seen = back.requests.filter(({ line }) => !/ \/(?:oidc|par)\//i.test(line)).length
       expect(seen).toBeLessThanOrEqual(admitted)

@@ -110,6 +110,12 @@ export const sockets: readonly Framing[] = [
     answers: [200],
     reaches: ['GET /v3/CASE/y '],
   },
+  yes(
+    'several: another behind HTTP/1.0 that is kept alive',
+    request('GET /v3/CASE/y', ['Connection: keep-alive']).replace('1.1', '1.0'),
+    '',
+    'GET /v3/CASE/y',
+  ),
   {
     name: 'several: none behind two Hosts',
     bytes: [post(['Host: b']) + HIDDEN],

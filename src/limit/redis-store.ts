@@ -215,6 +215,7 @@ export class RedisStore implements RemoteStore {
 
   async close(): Promise<void> {
     this.#closed = true
+    for (const { stream } of connectionsOf(this.#client)) stream?.on('error', () => {})
     this.#client.disconnect()
   }
 
@@ -330,6 +331,16 @@ function connection(
     throw new StoreConfigError('A Redis Cluster has database 0 alone; write the URLs without a path.')
   }
   return new Cluster(nodes, clusterOptions(nodes))
+}
+
+/**
+ * Every connection of a client. Of a TLS socket that is closed during its handshake Node.js may tell two errors, of which
+ * ioredis hears one.
+ */
+function connectionsOf(client: Redis | Cluster): readonly { readonly stream?: Redis['stream'] }[] {
+  if (client instanceof Redis) return [client]
+  const { subscriber } = client as unknown as { readonly subscriber: { getInstance(): Redis | null } }
+  return [...client.nodes(), subscriber.getInstance() ?? {}]
 }
 
 /** `host:port` of the master that keeps a key, as far as it is known. */

@@ -252,6 +252,34 @@ describe('a store that is told right', () => {
   })
 })
 
+test('a store asks for nothing that came after Redis 6.2, so that Valkey and managed services have it too', async () => {
+  const [single, node] = [await startRedis({ tcp: true }), await startCluster(1)]
+  try {
+    for (const server of [single, node.nodes[0]!]) await server.command('CONFIG', 'RESETSTAT')
+    for (const topology of [{ url: single.url }, { cluster: node.urls }]) {
+      await connect(topology)
+      await store!.charge([quota])
+      await store!.peek([quota])
+      await store!.once('jti', 1000)
+      expect(await store!.reset({ globs: ['t:{a}:*'], matches: () => true })).toBe(1)
+      await store!.close()
+    }
+    for (const server of [single, node.nodes[0]!]) {
+      const stats = String(await server.command('INFO', 'commandstats'))
+      const asked = [...stats.matchAll(/^cmdstat_([^:|]+)(?:\|([^:]+))?:/gm)]
+      expect(asked.map(([, name]) => name)).toContain('evalsha')
+      for (const [, command, sub] of asked) {
+        const name = sub === undefined ? command! : `${command!}|${sub}`
+        const [, facts] = (await server.command('COMMAND', 'DOCS', name)) as [string, string[]]
+        const since = facts[facts.indexOf('since') + 1]!
+        expect(since.localeCompare('6.2.0', 'en', { numeric: true }), `${name} since ${since}`).not.toBe(1)
+      }
+    }
+  } finally {
+    await Promise.all([single.close(), node.close()])
+  }
+})
+
 test.each([
   ['redis://h', { host: 'h', port: 6379 }],
   ['redis://u:p%40s@h:7000/2', { host: 'h', port: 7000, username: 'u', password: 'p@s', db: 2 }],

@@ -31,6 +31,7 @@ export async function deliver(
 ): Promise<Reply | undefined> {
   const proto = 'encrypted' in request.socket ? 'https' : 'http'
   const host = request.headers.host!
+  const client = exchange.caller?.client
   exchange.askedAt = performance.now()
   const headers = requestHeaders(request.headers, {
     peer: exchange.peer,
@@ -50,7 +51,7 @@ export async function deliver(
     maxBody: route.maxBody,
     timeoutMs: route.timeoutMs,
     rateLimit,
-    caller: exchange.caller?.client ?? `ip ${ipPart(exchange.ip)}`,
+    caller: client === undefined ? `ip ${ipPart(exchange.ip)}` : `client ${client}`,
   })
   if (forwarded.headAt !== undefined) exchange.headAt = forwarded.headAt
   if (response.headersSent) {

@@ -39,8 +39,17 @@ export interface ListenerEvents extends Turnstile {
   insecure(reason: string): void
 }
 
-/** Every socket of a listener: Node's own list lacks those that are no HTTP yet, or no more. */
-const openSockets = new WeakMap<Server, Set<Socket>>()
+/** What Node does not tell of a listener. */
+interface Load {
+  /** Every socket, also those that are no HTTP yet, or no more. */
+  readonly open: ReadonlySet<Socket>
+  /** Those on which no request has come yet: Node does not count them among the idle ones. */
+  readonly quiet: Set<Socket>
+  /** Requests under way. */
+  requests: number
+}
+
+const loads = new WeakMap<Server, Load>()
 
 /** How often Node looks for sockets that are over their time. */
 const CHECK_MS = 1000
@@ -62,7 +71,12 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   // Node would drop the fields beyond a count in silence.
   server.maxHeadersCount = 0
 
-  openSockets.set(server, boundSockets(server, bounds, events))
+  const load: Load = { open: boundSockets(server, bounds, events), quiet: new Set(), requests: 0 }
+  loads.set(server, load)
+  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
+    load.quiet.add(socket)
+    socket.once('close', () => load.quiet.delete(socket))
+  })
   server.on('request', (request, response) => inTurn(request, response, false))
   server.on('checkContinue', (request, response) => inTurn(request, response, true))
   // RFC 9110 section 10.1.1 lets a server pass over an expectation that it does not know.
@@ -119,6 +133,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   function inTurn(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
     const { socket } = request
     if (!socket.writable) return
+    load.quiet.delete(socket)
     // Node drops bytes behind a request that would switch protocols, so that the next one could begin anywhere.
     if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
     let turn = turns.get(socket)
@@ -136,7 +151,11 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
         ? take(request, response, expectsContinue)
         : mine.last!.then(() => (socket.writable ? take(request, response, expectsContinue) : undefined))
     mine.waiting++
-    mine.last = served.then(() => void mine.waiting--)
+    load.requests++
+    mine.last = served.then(() => {
+      mine.waiting--
+      load.requests--
+    })
   }
   return server
 }
@@ -224,7 +243,7 @@ function listenError(error: NodeJS.ErrnoException, host: string, port: number, k
 }
 
 /**
- * Ends a server: no new sockets, answers under way get `withinMs`, then everything is closed; how many sockets had to be cut.
+ * Ends a server: no new sockets, answers under way get `withinMs`, then everything is closed; how many requests had to be cut.
  * Idle sockets stay for `idleMs`, since closing one may cross a request on its way.
  */
 export async function drain(server: Server, withinMs: number, idleMs = 0): Promise<number> {
@@ -232,17 +251,20 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   const idleAt = performance.now() + idleMs
   // `http.Server.close` would close the idle sockets at once.
   const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
+  const load = loads.get(server)
+  const closeIdle = (): void => {
+    server.closeIdleConnections()
+    for (const socket of load?.quiet ?? []) if (socket.bytesRead === 0) socket.destroy()
+  }
   const idle = setInterval(() => {
-    if (performance.now() >= idleAt) server.closeIdleConnections()
+    if (performance.now() >= idleAt) closeIdle()
   }, IDLE_CHECK_MS)
   const hard = setTimeout(() => {
-    server.closeIdleConnections()
-    const open = openSockets.get(server)
-    cut = open?.size ?? 0
-    for (const socket of open ?? []) socket.destroy()
+    cut = load?.requests ?? 0
+    for (const socket of load?.open ?? []) socket.destroy()
     server.closeAllConnections()
   }, withinMs)
-  if (idleMs === 0) server.closeIdleConnections()
+  if (idleMs === 0) closeIdle()
   await closed
   clearInterval(idle)
   clearTimeout(hard)

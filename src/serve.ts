@@ -11,13 +11,13 @@ import { type Decision, decisionHeaders } from './limit/decision.ts'
 import { draftHeaders } from './limit/draft-headers.ts'
 import { createLimiter } from './limit/limiter.ts'
 import { type ClientLimits, compileLimits } from './limit/limit.ts'
-import { createUsage } from './limit/usage.ts'
+import { createUsage, type Usage } from './limit/usage.ts'
 import { createListener, drain, listen, renewCertificate } from './listener.ts'
 import { createAccessLog } from './observe/access.ts'
 import type { Log } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
 import type { Parts, ServedRoute } from './parts.ts'
-import { createPeers, plainAddress } from './peer.ts'
+import { createPeers, type Peers, plainAddress } from './peer.ts'
 import { createRouter, type Route } from './route.ts'
 import type { Service } from './service.ts'
 import type { SocketBound } from './socket-bounds.ts'
@@ -50,16 +50,12 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
   const failures = createFailures()
 
   const usageIn = ({ limits, clientLimits }: Config) => createUsage({ store, prefix, limits, clientLimits })
-  let usage = usageIn(config)
 
-  let peers = createPeers(config.listen.trustedProxies)
-
-  function gatewayOf(next: Config): Serve {
+  function gatewayOf(next: Config): { answer: Serve; peers: Peers; usage: Usage } {
     const { hosts, trustedProxies } = next.listen
-    peers = createPeers(trustedProxies)
+    const peers = createPeers(trustedProxies)
     const forwardTo = upstreams.forwards(next.upstreams)
-    const current = usageIn(next)
-    usage = current
+    const usage = usageIn(next)
     const parts: Parts = {
       match: createRouter(
         next.routes.map((route) => serveRoute(route, prefix, next.clientLimits, forwardTo)),
@@ -72,15 +68,15 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
       guard: next.par && guards.guard(next.par, next.clients),
       limiter,
       rateLimitHeaders: next.headers.draft === 'draft-10' ? allHeaders : decisionHeaders,
-      limitsOf: ({ client }) => current.ofCaller(client!),
+      limitsOf: ({ client }) => usage.ofCaller(client!),
       observe,
     }
     upstreams.endUnused()
     issuers.endUnused()
     guards.endUnused()
-    return createGateway(parts)
+    return { answer: createGateway(parts), peers, usage }
   }
-  let answer = gatewayOf(config)
+  let current = gatewayOf(config)
 
   const tellDropped = atMostEvery(DROPPED_MS, (bound: SocketBound, address: string) =>
     log.warn({ bound: `listen.${bound}`, ip: plainAddress(address) }, 'sockets are closed at once'),
@@ -88,7 +84,7 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
   const server = createListener(
     (request, response, expectsContinue) => {
       if (draining) response.shouldKeepAlive = false
-      return answer(request, response, expectsContinue)
+      return current.answer(request, response, expectsContinue)
     },
     config.listen,
     {
@@ -97,7 +93,7 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
         log.info({ ip: plainAddress(peer), source: 'gateway', status, error: reason }, 'unreadable')
       },
       insecure: (reason) => log.info({ source: 'gateway', error: reason }, 'TLS handshake failed'),
-      exempt: (address) => peers.trusts(address),
+      exempt: (address) => current.peers.trusts(address),
       dropped(bound, address) {
         metrics.droppedSockets.inc({ bound })
         tellDropped(bound, address)
@@ -125,19 +121,20 @@ export async function serve(config: Config, log: Log, metrics: Metrics): Promise
     address,
     ready,
     apply(next) {
+      const built = gatewayOf(next)
       const { tls } = next.listen
       if (tls !== undefined && JSON.stringify(tls) !== JSON.stringify(shown)) {
         renewCertificate(server, tls, config.listen)
         shown = tls
         log.info('new connections are shown another certificate')
       }
-      answer = gatewayOf(next)
+      current = built
       limiter.forget()
     },
     metrics: metrics.text,
-    usage: (client) => usage.ofClient(client),
+    usage: (client) => current.usage.ofClient(client),
     async reset(client) {
-      const freed = await usage.free(client)
+      const freed = await current.usage.free(client)
       limiter.forget()
       return freed
     },

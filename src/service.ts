@@ -15,7 +15,7 @@ export interface Service {
   usage(client: string): Promise<ClientUsage>
   /** Frees what is counted of a client: how many keys; rejects where the store cannot be asked. */
   reset(client: string): Promise<number>
-  /** Ends it all; how many sockets had to be cut. */
+  /** Ends it all; how many requests had to be cut. */
   close(times: DrainTimes): Promise<number>
 }
 

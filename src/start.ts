@@ -102,7 +102,7 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
       unready = true
       log.info('sluice drains')
       const cut = await service!.close({ lameDuckMs, drainTimeoutMs })
-      if (cut > 0) log.warn({ sockets: cut }, 'requests were cut at the end of drainTimeout')
+      if (cut > 0) log.warn({ requests: cut }, 'requests were cut at the end of drainTimeout')
       await drain(admin, 0)
       log.info('sluice stopped')
       await output.close()

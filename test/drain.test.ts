@@ -1,4 +1,6 @@
+import { once } from 'node:events'
 import { Agent } from 'node:http'
+import { connect } from 'node:net'
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
 import { call, yaml } from './helpers/gateway.ts'
 import { serving, type ServingProcess } from './helpers/process.ts'
@@ -58,3 +60,15 @@ it.each([1, 2])(
     expect(gateway.lines().filter(({ msg }) => msg === 'request')).toHaveLength(outcomes.length)
   },
 )
+
+it('sockets on which nobody has said a word do not hold the end up', async () => {
+  gateway = await serving(yaml({ data: data.url, more: 'drainTimeout: 60s' }))
+  const quiet = connect(gateway.port, '127.0.0.1')
+  await once(quiet, 'connect')
+  const ended = once(quiet, 'close')
+  quiet.on('error', () => {}).resume()
+  gateway.kill('SIGINT')
+  expect(await gateway.ended()).toBe(0)
+  await ended
+  expect(gateway.stdout()).not.toContain('cut')
+})

@@ -20,7 +20,7 @@ export interface KeptWorker {
   readonly started: Promise<string>
   /** The process that serves now, if one does. */
   serving(): WorkerProcess | undefined
-  /** Ends it for good; how many sockets had to be cut. Whatever lives beyond `withinMs` is killed. */
+  /** Ends it for good; how many requests had to be cut. Whatever lives beyond `withinMs` is killed. */
   close(times: DrainTimes, withinMs: number): Promise<number>
   /** Ends it for good, at once. */
   kill(): void
@@ -49,10 +49,10 @@ export function keepWorker({ config, output, onServing, onEnd }: Keep): KeptWork
       log.error({ pid: worker.pid, how, retryMs }, 'a worker ended; another is started')
       retry = setTimeout(() => void again(), retryMs)
     })
-    const given = config()
+    let given = config()
     const address = await worker.ask('start', given)
     // It may have changed while the worker started.
-    if (config() !== given) await worker.ask('apply', config())
+    while (config() !== given) await worker.ask('apply', (given = config()))
     serves = true
     onServing(1)
     return address
@@ -64,7 +64,8 @@ export function keepWorker({ config, output, onServing, onEnd }: Keep): KeptWork
       log.info({ pid: current?.pid }, 'a worker serves again')
     } catch (error) {
       log.error({ pid: current?.pid, cause: (error as Error).message }, 'a worker could not start')
-      current?.kill()
+      if (current !== undefined) current.kill()
+      else if (!closing) retry = setTimeout(() => void again(), backoff(0))
     }
   }
 

@@ -4,7 +4,7 @@ import type { Metrics } from '../observe/metrics.ts'
 import { addUp, type MetricValues, onlyCounts, textOf } from '../observe/metrics-sum.ts'
 import type { Service } from '../service.ts'
 import { keepWorker } from './kept-worker.ts'
-import type { WorkerProcess } from './process.ts'
+import { Unanswered, type WorkerProcess } from './process.ts'
 
 /** How long a worker may take to say that it is ready: less than a probe waits. */
 const READY_MS = 500
@@ -57,15 +57,10 @@ export async function openWorkers(
     if (first === undefined) throw new Error('no worker serves')
     return first
   }
-  async function valuesOf(worker: WorkerProcess): Promise<MetricValues> {
-    try {
-      const values = await worker.ask('metrics', undefined, ANSWER_MS)
-      if (serving().includes(worker)) latest.set(worker, values)
-      return values
-    } catch {
-      // What was counted must not shrink because a worker is busy.
-      return latest.get(worker) ?? []
-    }
+  /** A worker that is busy, or has ended, stays with what it said last: what was counted must not shrink. */
+  async function hear(worker: WorkerProcess): Promise<void> {
+    const values = await worker.ask('metrics', undefined, ANSWER_MS).catch(() => undefined)
+    if (values !== undefined && serving().includes(worker)) latest.set(worker, values)
   }
 
   return {
@@ -76,17 +71,23 @@ export async function openWorkers(
     },
     async apply(next) {
       const config = divided(next, count)
-      const [first, ...others] = serving()
-      // What one of them takes, all take; who does not is started again with it.
-      await first?.ask('apply', config, APPLY_MS)
+      const [first] = serving()
+      // What the first one refuses is in force nowhere: nor may that one take it later.
+      await first?.ask('apply', config, APPLY_MS).catch((error: Error) => {
+        if (error instanceof Unanswered) first.kill()
+        throw error
+      })
       current = config
+      // What it takes, all take; who does not is started again with it, and so is who ended meanwhile.
+      const others = serving().filter((worker) => worker !== first)
       await Promise.all(
         others.map((worker) => worker.ask('apply', config, APPLY_MS).catch(() => worker.kill())),
       )
     },
     async metrics() {
-      const values = await Promise.all(serving().map(valuesOf))
-      return await textOf(addUp([await metrics.values(), ...values, counted]))
+      await Promise.all(serving().map(hear))
+      const own = await metrics.values()
+      return await textOf(addUp([own, ...latest.values(), counted]))
     },
     usage: async (client) => await anyone().ask('usage', client),
     async reset(client) {

@@ -2,10 +2,13 @@ import cluster from 'node:cluster'
 import type { Answered, Asked, Question, Questions } from './questions.ts'
 import { wholeLines } from './whole-lines.ts'
 
+/** A question that was not answered in time: whatever it asked for may still be done. */
+export class Unanswered extends Error {}
+
 /** A worker, as the first process sees it. */
 export interface WorkerProcess {
   readonly pid: number | undefined
-  /** Rejects with what the worker failed of, when it takes longer than `withinMs`, and when it ends first. */
+  /** Rejects with what the worker failed of, with `Unanswered` when it takes longer than `withinMs`, and when it ends first. */
   ask<Q extends Question>(question: Q, told: Questions[Q][0], withinMs?: number): Promise<Questions[Q][1]>
   /** Resolves when it is gone, with its exit code or the signal that ended it. */
   readonly ended: Promise<number | string>
@@ -80,7 +83,7 @@ export function startWorker(write: (lines: string) => void): WorkerProcess {
             ? undefined
             : setTimeout(() => {
                 waiting.delete(id)
-                reject(new Error(`the worker did not answer within ${withinMs} ms`))
+                reject(new Unanswered(`the worker did not answer within ${withinMs} ms`))
               }, withinMs)
         waiting.set(id, { resolve, reject, timer })
         const message: Asked = { id, question, told }

@@ -13,7 +13,7 @@ export interface Questions {
   usage: [string, ClientUsage]
   reset: [string, number]
   forget: [undefined, void]
-  /** To end; answered with how many sockets had to be cut. */
+  /** To end; answered with how many requests had to be cut. */
   close: [DrainTimes, number]
 }
 

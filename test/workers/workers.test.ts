@@ -167,6 +167,34 @@ describe('several workers', () => {
     }
   })
 
+  it('all take a new configuration, though one starts while another takes its time', async () => {
+    const gateway = await started(settings({ limit: 1000 }))
+    await ready(gateway)
+    const [first, second] = pids(gateway)
+    process.kill(first!, 'SIGSTOP')
+    process.kill(second!, 'SIGKILL')
+    writeFileSync(file, settings({ limit: 5 }))
+    gateway.kill('SIGHUP')
+    await until('another serves', () => told(gateway, 'serves again').length === 1)
+    process.kill(first!, 'SIGCONT')
+    await until('the file is read anew', () => told(gateway, 'read anew').length === 1)
+    const limits = await Promise.all(Array.from({ length: 4 }, () => apart(gateway)))
+    expect(limits.map(({ headers }) => headers['x-ratelimit-limit'])).toEqual(['5', '5', '5', '5'])
+  })
+
+  it('are counted once each, though one ends while it is asked', async () => {
+    const gateway = await started(settings())
+    await pass(10, gateway)
+    const counts = /^sluice_http_request_duration_seconds_count (\d+)$/m
+    await shows(gateway, /^sluice_http_request_duration_seconds_count 10$/m)
+    const [first] = pids(gateway)
+    process.kill(first!, 'SIGSTOP')
+    const asked = metrics(gateway)
+    await call(gateway.adminPort, { path: '/healthz' })
+    process.kill(first!, 'SIGKILL')
+    expect(counts.exec(await asked)![1]).toBe('10')
+  })
+
   it('let every request end on SIGTERM, and the process exits with 0', async () => {
     const gateway = await started(settings({ more: 'drainTimeout: 8s' }))
     const pending = [apart(gateway, '/v3/held'), apart(gateway, '/v3/held')]

@@ -10,9 +10,6 @@ export interface Address {
   downUntil: number
   /** How long it is passed over next time. */
   waitMs: number
-  /** How long idle sockets are surely kept there, and until when that is remembered. */
-  keepsMs: number
-  rememberedUntil: number
 }
 
 /** An address that is passed over from now on, or in use again. */
@@ -30,19 +27,12 @@ export interface Addresses {
   next(tried?: readonly Address[]): Address | undefined
   answered(address: Address): void
   failed(address: Address, cause: string): void
-  /** How long an idle socket is surely kept there, as far as that was seen lately. */
-  keepsMs(address: Address): number
-  /** An idle socket was closed there, after so long. */
-  closedIdle(address: Address, afterMs: number): void
 }
 
 /** Failures in a row after which an address is passed over: no single call's fault. */
 const MOST_FAILURES = 3
 const FIRST_WAIT_MS = 1000
 const LONGEST_WAIT_MS = 30_000
-/** A server that was only started anew is not to lose its sockets for longer, nor under load at all. */
-const REMEMBERED_MS = 60_000
-const LEAST_KEPT_MS = 50
 
 /**
  * Takes addresses in turn, passing over those that failed lately. Each comes back by one request that tries it, after a second at
@@ -91,13 +81,6 @@ export function createAddresses(
       address.downUntil = now() + FIRST_WAIT_MS
       onChange({ address: address.origin, up: false, cause })
     },
-    keepsMs: (address) =>
-      address.keepsMs === Infinity || address.rememberedUntil <= now() ? Infinity : address.keepsMs,
-    closedIdle(address, afterMs) {
-      const keptMs = Math.max(LEAST_KEPT_MS, afterMs / 2)
-      address.keepsMs = address.rememberedUntil <= now() ? keptMs : Math.min(keptMs, address.keepsMs)
-      address.rememberedUntil = now() + REMEMBERED_MS
-    },
   }
 }
 
@@ -110,7 +93,5 @@ function addressOf(origin: string): Address {
     failures: 0,
     downUntil: 0,
     waitMs: FIRST_WAIT_MS,
-    keepsMs: Infinity,
-    rememberedUntil: 0,
   }
 }

@@ -49,15 +49,14 @@ export interface Sockets {
 
 /** A server that does not say how long it keeps an idle socket is taken to keep it for this long, as Node.js (5 s) and others do. */
 const IDLE_MS = 4000
-/** For this long any server keeps it; beyond, nothing is sent there that cannot be sent again. */
+/** For this long any server keeps it (gunicorn: 2 s); beyond, nothing is sent there that cannot be sent again. */
 const SURE_MS = 1000
 const SWEEP_MS = 1000
 
 interface PooledSocket extends Socket {
   to: Address
   claim: Claim | undefined
-  /** `performance.now()` since which it is idle, until which it may be used again, and surely so; undefined while it is in use. */
-  idleSince?: number
+  /** `performance.now()` until which it may be used again, and surely so; undefined while it is in use. */
   idleUntil?: number | undefined
   sureUntil?: number
   _httpMessage?: (ClientRequest & { res?: IncomingMessage; shouldKeepAlive?: boolean }) | null
@@ -172,11 +171,9 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
     }
     const now = performance.now()
     const announcedMs = last?.res && announcedBy(last.res)
-    const idleMs = Math.min(IDLE_MS, announcedMs ?? IDLE_MS, addresses.keepsMs(socket.to))
     socket._httpMessage = null
-    socket.idleSince = now
-    socket.idleUntil = now + idleMs
-    socket.sureUntil = announcedMs === undefined ? now + Math.min(SURE_MS, idleMs) : socket.idleUntil
+    socket.idleUntil = now + Math.min(IDLE_MS, announcedMs ?? IDLE_MS)
+    socket.sureUntil = now + (announcedMs ?? SURE_MS)
     idle.push(socket)
     serveWaiting()
   }
@@ -201,10 +198,6 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
   function forgetIdle(socket: PooledSocket): void {
     const at = idle.indexOf(socket)
     if (at !== -1) idle.splice(at, 1)
-    // Who closes it before its time will do so with the next one.
-    if (socket.readableEnded || socket.errored) {
-      addresses.closedIdle(socket.to, performance.now() - socket.idleSince!)
-    }
   }
 
   /** In their order, but for those whose callers have their share already. */

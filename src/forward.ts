@@ -4,12 +4,13 @@ import type { Socket } from 'node:net'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
 import { tooLarge } from './body.ts'
-import { GatewayError, serviceUnavailable } from './errors.ts'
+import type { GatewayError } from './errors.ts'
 import { type AddressChange, createAddresses } from './forward/addresses.ts'
+import { type Answer, faultOf, passBack } from './forward/answer.ts'
 import { secureOptions, type Tls } from './forward/connect.ts'
+import { broken, busy, silent, unreachable } from './forward/errors.ts'
 import { type Claim, createSockets } from './forward/sockets.ts'
-import { type BodyLength, responseHeaders } from './headers.ts'
-import { lingerOnClose } from './linger.ts'
+import type { BodyLength } from './headers.ts'
 
 // http-proxy takes `util._extend` while it loads; calling Node's own one prints a deprecation warning.
 Object.assign(util, { _extend: Object.assign })
@@ -65,9 +66,6 @@ export interface Forward {
   close(): void
 }
 
-/** Characters that a reason phrase must not carry (RFC 9112 section 4). */
-const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
-
 /**
  * Streams requests to one upstream over kept-alive sockets, and its answers back.
  * Never rejects, never leaves the caller waiting longer than the timeouts, never completes an answer that was cut.
@@ -111,7 +109,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
       let claim: Claim | undefined
       let upstreamResponse: IncomingMessage | undefined
       let headAt: number | undefined
-      let begun = false
+      let answer: Answer | undefined
       let settled = false
       let retried = false
 
@@ -130,14 +128,15 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
           upstreamResponse?.destroy()
         }
         // Once begun, an answer that is not whole must never look whole.
-        if (outcome !== 'answered' && begun) response.destroy()
+        if (outcome !== 'answered' && answer?.begun() === true) response.destroy()
         resolve({
           outcome,
           ...why,
           ...(headAt !== undefined && { headAt }),
         })
       }
-      const fail = (error: GatewayError): void => settle(begun ? 'cut' : 'failed', { error })
+      const fail = (error: GatewayError): void =>
+        settle(answer?.begun() === true ? 'cut' : 'failed', { error })
 
       function onSilence(): void {
         // A caller that is still sending is the caller's delay; `listen.requestTimeout` bounds it.
@@ -151,7 +150,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
           return
         }
         // What has come from the upstream waits for a caller that takes none of it.
-        if (begun && (response.writableNeedDrain || response.writableEnded)) {
+        if (answer?.begun() === true && (response.writableNeedDrain || response.writableEnded)) {
           settle('left', { givenUp: `the caller did not read for ${timeoutMs} ms` })
           return
         }
@@ -160,11 +159,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
           return
         }
         failAt(`silent for ${timeoutMs} ms`)
-        fail(
-          new GatewayError('GatewayTimeout', 'The upstream did not answer in time.', {
-            cause: `${upstream.name} was silent for ${timeoutMs} ms`,
-          }),
-        )
+        fail(silent(upstream.name, timeoutMs))
       }
 
       /** Counts against the address, where that was asked and has not answered. */
@@ -183,7 +178,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
           return
         }
         if (!stale) failAt(error.message)
-        fail(badGateway(upstream, error, false))
+        fail(broken(upstream.name, error))
       }
 
       /** Did a kept-alive socket die unanswered, most likely because the upstream was just closing it? */
@@ -193,7 +188,6 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
         (error.code === 'ECONNRESET' || error.code === 'EPIPE')
 
       const onHead = (incoming: IncomingMessage): void => {
-        const status = incoming.statusCode!
         const fault = faultOf(incoming)
         if (settled || fault !== undefined) {
           incoming.destroy()
@@ -205,64 +199,11 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
         upstreamResponse = incoming
         headAt = performance.now()
         timer.refresh()
-
-        const begin = (): boolean => {
-          if (begun || settled) return begun
-          clearImmediate(flushing)
-          const reason = incoming.statusMessage ?? ''
-          const headers = responseHeaders(
-            incoming.rawHeaders,
-            incoming.headers.connection,
-            status,
-            outgoing.rateLimit,
-          )
-          // The rest of an unfinished request must not be taken for the next one.
-          if (!request.complete) {
-            headers.push('Connection', 'close')
-            if (response.socket) lingerOnClose(response.socket)
-          }
-          try {
-            if (reason === '' || BAD_REASON.test(reason)) response.writeHead(status, headers)
-            else response.writeHead(status, reason, headers)
-            begun = true
-          } catch (error) {
-            fail(badGateway(upstream, error, false))
-          }
-          return begun
-        }
-        // The head waits for the bytes that come with it: where they are broken, it can still be a 502.
-        const flushing = setImmediate(() => {
-          if (!settled && begin()) response.flushHeaders()
-        })
-
-        incoming.on('error', onError)
-        incoming.on('close', () => {
-          clearImmediate(flushing)
-          if (!incoming.complete) onError(new Error('the answer was cut'))
-        })
-        if (request.method === 'HEAD' || status === 204 || status === 304) {
-          // Whole with its head, whatever an upstream sends behind it.
-          if (begin()) response.end()
-          incoming.resume()
-          return
-        }
-        const length = Number(incoming.headers['content-length'])
-        incoming.on('data', (chunk: Buffer) => {
-          timer.refresh()
-          if (!begin()) return
-          // Most answers are one chunk, and so one write.
-          if (chunk.length === length) response.end(chunk)
-          else if (!response.write(chunk)) incoming.pause()
-        })
-        incoming.on('end', () => {
-          if (settled) return
-          // `end` also comes for a body that was cut; only `complete` tells them apart.
-          if (!incoming.complete) onError(new Error('the answer was cut'))
-          else if (begin() && !response.writableEnded) response.end()
-        })
-        response.on('drain', () => {
-          timer.refresh()
-          incoming.resume()
+        answer = passBack(incoming, request, response, outgoing.rateLimit, {
+          onProgress: () => timer.refresh(),
+          onBroken: onError,
+          onUnfit: (error) => fail(broken(upstream.name, error)),
+          isOver: () => settled,
         })
       }
 
@@ -289,7 +230,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
           uploading,
           holds: false,
           onFull: () => fail(busy()),
-          onUnreachable: (failure) => fail(badGateway(upstream, failure, true)),
+          onUnreachable: (failure) => fail(unreachable(upstream.name, failure)),
         }
         sockets.take(claim)
       }
@@ -299,7 +240,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
         try {
           proxy.web(request, response, sourceOf(outgoing), onError)
         } catch (error) {
-          fail(badGateway(upstream, error, true))
+          fail(unreachable(upstream.name, error))
         }
       }
 
@@ -336,16 +277,6 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   })
 }
 
-/** What is wrong with a head that can be parsed. */
-function faultOf({ statusCode, httpVersionMajor, headers }: IncomingMessage): string | undefined {
-  if (statusCode! < 200) return `the upstream answered ${statusCode} unasked`
-  if (httpVersionMajor !== 1) return `the upstream answered in HTTP/${httpVersionMajor}`
-  // Without TE in the request, nothing but this (RFC 9112 section 7.4).
-  const coding = headers['transfer-encoding']
-  if (coding === undefined || coding.toLowerCase() === 'chunked') return undefined
-  return `the upstream answered in the coding ${coding.slice(0, 100)}`
-}
-
 /** What http-proxy pipes into the upstream request in place of the caller's. */
 const piping = (body?: Buffer): HttpProxy.ServerOptions => ({
   buffer: { pipe: (destination: ClientRequest) => destination.end(body) } as never,
@@ -358,19 +289,3 @@ function sourceOf({ bodyLength, body }: Outgoing): HttpProxy.ServerOptions {
 }
 
 function ignore(): void {}
-
-/** 503: every socket to the upstream is taken, and so is every place in the queue. */
-const busy = (): GatewayError => serviceUnavailable('The upstream is busy.')
-
-/** 502 in words that tell unreachable from broken; the log has the reason. */
-function badGateway(upstream: Upstream, cause: unknown, unreachable: boolean): GatewayError {
-  return new GatewayError(
-    'BadGateway',
-    unreachable ? 'The upstream cannot be reached.' : 'The upstream broke off.',
-    {
-      cause: new Error(`${upstream.name}: ${cause instanceof Error ? cause.message : String(cause)}`, {
-        cause,
-      }),
-    },
-  )
-}

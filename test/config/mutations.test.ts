@@ -15,7 +15,7 @@ import {
 import { describe, expect, it } from 'vitest'
 import { parseDocument } from 'yaml'
 import { load } from './load-text.ts'
-import { PATIENCE_MS, within } from '../fuzz/runs.ts'
+import { PATIENCE_MS, runs } from '../fuzz/runs.ts'
 import { ConfigError } from '../../src/config/load.ts'
 
 /** The reference, with the settings that it shows as comments put in. */
@@ -24,7 +24,7 @@ const GOOD = (await readFile(join(import.meta.dirname, '../../config/sluice.yaml
   .replace('"${ADMIN_TOKEN}"', '"${ADMIN_TOKEN:-0123456789abcdef}"')
   .replace('"${SECRET}"', 'secret')
   .replace('- id: ', '- name: Bank\n    id: second\n    limits: {}\n  - id: ')
-const RUNS = within(300, 600)
+const RUNS = runs(100)
 
 /** Resolves where the text loads or is refused with lines that name places; throws anything else that comes. */
 async function survives(text: string | Uint8Array): Promise<void> {

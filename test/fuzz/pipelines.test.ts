@@ -6,7 +6,7 @@ import { type Framing, HOST, LAST } from '../edge/framing/wire.ts'
 import { startStrictUpstream, type StrictUpstream } from '../edge/strict-upstream.ts'
 import { startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { statuses } from '../helpers/raw.ts'
-import { LONG, PATIENCE_MS, within } from './runs.ts'
+import { LONG, PATIENCE_MS, runs } from './runs.ts'
 
 let back: StrictUpstream
 let gateway: TestGateway
@@ -130,7 +130,7 @@ it(
         expect(back.flaws).toEqual([])
         if (LONG) back.forget()
       }),
-      within(20, 1500),
+      runs(12),
     )
     expect(honest.length).toBeGreaterThan(40)
     expect(fatal.length).toBeGreaterThan(40)

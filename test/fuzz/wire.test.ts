@@ -6,7 +6,7 @@ import { FRAMINGS } from '../edge/framing/corpus.ts'
 import { startStrictUpstream, type StrictUpstream } from '../edge/strict-upstream.ts'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { until } from '../helpers/wait.ts'
-import { LONG, PATIENCE_MS, within } from './runs.ts'
+import { LONG, PATIENCE_MS, runs } from './runs.ts'
 
 /** Requests thrown at once. */
 const AT_ONCE = 24
@@ -189,7 +189,7 @@ it(
         expect(back.flaws).toEqual([])
         if (LONG) back.forget()
       }),
-      { ...within(8, 1500), endOnFailure: true },
+      { ...runs(6), endOnFailure: true },
     )
     expect((await call(gateway.port, { path: '/v3/x', token: mine })).status).toBe(200)
     const text = await metrics()

@@ -63,6 +63,7 @@ export function keepWorker({ config, output, onServing, onEnd }: Keep): KeptWork
       await spawn()
       log.info({ pid: current?.pid }, 'a worker serves again')
     } catch (error) {
+      if (closing) return
       log.error({ pid: current?.pid, cause: (error as Error).message }, 'a worker could not start')
       if (current !== undefined) current.kill()
       else if (!closing) retry = setTimeout(() => void again(), backoff(0))

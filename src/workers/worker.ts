@@ -18,7 +18,9 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
   let closing = false
 
   process.on('uncaughtException', (error) => {
-    output?.log.fatal({ cause: error.stack ?? error.message }, 'a worker ends of an error that nobody caught')
+    const cause = error.stack ?? error.message
+    output?.log.fatal({ cause }, 'a worker ends of an error that nobody caught')
+    if (output?.log.isLevelEnabled('fatal') !== true) process.stderr.write(`sluice: uncaught: ${cause}\n`)
     process.exit(1)
   })
   process.on('disconnect', () => {

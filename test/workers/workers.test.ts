@@ -54,9 +54,9 @@ const settings = (more: Partial<Parameters<typeof yaml>[0]> = {}): string =>
     store: `{ redis: { url: "${redis.url}", password: ${PASSWORD} }, timeout: 5s }`,
     ...more,
   })
-async function started(text: string): Promise<ServingProcess> {
+async function started(text: string, env: Record<string, string> = {}): Promise<ServingProcess> {
   writeFileSync(file, text)
-  const process = await serving({ file }, WORKERS)
+  const process = await serving({ file }, WORKERS, env)
   processes.push(process)
   return process
 }
@@ -125,7 +125,10 @@ describe('several workers', () => {
   })
 
   it('are started again when they end, with the configuration in force, and what they counted stays', async () => {
-    const gateway = await started(settings({ limit: 1000 }))
+    const fault = encodeURIComponent("process.on('SIGUSR2', () => { throw new Error('boom') })")
+    const gateway = await started(settings({ limit: 1000 }), {
+      NODE_OPTIONS: `--import=data:text/javascript,${fault}`,
+    })
     expect(new Set(await pass(10, gateway))).toEqual(new Set([200]))
     writeFileSync(file, settings({ limit: 5 }))
     await until('the file is read anew', () => told(gateway, 'read anew').length === 1)
@@ -149,6 +152,13 @@ describe('several workers', () => {
     // Signals are for the first process; a supervisor may send them to all.
     for (const pid of pids(gateway)) process.kill(pid, 'SIGTERM')
     expect(await pass(2, gateway)).toEqual([429, 429])
+
+    process.kill(pids(gateway)[0]!, 'SIGUSR2')
+    await until('its last words are told', () => told(gateway, 'nobody caught').length === 1)
+    expect(told(gateway, 'nobody caught')).toMatchObject([
+      { level: 'fatal', cause: expect.stringMatching(/^Error: boom\n/) },
+    ])
+    await until('another serves', () => told(gateway, 'serves again').length === 2)
 
     // Each counts its half alone while there is no Redis.
     await redis.kill()

@@ -232,11 +232,10 @@ describe('a Redis that', () => {
   let dump: string
   let gateways: readonly ServingProcess[] = []
   let fake: FakeRedis | undefined
-  let starting: Promise<void> | undefined
   beforeAll(async () => {
     redis = await startRedis({
       tcp: true,
-      args: '--key-load-delay 1000 --loading-process-events-interval-bytes 1024 --rdbcompression no'.split(
+      args: '--key-load-delay 10000 --loading-process-events-interval-bytes 1024 --rdbcompression no'.split(
         ' ',
       ),
     })
@@ -298,11 +297,14 @@ describe('a Redis that', () => {
         )
         await redis.command('SAVE')
         await redis.kill()
-        starting = redis.start()
+        void redis.start().catch(() => {})
       },
       async () => {
         await redis.command('CONFIG', 'SET', 'key-load-delay', 0)
-        await starting
+        await until('the data is loaded', async () => {
+          const answer = await redis.command('PING').catch(() => '')
+          return answer === 'PONG'
+        })
         await redis.command('FLUSHALL')
         rmSync(dump)
       },

@@ -178,7 +178,8 @@ export class RedisStore implements RemoteStore {
       found.set(masterOf(client, key), key)
     }
     found.delete(undefined)
-    return [...found.values()]
+    // One that knows of no master is to be seen as failing too.
+    return found.size === 0 ? [`${this.#prefix}:{}:`] : [...found.values()]
   }
 
   async probe(key: string): Promise<void> {
@@ -272,9 +273,11 @@ export class RedisStore implements RemoteStore {
 
   /** What a master says of itself: of a cluster's, the first to answer, for one may hang. */
   #info(): Promise<string> {
+    const masters = this.#masters()
+    if (masters.length === 0) this.#lastError ??= new Error('the cluster names no master with an address')
     return this.#tell(
-      Promise.any(this.#masters().map((node) => node.info())).catch(({ errors }: AggregateError) => {
-        throw errors[0] ?? new Error('No master is known.')
+      Promise.any(masters.map((node) => node.info())).catch(({ errors }: AggregateError) => {
+        throw errors[0] ?? this.#lastError
       }),
     )
   }

@@ -232,6 +232,21 @@ describe('a store that is told right', () => {
     expect((await Promise.all(charges)).every(({ admitted }) => admitted)).toBe(true)
   })
 
+  test('probes each master of a cluster, and one that knows none', async () => {
+    await connect({ cluster: cluster.urls })
+    expect(new Set(store!.samples().map((key) => store!.server(key))).size).toBe(3)
+    for (const key of store!.samples()) await store!.probe(key)
+    await store!.close()
+
+    // Alone, it was never told its own address.
+    const node = await startRedis({ tcp: true, args: ['--cluster-enabled', 'yes'] })
+    await node.command('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383)
+    expect(await connect({ cluster: [node.url] })).toEqual([])
+    expect(store!.samples()).toHaveLength(1)
+    await expect(store!.probe(store!.samples()[0]!)).rejects.toThrow('names no master with an address')
+    await node.close()
+  })
+
   test('starts though nobody is there, and charges when somebody is', async () => {
     expect(await connect({ url: `redis://127.0.0.1:${await freePort()}` })).toEqual([])
     await expect(store!.charge([quota])).rejects.toThrow('ECONNREFUSED')

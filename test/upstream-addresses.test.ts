@@ -1,5 +1,5 @@
 import { createServer } from 'node:http'
-import type { AddressInfo, Server } from 'node:net'
+import type { AddressInfo, Server, Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { type AddressChange, createAddresses } from '../src/forward/addresses.ts'
 import { get, startFront } from './helpers/front.ts'
@@ -161,6 +161,29 @@ describe('several addresses', () => {
     expect(got.filter((status) => status === 502)).toHaveLength(3)
     expect([seen, back.seen.length]).toEqual([3, 7])
     expect(changes).toMatchObject([{ address: breaking.url, up: false }])
+  })
+
+  it('are passed over when they fall silent, and their idle sockets are closed', async () => {
+    let silent = false
+    const asking: Socket[] = []
+    const fading = await startRawUpstream((socket) => {
+      // Six at once, so that there are as many sockets.
+      if (silent || asking.push(socket) < 6) return
+      for (const one of asking.splice(0)) one.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+    })
+    closers.push(fading.close)
+    const back = await upstream()
+    const changes: AddressChange[] = []
+    const origins = [fading.url, back.url]
+    const { port } = await front('', { origins, timeoutMs: 300 }, {}, (change) => changes.push(change))
+    await Promise.all(Array.from({ length: 12 }, () => get(port)))
+    expect(fading.sockets()).toBe(6)
+    silent = true
+    const got: number[] = []
+    for (let i = 0; i < 6; i++) got.push((await get(port)).status)
+    expect(got.filter((status) => status === 504)).toHaveLength(3)
+    expect(changes).toMatchObject([{ address: fading.url, up: false, cause: 'silent for 300 ms' }])
+    await until('no socket to it', () => fading.sockets() === 0, 2000)
   })
 
   it('come back when they answer again, which log and metrics are told', async () => {

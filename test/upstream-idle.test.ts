@@ -66,6 +66,21 @@ describe.concurrent('an idle socket', () => {
     expect(back.connections()).toBe(1)
   })
 
+  it('is not used where the upstream has said something unasked', async () => {
+    let connections = 0
+    const back = await startRawUpstream((socket, _, connection) => {
+      connections = connection
+      socket.write(`${ANSWER}\r\nok`)
+      setTimeout(() => socket.write('HTTP/1.1 408 Request Timeout\r\n\r\n'), 50)
+    })
+    closers.push(back.close)
+    const { port } = await front(back.url)
+    await get(port)
+    await sleep(300)
+    await get(port)
+    expect(connections).toBe(2)
+  })
+
   it('is not used for longer than the upstream says, however short that is', async () => {
     const back = await closing(60_000, 'Keep-Alive: timeout=1\r\n')
     const { port } = await front(back.url)

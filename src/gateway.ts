@@ -3,7 +3,7 @@ import { tooLarge } from './body.ts'
 import { deliver } from './deliver.ts'
 import { GatewayError } from './errors.ts'
 import { type Exchange, failed, openExchange } from './exchange.ts'
-import { type BodyLength, bodyLength, readHead } from './headers.ts'
+import { bodyLength, readHead } from './headers.ts'
 import { identify } from './identify.ts'
 import type { Parts, ServedRoute } from './parts.ts'
 import { push } from './push.ts'
@@ -58,6 +58,9 @@ async function answer(
   expectsContinue: boolean,
 ): Promise<Reply | undefined> {
   const head = readHead(request.rawHeaders)
+  const length = bodyLength(request.method ?? '', request.httpVersion, request.headers)
+  // Whatever it is refused for: where it ends, others may see the next one begin.
+  if (length instanceof GatewayError) response.shouldKeepAlive = false
 
   const target = understand(request.url ?? '', head.hosts, parts.serves)
   if (target instanceof GatewayError) {
@@ -74,7 +77,7 @@ async function answer(
   exchange.route = route
   exchange.dialect = route.dialect
 
-  const body = bodyOf(request, route)
+  const body = typeof length === 'number' && length > route.maxBody ? tooLarge(route.maxBody) : length
   if (body instanceof GatewayError) return failed(exchange, body)
 
   if (route.authenticate !== 'none') {
@@ -133,11 +136,6 @@ function match(
   if (found === undefined) return new GatewayError('NotFound', 'Nothing is served at this path.')
   const allow = found.allow.join(', ')
   return new GatewayError('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
-}
-
-function bodyOf(request: IncomingMessage, route: ServedRoute): BodyLength | GatewayError {
-  const length = bodyLength(request.method ?? '', request.httpVersion, request.headers)
-  return typeof length === 'number' && length > route.maxBody ? tooLarge(route.maxBody) : length
 }
 
 /** Is this one of those that `failures` counts: no route takes it, or its caller could not prove who it is? */

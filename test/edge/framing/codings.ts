@@ -1,4 +1,17 @@
-import { type Framing, HIDDEN, LAST, LAST_SEEN, post, chunk, END, CHUNKED, chunked, no, yes } from './wire.ts'
+import {
+  type Framing,
+  HIDDEN,
+  LAST,
+  LAST_SEEN,
+  post,
+  chunk,
+  END,
+  CHUNKED,
+  chunked,
+  no,
+  request,
+  yes,
+} from './wire.ts'
 
 export const codings: readonly Framing[] = [
   yes('chunks', chunked(chunk('abc') + END), 'abc'),
@@ -53,7 +66,23 @@ export const codings: readonly Framing[] = [
       ['no colon', ['Transfer-Encoding chunked']],
       ['a field that ends in a name', ['Transfer-Encoding']],
     ] as const
-  ).map(([name, fields]) => no(`coding: ${name}`, post(fields, `${chunk('abc')}${END}${HIDDEN}`))),
+  ).flatMap(([name, fields]) => [
+    no(`coding: ${name}`, post(fields, `${chunk('abc')}${END}${HIDDEN}`)),
+    no(`coding: ${name}, and no chunk`, post(fields, END + HIDDEN)),
+  ]),
+  ...(
+    [
+      ['where nothing is served', 'POST /nowhere/CASE', 404],
+      ['at a bad target', 'POST /oidc/CASE//x', 400],
+      ['by a method that is not taken', 'PROPFIND /oidc/CASE/x', 405],
+    ] as const
+  ).map(([where, line, status]) =>
+    no(
+      `coding: identity, chunked ${where}`,
+      request(line, ['Transfer-Encoding: identity, chunked'], END + HIDDEN),
+      status,
+    ),
+  ),
   no('coding: chunks in HTTP/1.0', post([CHUNKED], END + HIDDEN).replace('1.1', '1.0')),
   no(
     'coding: chunks in HTTP/1.0, kept alive',

@@ -2,6 +2,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo, Server, Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { type AddressChange, createAddresses } from '../src/forward/addresses.ts'
+import { startFragileUpstream } from './helpers/fragile-upstream.ts'
 import { get, startFront } from './helpers/front.ts'
 import { call, startGateway } from './helpers/gateway.ts'
 import { startRawUpstream, startUpstream, type TestUpstream } from './helpers/upstream.ts'
@@ -114,6 +115,28 @@ describe('several addresses', () => {
     for (let i = 0; i < 9; i++) expect((await get(port)).status).toBe(200)
     expect(backs.map(({ seen }) => seen.length)).toEqual([3, 3, 3])
     expect(backs.map((back) => back.sockets())).toEqual([1, 1, 1])
+  })
+
+  it('are all used again once they are back, though the others have taken every socket', async () => {
+    const back = await upstream()
+    const late = await startFragileUpstream()
+    closers.push(late.close)
+    await late.kill()
+    const changes: boolean[] = []
+    const origins = [back.url, late.url]
+    const { port } = await front('', { origins, maxConnections: 4 }, {}, ({ up }) => changes.push(up))
+    const state = { goesOn: true }
+    const load = Array.from({ length: 4 }, async (_, i) => {
+      while (state.goesOn) await call(port, { path: '/x', headers: { 'x-caller': String(i) } })
+    })
+    try {
+      await until('it is passed over', () => changes.includes(false))
+      await late.start()
+      await until('it is in use again', () => changes.at(-1) === true)
+    } finally {
+      state.goesOn = false
+      await Promise.all(load)
+    }
   })
 
   it('stand in for one that cannot be reached, with any method, each body whole and once', async () => {

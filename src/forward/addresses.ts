@@ -4,6 +4,8 @@ export interface Address {
   readonly origin: string
   readonly host: string
   readonly port: number
+  /** Sockets that are open to it, or being opened. */
+  sockets: number
   /** Failures in a row. */
   failures: number
   /** Passed over until then, in `now` milliseconds; 0: it is up. */
@@ -90,6 +92,7 @@ function addressOf(origin: string): Address {
     origin,
     host: hostname.replace(/^\[|\]$/g, ''),
     port: Number(port) || (protocol === 'https:' ? 443 : 80),
+    sockets: 0,
     failures: 0,
     downUntil: 0,
     waitMs: FIRST_WAIT_MS,

@@ -56,6 +56,8 @@ const SWEEP_MS = 1000
 interface PooledSocket extends Socket {
   to: Address
   claim: Claim | undefined
+  /** Is its place another's already? */
+  dropped?: boolean
   /** `performance.now()` until which it may be used again, and surely so; undefined while it is in use. */
   idleUntil?: number | undefined
   sureUntil?: number
@@ -72,6 +74,7 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
   const held = createShares(max, half)
   const uploads = createShares(half, Math.ceil(half / 2))
   const places = createShares(max, half)
+  const part = Math.max(1, Math.floor(max / addresses.all.length))
   const idle: PooledSocket[] = []
   const waiting: Claim[] = []
   let open = 0
@@ -90,12 +93,9 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
     const address = addresses.next()!
     let socket = takeIdle(reuse, address)
     if (socket === undefined && open >= max) {
-      // One to another address will do; else the one that is idle for the longest time makes room for a new one.
-      socket = takeIdle(reuse)
-      if (socket === undefined) {
-        idle[0]?.destroy()
-        return false
-      }
+      // One to another address will do, where this one has its part already; else the one idle for longest makes room.
+      if (address.sockets >= part) socket = takeIdle(reuse)
+      if (socket === undefined && open >= max) drop(idle.shift()!)
     }
     claim.holds = true
     held.take(caller)
@@ -118,6 +118,7 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
   /** Goes from address to address until one takes the connection: a request without a socket was not sent anywhere yet. */
   function dial(claim: Claim, address: Address, tried: readonly Address[] = []): void {
     open++
+    address.sockets++
     const socket = connect(address, secure, connectTimeoutMs, (failure) => {
       if (failure === undefined) {
         established(socket)
@@ -126,6 +127,7 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
         return
       }
       open--
+      address.sockets--
       addresses.failed(address, failure.message)
       const attempted = [...tried, address]
       const other = claim.request.destroyed ? undefined : addresses.next(attempted)
@@ -148,7 +150,10 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
     })
     socket.on('free', () => release(socket))
     socket.once('close', () => {
-      open--
+      if (!socket.dropped) {
+        open--
+        socket.to.sockets--
+      }
       if (socket.idleUntil !== undefined) forgetIdle(socket)
       letGo(socket.claim)
       serveWaiting()
@@ -190,9 +195,17 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
       if (i === idle.length - 1) idle.pop()
       else idle.splice(i, 1)
       if (fit) return socket
-      socket.destroy()
+      drop(socket)
     }
     return undefined
+  }
+
+  /** Closes an idle one, and gives its place up at once. */
+  function drop(socket: PooledSocket): void {
+    open--
+    socket.to.sockets--
+    socket.dropped = true
+    socket.destroy()
   }
 
   function forgetIdle(socket: PooledSocket): void {

@@ -47,7 +47,7 @@ export function keepWorker({ config, output, onServing, onEnd }: Keep): KeptWork
       onEnd(worker)
       const retryMs = backoff(performance.now() - startedAt)
       log.error({ pid: worker.pid, how, retryMs }, 'a worker ended; another is started')
-      retry = setTimeout(() => void again(), retryMs)
+      later(retryMs)
     })
     let given = config()
     const address = await worker.ask('start', given)
@@ -66,8 +66,16 @@ export function keepWorker({ config, output, onServing, onEnd }: Keep): KeptWork
       if (closing) return
       log.error({ pid: current?.pid, cause: (error as Error).message }, 'a worker could not start')
       if (current !== undefined) current.kill()
-      else if (!closing) retry = setTimeout(() => void again(), backoff(0))
+      // There was not even a process whose end would be seen.
+      else if (retry === undefined) later(backoff(0))
     }
+  }
+
+  function later(afterMs: number): void {
+    retry = setTimeout(() => {
+      retry = undefined
+      void again()
+    }, afterMs)
   }
 
   function stop(): void {

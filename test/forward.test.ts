@@ -297,8 +297,8 @@ describe('http-proxy as it comes', () => {
     const back = await rawUpstream(() => {})
     const { port, outcomes } = await front(back.url, { maxConnections: 2, timeoutMs: 1500 })
     const ask = (caller: string) => get(port, '/', { headers: { 'X-Caller': caller } })
-    const answers = Promise.all(['a', 'b', 'a', 'b', 'a', 'b'].map((caller) => ask(caller)))
-    // Two are asked and silent, two wait for their sockets, two are told at once.
+    const answers = Promise.all(Array.from({ length: 20 }, (_, i) => ask(i % 2 === 0 ? 'a' : 'b')))
+    // Two are asked and silent, sixteen wait for their sockets, two are told at once.
     await until('two are told', () => outcomes.length === 2)
     expect(outcomes.map(({ error }) => error?.status)).toEqual([503, 503])
     expect((await answers).filter(({ status }) => status === 504).length).toBeGreaterThanOrEqual(2)

@@ -111,7 +111,8 @@ describe('one caller', () => {
 
   it('has at most half of the places to wait, and the others are served in their order', async () => {
     const { port, asked, outcomes } = await patient(4)
-    for (let i = 0; i < 6; i++) send(port, 'a', '/hang')
+    // Two have sockets, and half of 32 places are theirs.
+    for (let i = 0; i < 20; i++) send(port, 'a', '/hang')
     await until('two are told', () => outcomes.length === 2)
     expect(outcomes.map(({ error }) => error?.status)).toEqual([503, 503])
     const holding = [send(port, 'b', '/b'), send(port, 'c', '/c')]
@@ -145,4 +146,13 @@ describe('one caller', () => {
     for (const { text } of busy) expect(text).toMatch(/^Retry-After: 1\r$/m)
     await until('no socket upstream', () => back.sockets() === 0)
   })
+})
+
+it('a client may send at once all that a limit of 1000 allows', async () => {
+  const back = await startUpstream((_, response) => setTimeout(() => response.end('ok'), 200))
+  closers.push(back.close)
+  const { port } = await startFront(back.url).then((front) => (closers.push(front.close), front))
+  const answers = await Promise.all(Array.from({ length: 1000 }, () => now(port, 'a')))
+  expect(answers.filter(({ status }) => status !== 200)).toEqual([])
+  expect(back.seen).toHaveLength(1000)
 })

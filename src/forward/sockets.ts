@@ -52,6 +52,8 @@ const IDLE_MS = 4000
 /** For this long any server keeps it (gunicorn: 2 s); beyond, nothing is sent there that cannot be sent again. */
 const SURE_MS = 1000
 const SWEEP_MS = 1000
+/** Places to wait for each socket: with 256 of them, one client may send all that its limit of 1000 allows at once. */
+const PLACES = 8
 
 interface PooledSocket extends Socket {
   to: Address
@@ -73,7 +75,7 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
   const half = Math.ceil(max / 2)
   const held = createShares(max, half)
   const uploads = createShares(half, Math.ceil(half / 2))
-  const places = createShares(max, half)
+  const places = createShares(PLACES * max, PLACES * half)
   const part = Math.max(1, Math.floor(max / addresses.all.length))
   const idle: PooledSocket[] = []
   const waiting: Claim[] = []

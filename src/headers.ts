@@ -169,9 +169,10 @@ export function requestHeaders(
   if (forwarded.trusted) {
     const chain = out['x-forwarded-for']
     out['x-forwarded-for'] = chain === undefined ? forwarded.peer : `${String(chain)}, ${forwarded.peer}`
+    // The port here is not that of a scheme that the proxy was asked by.
+    if (out['x-forwarded-proto'] === undefined) out['x-forwarded-port'] ??= forwarded.port
     out['x-forwarded-proto'] ??= forwarded.proto
     out['x-forwarded-host'] ??= forwarded.host
-    out['x-forwarded-port'] ??= forwarded.port
     out['x-real-ip'] ??= forwarded.peer
   } else {
     out['x-forwarded-for'] = forwarded.peer

@@ -135,6 +135,12 @@ describe('request fields', () => {
       ssl_client_cert: 'apache',
     })
     expect(requestHeaders(HARMLESS, proxied)).toEqual({ ...HARMLESS, ...OWN })
+    const { 'x-forwarded-port': _, ...portless } = OWN
+    expect(requestHeaders({ ...HARMLESS, 'x-forwarded-proto': 'https' }, proxied)).toEqual({
+      ...HARMLESS,
+      ...portless,
+      'x-forwarded-proto': 'https',
+    })
   })
 
   it('that rewrite the decision, or end at this hop, are dropped, whoever sent them', () => {

@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http'
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
@@ -121,10 +120,11 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   /** RFC 6585 section 5. */
   async function refuseFields({ socket }: IncomingMessage, response: ServerResponse): Promise<void> {
     lingerOnClose(socket)
+    response.on('error', () => {})
     response.writeHead(431, { Connection: 'close', 'Content-Length': 0 }).end()
     const reason = `more than ${MOST_FIELDS} header fields`
     events.unreadable({ peer: socket.remoteAddress ?? '', status: 431, reason })
-    await once(response, 'close')
+    await new Promise((resolve) => response.once('close', resolve))
   }
 
   const turns = new WeakMap<Socket, Turn>()

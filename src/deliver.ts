@@ -4,14 +4,12 @@ import { type Exchange, failed } from './exchange.ts'
 import type { Forward } from './forward.ts'
 import { type BodyLength, requestHeaders } from './headers.ts'
 import { ipPart } from './limit/key.ts'
-import type { Peers } from './peer.ts'
 import type { Reply } from './reply.ts'
 import type { Route } from './route.ts'
-import { parseHost, type Target } from './target.ts'
+import type { Target } from './target.ts'
 
 /** What the earlier stages found out for the last one. */
 export interface Understood {
-  readonly peers: Peers
   readonly target: Target
   readonly route: Route
   readonly to: Forward
@@ -27,7 +25,7 @@ export async function deliver(
   exchange: Exchange,
   request: IncomingMessage,
   response: ServerResponse,
-  { peers, target, route, to, body, pushed, rateLimit }: Understood,
+  { target, route, to, body, pushed, rateLimit }: Understood,
 ): Promise<Reply | undefined> {
   const proto = 'encrypted' in request.socket ? 'https' : 'http'
   const host = request.headers.host!
@@ -37,10 +35,10 @@ export async function deliver(
     peer: exchange.peer,
     proto,
     host,
-    port: parseHost(host)?.port || (proto === 'https' ? '443' : '80'),
+    port: target.port || (proto === 'https' ? '443' : '80'),
     requestId: exchange.requestId,
     clientCert: proto === 'https' ? certificateField(request.socket) : undefined,
-    trusted: peers.trusts(exchange.peer),
+    trusted: exchange.trusted,
   })
   if (pushed !== undefined) headers['content-length'] = String(pushed.length)
   const forwarded = await to(request, response, {

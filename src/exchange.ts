@@ -15,6 +15,8 @@ export interface Exchange {
   /** The address of the socket's peer, and of the caller as far as trusted proxies tell. */
   readonly peer: string
   readonly ip: string
+  /** May the peer speak for others? */
+  readonly trusted: boolean
   path?: string
   route?: Route
   /** In whose words errors are told. */
@@ -28,7 +30,7 @@ export interface Exchange {
   headAt?: number
   source: 'gateway' | 'upstream'
   status: number
-  /** Did the caller leave, or was the answer cut, before it was whole? */
+  /** Did the caller leave, or was it cut off, before the answer was whole? */
   incomplete?: 'left' | 'cut'
   error?: GatewayError
   /** Why the gateway waited for the caller no longer. */
@@ -44,6 +46,7 @@ export function openExchange(request: IncomingMessage, peers: Peers): Exchange {
     startedAt: performance.now(),
     peer,
     ip: peers.caller(peer, request.headers['x-forwarded-for'] as string | undefined),
+    trusted: peers.trusts(peer),
     dialect: 'problem',
     source: 'gateway',
     status: 0,

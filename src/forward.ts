@@ -151,7 +151,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
         }
         // What has come from the upstream waits for a caller that takes none of it.
         if (answer?.begun() === true && (response.writableNeedDrain || response.writableEnded)) {
-          settle('left', { givenUp: `the caller did not read for ${timeoutMs} ms` })
+          settle('left', { givenUp: `the caller read too little for ${timeoutMs} ms` })
           return
         }
         if (claim?.holds === false) {
@@ -159,7 +159,9 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
           return
         }
         failAt(`silent for ${timeoutMs} ms`)
-        fail(silent(upstream.name, timeoutMs))
+        if (claim !== undefined && sockets.addressOf(claim.request) === undefined)
+          fail(unreachable(upstream.name, `no connection within ${timeoutMs} ms`))
+        else fail(silent(upstream.name, timeoutMs))
       }
 
       /** Counts against the address, where that was asked and has not answered. */

@@ -40,7 +40,12 @@ export function createGateway(parts: Parts): Serve {
       }
     }
     await closed
-    if (!response.writableFinished) {
+    if (response.errored instanceof GatewayError) {
+      // The listener cut it off, and says why.
+      exchange.error = response.errored
+      exchange.incomplete = 'cut'
+      if (exchange.status === 0) exchange.status = exchange.error.status
+    } else if (!response.writableFinished) {
       // The listener says there what it answered in place of a request that broke off.
       if (exchange.status === 0 && response.statusCode !== 200) exchange.status = response.statusCode
       else exchange.incomplete ??= 'left'
@@ -116,7 +121,6 @@ async function answer(
   if (route.forward === undefined) return jsonReply(await parts.limitsOf(caller))
   if (expectsContinue) response.writeContinue()
   return deliver(exchange, request, response, {
-    peers: parts.peers,
     target,
     route,
     to: route.forward,

@@ -17,7 +17,7 @@ export interface Identified {
 
 /** Who makes a request on this route, or why that is not known. A promise only where a token needs more than memory. */
 export function identify(
-  { authenticate, peers }: Pick<Parts, 'authenticate' | 'peers'>,
+  { authenticate }: Pick<Parts, 'authenticate'>,
   exchange: Exchange,
   request: IncomingMessage,
   { route, target, head }: { readonly route: ServedRoute; readonly target: Target; readonly head: Head },
@@ -28,7 +28,7 @@ export function identify(
     senderOf(request, {
       path: target.path,
       proofs: head.proofs,
-      trusted: peers.trusts(exchange.peer),
+      trusted: exchange.trusted,
     }),
   )
   return identity instanceof Promise

@@ -2,6 +2,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse, S
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { type GatewayError, serviceUnavailable } from './errors.ts'
 import type { Serve } from './gateway.ts'
 import { endGently, lingerOnClose } from './linger.ts'
 import { METHODS } from './route.ts'
@@ -44,8 +46,8 @@ interface Load {
   readonly open: ReadonlySet<Socket>
   /** Those on which no request has come yet: Node does not count them among the idle ones. */
   readonly quiet: Set<Socket>
-  /** Requests under way. */
-  requests: number
+  /** The answers to requests under way. */
+  readonly requests: Set<ServerResponse>
 }
 
 const loads = new WeakMap<Server, Load>()
@@ -70,7 +72,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   // Node would drop the fields beyond a count in silence.
   server.maxHeadersCount = 0
 
-  const load: Load = { open: boundSockets(server, bounds, events), quiet: new Set(), requests: 0 }
+  const load: Load = { open: boundSockets(server, bounds, events), quiet: new Set(), requests: new Set() }
   loads.set(server, load)
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
     load.quiet.add(socket)
@@ -151,10 +153,10 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
         ? take(request, response, expectsContinue)
         : mine.last!.then(() => (socket.writable ? take(request, response, expectsContinue) : undefined))
     mine.waiting++
-    load.requests++
+    load.requests.add(response)
     mine.last = served.then(() => {
       mine.waiting--
-      load.requests--
+      load.requests.delete(response)
     })
   }
   return server
@@ -260,15 +262,24 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
     if (performance.now() >= idleAt) closeIdle()
   }, IDLE_CHECK_MS)
   const hard = setTimeout(() => {
-    cut = load?.requests ?? 0
+    cut = load?.requests.size ?? 0
+    for (const response of load?.requests ?? []) response.destroy(drained())
     for (const socket of load?.open ?? []) socket.destroy()
     server.closeAllConnections()
   }, withinMs)
   if (idleMs === 0) closeIdle()
   await closed
+  // Each has its log line yet to come.
+  const pending = (): boolean => (load?.requests.size ?? 0) > 0
+  for (let i = 0; i < LAST_TURNS && pending(); i++) await nextTurn()
   clearInterval(idle)
   clearTimeout(hard)
   return cut
 }
 
 const IDLE_CHECK_MS = 50
+/** Turns of the event loop that requests which were cut may take to end. */
+const LAST_TURNS = 100
+
+/** 503: `drainTimeout` is over. */
+const drained = (): GatewayError => serviceUnavailable('The gateway ended before the answer was whole.')

@@ -10,7 +10,7 @@ import type { Target } from './target.ts'
 
 /** The life of a pushed authorisation request: read whole, checked, and forwarded once, byte for byte. */
 export async function push(
-  { guard, peers }: Pick<Parts, 'guard' | 'peers'>,
+  { guard, failures }: Pick<Parts, 'guard' | 'failures'>,
   exchange: Exchange,
   request: IncomingMessage,
   response: ServerResponse,
@@ -20,6 +20,9 @@ export async function push(
   // Nobody is left to answer.
   if (pushed === undefined) return undefined
   if (pushed instanceof GatewayError) return failed(exchange, pushed)
+  // While the body came, the address may have failed too often.
+  const late = failures?.refusal(exchange.ip)
+  if (late !== undefined) return failed(exchange, late)
   const refusal = await guard!.check({
     method: exchange.method,
     contentType: request.headers['content-type'],
@@ -31,5 +34,5 @@ export async function push(
   // Who pushed it is the upstream's to say: what the guard knows may be no more than a claim.
   exchange.caller = { ip: exchange.ip }
   const body = pushed.length
-  return deliver(exchange, request, response, { peers, target, route, to: route.forward!, body, pushed })
+  return deliver(exchange, request, response, { target, route, to: route.forward!, body, pushed })
 }

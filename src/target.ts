@@ -10,6 +10,8 @@ export interface Target {
   readonly query: string
   /** The host that the caller addressed, in lower case and without its port. */
   readonly host: string
+  /** The port that the caller named, or the empty string. */
+  readonly port: string
 }
 
 /** What a segment may carry raw: RFC 3986 section 3.3 `pchar`, less `;` and the escapes. */
@@ -72,7 +74,7 @@ export function understand(
   if (path.includes('//')) return badRequest('The path holds an empty segment.')
   if (path.includes('/.') && /\/\.\.?(?:\/|$)/.test(path)) return badRequest('The path holds a dot segment.')
 
-  return { path, segments: segmentsOf(path), query, host: field.host }
+  return { path, segments: segmentsOf(path), query, ...field }
 }
 
 /** The segments of a path, where a trailing slash adds none. */

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { type IncomingMessage, request } from 'node:http'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createFailures } from '../src/failures.ts'
 import { call, ROUTES, startGateway, type Settings, type TestGateway, token } from './helpers/gateway.ts'
@@ -145,6 +147,31 @@ clients: [{ id: acme, authentication: private_key_jwt }]`,
       error: 'temporarily_unavailable',
       error_description: 'Too many requests from this address have failed.',
     })
+  })
+
+  it('tries no key for a push whose body came while its address failed too often', async () => {
+    await start({
+      routes: ROUTES.replace('authenticate: none }', 'authenticate: par }'),
+      more: `failures: { limit: 1, window: 1h }
+par: { issuer: "https://identity.example.com/oidc" }`,
+    })
+    const slow = request({
+      port: gateway.port,
+      method: 'POST',
+      path: '/oidc/request',
+      headers: {
+        'Content-Type': 'application/x-www-form-urlencoded',
+        'X-Forwarded-For': '192.0.2.1',
+        Expect: '100-continue',
+      },
+    })
+    const answered = once(slow, 'response') as Promise<[IncomingMessage]>
+    slow.flushHeaders()
+    await once(slow, 'continue')
+    expect((await from('192.0.2.1')).status).toBe(401)
+    slow.end('acme')
+    const [response] = await answered
+    expect(response.resume().statusCode).toBe(429)
   })
 
   it('counts nothing where no failures are configured', async () => {

@@ -33,7 +33,7 @@ it('a caller that does not read is given up, is told of as one, and its upstream
   const { back, port, outcomes } = await answering(30_000_000)
   ask(port, GET)
   await until('the outcome', () => outcomes.length === 1)
-  expect(outcomes).toMatchObject([{ outcome: 'left', givenUp: 'the caller did not read for 300 ms' }])
+  expect(outcomes).toMatchObject([{ outcome: 'left', givenUp: 'the caller read too little for 300 ms' }])
   expect(outcomes[0]).not.toHaveProperty('error')
   await until('no socket upstream', () => back.sockets() === 0)
 })
@@ -43,7 +43,7 @@ it('so is one that does not read the last of an answer that has come whole', asy
   ask(port, GET.repeat(250))
   await until('the outcomes', () => outcomes.length === 250)
   const ends = new Set(outcomes.map(({ outcome, givenUp = '' }) => `${outcome} ${givenUp}`))
-  expect(ends).toContain('left the caller did not read for 2000 ms')
+  expect(ends).toContain('left the caller read too little for 2000 ms')
   expect(outcomes.map(({ outcome }) => outcome)).not.toContain('cut')
 })
 

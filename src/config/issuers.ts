@@ -1,4 +1,6 @@
+import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
+import { readKeySet } from '../authenticate/key-set.ts'
 import { httpUrl } from './addresses.ts'
 import { unreadable } from './files.ts'
 import type { Settings, Tokens } from './schema.ts'
@@ -26,7 +28,18 @@ async function compileIssuer(
   if (jwks === undefined) return { ...issuer, jwks }
   if (httpUrl(jwks)) return { ...issuer, jwks: { url: jwks } }
   const file = resolve(directory, jwks)
-  const problem = await unreadable(file)
+  const problem = (await unreadable(file)) ?? (await noKeySet(file))
   if (problem !== undefined) mistakes.push({ path: [...path, 'jwks'], message: problem })
   return { ...issuer, jwks: { file } }
+}
+
+/** What is wrong with a file that should hold a JWK Set; it may hold no key yet. */
+async function noKeySet(file: string): Promise<string | undefined> {
+  try {
+    await readKeySet(JSON.parse(await readFile(file, 'utf8')))
+    return undefined
+  } catch (error) {
+    const what = error instanceof SyntaxError ? 'is no JSON' : (error as Error).message
+    return `names ${file}, which ${what}; write the issuer's JWK Set there, or its URL here`
+  }
 }

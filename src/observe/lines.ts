@@ -23,12 +23,14 @@ type Sink = (bytes: Buffer, done: (gone: boolean) => void) => void
 
 /**
  * Gathers lines as text and encodes them once: per line that costs a fraction of a stream. A reader that went away ends the
- * writing, a full disk loses lines; neither ends the process, nor keeps it from ending.
+ * writing, a full disk loses lines; neither ends the process, nor keeps it from ending. `onLost` is told how many lines found no
+ * place, once there is place again.
  */
-export function createLines(fd: number): Lines {
+export function createLines(fd: number, onLost: (lines: number) => void = () => {}): Lines {
   const { isPipe, sink } = sinkOf(fd)
   const page = Buffer.allocUnsafeSlow(PAGE_BYTES)
   let waiting = ''
+  let lost = 0
   let busy = false
   let gone = false
   let done: (() => void) | undefined
@@ -52,6 +54,11 @@ export function createLines(fd: number): Lines {
       busy = false
       gone = isGone
       if (gone) waiting = ''
+      else if (lost > 0 && waiting.length < MAX_WAITING / 2) {
+        const lines = lost
+        lost = 0
+        onLost(lines)
+      }
       if (waiting.length >= GATHERED || done) flush()
     })
   }
@@ -69,7 +76,11 @@ export function createLines(fd: number): Lines {
 
   return {
     write(line) {
-      if (gone || waiting.length > MAX_WAITING) return
+      if (gone) return
+      if (waiting.length > MAX_WAITING) {
+        lost++
+        return
+      }
       waiting += line
       if (waiting.length >= GATHERED) flush()
     },

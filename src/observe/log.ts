@@ -55,6 +55,9 @@ export async function createLog(level: LogLevel, format: 'json' | 'pretty'): Pro
       close: () => Promise.resolve(),
     }
   }
-  const lines = createLines(process.stdout.fd)
-  return { log: pino(options, lines), ...lines }
+  const lines = createLines(process.stdout.fd, (lost) =>
+    log.warn({ lines: lost }, 'log lines were lost, since nobody read the log'),
+  )
+  const log = pino(options, lines)
+  return { log, ...lines }
 }

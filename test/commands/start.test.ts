@@ -119,6 +119,11 @@ describe('sluice start', () => {
     gateway.kill('SIGINT')
     expect(await gateway.ended()).toBe(0)
     await cut
+    const lines = gateway.lines()
+    expect(lines.filter(({ msg }) => msg === 'request')).toMatchObject([
+      { level: 'error', path: '/v3/held', client: 'acme', status: 503, incomplete: 'cut' },
+    ])
+    expect(lines.at(-1)).toMatchObject({ msg: 'sluice stopped' })
     held.length = 0
   })
 

@@ -160,6 +160,13 @@ const MISTAKES: readonly Row[] = [
     ['1:68: tokens.jwks: names ., which is a directory, not a file'],
   ],
   [
+    'a file of keys that holds something else',
+    'tokens: { issuer: https://i/, audience: https://api.example.com, jwks: sluice.yaml }',
+    [
+      "1:72: tokens.jwks: names sluice.yaml, which is no JSON; write the issuer's JWK Set there, or its URL here",
+    ],
+  ],
+  [
     'keys of another scheme',
     'tokens: { issuer: https://identity.example.com, audience: a, jwks: "ftp://x/keys" }',
     ['1:68: tokens.jwks: must be an http or https URL, or the path of a file, not "ftp://x/keys"'],

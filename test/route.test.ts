@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { hides, matchRoute, parsePattern, type Pattern } from '../src/route.ts'
+import { createRouter, hides, matchRoute, parsePattern, type Pattern, type Route } from '../src/route.ts'
 import { segmentsOf } from '../src/target.ts'
 
 const pattern = (text: string): Pattern => {
@@ -54,6 +54,47 @@ describe('matching', () => {
     const routes = ['id.example.com/*', '/*']
     expect(matching(routes, 'GET', '/x', 'id.example.com')).toMatchObject({ text: routes[0] })
     expect(matching(routes, 'GET', '/x', 'api.example.com')).toMatchObject({ text: '/*' })
+  })
+})
+
+describe('a path whose pushes are guarded', () => {
+  const route = (text: string, authenticate: Route['authenticate']): Route & { readonly text: string } => ({
+    ...named(text),
+    match: text,
+    authenticate,
+    scope: [],
+    limits: [],
+    maxBody: 1,
+    timeoutMs: undefined,
+  })
+  const routes = [
+    route('GET,PUT /oidc/*', 'none'),
+    route('POST id.example/oidc/request', 'par'),
+    route('/oidc/*', 'none'),
+    route('GET /only', 'none'),
+  ]
+  const router = createRouter(routes)
+  const found = (method: string, path: string, host = 'id.example') => router(method, host, segmentsOf(path))
+
+  it('takes POST alone, whatever other routes take', () => {
+    expect(found('POST', '/OIDC/Request/')).toMatchObject({ route: routes[1] })
+    for (const method of ['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'PROPFIND', ''])
+      expect(found(method, '/oidc/request')).toEqual({ allow: ['POST'], nearest: routes[1] })
+  })
+
+  it('is that of its host alone, and no longer one', () => {
+    expect(found('GET', '/oidc/request', 'other.example')).toMatchObject({ route: routes[0] })
+    expect(found('POST', '/oidc/request', 'other.example')).toMatchObject({ route: routes[2] })
+    expect(found('GET', '/oidc/request/x')).toMatchObject({ route: routes[0] })
+  })
+
+  it('leaves other paths their own methods', () => {
+    expect(found('PATCH', '/only')).toEqual({ allow: ['GET', 'HEAD'], nearest: routes[3] })
+    expect(found('PROPFIND', '/only')).toMatchObject({
+      allow: expect.arrayContaining(['PATCH']),
+      nearest: undefined,
+    })
+    expect(found('GET', '/nowhere')).toBeUndefined()
   })
 })
 

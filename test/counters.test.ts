@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, it } from 'vitest'
 import type { StoreConfig } from '../src/config/schema.ts'
 import { type Counters, openCounters } from '../src/counters.ts'
 import type { Log } from '../src/observe/log.ts'
@@ -6,10 +6,8 @@ import { createMetrics } from '../src/observe/metrics.ts'
 import { type RedisServer, type RedisServerOptions, startRedis } from './helpers/redis.ts'
 import { until } from './helpers/wait.ts'
 
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
+/** Each test has a server of its own, so they need not wait for one another. */
+type Closing = (close: () => Promise<void>) => void
 
 interface Opened {
   readonly counters: Counters
@@ -18,7 +16,7 @@ interface Opened {
   up(): Promise<boolean>
 }
 
-async function open(redis: Exclude<StoreConfig, 'memory'>['redis']): Promise<Opened> {
+async function open(closing: Closing, redis: Exclude<StoreConfig, 'memory'>['redis']): Promise<Opened> {
   const lines: string[] = []
   const say = (level: string) => (fields: unknown, words?: string) =>
     void lines.push(`${level}: ${words ?? (fields as string)}`)
@@ -29,7 +27,7 @@ async function open(redis: Exclude<StoreConfig, 'memory'>['redis']): Promise<Ope
     log,
     metrics,
   )
-  closers.push(() => counters.store.close())
+  closing(() => counters.store.close())
   return {
     counters,
     lines,
@@ -37,18 +35,18 @@ async function open(redis: Exclude<StoreConfig, 'memory'>['redis']): Promise<Ope
   }
 }
 
-async function serverThat(options: RedisServerOptions): Promise<RedisServer> {
+async function serverThat(closing: Closing, options: RedisServerOptions): Promise<RedisServer> {
   const server = await startRedis({ tcp: true, ...options })
-  closers.push(() => server.close())
+  closing(() => server.close())
   return server
 }
 
 const quota = { name: 'x', key: 't:{a}:x', limit: 1000, windowMs: 60_000, shadow: false }
 
-describe('a Redis that is there only after the start, and then', () => {
+describe.concurrent('a Redis that is there only after the start, and then', () => {
   const replica = { args: ['--replicaof', '127.0.0.1', '1'] }
   const node = { args: ['--cluster-enabled', 'yes'] }
-  it.each<[string, RedisServerOptions, (url: string) => Parameters<typeof open>[0]['topology'], string]>([
+  it.for<[string, RedisServerOptions, (url: string) => Parameters<typeof open>[1]['topology'], string]>([
     ['is a replica', replica, (url) => ({ url }), 'store.redis.url is a replica of 127.0.0.1:1'],
     ['is a node of a cluster', node, (url) => ({ url }), 'store.redis.url is one node of a cluster'],
     ['is no cluster', {}, (url) => ({ cluster: [url] }), 'write its URL in store.redis.url'],
@@ -65,27 +63,30 @@ describe('a Redis that is there only after the start, and then', () => {
       (url) => ({ url: url.replace('//', '//:guess@') }),
       'refuses the user name or password',
     ],
-  ])('%s: says so once, as at a start, and is not up', async (_, options, topology, words) => {
-    const server = await serverThat(options)
-    await server.kill()
-    const { counters, lines, up } = await open({ topology: topology(server.url) })
-    expect(lines).toEqual(['warn: Redis cannot be reached; trying again'])
-    await server.start()
-    const errors = () => lines.filter((line) => line.startsWith('error'))
-    await until('it is told', () => errors().length > 0)
-    for (let i = 0; i < 12; i++) {
-      expect((await counters.store.charge([quota])).mode).toBe('local')
-      expect(await up()).toBe(false)
-      await new Promise((resolve) => setTimeout(resolve, 20))
-    }
-    expect(errors()).toEqual([expect.stringContaining(words)])
-    expect(lines.length).toBeLessThanOrEqual(3)
-  })
+  ])(
+    '%s: says so once, as at a start, and is not up',
+    async ([, options, topology, words], { expect, onTestFinished }) => {
+      const server = await serverThat(onTestFinished, options)
+      await server.kill()
+      const { counters, lines, up } = await open(onTestFinished, { topology: topology(server.url) })
+      expect(lines).toEqual(['warn: Redis cannot be reached; trying again'])
+      await server.start()
+      const errors = () => lines.filter((line) => line.startsWith('error'))
+      await until('it is told', () => errors().length > 0)
+      for (let i = 0; i < 12; i++) {
+        expect((await counters.store.charge([quota])).mode).toBe('local')
+        expect(await up()).toBe(false)
+        await new Promise((resolve) => setTimeout(resolve, 20))
+      }
+      expect(errors()).toEqual([expect.stringContaining(words)])
+      expect(lines.length).toBeLessThanOrEqual(3)
+    },
+  )
 
-  it('is made right decides, and can be wrong again', async () => {
-    const server = await serverThat(replica)
+  it('is made right decides, and can be wrong again', async ({ expect, onTestFinished }) => {
+    const server = await serverThat(onTestFinished, replica)
     await server.kill()
-    const { counters, lines, up } = await open({ topology: { url: server.url } })
+    const { counters, lines, up } = await open(onTestFinished, { topology: { url: server.url } })
     await server.start()
     const errors = () => lines.filter((line) => line.startsWith('error')).length
     await until('it is told', () => errors() === 1)
@@ -101,9 +102,12 @@ describe('a Redis that is there only after the start, and then', () => {
   })
 })
 
-it('a Redis that hangs while nobody calls is seen to be down, and to be up again', async () => {
-  const server = await serverThat({})
-  const { lines, up } = await open({ topology: { url: server.url } })
+it.concurrent('a Redis that hangs while nobody calls is seen to be down, and to be up again', async ({
+  expect,
+  onTestFinished,
+}) => {
+  const server = await serverThat(onTestFinished, {})
+  const { lines, up } = await open(onTestFinished, { topology: { url: server.url } })
   expect(await up()).toBe(true)
   server.freeze()
   await until('it is down', async () => !(await up()))

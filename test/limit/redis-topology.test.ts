@@ -268,30 +268,26 @@ describe('a store that is told right', () => {
 })
 
 test('a store asks for nothing that came after Redis 6.2, so that Valkey and managed services have it too', async () => {
-  const [single, node] = [await startRedis({ tcp: true }), await startCluster(1)]
-  try {
-    for (const server of [single, node.nodes[0]!]) await server.command('CONFIG', 'RESETSTAT')
-    for (const topology of [{ url: single.url }, { cluster: node.urls }]) {
-      await connect(topology)
-      await store!.charge([quota])
-      await store!.peek([quota])
-      await store!.once('jti', 1000)
-      expect(await store!.reset({ globs: ['t:{a}:*'], matches: () => true })).toBe(1)
-      await store!.close()
-    }
-    for (const server of [single, node.nodes[0]!]) {
-      const stats = String(await server.command('INFO', 'commandstats'))
-      const asked = [...stats.matchAll(/^cmdstat_([^:|]+)(?:\|([^:]+))?:/gm)]
-      expect(asked.map(([, name]) => name)).toContain('evalsha')
-      for (const [, command, sub] of asked) {
-        const name = sub === undefined ? command! : `${command!}|${sub}`
-        const [, facts] = (await server.command('COMMAND', 'DOCS', name)) as [string, string[]]
-        const since = facts[facts.indexOf('since') + 1]!
-        expect(since.localeCompare('6.2.0', 'en', { numeric: true }), `${name} since ${since}`).not.toBe(1)
-      }
-    }
-  } finally {
-    await Promise.all([single.close(), node.close()])
+  const servers = [plain, ...cluster.nodes]
+  for (const server of servers) await server.command('CONFIG', 'RESETSTAT')
+  for (const topology of [{ url: plain.url }, { cluster: cluster.urls }]) {
+    await connect(topology)
+    await store!.charge([quota])
+    await store!.peek([quota])
+    await store!.once('jti', 1000)
+    expect(await store!.reset({ globs: ['t:{a}:*'], matches: () => true })).toBeGreaterThan(0)
+    await store!.close()
+  }
+  const asked = new Set<string>()
+  for (const server of servers) {
+    const stats = String(await server.command('INFO', 'commandstats'))
+    for (const [, name] of stats.matchAll(/^cmdstat_([^:]+):/gm)) asked.add(name!)
+  }
+  expect(asked).toContain('evalsha')
+  for (const name of asked) {
+    const [, facts] = (await plain.command('COMMAND', 'DOCS', name)) as [string, string[]]
+    const since = facts[facts.indexOf('since') + 1]!
+    expect(since.localeCompare('6.2.0', 'en', { numeric: true }), `${name} since ${since}`).not.toBe(1)
   }
 })
 

@@ -111,7 +111,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   server.timeout = bounds.requestTimeoutMs
   server.on('timeout', (socket: Socket) => {
     const response = underWay(socket)
-    if (response === undefined || (response.writableEnded && socket.writableLength > 0)) socket.destroy()
+    if (response === undefined) socket.destroy()
+    else if (response.writableEnded && socket.writableLength > 0) abandon(socket)
   })
 
   function refuse(socket: Socket, status: number, reason: string): void {
@@ -196,6 +197,13 @@ const STATUS_OF: Readonly<Record<string, number>> = {
   HPE_HEADER_OVERFLOW: 431,
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
   ERR_HTTP_REQUEST_TIMEOUT: 408,
+}
+
+/** Ends a socket at once, with all that its peer did not read: the system would keep that for minutes after an orderly end. */
+function abandon(socket: Socket): void {
+  // Of TLS, Node can end nothing but the whole in order.
+  if ('encrypted' in socket) socket.destroy()
+  else socket.resetAndDestroy()
 }
 
 /** The answer that a socket waits for or is being given, if any. */

@@ -67,7 +67,8 @@ export function createRedisCheck({ topology, info, onWrong, onWarning }: RedisCh
     },
     hear(error) {
       const wrong = configError(error)
-      if (wrong !== undefined) tell(wrong)
+      // Of a cluster, one node that is wrong takes nothing away from those that were found right.
+      if (wrong !== undefined && !isRight) tell(wrong)
     },
   }
 }

@@ -159,9 +159,8 @@ export class RedisStore implements RemoteStore {
 
   async once(key: string, ttlMs: number): Promise<boolean> {
     this.#check.assertRight()
-    return (
-      (await this.#tell(this.#client.set(`${this.#prefix}:{${key}}:~once`, '1', 'PX', ttlMs, 'NX'))) === 'OK'
-    )
+    const name = `${this.#prefix}:{${key}}:~once`
+    return (await this.#tell(this.#client.set(name, '1', 'PX', ttlMs, 'NX'), name)) === 'OK'
   }
 
   server(key: string): string {
@@ -248,7 +247,9 @@ export class RedisStore implements RemoteStore {
   /** Adds to a failure what is known of its reason, and leaves a server that will not take writes. */
   #tell<T>(asked: Promise<T>, key = ''): Promise<T> {
     return asked.catch((error: Error) => {
-      if (/^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) this.reconnect(key)
+      // Without a key, nobody knows which node of a cluster it was.
+      const isKnown = key !== '' || this.#client instanceof Redis
+      if (isKnown && /^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) this.reconnect(key)
       if (this.#up) throw error
       const reason = this.#lastError === undefined ? '.' : `: ${this.#lastError.message}`
       throw new Error(`Redis is not connected${reason}`, { cause: error })

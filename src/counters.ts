@@ -66,7 +66,11 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
   })
   await remote.connect()
   if (!connected) log.warn('Redis cannot be reached; trying again')
-  return { store, prefix, ready: () => onOutage !== 'deny' || (connected && store.mode() === 'store') }
+  return {
+    store,
+    prefix,
+    ready: () => onOutage !== 'deny' || (connected && !wrong && store.mode() === 'store'),
+  }
 }
 
 const WORDS = {

@@ -16,14 +16,18 @@ interface Opened {
   up(): Promise<boolean>
 }
 
-async function open(closing: Closing, redis: Exclude<StoreConfig, 'memory'>['redis']): Promise<Opened> {
+async function open(
+  closing: Closing,
+  redis: Exclude<StoreConfig, 'memory'>['redis'],
+  onOutage: 'local' | 'deny' = 'local',
+): Promise<Opened> {
   const lines: string[] = []
   const say = (level: string) => (fields: unknown, words?: string) =>
     void lines.push(`${level}: ${words ?? (fields as string)}`)
   const log = { info: say('info'), warn: say('warn'), error: say('error') } as unknown as Log
   const metrics = createMetrics()
   const counters = await openCounters(
-    { redis, prefix: 't', timeoutMs: 200, onOutage: 'local', instances: 1 },
+    { redis, prefix: 't', timeoutMs: 200, onOutage, instances: 1 },
     log,
     metrics,
   )
@@ -82,6 +86,20 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
       expect(lines.length).toBeLessThanOrEqual(3)
     },
   )
+
+  it('is wrong under deny, makes the gateway unready until it is right', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const server = await serverThat(onTestFinished, replica)
+    await server.kill()
+    const { counters, lines } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
+    await server.start()
+    await until('it is told', () => lines.some((line) => line.startsWith('error')))
+    expect(counters.ready()).toBe(false)
+    await server.command('REPLICAOF', 'NO', 'ONE')
+    await until('it is ready', () => counters.ready())
+  })
 
   it('is made right decides, and can be wrong again', async ({ expect, onTestFinished }) => {
     const server = await serverThat(onTestFinished, replica)

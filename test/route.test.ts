@@ -116,6 +116,8 @@ describe('patterns', () => {
     ['/a;b', 'cannot match'],
     ['/a%3ab', 'cannot match'],
     ['/sync/:client', 'choose another name'],
+    ['/sync/:user', 'choose another name'],
+    ['/:ip/sync', 'choose another name'],
   ])('%j is refused: %s', (text, words) => {
     expect(parsePattern(text)).toContain(words)
   })
@@ -131,6 +133,8 @@ describe('hidden routes', () => {
     ['GET /a', '/a', false],
     ['GET /a', 'HEAD /a', true],
     ['GET,POST /a', 'POST /a', true],
+    ['GET /a', 'POST /a', false],
+    ['GET /a', 'GET,POST /a', false],
     ['host/*', '/*', false],
     ['host/*', 'host/a', true],
     ['/a/*', '/a', true],

@@ -135,15 +135,20 @@ describe('one caller', () => {
     const gateway = await startGateway({
       data: back.url,
       upstream: 'maxConnections: 1',
-      routes: 'routes: [{ match: "/*", upstream: data, authenticate: none, timeout: 500ms }]',
+      routes: `routes:
+  - { match: "/held", upstream: data, authenticate: none, timeout: 1h }
+  - { match: "/*", upstream: data, authenticate: none, timeout: 500ms }`,
       limits: '',
     })
     closers.push(gateway.close)
-    const ask = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
-    const answers = await Promise.all([1, 2, 3].map(() => raw(gateway.port, ask)))
-    const busy = answers.filter(({ text }) => statuses(text)[0] === 503)
-    expect(busy.length).toBeGreaterThanOrEqual(1)
-    for (const { text } of busy) expect(text).toMatch(/^Retry-After: 1\r$/m)
+    const ask = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`
+    const holder = connect(gateway.port, '127.0.0.1')
+    holder.on('error', () => {}).write(ask('/held'))
+    await until('the only socket is held', () => back.sockets() === 1)
+    const { text } = await raw(gateway.port, ask('/'))
+    expect(statuses(text)).toEqual([503])
+    expect(text).toMatch(/^Retry-After: 1\r$/m)
+    holder.destroy()
     await until('no socket upstream', () => back.sockets() === 0)
   })
 })

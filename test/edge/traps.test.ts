@@ -99,7 +99,7 @@ describe('the defects of http-proxy, through a gateway', () => {
     const { text } = await odds('trailer')
     expect(statuses(text)).toEqual([200])
     expect(text).not.toMatch(/trailer/i)
-    expect(statuses((await odds('reason')).text)[0]).toBeGreaterThanOrEqual(200)
+    expect(statuses((await odds('reason')).text)).toEqual([200])
   })
 
   it.each([

@@ -8,6 +8,8 @@ export default defineConfig({
     testTimeout: 60_000,
     hookTimeout: 60_000,
     maxWorkers: 2,
+    // Files of a worker share what they import: loading it anew for each took a fifth of the time.
+    isolate: false,
     coverage: { provider: 'v8', include: ['src/**/*.ts'] },
   },
 })

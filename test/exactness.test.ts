@@ -112,7 +112,7 @@ describe.each([
 ])('on %s', (_, open) => {
   it('no window holds more than the limit, and no call is refused while one holds fewer', async () => {
     const { data, gateways } = await ground(await open(), 20)
-    const calls = await bursts(gateways, 3000, await newTokens())
+    const calls = await bursts(gateways, 2000, await newTokens())
     for (const one of calls) {
       expect(mostInAWindow(one, WINDOW_MS)).toBeLessThanOrEqual(20)
       expect(wronglyRefused(one, 20, WINDOW_MS)).toEqual([])
@@ -125,7 +125,7 @@ describe.each([
   it('limits raised and lowered under load lose and gain nothing', async () => {
     const { gateways, setLimit } = await ground(await open(), 20)
     const tokens = await newTokens()
-    const whole = bursts(gateways, 4500, tokens)
+    const whole = bursts(gateways, 3500, tokens)
     await setLimit(40)
     await setLimit(10)
     const loweredAt = performance.now()

@@ -7,7 +7,7 @@ import { until } from './helpers/wait.ts'
 
 /** A million callers, each with a counter of its own (`npm run test:long`); in the suite a slice of that. */
 const LONG = process.env['SLUICE_LONG'] === '1'
-const CALLERS = LONG ? 1_000_000 : 10_000
+const CALLERS = LONG ? 1_000_000 : 5000
 const AT_ONCE = 50
 
 let redis: RedisServer

@@ -46,8 +46,10 @@ interface Load {
   readonly open: ReadonlySet<Socket>
   /** Those on which no request has come yet: Node does not count them among the idle ones. */
   readonly quiet: Set<Socket>
-  /** The answers to requests under way. */
-  readonly requests: Set<ServerResponse>
+  /** Those that speak HTTP, of which a TLS socket is not the one that was opened. */
+  readonly speaking: Set<Socket>
+  /** How many requests are under way: their answers in a set would each outlive it by a collection of garbage. */
+  requests: number
 }
 
 const loads = new WeakMap<Server, Load>()
@@ -72,11 +74,20 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   // Node would drop the fields beyond a count in silence.
   server.maxHeadersCount = 0
 
-  const load: Load = { open: boundSockets(server, bounds, events), quiet: new Set(), requests: new Set() }
+  const load: Load = {
+    open: boundSockets(server, bounds, events),
+    quiet: new Set(),
+    speaking: new Set(),
+    requests: 0,
+  }
   loads.set(server, load)
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
     load.quiet.add(socket)
-    socket.once('close', () => load.quiet.delete(socket))
+    load.speaking.add(socket)
+    socket.once('close', () => {
+      load.quiet.delete(socket)
+      load.speaking.delete(socket)
+    })
   })
   server.on('request', (request, response) => inTurn(request, response, false))
   server.on('checkContinue', (request, response) => inTurn(request, response, true))
@@ -154,10 +165,10 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
         ? take(request, response, expectsContinue)
         : mine.last!.then(() => (socket.writable ? take(request, response, expectsContinue) : undefined))
     mine.waiting++
-    load.requests.add(response)
+    load.requests++
     mine.last = served.then(() => {
       mine.waiting--
-      load.requests.delete(response)
+      load.requests--
     })
   }
   return server
@@ -270,15 +281,15 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
     if (performance.now() >= idleAt) closeIdle()
   }, IDLE_CHECK_MS)
   const hard = setTimeout(() => {
-    cut = load?.requests.size ?? 0
-    for (const response of load?.requests ?? []) response.destroy(drained())
+    cut = load?.requests ?? 0
+    for (const socket of load?.speaking ?? []) underWay(socket)?.destroy(drained())
     for (const socket of load?.open ?? []) socket.destroy()
     server.closeAllConnections()
   }, withinMs)
   if (idleMs === 0) closeIdle()
   await closed
   // Each has its log line yet to come.
-  const pending = (): boolean => (load?.requests.size ?? 0) > 0
+  const pending = (): boolean => (load?.requests ?? 0) > 0
   for (let i = 0; i < LAST_TURNS && pending(); i++) await nextTurn()
   clearInterval(idle)
   clearTimeout(hard)

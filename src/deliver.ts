@@ -20,6 +20,9 @@ export interface Understood {
   readonly rateLimit?: readonly string[] | undefined
 }
 
+/** A lone surrogate, which no client's name holds: the addresses have their shares apart from the clients. */
+const NO_NAME = '\ud800'
+
 /** Forwards a request and notes what became of it: undefined where the upstream's answer was streamed, else the gateway's own. */
 export async function deliver(
   exchange: Exchange,
@@ -49,7 +52,7 @@ export async function deliver(
     maxBody: route.maxBody,
     timeoutMs: route.timeoutMs,
     rateLimit,
-    caller: client === undefined ? `ip ${ipPart(exchange.ip)}` : `client ${client}`,
+    caller: client ?? NO_NAME + ipPart(exchange.ip),
   })
   if (forwarded.headAt !== undefined) exchange.headAt = forwarded.headAt
   if (response.headersSent) {

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { get, type Got } from './helpers/front.ts'
 import { serving, type ServingProcess } from './helpers/process.ts'
@@ -99,15 +100,21 @@ let gateway: ServingProcess
 const outcomes: Got[] = []
 
 beforeAll(async () => {
+  const latest = new WeakMap<Socket, string>()
   back = await startRawUpstream((socket, request) => {
     const path = /^\w+ \/(\d+) /.exec(request.toString())?.[1]
     // What is left of a body.
     if (path === undefined) return
     const [, says, then, , later] = FAULTS[Number(path)]!
     if (says !== '') socket.write(says, 'latin1')
-    if (later !== undefined) setTimeout(() => socket.write(later), LATER_MS)
-    else if (then === 'ends') setTimeout(() => socket.end(), LATER_MS)
-    else if (then === 'resets') setTimeout(() => socket.resetAndDestroy(), LATER_MS)
+    latest.set(socket, path)
+    setTimeout(() => {
+      // The next request on this socket has a fault of its own.
+      if (latest.get(socket) !== path) return
+      if (later !== undefined) socket.write(later)
+      else if (then === 'ends') socket.end()
+      else if (then === 'resets') socket.resetAndDestroy()
+    }, LATER_MS)
   })
   plain = await startRawUpstream((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
   const dead = await startUpstream()

@@ -13,7 +13,7 @@ export interface Source {
 export interface ReloadParts {
   readonly config: Config
   readonly source: Source
-  /** Puts a configuration into force, whole or not at all. */
+  /** Puts what takes effect of a configuration into force, whole or not at all. */
   apply(config: Config): void | Promise<void>
   readonly log: Log
   readonly metrics: Pick<Metrics, 'configLoaded' | 'configFailed'>
@@ -22,11 +22,11 @@ export interface ReloadParts {
 /** `changed`: only if the text, or a file that it names, is another one than is in force; `asked`: in any case, since it may read secrets anew. */
 export type Occasion = 'changed' | 'asked'
 
-/** The settings that are read once, when the process starts. */
+/** Where the settings stand that are read once, when the process starts. */
 const AT_START = ['listen', 'admin', 'store', 'log'] as const
 
 /** What of a new configuration takes effect in a process that started with another: all but what is read once. */
-export function inForce(started: Config, next: Config): Config {
+function inForce(started: Config, next: Config): Config {
   const { admin, store, log } = started
   const { trustedProxies, hosts } = next.listen
   const tls = renewed(started.listen.tls, next.listen.tls)
@@ -48,7 +48,6 @@ export function createReload({
   log,
   metrics,
 }: ReloadParts): (occasion: Occasion) => Promise<void> {
-  const started = config
   let { hash } = source
   let content = contentOf(config)
   let refused: string | undefined
@@ -68,12 +67,15 @@ export function createReload({
         }
         return
       }
-      await apply(loaded.config)
+      const current = inForce(config, loaded.config)
+      await apply(current)
       metrics.configLoaded(loaded.hash, hash)
       hash = loaded.hash
       content = next
       log.info({ hash }, 'the configuration is read anew')
-      const restart = AT_START.filter((key) => startOnly(loaded.config, key) !== startOnly(started, key))
+      const restart = AT_START.filter(
+        (key) => JSON.stringify(loaded.config[key]) !== JSON.stringify(current[key]),
+      )
       if (restart.length > 0) log.warn({ keys: restart }, 'these settings take effect with the next start')
     } catch (error) {
       const { message } = error as Error
@@ -93,11 +95,4 @@ export function createReload({
 /** Tells one configuration from another that has the same text, but other files or secrets. */
 function contentOf(config: Config): string {
   return JSON.stringify({ ...config, warnings: [] })
-}
-
-/** Trusted proxies, served hosts and certificates are not bound to the socket that listens. */
-function startOnly(config: Config, key: (typeof AT_START)[number]): string {
-  if (key !== 'listen') return JSON.stringify(config[key])
-  const { trustedProxies: _, hosts: __, tls, ...bound } = config.listen
-  return JSON.stringify([bound, tls && [tls.clientCa !== undefined, tls.requestClientCert]])
 }

@@ -1,5 +1,6 @@
 import type { Server, Socket } from 'node:net'
 import { ipPart } from './limit/key.ts'
+import { createShares } from './shares.ts'
 
 /** How many sockets may be open at a time. */
 export interface SocketBounds {
@@ -28,18 +29,18 @@ export function boundSockets(
   { exempt, dropped }: Turnstile,
 ): Set<Socket> {
   const open = new Set<Socket>()
-  const ofAddress = new Map<string, number>()
+  // The bound of all is told apart, so that here there is none.
+  const ofAddress = createShares(Number.POSITIVE_INFINITY, bounds.maxConnectionsPerAddress)
   const take = server.listeners('connection')[0] as (socket: Socket) => void
   server.removeAllListeners('connection')
 
   server.on('connection', (socket: Socket) => {
     const address = socket.remoteAddress ?? ''
     const key = ipPart(address)
-    const others = ofAddress.get(key) ?? 0
     const beyond =
       open.size >= bounds.maxConnections
         ? 'maxConnections'
-        : others >= bounds.maxConnectionsPerAddress && !exempt(address)
+        : !ofAddress.free(key) && !exempt(address)
           ? 'maxConnectionsPerAddress'
           : undefined
     if (beyond !== undefined) {
@@ -48,12 +49,10 @@ export function boundSockets(
       return
     }
     open.add(socket)
-    ofAddress.set(key, others + 1)
+    ofAddress.take(key)
     socket.once('close', () => {
       open.delete(socket)
-      const left = ofAddress.get(key)! - 1
-      if (left === 0) ofAddress.delete(key)
-      else ofAddress.set(key, left)
+      ofAddress.giveBack(key)
     })
     take.call(server, socket)
   })

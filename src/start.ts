@@ -3,7 +3,7 @@ import type { Config } from './config/schema.ts'
 import { drain, listen } from './listener.ts'
 import { createLog } from './observe/log.ts'
 import { createMetrics } from './observe/metrics.ts'
-import { createReload, inForce, type Occasion, type Source } from './reload.ts'
+import { createReload, type Occasion, type Source } from './reload.ts'
 import { serve } from './serve.ts'
 import type { Service } from './service.ts'
 import { openWorkers } from './workers/pool.ts'
@@ -89,7 +89,7 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
         config,
         source,
         async apply(next) {
-          await service!.apply(inForce(config, next))
+          await service!.apply(next)
           ;({ drainTimeoutMs } = next)
           warn(next)
         },

@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createShares } from '../src/forward/shares.ts'
+import { createShares } from '../src/shares.ts'
 import { get, startFront } from './helpers/front.ts'
 import { startGateway } from './helpers/gateway.ts'
 import { raw, statuses } from './helpers/raw.ts'

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import type { ConnectionOptions } from 'node:tls'
 import type { Address, Addresses } from './addresses.ts'
 import { connect } from './connect.ts'
-import { createShares } from './shares.ts'
+import { createShares } from '../shares.ts'
 
 export interface SocketsOptions {
   readonly addresses: Addresses

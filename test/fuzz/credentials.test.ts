@@ -1,8 +1,9 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type Authenticate, createBearer } from '../../src/authenticate/bearer.ts'
-import { createKeySource, type KeySource } from '../../src/authenticate/jwks.ts'
+import type { KeySource } from '../../src/authenticate/jwks.ts'
 import { GatewayError } from '../../src/errors.ts'
+import { keysOf, trust } from '../authenticate/trust.ts'
 import { BAD_CREDENTIALS } from '../edge/credentials.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
@@ -13,21 +14,8 @@ let authenticate: Authenticate
 let good: string
 beforeAll(async () => {
   issuer = await startIssuer({ algorithms: ['ES256'] })
-  keys = createKeySource({
-    issuer: issuer.issuer,
-    events: { failed: () => {}, recovered: () => {} },
-    cooldownMs: 600_000,
-  })
-  authenticate = createBearer({
-    issuer: issuer.issuer,
-    audience: issuer.audience,
-    clientClaim: 'client_id',
-    algorithms: ['PS256', 'ES256', 'EdDSA', 'RS256'],
-    leewayMs: 5000,
-    realm: 'test',
-    type: 'any',
-    keys,
-  })
+  keys = await keysOf(issuer, { cooldownMs: 600_000 })
+  authenticate = createBearer(trust(issuer, keys))
   good = issuer.token()
 })
 afterAll(async () => {

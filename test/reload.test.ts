@@ -65,6 +65,7 @@ describe('a changed file', () => {
     const metric = async (line: string) =>
       (await call(gateway.adminPort, { path: '/metrics' })).body.includes(line)
     expect(await metric('sluice_config_last_reload_successful 1')).toBe(true)
+    expect(await metric('sluice_config_reload_failures_total 0')).toBe(true)
     writeFileSync(
       file,
       yaml({ data: data.url, limit: 10 }).replace('limit: 10', 'limit: ten').replace('store:', 'stroe:'),
@@ -76,10 +77,12 @@ describe('a changed file', () => {
       expect.arrayContaining([expect.stringMatching(/sluice\.yaml:4:1: stroe: /)]),
     )
     expect(await metric('sluice_config_last_reload_successful 0')).toBe(true)
+    expect(await metric('sluice_config_reload_failures_total 1')).toBe(true)
     expect(await remaining(gateway, await token('acme'))).toBe('9 of 10')
     writeFileSync(file, yaml({ data: data.url, limit: 20 }))
     await until('the mended file is taken', () => told(gateway, 'read anew').length === 1)
     expect(await metric('sluice_config_last_reload_successful 1')).toBe(true)
+    expect(await metric('sluice_config_reload_failures_total 1')).toBe(true)
     expect(await remaining(gateway, await token('acme'))).toBe('18 of 20')
   })
 

@@ -37,6 +37,11 @@ export function createMetrics() {
     registers,
     aggregator: 'max',
   })
+  const failedReloads = new Counter({
+    name: 'sluice_config_reload_failures_total',
+    help: 'How often a configuration was read anew and not taken.',
+    registers,
+  })
   const configHash = new Gauge({
     name: 'sluice_config_hash_info',
     help: 'Which configuration is in force; always 1.',
@@ -78,7 +83,10 @@ export function createMetrics() {
       lastReloadAt.setToCurrentTime()
     },
     /** A configuration was refused. */
-    configFailed: (): void => lastReload.set(0),
+    configFailed(): void {
+      failedReloads.inc()
+      lastReload.set(0)
+    },
     requests: tally(registry, {
       name: 'sluice_http_requests_total',
       help: 'Requests answered, by who answered: the gateway itself or the upstream.',

@@ -28,6 +28,7 @@ it('adds up what processes count, and shows of gauges what an operator must know
     expect.stringMatching(/^sluice_build_info\{version="[^"]+",node="[^"]+"\} 1$/),
     'sluice_config_last_reload_successful 1',
     expect.stringMatching(/^sluice_config_last_reload_success_timestamp_seconds \d{10}/),
+    'sluice_config_reload_failures_total 0',
     'sluice_config_hash_info{hash="abc"} 1',
     'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream"} 2',
     'sluice_http_requests_total{route="/*",method="GET",code="200",source="gateway"} 1',
@@ -42,8 +43,9 @@ it('adds up what processes count, and shows of gauges what an operator must know
 
   first.configFailed()
   const failed = await Promise.all([first, ...workers].map(({ values }) => values()))
-  expect(await linesOf(addUp(failed), /^sluice_config_last_reload_successful/)).toEqual([
+  expect(await linesOf(addUp(failed), /^sluice_config_(last_reload_successful|reload_failures)/)).toEqual([
     'sluice_config_last_reload_successful 0',
+    'sluice_config_reload_failures_total 1',
   ])
 })
 

@@ -122,6 +122,7 @@ describe('several workers', () => {
     await shows(gateway, /^sluice_config_last_reload_successful 0$/m)
     gateway.kill('SIGHUP')
     await until('and again', () => told(gateway, 'not taken').length === 2)
+    await shows(gateway, /^sluice_config_reload_failures_total 2$/m)
   })
 
   it('are started again when they end, with the configuration in force, and what they counted stays', async () => {

@@ -3,6 +3,10 @@ import type { LogOutput } from '../observe/log.ts'
 import type { DrainTimes } from '../service.ts'
 import { createBackoff } from './backoff.ts'
 import { startWorker, type WorkerProcess } from './process.ts'
+import { SILENT_SECONDS, watchOver } from './watch-over.ts'
+
+/** How long a worker may take until it serves. */
+const START_MS = 60_000
 
 export interface Keep {
   /** What a worker that starts now is to serve. */
@@ -14,7 +18,7 @@ export interface Keep {
   onEnd(worker: WorkerProcess): void
 }
 
-/** A worker that is started again whenever it ends. */
+/** A worker that is started again whenever it ends, and ended where it hangs. */
 export interface KeptWorker {
   /** The address of the first start; rejects where that one failed. */
   readonly started: Promise<string>
@@ -33,28 +37,39 @@ export function keepWorker({ config, output, onServing, onEnd }: Keep): KeptWork
   let current: WorkerProcess | undefined
   let serves = false
   let closing = false
+  let endWatch: (() => void) | undefined
   let retry: NodeJS.Timeout | undefined
 
   async function spawn(): Promise<string> {
     const startedAt = performance.now()
     const worker = startWorker(write)
     current = worker
+    let hung = false
     void worker.ended.then((how) => {
       current = undefined
+      endWatch?.()
       if (serves) onServing(-1)
       serves = false
       if (closing) return
       onEnd(worker)
       const retryMs = backoff(performance.now() - startedAt)
-      log.error({ pid: worker.pid, how, retryMs }, 'a worker ended; another is started')
+      const what = hung ? `did not answer for ${SILENT_SECONDS} seconds and was killed` : 'ended'
+      log.error({ pid: worker.pid, how, retryMs }, `a worker ${what}; another is started`)
       later(retryMs)
     })
     let given = config()
-    const address = await worker.ask('start', given)
+    const address = await worker.ask('start', given, START_MS)
     // It may have changed while the worker started.
-    while (config() !== given) await worker.ask('apply', (given = config()))
+    while (config() !== given) await worker.ask('apply', (given = config()), START_MS)
     serves = true
     onServing(1)
+    endWatch = watchOver(
+      () => worker.ask('ready', undefined),
+      () => {
+        hung = true
+        worker.kill()
+      },
+    )
     return address
   }
 
@@ -80,6 +95,7 @@ export function keepWorker({ config, output, onServing, onEnd }: Keep): KeptWork
 
   function stop(): void {
     closing = true
+    endWatch?.()
     clearTimeout(retry)
   }
 

@@ -194,6 +194,25 @@ describe('several workers', () => {
     }
   })
 
+  it('are replaced where they hang, though they live', async () => {
+    const faster = encodeURIComponent(`
+      const real = globalThis.setInterval
+      if (process.argv[2] === 'start')
+        globalThis.setInterval = (tell, ms, ...rest) => real(tell, ms / 12, ...rest)
+    `)
+    const gateway = await started(settings(), { NODE_OPTIONS: `--import=data:text/javascript,${faster}` })
+    const [first] = pids(gateway)
+    process.kill(first!, 'SIGSTOP')
+    await until('it is told', () => told(gateway, 'a worker did not answer').length > 0)
+    expect(told(gateway, 'a worker did not answer')).toMatchObject([
+      { level: 'error', pid: first, how: 'SIGKILL', retryMs: 0 },
+    ])
+    await until('another serves', () => told(gateway, 'serves again').length === 1)
+    expect(await pass(4, gateway)).toEqual([200, 200, 200, 200])
+    await shows(gateway, /^sluice_worker_ends_total 1$/m, /^sluice_workers 2$/m)
+    expect(told(gateway, 'a worker ended')).toEqual([])
+  })
+
   it('all take a new configuration, though one starts while another takes its time', async () => {
     const gateway = await started(settings({ limit: 1000 }))
     await ready(gateway)

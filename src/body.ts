@@ -4,8 +4,8 @@ import { GatewayError } from './errors.ts'
 const FIRST_BYTES = 4096
 
 /**
- * Reads a request's body as it came: 413 as soon as it has more than `maxBody` bytes, undefined where it breaks off.
- * Never rejects.
+ * Reads a request's body as it came: 413 as soon as it has more than `maxBody` bytes, the reason where it breaks off,
+ * undefined where nobody is left to be told. Never rejects.
  */
 export function readBody(
   request: IncomingMessage,
@@ -36,10 +36,28 @@ export function readBody(
     const onEnd = (): void => settle(held.subarray(0, bytes))
     const onClose = (): void => settle(undefined)
     request.on('data', onData).on('end', onEnd).on('close', onClose)
+    onBreak(request, settle)
   })
 }
 
 /** 413: a body has more bytes than are taken. */
 export function tooLarge(maxBody: number): GatewayError {
   return new GatewayError('PayloadTooLarge', `A request body has at most ${maxBody} bytes here.`)
+}
+
+const BROKEN = 'broken'
+const broken = new WeakMap<IncomingMessage, GatewayError>()
+
+/** Tells whoever waits for the rest of a body that it will not come; the first reason stands. */
+export function breakOff(request: IncomingMessage, reason: GatewayError): void {
+  if (broken.has(request)) return
+  broken.set(request, reason)
+  request.emit(BROKEN, reason)
+}
+
+/** Calls back once when a body breaks off: at once where it has already, so that no break falls between two stages. */
+export function onBreak(request: IncomingMessage, tell: (reason: GatewayError) => void): void {
+  const reason = broken.get(request)
+  if (reason === undefined) request.once(BROKEN, tell)
+  else tell(reason)
 }

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
-import { tooLarge } from './body.ts'
+import { onBreak, tooLarge } from './body.ts'
 import type { GatewayError } from './errors.ts'
 import { type AddressChange, createAddresses } from './forward/addresses.ts'
 import { type Answer, faultOf, passBack } from './forward/answer.ts'
@@ -251,6 +251,14 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
       if (response.destroyed) {
         settle('left')
         return
+      }
+
+      if (streamed) {
+        onBreak(request, (reason) => {
+          if (response.writableEnded || upstreamResponse?.complete === true) return
+          fail(reason)
+        })
+        if (settled) return
       }
 
       request.url = outgoing.target

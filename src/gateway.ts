@@ -45,11 +45,7 @@ export function createGateway(parts: Parts): Serve {
       exchange.error = response.errored
       exchange.incomplete = 'cut'
       if (exchange.status === 0) exchange.status = exchange.error.status
-    } else if (!response.writableFinished) {
-      // The listener says there what it answered in place of a request that broke off.
-      if (exchange.status === 0 && response.statusCode !== 200) exchange.status = response.statusCode
-      else exchange.incomplete ??= 'left'
-    }
+    } else if (!response.writableFinished) exchange.incomplete ??= 'left'
     parts.observe(exchange)
   }
 }

@@ -3,7 +3,8 @@ import { createServer as createSecureServer, Server as SecureServer } from 'node
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { type GatewayError, serviceUnavailable } from './errors.ts'
+import { breakOff } from './body.ts'
+import { type ErrorCode, GatewayError, serviceUnavailable } from './errors.ts'
 import type { Serve } from './gateway.ts'
 import { endGently, lingerOnClose } from './linger.ts'
 import { METHODS } from './route.ts'
@@ -105,17 +106,14 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
       events.insecure(error.code ?? error.message)
       return
     }
+    // What comes behind a last answer is dropped.
+    if (!socket.writable) return
     const response = underWay(socket)
-    const status = STATUS_OF[error.code ?? ''] ?? 400
-    if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy()
-    else if (response === undefined) refuse(socket, status, error.code ?? error.message)
-    else if (response.req.complete) endAfter(response, socket)
-    else if (response.headersSent) socket.destroy()
-    else {
-      // Its log line is already coming, and says this status.
-      response.statusCode = status
-      answer(socket, status)
-    }
+    const request = coming(socket)
+    if (error.code === 'ECONNRESET') socket.destroy()
+    else if (request !== undefined) breakOff(request, breakOf(error.code))
+    else if (response === undefined) refuse(socket, breakOf(error.code).status, error.code ?? error.message)
+    else endAfter(response, socket)
   })
 
   // Whoever takes nothing of a whole answer is given up; one that waits for an upstream, or is given its answer, is not silent.
@@ -204,10 +202,13 @@ const MOST_PIPELINED = 100
 /** Most header fields of a request: each costs more than its bytes, of which the smallest has few. */
 const MOST_FIELDS = 200
 
-const STATUS_OF: Readonly<Record<string, number>> = {
-  HPE_HEADER_OVERFLOW: 431,
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
-  ERR_HTTP_REQUEST_TIMEOUT: 408,
+const BREAKS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+  HPE_HEADER_OVERFLOW: ['HeaderFieldsTooLarge', 'The trailers of the request are too large.'],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: [
+    'PayloadTooLarge',
+    'The chunk extensions of the request body are too large.',
+  ],
+  ERR_HTTP_REQUEST_TIMEOUT: ['RequestTimeout', 'The request did not come to its end in time.'],
 }
 
 /** Ends a socket at once, with all that its peer did not read: the system would keep that for minutes after an orderly end. */
@@ -220,6 +221,18 @@ function abandon(socket: Socket): void {
 /** The answer that a socket waits for or is being given, if any. */
 function underWay(socket: Socket): ServerResponse | undefined {
   return (socket as Socket & { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined
+}
+
+/** The request of a socket whose body is still coming, if any. */
+function coming(socket: Socket): IncomingMessage | undefined {
+  const { parser } = socket as Socket & { parser?: { incoming: IncomingMessage | null } | null }
+  return parser?.incoming?.complete === false ? parser.incoming : undefined
+}
+
+/** What a caller is told of a body that will not come to its end. The rest of it must not be taken for the next request. */
+function breakOf(cause = ''): GatewayError {
+  const [code, message] = BREAKS[cause] ?? ['BadRequest', 'The request body broke off, or is malformed.']
+  return new GatewayError(code, message, { cause, headers: { Connection: 'close' } })
 }
 
 /** What came behind a whole request is none: that one gets its answer, and then the socket ends. */

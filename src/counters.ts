@@ -2,6 +2,7 @@ import type { StoreConfig } from './config/schema.ts'
 import { MemoryStore } from './limit/memory-store.ts'
 import { type OutageStore, withOutage } from './limit/outage.ts'
 import { RedisStore } from './limit/redis-store.ts'
+import { StoreConfigError } from './limit/redis-topology.ts'
 import type { Store } from './limit/store.ts'
 import type { Log } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
@@ -21,33 +22,25 @@ const MODES = ['store', 'local', 'allow', 'deny'] as const
  * error; one that is not what the configuration says rejects with words for the operator.
  */
 export async function openCounters(config: StoreConfig, log: Log, metrics: Metrics): Promise<Counters> {
-  const setMode = (now: (typeof MODES)[number]): void => {
+  const show = (now: (typeof MODES)[number]): void => {
     for (const mode of MODES) metrics.storeMode.set({ mode }, mode === now ? 1 : 0)
+    metrics.storeUp.set(now === 'store' ? 1 : 0)
   }
-  setMode('store')
   if (config === 'memory') {
-    metrics.storeUp.set(1)
+    show('store')
     return { store: new MemoryStore(), prefix: 'sluice', ready: () => true }
   }
 
   const { redis, prefix, timeoutMs, onOutage, instances } = config
-  let connected = false
-  let failing = false
-  let wrong = false
-  const showUp = (): void => metrics.storeUp.set(connected && !failing && !wrong ? 1 : 0)
-  showUp()
+  metrics.standIns.inc({ mode: onOutage }, 0)
   const remote = new RedisStore({
     ...redis,
     prefix,
     givenUpAfterMs: timeoutMs,
-    onConnection(up) {
-      connected = up
-      showUp()
-    },
+    onLost: () => store.look(),
     onWrong(error) {
-      wrong = error !== undefined
-      showUp()
-      if (error !== undefined) log.error(error.message)
+      log.error({ mode: onOutage }, error.message)
+      store.fail(error)
     },
     onWarning: (warning) => log.warn(warning),
   })
@@ -55,22 +48,19 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
     onOutage,
     instances,
     timeoutMs,
+    onStandIn: () => metrics.standIns.inc({ mode: onOutage }),
     onChange({ mode, server, degraded, cause }) {
-      failing = degraded
-      if (!degraded) wrong = false
-      setMode(degraded ? onOutage : 'store')
-      showUp()
-      if (mode === 'store') log.info({ server }, 'Redis decides again')
-      else log.warn({ server, cause: cause?.message }, `Redis does not answer; ${WORDS[mode]}`)
+      show(degraded ? onOutage : 'store')
+      if (mode === 'store') log.info({ server, mode }, 'Redis decides again')
+      // What is wrong was told already, in words that say more.
+      else if (!(cause instanceof StoreConfigError)) {
+        log.warn({ server, mode, cause: cause?.message }, `Redis does not answer; ${WORDS[mode]}`)
+      }
     },
   })
-  await remote.connect()
-  if (!connected) log.warn('Redis cannot be reached; trying again')
-  return {
-    store,
-    prefix,
-    ready: () => onOutage !== 'deny' || (connected && !wrong && store.mode() === 'store'),
-  }
+  if (!(await remote.connect())) await store.begin()
+  show(store.mode())
+  return { store, prefix, ready: () => onOutage !== 'deny' || store.mode() === 'store' }
 }
 
 const WORDS = {

@@ -14,6 +14,8 @@ interface Opened {
   /** What the log was told: level and words. */
   readonly lines: readonly string[]
   up(): Promise<boolean>
+  /** The value of a metric, as it is written. */
+  metric(name: string): Promise<string | undefined>
 }
 
 async function open(
@@ -32,11 +34,11 @@ async function open(
     metrics,
   )
   closing(() => counters.store.close())
-  return {
-    counters,
-    lines,
-    up: async () => (await metrics.text()).includes('\nsluice_store_up 1\n'),
+  const metric = async (name: string) => {
+    const line = (await metrics.text()).split('\n').find((line) => line.startsWith(`${name} `))
+    return line?.slice(name.length + 1)
   }
+  return { counters, lines, metric, up: async () => (await metric('sluice_store_up')) === '1' }
 }
 
 async function serverThat(closing: Closing, options: RedisServerOptions): Promise<RedisServer> {
@@ -73,7 +75,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
       const server = await serverThat(onTestFinished, options)
       await server.kill()
       const { counters, lines, up } = await open(onTestFinished, { topology: topology(server.url) })
-      expect(lines).toEqual(['warn: Redis cannot be reached; trying again'])
+      expect(lines).toEqual(['warn: Redis does not answer; counting in this process until it does'])
       await server.start()
       const errors = () => lines.filter((line) => line.startsWith('error'))
       await until('it is told', () => errors().length > 0)
@@ -83,9 +85,24 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
         await new Promise((resolve) => setTimeout(resolve, 20))
       }
       expect(errors()).toEqual([expect.stringContaining(words)])
-      expect(lines.length).toBeLessThanOrEqual(3)
+      expect(lines).toHaveLength(2)
     },
   )
+
+  it('is wrong after it was right is told in one line, and decides no more from then on', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const server = await serverThat(onTestFinished, {})
+    const { lines, metric } = await open(onTestFinished, { topology: { url: server.url } })
+    await server.command('CONFIG', 'SET', 'requirepass', 'open sesame')
+    await server.command('CLIENT', 'KILL', 'TYPE', 'normal')
+    await until('it is told', () => lines.length > 0)
+    expect(await metric('sluice_store_mode{mode="local"}')).toBe('1')
+    expect(await metric('sluice_store_up')).toBe('0')
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(lines).toEqual([expect.stringMatching(/^error: .*set store\.redis\.password/)])
+  })
 
   it('is wrong under deny, makes the gateway unready until it is right', async ({
     expect,
@@ -135,4 +152,46 @@ it.concurrent('a Redis that hangs while nobody calls is seen to be down, and to 
     'warn, Redis does not answer',
     'info, Redis decides again',
   ])
+})
+
+it.concurrent('an outage begins in the log, the metrics and for readiness at once, and what stands in before is counted', async ({
+  expect,
+  onTestFinished,
+}) => {
+  const server = await serverThat(onTestFinished, {})
+  const { counters, lines, metric } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
+  /** What each of them says, all at one instant. */
+  const state = async (): Promise<readonly unknown[]> => {
+    const others = () => [counters.ready(), lines.length % 2]
+    const before = others()
+    const shown = await Promise.all(
+      ['sluice_store_up', 'sluice_store_mode{mode="store"}', 'sluice_store_mode{mode="deny"}'].map(metric),
+    )
+    return String(before) === String(others()) ? [...shown, ...before] : await state()
+  }
+  const answers = [
+    ['1', '1', '0', true, 0],
+    ['0', '0', '1', false, 1],
+  ]
+  const standIns = () => metric('sluice_store_stand_in_decisions_total{mode="deny"}')
+  expect(await state()).toEqual(answers[0])
+  expect(await standIns()).toBe('0')
+
+  server.freeze()
+  for (const failures of [1, 2, 3, 4]) {
+    await expect(counters.store.charge([quota])).rejects.toThrow('cannot be checked')
+    expect(await standIns()).toBe(String(failures))
+    expect(await state()).toEqual(answers[failures < 3 ? 0 : 1])
+  }
+  server.thaw()
+  await until('Redis decides', () => counters.ready())
+  expect(await state()).toEqual(answers[0])
+
+  // Where nobody calls, a lost connection is looked into at once.
+  await server.kill()
+  await until('the outage is seen', async () => {
+    const now = await state()
+    expect(answers).toContainEqual(now)
+    return now[0] === '0'
+  })
 })

@@ -6,7 +6,11 @@ export interface Breaker {
   isClosed(): boolean
   succeeded(): void
   failed(error: Error, key: string): void
-  /** Probes with this key where the server was not asked since the last time; a failure is looked into at once. */
+  /** Opens it at once. */
+  trip(error: Error, key: string): void
+  /** Probes with this key; a failure is looked into at once. */
+  look(key: string): void
+  /** The same where the server was not asked since the last time. */
   idle(key: string): void
   stop(): void
 }
@@ -68,8 +72,13 @@ export function createBreaker({
 
   function failed(error: Error, key: string): void {
     asked = true
-    if (open || stopped || ++inARow < failures) return
+    if (!open && ++inARow >= failures) trip(error, key)
+  }
+
+  function trip(error: Error, key: string): void {
+    if (open || stopped) return
     open = true
+    clearTimeout(timer)
     onChange(false, error)
     heal(error, key)
     probeLater(key)
@@ -90,6 +99,10 @@ export function createBreaker({
     )
   }
 
+  function look(key: string): void {
+    if (!open && !idling && !stopped) probeIdle(key)
+  }
+
   return {
     isClosed: () => !open,
     succeeded() {
@@ -97,8 +110,10 @@ export function createBreaker({
       inARow = 0
     },
     failed,
+    trip,
+    look,
     idle(key) {
-      if (!asked && !open && !idling && !stopped) probeIdle(key)
+      if (!asked) look(key)
       asked = false
     },
     stop() {

@@ -19,6 +19,8 @@ export interface OutageOptions {
   readonly probeEveryMs?: number
   /** How often servers are probed of which nobody asked anything meanwhile. */
   readonly idleEveryMs?: number
+  /** Told of each decision that the stand-in took, or refused to take under `deny`. */
+  readonly onStandIn?: () => void
   /** Told of every change of what decides: of one of the store's servers, with the failure that caused it. */
   readonly onChange?: (change: OutageChange) => void
   /** What counts under `local`. */
@@ -36,14 +38,20 @@ export interface OutageChange {
 
 /** A store that never makes a caller wait longer than `timeoutMs`, and fails the way the operator chose. */
 export interface OutageStore extends Store {
-  /** `store`, or what `onOutage` says while any server of the store fails. */
+  /** `store`, or what `onOutage` says while any server of the store is not asked. */
   mode(): 'store' | OutageMode
+  /** Asks every server once; of those that fail, none is asked again until it answers a probe. */
+  begin(): Promise<void>
+  /** Probes every server that is asked: some connection was lost. */
+  look(): void
+  /** No server is asked any more until it answers a probe. */
+  fail(cause: Error): void
 }
 
 /** Wraps a store that may be slow, silent or gone. Under `deny` it rejects with a ServiceUnavailable. */
 export function withOutage(store: RemoteStore, options: OutageOptions): OutageStore {
   const { onOutage, timeoutMs = 100, instances = 1, failures = 3, probeEveryMs = 250, onChange } = options
-  const { idleEveryMs = 2000 } = options
+  const { idleEveryMs = 2000, onStandIn } = options
   const local = options.local ?? new MemoryStore()
   const deadlines = createDeadlines(timeoutMs)
   const breakers = new Map<string, Breaker>()
@@ -98,13 +106,28 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
   }
 
   function chargeStandIn(quotas: readonly Quota[], cause: Error | undefined): Charge | Promise<Charge> {
+    onStandIn?.()
     if (onOutage === 'deny') throw unavailable(cause)
     if (onOutage === 'allow') return { admitted: true, allowances: [], mode: 'allow' }
     return asLocal(local.charge(share(quotas, instances)))
   }
 
+  const tripOf = (key: string, cause: Error): void => breakerOf(store.server(key)).trip(cause, key)
+
   return {
     mode: () => (open > 0 ? onOutage : 'store'),
+    async begin() {
+      const probes = store.samples().map(async (key) => {
+        await deadlines.bound(store.probe(key)).catch((error: Error) => tripOf(key, error))
+      })
+      await Promise.all(probes)
+    },
+    look() {
+      for (const key of store.samples()) breakerOf(store.server(key)).look(key)
+    },
+    fail(cause) {
+      for (const key of store.samples()) tripOf(key, cause)
+    },
     charge(quotas) {
       const { key } = quotas[0]!
       return guarded(

@@ -20,8 +20,8 @@ export interface RedisCheckOptions {
   readonly topology: RedisTopology
   /** What the server says of itself: the text of INFO. */
   readonly info: () => Promise<string>
-  /** Told once of each thing that is wrong, and of undefined when Redis was found right after that. */
-  readonly onWrong: (error: StoreConfigError | undefined) => void
+  /** Told of each thing that is wrong, once until Redis is found right. */
+  readonly onWrong: (error: StoreConfigError) => void
   /** Told, once each, of what the operator should know of a server that can be used. */
   readonly onWarning: (warning: string) => void
 }
@@ -33,9 +33,9 @@ export function createRedisCheck({ topology, info, onWrong, onWarning }: RedisCh
   let refused: StoreConfigError | undefined
   let told: string | undefined
 
-  function tell(error: StoreConfigError | undefined): void {
-    if (told === error?.advice) return
-    told = error?.advice
+  function tell(error: StoreConfigError): void {
+    if (told === error.advice) return
+    told = error.advice
     onWrong(error)
   }
 
@@ -53,7 +53,7 @@ export function createRedisCheck({ topology, info, onWrong, onWarning }: RedisCh
         checkTopology(topology, said)
         isRight = true
         refused = undefined
-        tell(undefined)
+        told = undefined
         for (const warning of topologyWarnings(said)) {
           if (warned.size < warned.add(warning).size) onWarning(warning)
         }

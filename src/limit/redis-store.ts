@@ -39,10 +39,10 @@ export interface RedisStoreOptions extends RedisCredentials {
   readonly givenUpAfterMs?: number
   /** Most decisions that may be unanswered; beyond, they fail at once. */
   readonly maxWaiting?: number
-  /** Told when the connection is ready, and when it is lost, with what is known of the reason. */
-  readonly onConnection?: (up: boolean, reason: Error | undefined) => void
-  /** Told once when Redis turns out, after `connect`, not to be what the configuration says, and when it is again. */
-  readonly onWrong?: (error: StoreConfigError | undefined) => void
+  /** Told when the connection is lost. */
+  readonly onLost?: () => void
+  /** Told once when Redis turns out, after `connect`, not to be what the configuration says. */
+  readonly onWrong?: (error: StoreConfigError) => void
   /** Told of what the operator should know of a Redis that can be used. */
   readonly onWarning?: (warning: string) => void
 }
@@ -60,7 +60,7 @@ export class RedisStore implements RemoteStore {
   readonly #clocks = createRedisClocks()
   readonly #check: RedisCheck
   readonly #givenUpAfterMs: number
-  readonly #onConnection: (up: boolean, reason: Error | undefined) => void
+  readonly #onLost: () => void
   readonly #dropped = new WeakSet<Redis>()
   #lastError: Error | undefined
   #onError: (error: Error) => void = () => {}
@@ -74,7 +74,7 @@ export class RedisStore implements RemoteStore {
     this.#script = script
     this.#sha = createHash('sha1').update(script).digest('hex')
     this.#givenUpAfterMs = options.givenUpAfterMs ?? 60_000
-    this.#onConnection = options.onConnection ?? (() => {})
+    this.#onLost = options.onLost ?? (() => {})
     this.#batches = createBatches((keys, args) => this.#ask(keys, args), maxWaiting)
     this.#client = connection(topology, options, (error) => this.#failed(error))
     this.#check = createRedisCheck({
@@ -89,10 +89,10 @@ export class RedisStore implements RemoteStore {
   }
 
   /**
-   * Connects. Rejects with a StoreConfigError where Redis is not what the configuration says or refuses the credentials;
-   * one that is out of reach is no error: it is tried again and again, and compared once it is there.
+   * Connects; false where Redis is out of reach, which is tried again and again, and compared once it is there. Rejects with
+   * a StoreConfigError where it is not what the configuration says or refuses the credentials.
    */
-  async connect(): Promise<void> {
+  async connect(): Promise<boolean> {
     const hopeless = new Promise<never>((_, reject) => {
       this.#onError = (error) => {
         const fatal = configError(error)
@@ -101,9 +101,10 @@ export class RedisStore implements RemoteStore {
     })
     try {
       await within(START_MS, Promise.race([hopeless, this.#start()]))
+      return true
     } catch (error) {
       const fatal = configError(error)
-      if (fatal === undefined) return
+      if (fatal === undefined) return false
       await this.close()
       throw fatal
     } finally {
@@ -313,8 +314,10 @@ export class RedisStore implements RemoteStore {
   #changed(up: boolean): void {
     if (up === this.#up || this.#closed) return
     this.#up = up
-    this.#onConnection(up, up ? undefined : this.#lastError)
-    if (!up) return
+    if (!up) {
+      this.#onLost()
+      return
+    }
     this.#lastError = undefined
     this.#check.forget()
     if (this.#started) this.#check.look().catch(() => {})

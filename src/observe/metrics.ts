@@ -118,7 +118,7 @@ export function createMetrics() {
     }),
     storeUp: new Gauge({
       name: 'sluice_store_up',
-      help: 'Does the store answer (every worker)?',
+      help: 'Does the store answer, and so decide (every worker)?',
       registers,
       aggregator: 'min',
     }),
@@ -128,6 +128,12 @@ export function createMetrics() {
       labelNames: ['mode'],
       registers,
       aggregator: 'max',
+    }),
+    standIns: new Counter({
+      name: 'sluice_store_stand_in_decisions_total',
+      help: 'Decisions that the store did not take in time, by what stood in: local, allow, or deny, which answers 503.',
+      labelNames: ['mode'],
+      registers,
     }),
     droppedSockets,
     workers: new Gauge({ name: 'sluice_workers', help: 'Processes that serve callers.', registers }),

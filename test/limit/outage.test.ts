@@ -152,12 +152,16 @@ describe('a store that may fail', () => {
   })
 
   test('admits everything under allow, and says that nothing was counted', async () => {
-    const { store, behaviour } = setUp({ onOutage: 'allow' })
+    let standIns = 0
+    const { store, behaviour } = setUp({ onOutage: 'allow', onStandIn: () => standIns++ })
+    await store.charge([quota()])
+    expect(standIns).toBe(0)
     behaviour.charge = fails
     for (let i = 0; i < 20; i++) {
       expect(await store.charge([quota()])).toEqual({ admitted: true, allowances: [], mode: 'allow' })
     }
     expect(store.mode()).toBe('allow')
+    expect(standIns).toBe(20)
     await store.close()
   })
 
@@ -226,6 +230,51 @@ describe('a store that may fail', () => {
         last = performance.now()
       }
       if (longestMs < 90) expect(probed).toEqual([])
+      await store.close()
+    })
+
+    test('is probed as soon as a connection is lost, until it answers or has failed three times', async () => {
+      const { store, behaviour, samples, probed, changes } = setUp({ idleEveryMs: 600_000 })
+      samples.push('p:{a}:')
+      behaviour.probe = () => (probed.length < 3 ? Promise.reject(new Error('gone')) : Promise.resolve())
+      store.look()
+      await until('it is back', () => probed.length === 3)
+      await new Promise((resolve) => setImmediate(resolve))
+      expect(changes).toEqual([])
+      behaviour.probe = () => Promise.reject(new Error('gone'))
+      store.look()
+      await until('the outage is told', () => changes.length > 0)
+      expect(probed.length).toBeGreaterThanOrEqual(6)
+      await store.close()
+    })
+
+    test('is not asked from the beginning where its first probe fails', async () => {
+      const { store, behaviour, samples, asked, changes } = setUp({ probeEveryMs: 600_000 })
+      samples.push('p:{a}:', 'p:{b}:')
+      behaviour.probe = () => Promise.resolve()
+      await store.begin()
+      expect(store.mode()).toBe('store')
+      behaviour.probe = () => Promise.reject(new Error('not there'))
+      await store.begin()
+      expect((await store.charge([quota()])).mode).toBe('local')
+      expect(asked).toEqual([])
+      expect(changes).toMatchObject([
+        { server: 'p:{a}', mode: 'local', cause: { message: 'not there' } },
+        { server: 'p:{b}', mode: 'local' },
+      ])
+      await store.close()
+    })
+
+    test('is not asked any more once it is known to be wrong, until it answers a probe', async () => {
+      const { store, behaviour, samples, asked, changes } = setUp()
+      samples.push('p:{a}:')
+      store.fail(new Error('a replica'))
+      store.fail(new Error('a replica'))
+      expect((await store.charge([quota()])).mode).toBe('local')
+      expect(asked).toEqual([])
+      behaviour.probe = () => Promise.resolve()
+      await until('it decides', () => store.mode() === 'store')
+      expect(changes.map(({ mode }) => mode)).toEqual(['local', 'store'])
       await store.close()
     })
 

@@ -8,6 +8,8 @@ export type Ask = (keys: readonly string[], args: readonly number[]) => Promise<
 export interface Batches {
   /** Decides with the others of this turn and `place`; rejects when the batch fails or too many decisions wait. */
   add(place: number, quotas: readonly Quota[], charging: boolean): Promise<Charge>
+  /** Asks something else, which waits as one more of them; rejects where too many do. */
+  beside<T>(ask: () => Promise<T>): Promise<T>
 }
 
 interface Waiting {
@@ -20,7 +22,7 @@ interface Waiting {
 /** One script call blocks Redis for less than a millisecond. */
 const MOST_AT_ONCE = 64
 
-/** Gathers decisions; no more than `maxWaiting` may be unanswered. */
+/** Gathers decisions; no more than `maxWaiting` may be unanswered, with what is asked beside them. */
 export function createBatches(ask: Ask, maxWaiting: number): Batches {
   let gathering = new Map<number, Waiting[]>()
   let waiting = 0
@@ -50,10 +52,11 @@ export function createBatches(ask: Ask, maxWaiting: number): Batches {
     }
   }
 
+  const tooMany = () => new Error(`${waiting} decisions wait for Redis already.`)
+
   return {
     add(place, quotas, charging) {
-      if (waiting >= maxWaiting)
-        return Promise.reject(new Error(`${waiting} decisions wait for Redis already.`))
+      if (waiting >= maxWaiting) return Promise.reject(tooMany())
       return new Promise((resolve, reject) => {
         waiting++
         if (gathering.size === 0) setImmediate(flush)
@@ -62,6 +65,15 @@ export function createBatches(ask: Ask, maxWaiting: number): Batches {
         if (batch === undefined) gathering.set(place, [one])
         else batch.push(one)
       })
+    },
+    async beside(ask) {
+      if (waiting >= maxWaiting) throw tooMany()
+      waiting++
+      try {
+        return await ask()
+      } finally {
+        waiting--
+      }
     },
   }
 }

@@ -37,7 +37,7 @@ export interface RedisStoreOptions extends RedisCredentials {
   readonly script?: string
   /** After how long callers stop waiting for a decision: what Redis reads later is not charged any more. */
   readonly givenUpAfterMs?: number
-  /** Most decisions that may be unanswered; beyond, they fail at once. */
+  /** Most decisions, and names to be taken once, that may be unanswered; beyond, they fail at once. */
   readonly maxWaiting?: number
   /** Told when the connection is lost. */
   readonly onLost?: () => void
@@ -161,7 +161,8 @@ export class RedisStore implements RemoteStore {
   async once(key: string, ttlMs: number): Promise<boolean> {
     this.#check.assertRight()
     const name = `${this.#prefix}:{${key}}:~once`
-    return (await this.#tell(this.#client.set(name, '1', 'PX', ttlMs, 'NX'), name)) === 'OK'
+    const asked = this.#batches.beside(() => this.#client.set(name, '1', 'PX', ttlMs, 'NX'))
+    return (await this.#tell(asked, name)) === 'OK'
   }
 
   server(key: string): string {

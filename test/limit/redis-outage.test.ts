@@ -3,7 +3,7 @@ import { hashSlot } from '../../src/limit/hash-slot.ts'
 import type { Quota } from '../../src/limit/limit.ts'
 import { type OutageStore, withOutage } from '../../src/limit/outage.ts'
 import { RedisStore, type RedisStoreOptions } from '../../src/limit/redis-store.ts'
-import { type RedisServer, startCluster, startRedis, startSentinels } from '../helpers/redis.ts'
+import { freePort, type RedisServer, startCluster, startRedis, startSentinels } from '../helpers/redis.ts'
 import { until } from '../helpers/wait.ts'
 import { admitsAll, type FakeRedis, startFakeRedis } from './fake-redis.ts'
 
@@ -157,17 +157,38 @@ describe('under load, with a Redis that', () => {
     expect((await call).mode).toBe('store')
   })
 
-  test('hangs, no more than so many decisions wait for it', async () => {
+  test('hangs, no more than so many decisions and names taken once wait for it', async () => {
     const redis = closing(new RedisStore({ topology: { url: server.url }, prefix: 't', maxWaiting: 5 }))
     await redis.connect()
     server.freeze()
-    const waiting = Array.from({ length: 5 }, async () => redis.charge([quota()]))
+    const decisions = Array.from({ length: 3 }, async () => redis.charge([quota()]))
+    const names = Array.from({ length: 2 }, async (_, i) => redis.once(`name${i}`, 1000))
     await expect(redis.charge([quota()])).rejects.toThrow('5 decisions wait for Redis already')
+    await expect(redis.once('another', 1000)).rejects.toThrow('5 decisions wait for Redis already')
     server.thaw()
-    expect((await Promise.all(waiting)).every(({ admitted }) => admitted)).toBe(true)
+    expect((await Promise.all(decisions)).every(({ admitted }) => admitted)).toBe(true)
+    expect(await Promise.all(names)).toEqual([true, true])
     expect((await redis.charge([quota()])).admitted).toBe(true)
+    expect(await redis.once('another', 1000)).toBe(true)
   })
 })
+
+test.each<[string, (url: string) => RedisStoreOptions['topology']]>([
+  ['one Redis', (url) => ({ url })],
+  ['a cluster', (url) => ({ cluster: [url] })],
+])(
+  'while %s is not connected, nothing waits until it is: it fails in the same turns',
+  async (_, topology) => {
+    const url = `redis://127.0.0.1:${await freePort()}`
+    const redis = closing(new RedisStore({ topology: topology(url), prefix: 't' }))
+    await redis.connect()
+    const failed: string[] = []
+    redis.charge([quota()]).catch(() => void failed.push('a decision'))
+    redis.once('name', 1000).catch(() => void failed.push('a name'))
+    for (let i = 0; i < 10; i++) await new Promise((resolve) => void setImmediate(resolve))
+    expect(failed.toSorted()).toEqual(['a decision', 'a name'])
+  },
+)
 
 describe('with a server that', () => {
   let fake: FakeRedis

@@ -87,6 +87,9 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
     target: { protocol, host: 'upstream', port: 0 },
     agent: sockets.agent,
     selfHandleResponse: true,
+    // It joins slashes and rewrites `http:/` within a path: the one that was decided on is set below.
+    ignorePath: true,
+    // Else it would parse the path that it ignores.
     toProxy: true,
   })
   // This pass turns a chunked DELETE or OPTIONS into two requests (CVE-2026-29057).
@@ -211,7 +214,6 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
 
       const onRequest = (sent: ClientRequest): void => {
         proxyRequest = sent
-        // http-proxy joins slashes and rewrites `http:/` within a path: the decision was made on this one.
         sent.path = outgoing.target
         // Node would drop the fields beyond a count in silence; its bound of a head's size stands.
         sent.maxHeadersCount = 0
@@ -261,7 +263,6 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
         if (settled) return
       }
 
-      request.url = outgoing.target
       request.headers = outgoing.headers
       send()
       if (!streamed) return

@@ -14,7 +14,7 @@ import { type ClientLimits, compileLimits } from './limit/limit.ts'
 import { createUsage, type Usage } from './limit/usage.ts'
 import { createListener, drain, listen, renewCertificate } from './listener.ts'
 import { createAccessLog } from './observe/access.ts'
-import type { Log } from './observe/log.ts'
+import type { LogOutput } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
 import type { Parts, ServedRoute } from './parts.ts'
 import { createPeers, type Peers, plainAddress } from './peer.ts'
@@ -35,8 +35,9 @@ export interface OwnService extends Service {
 const DROPPED_MS = 60_000
 
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with words for the operator. */
-export async function serve(config: Config, log: Log, metrics: Metrics): Promise<OwnService> {
-  const observe = createAccessLog(log, metrics)
+export async function serve(config: Config, output: LogOutput, metrics: Metrics): Promise<OwnService> {
+  const { log } = output
+  const observe = createAccessLog(output, metrics)
   let draining = false
 
   const { store, prefix, ready } = await openCounters(config.store, log, metrics)

@@ -77,7 +77,8 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
   try {
     const adminAddress = await listen(admin, config.admin.host, config.admin.port, 'admin')
     warn(config)
-    const opened = workers === 1 ? serve(config, log, metrics) : openWorkers(workers, config, output, metrics)
+    const opened =
+      workers === 1 ? serve(config, output, metrics) : openWorkers(workers, config, output, metrics)
     const { address } = (service = await opened)
     if (workers === 1) metrics.workers.set(1)
     log.info({ address, adminAddress, workers: workers === 1 ? undefined : workers }, 'sluice serves')

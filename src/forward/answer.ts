@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
 import { responseHeaders } from '../headers.ts'
 import { lingerOnClose } from '../linger.ts'
 
@@ -55,7 +55,8 @@ export function passBack(
       if (response.socket) lingerOnClose(response.socket)
     }
     try {
-      if (reason === '' || BAD_REASON.test(reason)) response.writeHead(status, headers)
+      if (reason === STATUS_CODES[status] || reason === '' || BAD_REASON.test(reason))
+        response.writeHead(status, headers)
       else response.writeHead(status, reason, headers)
       begun = true
     } catch (error) {

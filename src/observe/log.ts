@@ -9,8 +9,8 @@ export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' |
 let stampedAt = 0
 let stamp = ''
 
-/** The time member of a line, written out once a millisecond. */
-function timestamp(): string {
+/** The time member of a line, with the comma before it; written out once a millisecond. */
+export function timestamp(): string {
   const now = Date.now()
   if (now !== stampedAt) {
     stampedAt = now
@@ -21,7 +21,7 @@ function timestamp(): string {
 
 export interface LogOutput {
   readonly log: Log
-  /** Writes whole lines that another process logged as JSON, in this one's format. */
+  /** Writes whole lines of JSON, such as another process logged, in this one's format. */
   write(lines: string): void
   /** Writes out what waits, to be called once, last. */
   close(): Promise<void>

@@ -1,6 +1,7 @@
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { VERSION } from '../version.ts'
 import type { MetricValues } from './metrics-sum.ts'
+import { durations, tally } from './tallies.ts'
 
 /** Seconds; from a cache hit on loopback to a patient upstream. */
 const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -92,29 +93,26 @@ export function createMetrics() {
       help: 'Requests answered, by who answered: the gateway itself or the upstream.',
       labelNames: ['route', 'method', 'code', 'source'],
     }),
-    requestSeconds: new Histogram({
+    requestSeconds: durations(registry, {
       name: 'sluice_http_request_duration_seconds',
       help: 'From the head of a request to the end of its answer.',
       buckets: REQUEST_BUCKETS,
-      registers,
     }),
-    upstreamSeconds: new Histogram({
+    upstreamSeconds: durations(registry, {
       name: 'sluice_upstream_duration_seconds',
       help: 'From forwarding a request to the head of the answer.',
       labelNames: ['upstream'],
       buckets: REQUEST_BUCKETS,
-      registers,
     }),
     decisions: tally(registry, {
       name: 'sluice_limit_decisions_total',
       help: 'Decisions of each limit: within, near (80 % used), over, over_cached (answered without the store), shadow_over.',
       labelNames: ['limit', 'outcome'],
     }),
-    storeSeconds: new Histogram({
+    storeSeconds: durations(registry, {
       name: 'sluice_store_duration_seconds',
       help: 'How long decisions waited for the store.',
       buckets: STORE_BUCKETS,
-      registers,
     }),
     storeUp: new Gauge({
       name: 'sluice_store_up',
@@ -151,40 +149,3 @@ export function createMetrics() {
 }
 
 type ReadUpstreams = () => readonly { upstream: string; address: string; up: boolean }[]
-
-/** A counter for the path of every request. */
-interface Tally {
-  /** Counts one; the values are those of the labels, in their order. */
-  inc(...values: readonly string[]): void
-}
-
-/** Counts in plain numbers and tells prom-client when it is asked: hashing labels costs more than all else that is counted. */
-function tally(
-  registry: Registry,
-  { name, help, labelNames }: { name: string; help: string; labelNames: readonly string[] },
-): Tally {
-  const counts = new Map<string, { readonly labels: Record<string, string>; pending: number }>()
-  const counter = new Counter({
-    name,
-    help,
-    labelNames: [...labelNames],
-    registers: [registry],
-    collect() {
-      for (const one of counts.values()) {
-        if (one.pending > 0) counter.inc(one.labels, one.pending)
-        one.pending = 0
-      }
-    },
-  })
-  return {
-    inc(...values) {
-      const key = values.join('\n')
-      let one = counts.get(key)
-      if (one === undefined) {
-        one = { labels: Object.fromEntries(labelNames.map((label, i) => [label, values[i]!])), pending: 0 }
-        counts.set(key, one)
-      }
-      one.pending++
-    },
-  }
-}

@@ -35,7 +35,7 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
       // The first process writes for people, if at all.
       output = await createLog(config.log.level, 'json')
       ;({ drainTimeoutMs } = config)
-      service = await serve(config, output.log, metrics)
+      service = await serve(config, output, metrics)
       return service.address
     },
     ready: () => service!.ready(),

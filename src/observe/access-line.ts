@@ -1,0 +1,64 @@
+import type { Exchange } from '../exchange.ts'
+import { timestamp } from './log.ts'
+
+const MAX_PATH = 256
+const MAX_METHOD = 16
+/** What JSON needs no escapes for. */
+const PLAIN = /^[ !#-[\]-~]*$/
+
+/**
+ * The line of JSON that tells of a finished request, written out by hand: there is one for each, and every member is known.
+ * Never a token, an assertion, a request object or a query.
+ */
+export function accessLine(
+  level: 'info' | 'error',
+  exchange: Exchange,
+  status: number,
+  durationMs: number,
+): string {
+  const { route, caller, decision, error, headAt, path } = exchange
+  let line = `{"level":"${level}"${timestamp()}`
+  line += text('requestId', exchange.requestId)
+  line += text('method', exchange.method.slice(0, MAX_METHOD))
+  line += text('path', path !== undefined && path.length > MAX_PATH ? `${path.slice(0, MAX_PATH)}…` : path)
+  line += text('route', route?.match) + text('upstream', route?.upstream)
+  line += text('client', caller?.client) + text('ip', exchange.ip)
+  if (decision !== undefined) line += decided(decision)
+  line += `,"source":"${exchange.source}","status":${status},"durationMs":${rounded(durationMs)}`
+  if (headAt !== undefined) line += `,"upstreamMs":${rounded(headAt - exchange.askedAt!)}`
+  line += text('incomplete', exchange.incomplete)
+  line += text('code', error?.code) + text('error', error?.message)
+  line += text('cause', exchange.givenUp ?? causeOf(error?.cause))
+  return `${line},"msg":"request"}\n`
+}
+
+function decided(decision: NonNullable<Exchange['decision']>): string {
+  const reported = decision.refusedBy ?? decision.allowances[0]
+  let members = decision.admitted ? ',"decision":"admitted"' : ',"decision":"refused"'
+  if (reported !== undefined) members += `${text('limit', reported.name)},"remaining":${reported.remaining}`
+  return `${members},"mode":"${decision.mode}"${shadowOver(decision)}`
+}
+
+/** The shadow limits that would have refused the call. */
+function shadowOver({ allowances }: NonNullable<Exchange['decision']>): string {
+  if (allowances.every(({ shadow, admitted }) => !shadow || admitted)) return ''
+  const over = allowances.filter(({ shadow, admitted }) => shadow && !admitted)
+  return `,"shadowOver":${JSON.stringify(over.map(({ name }) => name))}`
+}
+
+/** What happened, for the operator: the chain of messages, with the stack where it is a fault of the gateway's own. */
+function causeOf(cause: unknown): string | undefined {
+  if (cause === undefined) return undefined
+  if (typeof cause === 'string') return cause.slice(0, 500)
+  if (!(cause instanceof Error)) return 'unknown'
+  const own = cause instanceof TypeError || cause instanceof RangeError || cause instanceof ReferenceError
+  return (own ? (cause.stack ?? cause.message) : cause.message).slice(0, 2000)
+}
+
+/** One member, or nothing where there is no value. */
+function text(name: string, value: string | undefined): string {
+  if (value === undefined) return ''
+  return PLAIN.test(value) ? `,"${name}":"${value}"` : `,"${name}":${JSON.stringify(value)}`
+}
+
+const rounded = (ms: number): number => Math.round(ms * 1000) / 1000

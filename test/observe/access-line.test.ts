@@ -1,0 +1,65 @@
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { GatewayError } from '../../src/errors.ts'
+import type { Exchange } from '../../src/exchange.ts'
+import { accessLine } from '../../src/observe/access-line.ts'
+
+const allowance = {
+  ...{ name: 'requests', limit: 10, windowMs: 1000, remaining: 9, resetAt: 0, resetAfterMs: 0 },
+  ...{ retryAfterMs: 0, admitted: true, shadow: false },
+}
+const bare: Exchange = {
+  ...{ requestId: 'r1', method: 'GET', startedAt: 1, peer: '::1', ip: '::1', trusted: false },
+  ...{ dialect: 'problem', source: 'gateway', status: 404 },
+}
+const read = (exchange: Exchange, status = exchange.status): Record<string, unknown> =>
+  JSON.parse(accessLine('info', exchange, status, 1.23456)) as Record<string, unknown>
+
+it('tells of a request that nothing is known of', () => {
+  expect(read(bare)).toEqual({
+    ...{
+      level: 'info',
+      time: expect.stringMatching(/^\d{4}-.*Z$/) as string,
+      requestId: 'r1',
+      method: 'GET',
+    },
+    ...{ ip: '::1', source: 'gateway', status: 404, durationMs: 1.235, msg: 'request' },
+  })
+})
+
+it('tells of a decision which limit spoke, and which shadow limits would have refused', () => {
+  const shadow = { ...allowance, name: 'trial', shadow: true, admitted: false }
+  const decision = { admitted: true, allowances: [allowance, shadow], mode: 'store', cached: false } as const
+  expect(read({ ...bare, decision })).toMatchObject({
+    ...{ decision: 'admitted', limit: 'requests', remaining: 9, mode: 'store', shadowOver: ['trial'] },
+  })
+  const refusedBy = { ...allowance, name: 'sync', remaining: 0, admitted: false }
+  const refused = { ...decision, admitted: false, allowances: [allowance, refusedBy], refusedBy }
+  const line = read({ ...bare, decision: refused })
+  expect(line).toMatchObject({ decision: 'refused', limit: 'sync', remaining: 0 })
+  expect(line).not.toHaveProperty('shadowOver')
+  expect(read({ ...bare, decision: { ...decision, allowances: [], mode: 'allow' } })).toMatchObject({
+    ...{ decision: 'admitted', mode: 'allow' },
+  })
+})
+
+it('is one line of JSON whatever callers and upstreams say', () => {
+  const said = fc.string({ unit: 'binary', maxLength: 20 })
+  fc.assert(
+    fc.property(said, said, said, said, (path, client, method, why) => {
+      const error = new GatewayError('BadGateway', 'The upstream broke off.', { cause: new Error(why) })
+      const exchange: Exchange = { ...bare, method, path, caller: { client, ip: '::1' }, error }
+      const line = accessLine('error', exchange, 502, 1)
+      expect(line.indexOf('\n')).toBe(line.length - 1)
+      expect(JSON.parse(line)).toMatchObject({
+        ...{ level: 'error', path, client, method: method.slice(0, 16), code: 'BadGateway' },
+        ...{ error: 'The upstream broke off.', cause: why },
+      })
+    }),
+  )
+})
+
+it('cuts what is long', () => {
+  const line = read({ ...bare, method: 'M'.repeat(99), path: `/${'x'.repeat(999)}`, givenUp: 'slow' })
+  expect(line).toMatchObject({ method: 'M'.repeat(16), path: `/${'x'.repeat(255)}…`, cause: 'slow' })
+})

@@ -1,0 +1,52 @@
+import fc from 'fast-check'
+import { Counter, Histogram, Registry } from 'prom-client'
+import { expect, it } from 'vitest'
+import { durations, tally } from '../../src/observe/tallies.ts'
+
+const BUCKETS = [0.001, 0.01, 0.5, 1, 30]
+const told = { name: 'lasted_seconds', help: 'How long it lasted.', buckets: BUCKETS }
+
+it('shows durations as a histogram of prom-client does, whatever they are', async () => {
+  const seconds = fc.oneof(fc.constantFrom(...BUCKETS, 0, 30.1), fc.double({ min: 0, max: 60, noNaN: true }))
+  const calls = fc.array(fc.tuple(seconds, fc.constantFrom('data', 'identity')), { maxLength: 30 })
+  await fc.assert(
+    fc.asyncProperty(calls, fc.boolean(), async (observed, labelled) => {
+      const [ours, theirs] = [new Registry(), new Registry()]
+      const labelNames = labelled ? ['upstream'] : []
+      const mine = durations(ours, { ...told, labelNames })
+      const histogram = new Histogram({ ...told, labelNames, registers: [theirs] })
+      for (const [lasted, upstream] of observed) {
+        if (labelled) {
+          mine.observe(lasted, upstream)
+          histogram.observe({ upstream }, lasted)
+        } else {
+          mine.observe(lasted)
+          histogram.observe(lasted)
+        }
+      }
+      expect(await ours.metrics()).toBe(await theirs.metrics())
+      const [values] = (await ours.getMetricsAsJSON()) as { values: object[] }[]
+      const [wanted] = (await theirs.getMetricsAsJSON()) as { values: { exemplar?: unknown }[] }[]
+      // As another process is told of them.
+      expect({ ...values, values: JSON.parse(JSON.stringify(values!.values)) }).toEqual({
+        ...wanted,
+        values: wanted!.values.map((value) => ({ ...value, exemplar: undefined })),
+      })
+    }),
+    { numRuns: 50 },
+  )
+})
+
+it('shows a tally as a counter of prom-client does, each time it is asked', async () => {
+  const [ours, theirs] = [new Registry(), new Registry()]
+  const what = { name: 'calls_total', help: 'Calls.', labelNames: ['route', 'code'] }
+  const mine = tally(ours, what)
+  const counter = new Counter({ ...what, registers: [theirs] })
+  for (let i = 0; i < 3; i++) {
+    mine.inc('/*', '200')
+    counter.inc({ route: '/*', code: '200' })
+    mine.inc('/x', '429')
+    counter.inc({ route: '/x', code: '429' })
+    expect(await ours.metrics()).toBe(await theirs.metrics())
+  }
+})

@@ -9,6 +9,7 @@ import type { Serve } from './gateway.ts'
 import { endGently, lingerOnClose } from './linger.ts'
 import { METHODS } from './route.ts'
 import { boundSockets, type SocketBounds, type Turnstile } from './socket-bounds.ts'
+import { createTurns, type Turns, underWay } from './turns.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
 export interface Bounds extends SocketBounds {
@@ -49,8 +50,7 @@ interface Load {
   readonly quiet: Set<Socket>
   /** Those that speak HTTP, of which a TLS socket is not the one that was opened. */
   readonly speaking: Set<Socket>
-  /** How many requests are under way: their answers in a set would each outlive it by a collection of garbage. */
-  requests: number
+  readonly turns: Turns
 }
 
 const loads = new WeakMap<Server, Load>()
@@ -75,11 +75,22 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   // Node would drop the fields beyond a count in silence.
   server.maxHeadersCount = 0
 
+  const turns = createTurns(
+    (request, response, expectsContinue) =>
+      request.rawHeaders.length > 2 * MOST_FIELDS
+        ? refuseFields(request, response)
+        : serve(request, response, expectsContinue),
+    (socket, most) => {
+      const peer = socket.remoteAddress ?? ''
+      events.unreadable({ peer, status: 400, reason: `more than ${most} requests at a time` })
+      socket.destroy()
+    },
+  )
   const load: Load = {
     open: boundSockets(server, bounds, events),
     quiet: new Set(),
     speaking: new Set(),
-    requests: 0,
+    turns,
   }
   loads.set(server, load)
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
@@ -90,12 +101,21 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
       load.speaking.delete(socket)
     })
   })
+  const inTurn = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
+    load.quiet.delete(request.socket)
+    // Node drops bytes behind a request that would switch protocols, so that the next one could begin anywhere.
+    if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
+    turns.take(request, response, expectsContinue)
+  }
   server.on('request', (request, response) => inTurn(request, response, false))
   server.on('checkContinue', (request, response) => inTurn(request, response, true))
   // RFC 9110 section 10.1.1 lets a server pass over an expectation that it does not know.
   server.on('checkExpectation', (request, response) => inTurn(request, response, false))
   server.on('connect', (request: IncomingMessage, socket: Socket) => {
-    refuse(socket, 405, `CONNECT ${request.url ?? ''}`)
+    // Node has let go of the socket, on which answers may be under way.
+    socket.on('error', () => {})
+    socket.on('drain', () => underWay(socket)?.emit('drain'))
+    turns.behind(socket, () => refuse(socket, 405, `CONNECT ${request.url ?? ''}`))
   })
   const secured = new WeakSet<Socket>()
   server.on('secureConnection', (socket: Socket) => secured.add(socket))
@@ -113,7 +133,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     if (error.code === 'ECONNRESET') socket.destroy()
     else if (request !== undefined) breakOff(request, breakOf(error.code))
     else if (response === undefined) refuse(socket, breakOf(error.code).status, error.code ?? error.message)
-    else endAfter(response, socket)
+    // What came behind whole requests is none.
+    else turns.endAfter(socket)
   })
 
   // Whoever takes nothing of a whole answer is given up; one that waits for an upstream, or is given its answer, is not silent.
@@ -138,37 +159,6 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     events.unreadable({ peer: socket.remoteAddress ?? '', status: 431, reason })
     await new Promise((resolve) => response.once('close', resolve))
   }
-
-  const turns = new WeakMap<Socket, Turn>()
-
-  /** Serves the requests of a socket one after the other; after an answer that ends it, none (RFC 9112 section 9.6). */
-  function inTurn(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
-    const { socket } = request
-    if (!socket.writable) return
-    load.quiet.delete(socket)
-    // Node drops bytes behind a request that would switch protocols, so that the next one could begin anywhere.
-    if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
-    let turn = turns.get(socket)
-    if (turn === undefined) turns.set(socket, (turn = { waiting: 0, last: undefined }))
-    if (turn.waiting >= MOST_PIPELINED) {
-      const peer = socket.remoteAddress ?? ''
-      events.unreadable({ peer, status: 400, reason: `more than ${MOST_PIPELINED} requests at a time` })
-      socket.destroy()
-      return
-    }
-    const mine = turn
-    const take = request.rawHeaders.length > 2 * MOST_FIELDS ? refuseFields : serve
-    const served =
-      mine.waiting === 0
-        ? take(request, response, expectsContinue)
-        : mine.last!.then(() => (socket.writable ? take(request, response, expectsContinue) : undefined))
-    mine.waiting++
-    load.requests++
-    mine.last = served.then(() => {
-      mine.waiting--
-      load.requests--
-    })
-  }
   return server
 }
 
@@ -190,15 +180,6 @@ export function renewCertificate(server: Server, tls: Tls, bounds: Bounds): void
   if (server instanceof SecureServer) server.setSecureContext(secure(tls, bounds))
 }
 
-/** The requests of a socket that are not answered yet. */
-interface Turn {
-  waiting: number
-  last: Promise<void> | undefined
-}
-
-/** Most requests of one socket that may wait for their turn. */
-const MOST_PIPELINED = 100
-
 /** Most header fields of a request: each costs more than its bytes, of which the smallest has few. */
 const MOST_FIELDS = 200
 
@@ -218,11 +199,6 @@ function abandon(socket: Socket): void {
   else socket.resetAndDestroy()
 }
 
-/** The answer that a socket waits for or is being given, if any. */
-function underWay(socket: Socket): ServerResponse | undefined {
-  return (socket as Socket & { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined
-}
-
 /** The request of a socket whose body is still coming, if any. */
 function coming(socket: Socket): IncomingMessage | undefined {
   const { parser } = socket as Socket & { parser?: { incoming: IncomingMessage | null } | null }
@@ -233,13 +209,6 @@ function coming(socket: Socket): IncomingMessage | undefined {
 function breakOf(cause = ''): GatewayError {
   const [code, message] = BREAKS[cause] ?? ['BadRequest', 'The request body broke off, or is malformed.']
   return new GatewayError(code, message, { cause, headers: { Connection: 'close' } })
-}
-
-/** What came behind a whole request is none: that one gets its answer, and then the socket ends. */
-function endAfter(response: ServerResponse, socket: Socket): void {
-  if (!response.shouldKeepAlive) return
-  response.shouldKeepAlive = false
-  response.once('close', () => socket.destroy())
 }
 
 function answer(socket: Socket, status: number): void {
@@ -294,7 +263,7 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
     if (performance.now() >= idleAt) closeIdle()
   }, IDLE_CHECK_MS)
   const hard = setTimeout(() => {
-    cut = load?.requests ?? 0
+    cut = load?.turns.requests ?? 0
     for (const socket of load?.speaking ?? []) underWay(socket)?.destroy(drained())
     for (const socket of load?.open ?? []) socket.destroy()
     server.closeAllConnections()
@@ -302,7 +271,7 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   if (idleMs === 0) closeIdle()
   await closed
   // Each has its log line yet to come.
-  const pending = (): boolean => (load?.requests ?? 0) > 0
+  const pending = (): boolean => (load?.turns.requests ?? 0) > 0
   for (let i = 0; i < LAST_TURNS && pending(); i++) await nextTurn()
   clearInterval(idle)
   clearTimeout(hard)

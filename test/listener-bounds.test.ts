@@ -135,7 +135,7 @@ describe.concurrent('a caller', () => {
     [
       'more requests than may wait',
       '400',
-      ({ socket }) => socket.write(`GET /oidc/held HTTP/1.1\r\nHost: a\r\n\r\n${`${GET}\r\n`.repeat(101)}`),
+      ({ socket }) => socket.write(`GET /oidc/held HTTP/1.1\r\nHost: a\r\n\r\n${`${GET}\r\n`.repeat(501)}`),
       [],
     ],
     ['one request and no more', '-', ({ socket }) => socket.write(`${GET}\r\n`), [200]],

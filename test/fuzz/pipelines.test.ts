@@ -57,7 +57,7 @@ const fatal = FRAMINGS.filter(
     charges === undefined &&
     ends !== true &&
     bytes[0]!.includes('/hidden') &&
-    bytes[0]!.startsWith('POST'),
+    bytes[0]!.startsWith('POST /v3/'),
 )
 
 /** Everything that is answered to the bytes, cut in pieces at `cuts`, until the socket closes. */
@@ -110,9 +110,9 @@ it(
             const from = back.requests.length
             const answers = statuses(await converse(bytes, cuts))
             const expected = cases.flatMap(({ answers }) => answers)
-            // What comes behind a request under way is read before its answer: garbage there ends the socket with what is whole.
+            // What comes behind a request under way is read before its answer: garbage there ends the socket without one of its own.
             if (end === undefined) expect(answers).toEqual([...expected, 200])
-            else expect([...expected, 400].slice(0, answers.length)).toEqual(answers)
+            else expect([expected, [...expected, 400]]).toContainEqual(answers)
             const reached = back.requests
               .slice(from)
               .filter(({ line, whole }) => whole && line.includes(`/${number}/`))
@@ -121,10 +121,7 @@ it(
               ...cases.flatMap(({ reaches = [] }) => reaches),
               ...(end === undefined ? ['GET /v3/CASE/last '] : []),
             ].map((one) => one.replaceAll('CASE', number))
-            expect(wanted.slice(0, reached.length)).toEqual(reached)
-            // Forwarded and answered, or neither.
-            expect(reached).toHaveLength(answers.filter((status) => status === 200).length)
-            if (cases.length > 0) expect(answers.length).toBeGreaterThan(0)
+            expect(reached).toEqual(wanted)
           }),
         )
         expect(back.flaws).toEqual([])

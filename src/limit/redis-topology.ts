@@ -12,6 +12,10 @@ export class StoreConfigError extends Error {
   }
 }
 
+/** What the store asks a Redis user to be granted, beside the keys under its prefix: rules as ACL SETUSER takes them. */
+export const GRANTS =
+  '+eval +evalsha +set +getrange +setrange +pexpire +time +scan +unlink +info +select +client|setname +cluster|slots'
+
 /** Error texts of Redis, Sentinel and TLS that no waiting mends, and the remedy. */
 const REMEDIES: readonly (readonly [RegExp, string])[] = [
   [
@@ -25,8 +29,8 @@ const REMEDIES: readonly (readonly [RegExp, string])[] = [
   [/\bWRONGPASS\b|invalid password/, 'Redis refuses the user name or password; correct them in store.redis.'],
   [/\bNOAUTH\b|Authentication required/, 'Redis asks for a password; set store.redis.password.'],
   [
-    /\bNOPERM\b/,
-    'the Redis user may not do what the store needs; grant it +eval +evalsha +set +get +getrange +setrange +pexpire +time +scan +unlink +info and the keys under store.prefix.',
+    /\bNOPERM\b|user executing the script|ACL failure in script/,
+    `the Redis user may not do what the store needs; grant it ${GRANTS} and the keys under store.prefix, such as ~sluice:*.`,
   ],
   [
     /cluster support disabled/,

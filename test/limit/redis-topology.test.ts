@@ -4,7 +4,7 @@ import { createServer } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { redisAddress } from '../../src/limit/redis-options.ts'
 import { RedisStore, type RedisStoreOptions } from '../../src/limit/redis-store.ts'
-import { StoreConfigError } from '../../src/limit/redis-topology.ts'
+import { GRANTS, StoreConfigError } from '../../src/limit/redis-topology.ts'
 import {
   freePort,
   REDIS_CERT,
@@ -38,8 +38,9 @@ beforeAll(async () => {
     startCluster(3, 0, { tls: true, password: PASSWORD }),
     startSentinels({ tls: true, password: PASSWORD, sentinelPassword: SENTINEL_PASSWORD }),
   ])
-  for (const server of [...guardedCluster.nodes, guardedSentinels.master]) {
-    await server.command('ACL', 'SETUSER', USER.username, 'on', `>${USER.password}`, '~*', '+@all')
+  for (const server of [plain, ...guardedCluster.nodes, guardedSentinels.master]) {
+    const { username, password } = USER
+    await server.command('ACL', 'SETUSER', username, 'on', `>${password}`, '~t:*', ...GRANTS.split(' '))
   }
 })
 afterAll(async () => {
@@ -163,11 +164,18 @@ describe('a store that is told the wrong Redis', () => {
     expect((error as Error).message).toContain(message)
   })
 
-  test('a user who may not run scripts: says what to grant', async () => {
-    await plain.command('ACL', 'SETUSER', 'weak', 'on', '>pw', '~*', '+@read', '+info')
-    const error = await connect({ url: plain.url }, { username: 'weak', password: 'pw' })
+  test.each<[string, () => RedisServer, readonly string[]]>([
+    ['may not run scripts', () => plain, ['~*', '+@read', '+info']],
+    ['may not write within scripts', () => plain, ['~*', '+@all', '-set']],
+    ['may not touch the keys', () => plain, ['~other:*', '+@all']],
+    ['may not ask a cluster for its slots', () => cluster.nodes[0]!, ['~*', '+@all', '-cluster|slots']],
+  ])('a user who %s: says what to grant', async (_, server, rules) => {
+    const { url, command } = server()
+    await command('ACL', 'SETUSER', 'weak', 'reset', 'on', '>pw', ...rules)
+    const topology = server() === plain ? { url } : { cluster: [url] }
+    const error = await connect(topology, { username: 'weak', password: 'pw' })
     expect(error).toBeInstanceOf(StoreConfigError)
-    expect((error as Error).message).toContain('+evalsha')
+    expect((error as Error).message).toContain(GRANTS)
   })
 
   test('rediss:// for a server without TLS: says to write redis://', async () => {
@@ -216,12 +224,40 @@ describe('a store that is told right', () => {
       () => ({ ...CA, password: PASSWORD }),
     ],
     ['a user behind sentinels', () => behindGuards(SENTINEL_PASSWORD), () => ({ ...CA, ...USER })],
+    ['a user of a database', () => ({ url: `${plain.url}/3` }), () => USER],
     ['a cluster by one of its nodes', () => ({ cluster: cluster.urls.slice(1, 2) }), () => ({})],
     ['sentinels', () => ({ sentinels: sentinels.urls, name: sentinels.name }), () => ({})],
   ])('charges %s', async (_, topology, rest) => {
     expect(await connect(topology(), rest())).toEqual([])
     const key = `t:{a}:${Math.random()}`
     expect(await store!.charge([{ ...quota, key }])).toMatchObject({ admitted: true, mode: 'store' })
+  })
+
+  test('does nothing that it does not ask to be granted', async () => {
+    const docs = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8')
+    expect(docs).toContain(GRANTS)
+    const servers = [plain, ...guardedCluster.nodes, guardedSentinels.master]
+    for (const server of servers) {
+      await server.command('SCRIPT', 'FLUSH')
+      await server.command('ACL', 'LOG', 'RESET')
+    }
+    const own = { ...quota, key: 't:{granted}:x' }
+    for (const [topology, rest] of [
+      [{ url: `${plain.url}/3` }, USER],
+      [{ cluster: guardedCluster.urls }, { ...CA, ...USER }],
+      [behindGuards(SENTINEL_PASSWORD), { ...CA, ...USER }],
+    ] as const) {
+      expect(await connect(topology, rest)).toEqual([])
+      // More calls than are written whole, and then than the ring was made for.
+      for (const limit of [30, 60]) {
+        for (let i = 0; i < 30; i++) await store!.charge([{ ...own, limit }])
+      }
+      expect((await store!.peek([own]))[0]).toMatchObject({ remaining: 0 })
+      expect(await store!.once('jti', 1000)).toBe(true)
+      expect(await store!.reset({ globs: ['t:{granted}:*'], matches: () => true })).toBe(1)
+      await store!.close()
+    }
+    for (const server of servers) expect(await server.command('ACL', 'LOG')).toEqual([])
   })
 
   test('charges every master of a cluster at once as soon as it is connected', async () => {

@@ -112,13 +112,12 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
     return asLocal(local.charge(share(quotas, instances)))
   }
 
-  const tripOf = (key: string, cause: Error): void => breakerOf(store.server(key)).trip(cause, key)
-
   return {
     mode: () => (open > 0 ? onOutage : 'store'),
     async begin() {
       const probes = store.samples().map(async (key) => {
-        await deadlines.bound(store.probe(key)).catch((error: Error) => tripOf(key, error))
+        const breaker = breakerOf(store.server(key))
+        await deadlines.bound(store.probe(key)).catch((error: Error) => breaker.trip(error, key))
       })
       await Promise.all(probes)
     },
@@ -126,7 +125,7 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
       for (const key of store.samples()) breakerOf(store.server(key)).look(key)
     },
     fail(cause) {
-      for (const key of store.samples()) tripOf(key, cause)
+      for (const key of store.samples()) breakerOf(store.server(key)).trip(cause, key)
     },
     charge(quotas) {
       const { key } = quotas[0]!

@@ -8,8 +8,8 @@ import { hashSlot, hashTag } from './hash-slot.ts'
 import type { KeyFilter, Quota } from './limit.ts'
 import { createRedisCheck, type RedisCheck } from './redis-check.ts'
 import { createRedisClocks } from './redis-clocks.ts'
+import { isVague, nameOf, openCluster, type RedisCluster } from './redis-cluster.ts'
 import {
-  clusterOptions,
   redisAddress,
   type RedisCredentials,
   type RedisTopology,
@@ -53,6 +53,7 @@ export interface RedisStoreOptions extends RedisCredentials {
  */
 export class RedisStore implements RemoteStore {
   readonly #client: Redis | Cluster
+  readonly #why: RedisCluster['why']
   readonly #prefix: string
   readonly #script: string
   readonly #sha: string
@@ -76,7 +77,9 @@ export class RedisStore implements RemoteStore {
     this.#givenUpAfterMs = options.givenUpAfterMs ?? 60_000
     this.#onLost = options.onLost ?? (() => {})
     this.#batches = createBatches((keys, args) => this.#ask(keys, args), maxWaiting)
-    this.#client = connection(topology, options, (error) => this.#failed(error))
+    const { client, why } = connection(topology, options, (error) => this.#failed(error))
+    this.#client = client
+    this.#why = why
     this.#check = createRedisCheck({
       topology,
       info: () => this.#info(),
@@ -202,7 +205,7 @@ export class RedisStore implements RemoteStore {
       return
     }
     const master = masterOf(client, key)
-    const node = client.nodes('master').find(({ options }) => `${options.host}:${options.port}` === master)
+    const node = client.nodes('master').find((one) => nameOf(one) === master)
     if (node) this.#drop(node, false)
     client.refreshSlotsCache()
   }
@@ -252,9 +255,11 @@ export class RedisStore implements RemoteStore {
       // Without a key, nobody knows which node of a cluster it was.
       const isKnown = key !== '' || this.#client instanceof Redis
       if (isKnown && /^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) this.reconnect(key)
-      if (this.#up) throw error
-      const reason = this.#lastError === undefined ? '.' : `: ${this.#lastError.message}`
-      throw new Error(`Redis is not connected${reason}`, { cause: error })
+      const why = key === '' ? undefined : this.#why(this.server(key))
+      if (this.#up && why === undefined) throw error
+      const reason = why ?? this.#lastError
+      const words = reason === undefined ? '.' : `: ${reason.message}`
+      throw new Error(`Redis is not connected${words}`, { cause: error })
     })
   }
 
@@ -277,7 +282,7 @@ export class RedisStore implements RemoteStore {
   /** What a master says of itself: of a cluster's, the first to answer, for one may hang. */
   #info(): Promise<string> {
     const masters = this.#masters()
-    if (masters.length === 0) this.#lastError ??= new Error('the cluster names no master with an address')
+    if (masters.length === 0) this.#lastError ??= new Error('the cluster gives no node its slots')
     return this.#tell(
       Promise.any(masters.map((node) => node.info())).catch(({ errors }: AggregateError) => {
         throw errors[0] ?? this.#lastError
@@ -290,21 +295,21 @@ export class RedisStore implements RemoteStore {
   }
 
   #failed(error: Error & { readonly lastNodeError?: Error }): void {
-    // That a connection is closed says less than why, which was said before.
-    const isVague = /Connection is closed\.?$/.test((error.lastNodeError ?? error).message)
-    if (!isVague || this.#lastError === undefined) this.#lastError = error.lastNodeError ?? error
+    // That a connection is closed, or that all nodes fail, says less than why, which was said before.
+    if (this.#lastError === undefined || !(isVague(error) || error.lastNodeError)) {
+      this.#lastError = error.lastNodeError ?? error
+    }
     this.#onError(error)
   }
 
   #listen(): void {
     const failed = (error: Error) => this.#failed(error)
     const client: Redis = this.#client as Redis
-    client.on('error', failed).on('sentinelError', failed).on('node error', failed)
+    client.on('error', failed).on('sentinelError', failed)
     client.on('ready', () => this.#changed(true))
     client.on('close', () => this.#changed(false))
     // Where sentinels tell of a failover while they are asked for the master, ioredis gives up for good.
     client.on('end', () => void this.#resume())
-    if (this.#client instanceof Cluster) keepMastersConnected(this.#client)
   }
 
   async #resume(): Promise<void> {
@@ -329,16 +334,18 @@ function connection(
   topology: RedisTopology,
   credentials: RedisCredentials,
   hear: (error: Error) => void,
-): Redis | Cluster {
-  if ('url' in topology) return new Redis(serverOptions(topology.url, credentials))
+): { readonly client: Redis | Cluster; readonly why: RedisCluster['why'] } {
+  const why = () => undefined
+  if ('url' in topology) return { client: new Redis(serverOptions(topology.url, credentials)), why }
   if ('sentinels' in topology) {
-    return new Redis({ ...sentinelOptions(topology, credentials), Connector: hearingSentinels(hear) })
+    const options = sentinelOptions(topology, credentials)
+    return { client: new Redis({ ...options, Connector: hearingSentinels(hear) }), why }
   }
   const nodes = topology.cluster.map((url) => redisAddress(url, credentials))
   if (nodes.some(({ db }) => db !== undefined)) {
     throw new StoreConfigError('A Redis Cluster has database 0 alone; write the URLs without a path.')
   }
-  return new Cluster(nodes, clusterOptions(nodes))
+  return openCluster(nodes, hear)
 }
 
 /**
@@ -356,20 +363,12 @@ function masterOf(cluster: Cluster, key: string): string | undefined {
   return cluster.slots[hashSlot(hashTag(key))]?.[0]
 }
 
-/** Left to itself, a node connects with its first command, which fails those that come beside it. */
-function keepMastersConnected(cluster: Cluster): void {
-  const connect = () => {
-    for (const node of cluster.nodes('master')) if (node.status === 'wait') node.connect().catch(() => {})
-  }
-  cluster.on('+node', connect).on('refresh', connect)
-}
-
+/** Resolves when all masters are connected; rejects when each is, or has failed. */
 async function mastersReady(cluster: Cluster): Promise<void> {
-  await Promise.all(
-    cluster.nodes('master').map(async (node) => {
-      if (node.status !== 'ready') await once(node, 'ready')
-    }),
-  )
+  const nodes = cluster.nodes('master').filter(({ status }) => status !== 'ready')
+  const ends = await Promise.allSettled(nodes.map((node) => once(node, 'ready')))
+  const failed = ends.find(({ status }) => status === 'rejected')
+  if (failed) throw (failed as PromiseRejectedResult).reason
 }
 
 async function within<T>(ms: number, promise: Promise<T>): Promise<T> {

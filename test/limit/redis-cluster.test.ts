@@ -1,0 +1,97 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { hashSlot } from '../../src/limit/hash-slot.ts'
+import { type OutageChange, withOutage } from '../../src/limit/outage.ts'
+import { RedisStore } from '../../src/limit/redis-store.ts'
+import { type RedisCluster, startCluster } from '../helpers/redis.ts'
+import { until } from '../helpers/wait.ts'
+
+let cluster: RedisCluster
+let lone: RedisCluster
+beforeAll(async () => {
+  ;[cluster, lone] = await Promise.all([startCluster(3), startCluster(1)])
+})
+afterAll(async () => {
+  await Promise.all([cluster.close(), lone.close()])
+})
+
+let store: RedisStore
+const closers: (() => Promise<unknown>)[] = []
+beforeEach(async () => {
+  await configure('cluster-preferred-endpoint-type', 'ip')
+})
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+async function configure(name: string, value: string | number): Promise<void> {
+  for (const node of cluster.nodes) await node.command('CONFIG', 'SET', name, value)
+}
+
+async function connect(urls: readonly string[]): Promise<boolean> {
+  store = new RedisStore({ topology: { cluster: urls }, prefix: 't' })
+  closers.push(() => store.close())
+  return await store.connect()
+}
+
+/** The hosts by which a node names the masters of all slots. */
+async function hosts(): Promise<unknown> {
+  const slots = (await cluster.nodes[1]!.command('CLUSTER', 'SLOTS')) as [number, number, [unknown]][]
+  return [...new Set(slots.map(([, , [host]]) => host))]
+}
+
+const charge = (tag: string) =>
+  store.charge([{ name: 'x', key: `t:{${tag}}:x`, limit: 5, windowMs: 60_000, shadow: false }])
+const TAGS = Array.from({ length: 30 }, (_, i) => `k${i}`)
+
+test('a node that does not know its own address is where it was asked', async () => {
+  await lone.nodes[0]!.command('CONFIG', 'SET', 'cluster-announce-ip', '')
+  expect(JSON.stringify(await lone.nodes[0]!.command('CLUSTER', 'SLOTS'))).toContain('[""')
+  expect(await connect(lone.urls)).toBe(true)
+  expect(store.server('t:{a}:x')).toBe(`127.0.0.1:${lone.nodes[0]!.port}`)
+  expect((await charge('a')).admitted).toBe(true)
+})
+
+test.each([
+  ['have no name', 'hostname', '?'],
+  ['may not tell their address', 'unknown-endpoint', null],
+])('nodes that %s are found, those too to which a slot has moved', async (_, type, host) => {
+  await configure('cluster-preferred-endpoint-type', type)
+  expect(await hosts()).toEqual([host])
+  expect(await connect(cluster.urls.slice(0, 1))).toBe(true)
+  expect(new Set(TAGS.map((tag) => store.server(`t:{${tag}}:x`))).size).toBe(3)
+  for (const tag of TAGS) expect((await charge(tag)).admitted).toBe(true)
+
+  const moved = `moved-${type}`
+  const slot = hashSlot(moved)
+  const from = await cluster.masterOf(slot)
+  const to = cluster.nodes.find((node) => node !== from)!
+  const id = String(await to.command('CLUSTER', 'MYID'))
+  await to.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', String(await from.command('CLUSTER', 'MYID')))
+  for (const node of [to, from]) await node.command('CLUSTER', 'SETSLOT', slot, 'NODE', id)
+  expect((await charge(moved)).admitted).toBe(true)
+})
+
+test('a node at an announced address where nobody is reached is named, with what to set, and the others decide', async () => {
+  const last = cluster.nodes[2]
+  await last!.command('CONFIG', 'SET', 'cluster-announce-port', 1)
+  closers.push(async () => await last!.command('CONFIG', 'SET', 'cluster-announce-port', 0))
+  await until('all have heard', async () => {
+    const slots = await Promise.all(cluster.nodes.map((node) => node.command('CLUSTER', 'SLOTS')))
+    return slots.every((one) => JSON.stringify(one).includes('"127.0.0.1",1,'))
+  })
+  expect(await connect(cluster.urls.slice(0, 1))).toBe(false)
+  const changes: OutageChange[] = []
+  const guarded = withOutage(store, { onOutage: 'local', onChange: (change) => changes.push(change) })
+  closers.push(() => guarded.close())
+  await guarded.begin()
+  expect(changes).toMatchObject([{ server: '127.0.0.1:1' }])
+  expect(changes[0]!.cause!.message).toMatch(
+    /^Redis is not connected: the cluster announces 127\.0\.0\.1:1, which .* never reached .*ECONNREFUSED.*set cluster-announce-ip/,
+  )
+  const modes = TAGS.map(async (tag) => {
+    const key = `t:{${tag}}:x`
+    const { mode } = await guarded.charge([{ name: 'x', key, limit: 5, windowMs: 60_000, shadow: false }])
+    return [store.server(key) === '127.0.0.1:1' ? 'local' : 'store', mode]
+  })
+  for (const [expected, mode] of await Promise.all(modes)) expect(mode).toBe(expected)
+})

@@ -98,7 +98,9 @@ async function answer(
   const quotas = route.quotas(caller, params)
   // A refusal from memory asks the store nothing, so that it leaves the proof unused, too.
   const remembered = proof && parts.limiter.recall(quotas)
+  let sinceMs: number | undefined
   if (proof !== undefined && remembered === undefined) {
+    sinceMs = performance.now()
     const refusal = await proof.use()
     if (refusal !== undefined) return failed(exchange, refusal)
   }
@@ -107,14 +109,14 @@ async function answer(
   let rateLimit: readonly string[] | undefined
   if (route.limits.length > 0) {
     exchange.limitAt = performance.now()
-    const decision = remembered ?? (await parts.limiter.decide(quotas))
+    const decision = remembered ?? (await parts.limiter.decide(quotas, sinceMs))
     exchange.decision = decision
     exchange.decidedAt = performance.now()
-    rateLimit = parts.rateLimitHeaders(decision)
+    rateLimit = parts.rateLimitHeaders(decision, quotas)
     if (!decision.admitted) return refusedReply(decision, rateLimit, exchange.requestId)
   }
 
-  if (route.forward === undefined) return jsonReply(await parts.limitsOf(caller))
+  if (route.forward === undefined) return jsonReply(await parts.limitsOf(caller, sinceMs ?? exchange.limitAt))
   if (expectsContinue) response.writeContinue()
   return deliver(exchange, request, response, {
     target,

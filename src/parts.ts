@@ -37,9 +37,9 @@ export interface Parts {
   readonly guard: ParGuard | undefined
   readonly limiter: Limiter
   /** The fields that tell a caller of a decision, as a flat list. */
-  rateLimitHeaders(decision: Decision): readonly string[]
-  /** What `respond: limits` tells a caller of its own limits. */
-  limitsOf(caller: Caller): Promise<object>
+  rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): readonly string[]
+  /** What `respond: limits` tells a caller of its own limits; `sinceMs`: see `Store`. */
+  limitsOf(caller: Caller, sinceMs?: number): Promise<object>
   /** Told of every request once, when it is over. */
   observe(exchange: Exchange): void
 }

@@ -10,7 +10,7 @@ import { createIssuers } from './issuers.ts'
 import { type Decision, decisionHeaders } from './limit/decision.ts'
 import { draftHeaders } from './limit/draft-headers.ts'
 import { createLimiter } from './limit/limiter.ts'
-import { type ClientLimits, compileLimits } from './limit/limit.ts'
+import { type ClientLimits, compileLimits, type Quota } from './limit/limit.ts'
 import { createUsage, type Usage } from './limit/usage.ts'
 import { createListener, drain, listen, renewCertificate } from './listener.ts'
 import { createAccessLog } from './observe/access.ts'
@@ -69,7 +69,7 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
       guard: next.par && guards.guard(next.par, next.clients),
       limiter,
       rateLimitHeaders: next.headers.draft === 'draft-10' ? allHeaders : decisionHeaders,
-      limitsOf: ({ client }) => usage.ofCaller(client!),
+      limitsOf: ({ client }, sinceMs) => usage.ofCaller(client!, sinceMs),
       observe,
     }
     upstreams.endUnused()
@@ -180,4 +180,7 @@ function serveRoute(
   }
 }
 
-const allHeaders = (decision: Decision): string[] => [...decisionHeaders(decision), ...draftHeaders(decision)]
+const allHeaders = (decision: Decision, quotas: readonly Quota[]): string[] => [
+  ...decisionHeaders(decision),
+  ...draftHeaders(decision, quotas),
+]

@@ -102,6 +102,34 @@ describe('a caller over its limit', () => {
   })
 })
 
+describe('while Redis is silent', () => {
+  it('a proof and its call, or its question for limits, wait for it once, not one after the other', async () => {
+    const timeoutMs = 2000
+    const silent = await startGateway({
+      data: data.url,
+      store: `{ redis: { url: "${redis.url}" }, prefix: silent, timeout: ${timeoutMs}ms }`,
+      routes: `routes:
+  - { match: "${HOST}/limits", respond: limits, authenticate: bearer }
+  - { match: "${HOST}/*", upstream: data, authenticate: bearer, limits: [requests] }`,
+    })
+    const mine = await bound()
+    expect((await send(mine, prove(mine), silent)).status).toBe(200)
+    redis.freeze()
+    try {
+      const startedAt = performance.now()
+      const answers = await Promise.all([
+        send(mine, prove(mine), silent),
+        send(mine, prove(mine, '/limits'), silent, '/limits'),
+      ])
+      expect(statuses(answers)).toEqual([200, 200])
+      expect(performance.now() - startedAt).toBeLessThan(1.9 * timeoutMs)
+    } finally {
+      redis.thaw()
+      await silent.close()
+    }
+  })
+})
+
 describe('while Redis is gone', () => {
   it('nobody can tell whether a proof was used, which is a 503, and it stays good', async () => {
     const mine = await bound()

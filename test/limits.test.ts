@@ -1,6 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { call, ROUTES, startGateway, type TestGateway, token, TOKENS } from './helpers/gateway.ts'
+import { call, ROUTES, startGateway, type TestGateway, token, TOKENS, yaml } from './helpers/gateway.ts'
+import { serving } from './helpers/process.ts'
 import { startUpstream, type TestUpstream } from './helpers/upstream.ts'
+import { until } from './helpers/wait.ts'
 
 /** What the limiter's settings do to real requests; the counters' own exactness is tested in `limit/`. */
 
@@ -110,6 +112,27 @@ describe('a shadow limit', () => {
     expect(metrics).toContain('sluice_limit_decisions_total{limit="trial",outcome="shadow_over"} 3')
     expect(metrics).toContain('sluice_limit_decisions_total{limit="requests",outcome="within"} 5')
   })
+
+  it('is named in the log of the calls that it would have refused', async () => {
+    const gateway = await serving(
+      yaml({
+        data: data.url,
+        limits: `limits:
+  requests: { per: [client], limit: 10, window: 1m }
+  trial: { per: [client], limit: 1, window: 1m, shadow: true }`,
+        routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }]',
+      }).replace('log: { level: silent }', ''),
+    )
+    for (let i = 0; i < 2; i++) await call(gateway.port, { token: await token('acme') })
+    const lines = () => gateway.lines().filter(({ msg }) => msg === 'request')
+    await until('both are logged', () => lines().length === 2)
+    expect(lines().map(({ decision, shadowOver }) => [decision, shadowOver])).toEqual([
+      ['admitted', undefined],
+      ['admitted', ['trial']],
+    ])
+    gateway.kill('SIGTERM')
+    expect(await gateway.ended()).toBe(0)
+  })
 })
 
 describe('several limits of a route', () => {
@@ -136,6 +159,18 @@ describe('several limits of a route', () => {
       ratelimit: '"requests";r=1;t=60, "hourly";r=1;t=3600',
       'x-ratelimit-limit': '2',
     })
+  })
+
+  it('are all told of when the refusal is remembered, too', async () => {
+    const { port } = await gateway({ limits, routes: route, more: 'headers: { draft: draft-10 }' })
+    const mine = await token('acme')
+    for (let i = 0; i < 2; i++) await call(port, { token: mine })
+    for (let i = 0; i < 2; i++) {
+      expect((await call(port, { token: mine })).headers).toMatchObject({
+        'ratelimit-policy': '"requests";q=2;w=60, "hourly";q=2;w=3600',
+        ratelimit: expect.stringMatching(/^"requests";r=0;t=\d+, "hourly";r=0;t=\d+$/),
+      })
+    }
   })
 
   it('403 for a token without the user that a limit is counted by', async () => {

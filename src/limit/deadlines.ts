@@ -1,7 +1,7 @@
 /** Bounds how long promises are waited for, with one timer for all of them. */
 export interface Deadlines {
-  /** Settles as `promise` does, or rejects with a TimeoutError after the common time. */
-  bound<T>(promise: Promise<T>): Promise<T>
+  /** Settles as `promise` does, or rejects with a TimeoutError after the common time, counted from `sinceMs` (`performance.now()`) or now. */
+  bound<T>(promise: Promise<T>, sinceMs?: number): Promise<T>
 }
 
 /** The store did not answer in time. */
@@ -19,13 +19,14 @@ interface Waiting {
 
 const DONE_KEPT = 1024
 
-/** All waits are equally long, so they end in the order in which they began: a queue and one timer suffice. */
+/** All waits are equally long, so they end in the order in which they began, mostly that of the calls: a queue and one timer suffice. */
 export function createDeadlines(ms: number): Deadlines {
   let queue: Waiting[] = []
   let done = 0
   let timer: NodeJS.Timeout | undefined
 
   function expire(): void {
+    clearTimeout(timer)
     const nowMs = performance.now()
     let overdue = 0
     for (const one of queue) {
@@ -54,18 +55,28 @@ export function createDeadlines(ms: number): Deadlines {
     done = 0
   }
 
+  /** Puts one into its place: at the end, unless it waits for longer than those that came before. */
+  function enter(one: Waiting): void {
+    let at = queue.length
+    while (at > 0 && queue[at - 1]!.endsAtMs > one.endsAtMs) at--
+    if (at === queue.length) queue.push(one)
+    else queue.splice(at, 0, one)
+    if (at > 0 && timer !== undefined) return
+    clearTimeout(timer)
+    timer = arm(one.endsAtMs - performance.now())
+  }
+
   return {
-    bound(promise) {
+    bound(promise, sinceMs = performance.now()) {
       return new Promise((resolve, reject) => {
         const one: Waiting = {
-          endsAtMs: performance.now() + ms,
+          endsAtMs: sinceMs + ms,
           expire: () => {
             one.expire = undefined
             reject(new TimeoutError(ms))
           },
         }
-        queue.push(one)
-        timer ??= arm(ms)
+        enter(one)
         promise.then(
           (value) => {
             if (one.expire === undefined) return

@@ -3,7 +3,7 @@ import type { Allowance, Mode } from './store.ts'
 /** What the limiter answers to one request. */
 export interface Decision {
   readonly admitted: boolean
-  /** One for each quota, in the order of the route's limits; of a remembered refusal the refusing ones alone; none where `mode` is `allow`. */
+  /** One for each quota, in the order of the route's limits; of a remembered refusal those that are known; none where `mode` is `allow`. */
   readonly allowances: readonly Allowance[]
   /** Of the limits that refused, the one with the longest wait. */
   readonly refusedBy?: Allowance

@@ -1,5 +1,6 @@
 import { type BareItem, type Item, serializeList } from 'structured-headers'
 import type { Decision } from './decision.ts'
+import type { Quota } from './limit.ts'
 import type { Allowance } from './store.ts'
 
 /** RFC 9651 section 3.3.1: the greatest integer that a structured field can say. */
@@ -7,15 +8,24 @@ const MOST = 999_999_999_999_999
 
 /**
  * `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of all limits that were decided but the
- * shadow ones, as a flat list of names and values. The draft knows whole seconds alone: they are rounded up.
+ * shadow ones, as a flat list of names and values. A limit of which a remembered refusal knows nothing stands in the policy
+ * alone. The draft knows whole seconds alone: they are rounded up.
  */
-export function draftHeaders({ allowances }: Decision): string[] {
+export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string[] {
   const live = allowances.filter(({ shadow }) => !shadow)
   if (live.length === 0) return []
-  return ['RateLimit-Policy', serializeList(live.map(policy)), 'RateLimit', serializeList(live.map(state))]
+  const policies = quotas
+    .filter(({ shadow }) => !shadow)
+    .map((quota) => live.find(({ name }) => name === quota.name) ?? quota)
+  return [
+    'RateLimit-Policy',
+    serializeList(policies.map(policy)),
+    'RateLimit',
+    serializeList(live.map(state)),
+  ]
 }
 
-function policy({ name, limit, windowMs }: Allowance): Item {
+function policy({ name, limit, windowMs }: Pick<Quota, 'name' | 'limit' | 'windowMs'>): Item {
   return item(name, [
     ['q', Math.min(limit, MOST)],
     ['w', Math.ceil(windowMs / 1000)],

@@ -12,15 +12,17 @@ export interface LimiterOptions {
   readonly store: Store
   /** Told of each limit that took part in a decision. */
   readonly onOutcome?: (limit: string, outcome: Outcome) => void
-  /** Most refusals that are remembered at a time; 0 remembers none. */
+  /** Most keys that are remembered at a time; 0 remembers none. */
   readonly maxRefusals?: number
   /** Milliseconds on a clock that never goes back. */
   readonly now?: () => number
 }
 
 export interface Limiter {
-  /** Charges all quotas or none. Rejects only where the store does: `ServiceUnavailable` under `onOutage: deny`. */
-  decide(quotas: readonly Quota[]): Decision | Promise<Decision>
+  /**
+   * Charges all quotas or none. Rejects only where the store does: `ServiceUnavailable` under `onOutage: deny`. `sinceMs`: see `Store`.
+   */
+  decide(quotas: readonly Quota[], sinceMs?: number): Decision | Promise<Decision>
   /** The refusal that `decide` would answer from memory; undefined where it would ask the store. */
   recall(quotas: readonly Quota[]): Decision | undefined
   /** Drops every remembered refusal at once: after a reset. */
@@ -44,28 +46,28 @@ export function createLimiter({
     askedAt: number,
   ): Decision {
     if (onOutcome) for (const allowance of allowances) report(allowance, admitted, onOutcome)
+    // What stands in says nothing of what the store will say once it is back.
+    if (mode === 'store') refusals.remember(quotas, { admitted, allowances }, askedAt)
     if (admitted) return { admitted, allowances, mode, cached: false }
-    // A stand-in's refusal says nothing of what the store will say once it is back.
-    if (mode === 'store') refusals.remember(quotas, allowances, askedAt)
     return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, cached: false }
   }
 
   function recall(quotas: readonly Quota[], nowMs: number): Decision | undefined {
     const allowances = refusals.recall(quotas, nowMs)
     if (allowances === undefined) return undefined
-    if (onOutcome) for (const { name } of allowances) onOutcome(name, 'over_cached')
+    if (onOutcome) for (const { name, admitted } of allowances) if (!admitted) onOutcome(name, 'over_cached')
     return { admitted: false, allowances, refusedBy: longestWait(allowances)!, mode: 'store', cached: true }
   }
 
   return {
-    decide(quotas) {
+    decide(quotas, sinceMs) {
       if (quotas.length === 0) return UNLIMITED
       // Taken before asking: the store's "not before" counts from an instant that is no earlier.
       const askedAt = now()
       const remembered = recall(quotas, askedAt)
       if (remembered !== undefined) return remembered
       const era = refusals.era()
-      const charge = store.charge(quotas)
+      const charge = store.charge(quotas, sinceMs)
       if (!(charge instanceof Promise)) return decided(charge, quotas, askedAt)
       // What was asked before a reset is not to be remembered after it.
       return charge.then((answer) => decided(answer, refusals.era() === era ? quotas : [], askedAt))

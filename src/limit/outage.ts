@@ -90,13 +90,15 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
     key: string,
     ask: () => Promise<T> | T,
     standIn: (cause: Error | undefined) => Promise<T> | T,
+    sinceMs?: number,
   ): Promise<T> {
     const breaker = breakerOf(store.server(key))
-    if (!breaker.isClosed()) return await standIn(undefined)
+    const isLate = sinceMs !== undefined && performance.now() - sinceMs >= timeoutMs
+    if (isLate || !breaker.isClosed()) return await standIn(undefined)
     const asked = ask()
     if (!(asked instanceof Promise)) return asked
     try {
-      const answer = await deadlines.bound(asked)
+      const answer = await deadlines.bound(asked, sinceMs)
       breaker.succeeded()
       return answer
     } catch (error) {
@@ -127,23 +129,26 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
     fail(cause) {
       for (const key of store.samples()) breakerOf(store.server(key)).trip(cause, key)
     },
-    charge(quotas) {
+    charge(quotas, sinceMs) {
       const { key } = quotas[0]!
       return guarded(
         key,
         () => store.charge(quotas),
         (cause) => chargeStandIn(quotas, cause),
+        sinceMs,
       )
     },
-    async peek(quotas): Promise<readonly Allowance[]> {
+    async peek(quotas, sinceMs): Promise<readonly Allowance[]> {
       if (quotas.length === 0) return []
       return await guarded(
         quotas[0]!.key,
         () => store.peek(quotas),
         (cause) => {
-          if (onOutage !== 'local') throw unavailable(cause)
-          return local.peek(share(quotas, instances))
+          if (onOutage === 'deny') throw unavailable(cause)
+          // Under `allow` nothing is counted, so that all of a limit is there.
+          return local.peek(onOutage === 'local' ? share(quotas, instances) : quotas)
         },
+        sinceMs,
       )
     },
     keys: (filter) => store.keys(filter),

@@ -3,71 +3,122 @@ import type { Allowance } from './store.ts'
 
 /** Longest that the store is not asked again, so that a reset or a raised limit elsewhere is seen. */
 const MAX_MS = 1000
+/** So often in that time is the store asked though a key is known to be full, lest another limit of the call have a longer wait. */
+const MAX_DOUBTS = 16
 
-interface Refusal {
+/** What a store said of a key, within the last second; times are on the limiter's own clock. */
+interface Known {
   readonly allowance: Allowance
-  /** Until when nothing passes and the store need not be asked; on the limiter's own clock. */
-  readonly untilMs: number
-  /** When the next call can pass; on the same clock. */
-  readonly passesAtMs: number
+  /** When the store was asked. */
+  readonly toldAtMs: number
+  readonly doubts: Doubts
+}
+
+/** How often the store was asked, since when, though a key was known to be full. */
+interface Doubts {
+  count: number
+  sinceMs: number
 }
 
 /** The refusals known to hold still: bounded, oldest dropped first. */
 export interface Refusals {
-  /** The refusing ones of these quotas, with waits counted from now; undefined where none is known to refuse. */
+  /**
+   * What is known of these quotas but the shadow ones, with waits counted from now: where one is known to refuse, and no other
+   * can have a longer wait. Undefined where the store is to be asked.
+   */
   recall(quotas: readonly Quota[], nowMs: number): readonly Allowance[] | undefined
-  /** Takes note of what a store refused that was asked at `askedAtMs`; `allowances` are in the order of `quotas`. */
-  remember(quotas: readonly Quota[], allowances: readonly Allowance[], askedAtMs: number): void
+  /** Takes note of what a store said that was asked at `askedAtMs`; `allowances` are in the order of `quotas`. */
+  remember(
+    quotas: readonly Quota[],
+    answer: { readonly admitted: boolean; readonly allowances: readonly Allowance[] },
+    askedAtMs: number,
+  ): void
   forget(): void
   /** Changes with every `forget`. */
   era(): number
 }
 
-/** Remembers up to `max` refusals. */
+/** Remembers up to `max` keys: those that an admitted call filled, and all of a refused one. */
 export function createRefusals(max: number): Refusals {
-  const refusals = new Map<string, Refusal>()
+  const keys = new Map<string, Known>()
   let era = 0
 
   /** All are kept for a second at most, so the stale ones come first. */
   function makeRoom(nowMs: number): void {
-    for (const [key, { untilMs }] of refusals) {
-      if (untilMs > nowMs && refusals.size < max) return
-      refusals.delete(key)
+    for (const [key, { toldAtMs }] of keys) {
+      if (nowMs - toldAtMs < MAX_MS && keys.size < max) return
+      keys.delete(key)
     }
+  }
+
+  function known({ key, limit, windowMs }: Quota, nowMs: number): Known | undefined {
+    const one = keys.get(key)
+    if (one === undefined || nowMs - one.toldAtMs >= MAX_MS) return undefined
+    if (one.allowance.limit !== limit || one.allowance.windowMs !== windowMs) return undefined
+    return one.allowance.remaining > 0 || waitMs(one, nowMs) > 0 ? one : undefined
   }
 
   return {
     recall(quotas, nowMs) {
-      if (refusals.size === 0) return undefined
-      let found: Allowance[] | undefined
-      for (const { key, limit, windowMs, shadow } of quotas) {
-        const refusal = shadow ? undefined : refusals.get(key)
-        if (refusal === undefined) continue
-        const { allowance } = refusal
-        if (refusal.untilMs <= nowMs || allowance.limit !== limit || allowance.windowMs !== windowMs) {
-          refusals.delete(key)
+      if (keys.size === 0) return undefined
+      let longest: Known | undefined
+      let doubtfulMs = 0
+      for (const quota of quotas) {
+        if (quota.shadow) continue
+        const one = known(quota, nowMs)
+        if (one === undefined) doubtfulMs = Math.max(doubtfulMs, quota.windowMs)
+        else if (longest === undefined || waitMs(one, nowMs) > waitMs(longest, nowMs)) longest = one
+      }
+      if (longest === undefined || longest.allowance.remaining > 0) return undefined
+      if (doubtfulMs > waitMs(longest, nowMs) && mayDoubt(longest, nowMs)) return undefined
+      return quotas.flatMap((quota) => {
+        const one = quota.shadow ? undefined : known(quota, nowMs)
+        return one === undefined ? [] : [asOf(one, nowMs)]
+      })
+    },
+    remember(quotas, { admitted, allowances }, askedAtMs) {
+      if (max === 0) return
+      for (const [i, { key, shadow }] of quotas.entries()) {
+        if (shadow) continue
+        const allowance = allowances[i]!
+        if (admitted && allowance.remaining > 0) {
+          if (keys.size > 0) keys.delete(key)
           continue
         }
-        const waitMs = refusal.passesAtMs - nowMs
-        found ??= []
-        found.push({ ...allowance, resetAfterMs: waitMs, retryAfterMs: waitMs })
-      }
-      return found
-    },
-    remember(quotas, allowances, askedAtMs) {
-      for (const [i, { key, shadow }] of quotas.entries()) {
-        const allowance = allowances[i]!
-        if (allowance.admitted || shadow || max === 0) continue
-        refusals.delete(key)
+        const doubts = keys.get(key)?.doubts ?? { count: 0, sinceMs: askedAtMs }
+        keys.delete(key)
         makeRoom(askedAtMs)
-        const passesAtMs = askedAtMs + allowance.retryAfterMs
-        refusals.set(key, { allowance, passesAtMs, untilMs: Math.min(passesAtMs, askedAtMs + MAX_MS) })
+        keys.set(key, { allowance, toldAtMs: askedAtMs, doubts })
       }
     },
     forget() {
-      refusals.clear()
+      keys.clear()
       era++
     },
     era: () => era,
   }
+}
+
+/** Milliseconds until the next call of a key can pass: 0 or less where it can now; where nothing ever passes, a window from now. */
+function waitMs({ allowance, toldAtMs }: Known, nowMs: number): number {
+  return allowance.limit === 0 ? allowance.windowMs : toldAtMs + allowance.retryAfterMs - nowMs
+}
+
+function asOf(one: Known, nowMs: number): Allowance {
+  const { allowance, toldAtMs } = one
+  const pastMs = nowMs - toldAtMs
+  if (allowance.remaining > 0) {
+    return { ...allowance, resetAfterMs: Math.max(0, allowance.resetAfterMs - pastMs) }
+  }
+  const wait = waitMs(one, nowMs)
+  const resetAt = allowance.limit === 0 ? Math.floor(allowance.resetAt + pastMs) : allowance.resetAt
+  return { ...allowance, admitted: false, resetAt, resetAfterMs: wait, retryAfterMs: wait }
+}
+
+function mayDoubt({ doubts }: Known, nowMs: number): boolean {
+  if (nowMs - doubts.sinceMs >= MAX_MS) {
+    doubts.count = 0
+    doubts.sinceMs = nowMs
+  }
+  return doubts.count++ < MAX_DOUBTS
 }

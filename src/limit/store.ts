@@ -29,12 +29,15 @@ export interface Charge {
   readonly mode: Mode
 }
 
-/** Where the counters live. Every store gives the same answers on the same clock. */
+/**
+ * Where the counters live. Every store gives the same answers on the same clock. `sinceMs` is the `performance.now()` since which
+ * the request waits for the store, where it asked before: all that it waits has one bound.
+ */
 export interface Store {
   /** Decides all quotas at once: charges each, or none. Rejects when the store cannot be asked. */
-  charge(quotas: readonly Quota[]): Charge | Promise<Charge>
+  charge(quotas: readonly Quota[], sinceMs?: number): Charge | Promise<Charge>
   /** What `charge` would find, without charging. */
-  peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>
+  peek(quotas: readonly Quota[], sinceMs?: number): Promise<readonly Allowance[]>
   /** The keys, calls still counted or not, that a filter takes; it may scan everything. */
   keys(filter: KeyFilter): Promise<readonly string[]>
   /** Frees every key that a filter takes; how many there were. */

@@ -54,8 +54,8 @@ export interface UsageParts {
 
 /** Reads and frees what is counted of a client. All of it rejects where the store cannot be asked. */
 export interface Usage {
-  /** The live limits that are counted per client alone; costs no call. */
-  ofCaller(client: string): Promise<CallerUsage>
+  /** The live limits that are counted per client alone; costs no call. `sinceMs`: see `Store`. */
+  ofCaller(client: string, sinceMs?: number): Promise<CallerUsage>
   /** The limits that are counted per client alone, and each key of the client in which calls are counted. It may scan the store. */
   ofClient(client: string): Promise<ClientUsage>
   /** Frees every key of the client; how many there were. It may scan the store. */
@@ -119,9 +119,9 @@ export function createUsage(parts: UsageParts): Usage {
   }
 
   return {
-    async ofCaller(client) {
+    async ofCaller(client, sinceMs) {
       const nowMs = now()
-      const allowances = await store.peek(quotasOfCaller({ client, ip: '' }, {}, nowMs))
+      const allowances = await store.peek(quotasOfCaller({ client, ip: '' }, {}, nowMs), sinceMs)
       return { limits: allowances.map((allowance) => usage(allowance, client, nowMs)) }
     },
 

@@ -21,7 +21,10 @@ function allowance(name: string, rest: Partial<Allowance> = {}): Allowance {
 
 function headersOf(...allowances: Allowance[]): string[] {
   const decision: Decision = { admitted: true, allowances, mode: 'store', cached: false }
-  return draftHeaders(decision)
+  return draftHeaders(
+    decision,
+    allowances.map((one) => ({ ...one, key: one.name })),
+  )
 }
 
 test('the draft’s headers list every live limit, in whole seconds, rounded up', () => {
@@ -37,6 +40,26 @@ test('the draft’s headers list every live limit, in whole seconds, rounded up'
 test('the draft’s headers stay structured fields for limits beyond what those can say', () => {
   const [, policy] = headersOf(allowance('huge', { limit: Number.MAX_SAFE_INTEGER }))
   expect(parseList(policy!)[0]![1].get('q')).toBe(999_999_999_999_999)
+})
+
+test('the draft’s headers list the policy of a limit, too, of which nothing is known at the moment', () => {
+  const requests = allowance('requests', { limit: 500, remaining: 0, admitted: false })
+  const decision: Decision = {
+    admitted: false,
+    allowances: [requests],
+    refusedBy: requests,
+    mode: 'store',
+    cached: true,
+  }
+  const sync = { name: 'sync', key: 'b', limit: 1, windowMs: 5000, shadow: false }
+  const trial = { name: 'trial', key: 'c', limit: 9, windowMs: 5000, shadow: true }
+  const quotas = [sync, { ...sync, name: 'requests', key: 'a', limit: 1000 }, trial]
+  expect(draftHeaders(decision, quotas)).toEqual([
+    'RateLimit-Policy',
+    '"sync";q=1;w=5, "requests";q=500;w=60',
+    'RateLimit',
+    '"requests";r=0;t=13',
+  ])
 })
 
 test('the draft’s headers are none where nothing was counted', () => {

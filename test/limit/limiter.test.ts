@@ -49,20 +49,33 @@ describe('the limiter', () => {
   test('answers refusals from memory, and asks the store again after a second', async () => {
     const { limiter, clock, asked } = setUp()
     await limiter.decide([quota])
+    clock.ms += 1000
     expect(await limiter.decide([quota])).toMatchObject({ admitted: false, cached: false })
     clock.ms += 999
     const remembered = await limiter.decide([quota])
     expect(remembered).toMatchObject({ admitted: false, cached: true, mode: 'store' })
     expect(remembered.refusedBy).toMatchObject({
       name: 'sync',
-      retryAfterMs: 4001,
-      resetAfterMs: 4001,
+      retryAfterMs: 3001,
+      resetAfterMs: 3001,
       resetAt: 6000,
     })
     expect(asked.count).toBe(2)
     clock.ms += 1
     expect(await limiter.decide([quota])).toMatchObject({ admitted: false, cached: false })
     expect(asked.count).toBe(3)
+  })
+
+  test('asks the store for each admitted call, and for one refusal a second', async () => {
+    const { limiter, clock, asked } = setUp()
+    const three = { ...quota, limit: 3 }
+    let admitted = 0
+    for (let i = 0; i < 20_000; i++) {
+      if ((await limiter.decide([three])).admitted) admitted++
+      clock.ms += 1
+    }
+    expect(admitted).toBe(12)
+    expect(asked.count - admitted).toBeLessThanOrEqual(20)
   })
 
   test('asks the store at the very instant at which the next call can pass', async () => {
@@ -123,6 +136,77 @@ describe('the limiter', () => {
     expect(asked.count).toBe(3)
   })
 
+  describe('where several limits decide,', () => {
+    const slow: Quota = { name: 'requests', key: 'p:{a}:requests', limit: 1, windowMs: 30_000, shadow: false }
+    const sync = (id: string): Quota => ({ ...quota, key: `p:{a}:sync:${id}` })
+
+    test('tells the longest wait, though a shorter one is remembered', async () => {
+      const { limiter, clock } = setUp()
+      const requests = { ...slow, windowMs: 3000 }
+      await limiter.decide([sync('a')])
+      await limiter.decide([requests])
+      expect(await limiter.decide([requests])).toMatchObject({ cached: true })
+      expect((await limiter.decide([requests, sync('a')])).refusedBy).toMatchObject({
+        name: 'sync',
+        retryAfterMs: 5000,
+      })
+      clock.ms += 3001
+      expect((await limiter.decide([requests, sync('a')])).refusedBy).toMatchObject({ name: 'sync' })
+    })
+
+    test('tells the longest wait, though another limit was filled since', async () => {
+      const { limiter } = setUp()
+      const requests = { ...slow, limit: 2 }
+      await limiter.decide([requests, sync('a')])
+      expect((await limiter.decide([requests, sync('a')])).refusedBy).toMatchObject({ name: 'sync' })
+      await limiter.decide([requests, sync('b')])
+      expect((await limiter.decide([requests, sync('a')])).refusedBy).toMatchObject({
+        name: 'requests',
+        retryAfterMs: 30_000,
+      })
+    })
+
+    test('does not ask where no other limit can have a longer wait, and tells of those it knows', async () => {
+      const { limiter, asked } = setUp()
+      await limiter.decide([slow])
+      expect((await limiter.decide([slow, sync('a')])).allowances.map(({ name }) => name)).toEqual([
+        'requests',
+      ])
+      await limiter.decide([sync('b')])
+      const both = await limiter.decide([slow, sync('b')])
+      expect(both.allowances.map(({ name, remaining }) => [name, remaining])).toEqual([
+        ['requests', 0],
+        ['sync', 0],
+      ])
+      expect(asked.count).toBe(2)
+    })
+
+    test('asks no more than 16 times a second for one that is full, whatever the others are', async () => {
+      const { limiter, clock, asked } = setUp()
+      const requests = { ...slow, windowMs: 3000 }
+      await limiter.decide([requests])
+      for (let i = 0; i < 100; i++) {
+        expect((await limiter.decide([requests, sync(`random ${i}`)])).admitted).toBe(false)
+        clock.ms += 1
+      }
+      expect(asked.count).toBe(1 + 16)
+      clock.ms += 1000
+      for (let i = 0; i < 100; i++) await limiter.decide([requests, sync(`another ${i}`)])
+      expect(asked.count).toBeLessThanOrEqual(1 + 16 + 1 + 16)
+    })
+  })
+
+  test('says of a limit of 0 that a window from now on nothing passes', async () => {
+    const { limiter, clock } = setUp()
+    const none = { ...quota, limit: 0 }
+    await limiter.decide([none])
+    clock.ms += 600
+    expect(await limiter.decide([none])).toMatchObject({
+      cached: true,
+      refusedBy: { resetAt: 6600, resetAfterMs: 5000, retryAfterMs: 5000 },
+    })
+  })
+
   test('remembers so many refusals and no more', async () => {
     const { limiter, asked } = setUp({ maxRefusals: 10 })
     const none = Array.from({ length: 20 }, (_, i) => ({ ...quota, key: `k${i}`, limit: 0 }))
@@ -146,18 +230,20 @@ describe('the limiter', () => {
   })
 
   test('tells the metrics how each limit took the call', async () => {
-    const { limiter, outcomes } = setUp()
+    const { limiter, outcomes, clock } = setUp()
     const five = { ...quota, name: 'five', key: 'p:{a}:five', limit: 5 }
     const shadow = { ...quota, name: 'trial', key: 'p:{a}:trial', shadow: true }
-    for (let i = 0; i < 7; i++) await limiter.decide([five, shadow])
+    for (let i = 0; i < 6; i++) await limiter.decide([five, shadow])
+    clock.ms += 1000
+    await limiter.decide([five, shadow])
     expect(outcomes.filter(([name]) => name === 'five').map(([, outcome]) => outcome)).toEqual([
       'within',
       'within',
       'within',
       'near',
       'near',
-      'over',
       'over_cached',
+      'over',
     ])
     expect(outcomes.filter(([name]) => name === 'trial').map(([, outcome]) => outcome)).toEqual([
       'near',

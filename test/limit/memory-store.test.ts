@@ -7,7 +7,7 @@ storeContract('the memory store', async () => memorySubject(), { runs: 400 })
 
 storeContract('the memory store through a limiter', async () => throughLimiter(memorySubject()), {
   runs: 200,
-  refusalsAlone: true,
+  remembers: true,
   monotonic: true,
 })
 

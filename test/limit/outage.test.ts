@@ -189,15 +189,35 @@ describe('a store that may fail', () => {
     await store.close()
   })
 
-  test('is read from the local counters under local, and cannot be read otherwise', async () => {
+  test('waits no longer for a request that waited before', async () => {
+    const { store, behaviour } = setUp({ timeoutMs: 60_000 })
+    let asked = 0
+    behaviour.charge = () => {
+      asked++
+      return new Promise(() => {})
+    }
+    const other = store.charge([quota()])
+    expect(await store.charge([quota()], performance.now() - 59_950)).toMatchObject({ mode: 'local' })
+    expect(asked).toBe(2)
+    expect(await store.charge([quota()], performance.now() - 60_000)).toMatchObject({ mode: 'local' })
+    expect(await store.peek([quota()], performance.now() - 60_000)).toMatchObject([{ remaining: 8 }])
+    expect(asked).toBe(2)
+    void other
+    await store.close()
+  })
+
+  test('is read from the local counters under local, as unused under allow, and cannot be read under deny', async () => {
     const local = setUp()
     local.behaviour.charge = fails
     for (let i = 0; i < 4; i++) await local.store.charge([quota()])
     expect(await local.store.peek([quota()])).toMatchObject([{ remaining: 6 }])
     const allow = setUp({ onOutage: 'allow' })
     allow.behaviour.charge = fails
-    await expect(allow.store.peek([quota()])).rejects.toMatchObject({ status: 503 })
-    await Promise.all([local.store.close(), allow.store.close()])
+    expect(await allow.store.peek([quota()])).toMatchObject([{ remaining: 10, limit: 10 }])
+    const deny = setUp({ onOutage: 'deny' })
+    deny.behaviour.charge = fails
+    await expect(deny.store.peek([quota()])).rejects.toMatchObject({ status: 503 })
+    await Promise.all([local, allow, deny].map(({ store }) => store.close()))
   })
 
   describe('and that nobody asks anything', () => {

@@ -23,7 +23,7 @@ storeContract('the Redis store', single, { runs: 300 })
 
 storeContract('the Redis store through a limiter', async () => throughLimiter(await single()), {
   runs: 100,
-  refusalsAlone: true,
+  remembers: true,
   monotonic: true,
 })
 

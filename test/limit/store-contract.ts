@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { longestWait } from '../../src/limit/decision.ts'
 import { clientKeys, type Limit, type Quota } from '../../src/limit/limit.ts'
 import type { Allowance, Store } from '../../src/limit/store.ts'
 import { Judge } from './judge.ts'
@@ -15,8 +16,8 @@ export interface Subject {
 export interface ContractOptions {
   /** Random traces to run; each is some dozens of decisions. */
   readonly runs: number
-  /** Does the store forgo what it knows of the limits that did not refuse? */
-  readonly refusalsAlone?: boolean
+  /** Does the store refuse from memory, and tell then of the limits that it knows alone? */
+  readonly remembers?: boolean
   /** Does the clock of whoever asks never go back? */
   readonly monotonic?: boolean
 }
@@ -55,8 +56,8 @@ export function storeContract(name: string, open: () => Promise<Subject>, option
         for (const [i, { admitted, verdicts }] of expected.entries()) {
           const { admitted: was, allowances } = charges[i]!
           expect(was).toBe(admitted)
-          if (admitted || options.refusalsAlone !== true) compare(allowances, verdicts, nowUs)
-          else expect(allowances.some((allowance) => !allowance.admitted)).toBe(true)
+          if (admitted || options.remembers !== true) compare(allowances, verdicts, nowUs)
+          else compareWaits(allowances, verdicts, quotas, nowUs)
         }
       }
     }
@@ -74,6 +75,23 @@ export function storeContract(name: string, open: () => Promise<Subject>, option
         expect(allowance.resetAfterMs).toBeCloseTo(growsAfterUs / 1000, 3)
         expect(allowance.retryAfterMs).toBeCloseTo(remaining > 0 ? 0 : growsAfterUs / 1000, 3)
         expect(Math.abs(allowance.resetAt - (nowUs + growsAfterUs) / 1000)).toBeLessThan(1.01)
+      }
+    }
+
+    /** A refusal tells the longest of the waits, and which limits refuse as far as it tells of them. */
+    function compareWaits(
+      allowances: readonly Allowance[],
+      verdicts: ReturnType<Judge['decide']>['verdicts'],
+      quotas: readonly Quota[],
+      nowUs: number,
+    ): void {
+      const refusing = verdicts.filter(({ room }, i) => !room && !quotas[i]!.shadow)
+      const longestUs = Math.max(...refusing.map(({ growsAfterUs }) => growsAfterUs))
+      const told = longestWait(allowances)!
+      expect(told.retryAfterMs).toBeCloseTo(longestUs / 1000, 3)
+      expect(Math.abs(told.resetAt - (nowUs + longestUs) / 1000)).toBeLessThan(1.01)
+      for (const { name, admitted, shadow } of allowances) {
+        if (!shadow) expect(admitted).toBe(verdicts[quotas.findIndex((quota) => quota.name === name)]!.room)
       }
     }
 

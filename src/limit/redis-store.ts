@@ -330,16 +330,18 @@ export class RedisStore implements RemoteStore {
   }
 }
 
+/** Of a lone server, nothing is known but what its connection says. */
+const alone = (client: Redis) => ({ client, why: () => undefined })
+
 function connection(
   topology: RedisTopology,
   credentials: RedisCredentials,
   hear: (error: Error) => void,
 ): { readonly client: Redis | Cluster; readonly why: RedisCluster['why'] } {
-  const why = () => undefined
-  if ('url' in topology) return { client: new Redis(serverOptions(topology.url, credentials)), why }
+  if ('url' in topology) return alone(new Redis(serverOptions(topology.url, credentials)))
   if ('sentinels' in topology) {
     const options = sentinelOptions(topology, credentials)
-    return { client: new Redis({ ...options, Connector: hearingSentinels(hear) }), why }
+    return alone(new Redis({ ...options, Connector: hearingSentinels(hear) }))
   }
   const nodes = topology.cluster.map((url) => redisAddress(url, credentials))
   if (nodes.some(({ db }) => db !== undefined)) {

@@ -11,6 +11,7 @@ const CONFIG = 78
 
 const MOST_PORTS = 65_535
 const MOST_WORKERS = 256
+const MOST_ROWS = 100_000
 
 /** A command line that asks for something that there is not. */
 class UsageError extends Error {}
@@ -70,6 +71,22 @@ function clientOf({ client }: Record<string, unknown>): string {
   throw new UsageError('Which client? Give its id.')
 }
 
+async function replay(given: Record<string, unknown>): Promise<void> {
+  const [, ...logs] = (given['_'] as readonly unknown[]).map(String)
+  const again = logs.find((log, i) => logs.indexOf(log) < i)
+  if (again !== undefined) throw new UsageError(`The log "${again}" is given twice.`)
+  if (logs.includes('-') && given['config'] === '-') {
+    throw new UsageError('Standard input is the log or the configuration, not both.')
+  }
+  const top = whole(given, 'top', MOST_ROWS, 1)
+  const client = given['client'] === undefined ? undefined : clientOf(given)
+  const config = await load(given)
+  const { replay } = await import('../src/commands/replay/replay.ts')
+  const report = await replay({ logs, config, top, client, screen: process.stderr })
+  if (given['json'] === true) console.log(JSON.stringify(report, undefined, 2))
+  else console.log((await import('../src/commands/replay/describe.ts')).describeReport(report))
+}
+
 async function sandbox(given: Record<string, unknown>): Promise<void> {
   const options = {
     port: whole(given, 'port', MOST_PORTS),
@@ -106,13 +123,17 @@ function fail(error: unknown): never {
   process.exit(FAILURE)
 }
 
-/** The options of the commands that read a configuration. */
-function configured(command: Argv): Argv {
-  command.option('config', {
+function withConfig(command: Argv): Argv {
+  return command.option('config', {
     type: 'string',
     requiresArg: true,
     describe: 'the YAML file, or - for standard input; SLUICE_CONFIG, unless given',
   })
+}
+
+/** The options of the commands that read a configuration, of which flags may say another thing. */
+function configured(command: Argv): Argv {
+  withConfig(command)
   for (const [name, { describe }] of Object.entries(FLAGS)) {
     command.option(name, {
       type: 'string',
@@ -146,6 +167,25 @@ function limited(command: Argv): Argv {
     .demandCommand(1, 1, 'Which command? One of limits show, limits reset.')
 }
 
+/** Its files are all that stands freely: as positionals, yargs would lose `-` and all but the last of them. */
+function replayed(command: Argv): Argv {
+  return withConfig(command)
+    .usage(
+      '$0 replay ACCESS-LOG...\n\nSay what limits would have done to the calls of an access log: files, plain or gzip, or - for standard input.',
+    )
+    .strict(false)
+    .strictOptions()
+    .demandCommand(1, 'Which access log? Give its files, or - for standard input.')
+    .option('top', {
+      type: 'string',
+      requiresArg: true,
+      default: '50',
+      describe: 'most clients that are listed, those with the most refused first',
+    })
+    .option('client', { type: 'string', requiresArg: true, describe: 'the id of the one client to tell of' })
+    .option('json', { type: 'boolean', describe: 'as JSON' })
+}
+
 function sandboxed(command: Argv): Argv {
   const option = (name: string, otherwise: string, describe: string) =>
     command.option(name, { type: 'string', requiresArg: true, default: otherwise, describe })
@@ -162,7 +202,11 @@ const commandLine = yargs(hideBin(process.argv))
   .usage(
     '$0 <command>\n\nA rate-limiting gateway: authenticates callers, holds them to their limits, forwards the rest.',
   )
-  .parserConfiguration({ 'duplicate-arguments-array': false, 'boolean-negation': false })
+  .parserConfiguration({
+    'duplicate-arguments-array': false,
+    'boolean-negation': false,
+    'parse-positional-numbers': false,
+  })
   .command('start', 'serve', started, start)
   .command('worker', false, (command) => command, work)
   .command(
@@ -172,6 +216,7 @@ const commandLine = yargs(hideBin(process.argv))
     check,
   )
   .command('limits', 'read or reset what Redis counts of one client', limited)
+  .command('replay', 'say what limits would have done to the calls of an access log', replayed, replay)
   .command(
     'sandbox',
     'serve with an OpenID Provider and a Data API behind, to try it out',
@@ -182,11 +227,12 @@ const commandLine = yargs(hideBin(process.argv))
   .example('$0 check --config config/sluice.yaml', 'which routes and limits are in effect?')
   .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags beat the file')
   .example('$0 limits show acme --config config/sluice.yaml', 'how much has this client used?')
+  .example('$0 replay access.log --config new.yaml', 'whom would these limits refuse?')
   .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
   .epilogue('Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.')
   .version(VERSION)
   .alias({ help: 'h', version: 'V' })
-  .demandCommand(1, 1, 'Which command? One of start, check, limits, sandbox.')
+  .demandCommand(1, 1, 'Which command? One of start, check, limits, replay, sandbox.')
   .strict()
   .recommendCommands()
   .exitProcess(false)

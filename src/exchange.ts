@@ -17,6 +17,8 @@ export interface Exchange {
   readonly ip: string
   /** May the peer speak for others? */
   readonly trusted: boolean
+  /** The host that the caller addressed. */
+  host?: string
   path?: string
   route?: Route
   /** In whose words errors are told. */

@@ -70,6 +70,7 @@ async function answer(
     exchange.dialect = parts.dialectOf(head.hosts[0])
     return failed(exchange, parts.failures?.refusal(exchange.ip) ?? target)
   }
+  exchange.host = target.host
   exchange.path = target.path
 
   const found = match(parts, exchange, target)

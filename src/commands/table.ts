@@ -1,6 +1,6 @@
 /** Columns as wide as their widest cell, two spaces apart. */
 export function table(rows: readonly (readonly string[])[]): string {
-  const widths = rows[0]!.map((_, i) => Math.max(...rows.map((row) => row[i]!.length)))
+  const widths = rows[0]!.map((_, i) => rows.reduce((widest, row) => Math.max(widest, row[i]!.length), 0))
   return rows
     .map((row) =>
       row

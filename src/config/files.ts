@@ -73,7 +73,8 @@ export async function readPem(
   }
 }
 
-function reason(error: unknown): string {
+/** Says of a file why it could not be read, in words that follow its name. */
+export function reason(error: unknown): string {
   const { code = '', message } = error as NodeJS.ErrnoException
   return REASONS[code] ?? `cannot be read: ${code || message}`
 }

@@ -13,8 +13,8 @@ export interface Clock {
 const STEP_MS = 20
 let wallAheadMs = Date.now() - performance.now()
 
-/** One instant is told alike however often it is told: not by `Date.now()` with its whole milliseconds alone. */
-const SYSTEM_CLOCK: Clock = {
+/** This machine's. One instant is told alike however often it is told: not by `Date.now()` with its whole milliseconds alone. */
+export const SYSTEM_CLOCK: Clock = {
   monotonicMs: () => performance.now(),
   wallMs(monotonicMs) {
     const stray = Date.now() - (monotonicMs + wallAheadMs)
@@ -152,16 +152,17 @@ export class MemoryStore implements Store {
 
 const NOTHING: View = { left: 0, used: 0 }
 
-function sweeper<T>(
-  map: Map<string, T>,
-  expiresAtUs: (value: T) => number,
-): (count: number, nowUs: number) => void {
+/** Looks at so many entries of a map, where it ended the last time, and drops those that have expired by then. */
+export function sweeper<Key, Value>(
+  map: Map<Key, Value>,
+  expiresAt: (value: Value) => number,
+): (count: number, now: number) => void {
   let entries = map.entries()
-  return (count, nowUs) => {
+  return (count, now) => {
     for (let i = Math.min(count, map.size); i > 0; i--) {
       const { value: entry } = entries.next()
       if (entry === undefined) entries = map.entries()
-      else if (expiresAtUs(entry[1]) <= nowUs) map.delete(entry[0])
+      else if (expiresAt(entry[1]) <= now) map.delete(entry[0])
     }
   }
 }

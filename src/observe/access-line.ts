@@ -1,7 +1,9 @@
 import type { Exchange } from '../exchange.ts'
+import { SYSTEM_CLOCK } from '../limit/memory-store.ts'
 import { timestamp } from './log.ts'
 
-const MAX_PATH = 256
+/** Longest that a path or a host is told; `…` stands for the rest, which is in neither. */
+const MOST_CHARS = 256
 const MAX_METHOD = 16
 /** What JSON needs no escapes for. */
 const PLAIN = /^[ !#-[\]-~]*$/
@@ -16,15 +18,16 @@ export function accessLine(
   status: number,
   durationMs: number,
 ): string {
-  const { route, caller, decision, error, headAt, path } = exchange
+  const { route, caller, decision, error, headAt, decidedAt } = exchange
   let line = `{"level":"${level}"${timestamp()}`
   line += text('requestId', exchange.requestId)
   line += text('method', exchange.method.slice(0, MAX_METHOD))
-  line += text('path', path !== undefined && path.length > MAX_PATH ? `${path.slice(0, MAX_PATH)}…` : path)
+  line += text('host', cut(exchange.host)) + text('path', cut(exchange.path))
   line += text('route', route?.match) + text('upstream', route?.upstream)
   line += text('client', caller?.client) + text('ip', exchange.ip)
   if (decision !== undefined) line += decided(decision)
   line += `,"source":"${exchange.source}","status":${status},"durationMs":${rounded(durationMs)}`
+  if (decidedAt !== undefined) line += `,"decidedAt":${rounded(epochMs(decidedAt))}`
   if (headAt !== undefined) line += `,"upstreamMs":${rounded(headAt - exchange.askedAt!)}`
   line += text('incomplete', exchange.incomplete)
   line += text('code', error?.code) + text('error', error?.message)
@@ -53,6 +56,16 @@ function causeOf(cause: unknown): string | undefined {
   if (!(cause instanceof Error)) return 'unknown'
   const own = cause instanceof TypeError || cause instanceof RangeError || cause instanceof ReferenceError
   return (own ? (cause.stack ?? cause.message) : cause.message).slice(0, 2000)
+}
+
+function cut(text: string | undefined): string | undefined {
+  return text !== undefined && text.length > MOST_CHARS ? `${text.slice(0, MOST_CHARS)}…` : text
+}
+
+/** An instant of the clock that durations are taken on, to the microsecond: what a replay needs is the order of decisions. */
+function epochMs(at: number): number {
+  const now = SYSTEM_CLOCK.monotonicMs()
+  return at + SYSTEM_CLOCK.wallMs(now) - now
 }
 
 /** One member, or nothing where there is no value. */

@@ -4,6 +4,7 @@ const ALWAYS_SAID = new Set(['level', 'time', 'msg'])
 const SAID_OF_REQUESTS = new Set([
   ...ALWAYS_SAID,
   'method',
+  'host',
   'path',
   'status',
   'source',
@@ -11,6 +12,7 @@ const SAID_OF_REQUESTS = new Set([
   'limit',
   'remaining',
   'durationMs',
+  'decidedAt',
   'decision',
   'mode',
   'requestId',
@@ -42,7 +44,7 @@ function rest(line: Line, said: ReadonlySet<string>): string {
 }
 
 /** Callers choose some words: none of them begins a line or moves a cursor. */
-function onOneLine(word: string): string {
+export function onOneLine(word: string): string {
   return word.replaceAll(/\p{Cc}/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 

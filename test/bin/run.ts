@@ -29,7 +29,10 @@ export function spawnSluice(
 /** Runs `sluice` to its end. */
 export async function sluice(
   args: readonly string[],
-  { stdin = '', env = {} }: { readonly stdin?: string; readonly env?: Readonly<Record<string, string>> } = {},
+  {
+    stdin = '',
+    env = {},
+  }: { readonly stdin?: string | Buffer; readonly env?: Readonly<Record<string, string>> } = {},
 ): Promise<Ended> {
   const child = spawnSluice(args, env)
   child.stdin!.end(stdin)

@@ -26,6 +26,7 @@ describe('sluice', () => {
       'sluice start',
       'sluice check',
       'sluice limits',
+      'sluice replay',
       'sluice sandbox',
       'Examples:',
       'Exit codes:',
@@ -51,7 +52,7 @@ describe('sluice', () => {
   })
 
   it.for([
-    [[], 'Which command? One of start, check, limits, sandbox.'],
+    [[], 'Which command? One of start, check, limits, replay, sandbox.'],
     [['chek'], 'Did you mean check?'],
     [['start'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
     [['check', '--confg', 'x'], 'Unknown argument: confg'],

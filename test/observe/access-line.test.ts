@@ -43,6 +43,14 @@ it('tells of a decision which limit spoke, and which shadow limits would have re
   })
 })
 
+it('tells when it was decided, on the wall clock and to the microsecond', () => {
+  const [before, now] = [Date.now(), performance.now()]
+  const { decidedAt } = read({ ...bare, startedAt: now - 9000, decidedAt: now - 3000 })
+  expect(decidedAt).toBeGreaterThan(before - 3100)
+  expect(decidedAt).toBeLessThan(Date.now() - 2900)
+  expect(String(decidedAt)).toMatch(/^\d{13}(\.\d{1,3})?$/)
+})
+
 it('is one line of JSON whatever callers and upstreams say', () => {
   const said = fc.string({ unit: 'binary', maxLength: 20 })
   fc.assert(
@@ -60,6 +68,13 @@ it('is one line of JSON whatever callers and upstreams say', () => {
 })
 
 it('cuts what is long', () => {
-  const line = read({ ...bare, method: 'M'.repeat(99), path: `/${'x'.repeat(999)}`, givenUp: 'slow' })
+  const line = read({
+    ...bare,
+    method: 'M'.repeat(99),
+    path: `/${'x'.repeat(999)}`,
+    givenUp: 'slow',
+    host: 'h'.repeat(300),
+  })
   expect(line).toMatchObject({ method: 'M'.repeat(16), path: `/${'x'.repeat(255)}…`, cause: 'slow' })
+  expect(line['host']).toBe(`${'h'.repeat(256)}…`)
 })

@@ -1,0 +1,129 @@
+import { onOneLine } from '../../observe/sentence.ts'
+import { rows } from '../table.ts'
+import type { ClientReport, Counts, Report } from './report.ts'
+
+const MOST_CELL_CHARS = 64
+
+/** A report for people: the clients, the limits, and how much of the logs it tells of. */
+export function describeReport(report: Report): string {
+  const { clients, limits, totals, more } = report
+  const hasNames = clients.some(({ name }) => name !== undefined)
+  const hasShadow = limits.some(({ shadow }) => shadow)
+  const cells = (client: string, name: string, counts: Counts, ...rest: readonly string[]) => [
+    client,
+    ...(hasNames ? [name] : []),
+    String(counts.calls),
+    String(counts.admitted),
+    changed(counts.recorded.refused, counts.refused),
+    ...rest,
+  ]
+  const table = rows(
+    [
+      'CLIENT',
+      ...(hasNames ? ['NAME'] : []),
+      'CALLS',
+      'ADMITTED',
+      'REFUSED',
+      'BY',
+      ...(hasShadow ? ['SHADOW'] : []),
+      'BUSIEST MINUTE',
+    ],
+    clients.map((one) => {
+      const shadow = hasShadow ? [byName(one.shadowOver)] : []
+      return cells(nameOf(one), cell(one.name ?? '-'), one, byName(one.refusedBy), ...shadow, busiest(one))
+    }),
+  )
+  return [
+    table,
+    more > 0 ? `and ${several(more, 'more client')}; --top lists them` : '',
+    totals.calls > 0
+      ? totalsOf(report)
+      : 'No line of these logs is a call that these limits are asked about.',
+    linesOf(report),
+    warningsOf(report).join('\n'),
+  ]
+    .filter(Boolean)
+    .join('\n\n')
+}
+
+function totalsOf({ totals, limits, from, to }: Report): string {
+  const { calls, clients, admitted, refused, recorded, newlyRefused, newlyAdmitted } = totals
+  const told = limits.flatMap(({ name, shadow, refused, clients }) =>
+    refused === 0
+      ? []
+      : [
+          `"${name}" ${shadow ? 'in shadow would have refused' : 'refused'} ${refused} of ${several(clients, 'client')}.`,
+        ],
+  )
+  return [
+    `${several(calls, 'call')} of ${several(clients, 'client')} from ${from} to ${to}: ${admitted} admitted, ${refused} refused.`,
+    `The recorded gateway refused ${recorded.refused}. Refused now and admitted then: ${newlyRefused}; admitted now and refused then: ${newlyAdmitted}.`,
+    ...told,
+  ].join('\n')
+}
+
+function linesOf({ lines }: Report): string {
+  const all = Object.values(lines).reduce((sum, count) => sum + count, 0)
+  const parts = [
+    [lines.replayed, 'replayed'],
+    [lines.unlimited, 'of routes without limits'],
+    [lines.unmatched, 'of no route'],
+    [lines.refusedBefore, 'refused before any limit'],
+    [lines.other, 'no lines of an access log'],
+  ] as const
+  const told = parts.filter(([count]) => count > 0).map(([count, words]) => `${count} ${words}`)
+  return `${several(all, 'line')}${told.length > 0 ? `: ${told.join(', ')}` : ''}.`
+}
+
+function warningsOf({ limits, lines, late }: Report): readonly string[] {
+  const warnings = limits
+    .filter(({ replayed }) => !replayed)
+    .map(
+      ({ name }) => `limits.${name}: is counted per user, whom the access log does not name; it is left out`,
+    )
+  if (lines.lacking > 0) {
+    warnings.push(
+      `${several(lines.lacking, 'call')} left out, whose lines lack what a limit is counted by: the client, the address, or the whole path`,
+    )
+  }
+  if (lines.overlong > 0) {
+    warnings.push(`${several(lines.overlong, 'line')} passed over, too long for an access log`)
+  }
+  if (late.calls > 0) {
+    const seconds = (late.byMs / 1000).toFixed(1)
+    warnings.push(
+      `${several(late.calls, 'call')} logged too late to be put in order, by up to ${seconds} seconds: told as if decided that much later`,
+    )
+  }
+  return warnings.map((warning) => `warning: ${warning}`)
+}
+
+function nameOf({ client }: ClientReport): string {
+  return client === null ? '-' : cell(client)
+}
+
+/** Whoever made the log chose some words: none of them moves a cursor or makes a column as wide as it likes. */
+function cell(text: string): string {
+  const plain = onOneLine(text)
+  return plain.length > MOST_CELL_CHARS ? `${plain.slice(0, MOST_CELL_CHARS - 1)}…` : plain
+}
+
+function busiest({ busiestMinute: { calls, from } }: ClientReport): string {
+  return `${calls} from ${from}`
+}
+
+function byName(counts: Readonly<Record<string, number>>): string {
+  return (
+    Object.entries(counts)
+      .map(([name, count]) => `${name} ${count}`)
+      .join(', ') || '-'
+  )
+}
+
+function changed(before: number, after: number): string {
+  return before === after ? String(after) : `${before} -> ${after}`
+}
+
+function several(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? '' : 's'}`
+}

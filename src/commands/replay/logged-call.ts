@@ -1,0 +1,73 @@
+/** A request as the access log tells it. Instants are epoch milliseconds. */
+export interface LoggedCall {
+  /** When the line was written, which is when the request was over. */
+  readonly loggedAt: number
+  /** When the limiter decided; of a request that it was not asked about, or an old log, when the request came. */
+  readonly decidedAt: number
+  readonly method: string
+  /** In lower case; undefined in an old log. */
+  readonly host: string | undefined
+  /** Canonical; undefined where the log cut it short. */
+  readonly path: string | undefined
+  /** The pattern of the route that took it. */
+  readonly route: string | undefined
+  readonly client: string | undefined
+  readonly ip: string | undefined
+  /** Did it get as far as the limiter, whether the limiter was then asked or not? A client is told once it has proved who it is. */
+  readonly arrived: boolean
+  /** Undefined where nothing was decided, as when the store was out of reach. What no limit was asked about was admitted. */
+  readonly decision: 'admitted' | 'refused' | undefined
+  /** The limit that refused it, or the first one that admitted it. */
+  readonly limit: string | undefined
+}
+
+type Line = Readonly<Record<string, unknown>>
+
+/** Stands where the log cut a path or a host short; neither can hold it. */
+const CUT = '…'
+/** What the gateway answers by itself to a call that it has tried to forward. */
+const FORWARDED = new Set<unknown>(['BadGateway', 'GatewayTimeout'])
+
+/** Reads a line of the access log, whatever a collector wrote before it; undefined where it is none. */
+export function readAccessLine(text: string): LoggedCall | undefined {
+  const start = text.indexOf('{')
+  if (start === -1) return undefined
+  let line: Line
+  try {
+    line = JSON.parse(start === 0 ? text : text.slice(start)) as Line
+  } catch {
+    return undefined
+  }
+  const { msg, time, method, durationMs, decidedAt, decision } = line
+  if (msg !== 'request' || typeof time !== 'string' || typeof method !== 'string') return undefined
+  const loggedAt = Date.parse(time)
+  if (!Number.isFinite(loggedAt) || !isSpan(durationMs)) return undefined
+  const path = textOf(line, 'path')
+  return {
+    loggedAt,
+    decidedAt: isSpan(decidedAt) ? decidedAt : loggedAt - durationMs,
+    method,
+    host: textOf(line, 'host'),
+    path: path === undefined || path.endsWith(CUT) ? undefined : path,
+    route: textOf(line, 'route'),
+    client: textOf(line, 'client'),
+    ip: textOf(line, 'ip'),
+    arrived: decision !== undefined || line['client'] !== undefined || wasForwarded(line),
+    decision: decision === 'refused' ? decision : wasForwarded(line) ? 'admitted' : undefined,
+    limit: textOf(line, 'limit'),
+  }
+}
+
+/** Of the calls that nobody must prove, only where their answer came from tells that they got that far. */
+function wasForwarded({ decision, source, code }: Line): boolean {
+  return decision === 'admitted' || source === 'upstream' || FORWARDED.has(code)
+}
+
+function isSpan(value: unknown): value is number {
+  return typeof value === 'number' && value >= 0 && value < Infinity
+}
+
+function textOf(line: Line, name: string): string | undefined {
+  const value = line[name]
+  return typeof value === 'string' ? value : undefined
+}

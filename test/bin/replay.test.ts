@@ -1,0 +1,221 @@
+import { writeFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Report } from '../../src/commands/replay/report.ts'
+import { configFile, line, logFile, REFUSED, SYNC } from '../commands/replay/logs.ts'
+import { call, token, yaml } from '../helpers/gateway.ts'
+import { serving } from '../helpers/process.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+import { sluice } from './run.ts'
+
+const LIMITS = `  requests: { per: [client], limit: 2, window: 1m }\n${SYNC}`
+const CLIENTS = { more: 'clients: [{ id: acme, name: "Acme\\u001b[2J" }]' }
+const LINES = [
+  line({ at: 0 }),
+  line({ at: 1 }),
+  line({ at: 2 }),
+  line({ at: 3, ...REFUSED }),
+  line({ at: 4, client: 'quiet\nfake', path: '/v1/x' }),
+  line({ at: 5, client: undefined, decision: undefined, source: 'gateway', status: 401 }),
+  'not a line of it',
+]
+
+describe('sluice replay', () => {
+  it('shows whom the limits refuse, most refused first', async () => {
+    const ended = await sluice([
+      'replay',
+      logFile(LINES),
+      '--config',
+      configFile(`${LIMITS}\n  own: { per: [user], limit: 1, window: 1s }`, CLIENTS),
+    ])
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(ended.stdout.split('\n')).toEqual([
+      'CLIENT           NAME           CALLS  ADMITTED  REFUSED  BY          BUSIEST MINUTE',
+      'acme             Acme\\u001b[2J  4      2         1 -> 2   requests 2  4 from 2026-11-20T10:00:00.000Z',
+      'quiet\\u000afake  -              1      1         0        -           1 from 2026-11-20T10:00:00.004Z',
+      '',
+      '5 calls of 2 clients from 2026-11-20T10:00:00.000Z to 2026-11-20T10:00:00.004Z: 3 admitted, 2 refused.',
+      'The recorded gateway refused 1. Refused now and admitted then: 1; admitted now and refused then: 0.',
+      '"requests" refused 2 of 1 client.',
+      '',
+      '7 lines: 5 replayed, 1 refused before any limit, 1 no lines of an access log.',
+      '',
+      'warning: limits.own: is counted per user, whom the access log does not name; it is left out',
+      '',
+    ])
+  })
+
+  it('reads standard input, lists the first clients or one of them, and tells it as JSON', async () => {
+    const stdin = LINES.join('\n')
+    const config = configFile(LIMITS)
+    const args = ['replay', '-', '--config', config, '--json']
+    const first = await sluice([...args, '--top', '1'], { stdin })
+    expect(first).toMatchObject({ code: 0, stderr: '' })
+    const report = JSON.parse(first.stdout) as Report
+    expect(report).toEqual({
+      config,
+      from: '2026-11-20T10:00:00.000Z',
+      to: '2026-11-20T10:00:00.004Z',
+      lines: { replayed: 5, refusedBefore: 1, unmatched: 0, unlimited: 0, lacking: 0, other: 1, overlong: 0 },
+      late: { calls: 0, byMs: 0 },
+      totals: {
+        clients: 2,
+        calls: 5,
+        admitted: 3,
+        refused: 2,
+        recorded: { admitted: 4, refused: 1, undecided: 0 },
+        newlyRefused: 1,
+        newlyAdmitted: 0,
+      },
+      limits: [
+        { name: 'requests', shadow: false, replayed: true, refused: 2, clients: 1 },
+        { name: 'sync', shadow: false, replayed: true, refused: 0, clients: 0 },
+      ],
+      clients: [
+        {
+          client: 'acme',
+          calls: 4,
+          admitted: 2,
+          refused: 2,
+          recorded: { admitted: 3, refused: 1, undecided: 0 },
+          newlyRefused: 1,
+          newlyAdmitted: 0,
+          refusedBy: { requests: 2 },
+          shadowOver: {},
+          busiestMinute: { calls: 4, from: '2026-11-20T10:00:00.000Z' },
+        },
+      ],
+      more: 1,
+    })
+    const table = await sluice(['replay', '-', '--config', config, '--top', '1'], { stdin })
+    expect(table.stdout).toContain('\n\nand 1 more client; --top lists them\n\n')
+    const one = await sluice([...args, '--client', 'quiet\nfake'], { stdin })
+    expect(JSON.parse(one.stdout)).toMatchObject({
+      totals: { clients: 1, calls: 1, refused: 0 },
+      clients: [{ client: 'quiet\nfake' }],
+      lines: { replayed: 5 },
+    })
+    const compressed = gzipSync(stdin)
+    const zipped = await sluice(args, { stdin: compressed })
+    expect(JSON.parse(zipped.stdout)).toMatchObject({ totals: report.totals })
+  })
+
+  it('says that it found no call', async () => {
+    const ended = await sluice(['replay', '-', '--config', configFile(LIMITS)], { stdin: 'x\ny\n' })
+    expect(ended).toEqual({
+      code: 0,
+      stdout:
+        'No line of these logs is a call that these limits are asked about.\n\n2 lines: 2 no lines of an access log.\n',
+      stderr: '',
+    })
+  })
+
+  it.for([
+    [['replay'], 'Which access log? Give its files, or - for standard input.'],
+    [['replay', 'a.log'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
+    [['replay', '-', '--config', '-'], 'Standard input is the log or the configuration, not both.'],
+    [['replay', 'a.log', 'b.log', 'a.log', '--config', 'x'], 'The log "a.log" is given twice.'],
+    [
+      ['replay', 'a.log', '--config', 'x', '--top', '0'],
+      '--top must be a whole number from 1 to 100000, not "0".',
+    ],
+    [['replay', 'a.log', '--config', 'x', '--client', ''], 'Which client? Give its id.'],
+    [['replay', 'a.log', '--port', '80'], 'Unknown argument: port'],
+  ] as const)('ends wrong usage with 64: %j', async ([args, message]) => {
+    expect(await sluice(args)).toEqual({
+      code: 64,
+      stdout: '',
+      stderr: `sluice: ${message}\nSee "sluice --help".\n`,
+    })
+  })
+
+  it('ends with 78 where the configuration is wrong', async () => {
+    const config = configFile(LIMITS.replace('limit: 2', 'limit: two'))
+    expect(await sluice(['replay', logFile(LINES), '--config', config])).toMatchObject({
+      code: 78,
+      stdout: '',
+      stderr: expect.stringMatching(/^\S+\.yaml:5:37: limits\.requests\.limit: must be a whole number/),
+    })
+  })
+
+  it('ends with 1 where logs cannot be read, and names them all', async () => {
+    const args = ['replay', '/nowhere/a.log', logFile(LINES), '/etc', '--config', configFile(LIMITS)]
+    expect(await sluice(args)).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'sluice: /nowhere/a.log: does not exist; /etc: is a directory, not a file\n',
+    })
+  })
+})
+
+describe('sluice replay, of what a gateway wrote', () => {
+  let data: TestUpstream
+  beforeAll(async () => {
+    // Answers take their time, so that calls end in another order than they were decided in.
+    data = await startUpstream((request, response) => {
+      setTimeout(() => response.end('{}'), request.url!.length % 3 === 0 ? 90 : 1)
+    })
+  })
+  afterAll(() => data.close())
+
+  it('admits and refuses the same calls under the same limits, and others under others', async () => {
+    const config = yaml({ data: data.url, limit: 6, window: '700ms', syncWindow: '300ms' })
+    const gateway = await serving(config)
+    const tokens = await Promise.all(['one', 'two', 'three'].map((client) => token(client)))
+    let refused = 0
+    let calls = 0
+    for (let burst = 0; burst < 3; burst++) {
+      const got = await Promise.all(
+        tokens.flatMap((token) =>
+          Array.from({ length: 10 }, (_, n) =>
+            n % 2 === 0
+              ? call(gateway.port, { token, path: `/v3/${'x'.repeat(n)}` })
+              : call(gateway.port, {
+                  token,
+                  method: 'POST',
+                  path: `/v3/sync/${n % 3 === 0 ? 'a' : 'b'}%3A${n % 4}`,
+                }),
+          ),
+        ),
+      )
+      calls += got.length
+      refused += got.filter(({ status }) => status === 429).length
+      await call(gateway.port, { token: 'nonsense' })
+      await call(gateway.port, { path: '/oidc/x' })
+      // Instants are logged to a millisecond: no burst comes near to where the window of the one before ends.
+      await sleep(burst === 1 ? 400 : 1000)
+    }
+    const requests = () => gateway.lines().filter(({ msg }) => msg === 'request')
+    await until('the log is written', () => requests().length === calls + 6)
+    gateway.kill()
+    const log = logFile([gateway.stdout()])
+
+    const same = configFile('')
+    writeFileSync(same, config)
+    const told = async (file: string) => {
+      const ended = await sluice(['replay', log, '--config', file, '--json'])
+      expect(ended).toMatchObject({ code: 0, stderr: '' })
+      return JSON.parse(ended.stdout) as Report
+    }
+    const report = await told(same)
+    expect(refused).toBeGreaterThan(20)
+    expect(report.totals).toEqual({
+      clients: 3,
+      calls,
+      admitted: calls - refused,
+      refused,
+      recorded: { admitted: calls - refused, refused, undecided: 0 },
+      newlyRefused: 0,
+      newlyAdmitted: 0,
+    })
+    expect(report.lines).toMatchObject({ refusedBefore: 3, unlimited: 3 })
+
+    const raised = configFile('')
+    writeFileSync(raised, config.replace('limit: 6', 'limit: 1000').replace('window: 300ms', 'window: 100ms'))
+    const { totals } = await told(raised)
+    expect(totals.newlyRefused).toBe(0)
+    expect(totals.newlyAdmitted).toBeGreaterThan(0)
+  })
+})

@@ -1,0 +1,282 @@
+import { gzipSync } from 'node:zlib'
+import { describe, expect, it } from 'vitest'
+import { configFile, line, logFile, REFUSED, replayed, SYNC } from './logs.ts'
+
+const TWO_IN_TEN_SECONDS = `  requests: { per: [client], limit: 2, window: 10s }\n${SYNC}`
+const PLENTY = `  requests: { per: [client], limit: 100, window: 1m }\n${SYNC}`
+
+describe('sluice replay decides', () => {
+  it('refuses exactly the calls that find no room in their window', async () => {
+    // By hand: 0 and 1 fill the window; 10000 finds that 0 has left it, 10500 that 1 has not, 11000 that it has.
+    const calls: [number, boolean][] = [
+      [0, true],
+      [1000, true],
+      [2000, false],
+      [9999, false],
+      [10_000, true],
+      [10_500, false],
+      [11_000, true],
+      [11_001, false],
+      [40_000, true],
+    ]
+    const lines = calls.map(([at, admitted]) => line({ at, ...(!admitted && REFUSED) }))
+    const report = await replayed(lines, configFile(TWO_IN_TEN_SECONDS))
+    expect(report.totals).toEqual({
+      clients: 1,
+      calls: 9,
+      admitted: 5,
+      refused: 4,
+      recorded: { admitted: 5, refused: 4, undecided: 0 },
+      newlyRefused: 0,
+      newlyAdmitted: 0,
+    })
+    expect(report.limits).toEqual([
+      { name: 'requests', shadow: false, replayed: true, refused: 4, clients: 1 },
+      { name: 'sync', shadow: false, replayed: true, refused: 0, clients: 0 },
+    ])
+    const lowered = await replayed(lines, configFile(TWO_IN_TEN_SECONDS.replace('limit: 2', 'limit: 1')))
+    // 0, 10000 and 40000 alone; 11000 and 1000 were admitted before.
+    expect(lowered.totals).toMatchObject({ admitted: 3, refused: 6, newlyRefused: 2, newlyAdmitted: 0 })
+    const raised = await replayed(lines, configFile(PLENTY))
+    expect(raised.totals).toMatchObject({ admitted: 9, refused: 0, newlyRefused: 0, newlyAdmitted: 4 })
+  })
+
+  it('counts each client and each key apart, and names the limit that refused', async () => {
+    const sync = { method: 'POST', path: '/sync/a', route: 'POST /sync/:connection' }
+    const report = await replayed(
+      [
+        line({ at: 0, ...sync }),
+        line({ at: 10, ...sync, path: '/sync/A' }),
+        line({ at: 20, ...sync, path: '/sync/b' }),
+        line({ at: 30, client: 'other' }),
+        line({ at: 40 }),
+        line({ at: 5010, ...sync }),
+      ],
+      configFile(PLENTY.replace('limit: 100', 'limit: 3')),
+    )
+    expect(report.clients).toMatchObject([
+      { client: 'acme', calls: 5, admitted: 3, refused: 2, refusedBy: { sync: 1, requests: 1 } },
+      { client: 'other', calls: 1, admitted: 1, refused: 0, refusedBy: {} },
+    ])
+  })
+
+  it('takes clients’ own limits, their ends and changes by the dates of the calls', async () => {
+    const limits = `  requests:
+    per: [client]
+    limit: 1
+    window: 1s
+    changes: [{ announced: 2026-11-19T00:00:00Z, from: 2026-11-20T10:01:00Z, limit: 3 }]
+${SYNC}`
+    const more = `clients:
+  - { id: own, name: Own & Co, limits: { requests: { limit: 2, until: 2026-11-20T10:00:30Z } } }
+  - { id: slow, limits: { requests: { limit: 1, window: 5s } } }`
+    const burst = (client: string, from: number) =>
+      [0, 1, 2, 3].map((n) => line({ at: from + n, client, lastsMs: 0 }))
+    const lines = (client: string) =>
+      [0, 40_000, 70_000].flatMap((from) => [...burst(client, from), ...burst(client, from + 2000)])
+    const config = configFile(limits, { more })
+    const admitted = async (client: string) => (await replayed(lines(client), config)).totals.admitted
+    expect(await admitted('acme')).toBe(1 + 1 + 1 + 1 + 3 + 3)
+    expect(await admitted('own')).toBe(2 + 2 + 1 + 1 + 3 + 3)
+    expect(await admitted('slow')).toBe(3)
+    expect((await replayed(lines('own'), config)).clients).toMatchObject([{ name: 'Own & Co' }])
+  })
+
+  it('counts what shadow limits would have refused, and refuses nothing for them', async () => {
+    const limits = `${PLENTY}\n  trial: { per: [client], limit: 1, window: 1m, shadow: true }`
+    const routes =
+      '  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }\n  - { match: "POST x/sync/:connection", upstream: data, authenticate: bearer, limits: [sync] }'
+    const config = configFile(limits, {
+      routes: routes.split('\n').toReversed().join('\n'),
+    })
+    const report = await replayed([line({ at: 0 }), line({ at: 1 }), line({ at: 2 })], config)
+    expect(report.clients).toMatchObject([
+      { admitted: 3, refused: 0, refusedBy: {}, shadowOver: { trial: 2 } },
+    ])
+    expect(report.limits[2]).toEqual({ name: 'trial', shadow: true, replayed: true, refused: 2, clients: 1 })
+  })
+
+  it('counts per address, and leaves out what is counted per user', async () => {
+    const limits =
+      '  requests: { per: [ip], limit: 1, window: 1m }\n  sync: { per: [user], limit: 1, window: 1m }'
+    const routes =
+      '  - { match: "/open", upstream: data, authenticate: none, limits: [requests] }\n  - { match: "/*", upstream: data, authenticate: bearer, limits: [sync, requests] }'
+    const open = { path: '/open', route: '/open', client: undefined, decision: undefined, limit: undefined }
+    const report = await replayed(
+      [
+        line({ at: 0, ...open, ip: '2001:db8::1' }),
+        line({ at: 1, ...open, ip: '2001:db8::2' }),
+        line({ at: 2, ...open, ip: undefined }),
+        line({ at: 3, ip: '192.0.2.1' }),
+        line({ at: 4, client: 'other', ip: '192.0.2.1' }),
+      ],
+      configFile(limits, { routes }),
+    )
+    expect(report.lines).toMatchObject({ replayed: 4, lacking: 1 })
+    expect(report.clients).toMatchObject([
+      { client: null, calls: 2, refused: 1, recorded: { admitted: 2, refused: 0, undecided: 0 } },
+      { client: 'other', refused: 1 },
+      { client: 'acme', refused: 0 },
+    ])
+    expect(report.limits).toMatchObject([
+      { name: 'requests', replayed: true },
+      { name: 'sync', replayed: false, refused: 0 },
+    ])
+  })
+})
+
+describe('sluice replay takes', () => {
+  it('every call that reached the limiter, and none that was refused before', async () => {
+    const own = { source: 'gateway', decision: undefined, limit: undefined }
+    const nobody = { ...own, client: undefined }
+    const report = await replayed(
+      [
+        line({ at: 0 }),
+        line({ at: 1, ...REFUSED }),
+        line({ at: 2, source: 'gateway', status: 502, code: 'BadGateway' }),
+        line({ at: 3, source: 'gateway', status: 499 }),
+        line({ at: 4, ...own, status: 503, code: 'ServiceUnavailable' }),
+        line({ at: 5, ...nobody, status: 401, code: 'Unauthorized' }),
+        line({ at: 6, ...nobody, status: 404, route: undefined, path: '/x', code: 'NotFound' }),
+        line({ at: 7, ...nobody, status: 429, code: 'TooManyRequests' }),
+        line({ at: 8, path: '/open', client: undefined, decision: undefined }),
+        line({ at: 8, path: '/open', ...nobody, status: 504, code: 'GatewayTimeout' }),
+        line({ at: 9, method: 'PUT' }),
+        // To a route of the log that asked for no token.
+        line({ at: 10, client: undefined, decision: undefined }),
+      ],
+      configFile(PLENTY, {
+        routes: `  - { match: "GET,POST /transactions", upstream: data, authenticate: bearer, limits: [requests] }
+  - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [sync] }
+  - { match: "/open", upstream: data, authenticate: none }`,
+      }),
+    )
+    expect(report.lines).toEqual({
+      replayed: 5,
+      refusedBefore: 3,
+      unmatched: 1,
+      unlimited: 2,
+      lacking: 1,
+      other: 0,
+      overlong: 0,
+    })
+    expect(report.totals.recorded).toEqual({ admitted: 3, refused: 1, undecided: 1 })
+  })
+
+  it('the host and path that a call had, and what its route says of them where they are not logged', async () => {
+    const config = configFile(PLENTY, {
+      routes: `  - { match: "id.example.com/*", upstream: data, authenticate: none }
+  - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
+    })
+    const none = { client: undefined, decision: undefined }
+    const cut = `/${'x'.repeat(255)}…`
+    const report = await replayed(
+      [
+        line({ at: 0, host: 'id.example.com', ...none }),
+        line({ at: 1, host: undefined, route: 'id.example.com/*', ...none }),
+        line({ at: 2, host: undefined }),
+        line({ at: 3, path: cut, route: '/*' }),
+        line({ at: 4, path: undefined, route: '/*' }),
+        // Which connection is not known.
+        line({ at: 5, method: 'POST', path: `/sync${cut}`, route: 'POST /sync/:connection' }),
+        line({ at: 6, path: cut, route: '/gone/*' }),
+      ],
+      config,
+    )
+    expect(report.lines).toMatchObject({ unlimited: 2, replayed: 3, lacking: 1, unmatched: 1 })
+  })
+
+  it('no lines but those of the access log, whatever a collector wrote before them', async () => {
+    const report = await replayed(
+      [
+        line({ at: 0 }),
+        '{"level":"info","time":"2026-11-20T10:00:00.000Z","msg":"sluice serves"}',
+        'Killed',
+        '{"msg":"request"',
+        '',
+        '[1]',
+        line({ at: 1, time: 'soon' }),
+        line({ at: 1, durationMs: -1 }),
+        `2026-11-20T10:00:01.003Z stdout F ${line({ at: 1000 })}`,
+        `gateway-1  | ${line({ at: 2000 })}\r`,
+        line({ at: 3000, error: 'x'.repeat(300_000) }),
+        line({ at: 4000, client: 'last' }),
+      ],
+      configFile(PLENTY),
+    )
+    expect(report.lines).toMatchObject({ replayed: 4, other: 6, overlong: 1 })
+    expect(report.clients.map(({ client }) => client)).toEqual(['acme', 'last'])
+  })
+
+  it('a last line without an end, and an empty log', async () => {
+    const report = await replayed(Buffer.from(line({ at: 0 })), configFile(PLENTY))
+    expect(report.totals.calls).toBe(1)
+    const empty = await replayed([], configFile(PLENTY))
+    expect(empty).toMatchObject({ from: null, to: null, totals: { calls: 0, clients: 0 }, clients: [] })
+  })
+
+  it('calls in the order of their decisions, not of their lines', async () => {
+    const report = await replayed(
+      [
+        line({ at: 2000, ...REFUSED }),
+        line({ at: 3000, ...REFUSED }),
+        line({ at: 10_000 }),
+        // Decided first, and answered last.
+        line({ at: 0, lastsMs: 20_000 }),
+      ],
+      configFile('  requests: { per: [client], limit: 1, window: 10s }'.concat(`\n${SYNC}`)),
+    )
+    expect(report.totals).toMatchObject({ admitted: 2, newlyRefused: 0, newlyAdmitted: 0 })
+    expect(report.late).toEqual({ calls: 0, byMs: 0 })
+  })
+
+  it('a call that is told too late for that as one decided later, and says so', async () => {
+    const report = await replayed(
+      [line({ at: 0 }), line({ at: 100_000 }), line({ at: 170_000 }), line({ at: 30_000, lastsMs: 145_000 })],
+      configFile(PLENTY),
+    )
+    expect(report.late).toEqual({ calls: 1, byMs: 70_000 })
+    expect(report.clients).toMatchObject([
+      { calls: 4, busiestMinute: { calls: 2, from: '2026-11-20T10:01:40.000Z' } },
+    ])
+  })
+
+  it('several logs, plain or gzip, in one order of time', async () => {
+    const lines = Array.from({ length: 300 }, (_, n) =>
+      line({ at: n * 40, client: `c${n % 3}`, lastsMs: (n * 37) % 200 }),
+    ).toSorted((a, b) => (timeOf(a) < timeOf(b) ? -1 : 1))
+    const config = configFile(`  requests: { per: [client], limit: 10, window: 1s }\n${SYNC}`)
+    const whole = await replayed(lines, config)
+    expect(whole.totals.refused).toBe(0)
+    const tight = configFile(`  requests: { per: [client], limit: 4, window: 1s }\n${SYNC}`)
+    const expected = await replayed(lines, tight)
+    expect(expected.totals.refused).toBeGreaterThan(50)
+
+    const part = (wanted: (n: number) => boolean) => lines.filter((_, n) => wanted(n))
+    const zipped = (some: readonly string[]) => gzipSync(some.map((one) => `${one}\n`).join(''))
+    const logs = [
+      logFile(part((n) => n >= 200)),
+      logFile(zipped(part((n) => n < 200 && n % 2 === 0))),
+      // What was appended to a compressed log is a second member of it.
+      logFile(
+        Buffer.concat([
+          zipped(part((n) => n < 100 && n % 2 === 1)),
+          zipped(part((n) => n >= 100 && n < 200 && n % 2 === 1)),
+        ]),
+      ),
+    ]
+    expect(await replayed({ logs }, tight)).toEqual(expected)
+  })
+
+  it.for([
+    ['is cut', (zipped: Buffer) => zipped.subarray(0, 60), 'ends in the middle of what gzip wrote'],
+    ['is broken', (zipped: Buffer) => zipped.fill(1, 2, 3), 'is not what gzip wrote'],
+  ] as const)('no gzip that %s', async ([, spoil, message]) => {
+    const spoilt = spoil(gzipSync(line({ at: 0 })))
+    const file = logFile(spoilt)
+    await expect(replayed({ logs: [file] }, configFile(PLENTY))).rejects.toThrow(`${file}: ${message}`)
+  })
+})
+
+const timeOf = (text: string): string => (JSON.parse(text) as { time: string }).time

@@ -51,6 +51,13 @@ storeContract(
   { runs: 120 },
 )
 
+/** How many scripts these servers ran, all together. */
+async function scriptCalls(servers: readonly RedisServer[]): Promise<number> {
+  const stats = await Promise.all(servers.map((one) => one.command('INFO', 'commandstats')))
+  const calls = stats.map((said) => /cmdstat_evalsha:calls=(\d+)/.exec(String(said))?.[1] ?? 0)
+  return calls.reduce<number>((sum, one) => sum + Number(one), 0)
+}
+
 describe('the Redis store', () => {
   let store: RedisStore
   beforeAll(async () => {
@@ -102,15 +109,27 @@ describe('the Redis store', () => {
   })
 
   test('sends the decisions of one turn in one script call, of at most 64 decisions', async () => {
-    const calls = async () =>
-      Number(
-        /cmdstat_evalsha:calls=(\d+)/.exec(String(await server.command('INFO', 'commandstats')))?.[1] ?? 0,
-      )
-    const before = await calls()
+    const before = await scriptCalls([server])
     await Promise.all(Array.from({ length: 64 }, async (_, i) => store.charge([quota(`turn${i}`, 5, 1000)])))
-    expect(await calls()).toBe(before + 1)
+    expect(await scriptCalls([server])).toBe(before + 1)
     await Promise.all(Array.from({ length: 200 }, async (_, i) => store.charge([quota(`turn${i}`, 5, 1000)])))
-    expect(await calls()).toBe(before + 5)
+    expect(await scriptCalls([server])).toBe(before + 5)
+  })
+
+  test('sends the decisions of one turn in one script call for each slot of a cluster', async () => {
+    const onCluster = new RedisStore({ topology: { cluster: cluster.urls }, prefix: 'r' })
+    await onCluster.connect()
+    const charge = async (tag: string, times: number) => {
+      const one = quota(tag, 1000, 1000)
+      await Promise.all(Array.from({ length: times }, async () => onCluster.charge([one])))
+    }
+    const before = await scriptCalls(cluster.nodes)
+    await charge('turn', 64)
+    expect(await scriptCalls(cluster.nodes)).toBe(before + 1)
+    expect(hashSlot('other')).not.toBe(hashSlot('turn'))
+    await Promise.all([charge('turn', 20), charge('other', 20)])
+    expect(await scriptCalls(cluster.nodes)).toBe(before + 3)
+    await onCluster.close()
   })
 
   test('charges a key that stands twice in one decision for both', async () => {

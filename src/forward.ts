@@ -126,7 +126,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
         settled = true
         clearTimeout(timer)
         // An upstream that answers early need not take the rest of the request.
-        if (outcome !== 'answered' || !request.complete) {
+        if (outcome !== 'answered' || !request.complete || proxyRequest?.writableFinished !== true) {
           proxyRequest?.destroy()
           upstreamResponse?.destroy()
         }

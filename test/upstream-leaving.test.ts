@@ -56,3 +56,24 @@ it.each(WAYS)('a caller that %s leaves nothing behind', async (_, sends, leaves)
   const answers = await Promise.all(Array.from({ length: MAX }, (_, i) => ask(i % 2)))
   expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: MAX }, () => 200))
 })
+
+it.each(['Connection: close\r\n', ''])(
+  'an upstream that answers early and takes no more of a body that is whole holds no socket; %j',
+  async (fields) => {
+    const back = await startRawUpstream((socket) => {
+      socket.pause()
+      socket.write(`HTTP/1.1 200 OK\r\n${fields}Content-Length: 2\r\n\r\nok`)
+    })
+    closers.push(back.close)
+    // More than the system holds on the way.
+    const body = Buffer.alloc(30_000_000, 'x')
+    const headers = { host: 'a', 'content-length': String(body.length) }
+    const { port, close } = await startFront(
+      back.url,
+      { maxConnections: 1, timeoutMs: 2000 },
+      { headers, body, bodyLength: body.length },
+    )
+    closers.push(close)
+    for (let i = 0; i < 3; i++) expect((await get(port, '/', { method: 'POST' })).status).toBe(200)
+  },
+)

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { GatewayError } from './errors.ts'
 import { ipPart } from './limit/key.ts'
-import { add, createRing, growsAt, look, type Ring } from './limit/ring.ts'
+import { add, createRing, growsAt, look, type Ring, type View } from './limit/ring.ts'
 
 /** So many failures of one address in any window; then it is turned away until the oldest has left the window. */
 export interface FailureLimit {
@@ -13,8 +13,11 @@ export interface FailureLimit {
 export interface Failures {
   /** 429 with `Retry-After` (RFC 6585 section 4) where the address has failed too often; undefined where it may try. */
   refusal(ip: string): GatewayError | undefined
-  /** Counts one failure. */
-  count(ip: string): void
+  /**
+   * Counts one failure, so that the caller may be told of it; the refusal where the address had failed too often already, with
+   * others that were under way beside it.
+   */
+  count(ip: string): GatewayError | undefined
 }
 
 /** Most addresses that are held; the one that failed longest ago goes first. */
@@ -27,15 +30,17 @@ export function createFailures(now = () => performance.now()): (limit: FailureLi
 
   return ({ limit, windowMs }) => {
     const windowUs = windowMs * 1000
+    const refusalOf = (ring: Ring, view: View, at: number): GatewayError | undefined =>
+      view.used < limit
+        ? undefined
+        : tooMany(Math.ceil((growsAt(ring, view, limit, windowUs, at) - at) / 1_000_000))
     return {
       refusal(ip) {
         if (rings.size === 0) return undefined
         const ring = rings.peek(ipPart(ip))
         if (ring === undefined) return undefined
         const at = nowUs()
-        const view = look(ring, windowUs, at)
-        if (view.used < limit) return undefined
-        return tooMany(Math.ceil((growsAt(ring, view, limit, windowUs, at) - at) / 1_000_000))
+        return refusalOf(ring, look(ring, windowUs, at), at)
       },
       count(ip) {
         const key = ipPart(ip)
@@ -43,8 +48,9 @@ export function createFailures(now = () => performance.now()): (limit: FailureLi
         if (ring === undefined) rings.set(key, (ring = createRing()))
         const at = nowUs()
         const view = look(ring, windowUs, at)
-        // Requests that were under way when the last failure came need no place of their own.
-        if (view.used < limit) add(ring, view, limit, windowUs, at)
+        const refusal = refusalOf(ring, view, at)
+        if (refusal === undefined) add(ring, view, limit, windowUs, at)
+        return refusal
       },
     }
   }

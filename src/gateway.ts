@@ -30,8 +30,9 @@ export function createGateway(parts: Parts): Serve {
       reply = failed(exchange, rescue(failure))
     }
     if (reply !== undefined) {
+      const refusal = isFailure(exchange, reply) ? parts.failures?.count(exchange.ip) : undefined
+      if (refusal !== undefined) reply = failed(exchange, refusal)
       exchange.status = reply.status
-      if (isFailure(exchange, reply)) parts.failures?.count(exchange.ip)
       try {
         speak(response, reply)
       } catch (failure) {
@@ -68,13 +69,13 @@ async function answer(
     // As it came, for whoever wants to know what was refused; the query may hold secrets.
     exchange.path = (request.url ?? '').split('?', 1)[0]!
     exchange.dialect = parts.dialectOf(head.hosts[0])
-    return failed(exchange, parts.failures?.refusal(exchange.ip) ?? target)
+    return failed(exchange, target)
   }
   exchange.host = target.host
   exchange.path = target.path
 
   const found = match(parts, exchange, target)
-  if (found instanceof GatewayError) return failed(exchange, parts.failures?.refusal(exchange.ip) ?? found)
+  if (found instanceof GatewayError) return failed(exchange, found)
   const { route, params } = found
   exchange.route = route
   exchange.dialect = route.dialect

@@ -2,8 +2,18 @@ import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createFailures } from '../src/failures.ts'
-import { call, ROUTES, startGateway, type Settings, type TestGateway, token } from './helpers/gateway.ts'
+import {
+  call,
+  ROUTES,
+  startGateway,
+  type Settings,
+  type TestGateway,
+  token,
+  TOKENS,
+} from './helpers/gateway.ts'
+import { makeKey } from './helpers/issuer.ts'
 import { startUpstream, type TestUpstream } from './helpers/upstream.ts'
+import { until } from './helpers/wait.ts'
 
 describe('counts failures', () => {
   const counted = () => {
@@ -87,6 +97,21 @@ describe('the gateway', () => {
     expect(refused.json).toMatchObject({ status: 429, code: 'TooManyRequests', retryAfterSecs: 3600 })
     expect(upstream.seen).toHaveLength(0)
     expect((await from('192.0.2.2', { token: await token('someone') })).status).toBe(200)
+  })
+
+  it('tells an address of no more failures than it may have, however many waited for keys together', async () => {
+    const waiting: (() => void)[] = []
+    const others = JSON.stringify({ keys: [makeKey('ES256').jwk] })
+    const keys = await startUpstream((_, response) => waiting.push(() => response.end(others)))
+    await start({ tokens: TOKENS.replace(/jwks: ".*"/, `jwks: "${keys.url}/jwks"`) })
+    const bad = await token('someone')
+    const asked = Array.from({ length: 10 }, () => from('192.0.2.1', { token: bad }))
+    await until('the keys are asked for', () => waiting.length > 0)
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    for (const answer of waiting) answer()
+    const answers = (await Promise.all(asked)).map(({ status }) => status).toSorted((a, b) => a - b)
+    expect(answers).toEqual([401, 401, 401, 429, 429, 429, 429, 429, 429, 429])
+    await keys.close()
   })
 
   it('counts missing credentials, unmatched paths and ambiguous targets too, and then refuses those as well', async () => {

@@ -18,14 +18,25 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
 
 /** Fields that rewrite the method or the target behind the gateway's decision. */
 const OVERRIDES: ReadonlySet<string> = new Set([
+  'path-info',
+  'request-uri',
+  // WSGI servers and Flask's middleware take it from the front of the path.
+  'script-name',
+  'x-envoy-original-path',
   'x-http-method',
   'x-http-method-override',
+  'x-http-path-override',
   'x-method-override',
   'x-original-method',
+  'x-original-path',
   'x-original-uri',
   'x-original-url',
   'x-override-url',
+  'x-path-info',
+  'x-replaced-path',
+  'x-request-uri',
   'x-rewrite-url',
+  'x-script-name',
 ])
 
 /** Fields in which only a proxy may speak of the connection or of the client's certificate (RFC 7239, RFC 9440). */

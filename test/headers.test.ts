@@ -70,14 +70,24 @@ const FROM_PROXY = [
 ]
 /** What would rewrite the decision; nobody may say it. */
 const OVERRIDES = [
+  'path-info',
+  'request-uri',
+  'script-name',
+  'x-envoy-original-path',
   'x-http-method',
   'x-http-method-override',
+  'x-http-path-override',
   'x-method-override',
   'x-original-method',
+  'x-original-path',
   'x-original-uri',
   'x-original-url',
   'x-override-url',
+  'x-path-info',
+  'x-replaced-path',
+  'x-request-uri',
   'x-rewrite-url',
+  'x-script-name',
 ]
 const HOP = [
   'expect',

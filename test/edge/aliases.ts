@@ -301,6 +301,16 @@ export const ANOTHER: readonly Spelling[] = [
     'X_Original_URL',
     'x-rewrite_url',
     'X.Original.URL',
+    'PATH_INFO',
+    'Path-Info',
+    'X-Path-Info',
+    'X-Original-Path',
+    'X-Replaced-Path',
+    'X-HTTP-Path-Override',
+    'X_HTTP.Path-Override',
+    'X-Envoy-Original-Path',
+    'Request-Uri',
+    'X-Request-URI',
   ].map((name) => other('POST /v3/other', `${name}: ${CANONICAL}`)),
   other(
     'POST /v3/other',
@@ -308,5 +318,9 @@ export const ANOTHER: readonly Spelling[] = [
     `X-Forwarded-Path: ${CANONICAL}`,
     'X-Forwarded-Prefix: /sync',
   ),
+  ...['SCRIPT_NAME', 'Script-Name', 'script.name', 'X-Script-Name', 'X_SCRIPT_NAME'].flatMap((name) => [
+    other(`POST /a/b${CANONICAL}`, `${name}: /a/b`),
+    other(`POST /a%2Db/x${CANONICAL}?y`, `${name}: /a-b/x`),
+  ]),
   other('POST /ab:cd', 'X-Forwarded-Prefix: /sync', 'X-Script-Name: /sync'),
 ]

@@ -40,23 +40,42 @@ const withoutDots = (path: string): string => {
   return `/${kept.filter((segment) => segment !== '').join('/')}${path.endsWith('/') ? '/' : ''}`
 }
 
+/** gunicorn takes the mount point from `SCRIPT_NAME`, mod_wsgi and a much copied middleware of Flask from the others. */
+const wsgi = (request: Received): string => {
+  const { field } = request
+  const path = decodedBytes(pathOf(targetOf(request)))
+  const mounted = field('script-name') ?? field('x-script-name')
+  return mounted !== undefined && path.startsWith(mounted) ? path.slice(mounted.length) : path
+}
+
 /** Most let a POST alone be something else; some let any method. */
 const methodOf = ({ method, target, field }: Received): string =>
   (
     field('x-http-method-override') ??
     field('x-http-method') ??
     field('x-method-override') ??
+    field('x-original-method') ??
     (method === 'POST' ? new URLSearchParams(target.split('?')[1] ?? '').get('_method') : null) ??
     method
   ).toUpperCase()
 
-/** IIS modules, Symfony and Zend take the target from these fields. */
+/** IIS modules, Symfony, Zend and what stands behind a proxy that rewrites take the target from these fields. */
+const TARGET_FIELDS = [
+  'x-original-url',
+  'x-rewrite-url',
+  'x-original-uri',
+  'x-override-url',
+  'path-info',
+  'x-path-info',
+  'x-original-path',
+  'x-replaced-path',
+  'x-http-path-override',
+  'x-envoy-original-path',
+  'request-uri',
+  'x-request-uri',
+]
 const targetOf = ({ target, field }: Received): string =>
-  field('x-original-url') ??
-  field('x-rewrite-url') ??
-  field('x-original-uri') ??
-  field('x-override-url') ??
-  target
+  TARGET_FIELDS.map(field).find((told) => told !== undefined) ?? target
 
 const read =
   (
@@ -102,6 +121,7 @@ export const FRAMEWORKS: Readonly<Record<string, Framework>> = {
   'ASP.NET behind IIS': read(iis, asItIs),
   'express behind nginx': read(nginx, asItIs),
   'something that decodes twice': read((request) => withoutDots(decodedBytes(nginx(request))), asItIs),
+  WSGI: read(wsgi, asItIs),
   'a strict one': read(({ target }) => pathOf(target), decoded, ''),
 }
 

@@ -24,7 +24,6 @@ export async function push(
   const late = failures?.refusal(exchange.ip)
   if (late !== undefined) return failed(exchange, late)
   const refusal = await guard!.check({
-    method: exchange.method,
     contentType: request.headers['content-type'],
     contentEncoding: request.headers['content-encoding'],
     authorization: head.authorization,

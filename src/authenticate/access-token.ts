@@ -1,4 +1,5 @@
 import type { GatewayError } from '../errors.ts'
+import { isName, isTime } from './claims.ts'
 import { type Confirmation, readConfirmation } from './confirmation.ts'
 import type { JsonObject } from './jws.ts'
 
@@ -37,7 +38,6 @@ const ACCESS_TOKEN = /^(?:application\/)?at\+jwt$/i
 const UNNAMED = /^(?:application\/)?jwt$/i
 /** Claims of ID tokens (OpenID Connect Core sections 2 and 3.3.2.11). */
 const OF_ID_TOKENS = ['nonce', 'at_hash', 'c_hash', 's_hash']
-const LONE_SURROGATE = /\p{Surrogate}/u
 
 /** Why a header cannot be that of an access token, in words for the caller; undefined where it can. */
 export function refuseHeader(header: JsonObject, type: TokenRules['type']): string | undefined {
@@ -96,14 +96,4 @@ export function readClaims(
 /** About how many bytes it takes to remember an identity. */
 export function sizeOf({ client, user, scope }: Identity): number {
   return 384 + 2 * (client.length + (user?.length ?? 0) + (scope?.length ?? 0))
-}
-
-/** A NumericDate (RFC 7519 section 2): seconds, fractions allowed. */
-function isTime(value: unknown): value is number {
-  return typeof value === 'number' && Number.isFinite(value)
-}
-
-/** Two strings that differ in lone surrogates only would be one string in UTF-8. */
-function isName(value: unknown): value is string {
-  return typeof value === 'string' && value !== '' && !LONE_SURROGATE.test(value)
 }

@@ -9,15 +9,14 @@ export function certificateThumbprint(der: Buffer): string {
 }
 
 /**
- * The caller's TLS client certificate in DER. From a trusted proxy it is the one that `header` reports, since the proxy's
+ * The caller's TLS client certificate in DER. From a trusted proxy it is the one that `Client-Cert` reports, since the proxy's
  * own, if any, is not the caller's; from anybody else it is the socket's, and the header is not looked at.
  */
 export function clientCertificate(
   { socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>,
   trusted: boolean,
-  header = 'client-cert',
 ): Buffer | undefined {
-  if (trusted) return readCertificateHeader(headers[header])
+  if (trusted) return readCertificateHeader(headers['client-cert'])
   return socket instanceof TLSSocket ? socket.getPeerX509Certificate()?.raw : undefined
 }
 

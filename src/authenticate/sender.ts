@@ -27,15 +27,10 @@ export interface SenderOptions {
   readonly proofs: readonly string[]
   /** May the peer speak for others? */
   readonly trusted: boolean
-  /** The header in which a trusted proxy hands on a client's certificate, in lower case; `client-cert` unless given. */
-  readonly certificateHeader?: string | undefined
 }
 
 /** The sender of a request, as it shows itself or as a trusted proxy shows it. */
-export function senderOf(
-  request: IncomingMessage,
-  { path, proofs, trusted, certificateHeader }: SenderOptions,
-): Sender {
+export function senderOf(request: IncomingMessage, { path, proofs, trusted }: SenderOptions): Sender {
   const { headers, socket } = request
   const scheme = 'encrypted' in socket ? 'https' : 'http'
   const host = headers.host ?? ''
@@ -47,7 +42,7 @@ export function senderOf(
       path,
     },
     proofs,
-    certificate: () => clientCertificate(request, trusted, certificateHeader),
+    certificate: () => clientCertificate(request, trusted),
   }
 }
 

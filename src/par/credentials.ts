@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { isName } from '../authenticate/claims.ts'
 import type { GatewayError } from '../errors.ts'
 import { decodeComponent, type Form } from './form.ts'
 import { type Jwt, readJwt } from './jwt.ts'
@@ -17,7 +18,6 @@ export interface Credentials {
 
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
-const LONE_SURROGATE = /\p{Surrogate}/u
 
 /** Finds the client and its one method of authentication (RFC 6749 section 2.3); a refusal where there are none or several. */
 export function readCredentials(form: Form, authorization: readonly string[]): Credentials | GatewayError {
@@ -42,7 +42,8 @@ export function readCredentials(form: Form, authorization: readonly string[]): C
     }
   } else if (assertionText !== undefined) {
     assertion = readJwt(assertionText)
-    proved = nameOf(assertion?.claims['sub'])
+    const sub = assertion?.claims['sub']
+    proved = isName(sub) ? sub : undefined
   }
   if (named !== undefined && proved !== undefined && named !== proved) {
     const where = header === undefined ? 'sub in the client_assertion' : 'client in the Authorization header'
@@ -70,9 +71,4 @@ function readBasic(header: string): string | undefined {
   const colon = text.indexOf(':')
   if (colon === -1 || decodeComponent(text.slice(colon + 1)) === undefined) return undefined
   return decodeComponent(text.slice(0, colon)) || undefined
-}
-
-/** Two names that differ in lone surrogates only would be one in UTF-8. */
-function nameOf(value: unknown): string | undefined {
-  return typeof value === 'string' && value !== '' && !LONE_SURROGATE.test(value) ? value : undefined
 }

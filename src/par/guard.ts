@@ -13,8 +13,6 @@ export interface ParClient extends RequestObjectClient {
 }
 
 export interface ParGuardOptions extends Omit<AssertionRules, 'now'> {
-  /** Most bytes of a body. */
-  readonly maxBody: number
   /** What becomes of clients that are not listed, once their form is found good. */
   readonly unknownClients: 'forward' | 'refuse'
   readonly clients: readonly ParClient[]
@@ -22,9 +20,8 @@ export interface ParGuardOptions extends Omit<AssertionRules, 'now'> {
   readonly now?: () => number
 }
 
-/** A request to the PAR endpoint, its body read. */
+/** A POST to the PAR endpoint, its body read. */
 export interface PushedRequest {
-  readonly method: string
   readonly contentType: string | undefined
   readonly contentEncoding?: string | undefined
   /** Every `Authorization` value. */
@@ -55,7 +52,7 @@ const IN_THE_REQUEST: ReadonlySet<string> = new Set([
  * client's authentication, then of the request object. Refusals are those of RFC 6749 section 5.2.
  */
 export function createParGuard(options: ParGuardOptions): ParGuard {
-  const { issuer, maxBody, unknownClients, now = Date.now } = options
+  const { issuer, unknownClients, now = Date.now } = options
   const clients = new Map(options.clients.map((client) => [client.id, client]))
   const rules = { ...options, now }
 
@@ -90,9 +87,7 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
   }
 
   return {
-    async check({ method, contentType, contentEncoding, authorization, body }) {
-      if (method !== 'POST') return methodNotAllowed()
-      if (body.length > maxBody) return tooLarge(maxBody)
+    async check({ contentType, contentEncoding, authorization, body }) {
       if (contentEncoding !== undefined && contentEncoding.toLowerCase() !== 'identity') {
         return invalidRequest('Send the form without a Content-Encoding.')
       }
@@ -118,17 +113,4 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
       )
     },
   }
-}
-
-function methodNotAllowed(): GatewayError {
-  return new GatewayError('MethodNotAllowed', 'Pushed authorisation requests are sent by POST.', {
-    oauthError: 'invalid_request',
-    headers: { Allow: 'POST' },
-  })
-}
-
-function tooLarge(maxBody: number): GatewayError {
-  return new GatewayError('PayloadTooLarge', `A pushed request has at most ${maxBody} bytes.`, {
-    oauthError: 'invalid_request',
-  })
 }

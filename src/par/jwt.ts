@@ -1,3 +1,4 @@
+import { isTime } from '../authenticate/claims.ts'
 import { type JsonObject, type Jws, parseJws, parseObject } from '../authenticate/jws.ts'
 
 /** A JWT whose signature is not verified. */
@@ -34,10 +35,6 @@ export function refuseTimes(
     return 'has an iat in the future; set the clock of the client'
   }
   return undefined
-}
-
-function isTime(value: unknown): value is number {
-  return typeof value === 'number' && Number.isFinite(value)
 }
 
 /** Does a header ask for nothing that is not understood here (RFC 7515 section 4.1.11, RFC 7797), and call the JWT nothing but `JWT` or `type`? */

@@ -131,11 +131,10 @@ describe('the certificate of a request', () => {
       readonly plain?: boolean
     },
     trusted: boolean,
-    certificateHeader?: string,
   ): Promise<Sender & { readonly der: Buffer | undefined }> {
     let sender: (Sender & { readonly der: Buffer | undefined }) | undefined
     const answer: RequestListener = (request, response) => {
-      const found = senderOf(request, { path: '/v3/transactions', proofs: [], trusted, certificateHeader })
+      const found = senderOf(request, { path: '/v3/transactions', proofs: [], trusted })
       sender = { ...found, der: found.certificate() }
       response.end()
     }
@@ -212,10 +211,9 @@ describe('the certificate of a request', () => {
     expect((await seen({ headers, plain: true }, true)).der).toEqual(client.der)
     expect((await seen({ headers, certificate: other }, true)).der).toEqual(client.der)
     expect((await seen({ certificate: other }, true)).der).toBeUndefined()
-    expect((await seen({ headers }, true, 'x-ssl-cert')).der).toBeUndefined()
-    expect(
-      (await seen({ headers: { 'X-SSL-Cert': encodeURIComponent(client.cert) } }, true, 'x-ssl-cert')).der,
-    ).toEqual(client.der)
+    const encoded = encodeURIComponent(client.cert)
+    expect((await seen({ headers: { 'X-SSL-Cert': encoded } }, true)).der).toBeUndefined()
+    expect((await seen({ headers: { 'Client-Cert': encoded } }, true)).der).toEqual(client.der)
   })
 
   it('is unknown where there are two', async () => {

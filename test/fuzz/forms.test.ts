@@ -88,7 +88,6 @@ it(
             for (const name of form.keys()) expect(reference.has(name)).toBe(true)
           }
           const answer = await guard.check({
-            method: 'POST',
             contentType,
             authorization: authorization === undefined ? [] : [authorization],
             body,

@@ -29,7 +29,6 @@ export function guardOf(
     audiences: [TOKEN, PAR],
     assertionAudience: 'compatible',
     leewayMs: 10_000,
-    maxBody: 64 * 1024,
     unknownClients: 'forward',
     now: () => NOW * 1000,
     clients: Object.entries(clients).map(([id, settings]) => ({ id, ...settings })),
@@ -112,7 +111,6 @@ export function basic(client: string, secret = 'a secret: with/some %signs'): st
 }
 
 export interface Sent {
-  readonly method?: string
   readonly contentType?: string | undefined
   readonly contentEncoding?: string
   readonly authorization?: string | readonly string[]
@@ -125,7 +123,6 @@ export async function push(
   sent: Sent = {},
 ): Promise<unknown> {
   const answer = await guard.check({
-    method: 'POST',
     contentType: 'application/x-www-form-urlencoded',
     body: typeof fields === 'string' || Buffer.isBuffer(fields) ? Buffer.from(fields) : encodeForm(fields),
     ...sent,

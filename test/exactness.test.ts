@@ -12,7 +12,6 @@ import { until } from './helpers/wait.ts'
 /** Three gateways, random bursts, one judge who believes nothing but when calls were sent and answered. */
 
 const WINDOW_MS = 500
-const CLIENTS = 4
 
 const closers: (() => unknown)[] = []
 afterEach(async () => {
@@ -62,16 +61,19 @@ async function ground(redis: string, limit: number): Promise<Ground> {
   }
 }
 
-/** Random bursts for so long; what became of each client's calls. */
+/** Random bursts until `meanwhile` is over; what became of each client's calls. */
 async function bursts(
   gateways: readonly ServingProcess[],
-  forMs: number,
   tokens: readonly string[],
+  meanwhile: () => Promise<void>,
 ): Promise<Observed[][]> {
   const calls: Observed[][] = tokens.map(() => [])
   const pending: Promise<void>[] = []
-  const end = performance.now() + forMs
-  while (performance.now() < end) {
+  let isOver = false
+  const over = meanwhile().finally(() => {
+    isOver = true
+  })
+  while (!isOver) {
     const client = Math.floor(Math.random() * tokens.length)
     for (let i = Math.ceil(Math.random() * 8); i > 0; i--) {
       const { port } = gateways[Math.floor(Math.random() * gateways.length)]!
@@ -83,14 +85,16 @@ async function bursts(
         }),
       )
     }
-    await new Promise((resolve) => setTimeout(resolve, Math.random() * 25))
+    await pause(Math.random() * 25)
   }
-  await Promise.all(pending)
+  await Promise.all([over, ...pending])
   return calls
 }
 
-const newTokens = () =>
-  Promise.all(Array.from({ length: CLIENTS }, (_, i) => token(`client-${i}-${Math.random()}`)))
+const newTokens = (clients: number) =>
+  Promise.all(Array.from({ length: clients }, (_, i) => token(`client-${i}-${Math.random()}`)))
+
+const pause = (ms: number) => new Promise<void>((resolve) => void setTimeout(resolve, ms))
 
 describe.each([
   [
@@ -112,7 +116,7 @@ describe.each([
 ])('on %s', (_, open) => {
   it('no window holds more than the limit, and no call is refused while one holds fewer', async () => {
     const { data, gateways } = await ground(await open(), 20)
-    const calls = await bursts(gateways, 2000, await newTokens())
+    const calls = await bursts(gateways, await newTokens(4), () => pause(4 * WINDOW_MS))
     for (const one of calls) {
       expect(mostInAWindow(one, WINDOW_MS)).toBeLessThanOrEqual(20)
       expect(wronglyRefused(one, 20, WINDOW_MS)).toEqual([])
@@ -124,16 +128,30 @@ describe.each([
 
   it('limits raised and lowered under load lose and gain nothing', async () => {
     const { gateways, setLimit } = await ground(await open(), 20)
-    const tokens = await newTokens()
-    const whole = bursts(gateways, 3500, tokens)
-    await setLimit(40)
-    await setLimit(10)
-    const loweredAt = performance.now()
-    for (const calls of await whole) {
+    let [raisingAt, raisedAt, loweringAt, loweredAt] = [0, 0, 0, 0]
+    const clients = await bursts(gateways, await newTokens(2), async () => {
+      await pause(WINDOW_MS)
+      raisingAt = performance.now()
+      await setLimit(40)
+      raisedAt = performance.now()
+      await pause(3 * WINDOW_MS)
+      loweringAt = performance.now()
+      await setLimit(10)
+      loweredAt = performance.now()
+      await pause(2 * WINDOW_MS)
+    })
+    for (const calls of clients) {
+      const within = (some: readonly Observed[], from: number, to: number) =>
+        some.filter(({ sentAt, answeredAt }) => sentAt > from && answeredAt < to)
+      expect(mostInAWindow(within(calls, 0, raisingAt), WINDOW_MS)).toBeLessThanOrEqual(20)
       expect(mostInAWindow(calls, WINDOW_MS)).toBeLessThanOrEqual(40)
+      expect(mostInAWindow(within(calls, loweredAt, Infinity), WINDOW_MS)).toBeLessThanOrEqual(10)
+
+      expect(within(wronglyRefused(calls, 20, WINDOW_MS), 0, loweringAt)).toEqual([])
+      // A refusal of before may be remembered for a window.
+      const inForceAt = raisedAt + WINDOW_MS
+      expect(within(wronglyRefused(calls, 40, WINDOW_MS), inForceAt, loweringAt)).toEqual([])
       expect(wronglyRefused(calls, 10, WINDOW_MS)).toEqual([])
-      const after = calls.filter(({ sentAt }) => sentAt > loweredAt)
-      expect(mostInAWindow(after, WINDOW_MS)).toBeLessThanOrEqual(10)
     }
   }, 60_000)
 })

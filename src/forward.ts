@@ -7,7 +7,7 @@ import { onBreak, tooLarge } from './body.ts'
 import type { GatewayError } from './errors.ts'
 import { type AddressChange, createAddresses } from './forward/addresses.ts'
 import { type Answer, faultOf, passBack } from './forward/answer.ts'
-import { secureOptions, type Tls } from './forward/connect.ts'
+import { createConnect, type Tls } from './forward/connect.ts'
 import { broken, busy, silent, unreachable } from './forward/errors.ts'
 import { type Claim, createSockets } from './forward/sockets.ts'
 import type { BodyLength } from './headers.ts'
@@ -76,11 +76,12 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
     if (!change.up) sockets.leave(change.address)
     onChange(change)
   })
+  const secure = protocol === 'https:'
   const sockets = createSockets({
     addresses,
-    secure: protocol === 'https:' ? secureOptions(upstream.tls) : undefined,
+    connect: createConnect(upstream.connectTimeoutMs, secure ? (upstream.tls ?? {}) : undefined),
+    secure,
     max: upstream.maxConnections,
-    connectTimeoutMs: upstream.connectTimeoutMs,
   })
   const proxy = httpProxy.createProxyServer({
     // Only the protocol is of use: the sockets know where they lead.

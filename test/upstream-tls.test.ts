@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
 import { createServer } from 'node:https'
@@ -7,7 +8,9 @@ import { join } from 'node:path'
 import { type TLSSocket, type TlsOptions } from 'node:tls'
 import { afterEach, describe, expect, it } from 'vitest'
 import { makeCertificate } from './authenticate/self-signed.ts'
+import { createAddresses } from '../src/forward/addresses.ts'
 import type { Tls } from '../src/forward/connect.ts'
+import { createSessions } from '../src/forward/sessions.ts'
 import { get, startFront } from './helpers/front.ts'
 import { call, startGateway } from './helpers/gateway.ts'
 
@@ -149,5 +152,96 @@ describe('an upstream over TLS', () => {
     closers.push(started.close)
     expect((await call(started.port)).status).toBe(200)
     expect(seen).toEqual(['localhost CN=gateway'])
+  })
+})
+
+/** A backend that ends every socket after its answer, and tells of each whether it resumed a session. */
+async function fleeting(options: TlsOptions, port = 0) {
+  const resumed: boolean[] = []
+  const started = createServer({ ...server, ...options }, (request, response) => {
+    resumed.push((request.socket as TLSSocket).isSessionReused())
+    response.writeHead(200, { Connection: 'close' }).end('ok')
+  })
+  await new Promise<void>((resolve) => started.listen(port, '127.0.0.1', resolve))
+  const close = (): Promise<void> => new Promise((resolve) => started.close(() => resolve()))
+  closers.push(close)
+  const bound = (started.address() as AddressInfo).port
+  return { url: `https://localhost:${bound}`, port: bound, resumed, close }
+}
+
+describe.each(['TLSv1.2', 'TLSv1.3'] as const)('a session of %s', (version) => {
+  const options = { minVersion: version, maxVersion: version }
+
+  it('is resumed by the sockets that follow, also one after the other', async () => {
+    const { url, resumed } = await fleeting(options)
+    const { port } = await front(url, { tls: WITH_CA })
+    for (let i = 0; i < 4; i++) expect((await get(port)).status).toBe(200)
+    expect(resumed).toEqual([false, true, true, true])
+  })
+
+  it('is none of the sockets that verify otherwise', async () => {
+    const { url, resumed } = await fleeting(options)
+    expect((await get((await front(url, { tls: WITH_CA })).port)).status).toBe(200)
+    expect((await get((await front(url, { tls: WITH_CA })).port)).status).toBe(200)
+    expect((await get((await front(url)).port)).status).toBe(502)
+    expect(resumed).toEqual([false, false])
+  })
+
+  it('lets nobody in who shows another certificate where it is not resumed', async () => {
+    const { url, port: there, resumed, close } = await fleeting(options)
+    const { port, outcomes } = await front(url, { tls: WITH_CA })
+    expect((await get(port)).status).toBe(200)
+    expect((await get(port)).status).toBe(200)
+    expect(resumed).toEqual([false, true])
+    await close()
+    const other = await fleeting({ ...options, ...stranger }, there)
+    for (let i = 0; i < 2; i++) expect((await get(port)).status).toBe(502)
+    expect((outcomes[2]!.error!.cause as Error).message).toMatch(/self.signed certificate/)
+    expect(other.resumed).toEqual([])
+  })
+
+  it('shows the certificate of the gateway to a backend that asks for one', async () => {
+    const { url, resumed } = await fleeting({ ...options, ...ASKING, sessionIdContext: 'test' })
+    const tls = { ...WITH_CA, cert: gateway.cert, key: gateway.key }
+    const { port } = await front(url, { tls })
+    for (let i = 0; i < 2; i++) expect((await get(port)).status).toBe(200)
+    expect(resumed).toEqual([false, true])
+  })
+})
+
+describe('what sockets may resume', () => {
+  const address = createAddresses(['https://localhost:1'], () => {}).all[0]!
+  const socket = (resumes: boolean): TLSSocket =>
+    Object.assign(new EventEmitter(), { isSessionReused: () => resumes }) as unknown as TLSSocket
+  const [first, second] = [Buffer.from('1'), Buffer.from('2')]
+
+  it('is what came last, until the certificate is to be looked at again', () => {
+    let now = 0
+    const sessions = createSessions(() => now)
+    const give = (resumes: boolean, session: Buffer): void => {
+      const given = socket(resumes)
+      sessions.keep(given, address)
+      given.emit('session', session)
+    }
+    expect(sessions.of(address)).toBeUndefined()
+    give(false, first)
+    expect(sessions.of(address)).toBe(first)
+    now = 4 * 60_000
+    give(true, second)
+    expect(sessions.of(address)).toBe(second)
+    // However often it was resumed, its certificate was seen only once.
+    now = 5 * 60_000
+    expect(sessions.of(address)).toBeUndefined()
+    give(false, first)
+    expect(sessions.of(address)).toBe(first)
+  })
+
+  it('is nothing after a failure', () => {
+    const sessions = createSessions()
+    const given = socket(false)
+    sessions.keep(given, address)
+    given.emit('session', first)
+    sessions.forget(address)
+    expect(sessions.of(address)).toBeUndefined()
   })
 })

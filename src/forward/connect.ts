@@ -1,6 +1,7 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls, type ConnectionOptions, createSecureContext } from 'node:tls'
 import type { Address } from './addresses.ts'
+import { createSessions } from './sessions.ts'
 
 /** PEM texts, and the name that the certificate of the far end must bear. */
 export interface Tls {
@@ -10,50 +11,65 @@ export interface Tls {
   readonly key: string | undefined
 }
 
-/** What the TLS connections to an upstream have in common, made once. */
-export function secureOptions({ ca, servername, cert, key }: Partial<Tls> = {}): ConnectionOptions {
-  return {
+/**
+ * Opens a socket to an address. `done` is told once: when it may be written to, with undefined; or when it never will, with the
+ * reason.
+ */
+export type Connect = (address: Address, done: (failure: Error | undefined) => void) => Socket
+
+/** Opens sockets within so many milliseconds each, over TLS where `tls` is given. Names are resolved anew for each. */
+export function createConnect(withinMs: number, tls: Partial<Tls> | undefined): Connect {
+  const open = tls === undefined ? openTcp : secureOpener(tls)
+  return (address, done) => {
+    const socket = open(address)
+    const timer = setTimeout(() => {
+      socket.destroy(new Error(`no connection within ${withinMs} ms`))
+    }, withinMs)
+    let failure: Error | undefined
+    let ready = false
+    socket.on('error', (error) => (failure = named(error)))
+    socket.once(tls === undefined ? 'connect' : 'secureConnect', () => {
+      ready = true
+      clearTimeout(timer)
+      done(undefined)
+    })
+    socket.once('close', () => {
+      if (ready) return
+      clearTimeout(timer)
+      done(failure ?? new Error('closed before it was connected'))
+    })
+    return socket
+  }
+}
+
+const openTcp = (address: Address): Socket => connectTcp(optionsFor(address))
+
+function optionsFor({ host, port }: Address) {
+  return { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
+}
+
+/** What the TLS sockets to an upstream have in common is made once. */
+function secureOpener({ ca, servername, cert, key }: Partial<Tls>): (address: Address) => Socket {
+  const options: ConnectionOptions = {
     secureContext: createSecureContext({ ca, cert, key, minVersion: 'TLSv1.2' }),
-    ...(servername !== undefined && { servername }),
     ALPNProtocols: ['http/1.1'],
     // Not even NODE_TLS_REJECT_UNAUTHORIZED=0 lets an upstream go unverified.
     rejectUnauthorized: true,
   }
-}
-
-/**
- * Opens a socket, over TLS with `secure`. `done` is told once: when it may be written to, with undefined; or when it never will, with
- * the reason. Names are resolved anew for each socket.
- */
-export function connect(
-  { host, port }: Address,
-  secure: ConnectionOptions | undefined,
-  withinMs: number,
-  done: (failure: Error | undefined) => void,
-): Socket {
-  const options = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
-  const socket =
-    secure === undefined
-      ? connectTcp(options)
-      : // Node's agent would take the name to verify from the caller's Host.
-        connectTls({ servername: isIP(host) === 0 ? host : '', ...options, ...secure })
-  const timer = setTimeout(() => {
-    socket.destroy(new Error(`no connection within ${withinMs} ms`))
-  }, withinMs)
-  let failure: Error | undefined
-  let ready = false
-  socket.on('error', (error) => (failure = named(error)))
-  socket.once(secure !== undefined ? 'secureConnect' : 'connect', () => {
-    ready = true
-    clearTimeout(timer)
-    done(undefined)
-  })
-  socket.once('close', () => {
-    if (ready) return
-    clearTimeout(timer)
-    done(failure ?? new Error('closed before it was connected'))
-  })
-  return socket
+  const sessions = createSessions()
+  return (address) => {
+    const socket = connectTls({
+      ...optionsFor(address),
+      ...options,
+      // Node's agent would take the name to verify from the caller's Host.
+      servername: servername ?? (isIP(address.host) === 0 ? address.host : ''),
+      session: sessions.of(address),
+    })
+    sessions.keep(socket, address)
+    // Whatever it failed of, the next one is as the first one was.
+    socket.once('error', () => sessions.forget(address))
+    return socket
+  }
 }
 
 /** Where a name has several addresses, and none takes the connection, Node's error has no words of its own. */

@@ -1,16 +1,15 @@
 import type { Agent, ClientRequest, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import type { ConnectionOptions } from 'node:tls'
 import type { Address, Addresses } from './addresses.ts'
-import { connect } from './connect.ts'
+import type { Connect } from './connect.ts'
 import { createShares } from '../shares.ts'
 
 export interface SocketsOptions {
   readonly addresses: Addresses
-  /** How TLS is spoken to all of them, if so. */
-  readonly secure: ConnectionOptions | undefined
+  readonly connect: Connect
+  /** Does that speak TLS? */
+  readonly secure: boolean
   readonly max: number
-  readonly connectTimeoutMs: number
 }
 
 /** A request that is to have a socket. */
@@ -71,7 +70,7 @@ interface PooledSocket extends Socket {
  * One caller has at most half of the sockets, and half of the places to wait; requests whose body is still coming have at most
  * half of the sockets together, and one caller half of those.
  */
-export function createSockets({ addresses, secure, max, connectTimeoutMs }: SocketsOptions): Sockets {
+export function createSockets({ addresses, connect, secure, max }: SocketsOptions): Sockets {
   const half = Math.ceil(max / 2)
   const held = createShares(max, half)
   const uploads = createShares(half, Math.ceil(half / 2))
@@ -121,7 +120,7 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
   function dial(claim: Claim, address: Address, tried: readonly Address[] = []): void {
     open++
     address.sockets++
-    const socket = connect(address, secure, connectTimeoutMs, (failure) => {
+    const socket = connect(address, (failure) => {
       if (failure === undefined) {
         established(socket)
         if (claim.request.destroyed) release(socket)
@@ -239,8 +238,8 @@ export function createSockets({ addresses, secure, max, connectTimeoutMs }: Sock
   const sockets: Sockets = {
     onRequest: ignore,
     agent: {
-      protocol: secure !== undefined ? 'https:' : 'http:',
-      defaultPort: secure !== undefined ? 443 : 80,
+      protocol: secure ? 'https:' : 'http:',
+      defaultPort: secure ? 443 : 80,
       keepAlive: true,
       maxSockets: max,
       addRequest: (request: ClientRequest) => sockets.onRequest(request),

@@ -69,11 +69,11 @@ async function bursts(
 ): Promise<Observed[][]> {
   const calls: Observed[][] = tokens.map(() => [])
   const pending: Promise<void>[] = []
-  let isOver = false
+  const state = { isOver: false }
   const over = meanwhile().finally(() => {
-    isOver = true
+    state.isOver = true
   })
-  while (!isOver) {
+  while (!state.isOver) {
     const client = Math.floor(Math.random() * tokens.length)
     for (let i = Math.ceil(Math.random() * 8); i > 0; i--) {
       const { port } = gateways[Math.floor(Math.random() * gateways.length)]!

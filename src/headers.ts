@@ -1,67 +1,5 @@
 import { type GatewayError, unframed } from './errors.ts'
-
-/** Header fields that end at this hop (RFC 9110 section 7.6.1), `Expect` and `Trailer` with them: the gateway answers those itself. */
-const HOP_BY_HOP: ReadonlySet<string> = new Set([
-  'connection',
-  'expect',
-  'http2-settings',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authentication-info',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-])
-
-/** Fields that rewrite the method or the target behind the gateway's decision. */
-const OVERRIDES: ReadonlySet<string> = new Set([
-  'path-info',
-  'request-uri',
-  // WSGI servers and Flask's middleware take it from the front of the path.
-  'script-name',
-  'x-envoy-original-path',
-  'x-http-method',
-  'x-http-method-override',
-  'x-http-path-override',
-  'x-method-override',
-  'x-original-method',
-  'x-original-path',
-  'x-original-uri',
-  'x-original-url',
-  'x-override-url',
-  'x-path-info',
-  'x-replaced-path',
-  'x-request-uri',
-  'x-rewrite-url',
-  'x-script-name',
-])
-
-/** Fields in which only a proxy may speak of the connection or of the client's certificate (RFC 7239, RFC 9440). */
-const FROM_PROXY = new RegExp(
-  `^(?:${[
-    '(?:x-)?forwarded(?:-.*)?',
-    'x-real-ip|x-host|x-original-(?:for|host|proto|forwarded-for)',
-    '(?:(?:x-|x-cluster-|true-|fastly-))?client-ip|x-remote-(?:ip|addr)|x-originating-ip',
-    'cf-connecting-ip(?:v6)?|x-azure-(?:client|socket)ip|x-envoy-external-address',
-    '(?:x-|cf-)?client-(?:cert|certificate|chain|verify|dn)(?:-.*)?',
-    '(?:x-)?(?:ssl|tls|mtls)-.*|x-amzn-mtls-.*|x-arr-(?:clientcert|ssl)',
-  ].join('|')})$`,
-)
-
-/** What was judged here must reach the upstream: no `Connection` header can name it away, and nothing else may pass for it. */
-const JUDGED: ReadonlySet<string> = new Set([
-  'authorization',
-  'content-encoding',
-  'content-length',
-  'content-type',
-  'cookie',
-  'dpop',
-  'host',
-  'x-request-id',
-])
+import { fateOf, HOP_BY_HOP, JUDGED } from './fields.ts'
 
 const RATE_LIMIT: ReadonlySet<string> = new Set([
   'ratelimit',
@@ -73,24 +11,6 @@ const RATE_LIMIT: ReadonlySet<string> = new Set([
   'x-ratelimit-remaining',
   'x-ratelimit-reset',
 ])
-
-/** What becomes of a request field, decided once for each name that is met. */
-type Fate = 'keep' | 'drop' | 'from-proxy'
-const fates = new Map<string, Fate>()
-const MAX_FATES = 1000
-
-/** What servers make of a name for their programs (RFC 3875 section 4.1.18) tells `_` and `.` not from `-`, so all share one fate. */
-function fateOf(name: string): Fate {
-  const known = fates.get(name)
-  if (known !== undefined) return known
-  const plain = name.replaceAll(/[^a-z0-9]/g, '-')
-  let fate: Fate = 'keep'
-  if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain) || (plain !== name && JUDGED.has(plain))) fate = 'drop'
-  // A proxy that sets the one spelling may pass on the caller's other one; Apache writes `SSL_CLIENT_CERT` itself.
-  else if (FROM_PROXY.test(plain)) fate = plain === name || name.startsWith('ssl_') ? 'from-proxy' : 'drop'
-  if (fates.size < MAX_FATES) fates.set(name, fate)
-  return fate
-}
 
 /** The fields whose number matters, as they stand in the raw head. */
 export interface Head {

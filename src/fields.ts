@@ -1,0 +1,105 @@
+/** Header fields that end at this hop (RFC 9110 section 7.6.1), `Expect` and `Trailer` with them: the gateway answers those itself. */
+export const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  'expect',
+  'http2-settings',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authentication-info',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+
+/** Fields that rewrite the method, the target or the client behind the gateway's decision, or where a CGI program sends (`Proxy`). */
+const OVERRIDES: ReadonlySet<string> = new Set([
+  'path-info',
+  'proxy',
+  'request-uri',
+  // WSGI servers and Flask's middleware take it from the front of the path.
+  'script-name',
+  'x-client-id',
+  'x-envoy-original-path',
+  'x-http-method',
+  'x-http-method-override',
+  'x-http-path-override',
+  'x-method-override',
+  'x-original-method',
+  'x-original-path',
+  'x-original-uri',
+  'x-original-url',
+  'x-override-url',
+  'x-path-info',
+  'x-replaced-path',
+  'x-request-uri',
+  'x-rewrite-url',
+  'x-script-name',
+])
+
+/**
+ * Fields in which only a proxy may speak: of the connection, of the client's certificate (RFC 7239, RFC 9440), or of who it found the
+ * caller to be. Patterns, since each server has names of its own.
+ */
+const FROM_PROXY = new RegExp(
+  [
+    // Whose connection it is.
+    String.raw`\bforward(?:ed)?\b`,
+    String.raw`\b(?:client|connecting|originating|peer|real|remote|socket|source|user)-?(?:ip(?:v[46])?|addr(?:ess)?|port)$`,
+    String.raw`^(?:x-)?(?:real|remote)-host$|^x-(?:http-)?host(?:-override)?$|^x-original-(?:for|host|proto)$`,
+    String.raw`^x-(?:url-)?scheme$|^front-end-https$|^x-envoy-`,
+    // What it proved in TLS. WebSphere's `$WSCC` is `-wscc` here.
+    String.raw`client-?cert|\b(?:client|peer|user)?cert(?:s|ificates?)?\b|\bx-?509\b|\bm?(?:ssl|tls)\b|\bdn\b`,
+    String.raw`\bclient-(?:chain|cn|fingerprint|issuer|san|serial|subject|thumbprint|verif(?:y|ied))\b`,
+    String.raw`^(?:wl-)?proxy-|^-ws[a-z]{2}$`,
+    // Who it is.
+    String.raw`^(?:x-)?remote-(?:ident|user)$|^x-(?:auth-request|authenticated|consumer|goog-authenticated|ms-client-principal|amzn-oidc)\b`,
+  ].join('|'),
+)
+
+/** Berlin Group's API clients show with it which certificate signed the body. */
+const OF_CLIENTS = 'tpp-signature-certificate'
+
+/** What was judged here must reach the upstream: no `Connection` header can name it away, and nothing else may pass for it. */
+export const JUDGED: ReadonlySet<string> = new Set([
+  'authorization',
+  'content-encoding',
+  'content-length',
+  'content-type',
+  'cookie',
+  'dpop',
+  'host',
+  'x-request-id',
+])
+
+/** What becomes of a request field: `from-proxy` passes from a trusted proxy alone. */
+export type Fate = 'keep' | 'drop' | 'from-proxy'
+
+/** Callers send the same names again and again, so each is judged once, as long as not too many are made up. */
+const fates = new Map<string, Fate>()
+const MAX_FATES = 1000
+const MAX_NAME = 64
+
+/** What becomes of the request field of this name, in lower case. */
+export function fateOf(name: string): Fate {
+  const known = fates.get(name)
+  if (known !== undefined) return known
+  const fate = judge(name)
+  if (name.length <= MAX_NAME) {
+    if (fates.size >= MAX_FATES) fates.clear()
+    fates.set(name, fate)
+  }
+  return fate
+}
+
+/** What servers make of a name for their programs (RFC 3875 section 4.1.18) tells `_` and `.` not from `-`, so all share one fate. */
+function judge(name: string): Fate {
+  const plain = name.replaceAll(/[^a-z0-9]/g, '-')
+  if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain)) return 'drop'
+  if (JUDGED.has(plain)) return plain === name ? 'keep' : 'drop'
+  if (plain === OF_CLIENTS || !FROM_PROXY.test(plain)) return 'keep'
+  // A proxy that sets the one spelling may pass on the caller's other one; Apache writes `SSL_CLIENT_CERT` itself, WebSphere `$WSCC`.
+  return plain === name || name.startsWith('ssl_') || name.startsWith('$ws') ? 'from-proxy' : 'drop'
+}

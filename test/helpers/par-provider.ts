@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import type Provider from 'oidc-provider'
 import type { ClientMetadata, Configuration } from 'oidc-provider'
 import { vi } from 'vitest'
-import { AUDIENCE, startGateway } from './gateway.ts'
+import { AUDIENCE, call, startGateway } from './gateway.ts'
 import { makeKey } from './issuer.ts'
 import { freePort } from './redis.ts'
 import { type Seen, startUpstream } from './upstream.ts'
@@ -26,6 +26,8 @@ export interface GuardedProvider {
   reached(): number
   /** What came to the Data API. */
   readonly called: readonly Seen[]
+  /** How many calls the gateway answered 429. */
+  refused(): Promise<number>
   close(): Promise<void>
 }
 
@@ -133,6 +135,11 @@ export async function startGuardedProvider(version: 7 | 9): Promise<GuardedProvi
     unguarded: `${base}${PAST}/oidc/request`,
     reached: () => reached,
     called: data.seen,
+    async refused() {
+      const { body } = await call(gateway.adminPort, { path: '/metrics' })
+      const counts = body.matchAll(/^sluice_http_requests_total\{.*code="429",source="gateway"\} (\d+)$/gm)
+      return [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
+    },
     async close() {
       await gateway.close()
       provider.closeAllConnections()

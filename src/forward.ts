@@ -1,20 +1,13 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
-import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
-import util from 'node:util'
-import type HttpProxy from 'http-proxy'
 import { onBreak, tooLarge } from './body.ts'
 import type { GatewayError } from './errors.ts'
 import { type AddressChange, createAddresses } from './forward/addresses.ts'
 import { type Answer, faultOf, passBack } from './forward/answer.ts'
 import { createConnect, type Tls } from './forward/connect.ts'
 import { broken, busy, silent, unreachable } from './forward/errors.ts'
+import { createSend, type Sent } from './forward/proxy.ts'
 import { type Claim, createSockets } from './forward/sockets.ts'
-import type { BodyLength } from './headers.ts'
-
-// http-proxy takes `util._extend` while it loads; calling Node's own one prints a deprecation warning.
-Object.assign(util, { _extend: Object.assign })
-const httpProxy = createRequire(import.meta.url)('http-proxy') as typeof HttpProxy
 
 /** A backend, and how long it is waited for. */
 export interface Upstream {
@@ -30,13 +23,7 @@ export interface Upstream {
 }
 
 /** One request as the earlier stages understood it. */
-export interface Outgoing {
-  /** The canonical path and the query. */
-  readonly target: string
-  readonly headers: Record<string, string | string[]>
-  readonly bodyLength: BodyLength
-  /** The whole body, where it was read before; else it is streamed. */
-  readonly body?: Buffer | undefined
+export interface Outgoing extends Sent {
   /** Most bytes of a body of unknown length. */
   readonly maxBody: number
   /** In place of the upstream's, where the route has its own. */
@@ -76,28 +63,13 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
     if (!change.up) sockets.leave(change.address)
     onChange(change)
   })
-  const secure = protocol === 'https:'
+  const tls = protocol === 'https:' ? (upstream.tls ?? {}) : undefined
   const sockets = createSockets({
     addresses,
-    connect: createConnect(upstream.connectTimeoutMs, secure ? (upstream.tls ?? {}) : undefined),
-    secure,
+    connect: createConnect(upstream.connectTimeoutMs, tls),
     max: upstream.maxConnections,
   })
-  const proxy = httpProxy.createProxyServer({
-    // Only the protocol is of use: the sockets know where they lead.
-    target: { protocol, host: 'upstream', port: 0 },
-    agent: sockets.agent,
-    selfHandleResponse: true,
-    // It joins slashes and rewrites `http:/` within a path: the one that was decided on is set below.
-    ignorePath: true,
-    // Else it would parse the path that it ignores.
-    toProxy: true,
-  })
-  // This pass turns a chunked DELETE or OPTIONS into two requests (CVE-2026-29057).
-  const passes = proxy as unknown as { webPasses: { name: string }[] }
-  passes.webPasses = passes.webPasses.filter((pass) => pass.name !== 'deleteLength')
-  // The caller has left; `response` says so as well.
-  proxy.on('econnreset', ignore)
+  const sendBy = createSend(protocol)
 
   const forward = (
     request: IncomingMessage,
@@ -215,9 +187,6 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
 
       const onRequest = (sent: ClientRequest): void => {
         proxyRequest = sent
-        sent.path = outgoing.target
-        // Node would drop the fields beyond a count in silence; its bound of a head's size stands.
-        sent.maxHeadersCount = 0
         sent.on('response', onHead)
         // A 101 that nobody asked for (RFC 9110 section 15.2.2).
         sent.on('upgrade', (_: IncomingMessage, socket: Socket) => {
@@ -241,9 +210,8 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
       }
 
       const send = (): void => {
-        sockets.onRequest = onRequest
         try {
-          proxy.web(request, response, sourceOf(outgoing), onError)
+          sendBy(request, response, outgoing, onRequest, onError)
         } catch (error) {
           fail(unreachable(upstream.name, error))
         }
@@ -264,7 +232,6 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
         if (settled) return
       }
 
-      request.headers = outgoing.headers
       send()
       if (!streamed) return
       let received = 0
@@ -287,17 +254,6 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
     addresses: () => addresses.all.map(({ origin, downUntil }) => ({ address: origin, up: downUntil === 0 })),
     close: sockets.close,
   })
-}
-
-/** What http-proxy pipes into the upstream request in place of the caller's. */
-const piping = (body?: Buffer): HttpProxy.ServerOptions => ({
-  buffer: { pipe: (destination: ClientRequest) => destination.end(body) } as never,
-})
-const WITHOUT_BODY = piping()
-
-function sourceOf({ bodyLength, body }: Outgoing): HttpProxy.ServerOptions {
-  if (body !== undefined) return piping(body)
-  return bodyLength === 0 ? WITHOUT_BODY : {}
 }
 
 function ignore(): void {}

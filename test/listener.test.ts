@@ -68,6 +68,18 @@ describe('a caller that never ends its side', () => {
   })
 })
 
+it('a caller that ends its side of the socket before its answer has left', async () => {
+  const back = await startRawUpstream(() => {})
+  closers.push(back.close)
+  const routes = 'routes: [{ match: "/*", upstream: data, authenticate: none, timeout: 5m }]'
+  const { port } = await gateway({ data: back.url, routes })
+  const socket = stubborn(port, 'GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
+  await until('the upstream is asked', () => back.sockets() === 1)
+  socket.end()
+  await until('the upstream is free', () => back.sockets() === 0)
+  expect(socket.said).toBe('')
+})
+
 it('places in the queue for an upstream are given back by callers that leave', async () => {
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('/v3/now')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')

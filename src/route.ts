@@ -1,5 +1,5 @@
 import type { Limit } from './limit/limit.ts'
-import { canonicalEscapes, segmentsOf } from './target.ts'
+import { canonicalEscapes, hidingSegment, segmentsOf } from './target.ts'
 
 /** The methods, host and path that a route takes. */
 export interface Pattern {
@@ -125,6 +125,9 @@ export function parsePattern(text: string): Pattern | string {
     return `"${unknown}" is no method that a route takes; use ${[...METHODS].join(', ')}`
   const host = parts[2]!.toLowerCase()
   if (host !== '' && !HOST.test(host)) return `"${parts[2]}" is no host name; leave the port out`
+
+  const hidden = hidingSegment(parts[3]!)
+  if (hidden !== undefined) return `the path cannot match; write it without ${hidden}`
 
   const written = [...segmentsOf(parts[3]!)]
   const rest = written.at(-1) === '*'

@@ -73,8 +73,25 @@ export function understand(
   }
   if (path.includes('//')) return badRequest('The path holds an empty segment.')
   if (path.includes('/.') && /\/\.\.?(?:\/|$)/.test(path)) return badRequest('The path holds a dot segment.')
+  const hidden = hidingSegment(path)
+  if (hidden !== undefined) return badRequest(`The path holds ${hidden}.`)
+  if (query.startsWith('?/') && NO_PATH.test(path))
+    return badRequest('The query looks like a path; send it as one.')
 
   return { path, segments: segmentsOf(path), query, ...field }
+}
+
+/** Frameworks of PHP leave out the script that others stand behind; ASP.NET the sessions of callers without cookies, `(S(…))`. */
+const SCRIPT = /\.php\/./i
+const SESSION = /\([A-Za-z]\(/
+/** Frameworks of PHP that find none behind the script take the query for the path. */
+const NO_PATH = /^\/$|\.php\/?$/i
+
+/** What some frameworks would leave out of a canonical path, in words; undefined where there is nothing. */
+export function hidingSegment(path: string): string | undefined {
+  if (path.includes('.') && SCRIPT.test(path)) return 'a segment behind one that ends in ".php"'
+  if (path.includes('(') && SESSION.test(path)) return 'a session in parentheses'
+  return undefined
 }
 
 /** The segments of a path, where a trailing slash adds none. */

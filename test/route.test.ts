@@ -86,6 +86,7 @@ describe('a path whose pushes are guarded', () => {
     expect(found('GET', '/oidc/request', 'other.example')).toMatchObject({ route: routes[0] })
     expect(found('POST', '/oidc/request', 'other.example')).toMatchObject({ route: routes[2] })
     expect(found('GET', '/oidc/request/x')).toMatchObject({ route: routes[0] })
+    expect(found('POST', '/oidc/request.json')).toMatchObject({ route: routes[2] })
   })
 
   it('leaves other paths their own methods', () => {
@@ -115,6 +116,9 @@ describe('patterns', () => {
     ['/a/../b', 'cannot match'],
     ['/a;b', 'cannot match'],
     ['/a%3ab', 'cannot match'],
+    ['/index.php/a', 'cannot match'],
+    ['/index.php/*', 'cannot match'],
+    ['/(S(x))/a', 'cannot match'],
     ['/sync/:client', 'choose another name'],
     ['/sync/:user', 'choose another name'],
     ['/:ip/sync', 'choose another name'],

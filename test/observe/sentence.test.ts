@@ -26,9 +26,11 @@ it.each([
     {
       msg: 'request',
       method: 'GET',
+      host: 'api.example.com',
       path: '/x',
       status: 200,
       durationMs: 2,
+      decidedAt: 1763632800000.123,
       client: 'acme',
       decision: 'admitted',
       limit: 'requests',

@@ -36,9 +36,7 @@ export function describeReport(report: Report): string {
   return [
     table,
     more > 0 ? `and ${several(more, 'more client')}; --top lists them` : '',
-    totals.calls > 0
-      ? totalsOf(report)
-      : 'No line of these logs is a call that these limits are asked about.',
+    totals.calls > 0 ? totalsOf(report) : nothingIn(report),
     linesOf(report),
     warningsOf(report).join('\n'),
   ]
@@ -48,18 +46,24 @@ export function describeReport(report: Report): string {
 
 function totalsOf({ totals, limits, from, to }: Report): string {
   const { calls, clients, admitted, refused, recorded, newlyRefused, newlyAdmitted } = totals
-  const told = limits.flatMap(({ name, shadow, refused, clients }) =>
-    refused === 0
-      ? []
-      : [
-          `"${name}" ${shadow ? 'in shadow would have refused' : 'refused'} ${refused} of ${several(clients, 'client')}.`,
-        ],
-  )
+  const told = limits
+    .filter(({ refused, recordedRefused }) => refused > 0 || recordedRefused > 0)
+    .map(({ name, shadow, refused, clients, recordedRefused }) => {
+      const then = recordedRefused > 0 || !shadow ? `, and ${recordedRefused} in the record` : ''
+      return `"${name}" refuses ${shadow ? 'in shadow ' : ''}${refused} of ${several(clients, 'client')}${then}.`
+    })
   return [
     `${several(calls, 'call')} of ${several(clients, 'client')} from ${from} to ${to}: ${admitted} admitted, ${refused} refused.`,
     `The recorded gateway refused ${recorded.refused}. Refused now and admitted then: ${newlyRefused}; admitted now and refused then: ${newlyAdmitted}.`,
     ...told,
   ].join('\n')
+}
+
+function nothingIn({ lines }: Report): string {
+  const { replayed, refusedBefore, unmatched, unlimited, lacking } = lines
+  if (replayed + refusedBefore + unmatched + unlimited + lacking > 0)
+    return 'These limits are asked about none of the calls in these logs.'
+  return 'These logs hold no line of an access log: the JSON that the gateway writes with "log.format: json".'
 }
 
 function linesOf({ lines }: Report): string {
@@ -92,7 +96,7 @@ function warningsOf({ limits, lines, late }: Report): readonly string[] {
   if (late.calls > 0) {
     const seconds = (late.byMs / 1000).toFixed(1)
     warnings.push(
-      `${several(late.calls, 'call')} logged too late to be put in order, by up to ${seconds} seconds: told as if decided that much later`,
+      `${several(late.calls, 'call')} logged too late to be put in order, by up to ${seconds} seconds: told as if decided that much later; give the log of each instance as a file of its own`,
     )
   }
   return warnings.map((warning) => `warning: ${warning}`)

@@ -5,7 +5,7 @@ export interface LoggedCall {
   /** When the limiter decided; of a request that it was not asked about, or an old log, when the request came. */
   readonly decidedAt: number
   readonly method: string
-  /** In lower case; undefined in an old log. */
+  /** In lower case; undefined in an old log, or where the log cut it short. */
   readonly host: string | undefined
   /** Canonical; undefined where the log cut it short. */
   readonly path: string | undefined
@@ -17,7 +17,7 @@ export interface LoggedCall {
   readonly arrived: boolean
   /** Undefined where nothing was decided, as when the store was out of reach. What no limit was asked about was admitted. */
   readonly decision: 'admitted' | 'refused' | undefined
-  /** The limit that refused it, or the first one that admitted it. */
+  /** The limit that refused it. */
   readonly limit: string | undefined
 }
 
@@ -42,19 +42,18 @@ export function readAccessLine(text: string): LoggedCall | undefined {
   if (msg !== 'request' || typeof time !== 'string' || typeof method !== 'string') return undefined
   const loggedAt = Date.parse(time)
   if (!Number.isFinite(loggedAt) || !isSpan(durationMs)) return undefined
-  const path = textOf(line, 'path')
   return {
     loggedAt,
     decidedAt: isSpan(decidedAt) ? decidedAt : loggedAt - durationMs,
     method,
-    host: textOf(line, 'host'),
-    path: path === undefined || path.endsWith(CUT) ? undefined : path,
+    host: wholeOf(line, 'host'),
+    path: wholeOf(line, 'path'),
     route: textOf(line, 'route'),
     client: textOf(line, 'client'),
     ip: textOf(line, 'ip'),
     arrived: decision !== undefined || line['client'] !== undefined || wasForwarded(line),
     decision: decision === 'refused' ? decision : wasForwarded(line) ? 'admitted' : undefined,
-    limit: textOf(line, 'limit'),
+    limit: decision === 'refused' ? textOf(line, 'limit') : undefined,
   }
 }
 
@@ -70,4 +69,9 @@ function isSpan(value: unknown): value is number {
 function textOf(line: Line, name: string): string | undefined {
   const value = line[name]
   return typeof value === 'string' ? value : undefined
+}
+
+function wholeOf(line: Line, name: string): string | undefined {
+  const text = textOf(line, name)
+  return text?.endsWith(CUT) === true ? undefined : text
 }

@@ -50,6 +50,8 @@ export interface LimitReport {
   /** Calls refused by it, or, in shadow, that would have been; and how many clients made them. */
   readonly refused: number
   readonly clients: number
+  /** Calls that the recorded gateway refused by a limit of this name. */
+  readonly recordedRefused: number
 }
 
 /** What other limits would have done. Instants are ISO 8601 in UTC. */
@@ -101,6 +103,7 @@ export function reportOf(
         replayed: isReplayable(limit),
         refused: refusing.reduce((sum, calls) => sum + calls, 0),
         clients: refusing.filter((calls) => calls > 0).length,
+        recordedRefused: tallies.recordedBy[place]!,
       }
     }),
     clients: sorted.slice(0, top).map((tally) => {

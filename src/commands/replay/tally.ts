@@ -25,6 +25,8 @@ export interface Tallies {
   readonly all: ReadonlyMap<string | undefined, Tally>
   /** The instants of the first and the last call; undefined before any. */
   span(): { readonly fromMs: number; readonly toMs: number } | undefined
+  /** Of each limit, how many calls the recorded gateway refused by one of that name. */
+  readonly recordedBy: readonly number[]
   note(call: LoggedCall, decision: Decision, nowMs: number): void
 }
 
@@ -32,6 +34,7 @@ export interface Tallies {
 export function createTallies(names: readonly string[], only: string | undefined): Tallies {
   const all = new Map<string | undefined, Tally>()
   const places = new Map(names.map((name, place) => [name, place]))
+  const recordedBy = names.map(() => 0)
   const noteCall = createBusiest()
   let span: { fromMs: number; toMs: number } | undefined
 
@@ -43,6 +46,7 @@ export function createTallies(names: readonly string[], only: string | undefined
 
   return {
     all,
+    recordedBy,
     span: () => span,
     note(call, decision, nowMs) {
       const { client } = call
@@ -51,7 +55,11 @@ export function createTallies(names: readonly string[], only: string | undefined
       if (tally === undefined) all.set(client, (tally = emptyTally(client)))
       tally.calls++
       if (call.decision === 'admitted') tally.recordedAdmitted++
-      else if (call.decision === 'refused') tally.recordedRefused++
+      else if (call.decision === 'refused') {
+        tally.recordedRefused++
+        const place = places.get(call.limit ?? '')
+        if (place !== undefined) recordedBy[place]!++
+      }
       if (decision.refusedBy === undefined) {
         tally.admitted++
         if (call.decision === 'refused') tally.newlyAdmitted++

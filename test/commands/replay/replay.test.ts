@@ -31,8 +31,8 @@ describe('sluice replay decides', () => {
       newlyAdmitted: 0,
     })
     expect(report.limits).toEqual([
-      { name: 'requests', shadow: false, replayed: true, refused: 4, clients: 1 },
-      { name: 'sync', shadow: false, replayed: true, refused: 0, clients: 0 },
+      { name: 'requests', shadow: false, replayed: true, refused: 4, clients: 1, recordedRefused: 4 },
+      { name: 'sync', shadow: false, replayed: true, refused: 0, clients: 0, recordedRefused: 0 },
     ])
     const lowered = await replayed(lines, configFile(TWO_IN_TEN_SECONDS.replace('limit: 2', 'limit: 1')))
     // 0, 10000 and 40000 alone; 11000 and 1000 were admitted before.
@@ -93,7 +93,14 @@ ${SYNC}`
     expect(report.clients).toMatchObject([
       { admitted: 3, refused: 0, refusedBy: {}, shadowOver: { trial: 2 } },
     ])
-    expect(report.limits[2]).toEqual({ name: 'trial', shadow: true, replayed: true, refused: 2, clients: 1 })
+    expect(report.limits[2]).toEqual({
+      name: 'trial',
+      shadow: true,
+      replayed: true,
+      refused: 2,
+      clients: 1,
+      recordedRefused: 0,
+    })
   })
 
   it('counts per address, and leaves out what is counted per user', async () => {

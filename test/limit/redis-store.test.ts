@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hashSlot } from '../../src/limit/hash-slot.ts'
 import { withOutage } from '../../src/limit/outage.ts'
@@ -106,6 +107,29 @@ describe('the Redis store', () => {
     const quantised = quota('quantised', 1_000_000, 60_000)
     await Promise.all(Array.from({ length: 5000 }, async () => store.charge([quantised])))
     expect(await server.command('STRLEN', quantised.key)).toBeLessThanOrEqual(13 * 1002 + 38)
+  })
+
+  test('weighs in Redis what docs/limits.md says', async () => {
+    const docs = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8')
+    const [, calls, weights] = /^\| a client with ([\d, ]+) calls in its window \| ([^|]+) \|$/m.exec(docs)!
+    const said = weights!.split(', ').map((one) => {
+      const [count, unit] = one.split(' ')
+      return Number(count) * (unit === 'kB' ? 1000 : 1)
+    })
+    expect(said).toHaveLength(6)
+    for (const [i, count] of calls!.split(', ').map(Number).entries()) {
+      const key = `sluice:{00000000-0000-4000-8000-${String(count).padStart(12, '0')}}:requests`
+      const one = { ...quota('requests', 1000, 60_000), key }
+      // Calls that come one by one: those that come at once may share an instant.
+      for (let j = 0; j < count; j++) await store.charge([one])
+      const bytes = Number(await server.command('MEMORY', 'USAGE', key))
+      // Allocators round differently.
+      expect(bytes / said[i]!, `${count} calls: ${bytes} B`).toBeGreaterThan(0.85)
+      expect(bytes / said[i]!, `${count} calls: ${bytes} B`).toBeLessThan(1.15)
+    }
+    expect(docs).toContain(
+      `50,000 × ${(said[2]! / 1000).toFixed(1)} kB = ${Math.round(said[2]! / 100) * 5} MB`,
+    )
   })
 
   test('sends the decisions of one turn in one script call, of at most 64 decisions', async () => {

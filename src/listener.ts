@@ -252,6 +252,7 @@ function listenError(error: NodeJS.ErrnoException, host: string, port: number, k
 export async function drain(server: Server, withinMs: number, idleMs = 0): Promise<number> {
   let cut = 0
   const idleAt = performance.now() + idleMs
+  await portEmptied(server)
   // `http.Server.close` would close the idle sockets at once.
   const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
   const load = loads.get(server)
@@ -278,6 +279,23 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   return cut
 }
 
+/** Waits for a look at the port that finds nobody: whom the system has taken by then, a closing port would reset. */
+async function portEmptied(server: Server): Promise<void> {
+  let came = true
+  const note = (): void => {
+    came = true
+  }
+  server.on('connection', note)
+  // From one of these turns to the next, the event loop has looked.
+  await nextTurn()
+  for (let i = 0; i < MOST_LOOKS && came; i++) {
+    came = false
+    await nextTurn()
+  }
+  server.off('connection', note)
+}
+
+const MOST_LOOKS = 1000
 const IDLE_CHECK_MS = 50
 /** Turns of the event loop that requests which were cut may take to end. */
 const LAST_TURNS = 100

@@ -119,7 +119,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   })
   const secured = new WeakSet<Socket>()
   server.on('secureConnection', (socket: Socket) => secured.add(socket))
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+  server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     if (tls !== undefined && !secured.has(socket)) {
       // Nobody is there yet who could read an answer.
       socket.destroy()
@@ -128,6 +128,11 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     }
     // What comes behind a last answer is dropped.
     if (!socket.writable) return
+    // Node pauses its parser while a caller takes no answers, and yet goes on with what TLS has decrypted: for later.
+    if (error.code === 'HPE_PAUSED' && socket.isPaused()) {
+      socket.push(error.rawPacket)
+      return
+    }
     const response = underWay(socket)
     const request = coming(socket)
     if (error.code === 'ECONNRESET') socket.destroy()

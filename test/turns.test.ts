@@ -12,6 +12,8 @@ import { until } from './helpers/wait.ts'
 
 const ROUTES = 'routes: [{ match: "/*", upstream: data, authenticate: none }]'
 const PAGE = 'x'.repeat(200_000)
+/** More than the system takes for a caller that does not read. */
+const LONG = 'x'.repeat(8_000_000)
 
 let back: TestUpstream
 let plain: TestGateway
@@ -22,6 +24,7 @@ const folder = mkdtempSync(join(tmpdir(), 'sluice-turns-'))
 beforeAll(async () => {
   back = await startUpstream((request, response) => {
     if (request.url === '/held') letGo.push(() => response.end(PAGE))
+    else if (request.url === '/long') response.end(LONG)
     else response.end(request.url === '/page' ? PAGE : request.url)
   })
   const { cert, key } = makeCertificate()
@@ -135,5 +138,24 @@ describe('requests that follow each other on a socket', () => {
     await until('the last answer', () => said().endsWith(paths.at(-1)!))
     expect(echoed(said())).toEqual(paths.filter((path) => path !== '/page'))
     expect(statuses(said())).toHaveLength(paths.length + 1)
+  })
+
+  it.each([
+    ['', false],
+    [' over TLS', true],
+  ])('are all answered%s, however late their caller reads', async (_, isSecure) => {
+    const { socket, said } = caller(get('/long'), isSecure)
+    socket.pause()
+    await until('the first is under way', () => back.seen.length === 1)
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    const bodies = Array.from({ length: 15 }, (__, i) => `${i}.`.repeat(5000))
+    const post = (body: string, i: number) =>
+      `POST /n${i} HTTP/1.1\r\nHost: a\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+    socket.write(bodies.map(post).join(''))
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    socket.resume()
+    await until('the last answer', () => said().endsWith('/n14'))
+    expect(echoed(said())).toEqual(bodies.map((__, i) => `/n${i}`))
+    expect(back.seen.slice(1).map(({ body }) => body.toString())).toEqual(bodies)
   })
 })

@@ -1,27 +1,7 @@
+import { type Clock, SYSTEM_CLOCK } from '../clock.ts'
 import type { KeyFilter, Quota } from './limit.ts'
 import { add, bringBack, createRing, growsAt, isAhead, look, type Ring, type View } from './ring.ts'
 import type { Allowance, Charge, Store } from './store.ts'
-
-/** Two clocks: one that never goes back, to count on, and the wall clock, to speak of. Milliseconds. */
-export interface Clock {
-  monotonicMs(): number
-  /** The wall clock at an instant of the other one, which is now. */
-  wallMs(monotonicMs: number): number
-}
-
-/** How far the wall clock may stray from where it was when last looked at, before that is a step and not its granularity. */
-const STEP_MS = 20
-let wallAheadMs = Date.now() - performance.now()
-
-/** This machine's. One instant is told alike however often it is told: not by `Date.now()` with its whole milliseconds alone. */
-export const SYSTEM_CLOCK: Clock = {
-  monotonicMs: () => performance.now(),
-  wallMs(monotonicMs) {
-    const stray = Date.now() - (monotonicMs + wallAheadMs)
-    if (Math.abs(stray) > STEP_MS) wallAheadMs += stray
-    return monotonicMs + wallAheadMs
-  },
-}
 
 const SWEEP_MS = 1000
 const SWEPT_AT_ONCE = 50_000

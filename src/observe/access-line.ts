@@ -1,5 +1,5 @@
 import type { Exchange } from '../exchange.ts'
-import { SYSTEM_CLOCK } from '../limit/memory-store.ts'
+import { SYSTEM_CLOCK } from '../clock.ts'
 import { timestamp } from './log.ts'
 
 /** Longest that a path or a host is told; `…` stands for the rest, which is in neither. */

@@ -1,3 +1,4 @@
+import { foldSegment } from './fold.ts'
 import type { Limit } from './limit/limit.ts'
 import { canonicalEscapes, hidingSegment, segmentsOf } from './target.ts'
 
@@ -12,7 +13,7 @@ export interface Pattern {
   readonly rest: boolean
 }
 
-/** A literal in lower case, or the name of the one segment that it takes. */
+/** A literal, folded as segments are, or the name of the one segment that it takes. */
 export type Segment = { readonly literal: string } | { readonly param: string }
 
 /** What a matching request gets. */
@@ -52,12 +53,13 @@ export type Router<R extends Pattern> = (
 export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   const guarded = routes.filter(({ authenticate }) => authenticate === 'par')
   return (method, host, segments) => {
+    const folded = segments.map(foldSegment)
     if (method !== 'POST') {
-      const nearest = guarded.find((route) => takePath(route, host, segments) !== undefined)
+      const nearest = guarded.find((route) => takePath(route, host, segments, folded) !== undefined)
       if (nearest !== undefined) return { allow: ['POST'], nearest }
       if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
     }
-    return matchRoute(routes, method, host, segments)
+    return matchRoute(routes, method, host, segments, folded)
   }
 }
 
@@ -67,11 +69,12 @@ export function matchRoute<R extends Pattern>(
   method: string,
   host: string,
   segments: readonly string[],
+  folded: readonly string[] = segments.map(foldSegment),
 ): Match<R> | undefined {
   let allow: Set<string> | undefined
   let nearest: R | undefined
   for (const route of routes) {
-    const params = takePath(route, host, segments)
+    const params = takePath(route, host, segments, folded)
     if (params === undefined) continue
     if (route.methods === undefined || route.methods.has(method)) return { route, params }
     allow ??= new Set()
@@ -84,18 +87,22 @@ export function matchRoute<R extends Pattern>(
 const NO_PARAMS: Params = Object.freeze({})
 
 /** The parameters of a path that the pattern takes, by whatever method. */
-function takePath(pattern: Pattern, host: string, segments: readonly string[]): Params | undefined {
+function takePath(
+  pattern: Pattern,
+  host: string,
+  segments: readonly string[],
+  folded: readonly string[],
+): Params | undefined {
   if (pattern.host !== undefined && pattern.host !== host) return undefined
   const { segments: wanted, rest } = pattern
   if (segments.length < wanted.length || (!rest && segments.length > wanted.length)) return undefined
   let params: Record<string, string> | undefined
   for (let i = 0; i < wanted.length; i++) {
     const want = wanted[i]!
-    const have = segments[i]!
     if ('param' in want) {
       params ??= Object.create(null) as Record<string, string>
-      params[want.param] = have
-    } else if (want.literal !== have && want.literal !== have.toLowerCase()) return undefined
+      params[want.param] = segments[i]!
+    } else if (want.literal !== folded[i]) return undefined
   }
   return params ?? NO_PARAMS
 }
@@ -150,7 +157,7 @@ export function parsePattern(text: string): Pattern | string {
     } else if (canonicalEscapes(segment) !== segment) {
       return `the segment "${segment}" cannot match; write it as "${canonicalEscapes(segment) ?? 'plain characters'}"`
     } else {
-      segments.push({ literal: segment.toLowerCase() })
+      segments.push({ literal: foldSegment(segment) })
     }
   }
   return {

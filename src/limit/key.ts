@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { foldSegment } from '../fold.ts'
 import { withoutFormat } from './format.ts'
 
 /** The parts that keys are made of: encoded so that none can imitate another, end its own, or enter the hash tag. */
@@ -28,16 +29,9 @@ export function encodePart(part: string): string {
   return part
 }
 
-/**
- * A path parameter in canonical spelling, percent-encoded: decoded, NFKC-normalised, case-folded, and without blanks at its
- * ends, which databases pass over, or the suffix of a format, which frameworks do.
- */
+/** A path parameter in canonical spelling, percent-encoded: folded, and without the suffixes of formats, which frameworks pass over. */
 export function paramPart(segment: string): string {
-  for (let i = 0; i < segment.length; i++) {
-    const code = segment.charCodeAt(i)
-    if (code > 127 || code === 0x25) return encodePart(withoutFormat(fold(decode(segment)).trim()))
-  }
-  return encodePart(withoutFormat(segment.toLowerCase()))
+  return encodePart(withoutFormat(foldSegment(segment)))
 }
 
 /** An address: IPv6 by its /64, IPv4-mapped IPv6 as IPv4. */
@@ -50,28 +44,6 @@ export function ipPart(ip: string): string {
     return `${g >> 8}.${g & 255}.${h >> 8}.${h & 255}`
   }
   return `${a.toString(16)}-${b.toString(16)}-${c.toString(16)}-${d.toString(16)}/64`
-}
-
-function decode(segment: string): string {
-  try {
-    return decodeURIComponent(segment)
-  } catch {
-    return segment
-  }
-}
-
-/** Passes after which every text that is known has come to rest; most need two. */
-const MAX_PASSES = 4
-
-/** Upper-casing first brings together what has several lower-case forms, such as ς and σ, or ß and ss. */
-function fold(text: string): string {
-  let folded = text.normalize('NFKC')
-  for (let pass = 0; pass < MAX_PASSES; pass++) {
-    const again = folded.toUpperCase().toLowerCase().normalize('NFKC')
-    if (again === folded) break
-    folded = again
-  }
-  return folded
 }
 
 function encodeSlowly(part: string): string {

@@ -143,11 +143,22 @@ export const FRAMEWORKS: Readonly<Record<string, Framework>> = {
   'express behind nginx': read(nginx, asItIs),
   'something that decodes twice': read((request) => withoutDots(decodedBytes(nginx(request))), asItIs),
   WSGI: read(wsgi, asItIs),
+  // As Python compares under `(?i)`: ſ is s.
+  'WSGI without regard to case': read(wsgi, asItIs, 'iu'),
   PHP: read(php, asItIs),
   Rails: read(rails, asItIs),
   'a strict one': read(({ target }) => pathOf(target), decoded, ''),
 }
 
-/** How a database may compare two connections: without regard to case, form, or blanks at the ends. */
-export const sameInDatabases = (id: string): string =>
-  (decoded(id) ?? id).normalize('NFKC').toUpperCase().toLowerCase().normalize('NFKC').trim()
+const database = new Intl.Collator('en', { sensitivity: 'base' })
+const seen = (id: string): string =>
+  (decoded(id) ?? id)
+    .normalize('NFKC')
+    .replaceAll(/\p{Default_Ignorable_Code_Point}/gu, '')
+    .trim()
+
+/** May a database take these ids for the same: without regard to case, form, accents, and blanks at the ends? */
+export const sameInDatabases = (one: string, other: string): boolean => {
+  const [a, b] = [seen(one), seen(other)]
+  return a.toUpperCase().toLowerCase() === b.toUpperCase().toLowerCase() || database.compare(a, b) === 0
+}

@@ -57,14 +57,20 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
   const breakers = new Map<string, Breaker>()
   let open = 0
 
+  /** A key of this server: this one, unless it has moved to another. */
+  function keptBy(server: string, key: string): string {
+    if (store.server(key) === server) return key
+    return store.samples().find((one) => store.server(one) === server) ?? key
+  }
+
   function breakerOf(server: string): Breaker {
     let breaker = breakers.get(server)
     if (breaker === undefined) {
       breaker = createBreaker({
         failures,
         probeEveryMs,
-        probe: (key) => deadlines.bound(store.probe(key)),
-        reconnect: (key) => store.reconnect(key),
+        probe: (key) => deadlines.bound(store.probe(keptBy(server, key))),
+        reconnect: (key) => store.reconnect(keptBy(server, key)),
         onChange(closed, cause) {
           open += closed ? -1 : 1
           onChange?.({ mode: closed ? 'store' : onOutage, server, degraded: open > 0, cause })

@@ -21,6 +21,7 @@ function setUp(options: Partial<OutageOptions> = {}) {
   const samples: string[] = []
   const probed: string[] = []
   const reconnected: string[] = []
+  const moved = new Map<string, string>()
   const changes: OutageChange[] = []
   const failing: RemoteStore = {
     charge(quotas) {
@@ -32,7 +33,7 @@ function setUp(options: Partial<OutageOptions> = {}) {
     reset: async () => 0,
     once: async () => (await behaviour.charge()).admitted,
     close: async () => {},
-    server: (key) => key.slice(0, 5),
+    server: (key) => moved.get(key) ?? key.slice(0, 5),
     samples: () => samples,
     async probe(key) {
       probed.push(key)
@@ -47,7 +48,7 @@ function setUp(options: Partial<OutageOptions> = {}) {
     onChange: (change) => changes.push(change),
     ...options,
   })
-  return { store, behaviour, asked, samples, probed, reconnected, changes }
+  return { store, behaviour, asked, samples, probed, reconnected, moved, changes }
 }
 
 const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
@@ -88,6 +89,19 @@ describe('a store that may fail', () => {
       ['local', true],
       ['store', false],
     ])
+  })
+
+  test('is probed with a key that it keeps, though the one that failed has moved elsewhere', async () => {
+    const { store, behaviour, samples, probed, moved } = setUp()
+    behaviour.charge = fails
+    for (let i = 0; i < 5; i++) await store.charge([quota('p:{k}:x')])
+    await until('it is probed', () => probed.length > 0)
+    moved.set('p:{k}:x', 'p:{l}')
+    samples.push('p:{l}:', 'p:{k}:')
+    await until('it is probed with another', () => probed.at(-1) === 'p:{k}:')
+    behaviour.probe = () => Promise.resolve()
+    await until('the store decides', () => store.mode() === 'store')
+    await store.close()
   })
 
   test('is given up for failures in a row only', async () => {

@@ -62,6 +62,8 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
       (url) => ({ sentinels: [url], name: 'main' }),
       'store.redis.sentinels names a server that is no Sentinel',
     ],
+    ['speaks TLS', { tls: true }, (url) => ({ url: url.replace('rediss:', 'redis:') }), 'write rediss://'],
+    ['speaks no TLS', {}, (url) => ({ url: url.replace('redis:', 'rediss:') }), 'write redis:// in place of'],
     ['asks for a password', { password: 'open sesame' }, (url) => ({ url }), 'set store.redis.password'],
     [
       'asks for another password',

@@ -14,6 +14,8 @@ export interface RedisCheck {
   look(): Promise<void>
   /** Takes note of an error of a connection, which may tell of a wrong password, certificate or address. */
   hear(error: unknown): void
+  /** What is out of reach was found to be wrong, whatever it was before. */
+  refuse(error: StoreConfigError): void
 }
 
 export interface RedisCheckOptions {
@@ -70,5 +72,6 @@ export function createRedisCheck({ topology, info, onWrong, onWarning }: RedisCh
       // Of a cluster, one node that is wrong takes nothing away from those that were found right.
       if (wrong !== undefined && !isRight) tell(wrong)
     },
+    refuse: tell,
   }
 }

@@ -18,6 +18,7 @@ import {
 } from './redis-options.ts'
 import { hearingSentinels } from './redis-sentinels.ts'
 import { configError, StoreConfigError } from './redis-topology.ts'
+import { wrongWire } from './redis-wire.ts'
 import type { Allowance, Charge, RemoteStore } from './store.ts'
 
 /** The text of charge.lua. */
@@ -27,6 +28,8 @@ const SCANNED_AT_ONCE = 1000
 const FREED_AT_ONCE = 500
 const START_MS = 2000
 const RESUMED_AFTER_MS = 100
+/** How often it is found out, while Redis is out of reach, what is spoken where it should be. */
+const WIRE_EVERY_MS = 2000
 const SAMPLED_AT_MOST = 10_000
 
 export interface RedisStoreOptions extends RedisCredentials {
@@ -62,9 +65,11 @@ export class RedisStore implements RemoteStore {
   readonly #check: RedisCheck
   readonly #givenUpAfterMs: number
   readonly #onLost: () => void
+  readonly #wrongWire: () => Promise<StoreConfigError | undefined>
   readonly #dropped = new WeakSet<Redis>()
   #lastError: Error | undefined
   #onError: (error: Error) => void = () => {}
+  #wireSeenAt = Number.NEGATIVE_INFINITY
   #started = false
   #up = false
   #closed = false
@@ -76,6 +81,7 @@ export class RedisStore implements RemoteStore {
     this.#sha = createHash('sha1').update(script).digest('hex')
     this.#givenUpAfterMs = options.givenUpAfterMs ?? 60_000
     this.#onLost = options.onLost ?? (() => {})
+    this.#wrongWire = () => wrongWire(topology, options)
     this.#batches = createBatches((keys, args) => this.#ask(keys, args), maxWaiting)
     const { client, why } = connection(topology, options, (error) => this.#failed(error))
     this.#client = client
@@ -106,7 +112,7 @@ export class RedisStore implements RemoteStore {
       await within(START_MS, Promise.race([hopeless, this.#start()]))
       return true
     } catch (error) {
-      const fatal = configError(error)
+      const fatal = configError(error) ?? (await this.#wrongWire())
       if (fatal === undefined) return false
       await this.close()
       throw fatal
@@ -300,6 +306,15 @@ export class RedisStore implements RemoteStore {
       this.#lastError = error.lastNodeError ?? error
     }
     this.#onError(error)
+    if (this.#started && !this.#up) void this.#lookAtWire()
+  }
+
+  async #lookAtWire(): Promise<void> {
+    const now = performance.now()
+    if (this.#closed || now - this.#wireSeenAt < WIRE_EVERY_MS) return
+    this.#wireSeenAt = now
+    const wrong = await this.#wrongWire()
+    if (wrong !== undefined && !this.#up && !this.#closed) this.#check.refuse(wrong)
   }
 
   #listen(): void {

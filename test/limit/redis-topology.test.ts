@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { createServer } from 'node:net'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { redisAddress } from '../../src/limit/redis-options.ts'
 import { RedisStore, type RedisStoreOptions } from '../../src/limit/redis-store.ts'
@@ -68,6 +68,8 @@ const behindGuards = (sentinelPassword?: string): RedisStoreOptions['topology'] 
   name: guardedSentinels.name,
   sentinelPassword,
 })
+
+const asPlain = (url: string): string => url.replace('rediss:', 'redis:')
 
 const quota = { name: 'x', key: 't:{a}:x', limit: 5, windowMs: 60_000, shadow: false }
 
@@ -181,9 +183,38 @@ describe('a store that is told the wrong Redis', () => {
   test('rediss:// for a server without TLS: says to write redis://', async () => {
     const server = createServer((socket) => socket.end('-ERR Protocol error\r\n'))
     await once(server.listen(0, '127.0.0.1'), 'listening')
-    const error = await connect({ url: `rediss://127.0.0.1:${(server.address() as { port: number }).port}` })
+    const error = await connect({ url: `rediss://127.0.0.1:${(server.address() as AddressInfo).port}` })
     server.close()
     expect((error as Error).message).toContain('does not speak TLS')
+  })
+
+  test('TLS where none is spoken, and none where it is: says what to write instead', async () => {
+    const wrong: [RedisStoreOptions['topology'], Partial<RedisStoreOptions>, RegExp][] = [
+      [{ url: asPlain(tls.url) }, {}, /TLS is spoken at 127\.0\.0\.1:\d+; write rediss:/],
+      [{ cluster: guardedCluster.urls.map(asPlain) }, { password: PASSWORD }, /write rediss:/],
+      [{ sentinels: guardedSentinels.urls.map(asPlain), name: 'main' }, {}, /write rediss:/],
+      [{ url: secret.url }, { ...CA, password: PASSWORD }, /not speak TLS at 127\.0\.0\.1:\d+; write redis:/],
+      [{ cluster: cluster.urls }, CA, /write redis:/],
+      [{ sentinels: sentinels.urls, name: sentinels.name }, CA, /write redis:/],
+    ]
+    const starts = wrong.map(async ([topology, rest, words]) => {
+      const connected = new RedisStore({ topology, prefix: 't', ...rest }).connect()
+      await expect(connected).rejects.toThrow(StoreConfigError)
+      await expect(connected).rejects.toThrow(words)
+    })
+    await Promise.all(starts)
+  })
+
+  test.each([
+    ['redis', (socket: Socket) => void socket.destroy()],
+    ['rediss', (socket: Socket) => void socket.on('error', () => {}).resume()],
+  ])('%s:// for who lets nobody know what is spoken: is taken for an outage', async (scheme, answer) => {
+    const server = createServer(answer)
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    const { port } = server.address() as AddressInfo
+    expect(await connect({ url: `${scheme}://127.0.0.1:${port}` })).toEqual([])
+    await store!.close()
+    server.close()
   })
 
   test('a cluster with a database: says that there is none', () => {

@@ -1,5 +1,11 @@
 import type { RedisTopology } from './redis-options.ts'
-import { checkTopology, configError, type StoreConfigError, topologyWarnings } from './redis-topology.ts'
+import {
+  checkTopology,
+  configError,
+  isSaid,
+  type StoreConfigError,
+  topologyWarnings,
+} from './redis-topology.ts'
 
 /** Knows whether the Redis that is connected to is the one that is configured. */
 export interface RedisCheck {
@@ -36,7 +42,7 @@ export function createRedisCheck({ topology, info, onWrong, onWarning }: RedisCh
   let told: string | undefined
 
   function tell(error: StoreConfigError): void {
-    if (told === error.advice) return
+    if (isSaid(error.advice, told)) return
     told = error.advice
     onWrong(error)
   }

@@ -285,10 +285,13 @@ export class RedisStore implements RemoteStore {
     return slot
   }
 
-  /** What a master says of itself: of a cluster's, the first to answer, for one may hang. */
+  /** What a master says of itself: of a cluster's, the first to answer, for one may hang; of none before it told its slots. */
   #info(): Promise<string> {
-    const masters = this.#masters()
-    if (masters.length === 0) this.#lastError ??= new Error('the cluster gives no node its slots')
+    const isUnknown = this.#client instanceof Cluster && this.#client.status !== 'ready'
+    const masters = isUnknown ? [] : this.#masters()
+    if (masters.length === 0 && (this.#lastError === undefined || isVague(this.#lastError))) {
+      this.#lastError = new Error('the cluster gives no node its slots')
+    }
     return this.#tell(
       Promise.any(masters.map((node) => node.info())).catch(({ errors }: AggregateError) => {
         throw errors[0] ?? this.#lastError

@@ -16,6 +16,14 @@ export class StoreConfigError extends Error {
 export const GRANTS =
   '+eval +evalsha +set +getrange +setrange +pexpire +time +scan +unlink +info +select +client|setname +cluster|slots'
 
+const REFUSED = 'Redis refuses the user name or password; correct them in store.redis.'
+const ASKED = 'Redis asks for a password; set store.redis.password.'
+
+/** Is that all of it said, better, by what was told before? Who was refused is then asked for a password with every command. */
+export function isSaid(advice: string, told: string | undefined): boolean {
+  return advice === told || (advice === ASKED && told === REFUSED)
+}
+
 /** Error texts of Redis, Sentinel and TLS that no waiting mends, and the remedy. */
 const REMEDIES: readonly (readonly [RegExp, string])[] = [
   [
@@ -26,8 +34,8 @@ const REMEDIES: readonly (readonly [RegExp, string])[] = [
     /sentinel.*(?:\bNOAUTH\b|Authentication required)/i,
     'the sentinels ask for a password of their own; set store.redis.sentinelPassword.',
   ],
-  [/\bWRONGPASS\b|invalid password/, 'Redis refuses the user name or password; correct them in store.redis.'],
-  [/\bNOAUTH\b|Authentication required/, 'Redis asks for a password; set store.redis.password.'],
+  [/\bWRONGPASS\b|invalid password/, REFUSED],
+  [/\bNOAUTH\b|Authentication required/, ASKED],
   [
     /\bNOPERM\b|user executing the script|ACL failure in script/,
     `the Redis user may not do what the store needs; grant it ${GRANTS} and the keys under store.prefix, such as ~sluice:*.`,

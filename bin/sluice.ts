@@ -71,8 +71,38 @@ function clientOf({ client }: Record<string, unknown>): string {
   throw new UsageError('Which client? Give its id.')
 }
 
+async function explain(given: Record<string, unknown>): Promise<void> {
+  const text = (name: string): string | undefined =>
+    typeof given[name] === 'string' ? given[name] : undefined
+  const { readQuestion } = await import('../src/commands/explain/question.ts')
+  const question = readQuestion(wordsOf(given).join(' '), text('host'))
+  if (typeof question === 'string') throw new UsageError(question)
+  const atMs = await instantOf(text('at'))
+  const { config } = await load({ config: given['config'] })
+  const { explain } = await import('../src/commands/explain/explain.ts')
+  const asker = { client: text('client'), user: text('user'), ip: text('ip') }
+  const explained = explain(config, question, asker, atMs)
+  if (given['json'] === true) console.log(JSON.stringify(explained, undefined, 2))
+  else {
+    const { describeExplained } = await import('../src/commands/explain/describe.ts')
+    console.log(describeExplained(explained, config))
+  }
+}
+
+async function instantOf(text: string | undefined): Promise<number> {
+  if (text === undefined) return Date.now()
+  const ms = (await import('../src/config/instant.ts')).instantMs(text)
+  if (!Number.isNaN(ms)) return ms
+  throw new UsageError(`--at must be an instant such as 2027-01-31T00:00:00Z, not "${text}".`)
+}
+
+/** What stands freely behind the command. */
+function wordsOf(given: Record<string, unknown>): readonly string[] {
+  return (given['_'] as readonly unknown[]).slice(1).map(String)
+}
+
 async function replay(given: Record<string, unknown>): Promise<void> {
-  const [, ...logs] = (given['_'] as readonly unknown[]).map(String)
+  const logs = wordsOf(given)
   const again = logs.find((log, i) => logs.indexOf(log) < i)
   if (again !== undefined) throw new UsageError(`The log "${again}" is given twice.`)
   if (logs.includes('-') && given['config'] === '-') {
@@ -167,15 +197,30 @@ function limited(command: Argv): Argv {
     .demandCommand(1, 1, 'Which command? One of limits show, limits reset.')
 }
 
-/** Its files are all that stands freely: as positionals, yargs would lose `-` and all but the last of them. */
+/** Takes what stands freely as it is: of positionals, yargs would lose `-` and all but the last. */
+function withWords(command: Argv, missing: string): Argv {
+  return withConfig(command).strict(false).strictOptions().demandCommand(1, missing)
+}
+
+function explained(command: Argv): Argv {
+  const option = (name: string, describe: string) =>
+    command.option(name, { type: 'string', requiresArg: true, describe })
+  withWords(command, 'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".').usage(
+    '$0 explain "[METHOD] [host]/path"\n\nSay which route, authentication, limits and upstream a request gets, and why.',
+  )
+  option('host', 'the host that the caller addresses')
+  option('client', 'the id of the client that calls')
+  option('user', 'the user for whom it calls, as `sub` of its token')
+  option('ip', 'the address from which it calls')
+  option('at', 'when it calls, such as 2027-01-31T00:00:00Z; now, unless given')
+  return command.option('json', { type: 'boolean', describe: 'as JSON' })
+}
+
 function replayed(command: Argv): Argv {
-  return withConfig(command)
+  return withWords(command, 'Which access log? Give its files, or - for standard input.')
     .usage(
       '$0 replay ACCESS-LOG...\n\nSay what limits would have done to the calls of an access log: files, plain or gzip, or - for standard input.',
     )
-    .strict(false)
-    .strictOptions()
-    .demandCommand(1, 'Which access log? Give its files, or - for standard input.')
     .option('top', {
       type: 'string',
       requiresArg: true,
@@ -215,6 +260,7 @@ const commandLine = yargs(hideBin(process.argv))
     (command) => configured(command).option('json', { type: 'boolean', describe: 'as JSON' }),
     check,
   )
+  .command('explain', 'say what a request gets, and why', explained, explain)
   .command('limits', 'read or reset what Redis counts of one client', limited)
   .command('replay', 'say what limits would have done to the calls of an access log', replayed, replay)
   .command(
@@ -226,13 +272,14 @@ const commandLine = yargs(hideBin(process.argv))
   .example('$0 start --config config/sluice.yaml', 'serve')
   .example('$0 check --config config/sluice.yaml', 'which routes and limits are in effect?')
   .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags beat the file')
+  .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
   .example('$0 limits show acme --config config/sluice.yaml', 'how much has this client used?')
   .example('$0 replay access.log --config new.yaml', 'whom would these limits refuse?')
   .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
   .epilogue('Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.')
   .version(VERSION)
   .alias({ help: 'h', version: 'V' })
-  .demandCommand(1, 1, 'Which command? One of start, check, limits, replay, sandbox.')
+  .demandCommand(1, 1, 'Which command? One of start, check, explain, limits, replay, sandbox.')
   .strict()
   .recommendCommands()
   .exitProcess(false)

@@ -25,6 +25,7 @@ describe('sluice', () => {
     for (const part of [
       'sluice start',
       'sluice check',
+      'sluice explain',
       'sluice limits',
       'sluice replay',
       'sluice sandbox',
@@ -52,7 +53,7 @@ describe('sluice', () => {
   })
 
   it.for([
-    [[], 'Which command? One of start, check, limits, replay, sandbox.'],
+    [[], 'Which command? One of start, check, explain, limits, replay, sandbox.'],
     [['chek'], 'Did you mean check?'],
     [['start'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
     [['check', '--confg', 'x'], 'Unknown argument: confg'],

@@ -31,8 +31,7 @@ const NO_PARAMS: Params = {}
 /** Matches logged calls by the gateway's own router; where the path or host is not logged, by what the recorded route says of it. */
 export function createCharges({ routes, clientLimits }: Pick<Config, 'routes' | 'clientLimits'>): ChargesOf {
   const replayed = routes.map((route): ReplayedRoute => {
-    // The guard of pushed requests asks no limiter.
-    const limits = route.authenticate === 'par' ? [] : route.limits.filter((limit) => isReplayable(limit))
+    const limits = route.limits.filter((limit) => isReplayable(limit))
     return {
       ...route,
       limits,
@@ -65,8 +64,7 @@ export function createCharges({ routes, clientLimits }: Pick<Config, 'routes' | 
         return 'lacking'
     }
     const { client, ip = '' } = call
-    // Who calls a route that asks for no token is not known there.
-    const caller = route.authenticate === 'bearer' && client !== undefined ? { client, ip } : { ip }
+    const caller = client === undefined ? { ip } : { client, ip }
     return { quotas: route.quotas(caller, params, nowMs) }
   }
 }

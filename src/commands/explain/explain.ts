@@ -1,0 +1,95 @@
+import type { Config } from '../../config/schema.ts'
+import { GatewayError } from '../../errors.ts'
+import { createRouter, type Params, type Route } from '../../route.ts'
+import { understand } from '../../target.ts'
+import { instant } from '../units.ts'
+import { type PassedOver, passedOver } from './passed-over.ts'
+import type { Question } from './question.ts'
+import { type Asker, type ExplainedLimit, explainLimits } from './quotas.ts'
+
+/** What a request gets, and why. Instants are ISO 8601 in UTC. */
+export interface Explained {
+  readonly at: string
+  readonly request: Question
+  /** The canonical path, which is matched and forwarded; null where the request has none. */
+  readonly path: string | null
+  /** Why the gateway itself answers, before it asks who calls. */
+  readonly refusal: Refusal | null
+  readonly route: ExplainedRoute | null
+  /** All of them are charged, or none; the first live one is what admitted callers are told of. */
+  readonly limits: readonly ExplainedLimit[]
+  /** The routes before the one that takes it, or all where none does. */
+  readonly passedOver: readonly PassedOver[]
+}
+
+export interface Refusal {
+  readonly status: number
+  readonly code: string
+  readonly message: string
+  /** The methods that the path takes, of a 405. */
+  readonly allow?: readonly string[]
+}
+
+export interface ExplainedRoute {
+  readonly match: string
+  /** Its place in the configuration, counted from 0. */
+  readonly index: number
+  readonly params: Params
+  readonly authenticate: Route['authenticate']
+  readonly scope: readonly string[]
+  /** Null where the gateway itself responds. */
+  readonly upstream: string | null
+  readonly origins: readonly string[]
+  readonly respond: string | null
+  readonly maxBody: number
+  /** Milliseconds to the head of the answer; null where no upstream is asked. */
+  readonly timeoutMs: number | null
+}
+
+/** Follows a request through a configuration as the gateway would, at an instant (epoch milliseconds), asking nothing of anybody. */
+export function explain(config: Config, request: Question, asker: Asker, nowMs: number): Explained {
+  const { routes } = config
+  const nothing = { at: instant(nowMs), request, path: null, refusal: null, route: null, limits: [] }
+  const target = understand(request.target, [request.host], () => false)
+  if (target instanceof GatewayError) {
+    const { status, code, message } = target
+    return { ...nothing, refusal: { status, code, message }, passedOver: [] }
+  }
+
+  const { method } = request
+  const { path } = target
+  const found = createRouter(routes)(method, target.host, target.segments)
+  if (found === undefined || 'allow' in found) {
+    const refusal = found === undefined ? NOT_FOUND : notAllowed(found.allow)
+    return { ...nothing, path, refusal, passedOver: passedOver(routes, method, target) }
+  }
+
+  const { route, params } = found
+  const index = routes.indexOf(route)
+  const upstream = config.upstreams.find(({ name }) => name === route.upstream)
+  return {
+    ...nothing,
+    path,
+    route: {
+      match: route.match,
+      index,
+      params: { ...params },
+      authenticate: route.authenticate,
+      scope: route.scope,
+      upstream: route.upstream ?? null,
+      origins: upstream?.origins ?? [],
+      respond: route.respond ?? null,
+      maxBody: route.maxBody,
+      timeoutMs: upstream === undefined ? null : (route.timeoutMs ?? upstream.timeoutMs),
+    },
+    limits: explainLimits(route.limits, asker, params, config, nowMs),
+    passedOver: passedOver(routes.slice(0, index), method, target),
+  }
+}
+
+const NOT_FOUND: Refusal = { status: 404, code: 'NotFound', message: 'Nothing is served at this path.' }
+
+function notAllowed(allow: readonly string[]): Refusal {
+  const message = `This path takes ${allow.join(', ')}.`
+  return { status: 405, code: 'MethodNotAllowed', message, allow }
+}

@@ -1,0 +1,33 @@
+/** A request that is asked about. */
+export interface Question {
+  readonly method: string
+  /** As the `Host` field would say it. */
+  readonly host: string
+  /** As the request line would say it: path and query. */
+  readonly target: string
+}
+
+/** Stands for a host that the question leaves open. */
+const ANY_HOST = 'localhost'
+const WORDS = /^(?:([A-Za-z]+)\s+)?(\S.*)$/
+const URL = /^https?:\/\/([^/?#]*)(.*)$/i
+
+/** Reads `[METHOD] [host]/path`, or a URL in place of the host and path; a string says what is wrong with it. */
+export function readQuestion(text: string, host: string | undefined): Question | string {
+  const [, method = 'GET', where = ''] = WORDS.exec(text.trim()) ?? []
+  const url = URL.exec(where)
+  const slash = where.indexOf('/')
+  if (url === null && slash === -1) {
+    return `Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc", not "${text}".`
+  }
+  const named = url === null ? where.slice(0, slash) : url[1]!
+  if (named !== '' && host !== undefined && host.toLowerCase() !== named.toLowerCase()) {
+    return `The request is to "${named}", and --host says "${host}".`
+  }
+  const target = url === null ? where.slice(slash) : url[2]!
+  return {
+    method: method.toUpperCase(),
+    host: named || host || ANY_HOST,
+    target: target.startsWith('/') ? target : `/${target}`,
+  }
+}

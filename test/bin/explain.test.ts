@@ -1,0 +1,93 @@
+import { describe, expect, it } from 'vitest'
+import { configFile, SYNC } from '../commands/replay/logs.ts'
+import { sluice } from './run.ts'
+
+const file = configFile(`  requests: { per: [client], limit: 10, window: 1m }\n${SYNC}`, {
+  more: 'clients: [{ id: acme, limits: { requests: { limit: 0, until: 2026-12-01T00:00:00Z } } }]',
+})
+
+describe('sluice explain', () => {
+  it('shows what a request gets, and why', async () => {
+    const args = [
+      'explain',
+      'POST /sync/a%62c',
+      '--client',
+      'acme',
+      '--at',
+      '2026-11-20T10:00:00Z',
+      '--config',
+      file,
+    ]
+    const ended = await sluice(args)
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(ended.stdout.split('\n')).toEqual([
+      'request   POST localhost/sync/a%62c  at 2026-11-20T10:00:00.000Z',
+      'path      /sync/abc                  as it is matched and forwarded',
+      'route     POST /sync/:connection     routes[0], :connection is abc',
+      'identify  bearer                     401 without a token of https://identity.example.com/oidc',
+      'answer    data                       at http://data.internal:4000, within 30s, bodies up to 10MB',
+      '',
+      'LIMIT     CALLS  WINDOW  MODE  KEY                     BECAUSE',
+      "requests  0      1m      live  sluice:{acme}:requests  the client's own limit, until 2026-12-01T00:00:00.000Z; refuses every call; 10 from 2026-12-01T00:00:00.000Z on",
+      'sync      1      5s      live  sluice:{acme}:sync:abc  for every client',
+      '',
+    ])
+  })
+
+  it('shows a refusal, and takes words apart or together', async () => {
+    const ended = await sluice(['explain', 'POST', '/open/x', '--host', 'api.example.com', '--config', file])
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(ended.stdout).toContain('PASSED OVER             BECAUSE IT\n')
+    expect(ended.stdout).toContain('\n/open                   ends before "x"\n')
+    expect(ended.stdout).toContain('\nrequests  10     1m      live  needs --client  for every client\n')
+    const refused = await sluice(['explain', '/a//b', '--config', file])
+    expect(refused.stdout).toMatch(
+      /^request .*\nrefused  400 BadRequest      The path holds an empty segment\.\n$/,
+    )
+  })
+
+  it('tells the same as JSON, with the keys as Redis has them', async () => {
+    const ended = await sluice(['explain', '/open', '--ip', '192.0.2.7', '--config', '-', '--json'], {
+      stdin: `store: { redis: { url: redis://r }, prefix: bank }
+upstreams: { d: { url: http://d } }
+limits: { addresses: { per: [ip], limit: 3, window: 1s } }
+routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
+`,
+    })
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(JSON.parse(ended.stdout)).toMatchObject({
+      path: '/open',
+      refusal: null,
+      route: { match: '/*' },
+      limits: [{ key: 'bank:{192.0.2.7}:addresses', limit: 3 }],
+    })
+  })
+
+  it.for([
+    [['explain'], 'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".'],
+    [
+      ['explain', 'sync'],
+      'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc", not "sync".',
+    ],
+    [['explain', '/x'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
+    [
+      ['explain', '/x', '--config', 'x', '--at', '2027-01-31'],
+      '--at must be an instant such as 2027-01-31T00:00:00Z, not "2027-01-31".',
+    ],
+    [['explain', '/x', '--nope'], 'Unknown argument: nope'],
+  ] as const)('ends wrong usage with 64: %j', async ([args, message]) => {
+    expect(await sluice(args)).toEqual({
+      code: 64,
+      stdout: '',
+      stderr: `sluice: ${message}\nSee "sluice --help".\n`,
+    })
+  })
+
+  it('ends with 78 where the configuration is wrong', async () => {
+    expect(await sluice(['explain', '/x', '--config', '/nowhere'])).toMatchObject({
+      code: 78,
+      stdout: '',
+      stderr: '/nowhere: does not exist\n',
+    })
+  })
+})

@@ -1,0 +1,287 @@
+import { writeFileSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { explain, type Explained } from '../../../src/commands/explain/explain.ts'
+import { readQuestion } from '../../../src/commands/explain/question.ts'
+import type { Asker } from '../../../src/commands/explain/quotas.ts'
+import { loadConfig } from '../../../src/config/load.ts'
+import { call, startGateway, type TestGateway, token, yaml } from '../../helpers/gateway.ts'
+import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
+import { configFile } from '../replay/logs.ts'
+
+async function explained(
+  text: string,
+  file: string,
+  asker: Asker = {},
+  at = '2026-11-20T10:00:00Z',
+): Promise<Explained> {
+  const question = readQuestion(text, undefined)
+  if (typeof question === 'string') throw new Error(question)
+  return explain((await loadConfig({ file })).config, question, asker, Date.parse(at))
+}
+
+describe('a question', () => {
+  it.for([
+    ['POST /v3/sync/abc', { method: 'POST', host: 'localhost', target: '/v3/sync/abc' }],
+    ['get  /x?y=z', { method: 'GET', host: 'localhost', target: '/x?y=z' }],
+    ['id.example.com/oidc', { method: 'GET', host: 'id.example.com', target: '/oidc' }],
+    ['POST https://a.example:8443?x', { method: 'POST', host: 'a.example:8443', target: '/?x' }],
+  ] as const)('is a method, a host and a path: %j', ([text, question]) => {
+    expect(readQuestion(text, undefined)).toEqual(question)
+  })
+
+  it('takes its host from beside it, but not another one', () => {
+    expect(readQuestion('/x', 'a.example')).toMatchObject({ host: 'a.example' })
+    expect(readQuestion('A.example/x', 'a.example')).toMatchObject({ host: 'A.example' })
+    expect(readQuestion('b.example/x', 'a.example')).toBe(
+      'The request is to "b.example", and --host says "a.example".',
+    )
+    for (const text of ['', 'POST', 'sync']) expect(readQuestion(text, undefined)).toMatch(/^Which request\?/)
+  })
+})
+
+describe('explain', () => {
+  const LIMITS = `  requests:
+    per: [client]
+    limit: 10
+    window: 1m
+    changes:
+      - { announced: 2026-11-01T00:00:00Z, from: 2026-12-01T00:00:00Z, limit: 20 }
+      - { announced: 2026-11-01T00:00:00Z, from: 2027-01-01T00:00:00Z, limit: 30 }
+  sync: { per: [client, connection], limit: 1, window: 5s }
+  persons: { per: [user, ip], limit: 3, window: 1s, shadow: true }`
+  const ROUTES = `  - { match: "id.example.com/*", upstream: data, authenticate: none }
+  - { match: "POST /oidc/request", upstream: data, authenticate: par }
+  - { match: "GET /limits", respond: limits, authenticate: bearer }
+  - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync], scope: [write], timeout: 5s, maxBody: 1kB }
+  - { match: "GET /v3/*", upstream: data, authenticate: bearer, limits: [requests, persons] }`
+  const MORE = `par: { issuer: https://id.example.com/oidc }
+clients:
+  - { id: own, limits: { requests: { limit: 5, window: 10s, until: 2026-12-15T00:00:00Z }, sync: { limit: 0 } } }`
+  const file = configFile(LIMITS, { routes: ROUTES, more: MORE })
+
+  it('says which route takes a request, what it gets there, and why none before does', async () => {
+    expect(await explained('POST /Sync/%61Bc?x=1', file, { client: 'acme' })).toEqual({
+      at: '2026-11-20T10:00:00.000Z',
+      request: { method: 'POST', host: 'localhost', target: '/Sync/%61Bc?x=1' },
+      path: '/Sync/aBc',
+      refusal: null,
+      route: {
+        match: 'POST /sync/:connection',
+        index: 3,
+        params: { connection: 'aBc' },
+        authenticate: 'bearer',
+        scope: ['write'],
+        upstream: 'data',
+        origins: ['http://data.internal:4000'],
+        respond: null,
+        maxBody: 1024,
+        timeoutMs: 5000,
+      },
+      limits: [
+        {
+          name: 'requests',
+          limit: 10,
+          windowMs: 60_000,
+          shadow: false,
+          per: ['client'],
+          key: 'sluice:{acme}:requests',
+          lacking: [],
+          decidedBy: 'limit',
+          because: 'for every client',
+          next: { limit: 20, from: '2026-12-01T00:00:00.000Z' },
+        },
+        {
+          name: 'sync',
+          limit: 1,
+          windowMs: 5000,
+          shadow: false,
+          per: ['client', 'connection'],
+          key: 'sluice:{acme}:sync:abc',
+          lacking: [],
+          decidedBy: 'limit',
+          because: 'for every client',
+          next: null,
+        },
+      ],
+      passedOver: [
+        { match: 'id.example.com/*', because: 'is for the host id.example.com, not localhost' },
+        { match: 'POST /oidc/request', because: 'wants "oidc", not "Sync"' },
+        { match: 'GET /limits', because: 'wants "limits", not "Sync"' },
+      ],
+    })
+  })
+
+  it.for([
+    ['2026-11-30T23:59:59.999Z', 'acme', 10, 'limit', 'for every client', 20],
+    ['2026-12-01T00:00:00Z', 'acme', 20, 'change', 'changed at 2026-12-01T00:00:00.000Z', 30],
+    ['2027-01-01T00:00:00Z', 'acme', 30, 'change', 'changed at 2027-01-01T00:00:00.000Z', undefined],
+    [
+      '2026-11-20T00:00:00Z',
+      'own',
+      5,
+      'client',
+      "the client's own limit, until 2026-12-15T00:00:00.000Z",
+      20,
+    ],
+    [
+      '2026-12-15T00:00:00Z',
+      'own',
+      20,
+      'change',
+      "changed at 2026-12-01T00:00:00.000Z; the client's own limit ended at 2026-12-15T00:00:00.000Z",
+      30,
+    ],
+  ] as const)(
+    'says what decides a limit at %s for %s',
+    async ([at, client, limit, decidedBy, because, next]) => {
+      const { limits } = await explained('POST /sync/a', file, { client }, at)
+      expect(limits[0]).toMatchObject({ limit, decidedBy, because, windowMs: limit === 5 ? 10_000 : 60_000 })
+      expect(limits[0]!.next?.limit).toBe(next)
+      expect(limits[1]).toMatchObject(
+        client === 'own'
+          ? { limit: 0, decidedBy: 'client', because: "the client's own limit", next: null }
+          : { limit: 1, decidedBy: 'limit', next: null },
+      )
+    },
+  )
+
+  it('names the parts of a key that the question leaves open', async () => {
+    const without = await explained('/v3/x', file)
+    expect(without.limits).toMatchObject([
+      { key: null, lacking: ['client'], limit: 10 },
+      { key: null, lacking: ['user', 'ip'], shadow: true },
+    ])
+    const asker = { client: 'a b', user: 'u', ip: '2001:db8::1' }
+    expect((await explained('/v3/x', file, asker)).limits).toMatchObject([
+      { key: 'sluice:{a%20b}:requests' },
+      { key: 'sluice:{u}:persons:2001-db8-0-0/64' },
+    ])
+  })
+
+  it('knows that routes may answer themselves, ask no token, or guard what is pushed', async () => {
+    expect(await explained('/limits', file)).toMatchObject({
+      route: { upstream: null, origins: [], respond: 'limits', timeoutMs: null },
+      limits: [],
+    })
+    expect(await explained('id.example.com/x', file)).toMatchObject({
+      route: { index: 0, authenticate: 'none' },
+      passedOver: [],
+    })
+    expect(await explained('POST /oidc/request', file)).toMatchObject({
+      route: { authenticate: 'par' },
+      limits: [],
+    })
+  })
+
+  it.for([
+    ['/v3/../x', 400, 'BadRequest', []],
+    [
+      '/elsewhere',
+      404,
+      'NotFound',
+      [
+        'wants "oidc", not "elsewhere"',
+        'wants "limits", not "elsewhere"',
+        'wants "sync", not "elsewhere"',
+        'wants "v3", not "elsewhere"',
+      ],
+    ],
+    [
+      'PUT /sync/a',
+      405,
+      'MethodNotAllowed',
+      [
+        'wants "oidc", not "sync"',
+        'wants "limits", not "sync"',
+        'takes POST, not PUT',
+        'wants "v3", not "sync"',
+      ],
+    ],
+    [
+      '/sync',
+      404,
+      'NotFound',
+      [
+        'wants "oidc", not "sync"',
+        'wants "limits", not "sync"',
+        'wants a further segment, ":connection"',
+        'wants "v3", not "sync"',
+      ],
+    ],
+    [
+      '/limits/x',
+      404,
+      'NotFound',
+      [
+        'wants "oidc", not "limits"',
+        'ends before "x"',
+        'wants "sync", not "limits"',
+        'wants "v3", not "limits"',
+      ],
+    ],
+    [
+      'BREW id.example.com/x',
+      405,
+      'MethodNotAllowed',
+      ['takes any method, but BREW is none that the gateway takes'],
+    ],
+    [
+      'GET id.example.com/oidc/request',
+      405,
+      'MethodNotAllowed',
+      ['takes it, but "authenticate: par" lets nothing but POST to this path', 'takes POST, not GET'],
+    ],
+  ] as const)('says why the gateway refuses %s', async ([text, status, code, reasons]) => {
+    const { refusal, route, limits, passedOver } = await explained(text, file)
+    expect({ refusal, route, limits }).toMatchObject({ refusal: { status, code }, route: null, limits: [] })
+    const elsewhere = 'is for the host id.example.com, not localhost'
+    const told = passedOver.map(({ because }) => because).filter((because) => because !== elsewhere)
+    expect(told.slice(0, reasons.length)).toEqual(reasons)
+  })
+})
+
+describe('explain, beside the gateway', () => {
+  let data: TestUpstream
+  let gateway: TestGateway
+  const file = configFile('')
+  beforeAll(async () => {
+    data = await startUpstream()
+    const settings = {
+      data: data.url,
+      limit: 7,
+      more: `clients: [{ id: own, limits: { requests: { limit: 3 } } }]`,
+    }
+    writeFileSync(file, yaml(settings))
+    gateway = await startGateway(settings)
+  })
+  afterAll(async () => {
+    await gateway?.close()
+    await data.close()
+  })
+
+  it.for([
+    ['GET /transactions', 'own'],
+    ['GET /transactions/', 'acme'],
+    ['POST /v3/sync/a%3Ab', 'acme'],
+    ['POST /V3/sync/a;b', 'acme'],
+    ['DELETE /transactions', 'acme'],
+    ['GET /nowhere', 'acme'],
+    ['GET /oidc/x%7Ey', 'acme'],
+    ['GET /v3//x', 'acme'],
+    ['GET /v3/global-counterparties', 'acme'],
+  ] as const)('says what it does with %s', async ([text, client]) => {
+    const told = await explained(text, file, { client }, new Date().toISOString())
+    const [method, path] = text.split(' ') as [string, string]
+    const before = data.seen.length
+    const got = await call(gateway.port, { method, path, token: await token(client) })
+    if (told.refusal !== null) {
+      expect(got).toMatchObject({ status: told.refusal.status, json: { code: told.refusal.code } })
+      expect(got.headers['allow']).toBe(told.refusal.allow?.join(', '))
+      expect(data.seen.length).toBe(before)
+      return
+    }
+    expect(got.status).toBe(200)
+    expect(data.seen.at(-1)!.url).toBe(told.path)
+    expect(got.headers['x-ratelimit-limit']).toBe(told.limits[0]?.limit.toString())
+  })
+})

@@ -17,7 +17,19 @@ export function clientCertificate(
   trusted: boolean,
 ): Buffer | undefined {
   if (trusted) return readCertificateHeader(headers['client-cert'])
-  return socket instanceof TLSSocket ? socket.getPeerX509Certificate()?.raw : undefined
+  return socket instanceof TLSSocket ? shownOn(socket) : undefined
+}
+
+const shown = new WeakMap<TLSSocket, Buffer>()
+
+/** Read once for each socket, of which every call may ask for it. */
+function shownOn(socket: TLSSocket): Buffer | undefined {
+  let der = shown.get(socket)
+  if (der === undefined) {
+    der = socket.getPeerX509Certificate()?.raw
+    if (der !== undefined) shown.set(socket, der)
+  }
+  return der
 }
 
 const verified = new WeakMap<Socket, string>()
@@ -30,7 +42,7 @@ export function certificateField(socket: Socket): string | undefined {
   if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined
   let field = verified.get(socket)
   if (field === undefined) {
-    const der = socket.getPeerX509Certificate()?.raw
+    const der = shownOn(socket)
     if (der === undefined) return undefined
     field = `:${der.toString('base64')}:`
     verified.set(socket, field)

@@ -150,6 +150,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
         // What an upstream does after its whole answer is no concern of the caller's.
         if (settled || response.writableEnded || upstreamResponse?.complete === true) return
         const stale = isStale(error)
+        if (stale) sockets.died(proxyRequest!)
         if (stale && !retried && repeatable) {
           retried = true
           send()

@@ -2,13 +2,15 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
+import { createLifetime } from '../src/forward/lifetime.ts'
 import { get, startFront } from './helpers/front.ts'
 import { startRawUpstream } from './helpers/upstream.ts'
+import { until } from './helpers/wait.ts'
 
 /** 100,000 requests (`npm run test:long`); in the suite a slice of that. */
 const LONG = process.env['SLUICE_LONG'] === '1'
 const REQUESTS = LONG ? 100_000 : 2000
-const CALLERS = 400
+const CALLERS = 402
 
 const closers: (() => unknown)[] = []
 afterAll(async () => {
@@ -17,8 +19,8 @@ afterAll(async () => {
 
 const ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n'
 
-/** Answers each request that comes in one piece, with these fields, and closes sockets that are idle for so long. */
-async function closing(afterMs: number, fields = '') {
+/** Answers each request that comes in one piece, with these fields, and closes sockets that are idle for so long, the first one perhaps earlier. */
+async function closing(afterMs: number, fields = '', firstAfterMs = afterMs) {
   const timers = new WeakMap<Socket, NodeJS.Timeout>()
   let connections = 0
   const back = await startRawUpstream((socket, _, connection) => {
@@ -28,7 +30,7 @@ async function closing(afterMs: number, fields = '') {
     socket.write(`${ANSWER}${fields}\r\nok`)
     timers.set(
       socket,
-      setTimeout(() => socket.end(), afterMs),
+      setTimeout(() => socket.end(), connection === 1 ? firstAfterMs : afterMs),
     )
   })
   closers.push(back.close)
@@ -91,6 +93,79 @@ describe.concurrent('an idle socket', () => {
     await get(port)
     expect(back.connections()).toBe(2)
   })
+
+  it('is not trusted for more than half of the time after which the upstream was seen to close one', async () => {
+    const back = await closing(60_000, '', 300)
+    const { port } = await front(back.url)
+    const post = () => get(port, '/', { method: 'POST' }, 'x')
+    await post()
+    await until('the upstream closes it', () => back.sockets() === 0)
+    for (let i = 0; i < 20; i++) await post()
+    expect(back.connections()).toBe(2)
+    await sleep(450)
+    await post()
+    expect(back.connections()).toBe(3)
+    // What can be sent again still takes it.
+    await sleep(450)
+    await get(port)
+    expect(back.connections()).toBe(3)
+  })
+
+  it('is not trusted for more than half of the time after which one died under a request', async () => {
+    let connections = 0
+    const back = await startRawUpstream((socket, first, connection) => {
+      connections = connection
+      if (connection === 1 && first.includes('POST')) socket.resetAndDestroy()
+      else socket.write(`${ANSWER}\r\nok`)
+    })
+    closers.push(back.close)
+    const { port } = await front(back.url)
+    const post = () => get(port, '/', { method: 'POST' }, 'x')
+    await get(port)
+    await sleep(300)
+    expect((await post()).status).toBe(502)
+    await post()
+    await sleep(450)
+    await post()
+    expect(connections).toBe(3)
+  })
+})
+
+describe('the time for which idle sockets are kept', () => {
+  const clocked = () => {
+    const clock = { ms: 1000 }
+    return { clock, ...createLifetime(() => clock.ms) }
+  }
+
+  it('is the shortest that was seen', () => {
+    const { leastMs, seen } = clocked()
+    expect(leastMs()).toBe(Number.POSITIVE_INFINITY)
+    for (const ms of [400, 300, Number.POSITIVE_INFINITY, 350]) seen(ms)
+    expect(leastMs()).toBe(300)
+  })
+
+  it('is not learned from a socket that was just used', () => {
+    const { leastMs, seen } = clocked()
+    seen(99)
+    expect(leastMs()).toBe(Number.POSITIVE_INFINITY)
+    seen(100)
+    expect(leastMs()).toBe(100)
+  })
+
+  it('is learned anew once it was not seen for a minute or two, but never forgotten unseen', () => {
+    const { clock, leastMs, seen } = clocked()
+    seen(300)
+    clock.ms += 3_600_000
+    expect(leastMs()).toBe(300)
+    seen(Number.POSITIVE_INFINITY)
+    expect(leastMs()).toBe(300)
+    clock.ms += 59_999
+    seen(Number.POSITIVE_INFINITY)
+    expect(leastMs()).toBe(300)
+    clock.ms += 1
+    seen(900)
+    expect(leastMs()).toBe(900)
+  })
 })
 
 /** Node.js as an upstream: it says how long it keeps sockets, and when a request is the last of its socket. */
@@ -111,6 +186,8 @@ it(
     const upstreams: [name: string, url: string, longestMs: number][] = [
       ['1 s, as announced', await node({ keepAliveTimeout: 1000 }), 1200],
       ['5 requests, as announced', await node({ maxRequestsPerSocket: 5 }), 200],
+      ['300 ms', (await closing(300)).url, 400],
+      ['1 s', (await closing(1000)).url, 1200],
       ['2 s', (await closing(2000)).url, LONG ? 2400 : 1200],
       ['60 s', (await closing(60_000)).url, 50],
     ]
@@ -125,6 +202,9 @@ it(
     await Promise.all(
       upstreams.map(async ([name, url, longestMs]) => {
         const { port } = await front(url)
+        // By the end of a first socket it is learned how long they are kept.
+        await get(port)
+        await sleep(longestMs)
         const one = async (caller: number): Promise<void> => {
           for (let i = 0; i < REQUESTS / CALLERS; i++) {
             await call(port, name, caller, i)

@@ -1,3 +1,5 @@
+import { createLifetime, type Lifetime } from './lifetime.ts'
+
 /** One of the places where an upstream answers, and how it fares there. */
 export interface Address {
   /** Such as `http://10.0.0.1:4000`. */
@@ -12,6 +14,7 @@ export interface Address {
   downUntil: number
   /** How long it is passed over next time. */
   waitMs: number
+  readonly lifetime: Lifetime
 }
 
 /** An address that is passed over from now on, or in use again. */
@@ -96,5 +99,6 @@ function addressOf(origin: string): Address {
     failures: 0,
     downUntil: 0,
     waitMs: FIRST_WAIT_MS,
+    lifetime: createLifetime(),
   }
 }

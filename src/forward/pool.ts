@@ -8,9 +8,14 @@ export interface PooledSocket extends Socket {
   to: Address
   /** Is its place another's already? */
   dropped?: boolean
-  /** `performance.now()` until which it may be used again, and surely so; undefined while it is in use. */
+  /** `performance.now()` until which it may be used again; undefined while it is in use. */
   idleUntil?: number | undefined
-  sureUntil?: number
+  /** Since when it is idle, or was before it was used again. */
+  idleSince?: number
+  /** For how long it may then be used for what cannot be sent twice. */
+  sureMs?: number
+  /** For how long it had been idle when it was used again. */
+  idleMs?: number
   _httpMessage?: (ClientRequest & { res?: IncomingMessage; shouldKeepAlive?: boolean }) | null
 }
 
@@ -38,6 +43,8 @@ export interface Pool<Own extends PooledSocket> {
   open(address: Address, done: (failure: Error | undefined) => void): Own
   /** Keeps one idle; false where it cannot be used again, and is closed. */
   keep(socket: Own): boolean
+  /** It was closed unanswered when it was used again. */
+  died(socket: PooledSocket): void
   /** Keeps no idle one of an address. */
   leave(origin: string): void
   /** Keeps none any more. */
@@ -46,8 +53,8 @@ export interface Pool<Own extends PooledSocket> {
 
 /** A server that does not say how long it keeps an idle socket is taken to keep it for this long, as Node.js (5 s) and others do. */
 const IDLE_MS = 4000
-/** For this long any server keeps it (gunicorn: 2 s); beyond, nothing is sent there that cannot be sent again. */
-const SURE_MS = 1000
+/** For this long any server keeps it (gunicorn: 2 s), but for those that were seen to close sooner; beyond, nothing is sent there that cannot be sent again. */
+const SURE_MS = 500
 const SWEEP_MS = 1000
 
 /** At each address the socket used last is taken first; every address has its part of a full pool. */
@@ -65,20 +72,35 @@ export function createPool<Own extends PooledSocket>({
 
   const sweep = setInterval(() => {
     const now = performance.now()
-    for (const socket of idle) if (socket.idleUntil! <= now) socket.destroy()
+    for (const socket of idle) {
+      if (socket.idleUntil! > now) continue
+      socket.to.lifetime.seen(Number.POSITIVE_INFINITY)
+      socket.destroy()
+    }
   }, SWEEP_MS).unref()
 
   function established(socket: Own): void {
     // Bytes that nobody asked for would be read as the answer to the next request.
     socket.on('data', () => {
-      if (socket.idleUntil !== undefined) socket.destroy()
+      if (socket.idleUntil === undefined) return
+      closedIdle(socket)
+      socket.destroy()
     })
     socket.on('free', () => onFree(socket))
     socket.once('close', () => {
       if (socket.dropped !== true) giveBack(socket.to)
-      if (socket.idleUntil !== undefined) forgetIdle(socket)
+      if (socket.idleUntil !== undefined) {
+        if (socket.readableEnded || socket.errored) closedIdle(socket)
+        forgetIdle(socket)
+      }
       onClose(socket)
     })
+  }
+
+  /** Its far end gave it up, unless for the reason that it had announced. */
+  function closedIdle({ to, idleSince, idleUntil }: Own): void {
+    const now = performance.now()
+    if (now < idleUntil!) to.lifetime.seen(now - idleSince!)
   }
 
   function giveBack(address: Address): void {
@@ -94,11 +116,15 @@ export function createPool<Own extends PooledSocket>({
       const socket = idle[i]!
       if (address !== undefined && socket.to !== address) continue
       const fit = socket.writable && !socket.readableEnded && socket.idleUntil! > now
-      if (fit && reuse === 'surely' && socket.sureUntil! <= now) continue
+      const idleMs = now - socket.idleSince!
+      // Half of its life, since the far end counts from another instant, and what it says takes its time.
+      if (fit && reuse === 'surely' && idleMs >= Math.min(socket.sureMs!, socket.to.lifetime.leastMs() / 2))
+        continue
       if (i === idle.length - 1) idle.pop()
       else idle.splice(i, 1)
       if (fit) {
         socket.idleUntil = undefined
+        socket.idleMs = idleMs
         return socket
       }
       drop(socket)
@@ -149,10 +175,12 @@ export function createPool<Own extends PooledSocket>({
       const announcedMs = last?.res && announcedBy(last.res)
       socket._httpMessage = null
       socket.idleUntil = now + Math.min(IDLE_MS, announcedMs ?? IDLE_MS)
-      socket.sureUntil = now + (announcedMs ?? SURE_MS)
+      socket.idleSince = now
+      socket.sureMs = announcedMs ?? SURE_MS
       idle.push(socket)
       return true
     },
+    died: ({ to, idleMs }) => to.lifetime.seen(idleMs!),
     leave(origin) {
       for (const socket of idle) if (socket.to.origin === origin) socket.destroy()
     },

@@ -35,6 +35,8 @@ export interface Sockets {
   uploaded(claim: Claim): void
   /** Where the request was sent; undefined before. */
   addressOf(request: ClientRequest): Address | undefined
+  /** A socket that was used before died under this request, unanswered. */
+  died(request: ClientRequest): void
   /** Keeps no idle socket to an address. */
   leave(origin: string): void
   /** Keeps no socket any more; requests under way end in peace. */
@@ -136,6 +138,7 @@ export function createSockets({ addresses, connect, max }: SocketsOptions): Sock
       line.serve()
     },
     addressOf: (request) => (request.socket as PooledSocket | null)?.to,
+    died: (request) => pool.died(request.socket as PooledSocket),
     leave: pool.leave,
     close: pool.close,
   }

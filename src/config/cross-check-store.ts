@@ -3,6 +3,7 @@ import type { Outline } from './outline.ts'
 import type { Mistake } from './source.ts'
 
 const KINDS = ['url', 'cluster', 'sentinels'] as const
+const OF_SENTINELS = ['name', 'sentinelUsername', 'sentinelPassword'] as const
 const PATH: Path = ['store', 'redis']
 
 /** A Redis that is named in several ways or none, and settings that do not go together. */
@@ -18,9 +19,13 @@ export function* redis({ store }: Outline): Generator<Mistake> {
     const message = 'is missing; write the name by which the sentinels know the master'
     yield { path: [...PATH, 'name'], message }
   }
-  for (const key of kind === 'sentinels' || kind === undefined ? [] : ['name', 'sentinelPassword']) {
+  for (const key of kind === 'sentinels' || kind === undefined ? [] : OF_SENTINELS) {
     if (given[key] === undefined) continue
     yield { path: [...PATH, key], message: 'goes with "sentinels" alone; take it out', key: true }
+  }
+  if (kind === 'sentinels' && given['sentinelUsername'] !== undefined && !('sentinelPassword' in given)) {
+    const message = 'is of no use without "sentinelPassword"; write both or neither'
+    yield { path: [...PATH, 'sentinelUsername'], message, key: true }
   }
   yield* unlike(given['cluster'], [...PATH, 'cluster'], 'scheme, user and password', accessOf)
   yield* unlike(given['sentinels'], [...PATH, 'sentinels'], 'scheme', (url) => url.protocol)

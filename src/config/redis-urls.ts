@@ -25,7 +25,7 @@ export function sentinelUrl() {
   const problem = (text: string) =>
     nodeProblem(text, what) ??
     (/@/.test(text)
-      ? 'must hold no credentials; write them as username, password and sentinelPassword'
+      ? 'must hold no credentials; write them as username, password, sentinelUsername and sentinelPassword'
       : undefined)
   const wording = mustSecretly(what, (input) => (typeof input === 'string' ? problem(input) : undefined))
   return z.string(wording).refine((text) => problem(text) === undefined, wording)

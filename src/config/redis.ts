@@ -20,9 +20,12 @@ export async function compileStore(
 }
 
 /** That one of the three is there was checked before. */
-function topologyOf({ url, cluster, sentinels, name, sentinelPassword }: Redis): RedisTopology {
+function topologyOf({ url, cluster, sentinels, name, ...access }: Redis): RedisTopology {
   if (cluster !== undefined) return { cluster }
-  if (sentinels !== undefined) return { sentinels, name: name!, sentinelPassword }
+  if (sentinels !== undefined) {
+    const { sentinelUsername, sentinelPassword } = access
+    return { sentinels, name: name!, sentinelUsername, sentinelPassword }
+  }
   return { url: url! }
 }
 

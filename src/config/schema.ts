@@ -117,6 +117,7 @@ export const SECRETS: readonly (readonly string[])[] = [
   ['store', 'redis', 'cluster', '*'],
   ['store', 'redis', 'username'],
   ['store', 'redis', 'password'],
+  ['store', 'redis', 'sentinelUsername'],
   ['store', 'redis', 'sentinelPassword'],
 ]
 

@@ -38,6 +38,9 @@ const redis = section({
   name: text('the name by which the sentinels know the master')
     .optional()
     .describe('The name by which the sentinels know the master.'),
+  sentinelUsername: secret('a user of the sentinels')
+    .optional()
+    .describe('The user of the sentinels themselves, for sentinelPassword; the default one, unless set.'),
   sentinelPassword: secret('the password of the sentinels')
     .optional()
     .describe('The password of the sentinels themselves; none, unless set.'),

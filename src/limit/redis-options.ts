@@ -5,6 +5,7 @@ export type RedisTopology =
   | {
       readonly sentinels: readonly string[]
       readonly name: string
+      readonly sentinelUsername?: string | undefined
       readonly sentinelPassword?: string | undefined
     }
 
@@ -95,14 +96,13 @@ export function serverOptions(url: string, credentials: RedisCredentials) {
   return { ...LONE_CONNECTION, enableReadyCheck: false, ...redisAddress(url, credentials) }
 }
 
-/** How ioredis connects to the master that sentinels name; credentials in their URLs are their own. */
+/** How ioredis connects to the master that sentinels name; the credentials of the two are apart. */
 export function sentinelOptions(
-  { sentinels, name, sentinelPassword }: Extract<RedisTopology, { readonly name: string }>,
+  { sentinels, name, sentinelUsername, sentinelPassword }: Extract<RedisTopology, { readonly name: string }>,
   { username, password, tls }: RedisCredentials,
 ) {
   const addresses = sentinels.map((url) => redisAddress(url, { tls }, 26_379))
   const [first] = addresses
-  const secret = sentinelPassword ?? first?.password
   return {
     ...LONE_CONNECTION,
     sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
@@ -112,8 +112,8 @@ export function sentinelOptions(
     sentinelRetryStrategy: reconnectDelayMs,
     sentinelReconnectStrategy: () => 1000,
     sentinelCommandTimeout: 1000,
-    ...(first?.username !== undefined && { sentinelUsername: first.username }),
-    ...(secret !== undefined && { sentinelPassword: secret }),
+    ...(sentinelUsername !== undefined && { sentinelUsername }),
+    ...(sentinelPassword !== undefined && { sentinelPassword }),
     ...(username !== undefined && { username }),
     ...(password !== undefined && { password }),
     ...(first?.tls && { tls: first.tls, sentinelTLS: first.tls, enableTLSForSentinelMode: true }),

@@ -16,6 +16,10 @@ export class StoreConfigError extends Error {
 export const GRANTS =
   '+eval +evalsha +set +getrange +setrange +pexpire +time +scan +unlink +info +select +client|setname +cluster|slots'
 
+/** What is asked of the sentinels, as rules of ACL SETUSER. */
+export const SENTINEL_GRANTS =
+  '+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe &+switch-master +client|setname'
+
 const REFUSED = 'Redis refuses the user name or password; correct them in store.redis.'
 const ASKED = 'Redis asks for a password; set store.redis.password.'
 
@@ -28,12 +32,13 @@ export function isSaid(advice: string, told: string | undefined): boolean {
 const REMEDIES: readonly (readonly [RegExp, string])[] = [
   [
     /sentinel.*(?:\bWRONGPASS\b|invalid password)/i,
-    'the sentinels refuse the password; correct store.redis.sentinelPassword.',
+    'the sentinels refuse the user name or password; correct store.redis.sentinelUsername and store.redis.sentinelPassword.',
   ],
   [
     /sentinel.*(?:\bNOAUTH\b|Authentication required)/i,
     'the sentinels ask for a password of their own; set store.redis.sentinelPassword.',
   ],
+  [/sentinel.*\bNOPERM\b/i, `the sentinels’ user may not do what is needed; grant it ${SENTINEL_GRANTS}.`],
   [/\bWRONGPASS\b|invalid password/, REFUSED],
   [/\bNOAUTH\b|Authentication required/, ASKED],
   [

@@ -220,7 +220,7 @@ const MISTAKES: readonly Row[] = [
     'a store that is another mapping',
     'store: { memory: {} }',
     [
-      '1:1: store.redis: is missing; write a mapping with keys of url, cluster, sentinels, name, sentinelPassword, username, password, tls',
+      '1:1: store.redis: is missing; write a mapping with keys of url, cluster, sentinels, name, sentinelUsername, sentinelPassword, username, password, tls',
       '1:10: store.memory: unknown key; write one of redis, prefix, timeout, onOutage, instances',
     ],
   ],
@@ -229,7 +229,7 @@ const MISTAKES: readonly Row[] = [
     'a Redis that is a URL alone',
     'store: { redis: redis://localhost:6379 }',
     [
-      '1:17: store.redis: must be a mapping with keys of url, cluster, sentinels, name, sentinelPassword, username, password, tls, not "redis://localhost:6379"',
+      '1:17: store.redis: must be a mapping with keys of url, cluster, sentinels, name, sentinelUsername, sentinelPassword, username, password, tls, not "redis://localhost:6379"',
     ],
   ],
   [

@@ -57,13 +57,23 @@ const MISTAKES: readonly Row[] = [
     redis('sentinels: [redis://a, "rediss://b", "redis://u:hunter2@c"], name: main'),
     [
       '1:42: store.redis.sentinels[1]: differs from the first one in scheme; write all alike',
-      '1:56: store.redis.sentinels[2]: must hold no credentials; write them as username, password and sentinelPassword',
+      '1:56: store.redis.sentinels[2]: must hold no credentials; write them as username, password, sentinelUsername and sentinelPassword',
     ],
   ],
   [
     'a password of sentinels without any',
     redis('url: redis://a, sentinelPassword: hunter2'),
     ['1:35: store.redis.sentinelPassword: goes with "sentinels" alone; take it out'],
+  ],
+  [
+    'a user of sentinels without any',
+    redis('cluster: [redis://a], sentinelUsername: me'),
+    ['1:41: store.redis.sentinelUsername: goes with "sentinels" alone; take it out'],
+  ],
+  [
+    'a user of sentinels without a password',
+    redis('sentinels: [redis://a], name: main, sentinelUsername: me'),
+    ['1:55: store.redis.sentinelUsername: is of no use without "sentinelPassword"; write both or neither'],
   ],
   [
     'credentials that are no texts, without showing them',

@@ -1,10 +1,11 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { redisAddress } from '../../src/limit/redis-options.ts'
 import { RedisStore, type RedisStoreOptions } from '../../src/limit/redis-store.ts'
-import { GRANTS, StoreConfigError } from '../../src/limit/redis-topology.ts'
+import { GRANTS, SENTINEL_GRANTS, StoreConfigError } from '../../src/limit/redis-topology.ts'
 import {
   freePort,
   REDIS_CERT,
@@ -22,6 +23,9 @@ const CA = { tls: { ca: readFileSync(REDIS_CERT, 'utf8') } }
 const PASSWORD = 'open sesame'
 const USER = { username: 'gateway', password: 'hello' }
 const SENTINEL_PASSWORD = 'watchman'
+const WATCH = { username: 'watch', password: 'tower' }
+
+const operatorOf = (url: string) => new Redis(url, { ...CA, password: SENTINEL_PASSWORD, protocol: 2 })
 
 let plain: RedisServer
 let secret: RedisServer
@@ -40,6 +44,13 @@ beforeAll(async () => {
     startCluster(3, 0, { tls: true, password: PASSWORD }),
     startSentinels({ tls: true, password: PASSWORD, sentinelPassword: SENTINEL_PASSWORD }),
   ])
+  for (const url of guardedSentinels.urls) {
+    const sentinel = operatorOf(url)
+    const { username, password } = WATCH
+    await sentinel.call('ACL', 'SETUSER', username, 'on', `>${password}`, ...SENTINEL_GRANTS.split(' '))
+    await sentinel.call('ACL', 'SETUSER', 'weak', 'on', '>pw', '+ping')
+    sentinel.disconnect()
+  }
   for (const server of [plain, ...guardedCluster.nodes, guardedSentinels.master]) {
     const { username, password } = USER
     await server.command('ACL', 'SETUSER', username, 'on', `>${password}`, '~t:*', ...GRANTS.split(' '))
@@ -65,9 +76,13 @@ async function connect(
   )
 }
 
-const behindGuards = (sentinelPassword?: string): RedisStoreOptions['topology'] => ({
+const behindGuards = (
+  sentinelPassword?: string,
+  sentinelUsername?: string,
+): RedisStoreOptions['topology'] => ({
   sentinels: guardedSentinels.urls,
   name: guardedSentinels.name,
+  sentinelUsername,
   sentinelPassword,
 })
 
@@ -149,6 +164,18 @@ describe('a store that is told the wrong Redis', () => {
       () => behindGuards('guess'),
       { ...CA, password: PASSWORD },
       'store.redis.sentinelPassword',
+    ],
+    [
+      'the sentinels’ wrong user',
+      () => behindGuards(WATCH.password, 'nobody'),
+      { ...CA, password: PASSWORD },
+      'store.redis.sentinelUsername',
+    ],
+    [
+      'a user of the sentinels who may ask nothing',
+      () => behindGuards('pw', 'weak'),
+      { ...CA, password: PASSWORD },
+      `grant it ${SENTINEL_GRANTS}`,
     ],
     [
       'no password for the sentinels',
@@ -277,6 +304,11 @@ describe('a store that is told right', () => {
       () => behindGuards(SENTINEL_PASSWORD),
       () => ({ ...CA, password: PASSWORD }),
     ],
+    [
+      'sentinels behind a user of their own, before another',
+      () => behindGuards(WATCH.password, WATCH.username),
+      () => ({ ...CA, ...USER }),
+    ],
     ['a user behind sentinels', () => behindGuards(SENTINEL_PASSWORD), () => ({ ...CA, ...USER })],
     ['a user of a database', () => ({ url: `${plain.url}/3` }), () => USER],
     ['a cluster by one of its nodes', () => ({ cluster: cluster.urls.slice(1, 2) }), () => ({})],
@@ -312,6 +344,18 @@ describe('a store that is told right', () => {
       await store!.close()
     }
     for (const server of servers) expect(await server.command('ACL', 'LOG')).toEqual([])
+  })
+
+  test('asks sentinels for no more than their user is to be granted', async () => {
+    expect(await connect(behindGuards(WATCH.password, WATCH.username), { ...CA, ...USER })).toEqual([])
+    const operators = guardedSentinels.urls.map(operatorOf)
+    const all = async (command: string, what: string) =>
+      (await Promise.all(operators.map((one) => one.call(command, what)))).map((said) => JSON.stringify(said))
+    await until('it listens for failovers', async () =>
+      /sub=1 .*user=watch/.test(String(await all('CLIENT', 'LIST'))),
+    )
+    expect(String(await all('ACL', 'LOG'))).not.toContain('"watch"')
+    for (const one of operators) one.disconnect()
   })
 
   test('charges every master of a cluster at once as soon as it is connected', async () => {

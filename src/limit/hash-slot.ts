@@ -14,6 +14,9 @@ export function hashTag(key: string): string {
   return close <= open + 1 ? key : key.slice(open + 1, close)
 }
 
+/** How many slots a Redis Cluster has. */
+export const SLOTS = 16_384
+
 /** The Redis Cluster slot of an ASCII hash tag, 0 to 16383. */
 export function hashSlot(tag: string): number {
   let crc = 0
@@ -21,4 +24,16 @@ export function hashSlot(tag: string): number {
     crc = ((crc << 8) & 0xffff) ^ CRC16[((crc >> 8) ^ tag.charCodeAt(i)) & 0xff]!
   }
   return crc & 0x3fff
+}
+
+const tags: string[] = []
+let tried = 0
+
+/** A hash tag of this slot, found by trying: the first costs milliseconds, and all are remembered. */
+export function tagOf(slot: number): string {
+  while (tags[slot] === undefined) {
+    const tag = String(tried++)
+    tags[hashSlot(tag)] ??= tag
+  }
+  return tags[slot]
 }

@@ -1,5 +1,6 @@
 import { Cluster, type Redis } from 'ioredis'
 import { clusterOptions, type RedisAddress } from './redis-options.ts'
+import { mendSlots } from './redis-slots.ts'
 
 /** A cluster, and what is known of why one of its nodes cannot be asked. */
 export interface RedisCluster {
@@ -8,13 +9,22 @@ export interface RedisCluster {
   why(node: string): Error | undefined
 }
 
-/** Connects to a cluster that is found by some of its nodes; `hear` is told of every error, with the node's address in it. */
-export function openCluster(nodes: readonly RedisAddress[], hear: (error: Error) => void): RedisCluster {
+export interface ClusterOptions {
+  /** Some of its nodes, by which it is found. */
+  readonly nodes: readonly RedisAddress[]
+  /** Told of every error, with the node's address in it. */
+  readonly onError: (error: Error) => void
+  /** Told of how many slots have no master, whenever the number changes. */
+  readonly onUnserved: (slots: number) => void
+}
+
+/** Connects to a cluster. */
+export function openCluster({ nodes, onError, onUnserved }: ClusterOptions): RedisCluster {
   const client = new Cluster([...nodes], clusterOptions(nodes))
   const configured = new Set(nodes.map(({ host, port }) => `${host}:${port}`))
   const reached = new Set<string>()
   const reasons = new Map<string, Error>()
-  fillHosts(client, nodes[0]!.host!)
+  mendSlots(client, nodes[0]!.host!, onUnserved)
 
   function reasonOf(node: string, error: Error): Error {
     const isElsewhere =
@@ -32,7 +42,7 @@ export function openCluster(nodes: readonly RedisAddress[], hear: (error: Error)
     const reason = reasonOf(node, error)
     // That a connection is closed says less than why, which was said before.
     if (!reasons.has(node) || !isVague(error)) reasons.set(node, reason)
-    hear(reason)
+    onError(reason)
   })
   client.on('+node', (node: Redis) => {
     const name = nameOf(node)
@@ -77,62 +87,4 @@ function keepMastersConnected(cluster: Cluster): void {
     for (const node of cluster.nodes('master')) if (node.status === 'wait') node.connect().catch(() => {})
   }
   cluster.on('+node', connect).on('refresh', connect)
-}
-
-/** A node within the answer to CLUSTER SLOTS: host, port, id, and further names of it as keys and values. */
-type SlotNode = [host: string | null, port: number, id: string, names?: readonly string[]]
-type Slots = readonly (readonly [from: number, to: number, ...nodes: SlotNode[]])[]
-type Answered = (error: Error | null, slots?: Slots) => void
-
-interface Asked {
-  duplicate(options: object): { cluster: (what: 'SLOTS', answered: Answered) => unknown }
-}
-
-interface Inner {
-  getInfoFromNode(node: Asked & Redis, answered: (error?: Error) => void): void
-  handleError(error: Error, ttl: object, handlers: object): void
-}
-
-/**
- * A node that does not know its own address, or may not tell it, has none in CLUSTER SLOTS, or "?" in place of a name: it is
- * where the one that was asked is (redis.io, CLUSTER SLOTS). ioredis leaves such a node out, and asks any for it.
- */
-function fillHosts(cluster: Cluster, first: string): void {
-  const inner = cluster as unknown as Inner
-  const ask = inner.getInfoFromNode.bind(cluster)
-  inner.getInfoFromNode = (node, answered) => {
-    if (!node) return ask(node, answered)
-    const host = node.options.host!
-    const asked: Asked = {
-      duplicate(options) {
-        const copy = (node as Asked).duplicate(options)
-        const cluster = copy.cluster.bind(copy)
-        copy.cluster = (what, done) =>
-          cluster(what, (error, slots) => done(error, slots && withHosts(slots, host)))
-        return copy
-      },
-    }
-    ask(asked as Asked & Redis, answered)
-  }
-  const redirect = inner.handleError.bind(cluster)
-  inner.handleError = (error, ttl, handlers) => {
-    const [, words, port] = /^((?:MOVED|ASK) \d+) \??:(\d+)$/.exec(error.message) ?? []
-    if (port === undefined) return redirect(error, ttl, handlers)
-    // Who was asked is not known here; a wrong guess lasts until the slots are asked for, which is now.
-    const known = cluster.nodes().find(({ options }) => options.port === Number(port))
-    const host = known?.options.host ?? first
-    redirect(new Error(`${words} ${host}:${port}`, { cause: error }), ttl, handlers)
-  }
-}
-
-function withHosts(slots: Slots, asked: string): Slots {
-  return slots.map(([from, to, ...nodes]) => [
-    from,
-    to,
-    ...nodes.map(([host, port, id, names = []]): SlotNode => {
-      const isKnown = host !== null && host !== '' && host !== '?'
-      const ip = names.includes('ip') ? names[names.indexOf('ip') + 1] : undefined
-      return [isKnown ? host : (host === '?' && ip) || asked, port, id, names]
-    }),
-  ])
 }

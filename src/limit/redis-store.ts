@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 import { type Batches, createBatches } from './batches.ts'
-import { hashSlot, hashTag } from './hash-slot.ts'
+import { hashSlot, hashTag, SLOTS, tagOf } from './hash-slot.ts'
 import type { KeyFilter, Quota } from './limit.ts'
 import { createRedisCheck, type RedisCheck } from './redis-check.ts'
 import { createRedisClocks } from './redis-clocks.ts'
@@ -17,7 +17,7 @@ import {
   serverOptions,
 } from './redis-options.ts'
 import { hearingSentinels } from './redis-sentinels.ts'
-import { configError, StoreConfigError } from './redis-topology.ts'
+import { configError, StoreConfigError, unservedWarning } from './redis-topology.ts'
 import { wrongWire } from './redis-wire.ts'
 import type { Allowance, Charge, RemoteStore } from './store.ts'
 
@@ -30,7 +30,6 @@ const START_MS = 2000
 const RESUMED_AFTER_MS = 100
 /** How often it is found out, while Redis is out of reach, what is spoken where it should be. */
 const WIRE_EVERY_MS = 2000
-const SAMPLED_AT_MOST = 10_000
 
 export interface RedisStoreOptions extends RedisCredentials {
   readonly topology: RedisTopology
@@ -83,7 +82,8 @@ export class RedisStore implements RemoteStore {
     this.#onLost = options.onLost ?? (() => {})
     this.#wrongWire = () => wrongWire(topology, options)
     this.#batches = createBatches((keys, args) => this.#ask(keys, args), maxWaiting)
-    const { client, why } = connection(topology, options, (error) => this.#failed(error))
+    const onWarning = options.onWarning ?? (() => {})
+    const { client, why } = connection(topology, options, (error) => this.#failed(error), onWarning)
     this.#client = client
     this.#why = why
     this.#check = createRedisCheck({
@@ -92,14 +92,14 @@ export class RedisStore implements RemoteStore {
       onWrong: (error) => {
         if (this.#started) options.onWrong?.(error)
       },
-      onWarning: options.onWarning ?? (() => {}),
+      onWarning,
     })
     this.#listen()
   }
 
   /**
-   * Connects; false where Redis is out of reach, which is tried again and again, and compared once it is there. Rejects with
-   * a StoreConfigError where it is not what the configuration says or refuses the credentials.
+   * Connects; false where Redis or a part of it is out of reach, which is tried again and again, and compared once it is
+   * there. Rejects with a StoreConfigError where it is not what the configuration says or refuses the credentials.
    */
   async connect(): Promise<boolean> {
     const hopeless = new Promise<never>((_, reject) => {
@@ -125,7 +125,7 @@ export class RedisStore implements RemoteStore {
   async #start(): Promise<void> {
     await this.#client.connect()
     if (this.#client instanceof Cluster) await mastersReady(this.#client)
-    await this.probe(`${this.#prefix}:{start}:`)
+    await Promise.all(this.samples().map((key) => this.probe(key)))
   }
 
   charge(quotas: readonly Quota[]): Promise<Charge> {
@@ -181,15 +181,13 @@ export class RedisStore implements RemoteStore {
   samples(): readonly string[] {
     const client = this.#client
     if (client instanceof Redis) return [`${this.#prefix}:{}:`]
-    const masters = new Set(client.slots.map((nodes) => nodes?.[0]))
-    const found = new Map<string | undefined, string>()
-    for (let i = 0; i < SAMPLED_AT_MOST && found.size < masters.size; i++) {
-      const key = `${this.#prefix}:{${i}}:`
-      found.set(masterOf(client, key), key)
+    // Slots without a master are to be seen as failing too.
+    const slotOf = new Map<string | undefined, number>()
+    for (let slot = 0; slot < SLOTS; slot++) {
+      const master = client.slots[slot]?.[0]
+      if (!slotOf.has(master)) slotOf.set(master, slot)
     }
-    found.delete(undefined)
-    // One that knows of no master is to be seen as failing too.
-    return found.size === 0 ? [`${this.#prefix}:{}:`] : [...found.values()]
+    return [...slotOf.values()].map((slot) => `${this.#prefix}:{${tagOf(slot)}}:`)
   }
 
   async probe(key: string): Promise<void> {
@@ -354,18 +352,26 @@ const alone = (client: Redis) => ({ client, why: () => undefined })
 function connection(
   topology: RedisTopology,
   credentials: RedisCredentials,
-  hear: (error: Error) => void,
+  onError: (error: Error) => void,
+  onWarning: (warning: string) => void,
 ): { readonly client: Redis | Cluster; readonly why: RedisCluster['why'] } {
   if ('url' in topology) return alone(new Redis(serverOptions(topology.url, credentials)))
   if ('sentinels' in topology) {
     const options = sentinelOptions(topology, credentials)
-    return alone(new Redis({ ...options, Connector: hearingSentinels(hear) }))
+    return alone(new Redis({ ...options, Connector: hearingSentinels(onError) }))
   }
   const nodes = topology.cluster.map((url) => redisAddress(url, credentials))
   if (nodes.some(({ db }) => db !== undefined)) {
     throw new StoreConfigError('A Redis Cluster has database 0 alone; write the URLs without a path.')
   }
-  return openCluster(nodes, hear)
+  return openCluster({
+    nodes,
+    onError,
+    onUnserved(slots) {
+      // Where all are, the cluster cannot be used, which is told as an outage.
+      if (slots > 0 && slots < SLOTS) onWarning(unservedWarning(slots))
+    },
+  })
 }
 
 /**

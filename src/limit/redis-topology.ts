@@ -1,3 +1,4 @@
+import { SLOTS } from './hash-slot.ts'
 import type { RedisTopology } from './redis-options.ts'
 
 /** What is wrong with the configuration of a store, and what to write instead: the gateway must not start with it. */
@@ -115,4 +116,9 @@ export function topologyWarnings(info: string): readonly string[] {
   return [
     `Redis may evict counters when its memory is full (maxmemory-policy ${policy}), and so forget calls; set maxmemory-policy to noeviction.`,
   ]
+}
+
+/** What the operator should know of a cluster of which so many slots have no master. */
+export function unservedWarning(slots: number): string {
+  return `${slots} of the ${SLOTS} slots of the cluster have no master, and store.onOutage decides for the keys in them; assign them, as with: redis-cli --cluster fix <host:port>.`
 }

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { hashSlot } from '../../src/limit/hash-slot.ts'
+import { hashSlot, tagOf } from '../../src/limit/hash-slot.ts'
+import type { Quota } from '../../src/limit/limit.ts'
 import { type OutageChange, withOutage } from '../../src/limit/outage.ts'
 import { RedisStore } from '../../src/limit/redis-store.ts'
 import { type RedisCluster, startCluster } from '../helpers/redis.ts'
@@ -95,4 +96,46 @@ test('a node at an announced address where nobody is reached is named, with what
     return [store.server(key) === '127.0.0.1:1' ? 'local' : 'store', mode]
   })
   for (const [expected, mode] of await Promise.all(modes)) expect(mode).toBe(expected)
+})
+
+test('slots that no master serves are told with their number, at the start and later, and seen to fail', async () => {
+  const [node] = lone.nodes
+  await node!.command('CONFIG', 'SET', 'cluster-require-full-coverage', 'no')
+  await node!.command('CLUSTER', 'DELSLOTSRANGE', 0, 4999)
+
+  const warnings: string[] = []
+  const onWarning = (warning: string) => void warnings.push(warning)
+  store = new RedisStore({ topology: { cluster: lone.urls }, prefix: 't', onWarning })
+  expect(await store.connect()).toBe(false)
+  expect(warnings).toEqual([expect.stringMatching(/^5000 of the 16384 slots .* have no master/)])
+
+  const often = { idleEveryMs: 20, probeEveryMs: 20, timeoutMs: 2000 }
+  const guarded = withOutage(store, { onOutage: 'local', ...often })
+  closers.push(() => guarded.close())
+  const callersOfOthersAreDecidedFor = async (unserved: number) => {
+    for (const tag of TAGS) {
+      const key = `t:{${tag}}:x`
+      const { mode } = await guarded.charge([{ name: 'x', key, limit: 5, windowMs: 60_000, shadow: false }])
+      expect(mode, tag).toBe(hashSlot(tag) < unserved ? 'local' : 'store')
+    }
+  }
+  await guarded.begin()
+  expect(guarded.mode()).toBe('local')
+  await callersOfOthersAreDecidedFor(5000)
+
+  await node!.command('CLUSTER', 'ADDSLOTSRANGE', 0, 4999)
+  await until('Redis decides for all', () => guarded.mode() === 'store')
+  store.reconnect(`t:{${tagOf(0)}}:x`)
+  await until('the slots are known', () => store.samples().length === 1)
+  await callersOfOthersAreDecidedFor(0)
+
+  await node!.command('CLUSTER', 'DELSLOTSRANGE', 0, 3999)
+  await until('it is told again', () => warnings.length === 2)
+  expect(warnings[1]).toMatch(/^4000 of /)
+  await until('it is seen without callers', () => guarded.mode() === 'local' && store.samples().length === 2)
+  // Until it was told, the node was asked, and may have been taken for one that fails.
+  const kept: Quota = { name: 'x', key: `t:{${tagOf(4000)}}:x`, limit: 1000, windowMs: 60_000, shadow: false }
+  await until('the others are decided for', async () => (await guarded.charge([kept])).mode === 'store')
+  await callersOfOthersAreDecidedFor(4000)
+  await node!.command('CLUSTER', 'ADDSLOTSRANGE', 0, 3999)
 })

@@ -1,13 +1,8 @@
 import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { AddressChange } from '../../src/forward/addresses.ts'
-import {
-  createForward,
-  type Forward,
-  type Forwarded,
-  type Outgoing,
-  type Upstream,
-} from '../../src/forward.ts'
+import { createForward, type Forward, type Upstream } from '../../src/forward.ts'
+import type { Forwarded, Outgoing } from '../../src/forward/passage.ts'
 import { bodyLength } from '../../src/headers.ts'
 
 export interface Front {

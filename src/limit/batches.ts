@@ -102,13 +102,14 @@ function charges(reply: unknown, batch: readonly Waiting[]): readonly Charge[] {
   const numbers = reply as readonly number[]
   const nowUs = numbers[0]!
   let at = 1
-  return batch.map(({ quotas }) => {
+  return batch.map(({ quotas }, i) => {
     const admitted = numbers[at++] === 1
     const allowances = quotas.map((quota) => {
       at += 3
       return allowance(quota, numbers[at - 3] === 1, numbers[at - 2]!, numbers[at - 1]!, nowUs)
     })
-    return { admitted, allowances, mode: 'store' }
+    // One instant is that of the whole batch; told so, its calls stay in the order in which they were decided.
+    return { admitted, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000 }
   })
 }
 

@@ -8,6 +8,8 @@ export interface Decision {
   /** Of the limits that refused, the one with the longest wait. */
   readonly refusedBy?: Allowance
   readonly mode: Mode
+  /** When it was decided, in epoch milliseconds of the store's clock; undefined where `mode` is `allow`. */
+  readonly decidedAt?: number | undefined
   /** Was this refusal remembered, and so answered without the store? */
   readonly cached: boolean
 }

@@ -41,22 +41,25 @@ export function createLimiter({
   const refusals = createRefusals(maxRefusals)
 
   function decided(
-    { admitted, allowances, mode }: Charge,
+    { admitted, allowances, mode, decidedAt }: Charge,
     quotas: readonly Quota[],
     askedAt: number,
   ): Decision {
     if (onOutcome) for (const allowance of allowances) report(allowance, admitted, onOutcome)
     // What stands in says nothing of what the store will say once it is back.
     if (mode === 'store') refusals.remember(quotas, { admitted, allowances }, askedAt)
-    if (admitted) return { admitted, allowances, mode, cached: false }
-    return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, cached: false }
+    if (admitted) return { admitted, allowances, mode, decidedAt, cached: false }
+    return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, decidedAt, cached: false }
   }
 
   function recall(quotas: readonly Quota[], nowMs: number): Decision | undefined {
     const allowances = refusals.recall(quotas, nowMs)
     if (allowances === undefined) return undefined
     if (onOutcome) for (const { name, admitted } of allowances) if (!admitted) onOutcome(name, 'over_cached')
-    return { admitted: false, allowances, refusedBy: longestWait(allowances)!, mode: 'store', cached: true }
+    const refusedBy = longestWait(allowances)!
+    // What the store's clock says now, but for how long it took to ask it.
+    const decidedAt = refusedBy.resetAt - refusedBy.resetAfterMs
+    return { admitted: false, allowances, refusedBy, mode: 'store', decidedAt, cached: true }
   }
 
   return {

@@ -60,7 +60,7 @@ export class MemoryStore implements Store {
         ? this.#admit(quota, nowUs, wallMs)
         : allowance(quota, counter?.ring, view, hasRoom, nowUs, wallMs),
     )
-    return { admitted, allowances, mode: 'store' }
+    return { admitted, allowances, mode: 'store', decidedAt: wallMs }
   }
 
   #admit(quota: Quota, nowUs: number, wallMs: number): Allowance {

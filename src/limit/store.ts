@@ -27,6 +27,8 @@ export interface Charge {
   /** One for each quota, in the order asked; none where `mode` is `allow`. */
   readonly allowances: readonly Allowance[]
   readonly mode: Mode
+  /** When it was decided, in epoch milliseconds of the store's own clock; none where `mode` is `allow`. */
+  readonly decidedAt?: number
 }
 
 /**

@@ -27,7 +27,7 @@ export function accessLine(
   line += text('client', caller?.client) + text('ip', exchange.ip)
   if (decision !== undefined) line += decided(decision)
   line += `,"source":"${exchange.source}","status":${status},"durationMs":${rounded(durationMs)}`
-  if (decidedAt !== undefined) line += `,"decidedAt":${rounded(epochMs(decidedAt))}`
+  if (decidedAt !== undefined) line += `,"decidedAt":${rounded(decision?.decidedAt ?? epochMs(decidedAt))}`
   if (headAt !== undefined) line += `,"upstreamMs":${rounded(headAt - exchange.askedAt!)}`
   line += text('incomplete', exchange.incomplete)
   line += text('code', error?.code) + text('error', error?.message)
@@ -62,7 +62,7 @@ function cut(text: string | undefined): string | undefined {
   return text !== undefined && text.length > MOST_CHARS ? `${text.slice(0, MOST_CHARS)}…` : text
 }
 
-/** An instant of the clock that durations are taken on, to the microsecond: what a replay needs is the order of decisions. */
+/** An instant of the clock that durations are taken on, for decisions of which no store knows it. */
 function epochMs(at: number): number {
   const now = SYSTEM_CLOCK.monotonicMs()
   return at + SYSTEM_CLOCK.wallMs(now) - now

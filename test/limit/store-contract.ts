@@ -53,9 +53,13 @@ export function storeContract(name: string, open: () => Promise<Subject>, option
         const charges = await Promise.all(
           Array.from({ length: step.times }, async () => subject.store.charge(quotas)),
         )
+        // Of those that nothing remembers and that travel together, the order can be told.
+        const instants = charges.slice(0, 16).map(({ decidedAt }) => decidedAt!)
+        if (options.remembers !== true) expect(instants).toEqual(instants.toSorted((a, b) => a - b))
         for (const [i, { admitted, verdicts }] of expected.entries()) {
-          const { admitted: was, allowances } = charges[i]!
+          const { admitted: was, allowances, decidedAt } = charges[i]!
           expect(was).toBe(admitted)
+          expect(Math.abs(decidedAt! - nowUs / 1000)).toBeLessThan(1.01)
           if (admitted || options.remembers !== true) compare(allowances, verdicts, nowUs)
           else compareWaits(allowances, verdicts, quotas, nowUs)
         }

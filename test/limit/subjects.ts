@@ -52,8 +52,8 @@ export function throughLimiter(subject: Subject): Subject {
   const limiter = createLimiter({ store: subject.store, now: () => us / 1000 })
   const store: Store = {
     async charge(quotas) {
-      const { admitted, allowances, mode } = await limiter.decide(quotas)
-      return { admitted, allowances, mode }
+      const { admitted, allowances, mode, decidedAt } = await limiter.decide(quotas)
+      return { admitted, allowances, mode, decidedAt: decidedAt! }
     },
     peek: (quotas) => subject.store.peek(quotas),
     keys: (filter) => subject.store.keys(filter),

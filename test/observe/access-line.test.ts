@@ -43,11 +43,19 @@ it('tells of a decision which limit spoke, and which shadow limits would have re
   })
 })
 
-it('tells when it was decided, on the wall clock and to the microsecond', () => {
+it('tells when it was decided, on the store’s clock where there is one, to the microsecond', () => {
   const [before, now] = [Date.now(), performance.now()]
   const { decidedAt } = read({ ...bare, startedAt: now - 9000, decidedAt: now - 3000 })
   expect(decidedAt).toBeGreaterThan(before - 3100)
   expect(decidedAt).toBeLessThan(Date.now() - 2900)
+  const decision = {
+    admitted: true,
+    allowances: [],
+    mode: 'store',
+    decidedAt: 1.0006,
+    cached: false,
+  } as const
+  expect(read({ ...bare, decision, decidedAt: now })).toMatchObject({ decidedAt: 1.001 })
   expect(String(decidedAt)).toMatch(/^\d{13}(\.\d{1,3})?$/)
 })
 

@@ -60,8 +60,9 @@ function totalsOf({ totals, limits, from, to }: Report): string {
 }
 
 function nothingIn({ lines }: Report): string {
-  const { replayed, refusedBefore, unmatched, unlimited, lacking } = lines
-  if (replayed + refusedBefore + unmatched + unlimited + lacking > 0)
+  if (lines.replayed > 0) return 'None of the replayed calls is of this client.'
+  const { refusedBefore, unmatched, unlimited, lacking } = lines
+  if (refusedBefore + unmatched + unlimited + lacking > 0)
     return 'These limits are asked about none of the calls in these logs.'
   return 'These logs hold no line of an access log: the JSON that the gateway writes with "log.format: json".'
 }

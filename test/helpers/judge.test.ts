@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { mostInAWindow, wronglyRefused } from './judge.ts'
+import { mostInAWindow, wronglyAdmitted, wronglyRefused } from './judge.ts'
 
 const call = (sentAt: number, answeredAt: number, admitted = true) => ({ sentAt, answeredAt, admitted })
 
@@ -13,4 +13,12 @@ it('finds the refusals that nothing can excuse', () => {
   expect(wronglyRefused([call(0, 1), refused], 1, 100)).toEqual([refused])
   expect(wronglyRefused([call(0, 60), refused], 1, 100)).toEqual([])
   expect(wronglyRefused([call(0, 60), refused], 2, 100)).toEqual([refused])
+})
+
+it('finds the admitted calls for which there was certainly no room', () => {
+  const late = call(98, 99)
+  expect(wronglyAdmitted([call(0, 1), late], 1, 100)).toEqual([late])
+  expect(wronglyAdmitted([call(0, 1), call(99, 101)], 1, 100)).toEqual([])
+  expect(wronglyAdmitted([call(0, 98), late], 1, 100)).toEqual([])
+  expect(wronglyAdmitted([call(0, 1), late], 2, 100)).toEqual([])
 })

@@ -1,4 +1,7 @@
-/** One call as its caller saw it: the decision fell somewhere between the two instants. Milliseconds of one clock. */
+/**
+ * One call: the decision fell somewhere between when it was sent and when it was answered, or had reached an upstream.
+ * Milliseconds of one clock.
+ */
 export interface Observed {
   readonly sentAt: number
   readonly answeredAt: number
@@ -30,5 +33,20 @@ export function wronglyRefused(
       (call) => call.answeredAt > refused.sentAt - windowMs && call.sentAt < refused.answeredAt,
     )
     return possible.length < limit
+  })
+}
+
+/** The admitted calls before which, in the window that they closed, `limit` calls had certainly been admitted. */
+export function wronglyAdmitted(
+  calls: readonly Observed[],
+  limit: number,
+  windowMs: number,
+): readonly Observed[] {
+  const admitted = calls.filter((call) => call.admitted)
+  return admitted.filter((one) => {
+    const certain = admitted.filter(
+      (call) => call.sentAt > one.answeredAt - windowMs && call.answeredAt < one.sentAt,
+    )
+    return certain.length >= limit
   })
 }

@@ -1,3 +1,4 @@
+import { constants } from 'node:crypto'
 import { EventEmitter } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
@@ -156,12 +157,13 @@ describe('an upstream over TLS', () => {
 })
 
 /** A backend that ends every socket after its answer, and tells of each whether it resumed a session. */
-async function fleeting(options: TlsOptions, port = 0) {
+async function fleeting(options: TlsOptions, port = 0, prepare: (started: Server) => void = () => {}) {
   const resumed: boolean[] = []
   const started = createServer({ ...server, ...options }, (request, response) => {
     resumed.push((request.socket as TLSSocket).isSessionReused())
     response.writeHead(200, { Connection: 'close' }).end('ok')
   })
+  prepare(started)
   await new Promise<void>((resolve) => started.listen(port, '127.0.0.1', resolve))
   const close = (): Promise<void> => new Promise((resolve) => started.close(() => resolve()))
   closers.push(close)
@@ -209,6 +211,35 @@ describe.each(['TLSv1.2', 'TLSv1.3'] as const)('a session of %s', (version) => {
   })
 })
 
+it('a backend that breaks off where a session is offered is asked again without one', async () => {
+  const { url, resumed, offered } = await stubborn()
+  const { port, outcomes } = await front(url, { tls: WITH_CA })
+  for (let i = 0; i < 3; i++) expect((await get(port, '/', { method: 'POST' }, 'x')).status).toBe(200)
+  expect(resumed).toEqual([false, false, false])
+  expect(offered()).toBe(1)
+  expect(outcomes.map(({ outcome }) => outcome)).toEqual(['answered', 'answered', 'answered'])
+})
+
+/** A backend that hands out sessions, and ends each handshake that offers one. */
+async function stubborn() {
+  let offered = 0
+  const known = new Set<string>()
+  const options = { secureOptions: constants.SSL_OP_NO_TICKET, maxVersion: 'TLSv1.2' } as const
+  const backend = await fleeting(options, 0, (started) => {
+    started.on('newSession', (id: Buffer, _: Buffer, done: () => void) => {
+      known.add(id.toString('hex'))
+      done()
+    })
+    started.on('resumeSession', (id: Buffer, done: (error: Error | null, session?: null) => void) => {
+      if (!known.has(id.toString('hex'))) return done(null, null)
+      offered++
+      return done(new Error('no'))
+    })
+    started.on('tlsClientError', () => {})
+  })
+  return { ...backend, offered: () => offered }
+}
+
 describe('what sockets may resume', () => {
   const address = createAddresses(['https://localhost:1'], () => {}).all[0]!
   const socket = (resumes: boolean): TLSSocket =>
@@ -236,12 +267,16 @@ describe('what sockets may resume', () => {
     expect(sessions.of(address)).toBe(first)
   })
 
-  it('is nothing after a failure', () => {
-    const sessions = createSessions()
+  it('is nothing for a while after one was refused', () => {
+    let now = 0
+    const sessions = createSessions(() => now)
     const given = socket(false)
     sessions.keep(given, address)
     given.emit('session', first)
-    sessions.forget(address)
+    sessions.refused(address)
     expect(sessions.of(address)).toBeUndefined()
+    now = 5 * 60_000
+    given.emit('session', second)
+    expect(sessions.of(address)).toBe(second)
   })
 })

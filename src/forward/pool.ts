@@ -40,7 +40,7 @@ export interface Pool<Own extends PooledSocket> {
   /** Takes an idle one, of this address if it can be; undefined where there is room now to open one to it. */
   take(reuse: Reuse, address: Address): Own | undefined
   /** Opens one, and tells when it is connected, or why it never will be. */
-  open(address: Address, done: (failure: Error | undefined) => void): Own
+  open(address: Address, done: Parameters<Connect>[1]): Own
   /** Keeps one idle; false where it cannot be used again, and is closed. */
   keep(socket: Own): boolean
   /** It was closed unanswered when it was used again. */
@@ -157,10 +157,10 @@ export function createPool<Own extends PooledSocket>({
     open(address, done) {
       open++
       address.sockets++
-      const socket = connect(address, (failure) => {
+      const socket = connect(address, (failure, again) => {
         if (failure === undefined) established(socket)
         else giveBack(address)
-        done(failure)
+        done(failure, again)
       }) as Own
       socket.to = address
       return socket

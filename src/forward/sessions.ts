@@ -7,12 +7,13 @@ export interface Sessions {
   of(address: Address): Buffer | undefined
   /** Keeps what this socket to an address, which offers what `of` tells, is given by the far end. */
   keep(socket: TLSSocket, address: Address): void
-  /** Offers nothing to an address until it has shown its certificate again. */
-  forget(address: Address): void
+  /** Offers nothing to an address for a while: its handshake failed where a session was offered. */
+  refused(address: Address): void
 }
 
 /** How long after it was verified a certificate is taken for good: a session that is resumed shows none. */
 const LONGEST_MS = 5 * 60_000
+const REFUSED_MS = 5 * 60_000
 
 interface Kept {
   readonly session: Buffer
@@ -22,9 +23,11 @@ interface Kept {
 /** For sockets that all verify by the same authorities and name, and show the same certificate. */
 export function createSessions(now = (): number => performance.now()): Sessions {
   const known = new Map<Address, Kept>()
+  const refusedUntil = new Map<Address, number>()
   return {
     of(address) {
       const kept = known.get(address)
+      if (now() < (refusedUntil.get(address) ?? 0)) return undefined
       return kept !== undefined && now() - kept.verifiedAt < LONGEST_MS ? kept.session : undefined
     },
     keep(socket, address) {
@@ -35,6 +38,6 @@ export function createSessions(now = (): number => performance.now()): Sessions 
         if (verifiedAt !== undefined) known.set(address, { session, verifiedAt })
       })
     },
-    forget: (address) => void known.delete(address),
+    refused: (address) => void refusedUntil.set(address, now() + REFUSED_MS),
   }
 }

@@ -96,17 +96,17 @@ export function createSockets({ addresses, connect, max }: SocketsOptions): Sock
 
   /** Goes from address to address until one takes the connection: a request without a socket was not sent anywhere yet. */
   function dial(claim: Claim, address: Address, tried: readonly Address[] = []): void {
-    const socket = pool.open(address, (failure) => {
+    const socket = pool.open(address, (failure, again) => {
       if (failure === undefined) {
         if (claim.request.destroyed) release(socket)
         else give(claim, socket)
         return
       }
-      addresses.failed(address, failure.message)
-      const attempted = [...tried, address]
-      const other = claim.request.destroyed ? undefined : addresses.next(attempted)
-      if (other !== undefined) {
-        dial(claim, other, attempted)
+      if (!again) addresses.failed(address, failure.message)
+      const attempted = again ? tried : [...tried, address]
+      const next = again ? address : addresses.next(attempted)
+      if (next !== undefined && !claim.request.destroyed) {
+        dial(claim, next, attempted)
         return
       }
       letGo(claim)

@@ -3,7 +3,7 @@ import { configFile, SYNC } from '../commands/replay/logs.ts'
 import { sluice } from './run.ts'
 
 const file = configFile(`  requests: { per: [client], limit: 10, window: 1m }\n${SYNC}`, {
-  more: 'clients: [{ id: acme, limits: { requests: { limit: 0, until: 2026-12-01T00:00:00Z } } }]',
+  more: 'clients: [{ id: acme, name: Acme, limits: { requests: { limit: 0, until: 2026-12-01T00:00:00Z } } }]',
 })
 
 describe('sluice explain', () => {
@@ -26,6 +26,7 @@ describe('sluice explain', () => {
       'route     POST /sync/:connection     routes[0], :connection is abc',
       'identify  bearer                     401 without a token of https://identity.example.com/oidc',
       'answer    data                       at http://data.internal:4000, within 30s, bodies up to 10MB',
+      'client    acme                       Acme',
       '',
       'LIMIT     CALLS  WINDOW  MODE  KEY                     BECAUSE',
       "requests  0      1m      live  sluice:{acme}:requests  the client's own limit, until 2026-12-01T00:00:00.000Z; refuses every call; 10 from 2026-12-01T00:00:00.000Z on",
@@ -44,6 +45,27 @@ describe('sluice explain', () => {
     expect(refused.stdout).toMatch(
       /^request .*\nrefused  400 BadRequest      The path holds an empty segment\.\n$/,
     )
+  })
+
+  it('says what is asked of a client that pushes requests', async () => {
+    const pushing = (unknownClients: string) => `store: memory
+upstreams: { d: { url: http://d } }
+par: { issuer: https://id.example.com/oidc, unknownClients: ${unknownClients} }
+clients:
+  - { id: signs, requestObjectSigningAlg: PS256, authentication: private_key_jwt }
+  - { id: plain, name: Plain, requestObjectSigningAlg: none }
+routes: [{ match: POST /par, upstream: d, authenticate: par }]
+`
+    const asked = async (client: string, unknownClients = 'forward') => {
+      const args = ['explain', 'POST /par', '--client', client, '--config', '-']
+      return (await sluice(args, { stdin: pushing(unknownClients) })).stdout.split('\n').at(-2)
+    }
+    expect(await asked('signs')).toMatch(
+      / one of "clients", signs request objects with PS256, authenticates by private_key_jwt$/,
+    )
+    expect(await asked('plain')).toMatch(/ Plain, need not sign request objects$/)
+    expect(await asked('other')).toMatch(/ not one of "clients": the form alone is checked$/)
+    expect(await asked('other', 'refuse')).toMatch(/ not one of "clients": refused$/)
   })
 
   it('tells the same as JSON, with the keys as Redis has them', async () => {

@@ -1,12 +1,12 @@
 import type { Config } from '../../config/schema.ts'
 import { rows, several, table } from '../table.ts'
 import { duration, size } from '../units.ts'
-import type { Explained, ExplainedRoute } from './explain.ts'
+import type { Explained, ExplainedClient, ExplainedRoute } from './explain.ts'
 import type { ExplainedLimit } from './quotas.ts'
 
 /** An explanation for people: what the request gets, its limits, and the routes that do not take it. */
 export function describeExplained(explained: Explained, config: Pick<Config, 'tokens' | 'par'>): string {
-  const { at, request, path, refusal, route, limits, passedOver } = explained
+  const { at, request, path, refusal, route, client, limits, passedOver } = explained
   const { method, host, target } = request
   return [
     table([
@@ -16,6 +16,7 @@ export function describeExplained(explained: Explained, config: Pick<Config, 'to
         : [['path', path, path === pathOf(target) ? 'as it came' : 'as it is matched and forwarded']]),
       ...(refusal === null ? [] : [['refused', `${refusal.status} ${refusal.code}`, refusal.message]]),
       ...(route === null ? [] : rowsOf(route, limits, config)),
+      ...(client === null ? [] : [['client', client.id, aboutClient(client, route, config)]]),
     ]),
     rows(
       ['LIMIT', 'CALLS', 'WINDOW', 'MODE', 'KEY', 'BECAUSE'],
@@ -69,6 +70,23 @@ function identified(
     `401 without a token of ${tokens.map(({ issuer }) => issuer).join(' or ')}`,
     ...(scope.length > 0 ? [`403 without the scope ${scope.join(' ')}`] : []),
     ...(needsUser ? ['403 where it names no user'] : []),
+  ].join(', ')
+}
+
+function aboutClient(
+  { name, listed, requestObjectSigningAlg, authentication }: ExplainedClient,
+  route: ExplainedRoute | null,
+  { par }: Pick<Config, 'par'>,
+): string {
+  const known = listed ? (name ?? 'one of "clients"') : 'not one of "clients"'
+  if (route?.authenticate !== 'par') return known
+  if (!listed)
+    return `${known}: ${par?.unknownClients === 'refuse' ? 'refused' : 'the form alone is checked'}`
+  const signs = requestObjectSigningAlg === 'none' ? null : requestObjectSigningAlg
+  return [
+    known,
+    signs === null ? 'need not sign request objects' : `signs request objects with ${signs}`,
+    ...(authentication === null ? [] : [`authenticates by ${authentication}`]),
   ].join(', ')
 }
 

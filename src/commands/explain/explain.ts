@@ -16,6 +16,8 @@ export interface Explained {
   /** Why the gateway itself answers, before it asks who calls. */
   readonly refusal: Refusal | null
   readonly route: ExplainedRoute | null
+  /** The client that calls; null where the question names none. */
+  readonly client: ExplainedClient | null
   /** All of them are charged, or none; the first live one is what admitted callers are told of. */
   readonly limits: readonly ExplainedLimit[]
   /** The routes before the one that takes it, or all where none does. */
@@ -46,10 +48,21 @@ export interface ExplainedRoute {
   readonly timeoutMs: number | null
 }
 
+export interface ExplainedClient {
+  readonly id: string
+  readonly name: string | null
+  /** Is it one of `clients`? */
+  readonly listed: boolean
+  /** What it must do where it pushes requests; null is not checked. */
+  readonly requestObjectSigningAlg: string | null
+  readonly authentication: string | null
+}
+
 /** Follows a request through a configuration as the gateway would, at an instant (epoch milliseconds), asking nothing of anybody. */
 export function explain(config: Config, request: Question, asker: Asker, nowMs: number): Explained {
   const { routes } = config
-  const nothing = { at: instant(nowMs), request, path: null, refusal: null, route: null, limits: [] }
+  const client = asker.client === undefined ? null : explainClient(asker.client, config)
+  const nothing = { at: instant(nowMs), request, path: null, refusal: null, route: null, client, limits: [] }
   const target = understand(request.target, [request.host], () => false)
   if (target instanceof GatewayError) {
     const { status, code, message } = target
@@ -84,6 +97,17 @@ export function explain(config: Config, request: Question, asker: Asker, nowMs: 
     },
     limits: explainLimits(route.limits, asker, params, config, nowMs),
     passedOver: passedOver(routes.slice(0, index), method, target),
+  }
+}
+
+function explainClient(id: string, { clients }: Pick<Config, 'clients'>): ExplainedClient {
+  const listed = clients.find((client) => client.id === id)
+  return {
+    id,
+    name: listed?.name ?? null,
+    listed: listed !== undefined,
+    requestObjectSigningAlg: listed?.requestObjectSigningAlg ?? null,
+    authentication: listed?.authentication ?? null,
   }
 }
 

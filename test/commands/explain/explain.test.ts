@@ -77,6 +77,13 @@ clients:
         maxBody: 1024,
         timeoutMs: 5000,
       },
+      client: {
+        id: 'acme',
+        name: null,
+        listed: false,
+        requestObjectSigningAlg: null,
+        authentication: null,
+      },
       limits: [
         {
           name: 'requests',

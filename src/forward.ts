@@ -4,6 +4,7 @@ import { createConnect, type Tls } from './forward/connect.ts'
 import { type Forwarded, type Outgoing, pass, type Way } from './forward/passage.ts'
 import { createSend } from './forward/proxy.ts'
 import { createSockets } from './forward/sockets.ts'
+import { READ_MS } from './reading.ts'
 
 /** A backend, and how long it is waited for. */
 export interface Upstream {
@@ -16,6 +17,8 @@ export interface Upstream {
   /** How `https` is spoken: PEM texts. What is not set is as Node.js has it, but no certificate goes unverified. */
   readonly tls: Tls | undefined
   readonly maxConnections: number
+  /** Milliseconds that a caller which seems to take nothing of its answer is given at least; default `READ_MS`. */
+  readonly readMs?: number
 }
 
 export interface Forward {
@@ -45,6 +48,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   const way: Way = {
     name: upstream.name,
     timeoutMs: upstream.timeoutMs,
+    readMs: upstream.readMs ?? READ_MS,
     addresses,
     sockets,
     send: createSend(protocol),

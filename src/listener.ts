@@ -7,6 +7,7 @@ import { breakOff } from './body.ts'
 import { type ErrorCode, GatewayError, serviceUnavailable } from './errors.ts'
 import type { Serve } from './gateway.ts'
 import { endGently, lingerOnClose } from './linger.ts'
+import { READ_MS } from './reading.ts'
 import { METHODS } from './route.ts'
 import { boundSockets, type SocketBounds, type Turnstile } from './socket-bounds.ts'
 import { createTurns, type Turns, underWay } from './turns.ts'
@@ -17,6 +18,8 @@ export interface Bounds extends SocketBounds {
   readonly headersTimeoutMs: number
   readonly requestTimeoutMs: number
   readonly keepAliveTimeoutMs: number
+  /** How long a caller that seems to take nothing of a whole answer is given at least; default `READ_MS`. */
+  readonly readMs?: number
 }
 
 /** PEM texts, and whether callers are asked for certificates. */
@@ -143,7 +146,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   })
 
   // Whoever takes nothing of a whole answer is given up; one that waits for an upstream, or is given its answer, is not silent.
-  server.timeout = bounds.requestTimeoutMs
+  server.timeout = Math.max(bounds.requestTimeoutMs, bounds.readMs ?? READ_MS)
   server.on('timeout', (socket: Socket) => {
     const response = underWay(socket)
     if (response === undefined) socket.destroy()

@@ -163,7 +163,7 @@ describe.concurrent('a caller', () => {
         await once(response, 'close')
         isGivenUp = true
       },
-      BOUNDS,
+      { ...BOUNDS, readMs: 1000 },
       SILENT,
     )
     const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)

@@ -12,6 +12,8 @@ import type { Claim, Sockets } from './sockets.ts'
 export interface Way {
   readonly name: string
   readonly timeoutMs: number
+  /** How long a caller that seems to take nothing of its answer is given at least. */
+  readonly readMs: number
   readonly addresses: Addresses
   readonly sockets: Sockets
   readonly send: Send
@@ -60,6 +62,8 @@ export function pass(
     let answer: Answer | undefined
     let settled = false
     let retried = false
+    /** For how long the caller seems to take nothing. */
+    let unreadMs = 0
 
     const timer = setTimeout(onSilence, timeoutMs)
 
@@ -93,9 +97,11 @@ export function pass(
         timer.refresh()
         return
       }
-      // What has come from the upstream waits for a caller that takes none of it.
+      // What has come from the upstream waits for a caller that takes none of it, or too little for its system to tell.
       if (answer?.begun() === true && (response.writableNeedDrain || response.writableEnded)) {
-        settle('left', { givenUp: `the caller read too little for ${timeoutMs} ms` })
+        unreadMs += timeoutMs
+        if (unreadMs < way.readMs) timer.refresh()
+        else settle('left', { givenUp: `the caller read too little for ${unreadMs} ms` })
         return
       }
       if (claim?.holds === false) {
@@ -147,7 +153,10 @@ export function pass(
       headAt = performance.now()
       timer.refresh()
       answer = passBack(incoming, request, response, outgoing.rateLimit, {
-        onProgress: () => timer.refresh(),
+        onProgress() {
+          unreadMs = 0
+          timer.refresh()
+        },
         onBroken: onError,
         onUnfit: (error) => fail(broken(name, error)),
         isOver: () => settled,

@@ -110,3 +110,26 @@ it('the answer to an upload that nobody takes reaches its sender', async () => {
   const { text } = await raw(port, Buffer.concat([Buffer.from(head), Buffer.alloc(3_000_000, 'x')]))
   expect(statuses(text)).toEqual([413])
 })
+
+it.each([
+  ['an upstream answers', '/oidc/x', 413],
+  ['the gateway refuses', '/v3/x', 401],
+])('whoever still sends what %s early finds no reset in place of the answer', async (_, path, status) => {
+  const back = await startRawUpstream((socket, first) => {
+    if (first.includes('POST')) socket.write('HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\n\r\nno')
+  })
+  closers.push(back.close)
+  const { port } = await gateway({ data: back.url })
+  const more = 'x'.repeat(100_000)
+  const socket = stubborn(port, `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: 6000000\r\n\r\n${more}`)
+  const errors: unknown[] = []
+  socket.on('error', (error) => errors.push(error))
+  await until('the answer and its end', () => statuses(socket.said)[0] === status && socket.readableEnded)
+  for (let i = 0; i < 5; i++) await new Promise((resolve) => socket.write(more, resolve))
+  expect(errors).toEqual([])
+  // For a moment only.
+  await until('the socket is gone', () => {
+    if (!socket.destroyed) socket.write('x')
+    return socket.destroyed
+  })
+})

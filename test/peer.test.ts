@@ -1,5 +1,13 @@
-import { describe, expect, it } from 'vitest'
+import { networkInterfaces } from 'node:os'
+import { afterEach, describe, expect, it } from 'vitest'
 import { createPeers, plainAddress } from '../src/peer.ts'
+import { call, startGateway } from './helpers/gateway.ts'
+import { startUpstream } from './helpers/upstream.ts'
+
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
 
 describe('trusted proxies', () => {
   it.each([
@@ -86,5 +94,35 @@ describe('the caller', () => {
 
   it('is found in a chain as long as a head can be', () => {
     expect(caller('10.0.0.1', '10.0.0.2,'.repeat(1600) + '10.0.0.3')).toBe('10.0.0.2')
+  })
+})
+
+const hasIpv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ family }) => family === 'IPv6'))
+
+describe.runIf(hasIpv6)('a caller by IPv4 of a gateway that listens on IPv6 too', () => {
+  it.each([
+    ['no peer', '[]', '127.0.0.1'],
+    ['the peer by IPv4', '[127.0.0.0/8]', '9.9.9.9, 127.0.0.1'],
+    ['the peer by its mapped address', '["::ffff:127.0.0.0/104"]', '9.9.9.9, 127.0.0.1'],
+    ['IPv6 peers alone', '["::1/128"]', '127.0.0.1'],
+  ])('is told by its IPv4 address; trusted: %s', async (_, trustedProxies, forwardedFor) => {
+    const back = await startUpstream()
+    closers.push(back.close)
+    const gateway = await startGateway({
+      data: back.url,
+      host: '::',
+      trustedProxies,
+      limits: 'limits: { each: { per: [ip], limit: 2, window: 1m } }',
+      routes: 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [each] }]',
+    })
+    closers.push(gateway.close)
+    const ask = (ip: string) => call(gateway.port, { headers: { 'X-Forwarded-For': ip } })
+    expect((await ask('9.9.9.9')).status).toBe(200)
+    const { headers } = back.seen[0]!
+    expect(headers['x-forwarded-for']).toBe(forwardedFor)
+    expect(headers['x-real-ip']).toBe('127.0.0.1')
+    // Whoever is not trusted is counted by its own address.
+    const remaining = forwardedFor === '127.0.0.1' ? '0' : '1'
+    expect((await ask('8.8.8.8')).headers['x-ratelimit-remaining']).toBe(remaining)
   })
 })

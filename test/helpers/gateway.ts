@@ -45,6 +45,8 @@ export const ROUTES = `routes:
 
 export interface Settings {
   readonly data: string
+  /** Default 127.0.0.1. */
+  readonly host?: string
   /** A free one unless given. */
   readonly port?: number
   readonly identity?: string
@@ -67,7 +69,7 @@ export interface Settings {
 /** The YAML of a gateway on free ports. */
 export function yaml(settings: Settings): string {
   const { data, identity = data, store = 'memory', limit = 1000, window = '1m', syncWindow = '5s' } = settings
-  return `listen: { host: 127.0.0.1, port: ${settings.port ?? 0}, trustedProxies: ${settings.trustedProxies ?? '[]'}${settings.listen ?? ''} }
+  return `listen: { host: "${settings.host ?? '127.0.0.1'}", port: ${settings.port ?? 0}, trustedProxies: ${settings.trustedProxies ?? '[]'}${settings.listen ?? ''} }
 admin: { port: 0 }
 log: { level: silent }
 store: ${store}

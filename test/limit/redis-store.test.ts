@@ -20,10 +20,10 @@ afterAll(async () => {
 
 const single = () => redisSubject({ url: server.url }, (_, [name, ...args]) => server.command(name!, ...args))
 
-storeContract('the Redis store', single, { runs: 300 })
+storeContract('the Redis store', single, { runs: 150 })
 
 storeContract('the Redis store through a limiter', async () => throughLimiter(await single()), {
-  runs: 100,
+  runs: 60,
   remembers: true,
   monotonic: true,
 })
@@ -35,7 +35,7 @@ storeContract(
     const store = withOutage(subject.store as RemoteStore, { onOutage: 'deny', timeoutMs: 10_000 })
     return { ...subject, store }
   },
-  { runs: 120 },
+  { runs: 60 },
 )
 
 storeContract(
@@ -49,7 +49,7 @@ storeContract(
       return await owner.command(name!, ...args)
     })
   },
-  { runs: 120 },
+  { runs: 60 },
 )
 
 /** How many scripts these servers ran, all together. */

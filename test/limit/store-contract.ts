@@ -130,7 +130,7 @@ export function storeContract(name: string, open: () => Promise<Subject>, option
         charging: fc.integer({ min: 0, max: 9 }).map((die) => die > 0),
         times: fc.constantFrom(...times),
       })
-      return fc.array(step, { minLength: 1, maxLength: length })
+      return fc.array(step, { minLength: 1, maxLength: length, size: 'max' })
     }
 
     test('answers as a naive log does, through ties, gaps, boundaries, backward clocks and limits that change', async () => {

@@ -1,11 +1,11 @@
 import { connect, type Socket } from 'node:net'
-import { afterEach, expect, it } from 'vitest'
+import { afterAll, expect, it } from 'vitest'
 import { startFront } from './helpers/front.ts'
 import { startUpstream } from './helpers/upstream.ts'
 import { until } from './helpers/wait.ts'
 
 const closers: (() => unknown)[] = []
-afterEach(async () => {
+afterAll(async () => {
   for (const close of closers.splice(0).toReversed()) await close()
 })
 
@@ -29,7 +29,7 @@ async function answering(bytes: number, timeoutMs = 300, readMs = timeoutMs) {
   return { back, ...front }
 }
 
-it('a caller that does not read is given up, is told of as one, and its upstream socket is free', async () => {
+it.concurrent('a caller that does not read is given up, is told of as one, and its upstream socket is free', async () => {
   const { back, port, outcomes } = await answering(30_000_000)
   ask(port, GET)
   await until('the outcome', () => outcomes.length === 1)
@@ -38,14 +38,14 @@ it('a caller that does not read is given up, is told of as one, and its upstream
   await until('no socket upstream', () => back.sockets() === 0)
 })
 
-it('a caller has a time of its own for that, which may be longer than that of the upstream', async () => {
-  const { port, outcomes } = await answering(30_000_000, 100, 600)
+it.concurrent('a caller has a time of its own for that, which may be longer than that of the upstream', async () => {
+  const { port, outcomes } = await answering(30_000_000, 500, 1500)
   ask(port, GET)
   await until('the outcome', () => outcomes.length === 1)
-  expect(outcomes).toMatchObject([{ outcome: 'left', givenUp: 'the caller read too little for 600 ms' }])
+  expect(outcomes).toMatchObject([{ outcome: 'left', givenUp: 'the caller read too little for 1500 ms' }])
 })
 
-it('so is one that does not read the last of an answer that has come whole', async () => {
+it.concurrent('so is one that does not read the last of an answer that has come whole', async () => {
   const { port, outcomes } = await answering(60_000, 2000)
   ask(port, GET.repeat(250))
   await until('the outcomes', () => outcomes.length === 250)
@@ -54,13 +54,13 @@ it('so is one that does not read the last of an answer that has come whole', asy
   expect(outcomes.map(({ outcome }) => outcome)).not.toContain('cut')
 })
 
-it('a caller that reads steadily, but too slowly for the system to tell of it within the timeout, gets all of it', async () => {
-  const { port, outcomes } = await answering(8_000_000, 100, 10_000)
+it.concurrent('a caller that reads steadily, but too slowly for the system to tell of it within the timeout, gets all of it', async () => {
+  const { port, outcomes } = await answering(8_000_000, 400, 10_000)
   const socket = ask(port, GET.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'))
-  // 64 kB each 20 ms: some 3 MB a second, of which the system may tell by 1.4 MB.
+  // 64 kB each 30 ms: some 2 MB a second, of which the system may tell by 1.4 MB.
   socket.on('data', () => {
     socket.pause()
-    setTimeout(() => socket.resume(), 20)
+    setTimeout(() => socket.resume(), 30)
   })
   socket.resume()
   await until('the end', () => socket.readableEnded)

@@ -109,7 +109,7 @@ it.each<[string, () => Promise<Ground>]>([
           yaml({
             data: data.url,
             limit: LIMIT,
-            store: `{ redis: ${ground.redis}, timeout: 400ms, onOutage: ${onOutage} }`,
+            store: `{ redis: ${ground.redis}, timeout: 1s, onOutage: ${onOutage} }`,
           }).replaceAll('timeout: 2s', 'timeout: 30s'),
         ),
       ),

@@ -11,7 +11,7 @@ export interface Burst {
   readonly forMs?: number
 }
 
-/** When an admitted call was asked for and answered: milliseconds on the machine's clock. */
+/** When an admitted call was asked for and answered: milliseconds on the machine’s monotonic clock. */
 export type Admitted = readonly [askedAtMs: number, answeredAtMs: number]
 
 // First the burst; it says `ready` when it is connected. Then the word to go; it says what was admitted.
@@ -23,7 +23,8 @@ process.once('message', (burst: Burst) => {
   })
 })
 
-const now = (): number => performance.timeOrigin + performance.now()
+/** Of all processes alike: `performance.timeOrigin` is off by what a process was kept waiting for while it was taken. */
+const now = (): number => Number(process.hrtime.bigint()) / 1e6
 
 async function hammer(
   store: RedisStore,

@@ -64,12 +64,12 @@ async function ground(redis: string, limit: number): Promise<Ground> {
 async function bursts(
   { data, gateways }: Ground,
   tokens: readonly string[],
-  meanwhile: () => Promise<void>,
+  meanwhile: (calls: readonly (readonly Observed[])[]) => Promise<void>,
 ): Promise<Observed[][]> {
   const calls: (Observed & { readonly id: string })[][] = tokens.map(() => [])
   const pending: Promise<void>[] = []
   const state = { isOver: false }
-  const over = meanwhile().finally(() => {
+  const over = meanwhile(calls).finally(() => {
     state.isOver = true
   })
   while (!state.isOver) {
@@ -127,13 +127,17 @@ describe.each([
   ],
 ])('on %s', (_, open) => {
   it('no window holds more than the limit, and no call is refused while one holds fewer', async () => {
-    const calls = await bursts(await ground(await open(), 20), await newTokens(4), () => pause(4 * WINDOW_MS))
+    const three = await ground(await open(), 20)
+    const calls = await bursts(three, await newTokens(3), async (sofar) => {
+      await pause(4 * WINDOW_MS)
+      // A busy machine may send too few calls at first.
+      await until('some are refused', () => sofar.flat().some(({ admitted }) => !admitted))
+    })
     for (const one of calls) {
       expect(mostInAWindow(one, WINDOW_MS)).toBeLessThanOrEqual(20)
       expect(wronglyAdmitted(one, 20, WINDOW_MS)).toEqual([])
       expect(wronglyRefused(one, 20, WINDOW_MS)).toEqual([])
     }
-    expect(calls.flat().some(({ admitted }) => !admitted)).toBe(true)
   }, 60_000)
 
   it('limits raised and lowered under load lose and gain nothing', async () => {

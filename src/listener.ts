@@ -1,16 +1,16 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http'
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
-import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { breakOff } from './body.ts'
-import { type ErrorCode, GatewayError, serviceUnavailable } from './errors.ts'
+import { type Load, loads } from './drain.ts'
+import { type ErrorCode, GatewayError } from './errors.ts'
 import type { Serve } from './gateway.ts'
 import { endGently, lingerOnClose } from './linger.ts'
 import { READ_MS } from './reading.ts'
 import { METHODS } from './route.ts'
 import { boundSockets, type SocketBounds, type Turnstile } from './socket-bounds.ts'
-import { createTurns, type Turns, underWay } from './turns.ts'
+import { createTurns, underWay } from './turns.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
 export interface Bounds extends SocketBounds {
@@ -44,19 +44,6 @@ export interface ListenerEvents extends Turnstile {
   /** Told of each TLS handshake that failed, with the reason. */
   insecure(reason: string): void
 }
-
-/** What Node does not tell of a listener. */
-interface Load {
-  /** Every socket, also those that are no HTTP yet, or no more. */
-  readonly open: ReadonlySet<Socket>
-  /** Those on which no request has come yet: Node does not count them among the idle ones. */
-  readonly quiet: Set<Socket>
-  /** Those that speak HTTP, of which a TLS socket is not the one that was opened. */
-  readonly speaking: Set<Socket>
-  readonly turns: Turns
-}
-
-const loads = new WeakMap<Server, Load>()
 
 /** How often Node looks for sockets that are over their time. */
 const CHECK_MS = 1000
@@ -252,61 +239,3 @@ function listenError(error: NodeJS.ErrnoException, host: string, port: number, k
   }
   return `${where} cannot be opened: ${error.message}`
 }
-
-/**
- * Ends a server: no new sockets, answers under way get `withinMs`, then everything is closed; how many requests had to be cut.
- * Idle sockets stay for `idleMs`, since closing one may cross a request on its way.
- */
-export async function drain(server: Server, withinMs: number, idleMs = 0): Promise<number> {
-  let cut = 0
-  const idleAt = performance.now() + idleMs
-  await portEmptied(server)
-  // `http.Server.close` would close the idle sockets at once.
-  const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
-  const load = loads.get(server)
-  const closeIdle = (): void => {
-    server.closeIdleConnections()
-    for (const socket of load?.quiet ?? []) if (socket.bytesRead === 0) socket.destroy()
-  }
-  const idle = setInterval(() => {
-    if (performance.now() >= idleAt) closeIdle()
-  }, IDLE_CHECK_MS)
-  const hard = setTimeout(() => {
-    cut = load?.turns.requests ?? 0
-    for (const socket of load?.speaking ?? []) underWay(socket)?.destroy(drained())
-    for (const socket of load?.open ?? []) socket.destroy()
-    server.closeAllConnections()
-  }, withinMs)
-  if (idleMs === 0) closeIdle()
-  await closed
-  // Each has its log line yet to come.
-  const pending = (): boolean => (load?.turns.requests ?? 0) > 0
-  for (let i = 0; i < LAST_TURNS && pending(); i++) await nextTurn()
-  clearInterval(idle)
-  clearTimeout(hard)
-  return cut
-}
-
-/** Waits for a look at the port that finds nobody: whom the system has taken by then, a closing port would reset. */
-async function portEmptied(server: Server): Promise<void> {
-  let came = true
-  const note = (): void => {
-    came = true
-  }
-  server.on('connection', note)
-  // From one of these turns to the next, the event loop has looked.
-  await nextTurn()
-  for (let i = 0; i < MOST_LOOKS && came; i++) {
-    came = false
-    await nextTurn()
-  }
-  server.off('connection', note)
-}
-
-const MOST_LOOKS = 1000
-const IDLE_CHECK_MS = 50
-/** Turns of the event loop that requests which were cut may take to end. */
-const LAST_TURNS = 100
-
-/** 503: `drainTimeout` is over. */
-const drained = (): GatewayError => serviceUnavailable('The gateway ended before the answer was whole.')

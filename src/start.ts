@@ -1,6 +1,7 @@
 import { createAdmin } from './admin/server.ts'
 import type { Config } from './config/schema.ts'
-import { drain, listen } from './listener.ts'
+import { drain } from './drain.ts'
+import { listen } from './listener.ts'
 import { createLog } from './observe/log.ts'
 import { createMetrics } from './observe/metrics.ts'
 import { createReload, type Occasion, type Source } from './reload.ts'

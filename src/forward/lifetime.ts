@@ -1,3 +1,5 @@
+import type { IncomingMessage } from 'node:http'
+
 /** How long an address keeps idle sockets, as far as that was seen. */
 export interface Lifetime {
   /** The shortest time, in milliseconds, after which it closed an idle one lately; infinite where it closed none. */
@@ -28,4 +30,16 @@ export function createLifetime(now = (): number => performance.now()): Lifetime 
       least = Math.min(least, idleMs)
     },
   }
+}
+
+/**
+ * How long an upstream says it keeps an idle socket, less the time for the way there: `Keep-Alive: timeout=5`
+ * (RFC 2068 section 19.7.1.1) is in seconds.
+ */
+export function announcedBy(answer: IncomingMessage): number | undefined {
+  const hint = answer.headers['keep-alive']
+  const seconds = hint === undefined ? undefined : /timeout=(\d+)/.exec(String(hint))?.[1]
+  if (seconds === undefined) return undefined
+  const ms = Number(seconds) * 1000
+  return Math.max(ms - 1000, ms / 2)
 }

@@ -2,6 +2,7 @@ import type { ClientRequest, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Address, Addresses } from './addresses.ts'
 import type { Connect } from './connect.ts'
+import { announcedBy } from './lifetime.ts'
 
 /** One of an upstream's sockets. */
 export interface PooledSocket extends Socket {
@@ -190,16 +191,4 @@ export function createPool<Own extends PooledSocket>({
       for (const socket of idle) socket.destroy()
     },
   }
-}
-
-/**
- * How long an upstream says it keeps an idle socket, less the time for the way there: `Keep-Alive: timeout=5`
- * (RFC 2068 section 19.7.1.1) is in seconds.
- */
-function announcedBy(answer: IncomingMessage): number | undefined {
-  const hint = answer.headers['keep-alive']
-  const seconds = hint === undefined ? undefined : /timeout=(\d+)/.exec(String(hint))?.[1]
-  if (seconds === undefined) return undefined
-  const ms = Number(seconds) * 1000
-  return Math.max(ms - 1000, ms / 2)
 }

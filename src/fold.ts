@@ -1,6 +1,8 @@
 /** What marks a letter without being one, and what is not seen at all. */
 const UNSEEN = /[\p{M}\p{Default_Ignorable_Code_Point}]/gu
 // oxlint-disable-next-line no-control-regex
+const NOT_ASCII_AT_ALL = /[^\u0000-\u007f]/
+// oxlint-disable-next-line no-control-regex
 const NOT_ASCII = /[^\u0000-\u007f]/gu
 /** Passes after which every text that is known has come to rest; most need two. */
 const MAX_PASSES = 4
@@ -25,8 +27,9 @@ function foldText(text: string): string {
   let folded = text
   for (let pass = 0; pass < MAX_PASSES; pass++) {
     const again = foldOnce(folded)
-    if (again === folded) break
+    const rests = again === folded || !NOT_ASCII_AT_ALL.test(again)
     folded = again
+    if (rests) break
   }
   return folded.trim()
 }

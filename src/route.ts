@@ -52,8 +52,9 @@ export type Router<R extends Pattern> = (
 /** Routes by the first match, but for a path with a `par` route: nothing but what its guard checks gets there, whatever other routes would let through. */
 export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   const guarded = routes.filter(({ authenticate }) => authenticate === 'par')
+  const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
   return (method, host, segments) => {
-    const folded = segments.map(foldSegment)
+    const folded = segments.slice(0, deepest).map(foldSegment)
     if (method !== 'POST') {
       const nearest = guarded.find((route) => takePath(route, host, segments, folded) !== undefined)
       if (nearest !== undefined) return { allow: ['POST'], nearest }

@@ -78,8 +78,18 @@ export function understand(
   if (query.startsWith('?/') && NO_PATH.test(path))
     return badRequest('The query looks like a path; send it as one.')
 
-  return { path, segments: segmentsOf(path), query, ...field }
+  const segments = segmentsOf(path)
+  if (path.length > MOST_ESCAPED && segments.some(isCostly)) {
+    return badRequest(
+      `The path holds percent-encodings in a segment of more than ${MOST_ESCAPED} characters.`,
+    )
+  }
+  return { path, segments, query, ...field }
 }
+
+/** Longest that a segment with escapes may be: to compare it with others costs more than its bytes (`foldSegment`). */
+const MOST_ESCAPED = 1024
+const isCostly = (segment: string): boolean => segment.length > MOST_ESCAPED && segment.includes('%')
 
 /** Frameworks of PHP leave out the script that others stand behind; ASP.NET the sessions of callers without cookies, `(S(…))`. */
 const SCRIPT = /\.php\/./i

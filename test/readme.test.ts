@@ -35,6 +35,10 @@ describe.each(documents)('%s', (name) => {
     }
   })
 
+  it('is whole: no change of it was merged by half', () => {
+    expect(text).not.toMatch(/^(?:<{7}|>{7}|={7}$)/m)
+  })
+
   it('calls npm scripts that there are', () => {
     for (const [, script] of text.matchAll(/npm run ([a-z:]+)/g))
       expect(scripts, script).toHaveProperty(script!)

@@ -1,5 +1,6 @@
-import { matchRoute, METHODS, type Pattern, type Route } from '../../route.ts'
-import type { Target } from '../../target.ts'
+import { foldSegment } from '../../fold.ts'
+import { matchRoute, METHODS, type Route } from '../../route.ts'
+import { segmentsOf, type Target } from '../../target.ts'
 
 /** A route that does not take a request, and why. */
 export interface PassedOver {
@@ -33,12 +34,12 @@ function reasonOf(
   return pathReason(route, segments)
 }
 
-function pathReason({ segments: wanted, rest }: Pattern, segments: readonly string[]): string {
+function pathReason({ match, segments: wanted, rest }: Route, segments: readonly string[]): string {
+  const written = segmentsOf(match.slice(match.indexOf('/')))
   for (const [i, want] of wanted.entries()) {
     const have = segments[i]
-    const name = 'param' in want ? `:${want.param}` : want.literal
-    if (have === undefined) return `wants a further segment, "${name}"`
-    if ('literal' in want && have.toLowerCase() !== want.literal) return `wants "${name}", not "${have}"`
+    if (have === undefined) return `wants a further segment, "${written[i]}"`
+    if ('literal' in want && foldSegment(have) !== want.literal) return `wants "${written[i]}", not "${have}"`
   }
   return rest ? 'takes another path' : `ends before "${segments[wanted.length]}"`
 }

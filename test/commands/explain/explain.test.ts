@@ -152,6 +152,25 @@ clients:
     },
   )
 
+  it('compares segments as the router does, and tells them as they are written', async () => {
+    const spelled = configFile(LIMITS, {
+      routes: `  - { match: "GET,POST x.example/Caf%C3%A9/:id/X", upstream: data, authenticate: none }
+  - { match: "POST /sync/:connection", upstream: data, authenticate: none }
+  - { match: "/stra%C3%9Fe/*", upstream: data, authenticate: none }`,
+    })
+    const reasons = async (text: string) =>
+      (await explained(text, spelled)).passedOver.map(({ because }) => because)
+    expect(await reasons('x.example/caf%c3%a9/1/y')).toEqual([
+      'wants "X", not "y"',
+      'wants "sync", not "caf%C3%A9"',
+      'wants "stra%C3%9Fe", not "caf%C3%A9"',
+    ])
+    expect((await reasons('x.example/tea/1/X'))[0]).toBe('wants "Caf%C3%A9", not "tea"')
+    expect((await reasons('x.example/CAFE%CC%81/1'))[0]).toBe('wants a further segment, "X"')
+    expect((await reasons('/%C5%BFync'))[1]).toBe('wants a further segment, ":connection"')
+    expect(await explained('/STRASSE/x', spelled)).toMatchObject({ route: { index: 2 } })
+  })
+
   it('names the parts of a key that the question leaves open', async () => {
     const without = await explained('/v3/x', file)
     expect(without.limits).toMatchObject([

@@ -38,6 +38,8 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   const closeIdle = (): void => {
     server.closeIdleConnections()
     for (const socket of load?.quiet ?? []) if (socket.bytesRead === 0) socket.destroy()
+    // Those of TLS that never began a handshake.
+    for (const socket of load?.open ?? []) if (socket.bytesRead === 0) socket.destroy()
   }
   const idle = setInterval(() => {
     if (performance.now() >= idleAt) closeIdle()

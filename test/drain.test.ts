@@ -1,10 +1,14 @@
 import { once } from 'node:events'
-import { Agent, request as httpRequest } from 'node:http'
+import { Agent, type IncomingMessage, request as httpRequest } from 'node:http'
+import { get } from 'node:https'
 import { connect } from 'node:net'
+import { connect as connectTls } from 'node:tls'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
 import { drain } from '../src/drain.ts'
+import type { Serve } from '../src/gateway.ts'
 import { createListener, listen } from '../src/listener.ts'
+import { makeCertificate } from './authenticate/self-signed.ts'
 import { call, yaml } from './helpers/gateway.ts'
 import { serving, type ServingProcess } from './helpers/process.ts'
 import { raw, statuses } from './helpers/raw.ts'
@@ -115,16 +119,47 @@ it('sockets on which nobody has said a word do not hold the end up', async () =>
   expect(gateway.stdout()).not.toContain('cut')
 })
 
-it('whoever has connected before the port closes is served', async () => {
-  const bounds = {
-    maxHeaderSize: 4096,
-    headersTimeoutMs: 5000,
-    requestTimeoutMs: 5000,
-    keepAliveTimeoutMs: 5000,
-    maxConnections: 100,
-    maxConnectionsPerAddress: 100,
+const bounds = {
+  maxHeaderSize: 4096,
+  headersTimeoutMs: 60_000,
+  requestTimeoutMs: 60_000,
+  keepAliveTimeoutMs: 60_000,
+  maxConnections: 100,
+  maxConnectionsPerAddress: 100,
+}
+const silent = { unreadable() {}, insecure() {}, exempt: () => false, dropped() {} }
+
+it('over TLS, too, only requests under way hold the end up', async () => {
+  let answer: (() => void) | undefined
+  const serve: Serve = async (_, response) => {
+    answer = () => void response.end('ok')
+    await once(response, 'close')
   }
-  const silent = { unreadable() {}, insecure() {}, exempt: () => false, dropped() {} }
+  const { cert, key } = makeCertificate()
+  const tls = { cert, key, clientCa: undefined, requestClientCert: false }
+  const server = createListener(serve, bounds, silent, tls)
+  const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
+  const quiet = connect(port, '127.0.0.1')
+    .on('error', () => {})
+    .resume()
+  const secured = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false })
+    .on('error', () => {})
+    .resume()
+  const ended = [once(quiet, 'close'), once(secured, 'close')]
+  await Promise.all([once(quiet, 'connect'), once(secured, 'secureConnect')])
+  const under = get({ port, host: '127.0.0.1', rejectUnauthorized: false, agent: false })
+  const answered = once(under, 'response')
+  await until('the request is under way', () => answer !== undefined)
+  const drained = drain(server, 60_000)
+  await Promise.all(ended)
+  answer!()
+  const [{ statusCode }] = (await answered) as [IncomingMessage]
+  expect(statusCode).toBe(200)
+  under.destroy()
+  expect(await drained).toBe(0)
+}, 20_000)
+
+it('whoever has connected before the port closes is served', async () => {
   const server = createListener(async (_, response) => void response.end('ok'), bounds, silent)
   const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
   const answers = Array.from({ length: 20 }, () =>

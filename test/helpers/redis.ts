@@ -109,10 +109,16 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
     await gone
   }
   async function start(): Promise<void> {
-    const starting = launch('redis-server', all)
-    child = starting
+    let starting = (child = launch('redis-server', all))
     await until('redis-server answers', async () => {
-      if (starting.exitCode !== null) throw new Error(`redis-server ended: ${starting.said()}`)
+      if (starting.exitCode !== null) {
+        // While it was away, a connection of somebody else's may have been given its port.
+        if (!starting.said().includes('Address already in use')) {
+          throw new Error(`redis-server ended: ${starting.said()}`)
+        }
+        await new Promise((resolve) => setTimeout(resolve, 100))
+        child = starting = launch('redis-server', all)
+      }
       try {
         return (await command('PING')) === 'PONG'
       } catch {

@@ -2,7 +2,7 @@
 export interface LoggedCall {
   /** When the line was written, which is when the request was over. */
   readonly loggedAt: number
-  /** When the limiter decided; of a request that it was not asked about, or an old log, when the request came. */
+  /** When the limiter decided; where it was not asked, or the line does not tell or cannot be right, when the request came. */
   readonly decidedAt: number
   readonly method: string
   /** In lower case; undefined in an old log, or where the log cut it short. */
@@ -28,6 +28,11 @@ const CUT = '…'
 /** What the gateway answers by itself to a call that it has tried to forward. */
 const FORWARDED = new Set<unknown>(['BadGateway', 'GatewayTimeout'])
 
+/** How far the clock that counts, which is Redis's, and the gateway's are taken to be apart: as long as calls wait to be put in order. */
+const MOST_APART_MS = 60_000
+/** The gateway writes years of four digits. */
+const FIVE_DIGIT_YEARS = Date.UTC(10_000, 0)
+
 /** Reads a line of the access log, whatever a collector wrote before it; undefined where it is none. */
 export function readAccessLine(text: string): LoggedCall | undefined {
   const start = text.indexOf('{')
@@ -40,11 +45,13 @@ export function readAccessLine(text: string): LoggedCall | undefined {
   }
   const { msg, time, method, durationMs, decidedAt, decision } = line
   if (msg !== 'request' || typeof time !== 'string' || typeof method !== 'string') return undefined
+  if (typeof durationMs !== 'number') return undefined
   const loggedAt = Date.parse(time)
-  if (!Number.isFinite(loggedAt) || !isSpan(durationMs)) return undefined
+  const cameAt = loggedAt - durationMs
+  if (!(cameAt >= 0 && cameAt <= loggedAt && loggedAt < FIVE_DIGIT_YEARS)) return undefined
   return {
     loggedAt,
-    decidedAt: isSpan(decidedAt) ? decidedAt : loggedAt - durationMs,
+    decidedAt: isNear(decidedAt, cameAt, loggedAt) ? decidedAt : cameAt,
     method,
     host: wholeOf(line, 'host'),
     path: wholeOf(line, 'path'),
@@ -62,8 +69,9 @@ function wasForwarded({ decision, source, code }: Line): boolean {
   return decision === 'admitted' || source === 'upstream' || FORWARDED.has(code)
 }
 
-function isSpan(value: unknown): value is number {
-  return typeof value === 'number' && value >= 0 && value < Infinity
+/** Was it while the request lasted, as far as two clocks may differ? */
+function isNear(at: unknown, cameAt: number, loggedAt: number): at is number {
+  return typeof at === 'number' && at >= cameAt - MOST_APART_MS && at <= loggedAt + MOST_APART_MS
 }
 
 function textOf(line: Line, name: string): string | undefined {

@@ -109,6 +109,22 @@ it('of an old log, a call is taken to be decided when it came', () => {
   expect(decidedAt).toBe(START - 2)
 })
 
+it('a decision is believed to be as near to its line as clocks are to each other, and no nearer', () => {
+  const decidedAt = (at: unknown) =>
+    readAccessLine(line({ at: 0, lastsMs: 40, durationMs: 50, decidedAt: at }))!.decidedAt - START
+  for (const at of [-60_010, -10, 0.125, 40, 60_040]) expect(decidedAt(START + at)).toBeCloseTo(at, 3)
+  for (const at of [START * 1e6, START / 1000, START - 60_011, START + 60_041, 0, -1, null, `${START}`])
+    expect(decidedAt(at)).toBe(-10)
+})
+
+it.for([
+  ['began before 1970', { durationMs: 1e300, decidedAt: undefined }],
+  ['ended before 1970', { time: '-000001-01-01T00:00:00.000Z' }],
+  ['ended in a year of five digits', { time: '+275760-09-13T00:00:00.000Z' }],
+] as const)('a request that %s is none of the access log', ([, members]) => {
+  expect(readAccessLine(line({ at: 0, ...members }))).toBeUndefined()
+})
+
 describe('the progress', () => {
   const drawn = (isTTY: boolean, total: number | undefined, columns = 80): string[] => {
     const written: string[] = []

@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { configFile, line, logFile, REFUSED, replayed, SYNC } from './logs.ts'
+import { configFile, line, logFile, REFUSED, replayed, START, SYNC } from './logs.ts'
 
 const TWO_IN_TEN_SECONDS = `  requests: { per: [client], limit: 2, window: 10s }\n${SYNC}`
 const PLENTY = `  requests: { per: [client], limit: 100, window: 1m }\n${SYNC}`
@@ -247,6 +247,18 @@ describe('sluice replay takes', () => {
     expect(report.clients).toMatchObject([
       { calls: 4, busiestMinute: { calls: 2, from: '2026-11-20T10:01:40.000Z' } },
     ])
+  })
+
+  it('a call that says it was decided at an impossible instant as one decided when it came', async () => {
+    const lines = [START * 1e6, START + 86_400_000, 0].map((decidedAt, n) => line({ at: n, decidedAt }))
+    const report = await replayed([...lines, line({ at: 1000 })], configFile(PLENTY))
+    expect(report).toMatchObject({
+      from: '2026-11-20T09:59:59.998Z',
+      to: '2026-11-20T10:00:01.000Z',
+      late: { calls: 0 },
+      totals: { calls: 4, admitted: 4 },
+      lines: { replayed: 4, other: 0 },
+    })
   })
 
   it('several logs, plain or gzip, in one order of time', async () => {

@@ -1,9 +1,11 @@
+import { once } from 'node:events'
+import { createServer } from 'node:net'
 import { describe, it } from 'vitest'
 import type { StoreConfig } from '../src/config/schema.ts'
 import { type Counters, openCounters } from '../src/counters.ts'
 import type { Log } from '../src/observe/log.ts'
 import { createMetrics } from '../src/observe/metrics.ts'
-import { type RedisServer, type RedisServerOptions, startRedis } from './helpers/redis.ts'
+import { freePort, type RedisServer, type RedisServerOptions, startRedis } from './helpers/redis.ts'
 import { until } from './helpers/wait.ts'
 
 /** Each test has a server of its own, so they need not wait for one another. */
@@ -90,6 +92,31 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
       expect(lines).toHaveLength(2)
     },
   )
+
+  it('answers the TLS that it does not speak: says so once too', async ({ expect, onTestFinished }) => {
+    const port = await freePort()
+    const { lines } = await open(onTestFinished, { topology: { url: `rediss://127.0.0.1:${port}` } })
+    let pings = 0
+    let hellos = 0
+    const server = createServer((socket) => {
+      socket.on('error', () => {})
+      socket.once('data', (bytes) => {
+        const isPing = bytes.toString('latin1').startsWith('PING')
+        if (isPing) pings++
+        else hellos++
+        socket.end(isPing ? '+PONG\r\n' : '-ERR unknown command\r\n')
+      })
+    })
+    await once(server.listen(port, '127.0.0.1'), 'listening')
+    onTestFinished(() => void server.close())
+    await until('it was found out twice what is spoken', () => pings > 1)
+    const heard = hellos
+    await until('it is connected to again', () => hellos > heard + 2)
+    expect(lines).toEqual([
+      expect.stringMatching(/^warn: Redis does not answer/),
+      `error: Redis does not speak TLS at 127.0.0.1:${port}; write redis:// in place of rediss://, and no store.redis.tls.`,
+    ])
+  })
 
   it('is wrong after it was right is told in one line, and decides no more from then on', async ({
     expect,

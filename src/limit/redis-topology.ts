@@ -66,10 +66,6 @@ const REMEDIES: readonly (readonly [RegExp, string])[] = [
     /self[- ]signed certificate|unable to (?:verify|get local issuer)|certificate has expired|altnames/i,
     'the certificate of Redis is not trusted; set store.redis.tls.ca to the authority that signed it.',
   ],
-  [
-    /wrong version number|packet length too long/i,
-    'Redis does not speak TLS at this port; write redis:// in place of rediss://.',
-  ],
 ]
 
 /** The remedy of an error that no waiting mends; undefined of an outage. */

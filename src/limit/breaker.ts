@@ -8,7 +8,7 @@ export interface Breaker {
   failed(error: Error, key: string): void
   /** Opens it at once. */
   trip(error: Error, key: string): void
-  /** Probes with this key; a failure is looked into at once. */
+  /** Probes with this key, and again after a failure; what waits for that is not probed before. */
   look(key: string): void
   /** The same where the server was not asked since the last time. */
   idle(key: string): void
@@ -41,6 +41,7 @@ export function createBreaker({
   let asked = false
   let idling = false
   let stopped = false
+  /** Of the next probe: there is never more than one. */
   let timer: NodeJS.Timeout | undefined
   let reconnectedAtMs = Number.NEGATIVE_INFINITY
 
@@ -52,22 +53,32 @@ export function createBreaker({
     reconnect(key)
   }
 
-  function probeLater(key: string): void {
+  function later(next: (key: string) => void, key: string): void {
     timer = setTimeout(() => {
-      probe(key).then(
-        () => {
-          if (!open) return
-          open = false
-          inARow = 0
-          onChange(true, undefined)
-        },
-        (error: Error) => {
-          if (!open) return
-          heal(error, key)
-          probeLater(key)
-        },
-      )
+      timer = undefined
+      next(key)
     }, probeEveryMs).unref()
+  }
+
+  function cancel(): void {
+    clearTimeout(timer)
+    timer = undefined
+  }
+
+  function probeOpen(key: string): void {
+    probe(key).then(
+      () => {
+        if (!open) return
+        open = false
+        inARow = 0
+        onChange(true, undefined)
+      },
+      (error: Error) => {
+        if (!open) return
+        heal(error, key)
+        later(probeOpen, key)
+      },
+    )
   }
 
   function failed(error: Error, key: string): void {
@@ -78,10 +89,10 @@ export function createBreaker({
   function trip(error: Error, key: string): void {
     if (open || stopped) return
     open = true
-    clearTimeout(timer)
+    cancel()
     onChange(false, error)
     heal(error, key)
-    probeLater(key)
+    later(probeOpen, key)
   }
 
   function probeIdle(key: string): void {
@@ -94,13 +105,13 @@ export function createBreaker({
       (error: Error) => {
         idling = false
         failed(error, key)
-        if (!open && !stopped) timer = setTimeout(probeIdle, probeEveryMs, key).unref()
+        if (!open && !stopped) later(probeIdle, key)
       },
     )
   }
 
   function look(key: string): void {
-    if (!open && !idling && !stopped) probeIdle(key)
+    if (!open && !idling && timer === undefined && !stopped) probeIdle(key)
   }
 
   return {
@@ -119,7 +130,7 @@ export function createBreaker({
     stop() {
       stopped = true
       open = false
-      clearTimeout(timer)
+      cancel()
     },
   }
 }

@@ -282,6 +282,37 @@ describe('a store that may fail', () => {
       await store.close()
     })
 
+    test('is probed no sooner, and given up no sooner, however often a connection is lost meanwhile', async () => {
+      const { store, behaviour, samples, changes } = setUp({ probeEveryMs: 20, idleEveryMs: 600_000 })
+      samples.push('p:{a}:')
+      const instants: number[] = []
+      const gone = () => {
+        instants.push(performance.now())
+        return Promise.reject(new Error('gone'))
+      }
+      behaviour.probe = gone
+      const looks = async () => {
+        for (let i = 0; i < 5; i++) {
+          store.look()
+          await new Promise((resolve) => setImmediate(resolve))
+        }
+      }
+      await looks()
+      await until('it is given up, and probed on', () => changes.length > 0 && instants.length > 5)
+      const gaps = instants.map((at, i) => at - (instants[i - 1] ?? Number.NEGATIVE_INFINITY))
+      // A timer of Node.js may be a millisecond early.
+      expect(Math.min(...gaps)).toBeGreaterThan(18)
+
+      behaviour.probe = () => Promise.resolve()
+      await until('it is back', () => changes.length > 1)
+      behaviour.probe = gone
+      const before = instants.length
+      await looks()
+      await store.close()
+      await new Promise((resolve) => setTimeout(resolve, 60))
+      expect(instants.length - before).toBe(1)
+    })
+
     test('is not asked from the beginning where its first probe fails', async () => {
       const { store, behaviour, samples, asked, changes } = setUp({ probeEveryMs: 600_000 })
       samples.push('p:{a}:', 'p:{b}:')

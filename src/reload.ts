@@ -57,11 +57,10 @@ export function createReload({
   async function reload(occasion: Occasion): Promise<void> {
     try {
       const loaded = await source.load()
-      const mended = refused !== undefined
-      refused = undefined
       const next = contentOf(loaded.config)
       if (occasion === 'changed' && loaded.hash === hash && next === content) {
-        if (mended) {
+        if (refused !== undefined) {
+          refused = undefined
           metrics.configLoaded(hash)
           log.info({ hash }, 'the configuration is again the one in force')
         }
@@ -69,6 +68,7 @@ export function createReload({
       }
       const current = inForce(config, loaded.config)
       await apply(current)
+      refused = undefined
       metrics.configLoaded(loaded.hash, hash)
       hash = loaded.hash
       content = next

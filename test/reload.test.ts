@@ -2,6 +2,10 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { Log } from '../src/observe/log.ts'
+import { createMetrics } from '../src/observe/metrics.ts'
+import { createReload } from '../src/reload.ts'
+import { load } from './config/load-text.ts'
 import { call, token, yaml } from './helpers/gateway.ts'
 import { serving, type ServingProcess } from './helpers/process.ts'
 import { startUpstream, type TestUpstream } from './helpers/upstream.ts'
@@ -119,6 +123,46 @@ describe('a changed file', () => {
     writeFileSync(file, yaml({ data: data.url }).replace('port: 0,', 'port: 0, maxConnections: 5,'))
     await until('the warning', () => told(gateway, 'next start').length === 1)
     expect(told(gateway, 'next start')).toMatchObject([{ level: 'warn', keys: ['listen'] }])
+  })
+})
+
+describe('a file that cannot be put into force', () => {
+  it('is told once while it stays so, though it can be read, and again after it could', async () => {
+    const { config, hash } = await load(yaml({ data: data.url }))
+    const other = await load(yaml({ data: data.url, limit: 3 }))
+    const lines: string[] = []
+    const say = (_: unknown, words: string) => void lines.push(words)
+    const metrics = createMetrics()
+    let refusal: Error | undefined = new Error('no such cipher')
+    let next = other
+    const reload = createReload({
+      config,
+      source: { hash, load: async () => next },
+      apply() {
+        if (refusal) throw refusal
+      },
+      log: { info: say, warn: say, error: say } as unknown as Log,
+      metrics,
+    })
+    const NOT_TAKEN = 'the configuration was not taken; the one before stays in force'
+    for (let i = 0; i < 3; i++) await reload('changed')
+    expect(lines.splice(0)).toEqual([NOT_TAKEN])
+    expect(await metrics.text()).toContain('sluice_config_reload_failures_total 3')
+    await reload('asked')
+    expect(lines.splice(0)).toEqual([NOT_TAKEN])
+    next = { ...other, config, hash }
+    for (let i = 0; i < 2; i++) await reload('changed')
+    expect(lines.splice(0)).toEqual(['the configuration is again the one in force'])
+    next = other
+    await reload('changed')
+    expect(lines.splice(0)).toEqual([NOT_TAKEN])
+    refusal = undefined
+    await reload('changed')
+    expect(lines.splice(0)).toEqual(['the configuration is read anew'])
+    refusal = new Error('no such cipher')
+    next = { ...other, config, hash }
+    await reload('changed')
+    expect(lines).toEqual([NOT_TAKEN])
   })
 })
 

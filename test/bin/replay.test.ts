@@ -1,4 +1,5 @@
 import { writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -240,4 +241,43 @@ describe('sluice replay, of what a gateway wrote', () => {
       expect(totals.newlyAdmitted).toBeGreaterThan(0)
     },
   )
+
+  it('takes what no limit was asked about for admitted, though the caller left or the gateway itself answered', async () => {
+    const slow = await startUpstream(() => {})
+    const settings = {
+      data: slow.url,
+      routes: `routes:
+  - { match: "GET /limits", respond: limits, authenticate: bearer }
+  - { match: "/open/*", upstream: data, authenticate: none }
+  - { match: "/*", upstream: data, authenticate: bearer }`,
+    }
+    const gateway = await serving(yaml(settings))
+    const bearer = `Authorization: Bearer ${await token('one')}\r\n`
+    const left = ['/open/x', '/x'].map((path) => {
+      const socket = connect(gateway.port, '127.0.0.1')
+      socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\n${path === '/x' ? bearer : ''}\r\n`)
+      return socket
+    })
+    expect(await call(gateway.port, { path: '/limits', token: await token('one') })).toMatchObject({
+      status: 200,
+    })
+    await until('both wait', () => slow.seen.length === 2)
+    for (const socket of left) socket.destroy()
+    const requests = () => gateway.lines().filter(({ msg }) => msg === 'request')
+    await until('the log is written', () => requests().length === 3)
+    gateway.kill()
+    await slow.close()
+    expect(requests().filter(({ status }) => status === 499)).toHaveLength(2)
+
+    const limited = configFile('  requests: { per: [ip], limit: 9, window: 1m }', {
+      routes: '  - { match: "/*", upstream: data, authenticate: none, limits: [requests] }',
+    })
+    const { stdout } = await sluice(['replay', '-', '--config', limited, '--json'], {
+      stdin: gateway.stdout(),
+    })
+    expect(JSON.parse(stdout)).toMatchObject({
+      lines: { replayed: 3, refusedBefore: 0 },
+      totals: { recorded: { admitted: 3, refused: 0, undecided: 0 } },
+    })
+  })
 })

@@ -13,9 +13,12 @@ export interface LoggedCall {
   readonly route: string | undefined
   readonly client: string | undefined
   readonly ip: string | undefined
-  /** Did it get as far as the limiter, whether the limiter was then asked or not? A client is told once it has proved who it is. */
+  /**
+   * Did it get as far as the limiter, whether the limiter was then asked or not? A client is told once it has proved who it is.
+   * Where nobody must, a call that the gateway ended with an error of the caller's, or with 503, is taken to have come to an end before.
+   */
   readonly arrived: boolean
-  /** Undefined where nothing was decided, as when the store was out of reach. What no limit was asked about was admitted. */
+  /** Undefined where the gateway failed to decide or to forward, as when the store was out of reach. What no limit was asked about was admitted. */
   readonly decision: 'admitted' | 'refused' | undefined
   /** The limit that refused it. */
   readonly limit: string | undefined
@@ -27,6 +30,10 @@ type Line = Readonly<Record<string, unknown>>
 const CUT = '…'
 /** What the gateway answers by itself to a call that it has tried to forward. */
 const FORWARDED = new Set<unknown>(['BadGateway', 'GatewayTimeout'])
+/** The status of a call that was forwarded, and whose caller left before an answer began. */
+const CALLER_LEFT = 499
+/** With what the gateway answers a call that it could not decide, but also one that it decided and could not forward. */
+const MAYBE_UNDECIDED = new Set<unknown>(['ServiceUnavailable', 'InternalServer'])
 
 /** How far the clock that counts, which is Redis's, and the gateway's are taken to be apart: as long as calls wait to be put in order. */
 const MOST_APART_MS = 60_000
@@ -59,14 +66,18 @@ export function readAccessLine(text: string): LoggedCall | undefined {
     client: textOf(line, 'client'),
     ip: textOf(line, 'ip'),
     arrived: decision !== undefined || line['client'] !== undefined || wasForwarded(line),
-    decision: decision === 'refused' ? decision : wasForwarded(line) ? 'admitted' : undefined,
+    decision: decision === 'refused' ? decision : wasAdmitted(line) ? 'admitted' : undefined,
     limit: decision === 'refused' ? textOf(line, 'limit') : undefined,
   }
 }
 
-/** Of the calls that nobody must prove, only where their answer came from tells that they got that far. */
-function wasForwarded({ decision, source, code }: Line): boolean {
-  return decision === 'admitted' || source === 'upstream' || FORWARDED.has(code)
+/** Of the calls that nobody must prove, only how they ended tells that they got that far. */
+function wasForwarded({ decision, source, status, code }: Line): boolean {
+  return decision === 'admitted' || source === 'upstream' || status === CALLER_LEFT || FORWARDED.has(code)
+}
+
+function wasAdmitted(line: Line): boolean {
+  return wasForwarded(line) || (line['client'] !== undefined && !MAYBE_UNDECIDED.has(line['code']))
 }
 
 /** Was it while the request lasted, as far as two clocks may differ? */

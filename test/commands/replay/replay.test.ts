@@ -170,6 +170,34 @@ describe('sluice replay takes', () => {
     expect(report.totals.recorded).toEqual({ admitted: 3, refused: 1, undecided: 1 })
   })
 
+  it.for([
+    ['a client', { status: 200 }, 'admitted'],
+    ['a client', { status: 499, incomplete: 'left' }, 'admitted'],
+    ['a client', { status: 413, code: 'PayloadTooLarge' }, 'admitted'],
+    ['a client', { status: 408, code: 'RequestTimeout', incomplete: 'cut' }, 'admitted'],
+    ['a client', { status: 503, code: 'ServiceUnavailable' }, 'undecided'],
+    ['a client', { status: 500, code: 'InternalServer' }, 'undecided'],
+    ['a client', { source: 'upstream', status: 503 }, 'admitted'],
+    ['anybody', { status: 499, incomplete: 'left' }, 'admitted'],
+    ['anybody', { source: 'upstream', status: 500 }, 'admitted'],
+    ['anybody', { status: 413, code: 'PayloadTooLarge' }, 'refusedBefore'],
+    ['anybody', { status: 503, code: 'ServiceUnavailable' }, 'refusedBefore'],
+  ] as const)(
+    'a call of %s that ended without a decision for what its end tells: %j is %s',
+    async ([whose, members, what]) => {
+      const config = configFile('  requests: { per: [ip], limit: 9, window: 1s }', {
+        routes: '  - { match: "/*", upstream: data, authenticate: none, limits: [requests] }',
+      })
+      const client = whose === 'anybody' ? undefined : 'acme'
+      const own = { client, source: 'gateway', decision: undefined, limit: undefined, decidedAt: undefined }
+      const { lines, totals } = await replayed([line({ at: 0, ...own, ...members })], config)
+      const none = { admitted: 0, refused: 0, undecided: 0 }
+      const before = what === 'refusedBefore'
+      expect(lines).toMatchObject({ replayed: before ? 0 : 1, refusedBefore: before ? 1 : 0 })
+      expect(totals.recorded).toEqual(before ? none : { ...none, [what]: 1 })
+    },
+  )
+
   it('the host and path that a call had, and what its route says of them where they are not logged', async () => {
     const config = configFile(PLENTY, {
       routes: `  - { match: "id.example.com/*", upstream: data, authenticate: none }

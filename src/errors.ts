@@ -57,6 +57,17 @@ export function unframed(message: string): GatewayError {
   return badRequest(message, { headers: { Connection: 'close' } })
 }
 
+/** 404: no route takes the path. */
+export function notFound(): GatewayError {
+  return new GatewayError('NotFound', 'Nothing is served at this path.')
+}
+
+/** 405 with `Allow` (RFC 9110 section 15.5.6): the path is served, but by these methods alone. */
+export function methodNotAllowed(methods: readonly string[]): GatewayError {
+  const allow = methods.join(', ')
+  return new GatewayError('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
+}
+
 /** 503 with `Retry-After`: something that the gateway needs to decide is out of reach for now. */
 export function serviceUnavailable(message: string, cause?: unknown): GatewayError {
   return new GatewayError('ServiceUnavailable', message, { cause, headers: { 'Retry-After': '1' } })

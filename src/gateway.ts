@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { tooLarge } from './body.ts'
 import { deliver } from './deliver.ts'
-import { GatewayError } from './errors.ts'
+import { GatewayError, methodNotAllowed, notFound } from './errors.ts'
 import { type Exchange, failed, openExchange } from './exchange.ts'
 import { bodyLength, readHead } from './headers.ts'
 import { identify } from './identify.ts'
@@ -137,9 +137,7 @@ function match(
   const found = parts.match(exchange.method, target.host, target.segments)
   if (found !== undefined && !('allow' in found)) return found
   exchange.dialect = found?.nearest?.dialect ?? parts.dialectOf(target.host)
-  if (found === undefined) return new GatewayError('NotFound', 'Nothing is served at this path.')
-  const allow = found.allow.join(', ')
-  return new GatewayError('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
+  return found === undefined ? notFound() : methodNotAllowed(found.allow)
 }
 
 /** Is this one of those that `failures` counts: no route takes it, or its caller could not prove who it is? */

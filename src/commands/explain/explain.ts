@@ -1,5 +1,5 @@
 import type { Config } from '../../config/schema.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, methodNotAllowed, notFound } from '../../errors.ts'
 import { createRouter, type Params, type Route } from '../../route.ts'
 import { understand } from '../../target.ts'
 import { instant } from '../units.ts'
@@ -65,15 +65,17 @@ export function explain(config: Config, request: Question, asker: Asker, nowMs: 
   const nothing = { at: instant(nowMs), request, path: null, refusal: null, route: null, client, limits: [] }
   const target = understand(request.target, [request.host], () => false)
   if (target instanceof GatewayError) {
-    const { status, code, message } = target
-    return { ...nothing, refusal: { status, code, message }, passedOver: [] }
+    return { ...nothing, refusal: refusalOf(target), passedOver: [] }
   }
 
   const { method } = request
   const { path } = target
   const found = createRouter(routes)(method, target.host, target.segments)
   if (found === undefined || 'allow' in found) {
-    const refusal = found === undefined ? NOT_FOUND : notAllowed(found.allow)
+    const refusal =
+      found === undefined
+        ? refusalOf(notFound())
+        : { ...refusalOf(methodNotAllowed(found.allow)), allow: found.allow }
     return { ...nothing, path, refusal, passedOver: passedOver(routes, method, target) }
   }
 
@@ -111,9 +113,6 @@ function explainClient(id: string, { clients }: Pick<Config, 'clients'>): Explai
   }
 }
 
-const NOT_FOUND: Refusal = { status: 404, code: 'NotFound', message: 'Nothing is served at this path.' }
-
-function notAllowed(allow: readonly string[]): Refusal {
-  const message = `This path takes ${allow.join(', ')}.`
-  return { status: 405, code: 'MethodNotAllowed', message, allow }
+function refusalOf({ status, code, message }: GatewayError): Refusal {
+  return { status, code, message }
 }

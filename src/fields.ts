@@ -59,8 +59,8 @@ const FROM_PROXY = new RegExp(
   ].join('|'),
 )
 
-/** Berlin Group's API clients show with it which certificate signed the body. */
-const OF_CLIENTS = 'tpp-signature-certificate'
+/** With these, API clients of the Berlin Group and others show which certificate signed the body, or whose they are. */
+const OF_CLIENTS = /^tpp-(?:signature-|signing-)?certificate$/
 
 /** What was judged here must reach the upstream: no `Connection` header can name it away, and nothing else may pass for it. */
 export const JUDGED: ReadonlySet<string> = new Set([
@@ -99,7 +99,7 @@ function judge(name: string): Fate {
   const plain = name.replaceAll(/[^a-z0-9]/g, '-')
   if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain)) return 'drop'
   if (JUDGED.has(plain)) return plain === name ? 'keep' : 'drop'
-  if (plain === OF_CLIENTS || !FROM_PROXY.test(plain)) return 'keep'
+  if (OF_CLIENTS.test(plain) || !FROM_PROXY.test(plain)) return 'keep'
   // A proxy that sets the one spelling may pass on the caller's other one; Apache writes `SSL_CLIENT_CERT` itself, WebSphere `$WSCC`.
   return plain === name || name.startsWith('ssl_') || name.startsWith('$ws') ? 'from-proxy' : 'drop'
 }

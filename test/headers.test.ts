@@ -167,7 +167,9 @@ const HARMLESS = {
   'x-fapi-auth-date': '1',
   'psu-ip-address': '1',
   'psu-ip-port': '1',
+  'tpp-certificate': '1',
   'tpp-signature-certificate': '1',
+  'tpp-signing-certificate': '1',
   'x-jws-signature': '1',
   'content-length': '3',
 }

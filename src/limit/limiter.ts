@@ -47,7 +47,7 @@ export function createLimiter({
   ): Decision {
     if (onOutcome) for (const allowance of allowances) report(allowance, admitted, onOutcome)
     // What stands in says nothing of what the store will say once it is back.
-    if (mode === 'store') refusals.remember(quotas, { admitted, allowances }, askedAt)
+    if (mode === 'store') refusals.remember(quotas, { admitted, allowances }, askedAt, now())
     if (admitted) return { admitted, allowances, mode, decidedAt, cached: false }
     return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, decidedAt, cached: false }
   }

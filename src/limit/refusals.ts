@@ -9,8 +9,10 @@ const MAX_DOUBTS = 16
 /** What a store said of a key, within the last second; times are on the limiter's own clock. */
 interface Known {
   readonly allowance: Allowance
-  /** When the store was asked. */
-  readonly toldAtMs: number
+  /** When the store was asked: its waits began no earlier. */
+  readonly askedAtMs: number
+  /** When its answer had come: its waits began no later. */
+  readonly answeredAtMs: number
   readonly doubts: Doubts
 }
 
@@ -27,11 +29,12 @@ export interface Refusals {
    * can have a longer wait. Undefined where the store is to be asked.
    */
   recall(quotas: readonly Quota[], nowMs: number): readonly Allowance[] | undefined
-  /** Takes note of what a store said that was asked at `askedAtMs`; `allowances` are in the order of `quotas`. */
+  /** Takes note of what a store said that was asked at `askedAtMs` and has just answered; `allowances` are in the order of `quotas`. */
   remember(
     quotas: readonly Quota[],
     answer: { readonly admitted: boolean; readonly allowances: readonly Allowance[] },
     askedAtMs: number,
+    nowMs: number,
   ): void
   forget(): void
   /** Changes with every `forget`. */
@@ -45,17 +48,17 @@ export function createRefusals(max: number): Refusals {
 
   /** All are kept for a second at most, so the stale ones come first. */
   function makeRoom(nowMs: number): void {
-    for (const [key, { toldAtMs }] of keys) {
-      if (nowMs - toldAtMs < MAX_MS && keys.size < max) return
+    for (const [key, { askedAtMs }] of keys) {
+      if (nowMs - askedAtMs < MAX_MS && keys.size < max) return
       keys.delete(key)
     }
   }
 
   function known({ key, limit, windowMs }: Quota, nowMs: number): Known | undefined {
     const one = keys.get(key)
-    if (one === undefined || nowMs - one.toldAtMs >= MAX_MS) return undefined
+    if (one === undefined || nowMs - one.askedAtMs >= MAX_MS) return undefined
     if (one.allowance.limit !== limit || one.allowance.windowMs !== windowMs) return undefined
-    return one.allowance.remaining > 0 || waitMs(one, nowMs) > 0 ? one : undefined
+    return one.allowance.remaining > 0 || isFull(one, nowMs) ? one : undefined
   }
 
   return {
@@ -76,7 +79,7 @@ export function createRefusals(max: number): Refusals {
         return one === undefined ? [] : [asOf(one, nowMs)]
       })
     },
-    remember(quotas, { admitted, allowances }, askedAtMs) {
+    remember(quotas, { admitted, allowances }, askedAtMs, nowMs) {
       if (max === 0) return
       for (const [i, { key, shadow }] of quotas.entries()) {
         if (shadow) continue
@@ -88,7 +91,7 @@ export function createRefusals(max: number): Refusals {
         const doubts = keys.get(key)?.doubts ?? { count: 0, sinceMs: askedAtMs }
         keys.delete(key)
         makeRoom(askedAtMs)
-        keys.set(key, { allowance, toldAtMs: askedAtMs, doubts })
+        keys.set(key, { allowance, askedAtMs, answeredAtMs: nowMs, doubts })
       }
     },
     forget() {
@@ -99,14 +102,19 @@ export function createRefusals(max: number): Refusals {
   }
 }
 
-/** Milliseconds until the next call of a key can pass: 0 or less where it can now; where nothing ever passes, a window from now. */
-function waitMs({ allowance, toldAtMs }: Known, nowMs: number): number {
-  return allowance.limit === 0 ? allowance.windowMs : toldAtMs + allowance.retryAfterMs - nowMs
+/** Is the next call sure not to pass? */
+function isFull({ allowance, askedAtMs }: Known, nowMs: number): boolean {
+  return allowance.limit === 0 || askedAtMs + allowance.retryAfterMs > nowMs
+}
+
+/** Milliseconds after which the next call of a key is sure to pass; where nothing ever passes, a window from now. */
+function waitMs({ allowance, answeredAtMs }: Known, nowMs: number): number {
+  return allowance.limit === 0 ? allowance.windowMs : answeredAtMs + allowance.retryAfterMs - nowMs
 }
 
 function asOf(one: Known, nowMs: number): Allowance {
-  const { allowance, toldAtMs } = one
-  const pastMs = nowMs - toldAtMs
+  const { allowance, answeredAtMs } = one
+  const pastMs = nowMs - answeredAtMs
   if (allowance.remaining > 0) {
     return { ...allowance, resetAfterMs: Math.max(0, allowance.resetAfterMs - pastMs) }
   }

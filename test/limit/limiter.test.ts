@@ -103,6 +103,20 @@ describe('the limiter', () => {
     expect(asked.count).toBe(3)
   })
 
+  test('tells a wait that is over for sure, counted from when the answer had come', async () => {
+    const { limiter, clock, answer } = setUp({ delayed: true })
+    const admitted = limiter.decide([quota])
+    answer()
+    await admitted
+    clock.ms += 1500
+    const late = limiter.decide([quota])
+    clock.ms += 80
+    answer()
+    expect((await late).refusedBy).toMatchObject({ retryAfterMs: 3500 })
+    clock.ms += 20
+    expect(await limiter.decide([quota])).toMatchObject({ cached: true, refusedBy: { retryAfterMs: 3480 } })
+  })
+
   test('drops what it remembers when told to, also what was asked before and is answered after', async () => {
     const { limiter, answer, memory, asked } = setUp({ delayed: true })
     const early = [limiter.decide([quota]), limiter.decide([quota])]

@@ -79,10 +79,10 @@ export function createReload({
       if (restart.length > 0) log.warn({ keys: restart }, 'these settings take effect with the next start')
     } catch (error) {
       const { message } = error as Error
-      metrics.configFailed()
-      // A watched file that stays bad is told once.
+      // What stays bad is told and counted once, however many of the watched files changed with it.
       if (occasion === 'changed' && message === refused) return
       refused = message
+      metrics.configFailed()
       log.error(
         { problems: message.split('\n') },
         'the configuration was not taken; the one before stays in force',

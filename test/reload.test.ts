@@ -127,7 +127,7 @@ describe('a changed file', () => {
 })
 
 describe('a file that cannot be put into force', () => {
-  it('is told once while it stays so, though it can be read, and again after it could', async () => {
+  it('is told and counted once while it stays so, though it can be read, and again after it could', async () => {
     const { config, hash } = await load(yaml({ data: data.url }))
     const other = await load(yaml({ data: data.url, limit: 3 }))
     const lines: string[] = []
@@ -147,9 +147,10 @@ describe('a file that cannot be put into force', () => {
     const NOT_TAKEN = 'the configuration was not taken; the one before stays in force'
     for (let i = 0; i < 3; i++) await reload('changed')
     expect(lines.splice(0)).toEqual([NOT_TAKEN])
-    expect(await metrics.text()).toContain('sluice_config_reload_failures_total 3')
+    expect(await metrics.text()).toContain('sluice_config_reload_failures_total 1')
     await reload('asked')
     expect(lines.splice(0)).toEqual([NOT_TAKEN])
+    expect(await metrics.text()).toContain('sluice_config_reload_failures_total 2')
     next = { ...other, config, hash }
     for (let i = 0; i < 2; i++) await reload('changed')
     expect(lines.splice(0)).toEqual(['the configuration is again the one in force'])

@@ -1,0 +1,170 @@
+import { once } from 'node:events'
+import { type Cluster, Redis } from 'ioredis'
+import { hashSlot, hashTag, SLOTS, tagOf } from './hash-slot.ts'
+import { nameOf, openCluster, type RedisCluster } from './redis-cluster.ts'
+import {
+  redisAddress,
+  type RedisCredentials,
+  type RedisTopology,
+  sentinelOptions,
+  serverOptions,
+} from './redis-options.ts'
+import { hearingSentinels } from './redis-sentinels.ts'
+import { StoreConfigError, unservedWarning } from './redis-topology.ts'
+
+/** What a store needs to know of its Redis, be it one server or a cluster. */
+export interface RedisClient {
+  readonly isCluster: boolean
+  /** Takes the commands. */
+  readonly commands: Redis | Cluster
+  connect(): Promise<void>
+  /** Resolves when all masters are connected; rejects when each is, or has failed. */
+  mastersReady(): Promise<void>
+  /** Is it known which masters there are? */
+  knowsMasters(): boolean
+  masters(): readonly Redis[]
+  /** Names the server that keeps a key: `redis`, or `host:port` in a cluster, or `unknown`. */
+  server(key: string): string
+  /** Hash tags: one for each server, and one for the slots without a master. */
+  tags(): readonly string[]
+  /** Why a server is not connected, as far as it is known of it alone; undefined where it is. */
+  why(server: string): Error | undefined
+  /** Drops the connection to the server that keeps a key, where it is open, and makes a new one. */
+  reconnect(key: string): void
+  /** Closes it for good. */
+  close(): void
+}
+
+export interface RedisEvents {
+  readonly onError: (error: Error) => void
+  /** Told of each connection that is made, and that is lost. */
+  readonly onChange: (up: boolean) => void
+  /** Told when it gives up connecting. */
+  readonly onEnd: () => void
+  /** Told of what the operator should know of a Redis that can be used. */
+  readonly onWarning: (warning: string) => void
+}
+
+/** A client that connects when it is told to; throws a StoreConfigError of what cannot be. */
+export function openClient(
+  topology: RedisTopology,
+  credentials: RedisCredentials,
+  events: RedisEvents,
+): RedisClient {
+  const { onError, onChange, onEnd } = events
+  const client =
+    'cluster' in topology
+      ? ofCluster(clusterAt(topology.cluster, credentials, events))
+      : ofOne(serverAt(topology, credentials, onError))
+  const emitter = client.commands as Redis
+  emitter.on('error', onError).on('sentinelError', onError)
+  emitter.on('ready', () => onChange(true))
+  emitter.on('close', () => onChange(false))
+  emitter.on('end', onEnd)
+  return client
+}
+
+function serverAt(
+  topology: Exclude<RedisTopology, { readonly cluster: unknown }>,
+  credentials: RedisCredentials,
+  onError: (error: Error) => void,
+): Redis {
+  if ('url' in topology) return new Redis(serverOptions(topology.url, credentials))
+  return new Redis({ ...sentinelOptions(topology, credentials), Connector: hearingSentinels(onError) })
+}
+
+function clusterAt(
+  urls: readonly string[],
+  credentials: RedisCredentials,
+  { onError, onWarning }: RedisEvents,
+): RedisCluster {
+  const nodes = urls.map((url) => redisAddress(url, credentials))
+  if (nodes.some(({ db }) => db !== undefined)) {
+    throw new StoreConfigError('A Redis Cluster has database 0 alone; write the URLs without a path.')
+  }
+  return openCluster({
+    nodes,
+    onError,
+    onUnserved(slots) {
+      // Where all are, the cluster cannot be used, which is told as an outage.
+      if (slots > 0 && slots < SLOTS) onWarning(unservedWarning(slots))
+    },
+  })
+}
+
+function ofOne(client: Redis): RedisClient {
+  const drop = dropping()
+  return {
+    isCluster: false,
+    commands: client,
+    connect: () => client.connect(),
+    mastersReady: async () => {},
+    knowsMasters: () => true,
+    masters: () => [client],
+    server: () => 'redis',
+    tags: () => [''],
+    why: () => undefined,
+    reconnect: () => drop(client, true),
+    close: () => closeAll(client, [client]),
+  }
+}
+
+function ofCluster({ client, why }: RedisCluster): RedisClient {
+  const drop = dropping()
+  const masters = () => client.nodes('master')
+  const masterOf = (key: string) => client.slots[hashSlot(hashTag(key))]?.[0]
+  return {
+    isCluster: true,
+    commands: client,
+    connect: () => client.connect(),
+    async mastersReady() {
+      const others = masters().filter(({ status }) => status !== 'ready')
+      const ends = await Promise.allSettled(others.map((node) => once(node, 'ready')))
+      const failed = ends.find(({ status }) => status === 'rejected')
+      if (failed) throw (failed as PromiseRejectedResult).reason
+    },
+    knowsMasters: () => client.status === 'ready',
+    masters,
+    server: (key) => masterOf(key) ?? 'unknown',
+    tags() {
+      const slotOf = new Map<string | undefined, number>()
+      for (let slot = 0; slot < SLOTS; slot++) {
+        const master = client.slots[slot]?.[0]
+        if (!slotOf.has(master)) slotOf.set(master, slot)
+      }
+      return [...slotOf.values()].map(tagOf)
+    },
+    why,
+    reconnect(key) {
+      const master = masterOf(key)
+      const node = masters().find((one) => nameOf(one) === master)
+      // It is connected to again when the slots are refreshed.
+      if (node) drop(node, false)
+      client.refreshSlotsCache()
+    },
+    close() {
+      const { subscriber } = client as unknown as { readonly subscriber: { getInstance(): Redis | null } }
+      closeAll(client, [...client.nodes(), subscriber.getInstance() ?? {}])
+    },
+  }
+}
+
+/** Closes open connections, each once. */
+function dropping(): (client: Redis, again: boolean) => void {
+  const dropped = new WeakSet<Redis>()
+  return (client, again) => {
+    if (dropped.has(client) || (client.status !== 'ready' && client.status !== 'connect')) return
+    dropped.add(client)
+    client.once('close', () => dropped.delete(client))
+    client.disconnect(again)
+  }
+}
+
+/** Of a TLS socket that is closed during its handshake Node.js may tell two errors, of which ioredis hears one. */
+function closeAll(
+  client: Redis | Cluster,
+  connections: readonly { readonly stream?: Redis['stream'] }[],
+): void {
+  for (const { stream } of connections) stream?.on('error', () => {})
+  client.disconnect()
+}

@@ -85,7 +85,9 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
   function lookAround(): void {
     const servers = new Map(store.samples().map((key) => [store.server(key), key]))
     for (const [server, breaker] of breakers) {
-      if (breaker.isClosed() && !servers.has(server)) breakers.delete(server)
+      if (!breaker.isClosed() || servers.has(server)) continue
+      breaker.stop()
+      breakers.delete(server)
     }
     for (const [server, key] of servers) breakerOf(server).idle(key)
   }

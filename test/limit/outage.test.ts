@@ -343,6 +343,20 @@ describe('a store that may fail', () => {
       await store.close()
     })
 
+    test('is no outage once it has left the cluster, though it failed just before', async () => {
+      const { store, behaviour, samples, probed, changes } = setUp({ probeEveryMs: 30, idleEveryMs: 10 })
+      behaviour.probe = () => (probed.at(-1) === 'p:{a}:' ? fails() : Promise.resolve())
+      samples.push('p:{a}:', 'p:{b}:')
+      const times = (key: string) => probed.filter((one) => one === key).length
+      await until('it fails', () => times('p:{a}:') === 1)
+      samples.shift()
+      const before = times('p:{b}:')
+      await until('another is looked at for long', () => times('p:{b}:') > before + 20)
+      expect(changes).toEqual([])
+      expect(store.mode()).toBe('store')
+      await store.close()
+    })
+
     test('is not probed any more once it has left the cluster', async () => {
       const { store, behaviour, samples, probed } = setUp({ idleEveryMs: 10 })
       behaviour.probe = () => Promise.resolve()

@@ -122,6 +122,12 @@ describe('while Redis is out of reach', () => {
         async () => (await call(port, { token: mine })).status === 200,
         5000,
       )
+      const denied = lines().filter(({ status }) => status === 503)
+      expect(denied.length).toBeGreaterThanOrEqual(200)
+      for (const line of denied) {
+        expect(line).toMatchObject({ mode: 'deny', code: 'ServiceUnavailable' })
+        expect(line).not.toHaveProperty('decision')
+      }
       await until('the end is told', () => lines().some(({ msg }) => msg === 'Redis decides again'))
       expect(lines().filter(({ level }) => level === 'warn')).toHaveLength(1)
     },

@@ -26,6 +26,7 @@ export function accessLine(
   line += text('route', route?.match) + text('upstream', route?.upstream)
   line += text('client', caller?.client) + text('ip', exchange.ip)
   if (decision !== undefined) line += decided(decision)
+  else if (isDenied(exchange)) line += ',"mode":"deny"'
   line += `,"source":"${exchange.source}","status":${status},"durationMs":${rounded(durationMs)}`
   if (decidedAt !== undefined) line += `,"decidedAt":${rounded(decision?.decidedAt ?? epochMs(decidedAt))}`
   if (headAt !== undefined) line += `,"upstreamMs":${rounded(headAt - exchange.askedAt!)}`
@@ -40,6 +41,13 @@ function decided(decision: NonNullable<Exchange['decision']>): string {
   let members = decision.admitted ? ',"decision":"admitted"' : ',"decision":"refused"'
   if (reported !== undefined) members += `${text('limit', reported.name)},"remaining":${reported.remaining}`
   return `${members},"mode":"${decision.mode}"${shadowOver(decision)}`
+}
+
+/** Was it refused because the store was out of reach, under `onOutage: deny`? */
+function isDenied({ limitAt, decidedAt, error, incomplete }: Exchange): boolean {
+  const undecided = limitAt !== undefined && decidedAt === undefined
+  // A drain cuts off with the same code.
+  return undecided && error?.code === 'ServiceUnavailable' && incomplete !== 'cut'
 }
 
 /** The shadow limits that would have refused the call. */

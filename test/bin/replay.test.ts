@@ -114,6 +114,17 @@ describe('sluice replay', () => {
         'These logs hold no line of an access log: the JSON that the gateway writes with "log.format: json".\n\n2 lines: 2 no lines of an access log.\n',
       stderr: '',
     })
+    const denied = line({
+      at: 0,
+      ...REFUSED,
+      decision: undefined,
+      mode: 'deny',
+      status: 503,
+      code: 'ServiceUnavailable',
+    })
+    expect((await sluice(args, { stdin: denied })).stdout).toContain(
+      'The recorded gateway refused 0, and answered 1 with 503 or 500, undecided. Refused now',
+    )
     const open = line({ at: 0, path: '/open', client: undefined, decision: undefined })
     expect((await sluice(args, { stdin: open })).stdout).toBe(
       'These limits are asked about none of the calls in these logs.\n\n1 line: 1 of routes without limits.\n',

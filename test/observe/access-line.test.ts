@@ -43,6 +43,21 @@ it('tells of a decision which limit spoke, and which shadow limits would have re
   })
 })
 
+it('tells that deny refused what no store decided, and not what a drain cut off before', () => {
+  const error = new GatewayError('ServiceUnavailable', 'Not now.')
+  const denied: Exchange = { ...bare, status: 503, limitAt: 2, error }
+  expect(read(denied)).toMatchObject({ mode: 'deny', code: 'ServiceUnavailable' })
+  expect(read(denied)).not.toHaveProperty('decision')
+  for (const other of [
+    { ...denied, incomplete: 'cut' } as const,
+    { ...denied, decidedAt: 3 },
+    { ...denied, limitAt: undefined as never },
+    { ...denied, error: new GatewayError('InternalServer', 'A fault.') },
+  ]) {
+    expect(read(other)).not.toHaveProperty('mode')
+  }
+})
+
 it('tells when it was decided, on the store’s clock where there is one, to the microsecond', () => {
   const [before, now] = [Date.now(), performance.now()]
   const { decidedAt } = read({ ...bare, startedAt: now - 9000, decidedAt: now - 3000 })

@@ -46,6 +46,8 @@ export function describeReport(report: Report): string {
 
 function totalsOf({ totals, limits, from, to }: Report): string {
   const { calls, clients, admitted, refused, recorded, newlyRefused, newlyAdmitted } = totals
+  const undecided =
+    recorded.undecided > 0 ? `, and answered ${recorded.undecided} with 503 or 500, undecided` : ''
   const told = limits
     .filter(({ refused, recordedRefused }) => refused > 0 || recordedRefused > 0)
     .map(({ name, shadow, refused, clients, recordedRefused }) => {
@@ -54,7 +56,7 @@ function totalsOf({ totals, limits, from, to }: Report): string {
     })
   return [
     `${several(calls, 'call')} of ${several(clients, 'client')} from ${from} to ${to}: ${admitted} admitted, ${refused} refused.`,
-    `The recorded gateway refused ${recorded.refused}. Refused now and admitted then: ${newlyRefused}; admitted now and refused then: ${newlyAdmitted}.`,
+    `The recorded gateway refused ${recorded.refused}${undecided}. Refused now and admitted then: ${newlyRefused}; admitted now and refused then: ${newlyAdmitted}.`,
     ...told,
   ].join('\n')
 }

@@ -50,7 +50,7 @@ export function readAccessLine(text: string): LoggedCall | undefined {
   } catch {
     return undefined
   }
-  const { msg, time, method, durationMs, decidedAt, decision } = line
+  const { msg, time, method, durationMs, decidedAt, decision, mode } = line
   if (msg !== 'request' || typeof time !== 'string' || typeof method !== 'string') return undefined
   if (typeof durationMs !== 'number') return undefined
   const loggedAt = Date.parse(time)
@@ -65,7 +65,7 @@ export function readAccessLine(text: string): LoggedCall | undefined {
     route: textOf(line, 'route'),
     client: textOf(line, 'client'),
     ip: textOf(line, 'ip'),
-    arrived: decision !== undefined || line['client'] !== undefined || wasForwarded(line),
+    arrived: decision !== undefined || mode === 'deny' || line['client'] !== undefined || wasForwarded(line),
     decision: decision === 'refused' ? decision : wasAdmitted(line) ? 'admitted' : undefined,
     limit: decision === 'refused' ? textOf(line, 'limit') : undefined,
   }

@@ -182,6 +182,7 @@ describe('sluice replay takes', () => {
     ['anybody', { source: 'upstream', status: 500 }, 'admitted'],
     ['anybody', { status: 413, code: 'PayloadTooLarge' }, 'refusedBefore'],
     ['anybody', { status: 503, code: 'ServiceUnavailable' }, 'refusedBefore'],
+    ['anybody', { status: 503, code: 'ServiceUnavailable', mode: 'deny' }, 'undecided'],
   ] as const)(
     'a call of %s that ended without a decision for what its end tells: %j is %s',
     async ([whose, members, what]) => {
@@ -189,7 +190,13 @@ describe('sluice replay takes', () => {
         routes: '  - { match: "/*", upstream: data, authenticate: none, limits: [requests] }',
       })
       const client = whose === 'anybody' ? undefined : 'acme'
-      const own = { client, source: 'gateway', decision: undefined, limit: undefined, decidedAt: undefined }
+      const own = {
+        client,
+        source: 'gateway',
+        decision: undefined,
+        limit: undefined,
+        decidedAt: undefined,
+      }
       const { lines, totals } = await replayed([line({ at: 0, ...own, ...members })], config)
       const none = { admitted: 0, refused: 0, undecided: 0 }
       const before = what === 'refusedBefore'

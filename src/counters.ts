@@ -10,6 +10,8 @@ import type { Metrics } from './observe/metrics.ts'
 /** The counters, and what their keys start with. */
 export interface Counters {
   readonly store: Store
+  /** What `store` asks, without what stands in for it. */
+  readonly counters: Pick<Store, 'peek'>
   readonly prefix: string
   /** Can calls be decided as configured, so that the gateway is of use? */
   ready(): boolean
@@ -28,7 +30,8 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
   }
   if (config === 'memory') {
     show('store')
-    return { store: new MemoryStore(), prefix: 'sluice', ready: () => true }
+    const store = new MemoryStore()
+    return { store, counters: store, prefix: 'sluice', ready: () => true }
   }
 
   const { redis, prefix, timeoutMs, onOutage, instances } = config
@@ -60,7 +63,7 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
   })
   if (!(await remote.connect())) await store.begin()
   show(store.mode())
-  return { store, prefix, ready: () => onOutage !== 'deny' || store.mode() === 'store' }
+  return { store, counters: remote, prefix, ready: () => onOutage !== 'deny' || store.mode() === 'store' }
 }
 
 const WORDS = {

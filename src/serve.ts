@@ -41,7 +41,7 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
   const observe = createAccessLog(output, metrics)
   let draining = false
 
-  const { store, prefix, ready } = await openCounters(config.store, log, metrics)
+  const { store, counters, prefix, ready } = await openCounters(config.store, log, metrics)
   const limiter = createLimiter({
     store,
     onOutcome: (limit, outcome) => metrics.decisions.inc(limit, outcome),
@@ -51,7 +51,8 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
   const guards = createGuards(log)
   const failures = createFailures()
 
-  const usageIn = ({ limits, clientLimits }: Config) => createUsage({ store, prefix, limits, clientLimits })
+  const usageIn = ({ limits, clientLimits }: Config) =>
+    createUsage({ store, counters, prefix, limits, clientLimits })
 
   function gatewayOf(next: Config): { answer: Serve; peers: Peers; usage: Usage } {
     const { hosts, trustedProxies } = next.listen

@@ -14,6 +14,12 @@ export function hashTag(key: string): string {
   return close <= open + 1 ? key : key.slice(open + 1, close)
 }
 
+/** The hash tag of every key that a glob finds; undefined where they may have any. */
+export function tagOfGlob(glob: string): string | undefined {
+  const tag = hashTag(glob)
+  return /[*?[\\]/.test(tag) ? undefined : tag
+}
+
 /** How many slots a Redis Cluster has. */
 export const SLOTS = 16_384
 

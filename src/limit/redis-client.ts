@@ -23,6 +23,8 @@ export interface RedisClient {
   /** Is it known which masters there are? */
   knowsMasters(): boolean
   masters(): readonly Redis[]
+  /** The connection to the server that keeps a key; throws where there is none. */
+  keeper(key: string): Redis
   /** Names the server that keeps a key: `redis`, or `host:port` in a cluster, or `unknown`. */
   server(key: string): string
   /** Hash tags: one for each server, and one for the slots without a master. */
@@ -101,6 +103,7 @@ function ofOne(client: Redis): RedisClient {
     mastersReady: async () => {},
     knowsMasters: () => true,
     masters: () => [client],
+    keeper: () => client,
     server: () => 'redis',
     tags: () => [''],
     why: () => undefined,
@@ -113,6 +116,7 @@ function ofCluster({ client, why }: RedisCluster): RedisClient {
   const drop = dropping()
   const masters = () => client.nodes('master')
   const masterOf = (key: string) => client.slots[hashSlot(hashTag(key))]?.[0]
+  const nodeOf = (master: string | undefined) => masters().find((one) => nameOf(one) === master)
   return {
     isCluster: true,
     commands: client,
@@ -125,6 +129,13 @@ function ofCluster({ client, why }: RedisCluster): RedisClient {
     },
     knowsMasters: () => client.status === 'ready',
     masters,
+    keeper(key) {
+      const master = masterOf(key)
+      const node = nodeOf(master)
+      if (node !== undefined) return node
+      const what = master ?? `slot ${hashSlot(hashTag(key))} of the cluster has no master`
+      throw new Error(`Redis is not connected: ${what}.`)
+    },
     server: (key) => masterOf(key) ?? 'unknown',
     tags() {
       const slotOf = new Map<string | undefined, number>()
@@ -136,8 +147,7 @@ function ofCluster({ client, why }: RedisCluster): RedisClient {
     },
     why,
     reconnect(key) {
-      const master = masterOf(key)
-      const node = masters().find((one) => nameOf(one) === master)
+      const node = nodeOf(masterOf(key))
       // It is connected to again when the slots are refreshed.
       if (node) drop(node, false)
       client.refreshSlotsCache()

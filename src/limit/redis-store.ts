@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { type Batches, createBatches } from './batches.ts'
-import { hashSlot, hashTag } from './hash-slot.ts'
+import { hashSlot, hashTag, tagOfGlob } from './hash-slot.ts'
 import type { KeyFilter, Quota } from './limit.ts'
 import type { RedisClient } from './redis-client.ts'
 import { createRedisClocks } from './redis-clocks.ts'
@@ -68,18 +68,25 @@ export class RedisStore implements RemoteStore {
   }
 
   async keys(filter: KeyFilter): Promise<readonly string[]> {
+    this.#link.assertRight()
     const found = new Set<string>()
-    for (const node of this.#client.masters()) {
-      for (const glob of filter.globs) {
-        let cursor = '0'
-        do {
-          const [next, keys] = await node.scan(cursor, 'MATCH', glob, 'COUNT', SCANNED_AT_ONCE)
-          for (const key of keys) if (filter.matches(key)) found.add(key)
-          cursor = next
-        } while (cursor !== '0')
-      }
+    for (const glob of filter.globs) {
+      const tag = tagOfGlob(glob)
+      const samples = tag === undefined ? this.samples() : [`${this.#prefix}:{${tag}}:`]
+      for (const sample of samples) await this.#link.tell(this.#find(sample, glob, filter, found), sample)
     }
     return [...found]
+  }
+
+  /** Looks through the server that keeps a key. */
+  async #find(sample: string, glob: string, filter: KeyFilter, found: Set<string>): Promise<void> {
+    const node = this.#client.keeper(sample)
+    let cursor = '0'
+    do {
+      const [next, keys] = await node.scan(cursor, 'MATCH', glob, 'COUNT', SCANNED_AT_ONCE)
+      for (const key of keys) if (filter.matches(key)) found.add(key)
+      cursor = next
+    } while (cursor !== '0')
   }
 
   async reset(filter: KeyFilter): Promise<number> {
@@ -89,7 +96,8 @@ export class RedisStore implements RemoteStore {
     for (let i = 0; i < keys.length; i += FREED_AT_ONCE) {
       const some = keys.slice(i, i + FREED_AT_ONCE)
       // A cluster frees keys of several slots one by one.
-      const counts = isCluster ? some.map((key) => commands.unlink(key)) : [commands.unlink(some)]
+      const parts = isCluster ? some.map((key) => [key]) : [some]
+      const counts = parts.map((part) => this.#link.tell(commands.unlink(part), part[0]))
       for (const count of await Promise.all(counts)) freed += count
     }
     return freed

@@ -40,9 +40,9 @@ export interface Store {
   charge(quotas: readonly Quota[], sinceMs?: number): Charge | Promise<Charge>
   /** What `charge` would find, without charging. */
   peek(quotas: readonly Quota[], sinceMs?: number): Promise<readonly Allowance[]>
-  /** The keys, calls still counted or not, that a filter takes; it may scan everything. */
+  /** The keys, calls still counted or not, that a filter takes; it may scan everything. Rejects where one who may keep some cannot be asked. */
   keys(filter: KeyFilter): Promise<readonly string[]>
-  /** Frees every key that a filter takes; how many there were. */
+  /** Frees every key that a filter takes; how many there were. Rejects where one who may keep some cannot be asked. */
   reset(filter: KeyFilter): Promise<number>
   /** True the first time a key is seen within its time to live (single use of a `jti`). */
   once(key: string, ttlMs: number): Promise<boolean>

@@ -45,6 +45,8 @@ export interface ClientUsage {
 
 export interface UsageParts {
   readonly store: Pick<Store, 'keys' | 'peek' | 'reset'>
+  /** The counters themselves, where another may stand in for them within `store`; operators are told of these alone. */
+  readonly counters?: Pick<Store, 'peek'>
   readonly prefix: string
   readonly limits: readonly Limit[]
   readonly clientLimits?: ClientLimits
@@ -52,7 +54,7 @@ export interface UsageParts {
   readonly now?: () => number
 }
 
-/** Reads and frees what is counted of a client. All of it rejects where the store cannot be asked. */
+/** Reads and frees what is counted of a client. All of it rejects where the store cannot be asked, what operators ask also where another would stand in. */
 export interface Usage {
   /** The live limits that are counted per client alone; costs no call. `sinceMs`: see `Store`. */
   ofCaller(client: string, sinceMs?: number): Promise<CallerUsage>
@@ -67,7 +69,7 @@ export const MOST_KEYS = 1000
 const PEEKED_AT_ONCE = 100
 
 export function createUsage(parts: UsageParts): Usage {
-  const { store, prefix, limits, clientLimits = new Map(), now = Date.now } = parts
+  const { store, counters = store, prefix, limits, clientLimits = new Map(), now = Date.now } = parts
   const alone = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
   const quotasOfClient = compileLimits(alone, prefix, clientLimits)
   const quotasOfCaller = compileLimits(
@@ -109,7 +111,7 @@ export function createUsage(parts: UsageParts): Usage {
     const told: KeyUsage[] = []
     for (let i = 0; i < quotas.length; i += PEEKED_AT_ONCE) {
       const some = quotas.slice(i, i + PEEKED_AT_ONCE)
-      for (const [j, allowance] of (await store.peek(some)).entries()) {
+      for (const [j, allowance] of (await counters.peek(some)).entries()) {
         const { key, untilAt, shadow } = some[j]!
         const until = untilAt === undefined ? null : instant(untilAt)
         told.push({ key, ...usage(allowance, client, nowMs), until, shadow })

@@ -1,8 +1,9 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { hashSlot, tagOf } from '../../src/limit/hash-slot.ts'
-import type { Quota } from '../../src/limit/limit.ts'
+import type { Limit, Quota } from '../../src/limit/limit.ts'
 import { type OutageChange, withOutage } from '../../src/limit/outage.ts'
 import { RedisStore } from '../../src/limit/redis-store.ts'
+import { createUsage } from '../../src/limit/usage.ts'
 import { type RedisCluster, startCluster } from '../helpers/redis.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -138,4 +139,35 @@ test('slots that no master serves are told with their number, at the start and l
   await until('the others are decided for', async () => (await guarded.charge([kept])).mode === 'store')
   await callersOfOthersAreDecidedFor(4000)
   await node!.command('CLUSTER', 'ADDSLOTSRANGE', 0, 3999)
+})
+
+test('of a client whose master is gone operators are told nothing, and it is not said to be freed; of others they are told all', async () => {
+  await configure('cluster-require-full-coverage', 'no')
+  const limits: readonly Limit[] = [
+    { name: 'x', per: ['client'], limit: 5, windowMs: 60_000, shadow: false, changes: [] },
+  ]
+  await connect(cluster.urls)
+  const guarded = withOutage(store, { onOutage: 'local' })
+  closers.push(() => guarded.close())
+  const usage = createUsage({ store: guarded, counters: store, prefix: 't', limits })
+  const [gone] = cluster.nodes
+  const isLost = (tag: string) => store.server(`t:{${tag}}:x`) === `127.0.0.1:${gone!.port}`
+  await until('all three are known', () => store.samples().length === 3)
+  const [lost, kept] = [TAGS.find(isLost)!, TAGS.find((tag) => !isLost(tag))!]
+  await charge(kept)
+  await gone!.kill()
+  const why = /^Redis is not connected: 127\.0\.0\.1:\d+: connect ECONNREFUSED/
+  await until('the reason is known', () =>
+    charge(lost).then(
+      () => false,
+      ({ message }: Error) => why.test(message),
+    ),
+  )
+
+  await expect(usage.ofClient(lost)).rejects.toThrow(why)
+  await expect(usage.free(lost)).rejects.toThrow(why)
+  expect(await usage.ofClient(kept)).toMatchObject({ limits: [{ name: 'x' }] })
+  expect(await usage.free(kept)).toBe(1)
+  const anywhere = createUsage({ store, prefix: 't', limits: [{ ...limits[0]!, per: ['ip', 'client'] }] })
+  await expect(anywhere.free(kept)).rejects.toThrow('not connected')
 })

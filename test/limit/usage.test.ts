@@ -182,3 +182,12 @@ it('rejects where the store cannot be asked', async () => {
   await expect(usage.free('a')).rejects.toThrow(/connected|writeable/i)
   await store.close()
 })
+
+it('tells operators of nothing that stands in for the counters', async () => {
+  const store = new MemoryStore()
+  const counters = { peek: () => Promise.reject(new Error('out of reach')) }
+  const usage = createUsage({ store, counters, prefix: 'p', limits: LIMITS })
+  expect(await usage.ofCaller('a')).toMatchObject({ limits: [{ name: 'requests' }] })
+  await expect(usage.ofClient('a')).rejects.toThrow('out of reach')
+  await store.close()
+})

@@ -1,4 +1,5 @@
 import type { StoreConfig } from './config/schema.ts'
+import { prefixOf } from './limit/key.ts'
 import { MemoryStore } from './limit/memory-store.ts'
 import { type OutageStore, withOutage } from './limit/outage.ts'
 import { RedisStore } from './limit/redis-store.ts'
@@ -28,13 +29,14 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
     for (const mode of MODES) metrics.storeMode.set({ mode }, mode === now ? 1 : 0)
     metrics.storeUp.set(now === 'store' ? 1 : 0)
   }
+  const prefix = prefixOf(config)
   if (config === 'memory') {
     show('store')
     const store = new MemoryStore()
-    return { store, counters: store, prefix: 'sluice', ready: () => true }
+    return { store, counters: store, prefix, ready: () => true }
   }
 
-  const { redis, prefix, timeoutMs, onOutage, instances } = config
+  const { redis, timeoutMs, onOutage, instances } = config
   metrics.standIns.inc({ mode: onOutage }, 0)
   const remote = new RedisStore({
     ...redis,

@@ -17,6 +17,11 @@ for (const char of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
   RAW[char.charCodeAt(0)] = 1
 }
 
+/** What the keys of a store start with, as configured, or `sluice` in memory. */
+export function prefixOf(store: 'memory' | { readonly prefix: string }): string {
+  return store === 'memory' ? 'sluice' : store.prefix
+}
+
 /** A part that is compared exactly, such as a client id. */
 export function encodePart(part: string): string {
   const { length } = part

@@ -65,7 +65,7 @@ export function compileLimits(
   const compiled = limits
     .filter(({ name }) => names.size < names.add(name).size)
     .map((limit) => ({
-      limit,
+      limit: inOrder(limit),
       key: compileKey(
         limit,
         prefix,
@@ -74,16 +74,13 @@ export function compileLimits(
           return known === -1 ? parts.push(part) - 1 : known
         }),
       ),
-      limitAt: compileChanges(limit),
     }))
   const readers = parts.map(partReader)
 
   return (caller, params, nowMs) => {
     const encoded = readers.map((read) => read(caller, params))
     const own = caller.client === undefined ? undefined : clientLimits.get(caller.client)
-    return compiled.map(({ limit, key, limitAt }) =>
-      quota(limit, key(encoded), limitAt, own?.get(limit.name), nowMs),
-    )
+    return compiled.map(({ limit, key }) => quota(limit, key(encoded), own?.get(limit.name), nowMs))
   }
 }
 
@@ -99,23 +96,32 @@ export function quotasFor(
   return compileLimits(limits, prefix, clientLimits)(caller, params, nowMs)
 }
 
-function quota(
-  { name, windowMs, shadow }: Limit,
-  key: string,
-  limitAt: (nowMs: number) => number,
-  own: ClientLimit | undefined,
-  nowMs: number,
-): Quota {
-  if (own !== undefined && (own.untilAt === undefined || nowMs < own.untilAt)) {
+function quota(limit: Limit, key: string, own: ClientLimit | undefined, nowMs: number): Quota {
+  const { name, windowMs, shadow } = limit
+  const rule = inForce(limit, own, nowMs)
+  if (rule === own) {
     return { name, key, limit: own.limit, windowMs: own.windowMs ?? windowMs, shadow, untilAt: own.untilAt }
   }
-  return { name, key, limit: limitAt(nowMs), windowMs, shadow, untilAt: undefined }
+  return { name, key, limit: rule.limit, windowMs, shadow, untilAt: undefined }
 }
 
-function compileChanges({ limit, changes }: Limit): (nowMs: number) => number {
-  if (changes.length === 0) return () => limit
-  const inForce = changes.toSorted((a, b) => a.fromAt - b.fromAt)
-  return (nowMs) => inForce.findLast(({ fromAt }) => fromAt <= nowMs)?.limit ?? limit
+/**
+ * What says how many calls a limit allows a client at an instant (epoch milliseconds): the client's own limit where it has
+ * one that has not ended, else the latest change in force, else the limit itself.
+ */
+export function inForce(
+  limit: Limit,
+  own: ClientLimit | undefined,
+  nowMs: number,
+): ClientLimit | Change | Limit {
+  if (own !== undefined && (own.untilAt === undefined || nowMs < own.untilAt)) return own
+  const { changes } = limit
+  for (let i = changes.length - 1; i >= 0; i--) if (changes[i]!.fromAt <= nowMs) return changes[i]!
+  return limit
+}
+
+function inOrder(limit: Limit): Limit {
+  return { ...limit, changes: limit.changes.toSorted((a, b) => a.fromAt - b.fromAt) }
 }
 
 function compileKey(
@@ -197,7 +203,7 @@ export function quotaOfKey(
 ): Quota | undefined {
   const parsed = parseKey(prefix, key)
   const limit = parsed && limits.find(({ name }) => name === parsed.name)
-  return limit && quota(limit, key, compileChanges(limit), clientLimits.get(client)?.get(limit.name), nowMs)
+  return limit && quota(inOrder(limit), key, clientLimits.get(client)?.get(limit.name), nowMs)
 }
 
 function parseKey(

@@ -1,6 +1,7 @@
 import type { Caller } from '../../authenticate/caller.ts'
 import type { Config } from '../../config/schema.ts'
-import { type Limit, quotasFor } from '../../limit/limit.ts'
+import { prefixOf } from '../../limit/key.ts'
+import { type ClientLimit, inForce, type Limit, quotasFor } from '../../limit/limit.ts'
 import type { Params } from '../../route.ts'
 import { instant } from '../units.ts'
 
@@ -36,10 +37,8 @@ export function explainLimits(
   nowMs: number,
 ): readonly ExplainedLimit[] {
   const known: Readonly<Record<string, string | undefined>> = { ...params, client, user, ip }
-  // As the gateway names them where counters are in memory.
-  const prefix = store === 'memory' ? 'sluice' : store.prefix
   const caller = { client: client ?? '', user: user ?? '', ip: ip ?? '' }
-  return quotasFor(limits, caller, params, prefix, nowMs, clientLimits).map((quota) => {
+  return quotasFor(limits, caller, params, prefixOf(store), nowMs, clientLimits).map((quota) => {
     const configured = limits.find(({ name }) => name === quota.name)!
     const { name, limit, windowMs, shadow } = quota
     const lacking = configured.per.filter((part) => known[part] === undefined)
@@ -56,26 +55,22 @@ export function explainLimits(
   })
 }
 
-type Own = { readonly untilAt?: number } | undefined
-
 function decided(
-  { changes, limit }: Limit,
-  own: Own,
+  configured: Limit,
+  own: ClientLimit | undefined,
   nowMs: number,
 ): Pick<ExplainedLimit, 'decidedBy' | 'because' | 'next'> {
-  const inForce = changes.toSorted((a, b) => a.fromAt - b.fromAt)
-  const latest = (atMs: number) => inForce.findLast(({ fromAt }) => fromAt <= atMs)
+  const rule = inForce(configured, own, nowMs)
   const endsAt = own?.untilAt
-  if (own !== undefined && (endsAt === undefined || nowMs < endsAt)) {
+  if (rule === own) {
     const because = `the client's own limit${endsAt === undefined ? '' : `, until ${instant(endsAt)}`}`
     const next =
-      endsAt === undefined ? null : { limit: latest(endsAt)?.limit ?? limit, from: instant(endsAt) }
+      endsAt === undefined ? null : { limit: inForce(configured, own, endsAt).limit, from: instant(endsAt) }
     return { decidedBy: 'client', because, next }
   }
   const ended = endsAt === undefined ? '' : `; the client's own limit ended at ${instant(endsAt)}`
-  const coming = inForce.find(({ fromAt }) => fromAt > nowMs)
+  const coming = configured.changes.find(({ fromAt }) => fromAt > nowMs)
   const next = coming === undefined ? null : { limit: coming.limit, from: instant(coming.fromAt) }
-  const change = latest(nowMs)
-  if (change === undefined) return { decidedBy: 'limit', because: `for every client${ended}`, next }
-  return { decidedBy: 'change', because: `changed at ${instant(change.fromAt)}${ended}`, next }
+  if (!('fromAt' in rule)) return { decidedBy: 'limit', because: `for every client${ended}`, next }
+  return { decidedBy: 'change', because: `changed at ${instant(rule.fromAt)}${ended}`, next }
 }

@@ -41,8 +41,8 @@ export interface Unreadable {
 export interface ListenerEvents extends Turnstile {
   /** Told of bytes that are no request, after they were answered. */
   unreadable(what: Unreadable): void
-  /** Told of each TLS handshake that failed, with the reason. */
-  insecure(reason: string): void
+  /** Told of each TLS handshake that failed, with its peer and the reason. */
+  insecure(peer: string, reason: string): void
 }
 
 /** How often Node looks for sockets that are over their time. */
@@ -112,8 +112,9 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     if (tls !== undefined && !secured.has(socket)) {
       // Nobody is there yet who could read an answer.
+      const peer = beneath(socket).remoteAddress ?? ''
       socket.destroy()
-      events.insecure(error.code ?? error.message)
+      events.insecure(peer, error.code ?? error.message)
       return
     }
     // What comes behind a last answer is dropped.
@@ -192,6 +193,11 @@ function abandon(socket: Socket): void {
   // Of TLS, Node can end nothing but the whole in order.
   if ('encrypted' in socket) socket.destroy()
   else socket.resetAndDestroy()
+}
+
+/** The socket that TLS is spoken on, which knows its peer's address even when that is gone. */
+function beneath(socket: Socket): Socket {
+  return (socket as Socket & { readonly _parent?: Socket })._parent ?? socket
 }
 
 /** The request of a socket whose body is still coming, if any. */

@@ -95,7 +95,8 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
         metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
         log.info({ ip: plainAddress(peer), source: 'gateway', status, error: reason }, 'unreadable')
       },
-      insecure: (reason) => log.info({ source: 'gateway', error: reason }, 'TLS handshake failed'),
+      insecure: (peer, reason) =>
+        log.info({ ip: plainAddress(peer), source: 'gateway', error: reason }, 'TLS handshake failed'),
       exempt: (address) => current.peers.trusts(address),
       dropped(bound, address) {
         metrics.droppedSockets.inc({ bound })

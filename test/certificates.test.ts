@@ -82,6 +82,9 @@ it('a renewed certificate is shown to new connections, open ones go on, and a ba
   writeFileSync(file, text)
   gateway = await serving({ file })
   expect(await shown()).toBe(first.thumbprint)
+  await call(gateway.port, { path: '/' }).catch(() => {})
+  await until('the failed handshake is told', () => told('handshake failed').length === 1)
+  expect(told('handshake failed')).toMatchObject([{ ip: '127.0.0.1', error: 'ERR_SSL_HTTP_REQUEST' }])
   const open = await connected()
   expect(await asks(open)).toBe(200)
   const session = open.getSession()!

@@ -184,15 +184,18 @@ describe.concurrent('a caller', () => {
     one.socket.destroy()
   })
 
-  it('that begins no TLS is closed', async () => {
-    const reasons: string[] = []
+  it('that begins no TLS is closed, and its address told, as is that of one that leaves before the end', async () => {
+    const failures: string[][] = []
     const { cert, key } = makeCertificate()
     const tls = { cert, key, clientCa: undefined, requestClientCert: false }
-    const events = { ...SILENT, insecure: (reason: string) => void reasons.push(reason) }
+    const events = { ...SILENT, insecure: (...told: string[]) => void failures.push(told) }
     const server = createListener(() => Promise.resolve(), BOUNDS, events, tls)
     const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
+    const leaving = connectTcp({ port, host: '127.0.0.1' }, () => leaving.resetAndDestroy())
+    await until('it left', () => failures.length === 1)
+    expect(failures.splice(0)).toEqual([['127.0.0.1', 'ECONNRESET']])
     await closed(caller({ port }))
-    expect(reasons).toEqual(['ERR_TLS_HANDSHAKE_TIMEOUT'])
+    expect(failures).toEqual([['127.0.0.1', 'ERR_TLS_HANDSHAKE_TIMEOUT']])
     await drain(server, 0)
   })
 

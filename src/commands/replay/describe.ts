@@ -35,7 +35,7 @@ export function describeReport(report: Report): string {
   )
   return [
     table,
-    more > 0 ? `and ${several(more, 'more client')}; --top lists them` : '',
+    more > 0 ? `and ${counted(more, 'more client')}; --top lists them` : '',
     totals.calls > 0 ? totalsOf(report) : nothingIn(report),
     linesOf(report),
     warningsOf(report).join('\n'),
@@ -52,10 +52,10 @@ function totalsOf({ totals, limits, from, to }: Report): string {
     .filter(({ refused, recordedRefused }) => refused > 0 || recordedRefused > 0)
     .map(({ name, shadow, refused, clients, recordedRefused }) => {
       const then = recordedRefused > 0 || !shadow ? `, and ${recordedRefused} in the record` : ''
-      return `"${name}" refuses ${shadow ? 'in shadow ' : ''}${refused} of ${several(clients, 'client')}${then}.`
+      return `"${name}" refuses ${shadow ? 'in shadow ' : ''}${refused} of ${counted(clients, 'client')}${then}.`
     })
   return [
-    `${several(calls, 'call')} of ${several(clients, 'client')} from ${from} to ${to}: ${admitted} admitted, ${refused} refused.`,
+    `${counted(calls, 'call')} of ${counted(clients, 'client')} from ${from} to ${to}: ${admitted} admitted, ${refused} refused.`,
     `The recorded gateway refused ${recorded.refused}${undecided}. Refused now and admitted then: ${newlyRefused}; admitted now and refused then: ${newlyAdmitted}.`,
     ...told,
   ].join('\n')
@@ -79,7 +79,7 @@ function linesOf({ lines }: Report): string {
     [lines.other, 'no lines of an access log'],
   ] as const
   const told = parts.filter(([count]) => count > 0).map(([count, words]) => `${count} ${words}`)
-  return `${several(all, 'line')}${told.length > 0 ? `: ${told.join(', ')}` : ''}.`
+  return `${counted(all, 'line')}${told.length > 0 ? `: ${told.join(', ')}` : ''}.`
 }
 
 function warningsOf({ limits, lines, late }: Report): readonly string[] {
@@ -90,16 +90,16 @@ function warningsOf({ limits, lines, late }: Report): readonly string[] {
     )
   if (lines.lacking > 0) {
     warnings.push(
-      `${several(lines.lacking, 'call')} left out, whose lines lack what a limit is counted by: the client, the address, or the whole path`,
+      `${counted(lines.lacking, 'call')} left out, whose lines lack what a limit is counted by: the client, the address, or the whole path`,
     )
   }
   if (lines.overlong > 0) {
-    warnings.push(`${several(lines.overlong, 'line')} passed over, too long for an access log`)
+    warnings.push(`${counted(lines.overlong, 'line')} passed over, too long for an access log`)
   }
   if (late.calls > 0) {
     const seconds = (late.byMs / 1000).toFixed(1)
     warnings.push(
-      `${several(late.calls, 'call')} logged too late to be put in order, by up to ${seconds} seconds: told as if decided that much later; give the log of each instance as a file of its own`,
+      `${counted(late.calls, 'call')} logged too late to be put in order, by up to ${seconds} seconds: told as if decided that much later; give the log of each instance as a file of its own`,
     )
   }
   return warnings.map((warning) => `warning: ${warning}`)
@@ -131,6 +131,7 @@ function changed(before: number, after: number): string {
   return before === after ? String(after) : `${before} -> ${after}`
 }
 
-function several(number: number, noun: string): string {
+/** A number and its noun, such as `2 calls`. */
+function counted(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`
 }

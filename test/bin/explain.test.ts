@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { configFile, SYNC } from '../commands/replay/logs.ts'
-import { sluice } from './run.ts'
+import { itEndsWrongUsage, sluice } from './run.ts'
 
 const file = configFile(`  requests: { per: [client], limit: 10, window: 1m }\n${SYNC}`, {
   more: 'clients: [{ id: acme, name: Acme, limits: { requests: { limit: 0, until: 2026-12-01T00:00:00Z } } }]',
@@ -85,7 +85,7 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
     })
   })
 
-  it.for([
+  itEndsWrongUsage([
     [['explain'], 'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".'],
     [
       ['explain', 'sync'],
@@ -97,13 +97,7 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
       '--at must be an instant such as 2027-01-31T00:00:00Z, not "2027-01-31".',
     ],
     [['explain', '/x', '--nope'], 'Unknown argument: nope'],
-  ] as const)('ends wrong usage with 64: %j', async ([args, message]) => {
-    expect(await sluice(args)).toEqual({
-      code: 64,
-      stdout: '',
-      stderr: `sluice: ${message}\nSee "sluice --help".\n`,
-    })
-  })
+  ])
 
   it('ends with 78 where the configuration is wrong', async () => {
     expect(await sluice(['explain', '/x', '--config', '/nowhere'])).toMatchObject({

@@ -1,6 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { text } from 'node:stream/consumers'
 import { join } from 'node:path'
+import { expect, it } from 'vitest'
 import { BIN, withTests } from '../helpers/process.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -42,4 +43,17 @@ export async function sluice(
     new Promise<number | null>((resolve) => child.once('close', resolve)),
   ])
   return { code, stdout, stderr }
+}
+
+/** The test that each of these command lines ends with 64, these words and nothing else. */
+export function itEndsWrongUsage(
+  cases: readonly (readonly [args: readonly string[], message: string])[],
+): void {
+  it.for(cases)('ends wrong usage with 64: %j', async ([args, message]) => {
+    expect(await sluice(args)).toEqual({
+      code: 64,
+      stdout: '',
+      stderr: `sluice: ${message}\nSee "sluice --help".\n`,
+    })
+  })
 }

@@ -15,7 +15,7 @@ export interface LoggedCall {
   readonly ip: string | undefined
   /**
    * Did it get as far as the limiter, whether the limiter was then asked or not? A client is told once it has proved who it is.
-   * Where nobody must, a call that the gateway ended with an error of the caller's, or with 503, is taken to have come to an end before.
+   * Where nobody must, only a call that was forwarded, or that `onOutage: deny` refused, tells that it did.
    */
   readonly arrived: boolean
   /** Undefined where the gateway failed to decide or to forward, as when the store was out of reach. What no limit was asked about was admitted. */

@@ -10,7 +10,7 @@ import {
   serverOptions,
 } from './redis-options.ts'
 import { hearingSentinels } from './redis-sentinels.ts'
-import { StoreConfigError, unservedWarning } from './redis-topology.ts'
+import { missingDatabase, StoreConfigError, unservedWarning } from './redis-topology.ts'
 
 /** What a store needs to know of its Redis, be it one server or a cluster. */
 export interface RedisClient {
@@ -157,6 +157,18 @@ function ofCluster({ client, why }: RedisCluster): RedisClient {
       closeAll(client, [...client.nodes(), subscriber.getInstance() ?? {}])
     },
   }
+}
+
+/** The text of INFO; rejects with a StoreConfigError where the server has not the database that is configured. */
+export async function saysOfItself(node: Redis): Promise<string> {
+  const { db = 0 } = node.options
+  if (db !== 0) {
+    // Where the server refused it, ioredis goes on in database 0, which may be another's.
+    await node.select(db).catch((error: Error) => {
+      throw missingDatabase(db, error) ?? error
+    })
+  }
+  return await node.info()
 }
 
 /** Closes open connections, each once. */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createRedisCheck, type RedisCheck } from './redis-check.ts'
-import { openClient, type RedisClient } from './redis-client.ts'
+import { openClient, type RedisClient, saysOfItself } from './redis-client.ts'
 import { isVague } from './redis-cluster.ts'
 import type { RedisCredentials, RedisTopology } from './redis-options.ts'
 import { configError, type StoreConfigError } from './redis-topology.ts'
@@ -123,7 +123,7 @@ export class RedisLink {
       this.#lastError = new Error('the cluster gives no node its slots')
     }
     return this.tell(
-      Promise.any(masters.map((node) => node.info())).catch(({ errors }: AggregateError) => {
+      Promise.any(masters.map(saysOfItself)).catch(({ errors }: AggregateError) => {
         throw errors[0] ?? this.#lastError
       }),
     )

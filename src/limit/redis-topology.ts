@@ -83,6 +83,15 @@ export function configError(error: unknown): StoreConfigError | undefined {
   return undefined
 }
 
+/** What to write instead where a server refused to select a database because it has none of that number. */
+export function missingDatabase(db: number, error: Error): StoreConfigError | undefined {
+  if (!/index is out of range/i.test(error.message)) return undefined
+  return new StoreConfigError(
+    `store.redis.url names database ${db}, which this Redis does not have; write one that it has, or raise "databases" in its configuration.`,
+    error,
+  )
+}
+
 /** Compares what a server says of itself (the text of INFO) with how it is configured; throws a StoreConfigError. */
 export function checkTopology(topology: RedisTopology, info: string): void {
   const field = (name: string) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1]

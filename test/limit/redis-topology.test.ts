@@ -17,7 +17,7 @@ import {
   startSentinels,
 } from '../helpers/redis.ts'
 import { until } from '../helpers/wait.ts'
-import { startFakeRedis } from './fake-redis.ts'
+import { admitsAll, startFakeRedis } from './fake-redis.ts'
 
 const CA = { tls: { ca: readFileSync(REDIS_CERT, 'utf8') } }
 const PASSWORD = 'open sesame'
@@ -125,6 +125,12 @@ describe('a store that is told the wrong Redis', () => {
       'refuses the user name or password',
     ],
     ['no password', () => ({ url: secret.url }), {}, 'asks for a password'],
+    [
+      'a database that there is not',
+      () => ({ url: `${plain.url}/99` }),
+      {},
+      'names database 99, which this Redis does not have',
+    ],
     ['a certificate of nobody known', () => ({ url: tls.url }), {}, 'store.redis.tls.ca'],
     ['a Sentinel as a cluster', () => ({ cluster: sentinels.urls }), {}, 'cluster names a Sentinel'],
     [
@@ -263,6 +269,30 @@ describe('a store that is told the wrong Redis', () => {
     server.answer('-ERR This instance has cluster support disabled\r\n')
     await until('it is told', () => wrong !== undefined)
     expect(wrong!.message).toContain('write its URL in store.redis.url')
+    await store!.close()
+    await server.close()
+  })
+
+  test('a database that is gone when it is connected to anew: is told once, and not asked', async () => {
+    const server = await startFakeRedis()
+    let selected = '+OK\r\n'
+    server.answer((command) => {
+      if (command[0] === 'select') return selected
+      return command[0] === 'info' ? '$0\r\n\r\n' : admitsAll(command)
+    })
+    const wrong: string[] = []
+    await connect({ url: `${server.url}/5` }, { onWrong: ({ message }) => void wrong.push(message) })
+    expect(await store!.charge([quota])).toMatchObject({ admitted: true })
+    selected = '-ERR DB index is out of range\r\n'
+    server.drop()
+    await until('it is told', () => wrong.length > 0)
+    await expect(store!.charge([quota])).rejects.toThrow(StoreConfigError)
+    await expect(store!.probe('t:{a}:')).rejects.toThrow('names database 5')
+    expect(wrong).toEqual([
+      expect.stringMatching(/names database 5, .+ \(It said: ERR DB index is out of range\)$/),
+    ])
+    selected = '+OK\r\n'
+    await store!.probe('t:{a}:')
     await store!.close()
     await server.close()
   })

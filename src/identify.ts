@@ -22,8 +22,7 @@ export function identify(
   request: IncomingMessage,
   { route, target, head }: { readonly route: ServedRoute; readonly target: Target; readonly head: Head },
 ): Identified | GatewayError | Promise<Identified | GatewayError> {
-  const { ip } = exchange
-  if (route.authenticate === 'none') return { caller: { ip } }
+  if (route.authenticate === 'none') return { caller: { ip: exchange.ip } }
   const identity = authenticate(head.authorization, () =>
     senderOf(request, {
       path: target.path,
@@ -32,26 +31,31 @@ export function identify(
     }),
   )
   return identity instanceof Promise
-    ? identity.then((known) => callerOf(known, route, ip))
-    : callerOf(identity, route, ip)
+    ? identity.then((known) => callerOf(known, route, exchange))
+    : callerOf(identity, route, exchange)
 }
 
 function callerOf(
   known: Identity | Proved | GatewayError,
   route: ServedRoute,
-  ip: string,
+  exchange: Exchange,
 ): Identified | GatewayError {
   if (known instanceof GatewayError) return known
   const proof = 'use' in known ? known : undefined
   const identity = 'use' in known ? known.identity : known
-  const lacking = requireScope(identity, route.scope)
-  if (lacking !== undefined) return lacking
-  if (route.needsUser && identity.user === undefined) {
-    return new GatewayError(
-      'Forbidden',
-      'The access token names no user, and this path is limited for each user.',
-    )
-  }
+  const { ip } = exchange
   const caller = { client: identity.client, ...(identity.user !== undefined && { user: identity.user }), ip }
-  return { caller, proof }
+  const refusal = requireScope(identity, route.scope) ?? requireUser(identity, route)
+  if (refusal === undefined) return { caller, proof }
+  // For the log: it is known who may not do this.
+  exchange.caller = caller
+  return refusal
+}
+
+function requireUser({ user }: Identity, { needsUser }: ServedRoute): GatewayError | undefined {
+  if (!needsUser || user !== undefined) return undefined
+  return new GatewayError(
+    'Forbidden',
+    'The access token names no user, and this path is limited for each user.',
+  )
 }

@@ -254,6 +254,7 @@ describe('sluice replay, of what a gateway wrote', () => {
       routes: `routes:
   - { match: "GET /limits", respond: limits, authenticate: bearer }
   - { match: "/open/*", upstream: data, authenticate: none }
+  - { match: "/scoped", upstream: data, authenticate: bearer, scope: [rare] }
   - { match: "/*", upstream: data, authenticate: bearer }`,
     }
     const gateway = await serving(yaml(settings))
@@ -266,13 +267,21 @@ describe('sluice replay, of what a gateway wrote', () => {
     expect(await call(gateway.port, { path: '/limits', token: await token('one') })).toMatchObject({
       status: 200,
     })
+    // Refused, though who asked is known.
+    expect(await call(gateway.port, { path: '/scoped', token: await token('one') })).toMatchObject({
+      status: 403,
+    })
     await until('both wait', () => slow.seen.length === 2)
     for (const socket of left) socket.destroy()
     const requests = () => gateway.lines().filter(({ msg }) => msg === 'request')
-    await until('the log is written', () => requests().length === 3)
+    await until('the log is written', () => requests().length === 4)
     gateway.kill()
     await slow.close()
     expect(requests().filter(({ status }) => status === 499)).toHaveLength(2)
+    expect(requests().find(({ status }) => status === 403)).toMatchObject({
+      client: 'one',
+      code: 'Forbidden',
+    })
 
     const limited = configFile('  requests: { per: [ip], limit: 9, window: 1m }', {
       routes: '  - { match: "/*", upstream: data, authenticate: none, limits: [requests] }',
@@ -281,7 +290,7 @@ describe('sluice replay, of what a gateway wrote', () => {
       stdin: gateway.stdout(),
     })
     expect(JSON.parse(stdout)).toMatchObject({
-      lines: { replayed: 3, refusedBefore: 0 },
+      lines: { replayed: 3, refusedBefore: 1 },
       totals: { recorded: { admitted: 3, refused: 0, undecided: 0 } },
     })
   })

@@ -14,7 +14,8 @@ export interface LoggedCall {
   readonly client: string | undefined
   readonly ip: string | undefined
   /**
-   * Did it get as far as the limiter, whether the limiter was then asked or not? A client is told once it has proved who it is.
+   * Did it get as far as the limiter, whether the limiter was then asked or not? A client is told once it has proved who it is,
+   * also where its token then lacks a scope.
    * Where nobody must, only a call that was forwarded, or that `onOutage: deny` refused, tells that it did.
    */
   readonly arrived: boolean
@@ -65,10 +66,15 @@ export function readAccessLine(text: string): LoggedCall | undefined {
     route: textOf(line, 'route'),
     client: textOf(line, 'client'),
     ip: textOf(line, 'ip'),
-    arrived: decision !== undefined || mode === 'deny' || line['client'] !== undefined || wasForwarded(line),
+    arrived: decision !== undefined || mode === 'deny' || wasLetIn(line) || wasForwarded(line),
     decision: decision === 'refused' ? decision : wasAdmitted(line) ? 'admitted' : undefined,
     limit: decision === 'refused' ? textOf(line, 'limit') : undefined,
   }
+}
+
+/** Had the caller proved who it is, and might it do what it asked for? */
+function wasLetIn({ client, code }: Line): boolean {
+  return client !== undefined && code !== 'Forbidden'
 }
 
 /** Of the calls that nobody must prove, only how they ended tells that they got that far. */

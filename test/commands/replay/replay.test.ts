@@ -177,6 +177,8 @@ describe('sluice replay takes', () => {
     ['a client', { status: 408, code: 'RequestTimeout', incomplete: 'cut' }, 'admitted'],
     ['a client', { status: 503, code: 'ServiceUnavailable' }, 'undecided'],
     ['a client', { status: 500, code: 'InternalServer' }, 'undecided'],
+    ['a client', { status: 403, code: 'Forbidden' }, 'refusedBefore'],
+    ['a client', { source: 'upstream', status: 403 }, 'admitted'],
     ['a client', { source: 'upstream', status: 503 }, 'admitted'],
     ['anybody', { status: 499, incomplete: 'left' }, 'admitted'],
     ['anybody', { source: 'upstream', status: 500 }, 'admitted'],

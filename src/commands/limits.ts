@@ -1,18 +1,25 @@
 import type { Config } from '../config/schema.ts'
-import { createDeadlines } from '../limit/deadlines.ts'
+import { createDeadlines, TimeoutError } from '../limit/deadlines.ts'
+import { whereIs } from '../limit/redis-options.ts'
 import { RedisStore } from '../limit/redis-store.ts'
 import { type ClientUsage, createUsage, type Usage } from '../limit/usage.ts'
 import { table } from './table.ts'
 import { duration } from './units.ts'
 
-/** Longest that the command waits for all of Redis to be looked through. */
+/** Longest that the command waits for Redis to answer at all. */
+const ANSWERS_MS = 5000
+/** Longest that it waits for all of Redis to be looked through. */
 const SLOWEST_MS = 60_000
 
 /**
  * Does something about one client's counters, straight in Redis, and says in words or JSON what came of it. Rejects with
  * words for the operator: of the store's configuration, or of a Redis that is out of reach.
  */
-export async function withCounters<T>(config: Config, act: (usage: Usage) => Promise<T>): Promise<T> {
+export async function withCounters<T>(
+  config: Config,
+  act: (usage: Usage) => Promise<T>,
+  answersMs = ANSWERS_MS,
+): Promise<T> {
   const { store, admin, limits, clientLimits } = config
   if (store === 'memory') {
     const host = admin.host.includes(':') ? `[${admin.host}]` : admin.host
@@ -26,13 +33,27 @@ export async function withCounters<T>(config: Config, act: (usage: Usage) => Pro
     prefix,
     onWarning: (warning) => process.stderr.write(`warning: ${warning}\n`),
   })
+  const key = `${prefix}:{limits}:`
+  const late = (ms: number) => () => {
+    const server = remote.server(key)
+    const where = server.includes(':') ? `Redis at ${server}` : whereIs(redis.topology)
+    return `${where} gave no answer within ${ms / 1000} s.`
+  }
   try {
-    await remote.connect()
+    const there = remote.connect().then(() => remote.probe(key))
+    await within(answersMs, there, late(answersMs))
     const usage = createUsage({ store: remote, prefix, limits, clientLimits })
-    const asked = remote.probe(`${prefix}:{limits}:`).then(() => act(usage))
-    return await createDeadlines(SLOWEST_MS).bound(asked)
+    return await within(SLOWEST_MS, act(usage), late(SLOWEST_MS))
   } finally {
     await remote.close()
+  }
+}
+
+async function within<T>(ms: number, promise: Promise<T>, late: () => string): Promise<T> {
+  try {
+    return await createDeadlines(ms).bound(promise)
+  } catch (error) {
+    throw error instanceof TimeoutError ? new Error(late(), { cause: error }) : error
   }
 }
 

@@ -37,7 +37,8 @@ export interface RedisAddress {
   readonly tls?: RedisTls
 }
 
-const DEFAULT_PORTS = { 'redis:': 6379, 'rediss:': 6379, 'sentinel:': 26_379 } as const
+const SENTINEL_PORT = 26_379
+const DEFAULT_PORTS = { 'redis:': 6379, 'rediss:': 6379, 'sentinel:': SENTINEL_PORT } as const
 
 /** Reads `redis://`, `rediss://`, or the path of a socket (`/path`, `unix:/path`); throws a TypeError of anything else. */
 export function redisAddress(
@@ -62,6 +63,20 @@ export function redisAddress(
     ...(db !== 0 && { db }),
     ...((tls !== undefined || parsed.protocol === 'rediss:') && { tls: tls ?? {} }),
   }
+}
+
+/** Names a Redis for people, by its addresses as configured, without credentials. */
+export function whereIs(topology: RedisTopology): string {
+  if ('url' in topology) return `Redis at ${shown(topology.url)}`
+  if ('cluster' in topology) return `The cluster at ${topology.cluster.map((url) => shown(url)).join(', ')}`
+  const sentinels = topology.sentinels.map((url) => shown(url, SENTINEL_PORT))
+  return `The master of the sentinels at ${sentinels.join(', ')}`
+}
+
+/** `host:port` of a URL, or the path of a socket. */
+function shown(url: string, defaultPort?: number): string {
+  const { path, host = '', port } = redisAddress(url, {}, defaultPort)
+  return path ?? `${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
 /** Reconnects at 50 ms, then ever later, but never more than 500 ms apart: recovery is to be seen within seconds. */
@@ -101,7 +116,7 @@ export function sentinelOptions(
   { sentinels, name, sentinelUsername, sentinelPassword }: Extract<RedisTopology, { readonly name: string }>,
   { username, password, tls }: RedisCredentials,
 ) {
-  const addresses = sentinels.map((url) => redisAddress(url, { tls }, 26_379))
+  const addresses = sentinels.map((url) => redisAddress(url, { tls }, SENTINEL_PORT))
   const [first] = addresses
   return {
     ...LONE_CONNECTION,

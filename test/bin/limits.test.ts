@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { withCounters } from '../../src/commands/limits.ts'
 import { compileLimits, type Limit } from '../../src/limit/limit.ts'
 import type { RedisTopology } from '../../src/limit/redis-options.ts'
 import { RedisStore } from '../../src/limit/redis-store.ts'
+import { load } from '../config/load-text.ts'
 import {
   type RedisCluster,
   type RedisSentinels,
@@ -100,6 +102,14 @@ describe('sluice limits', () => {
     expect((await limits(store(), ['reset', '--json'])).stdout).toBe('{"client":"acme","freed":0}\n')
     const other = await limits(store(), ['show', '--json'], 'other')
     expect(JSON.parse(other.stdout)).toMatchObject({ limits: [{ limit: 10, remaining: 9 }, {}, {}] })
+  })
+
+  it('ends soon where Redis gives no answer, and names it', async () => {
+    const { config: read } = await load(config(store()))
+    redis.freeze()
+    const shown = await withCounters(read, ({ ofClient }) => ofClient('acme'), 300).catch(String)
+    redis.thaw()
+    expect(shown).toBe(`Error: Redis at ${redis.url} gave no answer within 0.3 s.`)
   })
 
   it('takes the flags of start', async () => {

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { redisAddress } from '../../src/limit/redis-options.ts'
+import { redisAddress, whereIs } from '../../src/limit/redis-options.ts'
 import { RedisStore, type RedisStoreOptions } from '../../src/limit/redis-store.ts'
 import { GRANTS, SENTINEL_GRANTS, StoreConfigError } from '../../src/limit/redis-topology.ts'
 import {
@@ -466,4 +466,13 @@ test.each([
   ['unix:///run/redis.sock', { path: '/run/redis.sock' }],
 ])('reads the address %s', (url, address) => {
   expect(redisAddress(url, {})).toEqual(address)
+})
+
+test.each([
+  [{ url: 'redis://u:p@h/2' }, 'Redis at h:6379'],
+  [{ url: '/run/redis.sock' }, 'Redis at /run/redis.sock'],
+  [{ cluster: ['redis://:p@[::1]:7000', 'redis://h:1'] }, 'The cluster at [::1]:7000, h:1'],
+  [{ sentinels: ['redis://:p@h', 'redis://i:1'], name: 'x' }, 'The master of the sentinels at h:26379, i:1'],
+])('names for people %j', (topology, words) => {
+  expect(whereIs(topology)).toBe(words)
 })

@@ -53,7 +53,7 @@ async function showLimits(given: Record<string, unknown>): Promise<void> {
   const client = clientOf(given)
   const { config } = await load(given)
   const { describeUsage, withCounters } = await import('../src/commands/limits.ts')
-  const usage = await withCounters(config, ({ ofClient }) => ofClient(client))
+  const usage = await withCounters(config, client, ({ ofClient }) => ofClient(client))
   console.log(given['json'] === true ? JSON.stringify(usage, undefined, 2) : describeUsage(usage))
 }
 
@@ -61,7 +61,7 @@ async function resetLimits(given: Record<string, unknown>): Promise<void> {
   const client = clientOf(given)
   const { config } = await load(given)
   const { withCounters } = await import('../src/commands/limits.ts')
-  const freed = await withCounters(config, ({ free }) => free(client))
+  const freed = await withCounters(config, client, ({ free }) => free(client))
   const words = `Freed ${freed} ${freed === 1 ? 'key' : 'keys'} of the client "${client}".`
   console.log(given['json'] === true ? JSON.stringify({ client, freed }) : words)
 }

@@ -1,5 +1,6 @@
 import type { Config } from '../config/schema.ts'
 import { createDeadlines, TimeoutError } from '../limit/deadlines.ts'
+import { encodePart } from '../limit/key.ts'
 import { whereIs } from '../limit/redis-options.ts'
 import { RedisStore } from '../limit/redis-store.ts'
 import { type ClientUsage, createUsage, type Usage } from '../limit/usage.ts'
@@ -17,6 +18,7 @@ const SLOWEST_MS = 60_000
  */
 export async function withCounters<T>(
   config: Config,
+  client: string,
   act: (usage: Usage) => Promise<T>,
   answersMs = ANSWERS_MS,
 ): Promise<T> {
@@ -33,7 +35,8 @@ export async function withCounters<T>(
     prefix,
     onWarning: (warning) => process.stderr.write(`warning: ${warning}\n`),
   })
-  const key = `${prefix}:{limits}:`
+  // Of a cluster, other masters may be out of reach.
+  const key = `${prefix}:{${encodePart(client)}}:`
   const late = (ms: number) => () => {
     const server = remote.server(key)
     const where = server.includes(':') ? `Redis at ${server}` : whereIs(redis.topology)

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { withCounters } from '../../src/commands/limits.ts'
+import { hashSlot } from '../../src/limit/hash-slot.ts'
 import { compileLimits, type Limit } from '../../src/limit/limit.ts'
 import type { RedisTopology } from '../../src/limit/redis-options.ts'
 import { RedisStore } from '../../src/limit/redis-store.ts'
@@ -107,7 +108,7 @@ describe('sluice limits', () => {
   it('ends soon where Redis gives no answer, and names it', async () => {
     const { config: read } = await load(config(store()))
     redis.freeze()
-    const shown = await withCounters(read, ({ ofClient }) => ofClient('acme'), 300).catch(String)
+    const shown = await withCounters(read, 'acme', ({ ofClient }) => ofClient('acme'), 300).catch(String)
     redis.thaw()
     expect(shown).toBe(`Error: Redis at ${redis.url} gave no answer within 0.3 s.`)
   })
@@ -208,6 +209,33 @@ describe('sluice limits, of a cluster', () => {
     const ended = await limits(`{ redis: { url: "${cluster.urls[0]}" } }`, ['show'])
     expect(ended).toMatchObject({ code: 78, stdout: '' })
     expect(ended.stderr).toContain('is one node of a cluster')
+  })
+
+  it('reads and frees the clients whose masters are there, and fails for those whose is gone or whose slot has none', async () => {
+    const [gone, ...there] = cluster.nodes
+    for (const node of there) {
+      await node.command('CONFIG', 'SET', 'cluster-require-full-coverage', 'no')
+      await node.command('CLUSTER', 'DELSLOTS', hashSlot('acme'))
+    }
+    await gone!.kill()
+    const { config: read } = await load(config(`{ redis: { cluster: ${JSON.stringify(cluster.urls)} } }`))
+    const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+    const ends: [string, 'rejected' | 'fulfilled'][] = [
+      ['client-0', 'fulfilled'],
+      ['client-1', 'fulfilled'],
+      ['client-2', 'rejected'],
+      ['acme', 'rejected'],
+    ]
+    const asked = ends.flatMap(([client]) => [
+      withCounters(read, client, ({ ofClient }) => ofClient(client)),
+      withCounters(read, client, ({ free }) => free(client)),
+    ])
+    const ended = await Promise.allSettled(asked)
+    said.mockRestore()
+    expect(ended.map(({ status }) => status)).toEqual(ends.flatMap(([, end]) => [end, end]))
+    const why = (i: number) => String((ended[i] as PromiseRejectedResult).reason)
+    for (const i of [4, 5]) expect(why(i)).toContain(`Redis is not connected: 127.0.0.1:${gone!.port}`)
+    for (const i of [6, 7]) expect(why(i)).toMatch(/slot/i)
   })
 })
 

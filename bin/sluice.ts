@@ -114,7 +114,7 @@ async function replay(given: Record<string, unknown>): Promise<void> {
   const { replay } = await import('../src/commands/replay/replay.ts')
   const report = await replay({ logs, config, top, client, screen: process.stderr })
   if (given['json'] === true) console.log(JSON.stringify(report, undefined, 2))
-  else console.log((await import('../src/commands/replay/describe.ts')).describeReport(report))
+  else console.log((await import('../src/commands/replay/describe.ts')).describeReport(report, client))
 }
 
 async function sandbox(given: Record<string, unknown>): Promise<void> {

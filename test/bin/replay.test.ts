@@ -100,7 +100,7 @@ describe('sluice replay', () => {
       lines: { replayed: 5 },
     })
     const nobody = await sluice(['replay', '-', '--config', config, '--client', 'nobody'], { stdin })
-    expect(nobody.stdout).toMatch(/^None of the replayed calls is of this client\.\n\n7 lines: /)
+    expect(nobody.stdout).toMatch(/^None of the replayed calls is of the client "nobody"\.\n\n7 lines: /)
     const compressed = gzipSync(stdin)
     const zipped = await sluice(args, { stdin: compressed })
     expect(JSON.parse(zipped.stdout)).toMatchObject({ totals: report.totals })

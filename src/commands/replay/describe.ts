@@ -4,8 +4,8 @@ import type { ClientReport, Counts, Report } from './report.ts'
 
 const MOST_CELL_CHARS = 64
 
-/** A report for people: the clients, the limits, and how much of the logs it tells of. */
-export function describeReport(report: Report): string {
+/** A report for people: the clients, or the one that was asked about, the limits, and how much of the logs it tells of. */
+export function describeReport(report: Report, client?: string): string {
   const { clients, limits, totals, more } = report
   const hasNames = clients.some(({ name }) => name !== undefined)
   const hasShadow = limits.some(({ shadow }) => shadow)
@@ -36,7 +36,7 @@ export function describeReport(report: Report): string {
   return [
     table,
     more > 0 ? `and ${counted(more, 'more client')}; --top lists them` : '',
-    totals.calls > 0 ? totalsOf(report) : nothingIn(report),
+    totals.calls > 0 ? totalsOf(report) : nothingIn(report, client),
     linesOf(report),
     warningsOf(report).join('\n'),
   ]
@@ -61,8 +61,8 @@ function totalsOf({ totals, limits, from, to }: Report): string {
   ].join('\n')
 }
 
-function nothingIn({ lines }: Report): string {
-  if (lines.replayed > 0) return 'None of the replayed calls is of this client.'
+function nothingIn({ lines }: Report, client = ''): string {
+  if (lines.replayed > 0) return `None of the replayed calls is of the client "${cell(client)}".`
   const { refusedBefore, unmatched, unlimited, lacking } = lines
   if (refusedBefore + unmatched + unlimited + lacking > 0)
     return 'These limits are asked about none of the calls in these logs.'

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { isIP } from 'node:net'
 import yargs, { type Argv } from 'yargs'
 import { hideBin } from 'yargs/helpers'
 import { FLAGS, overridesOf } from '../src/config/flags.ts'
@@ -66,9 +67,14 @@ async function resetLimits(given: Record<string, unknown>): Promise<void> {
   console.log(given['json'] === true ? JSON.stringify({ client, freed }) : words)
 }
 
-function clientOf({ client }: Record<string, unknown>): string {
-  if (typeof client === 'string' && client !== '') return client
-  throw new UsageError('Which client? Give its id.')
+function clientOf(given: Record<string, unknown>): string {
+  return idOf(given, 'client')
+}
+
+function idOf(given: Record<string, unknown>, whose: 'client' | 'user'): string {
+  const id = given[whose]
+  if (typeof id === 'string' && id !== '') return id
+  throw new UsageError(`Which ${whose}? Give its id.`)
 }
 
 async function explain(given: Record<string, unknown>): Promise<void> {
@@ -77,16 +83,24 @@ async function explain(given: Record<string, unknown>): Promise<void> {
   const { readQuestion } = await import('../src/commands/explain/question.ts')
   const question = readQuestion(wordsOf(given).join(' '), text('host'))
   if (typeof question === 'string') throw new UsageError(question)
+  const client = text('client') === undefined ? undefined : idOf(given, 'client')
+  const user = text('user') === undefined ? undefined : idOf(given, 'user')
+  const ip = addressOf(text('ip'))
   const atMs = await instantOf(text('at'))
   const { config } = await load({ config: given['config'] })
   const { explain } = await import('../src/commands/explain/explain.ts')
-  const asker = { client: text('client'), user: text('user'), ip: text('ip') }
+  const asker = { client, user, ip }
   const explained = explain(config, question, asker, atMs)
   if (given['json'] === true) console.log(JSON.stringify(explained, undefined, 2))
   else {
     const { describeExplained } = await import('../src/commands/explain/describe.ts')
     console.log(describeExplained(explained, config))
   }
+}
+
+function addressOf(text: string | undefined): string | undefined {
+  if (text === undefined || isIP(text) !== 0) return text
+  throw new UsageError(`--ip must be an address such as 192.0.2.7 or 2001:db8::7, not "${text}".`)
 }
 
 async function instantOf(text: string | undefined): Promise<number> {

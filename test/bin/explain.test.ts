@@ -96,6 +96,11 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
       ['explain', '/x', '--config', 'x', '--at', '2027-01-31'],
       '--at must be an instant such as 2027-01-31T00:00:00Z, not "2027-01-31".',
     ],
+    [
+      ['explain', '/x', '--config', 'x', '--ip', '1.2.3.999'],
+      '--ip must be an address such as 192.0.2.7 or 2001:db8::7, not "1.2.3.999".',
+    ],
+    [['explain', '/x', '--config', 'x', '--client', ''], 'Which client? Give its id.'],
     [['explain', '/x', '--nope'], 'Unknown argument: nope'],
   ])
 

@@ -1,3 +1,5 @@
+import { METHODS } from 'node:http'
+
 /** A request that is asked about. */
 export interface Question {
   readonly method: string
@@ -9,12 +11,15 @@ export interface Question {
 
 /** Stands for a host that the question leaves open. */
 const ANY_HOST = 'localhost'
-const WORDS = /^(?:([A-Za-z]+)\s+)?(\S.*)$/
+const WORDS = /^(?:([A-Za-z-]+)\s+)?(\S.*)$/
 const URL = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /** Reads `[METHOD] [host]/path`, or a URL in place of the host and path; a string says what is wrong with it. */
 export function readQuestion(text: string, host: string | undefined): Question | string {
   const [, method = 'GET', where = ''] = WORDS.exec(text.trim()) ?? []
+  if (!METHODS.includes(method.toUpperCase())) {
+    return `"${method}" is no method of HTTP that the gateway reads: it answers 400 to whatever is asked with it.`
+  }
   const url = URL.exec(where)
   const slash = where.indexOf('/')
   if (url === null && slash === -1) {

@@ -35,6 +35,10 @@ describe('a question', () => {
     expect(readQuestion('b.example/x', 'a.example')).toBe(
       'The request is to "b.example", and --host says "a.example".',
     )
+    for (const method of ['FOO', 'foo', 'X-Y']) {
+      expect(readQuestion(`${method} /x`, undefined)).toMatch(`"${method}" is no method of HTTP`)
+    }
+    expect(readQuestion('M-SEARCH /x', undefined)).toMatchObject({ method: 'M-SEARCH', target: '/x' })
     for (const text of ['', 'POST', 'sync']) expect(readQuestion(text, undefined)).toMatch(/^Which request\?/)
   })
 })
@@ -246,7 +250,7 @@ clients:
       ],
     ],
     [
-      'BREW id.example.com/x',
+      'PROPFIND id.example.com/x',
       405,
       'MethodNotAllowed',
       ['takes any method, but BREW is none that the gateway takes'],

@@ -1,5 +1,9 @@
 // Loaded before the command line: as on a machine where the optional package oidc-provider was not installed.
-import { register } from 'node:module'
+import * as module from 'node:module'
 
-const hook = `export const resolve = (name, context, next) => next(name === 'oidc-provider' ? 'oidc-provider-that-is-not-there' : name, context)`
-register(`data:text/javascript,${encodeURIComponent(hook)}`)
+const resolve = (name, context, next) =>
+  next(name === 'oidc-provider' ? 'oidc-provider-that-is-not-there' : name, context)
+
+// Node.js 20 has the second alone, of which Node.js 26 says that it is deprecated.
+if ('registerHooks' in module) module.registerHooks({ resolve })
+else module.register(`data:text/javascript,${encodeURIComponent(`export const resolve = ${resolve}`)}`)

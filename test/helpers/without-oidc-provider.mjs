@@ -6,4 +6,7 @@ const resolve = (name, context, next) =>
 
 // Node.js 20 has the second alone, of which Node.js 26 says that it is deprecated.
 if ('registerHooks' in module) module.registerHooks({ resolve })
-else module.register(`data:text/javascript,${encodeURIComponent(`export const resolve = ${resolve}`)}`)
+else
+  module.register(
+    `data:text/javascript,${encodeURIComponent(`export const resolve = ${resolve.toString()}`)}`,
+  )

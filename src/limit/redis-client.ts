@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { type Cluster, Redis } from 'ioredis'
 import { hashSlot, hashTag, SLOTS, tagOf } from './hash-slot.ts'
+import { NEEDLESS } from './redis-auth.ts'
 import { nameOf, openCluster, type RedisCluster } from './redis-cluster.ts'
 import {
   redisAddress,
@@ -10,7 +11,7 @@ import {
   serverOptions,
 } from './redis-options.ts'
 import { hearingSentinels } from './redis-sentinels.ts'
-import { missingDatabase, StoreConfigError, unservedWarning } from './redis-topology.ts'
+import { missingDatabase, NEEDLESS_PASSWORD, StoreConfigError, unservedWarning } from './redis-topology.ts'
 
 /** What a store needs to know of its Redis, be it one server or a cluster. */
 export interface RedisClient {
@@ -63,6 +64,12 @@ export function openClient(
   emitter.on('ready', () => onChange(true))
   emitter.on('close', () => onChange(false))
   emitter.on('end', onEnd)
+  let told = false
+  const onNeedless = () => {
+    if (!told) events.onWarning(NEEDLESS_PASSWORD)
+    told = true
+  }
+  emitter.on(NEEDLESS, onNeedless).on('+node', (node: Redis) => node.on(NEEDLESS, onNeedless))
   return client
 }
 

@@ -113,6 +113,10 @@ export function checkTopology(topology: RedisTopology, info: string): void {
   }
 }
 
+/** What the operator should know of a server that lets everybody in. */
+export const NEEDLESS_PASSWORD =
+  'Redis asks for no password, though store.redis has one: whoever reaches it may read and change the counters; set requirepass there, or leave the password out.'
+
 /** What the operator should know of a server that can be used: an eviction policy forgets counters when memory is short. */
 export function topologyWarnings(info: string): readonly string[] {
   const policy = /^maxmemory_policy:(.*?)\r?$/m.exec(info)?.[1]

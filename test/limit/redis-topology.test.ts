@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { Redis } from 'ioredis'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { redisAddress, whereIs } from '../../src/limit/redis-options.ts'
 import { RedisStore, type RedisStoreOptions } from '../../src/limit/redis-store.ts'
 import { GRANTS, SENTINEL_GRANTS, StoreConfigError } from '../../src/limit/redis-topology.ts'
@@ -425,6 +425,20 @@ describe('a store that is told right', () => {
     await plain.command('CONFIG', 'SET', 'maxmemory', '0', 'maxmemory-policy', 'noeviction')
     expect(warnings).toMatchObject([expect.stringContaining('allkeys-lru')])
   })
+
+  test.each<[string, () => RedisStoreOptions['topology']]>([
+    ['server', () => ({ url: plain.url })],
+    ['cluster', () => ({ cluster: cluster.urls })],
+  ])(
+    'warns once of a %s that asks for no password, though it is given one, and prints nothing',
+    async (_, topology) => {
+      const printed = vi.spyOn(console, 'warn').mockReturnValue()
+      const warnings = await connect(topology(), { password: 'hello' })
+      expect(warnings).toEqual([expect.stringContaining('asks for no password')])
+      expect(printed).not.toHaveBeenCalled()
+      printed.mockRestore()
+    },
+  )
 
   test('refuses to decide quotas of different slots together on a cluster, rather than let them through', async () => {
     await connect({ cluster: cluster.urls })

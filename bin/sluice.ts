@@ -2,6 +2,7 @@
 import { isIP } from 'node:net'
 import yargs, { type Argv } from 'yargs'
 import { hideBin } from 'yargs/helpers'
+import { nearest } from '../src/config/nearest.ts'
 import { FLAGS, overridesOf } from '../src/config/flags.ts'
 import type { Loaded } from '../src/config/load.ts'
 import { VERSION } from '../src/version.ts'
@@ -13,6 +14,9 @@ const CONFIG = 78
 const MOST_PORTS = 65_535
 const MOST_WORKERS = 256
 const MOST_ROWS = 100_000
+
+const WHICH = 'Which command? One of start, check, explain, limits, replay, sandbox.'
+const WHICH_OF_LIMITS = 'Which command? One of limits show, limits reset.'
 
 /** A command line that asks for something that there is not. */
 class UsageError extends Error {}
@@ -148,6 +152,15 @@ function whole(given: Record<string, unknown>, flag: string, most: number, least
   throw new UsageError(`--${flag} must be a whole number from ${least} to ${most}, not "${text}".`)
 }
 
+/** A message of yargs, which also suggests commands that are nothing like what was written. */
+function likely(message: string | null): string | undefined {
+  const words = hideBin(process.argv)
+  const suggested = /^Did you mean (\S+)\?$/.exec(message ?? '')?.[1]
+  if (suggested === undefined || words.some((word) => nearest(word, [suggested]) !== undefined))
+    return message ?? undefined
+  return words[0] === 'limits' ? WHICH_OF_LIMITS : WHICH
+}
+
 /** Ends the process with words for the operator, never with a stack trace. */
 function fail(error: unknown): never {
   const { name, message } = error instanceof Error ? error : new Error(String(error))
@@ -208,7 +221,7 @@ function limited(command: Argv): Argv {
   return command
     .command('show [client]', 'what the client has used of each limit', ofClient, showLimits)
     .command('reset [client]', 'free all that is counted of the client', ofClient, resetLimits)
-    .demandCommand(1, 1, 'Which command? One of limits show, limits reset.')
+    .demandCommand(1, 1, WHICH_OF_LIMITS)
 }
 
 /** Takes what stands freely as it is: of positionals, yargs would lose `-` and all but the last. */
@@ -293,12 +306,13 @@ const commandLine = yargs(hideBin(process.argv))
   .epilogue('Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.')
   .version(VERSION)
   .alias({ help: 'h', version: 'V' })
-  .demandCommand(1, 1, 'Which command? One of start, check, explain, limits, replay, sandbox.')
+  .demandCommand(1, 1, WHICH)
   .strict()
   .recommendCommands()
   .exitProcess(false)
   .fail((message: string | null, error: Error | undefined) => {
-    throw error !== undefined && error.name !== 'YError' ? error : new UsageError(message ?? error?.message)
+    if (error !== undefined && error.name !== 'YError') throw error
+    throw new UsageError(likely(message) ?? error?.message)
   })
 
 // A reader that leaves early, such as `head`, is no failure.

@@ -5,6 +5,8 @@ interface Flag {
   readonly describe: string
   /** What the flag's text stands for, where it is more than itself. */
   readonly means?: (text: string) => unknown
+  /** What is wrong with a text that cannot say what the file could; undefined where nothing is. */
+  readonly mistake?: (text: string) => string | undefined
 }
 
 /** The flags that beat the file: name → the value's place. Their texts go through the schema like the file's. */
@@ -13,7 +15,12 @@ export const FLAGS: Readonly<Record<string, Flag>> = {
   port: { path: ['listen', 'port'], describe: 'port that callers connect to; 0 takes a free one' },
   'admin-host': { path: ['admin', 'host'], describe: 'address of the admin listener' },
   'admin-port': { path: ['admin', 'port'], describe: 'port of the admin listener' },
-  store: { path: ['store'], describe: '"memory" counts in this process alone' },
+  store: {
+    path: ['store'],
+    describe: '"memory" counts in this process alone',
+    mistake: (text) =>
+      text === 'memory' ? undefined : `must be "memory", not "${text}"; for Redis, give its URL with --redis`,
+  },
   redis: { path: ['store', 'redis'], describe: 'URL of the Redis that counts', means: (url) => ({ url }) },
   'log-level': { path: ['log', 'level'], describe: 'fatal, error, warn, info, debug, trace or silent' },
   'log-format': { path: ['log', 'format'], describe: 'json or pretty' },
@@ -21,8 +28,9 @@ export const FLAGS: Readonly<Record<string, Flag>> = {
 
 /** The overrides that parsed flags ask for; flags that were not given are undefined. */
 export function overridesOf(given: Readonly<Record<string, unknown>>): readonly Override[] {
-  return Object.entries(FLAGS).flatMap(([name, { path, means }]) => {
+  return Object.entries(FLAGS).flatMap(([name, { path, means, mistake }]) => {
     const text = given[name]
-    return typeof text === 'string' ? [{ flag: `--${name}`, path, value: means?.(text) ?? text }] : []
+    if (typeof text !== 'string') return []
+    return [{ flag: `--${name}`, path, value: means?.(text) ?? text, mistake: mistake?.(text) }]
   })
 }

@@ -23,6 +23,8 @@ export interface Override {
   readonly flag: string
   readonly path: readonly string[]
   readonly value: unknown
+  /** What is wrong with the value as this flag gives it, where more is to be said than of the file's. */
+  readonly mistake?: string | undefined
 }
 
 /** What `loadConfig` read. */
@@ -65,6 +67,8 @@ export async function loadConfig({
     put(value, one.path, typeof one.value === 'string' ? typed(one.value) : one.value)
 
   const mistakes: Mistake[] = [...source.mistakes]
+  for (const { path, mistake } of overrides)
+    if (mistake !== undefined) mistakes.push({ path, message: mistake })
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
   for (const path of SECRETS.flatMap((secret) => placesOf(value, secret))) {
     const secret = await readSecret(get(value, path), path, flagOf(path) ? process.cwd() : directory)

@@ -253,7 +253,7 @@ clients:
       'PROPFIND id.example.com/x',
       405,
       'MethodNotAllowed',
-      ['takes any method, but BREW is none that the gateway takes'],
+      ['takes any method, but PROPFIND is none that the gateway takes'],
     ],
     [
       'GET id.example.com/oidc/request',

@@ -21,7 +21,7 @@ function ask(port: number, text: string): Socket {
   return socket
 }
 
-async function answering(bytes: number, timeoutMs = 300, readMs = timeoutMs) {
+async function answering(bytes: number, timeoutMs = 1500, readMs = timeoutMs) {
   const back = await startUpstream((_, response) => response.end(Buffer.alloc(bytes, 'x')))
   closers.push(back.close)
   const front = await startFront(back.url, { timeoutMs, readMs })
@@ -33,16 +33,16 @@ it.concurrent('a caller that does not read is given up, is told of as one, and i
   const { back, port, outcomes } = await answering(30_000_000)
   ask(port, GET)
   await until('the outcome', () => outcomes.length === 1)
-  expect(outcomes).toMatchObject([{ outcome: 'left', givenUp: 'the caller read too little for 300 ms' }])
+  expect(outcomes).toMatchObject([{ outcome: 'left', givenUp: 'the caller read too little for 1500 ms' }])
   expect(outcomes[0]).not.toHaveProperty('error')
   await until('no socket upstream', () => back.sockets() === 0)
 })
 
 it.concurrent('a caller has a time of its own for that, which may be longer than that of the upstream', async () => {
-  const { port, outcomes } = await answering(30_000_000, 500, 1500)
+  const { port, outcomes } = await answering(30_000_000, 800, 2400)
   ask(port, GET)
   await until('the outcome', () => outcomes.length === 1)
-  expect(outcomes).toMatchObject([{ outcome: 'left', givenUp: 'the caller read too little for 1500 ms' }])
+  expect(outcomes).toMatchObject([{ outcome: 'left', givenUp: 'the caller read too little for 2400 ms' }])
 })
 
 it.concurrent('so is one that does not read the last of an answer that has come whole', async () => {

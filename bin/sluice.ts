@@ -188,14 +188,15 @@ function withConfig(command: Argv): Argv {
   })
 }
 
-/** The options of the commands that read a configuration, of which flags may say another thing. */
-function configured(command: Argv): Argv {
+/** The options of the commands that read a configuration, of which flags may say another thing; `idle` ones do nothing there. */
+function configured(command: Argv, idle: readonly string[] = []): Argv {
   withConfig(command)
   for (const [name, { describe }] of Object.entries(FLAGS)) {
     command.option(name, {
       type: 'string',
       requiresArg: true,
       describe,
+      hidden: idle.includes(name),
       group: 'In place of what the file says:',
     })
   }
@@ -212,7 +213,8 @@ function started(command: Argv): Argv {
 }
 
 function ofClient(command: Argv): Argv {
-  return configured(command)
+  // Taken as `start` takes them, so that both can be called alike.
+  return configured(command, ['host', 'port', 'log-level', 'log-format'])
     .positional('client', { type: 'string', describe: 'the id of the client, as its tokens name it' })
     .option('json', { type: 'boolean', describe: 'as JSON' })
 }

@@ -113,6 +113,12 @@ describe('sluice limits', () => {
     expect(shown).toBe(`Error: Redis at ${redis.url} gave no answer within 0.3 s.`)
   })
 
+  it('tells of no flag that does nothing there', async () => {
+    const { stdout } = await sluice(['limits', 'show', '--help'])
+    expect(stdout).toMatch(/^ +--redis .*$/m)
+    expect(stdout).not.toMatch(/--(host|port|log-level|log-format)/)
+  })
+
   it('takes the flags of start', async () => {
     const flags = ['--redis', redis.url.replace(/^/, 'unix://'), '--log-level', 'silent']
     const ended = await sluice(['limits', 'show', 'acme', '--config', '-', ...flags], {

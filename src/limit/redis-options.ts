@@ -37,7 +37,8 @@ export interface RedisAddress {
   readonly tls?: RedisTls
 }
 
-const SENTINEL_PORT = 26_379
+/** Where a sentinel listens, unless its URL says otherwise. */
+export const SENTINEL_PORT = 26_379
 const DEFAULT_PORTS = { 'redis:': 6379, 'rediss:': 6379, 'sentinel:': SENTINEL_PORT } as const
 
 /** Reads `redis://`, `rediss://`, or the path of a socket (`/path`, `unix:/path`); throws a TypeError of anything else. */

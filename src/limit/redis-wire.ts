@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import { redisAddress, type RedisCredentials, type RedisTopology } from './redis-options.ts'
+import { redisAddress, type RedisCredentials, type RedisTopology, SENTINEL_PORT } from './redis-options.ts'
 import { StoreConfigError } from './redis-topology.ts'
 
 /** How long it may take to find out what is spoken at a port. */
@@ -8,22 +8,30 @@ const LOOK_MS = 1000
 
 /**
  * What to write instead where Redis, the first of the cluster's nodes or of the sentinels, speaks TLS and is not asked to, or
- * the other way round. Tries both, and is silent unless one failed and the other did not: from the failure alone, nobody
- * can tell it from an outage.
+ * the other way round, and where the only one is no Redis. Tries both, and is silent unless one failed and the other did not,
+ * or something else answered: from the failure alone, nobody can tell it from an outage.
  */
 export async function wrongWire(
   topology: RedisTopology,
   credentials: RedisCredentials,
 ): Promise<StoreConfigError | undefined> {
-  const [url, port] =
+  const [urls, port] =
     'url' in topology
-      ? [topology.url]
+      ? [[topology.url]]
       : 'cluster' in topology
-        ? [topology.cluster[0]!]
-        : [topology.sentinels[0]!, 26_379]
+        ? [topology.cluster]
+        : [topology.sentinels, SENTINEL_PORT]
+  const [url] = urls as [string]
   const { host, port: at, tls } = redisAddress(url, credentials, port)
   if (host === undefined || at === undefined) return undefined
-  const [plain, encrypted] = await Promise.all([speaksRedis(host, at), speaksTls(host, at)])
+  const [answer, encrypted] = await Promise.all([plainAnswer(host, at), speaksTls(host, at)])
+  const plain = /^(?:\+PONG|-[A-Z]+ )/.test(answer)
+  // Of several, the others may be right.
+  if (isForeign(answer) && !encrypted && urls.length === 1) {
+    return new StoreConfigError(
+      `something other than Redis answers at ${host}:${at}; write the address of Redis in store.redis.`,
+    )
+  }
   if (plain === encrypted) return undefined
   if (encrypted && tls === undefined) {
     return new StoreConfigError(
@@ -38,36 +46,43 @@ export async function wrongWire(
   return undefined
 }
 
-function speaksRedis(host: string, port: number): Promise<boolean> {
-  return settled(connect(port, host), (socket, done) => {
+/** What is answered to PING, not encrypted; nothing where nobody answers. */
+function plainAnswer(host: string, port: number): Promise<string> {
+  return settled(connect(port, host), '', (socket, done) => {
     socket.once('connect', () => socket.write('PING\r\n'))
     // Of one that asks for a password first, it is an error.
-    socket.once('data', (bytes) => done(/^(?:\+PONG|-[A-Z]+ )/.test(bytes.toString('latin1'))))
-    socket.once('error', () => done(false))
+    socket.once('data', (bytes) => done(bytes.toString('latin1')))
+    socket.once('error', () => done(''))
   })
+}
+
+/** Does it begin as the words of another protocol do? No message of RESP does, nor an alert of TLS. */
+function isForeign(answer: string): boolean {
+  return /^[A-Za-z0-9<{]/.test(answer)
 }
 
 function speaksTls(host: string, port: number): Promise<boolean> {
   // Nothing is said over it, so it need not be known who answers.
-  return settled(connectTls({ port, host, rejectUnauthorized: false }), (socket, done) => {
+  return settled(connectTls({ port, host, rejectUnauthorized: false }), false, (socket, done) => {
     socket.once('secureConnect', () => done(true))
     // One that asks for a certificate first answers with an alert.
     socket.once('error', ({ code = '' }: NodeJS.ErrnoException) => done(/^ERR_SSL_.*ALERT/.test(code)))
   })
 }
 
-async function settled<S extends Socket>(
+async function settled<S extends Socket, T>(
   socket: S,
-  look: (socket: S, done: (speaks: boolean) => void) => void,
-): Promise<boolean> {
+  otherwise: T,
+  look: (socket: S, done: (found: T) => void) => void,
+): Promise<T> {
   let timer: NodeJS.Timeout | undefined
-  const speaks = await new Promise<boolean>((resolve) => {
+  const found = await new Promise<T>((resolve) => {
     look(socket, resolve)
-    socket.once('close', () => resolve(false))
-    timer = setTimeout(resolve, LOOK_MS, false)
+    socket.once('close', () => resolve(otherwise))
+    timer = setTimeout(resolve, LOOK_MS, otherwise)
   })
   clearTimeout(timer)
   socket.on('error', () => {})
   socket.destroy()
-  return speaks
+  return found
 }

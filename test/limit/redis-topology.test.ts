@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
+import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
@@ -221,6 +222,22 @@ describe('a store that is told the wrong Redis', () => {
     const error = await connect({ url: `rediss://127.0.0.1:${(server.address() as AddressInfo).port}` })
     server.close()
     expect((error as Error).message).toContain('does not speak TLS')
+  })
+
+  test('what is no Redis: is named, whether it is asked in TLS or not', async () => {
+    const server = createHttpServer()
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    const address = `127.0.0.1:${(server.address() as AddressInfo).port}`
+    for (const topology of [
+      { url: `redis://${address}` },
+      { url: `rediss://${address}` },
+      { cluster: [`redis://${address}`] },
+    ]) {
+      const error = await connect(topology)
+      expect(error).toBeInstanceOf(StoreConfigError)
+      expect((error as Error).message).toContain(`something other than Redis answers at ${address}; `)
+    }
+    server.close()
   })
 
   test('TLS where none is spoken, and none where it is: says what to write instead', async () => {

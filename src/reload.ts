@@ -73,10 +73,8 @@ export function createReload({
       hash = loaded.hash
       content = next
       log.info({ hash }, 'the configuration is read anew')
-      const restart = AT_START.filter(
-        (key) => JSON.stringify(loaded.config[key]) !== JSON.stringify(current[key]),
-      )
-      if (restart.length > 0) log.warn({ keys: restart }, 'these settings take effect with the next start')
+      const keys = AT_START.flatMap((section) => waiting(section, loaded.config[section], current[section]))
+      if (keys.length > 0) log.warn({ keys }, 'these settings take effect with the next start')
     } catch (error) {
       const { message } = error as Error
       // What stays bad is told and counted once, however many of the watched files changed with it.
@@ -90,6 +88,16 @@ export function createReload({
     }
   }
   return (occasion) => (under = under.then(() => reload(occasion)))
+}
+
+/** The settings of a section that are others than are in force, as the file names them; the section where it is of another kind. */
+function waiting(section: string, next: object | string, current: object | string): readonly string[] {
+  if (JSON.stringify(next) === JSON.stringify(current)) return []
+  if (typeof next === 'string' || typeof current === 'string') return [section]
+  const [mine, other] = [new Map(Object.entries(next)), new Map(Object.entries(current))]
+  return [...new Set([...mine.keys(), ...other.keys()])]
+    .filter((key) => JSON.stringify(mine.get(key)) !== JSON.stringify(other.get(key)))
+    .map((key) => `${section}.${key.replace(/Ms$/, '')}`)
 }
 
 /** Tells one configuration from another that has the same text, but other files or secrets. */

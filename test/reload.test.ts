@@ -120,9 +120,13 @@ describe('a changed file', () => {
 
   it('warns of what only a restart can change', async () => {
     const gateway = await started(yaml({ data: data.url }))
-    writeFileSync(file, yaml({ data: data.url }).replace('port: 0,', 'port: 0, maxConnections: 5,'))
+    const text = yaml({ data: data.url, store: '{ redis: { url: "redis://127.0.0.1:1" } }' })
+    // `trustedProxies` alone is taken at once.
+    const listen = 'port: 0, maxConnections: 5, headersTimeout: 3s, trustedProxies: [192.0.2.7/32]'
+    writeFileSync(file, text.replace('port: 0, trustedProxies: []', listen))
     await until('the warning', () => told(gateway, 'next start').length === 1)
-    expect(told(gateway, 'next start')).toMatchObject([{ level: 'warn', keys: ['listen'] }])
+    const keys = ['listen.maxConnections', 'listen.headersTimeout', 'store']
+    expect(told(gateway, 'next start')).toMatchObject([{ level: 'warn', keys }])
   })
 })
 

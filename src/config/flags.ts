@@ -18,8 +18,9 @@ export const FLAGS: Readonly<Record<string, Flag>> = {
   store: {
     path: ['store'],
     describe: '"memory" counts in this process alone',
+    // Not said again, as it may be a URL with its password.
     mistake: (text) =>
-      text === 'memory' ? undefined : `must be "memory", not "${text}"; for Redis, give its URL with --redis`,
+      text === 'memory' ? undefined : 'must be "memory"; for Redis, give its URL with --redis',
   },
   redis: { path: ['store', 'redis'], describe: 'URL of the Redis that counts', means: (url) => ({ url }) },
   'log-level': { path: ['log', 'level'], describe: 'fatal, error, warn, info, debug, trace or silent' },

@@ -120,7 +120,13 @@ describe('flags', () => {
   })
 
   it('are named where they are wrong', async () => {
-    const given = { port: 'http', 'admin-port': '70000', redis: 'redis', 'log-level': 'loud', store: 'disk' }
+    const given = {
+      port: 'http',
+      'admin-port': '70000',
+      redis: 'redis',
+      'log-level': 'loud',
+      store: 'redis://:s3cret@r',
+    }
     const { store, ...flags } = given
     expect(await mistakesIn(completed(''), {}, overridesOf(flags))).toEqual([
       '--port: must be a port from 0 to 65535, not "http"',
@@ -129,7 +135,7 @@ describe('flags', () => {
       '--redis: must be redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock',
     ])
     expect(await mistakesIn(completed(''), {}, overridesOf({ store }))).toEqual([
-      '--store: must be "memory", not "disk"; for Redis, give its URL with --redis',
+      '--store: must be "memory"; for Redis, give its URL with --redis',
     ])
     expect(await mistakesIn(completed(''), {}, overridesOf({ port: '9090' }))).toEqual([
       '--port: is 9090 for both "listen" and "admin"; give each its own port',

@@ -11,7 +11,13 @@ import {
   serverOptions,
 } from './redis-options.ts'
 import { hearingSentinels } from './redis-sentinels.ts'
-import { missingDatabase, NEEDLESS_PASSWORD, StoreConfigError, unservedWarning } from './redis-topology.ts'
+import {
+  IS_SENTINEL,
+  missingDatabase,
+  NEEDLESS_PASSWORD,
+  StoreConfigError,
+  unservedWarning,
+} from './redis-topology.ts'
 
 /** What a store needs to know of its Redis, be it one server or a cluster. */
 export interface RedisClient {
@@ -166,16 +172,26 @@ function ofCluster({ client, why }: RedisCluster): RedisClient {
   }
 }
 
-/** The text of INFO; rejects with a StoreConfigError where the server has not the database that is configured. */
+/** The text of INFO; rejects with a StoreConfigError where it is a Sentinel's to refuse, or the configured database is missing. */
 export async function saysOfItself(node: Redis): Promise<string> {
+  const said = await node.info().catch(async (error: Error) => {
+    throw (await isSentinel(node, error)) ? new StoreConfigError(IS_SENTINEL, error) : error
+  })
   const { db = 0 } = node.options
-  if (db !== 0) {
+  if (db !== 0 && !/_mode:(?:sentinel|cluster)/.test(said)) {
     // Where the server refused it, ioredis goes on in database 0, which may be another's.
     await node.select(db).catch((error: Error) => {
       throw missingDatabase(db, error) ?? error
     })
   }
-  return await node.info()
+  return said
+}
+
+/** Is it a Sentinel that refused a user? That is said by HELLO, which needs no right. */
+async function isSentinel(node: Redis, { message }: Error): Promise<boolean> {
+  if (!message.startsWith('NOPERM')) return false
+  const said = await node.call('HELLO', '2').catch(() => [])
+  return Array.isArray(said) && said.includes('sentinel')
 }
 
 /** Closes open connections, each once. */

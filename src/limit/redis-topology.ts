@@ -83,6 +83,10 @@ export function configError(error: unknown): StoreConfigError | undefined {
   return undefined
 }
 
+/** What to write instead where a Sentinel is taken for the server. */
+export const IS_SENTINEL =
+  'store.redis.url is a Sentinel, which keeps no data; write sentinels: [its URL] and name: the name of its master.'
+
 /** What to write instead where a server refused to select a database because it has none of that number. */
 export function missingDatabase(db: number, error: Error): StoreConfigError | undefined {
   if (!/index is out of range/i.test(error.message)) return undefined
@@ -97,9 +101,7 @@ export function checkTopology(topology: RedisTopology, info: string): void {
   const field = (name: string) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1]
   if (!('url' in topology)) return
   if (field('redis_mode') === 'sentinel') {
-    throw new StoreConfigError(
-      'store.redis.url is a Sentinel, which keeps no data; write sentinels: [its URL] and name: the name of its master.',
-    )
+    throw new StoreConfigError(IS_SENTINEL)
   }
   if (field('cluster_enabled') === '1') {
     throw new StoreConfigError(

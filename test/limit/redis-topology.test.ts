@@ -107,6 +107,24 @@ describe('a store that is told the wrong Redis', () => {
       'write sentinels: [its URL] and name',
     ],
     [
+      'a database of a Sentinel as the server',
+      () => ({ url: `${sentinels.urls[0]!}/3` }),
+      {},
+      'write sentinels: [its URL] and name',
+    ],
+    [
+      'a Sentinel as the server, with its user',
+      () => ({ url: guardedSentinels.urls[0]! }),
+      { ...CA, username: 'weak', password: 'pw' },
+      'write sentinels: [its URL] and name',
+    ],
+    [
+      'a database of a cluster’s node as the one server',
+      () => ({ url: `${cluster.urls[0]!}/3` }),
+      {},
+      'write cluster: [its URL] in place of url',
+    ],
+    [
       'a server as a Sentinel',
       () => ({ sentinels: [plain.url], name: 'main' }),
       {},

@@ -32,7 +32,7 @@ export interface RedisClient {
   masters(): readonly Redis[]
   /** The connection to the server that keeps a key; throws where there is none. */
   keeper(key: string): Redis
-  /** Names the server that keeps a key: `redis`, or `host:port` in a cluster, or `unknown`. */
+  /** Names the server that keeps a key: `redis`, or `host:port` in a cluster, or that its slot has none, or `unknown` before it told its slots. */
   server(key: string): string
   /** Hash tags: one for each server, and one for the slots without a master. */
   tags(): readonly string[]
@@ -125,6 +125,9 @@ function ofOne(client: Redis): RedisClient {
   }
 }
 
+/** What keys are kept by whose slot has no master. */
+const MASTERLESS = 'slots without a master'
+
 function ofCluster({ client, why }: RedisCluster): RedisClient {
   const drop = dropping()
   const masters = () => client.nodes('master')
@@ -149,7 +152,7 @@ function ofCluster({ client, why }: RedisCluster): RedisClient {
       const what = master ?? `slot ${hashSlot(hashTag(key))} of the cluster has no master`
       throw new Error(`Redis is not connected: ${what}.`)
     },
-    server: (key) => masterOf(key) ?? 'unknown',
+    server: (key) => masterOf(key) ?? (client.slots.length === 0 ? 'unknown' : MASTERLESS),
     tags() {
       const slotOf = new Map<string | undefined, number>()
       for (let slot = 0; slot < SLOTS; slot++) {

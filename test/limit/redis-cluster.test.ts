@@ -122,6 +122,8 @@ test('slots that no master serves are told with their number, at the start and l
   }
   await guarded.begin()
   expect(guarded.mode()).toBe('local')
+  expect(store.server(`t:{${tagOf(0)}}:x`)).toBe('slots without a master')
+  expect(store.server(`t:{${tagOf(5000)}}:x`)).toBe(`127.0.0.1:${node!.port}`)
   await callersOfOthersAreDecidedFor(5000)
 
   await node!.command('CLUSTER', 'ADDSLOTSRANGE', 0, 4999)

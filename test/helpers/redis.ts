@@ -304,17 +304,25 @@ export async function startSentinels(
   }
 }
 
-/** A TCP port that was free a moment ago. */
+/** Below those that the system gives to connections, from anywhere, lest other processes that test come to the same. */
+const PORTS = { from: 10_000, to: 32_000 }
+let nextPort = PORTS.from + Math.floor(Math.random() * (PORTS.to - PORTS.from))
+
+/** A TCP port that was free a moment ago, and is given to nobody else by this process. */
 export async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve)
-  })
-  const { port } = server.address() as { port: number }
-  await new Promise((resolve) => {
-    server.close(resolve)
-  })
-  return port
+  for (;;) {
+    const port = nextPort++
+    if (nextPort >= PORTS.to) nextPort = PORTS.from
+    const server = createServer()
+    const isFree = await new Promise<boolean>((resolve) => {
+      server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
+    })
+    if (!isFree) continue
+    await new Promise((resolve) => {
+      server.close(resolve)
+    })
+    return port
+  }
 }
 
 function launch(program: string, args: readonly string[]): ChildProcess & { said(): string } {

@@ -82,10 +82,10 @@ export function createRefusals(max: number): Refusals {
     remember(quotas, { admitted, allowances }, askedAtMs, nowMs) {
       if (max === 0) return
       for (const [i, { key, shadow }] of quotas.entries()) {
-        if (shadow) continue
         const allowance = allowances[i]!
-        if (admitted && allowance.remaining > 0) {
-          if (keys.size > 0) keys.delete(key)
+        if (shadow || (admitted && allowance.remaining > 0)) {
+          // A call was charged: what was known is so no more.
+          if (admitted && keys.size > 0) keys.delete(key)
           continue
         }
         const doubts = keys.get(key)?.doubts ?? { count: 0, sinceMs: askedAtMs }

@@ -195,6 +195,17 @@ describe('the limiter', () => {
       expect(asked.count).toBe(2)
     })
 
+    test('takes a limit for one with room no longer than until a call is charged to it, as a shadow too', async () => {
+      const { limiter } = setUp()
+      const none = { ...slow, windowMs: 1000, limit: 0 }
+      expect((await limiter.decide([none, sync('a')])).refusedBy).toMatchObject({ name: 'requests' })
+      await limiter.decide([{ ...sync('a'), shadow: true }])
+      expect((await limiter.decide([none, sync('a')])).refusedBy).toMatchObject({
+        name: 'sync',
+        retryAfterMs: 5000,
+      })
+    })
+
     test('asks no more than 16 times a second for one that is full, whatever the others are', async () => {
       const { limiter, clock, asked } = setUp()
       const requests = { ...slow, windowMs: 3000 }

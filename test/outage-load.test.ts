@@ -113,9 +113,13 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 /** The levels of what a gateway has told of its store since `from` characters of its log. */
 function told(gateway: ServingProcess, from: number): unknown[] {
   const lines = gateway.stdout().slice(from).split('\n').slice(0, -1)
-  return lines
-    .filter((line) => !line.includes('"msg":"request"'))
-    .map((line) => (JSON.parse(line) as Record<string, unknown>)['level'])
+  return (
+    lines
+      .filter((line) => !line.includes('"msg":"request"'))
+      // Which slots of a cluster have no master is told beside.
+      .filter((line) => !line.includes('slots of the cluster have no master'))
+      .map((line) => (JSON.parse(line) as Record<string, unknown>)['level'])
+  )
 }
 
 async function shows(gateway: ServingProcess, mode: string, up: 0 | 1): Promise<boolean> {

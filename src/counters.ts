@@ -5,6 +5,7 @@ import { type OutageStore, withOutage } from './limit/outage.ts'
 import { RedisStore } from './limit/redis-store.ts'
 import { StoreConfigError } from './limit/redis-topology.ts'
 import type { Store } from './limit/store.ts'
+import { atMostEvery } from './observe/at-most-every.ts'
 import type { Log } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
 
@@ -17,6 +18,9 @@ export interface Counters {
   /** Can calls be decided as configured, so that the gateway is of use? */
   ready(): boolean
 }
+
+/** How often a damaged key is logged. */
+const DAMAGED_MS = 10_000
 
 const MODES = ['store', 'local', 'allow', 'deny'] as const
 
@@ -41,18 +45,25 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
   const remote = new RedisStore({
     ...redis,
     prefix,
-    givenUpAfterMs: timeoutMs,
+    timeoutMs,
     onLost: () => store.look(),
     onWrong(error) {
       log.error({ mode: onOutage }, error.message)
       store.fail(error)
     },
     onWarning: (warning) => log.warn(warning),
+    onEmptied: ({ countedUntil, emptySince }) =>
+      log.warn(
+        { countedUntil: new Date(countedUntil), emptySince: new Date(emptySince) },
+        'Redis came back without its data; the calls counted before are lost',
+      ),
   })
   const store: OutageStore = withOutage(remote, {
     onOutage,
     instances,
-    timeoutMs,
+    onDamaged: atMostEvery(DAMAGED_MS, (key: string) =>
+      log.error({ key, mode: onOutage }, 'Redis key damaged; its calls are decided without Redis'),
+    ),
     onStandIn: () => metrics.standIns.inc({ mode: onOutage }),
     onChange({ mode, server, degraded, cause }) {
       show(degraded ? onOutage : 'store')

@@ -5,6 +5,7 @@ import { GatewayError, methodNotAllowed, notFound } from './errors.ts'
 import { type Exchange, failed, openExchange } from './exchange.ts'
 import { bodyLength, readHead } from './headers.ts'
 import { identify } from './identify.ts'
+import type { Quota } from './limit/limit.ts'
 import type { Parts, ServedRoute } from './parts.ts'
 import { push } from './push.ts'
 import { jsonReply, refusedReply, type Reply, speak } from './reply.ts'
@@ -96,29 +97,38 @@ async function answer(
   const identified = identify(parts, exchange, request, { route, target, head })
   const known = identified instanceof Promise ? await identified : identified
   if (known instanceof GatewayError) return failed(exchange, known)
-  const { caller, proof } = known
-  const quotas = route.quotas(caller, params)
-  // A refusal from memory asks the store nothing, so that it leaves the proof unused, too.
-  const remembered = proof && parts.limiter.recall(quotas)
-  let sinceMs: number | undefined
-  if (proof !== undefined && remembered === undefined) {
-    sinceMs = performance.now()
-    const refusal = await proof.use()
-    if (refusal !== undefined) return failed(exchange, refusal)
+  const { caller, bound, forbidden } = known
+  const quotas = forbidden === undefined ? route.quotas(caller, params) : []
+  // What is refused from memory costs no signature, and leaves the proof unused.
+  const remembered = bound && parts.limiter.recall(quotas)
+  let proof: Quota | undefined
+  if (bound !== undefined && remembered === undefined) {
+    const proved = await bound.prove()
+    if (proved instanceof GatewayError) return failed(exchange, proved)
+    proof = route.proofQuota(proved, caller, quotas)
   }
   exchange.caller = caller
+  if (forbidden !== undefined) return failed(exchange, forbidden)
 
-  let rateLimit: readonly string[] | undefined
-  if (route.limits.length > 0) {
-    exchange.limitAt = performance.now()
-    const decision = remembered ?? (await parts.limiter.decide(quotas, sinceMs))
-    exchange.decision = decision
-    exchange.decidedAt = performance.now()
-    rateLimit = parts.rateLimitHeaders(decision, quotas)
-    if (!decision.admitted) return refusedReply(decision, rateLimit, exchange.requestId)
+  if (route.forward === undefined) {
+    // At once, so that Redis is waited for once.
+    const [decision, limits] = await Promise.all([parts.limiter.decide([], proof), parts.limitsOf(caller)])
+    return decision.replayed === true ? failed(exchange, bound!.replayed()) : jsonReply(limits)
   }
 
-  if (route.forward === undefined) return jsonReply(await parts.limitsOf(caller, sinceMs ?? exchange.limitAt))
+  let rateLimit: readonly string[] | undefined
+  if (quotas.length > 0 || proof !== undefined) {
+    exchange.limitAt = performance.now()
+    const decision = remembered ?? (await parts.limiter.decide(quotas, proof))
+    if (decision.replayed === true) return failed(exchange, bound!.replayed())
+    exchange.decidedAt = performance.now()
+    if (quotas.length > 0) {
+      exchange.decision = decision
+      rateLimit = parts.rateLimitHeaders(decision, quotas)
+      if (!decision.admitted) return refusedReply(decision, rateLimit, exchange.requestId)
+    }
+  }
+
   if (expectsContinue) response.writeContinue()
   return deliver(exchange, request, response, {
     target,

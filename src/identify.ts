@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import type { Identity, Proved } from './authenticate/bearer.ts'
+import type { Bound, Identity } from './authenticate/bearer.ts'
 import type { Caller } from './authenticate/caller.ts'
 import { requireScope } from './authenticate/scope.ts'
 import { senderOf } from './authenticate/sender.ts'
@@ -9,10 +9,12 @@ import type { Parts, ServedRoute } from './parts.ts'
 import type { Head } from './headers.ts'
 import type { Target } from './target.ts'
 
-/** A caller, and its proof of possession where it came with one: to be used before anything is done for it. */
+/** A caller, and what binds its token to a key. */
 export interface Identified {
   readonly caller: Caller
-  readonly proof?: Proved | undefined
+  readonly bound?: Bound | undefined
+  /** Why it may not do this, though it is the caller that it says to be. */
+  readonly forbidden?: GatewayError | undefined
 }
 
 /** Who makes a request on this route, or why that is not known. A promise only where a token needs more than memory. */
@@ -36,20 +38,16 @@ export function identify(
 }
 
 function callerOf(
-  known: Identity | Proved | GatewayError,
+  known: Identity | Bound | GatewayError,
   route: ServedRoute,
   exchange: Exchange,
 ): Identified | GatewayError {
   if (known instanceof GatewayError) return known
-  const proof = 'use' in known ? known : undefined
-  const identity = 'use' in known ? known.identity : known
+  const bound = 'prove' in known ? known : undefined
+  const identity = 'prove' in known ? known.identity : known
   const { ip } = exchange
   const caller = { client: identity.client, ...(identity.user !== undefined && { user: identity.user }), ip }
-  const refusal = requireScope(identity, route.scope) ?? requireUser(identity, route)
-  if (refusal === undefined) return { caller, proof }
-  // For the log: it is known who may not do this.
-  exchange.caller = caller
-  return refusal
+  return { caller, bound, forbidden: requireScope(identity, route.scope) ?? requireUser(identity, route) }
 }
 
 function requireUser({ user }: Identity, { needsUser }: ServedRoute): GatewayError | undefined {

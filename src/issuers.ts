@@ -4,7 +4,6 @@ import { createIntrospection } from './authenticate/introspection.ts'
 import { createKeySource } from './authenticate/jwks.ts'
 import type { Tokens } from './config/schema.ts'
 import { type GatewayError, serviceUnavailable } from './errors.ts'
-import type { Store } from './limit/store.ts'
 import type { Log } from './observe/log.ts'
 import { reused } from './reused.ts'
 
@@ -17,8 +16,8 @@ export interface Issuers {
   end(): void
 }
 
-/** Opens issuers as they are asked for; `store` remembers which proofs were used. */
-export function createIssuers(store: Pick<Store, 'once'>, log: Log): Issuers {
+/** Opens issuers as they are asked for. */
+export function createIssuers(log: Log): Issuers {
   const trusted = reused(
     (tokens: Tokens) => trust(tokens, log),
     ({ keys }) => keys.close(),
@@ -28,7 +27,7 @@ export function createIssuers(store: Pick<Store, 'once'>, log: Log): Issuers {
       createBearer(
         tokens.map((one) => trusted.get(one)),
         // Whom a proof is for cannot be told where no host is known to be this gateway's.
-        hosts.length > 0 ? { proofs: createProofs({ store, serves: (host) => hosts.includes(host) }) } : {},
+        hosts.length > 0 ? { proofs: createProofs({ serves: (host) => hosts.includes(host) }) } : {},
       ),
     () => {},
   )

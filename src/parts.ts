@@ -1,5 +1,6 @@
 import type { Authenticate } from './authenticate/bearer.ts'
 import type { Caller } from './authenticate/caller.ts'
+import type { Proof } from './authenticate/dpop.ts'
 import type { Exchange } from './exchange.ts'
 import type { Failures } from './failures.ts'
 import type { Forward } from './forward.ts'
@@ -20,6 +21,8 @@ export interface ServedRoute extends Route {
   readonly needsUser: boolean
   /** The route's limits applied to a caller, now. */
   quotas(caller: Caller, params: Params): readonly Quota[]
+  /** What makes a caller's proof pass once, to be charged beside the quotas of its call. */
+  proofQuota(proof: Proof, caller: Caller, quotas: readonly Quota[]): Quota
 }
 
 /** What the gateway is made of; all of it is replaced at once by a reload. */
@@ -38,8 +41,8 @@ export interface Parts {
   readonly limiter: Limiter
   /** The fields that tell a caller of a decision, as a flat list. */
   rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): readonly string[]
-  /** What `respond: limits` tells a caller of its own limits; `sinceMs`: see `Store`. */
-  limitsOf(caller: Caller, sinceMs?: number): Promise<object>
+  /** What `respond: limits` answers a caller of its own limits. */
+  limitsOf(caller: Caller): Promise<object>
   /** Told of every request once, when it is over. */
   observe(exchange: Exchange): void
 }

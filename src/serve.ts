@@ -9,11 +9,14 @@ import { createGateway, type Serve } from './gateway.ts'
 import { createGuards } from './guards.ts'
 import { createIssuers } from './issuers.ts'
 import { type Decision, decisionHeaders } from './limit/decision.ts'
+import { hashTag } from './limit/hash-slot.ts'
+import { encodePart } from './limit/key.ts'
 import { draftHeaders } from './limit/draft-headers.ts'
 import { createLimiter } from './limit/limiter.ts'
-import { type ClientLimits, compileLimits, type Quota } from './limit/limit.ts'
+import { type ClientLimits, compileLimits, proofQuota, type Quota } from './limit/limit.ts'
 import { createUsage, type Usage } from './limit/usage.ts'
 import { createListener, listen, renewCertificate } from './listener.ts'
+import { atMostEvery } from './observe/at-most-every.ts'
 import { createAccessLog } from './observe/access.ts'
 import type { LogOutput } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
@@ -47,7 +50,7 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
     onOutcome: (limit, outcome) => metrics.decisions.inc(limit, outcome),
   })
   const upstreams = createUpstreams(log, metrics)
-  const issuers = createIssuers(store, log)
+  const issuers = createIssuers(log)
   const guards = createGuards(log)
   const failures = createFailures()
 
@@ -71,7 +74,7 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
       guard: next.par && guards.guard(next.par, next.clients),
       limiter,
       rateLimitHeaders: next.headers.draft === 'draft-10' ? allHeaders : decisionHeaders,
-      limitsOf: ({ client }, sinceMs) => usage.ofCaller(client!, sinceMs),
+      limitsOf: ({ client }) => usage.ofCaller(client!),
       observe,
     }
     upstreams.endUnused()
@@ -80,6 +83,10 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
     return { answer: createGateway(parts), peers, usage }
   }
   let current = gatewayOf(config)
+  const forget = (): void => {
+    limiter.forget()
+    current.usage.forget()
+  }
 
   const tellDropped = atMostEvery(DROPPED_MS, (bound: SocketBound, address: string) =>
     log.warn({ bound: `listen.${bound}`, ip: plainAddress(address) }, 'sockets are closed at once'),
@@ -136,13 +143,9 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
       limiter.forget()
     },
     metrics: metrics.text,
-    usage: (client) => current.usage.ofClient(client),
-    async reset(client) {
-      const freed = await current.usage.free(client)
-      limiter.forget()
-      return freed
-    },
-    forget: () => limiter.forget(),
+    usage: (client, signal) => current.usage.ofClient(client, signal),
+    reset: (client, signal) => current.usage.free(client, signal).finally(forget),
+    forget,
     async close({ lameDuckMs, drainTimeoutMs }) {
       await sleep(lameDuckMs)
       draining = true
@@ -150,20 +153,6 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
       await release()
       return cut
     },
-  }
-}
-
-/** Passes calls on, and none that comes within so many milliseconds of the last. */
-function atMostEvery<Values extends readonly unknown[]>(
-  everyMs: number,
-  tell: (...values: Values) => void,
-): (...values: Values) => void {
-  let nextAt = 0
-  return (...values) => {
-    const now = performance.now()
-    if (now < nextAt) return
-    nextAt = now + everyMs
-    tell(...values)
   }
 }
 
@@ -180,6 +169,12 @@ function serveRoute(
     dialect: dialectOf(route),
     needsUser: route.limits.some(({ per }) => per.includes('user')),
     quotas: (caller, params) => apply(caller, params, Date.now()),
+    proofQuota({ id, lifeMs }, caller, quotas) {
+      // Beside the limits, so that a cluster decides it with them; but a replay may come from another address.
+      const byClient = quotas.length === 0 || route.limits[0]!.per[0] === 'ip'
+      const first = byClient ? encodePart(caller.client!) : hashTag(quotas[0]!.key)
+      return proofQuota(prefix, first, id, lifeMs)
+    },
   }
 }
 

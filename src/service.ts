@@ -12,9 +12,9 @@ export interface Service {
   /** The text of `/metrics`. */
   metrics(): Promise<string>
   /** What a client has used of its limits; rejects where the store cannot be asked. */
-  usage(client: string): Promise<ClientUsage>
+  usage(client: string, signal: AbortSignal): Promise<ClientUsage>
   /** Frees what is counted of a client: how many keys; rejects where the store cannot be asked. */
-  reset(client: string): Promise<number>
+  reset(client: string, signal: AbortSignal): Promise<number>
   /** Ends it all; how many requests had to be cut. */
   close(times: DrainTimes): Promise<number>
 }

@@ -66,9 +66,9 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
     metricsType: metrics.contentType,
     token: config.admin.token,
     onLoopback: config.admin.onLoopback,
-    usage: async (client) => await asked().usage(client),
-    async reset(client) {
-      const freed = await asked().reset(client)
+    usage: async (client, signal) => await asked().usage(client, signal),
+    async reset(client, signal) {
+      const freed = await asked().reset(client, signal)
       log.info({ client, freed }, 'an operator freed a client')
       return freed
     },

@@ -1,12 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { GatewayError } from '../src/errors.ts'
 import { createIssuers, type Issuers } from '../src/issuers.ts'
-import { MemoryStore } from '../src/limit/memory-store.ts'
 import { createLog } from '../src/observe/log.ts'
 import { settingsOf } from './authenticate/trust.ts'
 import { startIssuer, type TestIssuer } from './helpers/issuer.ts'
 
-const store = new MemoryStore()
 const output = await createLog('silent', 'json')
 let first: TestIssuer
 let second: TestIssuer
@@ -17,11 +15,11 @@ beforeAll(async () => {
     startIssuer({ algorithms: ['ES256'] }),
     startIssuer({ algorithms: ['ES256'] }),
   ])
-  issuers = createIssuers(store, output.log)
+  issuers = createIssuers(output.log)
 })
 afterAll(async () => {
   issuers.end()
-  await Promise.all([first.close(), second.close(), store.close(), output.close()])
+  await Promise.all([first.close(), second.close(), output.close()])
 })
 
 /** The client of a fresh token, or the status of its refusal. */
@@ -31,7 +29,7 @@ async function answerOf(
 ): Promise<string | number> {
   const identity = await authenticate([`Bearer ${issuer.token()}`])
   if (identity instanceof GatewayError) return identity.status
-  return 'use' in identity ? 'bound' : identity.client
+  return 'prove' in identity ? 'bound' : identity.client
 }
 
 describe('the issuers of a configuration', () => {

@@ -5,12 +5,10 @@ import type { Tokens } from '../src/config/schema.ts'
 import { createGuards } from '../src/guards.ts'
 import { createIssuers } from '../src/issuers.ts'
 import type { Log } from '../src/observe/log.ts'
-import { MemoryStore } from '../src/limit/memory-store.ts'
 import { startIssuer, type TestIssuer } from './helpers/issuer.ts'
 import { until } from './helpers/wait.ts'
 
 type Line = readonly [level: string, fields: object, message: string]
-const store = new MemoryStore()
 const told: Line[] = []
 const tell = (level: string) => (fields: object, message: string) => told.push([level, fields, message])
 const log = { warn: tell('warn'), info: tell('info') } as unknown as Log
@@ -24,7 +22,7 @@ beforeAll(async () => {
   const endpoint = { url, clientId: 'sluice', clientSecret: 's3cret', timeoutMs: 3000, maxAgeMs: 0 }
   settings = settingsOf(issuer, { introspection: endpoint })
 })
-afterAll(() => Promise.all([issuer.close(), introspection.close(), store.close()]))
+afterAll(() => Promise.all([issuer.close(), introspection.close()]))
 
 const OF_CLIENT = { name: undefined, authentication: undefined, requestObjectSigningAlg: undefined }
 const messages = () => told.map(([level, , message]) => `${level}: ${message}`)
@@ -33,7 +31,7 @@ describe('what operators are told, once an outage and when it is over:', () => {
   it('the keys of an issuer, by its name', async () => {
     told.length = 0
     issuer.fault = 'error'
-    const issuers = createIssuers(store, log)
+    const issuers = createIssuers(log)
     issuers.authenticate([settings], [])
     await until('the outage is told', () => told.length > 0)
     issuer.fault = undefined
@@ -47,7 +45,7 @@ describe('what operators are told, once an outage and when it is over:', () => {
   })
 
   it('the introspection of opaque tokens, without the token', async () => {
-    const issuers = createIssuers(store, log)
+    const issuers = createIssuers(log)
     const authenticate = issuers.authenticate([settings], [])
     await authenticate([`Bearer ${issuer.token()}`])
     told.length = 0

@@ -1,14 +1,13 @@
-import { type IncomingMessage, STATUS_CODES } from 'node:http'
-import { createDeadlines, TimeoutError } from '../limit/deadlines.ts'
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { ClientUsage } from '../limit/usage.ts'
 import { type Access, deny } from './access.ts'
 
 /** What operators do about one client. */
 export interface LimitParts extends Access {
   /** What the client has used; rejects where the store cannot be asked. */
-  usage(client: string): Promise<ClientUsage>
+  usage(client: string, signal: AbortSignal): Promise<ClientUsage>
   /** Frees what is counted of the client: how many keys; rejects where the store cannot be asked. */
-  reset(client: string): Promise<number>
+  reset(client: string, signal: AbortSignal): Promise<number>
   /** Told why the store could not be asked. */
   failed(error: unknown): void
 }
@@ -21,7 +20,6 @@ export interface Answer {
 }
 
 const PATH = /^\/limits\/([^/]+)$/
-const SLOWEST_MS = 10_000
 
 /** Is this path one of `/limits`? */
 export function isLimitsPath(path: string): boolean {
@@ -29,10 +27,24 @@ export function isLimitsPath(path: string): boolean {
 }
 
 /** Answers `GET` and `DELETE /limits/:client`, of which the client is percent-encoded; never rejects. */
-export function createLimits(parts: LimitParts): (request: IncomingMessage, path: string) => Promise<Answer> {
-  const deadlines = createDeadlines(SLOWEST_MS)
+export function createLimits(
+  parts: LimitParts,
+): (request: IncomingMessage, response: ServerResponse, path: string) => Promise<Answer> {
+  let last: Promise<unknown> = Promise.resolve()
 
-  return async ({ method, headers }, path) => {
+  /** Does one at a time, as each may scan all of Redis, and none whose asker has left. */
+  async function inTurn<T>(response: ServerResponse, act: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const left = new AbortController()
+    response.once('close', () => left.abort())
+    const mine = last.then(async () => {
+      left.signal.throwIfAborted()
+      return await act(left.signal)
+    })
+    last = mine.catch(() => {})
+    return await mine
+  }
+
+  return async ({ method, headers }, response, path) => {
     const denial = deny(headers, parts)
     if (denial) return problem(denial.status, denial.detail, denial.headers)
     const [, written] = PATH.exec(path) ?? []
@@ -44,19 +56,17 @@ export function createLimits(parts: LimitParts): (request: IncomingMessage, path
       switch (method) {
         case 'GET':
         case 'HEAD':
-          return { status: 200, body: await deadlines.bound(parts.usage(client)) }
-        case 'DELETE':
-          return { status: 200, body: { client, freed: await deadlines.bound(parts.reset(client)) } }
+          return { status: 200, body: await inTurn(response, (signal) => parts.usage(client, signal)) }
+        case 'DELETE': {
+          const freed = await inTurn(response, (signal) => parts.reset(client, signal))
+          return { status: 200, body: { client, freed } }
+        }
         default:
           return problem(405, 'Only GET, HEAD and DELETE.', { Allow: 'GET, HEAD, DELETE' })
       }
     } catch (error) {
-      parts.failed(error)
-      const detail =
-        error instanceof TimeoutError
-          ? 'The counters take too long to read.'
-          : 'The counters are out of reach.'
-      return problem(503, detail, { 'Retry-After': '1' })
+      if (!response.destroyed) parts.failed(error)
+      return problem(503, 'The counters are out of reach.', { 'Retry-After': '1' })
     }
   }
 }

@@ -30,7 +30,7 @@ export function createAdmin(parts: AdminParts): Server {
     const text = 'text/plain; charset=utf-8'
     const path = (request.url ?? '').replace(/\?.*$/s, '')
     if (isLimitsPath(path)) {
-      void limits(request, path).then(({ status, headers, body }) =>
+      void limits(request, response, path).then(({ status, headers, body }) =>
         speak(status, 'application/json', `${JSON.stringify(body)}\n`, headers),
       )
     } else if (path !== '/healthz' && path !== '/readyz' && path !== '/metrics') {

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache'
 import { GatewayError } from '../errors.ts'
 import { type Finding, type Identity, sizeOf, type TokenRules } from './access-token.ts'
 import { createChallenges } from './challenge.ts'
-import { createConfirm, type Proved, type Scheme } from './confirm.ts'
+import { type Bound, createConfirm, type Scheme } from './confirm.ts'
 import type { Proofs } from './dpop.ts'
 import type { Introspect } from './introspection.ts'
 import type { KeySource } from './jwks.ts'
@@ -12,7 +12,7 @@ import { createJwtVerifier, type Verdict, type VerifyJwt } from './jwt.ts'
 import type { Sender } from './sender.ts'
 
 export type { Identity } from './access-token.ts'
-export type { Proved } from './confirm.ts'
+export type { Bound } from './confirm.ts'
 
 /** Whose tokens are taken, and what they must say. */
 export interface TrustedIssuer extends Omit<TokenRules, 'audience'> {
@@ -41,7 +41,7 @@ export interface BearerOptions {
 export type Authenticate = (
   authorization: readonly string[],
   sender?: () => Sender,
-) => Identity | GatewayError | Promise<Identity | Proved | GatewayError>
+) => Identity | Bound | GatewayError | Promise<Identity | Bound | GatewayError>
 
 /** `credentials` of RFC 9110 section 11.4, as far as to tell the scheme. */
 const CREDENTIALS = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?: +(.+))?$/
@@ -95,7 +95,7 @@ export function createBearer(
     const digest = hash('sha256', token, 'base64url')
     const finding = find(token, digest)
     if (!(finding instanceof Promise)) return settle(finding, scheme, digest, sender)
-    return finding.then((found): ReturnType<Authenticate> => settle(found, scheme, digest, sender))
+    return finding.then((found) => settle(found, scheme, digest, sender))
   }
 
   function find(token: string, digest: string): Finding | Promise<Finding> {
@@ -129,7 +129,7 @@ export function createBearer(
     scheme: Scheme,
     digest: string,
     sender: (() => Sender) | undefined,
-  ): Identity | GatewayError | Promise<Proved | GatewayError> {
+  ): Identity | Bound | GatewayError {
     if (typeof finding === 'string') return challenges[scheme].invalidToken(finding)
     if (finding instanceof GatewayError) return finding
     if (scheme === 'bearer' && finding.confirmation === undefined) return finding

@@ -2,21 +2,22 @@ import type { GatewayError } from '../errors.ts'
 import type { Identity } from './access-token.ts'
 import { certificateThumbprint } from './certificate.ts'
 import type { Challenges } from './challenge.ts'
-import type { ProofFault, Proofs } from './dpop.ts'
+import type { Proof, ProofFault, Proofs } from './dpop.ts'
 import type { Sender } from './sender.ts'
 
 /** The schemes under which a token may be sent. */
 export type Scheme = 'bearer' | 'dpop'
 
 /**
- * Whose a request is that came with a good proof of possession. The proof may have been used before, so that nothing is to
- * be done for its sender until it is used up: but for a refusal, which needs none. What costs the store a write is thereby
- * left out for a caller whose calls are refused from memory.
+ * Whose token a request came with that is bound to a key. Nothing is to be done for its sender until the proof is verified and
+ * charged, but to refuse it: a caller whose calls are refused from memory costs no signature.
  */
-export interface Proved {
+export interface Bound {
   readonly identity: Identity
-  /** Undefined the first time that the proof is used; else a refusal, or a 503 where that cannot be told. Never rejects. */
-  use(): Promise<GatewayError | undefined>
+  /** Verifies the proof; a refusal where it is none. Never rejects. */
+  prove(): Promise<Proof | GatewayError>
+  /** The refusal of a proof that was used before. */
+  replayed(): GatewayError
 }
 
 /** Tells whether the sender of a token, which is somebody's, is the one it is bound to. Never rejects. */
@@ -26,7 +27,7 @@ export type Confirm = (
   /** The base64url SHA-256 of the token. */
   digest: string,
   sender: Sender | undefined,
-) => Identity | GatewayError | Promise<Proved | GatewayError>
+) => Identity | Bound | GatewayError
 
 /** Holds tokens to their `cnf`. Without `proofs`, or for a request of which nothing is known, a bound token is refused. */
 export function createConfirm(challenges: Challenges, proofs: Proofs | undefined): Confirm {
@@ -55,18 +56,17 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
         return invalidToken('The access token is bound to another TLS client certificate.')
       }
     }
-    return jkt === undefined ? identity : prove(identity, jkt, digest, sender)
+    return jkt === undefined ? identity : bound(identity, jkt, digest, sender)
   }
 
-  async function prove(identity: Identity, jkt: string, ath: string, sender: Sender) {
-    const proof = await proofs!.verify({ jkt, ath }, sender)
-    if ('error' in proof) return refuse(proof)
+  function bound(identity: Identity, jkt: string, ath: string, sender: Sender): Bound {
     return {
       identity,
-      async use() {
-        const fault = await proof.use()
-        return fault !== undefined && 'error' in fault ? refuse(fault) : fault
+      async prove() {
+        const proof = await proofs!.verify({ jkt, ath }, sender)
+        return 'error' in proof ? refuse(proof) : proof
       },
+      replayed: () => dpop.invalidProof('The DPoP proof was used before.'),
     }
   }
 

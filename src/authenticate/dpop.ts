@@ -1,6 +1,5 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import { type GatewayError, serviceUnavailable } from '../errors.ts'
 import { isHtuOf } from './htu.ts'
 import { type JsonObject, type Jws, parseJws, parseObject, verifyJws } from './jws.ts'
 import { type KeySet, readKeySet } from './key-set.ts'
@@ -8,8 +7,6 @@ import type { Sender } from './sender.ts'
 import { type PublicJwk, readPublicJwk } from './thumbprint.ts'
 
 export interface ProofOptions {
-  /** Remembers which proofs were used; rejects where it cannot be asked. */
-  readonly store: { once(key: string, ttlMs: number): Promise<boolean> }
   /** Is this, in lower case and without its port, a host of this gateway? Proofs for others are refused. */
   serves(host: string): boolean
   /** The signature algorithms taken, such as ES256. */
@@ -36,16 +33,18 @@ export interface Bound {
   readonly ath: string
 }
 
-/** A proof that is good, but may have been used before. */
+/** A proof that is good, but may have been used before: it is to be charged beside the limits of its call. */
 export interface Proof {
-  /** Uses it up: undefined the first time, by whichever gateway; 503 where that cannot be told. Never rejects. */
-  use(): Promise<ProofFault | GatewayError | undefined>
+  /** The same for the same proof alone. */
+  readonly id: string
+  /** How long it could pass from now on, at least 1. */
+  readonly lifeMs: number
 }
 
 /** Verifies DPoP proofs. */
 export interface Proofs {
   readonly algorithms: readonly string[]
-  /** The one good proof that the request carries, to be used before anything is done for its sender. Asks no store; never rejects. */
+  /** The one good proof that the request carries. Asks no store; never rejects. */
   verify(bound: Bound, sender: Sender): Promise<Proof | ProofFault>
 }
 
@@ -61,14 +60,7 @@ const invalid = (description: string): ProofFault => ({ error: 'invalid_dpop_pro
  * proofs made ahead of time the age alone stands, and a client that waits for a nonce would call twice.
  */
 export function createProofs(options: ProofOptions): Proofs {
-  const {
-    store,
-    serves,
-    algorithms = ALGORITHMS,
-    maxAgeMs = 60_000,
-    leewayMs = 5000,
-    now = Date.now,
-  } = options
+  const { serves, algorithms = ALGORITHMS, maxAgeMs = 60_000, leewayMs = 5000, now = Date.now } = options
   const keys = new LRUCache<string, KeySet>({ max: KNOWN_KEYS })
 
   async function verify({ jkt, ath }: Bound, sender: Sender): Promise<Proof | ProofFault> {
@@ -119,18 +111,9 @@ export function createProofs(options: ProofOptions): Proofs {
     if (!(ageMs <= maxAgeMs)) return invalid('The DPoP proof is too old.')
     if (ageMs < -leewayMs) return invalid('The DPoP proof is from the future.')
 
-    const used = `dpop:${hash('sha256', `${bound.jkt}.${jti}`, 'base64url')}`
-    // As long as the proof could pass, and by another instance's clock a little longer.
-    const ttlMs = Math.ceil(maxAgeMs - ageMs + leewayMs)
-    return { use: () => useUp(used, Math.max(1, ttlMs)) }
-  }
-
-  async function useUp(key: string, ttlMs: number): Promise<ProofFault | GatewayError | undefined> {
-    try {
-      return (await store.once(key, ttlMs)) ? undefined : invalid('The DPoP proof was used before.')
-    } catch (cause) {
-      return serviceUnavailable('DPoP proofs cannot be verified for now.', cause)
-    }
+    // By another gateway's clock a little longer than by this one.
+    const lifeMs = Math.max(1, Math.ceil(maxAgeMs - ageMs + leewayMs))
+    return { id: hash('sha256', `${bound.jkt}.${jti}`, 'base64url'), lifeMs }
   }
 
   return { algorithms, verify }

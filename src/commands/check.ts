@@ -102,7 +102,7 @@ function describeStore(store: StoreConfig): readonly [string, string] {
   if (store === 'memory') return ['memory', 'counts in this process alone']
   const { redis, prefix, timeoutMs, onOutage, instances } = store
   const outage = {
-    local: instances === 1 ? 'then this process counts' : `then each of ${instances} counts its part`,
+    local: `then each ${instances === undefined ? 'gateway' : `of ${instances}`} counts its part`,
     allow: 'then every call passes',
     deny: 'then it is refused with 503',
   }[onOutage]

@@ -9,8 +9,6 @@ import { duration } from './units.ts'
 
 /** Longest that the command waits for Redis to answer at all. */
 const ANSWERS_MS = 5000
-/** Longest that it waits for all of Redis to be looked through. */
-const SLOWEST_MS = 60_000
 
 /**
  * Does something about one client's counters, straight in Redis, and says in words or JSON what came of it. Rejects with
@@ -33,30 +31,22 @@ export async function withCounters<T>(
   const remote = new RedisStore({
     ...redis,
     prefix,
+    timeoutMs: answersMs,
     onWarning: (warning) => process.stderr.write(`warning: ${warning}\n`),
   })
   // Of a cluster, other masters may be out of reach.
   const key = `${prefix}:{${encodePart(client)}}:`
-  const late = (ms: number) => () => {
-    const server = remote.server(key)
-    const where = server.includes(':') ? `Redis at ${server}` : whereIs(redis.topology)
-    return `${where} gave no answer within ${ms / 1000} s.`
-  }
   try {
     const there = remote.connect().then(() => remote.probe(key))
-    await within(answersMs, there, late(answersMs))
-    const usage = createUsage({ store: remote, prefix, limits, clientLimits })
-    return await within(SLOWEST_MS, act(usage), late(SLOWEST_MS))
+    await createDeadlines(answersMs).bound(() => there)
+    return await act(createUsage({ store: remote, prefix, limits, clientLimits }))
+  } catch (error) {
+    if (!(error instanceof TimeoutError)) throw error
+    const server = remote.server(key)
+    const where = server.includes(':') ? `Redis at ${server}` : whereIs(redis.topology)
+    throw new Error(`${where} gave no answer in time.`, { cause: error })
   } finally {
     await remote.close()
-  }
-}
-
-async function within<T>(ms: number, promise: Promise<T>, late: () => string): Promise<T> {
-  try {
-    return await createDeadlines(ms).bound(promise)
-  } catch (error) {
-    throw error instanceof TimeoutError ? new Error(late(), { cause: error }) : error
   }
 }
 

@@ -62,8 +62,10 @@ const sharedStore = section({
     .default('local')
     .describe('While Redis is out of reach: count in this process, let every call pass, or refuse with 503.'),
   instances: whole(1, 100_000)
-    .default(1)
-    .describe('How many gateways share the limits; under onOutage: local each takes that part of them.'),
+    .optional()
+    .describe(
+      'How many gateways share the limits, in place of those counted in Redis; under onOutage: local each takes its part of them.',
+    ),
 }).transform(({ timeout, ...rest }) => ({ ...rest, timeoutMs: timeout }))
 
 /** Where the counters live. */

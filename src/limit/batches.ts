@@ -1,15 +1,17 @@
 import type { Quota } from './limit.ts'
-import type { Allowance, Charge } from './store.ts'
+import { type Allowance, type Charge, DamagedKeyError } from './store.ts'
 
-/** Asks charge.lua: the keys, then the arguments after the first, which is the deadline. */
-export type Ask = (keys: readonly string[], args: readonly number[]) => Promise<unknown>
+/** Asks charge.lua: the keys, then the arguments after the first, which is the deadline; its answer is of so many numbers. */
+export type Ask = (
+  keys: readonly string[],
+  args: readonly number[],
+  size: number,
+) => Promise<readonly number[]>
 
 /** Decisions of the same turn of the event loop, gathered by where they are decided. */
 export interface Batches {
-  /** Decides with the others of this turn and `place`; rejects when the batch fails or too many decisions wait. */
+  /** Decides with the others of this turn and `place`; rejects when the batch fails, a key is damaged, or too many decisions wait. */
   add(place: number, quotas: readonly Quota[], charging: boolean): Promise<Charge>
-  /** Asks something else, which waits as one more of them; rejects where too many do. */
-  beside<T>(ask: () => Promise<T>): Promise<T>
 }
 
 interface Waiting {
@@ -22,7 +24,7 @@ interface Waiting {
 /** One script call blocks Redis for less than a millisecond. */
 const MOST_AT_ONCE = 64
 
-/** Gathers decisions; no more than `maxWaiting` may be unanswered, with what is asked beside them. */
+/** Gathers decisions; no more than `maxWaiting` may be unanswered. */
 export function createBatches(ask: Ask, maxWaiting: number): Batches {
   let gathering = new Map<number, Waiting[]>()
   let waiting = 0
@@ -37,9 +39,17 @@ export function createBatches(ask: Ask, maxWaiting: number): Batches {
       const cause = error instanceof Error ? error : new Error(String(error))
       settle(({ reject }) => reject(cause))
     }
-    ask(keys, args)
-      .then((reply) => charges(reply, batch))
-      .then((decided) => settle(({ resolve }, i) => resolve(decided[i]!)), fail)
+    ask(keys, args, 1 + batch.length + 3 * keys.length)
+      .then((numbers) => charges(numbers, batch))
+      .then(
+        (decided) =>
+          settle(({ resolve, reject }, i) => {
+            const one = decided[i]!
+            if (one instanceof DamagedKeyError) reject(one)
+            else resolve(one)
+          }),
+        fail,
+      )
   }
 
   function flush(): void {
@@ -52,11 +62,11 @@ export function createBatches(ask: Ask, maxWaiting: number): Batches {
     }
   }
 
-  const tooMany = () => new Error(`${waiting} decisions wait for Redis already.`)
-
   return {
     add(place, quotas, charging) {
-      if (waiting >= maxWaiting) return Promise.reject(tooMany())
+      if (waiting >= maxWaiting) {
+        return Promise.reject(new Error(`${waiting} decisions wait for Redis already.`))
+      }
       return new Promise((resolve, reject) => {
         waiting++
         if (gathering.size === 0) setImmediate(flush)
@@ -65,15 +75,6 @@ export function createBatches(ask: Ask, maxWaiting: number): Batches {
         if (batch === undefined) gathering.set(place, [one])
         else batch.push(one)
       })
-    },
-    async beside(ask) {
-      if (waiting >= maxWaiting) throw tooMany()
-      waiting++
-      try {
-        return await ask()
-      } finally {
-        waiting--
-      }
     },
   }
 }
@@ -84,30 +85,30 @@ function request(batch: readonly Waiting[]): { readonly keys: string[]; readonly
   const args: number[] = []
   for (const { quotas, charging } of batch) {
     args.push(charging ? quotas.length : -quotas.length)
-    for (const { key, limit, windowMs, shadow } of quotas) {
+    for (const { key, limit, windowMs, shadow, calls } of quotas) {
       keys.push(key)
-      args.push(limit, windowMs * 1000, shadow ? 1 : 0)
+      args.push(limit, windowMs * 1000, calls === undefined ? Number(shadow) : -calls)
     }
   }
   return { keys, args }
 }
 
-/** Reads the answer of charge.lua; throws at any other shape. */
-function charges(reply: unknown, batch: readonly Waiting[]): readonly Charge[] {
-  let expected = 1
-  for (const { quotas } of batch) expected += 1 + 3 * quotas.length
-  if (!Array.isArray(reply) || reply.length !== expected || !reply.every(Number.isSafeInteger)) {
-    throw new Error('Redis did not answer as charge.lua does.')
-  }
-  const numbers = reply as readonly number[]
+/** Reads the answer of charge.lua. */
+function charges(
+  numbers: readonly number[],
+  batch: readonly Waiting[],
+): readonly (Charge | DamagedKeyError)[] {
   const nowUs = numbers[0]!
   let at = 1
   return batch.map(({ quotas }, i) => {
-    const admitted = numbers[at++] === 1
+    const verdict = numbers[at++]!
+    const damaged = verdict === -1 ? quotas.findIndex((_, j) => numbers[at + 3 * j] === -1) : -1
+    const admitted = verdict === 1
     const allowances = quotas.map((quota) => {
       at += 3
       return allowance(quota, numbers[at - 3] === 1, numbers[at - 2]!, numbers[at - 1]!, nowUs)
     })
+    if (damaged !== -1) return new DamagedKeyError(quotas[damaged]!.key)
     // One instant is that of the whole batch; told so, its calls stay in the order in which they were decided.
     return { admitted, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000 }
   })

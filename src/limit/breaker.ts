@@ -1,6 +1,9 @@
 import { TimeoutError } from './deadlines.ts'
 
-/** Keeps callers from a server that fails: after some failures in a row it is not asked until a probe succeeds. */
+/**
+ * Keeps callers from a server that fails: after some failures in a row, the last one `probeEveryMs` after the first or later,
+ * it is not asked until a probe succeeds.
+ */
 export interface Breaker {
   /** May the server be asked? */
   isClosed(): boolean
@@ -10,8 +13,6 @@ export interface Breaker {
   trip(error: Error, key: string): void
   /** Probes with this key, and again after a failure; what waits for that is not probed before. */
   look(key: string): void
-  /** The same where the server was not asked since the last time. */
-  idle(key: string): void
   stop(): void
 }
 
@@ -24,6 +25,8 @@ export interface BreakerOptions {
   /** Makes the connection anew. */
   readonly reconnect: (key: string) => void
   readonly onChange: (closed: boolean, cause: Error | undefined) => void
+  /** Called when the server answers after one failure or more. */
+  readonly onRecovered: () => void
 }
 
 const RECONNECT_EVERY_MS = 1000
@@ -35,10 +38,11 @@ export function createBreaker({
   probe,
   reconnect,
   onChange,
+  onRecovered,
 }: BreakerOptions): Breaker {
   let inARow = 0
+  let failingSinceMs = 0
   let open = false
-  let asked = false
   let idling = false
   let stopped = false
   /** Of the next probe: there is never more than one. */
@@ -70,8 +74,8 @@ export function createBreaker({
       () => {
         if (!open) return
         open = false
-        inARow = 0
         onChange(true, undefined)
+        succeeded()
       },
       (error: Error) => {
         if (!open) return
@@ -82,13 +86,22 @@ export function createBreaker({
   }
 
   function failed(error: Error, key: string): void {
-    asked = true
-    if (!open && ++inARow >= failures) trip(error, key)
+    if (open) return
+    const nowMs = performance.now()
+    if (inARow++ === 0) failingSinceMs = nowMs
+    if (inARow >= failures && nowMs - failingSinceMs >= probeEveryMs) trip(error, key)
+  }
+
+  function succeeded(): void {
+    if (open || inARow === 0) return
+    inARow = 0
+    onRecovered()
   }
 
   function trip(error: Error, key: string): void {
     if (open || stopped) return
     open = true
+    inARow = Math.max(1, inARow)
     cancel()
     onChange(false, error)
     heal(error, key)
@@ -100,7 +113,7 @@ export function createBreaker({
     probe(key).then(
       () => {
         idling = false
-        if (!open) inARow = 0
+        succeeded()
       },
       (error: Error) => {
         idling = false
@@ -116,17 +129,10 @@ export function createBreaker({
 
   return {
     isClosed: () => !open,
-    succeeded() {
-      asked = true
-      inARow = 0
-    },
+    succeeded,
     failed,
     trip,
     look,
-    idle(key) {
-      if (!asked) look(key)
-      asked = false
-    },
     stop() {
       stopped = true
       open = false

@@ -1,10 +1,13 @@
-/** Bounds how long promises are waited for, with one timer for all of them. */
+/** Bounds how long answers are waited for, with one timer for all of them. */
 export interface Deadlines {
-  /** Settles as `promise` does, or rejects with a TimeoutError after the common time, counted from `sinceMs` (`performance.now()`) or now. */
-  bound<T>(promise: Promise<T>, sinceMs?: number): Promise<T>
+  /**
+   * Settles as `ask` does, or rejects with a TimeoutError once the time is over in which this process could have read the
+   * answer. An answer that has arrived by then is read first.
+   */
+  bound<T>(ask: () => Promise<T>): Promise<T>
 }
 
-/** The store did not answer in time. */
+/** No answer came in time. */
 export class TimeoutError extends Error {
   constructor(ms: number) {
     super(`No answer within ${ms} ms.`)
@@ -13,85 +16,63 @@ export class TimeoutError extends Error {
 }
 
 interface Waiting {
-  readonly endsAtMs: number
-  expire: (() => void) | undefined
+  readonly endsAt: number
+  readonly expire: () => void
 }
 
-const DONE_KEPT = 1024
+const TICK_MS = 10
 
-/** All waits are equally long, so they end in the order in which they began, mostly that of the calls: a queue and one timer suffice. */
-export function createDeadlines(ms: number): Deadlines {
-  let queue: Waiting[] = []
-  let done = 0
+/**
+ * Counts time by ticks, each for half of `timeoutMs` at most: of a longer one, this process was busy or suspended, which is no
+ * failure of whom it asked.
+ */
+export function createDeadlines(timeoutMs: number): Deadlines {
+  const tickMs = Math.min(TICK_MS, timeoutMs / 10)
+  const mostMs = Math.max(timeoutMs / 2, 2 * tickMs)
+  const waiting = new Set<Waiting>()
+  let countedMs = 0
+  let tickedAt = performance.now()
   let timer: NodeJS.Timeout | undefined
 
-  function expire(): void {
-    clearTimeout(timer)
-    const nowMs = performance.now()
-    let overdue = 0
-    for (const one of queue) {
-      if (one.expire !== undefined) {
-        if (one.endsAtMs > nowMs) break
-        one.expire()
-      }
-      overdue++
+  function now(): number {
+    return countedMs + Math.min(performance.now() - tickedAt, mostMs)
+  }
+
+  function tick(): void {
+    countedMs = now()
+    tickedAt = performance.now()
+    // In a turn of the event loop timers run before answers are read, and immediates after it.
+    setImmediate(expire, countedMs)
+    timer = waiting.size > 0 ? setTimeout(tick, tickMs).unref() : undefined
+  }
+
+  function expire(at: number): void {
+    for (const one of waiting) {
+      // All wait equally long, so that they end in the order in which they began.
+      if (one.endsAt > at) return
+      waiting.delete(one)
+      one.expire()
     }
-    queue = queue.slice(overdue)
-    done = 0
-    const [next] = queue
-    timer = next && arm(next.endsAtMs - nowMs)
-  }
-
-  // The answers that came while this process was busy are read before any of them is given up: timers run first in a
-  // turn of the event loop, then reading, then immediates.
-  function arm(inMs: number): NodeJS.Timeout {
-    return setTimeout(() => setImmediate(expire), Math.max(1, inMs)).unref()
-  }
-
-  /** Between two runs of the timer, a fast store leaves many behind that are over. */
-  function tidy(): void {
-    if (++done < DONE_KEPT) return
-    queue = queue.filter((one) => one.expire !== undefined)
-    done = 0
-  }
-
-  /** Puts one into its place: at the end, unless it waits for longer than those that came before. */
-  function enter(one: Waiting): void {
-    let at = queue.length
-    while (at > 0 && queue[at - 1]!.endsAtMs > one.endsAtMs) at--
-    if (at === queue.length) queue.push(one)
-    else queue.splice(at, 0, one)
-    if (at > 0 && timer !== undefined) return
-    clearTimeout(timer)
-    timer = arm(one.endsAtMs - performance.now())
   }
 
   return {
-    bound(promise, sinceMs = performance.now()) {
-      return new Promise((resolve, reject) => {
-        const one: Waiting = {
-          endsAtMs: sinceMs + ms,
-          expire: () => {
-            one.expire = undefined
-            reject(new TimeoutError(ms))
-          },
-        }
-        enter(one)
-        promise.then(
-          (value) => {
-            if (one.expire === undefined) return
-            one.expire = undefined
-            tidy()
-            resolve(value)
-          },
-          (error: unknown) => {
-            if (one.expire === undefined) return
-            one.expire = undefined
-            tidy()
-            reject(error instanceof Error ? error : new Error(String(error)))
-          },
-        )
+    async bound(ask) {
+      if (timer === undefined) {
+        countedMs = now()
+        tickedAt = performance.now()
+        timer = setTimeout(tick, tickMs).unref()
+      }
+      const endsAt = now() + timeoutMs
+      let one: Waiting | undefined
+      const late = new Promise<never>((_, reject) => {
+        one = { endsAt, expire: () => reject(new TimeoutError(timeoutMs)) }
+        waiting.add(one)
       })
+      try {
+        return await Promise.race([ask(), late])
+      } finally {
+        waiting.delete(one!)
+      }
     },
   }
 }

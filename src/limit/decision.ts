@@ -12,6 +12,8 @@ export interface Decision {
   readonly decidedAt?: number | undefined
   /** Was this refusal remembered, and so answered without the store? */
   readonly cached: boolean
+  /** Was it refused because its DPoP proof was used before? Nothing is charged then. */
+  readonly replayed?: boolean
 }
 
 /**

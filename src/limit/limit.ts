@@ -40,6 +40,20 @@ export interface Quota {
   readonly shadow: boolean
   /** Epoch milliseconds at which the client's own limit ends, where one applies and ends. */
   readonly untilAt?: number | undefined
+  /** Calls that were counted elsewhere: they are added whether there is room or not. One call, if it has room, unless given. */
+  readonly calls?: number
+}
+
+/** The limit of a DPoP proof: no name of a configured limit begins with `~`. */
+const PROOF = '~proof'
+
+/** What makes a proof pass once in `windowMs`: charged beside the limits of a call, under a key that all its replays share. */
+export function proofQuota(prefix: string, first: string, id: string, windowMs: number): Quota {
+  return { name: PROOF, key: `${prefix}:{${first}}:${PROOF}:${id}`, limit: 1, windowMs, shadow: false }
+}
+
+export function isProof({ name }: { readonly name: string }): boolean {
+  return name === PROOF
 }
 
 /** Path parameters: name → canonical, still percent-encoded segment. */
@@ -160,33 +174,35 @@ function present(value: string | undefined, part: string): string {
   return value
 }
 
-/** Which keys are meant: globs that find them, and the test that tells them from whatever else the globs find. */
+/** Which keys are meant. */
 export interface KeyFilter {
-  readonly globs: readonly string[]
+  /** Those that are known by name. */
+  readonly named: readonly string[]
+  /** A glob that all others match; undefined where there are none. */
+  readonly glob: string | undefined
+  /** Is it meant? A glob may match keys that are not. */
   matches(key: string): boolean
 }
 
 /** The keys that belong to a client under these limits, wherever in the key the client stands. */
 export function clientKeys(limits: readonly Limit[], prefix: string, client: string): KeyFilter {
   const wanted = encodePart(client)
-  const globs = new Set<string>()
-  const places = new Map<string, readonly number[]>()
+  const mine = limits.filter(({ per }) => per.includes('client'))
+  const further = mine.filter(({ per }) => per.length > 1)
+  const positions = new Map(
+    mine.map(({ name, per }) => [name, per.flatMap((part, at) => (part === 'client' ? [at] : []))]),
+  )
   const literalPrefix = prefix.replaceAll(/[*?[\]\\]/g, String.raw`\$&`)
-  for (const { name, per } of limits) {
-    if (!per.includes('client')) continue
-    places.set(
-      name,
-      per.flatMap((part, place) => (part === 'client' ? [place] : [])),
-    )
-    const [first, ...rest] = per.map((part) => (part === 'client' ? wanted : '*'))
-    globs.add([`${literalPrefix}:{${first!}}`, name, ...rest].join(':'))
-  }
+  const isFirst = further.every(({ per }) => per[0] === 'client')
+  const glob = isFirst ? `${literalPrefix}:{${wanted}}:*` : `${literalPrefix}:*${wanted}*`
   return {
-    globs: [...globs],
+    named: mine.filter(({ per }) => per.length === 1).map(({ name }) => `${prefix}:{${wanted}}:${name}`),
+    glob: further.length > 0 ? glob : undefined,
     matches(key) {
       const parsed = parseKey(prefix, key)
       return (
-        parsed !== undefined && (places.get(parsed.name)?.every((at) => parsed.parts[at] === wanted) ?? false)
+        parsed !== undefined &&
+        (positions.get(parsed.name)?.every((at) => parsed.parts[at] === wanted) ?? false)
       )
     },
   }

@@ -20,9 +20,10 @@ export interface LimiterOptions {
 
 export interface Limiter {
   /**
-   * Charges all quotas or none. Rejects only where the store does: `ServiceUnavailable` under `onOutage: deny`. `sinceMs`: see `Store`.
+   * Charges all quotas, and the proof that the call came with, or none. Rejects only where the store does:
+   * `ServiceUnavailable` under `onOutage: deny`.
    */
-  decide(quotas: readonly Quota[], sinceMs?: number): Decision | Promise<Decision>
+  decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision>
   /** The refusal that `decide` would answer from memory; undefined where it would ask the store. */
   recall(quotas: readonly Quota[]): Decision | undefined
   /** Drops every remembered refusal at once: after a reset. */
@@ -41,10 +42,16 @@ export function createLimiter({
   const refusals = createRefusals(maxRefusals)
 
   function decided(
-    { admitted, allowances, mode, decidedAt }: Charge,
+    { admitted, allowances: all, mode, decidedAt }: Charge,
     quotas: readonly Quota[],
     askedAt: number,
+    proof: Quota | undefined,
   ): Decision {
+    // The proof stands last.
+    if (proof !== undefined && !admitted && all.at(-1)?.admitted !== true) {
+      return { admitted, allowances: [], mode, decidedAt, cached: false, replayed: true }
+    }
+    const allowances = proof === undefined ? all : all.slice(0, -1)
     if (onOutcome) for (const allowance of allowances) report(allowance, admitted, onOutcome)
     // What stands in says nothing of what the store will say once it is back.
     if (mode === 'store') refusals.remember(quotas, { admitted, allowances }, askedAt, now())
@@ -63,17 +70,17 @@ export function createLimiter({
   }
 
   return {
-    decide(quotas, sinceMs) {
-      if (quotas.length === 0) return UNLIMITED
+    decide(quotas, proof) {
+      if (quotas.length === 0 && proof === undefined) return UNLIMITED
       // Taken before asking: the store's "not before" counts from an instant that is no earlier.
       const askedAt = now()
       const remembered = recall(quotas, askedAt)
       if (remembered !== undefined) return remembered
       const era = refusals.era()
-      const charge = store.charge(quotas, sinceMs)
-      if (!(charge instanceof Promise)) return decided(charge, quotas, askedAt)
+      const charge = store.charge(proof === undefined ? quotas : [...quotas, proof])
+      if (!(charge instanceof Promise)) return decided(charge, quotas, askedAt, proof)
       // What was asked before a reset is not to be remembered after it.
-      return charge.then((answer) => decided(answer, refusals.era() === era ? quotas : [], askedAt))
+      return charge.then((answer) => decided(answer, refusals.era() === era ? quotas : [], askedAt, proof))
     },
     recall: (quotas) => recall(quotas, now()),
     forget: refusals.forget,

@@ -22,9 +22,7 @@ export class MemoryStore implements Store {
   readonly #clock: Clock
   readonly #sweptWithCharge: number
   readonly #counters = new Map<string, Counter>()
-  readonly #seen = new Map<string, number>()
-  readonly #sweepCounters = sweeper(this.#counters, ({ expiresAtUs }) => expiresAtUs)
-  readonly #sweepSeen = sweeper(this.#seen, (expiresAtUs) => expiresAtUs)
+  readonly #sweep = sweeper(this.#counters, ({ expiresAtUs }) => expiresAtUs)
   readonly #timer: NodeJS.Timeout
 
   constructor({ clock = SYSTEM_CLOCK, sweptWithCharge = 2 }: MemoryStoreOptions = {}) {
@@ -35,7 +33,7 @@ export class MemoryStore implements Store {
 
   /** How many keys are held, expired ones too until they are swept. */
   get size(): number {
-    return this.#counters.size + this.#seen.size
+    return this.#counters.size
   }
 
   charge(quotas: readonly Quota[]): Charge {
@@ -45,7 +43,7 @@ export class MemoryStore implements Store {
     const asked = quotas.map((quota) => {
       const counter = this.#counters.get(quota.key)
       const windowUs = quota.windowMs * 1000
-      if (counter && isAhead(counter.ring, quota.limit, windowUs, nowUs)) {
+      if (counter && isAhead(counter.ring, windowUs, nowUs)) {
         bringBack(counter.ring, nowUs)
         counter.expiresAtUs = nowUs + windowUs
       }
@@ -65,15 +63,20 @@ export class MemoryStore implements Store {
 
   #admit(quota: Quota, nowUs: number, wallMs: number): Allowance {
     const windowUs = quota.windowMs * 1000
-    let counter = this.#counters.get(quota.key)
-    if (counter === undefined) {
-      counter = { ring: createRing(), expiresAtUs: 0 }
-      this.#counters.set(quota.key, counter)
-    }
+    const counter = this.#counterOf(quota.key, 0)
     const { ring } = counter
     add(ring, look(ring, windowUs, nowUs), quota.limit, windowUs, nowUs)
     counter.expiresAtUs = ring.newest + windowUs
     return allowance(quota, ring, { left: 0, used: ring.total - ring.gone }, true, nowUs, wallMs)
+  }
+
+  #counterOf(key: string, expiresAtUs: number): Counter {
+    let counter = this.#counters.get(key)
+    if (counter === undefined) {
+      counter = { ring: createRing(), expiresAtUs }
+      this.#counters.set(key, counter)
+    }
+    return counter
   }
 
   async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
@@ -82,7 +85,7 @@ export class MemoryStore implements Store {
     return quotas.map((quota) => {
       const windowUs = quota.windowMs * 1000
       let ring = this.#counters.get(quota.key)?.ring
-      if (ring && isAhead(ring, quota.limit, windowUs, nowUs)) {
+      if (ring && isAhead(ring, windowUs, nowUs)) {
         ring = structuredClone(ring)
         bringBack(ring, nowUs)
       }
@@ -91,8 +94,8 @@ export class MemoryStore implements Store {
     })
   }
 
-  async keys({ matches }: KeyFilter): Promise<readonly string[]> {
-    return [...this.#counters.keys()].filter((key) => matches(key))
+  async keys({ matches }: KeyFilter, most = Number.POSITIVE_INFINITY): Promise<readonly string[]> {
+    return [...this.#counters.keys()].filter((key) => matches(key)).slice(0, most)
   }
 
   async reset(filter: KeyFilter): Promise<number> {
@@ -101,28 +104,38 @@ export class MemoryStore implements Store {
     return keys.length
   }
 
-  async once(key: string, ttlMs: number): Promise<boolean> {
-    const nowUs = this.#nowUs()
-    if ((this.#seen.get(key) ?? 0) > nowUs) return false
-    this.#sweep(this.#sweptWithCharge, nowUs)
-    this.#seen.set(key, nowUs + ttlMs * 1000)
-    return true
+  /** Takes calls for made so long ago, whether there is room or not. */
+  add(quota: Quota, calls: number, agoMs: number): void {
+    const windowUs = quota.windowMs * 1000
+    const atUs = this.#nowUs() - Math.round(agoMs * 1000)
+    const { ring } = this.#counterOf(quota.key, atUs + windowUs)
+    add(ring, look(ring, windowUs, atUs), Number.MAX_SAFE_INTEGER, windowUs, atUs, calls)
+  }
+
+  /** Is anything counted under this key? */
+  has(key: string): boolean {
+    return this.#counters.has(key)
+  }
+
+  /** The calls that are still counted of a quota. */
+  used({ key, windowMs }: Quota): number {
+    const ring = this.#counters.get(key)?.ring
+    return ring === undefined ? 0 : look(ring, windowMs * 1000, this.#nowUs()).used
+  }
+
+  /** Forgets what is counted under a key. */
+  drop(key: string): void {
+    this.#counters.delete(key)
   }
 
   async close(): Promise<void> {
     clearInterval(this.#timer)
     this.#counters.clear()
-    this.#seen.clear()
   }
 
   /** Looks at so many keys, where the last sweep ended, and drops the expired ones. */
   sweep(count: number): void {
     this.#sweep(count, this.#nowUs())
-  }
-
-  #sweep(count: number, nowUs: number): void {
-    this.#sweepCounters(count, nowUs)
-    this.#sweepSeen(count, nowUs)
   }
 
   #nowUs(): number {

@@ -1,30 +1,28 @@
 import { serviceUnavailable } from '../errors.ts'
 import { type Breaker, createBreaker } from './breaker.ts'
-import { createDeadlines } from './deadlines.ts'
-import type { KeyFilter, Quota } from './limit.ts'
-import { MemoryStore } from './memory-store.ts'
-import type { Allowance, Charge, Mode, RemoteStore, Store } from './store.ts'
+import { isProof, type KeyFilter, type Quota } from './limit.ts'
+import { LocalCounters } from './local-counters.ts'
+import { type Allowance, type Charge, DamagedKeyError, type RemoteStore, type Store } from './store.ts'
 
 /** What decides while the store is out of reach: counters in this process, nothing, or a 503. */
 export type OutageMode = 'local' | 'allow' | 'deny'
 
 export interface OutageOptions {
   readonly onOutage: OutageMode
-  /** Longest that one decision waits for the store. */
-  readonly timeoutMs?: number
-  /** Gateways that share the limits: under `local` each takes its part. */
-  readonly instances?: number
+  /** Gateways that share the limits, in place of those that the store counts: under `local` each takes its part. */
+  readonly instances?: number | undefined
   /** Failures in a row after which a server is not asked again until it answers a probe. */
   readonly failures?: number
+  /** How often a server that fails is probed, and how far apart the first and the last of these failures are at least. */
   readonly probeEveryMs?: number
-  /** How often servers are probed of which nobody asked anything meanwhile. */
+  /** How often each server is probed that does not fail. */
   readonly idleEveryMs?: number
-  /** Told of each decision that the stand-in took, or refused to take under `deny`. */
+  /** Called for each decision that the fallback took, or refused to take under `deny`. */
   readonly onStandIn?: () => void
-  /** Told of every change of what decides: of one of the store's servers, with the failure that caused it. */
+  /** Gets every change of what decides: of one of the store's servers, with the failure that caused it. */
   readonly onChange?: (change: OutageChange) => void
-  /** What counts under `local`. */
-  readonly local?: Store
+  /** Gets a key that holds no log of calls, whenever a decision needs it. */
+  readonly onDamaged?: (key: string) => void
 }
 
 export interface OutageChange {
@@ -36,11 +34,11 @@ export interface OutageChange {
   readonly cause: Error | undefined
 }
 
-/** A store that never makes a caller wait longer than `timeoutMs`, and fails the way the operator chose. */
+/** A store that fails the way the operator chose. */
 export interface OutageStore extends Store {
   /** `store`, or what `onOutage` says while any server of the store is not asked. */
   mode(): 'store' | OutageMode
-  /** Asks every server once; of those that fail, none is asked again until it answers a probe. */
+  /** Probes every server once; of those that fail, none is asked again until it answers a probe. */
   begin(): Promise<void>
   /** Probes every server that is asked: some connection was lost. */
   look(): void
@@ -48,12 +46,13 @@ export interface OutageStore extends Store {
   fail(cause: Error): void
 }
 
-/** Wraps a store that may be slow, silent or gone. Under `deny` it rejects with a ServiceUnavailable. */
+const RESTORED_AT_ONCE = 64
+
+/** Wraps a store that may fail. Under `deny` it rejects with a ServiceUnavailable. */
 export function withOutage(store: RemoteStore, options: OutageOptions): OutageStore {
-  const { onOutage, timeoutMs = 100, instances = 1, failures = 3, probeEveryMs = 250, onChange } = options
-  const { idleEveryMs = 2000, onStandIn } = options
-  const local = options.local ?? new MemoryStore()
-  const deadlines = createDeadlines(timeoutMs)
+  const { onOutage, instances, failures = 3, probeEveryMs = 250, idleEveryMs = 2000 } = options
+  const { onStandIn, onChange, onDamaged } = options
+  const local = new LocalCounters()
   const breakers = new Map<string, Breaker>()
   let open = 0
 
@@ -69,57 +68,57 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
       breaker = createBreaker({
         failures,
         probeEveryMs,
-        probe: (key) => deadlines.bound(store.probe(keptBy(server, key))),
+        probe: (key) => store.probe(keptBy(server, key)),
         reconnect: (key) => store.reconnect(keptBy(server, key)),
         onChange(closed, cause) {
           open += closed ? -1 : 1
           onChange?.({ mode: closed ? 'store' : onOutage, server, degraded: open > 0, cause })
         },
+        onRecovered: () => void restore(server),
       })
       breakers.set(server, breaker)
     }
     return breaker
   }
 
-  /** Without callers, an outage is to be seen too; and servers that left a cluster are to be forgotten. */
-  function lookAround(): void {
+  store.onQuestion = (server, key, error) => {
+    if (error === undefined) breakerOf(server).succeeded()
+    else breakerOf(server).failed(error, key)
+  }
+
+  /** Writes back what was counted here while the server failed, some keys at a time; ends where it fails again. */
+  async function restore(server: string): Promise<void> {
+    const counted = local.take((key) => store.server(key) === server)
+    for (let i = 0; i < counted.length; i += RESTORED_AT_ONCE) {
+      const some = counted.slice(i, i + RESTORED_AT_ONCE).map(async (quota) => await store.charge([quota]))
+      const written = await Promise.allSettled(some)
+      if (written.every(({ status }) => status === 'rejected')) return
+    }
+  }
+
+  /** Without callers, an outage is noticed too; and servers that left a cluster are forgotten. */
+  function probeAll(): void {
     const servers = new Map(store.samples().map((key) => [store.server(key), key]))
     for (const [server, breaker] of breakers) {
       if (!breaker.isClosed() || servers.has(server)) continue
       breaker.stop()
       breakers.delete(server)
     }
-    for (const [server, key] of servers) breakerOf(server).idle(key)
+    for (const [server, key] of servers) breakerOf(server).look(key)
   }
-  const timer = setInterval(lookAround, idleEveryMs).unref()
+  const timer = setInterval(probeAll, idleEveryMs).unref()
 
-  /** Asks the store where it can be asked; else, or when it fails, the stand-in. */
-  async function guarded<T>(
-    key: string,
-    ask: () => Promise<T> | T,
-    standIn: (cause: Error | undefined) => Promise<T> | T,
-    sinceMs?: number,
-  ): Promise<T> {
-    const breaker = breakerOf(store.server(key))
-    const isLate = sinceMs !== undefined && performance.now() - sinceMs >= timeoutMs
-    if (isLate || !breaker.isClosed()) return await standIn(undefined)
-    const asked = ask()
-    if (!(asked instanceof Promise)) return asked
-    try {
-      const answer = await deadlines.bound(asked, sinceMs)
-      breaker.succeeded()
-      return answer
-    } catch (error) {
-      breaker.failed(error as Error, key)
-      return await standIn(error as Error)
-    }
-  }
+  const gateways = () => instances ?? store.gateways()
 
-  function chargeStandIn(quotas: readonly Quota[], cause: Error | undefined): Charge | Promise<Charge> {
+  function chargeFallback(quotas: readonly Quota[], cause: Error | undefined): Charge | Promise<never> {
+    if (cause instanceof DamagedKeyError) onDamaged?.(cause.key)
     onStandIn?.()
-    if (onOutage === 'deny') throw unavailable(cause)
-    if (onOutage === 'allow') return { admitted: true, allowances: [], mode: 'allow' }
-    return asLocal(local.charge(share(quotas, instances)))
+    if (onOutage === 'deny') return Promise.reject(unavailable(cause))
+    if (onOutage === 'local') return local.charge(quotas, gateways())
+    // A proof passes once all the same.
+    const proofs = quotas.filter(isProof)
+    const admitted = proofs.length === 0 || local.charge(proofs, 1).admitted
+    return { admitted, allowances: [], mode: 'allow' }
   }
 
   return {
@@ -127,7 +126,7 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
     async begin() {
       const probes = store.samples().map(async (key) => {
         const breaker = breakerOf(store.server(key))
-        await deadlines.bound(store.probe(key)).catch((error: Error) => breaker.trip(error, key))
+        await store.probe(key).catch((error: Error) => breaker.trip(error, key))
       })
       await Promise.all(probes)
     },
@@ -137,42 +136,36 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
     fail(cause) {
       for (const key of store.samples()) breakerOf(store.server(key)).trip(cause, key)
     },
-    charge(quotas, sinceMs) {
-      const { key } = quotas[0]!
-      return guarded(
-        key,
-        () => store.charge(quotas),
-        (cause) => chargeStandIn(quotas, cause),
-        sinceMs,
+    charge(quotas) {
+      if (!breakerOf(store.server(quotas[0]!.key)).isClosed()) return chargeFallback(quotas, undefined)
+      const asked = store.charge(quotas)
+      if (!(asked instanceof Promise)) return asked
+      return asked.then(
+        (charge) => {
+          if (onOutage === 'local') local.note(quotas, charge)
+          return charge
+        },
+        (error: Error) => chargeFallback(quotas, error),
       )
     },
-    async peek(quotas, sinceMs): Promise<readonly Allowance[]> {
+    async peek(quotas): Promise<readonly Allowance[]> {
       if (quotas.length === 0) return []
-      return await guarded(
-        quotas[0]!.key,
-        () => store.peek(quotas),
-        (cause) => {
-          if (onOutage === 'deny') throw unavailable(cause)
-          // Under `allow` nothing is counted, so that all of a limit is there.
-          return local.peek(onOutage === 'local' ? share(quotas, instances) : quotas)
-        },
-        sinceMs,
-      )
+      let cause: Error | undefined
+      if (breakerOf(store.server(quotas[0]!.key)).isClosed()) {
+        try {
+          return await store.peek(quotas)
+        } catch (error) {
+          cause = error as Error
+        }
+      }
+      if (onOutage === 'deny') throw unavailable(cause)
+      // Under `allow` nothing is counted, so that all of a limit is there.
+      return local.peek(quotas, onOutage === 'local' ? gateways() : 1)
     },
-    keys: (filter) => store.keys(filter),
-    async reset(filter: KeyFilter): Promise<number> {
-      const [freed] = await Promise.all([store.reset(filter), local.reset(filter)])
-      return freed
-    },
-    async once(key, ttlMs) {
-      return await guarded(
-        key,
-        () => store.once(key, ttlMs),
-        (cause) => {
-          if (onOutage === 'deny') throw unavailable(cause)
-          return local.once(key, ttlMs)
-        },
-      )
+    keys: (filter, most, signal) => store.keys(filter, most, signal),
+    reset(filter: KeyFilter, signal) {
+      local.reset(filter.matches)
+      return store.reset(filter, signal)
     },
     async close() {
       clearInterval(timer)
@@ -180,20 +173,6 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
       await Promise.all([store.close(), local.close()])
     },
   }
-}
-
-/** Each instance's part of the limits, at least 1; a limit of 0 stays one that refuses all. */
-function share(quotas: readonly Quota[], instances: number): readonly Quota[] {
-  if (instances === 1) return quotas
-  return quotas.map((quota) => ({
-    ...quota,
-    limit: quota.limit === 0 ? 0 : Math.max(1, Math.floor(quota.limit / instances)),
-  }))
-}
-
-async function asLocal(charge: Charge | Promise<Charge>): Promise<Charge> {
-  const mode: Mode = 'local'
-  return { ...(await charge), mode }
 }
 
 function unavailable(cause: Error | undefined) {

@@ -1,28 +1,53 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { type Batches, createBatches } from './batches.ts'
+import { createDeadlines, type Deadlines } from './deadlines.ts'
 import { hashSlot, hashTag, tagOfGlob } from './hash-slot.ts'
 import type { KeyFilter, Quota } from './limit.ts'
 import type { RedisClient } from './redis-client.ts'
 import { createRedisClocks } from './redis-clocks.ts'
 import { RedisLink, type RedisLinkOptions } from './redis-link.ts'
-import type { Allowance, Charge, RemoteStore } from './store.ts'
+import type { Allowance, Charge, OnQuestion, RemoteStore } from './store.ts'
 
 /** The text of charge.lua. */
-export const CHARGE_SCRIPT = readFileSync(new URL('charge.lua', import.meta.url), 'utf8')
+export const CHARGE_SCRIPT = textOf('charge.lua')
+/** Longer than the fallback's probes are apart, a few times. */
+const GATEWAY_LIFE_MS = 10_000
+
+interface Script {
+  readonly text: string
+  readonly sha: string
+}
+
+const GATEWAYS = scriptOf(textOf('gateways.lua'))
 
 const SCANNED_AT_ONCE = 1000
-const FREED_AT_ONCE = 500
+/** Longest that Redis may take to look through some of its keys. */
+const SCAN_MS = 10_000
 
 export interface RedisStoreOptions extends RedisLinkOptions {
   /** What every key starts with. */
   readonly prefix: string
+  /** Gets the time whose calls are lost, when Redis came back without its data. */
+  readonly onEmptied?: (range: LostRange) => void
   /** In place of charge.lua. */
   readonly script?: string
-  /** After how long callers stop waiting for a decision: what Redis reads later is not charged any more. */
-  readonly givenUpAfterMs?: number
-  /** Most decisions, and names to be taken once, that may be unanswered; beyond, they fail at once. */
+  /** Longest that Redis may take for an answer: what it reads later is not charged any more. */
+  readonly timeoutMs?: number
+  /** Most decisions that may be unanswered; beyond, they fail at once. */
   readonly maxWaiting?: number
+}
+
+interface Seen {
+  readonly gateways: number
+  readonly sinceAt: number
+  readonly seenAt: number
+}
+
+/** Calls that were counted until one instant are lost since another; epoch milliseconds of Redis's clock. */
+export interface LostRange {
+  readonly countedUntil: number
+  readonly emptySince: number
 }
 
 /**
@@ -33,19 +58,26 @@ export class RedisStore implements RemoteStore {
   readonly #link: RedisLink
   readonly #client: RedisClient
   readonly #prefix: string
-  readonly #script: string
-  readonly #sha: string
+  readonly #script: Script
+  readonly #id = randomUUID()
+  /** What each probed key was last answered. */
+  readonly #seen = new Map<string, Seen>()
+  readonly #onEmptied: (range: LostRange) => void
   readonly #batches: Batches
   readonly #clocks = createRedisClocks()
-  readonly #givenUpAfterMs: number
+  readonly #timeoutMs: number
+  readonly #deadlines: Deadlines
+  readonly #scans = createDeadlines(SCAN_MS)
+  onQuestion: OnQuestion = () => {}
 
   constructor(options: RedisStoreOptions) {
-    const { prefix, script = CHARGE_SCRIPT, givenUpAfterMs = 60_000, maxWaiting = 10_000 } = options
+    const { prefix, script = CHARGE_SCRIPT, timeoutMs = 60_000, maxWaiting = 10_000 } = options
     this.#prefix = prefix
-    this.#script = script
-    this.#sha = createHash('sha1').update(script).digest('hex')
-    this.#givenUpAfterMs = givenUpAfterMs
-    this.#batches = createBatches((keys, args) => this.#ask(keys, args), maxWaiting)
+    this.#script = scriptOf(script)
+    this.#onEmptied = options.onEmptied ?? (() => {})
+    this.#timeoutMs = timeoutMs
+    this.#deadlines = createDeadlines(timeoutMs)
+    this.#batches = createBatches((keys, args, size) => this.#ask(keys, args, size), maxWaiting)
     this.#link = new RedisLink(options)
     this.#client = this.#link.client
   }
@@ -67,47 +99,53 @@ export class RedisStore implements RemoteStore {
     return (await Promise.all(looks)).flatMap(({ allowances }) => allowances)
   }
 
-  async keys(filter: KeyFilter): Promise<readonly string[]> {
-    this.#link.assertRight()
+  async keys(
+    filter: KeyFilter,
+    most = Number.POSITIVE_INFINITY,
+    signal?: AbortSignal,
+  ): Promise<readonly string[]> {
     const found = new Set<string>()
-    for (const glob of filter.globs) {
-      const tag = tagOfGlob(glob)
-      const samples = tag === undefined ? this.samples() : [`${this.#prefix}:{${tag}}:`]
-      for (const sample of samples) await this.#link.tell(this.#find(sample, glob, filter, found), sample)
+    for await (const keys of this.#find(filter, signal)) {
+      for (const key of keys) if (found.size < most) found.add(key)
+      if (found.size === most) break
     }
     return [...found]
   }
 
-  /** Looks through the server that keeps a key. */
-  async #find(sample: string, glob: string, filter: KeyFilter, found: Set<string>): Promise<void> {
-    const node = this.#client.keeper(sample)
-    let cursor = '0'
-    do {
-      const [next, keys] = await node.scan(cursor, 'MATCH', glob, 'COUNT', SCANNED_AT_ONCE)
-      for (const key of keys) if (filter.matches(key)) found.add(key)
-      cursor = next
-    } while (cursor !== '0')
-  }
-
-  async reset(filter: KeyFilter): Promise<number> {
+  async reset(filter: KeyFilter, signal?: AbortSignal): Promise<number> {
     const { commands, isCluster } = this.#client
-    const keys = await this.keys(filter)
     let freed = 0
-    for (let i = 0; i < keys.length; i += FREED_AT_ONCE) {
-      const some = keys.slice(i, i + FREED_AT_ONCE)
+    for await (const keys of this.#find(filter, signal)) {
       // A cluster frees keys of several slots one by one.
-      const parts = isCluster ? some.map((key) => [key]) : [some]
+      const parts = isCluster ? keys.map((key) => [key]) : keys.length > 0 ? [[...keys]] : []
       const counts = parts.map((part) => this.#link.tell(commands.unlink(part), part[0]))
       for (const count of await Promise.all(counts)) freed += count
     }
     return freed
   }
 
-  async once(key: string, ttlMs: number): Promise<boolean> {
+  /** The keys that a filter takes: those that can be named, and then page by page those that a scan finds, some of them twice. */
+  async *#find({ named, glob, matches }: KeyFilter, signal?: AbortSignal): AsyncGenerator<readonly string[]> {
     this.#link.assertRight()
-    const name = `${this.#prefix}:{${key}}:~once`
-    const asked = this.#batches.beside(() => this.#client.commands.set(name, '1', 'PX', ttlMs, 'NX'))
-    return (await this.#link.tell(asked, name)) === 'OK'
+    const { commands } = this.#client
+    const exist = named.map((key) =>
+      this.#scans.bound(() => this.#link.tell(commands.exists(key), key)).then((count) => count > 0),
+    )
+    const there = await Promise.all(exist)
+    yield named.filter((_, i) => there[i])
+    if (glob === undefined) return
+    const tag = tagOfGlob(glob)
+    for (const sample of tag === undefined ? this.samples() : [`${this.#prefix}:{${tag}}:`]) {
+      const node = this.#client.keeper(sample)
+      let cursor = '0'
+      do {
+        signal?.throwIfAborted()
+        const page = () => node.scan(cursor, 'MATCH', glob, 'COUNT', SCANNED_AT_ONCE)
+        const [next, keys] = await this.#scans.bound(() => this.#link.tell(page(), sample))
+        yield keys.filter((key) => matches(key) && !named.includes(key))
+        cursor = next
+      } while (cursor !== '0')
+    }
   }
 
   server(key: string): string {
@@ -120,15 +158,28 @@ export class RedisStore implements RemoteStore {
   }
 
   async probe(key: string): Promise<void> {
-    await this.#link.look()
-    const quota: Quota = {
-      name: '',
-      key: `${this.#prefix}:{${hashTag(key)}}:~probe`,
-      limit: Number.MAX_SAFE_INTEGER,
-      windowMs: 1000,
-      shadow: false,
+    await this.#deadlines.bound(() => this.#link.look())
+    const server = this.server(key)
+    const sample = this.samples().find((one) => this.server(one) === server) ?? key
+    const keys = [`${sample}~gateways`, `${sample}~since`]
+    const sentAt = performance.now()
+    const reply = await this.#deadlines.bound(() => this.#eval(GATEWAYS, keys, [this.#id, GATEWAY_LIFE_MS]))
+    if (!isNumbers(reply) || reply.length !== 3) {
+      throw new Error('Redis did not answer as gateways.lua does.')
     }
-    await this.charge([quota])
+    const [nowUs, gateways, sinceUs] = reply as [number, number, number]
+    this.#clocks.learn(server, sentAt, performance.now(), nowUs)
+    const [seenAt, sinceAt] = [nowUs / 1000, sinceUs / 1000]
+    const known = this.#seen.get(sample)
+    this.#seen.set(sample, { gateways, sinceAt, seenAt })
+    if (known !== undefined && known.sinceAt !== sinceAt) {
+      this.#onEmptied({ countedUntil: known.seenAt, emptySince: sinceAt })
+    }
+  }
+
+  gateways(): number {
+    const counts = this.samples().map((key) => this.#seen.get(key)?.gateways ?? 1)
+    return Math.max(1, ...counts)
   }
 
   reconnect(key: string): void {
@@ -139,27 +190,52 @@ export class RedisStore implements RemoteStore {
     this.#link.close()
   }
 
-  /** Asks the script; once more where it found the deadline past though the answer came in time, as after a clock was set. */
-  async #ask(keys: readonly string[], args: readonly number[], again = false): Promise<unknown> {
-    this.#link.assertRight()
-    const server = this.server(keys[0]!)
-    const sentAt = performance.now()
-    const reply = await this.#run(keys, [this.#clocks.after(server, sentAt, this.#givenUpAfterMs), ...args])
-    if (!Array.isArray(reply) || typeof reply[0] !== 'number') return reply
-    this.#clocks.learn(server, sentAt, reply[0])
-    if (reply.length > 1) return reply
-    if (again || performance.now() - sentAt >= this.#givenUpAfterMs) {
-      throw new Error('Redis answered when the call had been given up.')
+  /** Asks the script, and says how that went. */
+  async #ask(keys: readonly string[], args: readonly number[], size: number): Promise<readonly number[]> {
+    const [key] = keys as [string]
+    const server = this.server(key)
+    try {
+      this.#link.assertRight()
+      // Errs on the early side, so that what is given up is not charged; then, where its clock is hardly known, on the late one.
+      for (const bound of ['no later', 'no later', 'no earlier'] as const) {
+        const reply = await this.#deadlines.bound(() => this.#run(server, keys, args, bound))
+        if (reply.length === 1) continue
+        if (reply.length !== size) break
+        this.onQuestion(server, key, undefined)
+        return reply
+      }
+      throw new Error('Redis did not answer as charge.lua does.')
+    } catch (error) {
+      this.onQuestion(server, key, error as Error)
+      throw error
     }
-    return this.#ask(keys, args, true)
   }
 
-  #run(keys: readonly string[], args: readonly number[]): Promise<unknown> {
+  /** Runs the script once: its answer is one number where it found its deadline past. */
+  async #run(
+    server: string,
+    keys: readonly string[],
+    args: readonly number[],
+    bound: 'no later' | 'no earlier',
+  ): Promise<readonly number[]> {
+    const sentAt = performance.now()
+    const deadline = this.#clocks.after(server, sentAt, this.#timeoutMs, bound)
+    const reply = await this.#eval(this.#script, keys, [deadline, ...args])
+    if (!isNumbers(reply)) return []
+    this.#clocks.learn(server, sentAt, performance.now(), reply[0]!)
+    return reply
+  }
+
+  #eval(
+    { text, sha }: Script,
+    keys: readonly string[],
+    args: readonly (number | string)[],
+  ): Promise<unknown> {
     const { commands } = this.#client
-    const asked = commands.evalsha(this.#sha, keys.length, ...keys, ...args).catch((error: Error) => {
+    const asked = commands.evalsha(sha, keys.length, ...keys, ...args).catch((error: Error) => {
       // Restarted, promoted or flushed: EVAL teaches the script again.
       if (!error.message.startsWith('NOSCRIPT')) throw error
-      return commands.eval(this.#script, keys.length, ...keys, ...args)
+      return commands.eval(text, keys.length, ...keys, ...args)
     })
     return this.#link.tell(asked, keys[0])
   }
@@ -179,4 +255,16 @@ export class RedisStore implements RemoteStore {
     }
     return slot
   }
+}
+
+function isNumbers(reply: unknown): reply is readonly number[] {
+  return Array.isArray(reply) && reply.length > 0 && reply.every(Number.isSafeInteger)
+}
+
+function textOf(file: string): string {
+  return readFileSync(new URL(file, import.meta.url), 'utf8')
+}
+
+function scriptOf(text: string): Script {
+  return { text, sha: createHash('sha1').update(text).digest('hex') }
 }

@@ -3,7 +3,7 @@
  * The same format and the same steps as charge.lua. Times are microseconds on one clock.
  */
 export interface Ring {
-  /** Time and cumulative count of each slot, alternating. */
+  /** Time of its last call, and cumulative count, of each slot, alternating. */
   slots: number[]
   /** The slot of the oldest calls held. */
   first: number
@@ -25,7 +25,7 @@ export interface View {
   readonly used: number
 }
 
-/** Above this limit, calls share slots of a thousandth of the window. */
+/** Above this limit, the calls of a thousandth of the window share a slot, and count until its last one leaves. */
 const EXACT = 1000
 const SMALLEST = 4
 
@@ -34,13 +34,13 @@ export function createRing(): Ring {
 }
 
 /** Microseconds that a slot spans: 1 where every call keeps its own time. */
-export function quantum(limit: number, windowUs: number): number {
+function quantum(limit: number, windowUs: number): number {
   return limit > EXACT ? Math.ceil(windowUs / EXACT) : 1
 }
 
 /** True where the clock has gone back by more than a window, and what is held would lock its key for longer than one. */
-export function isAhead(ring: Ring, limit: number, windowUs: number, nowUs: number): boolean {
-  return ring.held > 0 && ring.newest - nowUs > windowUs + quantum(limit, windowUs)
+export function isAhead(ring: Ring, windowUs: number, nowUs: number): boolean {
+  return ring.held > 0 && ring.newest - nowUs > windowUs
 }
 
 /** Takes all calls held for calls made now. */
@@ -73,26 +73,38 @@ export function look(ring: Ring, windowUs: number, nowUs: number): View {
   return { left, used: ring.total - count(ring, left - 1) }
 }
 
-/** Admits one call now, after dropping what the view says has left. */
-export function add(ring: Ring, { left }: View, limit: number, windowUs: number, nowUs: number): void {
+/** Admits calls now, one unless said otherwise, after dropping what the view says has left. */
+export function add(
+  ring: Ring,
+  { left }: View,
+  limit: number,
+  windowUs: number,
+  nowUs: number,
+  calls = 1,
+): void {
   if (left > 0) {
     ring.gone = count(ring, left - 1)
     ring.first = (ring.first + left) % capacity(ring)
     ring.held -= left
   }
   const span = quantum(limit, windowUs)
-  const at = span === 1 ? nowUs : Math.ceil(nowUs / span) * span
-  ring.total++
-  if (ring.held > 0 && ring.newest >= at) {
-    ring.slots[place(ring, ring.held - 1) + 1] = ring.total
+  ring.total += calls
+  if (
+    ring.held > 0 &&
+    (ring.newest >= nowUs || Math.floor(ring.newest / span) === Math.floor(nowUs / span))
+  ) {
+    ring.newest = Math.max(ring.newest, nowUs)
+    const newest = place(ring, ring.held - 1)
+    ring.slots[newest] = ring.newest
+    ring.slots[newest + 1] = ring.total
     return
   }
   if (ring.held === capacity(ring)) grow(ring, Math.min(limit, EXACT + 2))
   const slot = place(ring, ring.held)
-  ring.slots[slot] = at
+  ring.slots[slot] = nowUs
   ring.slots[slot + 1] = ring.total
   ring.held++
-  ring.newest = at
+  ring.newest = nowUs
 }
 
 /** When the remaining calls next become more: the oldest call leaves, or with none remaining the last of those in excess. */
@@ -105,6 +117,11 @@ export function growsAt(
 ): number {
   if (limit === 0) return nowUs + windowUs
   if (used === 0) return nowUs
+  if (used < limit && ring.held - left === 1) {
+    // Its one slot may still take calls, until its span ends.
+    const span = quantum(limit, windowUs)
+    return (Math.floor(time(ring, left) / span) + 1) * span - 1 + windowUs
+  }
   if (used <= limit) return time(ring, left) + windowUs
   // A lowered limit: so many must leave that fewer than the limit stay.
   const enough = ring.total - limit + 1

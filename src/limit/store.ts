@@ -18,45 +18,60 @@ export interface Allowance {
   readonly shadow: boolean
 }
 
-/** Who decided: the store that was asked, or what stands in for it while it is out of reach. */
+/** Who decided: the store that was asked, or the fallback while it is out of reach. */
 export type Mode = 'store' | 'local' | 'allow'
 
 export interface Charge {
   /** True when every quota that is not shadow had room, and so all were charged. */
   readonly admitted: boolean
-  /** One for each quota, in the order asked; none where `mode` is `allow`. */
+  /** One for each quota, in the order asked; under `allow` none. */
   readonly allowances: readonly Allowance[]
   readonly mode: Mode
   /** When it was decided, in epoch milliseconds of the store's own clock; none where `mode` is `allow`. */
   readonly decidedAt?: number
 }
 
-/**
- * Where the counters live. Every store gives the same answers on the same clock. `sinceMs` is the `performance.now()` since which
- * the request waits for the store, where it asked before: all that it waits has one bound.
- */
+/** Where the counters live. Every store gives the same answers on the same clock. */
 export interface Store {
   /** Decides all quotas at once: charges each, or none. Rejects when the store cannot be asked. */
-  charge(quotas: readonly Quota[], sinceMs?: number): Charge | Promise<Charge>
+  charge(quotas: readonly Quota[]): Charge | Promise<Charge>
   /** What `charge` would find, without charging. */
-  peek(quotas: readonly Quota[], sinceMs?: number): Promise<readonly Allowance[]>
-  /** The keys, calls still counted or not, that a filter takes; it may scan everything. Rejects where one who may keep some cannot be asked. */
-  keys(filter: KeyFilter): Promise<readonly string[]>
-  /** Frees every key that a filter takes; how many there were. Rejects where one who may keep some cannot be asked. */
-  reset(filter: KeyFilter): Promise<number>
-  /** True the first time a key is seen within its time to live (single use of a `jti`). */
-  once(key: string, ttlMs: number): Promise<boolean>
+  peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>
+  /**
+   * Up to `most` keys, calls still counted or not, that a filter takes. It may scan everything, until `signal` aborts. Rejects
+   * where a server that may keep some cannot be asked.
+   */
+  keys(filter: KeyFilter, most?: number, signal?: AbortSignal): Promise<readonly string[]>
+  /** Frees every key that a filter takes; how many there were. It may scan, as `keys` does. */
+  reset(filter: KeyFilter, signal?: AbortSignal): Promise<number>
   close(): Promise<void>
 }
 
+/** Gets each question that a remote store asked of a server: one of its keys, and why it failed if it did. */
+export type OnQuestion = (server: string, key: string, error: Error | undefined) => void
+
 /** A store that is asked over a network, by one server or by several. */
 export interface RemoteStore extends Store {
+  /** Set by the breaker. */
+  onQuestion: OnQuestion
   /** Names the server that keeps a key: what fails there says nothing of the others. */
   server(key: string): string
   /** One key, of no caller, for each server that is known to keep keys now. */
   samples(): readonly string[]
-  /** Resolves when a call could be charged where this key is kept. */
+  /** Resolves when the server that keeps this key takes calls; it is told that this gateway is there. */
   probe(key: string): Promise<void>
-  /** Drops the connection over which this key is asked for and makes a new one, lest a silent one stay for ever. */
+  /** How many gateways share the store, as far as is known; at least 1. */
+  gateways(): number
+  /** Closes the connection over which this key is asked for and makes a new one. */
   reconnect(key: string): void
+}
+
+/** A key of the store holds no log of calls: one decision cannot be made, and the store is well. */
+export class DamagedKeyError extends Error {
+  readonly key: string
+  constructor(key: string) {
+    super(`The Redis key ${key} is damaged.`)
+    this.name = 'DamagedKeyError'
+    this.key = key
+  }
 }

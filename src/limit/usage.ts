@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import {
   type Change,
   clientKeys,
@@ -56,21 +57,27 @@ export interface UsageParts {
 
 /** Reads and frees what is counted of a client. All of it rejects where the store cannot be asked, what operators ask also where another would stand in. */
 export interface Usage {
-  /** The live limits that are counted per client alone; costs no call. `sinceMs`: see `Store`. */
-  ofCaller(client: string, sinceMs?: number): Promise<CallerUsage>
+  /** The live limits that are counted per client alone; costs no call, and is up to a second old. */
+  ofCaller(client: string): Promise<CallerUsage>
   /** The limits that are counted per client alone, and each key of the client in which calls are counted. It may scan the store. */
-  ofClient(client: string): Promise<ClientUsage>
+  ofClient(client: string, signal?: AbortSignal): Promise<ClientUsage>
   /** Frees every key of the client; how many there were. It may scan the store. */
-  free(client: string): Promise<number>
+  free(client: string, signal?: AbortSignal): Promise<number>
+  /** Drops the answers that `ofCaller` keeps for a second: after a reset. */
+  forget(): void
 }
 
 /** Most keys of a client that are told at a time. */
 export const MOST_KEYS = 1000
 const PEEKED_AT_ONCE = 100
+/** How long a caller is answered the same, so that asking costs Redis little; and how many callers that is remembered of. */
+const ANSWERS_MS = 1000
+const MOST_ANSWERS = 10_000
 
 export function createUsage(parts: UsageParts): Usage {
   const { store, counters = store, prefix, limits, clientLimits = new Map(), now = Date.now } = parts
   const alone = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
+  const answers = new LRUCache<string, Promise<CallerUsage>>({ max: MOST_ANSWERS, ttl: ANSWERS_MS })
   const quotasOfClient = compileLimits(alone, prefix, clientLimits)
   const quotasOfCaller = compileLimits(
     alone.filter(({ shadow }) => !shadow),
@@ -107,6 +114,12 @@ export function createUsage(parts: UsageParts): Usage {
     }
   }
 
+  async function readOfCaller(client: string): Promise<CallerUsage> {
+    const nowMs = now()
+    const allowances = await store.peek(quotasOfCaller({ client, ip: '' }, {}, nowMs))
+    return { limits: allowances.map((allowance) => usage(allowance, client, nowMs)) }
+  }
+
   async function peek(quotas: readonly Quota[], client: string, nowMs: number): Promise<KeyUsage[]> {
     const told: KeyUsage[] = []
     for (let i = 0; i < quotas.length; i += PEEKED_AT_ONCE) {
@@ -121,18 +134,22 @@ export function createUsage(parts: UsageParts): Usage {
   }
 
   return {
-    async ofCaller(client, sinceMs) {
-      const nowMs = now()
-      const allowances = await store.peek(quotasOfCaller({ client, ip: '' }, {}, nowMs), sinceMs)
-      return { limits: allowances.map((allowance) => usage(allowance, client, nowMs)) }
+    ofCaller(client) {
+      const known = answers.get(client)
+      if (known !== undefined) return known
+      const answer = readOfCaller(client)
+      answers.set(client, answer)
+      answer.catch(() => answers.delete(client))
+      return answer
     },
 
-    async ofClient(client) {
+    async ofClient(client, signal) {
       const nowMs = now()
       const first = quotasOfClient({ client, ip: '' }, {}, nowMs)
       const known = new Set(first.map(({ key }) => key))
-      const keys = (await store.keys(clientKeys(limits, prefix, client))).filter((key) => !known.has(key))
       const room = Math.max(0, MOST_KEYS - first.length)
+      const found = await store.keys(clientKeys(limits, prefix, client), MOST_KEYS + 1, signal)
+      const keys = found.filter((key) => !known.has(key))
       const further = keys
         .toSorted()
         .slice(0, room)
@@ -147,7 +164,8 @@ export function createUsage(parts: UsageParts): Usage {
       }
     },
 
-    free: (client) => store.reset(clientKeys(limits, prefix, client)),
+    free: (client, signal) => store.reset(clientKeys(limits, prefix, client), signal),
+    forget: () => answers.clear(),
   }
 }
 

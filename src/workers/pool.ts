@@ -89,9 +89,14 @@ export async function openWorkers(
       const own = await metrics.values()
       return await textOf(addUp([own, ...latest.values(), counted]))
     },
-    usage: async (client) => await anyone().ask('usage', client),
-    async reset(client) {
+    async usage(client, signal) {
       const worker = anyone()
+      signal.addEventListener('abort', () => void worker.ask('abort', undefined).catch(() => {}))
+      return await worker.ask('usage', client)
+    },
+    async reset(client, signal) {
+      const worker = anyone()
+      signal.addEventListener('abort', () => void worker.ask('abort', undefined).catch(() => {}))
       const freed = await worker.ask('reset', client)
       const others = serving().filter((other) => other !== worker)
       await Promise.allSettled(others.map((other) => other.ask('forget', undefined, ANSWER_MS)))
@@ -108,5 +113,6 @@ export async function openWorkers(
 function divided(config: Config, count: number): Config {
   const { store } = config
   if (store === 'memory') return config
-  return { ...config, store: { ...store, instances: store.instances * count } }
+  const { instances } = store
+  return { ...config, store: { ...store, instances: instances && instances * count } }
 }

@@ -13,6 +13,8 @@ export interface Questions {
   usage: [string, ClientUsage]
   reset: [string, number]
   forget: [undefined, void]
+  /** To end the scan under way for `usage` or `reset`: its asker has left. */
+  abort: [undefined, void]
   /** To end; answered with how many requests had to be cut. */
   close: [DrainTimes, number]
 }

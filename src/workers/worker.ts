@@ -16,6 +16,11 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
   let service: OwnService | undefined
   let drainTimeoutMs = 0
   let closing = false
+  let scanning = new AbortController()
+  const scan = (): AbortSignal => {
+    scanning = new AbortController()
+    return scanning.signal
+  }
 
   process.on('uncaughtException', (error) => {
     const cause = error.stack ?? error.message
@@ -44,9 +49,10 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
       ;({ drainTimeoutMs } = config)
     },
     metrics: metrics.values,
-    usage: (client) => service!.usage(client),
-    reset: (client) => service!.reset(client),
+    usage: (client) => service!.usage(client, scan()),
+    reset: (client) => service!.reset(client, scan()),
     forget: () => service!.forget(),
+    abort: () => scanning.abort(),
     async close(times) {
       closing = true
       const cut = await service!.close(times)

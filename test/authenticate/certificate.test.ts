@@ -10,7 +10,6 @@ import { createProofs } from '../../src/authenticate/dpop.ts'
 import type { KeySource } from '../../src/authenticate/jwks.ts'
 import { type Sender, senderOf } from '../../src/authenticate/sender.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { MemoryStore } from '../../src/limit/memory-store.ts'
 import { makeKey, signProof, startIssuer, type TestIssuer, thumbprintOf } from '../helpers/issuer.ts'
 import { makeCertificate, type TestCertificate } from './self-signed.ts'
 import { createServing, keysOf, trust } from './trust.ts'
@@ -18,7 +17,6 @@ import { createServing, keysOf, trust } from './trust.ts'
 const ours = makeCertificate('gateway')
 const client = makeCertificate('client')
 const other = makeCertificate('other')
-const store = new MemoryStore()
 let issuer: TestIssuer
 let keys: KeySource
 let authenticate: ReturnType<typeof createServing>
@@ -27,12 +25,11 @@ beforeAll(async () => {
   issuer = await startIssuer({ algorithms: ['ES256'] })
   keys = await keysOf(issuer)
   authenticate = createServing(trust(issuer, keys), {
-    proofs: createProofs({ store, serves: (host) => host === 'api.example.com' }),
+    proofs: createProofs({ serves: (host) => host === 'api.example.com' }),
   })
 })
 afterAll(async () => {
   keys.close()
-  await store.close()
   await issuer.close()
 })
 

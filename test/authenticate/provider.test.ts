@@ -10,7 +10,6 @@ import { createIntrospection } from '../../src/authenticate/introspection.ts'
 import { createKeySource, type KeySource } from '../../src/authenticate/jwks.ts'
 import { senderOf } from '../../src/authenticate/sender.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { MemoryStore } from '../../src/limit/memory-store.ts'
 import { makeCertificate } from './self-signed.ts'
 import { createServing } from './trust.ts'
 
@@ -20,7 +19,6 @@ const PARTY = { id: 'party', secret: 'its-secret' }
 /** Its tokens are bound to its certificate. */
 const HOLDER = { id: 'holder', secret: 'its-secret' }
 const certificate = makeCertificate('holder')
-const store = new MemoryStore()
 let provider: Server
 let api: Server
 let issuer: string
@@ -93,7 +91,7 @@ beforeAll(async () => {
       keys,
       introspect: introspection(GATEWAY.secret),
     },
-    { proofs: createProofs({ store, serves: (host) => host === '127.0.0.1' }) },
+    { proofs: createProofs({ serves: (host) => host === '127.0.0.1' }) },
   )
   api = createServer((request, response) => {
     const { authorization } = request.headers
@@ -122,7 +120,6 @@ afterAll(async () => {
     server.closeAllConnections()
     server.close()
   }
-  await store.close()
 })
 
 function introspection(clientSecret: string) {

@@ -22,7 +22,6 @@ describe('the examples of the RFCs', () => {
   it('verify the proof of RFC 9449 section 7.1, at its time and place', async () => {
     const at = (now: number, host: string) =>
       createProofs({
-        store: { once: async () => true },
         serves: (host) => host === 'resource.example.org',
         now: () => now,
       }).verify(BOUND, {

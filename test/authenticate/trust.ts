@@ -1,9 +1,9 @@
 import {
   type Authenticate,
+  type Bound,
   type BearerOptions,
   createBearer,
   type Identity,
-  type Proved,
   type TrustedIssuer,
 } from '../../src/authenticate/bearer.ts'
 import { createKeySource, type KeySource, type KeySourceOptions } from '../../src/authenticate/jwks.ts'
@@ -44,18 +44,22 @@ type Serving = (
   ...request: Parameters<Authenticate>
 ) => Identity | GatewayError | Promise<Identity | GatewayError>
 
-const serve = async (known: Identity | Proved | GatewayError): Promise<Identity | GatewayError> =>
-  !(known instanceof GatewayError) && 'use' in known ? ((await known.use()) ?? known.identity) : known
-
-/** Authenticates as for a call that is served: a proof is used up at once. */
+/** Authenticates as for a call that is served: a proof passes once. */
 export function createServing(
   trusted: TrustedIssuer | readonly TrustedIssuer[],
   options: BearerOptions = {},
 ): Serving {
   const authenticate = createBearer(trusted, options)
+  const used = new Set<string>()
+  async function serve(bound: Bound): Promise<Identity | GatewayError> {
+    const proof = await bound.prove()
+    if (proof instanceof GatewayError) return proof
+    return used.size < used.add(proof.id).size ? bound.identity : bound.replayed()
+  }
+  const served = (known: Identity | Bound | GatewayError) => ('prove' in known ? serve(known) : known)
   return (...request) => {
     const answer = authenticate(...request)
-    return answer instanceof Promise ? answer.then(serve) : answer
+    return answer instanceof Promise ? answer.then(served) : served(answer)
   }
 }
 

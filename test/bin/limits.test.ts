@@ -110,7 +110,7 @@ describe('sluice limits', () => {
     redis.freeze()
     const shown = await withCounters(read, 'acme', ({ ofClient }) => ofClient('acme'), 300).catch(String)
     redis.thaw()
-    expect(shown).toBe(`Error: Redis at ${redis.url} gave no answer within 0.3 s.`)
+    expect(shown).toBe(`Error: Redis at ${redis.url} gave no answer in time.`)
   })
 
   it('tells of no flag that does nothing there', async () => {

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { copyFileSync } from 'node:fs'
+import { copyFileSync, readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type { TestProject } from 'vitest/node'
 
@@ -21,5 +21,7 @@ function build(): void {
       stdio: 'inherit',
     },
   )
-  copyFileSync(`${ROOT}/src/limit/charge.lua`, `${ROOT}/dist/src/limit/charge.lua`)
+  for (const name of readdirSync(`${ROOT}/src/limit`)) {
+    if (name.endsWith('.lua')) copyFileSync(`${ROOT}/src/limit/${name}`, `${ROOT}/dist/src/limit/${name}`)
+  }
 }

@@ -183,13 +183,16 @@ describe('the keys of a client', () => {
   ]
 
   test('are found by globs and told from their neighbours exactly', () => {
-    const { globs, matches } = clientKeys(limits, 'p', 'a*c')
-    expect(globs).toEqual(['p:{a%2Ac}:first', 'p:{*}:middle:a%2Ac:*'])
+    const { named, glob, matches } = clientKeys(limits, 'p', 'a*c')
+    expect([named, glob]).toEqual([['p:{a%2Ac}:first'], 'p:*a%2Ac*'])
+    const first = clientKeys([limit('sync', ['client', 'connection'])], 'p?', 'acme')
+    expect([first.named, first.glob]).toEqual([[], String.raw`p\?:{acme}:*`])
+    expect(clientKeys([limit('first', ['client'])], 'p', 'acme').glob).toBeUndefined()
     expect(matches('p:{a%2Ac}:first')).toBe(true)
     expect(matches('p:{u}:middle:a%2Ac:x')).toBe(true)
     expect(matches('p:{u}:middle:x:a%2Ac')).toBe(false)
     expect(matches('p:{a%2Ac}:none')).toBe(false)
-    expect(matches('p:{a%2Ac}:~once')).toBe(false)
+    expect(matches('p:{a%2Ac}:~proof:x')).toBe(false)
     expect(matches('nonsense')).toBe(false)
   })
 

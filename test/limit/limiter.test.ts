@@ -25,7 +25,6 @@ function setUp(
     peek: (quotas) => memory.peek(quotas),
     keys: (filter) => memory.keys(filter),
     reset: (filter) => memory.reset(filter),
-    once: (key, ttlMs) => memory.once(key, ttlMs),
     close: () => memory.close(),
   }
   const outcomes: [string, Outcome][] = []
@@ -122,11 +121,11 @@ describe('the limiter', () => {
     const early = [limiter.decide([quota]), limiter.decide([quota])]
     answer()
     for (const one of early) await one
-    await memory.reset({ globs: [], matches: () => true })
+    await memory.reset({ named: [], glob: undefined, matches: () => true })
     limiter.forget()
     const fresh = limiter.decide([quota])
     const late = limiter.decide([quota])
-    await memory.reset({ globs: [], matches: () => true })
+    await memory.reset({ named: [], glob: undefined, matches: () => true })
     limiter.forget()
     answer()
     expect((await fresh).admitted).toBe(true)

@@ -1,20 +1,33 @@
 import { describe, expect, test } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
-import type { Quota } from '../../src/limit/limit.ts'
-import { type OutageChange, type OutageOptions, withOutage } from '../../src/limit/outage.ts'
-import type { Charge, RemoteStore } from '../../src/limit/store.ts'
+import { proofQuota, type Quota } from '../../src/limit/limit.ts'
+import { TimeoutError } from '../../src/limit/deadlines.ts'
+import {
+  type OutageChange,
+  type OutageOptions,
+  type OutageStore,
+  withOutage,
+} from '../../src/limit/outage.ts'
+import { type Charge, DamagedKeyError, type RemoteStore } from '../../src/limit/store.ts'
 import { until } from '../helpers/wait.ts'
-
-const ADMITTED: Charge = { admitted: true, allowances: [], mode: 'store' }
 
 function quota(key = 'p:{a}:x', limit = 10): Quota {
   return { name: 'x', key, limit, windowMs: 60_000, shadow: false }
 }
 
+/** What a store answers that admits a call and has so many left. */
+function admitted(remaining = 9): Charge {
+  const allowance = { name: 'x', limit: 10, windowMs: 60_000, remaining, resetAt: 0, shadow: false }
+  const allowances = [{ ...allowance, resetAfterMs: 0, retryAfterMs: 0, admitted: true }]
+  return { admitted: true, allowances, mode: 'store' }
+}
+const ADMITTED = admitted()
+
 /** A store that does what the test says, and what stands around it. */
 function setUp(options: Partial<OutageOptions> = {}) {
   const behaviour = {
     charge: (): Promise<Charge> => Promise.resolve(ADMITTED),
+    gateways: 1,
     probe: (): Promise<void> => Promise.reject(new Error('still down')),
   }
   const asked: string[] = []
@@ -23,15 +36,32 @@ function setUp(options: Partial<OutageOptions> = {}) {
   const reconnected: string[] = []
   const moved = new Map<string, string>()
   const changes: OutageChange[] = []
+  const restored: Quota[] = []
+  /** One question, as the Redis store tells of it. */
+  async function ask(key: string): Promise<Charge> {
+    asked.push(key)
+    const server = failing.server(key)
+    return await behaviour.charge().then(
+      (charge) => {
+        failing.onQuestion(server, key, undefined)
+        return charge
+      },
+      (error: Error) => {
+        if (!(error instanceof DamagedKeyError)) failing.onQuestion(server, key, error)
+        throw error
+      },
+    )
+  }
   const failing: RemoteStore = {
-    charge(quotas) {
-      asked.push(quotas[0]!.key)
-      return behaviour.charge()
+    onQuestion: () => {},
+    async charge(quotas) {
+      restored.push(...quotas.filter(({ calls }) => calls !== undefined))
+      return await ask(quotas[0]!.key)
     },
-    peek: async () => (await behaviour.charge()).allowances,
+    peek: async (quotas) => (await ask(quotas[0]!.key)).allowances,
     keys: async () => [],
     reset: async () => 0,
-    once: async () => (await behaviour.charge()).admitted,
+    gateways: () => behaviour.gateways,
     close: async () => {},
     server: (key) => moved.get(key) ?? key.slice(0, 5),
     samples: () => samples,
@@ -43,16 +73,22 @@ function setUp(options: Partial<OutageOptions> = {}) {
   }
   const store = withOutage(failing, {
     onOutage: 'local',
-    timeoutMs: 50,
     probeEveryMs: 5,
     onChange: (change) => changes.push(change),
     ...options,
   })
-  return { store, behaviour, asked, samples, probed, reconnected, moved, changes }
+  return { store, behaviour, asked, samples, probed, reconnected, moved, changes, restored }
 }
 
 const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
-const hangs = () => new Promise<never>(() => {})
+const isSilent = () => Promise.reject(new TimeoutError(50))
+/** Fails so often that the store is not asked any more. */
+async function trip(store: OutageStore, ...quotas: Quota[]): Promise<void> {
+  await until('the store is not asked any more', async () => {
+    await store.charge(quotas.length > 0 ? quotas : [quota()])
+    return store.mode() !== 'store'
+  })
+}
 
 describe('a store that may fail', () => {
   test('is what decides while it answers', async () => {
@@ -62,22 +98,31 @@ describe('a store that may fail', () => {
     expect(changes).toEqual([])
   })
 
-  test('keeps no caller waiting when it is silent, and is not asked again after three failures', async () => {
-    const { store, behaviour, asked, changes } = setUp()
-    behaviour.charge = hangs
-    for (let i = 0; i < 20; i++)
-      expect(await store.charge([quota()])).toMatchObject({ admitted: i < 10, mode: 'local' })
-    expect(asked).toHaveLength(3)
+  test('is not asked any more after three failures, of which the last came some time after the first', async () => {
+    const { store, behaviour, asked, changes } = setUp({ probeEveryMs: 200 })
+    behaviour.charge = isSilent
+    const startedAt = performance.now()
+    const burst = await Promise.all(Array.from({ length: 20 }, async () => store.charge([quota()])))
+    expect(burst.map(({ admitted, mode }) => [admitted, mode])).toEqual(
+      Array.from({ length: 20 }, (_, i) => [i < 10, 'local']),
+    )
+    expect(asked).toHaveLength(20)
+    if (performance.now() - startedAt < 190) expect(store.mode()).toBe('store')
+    await trip(store)
+    expect(performance.now() - startedAt).toBeGreaterThanOrEqual(199)
     expect(changes).toMatchObject([
       { mode: 'local', degraded: true, cause: { message: 'No answer within 50 ms.' } },
     ])
+    asked.length = 0
+    await store.charge([quota()])
+    expect(asked).toEqual([])
     await store.close()
   })
 
   test('is asked again as soon as a probe succeeds, and says so once', async () => {
     const { store, behaviour, probed, changes } = setUp()
     behaviour.charge = fails
-    for (let i = 0; i < 5; i++) await store.charge([quota('p:{k}:x')])
+    await trip(store, quota('p:{k}:x'))
     await until('several probes failed', () => probed.length > 3)
     expect(store.mode()).toBe('local')
     behaviour.charge = () => Promise.resolve(ADMITTED)
@@ -94,7 +139,7 @@ describe('a store that may fail', () => {
   test('is probed with a key that it keeps, though the one that failed has moved elsewhere', async () => {
     const { store, behaviour, samples, probed, moved } = setUp()
     behaviour.charge = fails
-    for (let i = 0; i < 5; i++) await store.charge([quota('p:{k}:x')])
+    await trip(store, quota('p:{k}:x'))
     await until('it is probed', () => probed.length > 0)
     moved.set('p:{k}:x', 'p:{l}')
     samples.push('p:{l}:', 'p:{k}:')
@@ -105,35 +150,23 @@ describe('a store that may fail', () => {
   })
 
   test('is given up for failures in a row only', async () => {
-    const { store, behaviour, asked } = setUp()
+    const { store, behaviour, changes } = setUp()
     for (let i = 0; i < 10; i++) {
       behaviour.charge = i % 3 === 2 ? () => Promise.resolve(ADMITTED) : fails
       await store.charge([quota()])
+      await new Promise((resolve) => void setTimeout(resolve, 6))
     }
-    expect(asked).toHaveLength(10)
-    expect(store.mode()).toBe('store')
-  })
-
-  test('is not redeemed by answers that come too late', async () => {
-    const { store, behaviour, asked } = setUp({ timeoutMs: 20 })
-    for (let i = 0; i < 8; i++) {
-      let answer: (charge: Charge) => void = () => {}
-      behaviour.charge = () => new Promise((resolve) => void (answer = resolve))
-      expect((await store.charge([quota()])).mode).toBe('local')
-      answer(ADMITTED)
-    }
-    expect(asked).toHaveLength(3)
-    await store.close()
+    expect(changes).toEqual([])
   })
 
   test('has a silent connection made anew, and lets one be that answers with errors', async () => {
     const silent = setUp()
-    silent.behaviour.charge = hangs
-    await Promise.all([1, 2, 3].map(async () => silent.store.charge([quota()])))
+    silent.behaviour.charge = isSilent
+    await trip(silent.store)
     expect(silent.reconnected).toEqual(['p:{a}:x'])
     const failing = setUp()
     failing.behaviour.charge = fails
-    await Promise.all([1, 2, 3].map(async () => failing.store.charge([quota()])))
+    await trip(failing.store)
     expect(failing.reconnected).toEqual([])
     await Promise.all([silent.store.close(), failing.store.close()])
   })
@@ -141,7 +174,7 @@ describe('a store that may fail', () => {
   test('goes on for the keys of its other servers when one of them fails', async () => {
     const { store, behaviour, asked, changes } = setUp()
     behaviour.charge = fails
-    for (let i = 0; i < 5; i++) await store.charge([quota('p:{a}:x')])
+    await trip(store, quota('p:{a}:x'))
     behaviour.charge = () => Promise.resolve(ADMITTED)
     asked.length = 0
     expect((await store.charge([quota('p:{b}:x')])).mode).toBe('store')
@@ -154,6 +187,7 @@ describe('a store that may fail', () => {
 
   test('takes each instance’s share of the limits in its stead, at least 1, and nothing of 0', async () => {
     const { store, behaviour } = setUp({ instances: 4 })
+    behaviour.gateways = 100
     behaviour.charge = fails
     const admitted = async (limit: number) => {
       let count = 0
@@ -174,8 +208,9 @@ describe('a store that may fail', () => {
     for (let i = 0; i < 20; i++) {
       expect(await store.charge([quota()])).toEqual({ admitted: true, allowances: [], mode: 'allow' })
     }
-    expect(store.mode()).toBe('allow')
     expect(standIns).toBe(20)
+    await trip(store)
+    expect(store.mode()).toBe('allow')
     await store.close()
   })
 
@@ -195,28 +230,71 @@ describe('a store that may fail', () => {
     await store.close()
   })
 
-  test('still tells a used key from a fresh one, in this process', async () => {
+  test.each(['local', 'allow'] as const)(
+    'lets a proof pass once all the same, under %s',
+    async (onOutage) => {
+      const { store, behaviour } = setUp({ onOutage })
+      behaviour.charge = fails
+      const proof = proofQuota('p', 'a', 'proof', 60_000)
+      expect(await store.charge([quota(), proof])).toMatchObject({ admitted: true, mode: onOutage })
+      expect(await store.charge([quota(), proof])).toMatchObject({ admitted: false, mode: onOutage })
+      await store.close()
+    },
+  )
+
+  test('has its part of what the store last said was left, for each gateway that it counted', async () => {
     const { store, behaviour } = setUp()
-    behaviour.charge = fails
-    expect(await store.once('jti', 60_000)).toBe(true)
-    expect(await store.once('jti', 60_000)).toBe(false)
+    const left = async (key: string, remaining: number, gateways: number) => {
+      behaviour.gateways = gateways
+      behaviour.charge = () => Promise.resolve(admitted(remaining))
+      await store.charge([quota(key)])
+      behaviour.charge = fails
+      let count = 0
+      for (let i = 0; i < 20; i++) if ((await store.charge([quota(key)])).admitted) count++
+      return count
+    }
+    expect(await left('p:{a}:1', 3, 1)).toBe(3)
+    expect(await left('p:{a}:2', 0, 1)).toBe(0)
+    expect(await left('p:{a}:3', 8, 4)).toBe(2)
+    expect(await left('p:{a}:4', 1, 4)).toBe(1)
     await store.close()
   })
 
-  test('waits no longer for a request that waited before', async () => {
-    const { store, behaviour } = setUp({ timeoutMs: 60_000 })
-    let asked = 0
-    behaviour.charge = () => {
-      asked++
-      return new Promise(() => {})
+  test('gets the calls that were counted meanwhile, once it answers again, and each once', async () => {
+    const { store, behaviour, restored } = setUp()
+    behaviour.charge = () => Promise.resolve(admitted(7))
+    await store.charge([quota('p:{a}:1')])
+    behaviour.charge = fails
+    for (let i = 0; i < 20; i++) await store.charge([quota('p:{a}:1')])
+    await store.charge([quota('p:{a}:2'), proofQuota('p', 'a', 'proof', 60_000)])
+    behaviour.charge = () => Promise.resolve(ADMITTED)
+    behaviour.probe = () => Promise.resolve()
+    await until('it decides', async () => (await store.charge([quota('p:{a}:3')])).mode === 'store')
+    await until('all is written back', () => restored.length === 3)
+    expect(restored.map(({ key, calls }) => [key, calls])).toEqual([
+      ['p:{a}:1', 7],
+      ['p:{a}:2', 1],
+      ['p:{a}:~proof:proof', 1],
+    ])
+    behaviour.charge = fails
+    await store.charge([quota('p:{a}:4')])
+    behaviour.charge = () => Promise.resolve(ADMITTED)
+    await store.charge([quota('p:{a}:3')])
+    await until('it is written back', () => restored.length === 4)
+    expect(restored.at(-1)).toMatchObject({ key: 'p:{a}:4', calls: 1 })
+    await store.close()
+  })
+
+  test('decides on, and names the key, where one key is damaged', async () => {
+    const damaged: string[] = []
+    const { store, behaviour } = setUp({ onDamaged: (key) => damaged.push(key) })
+    for (let i = 0; i < 10; i++) {
+      behaviour.charge = () => Promise.reject(new DamagedKeyError('p:{a}:x'))
+      expect(await store.charge([quota()])).toMatchObject({ mode: 'local' })
+      await new Promise((resolve) => void setTimeout(resolve, 2))
     }
-    const other = store.charge([quota()])
-    expect(await store.charge([quota()], performance.now() - 59_950)).toMatchObject({ mode: 'local' })
-    expect(asked).toBe(2)
-    expect(await store.charge([quota()], performance.now() - 60_000)).toMatchObject({ mode: 'local' })
-    expect(await store.peek([quota()], performance.now() - 60_000)).toMatchObject([{ remaining: 8 }])
-    expect(asked).toBe(2)
-    void other
+    expect(store.mode()).toBe('store')
+    expect(new Set(damaged)).toEqual(new Set(['p:{a}:x']))
     await store.close()
   })
 
@@ -241,7 +319,7 @@ describe('a store that may fail', () => {
       samples.push('p:{a}:', 'p:{b}:')
       await until('both servers are probed', () => new Set(probed).size === 2)
       expect(changes).toEqual([])
-      behaviour.probe = hangs
+      behaviour.probe = isSilent
       await until('the outage is told', () => store.mode() === 'local')
       behaviour.probe = () => Promise.resolve()
       await until('its end is told', () => store.mode() === 'store')
@@ -252,23 +330,8 @@ describe('a store that may fail', () => {
       await store.close()
     })
 
-    test('is not probed while callers ask it', async () => {
-      const { store, samples, probed } = setUp({ idleEveryMs: 100 })
-      samples.push('p:{a}:')
-      const end = performance.now() + 450
-      let longestMs = 0
-      for (let last = performance.now(); last < end;) {
-        await store.charge([quota()])
-        await new Promise((resolve) => void setTimeout(resolve, 5))
-        longestMs = Math.max(longestMs, performance.now() - last)
-        last = performance.now()
-      }
-      if (longestMs < 90) expect(probed).toEqual([])
-      await store.close()
-    })
-
     test('is probed as soon as a connection is lost, until it answers or has failed three times', async () => {
-      const { store, behaviour, samples, probed, changes } = setUp({ idleEveryMs: 600_000 })
+      const { store, behaviour, samples, probed, changes } = setUp({ idleEveryMs: 600_000, probeEveryMs: 20 })
       samples.push('p:{a}:')
       behaviour.probe = () => (probed.length < 3 ? Promise.reject(new Error('gone')) : Promise.resolve())
       store.look()

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hashSlot } from '../../src/limit/hash-slot.ts'
 import { withOutage } from '../../src/limit/outage.ts'
 import { RedisStore } from '../../src/limit/redis-store.ts'
-import type { RemoteStore } from '../../src/limit/store.ts'
+import { DamagedKeyError, type RemoteStore } from '../../src/limit/store.ts'
 import { type RedisCluster, type RedisServer, startCluster, startRedis } from '../helpers/redis.ts'
 import { until } from '../helpers/wait.ts'
 import { storeContract } from './store-contract.ts'
@@ -32,7 +32,7 @@ storeContract(
   'the Redis store that may fail',
   async () => {
     const subject = await single()
-    const store = withOutage(subject.store as RemoteStore, { onOutage: 'deny', timeoutMs: 10_000 })
+    const store = withOutage(subject.store as RemoteStore, { onOutage: 'deny' })
     return { ...subject, store }
   },
   { runs: 60 },
@@ -154,6 +154,66 @@ describe('the Redis store', () => {
     await Promise.all([charge('turn', 20), charge('other', 20)])
     expect(await scriptCalls(cluster.nodes)).toBe(before + 3)
     await onCluster.close()
+  })
+
+  test.each<[string, (key: string) => readonly string[]]>([
+    ['is too short', (key) => ['SET', key, 'abc']],
+    ['is no log', (key) => ['SET', key, 'x'.repeat(38 + 13)]],
+    ['has lost its end', (key) => ['SET', key, `${'\0'.repeat(3)}\x20${'\0'.repeat(100)}`]],
+    ['is of another version', (key) => ['SETRANGE', key, '0', '\x01']],
+    ['has another type', (key) => ['HSET', key, 'a', 'b']],
+  ])(
+    'fails the decisions of a key alone that %s, and charges no other less than it admits',
+    async (what, damage) => {
+      const bad = quota(`damaged ${what}`, 5, 60_000)
+      const good = quota(`beside ${what}`, 1001, 60_000)
+      const command = damage(bad.key)
+      if (command[0] === 'SETRANGE') await store.charge([bad])
+      else await server.command('DEL', bad.key)
+      await server.command(command[0]!, ...command.slice(1))
+      const questions: (Error | undefined)[] = []
+      store.onQuestion = (_, __, error) => questions.push(error)
+      let admitted = 0
+      for (let i = 0; i < 20; i++) {
+        const batch = [
+          ...Array.from({ length: 60 }, async () => store.charge([good])),
+          store.charge([good, bad]),
+        ]
+        const ends = await Promise.allSettled(batch)
+        expect(ends.pop()).toMatchObject({ status: 'rejected', reason: new DamagedKeyError(bad.key) })
+        for (const end of ends) if (end.status === 'fulfilled' && end.value.admitted) admitted++
+      }
+      expect(admitted).toBe(1001)
+      expect(new Set(questions)).toEqual(new Set([undefined]))
+      store.onQuestion = () => {}
+      await expect(store.peek([bad])).rejects.toThrow(DamagedKeyError)
+      await server.command('DEL', bad.key)
+      expect(await store.charge([bad])).toMatchObject({ admitted: true })
+    },
+  )
+
+  test('counts the gateways that share it, and says when it came back without its data', async () => {
+    const lost: unknown[] = []
+    const open = async () => {
+      const one = new RedisStore({
+        topology: { url: server.url },
+        prefix: 'shared',
+        onEmptied: (range) => lost.push(range),
+      })
+      await one.connect()
+      return one
+    }
+    const [first, second] = [await open(), await open()]
+    await first.probe('shared:{}:')
+    expect([first.gateways(), second.gateways()]).toEqual([2, 2])
+    expect(lost).toEqual([])
+    await server.command('DEL', 'shared:{}:~since')
+    await first.probe('shared:{}:')
+    await first.probe('shared:{}:')
+    expect(lost).toHaveLength(1)
+    const { countedUntil, emptySince } = lost[0] as { countedUntil: number; emptySince: number }
+    expect(emptySince).toBeGreaterThan(countedUntil)
+    await Promise.all([first.close(), second.close()])
   })
 
   test('charges a key that stands twice in one decision for both', async () => {

@@ -62,7 +62,6 @@ export function throughLimiter(subject: Subject): Subject {
       limiter.forget()
       return freed
     },
-    once: (key, ttlMs) => subject.store.once(key, ttlMs),
     close: () => subject.store.close(),
   }
   return {

@@ -80,6 +80,9 @@ async function answer(
   exchange.route = route
   exchange.dialect = route.dialect
 
+  const misfit = route.refuseParams(params)
+  if (misfit !== undefined) return failed(exchange, misfit)
+
   const body = typeof length === 'number' && length > route.maxBody ? tooLarge(route.maxBody) : length
   if (body instanceof GatewayError) return failed(exchange, body)
 

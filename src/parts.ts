@@ -7,6 +7,7 @@ import type { Decision } from './limit/decision.ts'
 import type { Limiter } from './limit/limiter.ts'
 import type { Quota } from './limit/limit.ts'
 import type { ParGuard } from './par/guard.ts'
+import type { RefuseParams } from './parameters.ts'
 import type { Peers } from './peer.ts'
 import type { Dialect } from './reply.ts'
 import type { Params, Route, Router } from './route.ts'
@@ -18,6 +19,8 @@ export interface ServedRoute extends Route {
   readonly dialect: Dialect
   /** Is one of its limits counted per user? */
   readonly needsUser: boolean
+  /** Refuses path parameters by which its limits cannot count. */
+  readonly refuseParams: RefuseParams
   /** The route's limits applied to a caller, now. */
   quotas(caller: Caller, params: Params): readonly Quota[]
 }

@@ -1,6 +1,5 @@
-import { foldSegment } from './fold.ts'
 import type { Limit } from './limit/limit.ts'
-import { canonicalEscapes, hidingSegment, segmentsOf } from './target.ts'
+import { canonicalEscapes, foldCase, hidingSegment, segmentsOf } from './target.ts'
 
 /** The methods, host and path that a route takes. */
 export interface Pattern {
@@ -13,7 +12,7 @@ export interface Pattern {
   readonly rest: boolean
 }
 
-/** A literal, folded as segments are, or the name of the one segment that it takes. */
+/** A literal in folded case, or the name of the one segment that it takes. */
 export type Segment = { readonly literal: string } | { readonly param: string }
 
 /** What a matching request gets. */
@@ -54,7 +53,7 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   const guarded = routes.filter(({ authenticate }) => authenticate === 'par')
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
   return (method, host, segments) => {
-    const folded = segments.slice(0, deepest).map(foldSegment)
+    const folded = segments.slice(0, deepest).map(foldCase)
     if (method !== 'POST') {
       const nearest = guarded.find((route) => takePath(route, host, segments, folded) !== undefined)
       if (nearest !== undefined) return { allow: ['POST'], nearest }
@@ -70,7 +69,7 @@ export function matchRoute<R extends Pattern>(
   method: string,
   host: string,
   segments: readonly string[],
-  folded: readonly string[] = segments.map(foldSegment),
+  folded: readonly string[] = segments.map(foldCase),
 ): Match<R> | undefined {
   let allow: Set<string> | undefined
   let nearest: R | undefined
@@ -158,7 +157,7 @@ export function parsePattern(text: string): Pattern | string {
     } else if (canonicalEscapes(segment) !== segment) {
       return `the segment "${segment}" cannot match; write it as "${canonicalEscapes(segment) ?? 'plain characters'}"`
     } else {
-      segments.push({ literal: foldSegment(segment) })
+      segments.push({ literal: foldCase(segment) })
     }
   }
   return {

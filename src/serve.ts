@@ -11,12 +11,13 @@ import { createIssuers } from './issuers.ts'
 import { type Decision, decisionHeaders } from './limit/decision.ts'
 import { draftHeaders } from './limit/draft-headers.ts'
 import { createLimiter } from './limit/limiter.ts'
-import { type ClientLimits, compileLimits, type Quota } from './limit/limit.ts'
+import { compileLimits, type Quota } from './limit/limit.ts'
 import { createUsage, type Usage } from './limit/usage.ts'
 import { createListener, listen, renewCertificate } from './listener.ts'
 import { createAccessLog } from './observe/access.ts'
 import type { LogOutput } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
+import { compileParameters } from './parameters.ts'
 import type { Parts, ServedRoute } from './parts.ts'
 import { createPeers, type Peers, plainAddress } from './peer.ts'
 import { createRouter, type Route } from './route.ts'
@@ -60,9 +61,7 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
     const forwardTo = upstreams.forwards(next.upstreams)
     const usage = usageIn(next)
     const parts: Parts = {
-      match: createRouter(
-        next.routes.map((route) => serveRoute(route, prefix, next.clientLimits, forwardTo)),
-      ),
+      match: createRouter(next.routes.map((route) => serveRoute(route, prefix, next, forwardTo))),
       serves: (host) => hosts.includes(host),
       dialectOf: hostDialects(next.routes),
       peers,
@@ -170,7 +169,7 @@ function atMostEvery<Values extends readonly unknown[]>(
 function serveRoute(
   route: Route,
   prefix: string,
-  clientLimits: ClientLimits,
+  { clientLimits, parameters }: Pick<Config, 'clientLimits' | 'parameters'>,
   forwards: ReadonlyMap<string, Forward>,
 ): ServedRoute {
   const apply = compileLimits(route.limits, prefix, clientLimits)
@@ -178,6 +177,7 @@ function serveRoute(
     ...route,
     forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
     dialect: dialectOf(route),
+    refuseParams: compileParameters(route, parameters),
     needsUser: route.limits.some(({ per }) => per.includes('user')),
     quotas: (caller, params) => apply(caller, params, Date.now()),
   }

@@ -78,18 +78,8 @@ export function understand(
   if (query.startsWith('?/') && NO_PATH.test(path))
     return badRequest('The query looks like a path; send it as one.')
 
-  const segments = segmentsOf(path)
-  if (path.length > MOST_ESCAPED && segments.some(isCostly)) {
-    return badRequest(
-      `The path holds percent-encodings in a segment of more than ${MOST_ESCAPED} characters.`,
-    )
-  }
-  return { path, segments, query, ...field }
+  return { path, segments: segmentsOf(path), query, ...field }
 }
-
-/** Longest that a segment with escapes may be: to compare it with others costs more than its bytes (`foldSegment`). */
-const MOST_ESCAPED = 1024
-const isCostly = (segment: string): boolean => segment.length > MOST_ESCAPED && segment.includes('%')
 
 /** Frameworks of PHP leave out the script that others stand behind; ASP.NET the sessions of callers without cookies, `(S(…))`. */
 const SCRIPT = /\.php\/./i
@@ -108,6 +98,25 @@ export function hidingSegment(path: string): string | undefined {
 export function segmentsOf(path: string): readonly string[] {
   const end = path.length > 1 && path.endsWith('/') ? path.length - 1 : path.length
   return end === 1 ? [] : path.slice(1, end).split('/')
+}
+
+/** A canonical segment without its escapes; as it is where they are broken, which a canonical one's are not. */
+export function decodeSegment(segment: string): string {
+  if (!segment.includes('%')) return segment
+  try {
+    return decodeURIComponent(segment)
+  } catch {
+    return segment
+  }
+}
+
+/**
+ * A canonical segment as what it shares with every other case of it, decoded. Once is not enough: several letters have one
+ * upper case (σ and ς, s and ſ), others one lower case (ß and ẞ).
+ */
+export function foldCase(segment: string): string {
+  if (!segment.includes('%')) return segment.toLowerCase()
+  return decodeSegment(segment).toLowerCase().toUpperCase().toLowerCase()
 }
 
 /** Decodes what a segment may carry raw and writes the other escapes in upper case; undefined where that is ambiguous. */

@@ -257,12 +257,11 @@ describe('limits', () => {
   })
 
   it('forwards the path that it counted', async () => {
-    await call(gateway.port, {
-      method: 'POST',
-      path: '/Sync/x%3Ay%20z/?q=%3A//',
-      token: await token(newClient()),
-    })
-    expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/Sync/x:y%20z/?q=%3A//' })
+    const mine = await token(newClient())
+    await call(gateway.port, { method: 'POST', path: '/Sync/x%3Ay/?q=%3A//', token: mine })
+    expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/Sync/x:y/?q=%3A//' })
+    await call(gateway.port, { method: 'POST', path: '/v3/x%3Ay%20z', token: mine })
+    expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/v3/x:y%20z' })
   })
 
   it('keeps status, body and Retry-After of the 429 of an upstream', async () => {

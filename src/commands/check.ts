@@ -1,6 +1,7 @@
 import { problemLine } from '../config/problem.ts'
 import type { Config, StoreConfig } from '../config/schema.ts'
 import type { RedisTopology } from '../limit/redis-options.ts'
+import { countedBy, kindOf } from '../parameters.ts'
 import { plainTopology } from './check-json.ts'
 import { describeClientCertificates, describeClients, describeIdentity } from './check-identity.ts'
 import { rows, several, table } from './table.ts'
@@ -28,6 +29,7 @@ export function describeConfig(config: Config): string {
     ),
     ...describeLimits(config),
     describeClients(config),
+    describeParameters(config),
     describeRoutes(config),
     warnings.map((warning) => `warning: ${problemLine(warning)}`).join('\n'),
   ]
@@ -88,6 +90,15 @@ function describeRoutes({ routes, upstreams }: Config): string {
         patience === undefined ? '-' : duration(patience),
       ]
     }),
+  )
+}
+
+/** The path parameters that limits count by. */
+function describeParameters({ parameters, routes }: Config): string {
+  const counted = new Set(routes.flatMap(countedBy))
+  return rows(
+    ['PARAMETER', 'KIND'],
+    [...counted].map((name) => [`:${name}`, kindOf(name, parameters)]),
   )
 }
 

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
-import { foldSegment } from '../fold.ts'
-import { withoutFormat } from './format.ts'
+import { foldCase } from '../target.ts'
 
 /** The parts that keys are made of: encoded so that none can imitate another, end its own, or enter the hash tag. */
 
@@ -34,9 +33,9 @@ export function encodePart(part: string): string {
   return part
 }
 
-/** A path parameter in canonical spelling, percent-encoded: folded, and without the suffixes of formats, which frameworks pass over. */
+/** A path parameter in canonical spelling, percent-encoded: without regard to case. */
 export function paramPart(segment: string): string {
-  return encodePart(withoutFormat(foldSegment(segment)))
+  return encodePart(foldCase(segment))
 }
 
 /** An address: IPv6 by its /64, IPv4-mapped IPv6 as IPv4. */

@@ -7,7 +7,7 @@ const MISTAKES: readonly Row[] = [
     'a section that does not exist',
     'refusals: { limit: 5 }',
     [
-      '1:1: refusals: unknown key; write one of listen, admin, drainTimeout, log, store, upstreams, tokens, par, clients, limits, headers, failures, routes',
+      '1:1: refusals: unknown key; write one of listen, admin, drainTimeout, log, store, upstreams, tokens, par, clients, limits, parameters, headers, failures, routes',
     ],
   ],
   [

@@ -1,5 +1,6 @@
 import type { Config } from '../../config/schema.ts'
 import { GatewayError, methodNotAllowed, notFound } from '../../errors.ts'
+import { compileParameters } from '../../parameters.ts'
 import { createRouter, type Params, type Route } from '../../route.ts'
 import { understand } from '../../target.ts'
 import { instant } from '../units.ts'
@@ -80,11 +81,13 @@ export function explain(config: Config, request: Question, asker: Asker, nowMs: 
   }
 
   const { route, params } = found
+  const misfit = compileParameters(route, config.parameters)(params)
   const index = routes.indexOf(route)
   const upstream = config.upstreams.find(({ name }) => name === route.upstream)
   return {
     ...nothing,
     path,
+    refusal: misfit === undefined ? null : refusalOf(misfit),
     route: {
       match: route.match,
       index,
@@ -97,7 +100,7 @@ export function explain(config: Config, request: Question, asker: Asker, nowMs: 
       maxBody: route.maxBody,
       timeoutMs: upstream === undefined ? null : (route.timeoutMs ?? upstream.timeoutMs),
     },
-    limits: explainLimits(route.limits, asker, params, config, nowMs),
+    limits: misfit === undefined ? explainLimits(route.limits, asker, params, config, nowMs) : [],
     passedOver: passedOver(routes.slice(0, index), method, target),
   }
 }

@@ -1,6 +1,5 @@
-import { foldSegment } from '../../fold.ts'
 import { matchRoute, METHODS, type Route } from '../../route.ts'
-import { segmentsOf, type Target } from '../../target.ts'
+import { foldCase, segmentsOf, type Target } from '../../target.ts'
 
 /** A route that does not take a request, and why. */
 export interface PassedOver {
@@ -39,7 +38,7 @@ function pathReason({ match, segments: wanted, rest }: Route, segments: readonly
   for (const [i, want] of wanted.entries()) {
     const have = segments[i]
     if (have === undefined) return `wants a further segment, "${written[i]}"`
-    if ('literal' in want && foldSegment(have) !== want.literal) return `wants "${written[i]}", not "${have}"`
+    if ('literal' in want && foldCase(have) !== want.literal) return `wants "${written[i]}", not "${have}"`
   }
   return rest ? 'takes another path' : `ends before "${segments[wanted.length]}"`
 }

@@ -170,9 +170,23 @@ clients:
       'wants "stra%C3%9Fe", not "caf%C3%A9"',
     ])
     expect((await reasons('x.example/tea/1/X'))[0]).toBe('wants "Caf%C3%A9", not "tea"')
-    expect((await reasons('x.example/CAFE%CC%81/1'))[0]).toBe('wants a further segment, "X"')
+    expect((await reasons('x.example/CAF%C3%89/1'))[0]).toBe('wants a further segment, "X"')
     expect((await reasons('/%C5%BFync'))[1]).toBe('wants a further segment, ":connection"')
     expect(await explained('/STRASSE/x', spelled)).toMatchObject({ route: { index: 2 } })
+  })
+
+  it('tells of a path parameter that is not of its kind', async () => {
+    const kinds = configFile(LIMITS, { routes: ROUTES, more: `${MORE}\nparameters: { connection: integer }` })
+    expect(await explained('POST /sync/012', kinds, { client: 'acme' })).toMatchObject({
+      refusal: {
+        status: 400,
+        message:
+          'The connection in the path must be a whole number without sign and leading zeros, 128 characters at most.',
+      },
+      route: { match: 'POST /sync/:connection' },
+      limits: [],
+    })
+    expect(await explained('POST /sync/12', kinds, { client: 'acme' })).toMatchObject({ refusal: null })
   })
 
   it('names the parts of a key that the question leaves open', async () => {

@@ -48,12 +48,16 @@ export type Router<R extends Pattern> = (
   segments: readonly string[],
 ) => Match<R> | undefined
 
-/** Routes by the first match, but for a path with a `par` route: nothing but what its guard checks gets there, whatever other routes would let through. */
+/**
+ * Routes by the first match, but for a path with a `par` route: nothing but what its guard checks gets there, whatever other
+ * routes would let through, and nothing at all with something behind it that a backend might pass over.
+ */
 export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   const guarded = routes.filter(({ authenticate }) => authenticate === 'par')
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
   return (method, host, segments) => {
     const folded = segments.slice(0, deepest).map(foldCase)
+    if (guarded.some((route) => isBehind(route, host, segments, folded))) return undefined
     if (method !== 'POST') {
       const nearest = guarded.find((route) => takePath(route, host, segments, folded) !== undefined)
       if (nearest !== undefined) return { allow: ['POST'], nearest }
@@ -61,6 +65,27 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
     }
     return matchRoute(routes, method, host, segments, folded)
   }
+}
+
+/** A dot, comma, plus or blank, or what is not ASCII, and so may not be seen. */
+const PASSED_OVER = /^(?:[.,+ ]|[^ -~])/
+
+/** Is this the path of a route, but for what stands behind its last literal? */
+function isBehind(
+  route: Pattern,
+  host: string,
+  segments: readonly string[],
+  folded: readonly string[],
+): boolean {
+  const last = route.segments.length - 1
+  const want = route.segments[last]
+  if (want === undefined || 'param' in want || segments.length <= last) return false
+  const have = folded[last]!
+  return (
+    have.startsWith(want.literal) &&
+    PASSED_OVER.test(have.slice(want.literal.length)) &&
+    takePath(route, host, segments, folded.with(last, want.literal)) !== undefined
+  )
 }
 
 /** The first of `routes` that takes the request; what the path would allow; or undefined where nothing takes the path. */

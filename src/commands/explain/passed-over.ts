@@ -26,7 +26,7 @@ function reasonOf(
   if (found !== undefined) {
     // What the router refuses although a route would take it.
     return METHODS.has(method)
-      ? 'takes it, but "authenticate: par" lets nothing but POST to this path'
+      ? 'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it'
       : `takes any method, but ${method} is none that the gateway takes`
   }
   if (route.host !== undefined && route.host !== host) return `is for the host ${route.host}, not ${host}`

@@ -273,7 +273,10 @@ clients:
       'GET id.example.com/oidc/request',
       405,
       'MethodNotAllowed',
-      ['takes it, but "authenticate: par" lets nothing but POST to this path', 'takes POST, not GET'],
+      [
+        'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it',
+        'takes POST, not GET',
+      ],
     ],
   ] as const)('says why the gateway refuses %s', async ([text, status, code, reasons]) => {
     const { refusal, route, limits, passedOver } = await explained(text, file)

@@ -64,7 +64,7 @@ async function answer(
   // Whatever it is refused for: where it ends, others may see the next one begin.
   if (length instanceof GatewayError) response.shouldKeepAlive = false
 
-  const target = understand(request.url ?? '', head.hosts, parts.serves)
+  const target = understand(request.url ?? '', head.hosts, parts.serves, parts.servesOthers)
   if (target instanceof GatewayError) {
     // As it came, for whoever wants to know what was refused; the query may hold secrets.
     exchange.path = (request.url ?? '').split('?', 1)[0]!

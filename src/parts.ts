@@ -28,8 +28,10 @@ export interface ServedRoute extends Route {
 /** What the gateway is made of; all of it is replaced at once by a reload. */
 export interface Parts {
   readonly match: Router<ServedRoute>
-  /** Is this a host that absolute-form targets may name? */
+  /** Is this a host that is served by its name, and that absolute-form targets may name? */
   serves(host: string): boolean
+  /** Are other hosts served, too? */
+  readonly servesOthers: boolean
   /** In whose words a `Host`, as it was sent, is answered while no route is known. */
   dialectOf(host: string | undefined): Dialect
   readonly peers: Peers

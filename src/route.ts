@@ -7,6 +7,8 @@ export interface Pattern {
   readonly methods: ReadonlySet<string> | undefined
   /** In lower case, without port; undefined takes every host. */
   readonly host: string | undefined
+  /** The hosts that a pattern without one takes; undefined takes every host. */
+  readonly hosts?: readonly string[] | undefined
   readonly segments: readonly Segment[]
   /** Does a last `*` take any further segments? */
   readonly rest: boolean
@@ -118,7 +120,7 @@ function takePath(
   segments: readonly string[],
   folded: readonly string[],
 ): Params | undefined {
-  if (pattern.host !== undefined && pattern.host !== host) return undefined
+  if (!takesHost(pattern, host)) return undefined
   const { segments: wanted, rest } = pattern
   if (segments.length < wanted.length || (!rest && segments.length > wanted.length)) return undefined
   let params: Record<string, string> | undefined
@@ -130,6 +132,23 @@ function takePath(
     } else if (want.literal !== folded[i]) return undefined
   }
   return params ?? NO_PARAMS
+}
+
+/** Does a pattern take this host, in lower case? */
+export function takesHost({ host: named, hosts }: Pattern, host: string): boolean {
+  return named === undefined ? hosts === undefined || hosts.includes(host) : named === host
+}
+
+/** The hosts that are served by name: those that are listed, and those of routes. */
+export function servedHosts(
+  routes: readonly Pattern[],
+  listed: readonly string[],
+): { readonly serves: (host: string) => boolean; readonly servesOthers: boolean } {
+  const known = new Set([...listed, ...routes.flatMap(({ host }) => host ?? [])])
+  return {
+    serves: (host) => known.has(host),
+    servesOthers: routes.every(({ hosts }) => hosts === undefined),
+  }
 }
 
 const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/

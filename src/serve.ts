@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { plainAddress } from './address.ts'
 import type { Config } from './config/schema.ts'
 import { openCounters } from './counters.ts'
 import { createFailures } from './failures.ts'
@@ -19,8 +20,8 @@ import type { LogOutput } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
 import { compileParameters } from './parameters.ts'
 import type { Parts, ServedRoute } from './parts.ts'
-import { createPeers, type Peers, plainAddress } from './peer.ts'
-import { createRouter, type Route } from './route.ts'
+import { createPeers, type Peers } from './peer.ts'
+import { createRouter, type Route, servedHosts } from './route.ts'
 import type { Service } from './service.ts'
 import type { SocketBound } from './socket-bounds.ts'
 import { createUpstreams } from './upstreams.ts'
@@ -62,7 +63,7 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
     const usage = usageIn(next)
     const parts: Parts = {
       match: createRouter(next.routes.map((route) => serveRoute(route, prefix, next, forwardTo))),
-      serves: (host) => hosts.includes(host),
+      ...servedHosts(next.routes, hosts),
       dialectOf: hostDialects(next.routes),
       peers,
       failures: next.failures && failures(next.failures),

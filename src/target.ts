@@ -10,8 +10,6 @@ export interface Target {
   readonly query: string
   /** The host that the caller addressed, in lower case and without its port. */
   readonly host: string
-  /** The port that the caller named, or the empty string. */
-  readonly port: string
 }
 
 /** What a segment may carry raw: RFC 3986 section 3.3 `pchar`, less `;` and the escapes. */
@@ -29,12 +27,14 @@ const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /**
  * Reads a request target (RFC 9112 section 3.2) and its Host into the one canonical target, or says why it is ambiguous.
- * `hosts` are the values of every Host field; `serves` tells for which hosts an absolute-form target is taken.
+ * `hosts` are the values of every Host field; `serves` tells which hosts are served;
+ * where there are `others`, too, an absolute-form target may still not name them.
  */
 export function understand(
   rawTarget: string,
   hosts: readonly string[],
   serves: (host: string) => boolean,
+  others = true,
 ): Target | GatewayError {
   if (hosts.length !== 1) return unframed('Send exactly one Host header.')
   const field = parseHost(hosts[0]!)
@@ -53,6 +53,9 @@ export function understand(
     }
     target = absolute[2]!.startsWith('/') ? absolute[2]! : `/${absolute[2]!}`
   }
+
+  if (!others && !serves(field.host))
+    return badRequest('The Host header names a host that is not served here.')
 
   const mark = target.indexOf('?')
   const rawPath = mark === -1 ? target : target.slice(0, mark)
@@ -78,7 +81,7 @@ export function understand(
   if (query.startsWith('?/') && NO_PATH.test(path))
     return badRequest('The query looks like a path; send it as one.')
 
-  return { path, segments: segmentsOf(path), query, ...field }
+  return { path, segments: segmentsOf(path), query, host: field.host }
 }
 
 /** Frameworks of PHP leave out the script that others stand behind; ASP.NET the sessions of callers without cookies, `(S(…))`. */

@@ -373,7 +373,7 @@ describe('forwards', () => {
       'x-forwarded-for': '127.0.0.1',
       'x-forwarded-host': 'Identity.example.com:8443',
       'x-forwarded-proto': 'http',
-      'x-forwarded-port': '8443',
+      'x-forwarded-port': String(gateway.port),
       'x-real-ip': '127.0.0.1',
       'x-request-id': expect.stringMatching(/^[0-9a-f-]{36}$/),
       traceparent: '00-1',

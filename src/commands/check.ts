@@ -12,7 +12,7 @@ export function describeConfig(config: Config): string {
   const { listen, admin, upstreams, warnings } = config
   return [
     table([
-      ['listen', address(listen, listen.tls && 'https'), describeListen(listen)],
+      ['listen', address(listen, listen.tls && 'https'), describeListen(config)],
       ['admin', address(admin), admin.token === undefined ? '' : 'limits are read and reset with the token'],
       ['store', ...describeStore(config.store)],
       ...describeIdentity(config),
@@ -102,9 +102,11 @@ function describeParameters({ parameters, routes }: Config): string {
   )
 }
 
-function describeListen({ hosts, trustedProxies, tls }: Config['listen']): string {
+function describeListen({ listen: { hosts, trustedProxies, tls }, routes }: Config): string {
   const shown = describeClientCertificates(tls)
-  const served = hosts.length > 0 ? [`serves ${several(hosts)}`] : []
+  const open = routes.some((route) => route.host === undefined && route.hosts === undefined)
+  const named = [...hosts, ...(open ? ['any other host on routes that name none'] : [])]
+  const served = [`serves ${several(named)}`]
   const believed = trustedProxies.length > 0 ? [`believes the proxies ${several(trustedProxies)}`] : []
   return [...served, ...shown, ...believed].join('; ')
 }

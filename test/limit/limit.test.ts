@@ -56,6 +56,8 @@ describe('the key of a limit', () => {
     expect(key('2001:db8:1:3::')).not.toBe(key('2001:db8:1:2::'))
     expect(key('::ffff:192.0.2.7')).toBe(key('192.0.2.7'))
     expect(key('::ffff:c000:207')).toBe(key('192.0.2.7'))
+    expect(key('64:ff9b::192.0.2.7')).toBe(key('192.0.2.7'))
+    expect(key('64:ff9b::c000:208')).not.toBe(key('192.0.2.7'))
     expect(key('fe80::1%eth0')).toBe(key('fe80::2'))
     expect(key('::1')).toBe('p:{0-0-0-0/64}:l')
     for (const broken of ['1::2::3', ':::', '12345::', '1:2:3:4:5:6:7:8:9', 'g::1']) {

@@ -1,4 +1,4 @@
-import { matchRoute, METHODS, type Route } from '../../route.ts'
+import { matchRoute, METHODS, type Route, takesHost } from '../../route.ts'
 import { foldCase, segmentsOf, type Target } from '../../target.ts'
 
 /** A route that does not take a request, and why. */
@@ -30,6 +30,7 @@ function reasonOf(
       : `takes any method, but ${method} is none that the gateway takes`
   }
   if (route.host !== undefined && route.host !== host) return `is for the host ${route.host}, not ${host}`
+  if (!takesHost(route, host)) return `is for the hosts of listen.hosts, not ${host}`
   return pathReason(route, segments)
 }
 

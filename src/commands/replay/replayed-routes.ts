@@ -40,6 +40,8 @@ export function createCharges({
     const limits = route.limits.filter((limit) => isReplayable(limit))
     return {
       ...route,
+      // A log may not say which host was addressed.
+      hosts: undefined,
       limits,
       parts: new Set(limits.flatMap(({ per }) => per)),
       refuseParams: compileParameters({ ...route, limits }, parameters),

@@ -21,8 +21,8 @@ async function explained(
 
 describe('a question', () => {
   it.for([
-    ['POST /v3/sync/abc', { method: 'POST', host: 'localhost', target: '/v3/sync/abc' }],
-    ['get  /x?y=z', { method: 'GET', host: 'localhost', target: '/x?y=z' }],
+    ['POST /v3/sync/abc', { method: 'POST', host: undefined, target: '/v3/sync/abc' }],
+    ['get  /x?y=z', { method: 'GET', host: undefined, target: '/x?y=z' }],
     ['id.example.com/oidc', { method: 'GET', host: 'id.example.com', target: '/oidc' }],
     ['POST https://a.example:8443?x', { method: 'POST', host: 'a.example:8443', target: '/?x' }],
   ] as const)('is a method, a host and a path: %j', ([text, question]) => {
@@ -173,6 +173,30 @@ clients:
     expect((await reasons('x.example/CAF%C3%89/1'))[0]).toBe('wants a further segment, "X"')
     expect((await reasons('/%C5%BFync'))[1]).toBe('wants a further segment, ":connection"')
     expect(await explained('/STRASSE/x', spelled)).toMatchObject({ route: { index: 2 } })
+  })
+
+  it('takes a listed host where none is given, and tells of one that is not served', async () => {
+    const listed = configFile(LIMITS, {
+      routes: ROUTES,
+      more: `${MORE}\nlisten: { hosts: [id.example.com, api.example.com] }`,
+    })
+    expect(await explained('POST /sync/a', listed, { client: 'acme' })).toMatchObject({
+      request: { host: 'api.example.com' },
+      refusal: null,
+      route: { match: 'POST /sync/:connection' },
+    })
+    expect(await explained('POST evil.example/sync/a', listed)).toMatchObject({
+      refusal: { status: 400, message: 'The Host header names a host that is not served here.' },
+    })
+    const narrow = configFile(LIMITS, {
+      routes:
+        '  - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests] }\n  - { match: "id.example.com/x", upstream: data, authenticate: none }',
+      more: 'listen: { hosts: [api.example.com] }',
+    })
+    expect((await explained('id.example.com/v3/x', narrow)).passedOver[0]).toEqual({
+      match: '/v3/*',
+      because: 'is for the hosts of listen.hosts, not id.example.com',
+    })
   })
 
   it('tells of a path parameter that is not of its kind', async () => {

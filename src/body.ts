@@ -1,22 +1,36 @@
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { GatewayError } from './errors.ts'
 
+const EMPTY = Buffer.alloc(0)
 const FIRST_BYTES = 4096
+/**
+ * Most bytes that bodies which are read whole hold together, in this process: a little more than one address can fill with
+ * the default bounds of sockets and bodies.
+ */
+const MOST_HELD = 64 * 1024 ** 2
+let heldBytes = 0
 
 /**
- * Reads a request's body as it came: 413 as soon as it has more than `maxBody` bytes, the reason where it breaks off,
- * undefined where nobody is left to be told. Never rejects.
+ * Reads a request's body as it came: 413 as soon as it has more than `maxBody` bytes, 503 where all bodies together would hold
+ * too many, the reason where it breaks off, undefined where nobody is left to be told. It counts as held until `response` is
+ * closed. Never rejects.
  */
 export function readBody(
   request: IncomingMessage,
+  response: ServerResponse,
   maxBody: number,
 ): Promise<Buffer | GatewayError | undefined> {
   return new Promise((resolve) => {
     // One buffer for all: a body may come in as many chunks as it has bytes.
-    let held = Buffer.allocUnsafe(Math.min(FIRST_BYTES, maxBody))
+    let held: Buffer = EMPTY
     let bytes = 0
+    const hold = (buffer: Buffer): void => {
+      heldBytes += buffer.length - held.length
+      held = buffer
+    }
     const settle = (result: Buffer | GatewayError | undefined): void => {
       request.off('data', onData).off('end', onEnd).off('close', onClose)
+      if (!Buffer.isBuffer(result)) hold(EMPTY)
       resolve(result)
     }
     const onData = (chunk: Buffer): void => {
@@ -27,16 +41,29 @@ export function readBody(
         return
       }
       if (bytes > held.length) {
-        const larger = Buffer.allocUnsafe(Math.min(maxBody, Math.max(bytes, 2 * held.length)))
+        const size = Math.min(maxBody, Math.max(bytes, 2 * held.length, FIRST_BYTES))
+        if (heldBytes - held.length + size > MOST_HELD) {
+          settle(tooMany())
+          return
+        }
+        const larger = Buffer.allocUnsafe(size)
         held.copy(larger, 0, 0, before)
-        held = larger
+        hold(larger)
       }
       chunk.copy(held, before)
     }
     const onEnd = (): void => settle(held.subarray(0, bytes))
     const onClose = (): void => settle(undefined)
     request.on('data', onData).on('end', onEnd).on('close', onClose)
+    response.once('close', () => hold(EMPTY))
     onBreak(request, settle)
+  })
+}
+
+/** 503 that ends the socket: the rest of its body is not to be waited for. */
+function tooMany(): GatewayError {
+  return new GatewayError('ServiceUnavailable', 'Too many requests are being read. Try again.', {
+    headers: { 'Retry-After': '1', Connection: 'close' },
   })
 }
 

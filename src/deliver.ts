@@ -34,15 +34,16 @@ export async function deliver(
   const host = request.headers.host!
   const client = exchange.caller?.client
   exchange.askedAt = performance.now()
-  const headers = requestHeaders(request.headers, {
+  const forwardedBy = {
     peer: exchange.peer,
     proto,
     host,
-    port: target.port || (proto === 'https' ? '443' : '80'),
+    port: String(request.socket.localPort ?? ''),
     requestId: exchange.requestId,
     clientCert: proto === 'https' ? certificateField(request.socket) : undefined,
     trusted: exchange.trusted,
-  })
+  } as const
+  const headers = requestHeaders(request.headers, forwardedBy, to.identityHeaders)
   if (pushed !== undefined) headers['content-length'] = String(pushed.length)
   const forwarded = await to(request, response, {
     target: target.path + target.query,

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
+import { plainAddress } from './address.ts'
 import type { Caller } from './authenticate/caller.ts'
 import type { GatewayError } from './errors.ts'
 import type { Decision } from './limit/decision.ts'
-import { type Peers, plainAddress } from './peer.ts'
+import type { Peers } from './peer.ts'
 import { type Dialect, errorReply, type Reply } from './reply.ts'
 import type { Route } from './route.ts'
 

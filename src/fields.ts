@@ -22,6 +22,7 @@ const OVERRIDES: ReadonlySet<string> = new Set([
   // WSGI servers and Flask's middleware take it from the front of the path.
   'script-name',
   'x-client-id',
+  'x-clientid',
   'x-envoy-original-path',
   'x-http-method',
   'x-http-method-override',
@@ -47,15 +48,18 @@ const FROM_PROXY = new RegExp(
   [
     // Whose connection it is.
     String.raw`\bforward(?:ed)?\b`,
-    String.raw`\b(?:client|connecting|originating|peer|real|remote|socket|source|user)-?(?:ip(?:v[46])?|addr(?:ess)?|port)$`,
-    String.raw`^(?:x-)?(?:real|remote)-host$|^x-(?:http-)?host(?:-override)?$|^x-original-(?:for|host|proto)$`,
+    String.raw`\b(?:client|connecting|originating|peer|proxyuser|real|remote|socket|source|user)-?(?:ip(?:v[46])?|addr(?:ess)?|port)$`,
+    String.raw`^x-ip$|^(?:x-)?real-host$|^x-(?:http-|backend-)?host(?:-override)?$|^x-original-(?:for|host|proto)$`,
     String.raw`^x-(?:url-)?scheme$|^front-end-https$|^x-envoy-`,
     // What it proved in TLS. WebSphere's `$WSCC` is `-wscc` here.
     String.raw`client-?cert|\b(?:client|peer|user)?cert(?:s|ificates?)?\b|\bx-?509\b|\bm?(?:ssl|tls)\b|\bdn\b`,
     String.raw`\bclient-(?:chain|cn|fingerprint|issuer|san|serial|subject|thumbprint|verif(?:y|ied))\b`,
     String.raw`^(?:wl-)?proxy-|^-ws[a-z]{2}$`,
     // Who it is.
-    String.raw`^(?:x-)?remote-(?:ident|user)$|^x-(?:auth-request|authenticated|consumer|goog-authenticated|ms-client-principal|amzn-oidc)\b`,
+    String.raw`^(?:x-)?remote-|^(?:impersonate|oidc)-|^x-(?:userinfo|jwt-assertion)$`,
+    String.raw`^x-(?:auth-request|authenticated|authentik|consumer|credential|goog-authenticated|ms-client-principal|amzn-oidc|webauth)\b`,
+    // Which files it may be told to send (Rack::Sendfile).
+    String.raw`^x-(?:sendfile-type|accel-mapping)$`,
   ].join('|'),
 )
 
@@ -94,12 +98,17 @@ export function fateOf(name: string): Fate {
   return fate
 }
 
-/** What servers make of a name for their programs (RFC 3875 section 4.1.18) tells `_` and `.` not from `-`, so all share one fate. */
+/** A name in lower case as servers make it for their programs (RFC 3875 section 4.1.18), which tells `_` and `.` not from `-`. */
+export function plainName(name: string): string {
+  return name.replaceAll(/[^a-z0-9]/g, '-')
+}
+
+/** All spellings of a name share one fate. */
 function judge(name: string): Fate {
-  const plain = name.replaceAll(/[^a-z0-9]/g, '-')
+  const plain = plainName(name)
   if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain)) return 'drop'
   if (JUDGED.has(plain)) return plain === name ? 'keep' : 'drop'
   if (OF_CLIENTS.test(plain) || !FROM_PROXY.test(plain)) return 'keep'
-  // A proxy that sets the one spelling may pass on the caller's other one; Apache writes `SSL_CLIENT_CERT` itself, WebSphere `$WSCC`.
-  return plain === name || name.startsWith('ssl_') || name.startsWith('$ws') ? 'from-proxy' : 'drop'
+  // A proxy that sets the one spelling may pass on the caller's other one; Apache writes `SSL_CLIENT_CERT` and `OIDC_CLAIM_sub` itself, WebSphere `$WSCC`.
+  return plain === name || /^(?:ssl|oidc)_/.test(name) || name.startsWith('$ws') ? 'from-proxy' : 'drop'
 }

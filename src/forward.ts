@@ -4,6 +4,7 @@ import { createConnect, type Tls } from './forward/connect.ts'
 import { type Forwarded, type Outgoing, pass, type Way } from './forward/passage.ts'
 import { createSend } from './forward/proxy.ts'
 import { createSockets } from './forward/sockets.ts'
+import { type IdentityHeaders, identityHeadersOf } from './headers.ts'
 import { READ_MS } from './reading.ts'
 
 /** A backend, and how long it is waited for. */
@@ -17,12 +18,15 @@ export interface Upstream {
   /** How `https` is spoken: PEM texts. What is not set is as Node.js has it, but no certificate goes unverified. */
   readonly tls: Tls | undefined
   readonly maxConnections: number
+  /** Fields that only a trusted proxy may send to it, beside those that are known. */
+  readonly identityHeaders?: readonly string[]
   /** Milliseconds that a caller which seems to take nothing of its answer is given at least; default `READ_MS`. */
   readonly readMs?: number
 }
 
 export interface Forward {
   (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing): Promise<Forwarded>
+  readonly identityHeaders: IdentityHeaders
   /** The upstream's addresses, and which of them are in use. */
   addresses(): readonly { readonly address: string; readonly up: boolean }[]
   /** Keeps no socket any more; requests under way end in peace. */
@@ -59,6 +63,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
     outgoing: Outgoing,
   ): Promise<Forwarded> => pass(way, request, response, outgoing)
   return Object.assign(forward, {
+    identityHeaders: identityHeadersOf(upstream.identityHeaders ?? []),
     addresses: () => addresses.all.map(({ origin, downUntil }) => ({ address: origin, up: downUntil === 0 })),
     close: sockets.close,
   })

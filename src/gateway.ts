@@ -65,7 +65,7 @@ async function answer(
   // Whatever it is refused for: where it ends, others may see the next one begin.
   if (length instanceof GatewayError) response.shouldKeepAlive = false
 
-  const target = understand(request.url ?? '', head.hosts, parts.serves)
+  const target = understand(request.url ?? '', head.hosts, parts.serves, parts.servesOthers)
   if (target instanceof GatewayError) {
     // As it came, for whoever wants to know what was refused; the query may hold secrets.
     exchange.path = (request.url ?? '').split('?', 1)[0]!
@@ -80,6 +80,9 @@ async function answer(
   const { route, params } = found
   exchange.route = route
   exchange.dialect = route.dialect
+
+  const misfit = route.refuseParams(params)
+  if (misfit !== undefined) return failed(exchange, misfit)
 
   const body = typeof length === 'number' && length > route.maxBody ? tooLarge(route.maxBody) : length
   if (body instanceof GatewayError) return failed(exchange, body)

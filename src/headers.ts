@@ -1,5 +1,5 @@
 import { type GatewayError, unframed } from './errors.ts'
-import { fateOf, HOP_BY_HOP, JUDGED } from './fields.ts'
+import { fateOf, HOP_BY_HOP, JUDGED, plainName } from './fields.ts'
 
 const RATE_LIMIT: ReadonlySet<string> = new Set([
   'ratelimit',
@@ -82,15 +82,27 @@ export interface Forwarded {
   readonly trusted: boolean
 }
 
+/** Fields of an upstream's own in which a proxy tells it who calls: the name as servers compare it → as it is configured, in lower case. */
+export type IdentityHeaders = ReadonlyMap<string, string>
+
+/** Reads the names of such fields. */
+export function identityHeadersOf(names: readonly string[]): IdentityHeaders {
+  return new Map(names.map((name) => [plainName(name.toLowerCase()), name.toLowerCase()]))
+}
+
+const NO_IDENTITY: IdentityHeaders = new Map()
+
 /** The request's fields as the upstream gets them. */
 export function requestHeaders(
   headers: RequestHeaders,
   forwarded: Forwarded,
+  identity = NO_IDENTITY,
 ): Record<string, string | string[]> {
   const out: Record<string, string | string[]> = {}
   const named = namedByConnection(headers['connection'])
   for (const name in headers) {
-    const fate = fateOf(name)
+    const own = identity.size === 0 ? undefined : identity.get(plainName(name))
+    const fate = own === undefined ? fateOf(name) : own === name ? 'from-proxy' : 'drop'
     if (fate === 'drop' || (fate === 'from-proxy' && !forwarded.trusted)) continue
     // What a trusted proxy says is not the caller's to name away.
     if (fate === 'keep' && named?.has(name) === true && !JUDGED.has(name)) continue

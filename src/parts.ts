@@ -8,6 +8,7 @@ import type { Decision } from './limit/decision.ts'
 import type { Limiter } from './limit/limiter.ts'
 import type { Quota } from './limit/limit.ts'
 import type { ParGuard } from './par/guard.ts'
+import type { RefuseParams } from './parameters.ts'
 import type { Peers } from './peer.ts'
 import type { Dialect } from './reply.ts'
 import type { Params, Route, Router } from './route.ts'
@@ -19,6 +20,8 @@ export interface ServedRoute extends Route {
   readonly dialect: Dialect
   /** Is one of its limits counted per user? */
   readonly needsUser: boolean
+  /** Refuses path parameters by which its limits cannot count. */
+  readonly refuseParams: RefuseParams
   /** The route's limits applied to a caller, now. */
   quotas(caller: Caller, params: Params): readonly Quota[]
   /** What makes a caller's proof pass once, to be charged beside the quotas of its call. */
@@ -28,8 +31,10 @@ export interface ServedRoute extends Route {
 /** What the gateway is made of; all of it is replaced at once by a reload. */
 export interface Parts {
   readonly match: Router<ServedRoute>
-  /** Is this a host that absolute-form targets may name? */
+  /** Is this a host that is served by its name, and that absolute-form targets may name? */
   serves(host: string): boolean
+  /** Are other hosts served, too? */
+  readonly servesOthers: boolean
   /** In whose words a `Host`, as it was sent, is answered while no route is known. */
   dialectOf(host: string | undefined): Dialect
   readonly peers: Peers

@@ -1,4 +1,5 @@
 import { BlockList, isIP } from 'node:net'
+import { plainAddress } from './address.ts'
 
 /** The far ends of sockets: whom they are, and whether they may speak for others. */
 export interface Peers {
@@ -8,20 +9,24 @@ export interface Peers {
   caller(peer: string, forwardedFor: string | undefined): string
 }
 
-/** Knows the trusted proxies given as addresses or CIDR blocks. */
+const familyOf = (address: string) => (isIP(address) === 6 ? 'ipv6' : 'ipv4')
+
+/** Knows the trusted proxies given as CIDR blocks. */
 export function createPeers(trustedProxies: readonly string[]): Peers {
   const trusted = new BlockList()
   for (const block of trustedProxies) {
-    const [address, bits] = block.split('/') as [string, string | undefined]
-    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4'
-    if (bits === undefined) trusted.addAddress(address, family)
-    else trusted.addSubnet(address, Number(bits), family)
+    const [address, length] = block.split('/') as [string, string]
+    const bits = Number(length)
+    const plain = plainAddress(address)
+    // The 96 bits of an IPv6 prefix that stand before an IPv4 address are gone with it.
+    if (plain !== address && bits >= 96) trusted.addSubnet(plain, bits - 96, 'ipv4')
+    else trusted.addSubnet(address, bits, familyOf(address))
   }
   const none = trustedProxies.length === 0
   const trusts = (peer: string): boolean => {
     if (none) return false
-    const version = isIP(peer)
-    return version !== 0 && trusted.check(peer, version === 6 ? 'ipv6' : 'ipv4')
+    const plain = plainAddress(peer)
+    return isIP(plain) !== 0 && trusted.check(plain, familyOf(plain))
   }
   return {
     trusts,
@@ -44,9 +49,4 @@ export function createPeers(trustedProxies: readonly string[]): Peers {
 /** Some proxies write `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
 function withoutPort(hop: string): string {
   return /^\[(.*)\](?::\d+)?$/.exec(hop)?.[1] ?? /^([\d.]+):\d+$/.exec(hop)?.[1] ?? hop
-}
-
-/** An address without the IPv4-mapped prefix of dual-stack sockets. */
-export function plainAddress(address: string): string {
-  return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
 }

@@ -3,6 +3,7 @@ import { readBody } from './body.ts'
 import { deliver } from './deliver.ts'
 import { GatewayError } from './errors.ts'
 import { type Exchange, failed } from './exchange.ts'
+import { invalidRequest } from './par/refusal.ts'
 import type { Parts, ServedRoute } from './parts.ts'
 import type { Head } from './headers.ts'
 import type { Reply } from './reply.ts'
@@ -16,7 +17,11 @@ export async function push(
   response: ServerResponse,
   { target, route, head }: { readonly target: Target; readonly route: ServedRoute; readonly head: Head },
 ): Promise<Reply | undefined> {
-  const pushed = await readBody(request, route.maxBody)
+  // Backends that merge it with the form would read another request than the guard (RFC 6749 section 2.3.1).
+  if (target.query !== '') {
+    return failed(exchange, invalidRequest('Send the parameters in the form, and no query.'))
+  }
+  const pushed = await readBody(request, response, route.maxBody)
   // Nobody is left to answer.
   if (pushed === undefined) return undefined
   if (pushed instanceof GatewayError) return failed(exchange, pushed)

@@ -1,6 +1,5 @@
-import { foldSegment } from './fold.ts'
 import type { Limit } from './limit/limit.ts'
-import { canonicalEscapes, hidingSegment, segmentsOf } from './target.ts'
+import { canonicalEscapes, foldCase, hidingSegment, segmentsOf } from './target.ts'
 
 /** The methods, host and path that a route takes. */
 export interface Pattern {
@@ -8,12 +7,14 @@ export interface Pattern {
   readonly methods: ReadonlySet<string> | undefined
   /** In lower case, without port; undefined takes every host. */
   readonly host: string | undefined
+  /** The hosts that a pattern without one takes; undefined takes every host. */
+  readonly hosts?: readonly string[] | undefined
   readonly segments: readonly Segment[]
   /** Does a last `*` take any further segments? */
   readonly rest: boolean
 }
 
-/** A literal, folded as segments are, or the name of the one segment that it takes. */
+/** A literal in folded case, or the name of the one segment that it takes. */
 export type Segment = { readonly literal: string } | { readonly param: string }
 
 /** What a matching request gets. */
@@ -49,12 +50,16 @@ export type Router<R extends Pattern> = (
   segments: readonly string[],
 ) => Match<R> | undefined
 
-/** Routes by the first match, but for a path with a `par` route: nothing but what its guard checks gets there, whatever other routes would let through. */
+/**
+ * Routes by the first match, but for a path with a `par` route: nothing but what its guard checks gets there, whatever other
+ * routes would let through, and nothing at all with something behind it that a backend might pass over.
+ */
 export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   const guarded = routes.filter(({ authenticate }) => authenticate === 'par')
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
   return (method, host, segments) => {
-    const folded = segments.slice(0, deepest).map(foldSegment)
+    const folded = segments.slice(0, deepest).map(foldCase)
+    if (guarded.some((route) => isBehind(route, host, segments, folded))) return undefined
     if (method !== 'POST') {
       const nearest = guarded.find((route) => takePath(route, host, segments, folded) !== undefined)
       if (nearest !== undefined) return { allow: ['POST'], nearest }
@@ -64,13 +69,34 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   }
 }
 
+/** A dot, comma, plus or blank, or what is not ASCII, and so may not be seen. */
+const PASSED_OVER = /^(?:[.,+ ]|[^ -~])/
+
+/** Is this the path of a route, but for what stands behind its last literal? */
+function isBehind(
+  route: Pattern,
+  host: string,
+  segments: readonly string[],
+  folded: readonly string[],
+): boolean {
+  const last = route.segments.length - 1
+  const want = route.segments[last]
+  if (want === undefined || 'param' in want || segments.length <= last) return false
+  const have = folded[last]!
+  return (
+    have.startsWith(want.literal) &&
+    PASSED_OVER.test(have.slice(want.literal.length)) &&
+    takePath(route, host, segments, folded.with(last, want.literal)) !== undefined
+  )
+}
+
 /** The first of `routes` that takes the request; what the path would allow; or undefined where nothing takes the path. */
 export function matchRoute<R extends Pattern>(
   routes: readonly R[],
   method: string,
   host: string,
   segments: readonly string[],
-  folded: readonly string[] = segments.map(foldSegment),
+  folded: readonly string[] = segments.map(foldCase),
 ): Match<R> | undefined {
   let allow: Set<string> | undefined
   let nearest: R | undefined
@@ -94,7 +120,7 @@ function takePath(
   segments: readonly string[],
   folded: readonly string[],
 ): Params | undefined {
-  if (pattern.host !== undefined && pattern.host !== host) return undefined
+  if (!takesHost(pattern, host)) return undefined
   const { segments: wanted, rest } = pattern
   if (segments.length < wanted.length || (!rest && segments.length > wanted.length)) return undefined
   let params: Record<string, string> | undefined
@@ -106,6 +132,23 @@ function takePath(
     } else if (want.literal !== folded[i]) return undefined
   }
   return params ?? NO_PARAMS
+}
+
+/** Does a pattern take this host, in lower case? */
+export function takesHost({ host: named, hosts }: Pattern, host: string): boolean {
+  return named === undefined ? hosts === undefined || hosts.includes(host) : named === host
+}
+
+/** The hosts that are served by name: those that are listed, and those of routes. */
+export function servedHosts(
+  routes: readonly Pattern[],
+  listed: readonly string[],
+): { readonly serves: (host: string) => boolean; readonly servesOthers: boolean } {
+  const known = new Set([...listed, ...routes.flatMap(({ host }) => host ?? [])])
+  return {
+    serves: (host) => known.has(host),
+    servesOthers: routes.every(({ hosts }) => hosts === undefined),
+  }
 }
 
 const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/
@@ -158,7 +201,7 @@ export function parsePattern(text: string): Pattern | string {
     } else if (canonicalEscapes(segment) !== segment) {
       return `the segment "${segment}" cannot match; write it as "${canonicalEscapes(segment) ?? 'plain characters'}"`
     } else {
-      segments.push({ literal: foldSegment(segment) })
+      segments.push({ literal: foldCase(segment) })
     }
   }
   return {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { plainAddress } from './address.ts'
 import type { Config } from './config/schema.ts'
 import { openCounters } from './counters.ts'
 import { createFailures } from './failures.ts'
@@ -13,16 +14,17 @@ import { hashTag } from './limit/hash-slot.ts'
 import { encodePart } from './limit/key.ts'
 import { draftHeaders } from './limit/draft-headers.ts'
 import { createLimiter } from './limit/limiter.ts'
-import { type ClientLimits, compileLimits, proofQuota, type Quota } from './limit/limit.ts'
+import { compileLimits, proofQuota, type Quota } from './limit/limit.ts'
 import { createUsage, type Usage } from './limit/usage.ts'
 import { createListener, listen, renewCertificate } from './listener.ts'
 import { atMostEvery } from './observe/at-most-every.ts'
 import { createAccessLog } from './observe/access.ts'
 import type { LogOutput } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
+import { compileParameters } from './parameters.ts'
 import type { Parts, ServedRoute } from './parts.ts'
-import { createPeers, type Peers, plainAddress } from './peer.ts'
-import { createRouter, type Route } from './route.ts'
+import { createPeers, type Peers } from './peer.ts'
+import { createRouter, type Route, servedHosts } from './route.ts'
 import type { Service } from './service.ts'
 import type { SocketBound } from './socket-bounds.ts'
 import { createUpstreams } from './upstreams.ts'
@@ -63,10 +65,8 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
     const forwardTo = upstreams.forwards(next.upstreams)
     const usage = usageIn(next)
     const parts: Parts = {
-      match: createRouter(
-        next.routes.map((route) => serveRoute(route, prefix, next.clientLimits, forwardTo)),
-      ),
-      serves: (host) => hosts.includes(host),
+      match: createRouter(next.routes.map((route) => serveRoute(route, prefix, next, forwardTo))),
+      ...servedHosts(next.routes, hosts),
       dialectOf: hostDialects(next.routes),
       peers,
       failures: next.failures && failures(next.failures),
@@ -159,7 +159,7 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
 function serveRoute(
   route: Route,
   prefix: string,
-  clientLimits: ClientLimits,
+  { clientLimits, parameters }: Pick<Config, 'clientLimits' | 'parameters'>,
   forwards: ReadonlyMap<string, Forward>,
 ): ServedRoute {
   const apply = compileLimits(route.limits, prefix, clientLimits)
@@ -167,6 +167,7 @@ function serveRoute(
     ...route,
     forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
     dialect: dialectOf(route),
+    refuseParams: compileParameters(route, parameters),
     needsUser: route.limits.some(({ per }) => per.includes('user')),
     quotas: (caller, params) => apply(caller, params, Date.now()),
     proofQuota({ id, lifeMs }, caller, quotas) {

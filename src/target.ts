@@ -10,8 +10,6 @@ export interface Target {
   readonly query: string
   /** The host that the caller addressed, in lower case and without its port. */
   readonly host: string
-  /** The port that the caller named, or the empty string. */
-  readonly port: string
 }
 
 /** What a segment may carry raw: RFC 3986 section 3.3 `pchar`, less `;` and the escapes. */
@@ -29,12 +27,14 @@ const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /**
  * Reads a request target (RFC 9112 section 3.2) and its Host into the one canonical target, or says why it is ambiguous.
- * `hosts` are the values of every Host field; `serves` tells for which hosts an absolute-form target is taken.
+ * `hosts` are the values of every Host field; `serves` tells which hosts are served;
+ * where there are `others`, too, an absolute-form target may still not name them.
  */
 export function understand(
   rawTarget: string,
   hosts: readonly string[],
   serves: (host: string) => boolean,
+  others = true,
 ): Target | GatewayError {
   if (hosts.length !== 1) return unframed('Send exactly one Host header.')
   const field = parseHost(hosts[0]!)
@@ -53,6 +53,9 @@ export function understand(
     }
     target = absolute[2]!.startsWith('/') ? absolute[2]! : `/${absolute[2]!}`
   }
+
+  if (!others && !serves(field.host))
+    return badRequest('The Host header names a host that is not served here.')
 
   const mark = target.indexOf('?')
   const rawPath = mark === -1 ? target : target.slice(0, mark)
@@ -78,18 +81,8 @@ export function understand(
   if (query.startsWith('?/') && NO_PATH.test(path))
     return badRequest('The query looks like a path; send it as one.')
 
-  const segments = segmentsOf(path)
-  if (path.length > MOST_ESCAPED && segments.some(isCostly)) {
-    return badRequest(
-      `The path holds percent-encodings in a segment of more than ${MOST_ESCAPED} characters.`,
-    )
-  }
-  return { path, segments, query, ...field }
+  return { path, segments: segmentsOf(path), query, host: field.host }
 }
-
-/** Longest that a segment with escapes may be: to compare it with others costs more than its bytes (`foldSegment`). */
-const MOST_ESCAPED = 1024
-const isCostly = (segment: string): boolean => segment.length > MOST_ESCAPED && segment.includes('%')
 
 /** Frameworks of PHP leave out the script that others stand behind; ASP.NET the sessions of callers without cookies, `(S(…))`. */
 const SCRIPT = /\.php\/./i
@@ -108,6 +101,25 @@ export function hidingSegment(path: string): string | undefined {
 export function segmentsOf(path: string): readonly string[] {
   const end = path.length > 1 && path.endsWith('/') ? path.length - 1 : path.length
   return end === 1 ? [] : path.slice(1, end).split('/')
+}
+
+/** A canonical segment without its escapes; as it is where they are broken, which a canonical one's are not. */
+export function decodeSegment(segment: string): string {
+  if (!segment.includes('%')) return segment
+  try {
+    return decodeURIComponent(segment)
+  } catch {
+    return segment
+  }
+}
+
+/**
+ * A canonical segment as what it shares with every other case of it, decoded. Once is not enough: several letters have one
+ * upper case (σ and ς, s and ſ), others one lower case (ß and ẞ).
+ */
+export function foldCase(segment: string): string {
+  if (!segment.includes('%')) return segment.toLowerCase()
+  return decodeSegment(segment).toLowerCase().toUpperCase().toLowerCase()
 }
 
 /** Decodes what a segment may carry raw and writes the other escapes in upper case; undefined where that is ambiguous. */

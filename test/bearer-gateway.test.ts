@@ -210,7 +210,7 @@ describe('over HTTPS', () => {
     expect((await get(port, `Bearer ${await token('acme')}`)).status).toBe(200)
     expect(data.seen.at(-1)!.headers).toMatchObject({
       'x-forwarded-proto': 'https',
-      'x-forwarded-port': '443',
+      'x-forwarded-port': String(port),
     })
     const key = makeKey('ES256')
     const mine = await token('acme', { cnf: { jkt: thumbprintOf(key) } })

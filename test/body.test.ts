@@ -11,7 +11,7 @@ it.each([
   const sent = Buffer.from(Array.from({ length: bytes }, (_, i) => i % 251))
   const read = new Promise<Buffer>((resolve) => {
     const server = createServer((request, response) => {
-      void readBody(request, 65_536).then((body) => {
+      void readBody(request, response, 65_536).then((body) => {
         resolve(body as Buffer)
         response.end()
         server.close()

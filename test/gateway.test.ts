@@ -257,12 +257,11 @@ describe('limits', () => {
   })
 
   it('forwards the path that it counted', async () => {
-    await call(gateway.port, {
-      method: 'POST',
-      path: '/Sync/x%3Ay%20z/?q=%3A//',
-      token: await token(newClient()),
-    })
-    expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/Sync/x:y%20z/?q=%3A//' })
+    const mine = await token(newClient())
+    await call(gateway.port, { method: 'POST', path: '/Sync/x%3Ay/?q=%3A//', token: mine })
+    expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/Sync/x:y/?q=%3A//' })
+    await call(gateway.port, { method: 'POST', path: '/v3/x%3Ay%20z', token: mine })
+    expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/v3/x:y%20z' })
   })
 
   it('keeps status, body and Retry-After of the 429 of an upstream', async () => {
@@ -374,7 +373,7 @@ describe('forwards', () => {
       'x-forwarded-for': '127.0.0.1',
       'x-forwarded-host': 'Identity.example.com:8443',
       'x-forwarded-proto': 'http',
-      'x-forwarded-port': '8443',
+      'x-forwarded-port': String(gateway.port),
       'x-real-ip': '127.0.0.1',
       'x-request-id': expect.stringMatching(/^[0-9a-f-]{36}$/),
       traceparent: '00-1',

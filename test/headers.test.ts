@@ -107,6 +107,29 @@ const FROM_PROXY = [
   'x-goog-authenticated-user-email',
   'x-amzn-oidc-identity',
   'x-consumer-username',
+  'x-sendfile-type',
+  'x-accel-mapping',
+  'impersonate-user',
+  'impersonate-group',
+  'impersonate-uid',
+  'impersonate-extra-scopes',
+  'x-webauth-user',
+  'x-webauth-role',
+  'remote-groups',
+  'remote-name',
+  'remote-email',
+  'x-remote-groups',
+  'x-authentik-username',
+  'x-authentik-jwt',
+  'oidc-claim-sub',
+  'oidc-access-token',
+  'x-credential-username',
+  'x-credential-identifier',
+  'x-userinfo',
+  'x-jwt-assertion',
+  'x-proxyuser-ip',
+  'x-ip',
+  'x-backend-host',
 ]
 /** What would rewrite the decision; nobody may say it. */
 const OVERRIDES = [
@@ -115,6 +138,7 @@ const OVERRIDES = [
   'request-uri',
   'script-name',
   'x-client-id',
+  'x-clientid',
   'x-envoy-original-path',
   'x-http-method',
   'x-http-method-override',
@@ -158,6 +182,10 @@ const HARMLESS = {
   'client-secret': '1',
   'x-request-host': '1',
   'x-idn': '1',
+  'x-zip': '1',
+  'x-ip-country': '1',
+  'x-remoteness': '1',
+  'x-user-info-version': '1',
   'x-recipient': '1',
   'max-forwards': '1',
   'strict-transport': '1',
@@ -196,13 +224,19 @@ describe('request fields', () => {
       'x-real-ip': '9.9.9.9',
     }
     const wrong = respelled([...FROM_PROXY, 'x-forwarded-for', 'x-real-ip']).filter(
-      (name) => !name.startsWith('ssl_'),
+      (name) => !/^(?:ssl|oidc)_/.test(name),
     )
-    expect(requestHeaders({ ...told, ...fields(wrong), ssl_client_cert: 'apache' }, proxied)).toEqual({
+    expect(
+      requestHeaders(
+        { ...told, ...fields(wrong), ssl_client_cert: 'apache', oidc_claim_sub: 'apache' },
+        proxied,
+      ),
+    ).toEqual({
       ...told,
       'x-forwarded-for': '9.9.9.9, 8.8.8.8, 1.1.1.1',
       'x-request-id': 'r',
       ssl_client_cert: 'apache',
+      oidc_claim_sub: 'apache',
     })
     expect(requestHeaders(HARMLESS, proxied)).toEqual({ ...HARMLESS, ...OWN })
     const { 'x-forwarded-port': _, ...portless } = OWN

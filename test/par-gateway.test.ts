@@ -266,9 +266,72 @@ describe('the path of the PAR endpoint', () => {
     },
   )
 
+  it.each(['?', '?client_id=signer', '?request_uri=urn:x'])('takes no query: %s', async (query) => {
+    const refused = await push(BODY, { path: `/oidc/request${query}` })
+    expect(refused.status).toBe(400)
+    expect(refused.json).toMatchObject({ error: 'invalid_request' })
+    expect(identity.seen).toEqual([])
+  })
+
+  it.each(['.', ',', '+', '.json', '%2e', '%2C', '%20', '%E2%80%8B'])(
+    'is not to be missed by %s behind it',
+    async (end) => {
+      expect((await push(BODY, { path: `/oidc/request${end}` })).status).toBe(404)
+      expect(identity.seen).toEqual([])
+    },
+  )
+
   it('leaves its neighbours alone', async () => {
     expect((await call(gateway.port, { path: '/oidc/auth?request_uri=urn:x' })).status).toBe(201)
     expect((await call(gateway.port, { method: 'POST', path: '/oidc/token', body: 'a=b' })).status).toBe(201)
     expect(identity.seen.map(({ url }) => url)).toEqual(['/oidc/auth?request_uri=urn:x', '/oidc/token'])
+  })
+})
+
+describe('bodies that do not come to their end', () => {
+  it('hold no more than 64 MB together; beyond, 503 until some of them are gone', async () => {
+    const many = await startGateway({
+      data: identity.url,
+      routes: `routes:
+  - { match: "POST /oidc/request", upstream: identity, authenticate: par }`,
+      more: `par: { issuer: "${ISSUER}", maxBody: 10MB }`,
+    })
+    try {
+      const part = Buffer.alloc(9 * 1024 ** 2, 'x')
+      const head = `POST /oidc/request HTTP/1.1\r\nHost: a\r\nContent-Type: ${FORM['Content-Type']}\r\nContent-Length: ${part.length + 1}\r\n\r\n`
+      const open = await Promise.all(
+        Array.from({ length: 8 }, async () => {
+          const socket = connect(many.port, '127.0.0.1')
+          const state = { socket, text: '', closed: false }
+          socket.on('data', (chunk: Buffer) => (state.text += chunk.toString()))
+          socket.on('error', () => {})
+          socket.on('close', () => (state.closed = true))
+          socket.write(head)
+          socket.write(part)
+          await once(socket, 'connect')
+          return state
+        }),
+      )
+      const refused = () => open.filter(({ text }) => text !== '')
+      await until('two are refused', () => refused().length === 2 && refused().every(({ closed }) => closed))
+      for (const { text } of refused()) {
+        expect(text).toMatch(/^HTTP\/1\.1 503 /)
+        expect(text).toMatch(/\r\nRetry-After: 1\r\n/)
+        expect(text).toContain('"temporarily_unavailable"')
+      }
+      const more = connect(many.port, '127.0.0.1')
+      more.write(head)
+      more.end(part)
+      const [answer] = (await once(more, 'data')) as [Buffer]
+      expect(answer.toString()).toMatch(/^HTTP\/1\.1 503 /)
+      for (const { socket } of open) socket.destroy()
+      await until('a push passes again', async () => {
+        const form = { ...FORM, 'Content-Length': String(BODY.length) }
+        const sent = { method: 'POST', path: '/oidc/request', headers: form, body: BODY }
+        return (await call(many.port, sent)).status === 201
+      })
+    } finally {
+      await many.close()
+    }
   })
 })

@@ -1,6 +1,7 @@
 import { networkInterfaces } from 'node:os'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createPeers, plainAddress } from '../src/peer.ts'
+import { plainAddress } from '../src/address.ts'
+import { createPeers } from '../src/peer.ts'
 import { call, startGateway } from './helpers/gateway.ts'
 import { startUpstream } from './helpers/upstream.ts'
 
@@ -26,6 +27,11 @@ describe('trusted proxies', () => {
     [['::1/128'], '::1', true],
     [['::1/128'], '127.0.0.1', false],
     [['0.0.0.0/0'], '::1', false],
+    [['10.0.0.0/8'], '64:ff9b::a00:1', true],
+    [['10.0.0.0/8'], '64:ff9b::b00:1', false],
+    [['64:ff9b::a00:0/104'], '10.0.0.1', true],
+    [['64:ff9b::/96'], '9.9.9.9', true],
+    [['64:ff9b::/32'], '64:ff9b:1::1', true],
     [['fe80::/10'], 'fe80::1%eth0', true],
     [['10.0.0.0/8'], 'fe80::1%eth0', false],
     [['10.0.0.0/8', '::1/128'], '::1', true],
@@ -39,7 +45,10 @@ describe('trusted proxies', () => {
 
   it('are told apart from others by the plain address of a dual-stack socket', () => {
     expect(plainAddress('::ffff:10.0.0.1')).toBe('10.0.0.1')
-    expect(plainAddress('::ffff:a00:1')).toBe('::ffff:a00:1')
+    expect(plainAddress('::ffff:a00:1')).toBe('10.0.0.1')
+    expect(plainAddress('64:ff9b::a00:1')).toBe('10.0.0.1')
+    for (const other of ['64:ff9b:1::a00:1', '64:ff9b::1:a00:1', '::a00:1', '64:ff9b::a00:1::', 'x'])
+      expect(plainAddress(other)).toBe(other)
     expect(plainAddress('10.0.0.1')).toBe('10.0.0.1')
   })
 })

@@ -79,10 +79,6 @@ describe('refuses what servers read differently', () => {
     ['encoded slashes', ['/sync%2Fx', '/sync%2fx']],
     ['encoded percent signs', ['/sync/%25', '/sync/%2561', '/sync/%253A']],
     ['control characters', ['/a%00', '/a%0a', '/a%0D', '/a%7f', '/a%C2%85', '/a%1F', '/a%09']],
-    [
-      'segments that cost more to compare than to send',
-      [`/${'%C3%A9'.repeat(171)}`, `/a/b${'%20'.repeat(342)}/c`],
-    ],
     ['broken percent-encodings', ['/%', '/%4', '/%zz', '/a%3', '/%u0041', '/a%g1']],
     ['broken UTF-8', ['/%ff', '/%c3', '/%c3%28', '/%ed%a0%80', '/%f5%80%80%80']],
     ['overlong UTF-8', ['/%c0%af', '/%c1%81', '/%e0%80%af', '/%f0%80%80%af', '/%c0%ae%c0%ae/x']],

@@ -1,6 +1,7 @@
 import { problemLine } from '../config/problem.ts'
 import type { Config, StoreConfig } from '../config/schema.ts'
 import type { RedisTopology } from '../limit/redis-options.ts'
+import { countedBy, kindOf } from '../parameters.ts'
 import { plainTopology } from './check-json.ts'
 import { describeClientCertificates, describeClients, describeIdentity } from './check-identity.ts'
 import { rows, several, table } from './table.ts'
@@ -11,7 +12,7 @@ export function describeConfig(config: Config): string {
   const { listen, admin, upstreams, warnings } = config
   return [
     table([
-      ['listen', address(listen, listen.tls && 'https'), describeListen(listen)],
+      ['listen', address(listen, listen.tls && 'https'), describeListen(config)],
       ['admin', address(admin), admin.token === undefined ? '' : 'limits are read and reset with the token'],
       ['store', ...describeStore(config.store)],
       ...describeIdentity(config),
@@ -28,6 +29,7 @@ export function describeConfig(config: Config): string {
     ),
     ...describeLimits(config),
     describeClients(config),
+    describeParameters(config),
     describeRoutes(config),
     warnings.map((warning) => `warning: ${problemLine(warning)}`).join('\n'),
   ]
@@ -91,9 +93,20 @@ function describeRoutes({ routes, upstreams }: Config): string {
   )
 }
 
-function describeListen({ hosts, trustedProxies, tls }: Config['listen']): string {
+/** The path parameters that limits count by. */
+function describeParameters({ parameters, routes }: Config): string {
+  const counted = new Set(routes.flatMap(countedBy))
+  return rows(
+    ['PARAMETER', 'KIND'],
+    [...counted].map((name) => [`:${name}`, kindOf(name, parameters)]),
+  )
+}
+
+function describeListen({ listen: { hosts, trustedProxies, tls }, routes }: Config): string {
   const shown = describeClientCertificates(tls)
-  const served = hosts.length > 0 ? [`serves ${several(hosts)}`] : []
+  const open = routes.some((route) => route.host === undefined && route.hosts === undefined)
+  const named = [...hosts, ...(open ? ['any other host on routes that name none'] : [])]
+  const served = [`serves ${several(named)}`]
   const believed = trustedProxies.length > 0 ? [`believes the proxies ${several(trustedProxies)}`] : []
   return [...served, ...shown, ...believed].join('; ')
 }

@@ -1,7 +1,7 @@
 import { keysOf } from './cross-check-clients.ts'
 import { issuers, missing } from './cross-check-identity.ts'
 import { clientsOf, limits } from './cross-check-limits.ts'
-import { parts } from './cross-check-parts.ts'
+import { parameters, parts } from './cross-check-parts.ts'
 import { routes } from './cross-check-routes.ts'
 import { redis } from './cross-check-store.ts'
 import { type Outline, outline } from './outline.ts'
@@ -21,6 +21,7 @@ export function crossCheck(value: Readonly<Record<string, unknown>>): readonly M
     ...keysOf(file),
     ...limits(file),
     ...parts(file),
+    ...parameters(file),
     ...routes(file),
     ...missing(file),
   ]

@@ -28,7 +28,7 @@ export const listen = section({
   hosts: list(servedHost(), 1, 'a list of host names')
     .optional()
     .describe(
-      'The hosts served here, for which DPoP proofs are taken; the ones that routes name, unless listed.',
+      'The hosts served here, for which DPoP proofs are taken, beside those that routes name; any, unless listed, on routes that name none.',
     ),
   maxHeaderSize: size('1kB', '1MB').prefault('16kB').describe('Most bytes of a request’s head.'),
   headersTimeout: duration('1s', '1h')

@@ -120,7 +120,7 @@ async function compile(
 ): Promise<Omit<Config, 'warnings'>> {
   const { upstreams, listen, clients, par } = parsed
   const limits = compileLimits(parsed.limits)
-  const routes = compileRoutes(parsed.routes, limits, par?.maxBody)
+  const routes = compileRoutes(parsed.routes, limits, par?.maxBody, listen.hosts)
   return {
     ...parsed,
     listen: {

@@ -67,6 +67,7 @@ export const outline = z.object({
     .nullable()
     .default({})
     .catch(null),
+  parameters: z.record(z.string(), z.unknown()).default({}).catch({}),
   routes: z
     .array(
       z

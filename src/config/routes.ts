@@ -29,6 +29,7 @@ export function compileRoutes(
   routes: Settings['routes'],
   limits: readonly Limit[],
   parMaxBody: number | undefined,
+  hosts: readonly string[] | undefined,
 ): readonly Route[] {
   return routes.map(({ limits: names, ...route }) => {
     const pattern = parsePattern(route.match)
@@ -36,6 +37,7 @@ export function compileRoutes(
     return {
       ...pattern,
       ...route,
+      hosts: pattern.host === undefined ? hosts : undefined,
       maxBody: route.authenticate === 'par' ? parMaxBody! : route.maxBody,
       limits: names.map((name) => limits.find((limit) => limit.name === name)!),
     }

@@ -8,6 +8,7 @@ import { clients } from './client-section.ts'
 import { limits } from './limit-sections.ts'
 import { listen } from './listen-section.ts'
 import { par } from './par-section.ts'
+import { parameters } from './parameters-section.ts'
 import type { Problem } from './problem.ts'
 import { type SharedStoreSettings, store } from './store-section.ts'
 import { type IssuerSettings, tokens } from './tokens-section.ts'
@@ -100,6 +101,7 @@ export const settings = section({
   par: par.optional(),
   clients: clients.default([]),
   limits: limits.default({}),
+  parameters: parameters.default({}),
   headers: headers.prefault({}),
   failures: failures.optional(),
   routes: list(route, 1, 'a list of routes').describe('In order: the first match wins.'),
@@ -182,7 +184,7 @@ export interface Listen extends Readonly<Omit<Settings['listen'], 'hosts' | 'tls
 
 /** Everything that the gateway is told, checked and compiled. Durations are milliseconds, sizes bytes. */
 export interface Config extends Readonly<
-  Pick<Settings, 'admin' | 'drainTimeoutMs' | 'failures' | 'headers' | 'log'>
+  Pick<Settings, 'admin' | 'drainTimeoutMs' | 'failures' | 'headers' | 'log' | 'parameters'>
 > {
   readonly listen: Listen
   readonly store: StoreConfig

@@ -1,6 +1,7 @@
 import type { z } from 'zod'
 import { origin, pemFile, tlsName } from './addresses.ts'
-import { duration, list, section, whole } from './values.ts'
+import { HOP_BY_HOP, JUDGED, plainName } from '../fields.ts'
+import { duration, list, section, textThat, whole } from './values.ts'
 
 const tls = section({
   ca: pemFile().optional().describe('The authorities that are trusted; those of Node.js, unless set.'),
@@ -10,6 +11,20 @@ const tls = section({
   cert: pemFile().optional().describe('The certificate that the gateway shows.'),
   key: pemFile().optional().describe('The private key of that certificate.'),
 }).describe('How https is spoken to it, with PEM files relative to this one.')
+
+/** A request field of an upstream's own. */
+function fieldName() {
+  return textThat(
+    (field) => /^[\w!#$%&'*+.^`|~-]+$/.test(field) && !isGateways(field),
+    'the name of a header field such as X-My-User',
+    (field) => (isGateways(field) ? 'is read by the gateway itself; take it out' : undefined),
+  )
+}
+
+function isGateways(field: string): boolean {
+  const name = plainName(field.toLowerCase())
+  return JUDGED.has(name) || HOP_BY_HOP.has(name) || name.startsWith('content-')
+}
 
 /** A backend. That it has an address was checked before. */
 export const upstream = section({
@@ -25,6 +40,11 @@ export const upstream = section({
     .default(256)
     .describe('Most connections to it at a time, to all of its addresses together.'),
   tls: tls.optional(),
+  identityHeaders: list(fieldName(), 0, 'a list of header fields')
+    .default([])
+    .describe(
+      'Fields by which it is told who calls: taken from trusted proxies alone, beside those that are known.',
+    ),
 })
   .transform(({ url, urls = [], timeout, connectTimeout, ...rest }) => ({
     origins: url === undefined ? urls : [url],

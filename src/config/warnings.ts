@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto'
+import { countedBy } from '../parameters.ts'
 import type { Config } from './schema.ts'
 import type { Path } from './locate.ts'
 import type { Mistake } from './source.ts'
@@ -18,6 +19,7 @@ export function* warningsOf(config: Omit<Config, 'warnings'>, nowMs: number): Ge
   yield* certificates(config, nowMs)
   yield* identity(config)
   yield* limits(config, nowMs)
+  yield* parameters(config)
   yield* ownLimits(config, nowMs)
 }
 
@@ -81,6 +83,15 @@ function* limits({ limits, routes }: Omit<Config, 'warnings'>, nowMs: number): G
     if (last === -1) continue
     const message = `has passed; write limit: ${changes[last]!.limit} for "${name}" and take this change out`
     yield { path: [...path, 'changes', last, 'from'], message }
+  }
+}
+
+function* parameters({ parameters, routes }: Omit<Config, 'warnings'>): Generator<Mistake> {
+  const counted = new Set(routes.flatMap(countedBy))
+  for (const name of Object.keys(parameters)) {
+    if (counted.has(name)) continue
+    const message = 'has no effect, because no limit of a route with it counts by it'
+    yield { path: ['parameters', name], message, key: true }
   }
 }
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { foldSegment } from '../fold.ts'
-import { withoutFormat } from './format.ts'
+import { ipv6Groups, plainAddress } from '../address.ts'
+import { foldCase } from '../target.ts'
 
 /** The parts that keys are made of: encoded so that none can imitate another, end its own, or enter the hash tag. */
 
@@ -34,22 +34,20 @@ export function encodePart(part: string): string {
   return part
 }
 
-/** A path parameter in canonical spelling, percent-encoded: folded, and without the suffixes of formats, which frameworks pass over. */
+/** A path parameter in canonical spelling, percent-encoded: without regard to case. */
 export function paramPart(segment: string): string {
-  return encodePart(withoutFormat(foldSegment(segment)))
+  return encodePart(foldCase(segment))
 }
 
-/** An address: IPv6 by its /64, IPv4-mapped IPv6 as IPv4. */
+/** An address: IPv6 by its /64, but as IPv4 where it stands for one. */
 export function ipPart(ip: string): string {
-  if (!ip.includes(':')) return encodePart(ip)
-  const groups = ipv6Groups(ip)
-  if (groups === undefined) return encodePart(ip)
-  const [a, b, c, d, e, f, g, h] = groups as [number, number, number, number, number, number, number, number]
-  if (a === 0 && b === 0 && c === 0 && d === 0 && e === 0 && f === 0xffff) {
-    return `${g >> 8}.${g & 255}.${h >> 8}.${h & 255}`
-  }
-  return `${a.toString(16)}-${b.toString(16)}-${c.toString(16)}-${d.toString(16)}/64`
+  const plain = plainAddress(ip)
+  const groups = ipv6Groups(plain)
+  if (groups === undefined) return encodePart(plain)
+  return `${groups.slice(0, 4).map(inHex).join('-')}/64`
 }
+
+const inHex = (group: number): string => group.toString(16)
 
 function encodeSlowly(part: string): string {
   const encoded = escaped(part)
@@ -89,31 +87,4 @@ function escaped(part: string): string {
 
 function escape(byte: number): string {
   return (byte < 16 ? '%0' : '%') + byte.toString(16).toUpperCase()
-}
-
-/** The eight groups of an IPv6 address; undefined of anything else. */
-function ipv6Groups(ip: string): readonly number[] | undefined {
-  const [address] = ip.split('%', 1) as [string]
-  const halves = address.split('::')
-  if (halves.length > 2) return undefined
-  const head = groupsOf(halves[0]!)
-  const tail = groupsOf(halves[1] ?? '')
-  if (head === undefined || tail === undefined) return undefined
-  const missing = 8 - head.length - tail.length
-  if (halves.length === 1 ? missing !== 0 : missing < 1) return undefined
-  return [...head, ...Array.from({ length: missing }, () => 0), ...tail]
-}
-
-function groupsOf(half: string): number[] | undefined {
-  const groups: number[] = []
-  if (half === '') return groups
-  for (const text of half.split(':')) {
-    const dotted = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(text)
-    if (dotted !== null) {
-      const [a, b, c, d] = dotted.slice(1).map(Number) as [number, number, number, number]
-      groups.push((a << 8) | b, (c << 8) | d)
-    } else if (/^[0-9A-Fa-f]{1,4}$/.test(text)) groups.push(Number.parseInt(text, 16))
-    else return undefined
-  }
-  return groups
 }

@@ -8,8 +8,8 @@ export type Form = ReadonlyMap<string, string>
 const FORM = 'application/x-www-form-urlencoded'
 const MAX_PARAMETERS = 100
 const MAX_NAME = 128
-/** RFC 6749 section 8.2. Frameworks read meaning into other characters, such as the brackets of `a[]`. */
-const NAME = /^[\w.-]+$/
+/** Frameworks read meaning into the brackets of `a[]`, take `a.b` for `a_b`, or know no case. */
+const NAME = /^[a-z0-9_]+$/
 /** RFC 8707 section 2. */
 const REPEATABLE = 'resource'
 const UTF_8: ReadonlySet<string> = new Set(['utf-8', 'utf8'])

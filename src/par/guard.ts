@@ -47,6 +47,15 @@ const IN_THE_REQUEST: ReadonlySet<string> = new Set([
   'private_key_jwt',
 ])
 
+/** A client id without what a database may not compare it by: case, width and the like, blanks, and what is not seen. */
+function plainId(id: string): string {
+  return id
+    .normalize('NFKC')
+    .replaceAll(/[\s\p{Cc}\p{Default_Ignorable_Code_Point}]/gu, '')
+    .toUpperCase()
+    .toLowerCase()
+}
+
 /**
  * Enforces at the PAR endpoint (RFC 9126) what the identity backend would refuse or forgets to: first of the form, then of the
  * client's authentication, then of the request object. Refusals are those of RFC 6749 section 5.2.
@@ -54,6 +63,7 @@ const IN_THE_REQUEST: ReadonlySet<string> = new Set([
 export function createParGuard(options: ParGuardOptions): ParGuard {
   const { issuer, unknownClients, now = Date.now } = options
   const clients = new Map(options.clients.map((client) => [client.id, client]))
+  const spellings = new Set(options.clients.map(({ id }) => plainId(id)))
   const rules = { ...options, now }
 
   async function refuseClient(
@@ -101,6 +111,9 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
 
       const { clientId } = credentials
       const client = clients.get(clientId)
+      if (client === undefined && spellings.has(plainId(clientId))) {
+        return invalidRequest('The client_id is not spelt as it is registered.')
+      }
       const realm = authorization.length > 0 ? issuer : undefined
       const refused = await refuseClient(credentials, client, realm)
       if (refused !== undefined) return refused

@@ -111,7 +111,7 @@ describe('sluice check', () => {
     const ended = await sluice(['check', '--config', '-'], { stdin: GOOD })
     expect(ended).toMatchObject({ code: 0, stderr: '' })
     expect(ended.stdout.split('\n')).toEqual([
-      'listen  http://0.0.0.0:8080            serves id.example.com',
+      'listen  http://0.0.0.0:8080            serves id.example.com, any other host on routes that name none',
       'admin   http://127.0.0.1:9090',
       'store   redis://redis.internal:6379/1  keys start with "sluice", a decision waits 100ms, then this process counts',
       'tokens  https://id.example.com/oidc    for https://api.example.com, keys by discovery',
@@ -122,6 +122,9 @@ describe('sluice check', () => {
       'LIMIT     CALLS  WINDOW  PER                 MODE',
       'requests  1000   1m      client              live',
       'sync      1      1500ms  client, connection  live',
+      '',
+      'PARAMETER    KIND',
+      ':connection  plain',
       '',
       'ROUTE                   ANSWERED BY  AUTHENTICATE  LIMITS          MAX BODY  TIMEOUT',
       'id.example.com/*        data         none          -               100B      2h',

@@ -51,6 +51,7 @@ describe('loadConfig', () => {
         timeoutMs: 30_000,
         connectTimeoutMs: 2000,
         maxConnections: 256,
+        identityHeaders: [],
       },
     ])
   })

@@ -82,7 +82,7 @@ const MISTAKES: readonly Row[] = [
     'an empty upstream',
     ['upstreams:', '  data:'],
     [
-      '2:3: upstreams.data: is empty; write a mapping with keys of url, urls, timeout, connectTimeout, maxConnections, tls',
+      '2:3: upstreams.data: is empty; write a mapping with keys of url, urls, timeout, connectTimeout, maxConnections, tls, identityHeaders',
     ],
   ],
   [

@@ -7,7 +7,7 @@ const MISTAKES: readonly Row[] = [
     'a section that does not exist',
     'refusals: { limit: 5 }',
     [
-      '1:1: refusals: unknown key; write one of listen, admin, drainTimeout, log, store, upstreams, tokens, par, clients, limits, headers, failures, routes',
+      '1:1: refusals: unknown key; write one of listen, admin, drainTimeout, log, store, upstreams, tokens, par, clients, limits, parameters, headers, failures, routes',
     ],
   ],
   [
@@ -27,7 +27,7 @@ const MISTAKES: readonly Row[] = [
     'an unknown key of an upstream',
     ['upstreams:', '  data: { url: http://data.internal:4000, pool: {} }'],
     [
-      '2:43: upstreams.data.pool: unknown key; write one of url, urls, timeout, connectTimeout, maxConnections, tls',
+      '2:43: upstreams.data.pool: unknown key; write one of url, urls, timeout, connectTimeout, maxConnections, tls, identityHeaders',
     ],
   ],
   [
@@ -120,6 +120,32 @@ const MISTAKES: readonly Row[] = [
     [
       '1:19: listen.hosts[0]: must be a host name without port, such as api.example.com, not "api.example.com:443"',
       '1:42: listen.hosts[1]: must be a host name without port, such as api.example.com, not "https://api.example.com"',
+    ],
+  ],
+  [
+    'identity headers that are none, or that the gateway reads',
+    [
+      'upstreams:',
+      '  data:',
+      '    url: http://data.internal:4000',
+      '    identityHeaders: [X-My-User, "X My", "", HOST, content-type, Content_Language, authorization, Connection, TE, Cookie, 7]',
+    ],
+    [
+      '4:34: upstreams.data.identityHeaders[1]: must be the name of a header field such as X-My-User, not "X My"',
+      '4:42: upstreams.data.identityHeaders[2]: must be the name of a header field such as X-My-User, not ""',
+      ...[
+        [46, 'HOST'],
+        [52, 'content-type'],
+        [66, 'Content_Language'],
+        [84, 'authorization'],
+        [99, 'Connection'],
+        [111, 'TE'],
+        [115, 'Cookie'],
+      ].map(
+        ([column], i) =>
+          `4:${column}: upstreams.data.identityHeaders[${i + 3}]: is read by the gateway itself; take it out`,
+      ),
+      '4:123: upstreams.data.identityHeaders[10]: must be the name of a header field such as X-My-User, not 7',
     ],
   ],
   ['no served hosts', 'listen: { hosts: [] }', ['1:18: listen.hosts: is empty; write at least one']],

@@ -35,6 +35,15 @@ const WARNINGS: readonly Row[] = [
     ],
   ],
   [
+    'a kind of a parameter by which no limit counts',
+    [
+      'parameters: { connection: uuid, version: plain }',
+      'routes:',
+      '  - { match: "POST /:version/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }',
+    ],
+    ['1:33: parameters.version: has no effect, because no limit of a route with it counts by it'],
+  ],
+  [
     'own limits that have ended or say nothing',
     [
       'clients:',

@@ -49,6 +49,8 @@ export const BAD_PUSHES: Readonly<Record<string, Push>> = {
       ],
       [`${name} as a list`, { body: `${without(name)}&${name}[]=x` }],
       [`${name} in another case`, { body: `${without(name)}&${name.toUpperCase()}=x` }],
+      [`${name} beside another case`, { body: `${GOOD}&${name.toUpperCase()}=x` }],
+      [`${name} beside a dotted one`, { body: `${GOOD}&${name.replace('_', '.')}.=x` }],
     ]),
   ),
   'a scope without openid': { body: `${without('scope')}&scope=accounts` },

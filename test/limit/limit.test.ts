@@ -33,43 +33,19 @@ describe('the key of a limit', () => {
     expect(keyOf(['user', 'client', 'ip'], caller)).toBe('p:{u1}:l:acme:192.0.2.7')
   })
 
-  test('compares clients and users exactly, and parameters without regard to case, form and encoding', () => {
+  test('compares clients and users exactly, and parameters without regard to case', () => {
     expect(keyOf(['client'], { client: 'Acme' })).not.toBe(keyOf(['client'], { client: 'acme' }))
     const connection = (value: string) => keyOf(['connection'], {}, { connection: value })
-    for (const same of ['Stra%C3%9Fe', 'STRASSE', 'strasse', 'STRA%E1%BA%9EE']) {
+    for (const same of ['Stra%C3%9Fe', 'STRASSE', 'strasse', 'STRA%E1%BA%9EE', '%C5%BFtrasse']) {
       expect(connection(same)).toBe(connection('strasse'))
     }
-    expect(connection('caf%C3%A9')).toBe(connection('CAFE%CC%81'))
     expect(connection('%CE%A3%CE%B1%CF%82')).toBe(connection('%CF%83%CE%B1%CF%83'))
-    expect(connection('%EF%BC%A1')).toBe(connection('a'))
     expect(connection('a:b')).toBe(connection('A%3Ab'))
-    for (const same of ['e%C2%ADx', '%E2%80%8Bex', 'ex%F3%A0%80%A0', '%C3%A8x', 'E%CC%80x', 'ex%EF%BB%BF'])
-      expect(connection(same)).toBe(connection('ex'))
-    expect(connection('%D9%A1%D9%A2')).toBe(connection('12'))
-    for (const other of ['%D0%B5x', 'ex%E2%82%AC', 'e%C2%B7x'])
+    for (const other of ['%C3%A8x', 'e%C2%ADx', 'ex%20', 'ex.json', '%EF%BD%85x'])
       expect(connection(other)).not.toBe(connection('ex'))
-    expect(connection('%E0%A4%95')).not.toBe(connection('%E0%A4%96'))
+    expect(connection('012')).not.toBe(connection('12'))
     expect(keyOf(['client'], { client: 'é' })).not.toBe(keyOf(['client'], { client: 'e' }))
     expect(keyOf(['client'], { client: 'e\u00ad' })).not.toBe(keyOf(['client'], { client: 'e' }))
-    expect(keyOf(['user'], { user: '١' })).not.toBe(keyOf(['user'], { user: '1' }))
-    expect(connection('012')).not.toBe(connection('12'))
-  })
-
-  test('passes over the suffix by which frameworks tell a format, however often it stands', () => {
-    const connection = (value: string) => keyOf(['connection'], {}, { connection: value })
-    for (const same of [
-      'a-1.json',
-      'a-1.XML',
-      'A-1.json.html',
-      'a-1%2Eyml',
-      'a-1%20.csv%20',
-      'a-1%EF%BC%8Ejs',
-    ])
-      expect(connection(same)).toBe(connection('a-1'))
-    for (const other of ['a-1.', 'a-1.x', 'a-1.json.x', 'a-1json', 'a-1-json', 'a-1..json'])
-      expect(connection(other)).not.toBe(connection('a-1'))
-    expect(connection('%EF%BB%BF.json')).toBe(connection('%EF%BB%BF'))
-    expect(connection(`a${'.json'.repeat(3000)}`)).toBe('p:{a}:l')
     expect(keyOf(['client'], { client: 'a.json' })).toBe('p:{a.json}:l')
   })
 
@@ -80,6 +56,8 @@ describe('the key of a limit', () => {
     expect(key('2001:db8:1:3::')).not.toBe(key('2001:db8:1:2::'))
     expect(key('::ffff:192.0.2.7')).toBe(key('192.0.2.7'))
     expect(key('::ffff:c000:207')).toBe(key('192.0.2.7'))
+    expect(key('64:ff9b::192.0.2.7')).toBe(key('192.0.2.7'))
+    expect(key('64:ff9b::c000:208')).not.toBe(key('192.0.2.7'))
     expect(key('fe80::1%eth0')).toBe(key('fe80::2'))
     expect(key('::1')).toBe('p:{0-0-0-0/64}:l')
     for (const broken of ['1::2::3', ':::', '12345::', '1:2:3:4:5:6:7:8:9', 'g::1']) {

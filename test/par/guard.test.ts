@@ -89,7 +89,7 @@ describe('what the guard lets pass', () => {
       plain('public', { resource: ['https://a.example', 'https://b.example'] }),
       {},
     ],
-    ['parameters that it does not know', 'public', plain('public', { 'x-own.parameter_1': '{"a":[1]}' }), {}],
+    ['parameters that it does not know', 'public', plain('public', { x_own_parameter_1: '{"a":[1]}' }), {}],
     [
       'an identifier in the scope',
       'public',
@@ -141,9 +141,50 @@ describe('what the guard refuses of a form', () => {
     expect(answer).toEqual(refusal(400, 'invalid_request', /UTF-8/))
   })
 
+  it.each([
+    'SIGNING',
+    'Signing',
+    'signing ',
+    ' signing',
+    'sign ing',
+    'signing\t',
+    'ｓigning',
+    'signing\u200b',
+    'ſigning',
+    '\ufeffsigning',
+  ])('the client_id %j, which a database may take for a listed one', async (client) => {
+    const words = /client_id is not spelt/
+    expect(await push(guard, plain(client))).toEqual(refusal(400, 'invalid_request', words))
+    const sent = { authorization: basic(client) }
+    expect(await push(guard, plain('x', { client_id: undefined, request: 'x' }), sent)).toEqual(
+      refusal(400, 'invalid_request', words),
+    )
+  })
+
+  it('no listed client for being spelt like another', async () => {
+    const both = guardOf({ case: {}, CASE: {} })
+    expect(await push(both, plain('case'))).toBe('case')
+    expect(await push(both, plain('CASE'))).toBe('CASE')
+  })
+
   it.each(['gzip', 'br', 'identity, gzip'])('the content coding %s', async (contentEncoding) => {
     const answer = await push(guard, plain('public'), { contentEncoding })
     expect(answer).toEqual(refusal(400, 'invalid_request', /Content-Encoding/))
+  })
+
+  it.each([
+    'client.id',
+    'client-id',
+    'Client_Id',
+    'REQUEST_URI',
+    'request.uri',
+    'x ',
+    'ｘ',
+    'x\u200b',
+    'x[]',
+  ])('a parameter named %j, which a server may take for another', async (name) => {
+    const answer = await push(guard, plain('public', { [name]: 'signing' }))
+    expect(answer).toEqual(refusal(400, 'invalid_request', /name is malformed/))
   })
 
   it.each([
@@ -257,7 +298,7 @@ describe('what the guard refuses of a client', () => {
     const closed = guardOf({ secret: {} }, { unknownClients: 'refuse' })
     const words = /not known/
     expect(await push(closed, plain('secret'), asSecret)).toBe('secret')
-    expect(await push(closed, plain('Secret'))).toEqual(refusal(401, 'invalid_client', words))
+    expect(await push(closed, plain('other'))).toEqual(refusal(401, 'invalid_client', words))
     const answer = await push(closed, plain('unlisted'), { authorization: basic('unlisted') })
     expect(answer).toEqual(refusal(401, 'invalid_client', words, challenge))
   })

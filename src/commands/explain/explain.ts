@@ -1,6 +1,7 @@
 import type { Config } from '../../config/schema.ts'
 import { GatewayError, methodNotAllowed, notFound } from '../../errors.ts'
-import { createRouter, type Params, type Route } from '../../route.ts'
+import { compileParameters } from '../../parameters.ts'
+import { createRouter, type Params, type Route, servedHosts } from '../../route.ts'
 import { understand } from '../../target.ts'
 import { instant } from '../units.ts'
 import { type PassedOver, passedOver } from './passed-over.ts'
@@ -10,7 +11,7 @@ import { type Asker, type ExplainedLimit, explainLimits } from './quotas.ts'
 /** What a request gets, and why. Instants are ISO 8601 in UTC. */
 export interface Explained {
   readonly at: string
-  readonly request: Question
+  readonly request: Question & { readonly host: string }
   /** The canonical path, which is matched and forwarded; null where the request has none. */
   readonly path: string | null
   /** Why the gateway itself answers, before it asks who calls. */
@@ -59,11 +60,13 @@ export interface ExplainedClient {
 }
 
 /** Follows a request through a configuration as the gateway would, at an instant (epoch milliseconds), asking nothing of anybody. */
-export function explain(config: Config, request: Question, asker: Asker, nowMs: number): Explained {
+export function explain(config: Config, question: Question, asker: Asker, nowMs: number): Explained {
+  const request = { ...question, host: question.host ?? someHost(config) }
   const { routes } = config
   const client = asker.client === undefined ? null : explainClient(asker.client, config)
   const nothing = { at: instant(nowMs), request, path: null, refusal: null, route: null, client, limits: [] }
-  const target = understand(request.target, [request.host], () => false)
+  const { serves, servesOthers } = servedHosts(routes, config.listen.hosts)
+  const target = understand(request.target, [request.host], serves, servesOthers)
   if (target instanceof GatewayError) {
     return { ...nothing, refusal: refusalOf(target), passedOver: [] }
   }
@@ -80,11 +83,13 @@ export function explain(config: Config, request: Question, asker: Asker, nowMs: 
   }
 
   const { route, params } = found
+  const misfit = compileParameters(route, config.parameters)(params)
   const index = routes.indexOf(route)
   const upstream = config.upstreams.find(({ name }) => name === route.upstream)
   return {
     ...nothing,
     path,
+    refusal: misfit === undefined ? null : refusalOf(misfit),
     route: {
       match: route.match,
       index,
@@ -97,9 +102,15 @@ export function explain(config: Config, request: Question, asker: Asker, nowMs: 
       maxBody: route.maxBody,
       timeoutMs: upstream === undefined ? null : (route.timeoutMs ?? upstream.timeoutMs),
     },
-    limits: explainLimits(route.limits, asker, params, config, nowMs),
+    limits: misfit === undefined ? explainLimits(route.limits, asker, params, config, nowMs) : [],
     passedOver: passedOver(routes.slice(0, index), method, target),
   }
+}
+
+/** Stands for a host that the question leaves open: one that no route names, where there is one. */
+function someHost({ routes }: Config): string {
+  const hosts = routes.find(({ hosts }) => hosts !== undefined)?.hosts
+  return hosts?.find((one) => !routes.some(({ host }) => host === one)) ?? hosts?.[0] ?? 'localhost'
 }
 
 function explainClient(id: string, { clients }: Pick<Config, 'clients'>): ExplainedClient {

@@ -1,6 +1,5 @@
-import { foldSegment } from '../../fold.ts'
-import { matchRoute, METHODS, type Route } from '../../route.ts'
-import { segmentsOf, type Target } from '../../target.ts'
+import { matchRoute, METHODS, type Route, takesHost } from '../../route.ts'
+import { foldCase, segmentsOf, type Target } from '../../target.ts'
 
 /** A route that does not take a request, and why. */
 export interface PassedOver {
@@ -27,10 +26,11 @@ function reasonOf(
   if (found !== undefined) {
     // What the router refuses although a route would take it.
     return METHODS.has(method)
-      ? 'takes it, but "authenticate: par" lets nothing but POST to this path'
+      ? 'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it'
       : `takes any method, but ${method} is none that the gateway takes`
   }
   if (route.host !== undefined && route.host !== host) return `is for the host ${route.host}, not ${host}`
+  if (!takesHost(route, host)) return `is for the hosts of listen.hosts, not ${host}`
   return pathReason(route, segments)
 }
 
@@ -39,7 +39,7 @@ function pathReason({ match, segments: wanted, rest }: Route, segments: readonly
   for (const [i, want] of wanted.entries()) {
     const have = segments[i]
     if (have === undefined) return `wants a further segment, "${written[i]}"`
-    if ('literal' in want && foldSegment(have) !== want.literal) return `wants "${written[i]}", not "${have}"`
+    if ('literal' in want && foldCase(have) !== want.literal) return `wants "${written[i]}", not "${have}"`
   }
   return rest ? 'takes another path' : `ends before "${segments[wanted.length]}"`
 }

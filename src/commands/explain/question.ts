@@ -3,14 +3,12 @@ import { METHODS } from 'node:http'
 /** A request that is asked about. */
 export interface Question {
   readonly method: string
-  /** As the `Host` field would say it. */
-  readonly host: string
+  /** As the `Host` field would say it; undefined where it is left open. */
+  readonly host: string | undefined
   /** As the request line would say it: path and query. */
   readonly target: string
 }
 
-/** Stands for a host that the question leaves open. */
-const ANY_HOST = 'localhost'
 const WORDS = /^(?:([A-Za-z-]+)\s+)?(\S.*)$/
 const URL = /^https?:\/\/([^/?#]*)(.*)$/i
 
@@ -32,7 +30,7 @@ export function readQuestion(text: string, host: string | undefined): Question |
   const target = url === null ? where.slice(slash) : url[2]!
   return {
     method: method.toUpperCase(),
-    host: named || host || ANY_HOST,
+    host: named || host,
     target: target.startsWith('/') ? target : `/${target}`,
   }
 }

@@ -1,6 +1,7 @@
 import type { Config } from '../../config/schema.ts'
 import type { Caller } from '../../authenticate/caller.ts'
 import { compileLimits, type Quota } from '../../limit/limit.ts'
+import { compileParameters, type RefuseParams } from '../../parameters.ts'
 import { createRouter, type Params, parsePattern, type Route } from '../../route.ts'
 import { segmentsOf } from '../../target.ts'
 import type { LoggedCall } from './logged-call.ts'
@@ -8,7 +9,7 @@ import type { LoggedCall } from './logged-call.ts'
 /** What a configuration says of a logged call: which limits it is charged to, or why it is to none. */
 export type Charged =
   | { readonly quotas: readonly Quota[] }
-  /** No route takes it, its route has no limits, or its line lacks what they are counted by. */
+  /** No route takes it or its path parameters, its route has no limits, or its line lacks what they are counted by. */
   | 'unmatched'
   | 'unlimited'
   | 'lacking'
@@ -23,19 +24,27 @@ export function isReplayable({ per }: { readonly per: readonly string[] }): bool
 
 interface ReplayedRoute extends Route {
   readonly parts: ReadonlySet<string>
+  readonly refuseParams: RefuseParams
   quotas(caller: Caller, params: Params, nowMs: number): readonly Quota[]
 }
 
 const NO_PARAMS: Params = {}
 
 /** Matches logged calls by the gateway's own router; where the path or host is not logged, by what the recorded route says of it. */
-export function createCharges({ routes, clientLimits }: Pick<Config, 'routes' | 'clientLimits'>): ChargesOf {
+export function createCharges({
+  routes,
+  clientLimits,
+  parameters,
+}: Pick<Config, 'routes' | 'clientLimits' | 'parameters'>): ChargesOf {
   const replayed = routes.map((route): ReplayedRoute => {
     const limits = route.limits.filter((limit) => isReplayable(limit))
     return {
       ...route,
+      // A log may not say which host was addressed.
+      hosts: undefined,
       limits,
       parts: new Set(limits.flatMap(({ per }) => per)),
+      refuseParams: compileParameters({ ...route, limits }, parameters),
       quotas: compileLimits(limits, 'replay', clientLimits),
     }
   })
@@ -63,6 +72,7 @@ export function createCharges({ routes, clientLimits }: Pick<Config, 'routes' | 
       if (part === 'ip' ? call.ip === undefined : part !== 'client' && params[part] === undefined)
         return 'lacking'
     }
+    if (route.refuseParams(params) !== undefined) return 'unmatched'
     const { client, ip = '' } = call
     const caller = client === undefined ? { ip } : { client, ip }
     return { quotas: route.quotas(caller, params, nowMs) }

@@ -13,6 +13,8 @@ export interface Places {
   readonly limit: number
 }
 
+/** Any bank connection will do. */
+const CONNECTION = '1ffe704d-3962-4a92-8c8e-293880fb449a'
 /** A limit up to this is run out of by hand, so to say. */
 const LOW = 100
 
@@ -20,7 +22,7 @@ const LOW = 100
 export function instructions({ gateway, admin, identity, data, issuer, client, limit }: Places): string {
   const basic = `-u ${client.id}:${client.secret}`
   const bearer = '-H "Authorization: Bearer $TOKEN"'
-  const sync = `${gateway}/v3/sync/connection-1`
+  const sync = `${gateway}/v3/sync/${CONNECTION}`
   const push = [
     `curl -s ${basic} ${issuer}/request -d response_type=code -d client_id=${client.id}`,
     `-d redirect_uri=${gateway}${CALLBACK} --data-urlencode 'scope=openid ${DATA_SCOPES}'`,

@@ -21,8 +21,8 @@ async function explained(
 
 describe('a question', () => {
   it.for([
-    ['POST /v3/sync/abc', { method: 'POST', host: 'localhost', target: '/v3/sync/abc' }],
-    ['get  /x?y=z', { method: 'GET', host: 'localhost', target: '/x?y=z' }],
+    ['POST /v3/sync/abc', { method: 'POST', host: undefined, target: '/v3/sync/abc' }],
+    ['get  /x?y=z', { method: 'GET', host: undefined, target: '/x?y=z' }],
     ['id.example.com/oidc', { method: 'GET', host: 'id.example.com', target: '/oidc' }],
     ['POST https://a.example:8443?x', { method: 'POST', host: 'a.example:8443', target: '/?x' }],
   ] as const)('is a method, a host and a path: %j', ([text, question]) => {
@@ -170,9 +170,47 @@ clients:
       'wants "stra%C3%9Fe", not "caf%C3%A9"',
     ])
     expect((await reasons('x.example/tea/1/X'))[0]).toBe('wants "Caf%C3%A9", not "tea"')
-    expect((await reasons('x.example/CAFE%CC%81/1'))[0]).toBe('wants a further segment, "X"')
+    expect((await reasons('x.example/CAF%C3%89/1'))[0]).toBe('wants a further segment, "X"')
     expect((await reasons('/%C5%BFync'))[1]).toBe('wants a further segment, ":connection"')
     expect(await explained('/STRASSE/x', spelled)).toMatchObject({ route: { index: 2 } })
+  })
+
+  it('takes a listed host where none is given, and tells of one that is not served', async () => {
+    const listed = configFile(LIMITS, {
+      routes: ROUTES,
+      more: `${MORE}\nlisten: { hosts: [id.example.com, api.example.com] }`,
+    })
+    expect(await explained('POST /sync/a', listed, { client: 'acme' })).toMatchObject({
+      request: { host: 'api.example.com' },
+      refusal: null,
+      route: { match: 'POST /sync/:connection' },
+    })
+    expect(await explained('POST evil.example/sync/a', listed)).toMatchObject({
+      refusal: { status: 400, message: 'The Host header names a host that is not served here.' },
+    })
+    const narrow = configFile(LIMITS, {
+      routes:
+        '  - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests] }\n  - { match: "id.example.com/x", upstream: data, authenticate: none }',
+      more: 'listen: { hosts: [api.example.com] }',
+    })
+    expect((await explained('id.example.com/v3/x', narrow)).passedOver[0]).toEqual({
+      match: '/v3/*',
+      because: 'is for the hosts of listen.hosts, not id.example.com',
+    })
+  })
+
+  it('tells of a path parameter that is not of its kind', async () => {
+    const kinds = configFile(LIMITS, { routes: ROUTES, more: `${MORE}\nparameters: { connection: integer }` })
+    expect(await explained('POST /sync/012', kinds, { client: 'acme' })).toMatchObject({
+      refusal: {
+        status: 400,
+        message:
+          'The connection in the path must be a whole number without sign and leading zeros, 128 characters at most.',
+      },
+      route: { match: 'POST /sync/:connection' },
+      limits: [],
+    })
+    expect(await explained('POST /sync/12', kinds, { client: 'acme' })).toMatchObject({ refusal: null })
   })
 
   it('names the parts of a key that the question leaves open', async () => {
@@ -259,7 +297,10 @@ clients:
       'GET id.example.com/oidc/request',
       405,
       'MethodNotAllowed',
-      ['takes it, but "authenticate: par" lets nothing but POST to this path', 'takes POST, not GET'],
+      [
+        'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it',
+        'takes POST, not GET',
+      ],
     ],
   ] as const)('says why the gateway refuses %s', async ([text, status, code, reasons]) => {
     const { refusal, route, limits, passedOver } = await explained(text, file)

@@ -60,6 +60,15 @@ describe('sluice replay decides', () => {
     ])
   })
 
+  it('leaves out calls whose path parameters are not of their kind', async () => {
+    const sync = { method: 'POST', route: 'POST /sync/:connection' }
+    const report = await replayed(
+      ['/sync/1', '/sync/01', '/sync/a%', '/sync/2'].map((path, i) => line({ at: i, ...sync, path })),
+      configFile(PLENTY, { more: 'parameters: { connection: integer }' }),
+    )
+    expect(report.lines).toMatchObject({ replayed: 2, unmatched: 2 })
+  })
+
   it('takes clients’ own limits, their ends and changes by the dates of the calls', async () => {
     const limits = `  requests:
     per: [client]

@@ -25,7 +25,7 @@ async function uselessFor(
 ): Promise<string | undefined> {
   const keys = await readKeySet(jwks).catch(() => undefined)
   if (keys === undefined || keys.size === 0) {
-    return 'hold no key that verifies signatures; write a public one: RSA of 2048 bits or more, EC or Ed25519'
+    return 'hold no key that verifies signatures; write a public one: RSA of 2048 to 4096 bits with an exponent of at most 64, P-256, P-384 or Ed25519'
   }
   if (algorithm === undefined || algorithm === 'none' || algorithm.startsWith('HS')) return undefined
   return keys.find(algorithm, undefined).length > 0

@@ -10,7 +10,6 @@ export const ALGORITHMS = [
   'PS512',
   'ES256',
   'ES384',
-  'ES512',
   'EdDSA',
   'Ed25519',
   'RS256',

@@ -106,7 +106,7 @@ export function createBearer(
       verdicts.delete(digest)
     }
     const jws = parseJws(token)
-    if (jws === undefined) return introspect ? introspect(token, digest) : MALFORMED
+    if (jws === undefined) return introspect && !looksLikeJwt(token) ? introspect(token, digest) : MALFORMED
     const claims = parseObject(jws.payload)
     if (claims === undefined) return MALFORMED
     // Read unverified, to choose by; the verifier compares it again.
@@ -136,5 +136,8 @@ export function createBearer(
     return confirm(finding, scheme, digest, sender?.())
   }
 }
+
+/** A JSON object and two dots, or three: in a spelling that is refused here, others might still read it. Of an encrypted token (RFC 7516), which is opaque here, it is four. */
+const looksLikeJwt = (token: string): boolean => /^eyJ[^.]*(?:\.[^.]*){2,3}$/.test(token)
 
 const MALFORMED = 'The access token is malformed.'

@@ -112,6 +112,14 @@ const MISTAKES: readonly Row[] = [
     ],
   ],
   [
+    'a client whose id no token can name',
+    `clients: [{ id: ${'a'.repeat(256)} }, { id: "a\\nb" }, { id: ${'a'.repeat(255)} }]`,
+    [
+      '1:17: clients[0].id: must have at most 255 characters, none a control character',
+      '1:283: clients[1].id: must have at most 255 characters, none a control character',
+    ],
+  ],
+  [
     'a client that stands twice',
     'clients: [{ id: acme }, { id: Acme }, { id: acme }]',
     ['1:45: clients[2].id: stands twice, first in clients[0]; make one of the two'],

@@ -57,7 +57,7 @@ async function compare(algorithm: string): Promise<void> {
     keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'k', alg: algorithm, use: 'sig' }],
   }
   const keySet = await readKeySet(jwks)
-  const keys = { current: () => keySet, refresh: () => undefined, close() {} }
+  const keys = { current: () => keySet, refresh: () => undefined }
   const local = createLocalJWKSet(jwks)
   const apart = tokens.map((token) => {
     const last = token.lastIndexOf('.')
@@ -115,7 +115,7 @@ async function refuse(
   const tried = keySet.find(algorithm, undefined).length
   const authenticate = createBearer({
     ...{ issuer: ISSUER, audience: AUDIENCE, clientClaim: 'client_id', algorithms: [algorithm], leewayMs: 0 },
-    ...{ realm: 'bench', type: 'any', keys: { current: () => keySet, refresh: () => undefined, close() {} } },
+    ...{ realm: 'bench', type: 'any', keys: { current: () => keySet, refresh: () => undefined } },
   })
   const signature = Buffer.alloc(bytes, 0x0a).toString('base64url')
   const tokens = Array.from(

@@ -6,7 +6,7 @@ import { createChallenges } from './challenge.ts'
 import { createConfirm, type Proved, type Scheme } from './confirm.ts'
 import type { Proofs } from './dpop.ts'
 import type { Introspect } from './introspection.ts'
-import type { KeySource } from './jwks.ts'
+import type { Keys } from './jwks.ts'
 import { parseJws, parseObject } from './jws.ts'
 import { createJwtVerifier, type Verdict, type VerifyJwt } from './jwt.ts'
 import type { Sender } from './sender.ts'
@@ -22,7 +22,7 @@ export interface TrustedIssuer extends Omit<TokenRules, 'audience'> {
   /** For `WWW-Authenticate`; of several issuers, the first one's is told. */
   readonly realm: string
   /** For JWTs, which are told by their `iss`. */
-  readonly keys: KeySource
+  readonly keys: Keys
   /** For opaque tokens, which tell nothing: of several issuers one may have it. */
   readonly introspect?: Introspect | undefined
 }

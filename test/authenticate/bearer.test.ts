@@ -5,7 +5,7 @@ import {
   createBearer,
   type TrustedIssuer,
 } from '../../src/authenticate/bearer.ts'
-import type { KeySource } from '../../src/authenticate/jwks.ts'
+import type { Keys } from '../../src/authenticate/jwks.ts'
 import { type KeySet, readKeySet } from '../../src/authenticate/key-set.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
@@ -18,10 +18,7 @@ beforeAll(async () => {
 afterAll(() => issuer.close())
 
 /** A key source that holds what it is given, and counts how often it was asked to look again. */
-function held(
-  first: KeySet | undefined,
-  next?: KeySet,
-): KeySource & { set: KeySet | undefined; asked: number } {
+function held(first: KeySet | undefined, next?: KeySet): Keys & { set: KeySet | undefined; asked: number } {
   const source = {
     set: first,
     asked: 0,
@@ -32,7 +29,6 @@ function held(
       source.set = next
       return Promise.resolve(next)
     },
-    close() {},
   }
   return source
 }

@@ -226,8 +226,20 @@ describe('loadConfig', () => {
 
   it('finds keys in a file beside the configuration', async () => {
     const tokens = 'tokens: { issuer: https://id.example.com, audience: a, jwks: ./keys.json }'
-    const { config } = await load(completed(tokens), {}, [], { 'keys.json': '{"keys":[]}' })
+    const { config } = await load(completed(tokens), {}, [], {
+      'keys.json': JSON.stringify({ keys: [makeKey('ES256').jwk] }),
+    })
     expect(config.tokens[0]?.jwks).toEqual({ file: expect.stringMatching(/^\/.*\/keys\.json$/) as string })
+  })
+
+  it('wants a key in that file', async () => {
+    const tokens = 'tokens: { issuer: https://id.example.com, audience: a, jwks: ./keys.json }'
+    for (const keys of [[], [{ kty: 'oct', k: 'c2VjcmV0' }]]) {
+      const beside = { 'keys.json': JSON.stringify({ keys }) }
+      expect(await mistakesIn(completed(tokens), {}, [], beside)).toEqual([
+        "sluice.yaml:1:62: tokens.jwks: names keys.json, which holds no key that could verify a token; write the issuer's JWK Set there, or its URL here",
+      ])
+    }
   })
 
   it('takes several issuers, of which one looks up opaque tokens with a secret out of a file', async () => {

@@ -44,7 +44,7 @@ describe('the issuers of a configuration', () => {
     first.fault = 'down'
     const after = issuers.authenticate([settingsOf(second), settingsOf(first)], ['b.example.com'])
     issuers.endUnused()
-    expect(await answerOf(after, first)).toBe('client-1')
+    expect(await answerOf(after, first)).toBe(`client-1@${first.issuer}`)
     expect(await answerOf(after, second)).toBe('client-1')
   })
 

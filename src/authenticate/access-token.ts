@@ -5,7 +5,7 @@ import type { JsonObject } from './jws.ts'
 
 /** Who an access token speaks for. */
 export interface Identity {
-  /** The OAuth API client. */
+  /** The OAuth API client, by its id; where several issuers are trusted, as `createNames` names it, and so the user. */
   readonly client: string
   /** The token's `sub`; for a token without a user, issuers put the client there. */
   readonly user?: string

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { GatewayError } from '../errors.ts'
 import { type Finding, type Identity, sizeOf, type TokenRules } from './access-token.ts'
+import { createNames } from './caller.ts'
 import { createChallenges } from './challenge.ts'
 import { createConfirm, type Proved, type Scheme } from './confirm.ts'
 import type { Proofs } from './dpop.ts'
@@ -67,7 +68,8 @@ export function createBearer(
       createJwtVerifier({ ...rest, audience: typeof audience === 'string' ? [audience] : audience, now }),
     ]),
   )
-  const introspect = trusted.find((issuer) => issuer.introspect !== undefined)?.introspect
+  const asked = trusted.find(({ introspect }) => introspect !== undefined)
+  const nameOf = createNames(trusted.map(({ issuer }) => issuer))
   const challenges = createChallenges(trusted[0]!.realm, proofs?.algorithms)
   const confirm = createConfirm(challenges, proofs)
   const verdicts = new LRUCache<string, Verdict>({
@@ -106,22 +108,43 @@ export function createBearer(
       verdicts.delete(digest)
     }
     const jws = parseJws(token)
-    if (jws === undefined) return introspect && !looksLikeJwt(token) ? introspect(token, digest) : MALFORMED
+    if (jws === undefined) return looksLikeJwt(token) ? MALFORMED : look(token, digest)
     const claims = parseObject(jws.payload)
     if (claims === undefined) return MALFORMED
     // Read unverified, to choose by; the verifier compares it again.
     const verify = verifiers.get(claims['iss'])
     if (verify === undefined) return 'The access token is not from an issuer that is trusted here.'
     const verdict = verify(jws, claims)
+    const issuer = claims['iss'] as string
     return verdict instanceof Promise
-      ? verdict.then((judged) => remember(digest, judged))
-      : remember(digest, verdict)
+      ? verdict.then((judged) => remember(digest, judged, issuer))
+      : remember(digest, verdict, issuer)
   }
 
-  function remember(digest: string, verdict: Verdict | string | GatewayError): Finding {
+  function look(token: string, digest: string): Finding | Promise<Finding> {
+    if (asked?.introspect === undefined) return MALFORMED
+    const { issuer, introspect } = asked
+    const named = (finding: Finding): Finding =>
+      typeof finding === 'string' || finding instanceof GatewayError ? finding : name(finding, issuer)
+    const finding = introspect(token, digest)
+    return finding instanceof Promise ? finding.then(named) : named(finding)
+  }
+
+  function remember(digest: string, verdict: Verdict | string | GatewayError, issuer: string): Finding {
     if (typeof verdict === 'string' || verdict instanceof GatewayError) return verdict
-    verdicts.set(digest, verdict)
-    return verdict.identity
+    const identity = name(verdict.identity, issuer)
+    verdicts.set(digest, { ...verdict, identity })
+    return identity
+  }
+
+  function name(identity: Identity, issuer: string): Identity {
+    if (trusted.length === 1) return identity
+    const { client, user } = identity
+    return {
+      ...identity,
+      client: nameOf(client, issuer),
+      ...(user !== undefined && { user: nameOf(user, issuer) }),
+    }
   }
 
   function settle(

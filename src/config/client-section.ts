@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { fetchedUrl } from './addresses.ts'
+import { fetchedUrl, issuer } from './addresses.ts'
 import { ownLimits } from './limit-sections.ts'
 import { ALGORITHMS } from './tokens-section.ts'
 import { isClientId } from '../authenticate/claims.ts'
@@ -33,6 +33,9 @@ const client = section({
   id: text('the client’s id')
     .refine((id) => id === '' || isClientId(id), 'must have at most 255 characters, none a control character')
     .describe('The id as tokens name it, compared exactly.'),
+  issuer: issuer()
+    .optional()
+    .describe('Whose tokens name it so, where "tokens" is a list; the first issuer, unless set.'),
   name: text('the client’s name').optional().describe('What operators call it.'),
   requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512'])
     .optional()

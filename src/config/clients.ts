@@ -1,3 +1,4 @@
+import type { NameOf } from '../authenticate/caller.ts'
 import { readKeySet } from '../authenticate/key-set.ts'
 import type { Client, Settings } from './schema.ts'
 import type { Mistake } from './source.ts'
@@ -5,16 +6,25 @@ import type { Mistake } from './source.ts'
 /** The clients as the PAR endpoint knows them; key sets that are of no use are added to `mistakes`. */
 export async function compileClients(
   clients: Settings['clients'],
+  nameOf: NameOf,
   mistakes: Mistake[],
 ): Promise<readonly Client[]> {
   return Promise.all(
-    clients.map(async ({ id, name, requestObjectSigningAlg, authentication, jwks, jwksUri }, i) => {
+    clients.map(async ({ id, issuer, name, requestObjectSigningAlg, authentication, jwks, jwksUri }, i) => {
       if (jwks !== undefined) {
         const message = await uselessFor(requestObjectSigningAlg, jwks)
         if (message !== undefined) mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
       }
       const url = jwksUri === undefined ? undefined : { url: jwksUri }
-      return { id, name, requestObjectSigningAlg, authentication, jwks: jwks ?? url }
+      return {
+        id,
+        issuer,
+        caller: nameOf(id, issuer),
+        name,
+        requestObjectSigningAlg,
+        authentication,
+        jwks: jwks ?? url,
+      }
     }),
   )
 }

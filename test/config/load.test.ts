@@ -132,8 +132,8 @@ describe('loadConfig', () => {
     ].join('\n')
     const { config } = await load(completed(text))
     expect(config.clients).toEqual([
-      { id: '007', name: 'Acme' },
-      { id: 'plain', name: undefined },
+      { id: '007', caller: '007', name: 'Acme' },
+      { id: 'plain', caller: 'plain', name: undefined },
     ])
     expect(config.clientLimits).toEqual(
       new Map([
@@ -268,6 +268,28 @@ describe('loadConfig', () => {
     ])
   })
 
+  it('names clients by their issuers, where there are several', async () => {
+    const text = [
+      'tokens:',
+      '  - { issuer: https://a.example.com, audience: a }',
+      '  - { issuer: https://b.example.com, audience: b }',
+      'clients:',
+      '  - { id: acme, limits: { requests: { limit: 1 } } }',
+      '  - { id: acme, issuer: https://b.example.com, limits: { requests: { limit: 2 } } }',
+      '  - { id: party, issuer: https://a.example.com }',
+    ]
+    const { config } = await load(completed(text.join('\n')))
+    expect(config.clients.map(({ caller }) => caller)).toEqual([
+      'acme',
+      'acme@https://b.example.com',
+      'party',
+    ])
+    expect([...config.clientLimits].map(([caller, own]) => [caller, own.get('requests')?.limit])).toEqual([
+      ['acme', 1],
+      ['acme@https://b.example.com', 2],
+    ])
+  })
+
   it('fills in the rules of the PAR endpoint, and hands on what is known of its clients', async () => {
     const { jwk } = makeKey('ES256')
     const text = [
@@ -291,11 +313,12 @@ describe('loadConfig', () => {
     expect(config.clients).toEqual([
       {
         id: 'a',
+        caller: 'a',
         requestObjectSigningAlg: 'ES256',
         authentication: 'private_key_jwt',
         jwks: { keys: [jwk] },
       },
-      { id: 'b', jwks: { url: 'https://b.example.com/jwks' } },
+      { id: 'b', caller: 'b', jwks: { url: 'https://b.example.com/jwks' } },
     ])
     expect(config.routes.map(({ authenticate, scope, maxBody }) => [authenticate, scope, maxBody])).toEqual([
       ['par', [], 65_536],

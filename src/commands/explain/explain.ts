@@ -103,7 +103,7 @@ export function explain(config: Config, request: Question, asker: Asker, nowMs: 
 }
 
 function explainClient(id: string, { clients }: Pick<Config, 'clients'>): ExplainedClient {
-  const listed = clients.find((client) => client.id === id)
+  const listed = clients.find(({ caller }) => caller === id)
   return {
     id,
     name: listed?.name ?? null,

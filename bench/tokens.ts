@@ -1,6 +1,7 @@
 /**
  * What it costs to take a token that was never seen before: `npm run bench:tokens [-- --rounds N --tokens N]`. Sluice, jose with
- * the same keys in memory, and the signature alone, in turn in one process; processor time of all threads.
+ * the same keys in memory, and the signature alone, in turn in one process; processor time of all threads. Then the most that
+ * a token can cost that no key has signed.
  */
 import { generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto'
 import { parseArgs } from 'node:util'
@@ -56,7 +57,7 @@ async function compare(algorithm: string): Promise<void> {
     keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'k', alg: algorithm, use: 'sig' }],
   }
   const keySet = await readKeySet(jwks)
-  const keys = { current: () => keySet, refresh: () => undefined, close() {} }
+  const keys = { current: () => keySet, refresh: () => undefined }
   const local = createLocalJWKSet(jwks)
   const apart = tokens.map((token) => {
     const last = token.lastIndexOf('.')
@@ -102,3 +103,49 @@ console.log(
   `us per token${'Sluice'.padStart(8)}${'jose'.padStart(10)}${'signature'.padStart(10)}  Sluice / jose`,
 )
 for (const algorithm of ['RS256', 'PS256', 'ES256', 'EdDSA']) await compare(algorithm)
+
+/** The most costly keys of a kind that are taken, none of which signed: the median of microseconds, as `cost`. */
+async function refuse(
+  name: string,
+  algorithm: string,
+  keys: readonly object[],
+  bytes: number,
+): Promise<void> {
+  const keySet = await readKeySet({ keys })
+  const tried = keySet.find(algorithm, undefined).length
+  const authenticate = createBearer({
+    ...{ issuer: ISSUER, audience: AUDIENCE, clientClaim: 'client_id', algorithms: [algorithm], leewayMs: 0 },
+    ...{ realm: 'bench', type: 'any', keys: { current: () => keySet, refresh: () => undefined } },
+  })
+  const signature = Buffer.alloc(bytes, 0x0a).toString('base64url')
+  const tokens = Array.from(
+    { length: 50 },
+    (_, i) => `${encode({ alg: algorithm })}.${encode({ iss: ISSUER, jti: i })}.${signature}`,
+  )
+  const take = () => (token: string) => void authenticate([`Bearer ${token}`])
+  const costs: number[] = []
+  for (let round = 0; round < rounds; round++) costs.push(await cost(take, tokens))
+  console.log(`${name.padEnd(34)}${String(tried).padStart(5)}${median(costs).toFixed(0).padStart(10)}`)
+}
+
+const several = (make: () => KeyObject, n = 5) =>
+  Array.from({ length: n }, (_, i) => ({ ...make().export({ format: 'jwk' }), kid: String(i) }))
+const ec = (namedCurve: string) => () => generateKeyPairSync('ec', { namedCurve }).publicKey
+const modulus = Buffer.alloc(512, 0xfb).toString('base64url')
+const rsa = (exponent: string) =>
+  Array.from({ length: 5 }, (_, i) => ({
+    ...{ kty: 'RSA', n: modulus, kid: String(i) },
+    e: Buffer.from(exponent, 'hex').toString('base64url'),
+  }))
+
+console.log(`\nus per refused token${'tried'.padStart(19)}`)
+await refuse('RSA of 4096 bits, exponent 65537', 'PS256', rsa('010001'), 512)
+await refuse('RSA of 4096 bits, exponent 2^64-1', 'PS256', rsa('ffffffffffffffff'), 512)
+await refuse('P-256', 'ES256', several(ec('P-256')), 64)
+await refuse('P-384', 'ES384', several(ec('P-384')), 96)
+await refuse(
+  'Ed25519',
+  'EdDSA',
+  several(() => generateKeyPairSync('ed25519').publicKey),
+  64,
+)

@@ -215,7 +215,10 @@ function started(command: Argv): Argv {
 function ofClient(command: Argv): Argv {
   // Taken as `start` takes them, so that both can be called alike.
   return configured(command, ['host', 'port', 'log-level', 'log-format'])
-    .positional('client', { type: 'string', describe: 'the id of the client, as its tokens name it' })
+    .positional('client', {
+      type: 'string',
+      describe: 'the id of the client, as its tokens name it; id@issuer where that is not the first',
+    })
     .option('json', { type: 'boolean', describe: 'as JSON' })
 }
 

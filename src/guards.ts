@@ -6,7 +6,7 @@ import { reused } from './reused.ts'
 
 /** The guards of the PAR endpoint; their clients' keys outlive a reload that leaves them alone. */
 export interface Guards {
-  /** The guard for these settings and clients. */
+  /** The guard for these settings and those of the clients that are its issuer's, or that name no issuer. */
   guard(par: Par, clients: readonly Client[]): ParGuard
   /** Closes the keys that no `guard` asked for since the last call. */
   endUnused(): void
@@ -33,7 +33,7 @@ export function createGuards(log: Log): Guards {
     guard: (par, clients) =>
       createParGuard({
         ...par,
-        clients: clients.map(({ id, jwks, requestObjectSigningAlg, authentication }) => ({
+        clients: clientsOf(par, clients).map(({ id, jwks, requestObjectSigningAlg, authentication }) => ({
           id,
           requestObjectSigningAlg,
           authentication,
@@ -43,4 +43,10 @@ export function createGuards(log: Log): Guards {
     endUnused: keys.endUnused,
     end: keys.end,
   }
+}
+
+/** Of two with one id the one that names the issuer counts, which the guard is told last. */
+function clientsOf({ issuer }: Par, clients: readonly Client[]): readonly Client[] {
+  const unnamed = clients.filter((client) => client.issuer === undefined)
+  return [...unnamed, ...clients.filter((client) => client.issuer === issuer)]
 }

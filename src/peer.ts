@@ -1,6 +1,9 @@
 import { BlockList, isIP } from 'node:net'
 import { plainAddress } from './address.ts'
 
+/** Most addresses of `X-Forwarded-For` that are looked at: each costs far more than its bytes. */
+const MOST_HOPS = 100
+
 /** The far ends of sockets: whom they are, and whether they may speak for others. */
 export interface Peers {
   /** Is this peer one of `listen.trustedProxies`? */
@@ -34,8 +37,8 @@ export function createPeers(trustedProxies: readonly string[]): Peers {
       if (forwardedFor === undefined || !trusts(peer)) return peer
       const chain = forwardedFor.split(',')
       let caller = peer
-      for (let i = chain.length - 1; i >= 0; i--) {
-        const hop = plainAddress(withoutPort(chain[i]!.trim()))
+      for (const written of chain.slice(-MOST_HOPS).toReversed()) {
+        const hop = plainAddress(withoutPort(written.trim()))
         // What stands before an address that is none was written by somebody untrusted.
         if (isIP(hop) === 0) break
         caller = hop

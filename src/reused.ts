@@ -2,6 +2,8 @@
 export interface Reused<Setting, Part> {
   /** The part for a setting: the one in use where an equal setting has one, else a new one. */
   get(setting: Setting): Part
+  /** Is there a part for this setting? */
+  has(setting: Setting): boolean
   /** Ends the parts that no `get` asked for since the last call. */
   endUnused(): void
   /** Ends all. */
@@ -32,6 +34,7 @@ export function reused<Setting, Part>(
       parts.set(key, part)
       return part
     },
+    has: (setting) => parts.has(JSON.stringify(setting)),
     endUnused() {
       keep(asked)
       asked.clear()

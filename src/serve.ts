@@ -31,8 +31,8 @@ import { createUpstreams } from './upstreams.ts'
 
 /** A service of this process alone. */
 export interface OwnService extends Service {
-  ready(): boolean
-  apply(config: Config): void
+  unready(): string | undefined
+  apply(config: Config): Promise<void>
   /** Forgets the refusals that are remembered without the store. */
   forget(): void
 }
@@ -53,6 +53,7 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
   })
   const upstreams = createUpstreams(log, metrics)
   const issuers = createIssuers(log)
+  metrics.watchKeys(issuers.ages)
   const guards = createGuards(log)
   const failures = createFailures()
 
@@ -130,8 +131,14 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
 
   return {
     address,
-    ready,
-    apply(next) {
+    unready() {
+      const issuer = issuers.awaited()
+      if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
+      return ready() ? undefined : 'Redis does not answer, and store.onOutage is deny'
+    },
+    async apply(next) {
+      await issuers.load(next.tokens)
+      if (draining) return
       const built = gatewayOf(next)
       const { tls } = next.listen
       if (tls !== undefined && JSON.stringify(tls) !== JSON.stringify(shown)) {

@@ -5,8 +5,8 @@ import type { ClientUsage } from './limit/usage.ts'
 export interface Service {
   /** Where callers are served, such as `http://127.0.0.1:8080`. */
   readonly address: string
-  /** Can calls be decided as configured, so that it is of use? */
-  ready(): boolean | Promise<boolean>
+  /** Why calls cannot be decided as configured; undefined where they can. */
+  unready(): string | undefined | Promise<string | undefined>
   /** Puts a configuration into force, whole or not at all; requests under way end with the one before. */
   apply(config: Config): void | Promise<void>
   /** The text of `/metrics`. */

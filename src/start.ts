@@ -54,14 +54,17 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
   }
   /** Until it serves, and from when it drains, there is nobody to be asked. */
   let service: Service | undefined
-  let unready = false
+  let draining = false
   const asked = (): Service => {
     if (service === undefined) throw new Error('the gateway does not serve yet')
     return service
   }
 
   const admin = createAdmin({
-    ready: () => !unready && service !== undefined && service.ready(),
+    unready: () => {
+      if (draining) return 'the gateway drains'
+      return service === undefined ? 'the gateway does not serve yet' : service.unready()
+    },
     metrics: () => (service === undefined ? metrics.text() : service.metrics()),
     metricsType: metrics.contentType,
     token: config.admin.token,
@@ -101,7 +104,7 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
 
     let closing: Promise<void> | undefined
     const close = async (lameDuckMs: number): Promise<void> => {
-      unready = true
+      draining = true
       log.info('sluice drains')
       const cut = await service!.close({ lameDuckMs, drainTimeoutMs })
       if (cut > 0) log.warn({ requests: cut }, 'requests were cut at the end of drainTimeout')

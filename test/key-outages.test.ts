@@ -24,7 +24,13 @@ beforeAll(async () => {
 })
 afterAll(() => Promise.all([issuer.close(), introspection.close()]))
 
-const OF_CLIENT = { name: undefined, authentication: undefined, requestObjectSigningAlg: undefined }
+const OF_CLIENT = {
+  issuer: undefined,
+  caller: 'remote',
+  name: undefined,
+  authentication: undefined,
+  requestObjectSigningAlg: undefined,
+}
 const messages = () => told.map(([level, , message]) => `${level}: ${message}`)
 
 describe('what operators are told, once an outage and when it is over:', () => {

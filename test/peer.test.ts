@@ -56,6 +56,12 @@ describe('trusted proxies', () => {
 describe('the caller', () => {
   const { caller } = createPeers(['10.0.0.0/8', 'fd00::/8'])
 
+  it('is looked for in the last hundred addresses of a chain', () => {
+    const hops = Array.from({ length: 2000 }, (_, i) => `10.1.${i >> 8}.${i & 255}`)
+    expect(caller('10.0.0.1', hops.join(', '))).toBe(hops.at(-100))
+    expect(caller('10.0.0.1', ['9.9.9.9', ...hops.slice(-99)].join(', '))).toBe('9.9.9.9')
+  })
+
   it('of an untrusted peer is the peer, whatever it claims', () => {
     for (const claim of [undefined, '', '9.9.9.9', '10.0.0.1', '9.9.9.9, 10.0.0.1', '127.0.0.1'])
       expect(caller('8.8.8.8', claim)).toBe('8.8.8.8')

@@ -7,6 +7,7 @@ import { createMetrics } from '../src/observe/metrics.ts'
 import { createReload } from '../src/reload.ts'
 import { load } from './config/load-text.ts'
 import { call, token, yaml } from './helpers/gateway.ts'
+import { startIssuer, type TestIssuer } from './helpers/issuer.ts'
 import { serving, type ServingProcess } from './helpers/process.ts'
 import { startUpstream, type TestUpstream } from './helpers/upstream.ts'
 import { until } from './helpers/wait.ts'
@@ -168,6 +169,78 @@ describe('a file that cannot be put into force', () => {
     next = { ...other, config, hash }
     await reload('changed')
     expect(lines).toEqual([NOT_TAKEN])
+  })
+})
+
+describe('the keys of an issuer', () => {
+  let issuer: TestIssuer
+  beforeEach(async () => {
+    issuer = await startIssuer({ algorithms: ['ES256'] })
+  })
+  afterEach(() => issuer.close())
+  const trusting = (leeway = '5s') =>
+    yaml({
+      data: data.url,
+      store: '{ redis: { url: "redis://127.0.0.1:1" } }',
+      tokens: `tokens: { issuer: "${issuer.issuer}", audience: "${issuer.audience}", leeway: ${leeway}, jwks: "${issuer.jwksUri}" }`,
+    })
+  const status = async (gateway: ServingProcess) =>
+    (await call(gateway.port, { token: issuer.token() })).status
+
+  it.each([[[]], [['--workers', '2']]])(
+    'survive a change of another setting while it is down: %j',
+    async (args) => {
+      writeFileSync(file, trusting())
+      const gateway = await serving({ file }, args)
+      gateways.push(gateway)
+      expect(await status(gateway)).toBe(200)
+      await until('every process is ready', async () => {
+        return (await call(gateway.adminPort, { path: '/readyz' })).status === 200
+      })
+      issuer.fault = 'down'
+      writeFileSync(file, trusting('6s'))
+      gateway.kill('SIGHUP')
+      await until('it is taken', () => told(gateway, 'read anew').length > 0)
+      for (let i = 0; i < 10; i++) expect(await status(gateway)).toBe(200)
+      const metrics = (await call(gateway.adminPort, { path: '/metrics' })).body
+      expect(metrics).toMatch(
+        new RegExp(`^sluice_issuer_keys_age_seconds\\{issuer="${issuer.issuer}"\\} [0-9.]+$`, 'm'),
+      )
+    },
+  )
+
+  it('of a new one that gives none are no keys: the configuration before stays in force', async () => {
+    issuer.fault = 'down'
+    const gateway = await started(yaml({ data: data.url }))
+    expect(await remaining(gateway, await token('acme'))).toBe('999 of 1000')
+    writeFileSync(file, trusting())
+    await until('it is refused', () => told(gateway, 'not taken').length > 0)
+    expect(told(gateway, 'not taken')).toMatchObject([
+      { problems: [expect.stringContaining(`the keys of the issuer ${issuer.issuer} cannot be read: `)] },
+    ])
+    expect(await remaining(gateway, await token('acme'))).toBe('998 of 1000')
+    const metrics = (await call(gateway.adminPort, { path: '/metrics' })).body
+    expect(metrics).toContain('sluice_config_reload_failures_total 1')
+    expect(metrics).toContain('sluice_config_last_reload_successful 0')
+    issuer.fault = undefined
+    gateway.kill('SIGHUP')
+    await until('it is taken', () => told(gateway, 'read anew').length > 0)
+    expect(await status(gateway)).toBe(200)
+    expect((await call(gateway.port, { token: await token('acme') })).status).toBe(401)
+  })
+
+  it('are awaited by /readyz, which says so', async () => {
+    issuer.fault = 'error'
+    const gateway = await started(trusting())
+    const ready = () => call(gateway.adminPort, { path: '/readyz' })
+    expect(await ready()).toMatchObject({
+      status: 503,
+      body: `not ready: the keys of the issuer ${issuer.issuer} are not read yet\n`,
+    })
+    issuer.fault = undefined
+    await until('it is ready', async () => (await ready()).status === 200)
+    gateway.kill('SIGTERM')
+    await until('it drains', async () => (await ready()).body === 'not ready: the gateway drains\n')
   })
 })
 

@@ -2,8 +2,8 @@ import { createServer, type RequestListener, type Server } from 'node:http'
 import { createLimits, isLimitsPath, type LimitParts } from './limits.ts'
 
 export interface AdminParts extends LimitParts {
-  /** Is the process willing to take requests? */
-  ready(): boolean | Promise<boolean>
+  /** Why the process should get no requests; undefined where it should. */
+  unready(): string | undefined | Promise<string | undefined>
   metrics(): Promise<string>
   readonly metricsType: string
 }
@@ -40,8 +40,8 @@ export function createAdmin(parts: AdminParts): Server {
     } else if (path === '/healthz') {
       speak(200, text, 'ok\n')
     } else if (path === '/readyz') {
-      void Promise.resolve(parts.ready()).then((ready) =>
-        ready ? speak(200, text, 'ready\n') : speak(503, text, 'not ready\n'),
+      void Promise.resolve(parts.unready()).then((reason) =>
+        reason === undefined ? speak(200, text, 'ready\n') : speak(503, text, `not ready: ${reason}\n`),
       )
     } else {
       parts.metrics().then(

@@ -1,11 +1,11 @@
 import type { GatewayError } from '../errors.ts'
-import { isName, isTime } from './claims.ts'
+import { isClientId, isName, isTime } from './claims.ts'
 import { type Confirmation, readConfirmation } from './confirmation.ts'
 import type { JsonObject } from './jws.ts'
 
 /** Who an access token speaks for. */
 export interface Identity {
-  /** The OAuth API client. */
+  /** The OAuth API client, by its id; where several issuers are trusted, as `createNames` names it, and so the user. */
   readonly client: string
   /** The token's `sub`; for a token without a user, issuers put the client there. */
   readonly user?: string
@@ -28,7 +28,7 @@ export interface TokenRules {
   readonly audience: readonly string[]
   /** The claim that names the client. */
   readonly clientClaim: string
-  /** How far clocks may differ, on `exp` and `nbf`. */
+  /** How far clocks may differ, on `exp`, `nbf` and `iat`. */
   readonly leewayMs: number
   /** `strict` takes only what calls itself an access token (RFC 9068 section 4); `any` what does not call itself something else, too. */
   readonly type: 'any' | 'strict'
@@ -43,7 +43,8 @@ const OF_ID_TOKENS = ['nonce', 'at_hash', 'c_hash', 's_hash']
 export function refuseHeader(header: JsonObject, type: TokenRules['type']): string | undefined {
   const { typ, kid } = header
   // RFC 7515 section 4.1.11: no extension is understood here, that of RFC 7797 neither.
-  if ('crit' in header || 'b64' in header) return 'The access token needs an extension that is not supported.'
+  if ('crit' in header || 'b64' in header || 'zip' in header)
+    return 'The access token needs an extension that is not supported.'
   if (kid !== undefined && typeof kid !== 'string') return 'The access token is malformed.'
   if (saysAccessToken(header)) return undefined
   if (type === 'any' && (typ === undefined || (typeof typ === 'string' && UNNAMED.test(typ))))
@@ -75,6 +76,9 @@ export function readClaims(
   }
   if (nowMs >= exp * 1000 + rules.leewayMs) return 'The access token expired.'
   if (nbf !== undefined && nowMs < nbf * 1000 - rules.leewayMs) return 'The access token is not valid yet.'
+  if (iat !== undefined && nowMs < iat * 1000 - rules.leewayMs) {
+    return 'The access token was issued in the future.'
+  }
   const confirmation = 'cnf' in claims ? readConfirmation(claims['cnf']) : undefined
   if ('cnf' in claims && confirmation === undefined) {
     return 'The access token is bound to its client in a way that cannot be checked here.'
@@ -82,7 +86,7 @@ export function readClaims(
   if ('events' in claims || (!saysAccessToken(header) && OF_ID_TOKENS.some((name) => name in claims))) {
     return 'The token is not an access token.'
   }
-  if (!isName(client)) return 'The access token does not name a client.'
+  if (!isClientId(client)) return 'The access token does not name a client.'
   if (sub !== undefined && !isName(sub)) return 'The access token is malformed.'
   return {
     client,

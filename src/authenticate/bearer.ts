@@ -2,11 +2,12 @@ import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { GatewayError } from '../errors.ts'
 import { type Finding, type Identity, sizeOf, type TokenRules } from './access-token.ts'
+import { createNames } from './caller.ts'
 import { createChallenges } from './challenge.ts'
 import { type Bound, createConfirm, type Scheme } from './confirm.ts'
 import type { Proofs } from './dpop.ts'
 import type { Introspect } from './introspection.ts'
-import type { KeySource } from './jwks.ts'
+import type { Keys } from './jwks.ts'
 import { parseJws, parseObject } from './jws.ts'
 import { createJwtVerifier, type Verdict, type VerifyJwt } from './jwt.ts'
 import type { Sender } from './sender.ts'
@@ -22,7 +23,7 @@ export interface TrustedIssuer extends Omit<TokenRules, 'audience'> {
   /** For `WWW-Authenticate`; of several issuers, the first one's is told. */
   readonly realm: string
   /** For JWTs, which are told by their `iss`. */
-  readonly keys: KeySource
+  readonly keys: Keys
   /** For opaque tokens, which tell nothing: of several issuers one may have it. */
   readonly introspect?: Introspect | undefined
 }
@@ -67,7 +68,8 @@ export function createBearer(
       createJwtVerifier({ ...rest, audience: typeof audience === 'string' ? [audience] : audience, now }),
     ]),
   )
-  const introspect = trusted.find((issuer) => issuer.introspect !== undefined)?.introspect
+  const asked = trusted.find(({ introspect }) => introspect !== undefined)
+  const nameOf = createNames(trusted.map(({ issuer }) => issuer))
   const challenges = createChallenges(trusted[0]!.realm, proofs?.algorithms)
   const confirm = createConfirm(challenges, proofs)
   const verdicts = new LRUCache<string, Verdict>({
@@ -106,22 +108,43 @@ export function createBearer(
       verdicts.delete(digest)
     }
     const jws = parseJws(token)
-    if (jws === undefined) return introspect ? introspect(token, digest) : MALFORMED
+    if (jws === undefined) return looksLikeJwt(token) ? MALFORMED : look(token, digest)
     const claims = parseObject(jws.payload)
     if (claims === undefined) return MALFORMED
     // Read unverified, to choose by; the verifier compares it again.
     const verify = verifiers.get(claims['iss'])
     if (verify === undefined) return 'The access token is not from an issuer that is trusted here.'
     const verdict = verify(jws, claims)
+    const issuer = claims['iss'] as string
     return verdict instanceof Promise
-      ? verdict.then((judged) => remember(digest, judged))
-      : remember(digest, verdict)
+      ? verdict.then((judged) => remember(digest, judged, issuer))
+      : remember(digest, verdict, issuer)
   }
 
-  function remember(digest: string, verdict: Verdict | string | GatewayError): Finding {
+  function look(token: string, digest: string): Finding | Promise<Finding> {
+    if (asked?.introspect === undefined) return MALFORMED
+    const { issuer, introspect } = asked
+    const named = (finding: Finding): Finding =>
+      typeof finding === 'string' || finding instanceof GatewayError ? finding : name(finding, issuer)
+    const finding = introspect(token, digest)
+    return finding instanceof Promise ? finding.then(named) : named(finding)
+  }
+
+  function remember(digest: string, verdict: Verdict | string | GatewayError, issuer: string): Finding {
     if (typeof verdict === 'string' || verdict instanceof GatewayError) return verdict
-    verdicts.set(digest, verdict)
-    return verdict.identity
+    const identity = name(verdict.identity, issuer)
+    verdicts.set(digest, { ...verdict, identity })
+    return identity
+  }
+
+  function name(identity: Identity, issuer: string): Identity {
+    if (trusted.length === 1) return identity
+    const { client, user } = identity
+    return {
+      ...identity,
+      client: nameOf(client, issuer),
+      ...(user !== undefined && { user: nameOf(user, issuer) }),
+    }
   }
 
   function settle(
@@ -136,5 +159,8 @@ export function createBearer(
     return confirm(finding, scheme, digest, sender?.())
   }
 }
+
+/** A JSON object and two dots, or three: in a spelling that is refused here, others might still read it. Of an encrypted token (RFC 7516), which is opaque here, it is four. */
+const looksLikeJwt = (token: string): boolean => /^eyJ[^.]*(?:\.[^.]*){2,3}$/.test(token)
 
 const MALFORMED = 'The access token is malformed.'

@@ -11,7 +11,7 @@ export interface IntrospectionOptions extends EndpointOptions {
   readonly audience: string | readonly string[]
   /** The member of the answer that names the client. */
   readonly clientClaim: string
-  /** How far clocks may differ, on `exp` and `nbf`. */
+  /** How far clocks may differ, on `exp`, `nbf` and `iat`. */
   readonly leewayMs: number
   /** Longest that a token is taken without asking again, and so that a revoked one may live on. */
   readonly maxAgeMs?: number

@@ -1,13 +1,13 @@
 import { type GatewayError, serviceUnavailable } from '../errors.ts'
 import { type Identity, readClaims, refuseHeader, type TokenRules } from './access-token.ts'
-import type { KeySource } from './jwks.ts'
+import type { Keys } from './jwks.ts'
 import { type JsonObject, type Jws, verifyJws } from './jws.ts'
 import type { KeySet, VerificationKey } from './key-set.ts'
 
 export interface JwtOptions extends TokenRules {
   /** The signature algorithms taken, such as PS256. */
   readonly algorithms: readonly string[]
-  readonly keys: KeySource
+  readonly keys: Keys
   /** The clock, in Unix milliseconds. */
   readonly now: () => number
 }
@@ -16,7 +16,7 @@ export interface JwtOptions extends TokenRules {
 export interface Verdict {
   readonly identity: Identity
   readonly key: VerificationKey
-  readonly keys: KeySource
+  readonly keys: Keys
 }
 
 /** A string says, for the caller, what is wrong with the token. */

@@ -8,20 +8,26 @@ export interface VerificationKey {
   /** What its type, curve and `alg` allow. */
   readonly algorithms: ReadonlySet<string>
   readonly key: KeyObject
+  /** Does verifying with it take as long as with several others? */
+  readonly slow: boolean
 }
 
 /** The usable keys of a JWK Set (RFC 7517 section 5). */
 export interface KeySet {
   readonly size: number
-  /** The keys for an algorithm: those with this `kid`, or, without one, all. */
+  /** The keys to try for an algorithm, with this `kid` or without one: the first 5, or, where one of them is slow, the first. */
   find(algorithm: string, kid: string | undefined): readonly VerificationKey[]
   holds(key: VerificationKey): boolean
 }
 
 const MAX_KEYS = 100
 const MIN_RSA_BITS = 2048
-/** Beyond this, one verification costs milliseconds. */
-const MAX_RSA_BITS = 8192
+/** Whoever publishes a key chooses what verifying costs; within these bounds all that is tried for a token takes less than 1 ms. */
+const MAX_RSA_BITS = 4096
+const MAX_EXPONENT = 2n ** 64n
+const MAX_TRIED = 5
+const USUAL_EXPONENT = 65537n
+const SLOW_CURVE = 'secp384r1'
 
 const read = new WeakMap<VerificationKey, string>()
 const members = new WeakMap<KeySet, readonly VerificationKey[]>()
@@ -62,7 +68,8 @@ function keySetOf(keys: readonly VerificationKey[]): KeySet {
     size: keys.length,
     find(algorithm, kid) {
       const candidates = kid === undefined ? keys : (byKid.get(kid) ?? [])
-      return candidates.filter((key) => key.algorithms.has(algorithm))
+      const fitting = candidates.filter((key) => key.algorithms.has(algorithm))
+      return fitting.slice(0, fitting.some(({ slow }) => slow) ? 1 : MAX_TRIED)
     },
     holds: (key) => all.has(key),
   }
@@ -92,16 +99,20 @@ async function readKey(value: unknown): Promise<VerificationKey | undefined> {
     const { n, e, x, y } = jwk
     const imported = await importJWK({ kty, crv, n, e, x, y } as JWK, first)
     const key = KeyObject.from(imported as Parameters<typeof KeyObject.from>[0])
-    return isStrong(key) ? { kid, algorithms, key } : undefined
+    return isUsable(key) ? { kid, algorithms, key, slow: isSlow(key) } : undefined
   } catch {
     return undefined
   }
 }
 
-function isStrong({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): boolean {
+function isUsable({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): boolean {
   if (asymmetricKeyType !== 'rsa') return true
   const { modulusLength = 0, publicExponent = 0n } = asymmetricKeyDetails ?? {}
   if (modulusLength < MIN_RSA_BITS || modulusLength > MAX_RSA_BITS) return false
   // With the exponent 1 every message is its own signature.
-  return publicExponent >= 3n && publicExponent % 2n === 1n
+  return publicExponent >= 3n && publicExponent < MAX_EXPONENT && publicExponent % 2n === 1n
+}
+
+function isSlow({ asymmetricKeyDetails: { namedCurve, publicExponent = 0n } = {} }: KeyObject): boolean {
+  return namedCurve === SLOW_CURVE || publicExponent > USUAL_EXPONENT
 }

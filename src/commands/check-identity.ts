@@ -33,7 +33,7 @@ export function describeClients({ clients }: Config): string {
     clients
       .filter((one) => one.requestObjectSigningAlg ?? one.authentication ?? one.jwks)
       .map((one) => [
-        one.id,
+        one.caller,
         one.name ?? '-',
         one.requestObjectSigningAlg ?? '-',
         one.authentication ?? '-',

@@ -18,11 +18,10 @@ export function configAsJson(config: Config): string {
       ...issuer,
       introspection: introspection && { ...introspection, clientSecret: hidden(introspection.clientSecret) },
     })),
-    clients: clients.map(({ id, ...client }) => ({
-      id,
+    clients: clients.map(({ caller, ...client }) => ({
       ...client,
       limits: Object.fromEntries(
-        [...(clientLimits.get(id) ?? [])].map(([limitName, { limit, windowMs, untilAt }]) => [
+        [...(clientLimits.get(caller) ?? [])].map(([limitName, { limit, windowMs, untilAt }]) => [
           limitName,
           { limit, windowMs, until: untilAt === undefined ? undefined : instant(untilAt) },
         ]),

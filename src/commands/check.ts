@@ -62,9 +62,9 @@ function describeLimits({ limits, clients, clientLimits }: Config): readonly str
     ),
     rows(
       ['CLIENT', 'NAME', 'LIMIT', 'CALLS', 'WINDOW', 'UNTIL'],
-      clients.flatMap(({ id, name = '-' }) =>
-        [...(clientLimits.get(id) ?? [])].map(([limitName, { limit, windowMs, untilAt }]) => [
-          id,
+      clients.flatMap(({ caller, name = '-' }) =>
+        [...(clientLimits.get(caller) ?? [])].map(([limitName, { limit, windowMs, untilAt }]) => [
+          caller,
           name,
           limitName,
           String(limit),

@@ -1,7 +1,8 @@
 import { z } from 'zod'
-import { fetchedUrl } from './addresses.ts'
+import { fetchedUrl, issuer } from './addresses.ts'
 import { ownLimits } from './limit-sections.ts'
 import { ALGORITHMS } from './tokens-section.ts'
+import { isClientId } from '../authenticate/claims.ts'
 import { choice, list, section, text } from './values.ts'
 import { must, mustSecretly } from './wording.ts'
 
@@ -29,7 +30,12 @@ const jwks = z
   .describe('Its public keys as a JWK Set, for its request objects and assertions.')
 
 const client = section({
-  id: text('the client’s id').describe('The id as tokens name it, compared exactly.'),
+  id: text('the client’s id')
+    .refine((id) => id === '' || isClientId(id), 'must have at most 255 characters, none a control character')
+    .describe('The id as tokens name it, compared exactly.'),
+  issuer: issuer()
+    .optional()
+    .describe('Whose tokens name it so, where "tokens" is a list; the first issuer, unless set.'),
   name: text('the client’s name').optional().describe('What operators call it.'),
   requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512'])
     .optional()

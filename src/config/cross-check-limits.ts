@@ -2,7 +2,7 @@ import { instantMs } from './instant.ts'
 import type { Path } from './locate.ts'
 import type { Outline, OutlinedLimit } from './outline.ts'
 import type { Mistake } from './source.ts'
-import { dangling } from './wording.ts'
+import { dangling, oneOf } from './wording.ts'
 
 /** Limits whose keys name a part twice, and changes that do not follow one another. */
 export function* limits(file: Outline): Generator<Mistake> {
@@ -30,13 +30,19 @@ function* changes({ changes }: OutlinedLimit, path: Path): Generator<Mistake> {
   }
 }
 
-/** Clients that stand twice, and own limits that stand in for nothing. */
-export function* clientsOf({ clients, limits }: Outline): Generator<Mistake> {
+/** Clients that stand twice, or are of an issuer whose tokens nobody takes, and own limits that stand in for nothing. */
+export function* clientsOf({ clients, limits, tokens }: Outline): Generator<Mistake> {
+  const issuers = (tokens ?? []).map(({ issuer }) => issuer).filter((issuer) => issuer !== undefined)
   const first = new Map<string, number>()
-  for (const [i, { id, limits: own }] of clients.entries()) {
+  for (const [i, { id, issuer = issuers[0], limits: own }] of clients.entries()) {
+    if (issuer !== undefined && !issuers.includes(issuer)) {
+      const known = issuers.length === 0 ? 'take it out' : `write ${oneOf(issuers)}, or take it out`
+      yield { path: ['clients', i, 'issuer'], message: `is the issuer of none of "tokens"; ${known}` }
+    }
     if (id !== undefined) {
-      const before = first.get(id)
-      if (before === undefined) first.set(id, i)
+      const one = JSON.stringify([issuer, id])
+      const before = first.get(one)
+      if (before === undefined) first.set(one, i)
       else {
         const message = `stands twice, first in clients[${before}]; make one of the two`
         yield { path: ['clients', i, 'id'], message }

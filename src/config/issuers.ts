@@ -33,13 +33,15 @@ async function compileIssuer(
   return { ...issuer, jwks: { file } }
 }
 
-/** What is wrong with a file that should hold a JWK Set; it may hold no key yet. */
+/** What is wrong with a file that should hold a JWK Set. */
 async function noKeySet(file: string): Promise<string | undefined> {
+  const wrong = (what: string) =>
+    `names ${file}, which ${what}; write the issuer's JWK Set there, or its URL here`
   try {
-    await readKeySet(JSON.parse(await readFile(file, 'utf8')))
-    return undefined
+    const { size } = await readKeySet(JSON.parse(await readFile(file, 'utf8')))
+    if (size > 0) return undefined
+    return wrong('holds no key that could verify a token')
   } catch (error) {
-    const what = error instanceof SyntaxError ? 'is no JSON' : (error as Error).message
-    return `names ${file}, which ${what}; write the issuer's JWK Set there, or its URL here`
+    return wrong(error instanceof SyntaxError ? 'is no JSON' : (error as Error).message)
   }
 }

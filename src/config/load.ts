@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
+import { createNames } from '../authenticate/caller.ts'
 import { crossCheck } from './cross-check.ts'
 import { readSecret, readText } from './files.ts'
 import { ConfigError } from './problem.ts'
@@ -121,6 +122,7 @@ async function compile(
   const { upstreams, listen, clients, par } = parsed
   const limits = compileLimits(parsed.limits)
   const routes = compileRoutes(parsed.routes, limits, par?.maxBody, listen.hosts)
+  const nameOf = createNames([parsed.tokens ?? []].flat().map(({ issuer }) => issuer))
   return {
     ...parsed,
     listen: {
@@ -132,9 +134,9 @@ async function compile(
     upstreams: await compileUpstreams(upstreams, directory, mistakes),
     tokens: await compileTokens(parsed.tokens, directory, mistakes),
     par: par && { ...par, audiences: par.audiences ?? audiencesOf(par.issuer) },
-    clients: await compileClients(clients, mistakes),
+    clients: await compileClients(clients, nameOf, mistakes),
     limits,
-    clientLimits: compileClientLimits(clients),
+    clientLimits: compileClientLimits(clients, nameOf),
     routes,
   }
 }

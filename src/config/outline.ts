@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isMapping } from './places.ts'
 
 const word = z.string().optional().catch(undefined)
 const number = z.number().optional().catch(undefined)
@@ -27,8 +28,11 @@ export const outline = z.object({
     .default({}),
   upstreams: z.record(z.string(), z.unknown()).nullable().catch(null),
   tokens: z
-    .array(
-      z.object({ issuer: word, introspection: z.unknown().optional() }).catch({ introspection: undefined }),
+    .preprocess(
+      (tokens) => (isMapping(tokens) ? [tokens] : tokens),
+      z.array(
+        z.object({ issuer: word, introspection: z.unknown().optional() }).catch({ introspection: undefined }),
+      ),
     )
     .nullable()
     .optional()
@@ -39,6 +43,7 @@ export const outline = z.object({
       z
         .object({
           id: word,
+          issuer: word,
           jwks: z
             .object({ keys: z.array(z.looseObject({}).catch({})) })
             .optional()

@@ -1,3 +1,4 @@
+import type { NameOf } from '../authenticate/caller.ts'
 import type { ClientLimits, Limit } from '../limit/limit.ts'
 import { parsePattern, type Route } from '../route.ts'
 import type { Settings } from './schema.ts'
@@ -15,11 +16,11 @@ export function compileLimits(limits: Settings['limits']): readonly Limit[] {
 }
 
 /** The clients' own limits as the limiter takes them. */
-export function compileClientLimits(clients: Settings['clients']): ClientLimits {
+export function compileClientLimits(clients: Settings['clients'], nameOf: NameOf): ClientLimits {
   return new Map(
-    clients.flatMap(({ id, limits }) => {
+    clients.flatMap(({ id, issuer, limits }) => {
       const own = new Map(Object.entries(limits))
-      return own.size > 0 ? [[id, own]] : []
+      return own.size > 0 ? [[nameOf(id, issuer), own]] : []
     }),
   )
 }

@@ -10,7 +10,6 @@ export const ALGORITHMS = [
   'PS512',
   'ES256',
   'ES384',
-  'ES512',
   'EdDSA',
   'Ed25519',
   'RS256',
@@ -65,7 +64,7 @@ const issuerOfTokens = section({
   algorithms: list(algorithm, 1, 'a list of algorithms')
     .default(['PS256', 'ES256', 'EdDSA', 'RS256'])
     .describe('The signature algorithms that are accepted.'),
-  leeway: duration('0s', '10m').prefault('5s').describe('How far clocks may differ, on exp and nbf.'),
+  leeway: duration('0s', '10m').prefault('5s').describe('How far clocks may differ, on exp, nbf and iat.'),
   realm: textThat((realm) => /^[ !#-[\]-~]+$/.test(realm), 'plain ASCII without quotes and backslashes')
     .optional()
     .describe('The realm in WWW-Authenticate; the issuer’s host, unless set.'),

@@ -53,13 +53,15 @@ function* identity({ par, routes, clients }: Omit<Config, 'warnings'>): Generato
     yield { path: ['par'], message, key: true }
   }
   for (const [i, client] of clients.entries()) {
-    const { requestObjectSigningAlg: alg, authentication, jwks } = client
+    const { requestObjectSigningAlg: alg, authentication, jwks, issuer } = client
     const given = (['requestObjectSigningAlg', 'authentication', 'jwks'] as const).find(
       (key) => client[key] !== undefined,
     )
-    if (given !== undefined && !isGuarded) {
+    const elsewhere = issuer !== undefined && issuer !== par?.issuer
+    if (given !== undefined && (!isGuarded || elsewhere)) {
       const key = given === 'jwks' && 'url' in jwks! ? 'jwksUri' : given
-      const message = 'has no effect, because no route says "authenticate: par"'
+      const why = isGuarded ? 'the issuer of "par" is another' : 'no route says "authenticate: par"'
+      const message = `has no effect, because ${why}`
       yield { path: ['clients', i, key], message, key: true }
     } else if (jwks === undefined && authentication === 'private_key_jwt') {
       const message =
@@ -99,8 +101,8 @@ function* ownLimits(
   { clients, clientLimits, limits }: Omit<Config, 'warnings'>,
   nowMs: number,
 ): Generator<Mistake> {
-  for (const [i, { id }] of clients.entries()) {
-    for (const [name, { limit, windowMs, untilAt }] of clientLimits.get(id) ?? []) {
+  for (const [i, { caller }] of clients.entries()) {
+    for (const [name, { limit, windowMs, untilAt }] of clientLimits.get(caller) ?? []) {
       const path: Path = ['clients', i, 'limits', name]
       const general = limits.find((one) => one.name === name)!
       if (untilAt !== undefined && untilAt <= nowMs) {

@@ -65,6 +65,19 @@ export function createMetrics() {
     },
   })
 
+  let readKeys: ReadKeys | undefined
+  const keysAge = new Gauge({
+    name: 'sluice_issuer_keys_age_seconds',
+    help: 'How long ago the keys of an issuer were last read; where they never were, how long that has been tried.',
+    labelNames: ['issuer'],
+    aggregator: 'max',
+    registers,
+    collect() {
+      keysAge.reset()
+      for (const { issuer, ageSeconds } of readKeys?.() ?? []) keysAge.set({ issuer }, ageSeconds)
+    },
+  })
+
   const droppedSockets = new Counter({
     name: 'sluice_dropped_sockets_total',
     help: 'Sockets closed at once because so many were open, in all or from one address.',
@@ -76,6 +89,8 @@ export function createMetrics() {
   return {
     /** Where it is read which addresses of upstreams are in use. */
     watchUpstreams: (read: ReadUpstreams): void => void (readUpstreams = read),
+    /** Where it is read how old the keys of the issuers are. */
+    watchKeys: (read: ReadKeys): void => void (readKeys = read),
     /** A configuration came into force, in place of the one with the hash `before`. */
     configLoaded(hash: string, before = hash): void {
       configHash.remove({ hash: before })
@@ -148,4 +163,5 @@ export function createMetrics() {
   }
 }
 
+type ReadKeys = () => readonly { issuer: string; ageSeconds: number }[]
 type ReadUpstreams = () => readonly { upstream: string; address: string; up: boolean }[]

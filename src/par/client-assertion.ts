@@ -1,6 +1,7 @@
+import type { Keys } from '../authenticate/jwks.ts'
 import { type JsonObject, SCHEMES } from '../authenticate/jws.ts'
 import type { GatewayError } from '../errors.ts'
-import { type ClientKeys, isSignedBy, keysUnavailable } from './client-keys.ts'
+import { isSignedBy, keysUnavailable } from './client-keys.ts'
 import { isPlainHeader, type Jwt, refuseTimes } from './jwt.ts'
 
 /** What an assertion must say of its audience and its times. */
@@ -23,7 +24,7 @@ export interface AssertionRules {
 export async function refuseAssertion(
   assertion: Jwt | undefined,
   clientId: string,
-  keys: ClientKeys,
+  keys: Keys,
   rules: AssertionRules,
 ): Promise<string | GatewayError | undefined> {
   if (assertion === undefined) return 'The client_assertion is no signed JWT.'

@@ -1,4 +1,4 @@
-import { createKeySource, type KeySource, type KeySourceEvents } from '../authenticate/jwks.ts'
+import { createKeySource, type Keys, type KeySourceEvents } from '../authenticate/jwks.ts'
 import { type Jws, verifyJws } from '../authenticate/jws.ts'
 import { type KeySet, readKeySet } from '../authenticate/key-set.ts'
 import { type GatewayError, serviceUnavailable } from '../errors.ts'
@@ -6,17 +6,16 @@ import { type GatewayError, serviceUnavailable } from '../errors.ts'
 /** Where a client's public keys come from: its JWK Set itself, or the http(s) URL of it. */
 export type ClientKeysOptions = { readonly jwks: unknown } | { readonly jwksUri: string }
 
-/** The keys of a client, as far as verifying asks for them. */
-export type ClientKeys = Pick<KeySource, 'current' | 'refresh'>
+type ClosableKeys = Keys & { close(): void }
 
 /** Opens a client's keys; those behind a URL are loaded in the background and kept fresh. */
-export function createClientKeys(options: ClientKeysOptions, events: KeySourceEvents): KeySource {
+export function createClientKeys(options: ClientKeysOptions, events: KeySourceEvents): ClosableKeys {
   return 'jwksUri' in options
     ? createKeySource({ issuer: options.jwksUri, jwks: options.jwksUri, events })
     : createInlineKeys(options.jwks, events)
 }
 
-function createInlineKeys(document: unknown, events: KeySourceEvents): KeySource {
+function createInlineKeys(document: unknown, events: KeySourceEvents): ClosableKeys {
   let keys: KeySet | undefined
   let reading: Promise<KeySet | undefined> | undefined = readKeySet(document)
     .then((set) => (keys = set))
@@ -32,11 +31,7 @@ function createInlineKeys(document: unknown, events: KeySourceEvents): KeySource
  * Is the signature of a JWS with a plain header one of `algorithm` by one of the client's keys? Keys that do not fit are read again first, at most once a
  * cool-down. Undefined where no keys could be read so far.
  */
-export async function isSignedBy(
-  keys: ClientKeys,
-  jws: Jws,
-  algorithm: string,
-): Promise<boolean | undefined> {
+export async function isSignedBy(keys: Keys, jws: Jws, algorithm: string): Promise<boolean | undefined> {
   const kid = jws.header['kid'] as string | undefined
   const verifiedBy = (set: KeySet): boolean =>
     set.find(algorithm, kid).some(({ key }) => verifyJws(jws, algorithm, key))

@@ -1,6 +1,7 @@
+import type { Keys } from '../authenticate/jwks.ts'
 import { type JsonObject, SCHEMES } from '../authenticate/jws.ts'
 import type { GatewayError } from '../errors.ts'
-import { type ClientKeys, isSignedBy, keysUnavailable } from './client-keys.ts'
+import { isSignedBy, keysUnavailable } from './client-keys.ts'
 import { isPlainHeader, type Jwt, readJwt, refuseTimes } from './jwt.ts'
 import { refuseParameters } from './parameters.ts'
 import { invalidRequestObject } from './refusal.ts'
@@ -10,7 +11,7 @@ export interface RequestObjectClient {
   readonly id: string
   /** An algorithm, or `none` for whatever the client likes; undefined does not ask for anything either. */
   readonly requestObjectSigningAlg?: string | undefined
-  readonly keys?: ClientKeys | undefined
+  readonly keys?: Keys | undefined
 }
 
 export interface RequestObjectRules {

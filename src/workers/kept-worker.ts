@@ -64,7 +64,7 @@ export function keepWorker({ config, output, onServing, onEnd }: Keep): KeptWork
     serves = true
     onServing(1)
     endWatch = watchOver(
-      () => worker.ask('ready', undefined),
+      () => worker.ask('unready', undefined),
       () => {
         hung = true
         worker.kill()

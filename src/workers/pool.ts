@@ -65,9 +65,13 @@ export async function openWorkers(
 
   return {
     address: address!,
-    async ready() {
-      const answers = serving().map((worker) => worker.ask('ready', undefined, READY_MS).catch(() => false))
-      return (await Promise.all(answers)).filter(Boolean).length >= count / 2
+    async unready() {
+      const asked = serving().map((worker) =>
+        worker.ask('unready', undefined, READY_MS).catch(() => 'a worker does not answer'),
+      )
+      const reasons = (await Promise.all(asked)).filter((reason) => reason !== undefined)
+      if (asked.length - reasons.length >= count / 2) return undefined
+      return reasons[0] ?? 'too few workers serve'
     },
     async apply(next) {
       const config = divided(next, count)

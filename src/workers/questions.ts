@@ -7,7 +7,7 @@ import type { DrainTimes } from '../service.ts'
 export interface Questions {
   /** To serve; answered with the address. */
   start: [Config, string]
-  ready: [undefined, boolean]
+  unready: [undefined, string | undefined]
   apply: [Config, void]
   metrics: [undefined, MetricValues]
   usage: [string, ClientUsage]

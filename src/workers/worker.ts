@@ -43,9 +43,9 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
       service = await serve(config, output, metrics)
       return service.address
     },
-    ready: () => service!.ready(),
-    apply(config) {
-      service!.apply(config)
+    unready: () => service!.unready(),
+    async apply(config) {
+      await service!.apply(config)
       ;({ drainTimeoutMs } = config)
     },
     metrics: metrics.values,

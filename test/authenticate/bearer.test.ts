@@ -1,11 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
   type Authenticate,
   type BearerOptions,
   createBearer,
   type TrustedIssuer,
 } from '../../src/authenticate/bearer.ts'
-import type { KeySource } from '../../src/authenticate/jwks.ts'
+import type { Keys } from '../../src/authenticate/jwks.ts'
 import { type KeySet, readKeySet } from '../../src/authenticate/key-set.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
@@ -18,10 +18,7 @@ beforeAll(async () => {
 afterAll(() => issuer.close())
 
 /** A key source that holds what it is given, and counts how often it was asked to look again. */
-function held(
-  first: KeySet | undefined,
-  next?: KeySet,
-): KeySource & { set: KeySet | undefined; asked: number } {
+function held(first: KeySet | undefined, next?: KeySet): Keys & { set: KeySet | undefined; asked: number } {
   const source = {
     set: first,
     asked: 0,
@@ -32,7 +29,6 @@ function held(
       source.set = next
       return Promise.resolve(next)
     },
-    close() {},
   }
   return source
 }
@@ -135,6 +131,41 @@ describe('the answers of RFC 6750', () => {
     expect(authenticate([`Bearer ${issuer.token()}`])).toMatchObject({ client: 'client-1' })
   })
 })
+
+describe('what is looked up', () => {
+  let looked: string[]
+  const looking = () => bearer({ introspect: (token) => (looked.push(token), 'It was looked up.') })
+  beforeEach(() => (looked = []))
+
+  it.each<[string, (token: string) => string]>([
+    ['a token with padding', (token) => `${token}=`],
+    ['a token with a fourth part', (token) => `${token}.AAAA`],
+    ['a token without a signature', (token) => token.replace(/[^.]+$/, '')],
+    ['a token with spare bits in its signature', (token) => token.replace(/[AQgw]$/, (end) => SPARE[end]!)],
+    ['a token with a foreign character', (token) => token.replace('.', '+.')],
+    ['a token whose header is no JSON', (token) => token.replace(/^eyJ/, 'eyJK')],
+    ['a token whose payload is no JSON', (token) => token.replace(/\.[^.]+/, '.AAAA')],
+  ])('is not %s, which is a JWT', async (_, spoil) => {
+    const authenticate = await looking()
+    const good = issuer.token({}, { alg: 'RS256' })
+    const token = spoil(good)
+    expect(token).not.toBe(good)
+    expect(answer(authenticate([`Bearer ${token}`])).status).toBe(401)
+    expect(looked).toEqual([])
+  })
+
+  it.each(['abc', 'a.b.c', 'eyJabc', 'eyJabc.def', 'eyJhbGciOiJkaXIifQ..AAAA.AAAA.AAAA', 'abc.eyJ.def'])(
+    'is %s, which is none',
+    async (token) => {
+      const authenticate = await looking()
+      expect(answer(authenticate([`Bearer ${token}`])).description).toBe('It was looked up.')
+      expect(looked).toEqual([token])
+    },
+  )
+})
+
+/** Last characters of 256 bytes in base64url, and others that decoders take for the same. */
+const SPARE: Readonly<Record<string, string>> = { A: 'B', Q: 'R', g: 'h', w: 'x' }
 
 describe('keys that are not known yet', () => {
   it('looks for them once and verifies with what is there then', async () => {

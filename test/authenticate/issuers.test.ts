@@ -43,7 +43,9 @@ describe('several issuers', () => {
   it('each have their own keys, audience and client claim', async () => {
     const authenticate = createServing([await trusted(first), await trusted(second, { clientClaim: 'azp' })])
     expect(authenticate([`Bearer ${first.token()}`])).toMatchObject({ client: 'client-1' })
-    expect(authenticate([`Bearer ${second.token({ azp: 'party' })}`])).toMatchObject({ client: 'party' })
+    expect(authenticate([`Bearer ${second.token({ azp: 'party' })}`])).toMatchObject({
+      client: `party@${second.issuer}`,
+    })
     expect(answerOf(await authenticate([`Bearer ${second.token()}`]))).toEqual(
       refused('The access token does not name a client.'),
     )
@@ -108,8 +110,9 @@ describe('several issuers', () => {
       return identity
     }
     const authenticate = createServing([await trusted(first), await trusted(second, { introspect })])
-    expect(await authenticate(['Bearer opaque'])).toBe(identity)
-    expect(await authenticate(['Bearer a.b.c'])).toBe(identity)
+    const named = { ...identity, client: `opaque@${second.issuer}` }
+    expect(await authenticate(['Bearer opaque'])).toEqual(named)
+    expect(await authenticate(['Bearer a.b.c'])).toEqual(named)
     expect(await authenticate([`Bearer ${first.token()}`])).toMatchObject({ client: 'client-1' })
     expect(answerOf(await authenticate([`Bearer ${second.token({ iss: 'other' })}`]))[0]).toBe(401)
     expect(answerOf(await authenticate([`Bearer ${second.token({ exp: 1 })}`]))[0]).toBe(401)

@@ -6,7 +6,12 @@ import {
   type Identity,
   type TrustedIssuer,
 } from '../../src/authenticate/bearer.ts'
-import { createKeySource, type KeySource, type KeySourceOptions } from '../../src/authenticate/jwks.ts'
+import {
+  createKeySource,
+  type Keys,
+  type KeySource,
+  type KeySourceOptions,
+} from '../../src/authenticate/jwks.ts'
 import type { Tokens } from '../../src/config/schema.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { TestIssuer } from '../helpers/issuer.ts'
@@ -24,7 +29,7 @@ export async function keysOf(
 /** A test issuer as one whose tokens are taken. */
 export function trust(
   { issuer, audience }: TestIssuer,
-  keys: KeySource,
+  keys: Keys,
   options: Partial<TrustedIssuer> = {},
 ): TrustedIssuer {
   return {

@@ -133,8 +133,8 @@ describe('loadConfig', () => {
     ].join('\n')
     const { config } = await load(completed(text))
     expect(config.clients).toEqual([
-      { id: '007', name: 'Acme' },
-      { id: 'plain', name: undefined },
+      { id: '007', caller: '007', name: 'Acme' },
+      { id: 'plain', caller: 'plain', name: undefined },
     ])
     expect(config.clientLimits).toEqual(
       new Map([
@@ -227,8 +227,20 @@ describe('loadConfig', () => {
 
   it('finds keys in a file beside the configuration', async () => {
     const tokens = 'tokens: { issuer: https://id.example.com, audience: a, jwks: ./keys.json }'
-    const { config } = await load(completed(tokens), {}, [], { 'keys.json': '{"keys":[]}' })
+    const { config } = await load(completed(tokens), {}, [], {
+      'keys.json': JSON.stringify({ keys: [makeKey('ES256').jwk] }),
+    })
     expect(config.tokens[0]?.jwks).toEqual({ file: expect.stringMatching(/^\/.*\/keys\.json$/) as string })
+  })
+
+  it('wants a key in that file', async () => {
+    const tokens = 'tokens: { issuer: https://id.example.com, audience: a, jwks: ./keys.json }'
+    for (const keys of [[], [{ kty: 'oct', k: 'c2VjcmV0' }]]) {
+      const beside = { 'keys.json': JSON.stringify({ keys }) }
+      expect(await mistakesIn(completed(tokens), {}, [], beside)).toEqual([
+        "sluice.yaml:1:62: tokens.jwks: names keys.json, which holds no key that could verify a token; write the issuer's JWK Set there, or its URL here",
+      ])
+    }
   })
 
   it('takes several issuers, of which one looks up opaque tokens with a secret out of a file', async () => {
@@ -257,6 +269,28 @@ describe('loadConfig', () => {
     ])
   })
 
+  it('names clients by their issuers, where there are several', async () => {
+    const text = [
+      'tokens:',
+      '  - { issuer: https://a.example.com, audience: a }',
+      '  - { issuer: https://b.example.com, audience: b }',
+      'clients:',
+      '  - { id: acme, limits: { requests: { limit: 1 } } }',
+      '  - { id: acme, issuer: https://b.example.com, limits: { requests: { limit: 2 } } }',
+      '  - { id: party, issuer: https://a.example.com }',
+    ]
+    const { config } = await load(completed(text.join('\n')))
+    expect(config.clients.map(({ caller }) => caller)).toEqual([
+      'acme',
+      'acme@https://b.example.com',
+      'party',
+    ])
+    expect([...config.clientLimits].map(([caller, own]) => [caller, own.get('requests')?.limit])).toEqual([
+      ['acme', 1],
+      ['acme@https://b.example.com', 2],
+    ])
+  })
+
   it('fills in the rules of the PAR endpoint, and hands on what is known of its clients', async () => {
     const { jwk } = makeKey('ES256')
     const text = [
@@ -280,11 +314,12 @@ describe('loadConfig', () => {
     expect(config.clients).toEqual([
       {
         id: 'a',
+        caller: 'a',
         requestObjectSigningAlg: 'ES256',
         authentication: 'private_key_jwt',
         jwks: { keys: [jwk] },
       },
-      { id: 'b', jwks: { url: 'https://b.example.com/jwks' } },
+      { id: 'b', caller: 'b', jwks: { url: 'https://b.example.com/jwks' } },
     ])
     expect(config.routes.map(({ authenticate, scope, maxBody }) => [authenticate, scope, maxBody])).toEqual([
       ['par', [], 65_536],

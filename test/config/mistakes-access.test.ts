@@ -141,7 +141,7 @@ const MISTAKES: readonly Row[] = [
     [
       '1:75: tokens.algorithms[0]: must not be "none": anybody could write such a token',
       '1:81: tokens.algorithms[1]: must not be HS256: whoever can verify such a token can also forge one',
-      '1:88: tokens.algorithms[2]: must be one of PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, Ed25519, RS256, RS384, RS512, not "RS265"',
+      '1:88: tokens.algorithms[2]: must be one of PS256, PS384, PS512, ES256, ES384, EdDSA, Ed25519, RS256, RS384, RS512, not "RS265"',
     ],
   ],
   [

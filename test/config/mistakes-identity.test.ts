@@ -32,7 +32,7 @@ const MISTAKES: readonly Row[] = [
     'an algorithm and an authentication that do not exist',
     client('requestObjectSigningAlg: ps256, authentication: private_key'),
     [
-      '1:45: clients[0].requestObjectSigningAlg: must be none, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, Ed25519, RS256, RS384, RS512, HS256, HS384 or HS512; did you mean "PS256"?',
+      '1:45: clients[0].requestObjectSigningAlg: must be none, PS256, PS384, PS512, ES256, ES384, EdDSA, Ed25519, RS256, RS384, RS512, HS256, HS384 or HS512; did you mean "PS256"?',
       '1:68: clients[0].authentication: must be client_secret_basic, client_secret_post, client_secret_jwt, private_key_jwt, tls_client_auth, self_signed_tls_client_auth or none, not "private_key"',
     ],
   ],
@@ -87,7 +87,7 @@ const MISTAKES: readonly Row[] = [
       `  - { id: c, requestObjectSigningAlg: HS256, jwks: { keys: [${EC}] } }`,
     ],
     [
-      '2:28: clients[0].jwks.keys: hold no key that verifies signatures; write a public one: RSA of 2048 bits or more, EC or Ed25519',
+      '2:28: clients[0].jwks.keys: hold no key that verifies signatures; write a public one: RSA of 2048 to 4096 bits with an exponent of at most 64, P-256, P-384 or Ed25519',
       '3:60: clients[1].jwks.keys: hold no key for PS256, with which requestObjectSigningAlg says that it signs; add it',
     ],
   ],

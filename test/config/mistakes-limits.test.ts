@@ -99,7 +99,7 @@ const MISTAKES: readonly Row[] = [
     'settings of a client that are not known',
     'clients: [{ id: acme, redirectUris: [] }]',
     [
-      '1:23: clients[0].redirectUris: unknown key; write one of id, name, requestObjectSigningAlg, authentication, jwks, jwksUri, limits',
+      '1:23: clients[0].redirectUris: unknown key; write one of id, issuer, name, requestObjectSigningAlg, authentication, jwks, jwksUri, limits',
     ],
   ],
   [
@@ -112,9 +112,33 @@ const MISTAKES: readonly Row[] = [
     ],
   ],
   [
+    'a client whose id no token can name',
+    `clients: [{ id: ${'a'.repeat(256)} }, { id: "a\\nb" }, { id: ${'a'.repeat(255)} }]`,
+    [
+      '1:17: clients[0].id: must have at most 255 characters, none a control character',
+      '1:283: clients[1].id: must have at most 255 characters, none a control character',
+    ],
+  ],
+  [
     'a client that stands twice',
     'clients: [{ id: acme }, { id: Acme }, { id: acme }]',
     ['1:45: clients[2].id: stands twice, first in clients[0]; make one of the two'],
+  ],
+  [
+    'a client that stands twice, once with the first issuer by its name, and one of an issuer that there is not',
+    [
+      'tokens: [{ issuer: https://a, audience: a }, { issuer: https://b, audience: a }]',
+      'clients: [{ id: x }, { id: x, issuer: https://b }, { id: x, issuer: https://a }, { id: y, issuer: https://c }]',
+    ],
+    [
+      '2:58: clients[2].id: stands twice, first in clients[0]; make one of the two',
+      '2:99: clients[3].issuer: is the issuer of none of "tokens"; write https://a or https://b, or take it out',
+    ],
+  ],
+  [
+    'a client of another issuer than the only one',
+    ['tokens: { issuer: https://a, audience: a }', 'clients: [{ id: x, issuer: https://a/ }]'],
+    ['2:28: clients[0].issuer: is the issuer of none of "tokens"; write https://a, or take it out'],
   ],
   [
     'own limits of limits that there are not',

@@ -100,6 +100,21 @@ const WARNINGS: readonly Row[] = [
       '4:62: clients[1].authentication: is checked by the identity backend alone; for the gateway to check it too, write "jwks" or "jwksUri"',
     ],
   ],
+  [
+    'what is set for the PAR endpoint of a client whose issuer is another',
+    [
+      'tokens: [{ issuer: https://a, audience: a }, { issuer: https://b, audience: a }]',
+      'par: { issuer: https://b }',
+      'clients:',
+      '  - { id: a, issuer: https://a, authentication: none }',
+      '  - { id: b, issuer: https://b, authentication: none }',
+      '  - { id: c, authentication: none }',
+      'routes:',
+      '  - { match: "POST /oidc/request", upstream: data, authenticate: par }',
+      '  - { match: "/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }',
+    ],
+    ['4:33: clients[0].authentication: has no effect, because the issuer of "par" is another'],
+  ],
   ['nothing of an admin listener with a token', `admin: { host: 0.0.0.0, token: ${TOKEN} }`, []],
   ...['127.0.0.1', '127.1.2.3', '"::1"', 'localhost', '"::ffff:127.0.0.1"'].map((host): Row => [
     `nothing of the admin listener at ${host}`,

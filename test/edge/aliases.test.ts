@@ -143,7 +143,7 @@ describe('one connection is synced once, however it is spelled', () => {
       '*',
       '%',
       '#',
-      'a\nb',
+      'a b',
       'é',
       '\u{1f4b6}',
     ]

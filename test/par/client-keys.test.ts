@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { KeySource } from '../../src/authenticate/jwks.ts'
 import { createClientKeys } from '../../src/par/client-keys.ts'
 import type { ParGuard } from '../../src/par/guard.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
@@ -25,7 +24,7 @@ const unavailable = {
 
 describe('keys behind a jwksUri', () => {
   let publisher: TestIssuer
-  let keys: KeySource
+  let keys: ReturnType<typeof createClientKeys>
   let guard: ParGuard
 
   beforeEach(async () => {

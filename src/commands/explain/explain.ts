@@ -114,7 +114,7 @@ function someHost({ routes }: Config): string {
 }
 
 function explainClient(id: string, { clients }: Pick<Config, 'clients'>): ExplainedClient {
-  const listed = clients.find((client) => client.id === id)
+  const listed = clients.find(({ caller }) => caller === id)
   return {
     id,
     name: listed?.name ?? null,

@@ -84,7 +84,7 @@ export function reportOf(
   file: string,
   top: number,
 ): Report {
-  const names = new Map(clients.map(({ id, name }) => [id, name]))
+  const names = new Map(clients.map(({ caller, name }) => [caller, name]))
   const sorted = [...tallies.all.values()].toSorted(byRefused)
   const span = tallies.span()
   return {

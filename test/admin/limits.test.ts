@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import type { Server } from 'node:http'
+import { request as httpRequest, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { type AdminParts, createAdmin } from '../../src/admin/server.ts'
@@ -143,6 +143,20 @@ describe('who may read and reset limits', () => {
     expect((await ask('/healthz', { headers: { Host: host } })).status).toBe(200)
   })
 
+  it.each([
+    ['cross-site', 403],
+    ['same-site', 403],
+    ['same-origin', 200],
+    ['none', 200],
+  ])('is no page of another site: Sec-Fetch-Site: %s', async (site, status) => {
+    for (const Authorization of [undefined, `Bearer ${TOKEN}`]) {
+      const { ask } = await admin({ token: Authorization && TOKEN })
+      const headers = { 'Sec-Fetch-Site': site, ...(Authorization && { Authorization }) }
+      expect((await ask('/limits/a', { headers })).status).toBe(status)
+      server?.close()
+    }
+  })
+
   it('is no web page', async () => {
     const { ask, asked } = await admin()
     for (const origin of ['https://evil.example', 'null', 'http://localhost:9090']) {
@@ -201,6 +215,54 @@ describe('a gateway that counts in Redis', () => {
     const freed = await call(gateway.adminPort, { path: '/limits/acme', method: 'DELETE' })
     expect(freed).toMatchObject({ status: 200, json: { client: 'acme', freed: 1 } })
     expect(await calls(3)).toEqual([200, 200, 429])
+  })
+
+  /** How often Redis was asked for a command. */
+  async function asked(command: string): Promise<number> {
+    const stats = String(await redis.command('INFO', 'commandstats'))
+    return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0)
+  }
+
+  it('answers a caller from memory for a second, which costs Redis nothing', async () => {
+    const poller = await token('poller')
+    const before = await asked('evalsha')
+    const startedAt = performance.now()
+    const read = async () => (await call(gateway.port, { path: '/v3/rate-limits', token: poller })).json
+    const answers = [await read(), ...(await Promise.all(Array.from({ length: 200 }, read)))]
+    for (const answer of answers) expect(answer).toMatchObject({ limits: [{ remaining: 3 }] })
+    const seconds = 1 + Math.floor((performance.now() - startedAt) / 1000)
+    // Each process notes that it is there as often.
+    expect((await asked('evalsha')) - before).toBeLessThanOrEqual(2 * seconds + 1)
+    expect((await call(gateway.port, { token: poller })).status).toBe(200)
+    await until('it is told of its call', async () => (await read()).limits[0].remaining === 2)
+  })
+
+  it('scans for one operator at a time, and for none that has left', async () => {
+    const FILL = `for i = 1, 200000 do redis.call('SET', 'sluice:{filler}:sync:' .. i, '') end`
+    await redis.command('EVAL', FILL, 0)
+    await call(gateway.port, { method: 'POST', path: '/sync/abc', token: await token('seeker') })
+    const { json } = await call(gateway.adminPort, { path: '/limits/seeker' })
+    expect(json.limits.map(({ key }: { key: string }) => key)).toContain('sluice:{seeker}:sync:abc')
+    const whole = await asked('scan')
+    expect(whole).toBeGreaterThanOrEqual(200)
+
+    const leaving = Array.from({ length: 20 }, () =>
+      httpRequest({ port: gateway.adminPort, path: '/limits/seeker', agent: false }).on('error', () => {}),
+    )
+    for (const request of leaving) request.end()
+    await until('one scans', async () => (await asked('scan')) > whole)
+    for (const request of leaving) request.destroy()
+    await until('all have ended', async () => {
+      const before = await asked('scan')
+      await call(gateway.adminPort, { path: '/limits/nobody', method: 'OPTIONS' })
+      await new Promise((resolve) => setTimeout(resolve, 50))
+      return (await asked('scan')) === before
+    })
+    expect(await asked('scan')).toBeLessThan(3 * whole)
+
+    const freed = await call(gateway.adminPort, { path: '/limits/seeker', method: 'DELETE' })
+    expect(freed.json.freed).toBeGreaterThanOrEqual(1)
+    expect(await redis.command('EXISTS', 'sluice:{seeker}:sync:abc')).toBe(0)
   })
 
   it('says 503 to both while Redis is out of reach, and answers again after', async () => {

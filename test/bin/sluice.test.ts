@@ -113,7 +113,7 @@ describe('sluice check', () => {
     expect(ended.stdout.split('\n')).toEqual([
       'listen  http://0.0.0.0:8080            serves id.example.com, any other host on routes that name none',
       'admin   http://127.0.0.1:9090',
-      'store   redis://redis.internal:6379/1  keys start with "sluice", a decision waits 100ms, then this process counts',
+      'store   redis://redis.internal:6379/1  keys start with "sluice", a decision waits 100ms, then each gateway counts its part',
       'tokens  https://id.example.com/oidc    for https://api.example.com, keys by discovery',
       '',
       'UPSTREAM  ORIGIN                     TIMEOUT  CONNECT  CONNECTIONS',

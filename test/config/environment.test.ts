@@ -109,7 +109,7 @@ describe('flags', () => {
       prefix: 'mine',
       timeoutMs: 100,
       onOutage: 'local',
-      instances: 1,
+      instances: undefined,
     })
     expect((await load(text, {}, overridesOf({ store: 'memory' }))).config.store).toBe('memory')
   })

@@ -63,7 +63,7 @@ describe('loadConfig', () => {
       prefix: 'sluice',
       timeoutMs: 100,
       onOutage: 'local',
-      instances: 1,
+      instances: undefined,
     })
   })
 

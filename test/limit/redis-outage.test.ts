@@ -121,6 +121,21 @@ describe('under load, with a Redis that', () => {
     expect([...calls.modes]).toEqual(['store'])
   })
 
+  test('hangs and goes on, it gets the calls that were counted meanwhile', async () => {
+    const { store, redis } = await storeOf({ url: server.url })
+    const mine = quota(50)
+    for (let i = 0; i < 20; i++) expect((await store.charge([mine])).mode).toBe('store')
+    server.freeze()
+    await decides(store, 'local')
+    let local = 0
+    while ((await store.charge([mine])).admitted) local++
+    expect(local).toBe(30)
+    server.thaw()
+    await decides(store, 'store')
+    await until('all is written back', async () => (await redis.peek([mine]))[0]!.remaining === 0)
+    expect(await store.charge([mine])).toMatchObject({ admitted: false, mode: 'store' })
+  })
+
   test('goes, comes and goes, it is told once each time that it went', async () => {
     let lost = 0
     const redis = closing(

@@ -51,7 +51,7 @@ afterEach(async () => {
 const settings = (more: Partial<Parameters<typeof yaml>[0]> = {}): string =>
   yaml({
     data: data.url,
-    store: `{ redis: { url: "${redis.url}", password: ${PASSWORD} }, timeout: 5s }`,
+    store: `{ redis: { url: "${redis.url}", password: ${PASSWORD} }, timeout: 5s, instances: 1 }`,
     ...more,
   })
 async function started(text: string, env: Record<string, string> = {}): Promise<ServingProcess> {

@@ -65,7 +65,11 @@ function* answerOf(
 }
 
 /** Limits that are decided together: a live one leads, and on a cluster all are kept in one slot. */
-function* togetherOf({ limits: names, match }: OutlinedRoute, i: number, file: Outline): Generator<Mistake> {
+function* togetherOf(
+  { limits: names, match, authenticate }: OutlinedRoute,
+  i: number,
+  file: Outline,
+): Generator<Mistake> {
   const known = names.map((name) =>
     name !== undefined && file.limits && Object.hasOwn(file.limits, name) ? file.limits[name] : undefined,
   )
@@ -79,6 +83,10 @@ function* togetherOf({ limits: names, match }: OutlinedRoute, i: number, file: O
   }
   const first = known[0]?.per[0]
   if (file.store.redis?.['cluster'] === undefined || first === undefined) return
+  if (first === 'ip' && authenticate === 'bearer') {
+    const message = `"${match}" decides "${names[0]}" (per ip first) together with DPoP proofs, which a cluster cannot: it keeps them with their client; let the "per" begin with client`
+    yield { path: [...path, 0], message }
+  }
   for (const [j, limit] of known.entries()) {
     const other = limit?.per[0]
     if (other === undefined || other === first) continue

@@ -189,6 +189,17 @@ const MISTAKES: readonly Row[] = [
     ],
   ],
   [
+    'a limit that a cluster cannot decide together with proofs',
+    [
+      'store: { redis: { cluster: [redis://a] } }',
+      'limits: { requests: { per: [ip, client], limit: 1000, window: 1m } }',
+      'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]',
+    ],
+    [
+      '3:75: routes[0].limits[0]: "/*" decides "requests" (per ip first) together with DPoP proofs, which a cluster cannot: it keeps them with their client; let the "per" begin with client',
+    ],
+  ],
+  [
     'a draft that there is not',
     'headers: { draft: draft-7 }',
     ['1:19: headers.draft: must be none or draft-10; did you mean "draft-10"?'],

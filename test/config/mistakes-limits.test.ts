@@ -196,7 +196,7 @@ const MISTAKES: readonly Row[] = [
       'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]',
     ],
     [
-      '3:75: routes[0].limits[0]: "/*" decides "requests" (per ip first) together with DPoP proofs, which a cluster cannot: it keeps them with their client; let the "per" begin with client',
+      '3:72: routes[0].limits[0]: "/*" decides "requests" (per ip first) together with DPoP proofs, which a cluster cannot: it keeps them with their client; let the "per" begin with client',
     ],
   ],
   [

@@ -4,7 +4,7 @@ import yargs, { type Argv } from 'yargs'
 import { hideBin } from 'yargs/helpers'
 import { nearest } from '../src/config/nearest.ts'
 import { FLAGS, overridesOf } from '../src/config/flags.ts'
-import type { Loaded } from '../src/config/load.ts'
+import type { Loaded, LoadOptions } from '../src/config/load.ts'
 import { VERSION } from '../src/version.ts'
 
 const FAILURE = 1
@@ -21,19 +21,23 @@ const WHICH_OF_LIMITS = 'Which command? One of limits show, limits reset.'
 /** A command line that asks for something that there is not. */
 class UsageError extends Error {}
 
-/** Reads what `--config` and the flags beside it say. Packages are loaded by the command that needs them, so help is quick. */
-async function load(given: Record<string, unknown>): Promise<Loaded> {
+/** What `--config` and the flags beside it ask for. */
+function configOf(given: Record<string, unknown>): LoadOptions {
   const file = given['config'] ?? process.env['SLUICE_CONFIG']
   if (typeof file !== 'string' || file === '') {
     throw new UsageError('Which configuration? Give --config FILE, or set SLUICE_CONFIG.')
   }
-  const { loadConfig } = await import('../src/config/load.ts')
-  return loadConfig({ file, overrides: overridesOf(given) })
+  return { file, overrides: overridesOf(given) }
+}
+
+/** Packages are loaded by the command that needs them, so help is quick. */
+async function load(given: Record<string, unknown>): Promise<Loaded> {
+  return (await import('../src/config/load.ts')).loadConfig(configOf(given))
 }
 
 async function start(given: Record<string, unknown>): Promise<void> {
   const workers = whole(given, 'workers', MOST_WORKERS, 1)
-  await (await import('../src/commands/start.ts')).runGateway(() => load(given), workers)
+  await (await import('../src/commands/start.ts')).runGateway(configOf(given), workers)
   // Whatever may still be under way, such as a log line that nobody takes.
   process.exit(0)
 }

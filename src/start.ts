@@ -82,7 +82,8 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
       workers === 1 ? serve(config, output, metrics) : openWorkers(workers, config, output, metrics)
     const { address } = (service = await opened)
     if (workers === 1) metrics.workers.set(1)
-    log.info({ address, adminAddress, workers: workers === 1 ? undefined : workers }, 'sluice serves')
+    const several = workers === 1 ? undefined : workers
+    log.info({ address, adminAddress, workers: several, loadMs: source?.loadMs }, 'sluice serves')
 
     let { drainTimeoutMs } = config
     const reload =

@@ -7,6 +7,7 @@ import { createIssuers } from '../src/issuers.ts'
 import type { Log } from '../src/observe/log.ts'
 import { MemoryStore } from '../src/limit/memory-store.ts'
 import { startIssuer, type TestIssuer } from './helpers/issuer.ts'
+import { assertion, plain, push } from './helpers/par-request.ts'
 import { until } from './helpers/wait.ts'
 
 type Line = readonly [level: string, fields: object, message: string]
@@ -67,7 +68,7 @@ describe('what operators are told, once an outage and when it is over:', () => {
     told.length = 0
     issuer.fault = 'error'
     const guards = createGuards(log)
-    guards.guard(
+    const guard = guards.guard(
       {
         issuer: 'https://identity.example.com/oidc',
         audiences: [],
@@ -77,8 +78,10 @@ describe('what operators are told, once an outage and when it is over:', () => {
         unknownClients: 'forward',
       },
       [{ ...OF_CLIENT, id: 'remote', jwks: { url: issuer.jwksUri } }],
-    )
-    await until('the outage is told', () => told.length > 0)
+    )!
+    expect(told).toEqual([])
+    expect(await push(guard, plain('remote', assertion('remote')))).toMatchObject({ status: 503 })
+    expect(told).toHaveLength(1)
     issuer.fault = undefined
     await until('its end is told', () => told.length > 1)
     expect(messages()).toEqual([

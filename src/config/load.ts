@@ -34,24 +34,31 @@ export interface Loaded {
   readonly file: string
   /** The SHA-256 of the file’s text, in hex. */
   readonly hash: string
+  /** The SHA-256 of all that was read: the text, the files that it names, and the environment. */
+  readonly content: string
   /** The files of TLS, the listener’s and the upstreams’, which may be renewed while the text stays. */
   readonly certificates: readonly string[]
+}
+
+export interface LoadOptions {
+  readonly file: string
+  /** The text of the file, where it was read before. */
+  readonly text?: string | undefined
+  readonly overrides?: readonly Override[]
+  readonly env?: Env
+  /** Epoch milliseconds; for the warnings of what has passed. */
+  readonly nowMs?: number
 }
 
 /** Reads, checks and compiles a configuration; rejects with a `ConfigError` that lists every mistake. */
 export async function loadConfig({
   file,
+  text: given,
   overrides = [],
   env = process.env,
   nowMs = Date.now(),
-}: {
-  readonly file: string
-  readonly overrides?: readonly Override[]
-  readonly env?: Env
-  /** Epoch milliseconds; for the warnings of what has passed. */
-  readonly nowMs?: number
-}): Promise<Loaded> {
-  const text = await readText(file)
+}: LoadOptions): Promise<Loaded> {
+  const text = given ?? (await readText(file))
   const source = readSource(text, env)
   const flagOf = (path: Path) =>
     overrides.findLast((one) => one.path.every((step, i) => step === path[i]))?.flag
@@ -92,6 +99,7 @@ export async function loadConfig({
     config: { ...config, warnings },
     file,
     hash: createHash('sha256').update(text).digest('hex'),
+    content: createHash('sha256').update(text).update(JSON.stringify(config)).digest('hex'),
     certificates: filesOf(
       [parsed.data.listen.tls, ...Object.values(parsed.data.upstreams).map(({ tls }) => tls)],
       directory,

@@ -15,7 +15,8 @@ export interface ParClient extends RequestObjectClient {
 export interface ParGuardOptions extends Omit<AssertionRules, 'now'> {
   /** What becomes of clients that are not listed, once their form is found good. */
   readonly unknownClients: 'forward' | 'refuse'
-  readonly clients: readonly ParClient[]
+  /** The settings of a client; undefined where it is not listed. */
+  clientOf(id: string): ParClient | undefined
   /** The clock, in Unix milliseconds. */
   readonly now?: () => number
 }
@@ -52,8 +53,7 @@ const IN_THE_REQUEST: ReadonlySet<string> = new Set([
  * client's authentication, then of the request object. Refusals are those of RFC 6749 section 5.2.
  */
 export function createParGuard(options: ParGuardOptions): ParGuard {
-  const { issuer, unknownClients, now = Date.now } = options
-  const clients = new Map(options.clients.map((client) => [client.id, client]))
+  const { issuer, unknownClients, clientOf, now = Date.now } = options
   const rules = { ...options, now }
 
   async function refuseClient(
@@ -100,7 +100,7 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
       if (incomplete !== undefined) return incomplete
 
       const { clientId } = credentials
-      const client = clients.get(clientId)
+      const client = clientOf(clientId)
       const realm = authorization.length > 0 ? issuer : undefined
       const refused = await refuseClient(credentials, client, realm)
       if (refused !== undefined) return refused

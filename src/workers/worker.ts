@@ -1,3 +1,4 @@
+import { createCollector } from '../config/pieces.ts'
 import { createLog, type LogOutput } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { type OwnService, serve } from '../serve.ts'
@@ -16,6 +17,7 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
   let service: OwnService | undefined
   let drainTimeoutMs = 0
   let closing = false
+  const { add, collect } = createCollector()
 
   process.on('uncaughtException', (error) => {
     const cause = error.stack ?? error.message
@@ -31,7 +33,9 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
   })
 
   const answers: Answers = {
-    async start(config) {
+    clients: add,
+    async start(given) {
+      const config = collect(given)
       // The first process writes for people, if at all.
       output = await createLog(config.log.level, 'json')
       ;({ drainTimeoutMs } = config)
@@ -39,7 +43,8 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
       return service.address
     },
     ready: () => service!.ready(),
-    apply(config) {
+    apply(given) {
+      const config = collect(given)
       service!.apply(config)
       ;({ drainTimeoutMs } = config)
     },

@@ -58,6 +58,8 @@ async function* load(options: LoadOptions): AsyncGenerator<Said> {
 
 const { loads } = (workerData ?? {}) as { readonly loads?: LoadOptions }
 if (!isMainThread && loads !== undefined) {
+  // The YAML parser asks it at every word, and Node.js's own is slow to answer.
+  process.env = { ...process.env }
   for await (const said of load(loads)) {
     parentPort!.postMessage(said)
     if ('piece' in said) await once(parentPort!, 'message')

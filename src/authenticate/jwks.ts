@@ -1,4 +1,4 @@
-import { readJson } from './fetch-json.ts'
+import { readJson, shownUrl } from './fetch-json.ts'
 import { type KeySet, readKeySet } from './key-set.ts'
 
 /** Where the keys of an issuer come from, and how they are kept fresh. */
@@ -87,9 +87,9 @@ export function createKeySource(options: KeySourceOptions): KeySource {
     try {
       keys = await readKeySet(document, keys)
     } catch (error) {
-      throw new Error(`${where} ${(error as Error).message}`, { cause: error })
+      throw new Error(`${shownUrl(where)} ${(error as Error).message}`, { cause: error })
     }
-    if (keys.size === 0) throw new Error(`${where} holds no key that could verify a token`)
+    if (keys.size === 0) throw new Error(`${shownUrl(where)} holds no key that could verify a token`)
   }
 
   void load()

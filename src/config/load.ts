@@ -23,6 +23,8 @@ export interface Override {
   readonly flag: string
   readonly path: readonly string[]
   readonly value: unknown
+  /** The keys beside the value that it replaces too. */
+  readonly replaces?: readonly string[]
   /** What is wrong with the value as this flag gives it, where more is to be said than of the file's. */
   readonly mistake?: string | undefined
 }
@@ -70,8 +72,11 @@ export async function loadConfig({
     const shapeless = { path: [], message: 'the file must be a mapping; config/sluice.yaml shows its keys' }
     throw refuse(source.mistakes.length > 0 ? source.mistakes : [shapeless])
   }
-  for (const one of overrides)
+  for (const one of overrides) {
+    const around = get(value, one.path.slice(0, -1))
+    for (const key of one.replaces ?? []) if (isMapping(around)) delete around[key]
     put(value, one.path, typeof one.value === 'string' ? typed(one.value) : one.value)
+  }
 
   const mistakes: Mistake[] = [...source.mistakes]
   for (const { path, mistake } of overrides)
@@ -94,7 +99,7 @@ export async function loadConfig({
 
   const config = await compile(parsed.data, directory, mistakes)
   if (mistakes.length > 0) throw refuse(mistakes)
-  const warnings = problemsOf([...warningsOf(config, nowMs)], report)
+  const warnings = problemsOf([...source.warnings, ...warningsOf(config, nowMs)], report)
   return {
     config: { ...config, warnings },
     file,

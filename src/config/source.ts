@@ -17,6 +17,8 @@ export interface Mistake {
   readonly message: string
   readonly key?: boolean
   readonly place?: Place
+  /** Is the key not to be repeated? */
+  readonly hidden?: boolean
 }
 
 /** What a YAML text says. */
@@ -24,6 +26,8 @@ export interface Source {
   /** Undefined where the mistakes leave no value to look at. */
   readonly value: unknown
   readonly mistakes: readonly Mistake[]
+  /** What is not wrong, but probably not meant either. */
+  readonly warnings: readonly Mistake[]
   /** The text that the environment gave for the value at a path, where it was read as a number or boolean. */
   textAt(path: Path): string | undefined
   /** Where the path's value or key stands, or the innermost thing around it. */
@@ -62,7 +66,7 @@ export function readSource(source: string, env: Env): Source {
     ])
   }
 
-  const { shape, repeated, unset, texts, hasAliases } = inspect(document, env, placeAt)
+  const { shape, repeated, unset, literal, texts, hasAliases } = inspect(document, env, placeAt)
   if (shape.length > 0) return unreadable(shape)
   let value: unknown
   try {
@@ -74,6 +78,7 @@ export function readSource(source: string, env: Env): Source {
   return {
     value,
     mistakes: [...repeated, ...unset],
+    warnings: literal,
     textAt(path) {
       const { value, whole } = locate(document, path)
       return whole && value ? texts.get(value) : undefined
@@ -89,7 +94,13 @@ export function readSource(source: string, env: Env): Source {
 type PlaceAt = (offset?: number) => Place
 
 function unreadable(mistakes: readonly Mistake[]): Source {
-  return { value: undefined, mistakes, textAt: () => undefined, placeOf: () => ({ line: 1, column: 1 }) }
+  return {
+    value: undefined,
+    mistakes,
+    warnings: [],
+    textAt: () => undefined,
+    placeOf: () => ({ line: 1, column: 1 }),
+  }
 }
 
 /** What a walk through a document found. */
@@ -100,14 +111,24 @@ interface Inspected {
   readonly repeated: readonly Mistake[]
   /** What is wrong with the variables that scalars name. */
   readonly unset: readonly Mistake[]
+  /** Scalars that other programs would take for variables. */
+  readonly literal: readonly Mistake[]
   /** What the environment gave for scalars that were read as numbers or booleans. */
   readonly texts: ReadonlyMap<Node, string>
   readonly hasAliases: boolean
 }
 
+/** What is a variable to shells and templates, and a plain text here. */
+const VARIABLE_ELSEWHERE = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/s
+
 /** Walks through a document once, since it may be long, and replaces every scalar that names variables. */
 function inspect(document: Document.Parsed, env: Env, placeAt: PlaceAt): Inspected {
-  const found = { shape: [] as Mistake[], repeated: [] as Mistake[], unset: [] as Mistake[] }
+  const found: Record<'shape' | 'repeated' | 'unset' | 'literal', Mistake[]> = {
+    shape: [],
+    repeated: [],
+    unset: [],
+    literal: [],
+  }
   const texts = new Map<Node, string>()
   const anchors = new Set<string>()
   let hasAliases = false
@@ -120,7 +141,11 @@ function inspect(document: Document.Parsed, env: Env, placeAt: PlaceAt): Inspect
     if (isAlias(node)) {
       hasAliases = true
       if (anchors.has(node.source)) return
-      tell('shape', node, `has an alias without an anchor; write "&${node.source}" at what it stands for`)
+      tell(
+        'shape',
+        node,
+        'stands for nothing, since no "&" gives it a name; put a text that begins with "*" in quotes',
+      )
       return
     }
     if ((isScalar(node) || isMap(node) || isSeq(node)) && node.anchor !== undefined) anchors.add(node.anchor)
@@ -156,8 +181,14 @@ function inspect(document: Document.Parsed, env: Env, placeAt: PlaceAt): Inspect
   }
 
   function scalar(node: Scalar): void {
-    const given = typeof node.value === 'string' ? substitute(node.value, env) : undefined
-    if (given === undefined) return
+    if (typeof node.value !== 'string') return
+    const given = substitute(node.value, env)
+    if (given === undefined) {
+      if (VARIABLE_ELSEWHERE.test(node.value)) {
+        tell('literal', node, 'is taken as it stands; write ${NAME} for the environment variable NAME')
+      }
+      return
+    }
     if ('problem' in given) {
       tell('unset', node, given.problem)
       return

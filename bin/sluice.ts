@@ -4,7 +4,8 @@ import yargs, { type Argv } from 'yargs'
 import { hideBin } from 'yargs/helpers'
 import { nearest } from '../src/config/nearest.ts'
 import { FLAGS, overridesOf } from '../src/config/flags.ts'
-import type { Loaded } from '../src/config/load.ts'
+import type { Loaded, LoadOptions } from '../src/config/load.ts'
+import { escaped } from '../src/observe/escape.ts'
 import { VERSION } from '../src/version.ts'
 
 const FAILURE = 1
@@ -18,22 +19,31 @@ const MOST_ROWS = 100_000
 const WHICH = 'Which command? One of start, check, explain, limits, replay, sandbox.'
 const WHICH_OF_LIMITS = 'Which command? One of limits show, limits reset.'
 
+/** Tells people or programs: callers and logs choose some words, and none of them moves a cursor. */
+function say(tell: (text: string) => void, text: string): void {
+  tell(text.split('\n').map(escaped).join('\n'))
+}
+
 /** A command line that asks for something that there is not. */
 class UsageError extends Error {}
 
-/** Reads what `--config` and the flags beside it say. Packages are loaded by the command that needs them, so help is quick. */
-async function load(given: Record<string, unknown>): Promise<Loaded> {
+/** What `--config` and the flags beside it ask for. */
+function configOf(given: Record<string, unknown>): LoadOptions {
   const file = given['config'] ?? process.env['SLUICE_CONFIG']
   if (typeof file !== 'string' || file === '') {
     throw new UsageError('Which configuration? Give --config FILE, or set SLUICE_CONFIG.')
   }
-  const { loadConfig } = await import('../src/config/load.ts')
-  return loadConfig({ file, overrides: overridesOf(given) })
+  return { file, overrides: overridesOf(given) }
+}
+
+/** Packages are loaded by the command that needs them, so help is quick. */
+async function load(given: Record<string, unknown>): Promise<Loaded> {
+  return (await import('../src/config/load.ts')).loadConfig(configOf(given))
 }
 
 async function start(given: Record<string, unknown>): Promise<void> {
   const workers = whole(given, 'workers', MOST_WORKERS, 1)
-  await (await import('../src/commands/start.ts')).runGateway(() => load(given), workers)
+  await (await import('../src/commands/start.ts')).runGateway(configOf(given), workers)
   // Whatever may still be under way, such as a log line that nobody takes.
   process.exit(0)
 }
@@ -48,9 +58,9 @@ async function work(): Promise<void> {
 async function check(given: Record<string, unknown>): Promise<void> {
   const { config } = await load(given)
   if (given['json'] === true) {
-    console.log((await import('../src/commands/check-json.ts')).configAsJson(config))
+    say(console.log, (await import('../src/commands/check-json.ts')).configAsJson(config))
   } else {
-    console.log((await import('../src/commands/check.ts')).describeConfig(config))
+    say(console.log, (await import('../src/commands/check.ts')).describeConfig(config))
   }
 }
 
@@ -59,7 +69,7 @@ async function showLimits(given: Record<string, unknown>): Promise<void> {
   const { config } = await load(given)
   const { describeUsage, withCounters } = await import('../src/commands/limits.ts')
   const usage = await withCounters(config, client, ({ ofClient }) => ofClient(client))
-  console.log(given['json'] === true ? JSON.stringify(usage, undefined, 2) : describeUsage(usage))
+  say(console.log, given['json'] === true ? JSON.stringify(usage, undefined, 2) : describeUsage(usage))
 }
 
 async function resetLimits(given: Record<string, unknown>): Promise<void> {
@@ -68,7 +78,7 @@ async function resetLimits(given: Record<string, unknown>): Promise<void> {
   const { withCounters } = await import('../src/commands/limits.ts')
   const freed = await withCounters(config, client, ({ free }) => free(client))
   const words = `Freed ${freed} ${freed === 1 ? 'key' : 'keys'} of the client "${client}".`
-  console.log(given['json'] === true ? JSON.stringify({ client, freed }) : words)
+  say(console.log, given['json'] === true ? JSON.stringify({ client, freed }) : words)
 }
 
 function clientOf(given: Record<string, unknown>): string {
@@ -95,23 +105,23 @@ async function explain(given: Record<string, unknown>): Promise<void> {
   const { explain } = await import('../src/commands/explain/explain.ts')
   const asker = { client, user, ip }
   const explained = explain(config, question, asker, atMs)
-  if (given['json'] === true) console.log(JSON.stringify(explained, undefined, 2))
+  if (given['json'] === true) say(console.log, JSON.stringify(explained, undefined, 2))
   else {
     const { describeExplained } = await import('../src/commands/explain/describe.ts')
-    console.log(describeExplained(explained, config))
+    say(console.log, describeExplained(explained, config))
   }
 }
 
 function addressOf(text: string | undefined): string | undefined {
   if (text === undefined || isIP(text) !== 0) return text
-  throw new UsageError(`--ip must be an address such as 192.0.2.7 or 2001:db8::7, not "${text}".`)
+  throw new UsageError(`--ip must be an address such as 192.0.2.7 or 2001:db8::7.`)
 }
 
 async function instantOf(text: string | undefined): Promise<number> {
   if (text === undefined) return Date.now()
   const ms = (await import('../src/config/instant.ts')).instantMs(text)
   if (!Number.isNaN(ms)) return ms
-  throw new UsageError(`--at must be an instant such as 2027-01-31T00:00:00Z, not "${text}".`)
+  throw new UsageError(`--at must be an instant such as 2027-01-31T00:00:00Z.`)
 }
 
 /** What stands freely behind the command. */
@@ -131,8 +141,8 @@ async function replay(given: Record<string, unknown>): Promise<void> {
   const config = await load(given)
   const { replay } = await import('../src/commands/replay/replay.ts')
   const report = await replay({ logs, config, top, client, screen: process.stderr })
-  if (given['json'] === true) console.log(JSON.stringify(report, undefined, 2))
-  else console.log((await import('../src/commands/replay/describe.ts')).describeReport(report, client))
+  if (given['json'] === true) say(console.log, JSON.stringify(report, undefined, 2))
+  else say(console.log, (await import('../src/commands/replay/describe.ts')).describeReport(report, client))
 }
 
 async function sandbox(given: Record<string, unknown>): Promise<void> {
@@ -149,12 +159,18 @@ async function sandbox(given: Record<string, unknown>): Promise<void> {
 function whole(given: Record<string, unknown>, flag: string, most: number, least = 0): number {
   const text = String(given[flag])
   if (/^\d{1,16}$/.test(text) && Number(text) >= least && Number(text) <= most) return Number(text)
-  throw new UsageError(`--${flag} must be a whole number from ${least} to ${most}, not "${text}".`)
+  throw new UsageError(`--${flag} must be a whole number from ${least} to ${most}.`)
 }
 
 /** A message of yargs, which also suggests commands that are nothing like what was written. */
 function likely(message: string | null): string | undefined {
   const words = hideBin(process.argv)
+  const unknown = /^(Unknown arguments?: )(.*)$/s.exec(message ?? '')
+  if (unknown !== null) {
+    // What is no plain word may be a URL with its password.
+    const plain = unknown[2]!.split(', ').map((word) => (/^[\w.-]+$/.test(word) ? word : '***'))
+    return unknown[1]! + plain.join(', ')
+  }
   const suggested = /^Did you mean (\S+)\?$/.exec(message ?? '')?.[1]
   if (suggested === undefined || words.some((word) => nearest(word, [suggested]) !== undefined))
     return message ?? undefined
@@ -165,18 +181,18 @@ function likely(message: string | null): string | undefined {
 function fail(error: unknown): never {
   const { name, message } = error instanceof Error ? error : new Error(String(error))
   if (error instanceof UsageError) {
-    console.error(`sluice: ${message}\nSee "sluice --help".`)
+    say(console.error, `sluice: ${message}\nSee "sluice --help".`)
     process.exit(USAGE)
   }
   if (name === 'StoreConfigError') {
-    console.error(`sluice: ${message}`)
+    say(console.error, `sluice: ${message}`)
     process.exit(CONFIG)
   }
   if (name === 'ConfigError') {
-    console.error(message)
+    say(console.error, message)
     process.exit(CONFIG)
   }
-  console.error(`sluice: ${message || name}`)
+  say(console.error, `sluice: ${message || name}`)
   process.exit(FAILURE)
 }
 

@@ -67,8 +67,8 @@ async function answer(
 
   const target = understand(request.url ?? '', head.hosts, parts.serves, parts.servesOthers)
   if (target instanceof GatewayError) {
-    // As it came, for whoever wants to know what was refused; the query may hold secrets.
-    exchange.path = (request.url ?? '').split('?', 1)[0]!
+    // As it came, for whoever wants to know what was refused.
+    exchange.path = request.url ?? ''
     exchange.dialect = parts.dialectOf(head.hosts[0])
     return failed(exchange, target)
   }

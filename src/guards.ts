@@ -1,47 +1,64 @@
 import type { Client, Par } from './config/schema.ts'
 import type { Log } from './observe/log.ts'
-import { createClientKeys } from './par/client-keys.ts'
+import { type ClosableKeys, createClientKeys } from './par/client-keys.ts'
 import { createParGuard, type ParGuard } from './par/guard.ts'
-import { reused } from './reused.ts'
 
-/** The guards of the PAR endpoint; their clients' keys outlive a reload that leaves them alone. */
+/** The guards of the PAR endpoint; their clients' keys are opened when they are first needed, and outlive a reload that leaves them alone. */
 export interface Guards {
-  /** The guard for these settings and those of the clients that are its issuer's, or that name no issuer. */
-  guard(par: Par, clients: readonly Client[]): ParGuard
-  /** Closes the keys that no `guard` asked for since the last call. */
-  endUnused(): void
+  /** The guard for these settings and those of the clients that are its issuer's, or that name no issuer; closes the keys of all others. Undefined where there is no PAR endpoint. */
+  guard(par: Par | undefined, clients: readonly Client[]): ParGuard | undefined
   end(): void
 }
 
-interface KeysOfClient {
-  readonly id: string
+interface Opened {
   readonly jwks: NonNullable<Client['jwks']>
+  readonly keys: ClosableKeys
 }
 
 /** Opens the keys of clients as their guards need them. */
 export function createGuards(log: Log): Guards {
-  const keys = reused(
-    ({ id, jwks }: KeysOfClient) =>
-      createClientKeys('url' in jwks ? { jwksUri: jwks.url } : { jwks }, {
-        failed: (reason) =>
-          log.warn({ client: id, reason }, 'the keys of the client cannot be read; trying again'),
-        recovered: () => log.info({ client: id }, 'the keys of the client are read again'),
-      }),
-    (source) => source.close(),
-  )
+  const opened = new Map<string, Opened>()
+
+  function keysOf({ id, jwks }: Client): ClosableKeys | undefined {
+    const known = opened.get(id)
+    if (known !== undefined && (known.jwks === jwks || JSON.stringify(known.jwks) === JSON.stringify(jwks))) {
+      return known.keys
+    }
+    close(id)
+    if (jwks === undefined) return undefined
+    const keys = createClientKeys('url' in jwks ? { jwksUri: jwks.url } : { jwks }, {
+      failed: (reason) =>
+        log.warn({ client: id, reason }, 'the keys of the client cannot be read; trying again'),
+      recovered: () => log.info({ client: id }, 'the keys of the client are read again'),
+    })
+    opened.set(id, { jwks, keys })
+    return keys
+  }
+
+  function close(id: string): void {
+    opened.get(id)?.keys.close()
+    opened.delete(id)
+  }
+
   return {
-    guard: (par, clients) =>
-      createParGuard({
-        ...par,
-        clients: clientsOf(par, clients).map(({ id, jwks, requestObjectSigningAlg, authentication }) => ({
-          id,
-          requestObjectSigningAlg,
-          authentication,
-          keys: jwks && keys.get({ id, jwks }),
-        })),
-      }),
-    endUnused: keys.endUnused,
-    end: keys.end,
+    guard(par, clients) {
+      const listed = new Map(par && clientsOf(par, clients).map((client) => [client.id, client]))
+      for (const id of opened.keys()) if (!listed.has(id)) close(id)
+      return (
+        par &&
+        createParGuard({
+          ...par,
+          clientOf(id) {
+            const client = listed.get(id)
+            return client && { ...client, keys: keysOf(client) }
+          },
+          ids: () => listed.keys(),
+        })
+      )
+    },
+    end() {
+      for (const id of opened.keys()) close(id)
+    },
   }
 }
 

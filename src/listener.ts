@@ -101,11 +101,11 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   server.on('checkContinue', (request, response) => inTurn(request, response, true))
   // RFC 9110 section 10.1.1 lets a server pass over an expectation that it does not know.
   server.on('checkExpectation', (request, response) => inTurn(request, response, false))
-  server.on('connect', (request: IncomingMessage, socket: Socket) => {
+  server.on('connect', (_: IncomingMessage, socket: Socket) => {
     // Node has let go of the socket, on which answers may be under way.
     socket.on('error', () => {})
     socket.on('drain', () => underWay(socket)?.emit('drain'))
-    turns.behind(socket, () => refuse(socket, 405, `CONNECT ${request.url ?? ''}`))
+    turns.behind(socket, () => refuse(socket, 405, 'CONNECT'))
   })
   const secured = new WeakSet<Socket>()
   server.on('secureConnection', (socket: Socket) => secured.add(socket))

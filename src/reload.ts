@@ -2,12 +2,19 @@ import type { Config, ListenTls } from './config/schema.ts'
 import type { Log } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
 
-/** Where a configuration came from, and how to read it again. */
-export interface Source {
-  /** Tells one text of the configuration from another. */
+/** What tells one configuration from another, and how long it took to load it. */
+interface Reading {
+  /** Of the text. */
   readonly hash: string
+  /** Of the text, and of the files and secrets that it names. */
+  readonly content: string
+  readonly loadMs: number
+}
+
+/** Where a configuration came from, and how to read it again. */
+export interface Source extends Reading {
   /** Rejects with an error whose message lists every mistake. */
-  load(): Promise<{ readonly config: Config; readonly hash: string }>
+  load(): Promise<Reading & { readonly config: Config }>
 }
 
 export interface ReloadParts {
@@ -48,8 +55,7 @@ export function createReload({
   log,
   metrics,
 }: ReloadParts): (occasion: Occasion) => Promise<void> {
-  let { hash } = source
-  let content = contentOf(config)
+  let { hash, content } = source
   let refused: string | undefined
   let under: Promise<void> = Promise.resolve()
   metrics.configLoaded(hash)
@@ -57,8 +63,7 @@ export function createReload({
   async function reload(occasion: Occasion): Promise<void> {
     try {
       const loaded = await source.load()
-      const next = contentOf(loaded.config)
-      if (occasion === 'changed' && loaded.hash === hash && next === content) {
+      if (occasion === 'changed' && loaded.content === content) {
         if (refused !== undefined) {
           refused = undefined
           metrics.configLoaded(hash)
@@ -70,9 +75,8 @@ export function createReload({
       await apply(current)
       refused = undefined
       metrics.configLoaded(loaded.hash, hash)
-      hash = loaded.hash
-      content = next
-      log.info({ hash }, 'the configuration is read anew')
+      ;({ hash, content } = loaded)
+      log.info({ hash, loadMs: loaded.loadMs }, 'the configuration is read anew')
       const keys = AT_START.flatMap((section) => waiting(section, loaded.config[section], current[section]))
       if (keys.length > 0) log.warn({ keys }, 'these settings take effect with the next start')
     } catch (error) {
@@ -98,9 +102,4 @@ function waiting(section: string, next: object | string, current: object | strin
   return [...new Set([...mine.keys(), ...other.keys()])]
     .filter((key) => JSON.stringify(mine.get(key)) !== JSON.stringify(other.get(key)))
     .map((key) => `${section}.${key.replace(/Ms$/, '')}`)
-}
-
-/** Tells one configuration from another that has the same text, but other files or secrets. */
-function contentOf(config: Config): string {
-  return JSON.stringify({ ...config, warnings: [] })
 }

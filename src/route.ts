@@ -175,7 +175,8 @@ export function parsePattern(text: string): Pattern | string {
   if (unknown !== undefined)
     return `"${unknown}" is no method that a route takes; use ${[...METHODS].join(', ')}`
   const host = parts[2]!.toLowerCase()
-  if (host !== '' && !HOST.test(host)) return `"${parts[2]}" is no host name; leave the port out`
+  if (host !== '' && !HOST.test(host))
+    return `"${parts[2]!.replace(/^.*@/, '***@')}" is no host name; leave the port out`
 
   const hidden = hidingSegment(parts[3]!)
   if (hidden !== undefined) return `the path cannot match; write it without ${hidden}`

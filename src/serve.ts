@@ -72,7 +72,7 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
       peers,
       failures: next.failures && failures(next.failures),
       authenticate: issuers.authenticate(next.tokens, hosts),
-      guard: next.par && guards.guard(next.par, next.clients),
+      guard: guards.guard(next.par, next.clients),
       limiter,
       rateLimitHeaders: next.headers.draft === 'draft-10' ? allHeaders : decisionHeaders,
       limitsOf: ({ client }) => usage.ofCaller(client!),
@@ -80,7 +80,6 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
     }
     upstreams.endUnused()
     issuers.endUnused()
-    guards.endUnused()
     return { answer: createGateway(parts), peers, usage }
   }
   let current = gatewayOf(config)

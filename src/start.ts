@@ -41,6 +41,9 @@ export interface CloseOptions {
 /** The part of `drainTimeout` in which new requests are still taken. */
 const LAME_DUCK_PART = 4
 
+/** Most warnings of one configuration that are logged: each of 10,000 clients may give one. */
+const MOST_WARNINGS = 100
+
 /** Opens the operators' port, then the callers'. Rejects with words for the operator. */
 export async function start(config: Config, { source, workers = 1 }: StartOptions = {}): Promise<Running> {
   const output = await createLog(
@@ -50,7 +53,11 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
   const { log } = output
   const metrics = createMetrics()
   const warn = ({ warnings }: Config): void => {
-    for (const { where, path, message } of warnings) log.warn({ where, path }, message)
+    for (const { where, path, message } of warnings.slice(0, MOST_WARNINGS)) {
+      log.warn({ where, path }, message)
+    }
+    const more = warnings.length - MOST_WARNINGS
+    if (more > 0) log.warn({ more }, 'there are more warnings; "sluice check" tells them all')
   }
   /** Until it serves, and from when it drains, there is nobody to be asked. */
   let service: Service | undefined
@@ -85,7 +92,8 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
       workers === 1 ? serve(config, output, metrics) : openWorkers(workers, config, output, metrics)
     const { address } = (service = await opened)
     if (workers === 1) metrics.workers.set(1)
-    log.info({ address, adminAddress, workers: workers === 1 ? undefined : workers }, 'sluice serves')
+    const several = workers === 1 ? undefined : workers
+    log.info({ address, adminAddress, workers: several, loadMs: source?.loadMs }, 'sluice serves')
 
     let { drainTimeoutMs } = config
     const reload =

@@ -22,7 +22,7 @@ describe('the clients of the PAR endpoint', () => {
   it('are those of its issuer and those that name none, the former first', async () => {
     const other = 'https://other.example.com'
     const clients = [client('both', ISSUER), client('both'), client('unnamed'), client('foreign', other)]
-    const guard = createGuards(log).guard(PAR, clients)
+    const guard = createGuards(log).guard(PAR, clients)!
     const send = (id: string) => push(guard, plain(id))
     expect(await send('both')).toEqual(refusal(400, 'invalid_request', /signed with ES256/))
     expect(await send('unnamed')).toEqual(refusal(400, 'invalid_request', /signed with PS256/))

@@ -133,16 +133,16 @@ describe('a changed file', () => {
 
 describe('a file that cannot be put into force', () => {
   it('is told and counted once while it stays so, though it can be read, and again after it could', async () => {
-    const { config, hash } = await load(yaml({ data: data.url }))
-    const other = await load(yaml({ data: data.url, limit: 3 }))
+    const first = { ...(await load(yaml({ data: data.url }))), loadMs: 0 }
+    const other = { ...(await load(yaml({ data: data.url, limit: 3 }))), loadMs: 0 }
     const lines: string[] = []
     const say = (_: unknown, words: string) => void lines.push(words)
     const metrics = createMetrics()
     let refusal: Error | undefined = new Error('no such cipher')
     let next = other
     const reload = createReload({
-      config,
-      source: { hash, load: async () => next },
+      config: first.config,
+      source: { ...first, load: async () => next },
       apply() {
         if (refusal) throw refusal
       },
@@ -156,7 +156,7 @@ describe('a file that cannot be put into force', () => {
     await reload('asked')
     expect(lines.splice(0)).toEqual([NOT_TAKEN])
     expect(await metrics.text()).toContain('sluice_config_reload_failures_total 2')
-    next = { ...other, config, hash }
+    next = first
     for (let i = 0; i < 2; i++) await reload('changed')
     expect(lines.splice(0)).toEqual(['the configuration is again the one in force'])
     next = other
@@ -166,7 +166,7 @@ describe('a file that cannot be put into force', () => {
     await reload('changed')
     expect(lines.splice(0)).toEqual(['the configuration is read anew'])
     refusal = new Error('no such cipher')
-    next = { ...other, config, hash }
+    next = first
     await reload('changed')
     expect(lines).toEqual([NOT_TAKEN])
   })

@@ -14,13 +14,18 @@ export async function readJson(where: string, signal: AbortSignal): Promise<unkn
       ? await readBytes(await open(where, signal), MAX_BYTES)
       : await readBytes(createReadStream(where, { signal }), MAX_BYTES)
   } catch (error) {
-    throw new Error(`${where} ${describeFailure(error)}`, { cause: error })
+    throw new Error(`${shownUrl(where)} ${describeFailure(error)}`, { cause: error })
   }
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch (error) {
-    throw new Error(`${where} is no JSON`, { cause: error })
+    throw new Error(`${shownUrl(where)} is no JSON`, { cause: error })
   }
+}
+
+/** A URL, or a path, as it may be shown: the query may hold a key. */
+export function shownUrl(url: string): string {
+  return /^https?:/i.test(url) ? url.replace(/\?.*$/s, '?***') : url
 }
 
 class Problem extends Error {}

@@ -1,4 +1,4 @@
-import { describeFailure, readBytes } from './fetch-json.ts'
+import { describeFailure, readBytes, shownUrl } from './fetch-json.ts'
 import { type JsonObject, parseObject } from './jws.ts'
 import { createSlots } from './slots.ts'
 
@@ -107,7 +107,7 @@ export function createEndpoint(options: EndpointOptions): Ask {
   }
 
   function failed(error: unknown): Error {
-    const reason = `${url} ${error instanceof Fault ? error.message : describeFailure(error)}`
+    const reason = `${shownUrl(url)} ${error instanceof Fault ? error.message : describeFailure(error)}`
     if (isLasting(error) && ++failures >= PATIENCE && !leftAlone) void probe()
     if (!told && performance.now() - toldAt >= TELL_EVERY_MS) {
       told = true
@@ -120,7 +120,7 @@ export function createEndpoint(options: EndpointOptions): Ask {
   return async function ask(token) {
     if (leftAlone) {
       const now = performance.now()
-      if (now < notBefore) throw new Error(`${url} fails and is left alone`)
+      if (now < notBefore) throw new Error(`${shownUrl(url)} fails and is left alone`)
       notBefore = now + cooldownMs
       void probe()
     }

@@ -1,4 +1,4 @@
-import { readJson } from './fetch-json.ts'
+import { readJson, shownUrl } from './fetch-json.ts'
 import { type KeySet, readKeySet } from './key-set.ts'
 
 /** Where the keys of an issuer come from. */
@@ -131,9 +131,9 @@ export async function loadKeys(
     const where = jwks ?? (await discover(issuer, signal))
     const document = await readJson(where, signal)
     const keys = await readKeySet(document, previous).catch((error: Error) => {
-      throw new Error(`${where} ${error.message}`, { cause: error })
+      throw new Error(`${shownUrl(where)} ${error.message}`, { cause: error })
     })
-    if (keys.size === 0) throw new NoKeys(`${where} holds no key that could verify a token`)
+    if (keys.size === 0) throw new NoKeys(`${shownUrl(where)} holds no key that could verify a token`)
     return keys
   } finally {
     clearTimeout(late)

@@ -1,3 +1,4 @@
+import { shownUrl } from '../authenticate/fetch-json.ts'
 import type { Client, Config, Par, Tokens } from '../config/schema.ts'
 import { rows, several } from './table.ts'
 import { duration, size } from './units.ts'
@@ -13,11 +14,11 @@ export function describeIdentity({ tokens, par }: Config): readonly (readonly st
 function describeTokens({ audience, jwks, introspection }: Tokens): string {
   const signed = `for ${several(audience)}, keys ${jwks === undefined ? 'by discovery' : `from ${placeOf(jwks)}`}`
   if (introspection === undefined) return signed
-  return `${signed}; opaque ones looked up at ${introspection.url}, which count for ${duration(introspection.maxAgeMs)}`
+  return `${signed}; opaque ones looked up at ${shownUrl(introspection.url)}, which count for ${duration(introspection.maxAgeMs)}`
 }
 
 function placeOf(jwks: NonNullable<Tokens['jwks']>): string {
-  return 'url' in jwks ? jwks.url : jwks.file
+  return 'url' in jwks ? shownUrl(jwks.url) : jwks.file
 }
 
 function describePar({ audiences, assertionAudience, unknownClients, maxBody }: Par): string {
@@ -44,7 +45,7 @@ export function describeClients({ clients }: Config): string {
 
 function keysOf({ jwks }: Client): string {
   if (jwks === undefined) return '-'
-  return 'url' in jwks ? jwks.url : String(jwks.keys.length)
+  return 'url' in jwks ? shownUrl(jwks.url) : String(jwks.keys.length)
 }
 
 /** What callers must show over TLS beside their tokens. */

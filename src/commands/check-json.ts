@@ -1,3 +1,4 @@
+import { shownUrl } from '../authenticate/fetch-json.ts'
 import type { Config, StoreConfig } from '../config/schema.ts'
 import type { RedisTopology } from '../limit/redis-options.ts'
 import { instant } from './units.ts'
@@ -14,12 +15,18 @@ export function configAsJson(config: Config): string {
       ...upstream,
       tls: tls && { ...tls, key: hidden(tls.key) },
     })),
-    tokens: tokens.map(({ introspection, ...issuer }) => ({
+    tokens: tokens.map(({ introspection, jwks, ...issuer }) => ({
       ...issuer,
-      introspection: introspection && { ...introspection, clientSecret: hidden(introspection.clientSecret) },
+      jwks: jwks && withoutQuery(jwks),
+      introspection: introspection && {
+        ...introspection,
+        url: shownUrl(introspection.url),
+        clientSecret: hidden(introspection.clientSecret),
+      },
     })),
-    clients: clients.map(({ caller, ...client }) => ({
+    clients: clients.map(({ caller, jwks, ...client }) => ({
       ...client,
+      jwks: jwks && withoutQuery(jwks),
       limits: Object.fromEntries(
         [...(clientLimits.get(caller) ?? [])].map(([limitName, { limit, windowMs, untilAt }]) => [
           limitName,
@@ -73,6 +80,10 @@ export function plainTopology(topology: RedisTopology): RedisTopology {
   if ('url' in topology) return { url: withoutSecrets(topology.url) }
   if ('cluster' in topology) return { cluster: topology.cluster.map(withoutSecrets) }
   return { ...topology, sentinelPassword: hidden(topology.sentinelPassword) }
+}
+
+function withoutQuery<Place extends object>(place: Place): Place {
+  return 'url' in place ? { ...place, url: shownUrl(String(place.url)) } : place
 }
 
 function hidden(secret: string | undefined): string | undefined {

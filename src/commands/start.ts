@@ -1,4 +1,6 @@
-import { ConfigError, type Loaded } from '../config/load.ts'
+import type { LoadOptions } from '../config/load.ts'
+import { type LoadedInThread, loadInThread } from '../config/load-thread.ts'
+import { ConfigError } from '../config/problem.ts'
 import { type Running, start } from '../start.ts'
 import { createWatch } from './watch.ts'
 
@@ -11,23 +13,23 @@ const ECHO_MS = 500
  * A second signal ends the process at once, and so does an error that nobody caught, since nothing is known of the state
  * that it leaves.
  */
-export async function runGateway(load: () => Promise<Loaded>, workers = 1): Promise<void> {
-  const loaded = await load()
-  const { config, hash } = loaded
+export async function runGateway(options: LoadOptions, workers = 1): Promise<void> {
+  const loaded = await loadInThread(options)
+  const { config } = loaded
   if (workers > 1 && config.store === 'memory') throw countedApart(workers)
   let running: Running | undefined
   const watch = createWatch(() => void running?.reload('changed'))
-  const follow = ({ file, certificates }: Loaded): void =>
+  const follow = ({ file, certificates }: LoadedInThread): void =>
     watch.follow(file === '-' ? certificates : [file, ...certificates])
-  const again = async (): Promise<Loaded> => {
-    const loaded = await load()
+  const load = async (): Promise<LoadedInThread> => {
+    const loaded = await loadInThread(options)
     follow(loaded)
     return loaded
   }
   // From now on, so that none of them means what it means to a process that does not listen to it.
   process.on('SIGHUP', () => void running?.reload('asked'))
   const signalled = nextSignal()
-  const opened = start(config, { source: { hash, load: again }, workers })
+  const opened = start(config, { source: { ...loaded, load }, workers })
   const first = await Promise.race([opened, signalled])
   // Nobody is served yet.
   if (typeof first === 'string') return

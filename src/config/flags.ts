@@ -3,8 +3,8 @@ import type { Override } from './load.ts'
 interface Flag {
   readonly path: readonly string[]
   readonly describe: string
-  /** What the flag's text stands for, where it is more than itself. */
-  readonly means?: (text: string) => unknown
+  /** The keys beside the value that do not go with the flag's text. */
+  readonly replaces?: (text: string) => readonly string[]
   /** What is wrong with a text that cannot say what the file could; undefined where nothing is. */
   readonly mistake?: (text: string) => string | undefined
 }
@@ -22,16 +22,27 @@ export const FLAGS: Readonly<Record<string, Flag>> = {
     mistake: (text) =>
       text === 'memory' ? undefined : 'must be "memory"; for Redis, give its URL with --redis',
   },
-  redis: { path: ['store', 'redis'], describe: 'URL of the Redis that counts', means: (url) => ({ url }) },
+  redis: {
+    path: ['store', 'redis', 'url'],
+    describe:
+      'URL of the Redis that counts; credentials and TLS stay the file’s, unless the URL brings its own',
+    replaces: (url) => [
+      ...['cluster', 'sentinels', 'name', 'sentinelUsername', 'sentinelPassword'],
+      ...(url.includes('@') ? ['username', 'password'] : []),
+      ...(url.startsWith('redis:') ? [] : ['tls']),
+    ],
+  },
   'log-level': { path: ['log', 'level'], describe: 'fatal, error, warn, info, debug, trace or silent' },
   'log-format': { path: ['log', 'format'], describe: 'json or pretty' },
 }
 
 /** The overrides that parsed flags ask for; flags that were not given are undefined. */
 export function overridesOf(given: Readonly<Record<string, unknown>>): readonly Override[] {
-  return Object.entries(FLAGS).flatMap(([name, { path, means, mistake }]) => {
+  return Object.entries(FLAGS).flatMap(([name, { path, replaces, mistake }]) => {
     const text = given[name]
     if (typeof text !== 'string') return []
-    return [{ flag: `--${name}`, path, value: means?.(text) ?? text, mistake: mistake?.(text) }]
+    return [
+      { flag: `--${name}`, path, value: text, replaces: replaces?.(text) ?? [], mistake: mistake?.(text) },
+    ]
   })
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { instant } from './instant.ts'
 import { duration, list, name, section, textThat, whole } from './values.ts'
-import { must } from './wording.ts'
+import { must, mustSecretly } from './wording.ts'
 
 const calls = () => whole(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
 const window = () => duration('100ms', '31d')
@@ -39,7 +39,7 @@ const limit = section({
 
 /** The limits, by name. */
 export const limits = z
-  .record(name(), limit, must('a mapping of names to limits'))
+  .record(name(), limit, mustSecretly('a mapping of names to limits'))
   .describe('The limits, by name.')
 
 const ownLimit = section({
@@ -56,6 +56,6 @@ const ownLimit = section({
 
 /** What limits are for one client, by the names of the limits that they stand in for. */
 export const ownLimits = z
-  .record(z.string(), ownLimit, must('a mapping of limits to what they are for this client'))
+  .record(z.string(), ownLimit, mustSecretly('a mapping of limits to what they are for this client'))
   .default({})
   .describe('Its own limits, by the names of the limits that they stand in for.')

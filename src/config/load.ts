@@ -24,6 +24,8 @@ export interface Override {
   readonly flag: string
   readonly path: readonly string[]
   readonly value: unknown
+  /** The keys beside the value that it replaces too. */
+  readonly replaces?: readonly string[]
   /** What is wrong with the value as this flag gives it, where more is to be said than of the file's. */
   readonly mistake?: string | undefined
 }
@@ -35,24 +37,31 @@ export interface Loaded {
   readonly file: string
   /** The SHA-256 of the file’s text, in hex. */
   readonly hash: string
+  /** The SHA-256 of all that was read: the text, the files that it names, and the environment. */
+  readonly content: string
   /** The files of TLS, the listener’s and the upstreams’, which may be renewed while the text stays. */
   readonly certificates: readonly string[]
+}
+
+export interface LoadOptions {
+  readonly file: string
+  /** The text of the file, where it was read before. */
+  readonly text?: string | undefined
+  readonly overrides?: readonly Override[]
+  readonly env?: Env
+  /** Epoch milliseconds; for the warnings of what has passed. */
+  readonly nowMs?: number
 }
 
 /** Reads, checks and compiles a configuration; rejects with a `ConfigError` that lists every mistake. */
 export async function loadConfig({
   file,
+  text: given,
   overrides = [],
   env = process.env,
   nowMs = Date.now(),
-}: {
-  readonly file: string
-  readonly overrides?: readonly Override[]
-  readonly env?: Env
-  /** Epoch milliseconds; for the warnings of what has passed. */
-  readonly nowMs?: number
-}): Promise<Loaded> {
-  const text = await readText(file)
+}: LoadOptions): Promise<Loaded> {
+  const text = given ?? (await readText(file))
   const source = readSource(text, env)
   const flagOf = (path: Path) =>
     overrides.findLast((one) => one.path.every((step, i) => step === path[i]))?.flag
@@ -64,8 +73,11 @@ export async function loadConfig({
     const shapeless = { path: [], message: 'the file must be a mapping; config/sluice.yaml shows its keys' }
     throw refuse(source.mistakes.length > 0 ? source.mistakes : [shapeless])
   }
-  for (const one of overrides)
+  for (const one of overrides) {
+    const around = get(value, one.path.slice(0, -1))
+    for (const key of one.replaces ?? []) if (isMapping(around)) delete around[key]
     put(value, one.path, typeof one.value === 'string' ? typed(one.value) : one.value)
+  }
 
   const mistakes: Mistake[] = [...source.mistakes]
   for (const { path, mistake } of overrides)
@@ -88,11 +100,12 @@ export async function loadConfig({
 
   const config = await compile(parsed.data, directory, mistakes)
   if (mistakes.length > 0) throw refuse(mistakes)
-  const warnings = problemsOf([...warningsOf(config, nowMs)], report)
+  const warnings = problemsOf([...source.warnings, ...warningsOf(config, nowMs)], report)
   return {
     config: { ...config, warnings },
     file,
     hash: createHash('sha256').update(text).digest('hex'),
+    content: createHash('sha256').update(text).update(JSON.stringify(config)).digest('hex'),
     certificates: filesOf(
       [parsed.data.listen.tls, ...Object.values(parsed.data.upstreams).map(({ tls }) => tls)],
       directory,

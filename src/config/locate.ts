@@ -1,4 +1,4 @@
-import { isAlias, isMap, isPair, isScalar, isSeq, type Document, type Node, type Pair } from 'yaml'
+import { isAlias, isMap, isScalar, isSeq, type Document, type Node, type Pair } from 'yaml'
 
 /** From the document to a value: keys and positions in lists. */
 export type Path = readonly (string | number)[]
@@ -9,14 +9,6 @@ export interface Found {
   readonly value: Node | undefined
   /** Did the path lead to its end? */
   readonly whole: boolean
-}
-
-/** The path that leads through `nodes`, of which the first is the document. */
-export function pathOf(nodes: readonly unknown[]): Path {
-  return nodes.flatMap((node, i): Path => {
-    if (isPair(node)) return [nameOf(node) ?? '']
-    return isSeq(node) && i + 1 < nodes.length ? [node.items.indexOf(nodes[i + 1])] : []
-  })
 }
 
 /** The key and value at the end of the path, or of the innermost thing around it; through aliases and merge keys. */
@@ -51,7 +43,7 @@ function pairIn(node: unknown, name: string, document: Document.Parsed): Inside 
 }
 
 /** The key as a word; the parser makes a symbol of a merge key. */
-function nameOf({ key }: Pair): string | undefined {
+export function nameOf({ key }: Pair): string | undefined {
   if (!isScalar(key)) return undefined
   return typeof key.value === 'symbol' ? key.value.description : String(key.value)
 }

@@ -6,6 +6,8 @@ import { unknownKey } from './wording.ts'
 
 type Issue = z.core.$ZodIssue
 
+const WORD = /^[A-Za-z_][A-Za-z0-9_-]*$/
+
 /** What the schema found, in words: one mistake for each unknown key, and of a union the case that was meant. */
 export function mistakesOf(issue: Issue, at: Path = []): readonly Mistake[] {
   const path = [...at, ...issue.path] as Path
@@ -14,6 +16,8 @@ export function mistakesOf(issue: Issue, at: Path = []): readonly Mistake[] {
       path: [...path, key],
       message: unknownKey(key, issue.message),
       key: true,
+      // It may be a key and its secret, without the colon.
+      hidden: !WORD.test(key),
     }))
   }
   if (issue.code === 'invalid_key') return [{ path, message: issue.issues[0]!.message, key: true }]
@@ -50,10 +54,11 @@ export function problemsOf(
 ): readonly Problem[] {
   const problems: (Problem & Place)[] = []
   const seen = new Set<string>()
-  for (const { path, message, key, place } of mistakes) {
-    const written = writePath(path)
-    if (path.length > 0 && seen.has(written)) continue
-    seen.add(written)
+  for (const { path, message, key, place, hidden } of mistakes) {
+    const full = writePath(path)
+    if (path.length > 0 && seen.has(full)) continue
+    seen.add(full)
+    const written = hidden === true ? writePath(path.slice(0, -1)) : full
     const flag = flagOf(path)
     const { line, column } = place ?? source.placeOf(path, key)
     if (flag !== undefined) problems.push({ where: flag, path: '', message, line: 0, column: 0 })
@@ -69,7 +74,7 @@ function writePath(path: Path): string {
   let written = ''
   for (const step of path) {
     if (typeof step === 'number') written += `[${step}]`
-    else if (/^[A-Za-z_][A-Za-z0-9_-]*$/.test(step)) written += written === '' ? step : `.${step}`
+    else if (WORD.test(step)) written += written === '' ? step : `.${step}`
     else written += `[${JSON.stringify(step)}]`
   }
   return written

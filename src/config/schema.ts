@@ -14,7 +14,7 @@ import { type SharedStoreSettings, store } from './store-section.ts'
 import { type IssuerSettings, tokens } from './tokens-section.ts'
 import { upstream, type UpstreamSettings } from './upstream-section.ts'
 import { choice, duration, list, name, port, secret, section, size, text, textThat, whole } from './values.ts'
-import { must } from './wording.ts'
+import { mustSecretly } from './wording.ts'
 
 const admin = section({
   host: bindHost().default('127.0.0.1').describe('The address of the admin listener.'),
@@ -95,7 +95,7 @@ export const settings = section({
   log: log.prefault({}),
   store,
   upstreams: z
-    .record(name(), upstream, must('a mapping of names to upstreams'))
+    .record(name(), upstream, mustSecretly('a mapping of names to upstreams'))
     .describe('The backends, by name.'),
   tokens: tokens.optional(),
   par: par.optional(),

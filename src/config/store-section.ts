@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { pemFile } from './addresses.ts'
 import { clusterUrl, redisUrl, sentinelUrl } from './redis-urls.ts'
 import { choice, duration, list, section, secret, text, textThat, whole } from './values.ts'
-import { must } from './wording.ts'
+import { must, mustSecretly } from './wording.ts'
 
 const tls = z
   .union(
@@ -21,7 +21,7 @@ const tls = z
           .describe('false takes any certificate, and so anybody who answers for Redis.'),
       }),
     ],
-    must('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
+    mustSecretly('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
   )
   .describe('TLS to Redis, with files relative to this one; rediss:// alone switches it on too.')
 
@@ -70,7 +70,7 @@ const sharedStore = section({
 
 /** Where the counters live. */
 export const store = z
-  .union([z.literal('memory'), sharedStore], must('"memory" or a mapping with "redis"'))
+  .union([z.literal('memory'), sharedStore], mustSecretly('"memory" or a mapping with "redis"'))
   .describe('Where the counters live: "memory" counts in this process alone.')
 
 /** A shared store as the file says it, with files not yet read. */

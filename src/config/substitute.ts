@@ -23,7 +23,7 @@ export function substitute(source: string, env: Env): Substituted | undefined {
     if (!all.endsWith('}'))
       problem ??= `has a "\${" that no "}" ends; write \${NAME}, or $\${ for a plain "\${"`
     else if (name === undefined)
-      problem ??= `has ${all}, which names no variable; write \${NAME} or \${NAME:-default}`
+      problem ??= `has a "\${" that names no variable; write \${NAME} or \${NAME:-default}`
     else if (otherwise?.includes('${'))
       problem ??= `has a variable within the default of \${${name}}; write a plain one`
     else {

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { fetchedUrl, issuer, keysLocation } from './addresses.ts'
 import { choice, duration, list, secret, section, text, textThat } from './values.ts'
-import { must } from './wording.ts'
+import { must, mustSecretly } from './wording.ts'
 
 /** The asymmetric algorithms of JOSE: who verifies with them cannot sign with them. */
 export const ALGORITHMS = [
@@ -84,7 +84,7 @@ const issuerOfTokens = section({
 export const tokens = z
   .union(
     [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers')],
-    must(`a mapping with keys of ${KEYS}, or a list of such mappings`),
+    mustSecretly(`a mapping with keys of ${KEYS}, or a list of such mappings`),
   )
   .describe('How a caller proves who it is where a route says bearer; a list for several issuers.')
 

@@ -53,9 +53,13 @@ function measure(
   most: string,
 ) {
   const small = units.slice(0, 2)
+  const fits = (value: number): boolean =>
+    Number.isInteger(value) && value >= read(least) && value <= read(most)
   const wording = must(`a ${noun} from ${least} to ${most} (units ${units.join(', ')})`, (input) => {
-    if (typeof input === 'number')
-      return `has no unit; write ${small.map((one) => `${input}${one}`).join(' or ')}`
+    if (typeof input === 'number') {
+      const meant = small.map((unit) => `${input}${unit}`).filter((one) => fits(read(one)))
+      return meant.length > 0 ? `has no unit; write ${meant.join(' or ')}` : undefined
+    }
     if (typeof input !== 'string') return undefined
     const value = read(input)
     if (!Number.isNaN(value)) return Number.isInteger(value) ? undefined : `must come to whole ${grain}`
@@ -66,10 +70,7 @@ function measure(
   return z
     .string(wording)
     .regex(pattern, { ...wording, abort: true })
-    .refine((text) => {
-      const value = read(text)
-      return Number.isInteger(value) && value >= read(least) && value <= read(most)
-    }, wording)
+    .refine((text) => fits(read(text)), wording)
     .transform(read)
 }
 

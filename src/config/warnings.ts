@@ -16,11 +16,26 @@ export function* warningsOf(config: Omit<Config, 'warnings'>, nowMs: number): Ge
       'trusts whoever answers for Redis; write "ca" with the authority that signed its certificate'
     yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message }
   }
+  yield* reachable(config)
   yield* certificates(config, nowMs)
   yield* identity(config)
   yield* limits(config, nowMs)
   yield* parameters(config)
   yield* ownLimits(config, nowMs)
+}
+
+/** Proxies that anybody can pretend to be, and upstreams that nobody reaches. */
+function* reachable({ listen, upstreams, routes }: Omit<Config, 'warnings'>): Generator<Mistake> {
+  for (const [i, range] of listen.trustedProxies.entries()) {
+    if (!/\/0+$/.test(range)) continue
+    const message =
+      'trusts every caller, so that anybody sets X-Forwarded-For and Client-Cert; write the addresses of your proxies'
+    yield { path: ['listen', 'trustedProxies', i], message }
+  }
+  for (const { name } of upstreams) {
+    if (routes.some(({ upstream }) => upstream === name)) continue
+    yield { path: ['upstreams', name], message: 'is named by no route, so nothing is sent to it', key: true }
+  }
 }
 
 function* certificates({ listen, upstreams }: Omit<Config, 'warnings'>, nowMs: number): Generator<Mistake> {
@@ -101,7 +116,11 @@ function* ownLimits(
   { clients, clientLimits, limits }: Omit<Config, 'warnings'>,
   nowMs: number,
 ): Generator<Mistake> {
-  for (const [i, { caller }] of clients.entries()) {
+  for (const [i, { id, caller }] of clients.entries()) {
+    if (id !== id.trim()) {
+      const message = 'begins or ends with a blank, which is part of the id; take it out if it is not meant'
+      yield { path: ['clients', i, 'id'], message }
+    }
     for (const [name, { limit, windowMs, untilAt }] of clientLimits.get(caller) ?? []) {
       const path: Path = ['clients', i, 'limits', name]
       const general = limits.find((one) => one.name === name)!

@@ -17,14 +17,14 @@ export function must(what: string, explain?: (input: unknown) => string | undefi
   }
 }
 
-/** The same for a value that is never repeated, because it may hold a secret. */
+/** The same for a value that is never repeated, because it may hold a secret: so may a text where a mapping is wanted. */
 export function mustSecretly(what: string, explain?: (input: unknown) => string | undefined) {
   return must(what, (input) => explain?.(input) ?? `must be ${what}`)
 }
 
 /** The `error` option of a mapping: how its other mistakes are worded, and which keys it knows. */
 export function mustHave(keys: readonly string[]) {
-  const { error } = must(
+  const { error } = mustSecretly(
     `a mapping with ${keys.length === 1 ? `"${keys[0]}"` : `keys of ${keys.join(', ')}`}`,
   )
   return { error: (raised: Raised) => (raised.code === 'unrecognized_keys' ? keys.join(' ') : error(raised)) }
@@ -47,7 +47,7 @@ export function dangling(kind: string, name: string, known: readonly string[]): 
       : known.length === 0
         ? `define it under "${kind}s"`
         : `define it under "${kind}s" or write ${oneOf(known)}`
-  return `there is no ${kind} "${name}"; ${hint}`
+  return `there is no ${kind} ${show(name)}; ${hint}`
 }
 
 /** `a`, `a or b`, `a, b or c`. */
@@ -55,11 +55,11 @@ export function oneOf(words: readonly string[]): string {
   return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
 }
 
-/** A value in a few characters, to be repeated in a message; credentials of a URL are not. */
+/** A value in a few characters, to be repeated in a message; what may be credentials or a query is not. */
 export function show(value: unknown): string {
   if (Array.isArray(value)) return 'a list'
   if (typeof value === 'object' && value !== null) return 'a mapping'
   const text = typeof value === 'string' ? JSON.stringify(value) : String(value)
-  const plain = text.replace(/:\/\/.*@/s, '://***@')
+  const plain = text.replace(/^.*@/s, '"***@').replace(/\?.*$/s, '?***"')
   return plain.length > 60 ? `${plain.slice(0, 56)}…"` : plain
 }

@@ -6,12 +6,12 @@ const PLAINER: Readonly<Record<string, string>> = {
   TAG_RESOLVE_FAILED: 'a tag (!name) means nothing here; take it out',
 }
 
-/** Words what the YAML parser found. */
+/** Words what the YAML parser found, without the text behind the colon, which may be a secret. */
 export function wordError({ code, message, pos }: YAMLError, text: string): string {
   const start = text.lastIndexOf('\n', pos[0] - 1) + 1
   const line = text.slice(start).split('\n', 1)[0]!
   const hint = /^[^#]*[{,[][^"'#]*\$\{/.test(line) ? '; within { } and [ ], put quotes around "${NAME}"' : ''
-  return PLAINER[code] ?? `${message.split('\n', 1)[0]}${hint}`
+  return PLAINER[code] ?? `${message.split(/\n|: /, 1)[0]}${hint}`
 }
 
 /** Words what stopped the YAML parser. */

@@ -154,12 +154,12 @@ export class RedisLink {
   #changed(up: boolean): void {
     if (up === this.#up || this.#closed) return
     this.#up = up
+    this.#check.forget()
     if (!up) {
       this.#onLost()
       return
     }
     this.#lastError = undefined
-    this.#check.forget()
     if (this.#started) this.#check.look().catch(() => {})
   }
 }

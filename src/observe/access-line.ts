@@ -1,5 +1,6 @@
 import type { Exchange } from '../exchange.ts'
 import { SYSTEM_CLOCK } from '../clock.ts'
+import { escaped } from './escape.ts'
 import { timestamp } from './log.ts'
 
 /** Longest that a path or a host is told; `…` stands for the rest, which is in neither. */
@@ -22,7 +23,7 @@ export function accessLine(
   let line = `{"level":"${level}"${timestamp()}`
   line += text('requestId', exchange.requestId)
   line += text('method', exchange.method.slice(0, MAX_METHOD))
-  line += text('host', cut(exchange.host)) + text('path', cut(exchange.path))
+  line += text('host', cut(exchange.host)) + text('path', cut(plainPath(exchange.path)))
   line += text('route', route?.match) + text('upstream', route?.upstream)
   line += text('client', caller?.client) + text('ip', exchange.ip)
   if (decision !== undefined) line += decided(decision)
@@ -70,6 +71,18 @@ function cut(text: string | undefined): string | undefined {
   return text !== undefined && text.length > MOST_CHARS ? `${text.slice(0, MOST_CHARS)}…` : text
 }
 
+/** Scheme, userinfo, host and port of a target that does not begin with its path. */
+const AUTHORITY = /^(?![/*])(?:[^/?#;]*:[/\\]+)?[^/?#;\\]*/
+/** With what a query, a fragment or a parameter begins, which may hold a token, however often it is encoded. */
+const NO_PATH = /[?#;]|%(?:25)*(?:3[bf]|23)/i
+
+/** The path of a target, and nothing beside it; `…` stands for what is no plain query. */
+function plainPath(target: string | undefined): string | undefined {
+  const path = target?.replace(AUTHORITY, '')
+  const end = path?.search(NO_PATH) ?? -1
+  return end === -1 ? path : `${path!.slice(0, end)}${path![end] === '?' ? '' : '…'}`
+}
+
 /** An instant of the clock that durations are taken on, for decisions of which no store knows it. */
 function epochMs(at: number): number {
   const now = SYSTEM_CLOCK.monotonicMs()
@@ -79,7 +92,7 @@ function epochMs(at: number): number {
 /** One member, or nothing where there is no value. */
 function text(name: string, value: string | undefined): string {
   if (value === undefined) return ''
-  return PLAIN.test(value) ? `,"${name}":"${value}"` : `,"${name}":${JSON.stringify(value)}`
+  return PLAIN.test(value) ? `,"${name}":"${value}"` : `,"${name}":${escaped(JSON.stringify(value))}`
 }
 
 const rounded = (ms: number): number => Math.round(ms * 1000) / 1000

@@ -1,4 +1,5 @@
 import pino, { type DestinationStream, type Logger } from 'pino'
+import { escaped } from './escape.ts'
 import { createLines } from './lines.ts'
 import { sentence } from './sentence.ts'
 
@@ -58,6 +59,7 @@ export async function createLog(level: LogLevel, format: 'json' | 'pretty'): Pro
   const lines = createLines(process.stdout.fd, (lost) =>
     log.warn({ lines: lost }, 'log lines were lost, since nobody read the log'),
   )
-  const log = pino(options, lines)
+  // Each ends with the one line end that is meant.
+  const log = pino(options, { write: (line) => lines.write(`${escaped(line.slice(0, -1))}\n`) })
   return { log, ...lines }
 }

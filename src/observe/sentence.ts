@@ -1,3 +1,5 @@
+import { escaped } from './escape.ts'
+
 type Line = Readonly<Record<string, unknown>>
 
 const ALWAYS_SAID = new Set(['level', 'time', 'msg'])
@@ -26,14 +28,19 @@ const SAID_OF_REQUESTS = new Set([
 
 /** A log line as one line for people: what happened first, then what else is known. */
 export function sentence(line: Line): string {
-  if (line['msg'] !== 'request') return `${text(line['msg'])}${rest(line, ALWAYS_SAID)}`
+  return escaped(
+    line['msg'] === 'request' ? ofRequest(line) : `${text(line['msg'])}${rest(line, ALWAYS_SAID)}`,
+  )
+}
+
+function ofRequest(line: Line): string {
   const { method, path, status, source, client, limit, remaining, decision, durationMs, error } = line
   const words = [method, path ?? '-', status, `${text(durationMs)} ms`]
   if (client !== undefined) words.push(`client ${text(client)}`)
   if (decision === 'refused') words.push(`refused by ${text(limit)}`)
   else if (remaining !== undefined) words.push(`${text(remaining)} left of ${text(limit)}`)
   if (source === 'gateway' && error !== undefined) words.push(`"${text(error)}"`)
-  return `${words.map((word) => onOneLine(text(word))).join(' ')}${rest(line, SAID_OF_REQUESTS)}`
+  return `${words.map(text).join(' ')}${rest(line, SAID_OF_REQUESTS)}`
 }
 
 function rest(line: Line, said: ReadonlySet<string>): string {
@@ -41,11 +48,6 @@ function rest(line: Line, said: ReadonlySet<string>): string {
     .filter(([key, value]) => !said.has(key) && value !== undefined)
     .map(([key, value]) => ` ${key}=${text(value)}`)
     .join('')
-}
-
-/** Callers choose some words: none of them begins a line or moves a cursor. */
-export function onOneLine(word: string): string {
-  return word.replaceAll(/\p{Cc}/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
 function text(value: unknown): string {

@@ -6,7 +6,7 @@ import { type GatewayError, serviceUnavailable } from '../errors.ts'
 /** Where a client's public keys come from: its JWK Set itself, or the http(s) URL of it. */
 export type ClientKeysOptions = { readonly jwks: unknown } | { readonly jwksUri: string }
 
-type ClosableKeys = Keys & { close(): void }
+export type ClosableKeys = Keys & { close(): void }
 
 /** Opens a client's keys; those behind a URL are loaded in the background and kept fresh. */
 export function createClientKeys(options: ClientKeysOptions, events: KeySourceEvents): ClosableKeys {

@@ -15,7 +15,10 @@ export interface ParClient extends RequestObjectClient {
 export interface ParGuardOptions extends Omit<AssertionRules, 'now'> {
   /** What becomes of clients that are not listed, once their form is found good. */
   readonly unknownClients: 'forward' | 'refuse'
-  readonly clients: readonly ParClient[]
+  /** The settings of a client; undefined where it is not listed. */
+  clientOf(id: string): ParClient | undefined
+  /** The ids of all that are listed. */
+  ids(): Iterable<string>
   /** The clock, in Unix milliseconds. */
   readonly now?: () => number
 }
@@ -61,9 +64,13 @@ function plainId(id: string): string {
  * client's authentication, then of the request object. Refusals are those of RFC 6749 section 5.2.
  */
 export function createParGuard(options: ParGuardOptions): ParGuard {
-  const { issuer, unknownClients, now = Date.now } = options
-  const clients = new Map(options.clients.map((client) => [client.id, client]))
-  const spellings = new Set(options.clients.map(({ id }) => plainId(id)))
+  const { issuer, unknownClients, clientOf, now = Date.now } = options
+  let spellings: ReadonlySet<string> | undefined
+  /** Is it the id of a listed client, spelt otherwise? */
+  function isMisspelt(id: string): boolean {
+    spellings ??= new Set(Array.from(options.ids(), plainId))
+    return spellings.has(plainId(id))
+  }
   const rules = { ...options, now }
 
   async function refuseClient(
@@ -110,8 +117,8 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
       if (incomplete !== undefined) return incomplete
 
       const { clientId } = credentials
-      const client = clients.get(clientId)
-      if (client === undefined && spellings.has(plainId(clientId))) {
+      const client = clientOf(clientId)
+      if (client === undefined && isMisspelt(clientId)) {
         return invalidRequest('The client_id is not spelt as it is registered.')
       }
       const realm = authorization.length > 0 ? issuer : undefined

@@ -58,9 +58,9 @@ export function keepWorker({ config, output, onServing, onEnd }: Keep): KeptWork
       later(retryMs)
     })
     let given = config()
-    const address = await worker.ask('start', given, START_MS)
+    const address = await worker.give('start', given, START_MS)
     // It may have changed while the worker started.
-    while (config() !== given) await worker.ask('apply', (given = config()), START_MS)
+    while (config() !== given) await worker.give('apply', (given = config()), START_MS)
     serves = true
     onServing(1)
     endWatch = watchOver(

@@ -77,7 +77,7 @@ export async function openWorkers(
       const config = divided(next, count)
       const [first] = serving()
       // What the first one refuses is in force nowhere: nor may that one take it later.
-      await first?.ask('apply', config, APPLY_MS).catch((error: Error) => {
+      await first?.give('apply', config, APPLY_MS).catch((error: Error) => {
         if (error instanceof Unanswered) first.kill()
         throw error
       })
@@ -85,7 +85,7 @@ export async function openWorkers(
       // What it takes, all take; who does not is started again with it, and so is who ended meanwhile.
       const others = serving().filter((worker) => worker !== first)
       await Promise.all(
-        others.map((worker) => worker.ask('apply', config, APPLY_MS).catch(() => worker.kill())),
+        others.map((worker) => worker.give('apply', config, APPLY_MS).catch(() => worker.kill())),
       )
     },
     async metrics() {

@@ -1,4 +1,6 @@
 import cluster from 'node:cluster'
+import { piecesOf, withoutClients } from '../config/pieces.ts'
+import type { Config } from '../config/schema.ts'
 import type { Answered, Asked, Question, Questions } from './questions.ts'
 import { wholeLines } from './whole-lines.ts'
 
@@ -10,6 +12,8 @@ export interface WorkerProcess {
   readonly pid: number | undefined
   /** Rejects with what the worker failed of, with `Unanswered` when it takes longer than `withinMs`, and when it ends first. */
   ask<Q extends Question>(question: Q, told: Questions[Q][0], withinMs?: number): Promise<Questions[Q][1]>
+  /** Asks it to serve with a configuration, or to put one into force; rejects as `ask` does. */
+  give<Q extends 'start' | 'apply'>(question: Q, config: Config, withinMs: number): Promise<Questions[Q][1]>
   /** Resolves when it is gone, with its exit code or the signal that ended it. */
   readonly ended: Promise<number | string>
   /** Ends it at once. */
@@ -69,27 +73,33 @@ export function startWorker(write: (lines: string) => void): WorkerProcess {
     })
   })
 
+  const ask: WorkerProcess['ask'] = (question, told, withinMs) =>
+    new Promise((resolve, reject) => {
+      if (isGone || !worker.isConnected()) {
+        reject(new Error('the worker is gone'))
+        return
+      }
+      const id = ++asked
+      const timer =
+        withinMs === undefined
+          ? undefined
+          : setTimeout(() => {
+              waiting.delete(id)
+              reject(new Unanswered(`the worker did not answer within ${withinMs} ms`))
+            }, withinMs)
+      waiting.set(id, { resolve, reject, timer })
+      const message: Asked = { id, question, told }
+      if (early === undefined) worker.send(message)
+      else early.push(message)
+    })
+
   return {
     pid: worker.process.pid,
-    ask: (question, told, withinMs) =>
-      new Promise((resolve, reject) => {
-        if (isGone || !worker.isConnected()) {
-          reject(new Error('the worker is gone'))
-          return
-        }
-        const id = ++asked
-        const timer =
-          withinMs === undefined
-            ? undefined
-            : setTimeout(() => {
-                waiting.delete(id)
-                reject(new Unanswered(`the worker did not answer within ${withinMs} ms`))
-              }, withinMs)
-        waiting.set(id, { resolve, reject, timer })
-        const message: Asked = { id, question, told }
-        if (early === undefined) worker.send(message)
-        else early.push(message)
-      }),
+    ask,
+    async give(question, config, withinMs) {
+      for (const piece of piecesOf(config)) await ask('clients', piece, withinMs)
+      return await ask(question, withoutClients(config), withinMs)
+    },
     ended,
     kill: () => void worker.process.kill('SIGKILL'),
   }

@@ -1,3 +1,4 @@
+import type { Piece } from '../config/pieces.ts'
 import type { Config } from '../config/schema.ts'
 import type { ClientUsage } from '../limit/usage.ts'
 import type { MetricValues } from '../observe/metrics-sum.ts'
@@ -5,6 +6,8 @@ import type { DrainTimes } from '../service.ts'
 
 /** What the first process asks its workers: what it tells with a question, and what it is answered. */
 export interface Questions {
+  /** To keep clients for the next `start` or `apply`, whose configuration has none. */
+  clients: [Piece, void]
   /** To serve; answered with the address. */
   start: [Config, string]
   unready: [undefined, string | undefined]

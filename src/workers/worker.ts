@@ -1,3 +1,4 @@
+import { createCollector } from '../config/pieces.ts'
 import { createLog, type LogOutput } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { type OwnService, serve } from '../serve.ts'
@@ -21,6 +22,7 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
     scanning = new AbortController()
     return scanning.signal
   }
+  const { add, collect } = createCollector()
 
   process.on('uncaughtException', (error) => {
     const cause = error.stack ?? error.message
@@ -36,7 +38,9 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
   })
 
   const answers: Answers = {
-    async start(config) {
+    clients: add,
+    async start(given) {
+      const config = collect(given)
       // The first process writes for people, if at all.
       output = await createLog(config.log.level, 'json')
       ;({ drainTimeoutMs } = config)
@@ -44,7 +48,8 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
       return service.address
     },
     unready: () => service!.unready(),
-    async apply(config) {
+    async apply(given) {
+      const config = collect(given)
       await service!.apply(config)
       ;({ drainTimeoutMs } = config)
     },

@@ -58,15 +58,16 @@ describe('sluice', () => {
     [['start'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
     [['check', '--confg', 'x'], 'Unknown argument: confg'],
     [['check', 'sluice.yaml'], 'Unknown argument: sluice.yaml'],
+    [['check', 'redis://u:hunter2@h', 'x'], 'Unknown arguments: ***, x'],
     [['check', '--port'], 'Not enough arguments following: port'],
     [
       ['start', '--store', 'memory', '--redis', 'redis://r'],
       'Arguments store and redis are mutually exclusive',
     ],
-    [['sandbox', '--limit', 'few'], '--limit must be a whole number from 0 to 9007199254740991, not "few".'],
-    [['start', '--workers', '0'], '--workers must be a whole number from 1 to 256, not "0".'],
+    [['sandbox', '--limit', 'few'], '--limit must be a whole number from 0 to 9007199254740991.'],
+    [['start', '--workers', '0'], '--workers must be a whole number from 1 to 256.'],
     [['worker'], 'Workers are started by "sluice start --workers N".'],
-    [['sandbox', '--port', '70000'], '--port must be a whole number from 0 to 65535, not "70000".'],
+    [['sandbox', '--port', '70000'], '--port must be a whole number from 0 to 65535.'],
   ])
 
   it.for(['start', 'check'])(
@@ -155,11 +156,11 @@ describe('sluice check', () => {
       `tokens:
   - issuer: https://id.example.com/oidc
     audience: https://api.example.com
-    introspection: { url: "http://id/introspect", clientId: sluice, clientSecret: hunter2 }
-  - { issuer: https://b.example.com, audience: [a, b], jwks: https://b.example.com/keys }
+    introspection: { url: "http://id/introspect?apikey=hunter2", clientId: sluice, clientSecret: hunter2 }
+  - { issuer: https://b.example.com, audience: [a, b], jwks: "https://b.example.com/keys?k=hunter2" }
 par: { issuer: https://id.example.com, unknownClients: refuse }
 clients:
-  - { id: acme, name: Acme, requestObjectSigningAlg: PS256, jwksUri: https://acme.example.com/jwks }
+  - { id: acme, name: Acme, requestObjectSigningAlg: PS256, jwksUri: "https://acme.example.com/jwks?k=hunter2" }
   - { id: bank, authentication: client_secret_basic }
   - { id: plain }`,
     ).replace(
@@ -173,11 +174,11 @@ clients:
     expect(ended).toMatchObject({ code: 0, stderr: '' })
     expect(ended.stdout).not.toContain('hunter2')
     for (const line of [
-      'tokens  https://id.example.com/oidc    for https://api.example.com, keys by discovery; opaque ones looked up at http://id/introspect, which count for 30s',
-      'tokens  https://b.example.com          for a, b, keys from https://b.example.com/keys',
+      'tokens  https://id.example.com/oidc    for https://api.example.com, keys by discovery; opaque ones looked up at http://id/introspect?***, which count for 30s',
+      'tokens  https://b.example.com          for a, b, keys from https://b.example.com/keys?***',
       'par     https://id.example.com         assertions for it or https://id.example.com/token, https://id.example.com/request; unknown clients: refuse; bodies up to 64kB',
       'CLIENT  NAME  SIGNS  AUTHENTICATES        KEYS',
-      'acme    Acme  PS256  -                    https://acme.example.com/jwks',
+      'acme    Acme  PS256  -                    https://acme.example.com/jwks?***',
       'bank    -     -      client_secret_basic  -',
       'POST /oidc/request      data         par                   -               64kB      90s',
       '/payments               data         bearer read payments  -               10MB      90s',

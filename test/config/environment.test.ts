@@ -74,6 +74,19 @@ describe('a secret', () => {
     'upstreams: { data: { url: "http://u:hunter2@h/x" } }',
     'tokens: { issuer: "https://u:hunter2@h", audience: a, jwks: "https://u:hunter2@h" }',
     'listen: { host: "http://u:hunter2@h" }',
+    'listen: { hosts: ["u:hunter2@h:1"] }',
+    'store: "u:hunter2@h"',
+    'admin: hunter2',
+    'admin: { token: *hunter2 }',
+    'admin: { token: "p${hunter2-x}" }',
+    'admin: { token: !hunter2 x }',
+    'admin:\n  host: ::1\n  "token hunter2": x',
+    'admin:\n  token: "x" hunter2',
+    'admin:\n  token hunter2\n  port: 1',
+    'admin:\n  host: ::1\n  token: |hunter2\n    x',
+    'tokens: { issuer: "u:hunter2@h:1", audience: a }',
+    'tokens: { issuer: "http://h/?apikey=hunter2", audience: a }',
+    'routes: [{ match: "u:hunter2@h:1/x", upstream: "http://u:hunter2@h", authenticate: none }]',
   ])('is not shown in what is wrong with %s', async (snippet) => {
     const mistakes = await mistakesIn(completed(snippet))
     expect(mistakes).not.toEqual([])
@@ -113,6 +126,28 @@ describe('flags', () => {
     })
     expect((await load(text, {}, overridesOf({ store: 'memory' }))).config.store).toBe('memory')
   })
+
+  it.each([
+    ['redis://b', { username: 'u', password: 'p', tls: {} }],
+    ['redis://v:q@b', { username: undefined, password: undefined, tls: {} }],
+    ['rediss://b', { username: 'u', password: 'p', tls: undefined }],
+    ['/run/redis.sock', { username: 'u', password: 'p', tls: undefined }],
+  ])(
+    'give the URL of Redis alone, and keep the credentials and TLS that %s does not bring',
+    async (url, kept) => {
+      for (const place of [
+        'url: redis://a',
+        'cluster: [redis://a]',
+        'sentinels: [redis://a], name: main, sentinelPassword: s',
+      ]) {
+        const text = completed(
+          `store: { redis: { ${place}, username: u, password: p, tls: true }, prefix: mine }`,
+        )
+        const { config } = await load(text, {}, overridesOf({ redis: url }))
+        expect(config.store).toMatchObject({ redis: { topology: { url }, ...kept }, prefix: 'mine' })
+      }
+    },
+  )
 
   it('mend what is wrong in the file', async () => {
     expect(await mistakesIn(completed('listen: { port: x }'), {}, overridesOf({ port: '1' }))).toEqual([])

@@ -5,7 +5,7 @@ const MISTAKES: readonly Row[] = [
   [
     'upstreams that are a list',
     'upstreams: [{ name: data }]',
-    ['1:12: upstreams: must be a mapping of names to upstreams, not a list'],
+    ['1:12: upstreams: must be a mapping of names to upstreams'],
   ],
   [
     'no upstreams',
@@ -190,7 +190,7 @@ const MISTAKES: readonly Row[] = [
     'tokens that are a text',
     'tokens: https://identity.example.com',
     [
-      '1:9: tokens: must be a mapping with keys of issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type, introspection, or a list of such mappings, not "https://identity.example.com"',
+      '1:9: tokens: must be a mapping with keys of issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type, introspection, or a list of such mappings',
     ],
   ],
   ['no issuers', 'tokens: []', ['1:9: tokens: is empty; write at least one']],

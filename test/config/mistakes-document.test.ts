@@ -20,10 +20,10 @@ const MISTAKES: readonly Row[] = [
     ],
     [
       '1:17: listen.host: needs the environment variable EMPTY, which is empty; set it or write ${EMPTY:-default}',
-      '2:16: admin.host: has ${1X}, which names no variable; write ${NAME} or ${NAME:-default}',
+      '2:16: admin.host: has a "${" that names no variable; write ${NAME} or ${NAME:-default}',
       '2:31: admin.port: has a "${" that no "}" ends; write ${NAME}, or $${ for a plain "${"',
       '3:15: log.level: has a variable within the default of ${A}; write a plain one',
-      '3:37: log.format: has ${}, which names no variable; write ${NAME} or ${NAME:-default}',
+      '3:37: log.format: has a "${" that names no variable; write ${NAME} or ${NAME:-default}',
     ],
   ],
   [
@@ -148,7 +148,9 @@ const MISTAKES: readonly Row[] = [
   [
     'an alias without anchor',
     'store: *none',
-    ['1:8: store: has an alias without an anchor; write "&none" at what it stands for'],
+    [
+      '1:8: store: stands for nothing, since no "&" gives it a name; put a text that begins with "*" in quotes',
+    ],
     'whole',
   ],
   [

@@ -17,7 +17,7 @@ const MISTAKES: readonly Row[] = [
       '1:27: par.assertionAudience: must be compatible or strict; did you mean "strict"?',
       '1:51: par.unknownClients: must be forward or refuse, not "deny"',
       '1:65: par.leeway: must be a duration from 0s to 10m (units ms, s, m, h, d), not "1h"',
-      '1:78: par.maxBody: has no unit; write 64B or 64kB',
+      '1:78: par.maxBody: has no unit; write 64kB',
       '1:82: par.audience: unknown key; did you mean "audiences"?',
     ],
   ],
@@ -25,7 +25,7 @@ const MISTAKES: readonly Row[] = [
     'rules of the PAR endpoint that are a text',
     'par: strict',
     [
-      '1:6: par: must be a mapping with keys of issuer, audiences, assertionAudience, leeway, maxBody, unknownClients, not "strict"',
+      '1:6: par: must be a mapping with keys of issuer, audiences, assertionAudience, leeway, maxBody, unknownClients',
     ],
   ],
   [

@@ -169,7 +169,7 @@ const MISTAKES: readonly Row[] = [
       '  - { id: c, limits: { requests: { limit: -1, window: 60d, until: 2027-01-01 } } }',
     ],
     [
-      '2:34: clients[0].limits.requests: must be a mapping with keys of limit, window, until, not 5000',
+      '2:34: clients[0].limits.requests: must be a mapping with keys of limit, window, until',
       '3:24: clients[1].limits.requests.limit: is missing; write a whole number, 0 or more',
       '4:43: clients[2].limits.requests.limit: must be a whole number, 0 or more, not -1',
       '4:55: clients[2].limits.requests.window: must be a duration from 100ms to 31d (units ms, s, m, h, d), not "60d"',

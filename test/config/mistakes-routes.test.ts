@@ -68,7 +68,7 @@ const MISTAKES: readonly Row[] = [
     [
       '2:51: limits.requests.window: must be a duration from 100ms to 31d (units ms, s, m, h, d), not "99ms"',
       '3:56: limits.sync.window: must be a duration from 100ms to 31d (units ms, s, m, h, d), not "32d"',
-      '4:45: limits.other.window: has no unit; write 60ms or 60s',
+      '4:45: limits.other.window: has no unit; write 60s',
       '5:3: limits.none.window: is missing; write a duration from 100ms to 31d (units ms, s, m, h, d)',
     ],
   ],
@@ -99,7 +99,7 @@ const MISTAKES: readonly Row[] = [
     'a route that is a text',
     'routes: ["/*"]',
     [
-      '1:10: routes[0]: must be a mapping with keys of match, upstream, respond, authenticate, scope, limits, maxBody, timeout, not "/*"',
+      '1:10: routes[0]: must be a mapping with keys of match, upstream, respond, authenticate, scope, limits, maxBody, timeout',
     ],
   ],
   [

@@ -87,7 +87,7 @@ const MISTAKES: readonly Row[] = [
     'TLS that is switched off or a word',
     redis('url: redis://a, tls: false'),
     [
-      '1:40: store.redis.tls: must be true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized, not false',
+      '1:40: store.redis.tls: must be true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized',
     ],
   ],
   [
@@ -126,6 +126,11 @@ const MISTAKES: readonly Row[] = [
       '1:47: store.onOutage: must be local, allow or deny, not "open"',
       '1:64: store.instances: must be a whole number from 1 to 100000, not 0',
     ],
+  ],
+  [
+    'a timeout without its unit, and what is accepted alone',
+    'store: { redis: { url: redis://a }, timeout: 100 }',
+    ['1:46: store.timeout: has no unit; write 100ms'],
   ],
   [
     'an admin token that could be guessed or sent by nobody, without showing it',

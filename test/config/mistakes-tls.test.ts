@@ -32,7 +32,7 @@ const MISTAKES: readonly Row[] = [
   [
     'TLS that is switched on with nothing',
     'listen: { tls: true }',
-    ['1:16: listen.tls: must be a mapping with keys of cert, key, clientCa, requestClientCert, not true'],
+    ['1:16: listen.tls: must be a mapping with keys of cert, key, clientCa, requestClientCert'],
   ],
   [
     'TLS without files, and a choice that is none',

@@ -64,6 +64,42 @@ const WARNINGS: readonly Row[] = [
     ],
   ],
   [
+    'variables as other programs write them',
+    [
+      'tokens:',
+      '  issuer: https://id.example.com/oidc',
+      '  audience: $AUDIENCE',
+      '  introspection: { url: "http://id/{{ path }}", clientId: a$B, clientSecret: pa$word }',
+      'store: { redis: { url: "redis://:$REDIS_PASSWORD@a" } }',
+    ],
+    [
+      '3:13: tokens.audience: is taken as it stands; write ${NAME} for the environment variable NAME',
+      '4:25: tokens.introspection.url: is taken as it stands; write ${NAME} for the environment variable NAME',
+      '5:24: store.redis.url: is taken as it stands; write ${NAME} for the environment variable NAME',
+    ],
+  ],
+  [
+    'proxies that are everybody',
+    'listen: { trustedProxies: [10.0.0.0/8, 0.0.0.0/0, "::/0"] }',
+    [
+      '1:40: listen.trustedProxies[1]: trusts every caller, so that anybody sets X-Forwarded-For and Client-Cert; write the addresses of your proxies',
+      '1:51: listen.trustedProxies[2]: trusts every caller, so that anybody sets X-Forwarded-For and Client-Cert; write the addresses of your proxies',
+    ],
+  ],
+  [
+    'an upstream that no route names',
+    ['upstreams:', '  data: { url: http://data.internal:4000 }', '  spare: { url: http://spare.internal }'],
+    ['3:3: upstreams.spare: is named by no route, so nothing is sent to it'],
+  ],
+  [
+    'a blank around the id of a client',
+    'clients: [{ id: "acme " }, { id: "a b" }, { id: "\\tb" }]',
+    [
+      '1:17: clients[0].id: begins or ends with a blank, which is part of the id; take it out if it is not meant',
+      '1:49: clients[2].id: begins or ends with a blank, which is part of the id; take it out if it is not meant',
+    ],
+  ],
+  [
     'TLS that trusts everybody',
     'store: { redis: { url: rediss://a, tls: { rejectUnauthorized: false } } }',
     [

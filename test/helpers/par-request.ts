@@ -31,7 +31,8 @@ export function guardOf(
     leewayMs: 10_000,
     unknownClients: 'forward',
     now: () => NOW * 1000,
-    clients: Object.entries(clients).map(([id, settings]) => ({ id, ...settings })),
+    clientOf: (id) => (Object.hasOwn(clients, id) ? { id, ...clients[id] } : undefined),
+    ids: () => Object.keys(clients),
     ...options,
   })
 }

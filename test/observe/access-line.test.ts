@@ -79,15 +79,40 @@ it('is one line of JSON whatever callers and upstreams say', () => {
   fc.assert(
     fc.property(said, said, said, said, (path, client, method, why) => {
       const error = new GatewayError('BadGateway', 'The upstream broke off.', { cause: new Error(why) })
-      const exchange: Exchange = { ...bare, method, path, caller: { client, ip: '::1' }, error }
+      const exchange: Exchange = { ...bare, method, path: `/${path}`, caller: { client, ip: '::1' }, error }
       const line = accessLine('error', exchange, 502, 1)
       expect(line.indexOf('\n')).toBe(line.length - 1)
       expect(JSON.parse(line)).toMatchObject({
-        ...{ level: 'error', path, client, method: method.slice(0, 16), code: 'BadGateway' },
+        ...{ level: 'error', client, method: method.slice(0, 16), code: 'BadGateway' },
         ...{ error: 'The upstream broke off.', cause: why },
       })
     }),
   )
+})
+
+it.each([
+  ['/v3/tx?access_token=S', '/v3/tx'],
+  ['/v3/tx#access_token=S', '/v3/tx…'],
+  ['/v3/tx;access_token=S', '/v3/tx…'],
+  ['/v3/tx%3Faccess_token=S', '/v3/tx…'],
+  ['/v3/tx%3baccess_token=S', '/v3/tx…'],
+  ['/v3/tx%23access_token=S', '/v3/tx…'],
+  ['/v3/tx%25253faccess_token=S', '/v3/tx…'],
+  ['http://user:S@api.example.com/v3/tx', '/v3/tx'],
+  ['http://api.example.com?S', ''],
+  ['user:S@api.example.com:443', ''],
+  ['S@x', ''],
+  ['*', '*'],
+  ['/a:b/%2F', '/a:b/%2F'],
+])('tells of the target %s its path alone', (path, told) => {
+  expect(read({ ...bare, path })).toMatchObject({ path: told })
+})
+
+it('escapes what moves a cursor or turns the direction of the words', () => {
+  const client = 'a\u007f\u009b31m\u202e\u2066\u2028é'
+  const line = accessLine('info', { ...bare, path: client, caller: { client, ip: '::1' } }, 200, 1)
+  expect(line).toContain(String.raw`"a\u007f\u009b31m\u202e\u2066\u2028é"`)
+  expect(JSON.parse(line)).toMatchObject({ client })
 })
 
 it('cuts what is long', () => {

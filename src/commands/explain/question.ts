@@ -21,7 +21,7 @@ export function readQuestion(text: string, host: string | undefined): Question |
   const url = URL.exec(where)
   const slash = where.indexOf('/')
   if (url === null && slash === -1) {
-    return `Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc", not "${text}".`
+    return `Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".`
   }
   const named = url === null ? where.slice(0, slash) : url[1]!
   if (named !== '' && host !== undefined && host.toLowerCase() !== named.toLowerCase()) {

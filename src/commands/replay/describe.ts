@@ -1,4 +1,4 @@
-import { onOneLine } from '../../observe/sentence.ts'
+import { escaped } from '../../observe/escape.ts'
 import { rows } from '../table.ts'
 import type { ClientReport, Counts, Report } from './report.ts'
 
@@ -111,7 +111,7 @@ function nameOf({ client }: ClientReport): string {
 
 /** Whoever made the log chose some words: none of them moves a cursor or makes a column as wide as it likes. */
 function cell(text: string): string {
-  const plain = onOneLine(text)
+  const plain = escaped(text)
   return plain.length > MOST_CELL_CHARS ? `${plain.slice(0, MOST_CELL_CHARS - 1)}…` : plain
 }
 

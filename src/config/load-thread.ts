@@ -1,0 +1,67 @@
+import { once } from 'node:events'
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
+import { readText } from './files.ts'
+import type { Loaded, LoadOptions } from './load.ts'
+import { createCollector, type Piece, piecesOf, withoutClients } from './pieces.ts'
+import { ConfigError, type Problem } from './problem.ts'
+
+/** What the thread says: the clients a piece at a time, each once it is asked for the next, and then the rest. */
+type Said =
+  | { readonly piece: Piece }
+  | { readonly loaded: Loaded }
+  | { readonly problems: readonly Problem[] }
+
+/** A loaded configuration, and how long that took. */
+export interface LoadedInThread extends Loaded {
+  readonly loadMs: number
+}
+
+/** `loadConfig` in a thread of its own, so that this one goes on serving meanwhile. */
+export async function loadInThread(options: LoadOptions): Promise<LoadedInThread> {
+  const startedAt = performance.now()
+  // The thread has a standard input of its own.
+  const text = options.file === '-' ? await readText('-') : undefined
+  const loads: LoadOptions = { ...options, text }
+  const thread = new Worker(new URL(import.meta.url), { workerData: { loads } })
+  const { add, collect } = createCollector()
+  try {
+    return await new Promise((resolve, reject) => {
+      thread.on('error', reject)
+      thread.on('exit', () => reject(new Error('the thread that reads the configuration ended')))
+      thread.on('message', (said: Said) => {
+        if ('piece' in said) {
+          add(said.piece)
+          thread.postMessage('next')
+        } else if ('problems' in said) reject(new ConfigError(said.problems))
+        else {
+          const loadMs = Math.round(performance.now() - startedAt)
+          resolve({ ...said.loaded, config: collect(said.loaded.config), loadMs })
+        }
+      })
+    })
+  } finally {
+    void thread.terminate()
+  }
+}
+
+async function* load(options: LoadOptions): AsyncGenerator<Said> {
+  const { loadConfig } = await import('./load.ts')
+  try {
+    const loaded = await loadConfig(options)
+    for (const piece of piecesOf(loaded.config)) yield { piece }
+    yield { loaded: { ...loaded, config: withoutClients(loaded.config) } }
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    yield { problems: error.problems }
+  }
+}
+
+const { loads } = (workerData ?? {}) as { readonly loads?: LoadOptions }
+if (!isMainThread && loads !== undefined) {
+  // The YAML parser asks it at every word, and Node.js's own is slow to answer.
+  process.env = { ...process.env }
+  for await (const said of load(loads)) {
+    parentPort!.postMessage(said)
+    if ('piece' in said) await once(parentPort!, 'message')
+  }
+}

@@ -1,0 +1,43 @@
+import type { ClientLimit } from '../limit/limit.ts'
+import type { Config } from './schema.ts'
+
+/** A few of the clients of a configuration: there may be 100,000, and to take them over at once would hold up callers. */
+export type Piece = Pick<Config, 'clients' | 'clientLimits'>
+
+/** So many clients are taken over in about a millisecond. */
+const CLIENTS = 500
+
+/** The clients of a configuration, as they are handed to another thread or process, which takes one piece in each turn. */
+export function* piecesOf({ clients, clientLimits }: Piece): Generator<Piece> {
+  for (let i = 0; i < clients.length; i += CLIENTS) {
+    const some = clients.slice(i, i + CLIENTS)
+    const own = some.flatMap(({ caller }) => {
+      const limits = clientLimits.get(caller)
+      return limits === undefined ? [] : [[caller, limits] as const]
+    })
+    yield { clients: some, clientLimits: new Map(own) }
+  }
+}
+
+/** A configuration without the clients that travel in pieces. */
+export function withoutClients(config: Config): Config {
+  return { ...config, clients: [], clientLimits: new Map() }
+}
+
+/** Puts the pieces together again as they come. */
+export function createCollector(): { add(piece: Piece): void; collect(config: Config): Config } {
+  let clients: Config['clients'][number][] = []
+  let clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
+  return {
+    add(piece) {
+      clients.push(...piece.clients)
+      for (const [id, own] of piece.clientLimits) clientLimits.set(id, own)
+    },
+    collect(config) {
+      const whole = { ...config, clients, clientLimits }
+      clients = []
+      clientLimits = new Map()
+      return whole
+    },
+  }
+}

@@ -50,12 +50,13 @@ describe('the access log', () => {
   })
 
   it('escapes what moves a cursor or turns words around, in what a caller says and in what an operator does', async () => {
-    const client = `acme${MARKS}`
-    await call(gateway.port, { token: await token(client) })
-    await call(gateway.adminPort, { method: 'DELETE', path: `/limits/${encodeURIComponent(client)}` })
-    const lines = () => gateway.lines().filter((line) => line['client'] === client)
+    const [called, freed] = ['acme\u202E', `acme${MARKS}`]
+    await call(gateway.port, { token: await token(called) })
+    await call(gateway.adminPort, { method: 'DELETE', path: `/limits/${encodeURIComponent(freed)}` })
+    const lines = () => gateway.lines().filter(({ client }) => client === called || client === freed)
     await until('both lines', () => lines().length === 2)
-    expect(gateway.stdout().split(`"client":"acme${ESCAPED}"`)).toHaveLength(3)
+    expect(gateway.stdout()).toContain(String.raw`"client":"acme\u202e"`)
+    expect(gateway.stdout()).toContain(`"client":"acme${ESCAPED}"`)
     expect(gateway.stdout()).not.toMatch(/[\u007F-\u009F\u202E]/)
   })
 })

@@ -5,6 +5,8 @@ interface Flag {
   readonly describe: string
   /** The keys beside the value that do not go with the flag's text. */
   readonly replaces?: (text: string) => readonly string[]
+  /** Is the value a URL that takes over user and password of the file's, unless it has its own? */
+  readonly keepsUser?: boolean
   /** What is wrong with a text that cannot say what the file could; undefined where nothing is. */
   readonly mistake?: (text: string) => string | undefined
 }
@@ -29,8 +31,9 @@ export const FLAGS: Readonly<Record<string, Flag>> = {
     replaces: (url) => [
       ...['cluster', 'sentinels', 'name', 'sentinelUsername', 'sentinelPassword'],
       ...(url.includes('@') ? ['username', 'password'] : []),
-      ...(url.startsWith('redis:') ? [] : ['tls']),
+      ...(url.startsWith('redis') ? [] : ['tls']),
     ],
+    keepsUser: true,
   },
   'log-level': { path: ['log', 'level'], describe: 'fatal, error, warn, info, debug, trace or silent' },
   'log-format': { path: ['log', 'format'], describe: 'json or pretty' },
@@ -38,11 +41,18 @@ export const FLAGS: Readonly<Record<string, Flag>> = {
 
 /** The overrides that parsed flags ask for; flags that were not given are undefined. */
 export function overridesOf(given: Readonly<Record<string, unknown>>): readonly Override[] {
-  return Object.entries(FLAGS).flatMap(([name, { path, replaces, mistake }]) => {
+  return Object.entries(FLAGS).flatMap(([name, { path, replaces, keepsUser, mistake }]) => {
     const text = given[name]
     if (typeof text !== 'string') return []
     return [
-      { flag: `--${name}`, path, value: text, replaces: replaces?.(text) ?? [], mistake: mistake?.(text) },
+      {
+        flag: `--${name}`,
+        path,
+        value: text,
+        replaces: replaces?.(text) ?? [],
+        keepsUser,
+        mistake: mistake?.(text),
+      },
     ]
   })
 }

@@ -26,6 +26,8 @@ export interface Override {
   readonly value: unknown
   /** The keys beside the value that it replaces too. */
   readonly replaces?: readonly string[]
+  /** Is the value a URL that takes over user and password of the one that it replaces, unless it has its own? */
+  readonly keepsUser?: boolean | undefined
   /** What is wrong with the value as this flag gives it, where more is to be said than of the file's. */
   readonly mistake?: string | undefined
 }
@@ -53,6 +55,12 @@ export interface LoadOptions {
   readonly nowMs?: number
 }
 
+/** A URL with user and password of the one that it replaces, where it has none. */
+function withUserOf(former: unknown, given: unknown): unknown {
+  const [, user] = /^\w+:\/\/([^@/]+@)/.exec(String(former)) ?? []
+  return user === undefined ? given : String(given).replace(/^(rediss?:\/\/)(?!.*@)/, `$1${user}`)
+}
+
 /** Reads, checks and compiles a configuration; rejects with a `ConfigError` that lists every mistake. */
 export async function loadConfig({
   file,
@@ -76,7 +84,8 @@ export async function loadConfig({
   for (const one of overrides) {
     const around = get(value, one.path.slice(0, -1))
     for (const key of one.replaces ?? []) if (isMapping(around)) delete around[key]
-    put(value, one.path, typeof one.value === 'string' ? typed(one.value) : one.value)
+    const given = one.keepsUser === true ? withUserOf(get(value, one.path), one.value) : one.value
+    put(value, one.path, typeof given === 'string' ? typed(given) : given)
   }
 
   const mistakes: Mistake[] = [...source.mistakes]

@@ -128,9 +128,20 @@ describe('flags', () => {
   })
 
   it.each([
+    ['redis://b', 'redis://u:p@b'],
+    ['rediss://b:1/2', 'rediss://u:p@b:1/2'],
+    ['redis://v:q@b', 'redis://v:q@b'],
+    ['/run/redis.sock', '/run/redis.sock'],
+  ])('keep user and password of the URL that %s replaces, unless it has its own', async (redis, url) => {
+    const text = completed('store: { redis: { url: "redis://u:${PW}@a" } }')
+    const { config } = await load(text, { PW: 'p' }, overridesOf({ redis }))
+    expect(config.store).toMatchObject({ redis: { topology: { url } } })
+  })
+
+  it.each([
     ['redis://b', { username: 'u', password: 'p', tls: {} }],
     ['redis://v:q@b', { username: undefined, password: undefined, tls: {} }],
-    ['rediss://b', { username: 'u', password: 'p', tls: undefined }],
+    ['rediss://b', { username: 'u', password: 'p', tls: {} }],
     ['/run/redis.sock', { username: 'u', password: 'p', tls: undefined }],
   ])(
     'give the URL of Redis alone, and keep the credentials and TLS that %s does not bring',

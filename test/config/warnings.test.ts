@@ -93,7 +93,7 @@ const WARNINGS: readonly Row[] = [
   ],
   [
     'a blank around the id of a client',
-    'clients: [{ id: "acme " }, { id: "a b" }, { id: "\\tb" }]',
+    'clients: [{ id: "acme " }, { id: "a b" }, { id: "\\u00A0b" }]',
     [
       '1:17: clients[0].id: begins or ends with a blank, which is part of the id; take it out if it is not meant',
       '1:49: clients[2].id: begins or ends with a blank, which is part of the id; take it out if it is not meant',

@@ -90,10 +90,13 @@ async function statusOf(socket: Socket): Promise<number> {
 /** How many decisions were made without Redis. */
 async function withoutRedis({ adminPort }: ServingProcess): Promise<number> {
   const { body } = await call(adminPort, { path: '/metrics' })
+  // How late a gateway itself is.
+  expect(body).toMatch(/^nodejs_eventloop_lag_p99_seconds /m)
   return Number(/^sluice_store_stand_in_decisions_total\{[^}]*\} (\d+)$/m.exec(body)![1])
 }
 
-const SIZES = LONG ? [900, 1000] : [900]
+/** Without Redis to wait for, a hundred DPoP calls were enough to break it; of bearer calls it took more. */
+const SIZES = LONG ? [900, 1000] : [300]
 const AWAY_MS = LONG ? [0, 1, 5] : [1]
 const CASES = (['allow', 'local', 'deny'] as const).flatMap((onOutage) =>
   AWAY_MS.map((awayMs) => [onOutage, awayMs] as const),
@@ -102,24 +105,31 @@ const CASES = (['allow', 'local', 'deny'] as const).flatMap((onOutage) =>
 describe.each(CASES)(
   'under onOutage: %s, with a healthy Redis %d ms away, a burst of calls',
   (onOutage, awayMs) => {
-    it.each(['Bearer', 'DPoP'] as const)(
-      'is decided by Redis to the last one: %s',
-      async (scheme) => {
+    it(
+      'is decided by Redis to the last one',
+      async () => {
         const [gateway, end] = await gatewayAt(onOutage, awayMs)
         try {
-          for (let round = 0; round < ROUNDS * SIZES.length; round++) {
-            const requests = await heads(SIZES[round % SIZES.length]!, scheme)
-            // Every other one around a pause of the process.
-            const statuses = await burst(gateway, requests, round % 2 === 1)
-            const admitted = statuses.filter((status) => status === 200)
-            expect([admitted.length, new Set(statuses)]).toEqual([LIMIT, new Set([200, 429])])
-            expect(await withoutRedis(gateway)).toBe(0)
+          for (const scheme of ['DPoP', 'Bearer'] as const) {
+            const sizes = LONG || scheme === 'DPoP' ? SIZES : [900]
+            for (let round = 0; round < ROUNDS * sizes.length; round++) {
+              const requests = await heads(sizes[round % sizes.length]!, scheme)
+              // Every other one around a pause of the process.
+              const statuses = await burst(gateway, requests, Math.floor(round / sizes.length) % 2 === 1)
+              const admitted = statuses.filter((status) => status === 200)
+              expect([scheme, admitted.length, new Set(statuses)]).toEqual([
+                scheme,
+                LIMIT,
+                new Set([200, 429]),
+              ])
+              expect(await withoutRedis(gateway)).toBe(0)
+            }
           }
         } finally {
           end()
         }
       },
-      LONG ? 600_000 : 60_000,
+      LONG ? 1_200_000 : 60_000,
     )
   },
 )

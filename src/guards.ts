@@ -2,6 +2,7 @@ import type { Client, Par } from './config/schema.ts'
 import type { Log } from './observe/log.ts'
 import { type ClosableKeys, createClientKeys } from './par/client-keys.ts'
 import { createParGuard, type ParGuard } from './par/guard.ts'
+import { plainId } from './par/plain-id.ts'
 
 /** The guards of the PAR endpoint; their clients' keys are opened when they are first needed, and outlive a reload that leaves them alone. */
 export interface Guards {
@@ -43,6 +44,9 @@ export function createGuards(log: Log): Guards {
   return {
     guard(par, clients) {
       const listed = new Map(par && clientsOf(par, clients).map((client) => [client.id, client]))
+      // An id that is plain itself stands among the listed ones; there may be 100,000.
+      const spellings = new Set<string>()
+      for (const { id, plain } of listed.values()) if (plain !== id) spellings.add(plain)
       for (const id of opened.keys()) if (!listed.has(id)) close(id)
       return (
         par &&
@@ -52,7 +56,10 @@ export function createGuards(log: Log): Guards {
             const client = listed.get(id)
             return client && { ...client, keys: keysOf(client) }
           },
-          ids: () => listed.keys(),
+          isMisspelt(id) {
+            const plain = plainId(id)
+            return spellings.has(plain) || (plain !== id && listed.has(plain))
+          },
         })
       )
     },

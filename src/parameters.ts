@@ -8,14 +8,16 @@ export type Parameters = Readonly<Record<string, string>>
 /** The kinds that have a name. In each, an id has one spelling but for case. */
 export const KINDS = ['plain', 'uuid', 'integer'] as const
 
-const NAMED: Readonly<Record<string, { readonly pattern: RegExp; readonly words: string }>> = {
-  plain: { pattern: /^[A-Za-z0-9_:@~=-]+$/, words: 'letters, digits and - _ : @ ~ =' },
-  uuid: {
-    pattern: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
-    words: 'a UUID such as 123e4567-e89b-12d3-a456-426614174000',
-  },
-  integer: { pattern: /^(?:0|[1-9]\d*)$/, words: 'a whole number without sign and leading zeros' },
-} satisfies Record<(typeof KINDS)[number], object>
+const NAMED = new Map<string, { readonly pattern: RegExp; readonly words: string }>(
+  Object.entries({
+    plain: { pattern: /^[A-Za-z0-9_:@~=-]+$/, words: 'letters, digits and - _ : @ ~ =' },
+    uuid: {
+      pattern: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
+      words: 'a UUID such as 123e4567-e89b-12d3-a456-426614174000',
+    },
+    integer: { pattern: /^(?:0|[1-9]\d*)$/, words: 'a whole number without sign and leading zeros' },
+  } satisfies Record<(typeof KINDS)[number], object>),
+)
 /** Most characters of a parameter that is counted by; they bound what matching a regular expression costs. */
 const MAX_LENGTH = 128
 
@@ -29,7 +31,7 @@ export function compileParameters(
 ): RefuseParams {
   const checks = countedBy(route).map((name) => {
     const kind = kindOf(name, parameters)
-    const { pattern, words } = NAMED[kind] ?? {
+    const { pattern, words } = NAMED.get(kind) ?? {
       pattern: wholeSegment(kind),
       words: 'of the form that is served here',
     }

@@ -176,11 +176,11 @@ function serveRoute(
     refuseParams: compileParameters(route, parameters),
     needsUser: route.limits.some(({ per }) => per.includes('user')),
     quotas: (caller, params) => apply(caller, params, Date.now()),
-    proofQuota({ id, lifeMs }, caller, quotas) {
+    proofQuota({ id, windowMs }, caller, quotas) {
       // Beside the limits, so that a cluster decides it with them; but a replay may come from another address.
       const byClient = quotas.length === 0 || route.limits[0]!.per[0] === 'ip'
       const first = byClient ? encodePart(caller.client!) : hashTag(quotas[0]!.key)
-      return proofQuota(prefix, first, id, lifeMs)
+      return proofQuota(prefix, first, id, windowMs)
     },
   }
 }

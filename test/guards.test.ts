@@ -14,7 +14,7 @@ const PAR: Par = {
   unknownClients: 'forward',
 }
 const client = (id: string, issuer?: string): Client => ({
-  ...{ id, issuer, caller: id, name: undefined, jwks: undefined, authentication: undefined },
+  ...{ id, plain: id, issuer, caller: id, name: undefined, jwks: undefined, authentication: undefined },
   requestObjectSigningAlg: issuer === undefined ? 'PS256' : 'ES256',
 })
 

@@ -87,7 +87,7 @@ describe('what operators are told, once an outage and when it is over:', () => {
         maxBody: 1024,
         unknownClients: 'forward',
       },
-      [{ ...OF_CLIENT, id: 'remote', jwks: { url: issuer.jwksUri } }],
+      [{ ...OF_CLIENT, id: 'remote', plain: 'remote', jwks: { url: issuer.jwksUri } }],
     )!
     expect(told).toEqual([])
     expect(await push(guard, plain('remote', assertion('remote')))).toMatchObject({ status: 503 })

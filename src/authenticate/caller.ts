@@ -19,7 +19,9 @@ export type NameOf = (id: string, issuer?: string) => string
 export function createNames(issuers: readonly string[]): NameOf {
   const [first, ...others] = issuers
   if (others.length === 0) return (id) => id
-  const marks = new Map(issuers.map((issuer) => [issuer, `@${issuer.replaceAll('@', '%40')}`]))
+  const marks = new Map(
+    issuers.map((issuer) => [issuer, `@${issuer.replaceAll('%', '%25').replaceAll('@', '%40')}`]),
+  )
   const isMarked = (id: string): boolean =>
     id.includes('@') && [...marks.values()].some((mark) => id.endsWith(mark))
   return (id, issuer = first!) => (issuer === first && !isMarked(id) ? id : `${id}${marks.get(issuer)}`)

@@ -37,8 +37,8 @@ export interface Bound {
 export interface Proof {
   /** The same for the same proof alone. */
   readonly id: string
-  /** How long it could pass from now on, at least 1. */
-  readonly lifeMs: number
+  /** How long it must not pass again: the same for each use, so that none is forgotten before the proof is too old. */
+  readonly windowMs: number
 }
 
 /** Verifies DPoP proofs. */
@@ -111,9 +111,8 @@ export function createProofs(options: ProofOptions): Proofs {
     if (!(ageMs <= maxAgeMs)) return invalid('The DPoP proof is too old.')
     if (ageMs < -leewayMs) return invalid('The DPoP proof is from the future.')
 
-    // By another gateway's clock a little longer than by this one.
-    const lifeMs = Math.max(1, Math.ceil(maxAgeMs - ageMs + leewayMs))
-    return { id: hash('sha256', `${bound.jkt}.${jti}`, 'base64url'), lifeMs }
+    // From the leeway before its iat to its age after it, and by another gateway's clock a leeway longer.
+    return { id: hash('sha256', `${bound.jkt}.${jti}`, 'base64url'), windowMs: maxAgeMs + 2 * leewayMs }
   }
 
   return { algorithms, verify }

@@ -26,6 +26,7 @@ export function configAsJson(config: Config): string {
     })),
     clients: clients.map(({ caller, jwks, ...client }) => ({
       ...client,
+      plain: undefined,
       jwks: jwks && withoutQuery(jwks),
       limits: Object.fromEntries(
         [...(clientLimits.get(caller) ?? [])].map(([limitName, { limit, windowMs, untilAt }]) => [

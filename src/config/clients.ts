@@ -1,5 +1,6 @@
 import type { NameOf } from '../authenticate/caller.ts'
 import { readKeySet } from '../authenticate/key-set.ts'
+import { plainId } from '../par/plain-id.ts'
 import type { Client, Settings } from './schema.ts'
 import type { Mistake } from './source.ts'
 
@@ -18,6 +19,7 @@ export async function compileClients(
       const url = jwksUri === undefined ? undefined : { url: jwksUri }
       return {
         id,
+        plain: plainId(id),
         issuer,
         caller: nameOf(id, issuer),
         name,

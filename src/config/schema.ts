@@ -154,6 +154,8 @@ export interface SharedStore extends Readonly<Omit<SharedStoreSettings, 'redis'>
 /** A client with settings of its own; what is undefined is not checked. */
 export interface Client {
   readonly id: string
+  /** The id as `plainId` has it. */
+  readonly plain: string
   /** Undefined where the file names none: then it is the first issuer’s, and the PAR endpoint’s. */
   readonly issuer: string | undefined
   /** How the gateway names it as a caller: in keys, limits, logs and commands. */

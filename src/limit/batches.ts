@@ -10,7 +10,7 @@ export type Ask = (
 
 /** Decisions of the same turn of the event loop, gathered by where they are decided. */
 export interface Batches {
-  /** Decides with the others of this turn and `place`; rejects when the batch fails, a key is damaged, or too many decisions wait. */
+  /** Decides with the others of this turn and `place`; rejects when the batch fails, or a key is damaged. */
   add(place: number, quotas: readonly Quota[], charging: boolean): Promise<Charge>
 }
 
@@ -24,32 +24,24 @@ interface Waiting {
 /** One script call blocks Redis for less than a millisecond. */
 const MOST_AT_ONCE = 64
 
-/** Gathers decisions; no more than `maxWaiting` may be unanswered. */
-export function createBatches(ask: Ask, maxWaiting: number): Batches {
+/** Gathers decisions. */
+export function createBatches(ask: Ask): Batches {
   let gathering = new Map<number, Waiting[]>()
-  let waiting = 0
 
   function send(batch: readonly Waiting[]): void {
     const { keys, args } = request(batch)
-    const settle = (answer: (one: Waiting, index: number) => void) => {
-      waiting -= batch.length
-      batch.forEach(answer)
-    }
-    const fail = (error: unknown) => {
-      const cause = error instanceof Error ? error : new Error(String(error))
-      settle(({ reject }) => reject(cause))
-    }
-    ask(keys, args, 1 + batch.length + 3 * keys.length)
-      .then((numbers) => charges(numbers, batch))
-      .then(
-        (decided) =>
-          settle(({ resolve, reject }, i) => {
-            const one = decided[i]!
-            if (one instanceof DamagedKeyError) reject(one)
-            else resolve(one)
-          }),
-        fail,
-      )
+    ask(keys, args, 1 + batch.length + 3 * keys.length).then(
+      (numbers) => {
+        for (const [i, charge] of charges(numbers, batch).entries()) {
+          if (charge instanceof DamagedKeyError) batch[i]!.reject(charge)
+          else batch[i]!.resolve(charge)
+        }
+      },
+      (error: unknown) => {
+        const cause = error instanceof Error ? error : new Error(String(error))
+        for (const { reject } of batch) reject(cause)
+      },
+    )
   }
 
   function flush(): void {
@@ -64,11 +56,7 @@ export function createBatches(ask: Ask, maxWaiting: number): Batches {
 
   return {
     add(place, quotas, charging) {
-      if (waiting >= maxWaiting) {
-        return Promise.reject(new Error(`${waiting} decisions wait for Redis already.`))
-      }
       return new Promise((resolve, reject) => {
-        waiting++
         if (gathering.size === 0) setImmediate(flush)
         const one = { quotas, charging, resolve, reject }
         const batch = gathering.get(place)

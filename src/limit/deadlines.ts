@@ -2,9 +2,9 @@
 export interface Deadlines {
   /**
    * Settles as `ask` does, or rejects with a TimeoutError once the time is over in which this process could have read the
-   * answer. An answer that has arrived by then is read first.
+   * answer. An answer that has arrived by then is read first. `left` says how many milliseconds are left.
    */
-  bound<T>(ask: () => Promise<T>): Promise<T>
+  bound<T>(ask: (left: () => number) => Promise<T>): Promise<T>
 }
 
 /** No answer came in time. */
@@ -69,7 +69,7 @@ export function createDeadlines(timeoutMs: number): Deadlines {
         waiting.add(one)
       })
       try {
-        return await Promise.race([ask(), late])
+        return await Promise.race([ask(() => endsAt - now()), late])
       } finally {
         waiting.delete(one!)
       }

@@ -1,5 +1,5 @@
 import { isProof, type Quota } from './limit.ts'
-import { MemoryStore } from './memory-store.ts'
+import { MemoryStore, sweeper } from './memory-store.ts'
 import type { Allowance, Charge } from './store.ts'
 
 /** Most keys of which is known what the store last said of them, twice: the older half goes first. */
@@ -18,6 +18,7 @@ interface Counted {
   readonly quota: Quota
   readonly seeded: number
   readonly seededAtMs: number
+  expiresAtMs: number
 }
 
 /**
@@ -29,6 +30,7 @@ export class LocalCounters {
   #known = new Map<string, Known>()
   #older = new Map<string, Known>()
   readonly #counted = new Map<string, Counted>()
+  readonly #sweep = sweeper(this.#counted, ({ expiresAtMs }) => expiresAtMs)
 
   /** Notes what the store said, of quotas in the same order. */
   note(quotas: readonly Quota[], { allowances }: Charge): void {
@@ -51,6 +53,7 @@ export class LocalCounters {
 
   /** Charges all quotas or none, of this gateway's part of each: one of so many, at least one call. */
   charge(quotas: readonly Quota[], gateways: number): Charge {
+    this.#sweep(2 * quotas.length, performance.now())
     const parts = quotas.map((quota) => this.#seed(quota, gateways))
     return { ...this.#store.charge(parts), mode: 'local' }
   }
@@ -59,29 +62,35 @@ export class LocalCounters {
     return this.#store.peek(quotas.map((quota) => this.#seed(quota, gateways)))
   }
 
-  /** Takes out the calls that were counted here, under the keys that are asked for: as quotas that add them to the store. */
-  take(isAsked: (key: string) => boolean): readonly Quota[] {
-    const taken: Quota[] = []
-    for (const [key, { quota, seeded, seededAtMs }] of this.#counted) {
+  /** The calls that were counted here, under the keys that are asked for: as quotas that add them to the store, the latest keys first. */
+  counted(isAsked: (key: string) => boolean): readonly Quota[] {
+    const found: Quota[] = []
+    for (const [key, { quota, seeded, seededAtMs }] of [...this.#counted].toReversed()) {
       if (!isAsked(key)) continue
       const stillSeeded = performance.now() - seededAtMs < quota.windowMs ? seeded : 0
       const calls = this.#store.used(quota) - stillSeeded
-      this.#store.drop(key)
-      this.#counted.delete(key)
-      if (calls > 0) taken.push({ ...quota, calls })
+      if (calls > 0 && found.length < MOST_RESTORED) found.push({ ...quota, calls })
+      else this.#drop(key)
     }
-    return taken
+    return found
+  }
+
+  /** Forgets the calls of a key that the store has taken over, and notes what that said. */
+  restored(quota: Quota, charge: Charge): void {
+    this.note([quota], charge)
+    this.#drop(quota.key)
   }
 
   reset(matches: (key: string) => boolean): void {
     for (const known of [this.#known, this.#older]) {
       for (const key of known.keys()) if (matches(key)) known.delete(key)
     }
-    for (const key of this.#counted.keys()) {
-      if (!matches(key)) continue
-      this.#store.drop(key)
-      this.#counted.delete(key)
-    }
+    for (const key of this.#counted.keys()) if (matches(key)) this.#drop(key)
+  }
+
+  #drop(key: string): void {
+    this.#store.drop(key)
+    this.#counted.delete(key)
   }
 
   close(): Promise<void> {
@@ -96,15 +105,20 @@ export class LocalCounters {
   #seed(quota: Quota, gateways: number): Quota {
     const { key, limit, windowMs } = quota
     const part = { ...quota, limit: limit === 0 ? 0 : partOf(limit, gateways) }
-    if (this.#store.has(key)) return part
-    const known = this.#knownOf(key)
-    const agoMs = known === undefined ? windowMs : performance.now() - known.atMs
-    const seeded =
-      known === undefined || agoMs >= windowMs ? 0 : part.limit - partOf(known.remaining, gateways)
-    if (seeded > 0) this.#store.add(part, seeded, agoMs)
-    if (this.#counted.size < MOST_RESTORED) {
-      this.#counted.set(key, { quota, seeded: Math.max(0, seeded), seededAtMs: performance.now() - agoMs })
+    const nowMs = performance.now()
+    const counted = this.#counted.get(key)
+    if (counted !== undefined && this.#store.has(key)) {
+      counted.expiresAtMs = nowMs + windowMs
+      return part
     }
+    const known = this.#knownOf(key)
+    const agoMs = known === undefined ? windowMs : nowMs - known.atMs
+    const seeded =
+      known === undefined || agoMs >= windowMs
+        ? 0
+        : Math.max(0, part.limit - partOf(known.remaining, gateways))
+    if (seeded > 0) this.#store.add(part, seeded, agoMs)
+    this.#counted.set(key, { quota, seeded, seededAtMs: nowMs - agoMs, expiresAtMs: nowMs + windowMs })
     return part
   }
 }

@@ -54,6 +54,7 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
   const { onStandIn, onChange, onDamaged } = options
   const local = new LocalCounters()
   const breakers = new Map<string, Breaker>()
+  const restoring = new Set<string>()
   let open = 0
 
   /** A key of this server: this one, unless it has moved to another. */
@@ -86,25 +87,32 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
     else breakerOf(server).failed(error, key)
   }
 
-  /** Writes back what was counted here while the server failed, some keys at a time; ends where it fails again. */
+  /** Writes back what was counted here while the server failed, some keys at a time; ends where it fails again, to be called then. */
   async function restore(server: string): Promise<void> {
-    const counted = local.take((key) => store.server(key) === server)
+    if (restoring.has(server)) return
+    restoring.add(server)
+    const counted = local.counted((key) => store.server(key) === server)
     for (let i = 0; i < counted.length; i += RESTORED_AT_ONCE) {
-      const some = counted.slice(i, i + RESTORED_AT_ONCE).map(async (quota) => await store.charge([quota]))
-      const written = await Promise.allSettled(some)
-      if (written.every(({ status }) => status === 'rejected')) return
+      const some = counted.slice(i, i + RESTORED_AT_ONCE)
+      const written = some.map(async (quota) => local.restored(quota, await store.charge([quota])))
+      const ends = await Promise.allSettled(written)
+      if (ends.every(({ status }) => status === 'rejected')) break
     }
+    restoring.delete(server)
   }
 
   /** Without callers, an outage is noticed too; and servers that left a cluster are forgotten. */
   function probeAll(): void {
-    const servers = new Map(store.samples().map((key) => [store.server(key), key]))
+    const servers = new Set(store.samples().map((key) => store.server(key)))
     for (const [server, breaker] of breakers) {
       if (!breaker.isClosed() || servers.has(server)) continue
       breaker.stop()
       breakers.delete(server)
     }
-    for (const [server, key] of servers) breakerOf(server).look(key)
+    look()
+  }
+  function look(): void {
+    for (const key of store.samples()) breakerOf(store.server(key)).look(key)
   }
   const timer = setInterval(probeAll, idleEveryMs).unref()
 
@@ -130,9 +138,7 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
       })
       await Promise.all(probes)
     },
-    look() {
-      for (const key of store.samples()) breakerOf(store.server(key)).look(key)
-    },
+    look,
     fail(cause) {
       for (const key of store.samples()) breakerOf(store.server(key)).trip(cause, key)
     },

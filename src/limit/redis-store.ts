@@ -34,8 +34,6 @@ export interface RedisStoreOptions extends RedisLinkOptions {
   readonly script?: string
   /** Longest that Redis may take for an answer: what it reads later is not charged any more. */
   readonly timeoutMs?: number
-  /** Most decisions that may be unanswered; beyond, they fail at once. */
-  readonly maxWaiting?: number
 }
 
 interface Seen {
@@ -65,19 +63,17 @@ export class RedisStore implements RemoteStore {
   readonly #onEmptied: (range: LostRange) => void
   readonly #batches: Batches
   readonly #clocks = createRedisClocks()
-  readonly #timeoutMs: number
   readonly #deadlines: Deadlines
   readonly #scans = createDeadlines(SCAN_MS)
   onQuestion: OnQuestion = () => {}
 
   constructor(options: RedisStoreOptions) {
-    const { prefix, script = CHARGE_SCRIPT, timeoutMs = 60_000, maxWaiting = 10_000 } = options
+    const { prefix, script = CHARGE_SCRIPT, timeoutMs = 60_000 } = options
     this.#prefix = prefix
     this.#script = scriptOf(script)
     this.#onEmptied = options.onEmptied ?? (() => {})
-    this.#timeoutMs = timeoutMs
     this.#deadlines = createDeadlines(timeoutMs)
-    this.#batches = createBatches((keys, args, size) => this.#ask(keys, args, size), maxWaiting)
+    this.#batches = createBatches((keys, args, size) => this.#ask(keys, args, size))
     this.#link = new RedisLink(options)
     this.#client = this.#link.client
   }
@@ -187,6 +183,10 @@ export class RedisStore implements RemoteStore {
   }
 
   async close(): Promise<void> {
+    // Written before the connection ends; whoever does not get that forgets this gateway a little later.
+    for (const key of this.#seen.keys()) {
+      this.#client.commands.zrem(`${key}~gateways`, this.#id).catch(() => {})
+    }
     this.#link.close()
   }
 
@@ -196,34 +196,35 @@ export class RedisStore implements RemoteStore {
     const server = this.server(key)
     try {
       this.#link.assertRight()
-      // Errs on the early side, so that what is given up is not charged; then, where its clock is hardly known, on the late one.
-      for (const bound of ['no later', 'no later', 'no earlier'] as const) {
-        const reply = await this.#deadlines.bound(() => this.#run(server, keys, args, bound))
-        if (reply.length === 1) continue
-        if (reply.length !== size) break
-        this.onQuestion(server, key, undefined)
-        return reply
-      }
-      throw new Error('Redis did not answer as charge.lua does.')
+      const reply = await this.#deadlines.bound((left) => this.#run(server, keys, args, left))
+      if (reply.length !== size) throw new Error('Redis did not answer as charge.lua does.')
+      this.onQuestion(server, key, undefined)
+      return reply
     } catch (error) {
       this.onQuestion(server, key, error as Error)
       throw error
     }
   }
 
-  /** Runs the script once: its answer is one number where it found its deadline past. */
+  /**
+   * Runs the script, with a deadline that is surely no later than the caller's, so that what is given up is not charged; and
+   * once more where that is past already, because the server's clock is hardly known.
+   */
   async #run(
     server: string,
     keys: readonly string[],
     args: readonly number[],
-    bound: 'no later' | 'no earlier',
+    left: () => number,
   ): Promise<readonly number[]> {
-    const sentAt = performance.now()
-    const deadline = this.#clocks.after(server, sentAt, this.#timeoutMs, bound)
-    const reply = await this.#eval(this.#script, keys, [deadline, ...args])
-    if (!isNumbers(reply)) return []
-    this.#clocks.learn(server, sentAt, performance.now(), reply[0]!)
-    return reply
+    for (const bound of ['no later', 'no earlier'] as const) {
+      const sentAt = performance.now()
+      const deadline = this.#clocks.after(server, sentAt, left(), bound)
+      const reply = await this.#eval(this.#script, keys, [deadline, ...args])
+      if (!isNumbers(reply)) break
+      this.#clocks.learn(server, sentAt, performance.now(), reply[0]!)
+      if (reply.length > 1) return reply
+    }
+    return []
   }
 
   #eval(

@@ -15,7 +15,7 @@ export class StoreConfigError extends Error {
 
 /** What the store asks a Redis user to be granted, beside the keys under its prefix: rules as ACL SETUSER takes them. */
 export const GRANTS =
-  '+eval +evalsha +set +getrange +strlen +setrange +pexpire +get +exists +zadd +zremrangebyscore +zcard +time +scan +unlink +info +select +client|setname +cluster|slots'
+  '+eval +evalsha +set +getrange +strlen +setrange +pexpire +get +exists +zadd +zrem +zremrangebyscore +zcard +time +scan +unlink +info +select +client|setname +cluster|slots'
 
 /** What is asked of the sentinels, as rules of ACL SETUSER. */
 export const SENTINEL_GRANTS =

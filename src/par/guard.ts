@@ -17,8 +17,8 @@ export interface ParGuardOptions extends Omit<AssertionRules, 'now'> {
   readonly unknownClients: 'forward' | 'refuse'
   /** The settings of a client; undefined where it is not listed. */
   clientOf(id: string): ParClient | undefined
-  /** The ids of all that are listed. */
-  ids(): Iterable<string>
+  /** Is it the id of a listed client, spelt otherwise? Asked of ids that are not listed. */
+  isMisspelt(id: string): boolean
   /** The clock, in Unix milliseconds. */
   readonly now?: () => number
 }
@@ -50,27 +50,12 @@ const IN_THE_REQUEST: ReadonlySet<string> = new Set([
   'private_key_jwt',
 ])
 
-/** A client id without what a database may not compare it by: case, width and the like, blanks, and what is not seen. */
-function plainId(id: string): string {
-  return id
-    .normalize('NFKC')
-    .replaceAll(/[\s\p{Cc}\p{Default_Ignorable_Code_Point}]/gu, '')
-    .toUpperCase()
-    .toLowerCase()
-}
-
 /**
  * Enforces at the PAR endpoint (RFC 9126) what the identity backend would refuse or forgets to: first of the form, then of the
  * client's authentication, then of the request object. Refusals are those of RFC 6749 section 5.2.
  */
 export function createParGuard(options: ParGuardOptions): ParGuard {
   const { issuer, unknownClients, clientOf, now = Date.now } = options
-  let spellings: ReadonlySet<string> | undefined
-  /** Is it the id of a listed client, spelt otherwise? */
-  function isMisspelt(id: string): boolean {
-    spellings ??= new Set(Array.from(options.ids(), plainId))
-    return spellings.has(plainId(id))
-  }
   const rules = { ...options, now }
 
   async function refuseClient(
@@ -118,7 +103,7 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
 
       const { clientId } = credentials
       const client = clientOf(clientId)
-      if (client === undefined && isMisspelt(clientId)) {
+      if (client === undefined && options.isMisspelt(clientId)) {
         return invalidRequest('The client_id is not spelt as it is registered.')
       }
       const realm = authorization.length > 0 ? issuer : undefined

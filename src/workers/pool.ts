@@ -93,15 +93,10 @@ export async function openWorkers(
       const own = await metrics.values()
       return await textOf(addUp([own, ...latest.values(), counted]))
     },
-    async usage(client, signal) {
-      const worker = anyone()
-      signal.addEventListener('abort', () => void worker.ask('abort', undefined).catch(() => {}))
-      return await worker.ask('usage', client)
-    },
+    usage: (client, signal) => abortable(anyone(), signal, (worker) => worker.ask('usage', client)),
     async reset(client, signal) {
       const worker = anyone()
-      signal.addEventListener('abort', () => void worker.ask('abort', undefined).catch(() => {}))
-      const freed = await worker.ask('reset', client)
+      const freed = await abortable(worker, signal, () => worker.ask('reset', client))
       const others = serving().filter((other) => other !== worker)
       await Promise.allSettled(others.map((other) => other.ask('forget', undefined, ANSWER_MS)))
       return freed
@@ -110,6 +105,21 @@ export async function openWorkers(
       const cuts = workers.map((worker) => worker.close(times, times.drainTimeoutMs + LAST_MS))
       return (await Promise.all(cuts)).reduce((sum, cut) => sum + cut, 0)
     },
+  }
+}
+
+/** Asks a worker what may take long, and tells it when `signal` aborts meanwhile. */
+async function abortable<T>(
+  worker: WorkerProcess,
+  signal: AbortSignal,
+  ask: (worker: WorkerProcess) => Promise<T>,
+): Promise<T> {
+  const abort = (): void => void worker.ask('abort', undefined).catch(() => {})
+  signal.addEventListener('abort', abort)
+  try {
+    return await ask(worker)
+  } finally {
+    signal.removeEventListener('abort', abort)
   }
 }
 

@@ -133,8 +133,8 @@ describe('loadConfig', () => {
     ].join('\n')
     const { config } = await load(completed(text))
     expect(config.clients).toEqual([
-      { id: '007', caller: '007', name: 'Acme' },
-      { id: 'plain', caller: 'plain', name: undefined },
+      { id: '007', plain: '007', caller: '007', name: 'Acme' },
+      { id: 'plain', plain: 'plain', caller: 'plain', name: undefined },
     ])
     expect(config.clientLimits).toEqual(
       new Map([
@@ -314,12 +314,13 @@ describe('loadConfig', () => {
     expect(config.clients).toEqual([
       {
         id: 'a',
+        plain: 'a',
         caller: 'a',
         requestObjectSigningAlg: 'ES256',
         authentication: 'private_key_jwt',
         jwks: { keys: [jwk] },
       },
-      { id: 'b', caller: 'b', jwks: { url: 'https://b.example.com/jwks' } },
+      { id: 'b', plain: 'b', caller: 'b', jwks: { url: 'https://b.example.com/jwks' } },
     ])
     expect(config.routes.map(({ authenticate, scope, maxBody }) => [authenticate, scope, maxBody])).toEqual([
       ['par', [], 65_536],

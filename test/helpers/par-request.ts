@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { GatewayError } from '../../src/errors.ts'
 import { createClientKeys } from '../../src/par/client-keys.ts'
 import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
+import { plainId } from '../../src/par/plain-id.ts'
 import { errorReply } from '../../src/reply.ts'
 import { makeKey, signJws, type TestKey } from './issuer.ts'
 
@@ -32,7 +33,7 @@ export function guardOf(
     unknownClients: 'forward',
     now: () => NOW * 1000,
     clientOf: (id) => (Object.hasOwn(clients, id) ? { id, ...clients[id] } : undefined),
-    ids: () => Object.keys(clients),
+    isMisspelt: (id) => Object.keys(clients).some((one) => plainId(one) === plainId(id)),
     ...options,
   })
 }

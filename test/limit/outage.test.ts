@@ -271,9 +271,9 @@ describe('a store that may fail', () => {
     expect((await store.charge([quota('p:{a}:3')])).mode).toBe('store')
     await until('all is written back', () => restored.length === 3)
     expect(restored.map(({ key, calls }) => [key, calls])).toEqual([
-      ['p:{a}:1', 7],
-      ['p:{a}:2', 1],
       ['p:{a}:~proof:proof', 1],
+      ['p:{a}:2', 1],
+      ['p:{a}:1', 7],
     ])
     behaviour.charge = fails
     await store.charge([quota('p:{a}:4')])
@@ -281,6 +281,32 @@ describe('a store that may fail', () => {
     await store.charge([quota('p:{a}:3')])
     await until('it is written back', () => restored.length === 4)
     expect(restored.at(-1)).toMatchObject({ key: 'p:{a}:4', calls: 1 })
+    await store.close()
+  })
+
+  test('grants no fresh limit in each outage, and loses no call that could not be written back', async () => {
+    const { store, behaviour } = setUp({ probeEveryMs: 600_000 })
+    let remaining = 10
+    const charges = async (times: number) => {
+      let admitted = 0
+      for (let i = 0; i < times; i++) if ((await store.charge([quota('p:{a}:1')])).admitted) admitted++
+      return admitted
+    }
+    for (const expected of [10, 0, 0]) {
+      behaviour.charge = fails
+      expect(await charges(20)).toBe(expected)
+      // It answers once, but takes nothing back.
+      let answers = 0
+      behaviour.charge = () => (answers++ === 0 ? Promise.resolve(ADMITTED) : fails())
+      await store.charge([quota('p:{a}:2')])
+      await until('writing back was tried', () => answers > 1 || expected === 0)
+      behaviour.charge = fails
+      expect(await charges(20)).toBe(0)
+      remaining = 0
+      behaviour.charge = () => Promise.resolve(admitted(remaining))
+      await store.charge([quota('p:{a}:2')])
+      await new Promise((resolve) => setImmediate(resolve))
+    }
     await store.close()
   })
 

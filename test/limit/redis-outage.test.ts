@@ -171,17 +171,6 @@ describe('under load, with a Redis that', () => {
     while (performance.now() < end);
     expect((await call).mode).toBe('store')
   })
-
-  test('hangs, no more than so many decisions wait for it', async () => {
-    const redis = closing(new RedisStore({ topology: { url: server.url }, prefix: 't', maxWaiting: 5 }))
-    await redis.connect()
-    server.freeze()
-    const decisions = Array.from({ length: 5 }, async () => redis.charge([quota()]))
-    await expect(redis.charge([quota()])).rejects.toThrow('5 decisions wait for Redis already')
-    server.thaw()
-    expect((await Promise.all(decisions)).every(({ admitted }) => admitted)).toBe(true)
-    expect((await redis.charge([quota()])).admitted).toBe(true)
-  })
 })
 
 test.each<[string, (url: string) => RedisStoreOptions['topology']]>([

@@ -194,6 +194,16 @@ describe('several workers', () => {
     }
   })
 
+  it('scan for one operator after the other, each to its end', async () => {
+    const gateway = await started(settings())
+    await redis.command('EVAL', "for i = 1, 100000 do redis.call('SET', 'sluice:{f}:sync:' .. i, '') end", 0)
+    const read = async () => (await call(gateway.adminPort, { path: '/limits/x', agent })).status
+    const free = async () =>
+      (await call(gateway.adminPort, { path: '/limits/x', method: 'DELETE', agent })).status
+    expect(await Promise.all([read(), free(), read(), read(), free()])).toEqual([200, 200, 200, 200, 200])
+    await redis.command('FLUSHALL')
+  })
+
   it('are replaced where they hang, though they live', async () => {
     const faster = encodeURIComponent(`
       const real = globalThis.setInterval

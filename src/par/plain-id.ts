@@ -1,0 +1,8 @@
+/** A client id without what a database may not compare it by: case, width and the like, blanks, and what is not seen. */
+export function plainId(id: string): string {
+  return id
+    .normalize('NFKC')
+    .replaceAll(/[\s\p{Cc}\p{Default_Ignorable_Code_Point}]/gu, '')
+    .toUpperCase()
+    .toLowerCase()
+}

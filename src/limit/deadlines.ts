@@ -23,12 +23,12 @@ interface Waiting {
 const TICK_MS = 10
 
 /**
- * Counts time by ticks, each for half of `timeoutMs` at most: of a longer one, this process was busy or suspended, which is no
+ * Counts time by ticks, each for a quarter of `timeoutMs` at most: of a longer one, this process was busy or suspended, which is no
  * failure of whom it asked.
  */
 export function createDeadlines(timeoutMs: number): Deadlines {
   const tickMs = Math.min(TICK_MS, timeoutMs / 10)
-  const mostMs = Math.max(timeoutMs / 2, 2 * tickMs)
+  const mostMs = Math.max(timeoutMs / 4, 2 * tickMs)
   const waiting = new Set<Waiting>()
   let countedMs = 0
   let tickedAt = performance.now()

@@ -167,8 +167,9 @@ function likely(message: string | null): string | undefined {
   const words = hideBin(process.argv)
   const unknown = /^(Unknown arguments?: )(.*)$/s.exec(message ?? '')
   if (unknown !== null) {
-    // What is no plain word may be a URL with its password.
-    const plain = unknown[2]!.split(', ').map((word) => (/^[\w.-]+$/.test(word) ? word : '***'))
+    // What is no flag may be a password, or a URL with one.
+    const isFlag = (word: string): boolean => words.some((one) => /^--?/.test(one) && one.includes(word))
+    const plain = unknown[2]!.split(', ').map((word) => (isFlag(word) ? word : '***'))
     return unknown[1]! + plain.join(', ')
   }
   const suggested = /^Did you mean (\S+)\?$/.exec(message ?? '')?.[1]

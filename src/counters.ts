@@ -40,7 +40,7 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
     return { store, counters: store, prefix, ready: () => true }
   }
 
-  const { redis, timeoutMs, onOutage, instances } = config
+  const { redis, timeoutMs, onOutage, instances, processes } = config
   metrics.standIns.inc({ mode: onOutage }, 0)
   const remote = new RedisStore({
     ...redis,
@@ -61,6 +61,7 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
   const store: OutageStore = withOutage(remote, {
     onOutage,
     instances,
+    processes,
     onDamaged: atMostEvery(DAMAGED_MS, (key: string) =>
       log.error({ key, mode: onOutage }, 'Redis key damaged; its calls are decided without Redis'),
     ),

@@ -10,7 +10,7 @@ import type { Parts, ServedRoute } from './parts.ts'
 import { push } from './push.ts'
 import { jsonReply, refusedReply, type Reply, speak } from './reply.ts'
 import type { Params } from './route.ts'
-import { type Target, understand } from './target.ts'
+import { plainTarget, type Target, understand } from './target.ts'
 
 /** Serves one request; never rejects. */
 export type Serve = (
@@ -68,7 +68,7 @@ async function answer(
   const target = understand(request.url ?? '', head.hosts, parts.serves, parts.servesOthers)
   if (target instanceof GatewayError) {
     // As it came, for whoever wants to know what was refused.
-    exchange.path = request.url ?? ''
+    exchange.path = plainTarget(request.url ?? '')
     exchange.dialect = parts.dialectOf(head.hosts[0])
     return failed(exchange, target)
   }

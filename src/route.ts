@@ -69,10 +69,10 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   }
 }
 
-/** A dot, comma, plus or blank, or what is not ASCII, and so may not be seen. */
-const PASSED_OVER = /^(?:[.,+ ]|[^ -~])/
+/** A dot, comma, plus or blank, a mark that ends a path once it is decoded, or what is not ASCII, and so may not be seen. */
+const PASSED_OVER = /^(?:[.,+ ?#;]|[^ -~])/
 
-/** Is this the path of a route, but for what stands behind its last literal? */
+/** Does this begin with the path of a route, but for what stands behind its last literal? */
 function isBehind(
   route: Pattern,
   host: string,
@@ -86,7 +86,7 @@ function isBehind(
   return (
     have.startsWith(want.literal) &&
     PASSED_OVER.test(have.slice(want.literal.length)) &&
-    takePath(route, host, segments, folded.with(last, want.literal)) !== undefined
+    takePath(route, host, segments.slice(0, last + 1), [...folded.slice(0, last), want.literal]) !== undefined
   )
 }
 

@@ -78,7 +78,12 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
     onLoopback: config.admin.onLoopback,
     usage: async (client, signal) => await asked().usage(client, signal),
     async reset(client, signal) {
-      const freed = await asked().reset(client, signal)
+      const freed = await asked()
+        .reset(client, signal)
+        .catch((error: Error) => {
+          log.warn({ client, cause: error.message }, 'an operator freed a client in part')
+          throw error
+        })
       log.info({ client, freed }, 'an operator freed a client')
       return freed
     },

@@ -151,3 +151,13 @@ export function parseHost(value: string): { readonly host: string; readonly port
   const host = (match[1] ?? match[2]!).toLowerCase()
   return { host: host.endsWith('.') ? host.slice(0, -1) : host, port: match[3] ?? '' }
 }
+
+/** Scheme, userinfo, host and port of a target that does not begin with its path. */
+const AUTHORITY = /^(?![/*])(?:[^/?#;]*:[/\\]+)?[^/?#;\\]*/
+
+/** What a target that is refused may be shown as: its path up to what may be a query, a fragment, or a host with its userinfo, for which `…` stands. */
+export function plainTarget(target: string): string {
+  const path = target.replace(AUTHORITY, '')
+  const end = path.search(/[?#;\\%@]|\/\//)
+  return end === -1 ? path : `${path.slice(0, end)}${path[end] === '?' ? '' : '…'}`
+}

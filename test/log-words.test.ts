@@ -26,6 +26,10 @@ const requests = () => gateway.lines().filter(({ msg }) => msg === 'request')
 describe('the access log', () => {
   it.each([
     [`GET /v3/tx#access_token=${SECRET}`, '/v3/tx…'],
+    [`GET //user:${SECRET}@api.example.com/v3/tx`, '…'],
+    [`GET /\\user:${SECRET}@api.example.com/v3/tx`, '/…'],
+    [`GET /http://user:${SECRET}@api.example.com/`, '/http:…'],
+    [`GET /v3/tx%C0%BFaccess_token=${SECRET}`, '/v3/tx…'],
     [`GET /v3/tx;access_token=${SECRET}`, '/v3/tx…'],
     [`GET /v3/tx%3Faccess_token=${SECRET}`, '/v3/tx…'],
     [`GET http://user:${SECRET}@api.example.com/v3/tx`, '/v3/tx'],

@@ -273,7 +273,7 @@ describe('the path of the PAR endpoint', () => {
     expect(identity.seen).toEqual([])
   })
 
-  it.each(['.', ',', '+', '.json', '%2e', '%2C', '%20', '%E2%80%8B'])(
+  it.each(['.', ',', '+', '.json', '.json/x', '+/x', '%3Fx', '%23x', '%2e', '%2C', '%20', '%E2%80%8B'])(
     'is not to be missed by %s behind it',
     async (end) => {
       expect((await push(BODY, { path: `/oidc/request${end}` })).status).toBe(404)

@@ -96,11 +96,10 @@ describe('a path whose pushes are guarded', () => {
     expect(found('GET', '/oidc/request/x')).toMatchObject({ route: routes[0] })
     expect(found('POST', '/oidc/requests')).toMatchObject({ route: routes[2] })
     expect(found('POST', '/oidc/request-x')).toMatchObject({ route: routes[2] })
-    expect(found('POST', '/oidc/request./x')).toMatchObject({ route: routes[2] })
     expect(found('POST', '/oidc/request.', 'other.example')).toMatchObject({ route: routes[2] })
   })
 
-  it.each(['.', ',', '+', '.json', ',x', '+x', '%20', '%C2%A0', '%E2%80%8B', '%CC%81', './'])(
+  it.each(['.', ',', '+', '.json', ',x', '+x', '%20', '%C2%A0', '%E2%80%8B', '%CC%81', './', './x', '%3Fx'])(
     'with %s behind it is none of any route',
     (end) => {
       for (const method of ['GET', 'POST', 'PUT', 'PROPFIND'])

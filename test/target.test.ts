@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../src/errors.ts'
-import { parseHost, understand } from '../src/target.ts'
+import { plainTarget, parseHost, understand } from '../src/target.ts'
 
 const serves = (host: string): boolean => host === 'api.example.com'
 const read = (target: string, ...hosts: string[]) =>
@@ -168,4 +168,23 @@ describe('the host', () => {
   ])('is no host: %j', (host) => {
     expect(parseHost(host)).toBeUndefined()
   })
+})
+
+it.each([
+  ['/v3/tx?access_token=S', '/v3/tx'],
+  ['/v3/tx#access_token=S', '/v3/tx…'],
+  ['/v3/tx;access_token=S', '/v3/tx…'],
+  ['/v3/tx%C0%BFaccess_token=S', '/v3/tx…'],
+  ['/v3/tx%u003Faccess_token=S', '/v3/tx…'],
+  ['http://user:S@api.example.com/v3/tx', '/v3/tx'],
+  ['http://api.example.com?S', ''],
+  ['user:S@api.example.com:443', ''],
+  ['S@x', ''],
+  ['//S@x/', '…'],
+  [String.raw`/\u:S@h/x`, '/…'],
+  ['/http://u:S@h/x', '/http:…'],
+  ['*', '*'],
+  ['/a:b/c', '/a:b/c'],
+])('a target that is refused, %s, is shown as %s', (target, shown) => {
+  expect(plainTarget(target)).toBe(shown)
 })

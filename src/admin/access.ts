@@ -23,12 +23,9 @@ const CHALLENGE = 'Bearer realm="sluice"'
  * names another host where its name was bound to this address, or tells its own origin.
  */
 export function deny(
-  { authorization, host, origin, 'sec-fetch-site': site = 'none' }: IncomingHttpHeaders,
+  { authorization, host, origin }: IncomingHttpHeaders,
   access: Access,
 ): Denial | undefined {
-  if (site !== 'none' && site !== 'same-origin') {
-    return { status: 403, detail: 'Limits are not told to pages of other sites.' }
-  }
   if (access.token !== undefined) return denyWithout(access.token, authorization)
   if (!access.onLoopback) {
     return {

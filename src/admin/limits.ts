@@ -66,7 +66,9 @@ export function createLimits(
       }
     } catch (error) {
       if (!response.destroyed) parts.failed(error)
-      return problem(503, 'The counters are out of reach.', { 'Retry-After': '1' })
+      const { name, message } = error as Error
+      const detail = name === 'DamagedKeyError' ? message : 'The counters are out of reach.'
+      return problem(503, detail, { 'Retry-After': '1' })
     }
   }
 }

@@ -29,7 +29,10 @@ export function createAdmin(parts: AdminParts): Server {
     }
     const text = 'text/plain; charset=utf-8'
     const path = (request.url ?? '').replace(/\?.*$/s, '')
-    if (isLimitsPath(path)) {
+    const { 'sec-fetch-site': site = 'none' } = request.headers
+    if (site !== 'none' && site !== 'same-origin') {
+      speak(403, text, 'Nothing is told to pages of other sites.\n')
+    } else if (isLimitsPath(path)) {
       void limits(request, response, path).then(({ status, headers, body }) =>
         speak(status, 'application/json', `${JSON.stringify(body)}\n`, headers),
       )

@@ -14,10 +14,15 @@ const ECHO_MS = 500
  * that it leaves.
  */
 export async function runGateway(options: LoadOptions, workers = 1): Promise<void> {
-  const loaded = await loadInThread(options)
+  // From now on, so that none of them means what it means to a process that does not listen to it.
+  let running: Running | undefined
+  process.on('SIGHUP', () => void running?.reload('asked'))
+  const signalled = nextSignal()
+  const loaded = await Promise.race([loadInThread(options), signalled])
+  // Nobody is served yet.
+  if (typeof loaded === 'string') process.exit(0)
   const { config } = loaded
   if (workers > 1 && config.store === 'memory') throw countedApart(workers)
-  let running: Running | undefined
   const watch = createWatch(() => void running?.reload('changed'))
   const follow = ({ file, certificates }: LoadedInThread): void =>
     watch.follow(file === '-' ? certificates : [file, ...certificates])
@@ -26,12 +31,8 @@ export async function runGateway(options: LoadOptions, workers = 1): Promise<voi
     follow(loaded)
     return loaded
   }
-  // From now on, so that none of them means what it means to a process that does not listen to it.
-  process.on('SIGHUP', () => void running?.reload('asked'))
-  const signalled = nextSignal()
   const opened = start(config, { source: { ...loaded, load }, workers })
   const first = await Promise.race([opened, signalled])
-  // Nobody is served yet.
   if (typeof first === 'string') return
   running = first
   process.on('uncaughtException', (error) => {

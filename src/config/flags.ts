@@ -5,7 +5,7 @@ interface Flag {
   readonly describe: string
   /** The keys beside the value that do not go with the flag's text. */
   readonly replaces?: (text: string) => readonly string[]
-  /** Is the value a URL that takes over user and password of the file's, unless it has its own? */
+  /** Is the value a URL that takes over user, password and TLS of the file's, unless it has a user of its own? */
   readonly keepsUser?: boolean
   /** What is wrong with a text that cannot say what the file could; undefined where nothing is. */
   readonly mistake?: (text: string) => string | undefined

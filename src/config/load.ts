@@ -26,7 +26,7 @@ export interface Override {
   readonly value: unknown
   /** The keys beside the value that it replaces too. */
   readonly replaces?: readonly string[]
-  /** Is the value a URL that takes over user and password of the one that it replaces, unless it has its own? */
+  /** Is the value a URL that takes over user, password and TLS of the one that it replaces, unless it has a user of its own? */
   readonly keepsUser?: boolean | undefined
   /** What is wrong with the value as this flag gives it, where more is to be said than of the file's. */
   readonly mistake?: string | undefined
@@ -55,10 +55,12 @@ export interface LoadOptions {
   readonly nowMs?: number
 }
 
-/** A URL with user and password of the one that it replaces, where it has none. */
+/** A URL of Redis without a user of its own, with user, password and TLS of the one that it replaces. */
 function withUserOf(former: unknown, given: unknown): unknown {
-  const [, user] = /^\w+:\/\/([^@/]+@)/.exec(String(former)) ?? []
-  return user === undefined ? given : String(given).replace(/^(rediss?:\/\/)(?!.*@)/, `$1${user}`)
+  const [, tls, user = ''] = /^redis(s?):\/\/([^@/]+@)?/.exec(String(former)) ?? []
+  return tls === undefined
+    ? given
+    : String(given).replace(/^redis(s?):\/\/(?!.*@)/, (_, own: string) => `redis${own || tls}://${user}`)
 }
 
 /** Reads, checks and compiles a configuration; rejects with a `ConfigError` that lists every mistake. */

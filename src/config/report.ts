@@ -61,7 +61,9 @@ export function problemsOf(
     const written = hidden === true ? writePath(path.slice(0, -1)) : full
     const flag = flagOf(path)
     const { line, column } = place ?? source.placeOf(path, key)
-    if (flag !== undefined) problems.push({ where: flag, path: '', message, line: 0, column: 0 })
+    // What was written there may be the value of another flag, such as a password.
+    const unquoted = message.replace(/, not ".*"$/s, '')
+    if (flag !== undefined) problems.push({ where: flag, path: '', message: unquoted, line: 0, column: 0 })
     else problems.push({ where: `${label}:${line}:${column}`, path: written, message, line, column })
   }
   return problems

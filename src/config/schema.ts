@@ -149,6 +149,8 @@ export type StoreConfig = 'memory' | SharedStore
 /** Counters in Redis. `redis` may hold credentials. */
 export interface SharedStore extends Readonly<Omit<SharedStoreSettings, 'redis'>> {
   readonly redis: RedisCredentials & { readonly topology: RedisTopology }
+  /** How many processes of this gateway share it; one, unless set. */
+  readonly processes?: number
 }
 
 /** A client with settings of its own; what is undefined is not checked. */

@@ -8,6 +8,11 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
+-- These keys hold no calls: one that something else was written to is made anew.
+local function wrong(reply) return type(reply) == 'table' and string.find(reply.err or '', 'WRONGTYPE') end
+if wrong(redis.pcall('ZCARD', KEYS[1])) then redis.call('UNLINK', KEYS[1]) end
+if wrong(redis.pcall('GET', KEYS[2])) then redis.call('UNLINK', KEYS[2]) end
+
 redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2] * 1000)
 redis.call('PEXPIRE', KEYS[1], ARGV[2])

@@ -11,6 +11,8 @@ export interface OutageOptions {
   readonly onOutage: OutageMode
   /** Gateways that share the limits, in place of those that the store counts: under `local` each takes its part. */
   readonly instances?: number | undefined
+  /** How many gateways there are at least; one, unless given. */
+  readonly processes?: number | undefined
   /** Failures in a row after which a server is not asked again until it answers a probe. */
   readonly failures?: number
   /** How often a server that fails is probed, and how far apart the first and the last of these failures are at least. */
@@ -51,7 +53,7 @@ const RESTORED_AT_ONCE = 64
 /** Wraps a store that may fail. Under `deny` it rejects with a ServiceUnavailable. */
 export function withOutage(store: RemoteStore, options: OutageOptions): OutageStore {
   const { onOutage, instances, failures = 3, probeEveryMs = 250, idleEveryMs = 2000 } = options
-  const { onStandIn, onChange, onDamaged } = options
+  const { processes = 1, onStandIn, onChange, onDamaged } = options
   const local = new LocalCounters()
   const breakers = new Map<string, Breaker>()
   const restoring = new Set<string>()
@@ -116,7 +118,7 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
   }
   const timer = setInterval(probeAll, idleEveryMs).unref()
 
-  const gateways = () => instances ?? store.gateways()
+  const gateways = () => instances ?? Math.max(processes, store.gateways())
 
   function chargeFallback(quotas: readonly Quota[], cause: Error | undefined): Charge | Promise<never> {
     if (cause instanceof DamagedKeyError) onDamaged?.(cause.key)
@@ -169,9 +171,10 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
       return local.peek(quotas, onOutage === 'local' ? gateways() : 1)
     },
     keys: (filter, most, signal) => store.keys(filter, most, signal),
-    reset(filter: KeyFilter, signal) {
+    async reset(filter: KeyFilter, signal) {
+      const freed = await store.reset(filter, signal)
       local.reset(filter.matches)
-      return store.reset(filter, signal)
+      return freed
     },
     async close() {
       clearInterval(timer)

@@ -71,16 +71,13 @@ function cut(text: string | undefined): string | undefined {
   return text !== undefined && text.length > MOST_CHARS ? `${text.slice(0, MOST_CHARS)}…` : text
 }
 
-/** Scheme, userinfo, host and port of a target that does not begin with its path. */
-const AUTHORITY = /^(?![/*])(?:[^/?#;]*:[/\\]+)?[^/?#;\\]*/
 /** With what a query, a fragment or a parameter begins, which may hold a token, however often it is encoded. */
 const NO_PATH = /[?#;]|%(?:25)*(?:3[bf]|23)/i
 
-/** The path of a target, and nothing beside it; `…` stands for what is no plain query. */
-function plainPath(target: string | undefined): string | undefined {
-  const path = target?.replace(AUTHORITY, '')
+/** A path up to what an upstream may take for the end of it, for which `…` stands. */
+function plainPath(path: string | undefined): string | undefined {
   const end = path?.search(NO_PATH) ?? -1
-  return end === -1 ? path : `${path!.slice(0, end)}${path![end] === '?' ? '' : '…'}`
+  return end === -1 ? path : `${path!.slice(0, end)}…`
 }
 
 /** An instant of the clock that durations are taken on, for decisions of which no store knows it. */

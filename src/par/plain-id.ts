@@ -2,7 +2,7 @@
 export function plainId(id: string): string {
   return id
     .normalize('NFKC')
-    .replaceAll(/[\s\p{Cc}\p{Default_Ignorable_Code_Point}]/gu, '')
+    .replaceAll(/[\s\p{C}\p{Default_Ignorable_Code_Point}\u2800\uFFFC\uFFFD]/gu, '')
     .toUpperCase()
     .toLowerCase()
 }

@@ -128,5 +128,5 @@ function divided(config: Config, count: number): Config {
   const { store } = config
   if (store === 'memory') return config
   const { instances } = store
-  return { ...config, store: { ...store, instances: instances && instances * count } }
+  return { ...config, store: { ...store, instances: instances && instances * count, processes: count } }
 }

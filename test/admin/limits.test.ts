@@ -152,7 +152,7 @@ describe('who may read and reset limits', () => {
     for (const Authorization of [undefined, `Bearer ${TOKEN}`]) {
       const { ask } = await admin({ token: Authorization && TOKEN })
       const headers = { 'Sec-Fetch-Site': site, ...(Authorization && { Authorization }) }
-      expect((await ask('/limits/a', { headers })).status).toBe(status)
+      for (const path of ['/limits/a', '/metrics']) expect((await ask(path, { headers })).status).toBe(status)
       server?.close()
     }
   })

@@ -95,6 +95,24 @@ describe('sluice start', () => {
     expect(metrics).toMatch(/^sluice_store_up 1$/m)
   })
 
+  it('ends with 0 on SIGTERM while it still loads, and passes over SIGHUP', async () => {
+    const clients = Array.from(
+      { length: 20_000 },
+      (_, i) => `  - { id: client-${i}, limits: { requests: { limit: 5 } } }`,
+    )
+    const file = join(mkdtempSync(join(tmpdir(), 'sluice-start-')), 'sluice.yaml')
+    writeFileSync(file, yaml({ data: data.url, more: `clients:\n${clients.join('\n')}` }))
+    const loading = sluice(['start', '--config', file])
+    processes.push(loading)
+    await until('it loads', () => processorTime(loading) > 0.8)
+    loading.kill('SIGHUP')
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(loading.child.exitCode).toBeNull()
+    loading.kill('SIGTERM')
+    expect(await loading.ended()).toBe(0)
+    expect(loading.stdout()).toBe('')
+  })
+
   it('on SIGTERM fails readiness, lets every request end, and exits with 0', async () => {
     const gateway = await started(yaml({ data: data.url, more: 'drainTimeout: 8s' }))
     const mine = await token('acme')

@@ -138,6 +138,12 @@ describe('flags', () => {
     expect(config.store).toMatchObject({ redis: { topology: { url } } })
   })
 
+  it('send no password of the file in clear where the file says TLS', async () => {
+    const text = completed('store: { redis: { url: "rediss://u:p@a" } }')
+    const { config } = await load(text, {}, overridesOf({ redis: 'redis://b' }))
+    expect(config.store).toMatchObject({ redis: { topology: { url: 'rediss://u:p@b' } } })
+  })
+
   it.each([
     ['redis://b', { username: 'u', password: 'p', tls: {} }],
     ['redis://v:q@b', { username: undefined, password: undefined, tls: {} }],
@@ -175,9 +181,9 @@ describe('flags', () => {
     }
     const { store, ...flags } = given
     expect(await mistakesIn(completed(''), {}, overridesOf(flags))).toEqual([
-      '--port: must be a port from 0 to 65535, not "http"',
+      '--port: must be a port from 0 to 65535',
       '--admin-port: must be a port from 0 to 65535, not 70000',
-      '--log-level: must be fatal, error, warn, info, debug, trace or silent, not "loud"',
+      '--log-level: must be fatal, error, warn, info, debug, trace or silent',
       '--redis: must be redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock',
     ])
     expect(await mistakesIn(completed(''), {}, overridesOf({ store }))).toEqual([

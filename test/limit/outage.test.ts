@@ -28,6 +28,7 @@ function setUp(options: Partial<OutageOptions> = {}) {
   const behaviour = {
     charge: (): Promise<Charge> => Promise.resolve(ADMITTED),
     gateways: 1,
+    reset: () => Promise.resolve(0),
     probe: (): Promise<void> => Promise.reject(new Error('still down')),
   }
   const asked: string[] = []
@@ -37,6 +38,7 @@ function setUp(options: Partial<OutageOptions> = {}) {
   const moved = new Map<string, string>()
   const changes: OutageChange[] = []
   const restored: Quota[] = []
+  const failReset = () => (behaviour.reset = () => Promise.reject(new Error('gone')))
   /** One question, as the Redis store tells of it. */
   async function ask(key: string): Promise<Charge> {
     asked.push(key)
@@ -60,7 +62,7 @@ function setUp(options: Partial<OutageOptions> = {}) {
     },
     peek: async (quotas) => (await ask(quotas[0]!.key)).allowances,
     keys: async () => [],
-    reset: async () => 0,
+    reset: () => behaviour.reset(),
     gateways: () => behaviour.gateways,
     close: async () => {},
     server: (key) => moved.get(key) ?? key.slice(0, 5),
@@ -77,7 +79,7 @@ function setUp(options: Partial<OutageOptions> = {}) {
     onChange: (change) => changes.push(change),
     ...options,
   })
-  return { store, behaviour, asked, samples, probed, reconnected, moved, changes, restored }
+  return { store, behaviour, asked, samples, probed, reconnected, moved, changes, restored, failReset }
 }
 
 const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
@@ -196,6 +198,15 @@ describe('a store that may fail', () => {
       return count
     }
     expect([await admitted(10), await admitted(3), await admitted(0)]).toEqual([2, 1, 0])
+    await store.close()
+  })
+
+  test('counts the processes of this gateway at least, though the store was never seen', async () => {
+    const { store, behaviour } = setUp({ processes: 4 })
+    behaviour.charge = fails
+    let count = 0
+    for (let i = 0; i < 20; i++) if ((await store.charge([quota()])).admitted) count++
+    expect(count).toBe(2)
     await store.close()
   })
 
@@ -320,6 +331,17 @@ describe('a store that may fail', () => {
     }
     expect(store.mode()).toBe('store')
     expect(new Set(damaged)).toEqual(new Set(['p:{a}:x']))
+    await store.close()
+  })
+
+  test('frees nothing here where it cannot be asked to free it', async () => {
+    const { store, behaviour, failReset } = setUp({ probeEveryMs: 600_000 })
+    behaviour.charge = fails
+    for (let i = 0; i < 10; i++) await store.charge([quota()])
+    failReset()
+    const all = { named: [], glob: undefined, matches: () => true }
+    await expect(store.reset(all)).rejects.toThrow('gone')
+    expect(await store.charge([quota()])).toMatchObject({ admitted: false, mode: 'local' })
     await store.close()
   })
 

@@ -216,6 +216,17 @@ describe('the Redis store', () => {
     await Promise.all([first.close(), second.close()])
   })
 
+  test.each([
+    ['~gateways', ['SET', 'garbage']],
+    ['~since', ['RPUSH', 'garbage']],
+  ])('makes its own key %s anew where something else was written to it', async (name, [command, value]) => {
+    const key = `r:{}:${name}`
+    await server.command('DEL', key)
+    await server.command(command!, key, value!)
+    await store.probe('r:{}:')
+    expect(store.gateways()).toBeGreaterThanOrEqual(1)
+  })
+
   test('charges a key that stands twice in one decision for both', async () => {
     const one = quota('twice', 3, 60_000)
     expect(await store.charge([one, one])).toMatchObject({ admitted: true })

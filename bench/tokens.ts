@@ -6,9 +6,9 @@
 import { generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import { createLocalJWKSet, jwtVerify } from 'jose'
-import { createBearer } from '../src/authenticate/bearer.ts'
-import { SCHEMES } from '../src/authenticate/jws.ts'
-import { readKeySet } from '../src/authenticate/key-set.ts'
+import { createBearer } from '../src/authenticate/token/bearer.ts'
+import { SCHEMES } from '../src/authenticate/token/jws.ts'
+import { readKeySet } from '../src/authenticate/token/key-set.ts'
 import { AUDIENCE, ISSUER } from './ground.ts'
 
 const { values } = parseArgs({

@@ -2,11 +2,11 @@
 import { isIP } from 'node:net'
 import yargs, { type Argv } from 'yargs'
 import { hideBin } from 'yargs/helpers'
-import { nearest } from '../src/config/nearest.ts'
+import { nearest } from '../src/config/checks/nearest.ts'
 import { FLAGS, overridesOf } from '../src/config/flags.ts'
 import type { Loaded, LoadOptions } from '../src/config/load.ts'
 import { escaped } from '../src/observe/escape.ts'
-import { VERSION } from '../src/version.ts'
+import { VERSION } from '../src/observe/version.ts'
 
 const FAILURE = 1
 const USAGE = 64
@@ -52,7 +52,7 @@ async function work(): Promise<void> {
   if (process.send === undefined) {
     throw new UsageError('Workers are started by "sluice start --workers N".')
   }
-  ;(await import('../src/workers/worker.ts')).runWorker(process.send.bind(process))
+  ;(await import('../src/process/workers/worker.ts')).runWorker(process.send.bind(process))
 }
 
 async function check(given: Record<string, unknown>): Promise<void> {
@@ -119,7 +119,7 @@ function addressOf(text: string | undefined): string | undefined {
 
 async function instantOf(text: string | undefined): Promise<number> {
   if (text === undefined) return Date.now()
-  const ms = (await import('../src/config/instant.ts')).instantMs(text)
+  const ms = (await import('../src/config/compile/instant.ts')).instantMs(text)
   if (!Number.isNaN(ms)) return ms
   throw new UsageError(`--at must be an instant such as 2027-01-31T00:00:00Z.`)
 }

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
-import { isLoopback } from '../loopback.ts'
+import { isLoopback } from '../config/loopback.ts'
 
 /** Who may read and reset limits: whoever knows the token, or, where none is configured, whoever is on this machine. */
 export interface Access {

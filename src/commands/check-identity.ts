@@ -1,4 +1,4 @@
-import { shownUrl } from '../authenticate/fetch-json.ts'
+import { shownUrl } from '../authenticate/token/fetch-json.ts'
 import type { Client, Config, Par, Tokens } from '../config/schema.ts'
 import { rows, several } from './table.ts'
 import { duration, size } from './units.ts'

@@ -1,6 +1,6 @@
-import { shownUrl } from '../authenticate/fetch-json.ts'
+import { shownUrl } from '../authenticate/token/fetch-json.ts'
 import type { Config, StoreConfig } from '../config/schema.ts'
-import type { RedisTopology } from '../limit/redis-options.ts'
+import type { RedisTopology } from '../limit/redis/options.ts'
 import { instant } from './units.ts'
 
 /** The effective configuration for programs, as JSON without secrets. */

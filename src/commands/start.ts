@@ -1,7 +1,7 @@
 import type { LoadOptions } from '../config/load.ts'
 import { type LoadedInThread, loadInThread } from '../config/load-thread.ts'
-import { ConfigError } from '../config/problem.ts'
-import { type Running, start } from '../start.ts'
+import { ConfigError } from '../config/yaml/problem.ts'
+import { type Running, start } from '../process/start.ts'
 import { createWatch } from './watch.ts'
 
 /** A signal this soon after another is the same one: npm passes on what the terminal has already sent. */

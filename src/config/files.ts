@@ -1,9 +1,9 @@
 import { access, constants, readFile, stat } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { buffer } from 'node:stream/consumers'
-import { ConfigError } from './problem.ts'
-import type { Path } from './locate.ts'
-import type { Mistake } from './source.ts'
+import { ConfigError } from './yaml/problem.ts'
+import type { Path } from './yaml/locate.ts'
+import type { Mistake } from './yaml/source.ts'
 
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'does not exist',

@@ -3,7 +3,7 @@ import { isMainThread, parentPort, Worker, workerData } from 'node:worker_thread
 import { readText } from './files.ts'
 import type { Loaded, LoadOptions } from './load.ts'
 import { createCollector, type Piece, piecesOf, withoutClients } from './pieces.ts'
-import { ConfigError, type Problem } from './problem.ts'
+import { ConfigError, type Problem } from './yaml/problem.ts'
 
 /** What the thread says: the clients a piece at a time, each once it is asked for the next, and then the rest. */
 type Said =

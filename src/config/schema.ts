@@ -1,20 +1,32 @@
 import { z } from 'zod'
 import type { ClientLimits, Limit } from '../limit/limit.ts'
-import type { RedisCredentials, RedisTopology } from '../limit/redis-options.ts'
-import { isLoopback } from '../loopback.ts'
-import type { Route } from '../route.ts'
-import { bindHost } from './addresses.ts'
-import { clients } from './client-section.ts'
-import { limits } from './limit-sections.ts'
-import { listen } from './listen-section.ts'
-import { par } from './par-section.ts'
-import { parameters } from './parameters-section.ts'
-import type { Problem } from './problem.ts'
-import { type SharedStoreSettings, store } from './store-section.ts'
-import { type IssuerSettings, tokens } from './tokens-section.ts'
-import { upstream, type UpstreamSettings } from './upstream-section.ts'
-import { choice, duration, list, name, port, secret, section, size, text, textThat, whole } from './values.ts'
-import { mustSecretly } from './wording.ts'
+import type { RedisCredentials, RedisTopology } from '../limit/redis/options.ts'
+import { isLoopback } from './loopback.ts'
+import type { Route } from '../downstream/router.ts'
+import { bindHost } from './sections/addresses.ts'
+import { clients } from './sections/client.ts'
+import { limits } from './sections/limits.ts'
+import { listen } from './sections/listen.ts'
+import { par } from './sections/par.ts'
+import { parameters } from './sections/parameters.ts'
+import type { Problem } from './yaml/problem.ts'
+import { type SharedStoreSettings, store } from './sections/store.ts'
+import { type IssuerSettings, tokens } from './sections/tokens.ts'
+import { upstream, type UpstreamSettings } from './sections/upstream.ts'
+import {
+  choice,
+  duration,
+  list,
+  name,
+  port,
+  secret,
+  section,
+  size,
+  text,
+  textThat,
+  whole,
+} from './sections/values.ts'
+import { mustSecretly } from './yaml/wording.ts'
 
 const admin = section({
   host: bindHost().default('127.0.0.1').describe('The address of the admin listener.'),

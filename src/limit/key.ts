@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { ipv6Groups, plainAddress } from '../address.ts'
-import { foldCase } from '../target.ts'
+import { ipv6Groups, plainAddress } from '../downstream/address.ts'
+import { foldCase } from '../downstream/target.ts'
 
 /** The parts that keys are made of: encoded so that none can imitate another, end its own, or enter the hash tag. */
 

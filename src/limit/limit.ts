@@ -1,4 +1,4 @@
-import type { Caller } from '../authenticate/caller.ts'
+import type { Caller } from './caller.ts'
 import { encodePart, ipPart, paramPart } from './key.ts'
 
 /** A named rule as configured: so many calls per window for each key. */

@@ -1,6 +1,6 @@
 import { type Decision, longestWait } from './decision.ts'
 import type { Quota } from './limit.ts'
-import { createRefusals } from './refusals.ts'
+import { createRefusals } from './deny-cache.ts'
 import type { Allowance, Charge, Store } from './store.ts'
 
 /** How a limit took a call, for the metrics: `near` has used 80 % of it, `over_cached` was refused without the store. */

@@ -1,4 +1,4 @@
-import type { Exchange } from '../exchange.ts'
+import type { Exchange } from '../gateway/exchange.ts'
 import { accessLine } from './access-line.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'

@@ -1,5 +1,5 @@
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
-import { VERSION } from '../version.ts'
+import { VERSION } from './version.ts'
 import type { MetricValues } from './metrics-sum.ts'
 import { durations, tally } from './tallies.ts'
 

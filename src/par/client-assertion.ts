@@ -1,5 +1,5 @@
-import type { Keys } from '../authenticate/jwks.ts'
-import { type JsonObject, SCHEMES } from '../authenticate/jws.ts'
+import type { Keys } from '../authenticate/token/jwks.ts'
+import { type JsonObject, SCHEMES } from '../authenticate/token/jws.ts'
 import type { GatewayError } from '../errors.ts'
 import { isSignedBy, keysUnavailable } from './client-keys.ts'
 import { isPlainHeader, type Jwt, refuseTimes } from './jwt.ts'

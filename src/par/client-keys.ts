@@ -1,6 +1,6 @@
-import { createKeySource, type Keys, type KeySourceEvents } from '../authenticate/jwks.ts'
-import { type Jws, verifyJws } from '../authenticate/jws.ts'
-import { type KeySet, readKeySet } from '../authenticate/key-set.ts'
+import { createKeySource, type Keys, type KeySourceEvents } from '../authenticate/token/jwks.ts'
+import { type Jws, verifyJws } from '../authenticate/token/jws.ts'
+import { type KeySet, readKeySet } from '../authenticate/token/key-set.ts'
 import { type GatewayError, serviceUnavailable } from '../errors.ts'
 
 /** Where a client's public keys come from: its JWK Set itself, or the http(s) URL of it. */

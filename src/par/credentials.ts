@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { isName } from '../authenticate/claims.ts'
+import { isName } from '../authenticate/token/claims.ts'
 import type { GatewayError } from '../errors.ts'
 import { decodeComponent, type Form } from './form.ts'
 import { type Jwt, readJwt } from './jwt.ts'

@@ -1,5 +1,5 @@
-import { isTime } from '../authenticate/claims.ts'
-import { type JsonObject, type Jws, parseJws, parseObject } from '../authenticate/jws.ts'
+import { isTime } from '../authenticate/token/claims.ts'
+import { type JsonObject, type Jws, parseJws, parseObject } from '../authenticate/token/jws.ts'
 
 /** A JWT whose signature is not verified. */
 export interface Jwt {

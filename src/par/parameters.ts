@@ -1,4 +1,4 @@
-import { type JsonObject, parseObject } from '../authenticate/jws.ts'
+import { type JsonObject, parseObject } from '../authenticate/token/jws.ts'
 import type { GatewayError } from '../errors.ts'
 import { invalidRequest } from './refusal.ts'
 

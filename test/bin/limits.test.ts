@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { withCounters } from '../../src/commands/limits.ts'
-import { hashSlot } from '../../src/limit/hash-slot.ts'
+import { hashSlot } from '../../src/limit/redis/hash-slot.ts'
 import { compileLimits, type Limit } from '../../src/limit/limit.ts'
-import type { RedisTopology } from '../../src/limit/redis-options.ts'
-import { RedisStore } from '../../src/limit/redis-store.ts'
+import type { RedisTopology } from '../../src/limit/redis/options.ts'
+import { RedisStore } from '../../src/limit/redis/store.ts'
 import { load } from '../config/load-text.ts'
 import {
   type RedisCluster,

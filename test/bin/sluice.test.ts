@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { VERSION } from '../../src/version.ts'
+import { VERSION } from '../../src/observe/version.ts'
 import { itEndsWrongUsage, sluice, spawnSluice } from './run.ts'
 
 const GOOD = `

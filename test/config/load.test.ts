@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { overridesOf } from '../../src/config/flags.ts'
 import { ConfigError, loadConfig } from '../../src/config/load.ts'
-import { matchRoute } from '../../src/route.ts'
+import { matchRoute } from '../../src/downstream/router.ts'
 import { makeKey } from '../helpers/issuer.ts'
 import { completed, load, mistakesIn } from './load-text.ts'
 

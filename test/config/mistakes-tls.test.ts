@@ -1,8 +1,8 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { configAsJson } from '../../src/commands/check-json.ts'
-import { problemLine } from '../../src/config/problem.ts'
-import { makeCertificate } from '../authenticate/self-signed.ts'
+import { problemLine } from '../../src/config/yaml/problem.ts'
+import { makeCertificate } from '../helpers/self-signed.ts'
 import { completed, load, mistakesIn, type Row } from './load-text.ts'
 
 const own = makeCertificate('gateway')

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { problemLine } from '../../src/config/problem.ts'
+import { problemLine } from '../../src/config/yaml/problem.ts'
 import { completed, load, type Row } from './load-text.ts'
 
 const NOW_MS = Date.parse('2027-01-01T00:00:00Z')

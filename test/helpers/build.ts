@@ -21,7 +21,8 @@ function build(): void {
       stdio: 'inherit',
     },
   )
-  for (const name of readdirSync(`${ROOT}/src/limit`)) {
-    if (name.endsWith('.lua')) copyFileSync(`${ROOT}/src/limit/${name}`, `${ROOT}/dist/src/limit/${name}`)
+  for (const name of readdirSync(`${ROOT}/src/limit/redis`)) {
+    if (name.endsWith('.lua'))
+      copyFileSync(`${ROOT}/src/limit/redis/${name}`, `${ROOT}/dist/src/limit/redis/${name}`)
   }
 }

@@ -1,9 +1,9 @@
 import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { AddressChange } from '../../src/forward/addresses.ts'
-import { createForward, type Forward, type Upstream } from '../../src/forward.ts'
-import type { Forwarded, Outgoing } from '../../src/forward/passage.ts'
-import { bodyLength } from '../../src/headers.ts'
+import type { AddressChange } from '../../src/upstream/addresses.ts'
+import { createForward, type Forward, type Upstream } from '../../src/upstream/upstream.ts'
+import type { Forwarded, Outgoing } from '../../src/upstream/request.ts'
+import { bodyLength } from '../../src/downstream/head.ts'
 
 export interface Front {
   readonly port: number

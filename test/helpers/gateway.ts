@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { loadConfig } from '../../src/config/load.ts'
-import { type Running, start } from '../../src/start.ts'
+import { type Running, start } from '../../src/process/start.ts'
 
 export const ISSUER = 'https://identity.example.com/oidc'
 export const AUDIENCE = 'https://api.example.com'

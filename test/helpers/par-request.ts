@@ -4,7 +4,7 @@ import { GatewayError } from '../../src/errors.ts'
 import { createClientKeys } from '../../src/par/client-keys.ts'
 import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
 import { plainId } from '../../src/par/plain-id.ts'
-import { errorReply } from '../../src/reply.ts'
+import { errorReply } from '../../src/downstream/reply.ts'
 import { makeKey, signJws, type TestKey } from './issuer.ts'
 
 export const ISSUER = 'https://identity.example.com/oidc'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { hashSlot, hashTag } from '../../src/limit/hash-slot.ts'
+import { hashSlot, hashTag } from '../../src/limit/redis/hash-slot.ts'
 import {
   clientKeys,
   type ClientLimits,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { Quota } from '../../src/limit/limit.ts'
 import { createLimiter, type Outcome } from '../../src/limit/limiter.ts'
-import { MemoryStore } from '../../src/limit/memory-store.ts'
+import { MemoryStore } from '../../src/limit/memory/store.ts'
 import type { Charge, Store } from '../../src/limit/store.ts'
 
 const quota: Quota = { name: 'sync', key: 'p:{a}:sync', limit: 1, windowMs: 5000, shadow: false }

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
-import type { Exchange } from '../../src/exchange.ts'
+import type { Exchange } from '../../src/gateway/exchange.ts'
 import { accessLine } from '../../src/observe/access-line.ts'
 
 const allowance = {

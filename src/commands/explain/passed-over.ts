@@ -1,5 +1,5 @@
-import { matchRoute, METHODS, type Route, takesHost } from '../../route.ts'
-import { foldCase, segmentsOf, type Target } from '../../target.ts'
+import { matchRoute, METHODS, type Route, takesHost } from '../../downstream/router.ts'
+import { foldCase, segmentsOf, type Target } from '../../downstream/target.ts'
 
 /** A route that does not take a request, and why. */
 export interface PassedOver {

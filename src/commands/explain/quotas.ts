@@ -1,8 +1,8 @@
-import type { Caller } from '../../authenticate/caller.ts'
+import type { Caller } from '../../limit/caller.ts'
 import type { Config } from '../../config/schema.ts'
 import { prefixOf } from '../../limit/key.ts'
 import { type ClientLimit, inForce, type Limit, quotasFor } from '../../limit/limit.ts'
-import type { Params } from '../../route.ts'
+import type { Params } from '../../downstream/router.ts'
 import { instant } from '../units.ts'
 
 /** What a limit is for a caller at an instant, and why. */

@@ -1,4 +1,4 @@
-import { sweeper } from '../../limit/memory-store.ts'
+import { sweeper } from '../../limit/memory/store.ts'
 
 /** The most calls within one minute, wherever it starts. */
 export interface Busiest {

@@ -1,7 +1,7 @@
 import type { Loaded } from '../../config/load.ts'
 import type { Decision } from '../../limit/decision.ts'
 import { createLimiter } from '../../limit/limiter.ts'
-import { MemoryStore } from '../../limit/memory-store.ts'
+import { MemoryStore } from '../../limit/memory/store.ts'
 import { type LoggedCall, readAccessLine } from './logged-call.ts'
 import { createOrder, merge } from './in-order.ts'
 import { type Log, openLogs } from './logs.ts'

@@ -1,9 +1,9 @@
 import type { Config } from '../../config/schema.ts'
-import type { Caller } from '../../authenticate/caller.ts'
+import type { Caller } from '../../limit/caller.ts'
 import { compileLimits, type Quota } from '../../limit/limit.ts'
-import { compileParameters, type RefuseParams } from '../../parameters.ts'
-import { createRouter, type Params, parsePattern, type Route } from '../../route.ts'
-import { segmentsOf } from '../../target.ts'
+import { compileParameters, type RefuseParams } from '../../limit/parameters.ts'
+import { createRouter, type Params, parsePattern, type Route } from '../../downstream/router.ts'
+import { segmentsOf } from '../../downstream/target.ts'
 import type { LoggedCall } from './logged-call.ts'
 
 /** What a configuration says of a logged call: which limits it is charged to, or why it is to none. */

@@ -1,0 +1,52 @@
+import { z } from 'zod'
+import { bindHost, cidr, pemFile, servedHost } from './addresses.ts'
+import { duration, list, port, section, size, whole } from './values.ts'
+import { must } from '../yaml/wording.ts'
+
+const tls = section({
+  cert: pemFile().describe('The certificate that callers are shown, and after it those that vouch for it.'),
+  key: pemFile().describe('The private key of that certificate.'),
+  clientCa: pemFile()
+    .optional()
+    .describe('The authorities of clients’ certificates; whoever shows none of theirs cannot connect.'),
+  requestClientCert: z
+    .boolean(must('true or false'))
+    .optional()
+    .describe(
+      'true asks callers for a certificate: any will do, and none too, for the tokens that are bound to one.',
+    ),
+}).describe('HTTPS, with PEM files relative to this one; plain HTTP, unless set.')
+
+/** Where callers are served. */
+export const listen = section({
+  host: bindHost().default('0.0.0.0').describe('The address that callers connect to.'),
+  port: port().default(8080).describe('The port that callers connect to; 0 takes a free one.'),
+  tls: tls.optional(),
+  trustedProxies: list(cidr(), 0, 'a list of address ranges')
+    .default([])
+    .describe('The proxies whose X-Forwarded-* and Client-Cert are believed. Nobody, unless listed.'),
+  hosts: list(servedHost(), 1, 'a list of host names')
+    .optional()
+    .describe(
+      'The hosts served here, for which DPoP proofs are taken, beside those that routes name; any, unless listed, on routes that name none.',
+    ),
+  maxHeaderSize: size('1kB', '1MB').prefault('16kB').describe('Most bytes of a request’s head.'),
+  headersTimeout: duration('1s', '1h')
+    .prefault('15s')
+    .describe('Longest time for a request’s head to arrive.'),
+  requestTimeout: duration('1s', '1d')
+    .prefault('60s')
+    .describe('Longest time for a whole request to arrive.'),
+  keepAliveTimeout: duration('1ms', '1d').prefault('75s').describe('How long an idle connection is kept.'),
+  maxConnections: whole(1, 1_000_000).default(10_000).describe('Most connections at a time.'),
+  maxConnectionsPerAddress: whole(1, 1_000_000)
+    .default(1000)
+    .describe('Most connections at a time from one address, IPv6 by its /64; trusted proxies may have more.'),
+})
+  .transform(({ headersTimeout, requestTimeout, keepAliveTimeout, ...rest }) => ({
+    ...rest,
+    headersTimeoutMs: headersTimeout,
+    requestTimeoutMs: requestTimeout,
+    keepAliveTimeoutMs: keepAliveTimeout,
+  }))
+  .describe('Where callers are served.')

@@ -1,0 +1,92 @@
+import { z } from 'zod'
+import { fetchedUrl, issuer, keysLocation } from './addresses.ts'
+import { choice, duration, list, secret, section, text, textThat } from './values.ts'
+import { must, mustSecretly } from '../yaml/wording.ts'
+
+/** The asymmetric algorithms of JOSE: who verifies with them cannot sign with them. */
+export const ALGORITHMS = [
+  'PS256',
+  'PS384',
+  'PS512',
+  'ES256',
+  'ES384',
+  'EdDSA',
+  'Ed25519',
+  'RS256',
+  'RS384',
+  'RS512',
+] as const
+
+const algorithm = z.enum(
+  ALGORITHMS,
+  must(`one of ${ALGORITHMS.join(', ')}`, (input) => {
+    if (typeof input !== 'string') return undefined
+    if (/^none$/i.test(input)) return 'must not be "none": anybody could write such a token'
+    if (/^HS\d/i.test(input))
+      return `must not be ${input}: whoever can verify such a token can also forge one`
+    return undefined
+  }),
+)
+
+const introspection = section({
+  url: fetchedUrl('the URL of the introspection endpoint').describe('The issuer’s introspection endpoint.'),
+  clientId: text('the id of the gateway at the issuer').describe('Whom the gateway authenticates as there.'),
+  clientSecret: secret('the secret of that client').describe(
+    'With which secret; may be file:/path to read it from.',
+  ),
+  timeout: duration('1ms', '1m').prefault('3s').describe('Longest wait for an answer.'),
+  maxAge: duration('0s', '1h')
+    .prefault('30s')
+    .describe('Longest that an answer counts, and so that a revoked token lives on.'),
+})
+  .transform(({ timeout, maxAge, ...rest }) => ({ ...rest, timeoutMs: timeout, maxAgeMs: maxAge }))
+  .describe('How opaque tokens are looked up (RFC 7662); without it none are taken.')
+
+const KEYS = 'issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type, introspection'
+
+const issuerOfTokens = section({
+  issuer: issuer().describe('Who signs the tokens; compared exactly with their `iss`.'),
+  audience: z
+    .union(
+      [text('the audience'), list(text('an audience'), 1, 'a list of audiences')],
+      must('the audience of the tokens or a list of some, such as https://api.example.com'),
+    )
+    .transform((audience) => (typeof audience === 'string' ? [audience] : audience))
+    .describe('For whom the tokens are; one of theirs must be one of these.'),
+  jwks: keysLocation()
+    .optional()
+    .describe(
+      'The issuer’s keys: a URL, or a file relative to this one. Unless set, found by the issuer’s discovery.',
+    ),
+  clientClaim: text('the name of a claim')
+    .default('client_id')
+    .describe('The claim that names the API client; some issuers call it azp.'),
+  algorithms: list(algorithm, 1, 'a list of algorithms')
+    .default(['PS256', 'ES256', 'EdDSA', 'RS256'])
+    .describe('The signature algorithms that are accepted.'),
+  leeway: duration('0s', '10m').prefault('5s').describe('How far clocks may differ, on exp, nbf and iat.'),
+  realm: textThat((realm) => /^[ !#-[\]-~]+$/.test(realm), 'plain ASCII without quotes and backslashes')
+    .optional()
+    .describe('The realm in WWW-Authenticate; the issuer’s host, unless set.'),
+  type: choice(['any', 'strict'])
+    .default('any')
+    .describe('strict takes only tokens that say they are access tokens (RFC 9068, at+jwt).'),
+  introspection: introspection.optional(),
+})
+  .transform(({ leeway, realm, ...rest }) => ({
+    ...rest,
+    leewayMs: leeway,
+    realm: realm ?? new URL(rest.issuer).host,
+  }))
+  .describe('Whose tokens are taken.')
+
+/** Whose tokens are taken: those of one issuer, or of several. */
+export const tokens = z
+  .union(
+    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers')],
+    mustSecretly(`a mapping with keys of ${KEYS}, or a list of such mappings`),
+  )
+  .describe('How a caller proves who it is where a route says bearer; a list for several issuers.')
+
+/** One issuer as the file says it, with the place of its keys not yet resolved. */
+export type IssuerSettings = z.output<typeof issuerOfTokens>

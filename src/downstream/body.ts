@@ -1,0 +1,90 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { GatewayError } from '../errors.ts'
+
+const EMPTY = Buffer.alloc(0)
+const FIRST_BYTES = 4096
+/**
+ * Most bytes that bodies which are read whole hold together, in this process: a little more than one address can fill with
+ * the default bounds of sockets and bodies.
+ */
+const MOST_HELD = 64 * 1024 ** 2
+let heldBytes = 0
+
+/**
+ * Reads a request's body as it came: 413 as soon as it has more than `maxBody` bytes, 503 where all bodies together would hold
+ * too many, the reason where it breaks off, undefined where nobody is left to be told. It counts as held until `response` is
+ * closed. Never rejects.
+ */
+export function readBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  maxBody: number,
+): Promise<Buffer | GatewayError | undefined> {
+  return new Promise((resolve) => {
+    // One buffer for all: a body may come in as many chunks as it has bytes.
+    let held: Buffer = EMPTY
+    let bytes = 0
+    const hold = (buffer: Buffer): void => {
+      heldBytes += buffer.length - held.length
+      held = buffer
+    }
+    const settle = (result: Buffer | GatewayError | undefined): void => {
+      request.off('data', onData).off('end', onEnd).off('close', onClose)
+      if (!Buffer.isBuffer(result)) hold(EMPTY)
+      resolve(result)
+    }
+    const onData = (chunk: Buffer): void => {
+      const before = bytes
+      bytes += chunk.length
+      if (bytes > maxBody) {
+        settle(tooLarge(maxBody))
+        return
+      }
+      if (bytes > held.length) {
+        const size = Math.min(maxBody, Math.max(bytes, 2 * held.length, FIRST_BYTES))
+        if (heldBytes - held.length + size > MOST_HELD) {
+          settle(tooMany())
+          return
+        }
+        const larger = Buffer.allocUnsafe(size)
+        held.copy(larger, 0, 0, before)
+        hold(larger)
+      }
+      chunk.copy(held, before)
+    }
+    const onEnd = (): void => settle(held.subarray(0, bytes))
+    const onClose = (): void => settle(undefined)
+    request.on('data', onData).on('end', onEnd).on('close', onClose)
+    response.once('close', () => hold(EMPTY))
+    onBreak(request, settle)
+  })
+}
+
+/** 503 that ends the socket: the rest of its body is not to be waited for. */
+function tooMany(): GatewayError {
+  return new GatewayError('ServiceUnavailable', 'Too many requests are being read. Try again.', {
+    headers: { 'Retry-After': '1', Connection: 'close' },
+  })
+}
+
+/** 413: a body has more bytes than are taken. */
+export function tooLarge(maxBody: number): GatewayError {
+  return new GatewayError('PayloadTooLarge', `A request body has at most ${maxBody} bytes here.`)
+}
+
+const BROKEN = 'broken'
+const broken = new WeakMap<IncomingMessage, GatewayError>()
+
+/** Tells whoever waits for the rest of a body that it will not come; the first reason stands. */
+export function breakOff(request: IncomingMessage, reason: GatewayError): void {
+  if (broken.has(request)) return
+  broken.set(request, reason)
+  request.emit(BROKEN, reason)
+}
+
+/** Calls back once when a body breaks off: at once where it has already, so that no break falls between two stages. */
+export function onBreak(request: IncomingMessage, tell: (reason: GatewayError) => void): void {
+  const reason = broken.get(request)
+  if (reason === undefined) request.once(BROKEN, tell)
+  else tell(reason)
+}

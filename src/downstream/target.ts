@@ -1,0 +1,163 @@
+import { badRequest, type GatewayError, unframed } from '../errors.ts'
+
+/** A request target that has one reading only. It is matched and forwarded in this very spelling. */
+export interface Target {
+  /** The canonical path, starting with `/`; unreserved characters decoded, escapes in upper case. */
+  readonly path: string
+  /** The path's segments, without the empty one that a trailing slash leaves. */
+  readonly segments: readonly string[]
+  /** The query with its `?`, byte for byte as it came, or the empty string. */
+  readonly query: string
+  /** The host that the caller addressed, in lower case and without its port. */
+  readonly host: string
+}
+
+/** What a segment may carry raw: RFC 3986 section 3.3 `pchar`, less `;` and the escapes. */
+const PLAIN_PATH = /^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]*)$/
+const ENCODED_PATH = /^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*$/
+const ESCAPES = /(?:%[0-9A-Fa-f]{2})+/g
+const RAW_IN_SEGMENT = /^[A-Za-z0-9._~!$&'()*+,=:@-]$/
+/** Characters whose escaped form servers read differently: they decode once, twice or never. */
+// oxlint-disable-next-line no-control-regex
+const AMBIGUOUS = /[/\\%;\u0000-\u001f\u007f-\u009f]/
+const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
+/** RFC 9110 section 4.2.3 host, with an optional port. */
+const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/
+const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
+
+/**
+ * Reads a request target (RFC 9112 section 3.2) and its Host into the one canonical target, or says why it is ambiguous.
+ * `hosts` are the values of every Host field; `serves` tells which hosts are served;
+ * where there are `others`, too, an absolute-form target may still not name them.
+ */
+export function understand(
+  rawTarget: string,
+  hosts: readonly string[],
+  serves: (host: string) => boolean,
+  others = true,
+): Target | GatewayError {
+  if (hosts.length !== 1) return unframed('Send exactly one Host header.')
+  const field = parseHost(hosts[0]!)
+  if (field === undefined) return badRequest('The Host header is not a host name with an optional port.')
+
+  let target = rawTarget
+  if (target.charCodeAt(0) !== 0x2f) {
+    const absolute = ABSOLUTE.exec(target)
+    if (absolute === null) return badRequest('The request target must be a path that starts with "/".')
+    const authority = parseHost(absolute[1]!)
+    if (authority === undefined || !serves(authority.host)) {
+      return badRequest('The request target names a host that is not served here.')
+    }
+    if (authority.host !== field.host || authority.port !== field.port) {
+      return badRequest('The request target and the Host header name different hosts.')
+    }
+    target = absolute[2]!.startsWith('/') ? absolute[2]! : `/${absolute[2]!}`
+  }
+
+  if (!others && !serves(field.host))
+    return badRequest('The Host header names a host that is not served here.')
+
+  const mark = target.indexOf('?')
+  const rawPath = mark === -1 ? target : target.slice(0, mark)
+  const query = mark === -1 ? '' : target.slice(mark)
+  if (query !== '' && !QUERY.test(query))
+    return badRequest('The query holds a character that must be percent-encoded.')
+
+  let path = rawPath
+  if (!PLAIN_PATH.test(rawPath)) {
+    if (!ENCODED_PATH.test(rawPath)) {
+      return badRequest('The path holds a character that is not allowed there, or a broken percent-encoding.')
+    }
+    const decoded = canonicalEscapes(rawPath)
+    if (decoded === undefined) {
+      return badRequest('The path holds a percent-encoding that servers read differently.')
+    }
+    path = decoded
+  }
+  if (path.includes('//')) return badRequest('The path holds an empty segment.')
+  if (path.includes('/.') && /\/\.\.?(?:\/|$)/.test(path)) return badRequest('The path holds a dot segment.')
+  const hidden = hidingSegment(path)
+  if (hidden !== undefined) return badRequest(`The path holds ${hidden}.`)
+  if (query.startsWith('?/') && NO_PATH.test(path))
+    return badRequest('The query looks like a path; send it as one.')
+
+  return { path, segments: segmentsOf(path), query, host: field.host }
+}
+
+/** Frameworks of PHP leave out the script that others stand behind; ASP.NET the sessions of callers without cookies, `(S(…))`. */
+const SCRIPT = /\.php\/./i
+const SESSION = /\([A-Za-z]\(/
+/** Frameworks of PHP that find none behind the script take the query for the path. */
+const NO_PATH = /^\/$|\.php\/?$/i
+
+/** What some frameworks would leave out of a canonical path, in words; undefined where there is nothing. */
+export function hidingSegment(path: string): string | undefined {
+  if (path.includes('.') && SCRIPT.test(path)) return 'a segment behind one that ends in ".php"'
+  if (path.includes('(') && SESSION.test(path)) return 'a session in parentheses'
+  return undefined
+}
+
+/** The segments of a path, where a trailing slash adds none. */
+export function segmentsOf(path: string): readonly string[] {
+  const end = path.length > 1 && path.endsWith('/') ? path.length - 1 : path.length
+  return end === 1 ? [] : path.slice(1, end).split('/')
+}
+
+/** A canonical segment without its escapes; as it is where they are broken, which a canonical one's are not. */
+export function decodeSegment(segment: string): string {
+  if (!segment.includes('%')) return segment
+  try {
+    return decodeURIComponent(segment)
+  } catch {
+    return segment
+  }
+}
+
+/**
+ * A canonical segment as what it shares with every other case of it, decoded. Once is not enough: several letters have one
+ * upper case (σ and ς, s and ſ), others one lower case (ß and ẞ).
+ */
+export function foldCase(segment: string): string {
+  if (!segment.includes('%')) return segment.toLowerCase()
+  return decodeSegment(segment).toLowerCase().toUpperCase().toLowerCase()
+}
+
+/** Decodes what a segment may carry raw and writes the other escapes in upper case; undefined where that is ambiguous. */
+export function canonicalEscapes(path: string): string | undefined {
+  let sound = true
+  const canonical = path.replace(ESCAPES, (run) => {
+    let text: string
+    try {
+      text = decodeURIComponent(run)
+    } catch {
+      sound = false
+      return run
+    }
+    if (AMBIGUOUS.test(text)) {
+      sound = false
+      return run
+    }
+    let out = ''
+    for (const char of text) out += RAW_IN_SEGMENT.test(char) ? char : encodeURIComponent(char)
+    return out
+  })
+  return sound ? canonical : undefined
+}
+
+/** A Host value (RFC 9110 section 7.2) in lower case, without the root dot; undefined when it is not one. */
+export function parseHost(value: string): { readonly host: string; readonly port: string } | undefined {
+  const match = HOST.exec(value)
+  if (match === null) return undefined
+  const host = (match[1] ?? match[2]!).toLowerCase()
+  return { host: host.endsWith('.') ? host.slice(0, -1) : host, port: match[3] ?? '' }
+}
+
+/** Scheme, userinfo, host and port of a target that does not begin with its path. */
+const AUTHORITY = /^(?![/*])(?:[^/?#;]*:[/\\]+)?[^/?#;\\]*/
+
+/** What a target that is refused may be shown as: its path up to what may be a query, a fragment, or a host with its userinfo, for which `…` stands. */
+export function plainTarget(target: string): string {
+  const path = target.replace(AUTHORITY, '')
+  const end = path.search(/[?#;\\%@]|\/\//)
+  return end === -1 ? path : `${path.slice(0, end)}${path[end] === '?' ? '' : '…'}`
+}

@@ -1,0 +1,120 @@
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { createLocalJWKSet, type JSONWebKeySet, jwtVerify } from 'jose'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Identity } from '../../../src/authenticate/token/bearer.ts'
+import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
+import { GatewayError } from '../../../src/errors.ts'
+import { startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
+import { createForgeries, type Ground, mallory } from './forgeries.ts'
+import { createServing, keysOf, trust } from '../../helpers/trust.ts'
+
+const ALGORITHMS = ['PS256', 'ES256', 'EdDSA', 'RS256']
+let issuer: TestIssuer
+let keys: KeySource
+let trap: Server
+let trapUrl: string
+let sprung = 0
+
+beforeAll(async () => {
+  issuer = await startIssuer()
+  keys = await keysOf(issuer, { cooldownMs: 600_000 })
+  trap = createServer((_, response) => {
+    sprung++
+    response.end(JSON.stringify({ keys: [mallory.jwk] }))
+  }).listen(0, '127.0.0.1')
+  await new Promise((resolve) => trap.once('listening', resolve))
+  trapUrl = `http://127.0.0.1:${(trap.address() as AddressInfo).port}/jwks`
+  Object.assign(ground, { issuer, trapUrl })
+})
+
+afterAll(async () => {
+  keys.close()
+  trap.close()
+  await issuer.close()
+})
+
+async function verdict(token: string, type: 'any' | 'strict' = 'any'): Promise<Identity | GatewayError> {
+  return createServing(trust(issuer, keys, { type }))([`Bearer ${token}`])
+}
+
+const joseTakes = (token: string): Promise<boolean> =>
+  jwtVerify(token, createLocalJWKSet(issuer.jwks as JSONWebKeySet), {
+    issuer: issuer.issuer,
+    audience: issuer.audience,
+    algorithms: ALGORITHMS,
+    requiredClaims: ['exp'],
+    clockTolerance: 5,
+  }).then(
+    () => true,
+    () => false,
+  )
+
+const now = (): number => Math.floor(Date.now() / 1000)
+const ground = {} as Ground
+const { forged: FORGED, notAccess: NOT_ACCESS, claims, signed } = createForgeries(ground)
+
+function expectRefused(refusal: Identity | GatewayError, token: string): void {
+  expect(refusal).toBeInstanceOf(GatewayError)
+  const { status, headers, message, cause, oauthError } = refusal as GatewayError
+  expect(status).toBe(401)
+  expect(oauthError).toBe('invalid_token')
+  expect(headers['WWW-Authenticate']).toMatch(
+    /^Bearer realm="test", error="invalid_token", error_description="[ !#-[\]-~]+"$/,
+  )
+  for (const part of token.split('.').filter((part) => part.length > 8)) {
+    expect(`${message} ${String(cause)} ${JSON.stringify(headers)}`).not.toContain(part)
+  }
+}
+
+describe('tokens that are no access tokens of the issuer', () => {
+  it.each(Object.keys(FORGED))('refuses %s, as jose does', async (name) => {
+    const token = FORGED[name]!()
+    expect(await joseTakes(token)).toBe(false)
+    expectRefused(await verdict(token), token)
+    expectRefused(await verdict(token, 'strict'), token)
+  })
+
+  it.each(Object.keys(NOT_ACCESS))('refuses %s, which jose takes', async (name) => {
+    const token = NOT_ACCESS[name]!()
+    expect(await joseTakes(token)).toBe(true)
+    expectRefused(await verdict(token), token)
+    expectRefused(await verdict(token, 'strict'), token)
+  })
+
+  it('follows no pointer that a token carries', () => {
+    expect(sprung).toBe(0)
+  })
+})
+
+describe('access tokens', () => {
+  const takes: Readonly<Record<string, () => string>> = {
+    plain: () => issuer.token(),
+    'with a user and scopes': () => issuer.token({ sub: 'user-1', scope: 'openid accounts:read' }),
+    'for several audiences': () => issuer.token({ aud: ['https://other.example.com', issuer.audience] }),
+    'with fractional times': () => issuer.token({ exp: now() + 10.5, nbf: now() - 0.5, iat: now() + 0.25 }),
+    'expired within the leeway': () => issuer.token({ exp: now() - 2 }),
+    'valid from within the leeway': () => issuer.token({ nbf: now() + 2 }),
+    'issued ahead within the leeway': () => issuer.token({ iat: now() + 4 }),
+    'of an issuer that writes the long typ': () =>
+      issuer.token({}, { header: { typ: 'application/at+jwt' } }),
+    'of an issuer that writes AT+JWT': () => issuer.token({}, { header: { typ: 'AT+JWT' } }),
+    'without kid': () => issuer.token({}, { header: { kid: undefined } }),
+    'that carry keys nobody needs': () => issuer.token({}, { header: { jku: trapUrl, jwk: mallory.jwk } }),
+    'with a nonce, being typed': () => issuer.token({ nonce: 'n' }),
+    'of which the last of two equal claims counts': () =>
+      signed(Buffer.from(JSON.stringify(claims()).replace('{', '{"client_id":"first",'))),
+  }
+  it.each(Object.keys(takes))('takes those %s, as jose does', async (name) => {
+    const token = takes[name]!()
+    expect(await joseTakes(token)).toBe(true)
+    expect(await verdict(token)).toMatchObject({ client: 'client-1' })
+    expect(await verdict(token, 'strict')).toMatchObject({ client: 'client-1' })
+  })
+
+  it.each([undefined, 'JWT', 'jwt', 'application/jwt'])('takes typ %s unless strict', async (typ) => {
+    const token = issuer.token({}, { header: { typ } })
+    expect(await verdict(token)).toMatchObject({ client: 'client-1' })
+    expectRefused(await verdict(token, 'strict'), token)
+  })
+})

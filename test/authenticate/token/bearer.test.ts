@@ -1,0 +1,260 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import {
+  type Authenticate,
+  type BearerOptions,
+  createBearer,
+  type TrustedIssuer,
+} from '../../../src/authenticate/token/bearer.ts'
+import type { Keys } from '../../../src/authenticate/token/jwks.ts'
+import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
+import { GatewayError } from '../../../src/errors.ts'
+import { makeKey, startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
+import { trust } from '../../helpers/trust.ts'
+
+let issuer: TestIssuer
+beforeAll(async () => {
+  issuer = await startIssuer()
+})
+afterAll(() => issuer.close())
+
+/** A key source that holds what it is given, and counts how often it was asked to look again. */
+function held(first: KeySet | undefined, next?: KeySet): Keys & { set: KeySet | undefined; asked: number } {
+  const source = {
+    set: first,
+    asked: 0,
+    current: () => source.set,
+    refresh() {
+      source.asked++
+      if (next === undefined) return undefined
+      source.set = next
+      return Promise.resolve(next)
+    },
+  }
+  return source
+}
+
+async function bearer({
+  now,
+  ...options
+}: Partial<TrustedIssuer> & BearerOptions = {}): Promise<Authenticate> {
+  const keys = held(await readKeySet(issuer.jwks))
+  const trusted = trust(issuer, keys, { realm: 'identity.example.com', ...options })
+  return createBearer(trusted, now && { now })
+}
+
+function answer(refusal: unknown): { status: number; challenge: unknown; code: string; description: string } {
+  expect(refusal).toBeInstanceOf(GatewayError)
+  const { status, headers, code, message } = refusal as GatewayError
+  return { status, challenge: headers['WWW-Authenticate'], code, description: message }
+}
+
+describe('the answers of RFC 6750', () => {
+  it('gives who the caller is', async () => {
+    const exp = Math.floor(Date.now() / 1000) + 60
+    const token = issuer.token({ sub: 'user-1', scope: 'a b', exp })
+    expect((await bearer())([`Bearer ${token}`])).toEqual({
+      client: 'client-1',
+      user: 'user-1',
+      scope: 'a b',
+      expiresAt: exp * 1000,
+    })
+  })
+
+  it.each(['bearer', 'BEARER', 'BeArEr', 'Bearer  '])('takes the scheme as %j', async (scheme) => {
+    expect((await bearer())([`${scheme} ${issuer.token()}`])).toMatchObject({ client: 'client-1' })
+  })
+
+  it.each([[[]], [['Basic Y2xpZW50OnNlY3JldA==']], [['DPoP abc']], [['Bearers abc']]])(
+    'challenges %j without an error code',
+    async (authorization) => {
+      expect(answer((await bearer())(authorization))).toMatchObject({
+        status: 401,
+        code: 'Unauthorized',
+        challenge: 'Bearer realm="identity.example.com"',
+      })
+    },
+  )
+
+  it.each([
+    [['Bearer a.b.c', 'Bearer a.b.c']],
+    [['Bearer a.b.c', 'Basic abc']],
+    [['Bearer']],
+    [['']],
+    [['Bearer a.b.c, Bearer d.e.f']],
+    [['Bearer a b']],
+    [['Bearer a\tb']],
+    [['Bearer "a.b.c"']],
+    [['Bearer =']],
+    [['Bearer a=b']],
+    [['Bearer: a.b.c']],
+    [['Bearer\ta.b.c']],
+    [['Bearer tökén']],
+  ])('calls %j a bad request', async (authorization) => {
+    const { status, code, challenge, description } = answer((await bearer())(authorization))
+    expect([status, code]).toEqual([400, 'BadRequest'])
+    expect(challenge).toBe(
+      `Bearer realm="identity.example.com", error="invalid_request", error_description="${description}"`,
+    )
+  })
+
+  it('says what is wrong with a token in words for the caller', async () => {
+    expect(answer((await bearer())([`Bearer ${issuer.token({ exp: 1 })}`]))).toEqual({
+      status: 401,
+      code: 'Unauthorized',
+      challenge:
+        'Bearer realm="identity.example.com", error="invalid_token", error_description="The access token expired."',
+      description: 'The access token expired.',
+    })
+  })
+
+  it('quotes the realm', async () => {
+    const refusal = (await bearer({ realm: 'a "b" \\ c' }))([])
+    expect(answer(refusal).challenge).toBe('Bearer realm="a \\"b\\" \\\\ c"')
+  })
+
+  it('answers 503 while there are no keys at all', async () => {
+    const authenticate = await bearer({ keys: held(undefined) })
+    const refusal = authenticate([`Bearer ${issuer.token()}`]) as GatewayError
+    expect([refusal.status, refusal.headers]).toEqual([503, { 'Retry-After': '1' }])
+    expect(answer(authenticate([])).status).toBe(401)
+    expect(answer(authenticate(['Bearer nonsense'])).status).toBe(401)
+  })
+
+  it('reads the client from the claim that is configured', async () => {
+    const authenticate = await bearer({ clientClaim: 'azp' })
+    expect(authenticate([`Bearer ${issuer.token({ azp: 'party' })}`])).toMatchObject({ client: 'party' })
+    expect(answer(authenticate([`Bearer ${issuer.token()}`])).status).toBe(401)
+  })
+
+  it('takes any of several audiences', async () => {
+    const authenticate = await bearer({ audience: ['https://other.example.com', issuer.audience] })
+    expect(authenticate([`Bearer ${issuer.token()}`])).toMatchObject({ client: 'client-1' })
+  })
+})
+
+describe('what is looked up', () => {
+  let looked: string[]
+  const looking = () => bearer({ introspect: (token) => (looked.push(token), 'It was looked up.') })
+  beforeEach(() => (looked = []))
+
+  it.each<[string, (token: string) => string]>([
+    ['a token with padding', (token) => `${token}=`],
+    ['a token with a fourth part', (token) => `${token}.AAAA`],
+    ['a token without a signature', (token) => token.replace(/[^.]+$/, '')],
+    ['a token with spare bits in its signature', (token) => token.replace(/[AQgw]$/, (end) => SPARE[end]!)],
+    ['a token with a foreign character', (token) => token.replace('.', '+.')],
+    ['a token whose header is no JSON', (token) => token.replace(/^eyJ/, 'eyJK')],
+    ['a token whose payload is no JSON', (token) => token.replace(/\.[^.]+/, '.AAAA')],
+  ])('is not %s, which is a JWT', async (_, spoil) => {
+    const authenticate = await looking()
+    const good = issuer.token({}, { alg: 'RS256' })
+    const token = spoil(good)
+    expect(token).not.toBe(good)
+    expect(answer(authenticate([`Bearer ${token}`])).status).toBe(401)
+    expect(looked).toEqual([])
+  })
+
+  it.each(['abc', 'a.b.c', 'eyJabc', 'eyJabc.def', 'eyJhbGciOiJkaXIifQ..AAAA.AAAA.AAAA', 'abc.eyJ.def'])(
+    'is %s, which is none',
+    async (token) => {
+      const authenticate = await looking()
+      expect(answer(authenticate([`Bearer ${token}`])).description).toBe('It was looked up.')
+      expect(looked).toEqual([token])
+    },
+  )
+})
+
+/** Last characters of 256 bytes in base64url, and others that decoders take for the same. */
+const SPARE: Readonly<Record<string, string>> = { A: 'B', Q: 'R', g: 'h', w: 'x' }
+
+describe('keys that are not known yet', () => {
+  it('looks for them once and verifies with what is there then', async () => {
+    const key = makeKey('ES256')
+    const keys = held(await readKeySet(issuer.jwks), await readKeySet({ keys: [key.jwk] }))
+    const authenticate = await bearer({ keys })
+    const identity = authenticate([`Bearer ${issuer.token({}, { key })}`])
+    expect(identity).toBeInstanceOf(Promise)
+    expect(await identity).toMatchObject({ client: 'client-1' })
+    expect(keys.asked).toBe(1)
+  })
+
+  it('does not look for a token that a known key verifies, whatever else is wrong with it', async () => {
+    const keys = held(await readKeySet(issuer.jwks))
+    const authenticate = await bearer({ keys })
+    await authenticate([`Bearer ${issuer.token()}`])
+    await authenticate([`Bearer ${issuer.token({ aud: 'other' })}`])
+    await authenticate([`Bearer ${issuer.token({}, { header: { typ: 'logout+jwt' } })}`])
+    await authenticate([`Bearer ${issuer.token({}, { header: { alg: 'HS256' } })}`])
+    expect(keys.asked).toBe(0)
+  })
+
+  it('refuses at once while it is too early to look again', async () => {
+    const authenticate = await bearer()
+    expect(answer(authenticate([`Bearer ${issuer.token({}, { key: makeKey('ES256') })}`])).status).toBe(401)
+  })
+})
+
+describe('remembering verified tokens', () => {
+  it('answers at once, with the same identity', async () => {
+    const authenticate = await bearer()
+    const token = issuer.token()
+    const first = authenticate([`Bearer ${token}`])
+    expect(authenticate([`bearer ${token}`])).toBe(first)
+  })
+
+  it('never goes by a part of a token', async () => {
+    const authenticate = await bearer()
+    const token = issuer.token()
+    await authenticate([`Bearer ${token}`])
+    const [head, payload, signature] = token.split('.') as [string, string, string]
+    const other = issuer.token({ client_id: 'client-2' }).split('.') as [string, string, string]
+    for (const forged of [
+      `${head}.${other[1]}.${signature}`,
+      `${head}.${payload}.${other[2]}`,
+      `${head}.${payload}.${signature.slice(0, -4)}AAAA`,
+      `${token}=`,
+      `${token}.`,
+      token.slice(0, -1),
+    ]) {
+      expect(answer(authenticate([`Bearer ${forged}`])).status).toBe(401)
+    }
+  })
+
+  it('holds no longer than exp and the leeway', async () => {
+    let now = Date.now()
+    const authenticate = await bearer({ now: () => now })
+    const exp = Math.floor(now / 1000) + 60
+    const token = issuer.token({ exp })
+    const first = authenticate([`Bearer ${token}`])
+    now = exp * 1000 - 1
+    expect(authenticate([`Bearer ${token}`])).toBe(first)
+    now = exp * 1000 + 4999
+    expect(authenticate([`Bearer ${token}`])).toMatchObject({ client: 'client-1' })
+    now = exp * 1000 + 5000
+    expect(answer(authenticate([`Bearer ${token}`])).description).toBe('The access token expired.')
+  })
+
+  it('ends when the issuer withdraws the key, and no sooner', async () => {
+    const keys = held(await readKeySet(issuer.jwks))
+    const authenticate = await bearer({ keys })
+    const token = issuer.token({}, { alg: 'ES256' })
+    const first = authenticate([`Bearer ${token}`])
+    const others = [issuer.key('ES256').jwk, makeKey('RS256').jwk]
+    keys.set = await readKeySet({ keys: others }, keys.set)
+    expect(authenticate([`Bearer ${token}`])).toBe(first)
+    keys.set = await readKeySet({ keys: others.slice(1) }, keys.set)
+    expect(answer(authenticate([`Bearer ${token}`])).status).toBe(401)
+    keys.set = undefined
+    expect(answer(authenticate([`Bearer ${token}`])).status).toBe(503)
+  })
+
+  it('remembers no refusal', async () => {
+    const key = makeKey('PS256')
+    const keys = held(await readKeySet(issuer.jwks))
+    const authenticate = await bearer({ keys })
+    const token = issuer.token({}, { key })
+    expect(answer(authenticate([`Bearer ${token}`])).status).toBe(401)
+    keys.set = await readKeySet({ keys: [key.jwk] })
+    expect(authenticate([`Bearer ${token}`])).toMatchObject({ client: 'client-1' })
+  })
+})

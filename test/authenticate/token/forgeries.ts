@@ -1,0 +1,218 @@
+import { createHmac, createPublicKey, randomUUID } from 'node:crypto'
+import { makeKey, signJws, type TestIssuer, type TestKey } from '../../helpers/issuer.ts'
+
+/** The key of whoever forges. */
+export const mallory = makeKey('RS256', 'mallory')
+const malloryEc = makeKey('ES256', 'mallory')
+
+/** Whose tokens are forged, and where a token may point to in vain; filled in before the first forgery is made. */
+export interface Ground {
+  issuer: TestIssuer
+  /** A JWK Set of the forger's. */
+  trapUrl: string
+}
+
+type Forgeries = Readonly<Record<string, () => string>>
+
+const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url')
+const now = (): number => Math.floor(Date.now() / 1000)
+const ORDER_TWICE = Buffer.from(
+  'ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551'.repeat(2),
+  'hex',
+)
+
+function replaceSignature(token: string, signature: Buffer): string {
+  return `${token.slice(0, token.lastIndexOf('.'))}.${signature.toString('base64url')}`
+}
+
+/** Every way in which a token is none of the issuer's, by name, each made when it is called; and what makes more of them. */
+export function createForgeries(ground: Ground) {
+  const claims = (): Record<string, unknown> => ({
+    iss: ground.issuer.issuer,
+    aud: ground.issuer.audience,
+    client_id: 'client-1',
+    exp: now() + 300,
+  })
+  /** Signed by an issuer's key; the kid is that key's. */
+  const forgedBy = (key: TestKey, header: object): string =>
+    signJws({ alg: key.alg, typ: 'at+jwt', ...header }, claims(), key)
+  /** Signed by the issuer, over any payload. */
+  const signed = (payload: unknown, header: object = {}): string => {
+    const key = ground.issuer.key('RS256')
+    return signJws({ alg: 'RS256', kid: key.kid, typ: 'at+jwt', ...header }, payload, key)
+  }
+  const unsigned = (alg: unknown, signature = ''): string =>
+    `${encode({ alg, typ: 'at+jwt', kid: ground.issuer.key('RS256').kid })}.${encode(claims())}.${signature}`
+  /** An HMAC keyed by what everybody knows. */
+  function mac(secret: string | Buffer, alg = 'HS256', header: object = {}): string {
+    const input = `${encode({ alg, typ: 'at+jwt', ...header })}.${encode(claims())}`
+    return `${input}.${createHmac('sha256', secret).update(input).digest('base64url')}`
+  }
+  const publicPem = (): string =>
+    createPublicKey(ground.issuer.key('RS256').privateKey).export({ type: 'spki', format: 'pem' }).toString()
+
+  /** Tokens that jose refuses as well. */
+  const forged: Forgeries = {
+    'alg none, no signature': () => unsigned('none'),
+    'alg none with a signature': () => unsigned('none', 'AAAA'),
+    'alg NONE': () => unsigned('NONE', 'AAAA'),
+    'alg nOnE': () => unsigned('nOnE', 'AAAA'),
+    'no alg': () => unsigned(undefined, 'AAAA'),
+    'alg that is a list': () => unsigned(['RS256'], 'AAAA'),
+    'alg in lower case': () => ground.issuer.token({}, { header: { alg: 'ps256' } }),
+    'alg that the list leaves out': () => ground.issuer.token({}, { alg: 'RS256', header: { alg: 'RS512' } }),
+    'an HMAC by the public key as PEM': () =>
+      mac(publicPem(), 'HS256', { kid: ground.issuer.key('RS256').kid }),
+    'an HMAC by the public key as DER': () =>
+      mac(createPublicKey(ground.issuer.key('RS256').privateKey).export({ type: 'spki', format: 'der' })),
+    'an HMAC by the public key as JWK': () => mac(JSON.stringify(ground.issuer.key('RS256').jwk)),
+    'an HMAC by nothing': () => mac(''),
+    'an HMAC that calls itself RS256': () =>
+      mac(publicPem(), 'RS256', { kid: ground.issuer.key('RS256').kid }),
+    'RS256 with the key for PS256': () => ground.issuer.token({}, { alg: 'PS256', header: { alg: 'RS256' } }),
+    'ES256 with the kid of an RSA key': () =>
+      ground.issuer.token({}, { alg: 'ES256', header: { kid: ground.issuer.key('RS256').kid } }),
+    'a key of our own, no kid': () => forgedBy(mallory, {}),
+    'a key of our own, its kid': () => forgedBy(mallory, { kid: 'mallory' }),
+    'a key of our own, the issuer’s kid': () => forgedBy(mallory, { kid: ground.issuer.key('RS256').kid }),
+    'a kid that is a path': () => forgedBy(mallory, { kid: '../../../../dev/null' }),
+    'a kid that is a query': () => forgedBy(mallory, { kid: "x' UNION SELECT 'AA" }),
+    'a kid that is a URL': () => forgedBy(mallory, { kid: ground.trapUrl }),
+    'a kid that is __proto__': () => forgedBy(mallory, { kid: '__proto__' }),
+    'a kid that is constructor': () => forgedBy(mallory, { kid: 'constructor' }),
+    'a kid that is a number': () => forgedBy(mallory, { kid: 0 }),
+    'a kid that is null': () => forgedBy(mallory, { kid: null }),
+    'an embedded jwk': () => forgedBy(mallory, { jwk: mallory.jwk }),
+    'an embedded jwk and its kid': () => forgedBy(mallory, { jwk: mallory.jwk, kid: 'mallory' }),
+    'an embedded EC jwk': () => forgedBy(malloryEc, { jwk: malloryEc.jwk }),
+    'a jku': () => forgedBy(mallory, { jku: ground.trapUrl, kid: 'mallory' }),
+    'an x5u': () => forgedBy(mallory, { x5u: ground.trapUrl }),
+    'an x5c': () => forgedBy(mallory, { x5c: ['MIIB'] }),
+    'a crit that nobody knows': () =>
+      ground.issuer.token({}, { header: { crit: ['exp'], exp: now() + 300 } }),
+    'an empty crit': () => ground.issuer.token({}, { header: { crit: [] } }),
+    'a crit that is no list': () => ground.issuer.token({}, { header: { crit: 'b64' } }),
+    'b64 false': () => ground.issuer.token({}, { header: { crit: ['b64'], b64: false } }),
+    'r and s of zero': () => replaceSignature(ground.issuer.token({}, { alg: 'ES256' }), Buffer.alloc(64)),
+    'r and s of the order': () => replaceSignature(ground.issuer.token({}, { alg: 'ES256' }), ORDER_TWICE),
+    'an ECDSA signature as DER': () =>
+      replaceSignature(ground.issuer.token({}, { alg: 'ES256' }), Buffer.from('3006020101020101', 'hex')),
+    'an RSA signature of zeros': () =>
+      replaceSignature(ground.issuer.token({}, { alg: 'RS256' }), Buffer.alloc(256)),
+    'an RSA signature of one': () =>
+      replaceSignature(
+        ground.issuer.token({}, { alg: 'RS256' }),
+        Buffer.concat([Buffer.alloc(255), Buffer.of(1)]),
+      ),
+    'an EdDSA signature of zeros': () =>
+      replaceSignature(ground.issuer.token({}, { alg: 'EdDSA' }), Buffer.alloc(64)),
+    'another token’s signature': () =>
+      `${ground.issuer.token().split('.').slice(0, 2).join('.')}.${ground.issuer.token({ client_id: 'other' }).split('.')[2]}`,
+    'another client’s payload': () => {
+      const [head, , signature] = ground.issuer.token().split('.')
+      return `${head}.${encode({ ...claims(), client_id: 'other' })}.${signature}`
+    },
+    'another audience': () => ground.issuer.token({ aud: 'https://other.example.com' }),
+    'an audience that begins alike': () =>
+      ground.issuer.token({ aud: `${ground.issuer.audience}.evil.example` }),
+    'a list of other audiences': () => ground.issuer.token({ aud: ['a', 'b'] }),
+    'an empty list of audiences': () => ground.issuer.token({ aud: [] }),
+    'no audience': () => ground.issuer.token({ aud: undefined }),
+    'an audience in a list in a list': () => ground.issuer.token({ aud: [[ground.issuer.audience]] }),
+    'an audience that is an object': () =>
+      ground.issuer.token({ aud: { 0: ground.issuer.audience, length: 1 } }),
+    'another issuer': () => ground.issuer.token({ iss: 'https://identity.evil.example/oidc' }),
+    'the issuer with a slash': () => ground.issuer.token({ iss: `${ground.issuer.issuer}/` }),
+    'the issuer in a list': () => ground.issuer.token({ iss: [ground.issuer.issuer] }),
+    'no issuer': () => ground.issuer.token({ iss: undefined }),
+    expired: () => ground.issuer.token({ exp: now() - 60 }),
+    'expired a leeway ago': () => ground.issuer.token({ exp: now() - 6 }),
+    'no exp': () => ground.issuer.token({ exp: undefined }),
+    'an exp that is a string': () => ground.issuer.token({ exp: String(now() + 300) }),
+    'an exp that is null': () => ground.issuer.token({ exp: null }),
+    'an exp that is a list': () => ground.issuer.token({ exp: [now() + 300] }),
+    'not yet valid': () => ground.issuer.token({ nbf: now() + 60 }),
+    'an nbf that is a string': () => ground.issuer.token({ nbf: 'now' }),
+    'an iat that is a string': () => ground.issuer.token({ iat: 'now' }),
+    'a list for a payload': () => signed([claims()]),
+    'null for a payload': () => signed(null),
+    'a string for a payload': () => signed('claims'),
+    'an empty payload': () => signed(Buffer.alloc(0)),
+    'a payload that is no JSON': () => signed(Buffer.from('{"iss":')),
+    'a payload that is no UTF-8': () =>
+      signed(
+        Buffer.concat([
+          Buffer.from(JSON.stringify(claims()).slice(0, -1)),
+          Buffer.from([0x2c, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d]),
+        ]),
+      ),
+    'a payload of a thousand brackets': () => signed(Buffer.from('['.repeat(1000))),
+    'an encrypted token': () => `${encode({ alg: 'RSA-OAEP', enc: 'A256GCM' })}.AAAA.AAAA.AAAA.AAAA`,
+    'an opaque token': () => 'c29tZXRoaW5nIGVsc2U',
+    'a client assertion': () => {
+      const assertion = {
+        iss: 'client-1',
+        sub: 'client-1',
+        aud: ground.issuer.issuer,
+        exp: now() + 60,
+        jti: randomUUID(),
+      }
+      return signJws({ alg: 'RS256', kid: 'mallory' }, assertion, mallory)
+    },
+    'an id_token': () =>
+      ground.issuer.token({ aud: 'client-1', nonce: 'n', at_hash: 'h' }, { header: { typ: 'JWT' } }),
+  }
+
+  /** Tokens that jose takes when asked for nothing more than signature, issuer, audience and times. */
+  const notAccess: Forgeries = {
+    'an id_token for our audience too': () =>
+      ground.issuer.token(
+        { aud: ['client-1', ground.issuer.audience], nonce: 'n' },
+        { header: { typ: undefined } },
+      ),
+    'an id_token from the authorisation endpoint': () =>
+      ground.issuer.token({ c_hash: 'h' }, { header: { typ: 'JWT' } }),
+    'a logout token': () => ground.issuer.token({ events: {} }, { header: { typ: 'logout+jwt' } }),
+    'a logout token without typ': () => ground.issuer.token({ events: {} }, { header: { typ: undefined } }),
+    'a request object': () => ground.issuer.token({}, { header: { typ: 'oauth-authz-req+jwt' } }),
+    'a typed client assertion': () =>
+      ground.issuer.token({}, { header: { typ: 'client-authentication+jwt' } }),
+    'a DPoP proof': () => ground.issuer.token({}, { header: { typ: 'dpop+jwt' } }),
+    'an introspection answer': () => ground.issuer.token({}, { header: { typ: 'token-introspection+jwt' } }),
+    'a refresh token': () => ground.issuer.token({}, { header: { typ: 'application/rt+jwt' } }),
+    'a typ that is no string': () => ground.issuer.token({}, { header: { typ: ['at+jwt'] } }),
+    'an empty typ': () => ground.issuer.token({}, { header: { typ: '' } }),
+    'bound to a DPoP key': () => ground.issuer.token({ cnf: { jkt: 'x' } }),
+    'bound to a certificate': () => ground.issuer.token({ cnf: { 'x5t#S256': 'x' } }),
+    'bound to nothing that we know': () => ground.issuer.token({ cnf: null }),
+    'b64 true': () => ground.issuer.token({}, { header: { crit: ['b64'], b64: true } }),
+    'b64 without crit': () => ground.issuer.token({}, { header: { b64: true } }),
+    'no client': () => ground.issuer.token({ client_id: undefined }),
+    'an empty client': () => ground.issuer.token({ client_id: '' }),
+    'a client of 256 characters': () => ground.issuer.token({ client_id: 'a'.repeat(256) }),
+    'a client with a line feed': () => ground.issuer.token({ client_id: 'client\n1' }),
+    'a client with a NUL': () => ground.issuer.token({ client_id: 'client-1\0' }),
+    'a client with a DEL': () => ground.issuer.token({ client_id: 'client\u007f1' }),
+    'a client with a CSI': () => ground.issuer.token({ client_id: '\u009b2Jclient-1' }),
+    'a compressed payload': () => ground.issuer.token({}, { header: { zip: 'DEF' } }),
+    'an iat further ahead than the leeway': () => ground.issuer.token({ iat: now() + 7 }),
+    'a client that is a number': () => ground.issuer.token({ client_id: 1 }),
+    'a client that is a list': () => ground.issuer.token({ client_id: ['client-1'] }),
+    'a client with half a surrogate pair': () => ground.issuer.token({ client_id: 'a\ud800' }),
+    'a user with half a surrogate pair': () => ground.issuer.token({ sub: '\udc00a' }),
+    'a user that is a number': () => ground.issuer.token({ sub: 7 }),
+    'an empty user': () => ground.issuer.token({ sub: '' }),
+    'a client that comes by __proto__': () =>
+      signed(
+        Buffer.from(
+          JSON.stringify({ ...claims(), client_id: undefined }).replace(
+            '{',
+            '{"__proto__":{"client_id":"a"},',
+          ),
+        ),
+      ),
+    'too long': () => ground.issuer.token({ scope: 'a'.repeat(20_000) }),
+  }
+
+  return { forged, notAccess, claims, signed }
+}

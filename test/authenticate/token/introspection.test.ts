@@ -1,0 +1,446 @@
+import { hash, randomUUID } from 'node:crypto'
+import type { ServerResponse } from 'node:http'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { Finding, Identity } from '../../../src/authenticate/token/access-token.ts'
+import {
+  createIntrospection,
+  type IntrospectionOptions,
+} from '../../../src/authenticate/token/introspection.ts'
+import { GatewayError } from '../../../src/errors.ts'
+import { until } from '../../helpers/wait.ts'
+import {
+  type Answer,
+  type Asked,
+  type IntrospectionServer,
+  startIntrospection,
+} from '../../helpers/introspection-server.ts'
+
+const ISSUER = 'https://identity.example.com/oidc'
+const AUDIENCE = 'https://api.example.com'
+const DIGEST = hash('sha256', 'a key or a certificate', 'base64url')
+/** The clock of the askers, wherever the day's is meanwhile. */
+const START = Date.now()
+let server: IntrospectionServer
+let events: string[]
+let now: number
+
+beforeEach(async () => {
+  server = await startIntrospection()
+  events = []
+  now = START
+})
+afterEach(() => server.close())
+
+const seconds = () => Math.floor(now / 1000)
+const active = (members: object = {}) => ({
+  active: true,
+  iss: ISSUER,
+  aud: AUDIENCE,
+  client_id: 'client-1',
+  token_type: 'Bearer',
+  exp: seconds() + 300,
+  ...members,
+})
+
+/** Asks for tokens as the bearer authenticator does. */
+function asker(options: Partial<IntrospectionOptions> = {}): (token?: string) => Promise<Finding> {
+  const introspect = createIntrospection({
+    url: server.url,
+    clientId: 'gateway',
+    clientSecret: 'secret',
+    issuer: ISSUER,
+    audience: AUDIENCE,
+    clientClaim: 'client_id',
+    leewayMs: 5000,
+    timeoutMs: 3000,
+    now: () => now,
+    events: { failed: (reason) => events.push(reason), recovered: () => events.push('recovered') },
+    ...options,
+  })
+  return async (token = randomUUID()) => introspect(token, hash('sha256', token, 'base64url'))
+}
+
+const statusOf = (finding: Finding) => (finding instanceof GatewayError ? finding.status : finding)
+
+describe('the question', () => {
+  it('is a form with the token, and client authentication with both halves form-encoded', async () => {
+    const token = 'a+b/c~d.e_f-='
+    await asker({ clientId: 'the gateway', clientSecret: 'a secret: with/some %signs & ümlauts' })(token)
+    const [{ authorization, form, request }] = server.asked as [(typeof server.asked)[number]]
+    expect([request.method, request.url]).toEqual(['POST', '/introspect'])
+    expect(request.headers['content-type']).toBe('application/x-www-form-urlencoded')
+    expect(form).toEqual({ token, token_type_hint: 'access_token' })
+    expect(Buffer.from(authorization!.replace('Basic ', ''), 'base64').toString()).toBe(
+      'the+gateway:a+secret%3A+with%2Fsome+%25signs+%26+%C3%BCmlauts',
+    )
+  })
+})
+
+describe('an active token', () => {
+  it('tells who the caller is', async () => {
+    server.answer = active({ sub: 'user-1', scope: 'a b', username: 'ignored', nbf: seconds() - 5 })
+    expect(await asker()()).toEqual({
+      client: 'client-1',
+      user: 'user-1',
+      scope: 'a b',
+      expiresAt: (seconds() + 300) * 1000,
+    })
+  })
+
+  it.each([
+    ['no iss', { iss: undefined }],
+    ['no exp', { exp: undefined }],
+    ['no token_type', { token_type: undefined }],
+    ['a token_type in lower case', { token_type: 'bearer' }],
+    ['several audiences', { aud: ['https://other.example.com', AUDIENCE] }],
+    ['an exp within the leeway', { exp: START / 1000 - 2 }],
+  ])('is taken with %s', async (_, members) => {
+    server.answer = active(members)
+    expect(await asker()()).toMatchObject({ client: 'client-1' })
+  })
+
+  it('keeps what it is bound to', async () => {
+    server.answer = active({ token_type: 'DPoP', cnf: { jkt: DIGEST } })
+    expect(await asker()()).toMatchObject({ client: 'client-1', confirmation: { jkt: DIGEST } })
+  })
+
+  it('names the client by the claim that is configured', async () => {
+    server.answer = active({ azp: 'party' })
+    expect(await asker({ clientClaim: 'azp' })()).toMatchObject({ client: 'party' })
+  })
+})
+
+const NOT_ACTIVE = 'The access token is not active.'
+const ELSEWHERE = 'The access token is for another audience.'
+const NO_EXP = 'The access token does not say when it expires.'
+const NO_ACCESS = 'The token is not an access token.'
+const UNCHECKABLE = 'The access token is bound to its client in a way that cannot be checked here.'
+const NO_CLIENT = 'The access token does not name a client.'
+
+describe('a token is refused', () => {
+  it.each<[string, object, string]>([
+    ['that is not active, whatever else is said', { active: false }, NOT_ACTIVE],
+    ['for another audience', { aud: 'https://other.example.com' }, ELSEWHERE],
+    ['for no audience', { aud: undefined }, ELSEWHERE],
+    ['that expired', { exp: START / 1000 - 6 }, 'The access token expired.'],
+    ['whose exp is a string', { exp: '9999999999' }, NO_EXP],
+    ['whose exp is null', { exp: null }, NO_EXP],
+    ['that is not valid yet', { nbf: START / 1000 + 10 }, 'The access token is not valid yet.'],
+    ['that is a refresh token', { token_type: 'refresh_token' }, NO_ACCESS],
+    ['whose token_type is a list', { token_type: ['Bearer'] }, NO_ACCESS],
+    ['whose token_type is null', { token_type: null }, NO_ACCESS],
+    ['for DPoP that is bound to nothing', { token_type: 'DPoP' }, UNCHECKABLE],
+    [
+      'for DPoP that is bound to a certificate',
+      { token_type: 'DPoP', cnf: { 'x5t#S256': DIGEST } },
+      UNCHECKABLE,
+    ],
+    ['that is bound in an unknown way', { cnf: { kid: 'a' } }, UNCHECKABLE],
+    ['that is bound to null', { cnf: null }, UNCHECKABLE],
+    ['of no client', { client_id: undefined }, NO_CLIENT],
+    ['of a client that is a number', { client_id: 1 }, NO_CLIENT],
+  ])('%s', async (_, members, why) => {
+    server.answer = active(members)
+    expect(await asker()()).toBe(why)
+    expect(events).toEqual([])
+  })
+
+  it.each([`${ISSUER}/`, null, [ISSUER], 'https://other.example.com'])('of the issuer %j', async (iss) => {
+    server.answer = active({ iss })
+    expect(await asker()()).toBe('The access token is not from the issuer that is trusted here.')
+  })
+
+  it.each(['unsupported_token_type', 'invalid_token'])('that the endpoint calls %s', async (error) => {
+    server.answer = status(400, { error })
+    expect(await asker()()).toBe(NOT_ACTIVE)
+    expect(events).toEqual([])
+  })
+})
+
+/** Did the gateway ask it for itself? */
+const isOwn = ({ form }: Asked) => form['token']!.startsWith('sluice-')
+const isLeftAlone = (finding: Finding) => String((finding as Error).cause).includes('is left alone')
+const status =
+  (code: number, body: object = {}, headers: Record<string, string> = {}): Answer =>
+  (response) =>
+    response.writeHead(code, headers).end(JSON.stringify(body))
+
+describe('an endpoint that does not answer the question is a 503', () => {
+  it.each<[string, Answer, RegExp]>([
+    ['when it fails', status(500), /answered 500$/],
+    ['when it is busy', status(429), /answered 429$/],
+    ['when it is not there', status(404), /answered 404$/],
+    [
+      'when it does not take our secret',
+      status(401, { error: 'invalid_client' }),
+      /answered 401: .*clientSecret/,
+    ],
+    ['when it forbids us to ask', status(403), /answered 403: .*clientSecret/],
+    ['when it does not understand us', status(400, { error: 'invalid_request' }), /answered 400$/],
+    ['when it says so of our client', status(400, { error: 'invalid_client' }), /answered 400$/],
+    ['when it redirects', status(307, {}, { location: '/elsewhere' }), /redirect, which is not followed/],
+    ['when it says nothing of active', {}, /no introspection response/],
+    ['when active is a string', { active: 'true' }, /no introspection response/],
+    ['when active is a number', { active: 1 }, /no introspection response/],
+    ['when it says a list', [{ active: true }], /no introspection response/],
+    ['when it says no JSON', (response) => response.end('<html>'), /no introspection response/],
+    ['when it says active with another status', status(201, { active: true }), /answered 201$/],
+    ['when it hangs up', (response) => response.destroy(), /cannot be read/],
+    ['when it is silent', () => {}, /did not answer in time/],
+    ['when it stops half-way', (response) => response.write('{"active":'), /did not answer in time/],
+    [
+      'when it does not end',
+      (response) => response.write(Buffer.alloc(100_000, ' ')),
+      /larger than 65536 bytes/,
+    ],
+  ])('%s', async (_, answer, reason) => {
+    server.answer = answer
+    const refusal = (await asker({ timeoutMs: 800 })()) as GatewayError
+    expect(refusal).toBeInstanceOf(GatewayError)
+    expect([refusal.status, refusal.headers]).toEqual([503, { 'Retry-After': '1' }])
+    expect(events).toEqual([expect.stringMatching(reason)])
+    expect(String(refusal.cause)).toMatch(reason)
+    expect(server.asked).toHaveLength(1)
+  })
+
+  it('and nothing of it is remembered', async () => {
+    const ask = asker()
+    server.answer = status(500)
+    expect(statusOf(await ask('a'))).toBe(503)
+    server.answer = active()
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+  })
+
+  it('and costs nobody whose token is known', async () => {
+    const ask = asker()
+    server.answer = active()
+    await ask('a')
+    await server.close()
+    for (let i = 0; i < 5; i++) expect(statusOf(await ask())).toBe(503)
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+  })
+
+  it('is told once an outage, at most once a minute, and when it is over', async () => {
+    const ask = asker({ cooldownMs: 0 })
+    const failure = expect.stringContaining('answered 401')
+    const later = vi.spyOn(performance, 'now')
+    const start = performance.now()
+    server.answer = status(401)
+    for (let i = 0; i < 5; i++) await ask()
+    later.mockReturnValue(start + 120_000)
+    await ask()
+    expect(events).toEqual([failure])
+    server.answer = active()
+    await ask()
+    await ask()
+    expect(events).toEqual([failure, 'recovered'])
+    server.answer = status(401)
+    await ask()
+    expect(events).toEqual([failure, 'recovered', failure])
+    server.answer = active()
+    await ask()
+    server.answer = status(401)
+    later.mockReturnValue(start + 170_000)
+    await ask()
+    expect(events).toEqual([failure, 'recovered', failure, 'recovered'])
+    later.mockRestore()
+  })
+
+  it('is left alone once it fails for several tokens and for the gateway’s own', async () => {
+    const ask = asker({ cooldownMs: 3_600_000 })
+    server.answer = status(500)
+    await until('it is left alone', async () => isLeftAlone(await ask()))
+    expect(server.asked.filter(isOwn)).toHaveLength(1)
+    expect(server.asked.length).toBeGreaterThanOrEqual(4)
+    const before = server.asked.length
+    server.answer = active()
+    for (let i = 0; i < 10; i++) expect(isLeftAlone(await ask())).toBe(true)
+    expect(server.asked).toHaveLength(before)
+  })
+
+  it('is asked once a cool-down while it is left alone, not by all at once', async () => {
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(0)
+    const ask = asker({ cooldownMs: 1000 })
+    server.answer = status(500)
+    await until('it is left alone', async () => isLeftAlone(await ask()))
+    const before = server.asked.filter((one) => !isOwn(one)).length
+    clock.mockReturnValue(1000)
+    await Promise.all(Array.from({ length: 10 }, () => ask()))
+    expect(server.asked.filter((one) => !isOwn(one))).toHaveLength(before + 1)
+    server.answer = active()
+    clock.mockReturnValue(2000)
+    expect(await ask()).toMatchObject({ client: 'client-1' })
+    expect(await ask()).toMatchObject({ client: 'client-1' })
+    clock.mockRestore()
+  })
+
+  it('is asked for everybody again once it answers the gateway’s own token, whatever callers send', async () => {
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(0)
+    const ask = asker({ cooldownMs: 1000 })
+    server.answer = status(500)
+    await until('it is left alone', async () => isLeftAlone(await ask()))
+    server.answer = (response, asked) => {
+      if (asked.form['token'] === 'bad') response.destroy()
+      else response.end(JSON.stringify(isOwn(asked) ? { active: false } : active()))
+    }
+    clock.mockReturnValue(1000)
+    expect(isLeftAlone(await ask('bad'))).toBe(false)
+    await until('it is asked again', async () => !((await ask('good')) instanceof GatewayError))
+    clock.mockRestore()
+  })
+
+  it.each<[string, (response: ServerResponse) => unknown]>([
+    ['an error', (response) => response.writeHead(500).end()],
+    ['no answer', () => {}],
+    ['a broken answer', (response) => response.destroy()],
+    ['an answer of another shape', (response) => response.end('<html>')],
+    ['a refusal of a firewall', (response) => response.writeHead(403).end()],
+    ['the word that it is no token', (response) => response.writeHead(400).end()],
+  ])('is not left alone for tokens that bring about %s', async (_, bad) => {
+    const ask = asker({ timeoutMs: 1000, cooldownMs: 3_600_000 })
+    server.answer = (response, asked) => {
+      if (asked.form['token']!.startsWith('bad')) bad(response)
+      else response.end(JSON.stringify(isOwn(asked) ? { active: false } : active()))
+    }
+    const answers = await Promise.all(Array.from({ length: 10 }, (_, i) => ask(`bad-${i}`)))
+    expect(answers.map(statusOf)).toEqual(Array(10).fill(503))
+    await until('what the gateway asked for itself is answered', () => server.open() === 0)
+    expect(await ask()).toMatchObject({ client: 'client-1' })
+    expect(server.asked.filter(isOwn).length).toBeLessThanOrEqual(3)
+  })
+})
+
+describe('what the endpoint said', () => {
+  it('is remembered by the whole token', async () => {
+    const ask = asker()
+    server.answer = (response, { form }) => response.end(JSON.stringify(active({ client_id: form['token'] })))
+    const first = await ask('token-a')
+    expect(first).toMatchObject({ client: 'token-a' })
+    expect(await ask('token-a')).toBe(first)
+    expect(await ask('token-b')).toMatchObject({ client: 'token-b' })
+    expect(await ask('TOKEN-A')).toMatchObject({ client: 'TOKEN-A' })
+    expect(server.asked).toHaveLength(3)
+  })
+
+  it('holds no longer than exp', async () => {
+    const ask = asker({ maxAgeMs: 3_600_000 })
+    const exp = seconds() + 60
+    server.answer = active({ exp })
+    await ask('a')
+    server.answer = { active: false }
+    now = exp * 1000 - 1
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+    now = exp * 1000
+    expect(await ask('a')).toBe(NOT_ACTIVE)
+    now -= 1
+    expect(await ask('a')).toBe(NOT_ACTIVE)
+  })
+
+  it('holds no longer than the cap, even without exp, so that a revoked token ends', async () => {
+    const ask = asker({ maxAgeMs: 20_000 })
+    server.answer = active({ exp: undefined })
+    expect(((await ask('a')) as Identity).expiresAt).toBe(now + 20_000)
+    server.answer = active()
+    await ask('b')
+    server.answer = { active: false }
+    now += 19_999
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+    expect(await ask('b')).toMatchObject({ client: 'client-1' })
+    now += 1
+    expect(await ask('a')).toBe(NOT_ACTIVE)
+    expect(await ask('b')).toBe(NOT_ACTIVE)
+  })
+
+  it('counts for the call itself where it says no exp and nothing is to be remembered', async () => {
+    const ask = asker({ maxAgeMs: 0, leewayMs: 0 })
+    server.answer = (response) => {
+      now += 50
+      response.end(JSON.stringify(active({ exp: undefined })))
+    }
+    for (let i = 0; i < 2; i++) expect(await ask('a')).toMatchObject({ client: 'client-1' })
+    expect(server.asked).toHaveLength(2)
+  })
+
+  it('counts from when it was asked, not from when it answered', async () => {
+    const ask = asker({ maxAgeMs: 20_000 })
+    server.answer = (response) => {
+      now += 15_000
+      response.end(JSON.stringify(active()))
+    }
+    await ask('a')
+    now += 5000
+    await ask('a')
+    expect(server.asked).toHaveLength(2)
+  })
+
+  it('against a token holds for a moment', async () => {
+    const ask = asker({ refusedMs: 2000 })
+    for (let i = 0; i < 3; i++) expect(await ask('a')).toBe(NOT_ACTIVE)
+    expect(server.asked).toHaveLength(1)
+    server.answer = active()
+    now += 2000
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+  })
+
+  it('in favour of tokens is not pushed out by made-up ones', async () => {
+    const ask = asker({ maxKnown: 3 })
+    server.answer = active()
+    await ask('a')
+    server.answer = { active: false }
+    for (let i = 0; i < 10; i++) await ask()
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+    expect(server.asked).toHaveLength(11)
+  })
+})
+
+describe('lookups at the same time', () => {
+  it('of one token are one, and of another token another', async () => {
+    const ask = asker()
+    server.answer = (response, { form }) =>
+      void setTimeout(() => response.end(JSON.stringify(active({ client_id: form['token'] }))), 20)
+    const answers = await Promise.all([...Array.from({ length: 50 }, () => ask('a')), ask('b')])
+    expect(answers.map((answer) => (answer as Identity).client)).toEqual([
+      ...Array<string>(50).fill('a'),
+      'b',
+    ])
+    expect(server.asked).toHaveLength(2)
+  })
+
+  it('of one token fail together, and are asked anew afterwards', async () => {
+    const ask = asker()
+    server.answer = status(500)
+    const answers = await Promise.all(Array.from({ length: 10 }, () => ask('a')))
+    expect(answers.map(statusOf)).toEqual(Array(10).fill(503))
+    expect(server.asked).toHaveLength(1)
+    server.answer = active()
+    expect(await ask('a')).toMatchObject({ client: 'client-1' })
+  })
+
+  it('are so many at most; the others wait their turn', async () => {
+    const ask = asker({ maxConcurrent: 3, timeoutMs: 5000 })
+    let most = 0
+    server.answer = (response) => {
+      most = Math.max(most, server.open())
+      setTimeout(() => response.end(JSON.stringify(active())), 5)
+    }
+    const answers = await Promise.all(Array.from({ length: 20 }, () => ask()))
+    expect(answers.every((answer) => !(answer instanceof GatewayError))).toBe(true)
+    expect(server.asked).toHaveLength(20)
+    expect(most).toBe(3)
+  })
+
+  it('wait no longer than one lookup may take, and in a queue that has an end', async () => {
+    const ask = asker({ maxConcurrent: 1, maxWaiting: 2, timeoutMs: 300, cooldownMs: 0 })
+    server.answer = () => {}
+    const started = performance.now()
+    const answers = await Promise.all(Array.from({ length: 5 }, () => ask()))
+    expect(answers.map(statusOf)).toEqual(Array(5).fill(503))
+    expect(performance.now() - started).toBeLessThan(10_000)
+    expect(server.asked.length).toBeLessThanOrEqual(1)
+    expect(
+      answers.filter((answer) => String((answer as Error).cause).includes('2 wait already')),
+    ).toHaveLength(2)
+    server.answer = active()
+    await until('there is a place again', async () => !((await ask()) instanceof GatewayError))
+  })
+})

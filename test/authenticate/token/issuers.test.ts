@@ -1,0 +1,197 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Identity, TrustedIssuer } from '../../../src/authenticate/token/bearer.ts'
+import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
+import { requireScope } from '../../../src/authenticate/token/scope.ts'
+import { GatewayError } from '../../../src/errors.ts'
+import { startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
+import { until } from '../../helpers/wait.ts'
+import { createServing, keysOf, trust } from '../../helpers/trust.ts'
+
+let first: TestIssuer
+let second: TestIssuer
+const sources: KeySource[] = []
+
+beforeAll(async () => {
+  ;[first, second] = await Promise.all([
+    startIssuer({ algorithms: ['ES256'] }),
+    startIssuer({ algorithms: ['ES256'], audience: 'https://second.example.com', path: '/realms/b' }),
+  ])
+})
+afterAll(async () => {
+  for (const source of sources) source.close()
+  await Promise.all([first.close(), second.close()])
+})
+
+async function trusted(issuer: TestIssuer, options: Partial<TrustedIssuer> = {}): Promise<TrustedIssuer> {
+  const keys = await keysOf(issuer, { cooldownMs: 0 })
+  sources.push(keys)
+  return trust(issuer, keys, { realm: new URL(issuer.issuer).pathname, ...options })
+}
+
+function answerOf(refusal: Identity | GatewayError): [number, unknown] {
+  expect(refusal).toBeInstanceOf(GatewayError)
+  const { status, headers } = refusal as GatewayError
+  return [status, headers['WWW-Authenticate']]
+}
+
+const refused = (why: string) => [
+  401,
+  `Bearer realm="/oidc", error="invalid_token", error_description="${why}"`,
+]
+
+describe('several issuers', () => {
+  it('each have their own keys, audience and client claim', async () => {
+    const authenticate = createServing([await trusted(first), await trusted(second, { clientClaim: 'azp' })])
+    expect(authenticate([`Bearer ${first.token()}`])).toMatchObject({ client: 'client-1' })
+    expect(authenticate([`Bearer ${second.token({ azp: 'party' })}`])).toMatchObject({
+      client: `party@${second.issuer}`,
+    })
+    expect(answerOf(await authenticate([`Bearer ${second.token()}`]))).toEqual(
+      refused('The access token does not name a client.'),
+    )
+    expect(answerOf(await authenticate([`Bearer ${second.token({ aud: first.audience })}`]))).toEqual(
+      refused('The access token is for another audience.'),
+    )
+  })
+
+  it('cannot sign for each other', async () => {
+    const authenticate = createServing([await trusted(first), await trusted(second)])
+    const forged = second.token({ iss: first.issuer, aud: first.audience })
+    expect(answerOf(await authenticate([`Bearer ${forged}`]))).toEqual(
+      refused('The signature of the access token is not valid.'),
+    )
+    const kid = first.key('ES256').kid
+    const withKid = second.token({ iss: first.issuer, aud: first.audience }, { header: { kid } })
+    expect(answerOf(await authenticate([`Bearer ${withKid}`]))[0]).toBe(401)
+  })
+
+  it('leave no room for others, whose tokens make nobody look for keys', async () => {
+    const authenticate = createServing([await trusted(first)])
+    const before = first.asked.jwks
+    for (const iss of [
+      second.issuer,
+      `${first.issuer}/`,
+      undefined,
+      null,
+      [first.issuer],
+      { a: 1 },
+      '__proto__',
+    ]) {
+      expect(answerOf(await authenticate([`Bearer ${second.token({ iss })}`]))).toEqual(
+        refused('The access token is not from an issuer that is trusted here.'),
+      )
+    }
+    expect(first.asked.jwks).toBe(before)
+  })
+
+  it('are told apart, too, when tokens are remembered', async () => {
+    const both = [await trusted(first), await trusted(second)]
+    const authenticate = createServing(both)
+    const token = second.token()
+    const known = authenticate([`Bearer ${token}`])
+    expect(authenticate([`Bearer ${token}`])).toBe(known)
+    second.rotate()
+    await both[1]!.keys.refresh()
+    expect(answerOf(await authenticate([`Bearer ${token}`]))).toEqual(
+      refused('The signature of the access token is not valid.'),
+    )
+  })
+
+  it('share the realm of the first', async () => {
+    const authenticate = createServing([await trusted(second), await trusted(first)])
+    expect(answerOf(await authenticate([]))).toEqual([401, 'Bearer realm="/realms/b"'])
+  })
+
+  it('send opaque tokens to the one that introspects them, and no JWT', async () => {
+    const asked: string[] = []
+    const identity: Identity = { client: 'opaque', expiresAt: Date.now() + 1000 }
+    const introspect = async (token: string) => {
+      asked.push(token)
+      return identity
+    }
+    const authenticate = createServing([await trusted(first), await trusted(second, { introspect })])
+    const named = { ...identity, client: `opaque@${second.issuer}` }
+    expect(await authenticate(['Bearer opaque'])).toEqual(named)
+    expect(await authenticate(['Bearer a.b.c'])).toEqual(named)
+    expect(await authenticate([`Bearer ${first.token()}`])).toMatchObject({ client: 'client-1' })
+    expect(answerOf(await authenticate([`Bearer ${second.token({ iss: 'other' })}`]))[0]).toBe(401)
+    expect(answerOf(await authenticate([`Bearer ${second.token({ exp: 1 })}`]))[0]).toBe(401)
+    expect(asked).toEqual(['opaque', 'a.b.c'])
+  })
+})
+
+describe('the keys of an issuer', () => {
+  it('are followed when they change, without a restart', async () => {
+    const authenticate = createServing(await trusted(first))
+    const old = first.token()
+    expect(authenticate([`Bearer ${old}`])).toMatchObject({ client: 'client-1' })
+    first.rotate()
+    expect(await authenticate([`Bearer ${first.token()}`])).toMatchObject({ client: 'client-1' })
+    expect(answerOf(await authenticate([`Bearer ${old}`]))[0]).toBe(401)
+  })
+
+  it('go on serving while the issuer is dead, for tokens seen before and new ones', async () => {
+    const authenticate = createServing(await trusted(first))
+    const old = first.token()
+    await authenticate([`Bearer ${old}`])
+    first.fault = 'down'
+    const before = first.asked.jwks + first.asked.discovery
+    const unknown = second.token({ iss: first.issuer, aud: first.audience })
+    expect(answerOf(await authenticate([`Bearer ${unknown}`]))[0]).toBe(401)
+    await until('the issuer was asked in vain', () => first.asked.jwks + first.asked.discovery > before)
+    expect(await authenticate([`Bearer ${old}`])).toMatchObject({ client: 'client-1' })
+    expect(await authenticate([`Bearer ${first.token()}`])).toMatchObject({ client: 'client-1' })
+    first.fault = undefined
+  })
+})
+
+describe('the scopes of a route', () => {
+  const holding = (scope?: string): Identity => ({
+    client: 'client-1',
+    expiresAt: 0,
+    ...(scope !== undefined && { scope }),
+  })
+
+  it.each([
+    ['accounts:read', ['accounts:read']],
+    ['openid accounts:read transactions:read', ['transactions:read', 'accounts:read']],
+    ['anything', []],
+    [undefined, []],
+  ])('are all held by a token of %j for %j', (scope, scopes) => {
+    expect(requireScope(holding(scope), scopes)).toBeUndefined()
+  })
+
+  it.each([
+    [undefined, ['accounts:read']],
+    ['', ['accounts:read']],
+    ['openid', ['accounts:read']],
+    ['accounts:read', ['accounts:read', 'transactions:read']],
+    ['accounts:reader', ['accounts:read']],
+    ['ACCOUNTS:READ', ['accounts:read']],
+    ['accounts:read,transactions:read', ['accounts:read']],
+    ['accounts:read\ttransactions:read', ['accounts:read']],
+    ['accounts', ['accounts:read']],
+  ])('are not all held by a token of %j for %j', (scope, scopes) => {
+    const refusal = requireScope(holding(scope), scopes)!
+    expect([refusal.status, refusal.oauthError]).toEqual([403, 'insufficient_scope'])
+    expect(refusal.headers['WWW-Authenticate']).toBe(
+      `Bearer error="insufficient_scope", error_description="The access token lacks a scope that is needed here.", scope="${scopes.join(' ')}"`,
+    )
+  })
+
+  it('are asked for by the scheme of the token', () => {
+    const refusal = requireScope({ ...holding('a'), confirmation: { jkt: 'key' } }, ['b'])!
+    expect(refusal.headers['WWW-Authenticate']).toMatch(/^DPoP error="insufficient_scope"/)
+  })
+
+  it('are read from the scope claim alone, a space between each', async () => {
+    const authenticate = createServing(await trusted(first))
+    const claims = [{ scope: ['a'] }, { scp: ['a'] }, { scp: 'a' }, { scope: { a: true } }]
+    for (const claim of claims) {
+      const identity = (await authenticate([`Bearer ${first.token(claim)}`])) as Identity
+      expect(requireScope(identity, ['a'])?.status).toBe(403)
+    }
+    const identity = (await authenticate([`Bearer ${first.token({ scope: 'b a' })}`])) as Identity
+    expect(requireScope(identity, ['a', 'b'])).toBeUndefined()
+  })
+})

@@ -1,0 +1,237 @@
+import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  createKeySource,
+  type KeySource,
+  type KeySourceOptions,
+} from '../../../src/authenticate/token/jwks.ts'
+import { type Fault, makeKey, startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
+import { until } from '../../helpers/wait.ts'
+
+const LONG = 600_000
+let issuer: TestIssuer
+let source: KeySource | undefined
+let told: string[]
+
+beforeEach(async () => {
+  issuer = await startIssuer({ algorithms: ['ES256', 'EdDSA'] })
+  told = []
+})
+
+afterEach(async () => {
+  source?.close()
+  await issuer.close()
+})
+
+function create(options: Partial<KeySourceOptions> = {}): KeySource {
+  source?.close()
+  source = createKeySource({
+    issuer: issuer.issuer,
+    jwks: issuer.jwksUri,
+    events: { failed: (reason) => told.push(reason), recovered: () => told.push('recovered') },
+    cooldownMs: LONG,
+    retryMs: LONG,
+    refreshMs: LONG,
+    ...options,
+  })
+  return source
+}
+
+const loaded = (keys: KeySource): Promise<void> => until('keys', () => keys.current() !== undefined)
+
+describe('an issuer’s keys from a URL', () => {
+  it('are loaded in the background', async () => {
+    const keys = create()
+    expect(keys.current()).toBeUndefined()
+    await loaded(keys)
+    expect(keys.current()!.find('ES256', issuer.key('ES256').kid)).toHaveLength(1)
+    expect(issuer.asked).toEqual({ jwks: 1, discovery: 0 })
+    expect(told).toEqual([])
+  })
+
+  it('are found by discovery where no URL is given', async () => {
+    await loaded(create({ jwks: undefined }))
+    expect(issuer.asked).toEqual({ jwks: 1, discovery: 1 })
+  })
+
+  it('are awaited by those who come while they are loaded, in one request', async () => {
+    const keys = create()
+    const sets = await Promise.all(Array.from({ length: 50 }, async () => keys.refresh()))
+    expect(new Set(sets).size).toBe(1)
+    expect(sets[0]!.size).toBe(2)
+    expect(issuer.asked.jwks).toBe(1)
+  })
+
+  it('are looked for again at once when one is unknown, then not before the cool-down is over', async () => {
+    const keys = create()
+    await loaded(keys)
+    issuer.rotate()
+    const kid = issuer.key('ES256').kid
+    expect(keys.current()!.find('ES256', kid)).toHaveLength(0)
+    expect((await keys.refresh())!.find('ES256', kid)).toHaveLength(1)
+    for (let i = 0; i < 60; i++) expect(keys.refresh()).toBeUndefined()
+    expect(issuer.asked.jwks).toBe(2)
+  })
+
+  it('are looked for again after the cool-down', async () => {
+    const keys = create({ cooldownMs: 0 })
+    await loaded(keys)
+    await keys.refresh()
+    await keys.refresh()
+    expect(issuer.asked.jwks).toBe(3)
+  })
+
+  it('are refreshed periodically', async () => {
+    const keys = create({ refreshMs: 20 })
+    await loaded(keys)
+    issuer.rotate()
+    await until('the new keys', () => keys.current()!.find('ES256', issuer.key('ES256').kid).length === 1)
+    expect(keys.current()!.size).toBe(2)
+  })
+
+  it.each<Fault>(['down', 'error', 'garbage', 'huge', 'redirect', 'silent'])(
+    'go on serving while the issuer is %s, with one warning an outage',
+    async (fault) => {
+      const keys = create({ refreshMs: 10, retryMs: 10, fetchTimeoutMs: 300 })
+      await loaded(keys)
+      const before = keys.current()
+      issuer.fault = fault
+      await until('a warning', () => told.length > 0)
+      const asked = issuer.asked.jwks
+      await until('two more attempts', () => issuer.asked.jwks > asked + 1)
+      expect(keys.current()).toBe(before)
+      expect(told).toHaveLength(1)
+      expect(told[0]).toContain(issuer.jwksUri)
+      issuer.fault = undefined
+      await until('recovery', () => told.length > 1)
+      expect(told.slice(1)).toEqual(['recovered'])
+    },
+  )
+
+  it('come late when the issuer does', async () => {
+    issuer.fault = 'down'
+    const keys = create({ retryMs: 10 })
+    await until('retries', () => issuer.asked.jwks > 2)
+    expect(keys.current()).toBeUndefined()
+    issuer.fault = undefined
+    await loaded(keys)
+    await until('recovery', () => told.at(-1) === 'recovered')
+    expect(told).toHaveLength(2)
+  })
+
+  it('are tried again for a caller before the next retry is due', async () => {
+    issuer.fault = 'down'
+    const keys = create({ cooldownMs: 0 })
+    await until('a warning', () => told.length > 0)
+    issuer.fault = undefined
+    await until('the keys', async () => (await keys.refresh()) !== undefined)
+    expect(told.at(-1)).toBe('recovered')
+  })
+
+  it('make nobody wait longer than the time-out', async () => {
+    issuer.fault = 'silent'
+    const keys = create({ fetchTimeoutMs: 50 })
+    expect(await keys.refresh()).toBeUndefined()
+    expect(told).toEqual([`${issuer.jwksUri} did not answer in time`])
+  })
+
+  it('are gone when the issuer withdraws all of them', async () => {
+    const keys = create({ cooldownMs: 0 })
+    await loaded(keys)
+    issuer.jwks = { keys: [] }
+    expect(await keys.refresh()).toBeUndefined()
+    expect(keys.current()).toBeUndefined()
+    expect(told).toEqual([`${issuer.jwksUri} holds no key that could verify a token`])
+  })
+
+  it.each([[{ keys: 'none' }], [[]], [null], [{ keys: Array.from({ length: 200 }, () => ({})) }]])(
+    'are not replaced by %j',
+    async (document) => {
+      const keys = create({ cooldownMs: 0 })
+      await loaded(keys)
+      issuer.jwks = document
+      expect((await keys.refresh())!.size).toBe(2)
+      expect(told[0]).toMatch(/is no JWK Set|is a JWK Set of/)
+    },
+  )
+
+  it('are not asked for after close', async () => {
+    const keys = create({ refreshMs: 5, cooldownMs: 0 })
+    await loaded(keys)
+    issuer.fault = 'silent'
+    const asked = issuer.asked.jwks
+    await until('a load under way', () => issuer.asked.jwks > asked)
+    const underWay = keys.refresh()
+    keys.close()
+    await underWay
+    expect(keys.refresh()).toBeUndefined()
+    expect(told).toEqual([])
+  })
+})
+
+describe('discovery', () => {
+  it.each([
+    ['another issuer', { issuer: 'https://identity.evil.example' }, 'another issuer'],
+    ['no jwks_uri', { jwks_uri: undefined }, 'no jwks_uri'],
+    ['a jwks_uri that is a file', { jwks_uri: 'file:///etc/passwd' }, 'no jwks_uri'],
+    ['a jwks_uri that is no URL', { jwks_uri: 'http://' }, 'no jwks_uri'],
+    ['a jwks_uri that is a list', { jwks_uri: ['http://127.0.0.1/'] }, 'no jwks_uri'],
+  ])('refuses a document with %s', async (_, metadata, reason) => {
+    issuer.metadata = metadata
+    const keys = create({ jwks: undefined })
+    await until('a warning', () => told.length > 0)
+    expect(told[0]).toContain(reason)
+    expect(keys.current()).toBeUndefined()
+    expect(issuer.asked.jwks).toBe(0)
+  })
+
+  it('is read again with the keys, so that these may move', async () => {
+    issuer.metadata = { jwks_uri: `${issuer.issuer}/elsewhere` }
+    const keys = create({ jwks: undefined, retryMs: 10 })
+    await until('a warning', () => told.length > 0)
+    issuer.metadata = {}
+    await loaded(keys)
+    expect(told).toEqual([`${issuer.issuer}/elsewhere answered 404`, 'recovered'])
+  })
+})
+
+describe('an issuer’s keys from a file', () => {
+  let folder: string
+  let file: string
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'sluice-jwks-'))
+    file = join(folder, 'jwks.json')
+    await writeFile(file, JSON.stringify(issuer.jwks))
+  })
+  afterEach(() => rm(folder, { recursive: true }))
+
+  it('are read without asking the issuer', async () => {
+    await loaded(create({ jwks: file }))
+    expect(issuer.asked).toEqual({ jwks: 0, discovery: 0 })
+  })
+
+  it('are read again when the file is replaced', async () => {
+    const keys = create({ jwks: file, refreshMs: 10 })
+    await loaded(keys)
+    const key = makeKey('EdDSA')
+    await writeFile(`${file}.new`, JSON.stringify({ keys: [key.jwk] }))
+    await rename(`${file}.new`, file)
+    await until('the new key', () => keys.current()!.find('EdDSA', key.kid).length === 1)
+    expect(keys.current()!.size).toBe(1)
+  })
+
+  it('stay while the file is missing or half written', async () => {
+    const keys = create({ jwks: file, cooldownMs: 0 })
+    await loaded(keys)
+    await writeFile(file, '{"keys": [{"kty":')
+    expect((await keys.refresh())!.size).toBe(2)
+    await rm(file)
+    expect((await keys.refresh())!.size).toBe(2)
+    expect(told).toEqual([`${file} is no JSON`])
+    create({ jwks: file })
+    await until('another warning', () => told.length > 1)
+    expect(told[1]).toBe(`${file} cannot be read: there is no such file`)
+  })
+})

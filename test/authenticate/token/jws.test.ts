@@ -1,0 +1,143 @@
+import { readFileSync } from 'node:fs'
+import { compactVerify, createLocalJWKSet, type JWK } from 'jose'
+import { describe, expect, it } from 'vitest'
+import { parseJws, SCHEMES, verifyJws } from '../../../src/authenticate/token/jws.ts'
+import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
+import { makeKey, signJws } from '../../helpers/issuer.ts'
+
+interface Vectors {
+  readonly numberOfTests: number
+  readonly testGroups: readonly {
+    readonly comment: string
+    readonly public?: JWK
+    readonly private: JWK
+    readonly tests: readonly {
+      readonly tcId: number
+      readonly comment: string
+      readonly jws: string
+      readonly result: 'valid' | 'invalid'
+    }[]
+  }[]
+}
+
+const vectors = JSON.parse(
+  readFileSync(new URL('wycheproof/json_web_signature_test.json', import.meta.url), 'utf8'),
+) as Vectors
+
+/** Valid by their makers' word, but MACs, or signed with another algorithm than their key's `alg`. */
+const NOT_FOR_US = new Set([1, 346, 347, 348, 350, 351, 352, 357, 358, 359, 372, 373, 376, 377])
+
+function verifies(text: string, set: KeySet): boolean {
+  const jws = parseJws(text)
+  const { alg, kid } = jws?.header ?? {}
+  if (jws === undefined || typeof alg !== 'string') return false
+  return set.find(alg, kid as string | undefined).some(({ key }) => verifyJws(jws, alg, key))
+}
+
+async function joseVerifies(text: string, jwk: JWK): Promise<boolean> {
+  const options = { algorithms: [...SCHEMES.keys()] }
+  return compactVerify(text, createLocalJWKSet({ keys: [jwk] }), options).then(
+    () => true,
+    () => false,
+  )
+}
+
+describe('verifying signatures', () => {
+  it.each(vectors.testGroups)(
+    'gives each Wycheproof vector its verdict, and jose’s: $comment',
+    async (group) => {
+      const jwk = group.public ?? group.private
+      const set = await readKeySet({ keys: [jwk] })
+      for (const { tcId, comment, jws, result } of group.tests) {
+        const name = `${tcId} ${comment}`
+        const verdict = verifies(jws, set)
+        expect([name, verdict]).toEqual([name, result === 'valid' && !NOT_FOR_US.has(tcId)])
+        expect([name, verdict]).toEqual([name, await joseVerifies(jws, jwk)])
+      }
+    },
+  )
+
+  it('has read every vector', () => {
+    expect(vectors.testGroups.flatMap((group) => group.tests)).toHaveLength(vectors.numberOfTests)
+  })
+
+  it.each(['RS256', 'PS256', 'ES256', 'EdDSA'] as const)(
+    'takes one spelling of an %s signature only',
+    async (alg) => {
+      const key = makeKey(alg)
+      const set = await readKeySet({ keys: [key.jwk] })
+      const token = signJws({ alg, kid: key.kid }, { sub: 'x' }, key)
+      expect(verifies(token, set)).toBe(true)
+      const others = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/='
+        .split('')
+        .map((last) => token.slice(0, -1) + last)
+        .filter((spelling) => spelling !== token)
+      const padded = [`${token}=`, `${token}==`, `${token} `, `${token}\n`, ` ${token}`, `${token}A`]
+      const standard = token.replaceAll('-', '+').replaceAll('_', '/')
+      for (const spelling of [...others, ...padded, ...(standard === token ? [] : [standard])]) {
+        expect(verifies(spelling, set)).toBe(false)
+      }
+    },
+  )
+
+  it.each(['RS256', 'PS256', 'ES256', 'EdDSA'] as const)(
+    'agrees with jose on every changed byte of an %s token',
+    async (alg) => {
+      const key = makeKey(alg)
+      const set = await readKeySet({ keys: [key.jwk] })
+      const token = signJws({ alg, kid: key.kid }, { sub: 'x' }, key)
+      for (let i = 0; i < token.length; i += 3) {
+        const changed = token.slice(0, i) + (token[i] === 'A' ? 'B' : 'A') + token.slice(i + 1)
+        expect(verifies(changed, set)).toBe(false)
+      }
+      const [head, payload, signature] = token.split('.') as [string, string, string]
+      const bytes = Buffer.from(signature, 'base64url')
+      const zeros = Buffer.alloc(bytes.length)
+      const ones = Buffer.alloc(bytes.length, 0xff)
+      const doubled = Buffer.concat([bytes, bytes])
+      for (const forged of [zeros, ones, doubled, bytes.subarray(1), Buffer.concat([zeros, bytes])]) {
+        const text = `${head}.${payload}.${forged.toString('base64url')}`
+        expect(verifies(text, set)).toBe(false)
+        expect(await joseVerifies(text, key.jwk as JWK)).toBe(false)
+      }
+    },
+  )
+})
+
+describe('taking a JWS apart', () => {
+  it.each([
+    ['', 'nothing'],
+    ['..', 'empty parts'],
+    ['e30', 'one part'],
+    ['e30.e30', 'two parts'],
+    ['e30.e30.AA.AA', 'four parts'],
+    ['e30.e30.AAAA.AAAA.AAAA', 'five parts: a JWE'],
+    ['e30=.e30.AAAA', 'padding'],
+    ['e30.e31.AAAA', 'bits left over in the payload'],
+    ['e30.e30.AB', 'bits left over in the signature'],
+    ['e30.e30.AAAAA', 'a single character over'],
+    ['W10.e30.AAAA', 'a header that is a list'],
+    ['bnVsbA.e30.AAAA', 'a header that is null'],
+    ['IngI.e30.AAAA', 'a header that is a string'],
+    ['gICA.e30.AAAA', 'a header that is no UTF-8'],
+    ['77u_e30.e30.AAAA', 'a byte order mark'],
+    ['e30.e30.AAÄA', 'a character beyond ASCII'],
+  ])('refuses %j: %s', (text) => {
+    expect(parseJws(text)).toBeUndefined()
+  })
+
+  it('gives each header as it is, however many were read before', () => {
+    const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
+    const headers = Array.from({ length: 250 }, (_, i) => ({ alg: 'ES256', kid: `${i}`, x: 'x'.repeat(i) }))
+    for (const again of [headers, headers.slice(100), headers]) {
+      for (const header of again) expect(parseJws(`${encode(header)}.e30.AAAA`)?.header).toEqual(header)
+    }
+  })
+
+  it('survives JSON of any depth', () => {
+    const deep = Buffer.from('['.repeat(10_000)).toString('base64url')
+    const closed = Buffer.from(`{"a":${'['.repeat(6000)}${']'.repeat(6000)}}`).toString('base64url')
+    expect(parseJws(`${deep}.e30.AAAA`)).toBeUndefined()
+    expect(parseJws(`${closed}.e30.AAAA`)).toBeDefined()
+  })
+})

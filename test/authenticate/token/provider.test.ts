@@ -1,0 +1,236 @@
+import { generateKeyPairSync } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type * as OidcProvider from 'oidc-provider'
+import * as client from 'openid-client'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { createProofs } from '../../../src/authenticate/proof/dpop.ts'
+import { createIntrospection } from '../../../src/authenticate/token/introspection.ts'
+import { createKeySource, type KeySource } from '../../../src/authenticate/token/jwks.ts'
+import { senderOf } from '../../../src/authenticate/proof/sender.ts'
+import { GatewayError } from '../../../src/errors.ts'
+import { makeCertificate } from '../../helpers/self-signed.ts'
+import { createServing } from '../../helpers/trust.ts'
+
+const AUDIENCE = 'https://api.example.com'
+const GATEWAY = { id: 'the gateway', secret: 'a secret: with/some %signs' }
+const PARTY = { id: 'party', secret: 'its-secret' }
+/** Its tokens are bound to its certificate. */
+const HOLDER = { id: 'holder', secret: 'its-secret' }
+const certificate = makeCertificate('holder')
+let provider: Server
+let api: Server
+let issuer: string
+let url: string
+let keys: KeySource
+let events: string[]
+let now = 0
+let authenticate: ReturnType<typeof createServing>
+let config: client.Configuration
+
+/** A real OpenID Provider whose access tokens are opaque, or JWTs where that is asked for by the resource. */
+function makeProvider({ Provider }: typeof OidcProvider, issuer: string): OidcProvider.Provider {
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  return new Provider(issuer, {
+    clients: [GATEWAY, PARTY, HOLDER].map(({ id, secret }) => ({
+      client_id: id,
+      client_secret: secret,
+      grant_types: ['client_credentials'],
+      response_types: [],
+      redirect_uris: [],
+      tls_client_certificate_bound_access_tokens: id === HOLDER.id,
+    })),
+    jwks: { keys: [{ ...privateKey.export({ format: 'jwk' }), kid: '1', use: 'sig' }] },
+    cookies: { keys: ['a key of these tests'] },
+    clientDefaults: { id_token_signed_response_alg: 'ES256' },
+    features: {
+      devInteractions: { enabled: false },
+      clientCredentials: { enabled: true },
+      introspection: { enabled: true },
+      revocation: { enabled: true },
+      mTLS: {
+        enabled: true,
+        certificateBoundAccessTokens: true,
+        getCertificate: (ctx) => ctx.get('x-test-certificate') && certificate.cert,
+      },
+      resourceIndicators: {
+        enabled: true,
+        defaultResource: () => AUDIENCE,
+        getResourceServerInfo: (_, resource) => ({
+          scope: 'accounts:read',
+          audience: resource.replace('/jwt', ''),
+          accessTokenTTL: 300,
+          accessTokenFormat: resource.endsWith('/jwt') ? 'jwt' : 'opaque',
+          jwt: { sign: { alg: 'ES256' } },
+        }),
+      },
+    },
+  })
+}
+
+beforeAll(async () => {
+  for (const level of ['info', 'warn'] as const) vi.spyOn(console, level).mockImplementation(() => {})
+  let answer: ReturnType<OidcProvider.Provider['callback']> | undefined
+  provider = createServer((request, response) => void answer?.(request, response))
+  await once(provider.listen(0, '127.0.0.1'), 'listening')
+  issuer = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`
+  answer = makeProvider(await import('oidc-provider'), issuer).callback()
+
+  keys = createKeySource({ issuer, events: { failed() {}, recovered() {} } })
+  events = []
+  authenticate = createServing(
+    {
+      issuer,
+      audience: AUDIENCE,
+      clientClaim: 'client_id',
+      algorithms: ['ES256'],
+      leewayMs: 5000,
+      realm: 'test',
+      type: 'strict',
+      keys,
+      introspect: introspection(GATEWAY.secret),
+    },
+    { proofs: createProofs({ serves: (host) => host === '127.0.0.1' }) },
+  )
+  api = createServer((request, response) => {
+    const { authorization } = request.headers
+    const path = request.url!.split('?')[0]!
+    const answered = authenticate(authorization === undefined ? [] : [authorization], () => ({
+      ...senderOf(request, { path, proofs: [request.headers['dpop'] ?? []].flat(), trusted: false }),
+      certificate: () => (request.headers['x-test-certificate'] ? certificate.der : undefined),
+    }))
+    void Promise.resolve(answered).then((answer) => {
+      const refused = answer instanceof GatewayError
+      const headers = refused ? Object.entries(answer.headers).flat(1) : []
+      response.writeHead(refused ? answer.status : 200, headers as string[])
+      response.end(JSON.stringify(refused ? { message: answer.message } : answer))
+    })
+  })
+  await once(api.listen(0, '127.0.0.1'), 'listening')
+  url = `http://127.0.0.1:${(api.address() as AddressInfo).port}/v3/transactions?from=today`
+  config = await client.discovery(new URL(issuer), PARTY.id, PARTY.secret, client.ClientSecretBasic(), {
+    execute: [client.allowInsecureRequests],
+  })
+})
+afterAll(async () => {
+  vi.restoreAllMocks()
+  keys.close()
+  for (const server of [provider, api]) {
+    server.closeAllConnections()
+    server.close()
+  }
+})
+
+function introspection(clientSecret: string) {
+  return createIntrospection({
+    url: `${issuer}/token/introspection`,
+    clientId: GATEWAY.id,
+    clientSecret,
+    issuer,
+    audience: AUDIENCE,
+    clientClaim: 'client_id',
+    leewayMs: 5000,
+    maxAgeMs: 20_000,
+    now: () => Date.now() + now,
+    events: { failed: (reason) => events.push(reason), recovered() {} },
+  })
+}
+
+const grant = (parameters: Record<string, string> = {}) =>
+  client.clientCredentialsGrant(config, { scope: 'accounts:read', resource: AUDIENCE, ...parameters })
+const call = async (headers: Record<string, string>) => {
+  const response = await fetch(url, { headers })
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+}
+
+describe('the tokens of a real provider', () => {
+  it('are taken where they are opaque', async () => {
+    const { access_token: token } = await grant()
+    expect(token).not.toContain('.')
+    expect(await call({ authorization: `Bearer ${token}` })).toMatchObject({
+      status: 200,
+      body: { client: 'party', scope: 'accounts:read' },
+    })
+  })
+
+  it('are taken where they are JWTs, which it does not introspect', async () => {
+    const { access_token: token } = await grant({ resource: `${AUDIENCE}/jwt` })
+    expect(token.split('.')).toHaveLength(3)
+    expect(await call({ authorization: `Bearer ${token}` })).toMatchObject({
+      status: 200,
+      body: { client: 'party' },
+    })
+    expect(await introspection(GATEWAY.secret)(token, 'digest')).toBe('The access token is not active.')
+    expect(events).toEqual([])
+  })
+
+  it('are refused where they are for another API, or made up', async () => {
+    const { access_token: token } = await grant({ resource: 'https://other.example.com' })
+    for (const one of [token, 'made-up', token.slice(1)]) {
+      expect((await call({ authorization: `Bearer ${one}` })).status).toBe(401)
+    }
+  })
+
+  it('are refused once they are revoked, as soon as what was said of them is too old', async () => {
+    const { access_token: token } = await grant()
+    const authorization = `Bearer ${token}`
+    expect((await call({ authorization })).status).toBe(200)
+    await client.tokenRevocation(config, token)
+    now += 19_000
+    expect((await call({ authorization })).status).toBe(200)
+    now += 2000
+    expect((await call({ authorization })).status).toBe(401)
+  })
+
+  it('cannot be looked up with a wrong secret, which is our fault and not the caller’s', async () => {
+    const { access_token: token } = await grant()
+    const finding = await introspection('wrong')(token, 'digest')
+    expect((finding as GatewayError).status).toBe(503)
+    expect(events.splice(0)).toEqual([expect.stringContaining('answered 401')])
+  })
+
+  it.each(['', '/jwt'])('are taken from openid-client with DPoP, and only so (%j)', async (format) => {
+    const proof = client.getDPoPHandle(config, await client.randomDPoPKeyPair('ES256'))
+    const parameters = { scope: 'accounts:read', resource: AUDIENCE + format }
+    const { access_token: token } = await client.clientCredentialsGrant(config, parameters, { DPoP: proof })
+    const fetchWith = (DPoP: client.DPoPHandle, method = 'GET') =>
+      client.fetchProtectedResource(config, token, new URL(url), method, null, undefined, { DPoP })
+    for (const method of ['GET', 'POST', 'GET']) {
+      const response = await fetchWith(proof, method)
+      expect(response.status).toBe(200)
+      expect(await response.json()).toMatchObject({ client: 'party' })
+    }
+    expect((await call({ authorization: `Bearer ${token}` })).status).toBe(401)
+    expect((await call({ authorization: `DPoP ${token}` })).status).toBe(401)
+    const thief = client.getDPoPHandle(config, await client.randomDPoPKeyPair('ES256'))
+    await expect(fetchWith(thief)).rejects.toMatchObject({
+      cause: [{ scheme: 'dpop', parameters: { error: 'invalid_token' } }],
+    })
+  })
+
+  it.each(['', '/jwt'])(
+    'are taken with the certificate that they are bound to, and only so (%j)',
+    async (format) => {
+      const response = await fetch(`${issuer}/token`, {
+        method: 'POST',
+        headers: {
+          authorization: `Basic ${Buffer.from(`${HOLDER.id}:${HOLDER.secret}`).toString('base64')}`,
+          'x-test-certificate': 'yes',
+        },
+        body: new URLSearchParams({
+          grant_type: 'client_credentials',
+          scope: 'accounts:read',
+          resource: AUDIENCE + format,
+        }),
+      })
+      const { access_token: token } = (await response.json()) as { access_token: string }
+      const authorization = `Bearer ${token}`
+      expect(await call({ authorization, 'x-test-certificate': 'yes' })).toMatchObject({
+        status: 200,
+        body: { client: 'holder', confirmation: { x5t: certificate.thumbprint } },
+      })
+      expect((await call({ authorization })).status).toBe(401)
+    },
+  )
+})

@@ -1,0 +1,34 @@
+import { createServer } from 'node:http'
+import { type AddressInfo, connect } from 'node:net'
+import { expect, it } from 'vitest'
+import { readBody } from '../../src/downstream/body.ts'
+
+it.each([
+  ['in one-byte chunks', 20_000, 1],
+  ['in odd chunks', 64_000, 977],
+  ['of exactly the most', 65_536, 65_536],
+])('a chunked body %s is read byte for byte, in memory of its own size', async (_, bytes, step) => {
+  const sent = Buffer.from(Array.from({ length: bytes }, (_, i) => i % 251))
+  const read = new Promise<Buffer>((resolve) => {
+    const server = createServer((request, response) => {
+      void readBody(request, response, 65_536).then((body) => {
+        resolve(body as Buffer)
+        response.end()
+        server.close()
+      })
+    }).listen(0, '127.0.0.1', () => {
+      const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+      socket.write('POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n')
+      for (let i = 0; i < bytes; i += step) {
+        const chunk = sent.subarray(i, i + step)
+        socket.write(
+          Buffer.concat([Buffer.from(`${chunk.length.toString(16)}\r\n`), chunk, Buffer.from('\r\n')]),
+        )
+      }
+      socket.end('0\r\n\r\n')
+    })
+  })
+  const body = await read
+  expect(body.equals(sent)).toBe(true)
+  expect(body.buffer.byteLength).toBeLessThanOrEqual(65_536)
+})

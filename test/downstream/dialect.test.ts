@@ -1,0 +1,52 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+
+let upstream: TestUpstream
+let gateway: TestGateway
+beforeAll(async () => {
+  upstream = await startUpstream()
+  gateway = await startGateway({
+    data: upstream.url,
+    routes: `routes:
+  - { match: "POST id.example.com/oidc/request", upstream: identity, authenticate: par }
+  - { match: "GET id.example.com/oidc/*", upstream: identity, authenticate: none }
+  - { match: "GET both.example.com/oidc/*", upstream: identity, authenticate: none }
+  - { match: "GET both.example.com/v3/*", upstream: data, authenticate: bearer }
+  - { match: "GET /v3/*", upstream: data, authenticate: bearer }`,
+    more: 'par: { issuer: "https://id.example.com/oidc" }',
+  })
+})
+afterAll(async () => {
+  await gateway.close()
+  await upstream.close()
+})
+
+const REFUSED = [
+  ['an ambiguous target', 'GET', '/oidc/..%2fadmin', 400],
+  ['a path that nothing takes', 'GET', '/elsewhere', 404],
+  ['a method that nothing takes', 'PROPFIND', '/oidc/auth', 405],
+] as const
+
+describe.each(REFUSED)('%s is refused', (_, method, path, status) => {
+  const send = (host: string) => call(gateway.port, { method, path, headers: { Host: host } })
+
+  it.each(['id.example.com', 'ID.Example.com:8443', 'id.example.com.'])(
+    'in the words of OAuth at %s, where all is identity',
+    async (host) => {
+      const refused = await send(host)
+      expect([refused.status, refused.headers['content-type']]).toEqual([status, 'application/json'])
+      expect(refused.json).toEqual({ error: 'invalid_request', error_description: expect.any(String) })
+      expect(refused.headers['cache-control']).toBe('no-store')
+    },
+  )
+
+  it.each(['both.example.com', 'api.example.com', 'not a host'])(
+    'in the words of the Data API at %s',
+    async (host) => {
+      const { headers, json } = await send(host)
+      expect(headers['content-type']).toBe('application/problem+json')
+      expect(json).toMatchObject({ status: expect.any(Number), code: expect.any(String) })
+    },
+  )
+})

@@ -1,0 +1,173 @@
+import { once } from 'node:events'
+import { Agent, type IncomingMessage, request as httpRequest } from 'node:http'
+import { get } from 'node:https'
+import { connect } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import { drain } from '../../src/downstream/drain.ts'
+import type { Serve } from '../../src/gateway/gateway.ts'
+import { createListener, listen } from '../../src/downstream/server.ts'
+import { makeCertificate } from '../helpers/self-signed.ts'
+import { call, yaml } from '../helpers/gateway.ts'
+import { serving, type ServingProcess } from '../helpers/process.ts'
+import { raw, statuses } from '../helpers/raw.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+let data: TestUpstream
+let redis: RedisServer
+let gateway: ServingProcess | undefined
+beforeAll(async () => {
+  data = await startUpstream((_, response) => void setTimeout(() => response.end('{}'), 20))
+  redis = await startRedis()
+})
+afterAll(async () => {
+  await data.close()
+  await redis.close()
+})
+afterEach(async () => {
+  gateway?.kill()
+  await gateway?.ended()
+})
+
+/** What a caller got: the status and whether it was told that its socket ends, or the failure and whether it came on a used socket. */
+interface Outcome {
+  readonly at: number
+  readonly got: number | string
+  readonly last?: boolean
+  readonly reused?: boolean
+}
+
+function post(port: number, agent: Agent): Promise<Outcome> {
+  return new Promise((resolve) => {
+    const request = httpRequest(
+      { port, host: '127.0.0.1', method: 'POST', path: '/oidc/x', agent },
+      (response) => {
+        const last = response.headers.connection === 'close'
+        const end = () =>
+          resolve({ at: performance.now(), got: response.complete ? response.statusCode! : 'cut', last })
+        response.resume().on('close', end)
+      },
+    )
+    request.on('error', ({ code }: NodeJS.ErrnoException) =>
+      resolve({ at: performance.now(), got: String(code), reused: request.reusedSocket }),
+    )
+    request.end('x')
+  })
+}
+
+/** What a load balancer does that has not seen the failing readiness: it sends on, and reopens what was closed, until it cannot. */
+async function balance(port: number, agent: Agent, pauseMs: number): Promise<Outcome[]> {
+  const outcomes: Outcome[] = []
+  for (;;) {
+    const outcome = await post(port, agent)
+    outcomes.push(outcome)
+    if (outcome.got !== 200) return outcomes
+    await sleep(pauseMs)
+  }
+}
+
+it.each([1, 2])(
+  'requests that come while readiness already fails are served until the port is closed, on old sockets and new: workers %i',
+  async (workers) => {
+    const text = yaml({
+      data: data.url,
+      store: `{ redis: { url: "${redis.url}" } }`,
+      more: 'drainTimeout: 8s',
+    })
+    gateway = await serving(text, ['--workers', String(workers)])
+    const { port, adminPort } = gateway
+    const callers = Array.from({ length: 8 }, (_, i) => {
+      const keepAlive = i % 2 === 0
+      const agent = new Agent({ keepAlive, maxSockets: 1 })
+      // Some are idle when the gateway stops taking sockets.
+      return { keepAlive, agent, outcomes: balance(port, agent, i < 4 ? 0 : 200) }
+    })
+    gateway.kill('SIGTERM')
+    await until('readiness fails', async () => (await call(adminPort, { path: '/readyz' })).status === 503)
+    const unreadyAt = performance.now()
+    let served = 0
+    for (const { keepAlive, agent, outcomes } of callers) {
+      const all = await outcomes
+      agent.destroy()
+      const failure = all.pop()!
+      // A connection that the system takes in the very instant is reset; none that was used before ends in a failure.
+      expect(['ECONNREFUSED', 'ECONNRESET']).toContain(failure.got)
+      expect(failure.reused).toBe(false)
+      expect(all.at(-1)!.at).toBeGreaterThan(unreadyAt)
+      expect(new Set(all.map(({ got }) => got))).toEqual(new Set([200]))
+      // Whoever keeps a socket is told that it ends, in an answer: none ends under a request on its way.
+      if (keepAlive) expect(all.at(-1)).toMatchObject({ last: true })
+      served += all.length
+    }
+    expect(await gateway.ended()).toBe(0)
+    expect(gateway.lines().filter(({ msg }) => msg === 'request')).toHaveLength(served)
+  },
+)
+
+it('sockets on which nobody has said a word do not hold the end up', async () => {
+  gateway = await serving(yaml({ data: data.url, more: 'drainTimeout: 60s' }))
+  const quiet = connect(gateway.port, '127.0.0.1')
+  await once(quiet, 'connect')
+  const ended = once(quiet, 'close')
+  quiet.on('error', () => {}).resume()
+  gateway.kill('SIGINT')
+  expect(await gateway.ended()).toBe(0)
+  await ended
+  expect(gateway.stdout()).not.toContain('cut')
+})
+
+const bounds = {
+  maxHeaderSize: 4096,
+  headersTimeoutMs: 60_000,
+  requestTimeoutMs: 60_000,
+  keepAliveTimeoutMs: 60_000,
+  maxConnections: 100,
+  maxConnectionsPerAddress: 100,
+}
+const silent = { unreadable() {}, insecure() {}, exempt: () => false, dropped() {} }
+
+it('over TLS, too, only requests under way hold the end up', async () => {
+  let answer: (() => void) | undefined
+  const serve: Serve = async (_, response) => {
+    answer = () => void response.end('ok')
+    await once(response, 'close')
+  }
+  const { cert, key } = makeCertificate()
+  const tls = { cert, key, clientCa: undefined, requestClientCert: false }
+  const server = createListener(serve, bounds, silent, tls)
+  const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
+  const quiet = connect(port, '127.0.0.1')
+    .on('error', () => {})
+    .resume()
+  const secured = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false })
+    .on('error', () => {})
+    .resume()
+  const ended = [once(quiet, 'close'), once(secured, 'close')]
+  await Promise.all([once(quiet, 'connect'), once(secured, 'secureConnect')])
+  const under = get({ port, host: '127.0.0.1', rejectUnauthorized: false, agent: false })
+  const answered = once(under, 'response')
+  await until('the request is under way', () => answer !== undefined)
+  const drained = drain(server, 60_000)
+  await Promise.all(ended)
+  answer!()
+  const [{ statusCode }] = (await answered) as [IncomingMessage]
+  expect(statusCode).toBe(200)
+  under.destroy()
+  expect(await drained).toBe(0)
+}, 20_000)
+
+it('whoever has connected before the port closes is served', async () => {
+  const server = createListener(async (_, response) => void response.end('ok'), bounds, silent)
+  const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
+  const answers = Array.from({ length: 20 }, () =>
+    raw(port, 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'),
+  )
+  // They have asked the system for a connection, and the server could not look yet.
+  await new Promise<void>((resolve) => process.nextTick(resolve))
+  await drain(server, 5000, 1000)
+  const got = (await Promise.all(answers)).flatMap(({ text }) => statuses(text))
+  expect(got).toEqual(Array.from({ length: 20 }, () => 200))
+})

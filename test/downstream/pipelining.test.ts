@@ -1,0 +1,161 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { connect as connectTcp, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { connect as connectTls } from 'node:tls'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { makeCertificate } from '../helpers/self-signed.ts'
+import { startGateway, type TestGateway } from '../helpers/gateway.ts'
+import { statuses } from '../helpers/raw.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const ROUTES = 'routes: [{ match: "/*", upstream: data, authenticate: none }]'
+const PAGE = 'x'.repeat(200_000)
+/** More than the system takes for a caller that does not read. */
+const LONG = 'x'.repeat(8_000_000)
+
+let back: TestUpstream
+let plain: TestGateway
+let secure: TestGateway
+/** Lets the upstream answer what it holds. */
+let letGo: (() => void)[] = []
+const folder = mkdtempSync(join(tmpdir(), 'sluice-turns-'))
+beforeAll(async () => {
+  back = await startUpstream((request, response) => {
+    if (request.url === '/held') letGo.push(() => response.end(PAGE))
+    else if (request.url === '/long') response.end(LONG)
+    else response.end(request.url === '/page' ? PAGE : request.url)
+  })
+  const { cert, key } = makeCertificate()
+  writeFileSync(join(folder, 'cert.pem'), cert)
+  writeFileSync(join(folder, 'key.pem'), key)
+  const tls = `, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem }`
+  const settings = { data: back.url, routes: ROUTES, upstream: 'maxConnections: 4' }
+  plain = await startGateway(settings)
+  secure = await startGateway({ ...settings, listen: tls })
+})
+beforeEach(() => {
+  letGo = []
+  back.seen.length = 0
+})
+const sockets: Socket[] = []
+afterEach(() => {
+  for (const socket of sockets.splice(0)) socket.destroy()
+})
+afterAll(async () => {
+  await plain.close()
+  await secure.close()
+  await back.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const get = (path: string, more = '') => `GET ${path} HTTP/1.1\r\nHost: a\r\n${more}\r\n`
+/** A caller that sends all this, and then waits. */
+function caller(bytes: string, isSecure = false) {
+  const socket = isSecure
+    ? connectTls({ port: secure.port, host: '127.0.0.1', rejectUnauthorized: false })
+    : connectTcp({ port: plain.port, host: '127.0.0.1' })
+  sockets.push(socket)
+  let said = ''
+  socket.on('error', () => {})
+  socket.on('data', (chunk: Buffer) => (said += chunk.toString('latin1')))
+  socket.write(bytes)
+  return { socket, said: () => said, ended: () => until('the socket ends', () => socket.closed) }
+}
+/** The paths that were echoed, in their order. */
+const echoed = (said: string) => [...said.matchAll(/\/n\d+/g)].map(([path]) => path)
+
+describe('requests that follow each other on a socket', () => {
+  it.each([
+    ['garbage', 'garbage\r\n\r\n'],
+    ['a head that is too large', get('/large', `X: ${'x'.repeat(20_000)}\r\n`)],
+  ])('are all answered before %s ends it', async (_, garbage) => {
+    const { said, ended } = caller(get('/held') + get('/n1') + get('/n2') + garbage)
+    await until('the first is under way', () => letGo.length === 1)
+    letGo[0]!()
+    await ended()
+    expect(statuses(said())).toEqual([200, 200, 200])
+    expect(echoed(said())).toEqual(['/n1', '/n2'])
+    // Told with the last alone.
+    expect(said().match(/Connection: close/g)).toHaveLength(1)
+    expect(said().indexOf('Connection: close')).toBeGreaterThan(said().indexOf('/n1'))
+  })
+
+  it('are all answered when garbage comes behind the first of an answer', async () => {
+    const { socket, said, ended } = caller(get('/held'))
+    await until('the first is under way', () => letGo.length === 1)
+    socket.write(`${get('/n1')}garbage\r\n\r\n`)
+    socket.write('garbage\r\n\r\n')
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    letGo[0]!()
+    await ended()
+    expect(statuses(said())).toEqual([200, 200])
+    expect(echoed(said())).toEqual(['/n1'])
+  })
+
+  it('are answered before one whose body is broken, which is told so', async () => {
+    const broken = 'POST /n2 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n'
+    const { said, ended } = caller(get('/held') + get('/n1') + broken)
+    await until('the first is under way', () => letGo.length === 1)
+    letGo[0]!()
+    await ended()
+    expect(statuses(said())).toEqual([200, 200, 400])
+    expect(back.seen.map(({ url }) => url)).toEqual(['/held', '/n1'])
+  })
+
+  it('are answered before a CONNECT is refused', async () => {
+    const { said, ended } = caller(
+      `${get('/held')}${get('/n1')}CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n`,
+    )
+    await until('the first is under way', () => letGo.length === 1)
+    letGo[0]!()
+    await ended()
+    expect(statuses(said())).toEqual([200, 200, 405])
+  })
+
+  it('and whose caller resets the socket before a CONNECT is refused harm nobody', async () => {
+    const { socket } = caller(`${get('/held')}CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n`)
+    await until('the first is under way', () => letGo.length === 1)
+    socket.resetAndDestroy()
+    letGo[0]!()
+    const next = caller(get('/n1', 'Connection: close\r\n'))
+    await next.ended()
+    expect(statuses(next.said())).toEqual([200])
+  })
+
+  it.each([
+    ['', false],
+    [' over TLS', true],
+  ])('are all answered%s, however many are sent at once', async (_, isSecure) => {
+    const padding = `X: ${'x'.repeat(12_000)}\r\n`
+    // More than may wait at a time, some of them with answers that are slow to be taken.
+    const paths = Array.from({ length: 540 }, (__, i) => (i % 20 === 0 ? '/page' : `/n${i}`))
+    const { said } = caller(get('/held') + paths.map((path) => get(path, padding)).join(''), isSecure)
+    await until('the first is under way', () => letGo.length === 1)
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    letGo[0]!()
+    await until('the last answer', () => said().endsWith(paths.at(-1)!))
+    expect(echoed(said())).toEqual(paths.filter((path) => path !== '/page'))
+    expect(statuses(said())).toHaveLength(paths.length + 1)
+  })
+
+  it.each([
+    ['', false],
+    [' over TLS', true],
+  ])('are all answered%s, however late their caller reads', async (_, isSecure) => {
+    const { socket, said } = caller(get('/long'), isSecure)
+    socket.pause()
+    await until('the first is under way', () => back.seen.length === 1)
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    const bodies = Array.from({ length: 15 }, (__, i) => `${i}.`.repeat(5000))
+    const post = (body: string, i: number) =>
+      `POST /n${i} HTTP/1.1\r\nHost: a\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+    socket.write(bodies.map(post).join(''))
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    socket.resume()
+    await until('the last answer', () => said().endsWith('/n14'))
+    expect(echoed(said())).toEqual(bodies.map((__, i) => `/n${i}`))
+    expect(back.seen.slice(1).map(({ body }) => body.toString())).toEqual(bodies)
+  })
+})

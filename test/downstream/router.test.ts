@@ -1,0 +1,233 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  createRouter,
+  hides,
+  matchRoute,
+  parsePattern,
+  type Pattern,
+  type Route,
+} from '../../src/downstream/router.ts'
+import { segmentsOf } from '../../src/downstream/target.ts'
+
+const pattern = (text: string): Pattern => {
+  const parsed = parsePattern(text)
+  if (typeof parsed === 'string') throw new Error(parsed)
+  return parsed
+}
+const named = (text: string) => ({ ...pattern(text), text })
+const matching = (routes: string[], method: string, path: string, host = 'localhost') => {
+  const found = matchRoute(routes.map(named), method, host, segmentsOf(path))
+  if (found === undefined) return undefined
+  return 'allow' in found ? { allow: found.allow } : { text: found.route.text, params: { ...found.params } }
+}
+
+describe('matching', () => {
+  it('takes the first route that fits', () => {
+    const routes = ['POST /sync/:connection', 'POST /:version/sync/:connection', '/*']
+    expect(matching(routes, 'POST', '/sync/a:b')).toEqual({ text: routes[0], params: { connection: 'a:b' } })
+    expect(matching(routes, 'POST', '/v3/sync/x')).toEqual({
+      text: routes[1],
+      params: { version: 'v3', connection: 'x' },
+    })
+    expect(matching(routes, 'GET', '/sync/x')).toEqual({ text: '/*', params: {} })
+    expect(matching(routes, 'POST', '/a/sync/x/y')).toEqual({ text: '/*', params: {} })
+  })
+
+  it.each([
+    ['/v3/*', '/v3', true],
+    ['/v3/*', '/v3/', true],
+    ['/v3/*', '/v3/a/b', true],
+    ['/v3/*', '/v30', false],
+    ['/*', '/', true],
+    ['/', '/', true],
+    ['/a', '/A/', true],
+    ['/A', '/a', true],
+    ['/sync', '/%C5%BFYNC', true],
+    ['/sync', '/sy%CC%81nc/', false],
+    ['/sync', '/sync%E2%80%8B', false],
+    ['/sync', '/sync%20', false],
+    ['/sync', '/sinc', false],
+    ['/sync', '/sync.json', false],
+    ['/caf%C3%A9', '/CAFE', false],
+    ['/caf%C3%A9', '/caf%C3%89', true],
+    ['/a/:b', '/a', false],
+    ['/a/:b', '/a/b/c', false],
+    ['/oidc/request', '/OIDC/Request/', true],
+  ])('%s and %s: %s', (route, path, taken) => {
+    expect(matching([route], 'GET', path) !== undefined).toBe(taken)
+  })
+
+  it('tells which methods a path takes, and reads GET as HEAD too', () => {
+    const routes = ['GET /a', 'POST,put /a', 'DELETE /b']
+    expect(matching(routes, 'DELETE', '/a')).toEqual({ allow: ['GET', 'HEAD', 'POST', 'PUT'] })
+    expect(matching(routes, 'HEAD', '/a')).toMatchObject({ text: 'GET /a' })
+    expect(matching(routes, 'GET', '/c')).toBeUndefined()
+  })
+
+  it('holds routes with a host to it', () => {
+    const routes = ['id.example.com/*', '/*']
+    expect(matching(routes, 'GET', '/x', 'id.example.com')).toMatchObject({ text: routes[0] })
+    expect(matching(routes, 'GET', '/x', 'api.example.com')).toMatchObject({ text: '/*' })
+  })
+})
+
+describe('a path whose pushes are guarded', () => {
+  const route = (text: string, authenticate: Route['authenticate']): Route & { readonly text: string } => ({
+    ...named(text),
+    match: text,
+    authenticate,
+    scope: [],
+    limits: [],
+    maxBody: 1,
+    timeoutMs: undefined,
+  })
+  const routes = [
+    route('GET,PUT /oidc/*', 'none'),
+    route('POST id.example/oidc/request', 'par'),
+    route('/oidc/*', 'none'),
+    route('GET /only', 'none'),
+  ]
+  const router = createRouter(routes)
+  const found = (method: string, path: string, host = 'id.example') => router(method, host, segmentsOf(path))
+
+  it('takes POST alone, whatever other routes take', () => {
+    expect(found('POST', '/OIDC/Request/')).toMatchObject({ route: routes[1] })
+    for (const method of ['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'PROPFIND', ''])
+      expect(found(method, '/oidc/request')).toEqual({ allow: ['POST'], nearest: routes[1] })
+  })
+
+  it('is that of its host alone, and no longer one', () => {
+    expect(found('GET', '/oidc/request', 'other.example')).toMatchObject({ route: routes[0] })
+    expect(found('POST', '/oidc/request', 'other.example')).toMatchObject({ route: routes[2] })
+    expect(found('GET', '/oidc/request/x')).toMatchObject({ route: routes[0] })
+    expect(found('POST', '/oidc/requests')).toMatchObject({ route: routes[2] })
+    expect(found('POST', '/oidc/request-x')).toMatchObject({ route: routes[2] })
+    expect(found('POST', '/oidc/request.', 'other.example')).toMatchObject({ route: routes[2] })
+  })
+
+  it.each(['.', ',', '+', '.json', ',x', '+x', '%20', '%C2%A0', '%E2%80%8B', '%CC%81', './', './x', '%3Fx'])(
+    'with %s behind it is none of any route',
+    (end) => {
+      for (const method of ['GET', 'POST', 'PUT', 'PROPFIND'])
+        expect(found(method, `/OIDC/request${end}`)).toBeUndefined()
+    },
+  )
+
+  it('may itself have such characters, or no last literal', () => {
+    const dotted = createRouter([
+      route('POST /par.v1', 'par'),
+      route('POST /x/:y', 'par'),
+      route('POST /z/*', 'par'),
+      route('/*', 'none'),
+    ])
+    const taken = (path: string) => (dotted('POST', 'h', segmentsOf(path)) as { route?: Route })?.route?.match
+    expect(['/par.v1', '/par', '/par.v10', '/x/a.', '/z/a.'].map(taken)).toEqual([
+      'POST /par.v1',
+      '/*',
+      '/*',
+      'POST /x/:y',
+      'POST /z/*',
+    ])
+    expect(taken('/par.v1.')).toBeUndefined()
+    expect(taken('/z.')).toBeUndefined()
+  })
+
+  it('leaves other paths their own methods', () => {
+    expect(found('PATCH', '/only')).toEqual({ allow: ['GET', 'HEAD'], nearest: routes[3] })
+    expect(found('PROPFIND', '/only')).toMatchObject({
+      allow: expect.arrayContaining(['PATCH']),
+      nearest: undefined,
+    })
+    expect(found('GET', '/nowhere')).toBeUndefined()
+  })
+})
+
+describe('patterns', () => {
+  it.each([
+    ['', 'write "[METHOD'],
+    ['GET', 'write "[METHOD'],
+    ['GET,POST', 'write "[METHOD'],
+    ['FETCH /a', '"FETCH" is no method'],
+    ['CONNECT /a', '"CONNECT" is no method'],
+    ['host:80/a', 'leave the port out'],
+    ['/a/*/b', 'only as the last segment'],
+    ['/a*', 'only as the last segment'],
+    ['/:a/:a', 'stands twice'],
+    ['/:', 'cannot match'],
+    ['/:1', 'cannot match'],
+    ['/a//b', 'cannot match'],
+    ['/a/../b', 'cannot match'],
+    ['/a;b', 'cannot match'],
+    ['/a%3ab', 'cannot match'],
+    ['/index.php/a', 'cannot match'],
+    ['/index.php/*', 'cannot match'],
+    ['/(S(x))/a', 'cannot match'],
+    ['/sync/:client', 'choose another name'],
+    ['/sync/:user', 'choose another name'],
+    ['/:ip/sync', 'choose another name'],
+  ])('%j is refused: %s', (text, words) => {
+    expect(parsePattern(text)).toContain(words)
+  })
+})
+
+describe('hidden routes', () => {
+  it.each([
+    ['/*', '/a', true],
+    ['/*', 'POST host/a', true],
+    ['/:x', '/a', true],
+    ['/a', '/:x', false],
+    ['/a', '/A', true],
+    ['/a', '/%C3%A1', false],
+    ['/%C3%A1', '/%C3%81', true],
+    ['GET /a', '/a', false],
+    ['GET /a', 'HEAD /a', true],
+    ['GET,POST /a', 'POST /a', true],
+    ['GET /a', 'POST /a', false],
+    ['GET /a', 'GET,POST /a', false],
+    ['host/*', '/*', false],
+    ['host/*', 'host/a', true],
+    ['/a/*', '/a', true],
+    ['/a', '/a/*', false],
+    ['/a/b', '/a', false],
+    ['/:x/*', '/*', false],
+  ])('%s hides %s: %s', (earlier, later, hidden) => {
+    expect(hides(pattern(earlier), pattern(later))).toBe(hidden)
+  })
+
+  it('a hidden route never matches, and one that is not hidden can', () => {
+    const segment = fc.constantFrom('a', 'b', ':x')
+    const path = fc
+      .tuple(fc.array(segment, { maxLength: 3 }), fc.boolean())
+      .map(
+        ([segments, rest]) =>
+          `/${[...segments.map((s, i) => (s === ':x' ? `:x${i}` : s)), ...(rest ? ['*'] : [])].join('/')}`,
+      )
+    const paths = [
+      '/',
+      '/a',
+      '/b',
+      '/c',
+      '/a/a',
+      '/a/b',
+      '/b/c',
+      '/c/c',
+      '/a/b/c',
+      '/c/c/c',
+      '/c/c/c/c',
+      '/a/a/a/a',
+      '/b/b/b/b',
+      '/a/b/a',
+      '/b/a/b',
+    ]
+    fc.assert(
+      fc.property(path, path, (one, two) => {
+        const hidden = hides(pattern(one), pattern(two))
+        const escapes = paths.filter(
+          (p) => matching([two], 'GET', p) !== undefined && matching([one], 'GET', p) === undefined,
+        )
+        if (hidden) expect(escapes).toEqual([])
+      }),
+    )
+  })
+})

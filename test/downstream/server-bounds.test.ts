@@ -1,0 +1,231 @@
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { connect as connectTcp, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { connect as connectTls } from 'node:tls'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { drain } from '../../src/downstream/drain.ts'
+import { createListener, listen } from '../../src/downstream/server.ts'
+import { makeCertificate } from '../helpers/self-signed.ts'
+import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
+import { answered, statuses } from '../helpers/raw.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const SMALL = ', maxHeaderSize: 4kB, headersTimeout: 1s, requestTimeout: 2s, keepAliveTimeout: 300ms'
+const ROUTES = `routes:
+  - { match: "/oidc/held", upstream: identity, authenticate: none, timeout: 1m }
+  - { match: "/oidc/*", upstream: identity, authenticate: none }
+`
+const BOUNDS = {
+  maxHeaderSize: 4096,
+  headersTimeoutMs: 1000,
+  requestTimeoutMs: 1000,
+  keepAliveTimeoutMs: 300,
+  maxConnections: 10,
+  maxConnectionsPerAddress: 10,
+}
+const SILENT = { unreadable() {}, insecure() {}, exempt: () => false, dropped() {} }
+const GET = 'GET /oidc/x HTTP/1.1\r\nHost: a\r\n'
+
+let back: TestUpstream
+let plain: TestGateway
+let secure: TestGateway
+const folder = mkdtempSync(join(tmpdir(), 'sluice-bounds-'))
+const sockets: Socket[] = []
+beforeAll(async () => {
+  const { cert, key } = makeCertificate()
+  writeFileSync(join(folder, 'cert.pem'), cert)
+  writeFileSync(join(folder, 'key.pem'), key)
+  back = await startUpstream((request, response) => {
+    if (request.url !== '/oidc/held') response.end('{}')
+  })
+  const settings = { data: back.url, routes: ROUTES }
+  plain = await startGateway({ ...settings, listen: SMALL })
+  const tls = `, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem }`
+  secure = await startGateway({ ...settings, listen: SMALL + tls })
+})
+afterAll(async () => {
+  for (const socket of sockets) socket.destroy()
+  await plain.close()
+  await secure.close()
+  await back.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+interface Caller {
+  readonly socket: Socket
+  said(): string
+}
+function caller({ port }: Pick<TestGateway, 'port'>): Caller {
+  const socket = connectTcp({ port, host: '127.0.0.1', allowHalfOpen: true })
+  sockets.push(socket)
+  let said = ''
+  socket.on('error', () => {})
+  socket.on('data', (chunk: Buffer) => (said += chunk.toString('latin1')))
+  return { socket, said: () => said }
+}
+/** Waits until the far end has closed the socket, whose own side stays open. */
+async function closed({ socket }: Caller): Promise<void> {
+  await until('the socket is closed', () => socket.readableEnded || socket.destroyed)
+  // A write into what is closed is answered by a reset.
+  await until('nothing of it is left', () => {
+    if (!socket.destroyed) socket.write('x')
+    return socket.destroyed
+  })
+}
+/** Sends a text for ever, a piece at a time. */
+function drip({ socket }: Caller, text: string, everyMs = 50): void {
+  const timer = setInterval(() => socket.write(text), everyMs)
+  socket.once('close', () => clearInterval(timer))
+}
+const fields = (count: number, name: string) =>
+  Array.from({ length: count }, (_, i) => `${name}${i}: x\r\n`).join('')
+const counted = async (code: number): Promise<number> => {
+  const { body } = await call(plain.adminPort, { path: '/metrics' })
+  const line = new RegExp(`^sluice_http_requests_total\\{.*code="${code}",source="gateway"\\} (\\d+)$`, 'm')
+  return Number(line.exec(body)?.[1] ?? 0)
+}
+
+describe.concurrent('a caller', () => {
+  it.each<[string, string, (caller: Caller) => void, number[]]>([
+    [
+      'a head that is too large',
+      '431',
+      ({ socket }) => socket.write(`${GET}A: ${'x'.repeat(5000)}\r\n\r\n`),
+      [431],
+    ],
+    ['too many fields', '431', ({ socket }) => socket.write(`${GET}${fields(201, 'A')}\r\n`), [431]],
+    [
+      'a target that is too long',
+      '431',
+      ({ socket }) => socket.write(`GET /${'x'.repeat(5000)} HTTP/1.1\r\n`),
+      [431],
+    ],
+    [
+      'trailers that are too large',
+      '431',
+      ({ socket }) =>
+        socket.write(
+          `POST /oidc/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n${fields(600, 'Trailer')}\r\n`,
+        ),
+      [431],
+    ],
+    ['nothing', '408', () => {}, [408]],
+    ['a head that does not end', '408', (caller) => (caller.socket.write(GET), drip(caller, 'A')), [408]],
+    [
+      'a body that does not end',
+      '408',
+      (caller) => {
+        caller.socket.write('POST /oidc/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n')
+        drip(caller, 'A')
+      },
+      [408],
+    ],
+    [
+      'chunks that do not end',
+      '408',
+      (caller) => {
+        caller.socket.write('POST /oidc/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n')
+        drip(caller, '1\r\nA\r\n')
+      },
+      [408],
+    ],
+    ['the preface of HTTP/2', '400', ({ socket }) => socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), [400]],
+    [
+      'more requests than may wait',
+      '400',
+      ({ socket }) => socket.write(`GET /oidc/held HTTP/1.1\r\nHost: a\r\n\r\n${`${GET}\r\n`.repeat(501)}`),
+      [],
+    ],
+    ['one request and no more', '-', ({ socket }) => socket.write(`${GET}\r\n`), [200]],
+  ])('that sends %s is told %s, and its socket is closed', async (_, code, send, expected) => {
+    const before = code === '-' ? 0 : await counted(Number(code))
+    const one = caller(plain)
+    send(one)
+    await closed(one)
+    expect(statuses(one.said())).toEqual(expected)
+    if (code !== '-') await until('it is counted', async () => (await counted(Number(code))) > before)
+  })
+
+  it('that sends as many fields as may be is served', async () => {
+    const one = caller(plain)
+    one.socket.write(`${GET}${fields(199, 'A')}\r\n`)
+    await closed(one)
+    expect(statuses(one.said())).toEqual([200])
+  })
+
+  it('that does not read its answer is given up', async () => {
+    let isGivenUp = false
+    const server = createListener(
+      async (_, response) => {
+        response.end(Buffer.alloc(20_000_000))
+        await once(response, 'close')
+        isGivenUp = true
+      },
+      { ...BOUNDS, readMs: 1000 },
+      SILENT,
+    )
+    const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
+    const socket = connectTcp({ port, host: '127.0.0.1' }).on('error', () => {})
+    sockets.push(socket)
+    socket.pause()
+    socket.write(`${GET}\r\n`)
+    await until('it is given up', () => isGivenUp)
+    await drain(server, 0)
+  })
+
+  it('that waits for a slow upstream is not given up', async () => {
+    const one = caller(plain)
+    one.socket.write('GET /oidc/held HTTP/1.1\r\nHost: a\r\n\r\n')
+    await new Promise((resolve) => setTimeout(resolve, 3500))
+    expect(one.socket.readableEnded || one.socket.destroyed).toBe(false)
+    one.socket.destroy()
+  })
+
+  it('that begins no TLS is closed, and its address told, as is that of one that leaves before the end', async () => {
+    const failures: string[][] = []
+    const { cert, key } = makeCertificate()
+    const tls = { cert, key, clientCa: undefined, requestClientCert: false }
+    const events = { ...SILENT, insecure: (...told: string[]) => void failures.push(told) }
+    const server = createListener(() => Promise.resolve(), BOUNDS, events, tls)
+    const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
+    const leaving = connectTcp({ port, host: '127.0.0.1' }, () => leaving.resetAndDestroy())
+    await until('it left', () => failures.length === 1)
+    expect(failures.splice(0)).toEqual([['127.0.0.1', 'ECONNRESET']])
+    await closed(caller({ port }))
+    expect(failures).toEqual([['127.0.0.1', 'ERR_TLS_HANDSHAKE_TIMEOUT']])
+    await drain(server, 0)
+  })
+
+  it('that speaks HTTP/2 alone over TLS is told that it is not spoken here', async () => {
+    const outcome = await new Promise((resolve) => {
+      const socket = connectTls({
+        port: secure.port,
+        host: '127.0.0.1',
+        rejectUnauthorized: false,
+        ALPNProtocols: ['h2'],
+      })
+      socket.on('secureConnect', () => resolve(socket.alpnProtocol))
+      socket.on('error', (error: NodeJS.ErrnoException) => resolve(error.code))
+    })
+    expect(outcome).toBe('ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL')
+  })
+
+  it('that speaks HTTP/2 among others over TLS is served HTTP/1.1', async () => {
+    const socket = connectTls({
+      port: secure.port,
+      host: '127.0.0.1',
+      rejectUnauthorized: false,
+      ALPNProtocols: ['h2', 'http/1.1'],
+    })
+    sockets.push(socket)
+    let said = ''
+    socket.on('data', (chunk: Buffer) => (said += chunk.toString()))
+    socket.write(`${GET}\r\n`)
+    await until('an answer', () => answered(said))
+    expect(socket.alpnProtocol).toBe('http/1.1')
+    expect(statuses(said)).toEqual([200])
+  })
+})

@@ -1,0 +1,135 @@
+import { connect, type Socket } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { raw, statuses } from '../helpers/raw.ts'
+import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+async function gateway(settings: Parameters<typeof startGateway>[0]): Promise<TestGateway> {
+  const started = await startGateway(settings)
+  closers.push(started.close)
+  return started
+}
+/** A caller that sends some bytes and then neither more nor its end. */
+function stubborn(port: number, bytes: string): Socket & { said: string } {
+  const socket = Object.assign(connect({ port, host: '127.0.0.1', allowHalfOpen: true }), { said: '' })
+  socket.on('error', () => {})
+  socket.on('data', (chunk: Buffer) => (socket.said += chunk.toString()))
+  socket.write(bytes)
+  closers.push(() => socket.destroy())
+  return socket
+}
+
+describe('a caller that never ends its side', () => {
+  it.each([
+    ['CONNECT', 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n', 405],
+    ['garbage', 'garbage\r\n\r\n', 400],
+  ])('has its socket closed after %s all the same', async (_, bytes, status) => {
+    const data = await startUpstream()
+    closers.push(data.close)
+    const { port } = await gateway({ data: data.url })
+    const socket = stubborn(port, bytes)
+    await until('the answer', () => statuses(socket.said)[0] === status)
+    await until('the end', () => socket.readableEnded || socket.destroyed)
+    // A write into what is closed is answered by a reset.
+    await until('the socket is gone', () => {
+      if (!socket.destroyed) socket.write('x')
+      return socket.destroyed
+    })
+  })
+
+  it('does not hold an upstream beyond requestTimeout', async () => {
+    const back = await startRawUpstream(() => {})
+    closers.push(back.close)
+    const { port } = await gateway({ data: back.url, listen: ', requestTimeout: 1s, headersTimeout: 1s' })
+    const head = 'POST /oidc/x HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n'
+    const socket = stubborn(port, head + 'x'.repeat(100_000))
+    await until('the upstream is asked', () => back.sockets() === 1)
+    await until('the caller is told', () => statuses(socket.said)[0] === 408)
+    await until('the upstream is free', () => back.sockets() === 0)
+  })
+
+  it('does not keep the gateway from ending', async () => {
+    const data = await startUpstream()
+    closers.push(data.close)
+    const { port, running } = await startGateway({ data: data.url })
+    stubborn(port, 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n')
+    stubborn(port, 'GET /half')
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    const ended = await Promise.race([
+      running.close().then(() => true),
+      new Promise((resolve) => setTimeout(resolve, 5000)),
+    ])
+    expect(ended).toBe(true)
+  })
+})
+
+it('a caller that ends its side of the socket before its answer has left', async () => {
+  const back = await startRawUpstream(() => {})
+  closers.push(back.close)
+  const routes = 'routes: [{ match: "/*", upstream: data, authenticate: none, timeout: 5m }]'
+  const { port } = await gateway({ data: back.url, routes })
+  const socket = stubborn(port, 'GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
+  await until('the upstream is asked', () => back.sockets() === 1)
+  socket.end()
+  await until('the upstream is free', () => back.sockets() === 0)
+  expect(socket.said).toBe('')
+})
+
+it('places in the queue for an upstream are given back by callers that leave', async () => {
+  const back = await startRawUpstream((socket, first) => {
+    if (first.includes('/v3/now')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+  })
+  closers.push(back.close)
+  const { port } = await gateway({ data: back.url, upstream: 'maxConnections: 1' })
+  const mine = await token('acme')
+  const ask = `GET /v3/never HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${mine}\r\n\r\n`
+  const holding = stubborn(port, ask)
+  await until('the one socket is taken', () => back.sockets() === 1)
+  const impatient = stubborn(port, ask)
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  impatient.destroy()
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  const next = call(port, { path: '/v3/now', token: mine })
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  holding.destroy()
+  expect((await next).status).toBe(200)
+})
+
+it('the answer to an upload that nobody takes reaches its sender', async () => {
+  const back = await startRawUpstream((socket, first) => {
+    if (first.includes('POST')) socket.write('HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\n\r\nno')
+  })
+  closers.push(back.close)
+  const { port } = await gateway({ data: back.url })
+  const head = 'POST /oidc/x HTTP/1.1\r\nHost: a\r\nContent-Length: 6000000\r\n\r\n'
+  const { text } = await raw(port, Buffer.concat([Buffer.from(head), Buffer.alloc(3_000_000, 'x')]))
+  expect(statuses(text)).toEqual([413])
+})
+
+it.each([
+  ['an upstream answers', '/oidc/x', 413],
+  ['the gateway refuses', '/v3/x', 401],
+])('whoever still sends what %s early finds no reset in place of the answer', async (_, path, status) => {
+  const back = await startRawUpstream((socket, first) => {
+    if (first.includes('POST')) socket.write('HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\n\r\nno')
+  })
+  closers.push(back.close)
+  const { port } = await gateway({ data: back.url })
+  const more = 'x'.repeat(100_000)
+  const socket = stubborn(port, `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: 6000000\r\n\r\n${more}`)
+  const errors: unknown[] = []
+  socket.on('error', (error) => errors.push(error))
+  await until('the answer and its end', () => statuses(socket.said)[0] === status && socket.readableEnded)
+  for (let i = 0; i < 5; i++) await new Promise((resolve) => socket.write(more, resolve))
+  expect(errors).toEqual([])
+  // For a moment only.
+  await until('the socket is gone', () => {
+    if (!socket.destroyed) socket.write('x')
+    return socket.destroyed
+  })
+})

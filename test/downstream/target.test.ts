@@ -1,0 +1,190 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/errors.ts'
+import { plainTarget, parseHost, understand } from '../../src/downstream/target.ts'
+
+const serves = (host: string): boolean => host === 'api.example.com'
+const read = (target: string, ...hosts: string[]) =>
+  understand(target, hosts.length > 0 ? hosts : ['api.example.com'], serves)
+const pathOf = (target: string): string => {
+  const found = read(target)
+  if (found instanceof GatewayError) throw found
+  return found.path
+}
+
+describe('one canonical path', () => {
+  it.each([
+    ['/', '/'],
+    ['/transactions', '/transactions'],
+    ['/sync/a%3Ab', '/sync/a:b'],
+    ['/sync/a%3ab', '/sync/a:b'],
+    ['/sync/a:b', '/sync/a:b'],
+    ['/sync/%61', '/sync/a'],
+    ['/%73ync/x', '/sync/x'],
+    ['/sync/%c3%a9', '/sync/%C3%A9'],
+    ['/sync/a%20b', '/sync/a%20b'],
+    ['/sync/%F0%9F%92%B6', '/sync/%F0%9F%92%B6'],
+    ['/Sync/a:b/', '/Sync/a:b/'],
+    ['/a/...', '/a/...'],
+    ['/a/.well-known/x', '/a/.well-known/x'],
+    ['/a/%2Ewell-known', '/a/.well-known'],
+    ['/a%3Fb', '/a%3Fb'],
+    ['/http:/x', '/http:/x'],
+    ['/a.php', '/a.php'],
+    ['/a.php/', '/a.php/'],
+    ['/a.phpx/b', '/a.phpx/b'],
+    ['/php/b', '/php/b'],
+    ['/a/?/b', '/a/'],
+    ['/?b=/c', '/'],
+    ['/a(b)/c', '/a(b)/c'],
+    ['/((x))', '/((x))'],
+    [`/${'%C3%A9'.repeat(170)}`, `/${'%C3%A9'.repeat(170)}`],
+    [`/a/${'x'.repeat(5000)}`, `/a/${'x'.repeat(5000)}`],
+    [`/a%20b/${'x'.repeat(5000)}`, `/a%20b/${'x'.repeat(5000)}`],
+  ])('%s is read as %s', (target, path) => {
+    expect(pathOf(target)).toBe(path)
+  })
+
+  it('keeps the query byte for byte', () => {
+    expect(read('/a%3Ab?x=%3a&y=//..&z=a;b\\&%zz?')).toMatchObject({
+      path: '/a:b',
+      query: '?x=%3a&y=//..&z=a;b\\&%zz?',
+    })
+  })
+
+  it('is the same however often it is read', () => {
+    fc.assert(
+      fc.property(
+        fc.string({ unit: fc.constantFrom(...'aA0-._~!:@/%2e2f3b5c?é;\\# '), maxLength: 24 }),
+        (text) => {
+          const once = read(`/${text}`)
+          if (once instanceof GatewayError) return
+          expect(read(once.path + once.query)).toEqual(once)
+        },
+      ),
+      { numRuns: 3000 },
+    )
+  })
+})
+
+describe('refuses what servers read differently', () => {
+  it.each([
+    [
+      'dot segments',
+      ['/.', '/..', '/a/./b', '/a/../b', '/a/..', '/%2e', '/a/%2E%2e/b', '/a/.%2e', '/./', '/a/../'],
+    ],
+    ['empty segments', ['//', '//sync/x', '/sync//x', '/sync/x//', '/sync/%2Fx']],
+    ['backslashes', ['/sync\\x', '/\\sync/x', '/sync/%5cx', '/sync/%5C..%5C']],
+    ['path parameters', ['/sync/x;a=b', '/sync;/x', '/sync/x%3Ba', '/sync/x%3b']],
+    ['encoded slashes', ['/sync%2Fx', '/sync%2fx']],
+    ['encoded percent signs', ['/sync/%25', '/sync/%2561', '/sync/%253A']],
+    ['control characters', ['/a%00', '/a%0a', '/a%0D', '/a%7f', '/a%C2%85', '/a%1F', '/a%09']],
+    ['broken percent-encodings', ['/%', '/%4', '/%zz', '/a%3', '/%u0041', '/a%g1']],
+    ['broken UTF-8', ['/%ff', '/%c3', '/%c3%28', '/%ed%a0%80', '/%f5%80%80%80']],
+    ['overlong UTF-8', ['/%c0%af', '/%c1%81', '/%e0%80%af', '/%f0%80%80%af', '/%c0%ae%c0%ae/x']],
+    ['fragments', ['/a#b', '/a?b#c', '/sync/x#']],
+    ['what stands behind a PHP script', ['/a.php/b', '/a.PHP/b/', '/a%2ephp/b', '/x/.php/b']],
+    ['a path in the query', ['/?/a', '/a.php?/b', '/x/a.PhP/?/b', 'http://api.example.com?/a']],
+    ['ASP.NET sessions without cookies', ['/(S(x))/a', '/a/(a(x)b(y))c', '/a(S()', '/%28S%28x%29%29/a']],
+    [
+      'raw characters that no path carries',
+      ['/a b', '/a"b', '/a<b', '/a|b', '/a^b', '/a`b', '/{a}', '/[a]', '/é', '/\u0000'],
+    ],
+    [
+      'targets that are no path',
+      ['', '*', 'a', '?x', 'api.example.com:80', '@/', 'ftp://api.example.com/', 'http:/x'],
+    ],
+    [
+      'foreign absolute forms',
+      [
+        'http://evil.example/x',
+        'http://api.example.com@evil/',
+        'http://u:p@api.example.com/x',
+        'http://[::1/x',
+        'http:///x',
+        'http://api.example.com:1/x',
+        'http://a:99999/',
+      ],
+    ],
+    [
+      'absolute forms of ambiguous paths',
+      ['http://api.example.com//x', 'http://api.example.com/../x', 'http://api.example.com\\x'],
+    ],
+  ])('%s', (_, targets) => {
+    for (const target of targets) {
+      const answer = read(target)
+      expect(answer, target).toBeInstanceOf(GatewayError)
+      expect((answer as GatewayError).status).toBe(400)
+    }
+  })
+
+  it('no text at all makes it throw', () => {
+    fc.assert(
+      fc.property(
+        fc.string({ unit: 'binary' }),
+        fc.string({ unit: 'binary' }),
+        (a, b) => void understand(a, [b], serves),
+      ),
+    )
+  })
+})
+
+describe('the host', () => {
+  it('is read without port, case and root dot', () => {
+    expect(read('/', 'API.example.com.:8080')).toMatchObject({ host: 'api.example.com' })
+    expect(read('/', '[::1]:80')).toMatchObject({ host: '[::1]' })
+  })
+
+  it('of an absolute form must be served, and the same as the Host field', () => {
+    expect(read('http://API.example.com/a?b')).toMatchObject({
+      path: '/a',
+      query: '?b',
+      host: 'api.example.com',
+    })
+    expect(read('HTTPS://api.example.com')).toMatchObject({ path: '/' })
+    expect(read('http://api.example.com?b')).toMatchObject({ path: '/', query: '?b' })
+    expect(read('http://api.example.com/', 'other.example')).toBeInstanceOf(GatewayError)
+  })
+
+  it.each([[[]], [['a', 'a']], [['a', 'b']]])('stands exactly once: %j', (hosts) => {
+    expect(understand('/', hosts, serves)).toBeInstanceOf(GatewayError)
+  })
+
+  it.each([
+    '',
+    'a b',
+    'a/b',
+    'a@b',
+    'a:b',
+    'a:1:2',
+    'a,b',
+    '[::1',
+    'a#',
+    'a?x',
+    'é',
+    '%61',
+    'a:123456',
+    '..',
+  ])('is no host: %j', (host) => {
+    expect(parseHost(host)).toBeUndefined()
+  })
+})
+
+it.each([
+  ['/v3/tx?access_token=S', '/v3/tx'],
+  ['/v3/tx#access_token=S', '/v3/tx…'],
+  ['/v3/tx;access_token=S', '/v3/tx…'],
+  ['/v3/tx%C0%BFaccess_token=S', '/v3/tx…'],
+  ['/v3/tx%u003Faccess_token=S', '/v3/tx…'],
+  ['http://user:S@api.example.com/v3/tx', '/v3/tx'],
+  ['http://api.example.com?S', ''],
+  ['user:S@api.example.com:443', ''],
+  ['S@x', ''],
+  ['//S@x/', '…'],
+  [String.raw`/\u:S@h/x`, '/…'],
+  ['/http://u:S@h/x', '/http:…'],
+  ['*', '*'],
+  ['/a:b/c', '/a:b/c'],
+])('a target that is refused, %s, is shown as %s', (target, shown) => {
+  expect(plainTarget(target)).toBe(shown)
+})

@@ -1,0 +1,279 @@
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { type IncomingMessage, request as httpRequest } from 'node:http'
+import { request as httpsRequest, type RequestOptions } from 'node:https'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { connect } from 'node:tls'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type IntrospectionServer, startIntrospection } from '../helpers/introspection-server.ts'
+import { makeCertificate } from '../helpers/self-signed.ts'
+import {
+  AUDIENCE,
+  call,
+  type Settings,
+  startGateway,
+  type TestGateway,
+  token,
+  TOKENS,
+} from '../helpers/gateway.ts'
+import { makeKey, signProof, startIssuer, type TestIssuer, thumbprintOf } from '../helpers/issuer.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+
+const HOST = 'api.example.com'
+const ROUTES = `routes:
+  - { match: "${HOST}/payments", upstream: data, authenticate: bearer, scope: [payments, read] }
+  - { match: "${HOST}/*", upstream: data, authenticate: bearer, limits: [requests] }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }
+`
+
+let data: TestUpstream
+let other: TestIssuer
+let introspection: IntrospectionServer
+let gateway: TestGateway
+const gateways: TestGateway[] = []
+
+async function started(settings: Partial<Settings> = {}): Promise<TestGateway> {
+  const gateway = await startGateway({ data: data.url, routes: ROUTES, ...settings })
+  gateways.push(gateway)
+  return gateway
+}
+
+beforeAll(async () => {
+  ;[data, other, introspection] = await Promise.all([
+    startUpstream(),
+    startIssuer({ algorithms: ['ES256'], audience: AUDIENCE }),
+    startIntrospection(),
+  ])
+  const first = TOKENS.replace('tokens: ', '')
+  gateway = await started({
+    tokens: `tokens:
+  - ${first}
+  - issuer: ${other.issuer}
+    audience: "${AUDIENCE}"
+    clientClaim: azp
+    introspection: { url: "${introspection.url}", clientId: sluice, clientSecret: s3cret }`,
+  })
+})
+afterAll(async () => {
+  await Promise.all(gateways.map((one) => one.close()))
+  await Promise.all([data.close(), other.close(), introspection.close()])
+})
+
+const send = (authorization: string, more: Parameters<typeof call>[1] = {}) =>
+  call(gateway.port, { ...more, headers: { Host: HOST, Authorization: authorization, ...more.headers } })
+
+describe('a scope', () => {
+  it('that a token lacks is a 403 that names what is needed, and reaches no upstream', async () => {
+    const before = data.seen.length
+    for (const scope of [undefined, 'read', 'payments', 'payments:read']) {
+      const refused = await send(`Bearer ${await token('acme', { scope })}`, { path: '/payments' })
+      expect(refused.status).toBe(403)
+      expect(refused.headers['www-authenticate']).toBe(
+        'Bearer error="insufficient_scope", error_description="The access token lacks a scope that is needed here.", scope="payments read"',
+      )
+      expect(refused.json).toMatchObject({ code: 'Forbidden' })
+    }
+    expect(data.seen.length).toBe(before)
+  })
+
+  it('that it has lets it pass, and is asked for on its own route alone', async () => {
+    const good = `Bearer ${await token('acme', { scope: 'read openid payments' })}`
+    expect((await send(good, { path: '/payments' })).status).toBe(200)
+    expect((await send(`Bearer ${await token('acme')}`)).status).toBe(200)
+  })
+})
+
+describe('several issuers', () => {
+  it('are each taken at their word, by their own claim', async () => {
+    expect((await send(`Bearer ${await token('acme')}`)).headers['x-ratelimit-remaining']).toBeDefined()
+    const fresh = () => send(`Bearer ${other.token({ azp: 'party' })}`)
+    expect((await fresh()).headers['x-ratelimit-remaining']).toBe('999')
+    expect((await fresh()).headers['x-ratelimit-remaining']).toBe('998')
+    expect((await send(`Bearer ${other.token({ iss: 'https://evil.example.com' })}`)).status).toBe(401)
+  })
+})
+
+describe('an opaque token', () => {
+  it('is looked up once, and counted for the client that it is of', async () => {
+    introspection.answer = { active: true, azp: 'opaque-client', sub: 'u', aud: AUDIENCE }
+    const before = introspection.asked.length
+    expect((await send('Bearer opaque-1')).headers['x-ratelimit-remaining']).toBe('999')
+    expect((await send('Bearer opaque-1')).headers['x-ratelimit-remaining']).toBe('998')
+    expect(introspection.asked.slice(before)).toMatchObject([
+      {
+        authorization: `Basic ${Buffer.from('sluice:s3cret').toString('base64')}`,
+        form: { token: 'opaque-1' },
+      },
+    ])
+  })
+
+  it('is a 401 where it is not active, and a 503 while nobody can tell', async () => {
+    introspection.answer = { active: false }
+    expect((await send('Bearer opaque-2')).status).toBe(401)
+    introspection.answer = (response) => response.destroy()
+    const unknown = await send('Bearer opaque-3')
+    expect(unknown.status).toBe(503)
+    expect(unknown.headers['retry-after']).toBe('1')
+  })
+})
+
+describe('a token that is bound to a key', () => {
+  const key = makeKey('ES256')
+  const bound = () => token('acme', { cnf: { jkt: thumbprintOf(key) } })
+  const prove = (token: string, url: string) => ({ DPoP: signProof({ key, token, url }) })
+  const url = `http://${HOST}/transactions`
+
+  it('is taken with a fresh proof, and refused when the proof comes again', async () => {
+    const mine = await bound()
+    const headers = prove(mine, url)
+    expect((await send(`DPoP ${mine}`, { headers })).status).toBe(200)
+    const replayed = await send(`DPoP ${mine}`, { headers })
+    expect(replayed.status).toBe(401)
+    expect(replayed.headers['www-authenticate']).toMatch(
+      /^DPoP .*error="invalid_dpop_proof", error_description="The DPoP proof was used before\."/,
+    )
+    expect((await send(`DPoP ${mine}`, { headers: prove(mine, `${url}?a=b`) })).status).toBe(200)
+  })
+
+  it('is refused without a proof, as a mere bearer, and for a host that is not served', async () => {
+    const mine = await bound()
+    expect((await send(`DPoP ${mine}`)).status).toBe(401)
+    expect((await send(`Bearer ${mine}`, { headers: prove(mine, url) })).status).toBe(401)
+    const two = { DPoP: [prove(mine, url).DPoP, prove(mine, url).DPoP] }
+    const doubled = await send(`DPoP ${mine}`, { headers: two })
+    expect(doubled.headers['www-authenticate']).toMatch(/Send one DPoP header, with one proof/)
+    const elsewhere = prove(mine, 'http://evil.example.com/transactions')
+    const refused = await send(`DPoP ${mine}`, { headers: { ...elsewhere, Host: 'evil.example.com' } })
+    expect(refused.status).toBe(401)
+    expect((await send(`DPoP ${mine}`, { headers: prove(mine, `http://${HOST}/other`) })).status).toBe(401)
+  })
+
+  it('is proved for the URL that a trusted proxy was asked for, and no other says so', async () => {
+    const proxied = await started({ trustedProxies: '[127.0.0.0/8]' })
+    const mine = await bound()
+    const headers = () => ({
+      Host: 'internal',
+      'X-Forwarded-Proto': 'https',
+      'X-Forwarded-Host': HOST,
+      Authorization: `DPoP ${mine}`,
+      ...prove(mine, `https://${HOST}/transactions`),
+    })
+    expect((await call(proxied.port, { headers: headers() })).status).toBe(200)
+    expect((await call(gateway.port, { headers: headers() })).status).toBe(401)
+  })
+
+  it('cannot be checked where no host is known to be served, which the challenge does not offer then', async () => {
+    const hostless = await started({
+      routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]',
+    })
+    const mine = await bound()
+    expect((await call(hostless.port)).headers['www-authenticate']).toBe(
+      'Bearer realm="identity.example.com"',
+    )
+    expect((await call(hostless.port, { token: mine })).status).toBe(401)
+  })
+})
+
+describe('over HTTPS', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-tls-'))
+  const own = makeCertificate('localhost')
+  const client = makeCertificate('client')
+  const stranger = makeCertificate('stranger')
+  for (const [name, content] of Object.entries({ cert: own.cert, key: own.key, ca: client.cert })) {
+    writeFileSync(join(folder, `${name}.pem`), content)
+  }
+  afterAll(() => rmSync(folder, { recursive: true }))
+  const tls = (more = '') => `, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem${more} }`
+
+  async function get(port: number, authorization: string, options: RequestOptions = {}) {
+    const request = httpsRequest({
+      host: '127.0.0.1',
+      port,
+      path: '/transactions',
+      ca: own.cert,
+      checkServerIdentity: () => undefined,
+      agent: false,
+      ...options,
+      headers: { Host: HOST, Authorization: authorization, ...options.headers },
+    })
+    request.end()
+    const [response] = (await once(request, 'response')) as [IncomingMessage]
+    return { status: response.statusCode!, headers: response.headers, body: await text(response) }
+  }
+  const bound = () => token('acme', { cnf: { 'x5t#S256': client.thumbprint } })
+
+  it('callers are served as over HTTP, and upstreams hear of it', async () => {
+    const { port, running } = await started({ listen: tls() })
+    expect(running.address).toBe(`https://127.0.0.1:${port}`)
+    expect((await get(port, `Bearer ${await token('acme')}`)).status).toBe(200)
+    expect(data.seen.at(-1)!.headers).toMatchObject({
+      'x-forwarded-proto': 'https',
+      'x-forwarded-port': String(port),
+    })
+    const key = makeKey('ES256')
+    const mine = await token('acme', { cnf: { jkt: thumbprintOf(key) } })
+    const proof = signProof({ key, token: mine, url: `https://${HOST}/transactions` })
+    expect((await get(port, `DPoP ${mine}`, { headers: { DPoP: proof } })).status).toBe(200)
+  })
+
+  it('a token that is bound to a certificate is taken with it alone', async () => {
+    const { port } = await started({ listen: tls(', requestClientCert: true') })
+    const mine = `Bearer ${await bound()}`
+    expect((await get(port, mine, client)).status).toBe(200)
+    // Nobody vouches for this one, so its names are nobody's to believe.
+    expect(data.seen.at(-1)!.headers['client-cert']).toBeUndefined()
+    const without = await get(port, mine)
+    expect(without.status).toBe(401)
+    expect(without.headers['www-authenticate']).toContain('error="invalid_token"')
+    expect((await get(port, mine, stranger)).status).toBe(401)
+    const header = { 'Client-Cert': `:${client.der.toString('base64')}:` }
+    expect((await get(port, mine, { headers: header })).status).toBe(401)
+    expect((await get(port, `Bearer ${await token('acme')}`)).status).toBe(200)
+  })
+
+  it('with clientCa, others cannot connect, and upstreams are told the certificate', async () => {
+    const { port } = await started({ listen: tls(`, clientCa: ${folder}/ca.pem`) })
+    const mine = `Bearer ${await bound()}`
+    const forged = { 'Client-Cert': ':AAAA:' }
+    expect((await get(port, mine, { ...client, headers: forged })).status).toBe(200)
+    expect(data.seen.at(-1)!.headers['client-cert']).toBe(`:${client.der.toString('base64')}:`)
+    for (const options of [stranger, {}]) {
+      const outcome: unknown = await get(port, mine, options).catch(
+        (error: NodeJS.ErrnoException) => error.code,
+      )
+      expect(outcome).toMatch(/^(?:ERR_SSL_|ECONNRESET|EPIPE)/)
+    }
+  })
+
+  it('what is no TLS, or an old one, ends the socket and nothing else', async () => {
+    const { port } = await started({ listen: tls() })
+    const plain = httpRequest({ host: '127.0.0.1', port, path: '/' })
+    plain.end()
+    const [error] = (await once(plain, 'error')) as [NodeJS.ErrnoException]
+    expect(['ECONNRESET', 'EPIPE', 'HPE_INVALID_CONSTANT']).toContain(error.code)
+    const old = connect({
+      host: '127.0.0.1',
+      port,
+      maxVersion: 'TLSv1.1',
+      minVersion: 'TLSv1',
+      ciphers: 'ALL:@SECLEVEL=0',
+    })
+    await once(old, 'error')
+    expect((await get(port, `Bearer ${await token('acme')}`)).status).toBe(200)
+  })
+})
+
+describe('a certificate that a trusted proxy hands on', () => {
+  it('counts as that of the caller', async () => {
+    const proxied = await started({ trustedProxies: '[127.0.0.0/8]' })
+    const client = makeCertificate('client')
+    const mine = await token('acme', { cnf: { 'x5t#S256': client.thumbprint } })
+    const headers = { Host: HOST, 'Client-Cert': `:${client.der.toString('base64')}:` }
+    expect((await call(proxied.port, { token: mine, headers })).status).toBe(200)
+    expect(data.seen.at(-1)!.headers['client-cert']).toBe(headers['Client-Cert'])
+    expect((await call(proxied.port, { token: mine, headers: { Host: HOST } })).status).toBe(401)
+    expect((await call(gateway.port, { token: mine, headers })).status).toBe(401)
+  })
+})

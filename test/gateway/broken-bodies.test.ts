@@ -1,0 +1,188 @@
+import { connect, type Socket } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { token, yaml } from '../helpers/gateway.ts'
+import { type ServingProcess, serving } from '../helpers/process.ts'
+import { statuses } from '../helpers/raw.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startRawUpstream, type RawUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+let back: RawUpstream
+let redis: RedisServer
+let gateway: ServingProcess
+/** Everything that reached the upstream. */
+let reached = ''
+const callers: Socket[] = []
+beforeAll(async () => {
+  back = await startRawUpstream((socket, data) => {
+    reached += data.toString('latin1')
+    if (data.includes('/early')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegun')
+  })
+  redis = await startRedis()
+  gateway = await serving(
+    yaml({
+      data: back.url,
+      limit: 10,
+      store: `{ redis: { url: "${redis.url}" }, timeout: 20s }`,
+      listen: ', requestTimeout: 1s, headersTimeout: 1s',
+      routes: `routes:
+  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
+  - { match: "/oidc/*", upstream: identity, authenticate: none }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
+      more: 'par: { issuer: "https://identity.example.com/oidc" }',
+    }),
+  )
+})
+afterAll(async () => {
+  for (const caller of callers) caller.destroy()
+  gateway?.kill()
+  await back.close()
+  await redis.close()
+})
+
+let number = 100
+/** A caller that has sent the head of a chunked request and the first of its body. */
+async function begun(path: string) {
+  const id = `case-${++number}`
+  const fields = [
+    'Host: a',
+    `Authorization: Bearer ${await token(id)}`,
+    `X-Request-Id: ${id}`,
+    'Content-Type: application/x-www-form-urlencoded',
+    'Transfer-Encoding: chunked',
+  ]
+  const socket = connect({ port: gateway.port, host: '127.0.0.1', allowHalfOpen: true })
+  callers.push(socket)
+  let said = ''
+  socket.on('error', () => {})
+  socket.on('data', (chunk: Buffer) => (said += chunk.toString('latin1')))
+  socket.write(`POST ${path} HTTP/1.1\r\n${fields.join('\r\n')}\r\n\r\n1\r\na\r\n`)
+  return {
+    id,
+    socket,
+    said: () => said,
+    body: () => JSON.parse(said.slice(said.indexOf('\r\n\r\n') + 4)) as Record<string, unknown>,
+    closed: () => until('the socket is closed', () => socket.readableEnded || socket.destroyed),
+  }
+}
+/** The log line of a request, when it is written. */
+async function lineOf(id: string): Promise<Record<string, unknown>> {
+  const find = () => gateway.lines().filter((line) => line['requestId'] === id)
+  await until('its line', () => find().length > 0)
+  expect(find()).toHaveLength(1)
+  return find()[0]!
+}
+
+const BREAKS: readonly (readonly [
+  how: string,
+  status: number,
+  code: string,
+  breaks: (socket: Socket) => unknown,
+])[] = [
+  ['has a bad chunk', 400, 'BadRequest', (socket) => socket.write('zz\r\n')],
+  ['ends with its sender', 400, 'BadRequest', (socket) => socket.end()],
+  ['does not end in time', 408, 'RequestTimeout', () => {}],
+  [
+    'has a chunk extension of 20 kB',
+    413,
+    'PayloadTooLarge',
+    (socket) => socket.write(`1;${'x'.repeat(20_000)}`),
+  ],
+  [
+    'has trailers of 20 kB',
+    431,
+    'HeaderFieldsTooLarge',
+    (socket) => socket.write(`0\r\nA: ${'x'.repeat(20_000)}`),
+  ],
+]
+
+describe.concurrent('a body that', () => {
+  it.each(BREAKS)(
+    '%s is answered %i in the words of the Data API, and counted',
+    async (_, status, code, breaks) => {
+      const caller = await begun('/v3/upload')
+      breaks(caller.socket)
+      await caller.closed()
+      expect(statuses(caller.said())).toEqual([status])
+      expect(caller.said()).toMatch(/^X-RateLimit-Limit: 10\r\nX-RateLimit-Remaining: 9\r$/m)
+      expect(caller.said()).toMatch(/^Connection: close\r$/m)
+      expect(caller.said()).toMatch(/^Content-Type: application\/problem\+json\r$/m)
+      const line = await lineOf(caller.id)
+      expect(caller.body()).toMatchObject({ status, code, correlationId: caller.id })
+      expect(line).toMatchObject({
+        status,
+        code,
+        source: 'gateway',
+        decision: 'admitted',
+        cause: expect.any(String),
+      })
+      expect(line).not.toHaveProperty('incomplete')
+    },
+  )
+
+  it.each(BREAKS)('%s is answered %i in the words of OAuth, where it was forwarded', (...way) =>
+    isAnsweredInOAuth('/oidc/upload', way),
+  )
+  it.each(BREAKS)('%s is answered %i in the words of OAuth, where it was pushed', (...way) =>
+    isAnsweredInOAuth('/oidc/request', way),
+  )
+
+  async function isAnsweredInOAuth(path: string, [, status, code, breaks]: (typeof BREAKS)[number]) {
+    const caller = await begun(path)
+    breaks(caller.socket)
+    await caller.closed()
+    expect(statuses(caller.said())).toEqual([status])
+    expect(caller.said()).toMatch(/^Connection: close\r$/m)
+    expect(caller.body()).toEqual({ error: 'invalid_request', error_description: expect.any(String) })
+    expect(await lineOf(caller.id)).toMatchObject({ status, code, source: 'gateway' })
+  }
+})
+
+describe('a body that', () => {
+  it('breaks off under way is never whole at the upstream, whose socket is freed', async () => {
+    const caller = await begun('/v3/long')
+    caller.socket.write(`${(100_000).toString(16)}\r\n${'x'.repeat(100_000)}`)
+    await until('it is under way', () => reached.includes(caller.id))
+    caller.socket.write('\r\nzz\r\n')
+    await caller.closed()
+    expect(statuses(caller.said())).toEqual([400])
+    await until('the upstream is free', () => back.sockets() === 0)
+    expect(reached.slice(reached.indexOf(caller.id))).not.toContain('\r\n0\r\n')
+  })
+
+  it('breaks off while the limiter decides is counted, and never forwarded', async () => {
+    redis.freeze()
+    const caller = await begun('/v3/waits')
+    caller.socket.write('zz\r\n')
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    expect(caller.said()).toBe('')
+    redis.thaw()
+    await caller.closed()
+    expect(statuses(caller.said())).toEqual([400])
+    expect(caller.said()).toMatch(/^X-RateLimit-Remaining: 9\r$/m)
+    expect(await lineOf(caller.id)).toMatchObject({ status: 400, decision: 'admitted' })
+    expect(reached).not.toContain(caller.id)
+  })
+
+  it('breaks off behind the first of its answer cuts that', async () => {
+    const caller = await begun('/v3/early')
+    caller.socket.write(`${(100_000).toString(16)}\r\n${'x'.repeat(100_000)}`)
+    await until('the answer begins', () => caller.said().endsWith('begun'))
+    caller.socket.write('\r\nzz\r\n')
+    await caller.closed()
+    expect(caller.said()).toMatch(/begun$/)
+    expect(await lineOf(caller.id)).toMatchObject({ status: 200, code: 'BadRequest', incomplete: 'cut' })
+  })
+
+  it('goes on after it broke off does not keep its sender from the answer', async () => {
+    const caller = await begun('/v3/upload')
+    caller.socket.write('zz\r\n')
+    for (let i = 0; i < 50; i++) {
+      caller.socket.write('x'.repeat(100_000))
+      await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+    await until('the answer', () => statuses(caller.said()).length > 0)
+    expect(statuses(caller.said())).toEqual([400])
+    expect(caller.socket.errored).toBeNull()
+  })
+})

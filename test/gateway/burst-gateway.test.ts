@@ -1,0 +1,135 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { call, token, yaml } from '../helpers/gateway.ts'
+import { makeKey, signProof, thumbprintOf } from '../helpers/issuer.ts'
+import { serving, type ServingProcess, withTests } from '../helpers/process.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+
+/** Hundreds of sockets that complete a request each at the same moment: a busy gateway is no outage of its Redis. */
+
+const LONG = process.env['SLUICE_LONG'] === '1'
+const ROUNDS = LONG ? 20 : 2
+const LIMIT = 10
+const HOST = 'api.example.com'
+const FAR_REDIS = fileURLToPath(new URL('../helpers/far-redis.mjs', import.meta.url))
+const STOPPED_MS = 300
+const key = makeKey('ES256')
+
+let redis: RedisServer
+let data: TestUpstream
+beforeAll(async () => {
+  ;[redis, data] = await Promise.all([startRedis({ tcp: true }), startUpstream()])
+})
+afterAll(() => Promise.all([redis.close(), data.close()]))
+
+/** A gateway whose Redis is so many milliseconds away, and what ends both. */
+async function gatewayAt(onOutage: string, awayMs: number): Promise<[ServingProcess, () => void]> {
+  const far = withTests(spawn(process.execPath, [FAR_REDIS, String(redis.port), String(awayMs)]))
+  const [port] = (await once(far.stdout, 'data')) as [Buffer]
+  const gateway = await serving(
+    yaml({
+      data: data.url,
+      limit: LIMIT,
+      store: `{ redis: { url: "redis://127.0.0.1:${Number(port)}" }, prefix: ${onOutage}, timeout: 100ms, onOutage: ${onOutage} }`,
+      routes: `routes: [{ match: "${HOST}/*", upstream: data, authenticate: bearer, limits: [requests] }]`,
+    }),
+  )
+  return [
+    gateway,
+    () => {
+      gateway.kill()
+      far.kill()
+    },
+  ]
+}
+
+let clients = 0
+
+/** The heads of one request for each socket, all of one new client. */
+async function heads(sockets: number, scheme: 'Bearer' | 'DPoP'): Promise<string[]> {
+  const claims = scheme === 'DPoP' ? { cnf: { jkt: thumbprintOf(key) } } : {}
+  const mine = await token(`crowd-${clients++}`, claims)
+  return Array.from({ length: sockets }, () => {
+    const url = `http://${HOST}/transactions`
+    const proof = scheme === 'DPoP' ? `DPoP: ${signProof({ key, token: mine, url })}\r\n` : ''
+    return `GET /transactions HTTP/1.1\r\nHost: ${HOST}\r\nAuthorization: ${scheme} ${mine}\r\n${proof}\r\n`
+  })
+}
+
+/** Sends all but the last byte of each, then all the last ones at once; the statuses of the answers. */
+async function burst(gateway: ServingProcess, requests: readonly string[], stop: boolean): Promise<number[]> {
+  const sockets = await Promise.all(
+    requests.map(async (head) => {
+      const socket = connect(gateway.port, '127.0.0.1').setNoDelay(true)
+      await once(socket, 'connect')
+      socket.write(head.slice(0, -1))
+      return socket
+    }),
+  )
+  const answers = Promise.all(sockets.map(statusOf))
+  for (const socket of sockets) socket.write('\n')
+  if (stop) {
+    gateway.kill('SIGSTOP')
+    await new Promise((resolve) => setTimeout(resolve, STOPPED_MS))
+    gateway.kill('SIGCONT')
+  }
+  const statuses = await answers
+  for (const socket of sockets) socket.destroy()
+  return statuses
+}
+
+async function statusOf(socket: Socket): Promise<number> {
+  const [chunk] = (await once(socket, 'data')) as [Buffer]
+  return Number(chunk.subarray(9, 12).toString())
+}
+
+/** How many decisions were made without Redis. */
+async function withoutRedis({ adminPort }: ServingProcess): Promise<number> {
+  const { body } = await call(adminPort, { path: '/metrics' })
+  // How late a gateway itself is.
+  expect(body).toMatch(/^nodejs_eventloop_lag_p99_seconds /m)
+  return Number(/^sluice_store_stand_in_decisions_total\{[^}]*\} (\d+)$/m.exec(body)![1])
+}
+
+/** Without Redis to wait for, a hundred DPoP calls were enough to break it; of bearer calls it took more. */
+const SIZES = LONG ? [900, 1000] : [300]
+const AWAY_MS = LONG ? [0, 1, 5] : [1]
+const CASES = (['allow', 'local', 'deny'] as const).flatMap((onOutage) =>
+  AWAY_MS.map((awayMs) => [onOutage, awayMs] as const),
+)
+
+describe.each(CASES)(
+  'under onOutage: %s, with a healthy Redis %d ms away, a burst of calls',
+  (onOutage, awayMs) => {
+    it(
+      'is decided by Redis to the last one',
+      async () => {
+        const [gateway, end] = await gatewayAt(onOutage, awayMs)
+        try {
+          for (const scheme of ['DPoP', 'Bearer'] as const) {
+            const sizes = LONG || scheme === 'DPoP' ? SIZES : [900]
+            for (let round = 0; round < ROUNDS * sizes.length; round++) {
+              const requests = await heads(sizes[round % sizes.length]!, scheme)
+              // Every other one around a pause of the process.
+              const statuses = await burst(gateway, requests, Math.floor(round / sizes.length) % 2 === 1)
+              const admitted = statuses.filter((status) => status === 200)
+              expect([scheme, admitted.length, new Set(statuses)]).toEqual([
+                scheme,
+                LIMIT,
+                new Set([200, 429]),
+              ])
+              expect(await withoutRedis(gateway)).toBe(0)
+            }
+          }
+        } finally {
+          end()
+        }
+      },
+      LONG ? 1_200_000 : 60_000,
+    )
+  },
+)

@@ -1,0 +1,197 @@
+import { readdirSync } from 'node:fs'
+import { request as httpRequest } from 'node:http'
+import { describe, it } from 'vitest'
+import { call, token, yaml } from '../helpers/gateway.ts'
+import { mostInAWindow, type Observed } from '../helpers/judge.ts'
+import { serving, type ServingProcess } from '../helpers/process.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { type FragileUpstream, startFragileUpstream } from '../helpers/fragile-upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+/** Load, while Redis and the upstream are killed, hung and restarted at random (`npm run test:long`: three minutes); then the accounts. */
+const LONG = process.env['SLUICE_LONG'] === '1'
+const LOAD_MS = LONG ? 180_000 : 0
+const CALLERS = 12
+const CLIENTS = 2
+const LIMIT = 2
+const WINDOW_MS = 500
+
+const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms))
+const anyOf = <T>(list: readonly T[]): T => list[Math.floor(Math.random() * list.length)]!
+
+/** What became of one request. */
+interface Sent extends Observed {
+  readonly id: string
+  readonly client: number
+  /** `cut`: no whole answer came; `left`: the caller went away. */
+  readonly outcome: number | 'cut' | 'left'
+}
+
+/** One request, sometimes with a body, sometimes left before its answer. */
+async function send(port: number, client: number, bearer: string): Promise<Sent> {
+  const id = crypto.randomUUID()
+  const sentAt = performance.now()
+  const done = (outcome: Sent['outcome']): Sent => ({
+    id,
+    client,
+    sentAt,
+    answeredAt: performance.now(),
+    outcome,
+    // Whatever the upstream made of it; of those without an answer nobody knows.
+    admitted: typeof outcome === 'number' && outcome !== 429 && outcome !== 503,
+  })
+  const headers = { 'X-Request-Id': id }
+  if (Math.random() < 0.03) {
+    const leaving = httpRequest({ port, host: '127.0.0.1', path: '/transactions', headers, agent: false })
+    leaving
+      .setHeader('Authorization', `Bearer ${bearer}`)
+      .on('error', () => {})
+      .end()
+    await pause(Math.random() * 20)
+    leaving.destroy()
+    return done('left')
+  }
+  const body = Math.random() < 0.3 ? { method: 'POST', body: Buffer.alloc(Math.random() * 100_000) } : {}
+  try {
+    return done((await call(port, { ...body, token: bearer, headers })).status)
+  } catch {
+    return done('cut')
+  }
+}
+
+/** Breaks one thing after the other and mends each: everything once, and on until it is told to stop. */
+async function havoc(redis: RedisServer, upstream: FragileUpstream, on: () => boolean): Promise<void> {
+  const faults: readonly (() => Promise<void>)[] = [
+    async () => {
+      redis.freeze()
+      await pause(Math.random() * 1500)
+      redis.thaw()
+    },
+    async () => {
+      await redis.kill()
+      await pause(WINDOW_MS + Math.random() * 500)
+      await redis.start()
+    },
+    async () => {
+      await upstream.kill()
+      await pause(500 + Math.random() * 500)
+      await upstream.start()
+    },
+    async () => {
+      upstream.hang()
+      await pause(Math.random() * 3000)
+      upstream.resume()
+    },
+    async () => upstream.reset(),
+  ]
+  do {
+    for (const fault of faults.toSorted(() => Math.random() - 0.5)) {
+      await fault()
+      await pause(Math.random() * 300)
+    }
+  } while (on())
+}
+
+const bytesOf = async (gateway: ServingProcess): Promise<number> =>
+  Number(
+    /^process_resident_memory_bytes (\d+)/m.exec(
+      (await call(gateway.adminPort, { path: '/metrics' })).body,
+    )![1],
+  )
+/** Open descriptors, where the system tells. */
+function descriptorsOf({ child }: ServingProcess): number {
+  return process.platform === 'linux' ? readdirSync(`/proc/${child.pid}/fd`).length : 0
+}
+
+describe.concurrent.each([
+  // Redis that is killed forgets one window's calls; hung, it forgets nothing.
+  { onOutage: 'deny', most: 2 * LIMIT },
+  // Beside that, the gateways' own counters admit a limit's worth of their own.
+  { onOutage: 'local', most: 3 * LIMIT },
+])('under onOutage: $onOutage', ({ onOutage, most }) => {
+  it(
+    'every request has one answer and one log line, no limit is exceeded by more than is promised, and nothing is left behind',
+    async ({ expect, onTestFinished }) => {
+      const redis = await startRedis()
+      const upstream = await startFragileUpstream()
+      onTestFinished(redis.close)
+      onTestFinished(upstream.close)
+      const config = yaml({
+        data: upstream.url,
+        limit: LIMIT,
+        window: `${WINDOW_MS}ms`,
+        store: `{ redis: { url: "${redis.url}" }, timeout: 100ms, onOutage: ${onOutage}, instances: 2 }`,
+      })
+      const gateways = await Promise.all([serving(config), serving(config)])
+      onTestFinished(() => gateways.forEach((gateway) => gateway.kill()))
+      const bearers = await Promise.all(
+        Array.from({ length: CLIENTS }, (_, i) => token(`client-${i}`, { padding: 'x'.repeat(i) })),
+      )
+      const load = async (on: () => boolean): Promise<Sent[]> => {
+        const sent: Sent[] = []
+        const caller = async () => {
+          while (on()) {
+            const client = Math.floor(Math.random() * CLIENTS)
+            sent.push(await send(anyOf(gateways).port, client, bearers[client]!))
+            await pause(Math.random() * 30)
+          }
+        }
+        await Promise.all(Array.from({ length: CALLERS }, caller))
+        return sent
+      }
+      const forMs = (ms: number) => {
+        const end = performance.now() + ms
+        return () => performance.now() < end
+      }
+
+      const warm = await load(forMs(LONG ? 10_000 : 1000))
+      const before = await Promise.all(gateways.map(bytesOf))
+      const descriptorsBefore = gateways.map(descriptorsOf)
+      let broken = false
+      const breaking = havoc(redis, upstream, forMs(LOAD_MS)).finally(() => (broken = true))
+      const sent = await load(() => !broken)
+      await breaking
+      for (const { port } of gateways) {
+        await until(
+          'all is well again',
+          async () => (await call(port, { token: bearers[0]! })).status === 200,
+        )
+      }
+
+      const outcomes = new Set(sent.map(({ outcome }) => outcome))
+      expect(
+        [...outcomes].filter((outcome) => ![200, 429, 502, 503, 504, 'cut', 'left'].includes(outcome)),
+      ).toEqual([])
+      expect(outcomes).toContain(200)
+      expect(outcomes).toContain(429)
+      expect(outcomes).toContain(502)
+      for (let client = 0; client < CLIENTS; client++) {
+        const calls = sent.filter((one) => one.client === client)
+        expect(mostInAWindow(calls, WINDOW_MS)).toBeLessThanOrEqual(most)
+      }
+
+      const lines = new Map<string, number>()
+      const told = () => {
+        lines.clear()
+        for (const gateway of gateways) {
+          for (const { msg, requestId } of gateway.lines()) {
+            if (msg === 'request') lines.set(String(requestId), (lines.get(String(requestId)) ?? 0) + 1)
+          }
+        }
+        return [...warm, ...sent].every(({ id, outcome }) => outcome === 'left' || lines.has(id))
+      }
+      await until('every request has its log line', told)
+      expect([...lines].filter(([, count]) => count > 1)).toEqual([])
+
+      await until(
+        'sockets are about as many as before',
+        () => gateways.every((gateway, i) => descriptorsOf(gateway) <= descriptorsBefore[i]! + CALLERS),
+        20_000,
+      )
+      const after = await Promise.all(gateways.map(bytesOf))
+      for (const [i, bytes] of after.entries()) expect(bytes - before[i]!).toBeLessThan(60 * 2 ** 20)
+      for (const { child } of gateways) expect(child.exitCode).toBeNull()
+    },
+    LONG ? 400_000 : 60_000,
+  )
+})

@@ -1,0 +1,146 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { call, type Got, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { makeKey, signProof, thumbprintOf } from '../helpers/issuer.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const HOST = 'api.example.com'
+const LIMIT = 3
+const key = makeKey('ES256')
+let redis: RedisServer
+let data: TestUpstream
+let gateways: [TestGateway, TestGateway]
+
+beforeAll(async () => {
+  ;[redis, data] = await Promise.all([startRedis(), startUpstream()])
+  const start = () =>
+    startGateway({
+      data: data.url,
+      limit: LIMIT,
+      // Without an outage to see, Redis is waited for as long as a busy machine may take.
+      store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
+      routes: `routes:
+  - { match: "${HOST}/free", upstream: data, authenticate: bearer }
+  - { match: "${HOST}/*", upstream: data, authenticate: bearer, limits: [requests] }`,
+    })
+  gateways = [await start(), await start()]
+})
+afterAll(async () => {
+  await Promise.all(gateways.map((one) => one.close()))
+  await Promise.all([data.close(), redis.close()])
+})
+
+let clients = 0
+const bound = () => token(`client-${++clients}`, { cnf: { jkt: thumbprintOf(key) } })
+const prove = (token: string, path = '/transactions') =>
+  signProof({ key, token, url: `http://${HOST}${path}` })
+const send = (token: string, proof: string, { port } = gateways[0], path = '/transactions'): Promise<Got> =>
+  call(port, { path, headers: { Host: HOST, Authorization: `DPoP ${token}`, DPoP: proof } })
+const statuses = (answers: readonly Got[]) => answers.map(({ status }) => status)
+
+/** How many writes Redis was asked for, ever. */
+async function writes(): Promise<number> {
+  const said = String(await redis.command('INFO', 'commandstats'))
+  return [...said.matchAll(/cmdstat_(?:set|evalsha):calls=(\d+)/g)].reduce((sum, [, n]) => sum + Number(n), 0)
+}
+
+describe('a proof', () => {
+  it('is taken by one of two gateways that share a Redis, and once', async () => {
+    const mine = await bound()
+    const proof = prove(mine)
+    expect(statuses([await send(mine, proof), await send(mine, proof, gateways[1])])).toEqual([200, 401])
+    const other = prove(mine)
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, (_, i) => send(mine, other, gateways[i % 2 === 0 ? 0 : 1])),
+    )
+    expect(statuses(answers).filter((status) => status === 200)).toHaveLength(1)
+  })
+
+  it('that comes again is charged to nobody', async () => {
+    const mine = await bound()
+    const proof = prove(mine)
+    expect((await send(mine, proof)).headers['x-ratelimit-remaining']).toBe(String(LIMIT - 1))
+    for (let i = 0; i < 5; i++) expect((await send(mine, proof)).status).toBe(401)
+    expect((await send(mine, prove(mine))).headers['x-ratelimit-remaining']).toBe(String(LIMIT - 2))
+  })
+
+  it('is used up on a path without limits, too', async () => {
+    const mine = await bound()
+    const proof = prove(mine, '/free')
+    const answers = [
+      await send(mine, proof, gateways[0], '/free'),
+      await send(mine, proof, gateways[1], '/free'),
+    ]
+    expect(statuses(answers)).toEqual([200, 401])
+  })
+})
+
+describe('a caller over its limit', () => {
+  it('costs Redis nothing while its refusal is remembered, and its proofs stay good for one call', async () => {
+    const mine = await bound()
+    const used = prove(mine)
+    await send(mine, used)
+    for (let i = 1; i < LIMIT; i++) await send(mine, prove(mine))
+    const before = data.seen.length
+    let again = ''
+    await until('a second in which ten calls found time, as long as a refusal is remembered', async () => {
+      const started = performance.now()
+      expect((await send(mine, prove(mine))).status).toBe(429)
+      const asked = await writes()
+      again = prove(mine)
+      const answers = []
+      for (let i = 0; i < 10; i++) answers.push(await send(mine, i % 2 === 0 ? prove(mine) : again))
+      const writesMore = (await writes()) - asked
+      if (performance.now() - started >= 1000) return false
+      expect(writesMore).toBe(0)
+      expect(statuses(answers)).toEqual(Array(10).fill(429))
+      return true
+    })
+    expect(data.seen.length).toBe(before)
+    await call(gateways[0].adminPort, { method: 'DELETE', path: `/limits/client-${clients}` })
+    const freed = [await send(mine, used), await send(mine, again), await send(mine, again)]
+    expect(statuses(freed)).toEqual([401, 200, 401])
+  })
+})
+
+describe('while Redis is silent', () => {
+  it('a proof and its call, or its question for limits, wait for it once, not one after the other', async () => {
+    const timeoutMs = 2000
+    const silent = await startGateway({
+      data: data.url,
+      store: `{ redis: { url: "${redis.url}" }, prefix: silent, timeout: ${timeoutMs}ms }`,
+      routes: `routes:
+  - { match: "${HOST}/limits", respond: limits, authenticate: bearer }
+  - { match: "${HOST}/*", upstream: data, authenticate: bearer, limits: [requests] }`,
+    })
+    const mine = await bound()
+    expect((await send(mine, prove(mine), silent)).status).toBe(200)
+    redis.freeze()
+    try {
+      const startedAt = performance.now()
+      const answers = await Promise.all([
+        send(mine, prove(mine), silent),
+        send(mine, prove(mine, '/limits'), silent, '/limits'),
+      ])
+      expect(statuses(answers)).toEqual([200, 200])
+      expect(performance.now() - startedAt).toBeLessThan(1.9 * timeoutMs)
+    } finally {
+      redis.thaw()
+      await silent.close()
+    }
+  })
+})
+
+describe('while Redis is gone', () => {
+  it('nobody can tell whether a proof was used, which is a 503, and it stays good', async () => {
+    const mine = await bound()
+    const proof = prove(mine)
+    await redis.kill()
+    const refused = await send(mine, proof)
+    expect([refused.status, refused.headers['retry-after']]).toEqual([503, '1'])
+    await redis.start()
+    await until('Redis is asked again', async () => (await send(mine, proof)).status === 200)
+    expect((await send(mine, proof)).status).toBe(401)
+  })
+})

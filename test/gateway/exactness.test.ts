@@ -1,0 +1,176 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, describe, expect, it } from 'vitest'
+import { hashSlot } from '../../src/limit/redis/hash-slot.ts'
+import { call, token, yaml } from '../helpers/gateway.ts'
+import { mostInAWindow, type Observed, wronglyAdmitted, wronglyRefused } from '../helpers/judge.ts'
+import { serving, type ServingProcess } from '../helpers/process.ts'
+import { startCluster, startRedis } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+/** Three gateways, random bursts, one judge who believes nothing but when calls were sent, and reached the upstream or were refused. */
+
+const WINDOW_MS = 500
+
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+interface Ground {
+  readonly data: TestUpstream
+  readonly gateways: readonly ServingProcess[]
+  /** Gives all gateways another limit; resolves when all have it. */
+  setLimit(limit: number): Promise<void>
+}
+
+async function ground(redis: string, limit: number): Promise<Ground> {
+  const data = await startUpstream()
+  closers.push(data.close)
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-exactness-'))
+  closers.push(() => rmSync(folder, { recursive: true, force: true }))
+  const file = join(folder, 'sluice.yaml')
+  const write = (now: number) =>
+    writeFileSync(
+      file,
+      yaml({
+        data: data.url,
+        limit: now,
+        window: `${WINDOW_MS}ms`,
+        store: `{ redis: ${redis}, timeout: 10s, onOutage: deny }`,
+      }),
+    )
+  write(limit)
+  const gateways = await Promise.all([1, 2, 3].map(() => serving({ file })))
+  closers.push(() => gateways.forEach((gateway) => gateway.kill()))
+  const taken = () =>
+    gateways.map(({ lines }) => lines().filter(({ msg }) => msg === 'the configuration is read anew').length)
+  return {
+    data,
+    gateways,
+    async setLimit(now) {
+      const before = taken()
+      write(now)
+      // At once, so that the window before still holds what was counted under the other limit.
+      for (const gateway of gateways) gateway.kill('SIGHUP')
+      await until('every gateway has the new limit', () => taken().every((times, i) => times > before[i]!))
+    },
+  }
+}
+
+/** Random bursts until `meanwhile` is over; what became of each client's calls. */
+async function bursts(
+  { data, gateways }: Ground,
+  tokens: readonly string[],
+  meanwhile: (calls: readonly (readonly Observed[])[]) => Promise<void>,
+): Promise<Observed[][]> {
+  const calls: (Observed & { readonly id: string })[][] = tokens.map(() => [])
+  const pending: Promise<void>[] = []
+  const state = { isOver: false }
+  const over = meanwhile(calls).finally(() => {
+    state.isOver = true
+  })
+  while (!state.isOver) {
+    const client = Math.floor(Math.random() * tokens.length)
+    for (let i = Math.ceil(Math.random() * 8); i > 0; i--) {
+      const { port } = gateways[Math.floor(Math.random() * gateways.length)]!
+      const id = `call-${pending.length}`
+      const sentAt = performance.now()
+      pending.push(
+        call(port, { token: tokens[client]!, headers: { 'x-request-id': id } }).then(({ status }) => {
+          expect([200, 429]).toContain(status)
+          calls[client]!.push({ id, sentAt, answeredAt: performance.now(), admitted: status === 200 })
+        }),
+      )
+    }
+    await pause(Math.random() * 25)
+  }
+  await Promise.all([over, ...pending])
+  const arrivals = new Map(data.seen.map(({ headers, at }) => [headers['x-request-id'], at]))
+  expect(arrivals.size).toBe(calls.flat().filter(({ admitted }) => admitted).length)
+  return calls.map((of) =>
+    of.map((one) => (one.admitted ? { ...one, answeredAt: arrivals.get(one.id)! } : one)),
+  )
+}
+
+/** Of as many clients, spread over a cluster's three masters in turn. */
+const newTokens = (clients: number) =>
+  Promise.all(
+    Array.from({ length: clients }, (_, i) => {
+      for (;;) {
+        const client = `client-${Math.random()}`
+        if (Math.floor((hashSlot(client) * 3) / 16_384) === i % 3) return token(client)
+      }
+    }),
+  )
+
+const pause = (ms: number) => new Promise<void>((resolve) => void setTimeout(resolve, ms))
+
+describe.each([
+  [
+    'a single Redis',
+    async () => {
+      const redis = await startRedis()
+      closers.push(redis.close)
+      return `{ url: "${redis.url}" }`
+    },
+  ],
+  [
+    'a cluster of three masters',
+    async () => {
+      const cluster = await startCluster(3)
+      closers.push(cluster.close)
+      return `{ cluster: ${JSON.stringify(cluster.urls)} }`
+    },
+  ],
+])('on %s', (_, open) => {
+  it('no window holds more than the limit, and no call is refused while one holds fewer', async () => {
+    const three = await ground(await open(), 20)
+    const calls = await bursts(three, await newTokens(3), async (sofar) => {
+      await pause(4 * WINDOW_MS)
+      // A busy machine may send too few calls at first.
+      await until('some are refused', () => sofar.flat().some(({ admitted }) => !admitted))
+    })
+    for (const one of calls) {
+      expect(mostInAWindow(one, WINDOW_MS)).toBeLessThanOrEqual(20)
+      expect(wronglyAdmitted(one, 20, WINDOW_MS)).toEqual([])
+      expect(wronglyRefused(one, 20, WINDOW_MS)).toEqual([])
+    }
+  }, 60_000)
+
+  it('limits raised and lowered under load lose and gain nothing', async () => {
+    const three = await ground(await open(), 20)
+    const { setLimit } = three
+    let [raisingAt, raisedAt, loweringAt, loweredAt] = [0, 0, 0, 0]
+    const clients = await bursts(three, await newTokens(2), async () => {
+      await pause(WINDOW_MS)
+      raisingAt = performance.now()
+      await setLimit(40)
+      raisedAt = performance.now()
+      await pause(3 * WINDOW_MS)
+      loweringAt = performance.now()
+      await setLimit(10)
+      loweredAt = performance.now()
+      await pause(2 * WINDOW_MS)
+    })
+    for (const calls of clients) {
+      const within = (some: readonly Observed[], from: number, to: number) =>
+        some.filter(({ sentAt, answeredAt }) => sentAt > from && answeredAt < to)
+      expect(mostInAWindow(within(calls, 0, raisingAt), WINDOW_MS)).toBeLessThanOrEqual(20)
+      expect(mostInAWindow(calls, WINDOW_MS)).toBeLessThanOrEqual(40)
+      // Those counted under another limit count under this one too.
+      expect(within(wronglyAdmitted(calls, 10, WINDOW_MS), loweredAt, Infinity)).toEqual([])
+      expect(within(wronglyAdmitted(calls, 20, WINDOW_MS), 0, raisingAt)).toEqual([])
+      expect(wronglyAdmitted(calls, 40, WINDOW_MS)).toEqual([])
+      expect(mostInAWindow(within(calls, loweredAt, Infinity), WINDOW_MS)).toBeLessThanOrEqual(10)
+
+      expect(within(wronglyRefused(calls, 20, WINDOW_MS), 0, loweringAt)).toEqual([])
+      // A refusal of before may be remembered for a window.
+      const inForceAt = raisedAt + WINDOW_MS
+      expect(within(wronglyRefused(calls, 40, WINDOW_MS), inForceAt, loweringAt)).toEqual([])
+      expect(wronglyRefused(calls, 10, WINDOW_MS)).toEqual([])
+    }
+  }, 60_000)
+})

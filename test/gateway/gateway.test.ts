@@ -1,0 +1,463 @@
+import { createHash } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { answered, raw, statuses } from '../helpers/raw.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+
+let data: TestUpstream
+let identity: TestUpstream
+let gateway: TestGateway
+beforeAll(async () => {
+  data = await startUpstream((request, response, body) => {
+    response.writeHead(request.url === '/v3/limited' ? 429 : 200, {
+      'Content-Type': 'application/json',
+      'X-RateLimit-Limit': '3',
+      'Retry-After': '17',
+    })
+    response.end(
+      request.method === 'HEAD'
+        ? undefined
+        : JSON.stringify({ digest: createHash('sha256').update(body).digest('hex') }),
+    )
+  })
+  identity = await startUpstream((request, response) => {
+    response.writeHead(303, [
+      'Location',
+      'http://elsewhere.example/interaction/1?a=%2F',
+      'Set-Cookie',
+      'a=1; Path=/interaction/1; Expires=Wed, 01 Jan 2031 00:00:00 GMT',
+      'Set-Cookie',
+      'b=2; Path=/oidc/auth',
+      'X-RateLimit-Limit',
+      '77',
+    ])
+    response.end(request.url)
+  })
+  gateway = await startGateway({ data: data.url, identity: identity.url })
+})
+afterAll(async () => {
+  await gateway?.close()
+  await data.close()
+  await identity.close()
+})
+
+let clients = 0
+const newClient = () => `client-${++clients}`
+
+describe('understands the request first', () => {
+  it('answers 400 to an ambiguous target, in the dialect of the Data API, and forwards nothing', async () => {
+    const before = data.seen.length
+    const got = await call(gateway.port, { path: '/sync/..%2fx', token: await token(newClient()) })
+    expect(got.status).toBe(400)
+    expect(got.headers['content-type']).toBe('application/problem+json')
+    expect(got.headers['cache-control']).toBe('no-store')
+    expect(got.json).toEqual({
+      type: 'about:blank',
+      title: 'Bad Request',
+      status: 400,
+      detail: expect.any(String),
+      code: 'BadRequest',
+      message: 'Bad Request',
+      correlationId: expect.any(String),
+    })
+    expect(data.seen.length).toBe(before)
+  })
+
+  it.each([
+    ['no Host', 'GET /v3/x HTTP/1.1\r\n\r\n', 400],
+    ['two Hosts', 'GET /v3/x HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n', 400],
+    ['a Host with a path', 'GET /v3/x HTTP/1.1\r\nHost: a/b\r\n\r\n', 400],
+    ['no HTTP', 'hello\r\n\r\n', 400],
+    ['TLS', '\u0016\u0003\u0001\u0002\u0000\u0001\u0000', 400],
+    ['a bare LF', 'GET /v3/x HTTP/1.1\nHost: a\n\n', 400],
+    ['an obsolete fold', 'GET /v3/x HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n', 400],
+    ['CONNECT', 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n', 405],
+    ['TRACE', 'TRACE /v3/x HTTP/1.1\r\nHost: a\r\n\r\n', 405],
+    ['OPTIONS *', 'OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n', 400],
+    ['a head over maxHeaderSize', `GET /v3/x HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(17_000)}\r\n\r\n`, 431],
+    [
+      'length and chunks',
+      'POST /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+      400,
+    ],
+    [
+      'two lengths',
+      'POST /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc',
+      400,
+    ],
+    [
+      'another coding',
+      'POST /v3/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n',
+      400,
+    ],
+    [
+      'a coding twice',
+      'POST /v3/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+      400,
+    ],
+    ['an odd coding', 'POST /v3/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: , chunked\r\n\r\n0\r\n\r\n', 400],
+    [
+      'chunks in HTTP/1.0',
+      'POST /v3/x HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+      400,
+    ],
+    ['a GET with a body', 'GET /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc', 400],
+    ['a HEAD with a body', 'HEAD /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc', 400],
+    [
+      'a chunked DELETE (CVE-2026-29057)',
+      'DELETE /v3/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n',
+      400,
+    ],
+    [
+      'a chunked OPTIONS to the identity backend',
+      'OPTIONS /oidc/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2e\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n',
+      400,
+    ],
+  ])(
+    'refuses %s',
+    async (_, bytes, status) => {
+      const before = data.seen.length + identity.seen.length
+      const { text, closed } = await raw(gateway.port, bytes, answered)
+      expect(statuses(text)[0]).toBe(status)
+      // The bytes behind what is refused are never taken for a request that passes.
+      expect(statuses(text).every((one) => one >= 400)).toBe(true)
+      expect(closed || statuses(text).length === 1).toBe(true)
+      expect(data.seen.length + identity.seen.length).toBe(before)
+      expect((await call(gateway.port, { path: '/oidc/alive' })).status).toBe(303)
+    },
+    15_000,
+  )
+})
+
+describe('matches the route', () => {
+  it('404 where nothing is served, 405 with Allow where the method is not', async () => {
+    expect((await call(gateway.port, { path: '/nowhere' })).json).toMatchObject({
+      status: 404,
+      code: 'NotFound',
+    })
+    const got = await call(gateway.port, { path: '/transactions', method: 'PUT' })
+    expect(got.json).toMatchObject({ status: 405, code: 'MethodNotAllowed' })
+    expect(got.headers.allow).toBe('GET, HEAD, POST')
+    const par = await call(gateway.port, { path: '/oidc/x', method: 'PROPFIND' })
+    expect(par.status).toBe(405)
+  })
+
+  it('answers in RFC 6749 JSON on identity routes', async () => {
+    const got = await call(gateway.port, {
+      path: '/oidc/x',
+      method: 'DELETE',
+      headers: { 'Content-Length': '3' },
+      body: 'abc',
+    })
+    expect(got.status).toBe(400)
+    expect(got.headers['content-type']).toBe('application/json')
+    expect(got.json).toEqual({ error: 'invalid_request', error_description: expect.any(String) })
+  })
+
+  it('serves an open route of the Data API without a token or limit headers', async () => {
+    const got = await call(gateway.port, { path: '/v3/global-counterparties' })
+    expect(got.status).toBe(200)
+    expect(got.headers['x-ratelimit-limit']).toBe('3')
+  })
+})
+
+describe('authenticates', () => {
+  it('401 without a token says nothing of an error; a bad one is invalid_token; two are 400', async () => {
+    const none = await call(gateway.port)
+    expect(none.status).toBe(401)
+    expect(none.headers['www-authenticate']).toBe('Bearer realm="identity.example.com"')
+    expect(none.json).toMatchObject({ code: 'Unauthorized', status: 401 })
+    const bad = await call(gateway.port, { token: `${(await token('x')).slice(0, -10)}AAAAAAAAAA` })
+    expect(bad.status).toBe(401)
+    expect(bad.headers['www-authenticate']).toMatch(
+      /^Bearer realm="identity.example.com", error="invalid_token"/,
+    )
+    const two = await call(gateway.port, {
+      headers: { Authorization: [`Bearer ${await token('x')}`, `Bearer ${await token('x')}`] },
+    })
+    expect(two.status).toBe(400)
+  })
+
+  it('a token in the query is no credential', async () => {
+    const got = await call(gateway.port, { path: `/transactions?access_token=${await token('x')}` })
+    expect(got.status).toBe(401)
+  })
+
+  it('a refused request carries no rate-limit headers and reaches nobody', async () => {
+    const before = data.seen.length
+    const got = await call(gateway.port)
+    expect(Object.keys(got.headers).filter((name) => name.includes('ratelimit'))).toEqual([])
+    expect(data.seen.length).toBe(before)
+  })
+})
+
+describe('limits', () => {
+  it('tells limit, remaining and reset on every admitted call, in place of what the upstream says', async () => {
+    const mine = await token(newClient())
+    const first = await call(gateway.port, { token: mine })
+    expect(first.status).toBe(200)
+    expect(first.headers).toMatchObject({ 'x-ratelimit-limit': '1000', 'x-ratelimit-remaining': '999' })
+    expect(first.headers['x-ratelimit-reset']).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+    const second = await call(gateway.port, { token: mine })
+    expect(second.headers['x-ratelimit-remaining']).toBe('998')
+    // The oldest call has not left the window, so Reset stays where it is.
+    expect(second.headers['x-ratelimit-reset']).toBe(first.headers['x-ratelimit-reset'])
+  })
+
+  it('refuses a second sync of a connection with 429, byte for byte, and does not charge the client', async () => {
+    const mine = await token(newClient())
+    const sync = { method: 'POST', path: '/sync/a:b', token: mine, body: '{}' }
+    expect((await call(gateway.port, sync)).headers).toMatchObject({
+      'x-ratelimit-limit': '1000',
+      'x-ratelimit-remaining': '999',
+    })
+    const asked = Date.now()
+    const got = await call(gateway.port, { ...sync, headers: { 'X-Request-Id': 'abc-1' } })
+    expect(got.status).toBe(429)
+    expect(got.headers).toMatchObject({
+      'x-ratelimit-limit': '1',
+      'x-ratelimit-remaining': '0',
+      'retry-after': '5',
+      'cache-control': 'no-store',
+      'content-type': 'application/problem+json',
+    })
+    const reset = Date.parse(got.headers['x-ratelimit-reset'] as string)
+    expect(reset).toBeGreaterThan(asked)
+    expect(reset).toBeLessThanOrEqual(Date.now() + 5000)
+    expect(got.body).toBe(
+      '{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,' +
+        '"detail":"The limit \\"sync\\" allows 1 call in 5 seconds. Retry in 5 seconds.","violated-policies":["sync"],' +
+        '"code":"TooManyRequests","message":"Too Many Requests","retryAfterSecs":5,"correlationId":"abc-1"}',
+    )
+    expect((await call(gateway.port, { token: mine })).headers['x-ratelimit-remaining']).toBe('998')
+  })
+
+  it('counts every spelling of a connection as one', async () => {
+    const mine = await token(newClient())
+    const spellings = [
+      '/sync/a%3Ab',
+      '/Sync/a:b/',
+      '/sync/a%3ab',
+      '/SYNC/A:B',
+      '/v3/sync/a:b',
+      '/%73ync/%61:b',
+      '/v2.0/Sync/a%3Ab/',
+      '/sync/a:b?x=1',
+    ]
+    const got = []
+    for (const path of spellings)
+      got.push((await call(gateway.port, { method: 'POST', path, token: mine })).status)
+    expect(got).toEqual([200, ...spellings.slice(1).map(() => 429)])
+    expect((await call(gateway.port, { method: 'POST', path: '/sync/a:c', token: mine })).status).toBe(200)
+    // Another client's connection of that name is another one.
+    expect(
+      (await call(gateway.port, { method: 'POST', path: '/sync/a:b', token: await token(newClient()) }))
+        .status,
+    ).toBe(200)
+  })
+
+  it('forwards the path that it counted', async () => {
+    const mine = await token(newClient())
+    await call(gateway.port, { method: 'POST', path: '/Sync/x%3Ay/?q=%3A//', token: mine })
+    expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/Sync/x:y/?q=%3A//' })
+    await call(gateway.port, { method: 'POST', path: '/v3/x%3Ay%20z', token: mine })
+    expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/v3/x:y%20z' })
+  })
+
+  it('keeps status, body and Retry-After of the 429 of an upstream', async () => {
+    const got = await call(gateway.port, { path: '/v3/limited', token: await token(newClient()) })
+    expect(got).toMatchObject({ status: 429, headers: { 'retry-after': '17', 'x-ratelimit-limit': '1000' } })
+    expect(got.json).toHaveProperty('digest')
+  })
+
+  it('closes the connection where it refuses a request whose body is still coming', async () => {
+    const { text, closed } = await raw(
+      gateway.port,
+      `POST /sync/late HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nGET /oidc/hidden HTTP/1.1\r\nHost: a\r\n\r\n`,
+    )
+    expect(statuses(text)).toEqual([401])
+    expect(text).toMatch(/connection: close/i)
+    expect(closed).toBe(true)
+  })
+})
+
+describe('several requests on one socket', () => {
+  const sync = (mine: string, connection: string) =>
+    `POST /sync/${connection} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${mine}\r\nContent-Length: 0\r\n\r\n`
+
+  it('are answered in their order', async () => {
+    const mine = await token(newClient())
+    const { text } = await raw(
+      gateway.port,
+      sync(mine, 'p1') + sync(mine, 'p2') + sync(mine, 'p1'),
+      (sofar) => statuses(sofar).length === 3,
+    )
+    expect(statuses(text)).toEqual([200, 200, 429])
+  })
+
+  it('none is served after an answer that ends the socket', async () => {
+    const mine = await token(newClient())
+    const refused = 'POST /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody'
+    const { text, closed } = await raw(gateway.port, refused + sync(mine, 'after'))
+    expect(statuses(text)[0]).toBe(401)
+    expect(closed || statuses(text).length === 2).toBe(true)
+    const again = await call(gateway.port, { method: 'POST', path: '/sync/after', token: mine })
+    // Served and answered, or neither.
+    expect(again.status).toBe(statuses(text).length === 2 ? 429 : 200)
+  })
+
+  it('what comes behind a request and is none does not take its answer', async () => {
+    const mine = await token(newClient())
+    const { text, closed } = await raw(gateway.port, `${sync(mine, 'garbage')}GARBAGE\r\n\r\n`)
+    expect(statuses(text)).toEqual([200])
+    expect(closed).toBe(true)
+  })
+
+  it('an expectation that nobody knows is passed over', async () => {
+    const { text } = await raw(
+      gateway.port,
+      'POST /sync/a HTTP/1.1\r\nHost: a\r\nExpect: foo\r\nContent-Length: 2\r\n\r\nhi',
+      answered,
+    )
+    expect(statuses(text)).toEqual([401])
+  })
+})
+
+describe('forwards', () => {
+  it('identity answers untouched: status, Location, each Set-Cookie, and whatever it says of limits', async () => {
+    const got = await call(gateway.port, {
+      path: '/oidc/auth?client_id=a&redirect_uri=https%3A%2F%2Fx%2F%2Fy',
+    })
+    expect(got).toMatchObject({
+      status: 303,
+      body: '/oidc/auth?client_id=a&redirect_uri=https%3A%2F%2Fx%2F%2Fy',
+    })
+    expect(got.headers['set-cookie']).toEqual([
+      'a=1; Path=/interaction/1; Expires=Wed, 01 Jan 2031 00:00:00 GMT',
+      'b=2; Path=/oidc/auth',
+    ])
+    expect(got.headers.location).toBe('http://elsewhere.example/interaction/1?a=%2F')
+    expect(got.headers['x-ratelimit-limit']).toBe('77')
+  })
+
+  it('tells the upstream who called, whatever the caller claims', async () => {
+    await call(gateway.port, {
+      path: '/oidc/x',
+      headers: {
+        Host: 'Identity.example.com:8443',
+        'X-Forwarded-For': '6.6.6.6',
+        'X-Forwarded-Host': 'evil',
+        X_Forwarded_Proto: 'https',
+        'X-Forwarded-Prefix': '/evil',
+        Forwarded: 'for=6.6.6.6',
+        'X-Real-IP': '6.6.6.6',
+        'X-Client-Cert': 'mine',
+        'Client-Cert': ':mine:',
+        'X-SSL-Client-Verify': 'SUCCESS',
+        'X-HTTP-Method-Override': 'DELETE',
+        'X-Original-URL': '/admin',
+        'X-Rewrite-URL': '/admin',
+        Connection: 'keep-alive, X-Hop, Host, Content-Length',
+        'X-Hop': '1',
+        TE: 'trailers',
+        Upgrade: 'websocket',
+        Expect: '100-continue',
+        'Proxy-Authorization': 'Basic x',
+        traceparent: '00-1',
+        Cookie: 'a=1; b=2',
+      },
+    })
+    const { headers } = identity.seen.at(-1)!
+    expect(headers).toMatchObject({
+      host: 'Identity.example.com:8443',
+      'x-forwarded-for': '127.0.0.1',
+      'x-forwarded-host': 'Identity.example.com:8443',
+      'x-forwarded-proto': 'http',
+      'x-forwarded-port': String(gateway.port),
+      'x-real-ip': '127.0.0.1',
+      'x-request-id': expect.stringMatching(/^[0-9a-f-]{36}$/),
+      traceparent: '00-1',
+      cookie: 'a=1; b=2',
+    })
+    const expected = new Set([
+      'host',
+      'x-forwarded-for',
+      'x-forwarded-host',
+      'x-forwarded-proto',
+      'x-forwarded-port',
+      'x-real-ip',
+      'x-request-id',
+      'traceparent',
+      'cookie',
+      'connection',
+    ])
+    expect(Object.keys(headers).filter((name) => !expected.has(name))).toEqual([])
+  })
+
+  it('survives a Trailer field without a chunked body', async () => {
+    const { text } = await raw(
+      gateway.port,
+      'GET /oidc/x HTTP/1.1\r\nHost: a\r\nTrailer: X\r\n\r\n',
+      answered,
+    )
+    expect(statuses(text)).toEqual([303])
+    expect(identity.seen.at(-1)!.headers).not.toHaveProperty('trailer')
+  })
+
+  it('streams bodies of both kinds, byte for byte', async () => {
+    const body = Buffer.alloc(3_000_000, 'äöü€')
+    const digest = createHash('sha256').update(body).digest('hex')
+    const mine = await token(newClient())
+    const sized = await call(gateway.port, {
+      method: 'POST',
+      path: '/v3/x',
+      token: mine,
+      headers: { 'Content-Length': String(body.length) },
+      body,
+    })
+    expect(sized.json).toEqual({ digest })
+    const chunked = await call(gateway.port, {
+      method: 'POST',
+      path: '/v3/x',
+      token: mine,
+      headers: { 'Transfer-Encoding': 'chunked' },
+      body,
+    })
+    expect(chunked.json).toEqual({ digest })
+  })
+
+  it('413 for a body over maxBody, before it is read and without charging a call', async () => {
+    const mine = await token(newClient())
+    const got = await raw(
+      gateway.port,
+      `POST /v3/x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${mine}\r\nContent-Length: 99999999\r\n\r\n`,
+    )
+    expect(statuses(got.text)).toEqual([413])
+    expect((await call(gateway.port, { token: mine })).headers['x-ratelimit-remaining']).toBe('999')
+  })
+
+  it('says 100 Continue only to a request that it forwards', async () => {
+    const mine = await token(newClient())
+    const head = (authorization: string) =>
+      `POST /v3/x HTTP/1.1\r\nHost: a\r\n${authorization}Expect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n`
+    const taken = await raw(gateway.port, `${head(`Authorization: Bearer ${mine}\r\n`)}ab`)
+    expect(statuses(taken.text)).toEqual([100, 200])
+    const refused = await raw(gateway.port, head(''))
+    expect(statuses(refused.text)).toEqual([401])
+  })
+
+  it('502 where the upstream is gone, with the rate-limit headers of the decision that was made', async () => {
+    const gone = await startUpstream()
+    await gone.close()
+    const other = await startGateway({ data: gone.url })
+    const got = await call(other.port, { token: await token('x') })
+    expect(got).toMatchObject({
+      status: 502,
+      headers: { 'x-ratelimit-limit': '1000', 'x-ratelimit-remaining': '999' },
+    })
+    expect(got.json).toMatchObject({ code: 'BadGateway', detail: 'The upstream cannot be reached.' })
+    const oidc = await call(other.port, { path: '/oidc/x' })
+    expect(oidc).toMatchObject({ status: 502, json: { error: 'server_error' } })
+    await other.close()
+  })
+})

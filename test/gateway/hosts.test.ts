@@ -1,0 +1,135 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
+import { raw, statuses } from '../helpers/raw.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+
+const ROUTES = `routes:
+  - { match: "id.example.com/oidc/*", upstream: identity, authenticate: none }
+  - { match: "/*", upstream: data, authenticate: none }`
+
+let back: TestUpstream
+let listed: TestGateway
+let open: TestGateway
+beforeAll(async () => {
+  back = await startUpstream()
+  listed = await startGateway({ data: back.url, listen: ', hosts: [API.example.com]', routes: ROUTES })
+  open = await startGateway({ data: back.url, routes: ROUTES })
+})
+afterAll(async () => {
+  await Promise.all([listed?.close(), open?.close()])
+  await back?.close()
+})
+
+const statusOf = async ({ port }: TestGateway, host: string, path: string): Promise<number> =>
+  (await call(port, { path, headers: { Host: host } })).status
+
+describe('with listen.hosts', () => {
+  it.each([
+    ['api.example.com', '/x', 200],
+    ['API.example.com.:8080', '/x', 200],
+    ['id.example.com', '/oidc/auth', 200],
+    ['id.example.com', '/x', 404],
+    ['internal-admin.svc:8443', '/x', 400],
+    ['169.254.169.254', '/oidc/auth', 400],
+    ['localhost', '/x', 400],
+    ['[::1]', '/x', 400],
+  ])('%s%s gets %d', async (host, path, status) => {
+    const seen = back.seen.length
+    expect(await statusOf(listed, host, path)).toBe(status)
+    expect(back.seen.length - seen).toBe(status === 200 ? 1 : 0)
+  })
+
+  it.each([
+    ['api.example.com', 200],
+    ['id.example.com', 404],
+    ['localhost', 400],
+  ])('an absolute target of %s gets %d, too', async (host, status) => {
+    const { text } = await raw(
+      listed.port,
+      `GET http://${host}/x HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`,
+    )
+    expect(statuses(text)).toEqual([status])
+  })
+})
+
+it('without listen.hosts a route that names no host serves any', async () => {
+  for (const host of ['localhost', '169.254.169.254', 'id.example.com'])
+    expect(await statusOf(open, host, '/x')).toBe(200)
+})
+
+it('X-Forwarded-Port is the port of the connection, whatever Host says', async () => {
+  for (const host of ['localhost', 'localhost:1337', 'localhost:443']) {
+    await statusOf(open, host, '/x')
+    expect(back.seen.at(-1)!.headers).toMatchObject({
+      'x-forwarded-host': host,
+      'x-forwarded-port': String(open.port),
+    })
+  }
+})
+
+describe('the fields that an upstream trusts', () => {
+  const sent = { 'X-My-User': 'evil', x_my_user: 'evil', 'X.My.User': 'evil', 'X-Your-User': 'kept' }
+  const arrived = async (trustedProxies: string, headers: Record<string, string>) => {
+    const gateway = await startGateway({
+      data: back.url,
+      trustedProxies,
+      upstream: 'identityHeaders: [X-My-User, my_roles]',
+      routes: ROUTES,
+    })
+    try {
+      await call(gateway.port, { path: '/x', headers })
+      const own = back.seen.at(-1)!.headers
+      await call(gateway.port, { path: '/oidc/x', headers: { ...headers, Host: 'id.example.com' } })
+      return { own, other: back.seen.at(-1)!.headers }
+    } finally {
+      await gateway.close()
+    }
+  }
+
+  it('are removed in every spelling, for that upstream alone', async () => {
+    const { own, other } = await arrived('[]', { ...sent, 'My-Roles': 'evil', my_roles: 'evil' })
+    for (const name of ['x-my-user', 'x_my_user', 'x.my.user', 'my-roles', 'my_roles'])
+      expect(own).not.toHaveProperty([name])
+    expect(own['x-your-user']).toBe('kept')
+    expect(other).toMatchObject({ 'x-my-user': 'evil', my_roles: 'evil' })
+  })
+
+  it('pass from a trusted proxy as they are written, whatever Connection names', async () => {
+    const { own } = await arrived('[127.0.0.1/32]', {
+      ...sent,
+      'X-My-User': 'alice',
+      my_roles: 'admin',
+      'My-Roles': 'evil',
+      Connection: 'X-My-User',
+    })
+    expect(own).toMatchObject({ 'x-my-user': 'alice', my_roles: 'admin' })
+    for (const name of ['x_my_user', 'x.my.user', 'my-roles']) expect(own).not.toHaveProperty([name])
+  })
+})
+
+it('a caller behind NAT64 is the IPv4 address within: counted as it, and trusted as it', async () => {
+  const gateway = await startGateway({
+    data: back.url,
+    trustedProxies: '[127.0.0.1/32, 10.0.0.0/8, "64:ff9b::b00:0/104"]',
+    limits: 'limits: { each: { per: [ip], limit: 2, window: 1h } }',
+    routes: 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [each] }]',
+  })
+  try {
+    const remaining = async (forwardedFor: string) =>
+      (await call(gateway.port, { headers: { 'X-Forwarded-For': forwardedFor } })).headers[
+        'x-ratelimit-remaining'
+      ]
+    expect(await remaining('64:ff9b::9.9.9.9')).toBe('1')
+    expect(await remaining('64:FF9B:0:0:0:0:909:909')).toBe('0')
+    expect(await remaining('64:ff9b::8.8.8.8')).toBe('1')
+    expect(await remaining('8.8.8.8')).toBe('0')
+    expect(await remaining('7.7.7.7, 64:ff9b::10.0.0.1')).toBe('1')
+    expect(await remaining('6.6.6.6, 11.0.0.1')).toBe('1')
+    expect(await remaining('6.6.6.6, 64:ff9b::11.0.0.1')).toBe('0')
+    // The prefix of 96 bits alone.
+    expect(await remaining('64:ff9b:0:0:0:1:505:505')).toBe('1')
+    expect(await remaining('5.5.5.5')).toBe('1')
+  } finally {
+    await gateway.close()
+  }
+})

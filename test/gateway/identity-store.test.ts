@@ -1,0 +1,76 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { call, type Got, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+
+const PUSHED =
+  'client_id=acme&scope=openid&response_type=code&redirect_uri=https%3A%2F%2Fclient.example.com%2Fcb'
+const FORM = { 'Content-Type': 'application/x-www-form-urlencoded' }
+let redis: RedisServer
+let upstream: TestUpstream
+let gateway: TestGateway
+
+beforeAll(async () => {
+  ;[redis, upstream] = await Promise.all([startRedis(), startUpstream()])
+  gateway = await startGateway({
+    data: upstream.url,
+    limit: 1,
+    store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
+    routes: `routes:
+  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
+  - { match: "/oidc/*", upstream: identity, authenticate: none }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
+    more: 'par: { issuer: "https://identity.example.com/oidc" }',
+  })
+})
+afterAll(async () => {
+  await gateway.close()
+  await Promise.all([upstream.close(), redis.close()])
+})
+
+/** Everything that clients ask of the identity backend, each several times. */
+async function askIdentity(): Promise<Got[]> {
+  const answers: Got[] = []
+  for (let i = 0; i < 5; i++) {
+    const mine = await token('acme')
+    answers.push(
+      await call(gateway.port, { path: '/oidc/.well-known/openid-configuration' }),
+      await call(gateway.port, { path: '/oidc/certs' }),
+      await call(gateway.port, { path: '/oidc/auth?client_id=acme&request_uri=urn:x' }),
+      await call(gateway.port, { method: 'POST', path: '/oidc/token', headers: FORM, body: 'grant_type=x' }),
+      await call(gateway.port, { method: 'POST', path: '/oidc/request', headers: FORM, body: PUSHED }),
+      await call(gateway.port, { path: '/oidc/me', token: mine }),
+    )
+  }
+  return answers
+}
+
+/** How often Redis was asked for each command but those of the test itself. */
+async function asked(): Promise<string[]> {
+  const said = String(await redis.command('INFO', 'commandstats'))
+  return [...said.matchAll(/cmdstat_(?!info)\S+:calls=\d+/g)].map(([line]) => line)
+}
+
+function expectUnlimited(answers: readonly Got[]): void {
+  for (const { status, headers } of answers) {
+    const told = Object.keys(headers).filter((name) => name.includes('ratelimit'))
+    expect([status, told]).toEqual([200, []])
+  }
+}
+
+describe('identity traffic', () => {
+  it('is never limited, is told nothing of limits, and asks Redis nothing', async () => {
+    const spend = await token('acme')
+    expect((await call(gateway.port, { token: spend })).status).toBe(200)
+    expect((await call(gateway.port, { token: spend })).status).toBe(429)
+    const before = await asked()
+    expectUnlimited(await askIdentity())
+    expect(await asked()).toEqual(before)
+  })
+
+  it('passes while Redis is dead, pushed requests too', async () => {
+    await redis.kill()
+    expect((await call(gateway.port, { token: await token('other') })).status).toBe(503)
+    expectUnlimited(await askIdentity())
+  })
+})

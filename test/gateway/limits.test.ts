@@ -1,0 +1,235 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { call, ROUTES, startGateway, type TestGateway, token, TOKENS, yaml } from '../helpers/gateway.ts'
+import { serving } from '../helpers/process.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+/** What the limiter's settings do to real requests; the counters' own exactness is tested in `limit/`. */
+
+let data: TestUpstream
+const gateways: TestGateway[] = []
+beforeAll(async () => {
+  data = await startUpstream()
+})
+afterAll(() => data.close())
+afterEach(async () => {
+  for (const gateway of gateways.splice(0)) await gateway.close()
+})
+async function gateway(settings: Partial<Parameters<typeof startGateway>[0]>): Promise<TestGateway> {
+  const started = await startGateway({ data: data.url, ...settings })
+  gateways.push(started)
+  return started
+}
+const inMs = (ms: number) => new Date(Date.now() + ms).toISOString()
+const HOUR = 3_600_000
+
+describe("a client's own limit", () => {
+  it('stands in for the limit until its end, for this client alone', async () => {
+    const { port } = await gateway({
+      more: `clients:
+  - { id: big, limits: { requests: { limit: 5000, until: "${inMs(HOUR)}" } } }
+  - { id: past, limits: { requests: { limit: 5000, until: "${inMs(-HOUR)}" } } }
+  - { id: slow, limits: { requests: { limit: 2, window: 1h } } }
+  - { id: blocked, limits: { requests: { limit: 0 } } }`,
+    })
+    const limitOf = async (client: string) =>
+      (await call(port, { token: await token(client) })).headers['x-ratelimit-limit']
+    expect(await limitOf('big')).toBe('5000')
+    expect(await limitOf('past')).toBe('1000')
+    expect(await limitOf('other')).toBe('1000')
+    expect(await limitOf('slow')).toBe('2')
+    const before = Date.now()
+    const blocked = await call(port, { token: await token('blocked') })
+    expect(blocked).toMatchObject({
+      status: 429,
+      headers: { 'x-ratelimit-limit': '0', 'x-ratelimit-remaining': '0', 'retry-after': '60' },
+    })
+    expect(Date.parse(blocked.headers['x-ratelimit-reset'] as string)).toBeGreaterThanOrEqual(before + 59_000)
+  })
+})
+
+describe('an announced change', () => {
+  const limits = (changes: string) => ({
+    routes: ROUTES.replace(
+      'routes:\n',
+      'routes:\n  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }\n',
+    ),
+    limits: `limits:
+  requests: { per: [client], limit: 1000, window: 1m, changes: [${changes}] }
+  sync: { per: [client, connection], limit: 1, window: 5s }`,
+  })
+
+  it('is in force from its date on, and told before to whoever reads the limits, which costs no call', async () => {
+    const [announced, from] = [inMs(-HOUR), inMs(HOUR)]
+    const { port } = await gateway(limits(`{ announced: "${announced}", from: "${from}", limit: 1200 }`))
+    const mine = await token('acme')
+    expect((await call(port, { token: mine })).headers['x-ratelimit-limit']).toBe('1000')
+    for (let i = 0; i < 3; i++) {
+      const got = await call(port, { path: '/v3/rate-limits', token: mine })
+      expect(got.status).toBe(200)
+      expect(got.headers['cache-control']).toBe('no-store')
+      expect(Object.keys(got.headers).filter((name) => name.startsWith('x-ratelimit'))).toEqual([])
+      expect(got.json).toEqual({
+        limits: [
+          {
+            name: 'requests',
+            limit: 1000,
+            remaining: 999,
+            windowSeconds: 60,
+            reset: expect.stringMatching(/Z$/),
+            changes: [{ announced, from, limit: 1200 }],
+          },
+        ],
+      })
+    }
+    expect((await call(port, { path: '/v3/rate-limits' })).status).toBe(401)
+  })
+
+  it('in the past is the limit', async () => {
+    const { port } = await gateway(
+      limits(`{ announced: "${inMs(-2 * HOUR)}", from: "${inMs(-HOUR)}", limit: 1200 }`),
+    )
+    expect((await call(port, { token: await token('acme') })).headers['x-ratelimit-limit']).toBe('1200')
+  })
+})
+
+describe('a shadow limit', () => {
+  it('counts and reports beside a live one, and never refuses', async () => {
+    const { port, adminPort } = await gateway({
+      limits: `limits:
+  requests: { per: [client], limit: 10, window: 1m }
+  trial: { per: [client], limit: 2, window: 1m, shadow: true }`,
+      routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }]',
+    })
+    const mine = await token('acme')
+    for (let left = 9; left >= 5; left--) {
+      expect(await call(port, { token: mine })).toMatchObject({
+        status: 200,
+        headers: { 'x-ratelimit-limit': '10', 'x-ratelimit-remaining': String(left) },
+      })
+    }
+    const metrics = (await call(adminPort, { path: '/metrics' })).body
+    expect(metrics).toContain('sluice_limit_decisions_total{limit="trial",outcome="shadow_over"} 3')
+    expect(metrics).toContain('sluice_limit_decisions_total{limit="requests",outcome="within"} 5')
+  })
+
+  it('is named in the log of the calls that it would have refused', async () => {
+    const gateway = await serving(
+      yaml({
+        data: data.url,
+        limits: `limits:
+  requests: { per: [client], limit: 10, window: 1m }
+  trial: { per: [client], limit: 1, window: 1m, shadow: true }`,
+        routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }]',
+      }).replace('log: { level: silent }', ''),
+    )
+    for (let i = 0; i < 2; i++) await call(gateway.port, { token: await token('acme') })
+    const lines = () => gateway.lines().filter(({ msg }) => msg === 'request')
+    await until('both are logged', () => lines().length === 2)
+    expect(lines().map(({ decision, shadowOver }) => [decision, shadowOver])).toEqual([
+      ['admitted', undefined],
+      ['admitted', ['trial']],
+    ])
+    gateway.kill('SIGTERM')
+    expect(await gateway.ended()).toBe(0)
+  })
+})
+
+describe('several limits of a route', () => {
+  const route = 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests, hourly] }]'
+  const limits = `limits:
+  requests: { per: [client], limit: 2, window: 1m }
+  hourly: { per: [user], limit: 2, window: 1h }`
+
+  it('refused by both, the answer is that of the longest wait, and names both', async () => {
+    const { port } = await gateway({ limits, routes: route })
+    const mine = await token('acme')
+    for (let i = 0; i < 2; i++) await call(port, { token: mine })
+    const got = await call(port, { token: mine })
+    expect(got.headers['retry-after']).toBe('3600')
+    expect(got.json['violated-policies']).toEqual(['requests', 'hourly'])
+    expect(got.json.detail).toBe('The limit "hourly" allows 2 calls in 1 hour. Retry in 3600 seconds.')
+  })
+
+  it('are listed in RateLimit and RateLimit-Policy where draft-10 is asked for', async () => {
+    const { port } = await gateway({ limits, routes: route, more: 'headers: { draft: draft-10 }' })
+    const got = await call(port, { token: await token('acme') })
+    expect(got.headers).toMatchObject({
+      'ratelimit-policy': '"requests";q=2;w=60, "hourly";q=2;w=3600',
+      ratelimit: '"requests";r=1;t=60, "hourly";r=1;t=3600',
+      'x-ratelimit-limit': '2',
+    })
+  })
+
+  it('are all told of when the refusal is remembered, too', async () => {
+    const { port } = await gateway({ limits, routes: route, more: 'headers: { draft: draft-10 }' })
+    const mine = await token('acme')
+    for (let i = 0; i < 2; i++) await call(port, { token: mine })
+    for (let i = 0; i < 2; i++) {
+      expect((await call(port, { token: mine })).headers).toMatchObject({
+        'ratelimit-policy': '"requests";q=2;w=60, "hourly";q=2;w=3600',
+        ratelimit: expect.stringMatching(/^"requests";r=0;t=\d+, "hourly";r=0;t=\d+$/),
+      })
+    }
+  })
+
+  it('403 for a token without the user that a limit is counted by', async () => {
+    const { port } = await gateway({ limits, routes: route })
+    expect((await call(port, { token: await token('acme', { sub: undefined }) })).status).toBe(403)
+  })
+})
+
+describe('an operator', () => {
+  it('reads what a client has used, and frees it', async () => {
+    const { port, adminPort } = await gateway({ limit: 1 })
+    const client = 'a/c:m{e} ü'
+    const mine = await token(client)
+    const path = `/limits/${encodeURIComponent(client)}`
+    expect((await call(port, { method: 'POST', path: '/sync/a:b', token: mine })).status).toBe(200)
+    expect((await call(port, { token: mine })).status).toBe(429)
+    const read = await call(adminPort, { path })
+    expect(read.json).toMatchObject({
+      client,
+      limits: [
+        {
+          name: 'requests',
+          limit: 1,
+          remaining: 0,
+          until: null,
+          shadow: false,
+          key: expect.stringMatching(/^sluice:\{.*\}:requests$/),
+        },
+        { name: 'sync', limit: 1, remaining: 0, key: expect.stringMatching(/^sluice:\{.*\}:sync:a%3Ab$/) },
+      ],
+      truncated: false,
+    })
+    expect((await call(adminPort, { method: 'DELETE', path })).json).toEqual({ client, freed: 2 })
+    // Also what was remembered of the refusal is gone.
+    expect((await call(port, { token: mine })).status).toBe(200)
+  })
+})
+
+describe('per ip', () => {
+  it('counts callers by their address, as trusted proxies tell it, and by nothing that a caller claims', async () => {
+    const settings = {
+      tokens: TOKENS,
+      limits: 'limits: { address: { per: [ip], limit: 1, window: 1m } }',
+      routes: 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [address] }]',
+    }
+    const open = await gateway(settings)
+    const from = (port: number, forwarded: string) =>
+      call(port, { headers: { 'X-Forwarded-For': forwarded } })
+    expect((await from(open.port, '1.1.1.1')).status).toBe(200)
+    expect((await from(open.port, '2.2.2.2')).status).toBe(429)
+
+    const trusting = await gateway({ ...settings, trustedProxies: '[127.0.0.0/8, 10.0.0.0/8]' })
+    expect((await from(trusting.port, '1.1.1.1')).status).toBe(200)
+    expect((await from(trusting.port, '9.9.9.9, 1.1.1.1, 10.1.1.1')).status).toBe(429)
+    expect((await from(trusting.port, '::ffff:1.1.1.1')).status).toBe(429)
+    expect((await from(trusting.port, '2001:db8::1')).status).toBe(200)
+    expect((await from(trusting.port, '2001:db8::2')).status).toBe(429)
+    expect((await from(trusting.port, '2001:db8:0:1::1')).status).toBe(200)
+    expect((await from(trusting.port, '1.1.1.1:5678')).status).toBe(429)
+    expect((await from(trusting.port, '[2001:db8::9]:5678')).status).toBe(429)
+  })
+})

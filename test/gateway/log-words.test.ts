@@ -1,0 +1,66 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { call, token, yaml } from '../helpers/gateway.ts'
+import { serving, type ServingProcess } from '../helpers/process.ts'
+import { answered, raw } from '../helpers/raw.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const SECRET = 'hunter2'
+/** DEL, CSI in one character, and an override of the direction. */
+const MARKS = '\u007F\u009B31m\u202E'
+const ESCAPED = String.raw`\u007f\u009b31m\u202e`
+
+let data: TestUpstream
+let gateway: ServingProcess
+beforeAll(async () => {
+  data = await startUpstream()
+  gateway = await serving(yaml({ data: data.url }))
+})
+afterAll(async () => {
+  gateway.kill()
+  await data.close()
+})
+
+const requests = () => gateway.lines().filter(({ msg }) => msg === 'request')
+
+describe('the access log', () => {
+  it.each([
+    [`GET /v3/tx#access_token=${SECRET}`, '/v3/tx…'],
+    [`GET //user:${SECRET}@api.example.com/v3/tx`, '…'],
+    [`GET /\\user:${SECRET}@api.example.com/v3/tx`, '/…'],
+    [`GET /http://user:${SECRET}@api.example.com/`, '/http:…'],
+    [`GET /v3/tx%C0%BFaccess_token=${SECRET}`, '/v3/tx…'],
+    [`GET /v3/tx;access_token=${SECRET}`, '/v3/tx…'],
+    [`GET /v3/tx%3Faccess_token=${SECRET}`, '/v3/tx…'],
+    [`GET http://user:${SECRET}@api.example.com/v3/tx`, '/v3/tx'],
+  ])('tells of %s no more than its path', async (line, path) => {
+    const before = requests().length
+    await raw(
+      gateway.port,
+      `${line} HTTP/1.1\r\nHost: api.example.com\r\nConnection: close\r\n\r\n`,
+      answered,
+    )
+    await until('the line', () => requests().length > before)
+    expect(requests().at(-1)).toMatchObject({ path })
+    expect(gateway.stdout()).not.toContain(SECRET)
+  })
+
+  it('tells of CONNECT nothing more', async () => {
+    const lines = () => gateway.lines().filter(({ msg }) => msg === 'unreadable')
+    await raw(gateway.port, `CONNECT user:${SECRET}@x:443 HTTP/1.1\r\nHost: x\r\n\r\n`, answered)
+    await until('the line', () => lines().length > 0)
+    expect(lines()).toMatchObject([{ status: 405, error: 'CONNECT' }])
+    expect(gateway.stdout()).not.toContain(SECRET)
+  })
+
+  it('escapes what moves a cursor or turns words around, in what a caller says and in what an operator does', async () => {
+    const [called, freed] = ['acme\u202E', `acme${MARKS}`]
+    await call(gateway.port, { token: await token(called) })
+    await call(gateway.adminPort, { method: 'DELETE', path: `/limits/${encodeURIComponent(freed)}` })
+    const lines = () => gateway.lines().filter(({ client }) => client === called || client === freed)
+    await until('both lines', () => lines().length === 2)
+    expect(gateway.stdout()).toContain(String.raw`"client":"acme\u202e"`)
+    expect(gateway.stdout()).toContain(`"client":"acme${ESCAPED}"`)
+    expect(gateway.stdout()).not.toMatch(/[\u007F-\u009F\u202E]/)
+  })
+})

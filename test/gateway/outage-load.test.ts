@@ -1,0 +1,354 @@
+import { mkdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type FakeRedis, startFakeRedis } from '../helpers/fake-redis.ts'
+import { call, token, yaml } from '../helpers/gateway.ts'
+import { mostInAWindow, type Observed, wronglyRefused } from '../helpers/judge.ts'
+import { serving, type ServingProcess } from '../helpers/process.ts'
+import { type RedisServer, startCluster, startRedis } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+/** One gateway for each `onOutage`, under a load that does not slow down when answers do, through every outage. */
+
+const LONG = process.env['SLUICE_LONG'] === '1'
+const WINDOW_MS = 200
+const LIMIT = 5
+const HELD_MS = LONG ? 10_000 : WINDOW_MS + 50
+/** A machine busy with other tests must not make outages of its own. */
+const TIMEOUT_MS = LONG ? 100 : 400
+/** Later than `timeout` and what unlimited calls of the same time took; more on a machine busy with other tests. */
+const SLACK_MS = LONG ? 50 : 1000
+const EVERY_MS = 5
+/** What is caught up with after a pause of this process. */
+const MOST_AT_ONCE = 20
+
+const MODES = ['local', 'allow', 'deny'] as const
+type Mode = (typeof MODES)[number]
+
+interface Answered extends Observed {
+  readonly status: number
+  readonly headers: Record<string, unknown>
+}
+
+let data: TestUpstream
+beforeAll(async () => {
+  data = await startUpstream()
+})
+afterAll(() => data.close())
+
+async function gatewaysOn(redis: string): Promise<readonly ServingProcess[]> {
+  return await Promise.all(
+    MODES.map((onOutage) =>
+      serving(
+        yaml({
+          data: data.url,
+          limit: LIMIT,
+          window: `${WINDOW_MS}ms`,
+          store: `{ redis: ${redis}, prefix: ${onOutage}, timeout: ${TIMEOUT_MS}ms, onOutage: ${onOutage} }`,
+        }).replaceAll('timeout: 2s', 'timeout: 30s'),
+      ),
+    ),
+  )
+}
+
+/** Sends a call of one of three new clients every few milliseconds, whatever becomes of the earlier ones. */
+async function load(port: number) {
+  const calls: Answered[] = []
+  const unlimited: Answered[] = []
+  const failures: unknown[] = []
+  const pending = new Set<Promise<void>>()
+  const newClients = () =>
+    Promise.all([1, 2, 3].map(() => token(`client-${Math.random().toString(36).slice(2)}`)))
+  let clients: readonly { readonly token: string; readonly calls: Answered[] }[] = []
+  const change = async () => {
+    const tokens = await newClients()
+    clients = tokens.map((token) => ({ token, calls: [] }))
+  }
+  await change()
+  let sent = 0
+  const startedAt = performance.now()
+  const timer = setInterval(() => {
+    const due = Math.floor((performance.now() - startedAt) / EVERY_MS)
+    for (sent = Math.max(sent, due - MOST_AT_ONCE); sent < due; sent++) {
+      if (sent % 5 === 0) send('/oidc/x', '', unlimited)
+      else sendOf(clients[sent % clients.length]!)
+    }
+  }, EVERY_MS)
+  function sendOf({ token, calls: own }: (typeof clients)[number]): void {
+    send('/transactions', token, calls, own)
+  }
+  function send(path: string, token: string, ...into: Answered[][]): void {
+    const sentAt = performance.now()
+    const one = call(port, { path, token }).then(
+      ({ status, headers }) => {
+        const answered = { sentAt, answeredAt: performance.now(), admitted: status === 200, status, headers }
+        for (const list of into) list.push(answered)
+      },
+      (error: unknown) => void failures.push(error),
+    )
+    pending.add(one)
+    void one.finally(() => pending.delete(one))
+  }
+  return {
+    calls,
+    unlimited,
+    /** New clients from now on; what became of the calls of each of the earlier ones. */
+    async turn(): Promise<readonly (readonly Answered[])[]> {
+      const before = clients
+      await change()
+      await Promise.all(pending)
+      return before.map(({ calls }) => calls)
+    },
+    async stop() {
+      clearInterval(timer)
+      await Promise.all(pending)
+      expect(failures).toEqual([])
+    },
+  }
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+/** What a gateway has told of its store since `from` characters of its log, and of which server. */
+function told(gateway: ServingProcess, from: number): { level: string; server?: string }[] {
+  const lines = gateway.stdout().slice(from).split('\n').slice(0, -1)
+  return (
+    lines
+      .filter((line) => !line.includes('"msg":"request"'))
+      // Which slots of a cluster have no master is told beside.
+      .filter((line) => !line.includes('slots of the cluster have no master'))
+      .filter((line) => !line.includes('came back without its data'))
+      .map((line) => JSON.parse(line) as { level: string; server?: string })
+  )
+}
+
+async function shows(gateway: ServingProcess, mode: string, up: 0 | 1): Promise<boolean> {
+  const { body } = await call(gateway.adminPort, { path: '/metrics' })
+  return (
+    body.includes(`\nsluice_store_mode{mode="${mode}"} 1\n`) && body.includes(`\nsluice_store_up ${up}\n`)
+  )
+}
+
+/** Breaks the store under load and mends it, and judges every answer that callers got. */
+async function passes(
+  what: string,
+  gateways: readonly ServingProcess[],
+  breakIt: () => Promise<unknown>,
+  mendIt: () => Promise<unknown>,
+): Promise<void> {
+  const each = MODES.map((mode, i) => ({ mode, gateway: gateways[i]! }))
+  await until('Redis decides', async () =>
+    (await Promise.all(gateways.map((gateway) => shows(gateway, 'store', 1)))).every(Boolean),
+  )
+  const from = gateways.map((gateway) => gateway.stdout().length)
+  const loads = await Promise.all(gateways.map(({ port }) => load(port)))
+  await pause(50)
+  await breakIt()
+  await until(`all stand in: ${what}`, async () =>
+    (await Promise.all(each.map(({ gateway, mode }) => shows(gateway, mode, 0)))).every(Boolean),
+  )
+  await Promise.all(loads.map((one) => one.turn()))
+  await pause(HELD_MS)
+  const held = await Promise.all(loads.map((one) => one.turn()))
+  await mendIt()
+  await until(`Redis decides again: ${what}`, async () =>
+    (await Promise.all(gateways.map((gateway) => shows(gateway, 'store', 1)))).every(Boolean),
+  )
+  await Promise.all(loads.map((one) => one.turn()))
+  await pause(WINDOW_MS + 50)
+  const after = await Promise.all(loads.map((one) => one.turn()))
+  await Promise.all(loads.map((one) => one.stop()))
+
+  for (const [i, { mode, gateway }] of each.entries()) {
+    const { calls, unlimited } = loads[i]!
+    expect(new Set(unlimited.map(({ status }) => status))).toEqual(new Set([200]))
+    for (const { status, headers } of calls) {
+      expect(ANSWERS[mode]).toContain(status)
+      if (status === 503) expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1)
+    }
+    judge[mode](held[i]!)
+    // What is wrong with a replica is told beside, as an error.
+    const all = () => told(gateway, from[i]!)
+    await until('the end is told', () => all().at(-1)?.level === 'info')
+    const isWrong = all().some(({ level }) => level === 'error')
+    const lines = all().filter(({ level }) => level !== 'error')
+    // Where that comes first, it is the beginning.
+    if (isWrong && lines[0]?.level === 'info') lines.unshift({ ...lines[0], level: 'warn' })
+    const servers = new Set(lines.map(({ server }) => server))
+    const isOnce = lines.length === 2 * servers.size
+    for (const one of isOnce ? after[i]! : []) {
+      expect(one.some(({ status }) => status === 200)).toBe(true)
+      expect(mostInAWindow(one, WINDOW_MS)).toBeLessThanOrEqual(LIMIT)
+    }
+    // Each change of what decides, and nothing else; on a busy machine a mended Redis may be late once more.
+    for (const server of servers) {
+      const levels = lines.filter((line) => line.server === server).map(({ level }) => level)
+      expect(levels).toEqual(levels.map((_, at) => (at % 2 === 0 ? 'warn' : 'info')))
+    }
+    expect(lines.length).toBeGreaterThan(0)
+    isInTime(`${what}, ${mode}`, calls, unlimited)
+  }
+}
+
+const ANSWERS = {
+  local: [200, 429],
+  allow: [200, 429],
+  deny: [200, 429, 503],
+}
+
+/** What the callers must see who came while the store was out of reach. */
+const judge: Record<Mode, (clients: readonly (readonly Answered[])[]) => void> = {
+  local(clients) {
+    for (const calls of clients) {
+      expect(mostInAWindow(calls, WINDOW_MS)).toBeLessThanOrEqual(LIMIT)
+      expect(wronglyRefused(calls, LIMIT, WINDOW_MS)).toEqual([])
+      expect(calls.some(({ admitted }) => !admitted)).toBe(true)
+    }
+  },
+  allow(clients) {
+    for (const { status, headers } of clients.flat()) {
+      expect(status).toBe(200)
+      expect(headers).not.toHaveProperty('x-ratelimit-limit')
+    }
+  },
+  deny(clients) {
+    for (const { status } of clients.flat()) expect(status).toBe(503)
+  },
+}
+
+function isInTime(what: string, calls: readonly Observed[], unlimited: readonly Observed[]): void {
+  const times = (of: readonly Observed[]) => of.map(({ sentAt, answeredAt }) => answeredAt - sentAt)
+  const took = times(calls).toSorted((a, b) => a - b)
+  const at = (part: number) => took[Math.floor((took.length - 1) * part)]!
+  const late = (ms: number) => took.filter((one) => one > TIMEOUT_MS + ms).length
+  if (LONG) {
+    const ms = (part: number) => `${at(part).toFixed(1)} ms`
+    // oxlint-disable-next-line no-console
+    console.log(
+      `${what}: ${took.length} calls, p50 ${ms(0.5)}, p99.9 ${ms(0.999)}, most ${ms(1)}, ${late(50)} later than timeout + 50 ms`,
+    )
+  }
+  expect(late(SLACK_MS + Math.max(...times(unlimited)))).toBeLessThanOrEqual(Math.ceil(took.length / 1000))
+}
+
+const SHAPES: readonly (readonly [string, string])[] = [
+  ['answers with nothing', '$-1\r\n'],
+  ['answers with too few numbers', '*1\r\n:5\r\n'],
+  ['speaks another protocol', 'HTTP/1.1 400 Bad Request\r\n\r\n'],
+]
+
+describe('a Redis that', () => {
+  let redis: RedisServer
+  let port: number
+  let dump: string
+  let gateways: readonly ServingProcess[] = []
+  let fake: FakeRedis | undefined
+  beforeAll(async () => {
+    redis = await startRedis({
+      tcp: true,
+      args: '--key-load-delay 10000 --loading-process-events-interval-bytes 1024 --rdbcompression no'.split(
+        ' ',
+      ),
+    })
+    port = redis.port
+    const [, dir] = (await redis.command('CONFIG', 'GET', 'dir')) as [string, string]
+    dump = join(dir, 'dump.rdb')
+    gateways = await gatewaysOn(`{ url: "${redis.url}" }`)
+  })
+  afterEach(async () => {
+    await fake?.close()
+    fake = undefined
+  })
+  afterAll(async () => {
+    for (const gateway of gateways) gateway.kill()
+    await redis?.close()
+  })
+
+  /** Another server in its place. */
+  const replaced = (reply: string | undefined) => async () => {
+    await redis.kill()
+    fake = await startFakeRedis(port)
+    fake.answer(reply)
+  }
+  const back = async () => {
+    await fake!.close()
+    await redis.start()
+  }
+  const set = (name: string, value: string) => async () => redis.command('CONFIG', 'SET', name, value)
+
+  it.each<[string, () => Promise<unknown>, () => Promise<unknown>]>([
+    ['is gone, so that connections are refused', () => redis.kill(), () => redis.start()],
+    ['hangs', async () => redis.freeze(), async () => redis.thaw()],
+    ['is behind a black hole', replaced(undefined), back],
+    [
+      'became a replica (READONLY)',
+      () => redis.command('REPLICAOF', '127.0.0.1', '1'),
+      () => redis.command('REPLICAOF', 'NO', 'ONE'),
+    ],
+    ['is full (OOM)', set('maxmemory', '1'), set('maxmemory', '0')],
+    [
+      'cannot save (MISCONF)',
+      async () => {
+        mkdirSync(dump)
+        await redis.command('CONFIG', 'SET', 'save', '3600 1')
+        await redis.command('BGSAVE')
+      },
+      async () => {
+        await redis.command('CONFIG', 'SET', 'save', '')
+        rmSync(dump, { recursive: true })
+      },
+    ],
+    [
+      'loads its data (LOADING)',
+      async () => {
+        await redis.command(
+          'EVAL',
+          "for i = 1, 5000 do redis.call('SET', 'filler:' .. i, ('x'):rep(1100)) end",
+          0,
+        )
+        await redis.command('SAVE')
+        await redis.kill()
+        void redis.start().catch(() => {})
+      },
+      async () => {
+        await redis.command('CONFIG', 'SET', 'key-load-delay', 0)
+        await until('the data is loaded', async () => {
+          const answer = await redis.command('PING').catch(() => '')
+          return answer === 'PONG'
+        })
+        await redis.command('FLUSHALL')
+        rmSync(dump)
+      },
+    ],
+    ['answers with another type', replaced('+OK\r\n'), back],
+    ...(LONG ? SHAPES : []).map(
+      ([what, reply]) => [what, replaced(reply), back] as [string, () => Promise<void>, () => Promise<void>],
+    ),
+  ])(
+    '%s costs no caller more than the outage mode says',
+    (what, breakIt, mendIt) => passes(what, gateways, breakIt, mendIt),
+    60_000,
+  )
+})
+
+it.runIf(LONG)(
+  'a cluster that is down (CLUSTERDOWN) costs no caller more than the outage mode says',
+  async () => {
+    const cluster = await startCluster(1)
+    const [node] = cluster.nodes
+    const gateways = await gatewaysOn(`{ cluster: ${JSON.stringify(cluster.urls)} }`)
+    try {
+      await passes(
+        'CLUSTERDOWN',
+        gateways,
+        () => node!.command('CLUSTER', 'DELSLOTS', 0),
+        () => node!.command('CLUSTER', 'ADDSLOTS', 0),
+      )
+    } finally {
+      for (const gateway of gateways) gateway.kill()
+      await cluster.close()
+    }
+  },
+  60_000,
+)

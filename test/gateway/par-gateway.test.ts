@@ -1,0 +1,337 @@
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { request as httpRequest } from 'node:http'
+import { connect } from 'node:net'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { call, type Call, startGateway, type TestGateway } from '../helpers/gateway.ts'
+import { makeKey, signJws, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
+import { ASSERTION_TYPE, encode } from '../helpers/par-request.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const ISSUER = 'https://identity.example.com/oidc'
+const key = makeKey('ES256', 'signing')
+const SIGNED = { alg: 'ES256', kid: 'signing' }
+const FORM = { 'Content-Type': 'application/x-www-form-urlencoded' }
+/** Bytes that a form parser would write differently. */
+const BODY =
+  'client_id=plain&scope=openid+id%3Ab74f&redirect_uri=https%3a%2F%2fclient.example.com%2Fcb&response_type=code&claims=%7B%22id_token%22%3A%7B%22sub%22%3A%22true%22%7D%7D&state=%c3%a4'
+
+let identity: TestUpstream
+let answer: 'created' | 'break' = 'created'
+let remote: TestIssuer
+let gateway: TestGateway
+
+beforeAll(async () => {
+  identity = await startUpstream((request, response) => {
+    if (answer === 'break') request.socket.destroy()
+    else {
+      response.writeHead(201, { 'Content-Type': 'application/json', 'X-RateLimit-Limit': 'mine' })
+      response.end('{"request_uri":"urn:ietf:params:oauth:request_uri:1","expires_in":60}')
+    }
+  })
+  remote = await startIssuer({ algorithms: ['ES256'] })
+  gateway = await startGateway({
+    data: identity.url,
+    // A push needs no counters, so that it succeeds where none can be reached.
+    store: '{ redis: { url: "redis://127.0.0.1:1" }, onOutage: deny }',
+    routes: `routes:
+  - { match: "GET,PUT /oidc/*", upstream: identity, authenticate: none }
+  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
+  - { match: "/oidc/*", upstream: identity, authenticate: none }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
+    more: `par: { issuer: "${ISSUER}", maxBody: 4kB }
+clients:
+  - { id: signer, requestObjectSigningAlg: ES256, jwks: { keys: [${JSON.stringify(key.jwk)}] } }
+  - { id: easy, requestObjectSigningAlg: none, authentication: private_key_jwt, jwks: { keys: [${JSON.stringify(key.jwk)}] } }
+  - { id: remote, requestObjectSigningAlg: ES256, jwksUri: "${remote.jwksUri}" }
+  - { id: secretive, authentication: client_secret_basic }`,
+  })
+})
+beforeEach(() => {
+  answer = 'created'
+  identity.seen.length = 0
+})
+afterAll(async () => {
+  await gateway.close()
+  await Promise.all([identity.close(), remote.close()])
+})
+
+const push = (body: string | Buffer, more: Call = {}) =>
+  call(gateway.port, {
+    method: 'POST',
+    path: '/oidc/request',
+    ...more,
+    headers: { ...FORM, 'Content-Length': String(Buffer.byteLength(body)), ...more.headers },
+    body,
+  })
+
+/** A POST in chunks, with the head sent first. */
+function pour(chunks: readonly string[], headers: Record<string, string> = {}) {
+  const request = httpRequest({
+    host: '127.0.0.1',
+    port: gateway.port,
+    method: 'POST',
+    path: '/oidc/request',
+    agent: false,
+    headers: { ...FORM, ...headers },
+  })
+  const answered = once(request, 'response').then(
+    ([response]) => (response as { statusCode: number }).statusCode,
+  )
+  const write = () => {
+    for (const chunk of chunks) request.write(chunk)
+    request.end()
+  }
+  return { request, answered, write }
+}
+
+function object(client: string, by = key): string {
+  const nowSec = Math.floor(Date.now() / 1000)
+  return signJws(
+    { alg: 'ES256', kid: by.kid },
+    {
+      iss: client,
+      aud: ISSUER,
+      client_id: client,
+      scope: 'openid',
+      response_type: 'code',
+      redirect_uri: 'https://client.example.com/cb',
+      exp: nowSec + 60,
+      nbf: nowSec,
+    },
+    by,
+  )
+}
+
+/** The client's authentication by its key, as form fields. */
+function assertion(client: string): Record<string, string> {
+  const exp = Math.floor(Date.now() / 1000) + 60
+  const claims = { iss: client, sub: client, aud: ISSUER, jti: randomUUID(), exp }
+  return { client_assertion_type: ASSERTION_TYPE, client_assertion: signJws(SIGNED, claims, key) }
+}
+
+describe('what the service documents', () => {
+  const PLAIN = {
+    client_id: 'easy',
+    scope: 'openid id:1ffe704d39629a929c8e293880fb449a',
+    redirect_uri: 'https://client.example.com/cb',
+    response_type: 'code',
+    state: 'a state',
+    nonce: 'a nonce',
+    claims: '{"id_token":{"sub":"true","mh:con_id":"true"}}',
+  }
+  const unsigned = `${encode({ alg: 'none' })}.${encode({ ...PLAIN, iss: 'easy', aud: ISSUER })}.`
+  const fields = (form: Record<string, string>) => new URLSearchParams(form).toString()
+
+  it.each([
+    ['a signed JWT and a client assertion', () => ({ request: object('signer'), ...assertion('signer') })],
+    ['separate parameters, claims with "true", an id: scope', () => ({ ...PLAIN, ...assertion('easy') })],
+    ['the setting none and an unsigned request object', () => ({ request: unsigned, ...assertion('easy') })],
+    ['the setting none and a signed object', () => ({ request: object('easy'), ...assertion('easy') })],
+  ])('is pushed through byte for byte: %s', async (_, form) => {
+    const body = fields(form())
+    const pushed = await push(body)
+    expect(pushed.status).toBe(201)
+    expect(pushed.json.request_uri).toMatch(/^urn:ietf:params:oauth:request_uri:/)
+    expect(identity.seen.map((seen) => seen.body.toString())).toEqual([body])
+  })
+
+  it.each([
+    ['plain parameters', () => ({ ...PLAIN, client_id: 'signer' }), 'invalid_request'],
+    [
+      'an unsigned request object',
+      () => ({ client_id: 'signer', request: unsigned }),
+      'invalid_request_object',
+    ],
+  ])('is refused where signing is on: %s', async (_, form, error) => {
+    const refused = await push(fields({ ...form(), ...assertion('signer') }))
+    expect([refused.status, refused.json.error]).toEqual([400, error])
+    expect(identity.seen).toEqual([])
+  })
+
+  it.each([
+    'request_uri=urn:ietf:params:oauth:request_uri:bwc4JK-ESC0w8acc191e-Y1LTC2',
+    'client_id=easy&request_uri=urn%3Aietf%3aparams%3Aoauth%3Arequest_uri%3A6esc&expires_in=60',
+    'client_id=easy&scope=openid%20id:1ffe&response_type=code&redirect_uri=https://client.example.com/cb&state=a+b&claims=%7B%22id_token%22%3A%7B%22sub%22%3A%22true%22%7D%7D',
+  ])('is an authorisation URL whose query is passed on as it is: %s', async (query) => {
+    await call(gateway.port, { path: `/oidc/auth?${query}` })
+    expect(identity.seen.map(({ url }) => url)).toEqual([`/oidc/auth?${query}`])
+  })
+})
+
+describe('a pushed request', () => {
+  it('reaches the identity backend once, byte for byte, and its answer comes back as it is', async () => {
+    const pushed = await push(BODY, { headers: { 'Content-Type': `${FORM['Content-Type']};charset=UTF-8` } })
+    expect(pushed.status).toBe(201)
+    expect(pushed.json).toEqual({ request_uri: 'urn:ietf:params:oauth:request_uri:1', expires_in: 60 })
+    expect(pushed.headers['x-ratelimit-limit']).toBe('mine')
+    expect(identity.seen).toHaveLength(1)
+    const [seen] = identity.seen
+    expect(seen).toMatchObject({ method: 'POST', url: '/oidc/request' })
+    expect(seen!.body.toString()).toBe(BODY)
+    expect(seen!.headers).toMatchObject({
+      'content-type': `${FORM['Content-Type']};charset=UTF-8`,
+      'content-length': String(BODY.length),
+    })
+  })
+
+  it('may come in chunks, and after it was asked for', async () => {
+    const chunked = pour([BODY.slice(0, 7), BODY.slice(7)])
+    chunked.write()
+    expect(await chunked.answered).toBe(201)
+    const asking = pour([BODY], { Expect: '100-continue' })
+    asking.request.flushHeaders()
+    await once(asking.request, 'continue')
+    asking.write()
+    expect(await asking.answered).toBe(201)
+    expect(identity.seen.map(({ body }) => body.toString())).toEqual([BODY, BODY])
+    expect(identity.seen[0]!.headers['content-length']).toBe(String(BODY.length))
+    expect(identity.seen[0]!.headers['transfer-encoding']).toBeUndefined()
+  })
+
+  it('is as large as par.maxBody at most, sized or in chunks', async () => {
+    const most = `${BODY}&x=`.padEnd(4096, 'x')
+    expect((await push(most)).status).toBe(201)
+    const refused = await push(`${most}x`)
+    expect(refused.status).toBe(413)
+    expect(refused.json).toMatchObject({ error: 'invalid_request' })
+    expect(refused.headers['cache-control']).toBe('no-store')
+    const chunked = pour([most, 'x'])
+    chunked.write()
+    expect(await chunked.answered).toBe(413)
+    expect(identity.seen).toHaveLength(1)
+  })
+
+  it('is never sent again, whatever becomes of it', async () => {
+    await push(BODY)
+    answer = 'break'
+    const broken = await push(BODY)
+    expect(broken.status).toBe(502)
+    expect(broken.json).toMatchObject({ error: 'server_error' })
+    expect(identity.seen).toHaveLength(2)
+  })
+
+  it('that breaks off reaches nobody', async () => {
+    const socket = connect(gateway.port, '127.0.0.1')
+    socket.write(
+      `POST /oidc/request HTTP/1.1\r\nHost: a\r\nContent-Type: ${FORM['Content-Type']}\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY.slice(1)}`,
+    )
+    await once(socket, 'connect')
+    socket.destroy()
+    await push(BODY)
+    expect(identity.seen).toHaveLength(1)
+  })
+
+  it('that is no form, or has no client, is refused as the provider would', async () => {
+    for (const refused of [
+      await push('{}', { headers: { 'Content-Type': 'application/json' } }),
+      await push(''),
+      await push(BODY.replace('client_id=plain&', '')),
+      await push(`${BODY}&state=again`),
+      await push(BODY, { headers: { 'Content-Encoding': 'gzip' } }),
+      await push(BODY.replace('=plain', '=secretive')),
+    ]) {
+      expect(refused.status).toBe(400)
+      expect(refused.json).toMatchObject({ error: 'invalid_request' })
+      expect(refused.headers['content-type']).toBe('application/json')
+      expect(refused.headers['cache-control']).toBe('no-store')
+    }
+    expect(identity.seen).toEqual([])
+  })
+
+  it('of a client that signs is one signed by it, with keys that stand in the file or behind a URL', async () => {
+    expect((await push(BODY.replace('=plain', '=signer'))).json).toMatchObject({ error: 'invalid_request' })
+    expect((await push(`client_id=signer&request=${object('signer')}`)).status).toBe(201)
+    const forged = await push(`client_id=signer&request=${object('signer', makeKey('ES256', 'signing'))}`)
+    expect([forged.status, forged.json.error]).toEqual([400, 'invalid_request_object'])
+    await until('the keys of the client', async () => {
+      const pushed = await push(`client_id=remote&request=${object('remote', remote.key('ES256'))}`)
+      return pushed.status === 201
+    })
+  })
+})
+
+describe('the path of the PAR endpoint', () => {
+  it.each(['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'])(
+    'takes no %s, whatever other routes take',
+    async (method) => {
+      for (const path of ['/oidc/request', '/OIDC/Request/?a=b']) {
+        const refused = await call(gateway.port, { method, path })
+        expect(refused.status).toBe(405)
+        expect(refused.headers['allow']).toBe('POST')
+        if (method !== 'HEAD') expect(refused.json).toMatchObject({ error: 'invalid_request' })
+      }
+      expect(identity.seen).toEqual([])
+    },
+  )
+
+  it.each(['?', '?client_id=signer', '?request_uri=urn:x'])('takes no query: %s', async (query) => {
+    const refused = await push(BODY, { path: `/oidc/request${query}` })
+    expect(refused.status).toBe(400)
+    expect(refused.json).toMatchObject({ error: 'invalid_request' })
+    expect(identity.seen).toEqual([])
+  })
+
+  it.each(['.', ',', '+', '.json', '.json/x', '+/x', '%3Fx', '%23x', '%2e', '%2C', '%20', '%E2%80%8B'])(
+    'is not to be missed by %s behind it',
+    async (end) => {
+      expect((await push(BODY, { path: `/oidc/request${end}` })).status).toBe(404)
+      expect(identity.seen).toEqual([])
+    },
+  )
+
+  it('leaves its neighbours alone', async () => {
+    expect((await call(gateway.port, { path: '/oidc/auth?request_uri=urn:x' })).status).toBe(201)
+    expect((await call(gateway.port, { method: 'POST', path: '/oidc/token', body: 'a=b' })).status).toBe(201)
+    expect(identity.seen.map(({ url }) => url)).toEqual(['/oidc/auth?request_uri=urn:x', '/oidc/token'])
+  })
+})
+
+describe('bodies that do not come to their end', () => {
+  it('hold no more than 64 MB together; beyond, 503 until some of them are gone', async () => {
+    const many = await startGateway({
+      data: identity.url,
+      routes: `routes:
+  - { match: "POST /oidc/request", upstream: identity, authenticate: par }`,
+      more: `par: { issuer: "${ISSUER}", maxBody: 10MB }`,
+    })
+    try {
+      const part = Buffer.alloc(9 * 1024 ** 2, 'x')
+      const head = `POST /oidc/request HTTP/1.1\r\nHost: a\r\nContent-Type: ${FORM['Content-Type']}\r\nContent-Length: ${part.length + 1}\r\n\r\n`
+      const open = await Promise.all(
+        Array.from({ length: 8 }, async () => {
+          const socket = connect(many.port, '127.0.0.1')
+          const state = { socket, text: '', closed: false }
+          socket.on('data', (chunk: Buffer) => (state.text += chunk.toString()))
+          socket.on('error', () => {})
+          socket.on('close', () => (state.closed = true))
+          socket.write(head)
+          socket.write(part)
+          await once(socket, 'connect')
+          return state
+        }),
+      )
+      const refused = () => open.filter(({ text }) => text !== '')
+      await until('two are refused', () => refused().length === 2 && refused().every(({ closed }) => closed))
+      for (const { text } of refused()) {
+        expect(text).toMatch(/^HTTP\/1\.1 503 /)
+        expect(text).toMatch(/\r\nRetry-After: 1\r\n/)
+        expect(text).toContain('"temporarily_unavailable"')
+      }
+      const more = connect(many.port, '127.0.0.1')
+      more.write(head)
+      more.end(part)
+      const [answer] = (await once(more, 'data')) as [Buffer]
+      expect(answer.toString()).toMatch(/^HTTP\/1\.1 503 /)
+      for (const { socket } of open) socket.destroy()
+      await until('a push passes again', async () => {
+        const form = { ...FORM, 'Content-Length': String(BODY.length) }
+        const sent = { method: 'POST', path: '/oidc/request', headers: form, body: BODY }
+        return (await call(many.port, sent)).status === 201
+      })
+    } finally {
+      await many.close()
+    }
+  })
+})

@@ -1,0 +1,84 @@
+import {
+  type Authenticate,
+  type Bound,
+  type BearerOptions,
+  createBearer,
+  type Identity,
+  type TrustedIssuer,
+} from '../../src/authenticate/token/bearer.ts'
+import {
+  createKeySource,
+  type Keys,
+  type KeySource,
+  type KeySourceOptions,
+} from '../../src/authenticate/token/jwks.ts'
+import type { Tokens } from '../../src/config/schema.ts'
+import { GatewayError } from '../../src/errors.ts'
+import type { TestIssuer } from './issuer.ts'
+
+/** The keys of a test issuer, read from it. */
+export async function keysOf(
+  { issuer }: TestIssuer,
+  options: Partial<KeySourceOptions> = {},
+): Promise<KeySource> {
+  const keys = createKeySource({ issuer, events: { failed() {}, recovered() {} }, ...options })
+  await keys.refresh()
+  return keys
+}
+
+/** A test issuer as one whose tokens are taken. */
+export function trust(
+  { issuer, audience }: TestIssuer,
+  keys: Keys,
+  options: Partial<TrustedIssuer> = {},
+): TrustedIssuer {
+  return {
+    issuer,
+    audience,
+    clientClaim: 'client_id',
+    algorithms: ['PS256', 'ES256', 'EdDSA', 'RS256'],
+    leewayMs: 5000,
+    realm: 'test',
+    type: 'any',
+    keys,
+    ...options,
+  }
+}
+
+type Serving = (
+  ...request: Parameters<Authenticate>
+) => Identity | GatewayError | Promise<Identity | GatewayError>
+
+/** Authenticates as for a call that is served: a proof passes once. */
+export function createServing(
+  trusted: TrustedIssuer | readonly TrustedIssuer[],
+  options: BearerOptions = {},
+): Serving {
+  const authenticate = createBearer(trusted, options)
+  const used = new Set<string>()
+  async function serve(bound: Bound): Promise<Identity | GatewayError> {
+    const proof = await bound.prove()
+    if (proof instanceof GatewayError) return proof
+    return used.size < used.add(proof.id).size ? bound.identity : bound.replayed()
+  }
+  const served = (known: Identity | Bound | GatewayError) => ('prove' in known ? serve(known) : known)
+  return (...request) => {
+    const answer = authenticate(...request)
+    return answer instanceof Promise ? answer.then(served) : served(answer)
+  }
+}
+
+/** The settings of a test issuer, as a configuration has them. */
+export function settingsOf({ issuer, audience }: TestIssuer, more: Partial<Tokens> = {}): Tokens {
+  return {
+    issuer,
+    audience: [audience],
+    jwks: undefined,
+    clientClaim: 'client_id',
+    algorithms: ['ES256'],
+    leewayMs: 0,
+    realm: 'test',
+    type: 'any',
+    ...more,
+  }
+}

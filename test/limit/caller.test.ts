@@ -1,0 +1,40 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { createNames } from '../../src/limit/caller.ts'
+
+const A = 'https://a.example.com'
+const B = 'https://b.example.com/oidc'
+const C = 'https://c.example.com/@https://b.example.com/oidc'
+
+describe('the names of clients and users', () => {
+  it('are their ids, where there is one issuer', () => {
+    const nameOf = createNames([A])
+    for (const id of ['acme', 'acme@', `acme@${A}`]) expect([nameOf(id, A), nameOf(id)]).toEqual([id, id])
+  })
+
+  it('are the ids of the first of several issuers, and tell the issuer of others', () => {
+    const nameOf = createNames([A, B, C])
+    expect(nameOf('acme')).toBe('acme')
+    expect(nameOf('joe@example.com', A)).toBe('joe@example.com')
+    expect(nameOf('acme', B)).toBe(`acme@${B}`)
+    expect(nameOf('acme', C)).toBe('acme@https://c.example.com/%40https://b.example.com/oidc')
+  })
+
+  it('of the first issuer tell it where they would pass for others', () => {
+    expect(createNames([A, B])(`acme@${B}`, A)).toBe(`acme@${B}@${A}`)
+  })
+
+  it('are never those of two', () => {
+    const issuers = [A, B, C]
+    const nameOf = createNames(issuers)
+    const part = fc.constantFrom('acme', '@', '%40', ...issuers, ...issuers.map((one) => `@${one}`), '')
+    const id = fc.array(part, { minLength: 1, maxLength: 4 }).map((parts) => parts.join(''))
+    const who = fc.tuple(id, fc.constantFrom(...issuers))
+    fc.assert(
+      fc.property(who, who, (one, other) => {
+        expect(nameOf(...one) === nameOf(...other)).toBe(one.join('\n') === other.join('\n'))
+      }),
+      { numRuns: 5000 },
+    )
+  })
+})

@@ -1,0 +1,206 @@
+import { once } from 'node:events'
+import { type IncomingMessage, request } from 'node:http'
+import { afterEach, describe, expect, it } from 'vitest'
+import { createFailures } from '../../src/limit/failure-limit.ts'
+import {
+  call,
+  ROUTES,
+  startGateway,
+  type Settings,
+  type TestGateway,
+  token,
+  TOKENS,
+} from '../helpers/gateway.ts'
+import { makeKey } from '../helpers/issuer.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+describe('counts failures', () => {
+  const counted = () => {
+    const clock = { ms: 0 }
+    const failures = createFailures(() => clock.ms)
+    return {
+      clock,
+      failures: failures({ limit: 2, windowMs: 1000 }),
+      lowered: failures({ limit: 1, windowMs: 1000 }),
+    }
+  }
+
+  it('turns an address away in whatever window it failed too often, until the oldest failure leaves it', () => {
+    const { clock, failures } = counted()
+    failures.count('192.0.2.1')
+    clock.ms = 900
+    failures.count('192.0.2.1')
+    expect(failures.refusal('192.0.2.1')).toMatchObject({ status: 429, headers: { 'Retry-After': '1' } })
+    clock.ms = 999
+    expect(failures.refusal('192.0.2.1')).toBeDefined()
+    clock.ms = 1000
+    expect(failures.refusal('192.0.2.1')).toBeUndefined()
+    failures.count('192.0.2.1')
+    expect(failures.refusal('192.0.2.1')).toBeDefined()
+  })
+
+  it('tells addresses apart, IPv6 by their /64', () => {
+    const { failures } = counted()
+    failures.count('2001:db8::1')
+    failures.count('2001:db8::2')
+    expect(failures.refusal('2001:db8::3')).toBeDefined()
+    expect(failures.refusal('2001:db8:0:1::1')).toBeUndefined()
+    expect(failures.refusal('192.0.2.1')).toBeUndefined()
+  })
+
+  it('holds no more of an address than the limit, and judges what it holds by the limit of now', () => {
+    const { clock, failures, lowered } = counted()
+    failures.count('192.0.2.1')
+    expect(lowered.refusal('192.0.2.1')).toBeDefined()
+    for (let i = 0; i < 100; i++) failures.count('192.0.2.1')
+    clock.ms = 1000
+    expect(failures.refusal('192.0.2.1')).toBeUndefined()
+  })
+
+  it('forgets the address that failed longest ago when there are too many', () => {
+    const { lowered } = counted()
+    const address = (i: number) => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`
+    for (let i = 0; i <= 10_000; i++) lowered.count(address(i))
+    expect(lowered.refusal(address(0))).toBeUndefined()
+    expect(lowered.refusal(address(1))).toBeDefined()
+  })
+})
+
+describe('the gateway', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  const start = async (settings: Partial<Settings> = {}) => {
+    upstream = await startUpstream()
+    gateway = await startGateway({
+      data: upstream.url,
+      trustedProxies: '[127.0.0.1/32]',
+      more: 'failures: { limit: 3, window: 1h }',
+      ...settings,
+    })
+  }
+  afterEach(async () => {
+    await gateway?.close()
+    await upstream.close()
+  })
+  const from = (ip: string, more: Parameters<typeof call>[1] = {}) =>
+    call(gateway.port, { ...more, headers: { 'X-Forwarded-For': ip } })
+
+  it('answers 429 before any key is tried to an address whose authentications failed too often', async () => {
+    await start()
+    const bad = `${(await token('someone')).slice(0, -9)}AAAAAAAAA`
+    for (let i = 0; i < 3; i++) expect((await from('192.0.2.1', { token: bad })).status).toBe(401)
+    const refused = await from('192.0.2.1', { token: await token('someone') })
+    expect(refused.status).toBe(429)
+    expect(refused.headers['retry-after']).toBe('3600')
+    expect(refused.headers).not.toHaveProperty('x-ratelimit-limit')
+    expect(refused.json).toMatchObject({ status: 429, code: 'TooManyRequests', retryAfterSecs: 3600 })
+    expect(upstream.seen).toHaveLength(0)
+    expect((await from('192.0.2.2', { token: await token('someone') })).status).toBe(200)
+  })
+
+  it('tells an address of no more failures than it may have, however many waited for keys together', async () => {
+    const waiting: (() => void)[] = []
+    const others = JSON.stringify({ keys: [makeKey('ES256').jwk] })
+    const keys = await startUpstream((_, response) => waiting.push(() => response.end(others)))
+    await start({ tokens: TOKENS.replace(/jwks: ".*"/, `jwks: "${keys.url}/jwks"`) })
+    const bad = await token('someone')
+    const asked = Array.from({ length: 10 }, () => from('192.0.2.1', { token: bad }))
+    await until('the keys are asked for', () => waiting.length > 0)
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    for (const answer of waiting) answer()
+    const answers = (await Promise.all(asked)).map(({ status }) => status).toSorted((a, b) => a - b)
+    expect(answers).toEqual([401, 401, 401, 429, 429, 429, 429, 429, 429, 429])
+    await keys.close()
+  })
+
+  it('counts missing credentials, unmatched paths and ambiguous targets too, and then refuses those as well', async () => {
+    await start()
+    expect((await from('192.0.2.1')).status).toBe(401)
+    expect((await from('192.0.2.1', { path: '/nothing' })).status).toBe(404)
+    expect((await from('192.0.2.1', { path: '/v3/..' })).status).toBe(400)
+    for (const path of ['/transactions', '/nothing', '/v3/..']) {
+      expect((await from('192.0.2.1', { path })).status).toBe(429)
+    }
+  })
+
+  it('counts no refusal of a limit, no lack of a scope and no answer of an upstream', async () => {
+    await start({
+      limit: 2,
+      routes: `${ROUTES}  - { match: "/scoped", upstream: data, authenticate: bearer, scope: [rare] }\n`,
+    })
+    const valid = await token('someone')
+    for (let i = 0; i < 5; i++) await from('192.0.2.1', { token: valid })
+    for (let i = 0; i < 5; i++) {
+      expect((await from('192.0.2.1', { path: '/scoped', token: valid })).status).toBe(403)
+    }
+    expect((await from('192.0.2.1', { token: await token('another') })).status).toBe(200)
+  })
+
+  it('lets such an address reach what asks for no proof', async () => {
+    await start()
+    for (let i = 0; i < 4; i++) await from('192.0.2.1')
+    expect((await from('192.0.2.1')).status).toBe(429)
+    expect((await from('192.0.2.1', { path: '/oidc/auth' })).status).toBe(200)
+  })
+
+  it('counts clients that cannot prove who they are at the PAR endpoint, and says so in words of OAuth', async () => {
+    await start({
+      routes: '  - { match: "POST /oidc/request", upstream: identity, authenticate: par }\n'.replace(
+        /^/,
+        'routes:\n',
+      ),
+      more: `failures: { limit: 1, window: 1h }
+par: { issuer: "https://identity.example.com/oidc" }
+clients: [{ id: acme, authentication: private_key_jwt }]`,
+    })
+    const push = () =>
+      call(gateway.port, {
+        method: 'POST',
+        path: '/oidc/request',
+        headers: {
+          'X-Forwarded-For': '192.0.2.1',
+          'Content-Type': 'application/x-www-form-urlencoded',
+          Authorization: `Basic ${Buffer.from('acme:secret').toString('base64')}`,
+        },
+        body: 'client_id=acme&scope=openid&response_type=code&redirect_uri=https://a.example',
+      })
+    expect((await push()).status).toBe(401)
+    const refused = await push()
+    expect(refused.status).toBe(429)
+    expect(refused.json).toEqual({
+      error: 'temporarily_unavailable',
+      error_description: 'Too many requests from this address have failed.',
+    })
+  })
+
+  it('tries no key for a push whose body came while its address failed too often', async () => {
+    await start({
+      routes: ROUTES.replace('authenticate: none }', 'authenticate: par }'),
+      more: `failures: { limit: 1, window: 1h }
+par: { issuer: "https://identity.example.com/oidc" }`,
+    })
+    const slow = request({
+      port: gateway.port,
+      method: 'POST',
+      path: '/oidc/request',
+      headers: {
+        'Content-Type': 'application/x-www-form-urlencoded',
+        'X-Forwarded-For': '192.0.2.1',
+        Expect: '100-continue',
+      },
+    })
+    const answered = once(slow, 'response') as Promise<[IncomingMessage]>
+    slow.flushHeaders()
+    await once(slow, 'continue')
+    expect((await from('192.0.2.1')).status).toBe(401)
+    slow.end('acme')
+    const [response] = await answered
+    expect(response.resume().statusCode).toBe(429)
+  })
+
+  it('counts nothing where no failures are configured', async () => {
+    await start({ more: '' })
+    for (let i = 0; i < 30; i++) expect((await from('192.0.2.1')).status).toBe(401)
+  })
+})

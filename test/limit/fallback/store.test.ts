@@ -1,0 +1,482 @@
+import { describe, expect, test } from 'vitest'
+import { GatewayError } from '../../../src/errors.ts'
+import { proofQuota, type Quota } from '../../../src/limit/limit.ts'
+import { TimeoutError } from '../../../src/limit/redis/deadlines.ts'
+import {
+  type OutageChange,
+  type OutageOptions,
+  type OutageStore,
+  withOutage,
+} from '../../../src/limit/fallback/store.ts'
+import { type Charge, DamagedKeyError, type RemoteStore } from '../../../src/limit/store.ts'
+import { until } from '../../helpers/wait.ts'
+
+function quota(key = 'p:{a}:x', limit = 10): Quota {
+  return { name: 'x', key, limit, windowMs: 60_000, shadow: false }
+}
+
+/** What a store answers that admits a call and has so many left. */
+function admitted(remaining = 9): Charge {
+  const allowance = { name: 'x', limit: 10, windowMs: 60_000, remaining, resetAt: 0, shadow: false }
+  const allowances = [{ ...allowance, resetAfterMs: 0, retryAfterMs: 0, admitted: true }]
+  return { admitted: true, allowances, mode: 'store' }
+}
+const ADMITTED = admitted()
+
+/** A store that does what the test says, and what stands around it. */
+function setUp(options: Partial<OutageOptions> = {}) {
+  const behaviour = {
+    charge: (): Promise<Charge> => Promise.resolve(ADMITTED),
+    gateways: 1,
+    reset: () => Promise.resolve(0),
+    probe: (): Promise<void> => Promise.reject(new Error('still down')),
+  }
+  const asked: string[] = []
+  const samples: string[] = []
+  const probed: string[] = []
+  const reconnected: string[] = []
+  const moved = new Map<string, string>()
+  const changes: OutageChange[] = []
+  const restored: Quota[] = []
+  const failReset = () => (behaviour.reset = () => Promise.reject(new Error('gone')))
+  /** One question, as the Redis store tells of it. */
+  async function ask(key: string): Promise<Charge> {
+    asked.push(key)
+    const server = failing.server(key)
+    return await behaviour.charge().then(
+      (charge) => {
+        failing.onQuestion(server, key, undefined)
+        return charge
+      },
+      (error: Error) => {
+        if (!(error instanceof DamagedKeyError)) failing.onQuestion(server, key, error)
+        throw error
+      },
+    )
+  }
+  const failing: RemoteStore = {
+    onQuestion: () => {},
+    async charge(quotas) {
+      restored.push(...quotas.filter(({ calls }) => calls !== undefined))
+      return await ask(quotas[0]!.key)
+    },
+    peek: async (quotas) => (await ask(quotas[0]!.key)).allowances,
+    keys: async () => [],
+    reset: () => behaviour.reset(),
+    gateways: () => behaviour.gateways,
+    close: async () => {},
+    server: (key) => moved.get(key) ?? key.slice(0, 5),
+    samples: () => samples,
+    async probe(key) {
+      probed.push(key)
+      await behaviour.probe()
+    },
+    reconnect: (key) => void reconnected.push(key),
+  }
+  const store = withOutage(failing, {
+    onOutage: 'local',
+    probeEveryMs: 5,
+    onChange: (change) => changes.push(change),
+    ...options,
+  })
+  return { store, behaviour, asked, samples, probed, reconnected, moved, changes, restored, failReset }
+}
+
+const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
+const isSilent = () => Promise.reject(new TimeoutError(50))
+/** Fails so often that the store is not asked any more. */
+async function trip(store: OutageStore, ...quotas: Quota[]): Promise<void> {
+  await until('the store is not asked any more', async () => {
+    await store.charge(quotas.length > 0 ? quotas : [quota()])
+    return store.mode() !== 'store'
+  })
+}
+
+describe('a store that may fail', () => {
+  test('is what decides while it answers', async () => {
+    const { store, changes } = setUp()
+    for (let i = 0; i < 10; i++) expect((await store.charge([quota()])).mode).toBe('store')
+    expect(store.mode()).toBe('store')
+    expect(changes).toEqual([])
+  })
+
+  test('is not asked any more after three failures, of which the last came some time after the first', async () => {
+    const { store, behaviour, asked, changes } = setUp({ probeEveryMs: 200 })
+    behaviour.charge = isSilent
+    const startedAt = performance.now()
+    const burst = await Promise.all(Array.from({ length: 20 }, async () => store.charge([quota()])))
+    expect(burst.map(({ admitted, mode }) => [admitted, mode])).toEqual(
+      Array.from({ length: 20 }, (_, i) => [i < 10, 'local']),
+    )
+    expect(asked).toHaveLength(20)
+    if (performance.now() - startedAt < 190) expect(store.mode()).toBe('store')
+    await trip(store)
+    expect(performance.now() - startedAt).toBeGreaterThanOrEqual(199)
+    expect(changes).toMatchObject([
+      { mode: 'local', degraded: true, cause: { message: 'No answer within 50 ms.' } },
+    ])
+    asked.length = 0
+    await store.charge([quota()])
+    expect(asked).toEqual([])
+    await store.close()
+  })
+
+  test('is asked again as soon as a probe succeeds, and says so once', async () => {
+    const { store, behaviour, probed, changes } = setUp()
+    behaviour.charge = fails
+    await trip(store, quota('p:{k}:x'))
+    await until('several probes failed', () => probed.length > 3)
+    expect(store.mode()).toBe('local')
+    behaviour.charge = () => Promise.resolve(ADMITTED)
+    behaviour.probe = () => Promise.resolve()
+    await until('the store decides', () => store.mode() === 'store')
+    expect((await store.charge([quota()])).mode).toBe('store')
+    expect(new Set(probed)).toEqual(new Set(['p:{k}:x']))
+    expect(changes.map(({ mode, degraded }) => [mode, degraded])).toEqual([
+      ['local', true],
+      ['store', false],
+    ])
+  })
+
+  test('is probed with a key that it keeps, though the one that failed has moved elsewhere', async () => {
+    const { store, behaviour, samples, probed, moved } = setUp()
+    behaviour.charge = fails
+    await trip(store, quota('p:{k}:x'))
+    await until('it is probed', () => probed.length > 0)
+    moved.set('p:{k}:x', 'p:{l}')
+    samples.push('p:{l}:', 'p:{k}:')
+    await until('it is probed with another', () => probed.at(-1) === 'p:{k}:')
+    behaviour.probe = () => Promise.resolve()
+    await until('the store decides', () => store.mode() === 'store')
+    await store.close()
+  })
+
+  test('is given up for failures in a row only', async () => {
+    const { store, behaviour, changes } = setUp()
+    for (let i = 0; i < 10; i++) {
+      behaviour.charge = i % 3 === 2 ? () => Promise.resolve(ADMITTED) : fails
+      await store.charge([quota()])
+      await new Promise((resolve) => void setTimeout(resolve, 6))
+    }
+    expect(changes).toEqual([])
+  })
+
+  test('has a silent connection made anew, and lets one be that answers with errors', async () => {
+    const silent = setUp()
+    silent.behaviour.charge = isSilent
+    await trip(silent.store)
+    expect(silent.reconnected).toEqual(['p:{a}:x'])
+    const failing = setUp()
+    failing.behaviour.charge = fails
+    await trip(failing.store)
+    expect(failing.reconnected).toEqual([])
+    await Promise.all([silent.store.close(), failing.store.close()])
+  })
+
+  test('goes on for the keys of its other servers when one of them fails', async () => {
+    const { store, behaviour, asked, changes } = setUp()
+    behaviour.charge = fails
+    await trip(store, quota('p:{a}:x'))
+    behaviour.charge = () => Promise.resolve(ADMITTED)
+    asked.length = 0
+    expect((await store.charge([quota('p:{b}:x')])).mode).toBe('store')
+    expect((await store.charge([quota('p:{a}:x')])).mode).toBe('local')
+    expect(asked).toEqual(['p:{b}:x'])
+    expect(store.mode()).toBe('local')
+    expect(changes).toMatchObject([{ server: 'p:{a}' }])
+    await store.close()
+  })
+
+  test('takes each instance’s share of the limits in its stead, at least 1, and nothing of 0', async () => {
+    const { store, behaviour } = setUp({ instances: 4 })
+    behaviour.gateways = 100
+    behaviour.charge = fails
+    const admitted = async (limit: number) => {
+      let count = 0
+      for (let i = 0; i < 20; i++)
+        if ((await store.charge([quota(`p:{${limit}}:x`, limit)])).admitted) count++
+      return count
+    }
+    expect([await admitted(10), await admitted(3), await admitted(0)]).toEqual([2, 1, 0])
+    await store.close()
+  })
+
+  test('counts the processes of this gateway at least, though the store was never seen', async () => {
+    const { store, behaviour } = setUp({ processes: 4 })
+    behaviour.charge = fails
+    let count = 0
+    for (let i = 0; i < 20; i++) if ((await store.charge([quota()])).admitted) count++
+    expect(count).toBe(2)
+    await store.close()
+  })
+
+  test('admits everything under allow, and says that nothing was counted', async () => {
+    let standIns = 0
+    const { store, behaviour } = setUp({ onOutage: 'allow', onStandIn: () => standIns++ })
+    await store.charge([quota()])
+    expect(standIns).toBe(0)
+    behaviour.charge = fails
+    for (let i = 0; i < 20; i++) {
+      expect(await store.charge([quota()])).toEqual({ admitted: true, allowances: [], mode: 'allow' })
+    }
+    expect(standIns).toBe(20)
+    await trip(store)
+    expect(store.mode()).toBe('allow')
+    await store.close()
+  })
+
+  test('is a 503 with Retry-After under deny, with the failure for the log alone', async () => {
+    const { store, behaviour } = setUp({ onOutage: 'deny' })
+    behaviour.charge = fails
+    for (let i = 0; i < 5; i++) {
+      const error = await Promise.resolve(store.charge([quota()])).catch((error: unknown) => error)
+      expect(error).toBeInstanceOf(GatewayError)
+      expect(error).toMatchObject({ status: 503, headers: { 'Retry-After': '1' } })
+      expect((error as Error).message).not.toContain('READONLY')
+      if (i < 3)
+        expect((error as Error).cause).toMatchObject({
+          message: expect.stringContaining('READONLY') as string,
+        })
+    }
+    await store.close()
+  })
+
+  test.each(['local', 'allow'] as const)(
+    'lets a proof pass once all the same, under %s',
+    async (onOutage) => {
+      const { store, behaviour } = setUp({ onOutage })
+      behaviour.charge = fails
+      const proof = proofQuota('p', 'a', 'proof', 60_000)
+      expect(await store.charge([quota(), proof])).toMatchObject({ admitted: true, mode: onOutage })
+      expect(await store.charge([quota(), proof])).toMatchObject({ admitted: false, mode: onOutage })
+      await store.close()
+    },
+  )
+
+  test('has its part of what the store last said was left, for each gateway that it counted', async () => {
+    const { store, behaviour } = setUp({ probeEveryMs: 600_000 })
+    const left = async (key: string, remaining: number, gateways: number) => {
+      behaviour.gateways = gateways
+      behaviour.charge = () => Promise.resolve(admitted(remaining))
+      await store.charge([quota(key)])
+      behaviour.charge = fails
+      let count = 0
+      for (let i = 0; i < 20; i++) if ((await store.charge([quota(key)])).admitted) count++
+      return count
+    }
+    expect(await left('p:{a}:1', 3, 1)).toBe(3)
+    expect(await left('p:{a}:2', 0, 1)).toBe(0)
+    expect(await left('p:{a}:3', 8, 4)).toBe(2)
+    expect(await left('p:{a}:4', 1, 4)).toBe(1)
+    await store.close()
+  })
+
+  test('gets the calls that were counted meanwhile, once it answers again, and each once', async () => {
+    const { store, behaviour, restored } = setUp({ probeEveryMs: 600_000 })
+    behaviour.charge = () => Promise.resolve(admitted(7))
+    await store.charge([quota('p:{a}:1')])
+    behaviour.charge = fails
+    for (let i = 0; i < 20; i++) await store.charge([quota('p:{a}:1')])
+    await store.charge([quota('p:{a}:2'), proofQuota('p', 'a', 'proof', 60_000)])
+    behaviour.charge = () => Promise.resolve(ADMITTED)
+    expect((await store.charge([quota('p:{a}:3')])).mode).toBe('store')
+    await until('all is written back', () => restored.length === 3)
+    expect(restored.map(({ key, calls }) => [key, calls])).toEqual([
+      ['p:{a}:~proof:proof', 1],
+      ['p:{a}:2', 1],
+      ['p:{a}:1', 7],
+    ])
+    behaviour.charge = fails
+    await store.charge([quota('p:{a}:4')])
+    behaviour.charge = () => Promise.resolve(ADMITTED)
+    await store.charge([quota('p:{a}:3')])
+    await until('it is written back', () => restored.length === 4)
+    expect(restored.at(-1)).toMatchObject({ key: 'p:{a}:4', calls: 1 })
+    await store.close()
+  })
+
+  test('grants no fresh limit in each outage, and loses no call that could not be written back', async () => {
+    const { store, behaviour } = setUp({ probeEveryMs: 600_000 })
+    let remaining = 10
+    const charges = async (times: number) => {
+      let admitted = 0
+      for (let i = 0; i < times; i++) if ((await store.charge([quota('p:{a}:1')])).admitted) admitted++
+      return admitted
+    }
+    for (const expected of [10, 0, 0]) {
+      behaviour.charge = fails
+      expect(await charges(20)).toBe(expected)
+      // It answers once, but takes nothing back.
+      let answers = 0
+      behaviour.charge = () => (answers++ === 0 ? Promise.resolve(ADMITTED) : fails())
+      await store.charge([quota('p:{a}:2')])
+      await until('writing back was tried', () => answers > 1 || expected === 0)
+      behaviour.charge = fails
+      expect(await charges(20)).toBe(0)
+      remaining = 0
+      behaviour.charge = () => Promise.resolve(admitted(remaining))
+      await store.charge([quota('p:{a}:2')])
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    await store.close()
+  })
+
+  test('decides on, and names the key, where one key is damaged', async () => {
+    const damaged: string[] = []
+    const { store, behaviour } = setUp({ onDamaged: (key) => damaged.push(key) })
+    for (let i = 0; i < 10; i++) {
+      behaviour.charge = () => Promise.reject(new DamagedKeyError('p:{a}:x'))
+      expect(await store.charge([quota()])).toMatchObject({ mode: 'local' })
+      await new Promise((resolve) => void setTimeout(resolve, 2))
+    }
+    expect(store.mode()).toBe('store')
+    expect(new Set(damaged)).toEqual(new Set(['p:{a}:x']))
+    await store.close()
+  })
+
+  test('frees nothing here where it cannot be asked to free it', async () => {
+    const { store, behaviour, failReset } = setUp({ probeEveryMs: 600_000 })
+    behaviour.charge = fails
+    for (let i = 0; i < 10; i++) await store.charge([quota()])
+    failReset()
+    const all = { named: [], glob: undefined, matches: () => true }
+    await expect(store.reset(all)).rejects.toThrow('gone')
+    expect(await store.charge([quota()])).toMatchObject({ admitted: false, mode: 'local' })
+    await store.close()
+  })
+
+  test('is read from the local counters under local, as unused under allow, and cannot be read under deny', async () => {
+    const local = setUp()
+    local.behaviour.charge = fails
+    for (let i = 0; i < 4; i++) await local.store.charge([quota()])
+    expect(await local.store.peek([quota()])).toMatchObject([{ remaining: 6 }])
+    const allow = setUp({ onOutage: 'allow' })
+    allow.behaviour.charge = fails
+    expect(await allow.store.peek([quota()])).toMatchObject([{ remaining: 10, limit: 10 }])
+    const deny = setUp({ onOutage: 'deny' })
+    deny.behaviour.charge = fails
+    await expect(deny.store.peek([quota()])).rejects.toMatchObject({ status: 503 })
+    await Promise.all([local, allow, deny].map(({ store }) => store.close()))
+  })
+
+  describe('and that nobody asks anything', () => {
+    test('is probed now and then, and its outage and its end are told', async () => {
+      const { store, behaviour, samples, probed, changes } = setUp({ idleEveryMs: 20 })
+      behaviour.probe = () => Promise.resolve()
+      samples.push('p:{a}:', 'p:{b}:')
+      await until('both servers are probed', () => new Set(probed).size === 2)
+      expect(changes).toEqual([])
+      behaviour.probe = isSilent
+      await until('the outage is told', () => store.mode() === 'local')
+      behaviour.probe = () => Promise.resolve()
+      await until('its end is told', () => store.mode() === 'store')
+      expect(changes.filter(({ server }) => server === 'p:{a}').map(({ mode }) => mode)).toEqual([
+        'local',
+        'store',
+      ])
+      await store.close()
+    })
+
+    test('is probed as soon as a connection is lost, until it answers or has failed three times', async () => {
+      const { store, behaviour, samples, probed, changes } = setUp({ idleEveryMs: 600_000, probeEveryMs: 20 })
+      samples.push('p:{a}:')
+      behaviour.probe = () => (probed.length < 3 ? Promise.reject(new Error('gone')) : Promise.resolve())
+      store.look()
+      await until('it is back', () => probed.length === 3)
+      await new Promise((resolve) => setImmediate(resolve))
+      expect(changes).toEqual([])
+      behaviour.probe = () => Promise.reject(new Error('gone'))
+      store.look()
+      await until('the outage is told', () => changes.length > 0)
+      expect(probed.length).toBeGreaterThanOrEqual(6)
+      await store.close()
+    })
+
+    test('is probed no sooner, and given up no sooner, however often a connection is lost meanwhile', async () => {
+      const { store, behaviour, samples, changes } = setUp({ probeEveryMs: 20, idleEveryMs: 600_000 })
+      samples.push('p:{a}:')
+      const instants: number[] = []
+      const gone = () => {
+        instants.push(performance.now())
+        return Promise.reject(new Error('gone'))
+      }
+      behaviour.probe = gone
+      const looks = async () => {
+        for (let i = 0; i < 5; i++) {
+          store.look()
+          await new Promise((resolve) => setImmediate(resolve))
+        }
+      }
+      await looks()
+      await until('it is given up, and probed on', () => changes.length > 0 && instants.length > 5)
+      const gaps = instants.map((at, i) => at - (instants[i - 1] ?? Number.NEGATIVE_INFINITY))
+      // A timer of Node.js may be a millisecond early.
+      expect(Math.min(...gaps)).toBeGreaterThan(18)
+
+      behaviour.probe = () => Promise.resolve()
+      await until('it is back', () => changes.length > 1)
+      behaviour.probe = gone
+      const before = instants.length
+      await looks()
+      await store.close()
+      await new Promise((resolve) => setTimeout(resolve, 60))
+      expect(instants.length - before).toBe(1)
+    })
+
+    test('is not asked from the beginning where its first probe fails', async () => {
+      const { store, behaviour, samples, asked, changes } = setUp({ probeEveryMs: 600_000 })
+      samples.push('p:{a}:', 'p:{b}:')
+      behaviour.probe = () => Promise.resolve()
+      await store.begin()
+      expect(store.mode()).toBe('store')
+      behaviour.probe = () => Promise.reject(new Error('not there'))
+      await store.begin()
+      expect((await store.charge([quota()])).mode).toBe('local')
+      expect(asked).toEqual([])
+      expect(changes).toMatchObject([
+        { server: 'p:{a}', mode: 'local', cause: { message: 'not there' } },
+        { server: 'p:{b}', mode: 'local' },
+      ])
+      await store.close()
+    })
+
+    test('is not asked any more once it is known to be wrong, until it answers a probe', async () => {
+      const { store, behaviour, samples, asked, changes } = setUp()
+      samples.push('p:{a}:')
+      store.fail(new Error('a replica'))
+      store.fail(new Error('a replica'))
+      expect((await store.charge([quota()])).mode).toBe('local')
+      expect(asked).toEqual([])
+      behaviour.probe = () => Promise.resolve()
+      await until('it decides', () => store.mode() === 'store')
+      expect(changes.map(({ mode }) => mode)).toEqual(['local', 'store'])
+      await store.close()
+    })
+
+    test('is no outage once it has left the cluster, though it failed just before', async () => {
+      const { store, behaviour, samples, probed, changes } = setUp({ probeEveryMs: 30, idleEveryMs: 10 })
+      behaviour.probe = () => (probed.at(-1) === 'p:{a}:' ? fails() : Promise.resolve())
+      samples.push('p:{a}:', 'p:{b}:')
+      const times = (key: string) => probed.filter((one) => one === key).length
+      await until('it fails', () => times('p:{a}:') === 1)
+      samples.shift()
+      const before = times('p:{b}:')
+      await until('another is looked at for long', () => times('p:{b}:') > before + 20)
+      expect(changes).toEqual([])
+      expect(store.mode()).toBe('store')
+      await store.close()
+    })
+
+    test('is not probed any more once it has left the cluster', async () => {
+      const { store, behaviour, samples, probed } = setUp({ idleEveryMs: 10 })
+      behaviour.probe = () => Promise.resolve()
+      samples.push('p:{a}:', 'p:{b}:')
+      await until('both servers are probed', () => new Set(probed).size === 2)
+      samples.shift()
+      probed.length = 0
+      await until('the other is still probed', () => probed.length > 5)
+      expect(new Set(probed)).toEqual(new Set(['p:{b}:']))
+      await store.close()
+    })
+  })
+})

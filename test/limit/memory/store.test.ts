@@ -1,0 +1,54 @@
+import { describe, expect, test } from 'vitest'
+import { MemoryStore } from '../../../src/limit/memory/store.ts'
+import { storeContract } from '../store-contract.ts'
+import { memorySubject, throughLimiter } from '../subjects.ts'
+
+storeContract('the memory store', async () => memorySubject(), { runs: 200 })
+
+storeContract('the memory store through a limiter', async () => throughLimiter(memorySubject()), {
+  runs: 150,
+  remembers: true,
+  monotonic: true,
+})
+
+describe('the memory store', () => {
+  test('returns to where it began when its keys have expired', () => {
+    let nowMs = 0
+    const store = new MemoryStore({ clock: { monotonicMs: () => nowMs, wallMs: () => nowMs } })
+    for (let i = 0; i < 10_000; i++) {
+      store.charge([{ name: 'x', key: `k${i}`, limit: 5, windowMs: 1000, shadow: false }])
+    }
+    expect(store.size).toBe(10_000)
+    nowMs = 999
+    store.sweep(20_000)
+    expect(store.size).toBe(10_000)
+    nowMs = 1000
+    store.sweep(20_000)
+    store.sweep(20_000)
+    expect(store.size).toBe(0)
+  })
+
+  test('sweeps with its charges, so that no load outgrows the sweep', () => {
+    let nowMs = 0
+    const store = new MemoryStore({ clock: { monotonicMs: () => nowMs, wallMs: () => nowMs } })
+    for (let i = 0; i < 50_000; i++) {
+      nowMs += 1
+      store.charge([{ name: 'x', key: `k${i}`, limit: 5, windowMs: 1000, shadow: false }])
+    }
+    expect(store.size).toBeLessThan(5000)
+  })
+
+  test('counts on its monotonic clock and speaks of the wall clock', () => {
+    let wallMs = 1_000_000
+    let nowMs = 0
+    const store = new MemoryStore({ clock: { monotonicMs: () => nowMs, wallMs: () => wallMs } })
+    const quota = { name: 'x', key: 'k', limit: 1, windowMs: 5000, shadow: false }
+    expect(store.charge([quota]).allowances[0]!.resetAt).toBe(1_005_000)
+    wallMs -= 500_000
+    nowMs += 1000
+    const refused = store.charge([quota])
+    expect(refused.allowances[0]).toMatchObject({ resetAt: 504_000, retryAfterMs: 4000 })
+    nowMs += 4000
+    expect(store.charge([quota]).admitted).toBe(true)
+  })
+})

@@ -1,0 +1,104 @@
+import { afterEach, expect, it } from 'vitest'
+import type { Quota } from '../../../src/limit/limit.ts'
+import { createRedisClocks } from '../../../src/limit/redis/clocks.ts'
+import { RedisStore } from '../../../src/limit/redis/store.ts'
+import { startRedis } from '../../helpers/redis.ts'
+
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+const quota: Quota = {
+  name: 'requests',
+  key: 'late:{acme}:requests',
+  limit: 20,
+  windowMs: 60_000,
+  shadow: false,
+}
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+it('what a stalled Redis reads after the calls were given up is not charged', async () => {
+  const server = await startRedis()
+  const store = new RedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 200 })
+  closers.push(server.close, () => store.close())
+  await store.connect()
+  expect((await store.charge([quota])).allowances[0]!.remaining).toBe(19)
+
+  server.freeze()
+  const late = Promise.allSettled(Array.from({ length: 10 }, async () => store.charge([quota])))
+  await pause(500)
+  server.thaw()
+  for (const one of await late) {
+    expect(one).toMatchObject({
+      status: 'rejected',
+      reason: { message: 'No answer within 200 ms.' },
+    })
+  }
+  expect((await store.charge([quota])).allowances[0]!.remaining).toBe(18)
+})
+
+it('a clock that was set costs one more question, and no call', async () => {
+  const server = await startRedis()
+  const options = { topology: { url: server.url }, prefix: 'late', timeoutMs: 200 }
+  // As if the server's clock had stood an hour ago when it was last seen.
+  const script = (await import('../../../src/limit/redis/store.ts')).CHARGE_SCRIPT.replace(
+    "call('TIME')",
+    "{ call('TIME')[1] - (call('EXISTS', 'late:{acme}:set') == 1 and 0 or 3600), 0 }",
+  )
+  const store = new RedisStore({ ...options, script })
+  closers.push(server.close, () => store.close())
+  await store.connect()
+  expect((await store.charge([quota])).allowances[0]!.remaining).toBe(19)
+  await server.command('SET', 'late:{acme}:set', '1')
+  expect((await store.charge([quota])).admitted).toBe(true)
+})
+
+it('a clock is known as narrowly as any answer shows, unless a later one contradicts it', () => {
+  const clocks = createRedisClocks()
+  const after = (nowMs: number) =>
+    (['no later', 'no earlier'] as const).map((bound) => clocks.after('a', nowMs, 100, bound))
+  expect(after(1000)).toEqual([0, 0])
+  // Shown somewhere between 1000 and 1010 ms of this clock.
+  clocks.learn('a', 1000, 1010, 5_000_000)
+  expect(after(2000)).toEqual([6_090_000, 6_100_000])
+  clocks.learn('a', 2000, 2001, 6_000_000)
+  expect(after(2000)).toEqual([6_099_000, 6_100_000])
+  // A slow answer shows less, and says nothing new.
+  clocks.learn('a', 3000, 3085, 7_000_000)
+  expect(after(3000)).toEqual([7_099_000, 7_100_000])
+  // Set back, and forward.
+  clocks.learn('a', 4000, 4001, 2_000_000)
+  expect(after(4000)).toEqual([2_099_000, 2_100_000])
+  clocks.learn('a', 4000, 4001, 9_000_000)
+  expect(after(4000)).toEqual([9_099_000, 9_100_000])
+})
+
+it('a call that is given up after a slow answer is not charged', async () => {
+  const server = await startRedis()
+  const store = new RedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 400 })
+  closers.push(server.close, () => store.close())
+  await store.connect()
+  server.freeze()
+  const slow = store.charge([quota])
+  await pause(300)
+  server.thaw()
+  expect((await slow).allowances[0]!.remaining).toBe(19)
+
+  server.freeze()
+  const late = Promise.resolve(store.charge([quota]))
+  await expect(late).rejects.toThrow('No answer within 400 ms.')
+  server.thaw()
+  expect((await store.charge([quota])).allowances[0]!.remaining).toBe(18)
+})
+
+it('a call that is given up before the first answer of a server is not charged', async () => {
+  const server = await startRedis()
+  const store = new RedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 200 })
+  closers.push(server.close, () => store.close())
+  await store.connect()
+  server.freeze()
+  await expect(store.charge([quota])).rejects.toThrow('No answer within 200 ms.')
+  server.thaw()
+  expect((await store.charge([quota])).allowances[0]!.remaining).toBe(19)
+})

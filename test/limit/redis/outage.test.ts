@@ -1,0 +1,344 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
+import type { Quota } from '../../../src/limit/limit.ts'
+import { type OutageStore, withOutage } from '../../../src/limit/fallback/store.ts'
+import { RedisStore, type RedisStoreOptions } from '../../../src/limit/redis/store.ts'
+import { freePort, type RedisServer, startCluster, startRedis, startSentinels } from '../../helpers/redis.ts'
+import { until } from '../../helpers/wait.ts'
+import { admitsAll, type FakeRedis, startFakeRedis } from '../../helpers/fake-redis.ts'
+
+const TIMEOUT_MS = 200
+/** Recovery is to be seen by then; far below ioredis's own delays. */
+const RECOVERED_MS = 5000
+
+let open: { close(): Promise<void> }[] = []
+afterEach(async () => {
+  await Promise.all(open.map((one) => one.close()))
+  open = []
+})
+
+function closing<T extends { close(): Promise<void> }>(one: T): T {
+  open.push(one)
+  return one
+}
+
+let keys = 0
+function quota(limit = 1_000_000): Quota {
+  return { name: 'x', key: `t:{k${keys++}}:x`, limit, windowMs: 60_000, shadow: false }
+}
+
+async function storeOf(
+  topology: RedisStoreOptions['topology'],
+): Promise<{ store: OutageStore; redis: RedisStore }> {
+  const redis = new RedisStore({ topology, prefix: 't', timeoutMs: TIMEOUT_MS })
+  await redis.connect()
+  const store = closing(withOutage(redis, { onOutage: 'local', probeEveryMs: 50 }))
+  return { store, redis }
+}
+
+/** Charges a fresh key every few milliseconds until stopped: every call must be admitted, whoever decides. */
+function load(store: OutageStore, next: () => Quota = quota) {
+  const state = { stopped: false }
+  const modes = new Set<string>()
+  const failures: unknown[] = []
+  const under = new Set<Promise<void>>()
+  const done = (async () => {
+    while (!state.stopped) {
+      const call = Promise.resolve(store.charge([next()]))
+        .then(({ admitted, mode }) => {
+          modes.add(mode)
+          if (!admitted) failures.push('refused')
+        })
+        .catch((error: unknown) => void failures.push(error))
+      under.add(call)
+      void call.finally(() => under.delete(call))
+      await new Promise((resolve) => void setTimeout(resolve, 2))
+    }
+    await Promise.all(under)
+  })()
+  return {
+    modes,
+    async stop() {
+      state.stopped = true
+      await done
+      expect(failures).toEqual([])
+    },
+  }
+}
+
+async function decides(store: OutageStore, mode: string): Promise<void> {
+  await until(`${mode} decides`, async () => (await store.charge([quota()])).mode === mode, RECOVERED_MS)
+}
+
+async function isMaster(server: RedisServer): Promise<boolean> {
+  const info = await server.command('INFO', 'replication').catch(() => '')
+  return String(info).includes('role:master')
+}
+
+describe('under load, with a Redis that', () => {
+  let server: RedisServer
+  beforeEach(async () => {
+    server = closing(await startRedis())
+  })
+
+  test.each<[string, () => Promise<unknown> | void, () => Promise<unknown> | void]>([
+    ['is killed and started again', () => server.kill(), () => server.start()],
+    ['hangs and goes on', () => server.freeze(), () => server.thaw()],
+    [
+      'becomes a replica and a master again',
+      () => server.command('REPLICAOF', '127.0.0.1', '1'),
+      () => server.command('REPLICAOF', 'NO', 'ONE'),
+    ],
+    [
+      'is full and has room again',
+      () => server.command('CONFIG', 'SET', 'maxmemory', '1'),
+      () => server.command('CONFIG', 'SET', 'maxmemory', '0'),
+    ],
+  ])('%s, every call is answered, by the local counters meanwhile', async (_, breakIt, mendIt) => {
+    const { store } = await storeOf({ url: server.url })
+    const calls = load(store)
+    await until('Redis decides', () => calls.modes.has('store'))
+    await breakIt()
+    await until(
+      'the local counters decide',
+      () => store.mode() === 'local' && calls.modes.has('local'),
+      RECOVERED_MS,
+    )
+    await mendIt()
+    await until('Redis decides again', () => store.mode() === 'store', RECOVERED_MS)
+    await decides(store, 'store')
+    await calls.stop()
+  })
+
+  test('forgets its scripts, nobody notices', async () => {
+    const { store } = await storeOf({ url: server.url })
+    const calls = load(store)
+    for (let i = 0; i < 10; i++) {
+      await server.command('SCRIPT', 'FLUSH')
+      expect((await store.charge([quota()])).mode).toBe('store')
+    }
+    await calls.stop()
+    expect([...calls.modes]).toEqual(['store'])
+  })
+
+  test('hangs and goes on, it gets the calls that were counted meanwhile', async () => {
+    const { store, redis } = await storeOf({ url: server.url })
+    const mine = quota(50)
+    for (let i = 0; i < 20; i++) expect((await store.charge([mine])).mode).toBe('store')
+    server.freeze()
+    await decides(store, 'local')
+    let local = 0
+    while ((await store.charge([mine])).admitted) local++
+    expect(local).toBe(30)
+    server.thaw()
+    await decides(store, 'store')
+    await until('all is written back', async () => (await redis.peek([mine]))[0]!.remaining === 0)
+    expect(await store.charge([mine])).toMatchObject({ admitted: false, mode: 'store' })
+  })
+
+  test('goes, comes and goes, it is told once each time that it went', async () => {
+    let lost = 0
+    const redis = closing(
+      new RedisStore({ topology: { url: server.url }, prefix: 't', onLost: () => lost++ }),
+    )
+    expect(await redis.connect()).toBe(true)
+    for (const times of [1, 2]) {
+      await server.kill()
+      await until('the loss is told', () => lost === times)
+      await expect(redis.charge([quota()])).rejects.toThrow('Redis is not connected')
+      await server.start()
+      await until('it decides', async () => (await redis.charge([quota()]).catch(() => {})) !== undefined)
+      expect(lost).toBe(times)
+    }
+  })
+
+  test('is not there at the start, it decides as soon as it is', async () => {
+    await server.kill()
+    const { store } = await storeOf({ url: server.url })
+    await decides(store, 'local')
+    await server.start()
+    await decides(store, 'store')
+  })
+
+  test('answers while this process is busy, its answer is not given up', async () => {
+    const { store } = await storeOf({ url: server.url })
+    await store.charge([quota()])
+    server.freeze()
+    const call = Promise.resolve(store.charge([quota()]))
+    for (let i = 0; i < 2; i++) await new Promise((resolve) => void setImmediate(resolve))
+    server.thaw()
+    const end = performance.now() + 3 * TIMEOUT_MS
+    while (performance.now() < end);
+    expect((await call).mode).toBe('store')
+  })
+})
+
+test.each<[string, (url: string) => RedisStoreOptions['topology']]>([
+  ['one Redis', (url) => ({ url })],
+  ['a cluster', (url) => ({ cluster: [url] })],
+])(
+  'while %s is not connected, nothing waits until it is: it fails in the same turns',
+  async (_, topology) => {
+    const url = `redis://127.0.0.1:${await freePort()}`
+    const redis = closing(new RedisStore({ topology: topology(url), prefix: 't' }))
+    await redis.connect()
+    let failed = false
+    redis.charge([quota()]).catch(() => void (failed = true))
+    for (let i = 0; i < 10; i++) await new Promise((resolve) => void setImmediate(resolve))
+    expect(failed).toBe(true)
+  },
+)
+
+describe('with a server that', () => {
+  let fake: FakeRedis
+  beforeEach(async () => {
+    fake = closing(await startFakeRedis())
+  })
+
+  test.each<[string, string | undefined]>([
+    ['takes connections and never answers', undefined],
+    ['is loading', '-LOADING Redis is loading the dataset in memory\r\n'],
+    [
+      'cannot save',
+      '-MISCONF Redis is configured to save RDB snapshots, but it is unable to persist to disk.\r\n',
+    ],
+    ['is part of a broken cluster', '-CLUSTERDOWN The cluster is down\r\n'],
+    ['answers with another type', '+OK\r\n'],
+    ['answers with nothing', '$-1\r\n'],
+    ['answers with too few numbers', '*1\r\n:5\r\n'],
+    ['answers with words', `*5\r\n${'$1\r\nx\r\n'.repeat(5)}`],
+    ['speaks another protocol', 'HTTP/1.1 400 Bad Request\r\n\r\n'],
+  ])('%s, the local counters decide, until it answers as it should', async (_, reply) => {
+    fake.answer(admitsAll)
+    const { store } = await storeOf({ url: fake.url })
+    expect((await store.charge([quota()])).mode).toBe('store')
+    fake.answer(reply)
+    const calls = load(store)
+    await decides(store, 'local')
+    fake.answer(admitsAll)
+    await decides(store, 'store')
+    await calls.stop()
+  })
+
+  test.each([
+    ['words', `*5\r\n${'$1\r\nx\r\n'.repeat(5)}`],
+    ['a word among numbers', '*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n$1\r\n5\r\n'],
+    ['a list among numbers', '*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n*0\r\n'],
+    ['one number too many', `*6\r\n${':1\r\n'.repeat(6)}`],
+  ])('answers %s where charge.lua answers numbers, the decision fails', async (_, reply) => {
+    fake.answer(admitsAll)
+    const { redis } = await storeOf({ url: fake.url })
+    fake.answer(reply)
+    await expect(redis.charge([quota()])).rejects.toThrow('did not answer as charge.lua does')
+  })
+
+  test('became a replica, it is connected to anew: its name may lead to another by now', async () => {
+    fake.answer(admitsAll)
+    const { store } = await storeOf({ url: fake.url })
+    const before = fake.connections()
+    fake.answer("-READONLY You can't write against a read only replica.\r\n")
+    await store.charge([quota()])
+    await until('there is a new connection', () => fake.connections() > before)
+  })
+
+  test('is silent, it is connected to anew, and asked little', async () => {
+    fake.answer(admitsAll)
+    const { store } = await storeOf({ url: fake.url })
+    const before = fake.connections()
+    fake.answer(undefined)
+    const calls = load(store)
+    await until('there is a new connection', () => fake.connections() > before)
+    await decides(store, 'local')
+    const asked = fake.commands().length
+    for (let i = 0; i < 200; i++) await store.charge([quota()])
+    expect(fake.commands().length - asked).toBeLessThan(100)
+    await calls.stop()
+  })
+})
+
+describe('when a master is lost', () => {
+  test('and sentinels tell of the new one while they are asked for it, the new one is connected to', async () => {
+    const master = closing(await startFakeRedis())
+    const sentinel = closing(await startFakeRedis())
+    master.answer(admitsAll)
+    const answer = ([name, what]: readonly string[]) => {
+      if (name === 'subscribe') return '*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n'
+      if (what === 'sentinels') return '*0\r\n'
+      const { port } = new URL(master.url)
+      return name === 'sentinel' ? `*2\r\n$9\r\n127.0.0.1\r\n$${port.length}\r\n${port}\r\n` : '+OK\r\n'
+    }
+    sentinel.answer(answer)
+    const { store } = await storeOf({ sentinels: [sentinel.url], name: 'main' })
+    expect((await store.charge([quota()])).mode).toBe('store')
+    await until('the sentinel is listened to', () =>
+      sentinel.commands().some(([name]) => name === 'subscribe'),
+    )
+
+    sentinel.answer(undefined)
+    const before = sentinel.connections()
+    master.drop()
+    await until('the sentinel is asked', () => sentinel.connections() > before)
+    sentinel.say('*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$4\r\nmain\r\n')
+    await decides(store, 'local')
+    sentinel.answer(answer)
+    await decides(store, 'store')
+  })
+
+  test('the sentinels’ new one decides', async () => {
+    const sentinels = closing(await startSentinels())
+    const { store } = await storeOf({ sentinels: sentinels.urls, name: sentinels.name })
+    const calls = load(store)
+    await until('Redis decides', () => calls.modes.has('store'))
+    await sentinels.master.kill()
+    await decides(store, 'local')
+    await until('the replica is master', () => isMaster(sentinels.replica), 15_000)
+    await decides(store, 'store')
+    await calls.stop()
+  })
+
+  test('its replica decides for its part of a cluster, and the others for theirs all the time', async () => {
+    const cluster = closing(await startCluster(3, 1))
+    const { store } = await storeOf({ cluster: cluster.urls })
+    const lost = await cluster.masterOf(hashSlot('lost'))
+    const kept: string[] = []
+    for (let i = 0; kept.length < 5; i++) {
+      const tag = `kept${i}`
+      if ((await cluster.masterOf(hashSlot(tag))) !== lost) kept.push(tag)
+    }
+    const of = (tag: string): Quota => ({ ...quota(), key: `t:{${tag}}:${keys++}` })
+    const inLost = () => of('lost')
+    const onOthers = load(store, () => of(kept[keys % kept.length]!))
+    const onLost = load(store, inLost)
+    const decidesForLost = (mode: string, ms: number) =>
+      until(
+        `${mode} decides for the lost part`,
+        async () => (await store.charge([inLost()])).mode === mode,
+        ms,
+      )
+    await decidesForLost('store', RECOVERED_MS)
+    await lost.kill()
+    await decidesForLost('local', RECOVERED_MS)
+    await decidesForLost('store', 20_000)
+    await onLost.stop()
+    await onOthers.stop()
+  })
+
+  test('and hangs, the other masters of a cluster decide for their parts, without a wait', async () => {
+    const cluster = closing(await startCluster(3))
+    const { store } = await storeOf({ cluster: cluster.urls })
+    const hung = await cluster.masterOf(hashSlot('hung'))
+    let other = 0
+    while ((await cluster.masterOf(hashSlot(`other${other}`))) === hung) other++
+    const charge = async (tag: string) => await store.charge([{ ...quota(), key: `t:{${tag}}:x` }])
+    expect((await charge('hung')).mode).toBe('store')
+    hung.freeze()
+    await until(
+      'the local counters decide for the hung part',
+      () => store.mode() === 'local' || charge('hung').then(() => false),
+    )
+    expect((await charge('hung')).mode).toBe('local')
+    expect((await charge(`other${other}`)).mode).toBe('store')
+    hung.thaw()
+    await until('the hung part is back', async () => (await charge('hung')).mode === 'store', 15_000)
+  })
+})

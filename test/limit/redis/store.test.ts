@@ -1,0 +1,247 @@
+import { readFileSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
+import { withOutage } from '../../../src/limit/fallback/store.ts'
+import { RedisStore } from '../../../src/limit/redis/store.ts'
+import { DamagedKeyError, type RemoteStore } from '../../../src/limit/store.ts'
+import { type RedisCluster, type RedisServer, startCluster, startRedis } from '../../helpers/redis.ts'
+import { until } from '../../helpers/wait.ts'
+import { storeContract } from '../store-contract.ts'
+import { redisSubject, throughLimiter } from '../subjects.ts'
+
+let server: RedisServer
+let cluster: RedisCluster
+beforeAll(async () => {
+  ;[server, cluster] = await Promise.all([startRedis(), startCluster()])
+})
+afterAll(async () => {
+  await Promise.all([server?.close(), cluster?.close()])
+})
+
+const single = () => redisSubject({ url: server.url }, (_, [name, ...args]) => server.command(name!, ...args))
+
+storeContract('the Redis store', single, { runs: 150 })
+
+storeContract('the Redis store through a limiter', async () => throughLimiter(await single()), {
+  runs: 60,
+  remembers: true,
+  monotonic: true,
+})
+
+storeContract(
+  'the Redis store that may fail',
+  async () => {
+    const subject = await single()
+    const store = withOutage(subject.store as RemoteStore, { onOutage: 'deny' })
+    return { ...subject, store }
+  },
+  { runs: 60 },
+)
+
+storeContract(
+  'the Redis store on a cluster',
+  async () => {
+    const owners = new Map<number, RedisServer>()
+    return await redisSubject({ cluster: cluster.urls }, async (tag, [name, ...args]) => {
+      const slot = hashSlot(tag)
+      const owner = owners.get(slot) ?? (await cluster.masterOf(slot))
+      owners.set(slot, owner)
+      return await owner.command(name!, ...args)
+    })
+  },
+  { runs: 60 },
+)
+
+/** How many scripts these servers ran, all together. */
+async function scriptCalls(servers: readonly RedisServer[]): Promise<number> {
+  const stats = await Promise.all(servers.map((one) => one.command('INFO', 'commandstats')))
+  const calls = stats.map((said) => /cmdstat_evalsha:calls=(\d+)/.exec(String(said))?.[1] ?? 0)
+  return calls.reduce<number>((sum, one) => sum + Number(one), 0)
+}
+
+describe('the Redis store', () => {
+  let store: RedisStore
+  beforeAll(async () => {
+    store = new RedisStore({ topology: { url: server.url }, prefix: 'r' })
+    await store.connect()
+  })
+  afterAll(() => store?.close())
+
+  const quota = (name: string, limit: number, windowMs: number) => ({
+    name,
+    key: `r:{${name}}:x`,
+    limit,
+    windowMs,
+    shadow: false,
+  })
+
+  test.each([
+    ['one call', 30, 1],
+    ['more calls than are written whole', 100, 30],
+    ['calls that share slots', 5000, 30],
+  ])(
+    'keeps a key until its newest call has left the window, and no longer: %s',
+    async (name, limit, calls) => {
+      const windowMs = 1000
+      const one = quota(name, limit, windowMs)
+      for (let i = 0; i < calls; i++) {
+        await store.charge([one])
+        const ttl = Number(await server.command('PTTL', one.key))
+        expect(ttl).toBeGreaterThan(0)
+        expect(ttl).toBeLessThanOrEqual(windowMs + 2)
+      }
+      await until('some time has gone by', async () => Number(await server.command('PTTL', one.key)) < 500)
+      await store.charge([one])
+      expect(Number(await server.command('PTTL', one.key))).toBeGreaterThan(500)
+      await until('the key is gone', async () => (await server.command('EXISTS', one.key)) === 0)
+      expect((await store.peek([one]))[0]).toMatchObject({ remaining: limit })
+    },
+  )
+
+  test('keeps idle clients small, and busy ones within 13 bytes a call', async () => {
+    const one = quota('size', 1000, 60_000)
+    await store.charge([one])
+    expect(await server.command('STRLEN', one.key)).toBeLessThan(100)
+    await Promise.all(Array.from({ length: 1200 }, async () => store.charge([one])))
+    expect(await server.command('STRLEN', one.key)).toBeLessThanOrEqual(13 * 1000 + 38)
+    const quantised = quota('quantised', 1_000_000, 60_000)
+    await Promise.all(Array.from({ length: 5000 }, async () => store.charge([quantised])))
+    expect(await server.command('STRLEN', quantised.key)).toBeLessThanOrEqual(13 * 1002 + 38)
+  })
+
+  test('weighs in Redis what docs/limits.md says', async () => {
+    const docs = readFileSync(new URL('../../../docs/limits.md', import.meta.url), 'utf8')
+    const [, calls, weights] = /^\| a client with ([\d, ]+) calls in its window \| ([^|]+) \|$/m.exec(docs)!
+    const said = weights!.split(', ').map((one) => {
+      const [count, unit] = one.split(' ')
+      return Number(count) * (unit === 'kB' ? 1000 : 1)
+    })
+    expect(said).toHaveLength(6)
+    for (const [i, count] of calls!.split(', ').map(Number).entries()) {
+      const key = `sluice:{00000000-0000-4000-8000-${String(count).padStart(12, '0')}}:requests`
+      const one = { ...quota('requests', 1000, 60_000), key }
+      // Calls that come one by one: those that come at once may share an instant.
+      for (let j = 0; j < count; j++) await store.charge([one])
+      const bytes = Number(await server.command('MEMORY', 'USAGE', key))
+      // Allocators round differently.
+      expect(bytes / said[i]!, `${count} calls: ${bytes} B`).toBeGreaterThan(0.85)
+      expect(bytes / said[i]!, `${count} calls: ${bytes} B`).toBeLessThan(1.15)
+    }
+    expect(docs).toContain(
+      `50,000 × ${(said[2]! / 1000).toFixed(1)} kB = ${Math.round(said[2]! / 100) * 5} MB`,
+    )
+  })
+
+  test('sends the decisions of one turn in one script call, of at most 64 decisions', async () => {
+    const before = await scriptCalls([server])
+    await Promise.all(Array.from({ length: 64 }, async (_, i) => store.charge([quota(`turn${i}`, 5, 1000)])))
+    expect(await scriptCalls([server])).toBe(before + 1)
+    await Promise.all(Array.from({ length: 200 }, async (_, i) => store.charge([quota(`turn${i}`, 5, 1000)])))
+    expect(await scriptCalls([server])).toBe(before + 5)
+  })
+
+  test('sends the decisions of one turn in one script call for each slot of a cluster', async () => {
+    const onCluster = new RedisStore({ topology: { cluster: cluster.urls }, prefix: 'r' })
+    await onCluster.connect()
+    const charge = async (tag: string, times: number) => {
+      const one = quota(tag, 1000, 1000)
+      await Promise.all(Array.from({ length: times }, async () => onCluster.charge([one])))
+    }
+    const before = await scriptCalls(cluster.nodes)
+    await charge('turn', 64)
+    expect(await scriptCalls(cluster.nodes)).toBe(before + 1)
+    expect(hashSlot('other')).not.toBe(hashSlot('turn'))
+    await Promise.all([charge('turn', 20), charge('other', 20)])
+    expect(await scriptCalls(cluster.nodes)).toBe(before + 3)
+    await onCluster.close()
+  })
+
+  test.each<[string, (key: string) => readonly string[]]>([
+    ['is too short', (key) => ['SET', key, 'abc']],
+    ['is no log', (key) => ['SET', key, 'x'.repeat(38 + 13)]],
+    ['has lost its end', (key) => ['SET', key, `${'\0'.repeat(3)}\x20${'\0'.repeat(100)}`]],
+    ['is of another version', (key) => ['SETRANGE', key, '0', '\x01']],
+    ['has another type', (key) => ['HSET', key, 'a', 'b']],
+  ])(
+    'fails the decisions of a key alone that %s, and charges no other less than it admits',
+    async (what, damage) => {
+      const bad = quota(`damaged ${what}`, 5, 60_000)
+      const good = quota(`beside ${what}`, 1001, 60_000)
+      const command = damage(bad.key)
+      if (command[0] === 'SETRANGE') await store.charge([bad])
+      else await server.command('DEL', bad.key)
+      await server.command(command[0]!, ...command.slice(1))
+      const questions: (Error | undefined)[] = []
+      store.onQuestion = (_, __, error) => questions.push(error)
+      let admitted = 0
+      for (let i = 0; i < 20; i++) {
+        const batch = [
+          ...Array.from({ length: 60 }, async () => store.charge([good])),
+          store.charge([good, bad]),
+        ]
+        const ends = await Promise.allSettled(batch)
+        expect(ends.pop()).toMatchObject({ status: 'rejected', reason: new DamagedKeyError(bad.key) })
+        for (const end of ends) if (end.status === 'fulfilled' && end.value.admitted) admitted++
+      }
+      expect(admitted).toBe(1001)
+      expect(new Set(questions)).toEqual(new Set([undefined]))
+      store.onQuestion = () => {}
+      await expect(store.peek([bad])).rejects.toThrow(DamagedKeyError)
+      await server.command('DEL', bad.key)
+      expect(await store.charge([bad])).toMatchObject({ admitted: true })
+    },
+  )
+
+  test('counts the gateways that share it, and says when it came back without its data', async () => {
+    const lost: unknown[] = []
+    const open = async () => {
+      const one = new RedisStore({
+        topology: { url: server.url },
+        prefix: 'shared',
+        onEmptied: (range) => lost.push(range),
+      })
+      await one.connect()
+      return one
+    }
+    const [first, second] = [await open(), await open()]
+    await first.probe('shared:{}:')
+    expect([first.gateways(), second.gateways()]).toEqual([2, 2])
+    expect(lost).toEqual([])
+    await server.command('DEL', 'shared:{}:~since')
+    await first.probe('shared:{}:')
+    await first.probe('shared:{}:')
+    expect(lost).toHaveLength(1)
+    const { countedUntil, emptySince } = lost[0] as { countedUntil: number; emptySince: number }
+    expect(emptySince).toBeGreaterThan(countedUntil)
+    await Promise.all([first.close(), second.close()])
+  })
+
+  test.each([
+    ['~gateways', ['SET', 'garbage']],
+    ['~since', ['RPUSH', 'garbage']],
+  ])('makes its own key %s anew where something else was written to it', async (name, [command, value]) => {
+    const key = `r:{}:${name}`
+    await server.command('DEL', key)
+    await server.command(command!, key, value!)
+    await store.probe('r:{}:')
+    expect(store.gateways()).toBeGreaterThanOrEqual(1)
+  })
+
+  test('charges a key that stands twice in one decision for both', async () => {
+    const one = quota('twice', 3, 60_000)
+    expect(await store.charge([one, one])).toMatchObject({ admitted: true })
+    expect((await store.peek([one]))[0]).toMatchObject({ remaining: 1 })
+  })
+
+  test('says the same Reset as any other gateway, on Redis’s clock', async () => {
+    const other = new RedisStore({ topology: { url: server.url }, prefix: 'r' })
+    await other.connect()
+    const one = quota('reset', 5, 60_000)
+    await store.charge([one])
+    const [here, there] = [await store.peek([one]), await other.peek([one])]
+    expect(there[0]!.resetAt).toBe(here[0]!.resetAt)
+    const [seconds, micros] = (await server.command('TIME')) as [string, string]
+    expect(here[0]!.resetAt).toBeGreaterThan(Number(seconds) * 1000 + Number(micros) / 1000)
+    await other.close()
+  })
+})

@@ -1,0 +1,226 @@
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { describe, it } from 'vitest'
+import type { StoreConfig } from '../../src/config/schema.ts'
+import { type Counters, openCounters } from '../../src/process/open-store.ts'
+import type { Log } from '../../src/observe/log.ts'
+import { createMetrics } from '../../src/observe/metrics.ts'
+import { freePort, type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
+import { until } from '../helpers/wait.ts'
+
+/** Each test has a server of its own, so they need not wait for one another. */
+type Closing = (close: () => Promise<void>) => void
+
+interface Opened {
+  readonly counters: Counters
+  /** What the log was told: level and words. */
+  readonly lines: readonly string[]
+  up(): Promise<boolean>
+  /** The value of a metric, as it is written. */
+  metric(name: string): Promise<string | undefined>
+}
+
+async function open(
+  closing: Closing,
+  redis: Exclude<StoreConfig, 'memory'>['redis'],
+  onOutage: 'local' | 'deny' = 'local',
+): Promise<Opened> {
+  const lines: string[] = []
+  const say = (level: string) => (fields: unknown, words?: string) =>
+    void lines.push(`${level}: ${words ?? (fields as string)}`)
+  const log = { info: say('info'), warn: say('warn'), error: say('error') } as unknown as Log
+  const metrics = createMetrics()
+  const counters = await openCounters(
+    { redis, prefix: 't', timeoutMs: 200, onOutage, instances: 1 },
+    log,
+    metrics,
+  )
+  closing(() => counters.store.close())
+  const metric = async (name: string) => {
+    const line = (await metrics.text()).split('\n').find((line) => line.startsWith(`${name} `))
+    return line?.slice(name.length + 1)
+  }
+  return { counters, lines, metric, up: async () => (await metric('sluice_store_up')) === '1' }
+}
+
+async function serverThat(closing: Closing, options: RedisServerOptions): Promise<RedisServer> {
+  const server = await startRedis({ tcp: true, ...options })
+  closing(() => server.close())
+  return server
+}
+
+const quota = { name: 'x', key: 't:{a}:x', limit: 1000, windowMs: 60_000, shadow: false }
+
+describe.concurrent('a Redis that is there only after the start, and then', () => {
+  const replica = { args: ['--replicaof', '127.0.0.1', '1'] }
+  const node = { args: ['--cluster-enabled', 'yes'] }
+  it.for<[string, RedisServerOptions, (url: string) => Parameters<typeof open>[1]['topology'], string]>([
+    ['is a replica', replica, (url) => ({ url }), 'store.redis.url is a replica of 127.0.0.1:1'],
+    ['is a node of a cluster', node, (url) => ({ url }), 'store.redis.url is one node of a cluster'],
+    ['is no cluster', {}, (url) => ({ cluster: [url] }), 'write its URL in store.redis.url'],
+    [
+      'is no Sentinel',
+      {},
+      (url) => ({ sentinels: [url], name: 'main' }),
+      'store.redis.sentinels names a server that is no Sentinel',
+    ],
+    ['speaks TLS', { tls: true }, (url) => ({ url: url.replace('rediss:', 'redis:') }), 'write rediss://'],
+    ['speaks no TLS', {}, (url) => ({ url: url.replace('redis:', 'rediss:') }), 'write redis:// in place of'],
+    ['asks for a password', { password: 'open sesame' }, (url) => ({ url }), 'set store.redis.password'],
+    [
+      'asks for another password',
+      { password: 'open sesame' },
+      (url) => ({ url: url.replace('//', '//:guess@') }),
+      'refuses the user name or password',
+    ],
+  ])(
+    '%s: says so once, as at a start, and is not up',
+    async ([, options, topology, words], { expect, onTestFinished }) => {
+      const server = await serverThat(onTestFinished, options)
+      await server.kill()
+      const { counters, lines, up } = await open(onTestFinished, { topology: topology(server.url) })
+      expect(lines).toEqual(['warn: Redis does not answer; counting in this process until it does'])
+      await server.start()
+      const errors = () => lines.filter((line) => line.startsWith('error'))
+      await until('it is told', () => errors().length > 0)
+      for (let i = 0; i < 12; i++) {
+        expect((await counters.store.charge([quota])).mode).toBe('local')
+        expect(await up()).toBe(false)
+        await new Promise((resolve) => setTimeout(resolve, 20))
+      }
+      expect(errors()).toEqual([expect.stringContaining(words)])
+      expect(lines).toHaveLength(2)
+    },
+  )
+
+  it('answers the TLS that it does not speak: says so once too', async ({ expect, onTestFinished }) => {
+    const port = await freePort()
+    const { lines } = await open(onTestFinished, { topology: { url: `rediss://127.0.0.1:${port}` } })
+    let pings = 0
+    let hellos = 0
+    const server = createServer((socket) => {
+      socket.on('error', () => {})
+      socket.once('data', (bytes) => {
+        const isPing = bytes.toString('latin1').startsWith('PING')
+        if (isPing) pings++
+        else hellos++
+        socket.end(isPing ? '+PONG\r\n' : '-ERR unknown command\r\n')
+      })
+    })
+    await once(server.listen(port, '127.0.0.1'), 'listening')
+    onTestFinished(() => void server.close())
+    await until('it was found out twice what is spoken', () => pings > 1)
+    const heard = hellos
+    await until('it is connected to again', () => hellos > heard + 2)
+    expect(lines).toEqual([
+      expect.stringMatching(/^warn: Redis does not answer/),
+      `error: Redis does not speak TLS at 127.0.0.1:${port}; write redis:// in place of rediss://, and no store.redis.tls.`,
+    ])
+  })
+
+  it('is wrong after it was right is told in one line, and decides no more from then on', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const server = await serverThat(onTestFinished, {})
+    const { lines, metric } = await open(onTestFinished, { topology: { url: server.url } })
+    await server.command('CONFIG', 'SET', 'requirepass', 'open sesame')
+    await server.command('CLIENT', 'KILL', 'TYPE', 'normal')
+    await until('it is told', () => lines.length > 0)
+    expect(await metric('sluice_store_mode{mode="local"}')).toBe('1')
+    expect(await metric('sluice_store_up')).toBe('0')
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(lines).toEqual([expect.stringMatching(/^error: .*set store\.redis\.password/)])
+  })
+
+  it('is wrong under deny, makes the gateway unready until it is right', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const server = await serverThat(onTestFinished, replica)
+    await server.kill()
+    const { counters, lines } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
+    await server.start()
+    await until('it is told', () => lines.some((line) => line.startsWith('error')))
+    expect(counters.ready()).toBe(false)
+    await server.command('REPLICAOF', 'NO', 'ONE')
+    await until('it is ready', () => counters.ready())
+  })
+
+  it('is made right decides, and can be wrong again', async ({ expect, onTestFinished }) => {
+    const server = await serverThat(onTestFinished, replica)
+    await server.kill()
+    const { counters, lines, up } = await open(onTestFinished, { topology: { url: server.url } })
+    await server.start()
+    const errors = () => lines.filter((line) => line.startsWith('error')).length
+    await until('it is told', () => errors() === 1)
+    await server.command('REPLICAOF', 'NO', 'ONE')
+    await until('Redis decides', async () => (await counters.store.charge([quota])).mode === 'store')
+    await until('it is up', up)
+    await server.command('REPLICAOF', '127.0.0.1', '1')
+    await until('it is told again', async () => {
+      await counters.store.charge([quota])
+      return errors() === 2
+    })
+    expect(await up()).toBe(false)
+  })
+})
+
+it.concurrent('a Redis that hangs while nobody calls is seen to be down, and to be up again', async ({
+  expect,
+  onTestFinished,
+}) => {
+  const server = await serverThat(onTestFinished, {})
+  const { lines, up } = await open(onTestFinished, { topology: { url: server.url } })
+  expect(await up()).toBe(true)
+  server.freeze()
+  await until('it is down', async () => !(await up()))
+  server.thaw()
+  await until('it is up', up)
+  expect(lines.map((line) => line.split(/[:;]/).slice(0, 2).join())).toEqual([
+    'warn, Redis does not answer',
+    'info, Redis decides again',
+  ])
+})
+
+it.concurrent('an outage begins in the log, the metrics and for readiness at once, and what stands in before is counted', async ({
+  expect,
+  onTestFinished,
+}) => {
+  const server = await serverThat(onTestFinished, {})
+  const { counters, lines, metric } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
+  /** What each of them says, all at one instant. */
+  const state = async (): Promise<readonly unknown[]> => {
+    const others = () => [counters.ready(), lines.length % 2]
+    const before = others()
+    const shown = await Promise.all(
+      ['sluice_store_up', 'sluice_store_mode{mode="store"}', 'sluice_store_mode{mode="deny"}'].map(metric),
+    )
+    return String(before) === String(others()) ? [...shown, ...before] : await state()
+  }
+  const answers = [
+    ['1', '1', '0', true, 0],
+    ['0', '0', '1', false, 1],
+  ]
+  const standIns = () => metric('sluice_store_stand_in_decisions_total{mode="deny"}')
+  expect(await state()).toEqual(answers[0])
+  expect(await standIns()).toBe('0')
+
+  server.freeze()
+  for (const failures of [1, 2, 3, 4]) {
+    await expect(counters.store.charge([quota])).rejects.toThrow('cannot be checked')
+    expect(await standIns()).toBe(String(failures))
+    expect(await state()).toEqual(answers[failures < 3 ? 0 : 1])
+  }
+  server.thaw()
+  await until('Redis decides', () => counters.ready())
+  expect(await state()).toEqual(answers[0])
+
+  // Where nobody calls, a lost connection is looked into at once.
+  await server.kill()
+  await until('the outage is seen', async () => {
+    const now = await state()
+    expect(answers).toContainEqual(now)
+    return now[0] === '0'
+  })
+})

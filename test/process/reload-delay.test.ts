@@ -1,0 +1,90 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { Agent } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { call, token, yaml } from '../helpers/gateway.ts'
+import { serving, type ServingProcess } from '../helpers/process.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+
+const CLIENTS = 10_000
+const EVERY_MS = 5
+/** More than 50 ms, which is what a quiet machine keeps: others use this one too. Reading the file where callers are served took 2000. */
+const MOST_MS = 250
+
+let data: TestUpstream
+let redis: RedisServer
+let folder: string
+beforeAll(async () => {
+  data = await startUpstream()
+  redis = await startRedis()
+  folder = mkdtempSync(join(tmpdir(), 'sluice-delay-'))
+})
+afterAll(async () => {
+  await data.close()
+  await redis.close()
+  rmSync(folder, { recursive: true })
+})
+
+/** A file with many clients, of whom `acme` comes last. */
+function fileOf(store: string): string {
+  const clients = Array.from(
+    { length: CLIENTS },
+    (_, i) => `  - { id: client-${i}, name: Client ${i}, limits: { requests: { limit: ${i + 2} } } }\n`,
+  )
+  const acme = '  - { id: acme, limits: { requests: { limit: 77 } } }\n'
+  const file = join(folder, 'sluice.yaml')
+  writeFileSync(file, yaml({ data: data.url, store, more: `clients:\n${clients.join('')}${acme}` }))
+  return file
+}
+
+/** The slowest answer on a socket that is kept, asked every few milliseconds while `on` says so. */
+async function slowest(
+  gateway: ServingProcess,
+  agent: Agent,
+  on: (calls: number) => boolean,
+): Promise<number> {
+  let worst = 0
+  for (let calls = 0; on(calls); calls++) {
+    const at = performance.now()
+    await call(gateway.port, { path: '/nowhere', agent })
+    worst = Math.max(worst, performance.now() - at)
+    await sleep(EVERY_MS)
+  }
+  return worst
+}
+
+describe('with 10,000 clients no caller waits', () => {
+  it.each([
+    ['', 'memory', []],
+    [', nor at one of several workers', 'redis', ['--workers', '2']],
+  ])('for what is read after a start, or on SIGHUP%s', async (_, store, args) => {
+    const file = fileOf(store === 'redis' ? `{ redis: { url: "${redis.url}" } }` : store)
+    const gateway = await serving({ file }, args)
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    const read = (words: string) => gateway.lines().filter(({ msg }) => msg === words)
+    try {
+      const started = await slowest(gateway, agent, (calls) => calls < 500)
+      const quiet = await slowest(gateway, agent, (calls) => calls < 200)
+      gateway.kill('SIGHUP')
+      let since = 0
+      const reloaded = await slowest(
+        gateway,
+        agent,
+        () => read('the configuration is read anew').length === 0 || since++ < 50,
+      )
+      expect(started - quiet).toBeLessThan(MOST_MS)
+      expect(reloaded - quiet).toBeLessThan(MOST_MS)
+      for (const words of ['sluice serves', 'the configuration is read anew']) {
+        expect(read(words)).toMatchObject([{ loadMs: expect.any(Number) }])
+      }
+      const { headers } = await call(gateway.port, { token: await token('acme'), agent })
+      expect(headers).toMatchObject({ 'x-ratelimit-limit': '77', 'x-ratelimit-remaining': '76' })
+    } finally {
+      agent.destroy()
+      gateway.kill()
+    }
+  })
+})

@@ -1,0 +1,240 @@
+import { createServer } from 'node:http'
+import type { AddressInfo, Server, Socket } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import { type AddressChange, createAddresses } from '../../src/upstream/addresses.ts'
+import { startFragileUpstream } from '../helpers/fragile-upstream.ts'
+import { get, startFront } from '../helpers/front.ts'
+import { call, startGateway } from '../helpers/gateway.ts'
+import { startRawUpstream, startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+const [A, B, C] = ['http://a:1', 'http://b:2', 'http://c:3'] as const
+
+function clocked(...origins: string[]) {
+  const changes: AddressChange[] = []
+  const clock = { ms: 1000 }
+  const addresses = createAddresses(
+    origins,
+    (change) => changes.push(change),
+    () => clock.ms,
+  )
+  const take = (times: number) => Array.from({ length: times }, () => addresses.next()!.origin)
+  const of = (origin: string) => addresses.all.find((one) => one.origin === origin)!
+  const fail = (origin: string, times = 3) => {
+    for (let i = 0; i < times; i++) addresses.failed(of(origin), 'ECONNREFUSED')
+  }
+  return { addresses, changes, clock, take, fail, of }
+}
+
+describe('the turn of addresses', () => {
+  it('comes to each of them alike', () => {
+    expect(clocked(A, B, C).take(7)).toEqual([A, B, C, A, B, C, A])
+    expect(clocked(A).take(2)).toEqual([A, A])
+  })
+
+  it('does not come twice to one that was tried for the same request', () => {
+    const { addresses, of } = clocked(A, B)
+    expect(addresses.next([of(A)])).toBe(of(B))
+    expect(addresses.next([of(A), of(B)])).toBeUndefined()
+    expect(clocked(A).addresses.next([of(A)])).toBeUndefined()
+  })
+
+  it('passes over one after three failures in a row, and says so once', () => {
+    const { addresses, changes, take, fail, of } = clocked(A, B, C)
+    fail(B, 2)
+    addresses.answered(of(B))
+    fail(B, 2)
+    expect(take(3)).toContain(B)
+    fail(B, 1)
+    expect(take(4)).toEqual([A, C, A, C])
+    fail(B, 5)
+    expect(changes).toEqual([{ address: B, up: false, cause: 'ECONNREFUSED' }])
+  })
+
+  it('tries that one again with a single request, after twice the time when it fails, up to 30 s', () => {
+    const { clock, take, fail } = clocked(A, B)
+    fail(B)
+    for (const waitMs of [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]) {
+      clock.ms += waitMs - 1
+      expect(take(3)).toEqual([A, A, A])
+      clock.ms += 1
+      expect(take(6).filter((origin) => origin === B)).toEqual([B])
+      fail(B, 1)
+    }
+  })
+
+  it('has it back, and says so once, as soon as it answers; its waits begin anew', () => {
+    const { addresses, changes, clock, take, fail, of } = clocked(A, B)
+    fail(B)
+    clock.ms += 1000
+    expect(take(2)).toContain(B)
+    addresses.answered(of(B))
+    addresses.answered(of(B))
+    expect(take(4).toSorted()).toEqual([A, A, B, B])
+    expect(changes.map(({ up }) => up)).toEqual([false, true])
+    fail(B)
+    clock.ms += 1000
+    expect(take(2)).toContain(B)
+  })
+
+  it('uses all where all are down', () => {
+    const { take, fail } = clocked(A, B, C)
+    for (const origin of [A, B, C]) fail(origin)
+    expect(take(6).toSorted()).toEqual([A, A, B, B, C, C])
+  })
+})
+
+async function upstream(...args: Parameters<typeof startUpstream>): Promise<TestUpstream> {
+  const started = await startUpstream(...args)
+  closers.push(started.close)
+  return started
+}
+
+/** A port at which nobody listens. */
+async function deadUrl(): Promise<string> {
+  const back = await startUpstream()
+  await back.close()
+  return back.url
+}
+
+async function front(...args: Parameters<typeof startFront>) {
+  const started = await startFront(...args)
+  closers.push(started.close)
+  return started
+}
+
+describe('several addresses', () => {
+  it('share the requests', async () => {
+    const backs = await Promise.all([upstream(), upstream(), upstream()])
+    const { port } = await front('', { origins: backs.map(({ url }) => url) })
+    for (let i = 0; i < 9; i++) expect((await get(port)).status).toBe(200)
+    expect(backs.map(({ seen }) => seen.length)).toEqual([3, 3, 3])
+    expect(backs.map((back) => back.sockets())).toEqual([1, 1, 1])
+  })
+
+  it('are all used again once they are back, though the others have taken every socket', async () => {
+    const back = await upstream()
+    const late = await startFragileUpstream()
+    closers.push(late.close)
+    await late.kill()
+    const changes: boolean[] = []
+    const origins = [back.url, late.url]
+    const { port } = await front('', { origins, maxConnections: 4 }, {}, ({ up }) => changes.push(up))
+    const state = { goesOn: true }
+    const load = Array.from({ length: 4 }, async (_, i) => {
+      while (state.goesOn) await call(port, { path: '/x', headers: { 'x-caller': String(i) } })
+    })
+    try {
+      await until('it is passed over', () => changes.includes(false))
+      await late.start()
+      await until('it is in use again', () => changes.at(-1) === true)
+    } finally {
+      state.goesOn = false
+      await Promise.all(load)
+    }
+  })
+
+  it('stand in for one that cannot be reached, with any method, each body whole and once', async () => {
+    const back = await upstream()
+    const { port } = await front('', { origins: [await deadUrl(), back.url, await deadUrl()] })
+    const big = 'x'.repeat(300_000)
+    for (const [method, body] of [
+      ['GET'],
+      ['DELETE'],
+      ['POST', 'small'],
+      ['POST', big],
+      ['PUT', big],
+      ['PATCH', big],
+    ] as const) {
+      const headers = body === big ? { 'Transfer-Encoding': 'chunked' } : {}
+      expect((await get(port, '/', { method, headers }, body)).status).toBe(200)
+      expect(back.seen.at(-1)!.body.toString() === (body ?? '')).toBe(true)
+    }
+    expect(back.seen).toHaveLength(6)
+  })
+
+  it('are each tried once for a request that none takes', async () => {
+    const { port, outcomes } = await front('', { origins: [await deadUrl(), await deadUrl()] })
+    expect(await get(port, '/', { method: 'POST' }, 'x')).toMatchObject({
+      status: 502,
+      body: 'The upstream cannot be reached.',
+    })
+    expect(outcomes).toMatchObject([{ outcome: 'failed' }])
+  })
+
+  it('never get a request that another may have seen', async () => {
+    let seen = 0
+    const breaking = await startRawUpstream((socket) => {
+      seen++
+      socket.resetAndDestroy()
+    })
+    closers.push(breaking.close)
+    const back = await upstream()
+    const changes: AddressChange[] = []
+    const origins = [breaking.url, back.url]
+    const { port } = await front('', { origins }, {}, (change) => changes.push(change))
+    const got: number[] = []
+    for (let i = 0; i < 10; i++) got.push((await get(port, '/', { method: 'POST' }, 'x')).status)
+    // After three of its own, the one that breaks is passed over.
+    expect(got.filter((status) => status === 502)).toHaveLength(3)
+    expect([seen, back.seen.length]).toEqual([3, 7])
+    expect(changes).toMatchObject([{ address: breaking.url, up: false }])
+  })
+
+  it('are passed over when they fall silent, and their idle sockets are closed', async () => {
+    let silent = false
+    const asking: Socket[] = []
+    const fading = await startRawUpstream((socket) => {
+      // Six at once, so that there are as many sockets.
+      if (silent || asking.push(socket) < 6) return
+      for (const one of asking.splice(0)) one.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+    })
+    closers.push(fading.close)
+    const back = await upstream()
+    const changes: AddressChange[] = []
+    const origins = [fading.url, back.url]
+    const { port } = await front('', { origins, timeoutMs: 300 }, {}, (change) => changes.push(change))
+    await Promise.all(Array.from({ length: 12 }, () => get(port)))
+    expect(fading.sockets()).toBe(6)
+    silent = true
+    const got: number[] = []
+    for (let i = 0; i < 6; i++) got.push((await get(port)).status)
+    expect(got.filter((status) => status === 504)).toHaveLength(3)
+    expect(changes).toMatchObject([{ address: fading.url, up: false, cause: 'silent for 300 ms' }])
+    await until('no socket to it', () => fading.sockets() === 0, 2000)
+  })
+
+  it('come back when they answer again, which log and metrics are told', async () => {
+    const back = await upstream()
+    const server: Server = createServer((_, response) => response.end('again'))
+    const lost = await deadUrl()
+    const gateway = await startGateway({
+      data: back.url,
+      upstream: `urls: ["${back.url}", "${lost}"]`,
+      routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
+      limits: '',
+    })
+    closers.push(gateway.close)
+    const up = async () => {
+      const { body } = await call(gateway.adminPort, { path: '/metrics' })
+      const label = `sluice_upstream_up{upstream="data",address="${lost}"}`
+      return body
+        .split('\n')
+        .find((line) => line.startsWith(label))
+        ?.slice(label.length + 1)
+    }
+    expect(await up()).toBe('1')
+    for (let i = 0; i < 6; i++) expect((await call(gateway.port)).status).toBe(200)
+    expect(await up()).toBe('0')
+    await new Promise<void>((resolve) => server.listen(Number(new URL(lost).port), '127.0.0.1', resolve))
+    closers.push(() => server.close())
+    expect((server.address() as AddressInfo).port).toBe(Number(new URL(lost).port))
+    await until('it is in use', async () => (await call(gateway.port)).body === 'again')
+    expect(await up()).toBe('1')
+  })
+})

@@ -1,0 +1,130 @@
+import { once } from 'node:events'
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { connect, type TLSSocket } from 'node:tls'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest'
+import { makeCertificate, type TestCertificate } from '../helpers/self-signed.ts'
+import { call, yaml } from '../helpers/gateway.ts'
+import { serving, type ServingProcess } from '../helpers/process.ts'
+import { answered, statuses } from '../helpers/raw.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+let data: TestUpstream
+let folder: string
+let gateway: ServingProcess | undefined
+const sockets: TLSSocket[] = []
+beforeAll(async () => {
+  data = await startUpstream()
+})
+afterAll(() => data.close())
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'sluice-certificates-'))
+})
+afterEach(() => {
+  gateway?.kill()
+  for (const socket of sockets.splice(0)) socket.destroy()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+/** Puts files in place at once, as a mounted Secret does. */
+let versions = 0
+function mount({ cert }: TestCertificate, { key }: TestCertificate): void {
+  const name = `..${++versions}`
+  mkdirSync(join(folder, name))
+  writeFileSync(join(folder, name, 'tls.crt'), cert)
+  writeFileSync(join(folder, name, 'tls.key'), key)
+  symlinkSync(name, join(folder, '..tmp'))
+  renameSync(join(folder, '..tmp'), join(folder, '..data'))
+}
+
+async function connected(session?: Buffer): Promise<TLSSocket> {
+  const socket = connect({
+    port: gateway!.port,
+    host: '127.0.0.1',
+    rejectUnauthorized: false,
+    ...(session && { session }),
+  })
+  sockets.push(socket)
+  socket.on('error', () => {})
+  await once(socket, 'secureConnect')
+  return socket
+}
+async function shown(): Promise<string> {
+  const socket = await connected()
+  const { fingerprint256 } = socket.getPeerCertificate()
+  socket.destroy()
+  return Buffer.from(fingerprint256.replaceAll(':', ''), 'hex').toString('base64url')
+}
+async function asks(socket: TLSSocket): Promise<number | undefined> {
+  let text = ''
+  const hear = (chunk: Buffer) => (text += chunk.toString())
+  socket.on('data', hear)
+  socket.write('GET /oidc/x HTTP/1.1\r\nHost: a\r\n\r\n')
+  await until('an answer', () => answered(text) || socket.destroyed)
+  socket.off('data', hear)
+  return statuses(text)[0]
+}
+const told = (words: string) =>
+  gateway!.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
+const succeeded = async (): Promise<string | undefined> =>
+  /^sluice_config_last_reload_successful (\d)$/m.exec(
+    (await call(gateway!.adminPort, { path: '/metrics' })).body,
+  )?.[1]
+
+it('a renewed certificate is shown to new connections, open ones go on, and a bad pair changes nothing', async () => {
+  const [first, second, third] = [makeCertificate(), makeCertificate(), makeCertificate()] as const
+  mount(first, first)
+  for (const name of ['tls.crt', 'tls.key']) symlinkSync(`..data/${name}`, join(folder, name))
+  const file = join(folder, 'sluice.yaml')
+  const text = yaml({ data: data.url, listen: ', tls: { cert: tls.crt, key: tls.key }' })
+  writeFileSync(file, text)
+  gateway = await serving({ file })
+  expect(await shown()).toBe(first.thumbprint)
+  await call(gateway.port, { path: '/' }).catch(() => {})
+  const plain = { ip: '127.0.0.1', error: 'ERR_SSL_HTTP_REQUEST' }
+  await until('the failed handshake is told', () =>
+    told('handshake failed').some(({ error }) => error === plain.error),
+  )
+  expect(told('handshake failed').find(({ error }) => error === plain.error)).toMatchObject(plain)
+  const open = await connected()
+  expect(await asks(open)).toBe(200)
+  const session = open.getSession()!
+  expect((await connected(session)).isSessionReused()).toBe(true)
+
+  mount(second, second)
+  await until('it is taken', () => told('another certificate').length === 1)
+  expect(await shown()).toBe(second.thumbprint)
+  expect(await asks(open)).toBe(200)
+  // Nobody goes on with a session of the certificate before.
+  expect((await connected(session)).isSessionReused()).toBe(false)
+
+  mount(third, second)
+  await until('the bad pair is told', () => told('not taken').length === 1)
+  expect(told('not taken')[0]).toMatchObject({
+    level: 'error',
+    problems: [expect.stringMatching(/listen\.tls\.key: is not the key of the certificate in tls\.crt/)],
+  })
+  expect(await succeeded()).toBe('0')
+  expect(await shown()).toBe(second.thumbprint)
+  expect(await asks(open)).toBe(200)
+
+  mount(third, third)
+  await until('the mended pair is taken', () => told('another certificate').length === 2)
+  expect(await shown()).toBe(third.thumbprint)
+  expect(await succeeded()).toBe('1')
+  expect(await asks(open)).toBe(200)
+
+  // A file that the configuration names only now is watched too.
+  writeFileSync(join(folder, 'other.crt'), first.cert)
+  writeFileSync(join(folder, 'other.key'), first.key)
+  writeFileSync(file, text.replace('tls.crt', 'other.crt').replace('tls.key', 'other.key'))
+  await until('the other pair is taken', () => told('another certificate').length === 3)
+  expect(await shown()).toBe(first.thumbprint)
+  writeFileSync(join(folder, 'other.crt'), second.cert)
+  writeFileSync(join(folder, 'other.key'), second.key)
+  await until('the renewed pair is taken', () => told('another certificate').length === 4)
+  expect(await shown()).toBe(second.thumbprint)
+  expect(told('next start')).toEqual([])
+})

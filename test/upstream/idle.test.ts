@@ -1,0 +1,222 @@
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, describe, expect, it } from 'vitest'
+import { createLifetime } from '../../src/upstream/keep-alive.ts'
+import { get, startFront } from '../helpers/front.ts'
+import { startRawUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+/** 100,000 requests (`npm run test:long`); in the suite a slice of that. */
+const LONG = process.env['SLUICE_LONG'] === '1'
+const REQUESTS = LONG ? 100_000 : 2000
+const CALLERS = 402
+
+const closers: (() => unknown)[] = []
+afterAll(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+const ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n'
+
+/** Answers each request that comes in one piece, with these fields, and closes sockets that are idle for so long, the first one perhaps earlier. */
+async function closing(afterMs: number, fields = '', firstAfterMs = afterMs) {
+  const timers = new WeakMap<Socket, NodeJS.Timeout>()
+  let connections = 0
+  const back = await startRawUpstream((socket, _, connection) => {
+    connections = Math.max(connections, connection)
+    if (!timers.has(socket)) socket.on('close', () => clearTimeout(timers.get(socket)))
+    clearTimeout(timers.get(socket))
+    socket.write(`${ANSWER}${fields}\r\nok`)
+    timers.set(
+      socket,
+      setTimeout(() => socket.end(), connection === 1 ? firstAfterMs : afterMs),
+    )
+  })
+  closers.push(back.close)
+  return { ...back, connections: () => connections }
+}
+
+async function front(...args: Parameters<typeof startFront>) {
+  const started = await startFront(...args)
+  closers.push(started.close)
+  return started
+}
+
+describe.concurrent('an idle socket', () => {
+  it('is not trusted with what cannot be sent again, unless it was used just before', async () => {
+    const back = await closing(60_000)
+    const { port } = await front(back.url)
+    const post = () => get(port, '/', { method: 'POST' }, 'x')
+    await post()
+    await post()
+    expect(back.connections()).toBe(1)
+    await sleep(1100)
+    await get(port)
+    expect(back.connections()).toBe(1)
+    await sleep(1100)
+    await post()
+    expect(back.connections()).toBe(2)
+  })
+
+  it('is trusted for as long as the upstream says', async () => {
+    const back = await closing(60_000, 'Keep-Alive: timeout=9\r\n')
+    const { port } = await front(back.url)
+    await get(port)
+    await sleep(1100)
+    expect((await get(port, '/', { method: 'DELETE' })).status).toBe(200)
+    expect(back.connections()).toBe(1)
+  })
+
+  it('is not used where the upstream has said something unasked', async () => {
+    let connections = 0
+    const back = await startRawUpstream((socket, _, connection) => {
+      connections = connection
+      socket.write(`${ANSWER}\r\nok`)
+      setTimeout(() => socket.write('HTTP/1.1 408 Request Timeout\r\n\r\n'), 50)
+    })
+    closers.push(back.close)
+    const { port } = await front(back.url)
+    await get(port)
+    await sleep(300)
+    await get(port)
+    expect(connections).toBe(2)
+  })
+
+  it('is not used for longer than the upstream says, however short that is', async () => {
+    const back = await closing(60_000, 'Keep-Alive: timeout=1\r\n')
+    const { port } = await front(back.url)
+    await get(port)
+    await get(port)
+    expect(back.connections()).toBe(1)
+    await sleep(600)
+    await get(port)
+    expect(back.connections()).toBe(2)
+  })
+
+  it('is not trusted for more than half of the time after which the upstream was seen to close one', async () => {
+    const back = await closing(60_000, '', 600)
+    const { port } = await front(back.url)
+    const post = () => get(port, '/', { method: 'POST' }, 'x')
+    await post()
+    await until('the upstream closes it', () => back.sockets() === 0)
+    for (let i = 0; i < 20; i++) await post()
+    const used = back.connections()
+    expect(used).toBeLessThan(20)
+    await sleep(400)
+    await post()
+    expect(back.connections()).toBe(used + 1)
+    // What can be sent again still takes it.
+    await sleep(400)
+    await get(port)
+    expect(back.connections()).toBe(used + 1)
+  })
+
+  it('is not trusted for more than half of the time after which one died under a request', async () => {
+    let connections = 0
+    const back = await startRawUpstream((socket, first, connection) => {
+      connections = connection
+      if (connection === 1 && first.includes('POST')) socket.resetAndDestroy()
+      else socket.write(`${ANSWER}\r\nok`)
+    })
+    closers.push(back.close)
+    const { port } = await front(back.url)
+    const post = () => get(port, '/', { method: 'POST' }, 'x')
+    await get(port)
+    await sleep(300)
+    expect((await post()).status).toBe(502)
+    await post()
+    await sleep(450)
+    await post()
+    expect(connections).toBe(3)
+  })
+})
+
+describe('the time for which idle sockets are kept', () => {
+  const clocked = () => {
+    const clock = { ms: 1000 }
+    return { clock, ...createLifetime(() => clock.ms) }
+  }
+
+  it('is the shortest that was seen', () => {
+    const { leastMs, seen } = clocked()
+    expect(leastMs()).toBe(Number.POSITIVE_INFINITY)
+    for (const ms of [400, 300, Number.POSITIVE_INFINITY, 350]) seen(ms)
+    expect(leastMs()).toBe(300)
+  })
+
+  it('is not learned from a socket that was just used', () => {
+    const { leastMs, seen } = clocked()
+    seen(99)
+    expect(leastMs()).toBe(Number.POSITIVE_INFINITY)
+    seen(100)
+    expect(leastMs()).toBe(100)
+  })
+
+  it('is learned anew once it was not seen for a minute or two, but never forgotten unseen', () => {
+    const { clock, leastMs, seen } = clocked()
+    seen(300)
+    clock.ms += 3_600_000
+    expect(leastMs()).toBe(300)
+    seen(Number.POSITIVE_INFINITY)
+    expect(leastMs()).toBe(300)
+    clock.ms += 59_999
+    seen(Number.POSITIVE_INFINITY)
+    expect(leastMs()).toBe(300)
+    clock.ms += 1
+    seen(900)
+    expect(leastMs()).toBe(900)
+  })
+})
+
+/** Node.js as an upstream: it says how long it keeps sockets, and when a request is the last of its socket. */
+async function node(options: { keepAliveTimeout?: number; maxRequestsPerSocket?: number }): Promise<string> {
+  const server: Server = createServer((request, response) => {
+    request.resume().on('end', () => response.end('ok'))
+  })
+  Object.assign(server, options)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  closers.push(() => new Promise((resolve) => (server.close(resolve), server.closeAllConnections())))
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+it(
+  `no request of ${REQUESTS} fails because its upstream closes idle or much used sockets`,
+  async () => {
+    // With the longest pause between the requests of a caller: as long as sockets are kept there, and longer.
+    const upstreams: [name: string, url: string, longestMs: number][] = [
+      ['1 s, as announced', await node({ keepAliveTimeout: 1000 }), 1200],
+      ['5 requests, as announced', await node({ maxRequestsPerSocket: 5 }), 200],
+      // A busy machine takes as long as that between looking at a socket and writing to it.
+      ...(LONG ? [['300 ms', (await closing(300)).url, 400] as [string, string, number]] : []),
+      ['1 s', (await closing(1000)).url, 1200],
+      ['2 s', (await closing(2000)).url, LONG ? 2400 : 1200],
+      ['60 s', (await closing(60_000)).url, 50],
+    ]
+    const failed: string[] = []
+    const callers = CALLERS / upstreams.length
+    const call = async (port: number, name: string, caller: number, i: number): Promise<void> => {
+      const method = (['POST', 'GET', 'DELETE'] as const)[i % 3]!
+      const headers = { 'X-Caller': String(caller) }
+      const { status } = await get(port, '/', { method, headers }, method === 'POST' ? 'x' : undefined)
+      if (status !== 200) failed.push(`${method} ${status} of a socket kept for ${name}`)
+    }
+    await Promise.all(
+      upstreams.map(async ([name, url, longestMs]) => {
+        const { port } = await front(url)
+        // By the end of a first socket it is learned how long they are kept.
+        await get(port)
+        await sleep(longestMs)
+        const one = async (caller: number): Promise<void> => {
+          for (let i = 0; i < REQUESTS / CALLERS; i++) {
+            await call(port, name, caller, i)
+            await sleep(Math.random() * longestMs)
+          }
+        }
+        await Promise.all(Array.from({ length: callers }, (_, caller) => one(caller)))
+      }),
+    )
+    expect(failed).toEqual([])
+  },
+  LONG ? 1_800_000 : 60_000,
+)

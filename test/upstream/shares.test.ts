@@ -1,0 +1,163 @@
+import { connect, type Socket } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import { createShares } from '../../src/limit/concurrency.ts'
+import { get, startFront } from '../helpers/front.ts'
+import { startGateway } from '../helpers/gateway.ts'
+import { raw, statuses } from '../helpers/raw.ts'
+import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+/** An upstream that answers `/now` at once and everything else never, behind a gateway with few sockets. */
+async function patient(maxConnections: number, timeoutMs = 5000) {
+  const asked: string[] = []
+  const back = await startRawUpstream((socket, first) => {
+    const [line = ''] = first.toString().split(' HTTP/')
+    if (!/^[A-Z]+ \//.test(line)) return
+    asked.push(line)
+    if (line.endsWith('/now')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+  })
+  closers.push(back.close)
+  const front = await startFront(back.url, { maxConnections, timeoutMs })
+  closers.push(front.close)
+  return { back, asked, ...front }
+}
+
+/** What a caller sends who then waits. */
+function send(port: number, caller: string, path: string, length = 0, body = ''): Socket {
+  const socket = connect(port, '127.0.0.1').on('error', () => {})
+  const method = length > 0 ? `POST ${path} HTTP/1.1\r\nContent-Length: ${length}` : `GET ${path} HTTP/1.1`
+  socket.write(`${method}\r\nHost: a\r\nX-Caller: ${caller}\r\n\r\n${body}`)
+  closers.push(() => socket.destroy())
+  return socket
+}
+
+const now = (port: number, caller: string) => get(port, '/now', { headers: { 'X-Caller': caller } })
+const MUCH = 'x'.repeat(100_000)
+
+describe('shares', () => {
+  it('are so many in all, so many for each, and nothing is kept of who has none', () => {
+    const shares = createShares(3, 2)
+    shares.take('a')
+    shares.take('a')
+    expect([shares.free('a'), shares.free('b')]).toEqual([false, true])
+    shares.take('b')
+    expect(['a', 'b', 'c'].map(shares.free)).toEqual([false, false, false])
+    shares.giveBack('a')
+    expect(['a', 'b', 'c'].map(shares.free)).toEqual([true, true, true])
+  })
+})
+
+describe('senders of slow bodies', () => {
+  it('hold no socket of the upstream, however many they are, until a short body is whole', async () => {
+    const back = await startUpstream()
+    closers.push(back.close)
+    const front = await startFront(back.url, { maxConnections: 2 })
+    closers.push(front.close)
+    const slow = Array.from({ length: 20 }, (_, i) => send(front.port, `caller ${i % 3}`, '/', 10, 'begun'))
+    for (let i = 0; i < 5; i++) expect((await now(front.port, 'caller 0')).status).toBe(200)
+    expect(back.seen).toHaveLength(5)
+    expect(back.sockets()).toBeLessThanOrEqual(2)
+    slow[7]!.write('ended')
+    await until('its answer', () => back.seen.length === 6)
+    expect(back.seen[5]!.body.toString()).toBe('begunended')
+  })
+
+  it('hold at most half of the sockets with long ones, and one caller half of those', async () => {
+    const { back, port, asked } = await patient(8)
+    for (let i = 0; i < 6; i++) send(port, 'a', '/a', 200_000, MUCH)
+    await until('two of the first caller', () => asked.length === 2)
+    for (let i = 0; i < 6; i++) send(port, `other ${i}`, '/b', 200_000, MUCH)
+    await until('four uploads', () => asked.length === 4)
+    for (let i = 0; i < 5; i++) expect((await now(port, 'a')).status).toBe(200)
+    expect(asked.filter((line) => line.startsWith('POST'))).toEqual([
+      'POST /a',
+      'POST /a',
+      'POST /b',
+      'POST /b',
+    ])
+    expect(back.sockets()).toBe(5)
+  })
+
+  it('give the place of an upload back when the body is whole, though its answer is not there', async () => {
+    const { port, asked } = await patient(2)
+    const first = send(port, 'a', '/a', 200_000, MUCH)
+    await until('the first upload', () => asked.length === 1)
+    send(port, 'b', '/b', 200_000, MUCH)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    expect(asked).toEqual(['POST /a'])
+    first.write(MUCH)
+    await until('the second upload', () => asked.length === 2)
+  })
+})
+
+describe('one caller', () => {
+  it('holds at most half of the sockets, whatever the others do', async () => {
+    const { back, port, asked } = await patient(4)
+    const mine = Array.from({ length: 4 }, () => send(port, 'a', '/hang'))
+    await until('half of them', () => asked.length === 2)
+    for (let i = 0; i < 5; i++) expect((await now(port, 'b')).status).toBe(200)
+    expect(asked.filter((line) => line === 'GET /hang')).toHaveLength(2)
+    expect(back.sockets()).toBe(3)
+    // Its own have to wait for its own.
+    mine[0]!.destroy()
+    mine[1]!.destroy()
+    await until('the next two', () => asked.filter((line) => line === 'GET /hang').length === 4)
+  })
+
+  it('has at most half of the places to wait, and the others are served in their order', async () => {
+    const { port, asked, outcomes } = await patient(4)
+    // Two have sockets, and half of 32 places are theirs.
+    for (let i = 0; i < 20; i++) send(port, 'a', '/hang')
+    await until('two are told', () => outcomes.length === 2)
+    expect(outcomes.map(({ error }) => error?.status)).toEqual([503, 503])
+    const holding = [send(port, 'b', '/b'), send(port, 'c', '/c')]
+    await until('all sockets are taken', () => asked.length === 4)
+    const answers: string[] = []
+    for (const caller of ['d', 'e']) {
+      void now(port, caller).then(() => answers.push(caller))
+      // The order is that of arrival.
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+    expect(answers).toEqual([])
+    holding[0]!.destroy()
+    await until('both are served', () => answers.length === 2)
+    expect(answers).toEqual(['d', 'e'])
+  })
+
+  it('that waits in vain is told to come again', async () => {
+    const back = await startRawUpstream(() => {})
+    closers.push(back.close)
+    const gateway = await startGateway({
+      data: back.url,
+      upstream: 'maxConnections: 1',
+      routes: `routes:
+  - { match: "/held", upstream: data, authenticate: none, timeout: 1h }
+  - { match: "/*", upstream: data, authenticate: none, timeout: 500ms }`,
+      limits: '',
+    })
+    closers.push(gateway.close)
+    const ask = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`
+    const holder = connect(gateway.port, '127.0.0.1')
+    holder.on('error', () => {}).write(ask('/held'))
+    await until('the only socket is held', () => back.sockets() === 1)
+    const { text } = await raw(gateway.port, ask('/'))
+    expect(statuses(text)).toEqual([503])
+    expect(text).toMatch(/^Retry-After: 1\r$/m)
+    holder.destroy()
+    await until('no socket upstream', () => back.sockets() === 0)
+  })
+})
+
+it('a client may send at once all that a limit of 1000 allows', async () => {
+  const back = await startUpstream((_, response) => setTimeout(() => response.end('ok'), 200))
+  closers.push(back.close)
+  const { port } = await startFront(back.url).then((front) => (closers.push(front.close), front))
+  const answers = await Promise.all(Array.from({ length: 1000 }, () => now(port, 'a')))
+  expect(answers.filter(({ status }) => status !== 200)).toEqual([])
+  expect(back.seen).toHaveLength(1000)
+})

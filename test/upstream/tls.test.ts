@@ -1,0 +1,282 @@
+import { constants } from 'node:crypto'
+import { EventEmitter } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import type { RequestListener } from 'node:http'
+import { createServer } from 'node:https'
+import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TLSSocket, type TlsOptions } from 'node:tls'
+import { afterEach, describe, expect, it } from 'vitest'
+import { makeCertificate } from '../helpers/self-signed.ts'
+import { createAddresses } from '../../src/upstream/addresses.ts'
+import type { Tls } from '../../src/upstream/connect.ts'
+import { createSessions } from '../../src/upstream/tls-sessions.ts'
+import { get, startFront } from '../helpers/front.ts'
+import { call, startGateway } from '../helpers/gateway.ts'
+
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+const server = makeCertificate('localhost')
+const elsewhere = makeCertificate('data.internal')
+const gateway = makeCertificate('gateway')
+const stranger = makeCertificate('stranger')
+
+async function listening(started: Server): Promise<string> {
+  await new Promise<void>((resolve) => started.listen(0, '127.0.0.1', resolve))
+  closers.push(() => new Promise((resolve) => started.close(resolve)))
+  return `https://localhost:${(started.address() as AddressInfo).port}`
+}
+
+/** A backend that tells whom it sees. */
+async function backend(options: TlsOptions = server) {
+  const seen: (string | undefined)[] = []
+  const answer: RequestListener = (request, response) => {
+    const socket = request.socket as TLSSocket
+    seen.push(`${String(socket.servername)} ${socket.getPeerX509Certificate()?.subject ?? 'nobody'}`)
+    request.resume().on('end', () => response.end('ok'))
+  }
+  const started = createServer({ ...options }, answer)
+  const url = await listening(started)
+  closers.push(() => started.closeAllConnections())
+  return { url, seen }
+}
+
+async function front(...args: Parameters<typeof startFront>) {
+  const started = await startFront(...args)
+  closers.push(started.close)
+  return started
+}
+
+const NOTHING = { ca: undefined, servername: undefined, cert: undefined, key: undefined }
+const WITH_CA = { ...NOTHING, ca: server.cert }
+const ASKING = { ...server, requestCert: true, ca: gateway.cert }
+
+describe('an upstream over TLS', () => {
+  it('is asked where one of the authorities vouches for its name', async () => {
+    const { url, seen } = await backend()
+    const { port } = await front(url, { tls: WITH_CA })
+    expect(await get(port, '/', { method: 'POST', headers: { Host: 'evil.example' } }, 'x')).toMatchObject({
+      status: 200,
+      body: 'ok',
+    })
+    expect(seen).toEqual(['localhost nobody'])
+  })
+
+  it('is asked by the name that the configuration gives', async () => {
+    const { url, seen } = await backend(elsewhere)
+    const tls = { ...NOTHING, ca: elsewhere.cert, servername: 'data.internal' }
+    expect((await get((await front(url, { tls })).port)).status).toBe(200)
+    expect(seen).toEqual(['data.internal nobody'])
+  })
+
+  it('sees the certificate of the gateway', async () => {
+    const { url, seen } = await backend(ASKING)
+    const tls = { ...WITH_CA, cert: gateway.cert, key: gateway.key }
+    expect((await get((await front(url, { tls })).port)).status).toBe(200)
+    expect(seen).toEqual(['localhost CN=gateway'])
+  })
+
+  it.each<[string, TlsOptions, Tls | undefined, RegExp]>([
+    ['nobody known vouches for it', server, undefined, /self.signed certificate/],
+    ['other authorities vouch for it', server, { ...NOTHING, ca: stranger.cert }, /self.signed certificate/],
+    ['its certificate has another name', elsewhere, { ...NOTHING, ca: elsewhere.cert }, /altnames|cert's CN/],
+    [
+      'its certificate lacks the given name',
+      server,
+      { ...WITH_CA, servername: 'other' },
+      /altnames|cert's CN/,
+    ],
+    ['it wants a certificate', ASKING, WITH_CA, /alert|socket hang up|ECONNRESET|EPIPE/],
+    [
+      'it wants another certificate',
+      ASKING,
+      { ...WITH_CA, cert: stranger.cert, key: stranger.key },
+      /alert|socket hang up|ECONNRESET|EPIPE/,
+    ],
+    [
+      'it speaks an old version',
+      { ...server, maxVersion: 'TLSv1.1' },
+      WITH_CA,
+      /alert|protocol|closed|ECONNRESET/,
+    ],
+  ])('gets nothing and its caller a 502 where %s; the log says why', async (_, options, tls, cause) => {
+    const { url, seen } = await backend(options)
+    const { port, outcomes } = await front(url, { tls })
+    expect(await get(port, '/', { method: 'POST' }, 'secret')).toMatchObject({
+      status: 502,
+      body: expect.stringMatching(/^The upstream (cannot be reached|broke off)\.$/) as string,
+    })
+    expect(seen).toEqual([])
+    expect((outcomes[0]!.error!.cause as Error).message).toMatch(cause)
+  })
+
+  it('gets nothing and its caller a 502 where it speaks no TLS', async () => {
+    const url = await listening(
+      createTcpServer((socket) =>
+        socket
+          .on('error', () => {})
+          .resume()
+          .end('HTTP/1.1 200 OK\r\n\r\n'),
+      ),
+    )
+    const { port, outcomes } = await front(url, { tls: WITH_CA })
+    expect((await get(port)).status).toBe(502)
+    expect((outcomes[0]!.error!.cause as Error).message).toMatch(/wrong version|ECONNRESET|packet/)
+  })
+
+  it('is verified even where the environment tells Node.js not to', async () => {
+    process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'
+    try {
+      const { url } = await backend()
+      expect((await get((await front(url)).port)).status).toBe(502)
+    } finally {
+      delete process.env['NODE_TLS_REJECT_UNAUTHORIZED']
+    }
+  })
+
+  it('is reached with the files that the configuration names', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'sluice-tls-'))
+    closers.push(() => rmSync(folder, { recursive: true }))
+    for (const [name, text] of Object.entries({ ca: server.cert, cert: gateway.cert, key: gateway.key }))
+      writeFileSync(join(folder, `${name}.pem`), text)
+    const { url, seen } = await backend(ASKING)
+    const started = await startGateway({
+      data: url,
+      upstream: `tls: { ca: ${folder}/ca.pem, cert: ${folder}/cert.pem, key: ${folder}/key.pem }`,
+      routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
+      limits: '',
+    })
+    closers.push(started.close)
+    expect((await call(started.port)).status).toBe(200)
+    expect(seen).toEqual(['localhost CN=gateway'])
+  })
+})
+
+/** A backend that ends every socket after its answer, and tells of each whether it resumed a session. */
+async function fleeting(options: TlsOptions, port = 0, prepare: (started: Server) => void = () => {}) {
+  const resumed: boolean[] = []
+  const started = createServer({ ...server, ...options }, (request, response) => {
+    resumed.push((request.socket as TLSSocket).isSessionReused())
+    response.writeHead(200, { Connection: 'close' }).end('ok')
+  })
+  prepare(started)
+  await new Promise<void>((resolve) => started.listen(port, '127.0.0.1', resolve))
+  const close = (): Promise<void> => new Promise((resolve) => started.close(() => resolve()))
+  closers.push(close)
+  const bound = (started.address() as AddressInfo).port
+  return { url: `https://localhost:${bound}`, port: bound, resumed, close }
+}
+
+describe.each(['TLSv1.2', 'TLSv1.3'] as const)('a session of %s', (version) => {
+  const options = { minVersion: version, maxVersion: version }
+
+  it('is resumed by the sockets that follow, also one after the other', async () => {
+    const { url, resumed } = await fleeting(options)
+    const { port } = await front(url, { tls: WITH_CA })
+    for (let i = 0; i < 4; i++) expect((await get(port)).status).toBe(200)
+    expect(resumed).toEqual([false, true, true, true])
+  })
+
+  it('is none of the sockets that verify otherwise', async () => {
+    const { url, resumed } = await fleeting(options)
+    expect((await get((await front(url, { tls: WITH_CA })).port)).status).toBe(200)
+    expect((await get((await front(url, { tls: WITH_CA })).port)).status).toBe(200)
+    expect((await get((await front(url)).port)).status).toBe(502)
+    expect(resumed).toEqual([false, false])
+  })
+
+  it('lets nobody in who shows another certificate where it is not resumed', async () => {
+    const { url, port: there, resumed, close } = await fleeting(options)
+    const { port, outcomes } = await front(url, { tls: WITH_CA })
+    expect((await get(port)).status).toBe(200)
+    expect((await get(port)).status).toBe(200)
+    expect(resumed).toEqual([false, true])
+    await close()
+    const other = await fleeting({ ...options, ...stranger }, there)
+    for (let i = 0; i < 2; i++) expect((await get(port)).status).toBe(502)
+    expect((outcomes[2]!.error!.cause as Error).message).toMatch(/self.signed certificate/)
+    expect(other.resumed).toEqual([])
+  })
+
+  it('shows the certificate of the gateway to a backend that asks for one', async () => {
+    const { url, resumed } = await fleeting({ ...options, ...ASKING, sessionIdContext: 'test' })
+    const tls = { ...WITH_CA, cert: gateway.cert, key: gateway.key }
+    const { port } = await front(url, { tls })
+    for (let i = 0; i < 2; i++) expect((await get(port)).status).toBe(200)
+    expect(resumed).toEqual([false, true])
+  })
+})
+
+it('a backend that breaks off where a session is offered is asked again without one', async () => {
+  const { url, resumed, offered } = await stubborn()
+  const { port, outcomes } = await front(url, { tls: WITH_CA })
+  for (let i = 0; i < 3; i++) expect((await get(port, '/', { method: 'POST' }, 'x')).status).toBe(200)
+  expect(resumed).toEqual([false, false, false])
+  expect(offered()).toBe(1)
+  expect(outcomes.map(({ outcome }) => outcome)).toEqual(['answered', 'answered', 'answered'])
+})
+
+/** A backend that hands out sessions, and ends each handshake that offers one. */
+async function stubborn() {
+  let offered = 0
+  const known = new Set<string>()
+  const options = { secureOptions: constants.SSL_OP_NO_TICKET, maxVersion: 'TLSv1.2' } as const
+  const backend = await fleeting(options, 0, (started) => {
+    started.on('newSession', (id: Buffer, _: Buffer, done: () => void) => {
+      known.add(id.toString('hex'))
+      done()
+    })
+    started.on('resumeSession', (id: Buffer, done: (error: Error | null, session?: null) => void) => {
+      if (!known.has(id.toString('hex'))) return done(null, null)
+      offered++
+      return done(new Error('no'))
+    })
+    started.on('tlsClientError', () => {})
+  })
+  return { ...backend, offered: () => offered }
+}
+
+describe('what sockets may resume', () => {
+  const address = createAddresses(['https://localhost:1'], () => {}).all[0]!
+  const socket = (resumes: boolean): TLSSocket =>
+    Object.assign(new EventEmitter(), { isSessionReused: () => resumes }) as unknown as TLSSocket
+  const [first, second] = [Buffer.from('1'), Buffer.from('2')]
+
+  it('is what came last, until the certificate is to be looked at again', () => {
+    let now = 0
+    const sessions = createSessions(() => now)
+    const give = (resumes: boolean, session: Buffer): void => {
+      const given = socket(resumes)
+      sessions.keep(given, address)
+      given.emit('session', session)
+    }
+    expect(sessions.of(address)).toBeUndefined()
+    give(false, first)
+    expect(sessions.of(address)).toBe(first)
+    now = 4 * 60_000
+    give(true, second)
+    expect(sessions.of(address)).toBe(second)
+    // However often it was resumed, its certificate was seen only once.
+    now = 5 * 60_000
+    expect(sessions.of(address)).toBeUndefined()
+    give(false, first)
+    expect(sessions.of(address)).toBe(first)
+  })
+
+  it('is nothing for a while after one was refused', () => {
+    let now = 0
+    const sessions = createSessions(() => now)
+    const given = socket(false)
+    sessions.keep(given, address)
+    given.emit('session', first)
+    sessions.refused(address)
+    expect(sessions.of(address)).toBeUndefined()
+    now = 5 * 60_000
+    given.emit('session', second)
+    expect(sessions.of(address)).toBe(second)
+  })
+})

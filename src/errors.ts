@@ -1,4 +1,4 @@
-/** Every way in which the gateway itself says no. Words for the caller in `message`, words for the log in `cause`. */
+/** Every way in which the gateway itself says no. */
 
 /** The stable names of the Data API's error envelope, and the HTTP status of each. */
 const STATUS = {
@@ -21,54 +21,67 @@ export type ErrorCode = keyof typeof STATUS
 
 export type Headers = Readonly<Record<string, string | readonly string[]>>
 
-export interface ErrorDetails {
+export interface RefusalDetails {
   /** What happened, for the log; never shown to the caller. */
   readonly cause?: unknown
-  /** Headers the answer must carry, such as `Allow` or `WWW-Authenticate`. */
+  /** Header fields of the reply, such as `Allow` or `WWW-Authenticate`. */
   readonly headers?: Headers
   /** The RFC 6749 or RFC 6750 `error` value, where the code alone does not give it. */
   readonly oauthError?: string
 }
 
-/** One refusal or failure. Refusals are returned as values; only failures are thrown. */
-export class GatewayError extends Error {
+/** Why a request is not served: a plain value, made without a stack. `message` is for the caller, `cause` for the log. */
+export class Refusal {
   readonly code: ErrorCode
   readonly status: number
+  readonly message: string
   readonly headers: Headers
   readonly oauthError: string | undefined
+  readonly cause: unknown
 
-  constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
-    super(message, { cause: details.cause })
-    this.name = 'GatewayError'
+  constructor(code: ErrorCode, message: string, { headers = {}, oauthError, cause }: RefusalDetails = {}) {
     this.code = code
     this.status = STATUS[code]
-    this.headers = details.headers ?? {}
-    this.oauthError = details.oauthError
+    this.message = message
+    this.headers = headers
+    this.oauthError = oauthError
+    this.cause = cause
   }
 }
 
-/** 400: the request cannot be understood, or could be understood in two ways. */
-export function badRequest(message: string, details?: ErrorDetails): GatewayError {
-  return new GatewayError('BadRequest', message, details)
+/** A refusal that is thrown, or that ends a response under way. */
+export class Failure extends Error {
+  readonly refusal: Refusal
+
+  constructor(refusal: Refusal) {
+    super(refusal.message, { cause: refusal.cause })
+    this.name = 'Failure'
+    this.refusal = refusal
+  }
 }
 
-/** 400 that ends the socket: where this request ends, another server may see the next one begin (RFC 9112 section 6.3). */
-export function unframed(message: string): GatewayError {
+/** 400: the request cannot be parsed, or can be read in two ways. */
+export function badRequest(message: string, details?: RefusalDetails): Refusal {
+  return new Refusal('BadRequest', message, details)
+}
+
+/** 400 that closes the socket: where this request ends, another server may see the next one begin (RFC 9112 section 6.3). */
+export function unframed(message: string): Refusal {
   return badRequest(message, { headers: { Connection: 'close' } })
 }
 
-/** 404: no route takes the path. */
-export function notFound(): GatewayError {
-  return new GatewayError('NotFound', 'Nothing is served at this path.')
+/** 404: no route matches the path. */
+export function notFound(): Refusal {
+  return new Refusal('NotFound', 'Nothing is served at this path.')
 }
 
-/** 405 with `Allow` (RFC 9110 section 15.5.6): the path is served, but by these methods alone. */
-export function methodNotAllowed(methods: readonly string[]): GatewayError {
+/** 405 with `Allow` (RFC 9110 section 15.5.6): a route matches the path, but only with these methods. */
+export function methodNotAllowed(methods: readonly string[]): Refusal {
   const allow = methods.join(', ')
-  return new GatewayError('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
+  return new Refusal('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
 }
 
-/** 503 with `Retry-After`: something that the gateway needs to decide is out of reach for now. */
-export function serviceUnavailable(message: string, cause?: unknown): GatewayError {
-  return new GatewayError('ServiceUnavailable', message, { cause, headers: { 'Retry-After': '1' } })
+/** 503 with `Retry-After`: something that the gateway needs to decide is not available now. */
+export function serviceUnavailable(message: string, cause?: unknown): Refusal {
+  return new Refusal('ServiceUnavailable', message, { cause, headers: { 'Retry-After': '1' } })
 }

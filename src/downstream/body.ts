@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { GatewayError } from '../errors.ts'
+import { Refusal } from '../errors.ts'
 
 const EMPTY = Buffer.alloc(0)
 const FIRST_BYTES = 4096
@@ -19,7 +19,7 @@ export function readBody(
   request: IncomingMessage,
   response: ServerResponse,
   maxBody: number,
-): Promise<Buffer | GatewayError | undefined> {
+): Promise<Buffer | Refusal | undefined> {
   return new Promise((resolve) => {
     // One buffer for all: a body may come in as many chunks as it has bytes.
     let held: Buffer = EMPTY
@@ -28,7 +28,7 @@ export function readBody(
       heldBytes += buffer.length - held.length
       held = buffer
     }
-    const settle = (result: Buffer | GatewayError | undefined): void => {
+    const settle = (result: Buffer | Refusal | undefined): void => {
       request.off('data', onData).off('end', onEnd).off('close', onClose)
       if (!Buffer.isBuffer(result)) hold(EMPTY)
       resolve(result)
@@ -61,29 +61,29 @@ export function readBody(
 }
 
 /** 503 that ends the socket: the rest of its body is not to be waited for. */
-function tooMany(): GatewayError {
-  return new GatewayError('ServiceUnavailable', 'Too many requests are being read. Try again.', {
+function tooMany(): Refusal {
+  return new Refusal('ServiceUnavailable', 'Too many requests are being read. Try again.', {
     headers: { 'Retry-After': '1', Connection: 'close' },
   })
 }
 
 /** 413: a body has more bytes than are taken. */
-export function tooLarge(maxBody: number): GatewayError {
-  return new GatewayError('PayloadTooLarge', `A request body has at most ${maxBody} bytes here.`)
+export function tooLarge(maxBody: number): Refusal {
+  return new Refusal('PayloadTooLarge', `A request body has at most ${maxBody} bytes here.`)
 }
 
 const BROKEN = 'broken'
-const broken = new WeakMap<IncomingMessage, GatewayError>()
+const broken = new WeakMap<IncomingMessage, Refusal>()
 
 /** Tells whoever waits for the rest of a body that it will not come; the first reason stands. */
-export function breakOff(request: IncomingMessage, reason: GatewayError): void {
+export function breakOff(request: IncomingMessage, reason: Refusal): void {
   if (broken.has(request)) return
   broken.set(request, reason)
   request.emit(BROKEN, reason)
 }
 
 /** Calls back once when a body breaks off: at once where it has already, so that no break falls between two stages. */
-export function onBreak(request: IncomingMessage, tell: (reason: GatewayError) => void): void {
+export function onBreak(request: IncomingMessage, tell: (reason: Refusal) => void): void {
   const reason = broken.get(request)
   if (reason === undefined) request.once(BROKEN, tell)
   else tell(reason)

@@ -1,7 +1,7 @@
 import type { Server } from 'node:http'
 import { Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { type GatewayError, serviceUnavailable } from '../errors.ts'
+import { Failure, serviceUnavailable } from '../errors.ts'
 import { type Turns, underWay } from './pipelining.ts'
 
 /** What Node does not tell of a listener. */
@@ -77,4 +77,5 @@ async function portEmptied(server: Server): Promise<void> {
 }
 
 /** 503: `drainTimeout` is over. */
-const drained = (): GatewayError => serviceUnavailable('The gateway ended before the answer was whole.')
+const drained = (): Failure =>
+  new Failure(serviceUnavailable('The gateway ended before the answer was whole.'))

@@ -1,4 +1,4 @@
-import { type GatewayError, unframed } from '../errors.ts'
+import { type Refusal, unframed } from '../errors.ts'
 import { fateOf, HOP_BY_HOP, JUDGED, plainName } from '../upstream/header-policy.ts'
 
 const RATE_LIMIT: ReadonlySet<string> = new Set([
@@ -48,7 +48,7 @@ export function bodyLength(
   method: string,
   httpVersion: string,
   headers: RequestHeaders,
-): BodyLength | GatewayError {
+): BodyLength | Refusal {
   if (httpVersion !== '1.1' && httpVersion !== '1.0')
     return unframed('This is neither HTTP/1.1 nor HTTP/1.0.')
   const coding = headers['transfer-encoding']

@@ -1,6 +1,6 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http'
-import type { GatewayError } from '../errors.ts'
-import { type Decision, refusal } from '../limit/decision.ts'
+import type { Refusal } from '../errors.ts'
+import { type Decision, exceeded } from '../limit/decision.ts'
 import { lingerOnClose } from './graceful-close.ts'
 
 /** One of the gateway's own answers, ready to be written. */
@@ -18,7 +18,7 @@ const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-ex
 
 /** The answer to a request that the limits refuse; `decision` is a refusal, `rateLimit` its fields. */
 export function refusedReply(decision: Decision, rateLimit: readonly string[], requestId: string): Reply {
-  const { detail, violatedPolicies, retryAfterSecs } = refusal(decision)
+  const { detail, violatedPolicies, retryAfterSecs } = exceeded(decision)
   return {
     status: 429,
     headers: [...rateLimit, ...OWN_HEADERS, 'Content-Type', 'application/problem+json'],
@@ -40,7 +40,7 @@ const OWN_HEADERS = ['Cache-Control', 'no-store']
 
 /** The answer to a request that failed; `rateLimit` are the fields of the decision, where one was made. */
 export function errorReply(
-  error: GatewayError,
+  error: Refusal,
   dialect: Dialect,
   requestId: string,
   rateLimit: readonly string[] = [],

@@ -4,7 +4,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
 import { breakOff } from './body.ts'
 import { type Load, loads } from './drain.ts'
-import { type ErrorCode, GatewayError } from '../errors.ts'
+import { type ErrorCode, Refusal } from '../errors.ts'
 import type { Serve } from '../gateway/gateway.ts'
 import { endGently, lingerOnClose } from './graceful-close.ts'
 import { READ_MS } from './slow-reader.ts'
@@ -207,9 +207,9 @@ function coming(socket: Socket): IncomingMessage | undefined {
 }
 
 /** What a caller is told of a body that will not come to its end. The rest of it must not be taken for the next request. */
-function breakOf(cause = ''): GatewayError {
+function breakOf(cause = ''): Refusal {
   const [code, message] = BREAKS[cause] ?? ['BadRequest', 'The request body broke off, or is malformed.']
-  return new GatewayError(code, message, { cause, headers: { Connection: 'close' } })
+  return new Refusal(code, message, { cause, headers: { Connection: 'close' } })
 }
 
 function answer(socket: Socket, status: number): void {

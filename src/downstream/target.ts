@@ -1,4 +1,4 @@
-import { badRequest, type GatewayError, unframed } from '../errors.ts'
+import { badRequest, type Refusal, unframed } from '../errors.ts'
 
 /** A request target that has one reading only. It is matched and forwarded in this very spelling. */
 export interface Target {
@@ -35,7 +35,7 @@ export function understand(
   hosts: readonly string[],
   serves: (host: string) => boolean,
   others = true,
-): Target | GatewayError {
+): Target | Refusal {
   if (hosts.length !== 1) return unframed('Send exactly one Host header.')
   const field = parseHost(hosts[0]!)
   if (field === undefined) return badRequest('The Host header is not a host name with an optional port.')

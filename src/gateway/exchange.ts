@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { plainAddress } from '../downstream/address.ts'
 import type { Caller } from '../limit/caller.ts'
-import type { GatewayError } from '../errors.ts'
+import type { Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import type { Peers } from '../downstream/trusted-proxies.ts'
 import { type Dialect, errorReply, type Reply } from '../downstream/reply.ts'
@@ -35,7 +35,7 @@ export interface Exchange {
   status: number
   /** Did the caller leave, or was it cut off, before the answer was whole? */
   incomplete?: 'left' | 'cut'
-  error?: GatewayError
+  error?: Refusal
   /** Why the gateway waited for the caller no longer. */
   givenUp?: string
 }
@@ -57,7 +57,7 @@ export function openExchange(request: IncomingMessage, peers: Peers): Exchange {
 }
 
 /** The answer to a request that failed, and the note of it; `rateLimit` are the fields of the decision, where one was made. */
-export function failed(exchange: Exchange, error: GatewayError, rateLimit?: readonly string[]): Reply {
+export function failed(exchange: Exchange, error: Refusal, rateLimit?: readonly string[]): Reply {
   exchange.error = error
   return errorReply(error, exchange.dialect, exchange.requestId, rateLimit)
 }

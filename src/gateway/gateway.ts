@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { tooLarge } from '../downstream/body.ts'
 import { deliver } from './forward.ts'
-import { GatewayError, methodNotAllowed, notFound } from '../errors.ts'
+import { Failure, Refusal, methodNotAllowed, notFound } from '../errors.ts'
 import { type Exchange, failed, openExchange } from './exchange.ts'
 import { bodyLength, readHead } from '../downstream/head.ts'
 import { identify } from './identify.ts'
@@ -42,9 +42,9 @@ export function createGateway(parts: Parts): Serve {
       }
     }
     await closed
-    if (response.errored instanceof GatewayError) {
+    if (response.errored instanceof Failure) {
       // The listener cut it off, and says why.
-      exchange.error = response.errored
+      exchange.error = response.errored.refusal
       exchange.incomplete = 'cut'
       if (exchange.status === 0) exchange.status = exchange.error.status
     } else if (!response.writableFinished) exchange.incomplete ??= 'left'
@@ -63,10 +63,10 @@ async function answer(
   const head = readHead(request.rawHeaders)
   const length = bodyLength(request.method ?? '', request.httpVersion, request.headers)
   // Whatever it is refused for: where it ends, others may see the next one begin.
-  if (length instanceof GatewayError) response.shouldKeepAlive = false
+  if (length instanceof Refusal) response.shouldKeepAlive = false
 
   const target = understand(request.url ?? '', head.hosts, parts.serves, parts.servesOthers)
-  if (target instanceof GatewayError) {
+  if (target instanceof Refusal) {
     // As it came, for whoever wants to know what was refused.
     exchange.path = plainTarget(request.url ?? '')
     exchange.dialect = parts.dialectOf(head.hosts[0])
@@ -76,7 +76,7 @@ async function answer(
   exchange.path = target.path
 
   const found = match(parts, exchange, target)
-  if (found instanceof GatewayError) return failed(exchange, found)
+  if (found instanceof Refusal) return failed(exchange, found)
   const { route, params } = found
   exchange.route = route
   exchange.dialect = route.dialect
@@ -85,7 +85,7 @@ async function answer(
   if (misfit !== undefined) return failed(exchange, misfit)
 
   const body = typeof length === 'number' && length > route.maxBody ? tooLarge(route.maxBody) : length
-  if (body instanceof GatewayError) return failed(exchange, body)
+  if (body instanceof Refusal) return failed(exchange, body)
 
   if (route.authenticate !== 'none') {
     const refusal = parts.failures?.refusal(exchange.ip)
@@ -99,7 +99,7 @@ async function answer(
 
   const identified = identify(parts, exchange, request, { route, target, head })
   const known = identified instanceof Promise ? await identified : identified
-  if (known instanceof GatewayError) return failed(exchange, known)
+  if (known instanceof Refusal) return failed(exchange, known)
   const { caller, bound, forbidden } = known
   const quotas = forbidden === undefined ? route.quotas(caller, params) : []
   // What is refused from memory costs no signature, and leaves the proof unused.
@@ -107,7 +107,7 @@ async function answer(
   let proof: Quota | undefined
   if (bound !== undefined && remembered === undefined) {
     const proved = await bound.prove()
-    if (proved instanceof GatewayError) return failed(exchange, proved)
+    if (proved instanceof Refusal) return failed(exchange, proved)
     proof = route.proofQuota(proved, caller, quotas)
   }
   exchange.caller = caller
@@ -146,7 +146,7 @@ function match(
   parts: Parts,
   exchange: Exchange,
   target: Target,
-): { readonly route: ServedRoute; readonly params: Params } | GatewayError {
+): { readonly route: ServedRoute; readonly params: Params } | Refusal {
   const found = parts.match(exchange.method, target.host, target.segments)
   if (found !== undefined && !('allow' in found)) return found
   exchange.dialect = found?.nearest?.dialect ?? parts.dialectOf(target.host)
@@ -158,7 +158,7 @@ function isFailure({ route }: Exchange, { status }: Reply): boolean {
   return status === 401 || (route === undefined && status < 500 && status !== 429)
 }
 
-function rescue(failure: unknown): GatewayError {
-  if (failure instanceof GatewayError) return failure
-  return new GatewayError('InternalServer', 'The gateway failed to handle this request.', { cause: failure })
+function rescue(failure: unknown): Refusal {
+  if (failure instanceof Failure) return failure.refusal
+  return new Refusal('InternalServer', 'The gateway failed to handle this request.', { cause: failure })
 }

@@ -3,7 +3,7 @@ import type { Bound, Identity } from '../authenticate/token/bearer.ts'
 import type { Caller } from '../limit/caller.ts'
 import { requireScope } from '../authenticate/token/scope.ts'
 import { senderOf } from '../authenticate/proof/sender.ts'
-import { GatewayError } from '../errors.ts'
+import { Refusal } from '../errors.ts'
 import type { Exchange } from './exchange.ts'
 import type { Parts, ServedRoute } from './deps.ts'
 import type { Head } from '../downstream/head.ts'
@@ -14,7 +14,7 @@ export interface Identified {
   readonly caller: Caller
   readonly bound?: Bound | undefined
   /** Why it may not do this, though it is the caller that it says to be. */
-  readonly forbidden?: GatewayError | undefined
+  readonly forbidden?: Refusal | undefined
 }
 
 /** Who makes a request on this route, or why that is not known. A promise only where a token needs more than memory. */
@@ -23,7 +23,7 @@ export function identify(
   exchange: Exchange,
   request: IncomingMessage,
   { route, target, head }: { readonly route: ServedRoute; readonly target: Target; readonly head: Head },
-): Identified | GatewayError | Promise<Identified | GatewayError> {
+): Identified | Refusal | Promise<Identified | Refusal> {
   if (route.authenticate === 'none') return { caller: { ip: exchange.ip } }
   const identity = authenticate(head.authorization, () =>
     senderOf(request, {
@@ -38,11 +38,11 @@ export function identify(
 }
 
 function callerOf(
-  known: Identity | Bound | GatewayError,
+  known: Identity | Bound | Refusal,
   route: ServedRoute,
   exchange: Exchange,
-): Identified | GatewayError {
-  if (known instanceof GatewayError) return known
+): Identified | Refusal {
+  if (known instanceof Refusal) return known
   const bound = 'prove' in known ? known : undefined
   const identity = 'prove' in known ? known.identity : known
   const { ip } = exchange
@@ -50,10 +50,7 @@ function callerOf(
   return { caller, bound, forbidden: requireScope(identity, route.scope) ?? requireUser(identity, route) }
 }
 
-function requireUser({ user }: Identity, { needsUser }: ServedRoute): GatewayError | undefined {
+function requireUser({ user }: Identity, { needsUser }: ServedRoute): Refusal | undefined {
   if (!needsUser || user !== undefined) return undefined
-  return new GatewayError(
-    'Forbidden',
-    'The access token names no user, and this path is limited for each user.',
-  )
+  return new Refusal('Forbidden', 'The access token names no user, and this path is limited for each user.')
 }

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { readBody } from '../downstream/body.ts'
 import { deliver } from './forward.ts'
-import { GatewayError } from '../errors.ts'
+import { Refusal } from '../errors.ts'
 import { type Exchange, failed } from './exchange.ts'
 import { invalidRequest } from '../par/refusal.ts'
 import type { Parts, ServedRoute } from './deps.ts'
@@ -24,7 +24,7 @@ export async function push(
   const pushed = await readBody(request, response, route.maxBody)
   // Nobody is left to answer.
   if (pushed === undefined) return undefined
-  if (pushed instanceof GatewayError) return failed(exchange, pushed)
+  if (pushed instanceof Refusal) return failed(exchange, pushed)
   // While the body came, the address may have failed too often.
   const late = failures?.refusal(exchange.ip)
   if (late !== undefined) return failed(exchange, late)
@@ -34,7 +34,7 @@ export async function push(
     authorization: head.authorization,
     body: pushed,
   })
-  if (refusal instanceof GatewayError) return failed(exchange, refusal)
+  if (refusal instanceof Refusal) return failed(exchange, refusal)
   // Who pushed it is the upstream's to say: what the guard knows may be no more than a claim.
   exchange.caller = { ip: exchange.ip }
   const body = pushed.length

@@ -54,16 +54,16 @@ function iso(ms: number): string {
   return `${lastHourText}${TWO_DIGITS[Math.floor(seconds / 60)]!}:${TWO_DIGITS[seconds % 60]!}.${zeros}${millis}Z`
 }
 
-/** What the body of a 429 says of a refusal. */
-export interface Refusal {
+/** The members of a 429 body that describe the limits that refused. */
+export interface Exceeded {
   readonly detail: string
   /** The names of all limits that refused. */
   readonly violatedPolicies: readonly string[]
   readonly retryAfterSecs: number
 }
 
-/** The words of a refusal, for its 429; `decision` is one that is not admitted. */
-export function refusal({ allowances, refusedBy }: Decision): Refusal {
+/** Describes a refused decision for its 429; throws a TypeError for an admitted one. */
+export function exceeded({ allowances, refusedBy }: Decision): Exceeded {
   if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
   const { name, limit, windowMs } = refusedBy
   const secs = retryAfterSecs(refusedBy)

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { GatewayError } from '../errors.ts'
+import { Refusal } from '../errors.ts'
 import { ipPart } from './key.ts'
 import { add, createRing, growsAt, look, type Ring, type View } from './memory/ring.ts'
 
@@ -12,12 +12,12 @@ export interface FailureLimit {
 /** The failures of addresses, counted in this process alone. An IPv6 address stands for its /64. */
 export interface Failures {
   /** 429 with `Retry-After` (RFC 6585 section 4) where the address has failed too often; undefined where it may try. */
-  refusal(ip: string): GatewayError | undefined
+  refusal(ip: string): Refusal | undefined
   /**
    * Counts one failure, so that the caller may be told of it; the refusal where the address had failed too often already, with
    * others that were under way beside it.
    */
-  count(ip: string): GatewayError | undefined
+  count(ip: string): Refusal | undefined
 }
 
 /** Most addresses that are held; the one that failed longest ago goes first. */
@@ -30,7 +30,7 @@ export function createFailures(now = () => performance.now()): (limit: FailureLi
 
   return ({ limit, windowMs }) => {
     const windowUs = windowMs * 1000
-    const refusalOf = (ring: Ring, view: View, at: number): GatewayError | undefined =>
+    const refusalOf = (ring: Ring, view: View, at: number): Refusal | undefined =>
       view.used < limit
         ? undefined
         : tooMany(Math.ceil((growsAt(ring, view, limit, windowUs, at) - at) / 1_000_000))
@@ -56,9 +56,9 @@ export function createFailures(now = () => performance.now()): (limit: FailureLi
   }
 }
 
-function tooMany(seconds: number): GatewayError {
+function tooMany(seconds: number): Refusal {
   const retryAfter = String(Math.max(1, seconds))
-  return new GatewayError('TooManyRequests', 'Too many requests from this address have failed.', {
+  return new Refusal('TooManyRequests', 'Too many requests from this address have failed.', {
     headers: { 'Retry-After': retryAfter },
     oauthError: 'temporarily_unavailable',
   })

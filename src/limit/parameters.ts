@@ -1,4 +1,4 @@
-import { badRequest, type GatewayError } from '../errors.ts'
+import { badRequest, type Refusal } from '../errors.ts'
 import type { Params, Route } from '../downstream/router.ts'
 import { decodeSegment } from '../downstream/target.ts'
 
@@ -22,7 +22,7 @@ const NAMED = new Map<string, { readonly pattern: RegExp; readonly words: string
 const MAX_LENGTH = 128
 
 /** Refuses the parameters of a request that are not of their kind: 400; undefined where all are. */
-export type RefuseParams = (params: Params) => GatewayError | undefined
+export type RefuseParams = (params: Params) => Refusal | undefined
 
 /** Prepares the check of a route's counted parameters, `plain` where `parameters` names no other kind. */
 export function compileParameters(

@@ -1,6 +1,6 @@
 import type { Keys } from '../authenticate/token/jwks.ts'
 import { type JsonObject, SCHEMES } from '../authenticate/token/jws.ts'
-import type { GatewayError } from '../errors.ts'
+import type { Refusal } from '../errors.ts'
 import { isSignedBy, keysUnavailable } from './client-keys.ts'
 import { isPlainHeader, type Jwt, refuseTimes } from './jwt.ts'
 
@@ -26,7 +26,7 @@ export async function refuseAssertion(
   clientId: string,
   keys: Keys,
   rules: AssertionRules,
-): Promise<string | GatewayError | undefined> {
+): Promise<string | Refusal | undefined> {
   if (assertion === undefined) return 'The client_assertion is no signed JWT.'
   const { jws, claims } = assertion
   if (!isPlainHeader(jws.header, 'client-authentication+jwt')) {

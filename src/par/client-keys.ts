@@ -1,7 +1,7 @@
 import { createKeySource, type Keys, type KeySourceEvents } from '../authenticate/token/jwks.ts'
 import { type Jws, verifyJws } from '../authenticate/token/jws.ts'
 import { type KeySet, readKeySet } from '../authenticate/token/key-set.ts'
-import { type GatewayError, serviceUnavailable } from '../errors.ts'
+import { type Refusal, serviceUnavailable } from '../errors.ts'
 
 /** Where a client's public keys come from: its JWK Set itself, or the http(s) URL of it. */
 export type ClientKeysOptions = { readonly jwks: unknown } | { readonly jwksUri: string }
@@ -43,7 +43,7 @@ export async function isSignedBy(keys: Keys, jws: Jws, algorithm: string): Promi
 }
 
 /** 503: the keys that would have to verify something could not be read so far. */
-export function keysUnavailable(): GatewayError {
+export function keysUnavailable(): Refusal {
   return serviceUnavailable(
     'The keys of this client cannot be read for now. Try again.',
     'the keys of the client could not be read so far',

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { isName } from '../authenticate/token/claims.ts'
-import type { GatewayError } from '../errors.ts'
+import type { Refusal } from '../errors.ts'
 import { decodeComponent, type Form } from './form.ts'
 import { type Jwt, readJwt } from './jwt.ts'
 import { invalidRequest } from './refusal.ts'
@@ -20,7 +20,7 @@ const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
 /** Finds the client and its one method of authentication (RFC 6749 section 2.3); a refusal where there are none or several. */
-export function readCredentials(form: Form, authorization: readonly string[]): Credentials | GatewayError {
+export function readCredentials(form: Form, authorization: readonly string[]): Credentials | Refusal {
   const [header, ...more] = authorization
   const assertionText = form.get('client_assertion')
   const used = [header, form.get('client_secret'), assertionText].filter((one) => one !== undefined)
@@ -56,7 +56,7 @@ export function readCredentials(form: Form, authorization: readonly string[]): C
 }
 
 /** RFC 7521 section 4.2: both or neither. */
-function refuseAssertionType(form: Form): GatewayError | undefined {
+function refuseAssertionType(form: Form): Refusal | undefined {
   const type = form.get('client_assertion_type')
   if (!form.has('client_assertion')) {
     return type === undefined ? undefined : invalidRequest('The client_assertion is missing.')

@@ -1,6 +1,6 @@
 import { isAscii, isUtf8 } from 'node:buffer'
 import { invalidRequest } from './refusal.ts'
-import type { GatewayError } from '../errors.ts'
+import type { Refusal } from '../errors.ts'
 
 /** The parameters of a form that have a value; of `resource`, which may repeat, the first. */
 export type Form = ReadonlyMap<string, string>
@@ -22,7 +22,7 @@ const LIKE_ASCII: ReadonlySet<string> = new Set(['us-ascii', 'ascii', 'iso-8859-
  * sent none. Not so `request_uri`, which is refused with and without a value: it is the one parameter that must not be pushed at
  * all (RFC 9126 section 2.1), no client has a reason to write it, and a backend may take an empty one for given.
  */
-export function readForm(contentType: string | undefined, body: Buffer): Form | GatewayError {
+export function readForm(contentType: string | undefined, body: Buffer): Form | Refusal {
   const charset = charsetOf(contentType)
   if (charset === undefined) return invalidRequest(`Send the parameters as ${FORM}.`)
   if (!UTF_8.has(charset) && !(LIKE_ASCII.has(charset) && isAscii(body))) {

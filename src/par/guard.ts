@@ -1,4 +1,4 @@
-import { GatewayError } from '../errors.ts'
+import { Refusal } from '../errors.ts'
 import { type AssertionRules, refuseAssertion } from './client-assertion.ts'
 import { type Credentials, readCredentials } from './credentials.ts'
 import { readForm } from './form.ts'
@@ -39,7 +39,7 @@ export interface Pushed {
 
 export interface ParGuard {
   /** Waits for keys at most; never rejects. What may pass is to be forwarded byte for byte, and once. */
-  check(request: PushedRequest): Promise<Pushed | GatewayError>
+  check(request: PushedRequest): Promise<Pushed | Refusal>
 }
 
 /** Methods that leave something in the request; TLS certificates are seen by others. */
@@ -62,7 +62,7 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
     credentials: Credentials,
     client: ParClient | undefined,
     realm: string | undefined,
-  ): Promise<GatewayError | undefined> {
+  ): Promise<Refusal | undefined> {
     if (client === undefined && unknownClients === 'refuse') {
       return invalidClient('This client is not known here.', realm)
     }
@@ -94,9 +94,9 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
         return invalidRequest('Send the form without a Content-Encoding.')
       }
       const form = readForm(contentType, body)
-      if (form instanceof GatewayError) return form
+      if (form instanceof Refusal) return form
       const credentials = readCredentials(form, authorization)
-      if (credentials instanceof GatewayError) return credentials
+      if (credentials instanceof Refusal) return credentials
       const object = form.get('request')
       const incomplete = object === undefined ? refuseParameters((name) => form.get(name), 'form') : undefined
       if (incomplete !== undefined) return incomplete

@@ -1,5 +1,5 @@
 import { type JsonObject, parseObject } from '../authenticate/token/jws.ts'
-import type { GatewayError } from '../errors.ts'
+import type { Refusal } from '../errors.ts'
 import { invalidRequest } from './refusal.ts'
 
 const REQUIRED = ['client_id', 'scope', 'response_type', 'redirect_uri']
@@ -8,7 +8,7 @@ const REQUIRED = ['client_id', 'scope', 'response_type', 'redirect_uri']
 export function refuseParameters(
   get: (name: string) => unknown,
   where: 'form' | 'request object',
-): GatewayError | undefined {
+): Refusal | undefined {
   for (const name of REQUIRED) {
     const value = get(name)
     if (typeof value !== 'string' || value === '') return invalidRequest(`Send ${name} in the ${where}.`)

@@ -1,6 +1,6 @@
 import type { Keys } from '../authenticate/token/jwks.ts'
 import { type JsonObject, SCHEMES } from '../authenticate/token/jws.ts'
-import type { GatewayError } from '../errors.ts'
+import type { Refusal } from '../errors.ts'
 import { isSignedBy, keysUnavailable } from './client-keys.ts'
 import { isPlainHeader, type Jwt, readJwt, refuseTimes } from './jwt.ts'
 import { refuseParameters } from './parameters.ts'
@@ -35,7 +35,7 @@ export async function refuseRequestObject(
   text: string,
   client: RequestObjectClient,
   rules: RequestObjectRules,
-): Promise<GatewayError | undefined> {
+): Promise<Refusal | undefined> {
   const { requestObjectSigningAlg: setting } = client
   if (ENCRYPTED.test(text)) {
     // What is inside is known to the identity backend alone.
@@ -65,10 +65,7 @@ function readObject(text: string): Jwt | undefined {
   return (object?.jws.header['alg'] === 'none') === unsigned ? object : undefined
 }
 
-async function refuseSignature(
-  { jws }: Jwt,
-  { keys }: RequestObjectClient,
-): Promise<GatewayError | undefined> {
+async function refuseSignature({ jws }: Jwt, { keys }: RequestObjectClient): Promise<Refusal | undefined> {
   const { alg } = jws.header
   if (typeof alg !== 'string') return invalidRequestObject('The request object names no algorithm.')
   // MACs are the identity backend's to check, who shares the secret.
@@ -89,7 +86,7 @@ function refuseClaims(
   claims: JsonObject,
   client: RequestObjectClient,
   { issuer, leewayMs, now }: RequestObjectRules,
-): GatewayError | undefined {
+): Refusal | undefined {
   const { iss, aud, client_id: clientId } = claims
   // RFC 9101 section 4.
   for (const name of ['request', 'request_uri']) {

@@ -4,7 +4,7 @@ import { createIntrospection } from '../authenticate/token/introspection.ts'
 import { createKeySource, type KeyPlace, type KeySource, loadKeys } from '../authenticate/token/jwks.ts'
 import type { KeySet } from '../authenticate/token/key-set.ts'
 import type { Tokens } from '../config/schema.ts'
-import { type GatewayError, serviceUnavailable } from '../errors.ts'
+import { type Refusal, serviceUnavailable } from '../errors.ts'
 import type { Log } from '../observe/log.ts'
 import { reused } from './keyed-cache.ts'
 
@@ -124,4 +124,4 @@ function openIntrospection(tokens: Tokens, log: Log) {
 }
 
 /** Where no route asks for a token, no `tokens` need be configured. */
-const nobody = (): GatewayError => serviceUnavailable('Nobody can be authenticated here.')
+const nobody = (): Refusal => serviceUnavailable('Nobody can be authenticated here.')

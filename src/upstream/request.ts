@@ -1,7 +1,7 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { onBreak, tooLarge } from '../downstream/body.ts'
-import type { GatewayError } from '../errors.ts'
+import type { Refusal } from '../errors.ts'
 import type { Addresses } from './addresses.ts'
 import { type Answer, faultOf, passBack } from './response.ts'
 import { broken, busy, silent, unreachable } from './errors.ts'
@@ -36,7 +36,7 @@ export interface Forwarded {
   /** `answered`: whole. `cut`: broken off after the head. `left`: by the caller. `failed`: no answer was begun. */
   readonly outcome: 'answered' | 'cut' | 'left' | 'failed'
   /** Why it was cut or failed. */
-  readonly error?: GatewayError
+  readonly error?: Refusal
   /** Why it was the gateway that ended it, where it did not wait for the caller any longer. */
   readonly givenUp?: string
   readonly headAt?: number
@@ -84,7 +84,7 @@ export function pass(
         ...(headAt !== undefined && { headAt }),
       })
     }
-    const fail = (error: GatewayError): void => settle(answer?.begun() === true ? 'cut' : 'failed', { error })
+    const fail = (error: Refusal): void => settle(answer?.begun() === true ? 'cut' : 'failed', { error })
 
     function onSilence(): void {
       // A caller that is still sending is the caller's delay; `listen.requestTimeout` bounds it.

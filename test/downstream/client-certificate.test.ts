@@ -9,7 +9,7 @@ import { certificateThumbprint, readCertificateHeader } from '../../src/downstre
 import { createProofs } from '../../src/authenticate/proof/dpop.ts'
 import type { KeySource } from '../../src/authenticate/token/jwks.ts'
 import { type Sender, senderOf } from '../../src/authenticate/proof/sender.ts'
-import { GatewayError } from '../../src/errors.ts'
+import { Refusal } from '../../src/errors.ts'
 import { makeKey, signProof, startIssuer, type TestIssuer, thumbprintOf } from '../helpers/issuer.ts'
 import { makeCertificate, type TestCertificate } from '../helpers/self-signed.ts'
 import { createServing, keysOf, trust } from '../helpers/trust.ts'
@@ -43,10 +43,10 @@ const holding =
     certificate: () => certificate,
   })
 
-function challengeOf(refusal: Identity | GatewayError): unknown {
-  expect(refusal).toBeInstanceOf(GatewayError)
-  expect((refusal as GatewayError).status).toBe(401)
-  return (refusal as GatewayError).headers['WWW-Authenticate']
+function challengeOf(refusal: Identity | Refusal): unknown {
+  expect(refusal).toBeInstanceOf(Refusal)
+  expect((refusal as Refusal).status).toBe(401)
+  return (refusal as Refusal).headers['WWW-Authenticate']
 }
 
 describe('a token that is bound to a certificate', () => {

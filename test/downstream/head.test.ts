@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { GatewayError } from '../../src/errors.ts'
+import { Refusal } from '../../src/errors.ts'
 import {
   bodyLength,
   type Forwarded,
@@ -347,7 +347,7 @@ describe('the framing of a body', () => {
   ]
   it.each(none)('%s HTTP/%s %j is none, and ends the socket', (method, version, headers) => {
     const refusal = bodyLength(method, version, headers)
-    expect(refusal).toBeInstanceOf(GatewayError)
+    expect(refusal).toBeInstanceOf(Refusal)
     expect(refusal).toMatchObject({ status: 400, headers: { Connection: 'close' } })
   })
 })

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { GatewayError } from '../../src/errors.ts'
+import { Refusal } from '../../src/errors.ts'
 import { plainTarget, parseHost, understand } from '../../src/downstream/target.ts'
 
 const serves = (host: string): boolean => host === 'api.example.com'
@@ -8,7 +8,7 @@ const read = (target: string, ...hosts: string[]) =>
   understand(target, hosts.length > 0 ? hosts : ['api.example.com'], serves)
 const pathOf = (target: string): string => {
   const found = read(target)
-  if (found instanceof GatewayError) throw found
+  if (found instanceof Refusal) throw found
   return found.path
 }
 
@@ -58,7 +58,7 @@ describe('one canonical path', () => {
         fc.string({ unit: fc.constantFrom(...'aA0-._~!:@/%2e2f3b5c?é;\\# '), maxLength: 24 }),
         (text) => {
           const once = read(`/${text}`)
-          if (once instanceof GatewayError) return
+          if (once instanceof Refusal) return
           expect(read(once.path + once.query)).toEqual(once)
         },
       ),
@@ -113,8 +113,8 @@ describe('refuses what servers read differently', () => {
   ])('%s', (_, targets) => {
     for (const target of targets) {
       const answer = read(target)
-      expect(answer, target).toBeInstanceOf(GatewayError)
-      expect((answer as GatewayError).status).toBe(400)
+      expect(answer, target).toBeInstanceOf(Refusal)
+      expect((answer as Refusal).status).toBe(400)
     }
   })
 
@@ -143,11 +143,11 @@ describe('the host', () => {
     })
     expect(read('HTTPS://api.example.com')).toMatchObject({ path: '/' })
     expect(read('http://api.example.com?b')).toMatchObject({ path: '/', query: '?b' })
-    expect(read('http://api.example.com/', 'other.example')).toBeInstanceOf(GatewayError)
+    expect(read('http://api.example.com/', 'other.example')).toBeInstanceOf(Refusal)
   })
 
   it.each([[[]], [['a', 'a']], [['a', 'b']]])('stands exactly once: %j', (hosts) => {
-    expect(understand('/', hosts, serves)).toBeInstanceOf(GatewayError)
+    expect(understand('/', hosts, serves)).toBeInstanceOf(Refusal)
   })
 
   it.each([

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type Authenticate, createBearer } from '../../src/authenticate/token/bearer.ts'
 import type { KeySource } from '../../src/authenticate/token/jwks.ts'
-import { GatewayError } from '../../src/errors.ts'
+import { Refusal } from '../../src/errors.ts'
 import { keysOf, trust } from '../helpers/trust.ts'
 import { BAD_CREDENTIALS } from '../edge/credentials.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
@@ -114,7 +114,7 @@ it(
       fc.asyncProperty(fc.array(value, { maxLength: 2 }), async (makers) => {
         const values = makers.map((make) => make())
         const verdict = await authenticate(values)
-        if (!(verdict instanceof GatewayError)) {
+        if (!(verdict instanceof Refusal)) {
           // RFC 9110 section 11.1: the scheme in any case, and one blank or more.
           expect(values.map((text) => text.replace(/^bearer +/i, ''))).toEqual([good])
           return

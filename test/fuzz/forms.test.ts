@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { GatewayError } from '../../src/errors.ts'
+import { Refusal } from '../../src/errors.ts'
 import { readForm } from '../../src/par/form.ts'
 import { BAD_PUSHES } from '../edge/forms.ts'
 import { assertion, encodeForm, guardOf, KEYS, plain, requestObject } from '../helpers/par-request.ts'
@@ -78,7 +78,7 @@ it(
         async (body, contentType, authorization) => {
           const before = Buffer.from(body)
           const form = readForm(contentType, body)
-          if (!(form instanceof GatewayError)) {
+          if (!(form instanceof Refusal)) {
             const reference = new URLSearchParams(body.toString())
             for (const [name, value] of reference) {
               if (name === 'resource') continue
@@ -93,9 +93,9 @@ it(
             body,
           })
           expect(body.equals(before)).toBe(true)
-          if (!(answer instanceof GatewayError)) {
+          if (!(answer instanceof Refusal)) {
             taken++
-            expect(form).not.toBeInstanceOf(GatewayError)
+            expect(form).not.toBeInstanceOf(Refusal)
             return
           }
           expect([400, 401, 413]).toContain(answer.status)

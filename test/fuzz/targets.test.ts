@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { GatewayError } from '../../src/errors.ts'
+import { Refusal } from '../../src/errors.ts'
 import { paramPart } from '../../src/limit/key.ts'
 import type { Limit } from '../../src/limit/limit.ts'
 import { compileParameters } from '../../src/limit/parameters.ts'
@@ -10,7 +10,7 @@ import { FRAMEWORKS } from '../edge/frameworks.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
 
 const HOST = 'api.example.com'
-const read = (target: string): Target | GatewayError => understand(target, [HOST], (host) => host === HOST)
+const read = (target: string): Target | Refusal => understand(target, [HOST], (host) => host === HOST)
 
 const escaped = fc.nat(255).map((byte) => `%${byte.toString(16).padStart(2, '0')}`)
 const character = fc
@@ -118,7 +118,7 @@ describe('whatever target is sent', () => {
       fc.assert(
         fc.property(target, (text) => {
           const found = read(text)
-          if (found instanceof GatewayError) {
+          if (found instanceof Refusal) {
             expect(found.status).toBe(400)
             return
           }
@@ -152,7 +152,7 @@ describe('whatever target is sent', () => {
       fc.assert(
         fc.property(fc.oneof(shaped, target), (text) => {
           const found = read(text)
-          if (found instanceof GatewayError) return
+          if (found instanceof Refusal) return
           const received = { method: 'POST', target: found.path + found.query, field: () => undefined }
           for (const [name, framework] of Object.entries(FRAMEWORKS)) {
             const id = framework(received)
@@ -195,7 +195,7 @@ describe('whatever target is sent', () => {
       fc.assert(
         fc.property(pieces, fc.constantFrom('', '/oidc/request', '/oidc', '/'), (parts, start) => {
           const found = read(start + parts.join(''))
-          if (found instanceof GatewayError) return
+          if (found instanceof Refusal) return
           const received = { method: 'POST', target: found.path + found.query, field: () => undefined }
           for (const [name, framework] of Object.entries(FRAMEWORKS)) {
             // A suffix of a literal segment is left to the operator.
@@ -248,7 +248,7 @@ describe('whatever target is sent', () => {
       fc.assert(
         fc.property(host, (value) => {
           const found = understand('/', [value], () => false)
-          if (found instanceof GatewayError) return
+          if (found instanceof Refusal) return
           expect(found.host).toMatch(/^(?:\[[0-9a-f:.]+\]|[a-z0-9_~-]+(?:\.[a-z0-9_~-]+)*)$/)
           expect(understand('/', [found.host], () => false)).toMatchObject({ host: found.host })
         }),

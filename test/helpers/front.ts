@@ -40,7 +40,7 @@ export async function startFront(
     void forward(request, response, {
       target: request.url!,
       headers: { ...(request.headers as Record<string, string>), connection: 'keep-alive' },
-      bodyLength: length instanceof Error ? 0 : length,
+      bodyLength: typeof length === 'object' ? 0 : length,
       maxBody: 1e6,
       timeoutMs: undefined,
       rateLimit: undefined,

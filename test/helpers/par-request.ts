@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import { randomUUID } from 'node:crypto'
-import { GatewayError } from '../../src/errors.ts'
+import { Refusal } from '../../src/errors.ts'
 import { createClientKeys } from '../../src/par/client-keys.ts'
 import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
 import { plainId } from '../../src/par/plain-id.ts'
@@ -130,7 +130,7 @@ export async function push(
     ...sent,
     authorization: [sent.authorization ?? []].flat(),
   })
-  if (!(answer instanceof GatewayError)) return answer.clientId
+  if (!(answer instanceof Refusal)) return answer.clientId
   const { status, body } = errorReply(answer, 'oauth', 'request-id')
   const { error, error_description: description } = JSON.parse(body) as Record<string, unknown>
   return { status, error, description, headers: answer.headers }

@@ -13,7 +13,7 @@ import {
   type KeySourceOptions,
 } from '../../src/authenticate/token/jwks.ts'
 import type { Tokens } from '../../src/config/schema.ts'
-import { GatewayError } from '../../src/errors.ts'
+import { Refusal } from '../../src/errors.ts'
 import type { TestIssuer } from './issuer.ts'
 
 /** The keys of a test issuer, read from it. */
@@ -45,9 +45,7 @@ export function trust(
   }
 }
 
-type Serving = (
-  ...request: Parameters<Authenticate>
-) => Identity | GatewayError | Promise<Identity | GatewayError>
+type Serving = (...request: Parameters<Authenticate>) => Identity | Refusal | Promise<Identity | Refusal>
 
 /** Authenticates as for a call that is served: a proof passes once. */
 export function createServing(
@@ -56,12 +54,12 @@ export function createServing(
 ): Serving {
   const authenticate = createBearer(trusted, options)
   const used = new Set<string>()
-  async function serve(bound: Bound): Promise<Identity | GatewayError> {
+  async function serve(bound: Bound): Promise<Identity | Refusal> {
     const proof = await bound.prove()
-    if (proof instanceof GatewayError) return proof
+    if (proof instanceof Refusal) return proof
     return used.size < used.add(proof.id).size ? bound.identity : bound.replayed()
   }
-  const served = (known: Identity | Bound | GatewayError) => ('prove' in known ? serve(known) : known)
+  const served = (known: Identity | Bound | Refusal) => ('prove' in known ? serve(known) : known)
   return (...request) => {
     const answer = authenticate(...request)
     return answer instanceof Promise ? answer.then(served) : served(answer)

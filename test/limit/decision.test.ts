@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type Decision, decisionHeaders, longestWait, refusal } from '../../src/limit/decision.ts'
+import { type Decision, decisionHeaders, longestWait, exceeded } from '../../src/limit/decision.ts'
 import type { Allowance } from '../../src/limit/store.ts'
 
 const AT = Date.UTC(2026, 10, 21, 10, 15, 30, 123)
@@ -99,7 +99,7 @@ test('Reset is an instant in ISO 8601 with milliseconds, in UTC, whichever came 
   )
 })
 
-describe('the words of a refusal', () => {
+describe('the words of a exceeded', () => {
   test.each<[Partial<Allowance>, string]>([
     [{}, 'The limit "sync" allows 1 call in 5 seconds. Retry in 5 seconds.'],
     [
@@ -121,7 +121,7 @@ describe('the words of a refusal', () => {
     ],
     [{ limit: 5, windowMs: 1000 }, 'The limit "sync" allows 5 calls in 1 second. Retry in 5 seconds.'],
   ])('%j', (rest, detail) => {
-    expect(refusal(refused(allowance(rest))).detail).toBe(detail)
+    expect(exceeded(refused(allowance(rest))).detail).toBe(detail)
   })
 
   test('name every limit that refused, and no shadow limit', () => {
@@ -131,7 +131,7 @@ describe('the words of a refusal', () => {
       allowance({ name: 'b', retryAfterMs: 9000 }),
       shadow,
     )
-    expect(refusal(both)).toMatchObject({ violatedPolicies: ['a', 'b'], retryAfterSecs: 9 })
+    expect(exceeded(both)).toMatchObject({ violatedPolicies: ['a', 'b'], retryAfterSecs: 9 })
     expect(both.refusedBy!.name).toBe('b')
   })
 })

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { GatewayError } from '../../src/errors.ts'
+import { Refusal } from '../../src/errors.ts'
 import type { Exchange } from '../../src/gateway/exchange.ts'
 import { accessLine } from '../../src/observe/access-line.ts'
 
@@ -44,7 +44,7 @@ it('tells of a decision which limit spoke, and which shadow limits would have re
 })
 
 it('tells that deny refused what no store decided, and not what a drain cut off before', () => {
-  const error = new GatewayError('ServiceUnavailable', 'Not now.')
+  const error = new Refusal('ServiceUnavailable', 'Not now.')
   const denied: Exchange = { ...bare, status: 503, limitAt: 2, error }
   expect(read(denied)).toMatchObject({ mode: 'deny', code: 'ServiceUnavailable' })
   expect(read(denied)).not.toHaveProperty('decision')
@@ -52,7 +52,7 @@ it('tells that deny refused what no store decided, and not what a drain cut off 
     { ...denied, incomplete: 'cut' } as const,
     { ...denied, decidedAt: 3 },
     { ...denied, limitAt: undefined as never },
-    { ...denied, error: new GatewayError('InternalServer', 'A fault.') },
+    { ...denied, error: new Refusal('InternalServer', 'A fault.') },
   ]) {
     expect(read(other)).not.toHaveProperty('mode')
   }
@@ -78,7 +78,7 @@ it('is one line of JSON whatever callers and upstreams say', () => {
   const said = fc.string({ unit: 'binary', maxLength: 20 })
   fc.assert(
     fc.property(said, said, said, said, (path, client, method, why) => {
-      const error = new GatewayError('BadGateway', 'The upstream broke off.', { cause: new Error(why) })
+      const error = new Refusal('BadGateway', 'The upstream broke off.', { cause: new Error(why) })
       const exchange: Exchange = { ...bare, method, path: `/${path}`, caller: { client, ip: '::1' }, error }
       const line = accessLine('error', exchange, 502, 1)
       expect(line.indexOf('\n')).toBe(line.length - 1)

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { GatewayError } from '../../src/errors.ts'
+import { Refusal } from '../../src/errors.ts'
 import type { PushedRequest } from '../../src/par/guard.ts'
 import type { TestKey } from '../helpers/issuer.ts'
 import {
@@ -119,7 +119,7 @@ describe('whatever is sent', () => {
         const before = Buffer.from(request.body)
         const answer = await guard.check(request)
         expect(request.body.equals(before)).toBe(true)
-        if (!(answer instanceof GatewayError)) {
+        if (!(answer instanceof Refusal)) {
           expect(answer.clientId).toMatch(/./s)
           expect(answer.clientId).not.toMatch(/\p{Surrogate}/u)
           // Its signature is not to be had here, and plain parameters are not enough.

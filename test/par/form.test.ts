@@ -1,11 +1,11 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { GatewayError } from '../../src/errors.ts'
+import { Refusal } from '../../src/errors.ts'
 import { type Form, readForm } from '../../src/par/form.ts'
 
 const FORM = 'application/x-www-form-urlencoded'
-const read = (body: string | Uint8Array): Form | GatewayError => readForm(FORM, Buffer.from(body))
-const words = (body: string | Uint8Array): string => (read(body) as GatewayError).message
+const read = (body: string | Uint8Array): Form | Refusal => readForm(FORM, Buffer.from(body))
+const words = (body: string | Uint8Array): string => (read(body) as Refusal).message
 
 const name = fc.stringMatching(/^[a-z0-9_]{1,128}$/)
 const value = fc.string({ unit: 'binary' }).filter((text) => !/\p{Surrogate}|\0/u.test(text))
@@ -48,7 +48,7 @@ describe('reading a form', () => {
     fc.assert(
       fc.property(bytes, (bytes) => {
         const form = read(bytes)
-        if (form instanceof GatewayError) {
+        if (form instanceof Refusal) {
           expect(form).toMatchObject({ status: 400, oauthError: 'invalid_request' })
           return
         }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { GatewayError } from '../../src/errors.ts'
+import { Refusal } from '../../src/errors.ts'
 import { createIssuers, type Issuers } from '../../src/process/open-issuers.ts'
 import { createLog } from '../../src/observe/log.ts'
 import { settingsOf } from '../helpers/trust.ts'
@@ -29,7 +29,7 @@ async function answerOf(
   issuer: TestIssuer,
 ): Promise<string | number> {
   const identity = await authenticate([`Bearer ${issuer.token()}`])
-  if (identity instanceof GatewayError) return identity.status
+  if (identity instanceof Refusal) return identity.status
   return 'prove' in identity ? 'bound' : identity.client
 }
 

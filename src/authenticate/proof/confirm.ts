@@ -1,4 +1,4 @@
-import type { GatewayError } from '../../errors.ts'
+import type { Refusal } from '../../errors.ts'
 import type { Identity } from '../token/access-token.ts'
 import { certificateThumbprint } from '../../downstream/client-certificate.ts'
 import type { Challenges } from '../token/challenge.ts'
@@ -15,9 +15,9 @@ export type Scheme = 'bearer' | 'dpop'
 export interface Bound {
   readonly identity: Identity
   /** Verifies the proof; a refusal where it is none. Never rejects. */
-  prove(): Promise<Proof | GatewayError>
+  prove(): Promise<Proof | Refusal>
   /** The refusal of a proof that was used before. */
-  replayed(): GatewayError
+  replayed(): Refusal
 }
 
 /** Tells whether the sender of a token, which is somebody's, is the one it is bound to. Never rejects. */
@@ -27,7 +27,7 @@ export type Confirm = (
   /** The base64url SHA-256 of the token. */
   digest: string,
   sender: Sender | undefined,
-) => Identity | Bound | GatewayError
+) => Identity | Bound | Refusal
 
 /** Holds tokens to their `cnf`. Without `proofs`, or for a request of which nothing is known, a bound token is refused. */
 export function createConfirm(challenges: Challenges, proofs: Proofs | undefined): Confirm {
@@ -70,7 +70,7 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
     }
   }
 
-  function refuse({ error, description }: ProofFault): GatewayError {
+  function refuse({ error, description }: ProofFault): Refusal {
     return error === 'invalid_token' ? dpop.invalidToken(description) : dpop.invalidProof(description)
   }
 }

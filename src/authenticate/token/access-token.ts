@@ -1,4 +1,4 @@
-import type { GatewayError } from '../../errors.ts'
+import type { Refusal } from '../../errors.ts'
 import { isClientId, isName, isTime } from './claims.ts'
 import { type Confirmation, readConfirmation } from '../proof/confirmation.ts'
 import type { JsonObject } from './jws.ts'
@@ -18,7 +18,7 @@ export interface Identity {
 }
 
 /** What is known of a token alone, whoever sent it; a string says, for the caller, what is wrong with it. */
-export type Finding = Identity | string | GatewayError
+export type Finding = Identity | string | Refusal
 
 /** What a token must say. */
 export interface TokenRules {

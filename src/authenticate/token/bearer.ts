@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import { GatewayError } from '../../errors.ts'
+import { Refusal } from '../../errors.ts'
 import { type Finding, type Identity, sizeOf, type TokenRules } from './access-token.ts'
 import { createNames } from '../../limit/caller.ts'
 import { createChallenges } from './challenge.ts'
@@ -42,7 +42,7 @@ export interface BearerOptions {
 export type Authenticate = (
   authorization: readonly string[],
   sender?: () => Sender,
-) => Identity | Bound | GatewayError | Promise<Identity | Bound | GatewayError>
+) => Identity | Bound | Refusal | Promise<Identity | Bound | Refusal>
 
 /** `credentials` of RFC 9110 section 11.4, as far as to tell the scheme. */
 const CREDENTIALS = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?: +(.+))?$/
@@ -54,7 +54,7 @@ const CACHED_BYTES = 4 * 1024 * 1024
 
 /**
  * Authenticates callers by access tokens, JWT (RFC 9068) or opaque (RFC 7662), sent as bearer tokens (RFC 6750) or with a
- * proof of possession (RFC 9449, RFC 8705). A refusal is a `GatewayError` with its challenge: 401, 400 where the
+ * proof of possession (RFC 9449, RFC 8705). A refusal is a `Refusal` with its challenge: 401, 400 where the
  * credentials cannot be read in one way, 503 where what is needed to decide is out of reach.
  */
 export function createBearer(
@@ -125,13 +125,13 @@ export function createBearer(
     if (asked?.introspect === undefined) return MALFORMED
     const { issuer, introspect } = asked
     const named = (finding: Finding): Finding =>
-      typeof finding === 'string' || finding instanceof GatewayError ? finding : name(finding, issuer)
+      typeof finding === 'string' || finding instanceof Refusal ? finding : name(finding, issuer)
     const finding = introspect(token, digest)
     return finding instanceof Promise ? finding.then(named) : named(finding)
   }
 
-  function remember(digest: string, verdict: Verdict | string | GatewayError, issuer: string): Finding {
-    if (typeof verdict === 'string' || verdict instanceof GatewayError) return verdict
+  function remember(digest: string, verdict: Verdict | string | Refusal, issuer: string): Finding {
+    if (typeof verdict === 'string' || verdict instanceof Refusal) return verdict
     const identity = name(verdict.identity, issuer)
     verdicts.set(digest, { ...verdict, identity })
     return identity
@@ -152,9 +152,9 @@ export function createBearer(
     scheme: Scheme,
     digest: string,
     sender: (() => Sender) | undefined,
-  ): Identity | Bound | GatewayError {
+  ): Identity | Bound | Refusal {
     if (typeof finding === 'string') return challenges[scheme].invalidToken(finding)
-    if (finding instanceof GatewayError) return finding
+    if (finding instanceof Refusal) return finding
     if (scheme === 'bearer' && finding.confirmation === undefined) return finding
     return confirm(finding, scheme, digest, sender?.())
   }

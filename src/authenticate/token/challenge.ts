@@ -1,24 +1,24 @@
-import { badRequest, type ErrorDetails, GatewayError } from '../../errors.ts'
+import { badRequest, type RefusalDetails, Refusal } from '../../errors.ts'
 
 /** The refusals of one scheme, each with its challenge. */
 interface SchemeChallenges {
   /** 400 `invalid_request`: the credentials cannot be read, or could be read in two ways. */
-  readonly invalidRequest: (description: string) => GatewayError
+  readonly invalidRequest: (description: string) => Refusal
   /** 401 `invalid_token`. */
-  readonly invalidToken: (description: string) => GatewayError
+  readonly invalidToken: (description: string) => Refusal
 }
 
 /** The refusals of RFC 6750 section 3.1 and RFC 9449 section 7.1. */
 export interface Challenges {
   /** 401 without an error code: the caller said nothing that counts here. */
-  readonly noCredentials: () => GatewayError
+  readonly noCredentials: () => Refusal
   readonly bearer: SchemeChallenges
   readonly dpop: SchemeChallenges & {
     /** 401 `invalid_dpop_proof`. */
-    readonly invalidProof: (description: string) => GatewayError
+    readonly invalidProof: (description: string) => Refusal
   }
   /** 401 `invalid_token` to a DPoP-bound token sent as Bearer; names the scheme that it needs, too. */
-  readonly boundToKey: (description: string) => GatewayError
+  readonly boundToKey: (description: string) => Refusal
 }
 
 /**
@@ -31,7 +31,7 @@ export function createChallenges(realm: string, algorithms?: readonly string[]):
   const dpop = `DPoP ${quoted}, algs="${algorithms?.join(' ') ?? ''}"`
   return {
     noCredentials: () =>
-      new GatewayError('Unauthorized', 'Send an access token as "Authorization: Bearer" and the token.', {
+      new Refusal('Unauthorized', 'Send an access token as "Authorization: Bearer" and the token.', {
         headers: { 'WWW-Authenticate': algorithms === undefined ? bearer : [bearer, dpop] },
       }),
     bearer: challengesOf(bearer),
@@ -51,12 +51,12 @@ function challengesOf(challenge: string): SchemeChallenges {
   }
 }
 
-function unauthorized(challenges: readonly string[], error: string, description: string): GatewayError {
-  return new GatewayError('Unauthorized', description, because(challenges, error, description))
+function unauthorized(challenges: readonly string[], error: string, description: string): Refusal {
+  return new Refusal('Unauthorized', description, because(challenges, error, description))
 }
 
 /** The error goes with the scheme that was used, which is the first. */
-function because([used, ...others]: readonly string[], error: string, description: string): ErrorDetails {
+function because([used, ...others]: readonly string[], error: string, description: string): RefusalDetails {
   const first = `${used}, error="${error}", error_description="${description}"`
   return {
     oauthError: error,

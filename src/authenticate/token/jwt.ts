@@ -1,4 +1,4 @@
-import { type GatewayError, serviceUnavailable } from '../../errors.ts'
+import { type Refusal, serviceUnavailable } from '../../errors.ts'
 import { type Identity, readClaims, refuseHeader, type TokenRules } from './access-token.ts'
 import type { Keys } from './jwks.ts'
 import { type JsonObject, type Jws, verifyJws } from './jws.ts'
@@ -23,7 +23,7 @@ export interface Verdict {
 export type VerifyJwt = (
   jws: Jws,
   claims: JsonObject,
-) => Verdict | string | GatewayError | Promise<Verdict | string | GatewayError>
+) => Verdict | string | Refusal | Promise<Verdict | string | Refusal>
 
 /** Verifies the JWT access tokens of one issuer (RFC 9068 section 4). A promise only where keys must be fetched first; it never rejects. */
 export function createJwtVerifier(options: JwtOptions): VerifyJwt {
@@ -35,7 +35,7 @@ export function createJwtVerifier(options: JwtOptions): VerifyJwt {
     key: VerificationKey | undefined,
     jws: Jws,
     claims: JsonObject,
-  ): Verdict | string | GatewayError {
+  ): Verdict | string | Refusal {
     if (set === undefined) return serviceUnavailable('Access tokens cannot be verified for now.', NO_KEYS)
     if (key === undefined) return 'The signature of the access token is not valid.'
     const identity = readClaims(jws.header, claims, options, now())

@@ -1,5 +1,5 @@
 import type { Config } from '../../config/schema.ts'
-import { GatewayError, methodNotAllowed, notFound } from '../../errors.ts'
+import { Refusal, methodNotAllowed, notFound } from '../../errors.ts'
 import { compileParameters } from '../../limit/parameters.ts'
 import { createRouter, type Params, type Route, servedHosts } from '../../downstream/router.ts'
 import { understand } from '../../downstream/target.ts'
@@ -15,7 +15,7 @@ export interface Explained {
   /** The canonical path, which is matched and forwarded; null where the request has none. */
   readonly path: string | null
   /** Why the gateway itself answers, before it asks who calls. */
-  readonly refusal: Refusal | null
+  readonly refusal: Refused | null
   readonly route: ExplainedRoute | null
   /** The client that calls; null where the question names none. */
   readonly client: ExplainedClient | null
@@ -25,7 +25,7 @@ export interface Explained {
   readonly passedOver: readonly PassedOver[]
 }
 
-export interface Refusal {
+export interface Refused {
   readonly status: number
   readonly code: string
   readonly message: string
@@ -67,7 +67,7 @@ export function explain(config: Config, question: Question, asker: Asker, nowMs:
   const nothing = { at: instant(nowMs), request, path: null, refusal: null, route: null, client, limits: [] }
   const { serves, servesOthers } = servedHosts(routes, config.listen.hosts)
   const target = understand(request.target, [request.host], serves, servesOthers)
-  if (target instanceof GatewayError) {
+  if (target instanceof Refusal) {
     return { ...nothing, refusal: refusalOf(target), passedOver: [] }
   }
 
@@ -124,6 +124,6 @@ function explainClient(id: string, { clients }: Pick<Config, 'clients'>): Explai
   }
 }
 
-function refusalOf({ status, code, message }: GatewayError): Refusal {
+function refusalOf({ status, code, message }: Refusal): Refused {
   return { status, code, message }
 }

@@ -1,4 +1,4 @@
-import { serviceUnavailable } from '../../errors.ts'
+import { Failure, serviceUnavailable } from '../../errors.ts'
 import { type Breaker, createBreaker } from './breaker.ts'
 import { isProof, type KeyFilter, type Quota } from '../limit.ts'
 import { LocalCounters } from './local-counters.ts'
@@ -184,6 +184,6 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
   }
 }
 
-function unavailable(cause: Error | undefined) {
-  return serviceUnavailable('The rate limits cannot be checked at the moment.', cause)
+function unavailable(cause: Error | undefined): Failure {
+  return new Failure(serviceUnavailable('The rate limits cannot be checked at the moment.', cause))
 }

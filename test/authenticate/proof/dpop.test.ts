@@ -4,7 +4,7 @@ import { type Bound, createBearer, type Identity } from '../../../src/authentica
 import { createProofs, type ProofOptions } from '../../../src/authenticate/proof/dpop.ts'
 import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
 import type { Sender } from '../../../src/authenticate/proof/sender.ts'
-import { GatewayError } from '../../../src/errors.ts'
+import { Refusal } from '../../../src/errors.ts'
 import {
   makeKey,
   signJws,
@@ -54,14 +54,14 @@ const bound = (to: TestKey = key) => issuer.token({ cnf: { jkt: thumbprintOf(to)
 async function send(
   make: (token: string) => readonly string[],
   by = authenticate,
-): Promise<Identity | GatewayError> {
+): Promise<Identity | Refusal> {
   const token = bound()
   return by([`DPoP ${token}`], sender(make(token)))
 }
 
-function challengeOf(refusal: Identity | GatewayError): readonly string[] {
-  expect(refusal).toBeInstanceOf(GatewayError)
-  const { status, headers } = refusal as GatewayError
+function challengeOf(refusal: Identity | Refusal): readonly string[] {
+  expect(refusal).toBeInstanceOf(Refusal)
+  const { status, headers } = refusal as Refusal
   return [String(status), ...[headers['WWW-Authenticate'] ?? []].flat()]
 }
 
@@ -131,7 +131,7 @@ describe('a token that is bound to a key', () => {
 
 describe('the DPoP scheme', () => {
   it('is announced beside Bearer to those who send nothing', () => {
-    expect(challengeOf(authenticate([]) as GatewayError)).toEqual(['401', 'Bearer realm="test"', DPOP])
+    expect(challengeOf(authenticate([]) as Refusal)).toEqual(['401', 'Bearer realm="test"', DPOP])
   })
 
   it('does not take a token that is bound to no key', async () => {
@@ -297,7 +297,7 @@ describe('proofs', () => {
     const answers = await Promise.all(
       Array.from({ length: 10 }, async () => await authenticate([`DPoP ${token}`], request)),
     )
-    expect(answers.filter((answer) => !(answer instanceof GatewayError))).toHaveLength(1)
+    expect(answers.filter((answer) => !(answer instanceof Refusal))).toHaveLength(1)
   })
 
   it('are used up by their jti, and by no other key’s', async () => {
@@ -346,7 +346,7 @@ describe('proofs', () => {
     ]) {
       const known = (await remembering([`DPoP ${token}`], sender([proves(token, claims)]))) as Bound
       const proof = await known.prove()
-      if (proof instanceof GatewayError) throw proof
+      if (proof instanceof Refusal) throw proof
       expect(proof.id).toMatch(/^[\w-]{43}$/)
       windows.push(proof.windowMs)
     }

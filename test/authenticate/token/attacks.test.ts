@@ -4,7 +4,7 @@ import { createLocalJWKSet, type JSONWebKeySet, jwtVerify } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Identity } from '../../../src/authenticate/token/bearer.ts'
 import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
-import { GatewayError } from '../../../src/errors.ts'
+import { Refusal } from '../../../src/errors.ts'
 import { startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
 import { createForgeries, type Ground, mallory } from './forgeries.ts'
 import { createServing, keysOf, trust } from '../../helpers/trust.ts'
@@ -34,7 +34,7 @@ afterAll(async () => {
   await issuer.close()
 })
 
-async function verdict(token: string, type: 'any' | 'strict' = 'any'): Promise<Identity | GatewayError> {
+async function verdict(token: string, type: 'any' | 'strict' = 'any'): Promise<Identity | Refusal> {
   return createServing(trust(issuer, keys, { type }))([`Bearer ${token}`])
 }
 
@@ -54,9 +54,9 @@ const now = (): number => Math.floor(Date.now() / 1000)
 const ground = {} as Ground
 const { forged: FORGED, notAccess: NOT_ACCESS, claims, signed } = createForgeries(ground)
 
-function expectRefused(refusal: Identity | GatewayError, token: string): void {
-  expect(refusal).toBeInstanceOf(GatewayError)
-  const { status, headers, message, cause, oauthError } = refusal as GatewayError
+function expectRefused(refusal: Identity | Refusal, token: string): void {
+  expect(refusal).toBeInstanceOf(Refusal)
+  const { status, headers, message, cause, oauthError } = refusal as Refusal
   expect(status).toBe(401)
   expect(oauthError).toBe('invalid_token')
   expect(headers['WWW-Authenticate']).toMatch(

@@ -7,7 +7,7 @@ import {
 } from '../../../src/authenticate/token/bearer.ts'
 import type { Keys } from '../../../src/authenticate/token/jwks.ts'
 import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
-import { GatewayError } from '../../../src/errors.ts'
+import { Refusal } from '../../../src/errors.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
 import { trust } from '../../helpers/trust.ts'
 
@@ -43,8 +43,8 @@ async function bearer({
 }
 
 function answer(refusal: unknown): { status: number; challenge: unknown; code: string; description: string } {
-  expect(refusal).toBeInstanceOf(GatewayError)
-  const { status, headers, code, message } = refusal as GatewayError
+  expect(refusal).toBeInstanceOf(Refusal)
+  const { status, headers, code, message } = refusal as Refusal
   return { status, challenge: headers['WWW-Authenticate'], code, description: message }
 }
 
@@ -114,7 +114,7 @@ describe('the answers of RFC 6750', () => {
 
   it('answers 503 while there are no keys at all', async () => {
     const authenticate = await bearer({ keys: held(undefined) })
-    const refusal = authenticate([`Bearer ${issuer.token()}`]) as GatewayError
+    const refusal = authenticate([`Bearer ${issuer.token()}`]) as Refusal
     expect([refusal.status, refusal.headers]).toEqual([503, { 'Retry-After': '1' }])
     expect(answer(authenticate([])).status).toBe(401)
     expect(answer(authenticate(['Bearer nonsense'])).status).toBe(401)

@@ -6,7 +6,7 @@ import {
   createIntrospection,
   type IntrospectionOptions,
 } from '../../../src/authenticate/token/introspection.ts'
-import { GatewayError } from '../../../src/errors.ts'
+import { Refusal } from '../../../src/errors.ts'
 import { until } from '../../helpers/wait.ts'
 import {
   type Answer,
@@ -60,7 +60,7 @@ function asker(options: Partial<IntrospectionOptions> = {}): (token?: string) =>
   return async (token = randomUUID()) => introspect(token, hash('sha256', token, 'base64url'))
 }
 
-const statusOf = (finding: Finding) => (finding instanceof GatewayError ? finding.status : finding)
+const statusOf = (finding: Finding) => (finding instanceof Refusal ? finding.status : finding)
 
 describe('the question', () => {
   it('is a form with the token, and client authentication with both halves form-encoded', async () => {
@@ -159,7 +159,7 @@ describe('a token is refused', () => {
 
 /** Did the gateway ask it for itself? */
 const isOwn = ({ form }: Asked) => form['token']!.startsWith('sluice-')
-const isLeftAlone = (finding: Finding) => String((finding as Error).cause).includes('is left alone')
+const isLeftAlone = (finding: Finding) => String((finding as Refusal).cause).includes('is left alone')
 const status =
   (code: number, body: object = {}, headers: Record<string, string> = {}): Answer =>
   (response) =>
@@ -195,8 +195,8 @@ describe('an endpoint that does not answer the question is a 503', () => {
     ],
   ])('%s', async (_, answer, reason) => {
     server.answer = answer
-    const refusal = (await asker({ timeoutMs: 800 })()) as GatewayError
-    expect(refusal).toBeInstanceOf(GatewayError)
+    const refusal = (await asker({ timeoutMs: 800 })()) as Refusal
+    expect(refusal).toBeInstanceOf(Refusal)
     expect([refusal.status, refusal.headers]).toEqual([503, { 'Retry-After': '1' }])
     expect(events).toEqual([expect.stringMatching(reason)])
     expect(String(refusal.cause)).toMatch(reason)
@@ -285,7 +285,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     }
     clock.mockReturnValue(1000)
     expect(isLeftAlone(await ask('bad'))).toBe(false)
-    await until('it is asked again', async () => !((await ask('good')) instanceof GatewayError))
+    await until('it is asked again', async () => !((await ask('good')) instanceof Refusal))
     clock.mockRestore()
   })
 
@@ -424,7 +424,7 @@ describe('lookups at the same time', () => {
       setTimeout(() => response.end(JSON.stringify(active())), 5)
     }
     const answers = await Promise.all(Array.from({ length: 20 }, () => ask()))
-    expect(answers.every((answer) => !(answer instanceof GatewayError))).toBe(true)
+    expect(answers.every((answer) => !(answer instanceof Refusal))).toBe(true)
     expect(server.asked).toHaveLength(20)
     expect(most).toBe(3)
   })
@@ -438,9 +438,9 @@ describe('lookups at the same time', () => {
     expect(performance.now() - started).toBeLessThan(10_000)
     expect(server.asked.length).toBeLessThanOrEqual(1)
     expect(
-      answers.filter((answer) => String((answer as Error).cause).includes('2 wait already')),
+      answers.filter((answer) => String((answer as Refusal).cause).includes('2 wait already')),
     ).toHaveLength(2)
     server.answer = active()
-    await until('there is a place again', async () => !((await ask()) instanceof GatewayError))
+    await until('there is a place again', async () => !((await ask()) instanceof Refusal))
   })
 })

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Identity, TrustedIssuer } from '../../../src/authenticate/token/bearer.ts'
 import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
 import { requireScope } from '../../../src/authenticate/token/scope.ts'
-import { GatewayError } from '../../../src/errors.ts'
+import { Refusal } from '../../../src/errors.ts'
 import { startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
 import { until } from '../../helpers/wait.ts'
 import { createServing, keysOf, trust } from '../../helpers/trust.ts'
@@ -28,9 +28,9 @@ async function trusted(issuer: TestIssuer, options: Partial<TrustedIssuer> = {})
   return trust(issuer, keys, { realm: new URL(issuer.issuer).pathname, ...options })
 }
 
-function answerOf(refusal: Identity | GatewayError): [number, unknown] {
-  expect(refusal).toBeInstanceOf(GatewayError)
-  const { status, headers } = refusal as GatewayError
+function answerOf(refusal: Identity | Refusal): [number, unknown] {
+  expect(refusal).toBeInstanceOf(Refusal)
+  const { status, headers } = refusal as Refusal
   return [status, headers['WWW-Authenticate']]
 }
 

@@ -9,7 +9,7 @@ import { createProofs } from '../../../src/authenticate/proof/dpop.ts'
 import { createIntrospection } from '../../../src/authenticate/token/introspection.ts'
 import { createKeySource, type KeySource } from '../../../src/authenticate/token/jwks.ts'
 import { senderOf } from '../../../src/authenticate/proof/sender.ts'
-import { GatewayError } from '../../../src/errors.ts'
+import { Refusal } from '../../../src/errors.ts'
 import { makeCertificate } from '../../helpers/self-signed.ts'
 import { createServing } from '../../helpers/trust.ts'
 
@@ -101,7 +101,7 @@ beforeAll(async () => {
       certificate: () => (request.headers['x-test-certificate'] ? certificate.der : undefined),
     }))
     void Promise.resolve(answered).then((answer) => {
-      const refused = answer instanceof GatewayError
+      const refused = answer instanceof Refusal
       const headers = refused ? Object.entries(answer.headers).flat(1) : []
       response.writeHead(refused ? answer.status : 200, headers as string[])
       response.end(JSON.stringify(refused ? { message: answer.message } : answer))
@@ -186,7 +186,7 @@ describe('the tokens of a real provider', () => {
   it('cannot be looked up with a wrong secret, which is our fault and not the caller’s', async () => {
     const { access_token: token } = await grant()
     const finding = await introspection('wrong')(token, 'digest')
-    expect((finding as GatewayError).status).toBe(503)
+    expect((finding as Refusal).status).toBe(503)
     expect(events.splice(0)).toEqual([expect.stringContaining('answered 401')])
   })
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { GatewayError } from '../../../src/errors.ts'
+import { Failure } from '../../../src/errors.ts'
 import { proofQuota, type Quota } from '../../../src/limit/limit.ts'
 import { TimeoutError } from '../../../src/limit/redis/deadlines.ts'
 import {
@@ -230,8 +230,8 @@ describe('a store that may fail', () => {
     behaviour.charge = fails
     for (let i = 0; i < 5; i++) {
       const error = await Promise.resolve(store.charge([quota()])).catch((error: unknown) => error)
-      expect(error).toBeInstanceOf(GatewayError)
-      expect(error).toMatchObject({ status: 503, headers: { 'Retry-After': '1' } })
+      expect(error).toBeInstanceOf(Failure)
+      expect(error).toMatchObject({ refusal: { status: 503, headers: { 'Retry-After': '1' } } })
       expect((error as Error).message).not.toContain('READONLY')
       if (i < 3)
         expect((error as Error).cause).toMatchObject({
@@ -355,7 +355,7 @@ describe('a store that may fail', () => {
     expect(await allow.store.peek([quota()])).toMatchObject([{ remaining: 10, limit: 10 }])
     const deny = setUp({ onOutage: 'deny' })
     deny.behaviour.charge = fails
-    await expect(deny.store.peek([quota()])).rejects.toMatchObject({ status: 503 })
+    await expect(deny.store.peek([quota()])).rejects.toMatchObject({ refusal: { status: 503 } })
     await Promise.all([local, allow, deny].map(({ store }) => store.close()))
   })
 

@@ -1,24 +1,31 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 
-const ACCOUNTS = [
-  { id: 'acc-1', accountName: 'Current account', currency: 'GBP', balance: { amount: { value: 124_350 } } },
-  { id: 'acc-2', accountName: 'Savings', currency: 'GBP', balance: { amount: { value: 1_250_000 } } },
-]
-
 const SHOPS = ['Corner Bakery', 'City Railways', 'Green Grocer', 'Book Cellar', 'Cinema Lumière']
 
-const TRANSACTIONS = Array.from({ length: 60 }, (_, i) => ({
-  id: `txn-${i + 1}`,
-  accountId: i % 4 === 0 ? 'acc-2' : 'acc-1',
-  amount: { value: -(350 + ((i * 7919) % 9000)), currency: 'GBP' },
-  date: new Date(Date.UTC(2026, 0, 1 + i)).toISOString(),
-  shortDescription: SHOPS[i % SHOPS.length],
-  status: 'posted',
-}))
-
 const COLLECTIONS: ReadonlyMap<string, readonly unknown[]> = new Map<string, readonly unknown[]>([
-  ['accounts', ACCOUNTS],
-  ['transactions', TRANSACTIONS],
+  [
+    'accounts',
+    [
+      {
+        id: 'acc-1',
+        accountName: 'Current account',
+        currency: 'GBP',
+        balance: { amount: { value: 124_350 } },
+      },
+      { id: 'acc-2', accountName: 'Savings', currency: 'GBP', balance: { amount: { value: 1_250_000 } } },
+    ],
+  ],
+  [
+    'transactions',
+    Array.from({ length: 60 }, (_, i) => ({
+      id: `txn-${i + 1}`,
+      accountId: i % 4 === 0 ? 'acc-2' : 'acc-1',
+      amount: { value: -(350 + ((i * 7919) % 9000)), currency: 'GBP' },
+      date: new Date(Date.UTC(2026, 0, 1 + i)).toISOString(),
+      shortDescription: SHOPS[i % SHOPS.length],
+      status: 'posted',
+    })),
+  ],
 ])
 const PAGE = 10
 
@@ -33,15 +40,11 @@ export function createDataApi(): Server {
 
 function answer(request: IncomingMessage, response: ServerResponse): void {
   const url = new URL(request.url ?? '/', `http://${request.headers.host ?? 'localhost'}`)
-  const [first, second, ...more] = url.pathname
-    .replace(/^\/v3(?=\/)/, '')
-    .split('/')
-    .slice(1)
-  const collection = second === undefined ? COLLECTIONS.get(first ?? '') : undefined
-  const reads = request.method === 'GET' || request.method === 'HEAD'
-  if (reads && collection !== undefined) {
+  const [, name = '', id = ''] = /^(?:\/v3)?\/(\w+)(?:\/([^/]+))?$/.exec(url.pathname) ?? []
+  const collection = id === '' ? COLLECTIONS.get(name) : undefined
+  if (collection !== undefined && (request.method === 'GET' || request.method === 'HEAD')) {
     send(response, 200, page(collection, url))
-  } else if (request.method === 'POST' && first === 'sync' && second && more.length === 0) {
+  } else if (request.method === 'POST' && name === 'sync' && id !== '') {
     send(response, 200, { data: { syncId: crypto.randomUUID(), status: 'ok' }, meta: {} })
   } else {
     send(response, 404, { code: 'NotFound', message: 'Not Found' })
@@ -49,12 +52,8 @@ function answer(request: IncomingMessage, response: ServerResponse): void {
 }
 
 function page(collection: readonly unknown[], url: URL): object {
-  const number = (name: string, otherwise: number): number => {
-    const text = url.searchParams.get(name)
-    return text !== null && /^\d{1,6}$/.test(text) ? Number(text) : otherwise
-  }
-  const limit = Math.max(1, number('limit', PAGE))
-  const offset = number('offset', 0)
+  const limit = Number(url.searchParams.get('limit')) || PAGE
+  const offset = Number(url.searchParams.get('offset')) || 0
   const link = (to: number): string => {
     const target = new URL(url)
     target.searchParams.set('limit', String(limit))

@@ -1,7 +1,6 @@
-import { DATA_SCOPES } from './identity.ts'
-import { CALLBACK } from './login.ts'
+import { CALLBACK, DATA_SCOPES } from './identity.ts'
 
-export interface Places {
+export interface Addresses {
   /** Where callers go, such as `http://localhost:8080`. */
   readonly gateway: string
   readonly admin: string
@@ -15,11 +14,11 @@ export interface Places {
 
 /** Any bank connection will do. */
 const CONNECTION = '1ffe704d-3962-4a92-8c8e-293880fb449a'
-/** A limit up to this is run out of by hand, so to say. */
-const LOW = 100
+/** Most calls that the instructions make to use up the limit. */
+const MOST_CALLS = 100
 
 /** What runs where, and the lines to paste into a shell: bash, curl and sed are all they need. */
-export function instructions({ gateway, admin, identity, data, issuer, client, limit }: Places): string {
+export function instructions({ gateway, admin, identity, data, issuer, client, limit }: Addresses): string {
   const basic = `-u ${client.id}:${client.secret}`
   const bearer = '-H "Authorization: Bearer $TOKEN"'
   const sync = `${gateway}/v3/sync/${CONNECTION}`
@@ -65,7 +64,8 @@ ${exhaust(gateway, bearer, limit)}
 }
 
 function exhaust(gateway: string, bearer: string, limit: number): string {
-  if (limit > LOW) return `Start with --limit 5 to see a client use up its ${limit} calls a minute sooner.`
+  if (limit > MOST_CALLS)
+    return `Start with --limit 5 to see a client use up its ${limit} calls a minute sooner.`
   const url = `${gateway}/v3/transactions`
   return `What is left of the client's ${limit} calls a minute, used up: 200 as long as it lasts, then 429:
 

@@ -1,20 +1,156 @@
-import type { SandboxOptions } from './stage.ts'
+import { existsSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { type Given, type Io, say, wholeOf } from '../io.ts'
+import { createDataApi } from './data-api.ts'
+import { CALLBACK, createIdentity, DATA_SCOPES } from './identity.ts'
+import { instructions } from './instructions.ts'
+
+/** Ports, of which 0 takes a free one, and the calls that a client may make in a minute. */
+export interface SandboxOptions {
+  readonly port: number
+  readonly adminPort: number
+  readonly identityPort: number
+  readonly dataPort: number
+  readonly limit: number
+}
+
+/** What serves. */
+export interface Sandbox {
+  /** What to print; undefined where the start was aborted. */
+  readonly instructions: string | undefined
+  close(): Promise<void>
+}
+
+const HOST = '127.0.0.1'
+const AUDIENCE = 'https://data.sandbox.example'
+const CLIENT = { id: 'sandbox', secret: 'sandbox-secret' }
+const DRAIN_MS = 1000
+const MOST_PORTS = 65_535
 
 /**
- * Serves everything in this process: an OpenID Provider, a Data API, and the gateway before them. Says how to try it out;
- * SIGINT and SIGTERM end all of it, and the process with 0. Rejects with words for the operator where something is in the way.
+ * Serves everything in this process: an OpenID Provider, a Data API, and the gateway before them, until SIGINT or SIGTERM.
+ * Prints how to try it out. Rejects with words for the operator where it cannot start.
  */
-export async function runSandbox(options: SandboxOptions): Promise<void> {
+export async function run(given: Given, io: Io): Promise<void> {
+  const port = (flag: string): number => wholeOf(given, flag, MOST_PORTS)
+  const options = {
+    port: port('port'),
+    adminPort: port('admin-port'),
+    identityPort: port('identity-port'),
+    dataPort: port('data-port'),
+    limit: wholeOf(given, 'limit', Number.MAX_SAFE_INTEGER),
+  }
   const ending = new AbortController()
   const end = (): void => ending.abort()
-  process.once('SIGINT', end).once('SIGTERM', end)
-  // Loaded after that, so that a signal counts from the first moment on.
-  const { openStage } = await import('./stage.ts')
-  const stage = await openStage(options, ending.signal)
-  if (stage.instructions !== undefined) process.stdout.write(stage.instructions)
+  io.once('SIGINT', end).once('SIGTERM', end)
+  const sandbox = await openSandbox(options, ending.signal)
+  if (sandbox.instructions !== undefined) say(io.stdout, sandbox.instructions)
   if (!ending.signal.aborted) {
     await new Promise((resolve) => ending.signal.addEventListener('abort', resolve))
   }
-  await stage.close()
-  process.exit(0)
+  await sandbox.close()
+}
+
+/**
+ * Starts the backends and the gateway one after the other; stops between two of them once `signal` is aborted. Closes what
+ * it started where it rejects.
+ */
+export async function openSandbox(options: SandboxOptions, signal: AbortSignal): Promise<Sandbox> {
+  const closers: (() => Promise<void>)[] = []
+  const close = async (): Promise<void> => {
+    for (const one of closers.splice(0).toReversed()) await one()
+  }
+  try {
+    return { instructions: await build(options, closers, signal), close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function build(
+  { port: wantedPort, adminPort: wantedAdminPort, identityPort, dataPort, limit }: SandboxOptions,
+  closers: (() => Promise<void>)[],
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const serve = async (server: Server, port: number, flag: string): Promise<string> => {
+    const address = `http://${HOST}:${await listen(server, port, flag)}`
+    closers.push(() => shut(server))
+    return address
+  }
+  // The provider and the gateway must know the gateway's address before it listens.
+  const port = await findPort(wantedPort, '--port')
+  const adminPort = await findPort(wantedAdminPort, '--admin-port')
+  const gateway = `http://localhost:${port}`
+  const issuer = `${gateway}/oidc`
+
+  const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: [sandboxClient(gateway)] })
+  if (signal.aborted) return undefined
+  const identity = await serve(provider, identityPort, '--identity-port')
+  const data = await serve(createDataApi(), dataPort, '--data-port')
+  // Imported now, so that a signal is handled from the first moment on.
+  const { loadConfig } = await import('../../config/load.ts')
+  const { start } = await import('../../process/start.ts')
+  const { config } = await loadConfig({
+    file: sandboxConfig(),
+    env: {
+      SLUICE_PORT: String(port),
+      SLUICE_ADMIN_PORT: String(adminPort),
+      IDENTITY_URL: identity,
+      DATA_URL: data,
+      ISSUER: issuer,
+      AUDIENCE,
+      REQUEST_LIMIT: String(limit),
+    },
+    overrides: [{ flag: 'sandbox', path: ['tokens', 'jwks'], value: `${identity}/oidc/certs` }],
+  })
+  if (signal.aborted) return undefined
+  const running = await start({ ...config, drainTimeoutMs: DRAIN_MS })
+  closers.push(() => running.close())
+  return instructions({ gateway, admin: running.adminAddress, identity, data, issuer, client: CLIENT, limit })
+}
+
+function sandboxClient(gateway: string) {
+  return {
+    client_id: CLIENT.id,
+    client_secret: CLIENT.secret,
+    grant_types: ['client_credentials', 'authorization_code', 'refresh_token'],
+    response_types: ['code' as const],
+    redirect_uris: [`${gateway}${CALLBACK}`],
+    scope: `openid offline_access ${DATA_SCOPES}`,
+  }
+}
+
+function sandboxConfig(): string {
+  // From the sources the folder is three up, from the build four.
+  const [sources, build] = ['../../../config/sandbox.yaml', '../../../../config/sandbox.yaml'].map((path) =>
+    fileURLToPath(new URL(path, import.meta.url)),
+  )
+  return existsSync(sources!) ? sources! : build!
+}
+
+async function findPort(port: number, flag: string): Promise<number> {
+  const server = createServer()
+  const found = await listen(server, port, flag)
+  await shut(server)
+  return found
+}
+
+function listen(server: Server, port: number, flag: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', ({ code, message }: NodeJS.ErrnoException) => {
+      const reason = code === 'EADDRINUSE' ? 'is taken' : `cannot be opened: ${message}`
+      reject(new Error(`Port ${port} ${reason}. Choose another with ${flag}; 0 takes a free one.`))
+    })
+    server.listen(port, HOST, () => resolve((server.address() as AddressInfo).port))
+  })
+}
+
+function shut(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve())
+    server.closeAllConnections()
+  })
 }

@@ -1,12 +1,11 @@
-import { writeFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { explain, type Explained } from '../../../src/commands/explain/explain.ts'
-import { readQuestion } from '../../../src/commands/explain/question.ts'
-import type { Asker } from '../../../src/commands/explain/quotas.ts'
+import { readQuestion } from '../../../src/commands/explain/command.ts'
+import { type Asker, explain, type Explained } from '../../../src/commands/explain/explain.ts'
 import { loadConfig } from '../../../src/config/load.ts'
 import { call, startGateway, type TestGateway, token, yaml } from '../../helpers/gateway.ts'
 import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
 import { configFile } from '../replay/logs.ts'
+import { fileOf } from '../run.ts'
 
 async function explained(
   text: string,
@@ -15,7 +14,6 @@ async function explained(
   at = '2026-11-20T10:00:00Z',
 ): Promise<Explained> {
   const question = readQuestion(text, undefined)
-  if (typeof question === 'string') throw new Error(question)
   return explain((await loadConfig({ file })).config, question, asker, Date.parse(at))
 }
 
@@ -32,14 +30,16 @@ describe('a question', () => {
   it('takes its host from beside it, but not another one', () => {
     expect(readQuestion('/x', 'a.example')).toMatchObject({ host: 'a.example' })
     expect(readQuestion('A.example/x', 'a.example')).toMatchObject({ host: 'A.example' })
-    expect(readQuestion('b.example/x', 'a.example')).toBe(
+    expect(() => readQuestion('b.example/x', 'a.example')).toThrow(
       'The request is to "b.example", and --host says "a.example".',
     )
     for (const method of ['FOO', 'foo', 'X-Y']) {
-      expect(readQuestion(`${method} /x`, undefined)).toMatch(`"${method}" is no method of HTTP`)
+      expect(() => readQuestion(`${method} /x`, undefined)).toThrow(`"${method}" is no method of HTTP`)
     }
     expect(readQuestion('M-SEARCH /x', undefined)).toMatchObject({ method: 'M-SEARCH', target: '/x' })
-    for (const text of ['', 'POST', 'sync']) expect(readQuestion(text, undefined)).toMatch(/^Which request\?/)
+    for (const text of ['', 'POST', 'sync']) {
+      expect(() => readQuestion(text, undefined)).toThrow(/^Which request\?/)
+    }
   })
 })
 
@@ -314,7 +314,7 @@ clients:
 describe('explain, beside the gateway', () => {
   let data: TestUpstream
   let gateway: TestGateway
-  const file = configFile('')
+  let file: string
   beforeAll(async () => {
     data = await startUpstream()
     const settings = {
@@ -322,7 +322,7 @@ describe('explain, beside the gateway', () => {
       limit: 7,
       more: `clients: [{ id: own, limits: { requests: { limit: 3 } } }]`,
     }
-    writeFileSync(file, yaml(settings))
+    file = fileOf(yaml(settings))
     gateway = await startGateway(settings)
   })
   afterAll(async () => {

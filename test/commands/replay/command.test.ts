@@ -1,16 +1,15 @@
-import { writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Report } from '../../src/commands/replay/report.ts'
-import { configFile, line, logFile, REFUSED, SYNC } from '../commands/replay/logs.ts'
-import { call, token, yaml } from '../helpers/gateway.ts'
-import { serving } from '../helpers/process.ts'
-import { startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
-import { until } from '../helpers/wait.ts'
-import { itEndsWrongUsage, sluice } from './run.ts'
+import type { Report } from '../../../src/commands/replay/report.ts'
+import { call, token, yaml } from '../../helpers/gateway.ts'
+import { serving } from '../../helpers/process.ts'
+import { startRedis } from '../../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
+import { until } from '../../helpers/wait.ts'
+import { fileOf, itEndsWrongUsage, sluice } from '../run.ts'
+import { configFile, line, logFile, REFUSED, SYNC } from './logs.ts'
 
 const LIMITS = `  requests: { per: [client], limit: 2, window: 1m }\n${SYNC}`
 const CLIENTS = { more: 'clients: [{ id: acme, name: "Acme\\u001b[2J" }]' }
@@ -213,14 +212,12 @@ describe('sluice replay, of what a gateway wrote', () => {
       await redis?.close()
       const log = logFile([gateway.stdout()])
 
-      const same = configFile('')
-      writeFileSync(same, config)
       const told = async (file: string) => {
         const ended = await sluice(['replay', log, '--config', file, '--json'])
         expect(ended).toMatchObject({ code: 0, stderr: '' })
         return JSON.parse(ended.stdout) as Report
       }
-      const report = await told(same)
+      const report = await told(fileOf(config))
       expect(refused).toBeGreaterThan(0)
       expect(report.totals).toEqual({
         clients: 3,
@@ -233,9 +230,7 @@ describe('sluice replay, of what a gateway wrote', () => {
       })
       expect(report.lines).toMatchObject({ refusedBefore: 3, unlimited: 3 })
 
-      const raised = configFile('')
-      writeFileSync(
-        raised,
+      const raised = fileOf(
         config.replace('limit: 6', 'limit: 1000').replace('window: 300ms', 'window: 100ms'),
       )
       const { totals } = await told(raised)

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import type { Report } from '../../src/commands/replay/report.ts'
@@ -13,50 +14,44 @@ const ended = async (args: readonly string[], stdin: string | Buffer = '') => {
 /** What the built program does beyond `main`, which the tests of commands call in their own process. */
 describe('the built program', () => {
   it('ends with the exit code, and writes to each stream', async () => {
-    expect(await ended(['--version'])).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' })
-    expect(await ended(['check', '--port'])).toEqual({
+    const [version, wrong] = await Promise.all([ended(['--version']), ended(['check', '--port'])])
+    expect(version).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' })
+    expect(wrong).toEqual({
       code: 64,
       stdout: '',
       stderr: 'sluice: Not enough arguments following: port\nSee "sluice --help".\n',
     })
   })
 
-  it('reads the configuration from standard input, in a thread of its own for start', async () => {
-    expect(await ended(['start', '--config', '-', '--port', 'http'], 'store: disk')).toEqual({
-      code: 78,
-      stdout: '',
-      stderr: expect.stringMatching(
-        /^--port: must be a port from 0 to 65535\nstdin:1:1: .*\nstdin:1:8: store: must be "memory" or a mapping with "redis"\n/s,
-      ) as string,
-    })
-    expect(await ended(['start', '--config', '-'])).toEqual({
-      code: 78,
-      stdout: '',
-      stderr: 'stdin:1:1: the file is empty; config/sluice.yaml shows what to write\n',
-    })
-  })
-
-  it('starts no workers that would each count alone', async () => {
-    const args = ['start', '--config', 'config/sluice.yaml', '--store', 'memory', '--workers', '4']
-    expect(await ended(args)).toEqual({
-      code: 78,
-      stdout: '',
-      stderr:
-        '--workers: is 4, but "store: memory" counts in each process alone, so each would grant every limit anew; write "store: { redis: … }", or leave --workers out\n',
-    })
+  it('reads the configuration from standard input, and starts no workers that would each count alone', async () => {
+    const start = (stdin: string, ...flags: string[]) => ended(['start', '--config', '-', ...flags], stdin)
+    const [wrong, empty, alone] = await Promise.all([
+      start('store: disk', '--port', 'http'),
+      start(''),
+      start(readFileSync('config/sluice.yaml', 'utf8'), '--store', 'memory', '--workers', '4'),
+    ])
+    for (const { code, stdout } of [wrong, empty, alone])
+      expect({ code, stdout }).toEqual({ code: 78, stdout: '' })
+    expect(wrong.stderr).toMatch(/^--port: must be a port from 0 to 65535\nstdin:1:1: /)
+    expect(wrong.stderr).toContain('\nstdin:1:8: store: must be "memory" or a mapping with "redis"\n')
+    expect(empty.stderr).toBe('stdin:1:1: the file is empty; config/sluice.yaml shows what to write\n')
+    expect(alone.stderr).toBe(
+      '--workers: is 4, but "store: memory" counts in each process alone, so each would grant every limit anew; write "store: { redis: … }", or leave --workers out\n',
+    )
   })
 
   const config = configFile(`  requests: { per: [client], limit: 2, window: 1m }\n${SYNC}`)
   const clients = Array.from({ length: 2000 }, (_, at) => line({ at, client: `client-${at}` })).join('\n')
   const replay = ['replay', '-', '--config', config, '--json', '--top', '2000']
 
-  it.for([
-    ['plain', clients],
-    ['gzip', gzipSync(clients)],
-  ] as const)('reads a log from standard input and writes all of a long report: %s', async ([, stdin]) => {
-    const { code, stdout, stderr } = await ended(replay, stdin)
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    expect((JSON.parse(stdout) as Report).clients).toHaveLength(2000)
+  it('reads a log from standard input, and writes all of a long report', async () => {
+    for (const { code, stdout, stderr } of await Promise.all([
+      ended(replay, clients),
+      ended(replay, gzipSync(clients)),
+    ])) {
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+      expect((JSON.parse(stdout) as Report).clients).toHaveLength(2000)
+    }
   })
 
   it('ends with 0 where the reader of its output leaves early', async () => {

@@ -39,26 +39,35 @@ const LIMITS: readonly Limit[] = [
   { name: 'sync', per: ['client', 'connection'], limit: 1, windowMs: 1_500_000, shadow: false, changes: [] },
 ]
 
-/** Counts as a gateway would: two calls of acme and one of another client. */
-async function count(topology: RedisTopology, password?: string): Promise<void> {
+/** Counts calls as a gateway would. */
+async function count(
+  topology: RedisTopology,
+  calls: readonly (readonly [client: string, connection: string])[],
+  password?: string,
+): Promise<void> {
   const store = new RedisStore({ topology, prefix: 'sluice', password })
   await store.connect()
   const apply = compileLimits(LIMITS, 'sluice')
-  for (const [client, connection] of [
-    ['acme', 'x'],
-    ['acme', 'y'],
-    ['other', 'x'],
-  ] as const) {
+  for (const [client, connection] of calls) {
     const quotas = apply({ client, ip: '192.0.2.1' }, { connection }, Date.now())
-    await until('a call is counted', async () => {
-      return await Promise.resolve(store.charge(quotas)).then(
+    await until('a call is counted', () =>
+      store.charge(quotas).then(
         ({ admitted }) => admitted,
         () => false,
-      )
-    })
+      ),
+    )
   }
   await store.close()
 }
+
+/** Two calls of acme and one of another client. */
+const CALLS = [
+  ['acme', 'x'],
+  ['acme', 'y'],
+  ['other', 'x'],
+] as const
+
+const quoted = (urls: readonly string[]): string => urls.map((url) => JSON.stringify(url)).join(', ')
 
 function limits(store: string, args: readonly string[], client = 'acme') {
   return sluice(['limits', ...args, client, '--config', fileOf(config(store))])
@@ -73,7 +82,7 @@ describe('sluice limits', () => {
   afterAll(() => redis.close())
 
   it('shows a client’s counters as a table and as JSON, then frees them and no other’s', async () => {
-    await count({ url: redis.url }, PASSWORD)
+    await count({ url: redis.url }, CALLS, PASSWORD)
     const shown = await limits(store(), ['show'])
     expect(shown).toMatchObject({ code: 0, stderr: '' })
     const instant = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g
@@ -136,23 +145,22 @@ describe('sluice limits', () => {
     })
   })
 
-  it.for(['show', 'reset'])(
-    'ends with 78 where the password is wrong, and does not show it: %s',
-    async (action) => {
-      const ended = await limits(store().replace(PASSWORD, 'swordfish'), [action])
+  it('ends with 78 where the password is wrong, and does not show it', async () => {
+    const wrong = store().replace(PASSWORD, 'swordfish')
+    for (const ended of await Promise.all([limits(wrong, ['show']), limits(wrong, ['reset'])])) {
       expect(ended).toMatchObject({ code: 78, stdout: '' })
       expect(ended.stderr).toMatch(/^sluice: Redis refuses the user name or password; .+\n$/)
       expect(ended.stderr).not.toContain('swordfish')
-    },
-  )
+    }
+  })
 
-  it.for(['show', 'reset'])('ends with 1 where Redis is out of reach: %s', async (action) => {
-    for (const topology of [
+  it('ends with 1 where Redis is out of reach', async () => {
+    const commands = [
       'url: redis://127.0.0.1:1',
       'cluster: [redis://127.0.0.1:1]',
       'sentinels: [redis://127.0.0.1:1], name: main',
-    ]) {
-      const ended = await limits(`{ redis: { ${topology} } }`, [action])
+    ].flatMap((topology) => ['show', 'reset'].map((action) => limits(`{ redis: { ${topology} } }`, [action])))
+    for (const ended of await Promise.all(commands)) {
       expect(ended).toMatchObject({ code: 1, stdout: '' })
       expect(ended.stderr).toMatch(/^sluice: Redis is not connected: .+\n$/)
     }
@@ -196,20 +204,11 @@ describe('sluice limits, of a cluster', () => {
 
   it('finds the counters on every master', async () => {
     const clients = Array.from({ length: 4 }, (_, i) => `client-${i}`)
-    const store = new RedisStore({ topology: { cluster: cluster.urls }, prefix: 'sluice' })
-    await store.connect()
-    const apply = compileLimits(LIMITS, 'sluice')
-    for (const client of clients) {
-      const quotas = apply({ client, ip: '192.0.2.1' }, { connection: 'x' }, Date.now())
-      await until('a call is counted', async () => {
-        return await Promise.resolve(store.charge(quotas)).then(
-          () => true,
-          () => false,
-        )
-      })
-    }
-    await store.close()
-    const redis = `{ redis: { cluster: [${cluster.urls.map((url) => JSON.stringify(url)).join(', ')}] } }`
+    await count(
+      { cluster: cluster.urls },
+      clients.map((client) => [client, 'x']),
+    )
+    const redis = `{ redis: { cluster: [${quoted(cluster.urls)}] } }`
     for (const client of clients) {
       const shown = await limits(redis, ['show', '--json'], client)
       expect(shown).toMatchObject({ code: 0, stderr: '' })
@@ -264,8 +263,8 @@ describe('sluice limits, behind sentinels', () => {
 
   it('asks the master that they know', async () => {
     const { urls, name } = sentinels
-    await count({ sentinels: urls, name })
-    const redis = `{ redis: { sentinels: [${urls.map((url) => JSON.stringify(url)).join(', ')}], name: ${name} } }`
+    await count({ sentinels: urls, name }, CALLS)
+    const redis = `{ redis: { sentinels: [${quoted(urls)}], name: ${name} } }`
     expect(JSON.parse((await limits(redis, ['show', '--json'])).stdout)).toMatchObject({
       limits: [{ remaining: 48 }, {}, {}, {}],
     })

@@ -169,55 +169,54 @@ describe('sluice replay, of what a gateway wrote', () => {
   })
   afterAll(() => data.close())
 
-  it.for(['memory', 'redis'])(
-    'admits and refuses the same calls under the same limits, and others under others: %s',
-    async (kind) => {
-      const redis = kind === 'redis' ? await startRedis() : undefined
-      const store = redis && `{ redis: { url: "${redis.url}" }, timeout: 5s }`
-      const config = yaml({
-        data: data.url,
-        limit: 6,
-        window: '700ms',
-        syncWindow: '300ms',
-        ...(store && { store }),
-      })
-      const gateway = await serving(config)
-      const tokens = await Promise.all(['one', 'two', 'three'].map((client) => token(client)))
-      let refused = 0
-      let calls = 0
-      for (let burst = 0; burst < 3; burst++) {
-        const got = await Promise.all(
-          tokens.flatMap((token) =>
-            Array.from({ length: 10 }, (_, n) =>
-              n % 2 === 0
-                ? call(gateway.port, { token, path: `/v3/${'x'.repeat(n)}` })
-                : call(gateway.port, {
-                    token,
-                    method: 'POST',
-                    path: `/v3/sync/${n % 3 === 0 ? 'a' : 'b'}%3A${n % 4}`,
-                  }),
-            ),
+  it('admits and refuses the same calls under the same limits, and others under others', async () => {
+    const redis = await startRedis()
+    const settings = { data: data.url, limit: 6, window: '700ms', syncWindow: '300ms' }
+    const configs = [
+      yaml(settings),
+      yaml({ ...settings, store: `{ redis: { url: "${redis.url}" }, timeout: 5s }` }),
+    ]
+    const gateways = await Promise.all(
+      configs.map(async (config) => ({ config, ...(await serving(config)) })),
+    )
+    const tokens = await Promise.all(['one', 'two', 'three'].map((client) => token(client)))
+    const burst = async ({ port }: { readonly port: number }) => {
+      const got = await Promise.all(
+        tokens.flatMap((token) =>
+          Array.from({ length: 10 }, (_, n) =>
+            n % 2 === 0
+              ? call(port, { token, path: `/v3/${'x'.repeat(n)}` })
+              : call(port, { token, method: 'POST', path: `/v3/sync/${n % 3 === 0 ? 'a' : 'b'}%3A${n % 4}` }),
           ),
-        )
-        calls += got.length
-        refused += got.filter(({ status }) => status === 429).length
-        await call(gateway.port, { token: 'nonsense' })
-        await call(gateway.port, { path: '/oidc/x' })
-        // A refusal from memory is told to a millisecond: no burst comes near to where the window of the one before ends.
-        await sleep(burst === 1 ? 400 : 1000)
-      }
-      const requests = () => gateway.lines().filter(({ msg }) => msg === 'request')
-      await until('the log is written', () => requests().length === calls + 6)
-      gateway.kill()
-      await redis?.close()
-      const log = logFile([gateway.stdout()])
+        ),
+      )
+      await call(port, { token: 'nonsense' })
+      await call(port, { path: '/oidc/x' })
+      return got
+    }
+    // A refusal from memory is told to a millisecond: no burst comes near to where the window of the one before ends.
+    const bursts = [await Promise.all(gateways.map(burst))]
+    await sleep(1000)
+    bursts.push(await Promise.all(gateways.map(burst)))
+    await sleep(400)
+    bursts.push(await Promise.all(gateways.map(burst)))
 
-      const told = async (file: string) => {
+    for (const [i, { config, lines, stdout, kill }] of gateways.entries()) {
+      const got = bursts.flatMap((one) => one[i]!)
+      const calls = got.length
+      const refused = got.filter(({ status }) => status === 429).length
+      await until(
+        'the log is written',
+        () => lines().filter(({ msg }) => msg === 'request').length === calls + 6,
+      )
+      kill()
+      const log = logFile([stdout()])
+      const replayed = async (file: string) => {
         const ended = await sluice(['replay', log, '--config', file, '--json'])
         expect(ended).toMatchObject({ code: 0, stderr: '' })
         return JSON.parse(ended.stdout) as Report
       }
-      const report = await told(fileOf(config))
+      const report = await replayed(fileOf(config))
       expect(refused).toBeGreaterThan(0)
       expect(report.totals).toEqual({
         clients: 3,
@@ -229,15 +228,13 @@ describe('sluice replay, of what a gateway wrote', () => {
         newlyAdmitted: 0,
       })
       expect(report.lines).toMatchObject({ refusedBefore: 3, unlimited: 3 })
-
-      const raised = fileOf(
-        config.replace('limit: 6', 'limit: 1000').replace('window: 300ms', 'window: 100ms'),
-      )
-      const { totals } = await told(raised)
+      const raised = config.replace('limit: 6', 'limit: 1000').replace('window: 300ms', 'window: 100ms')
+      const { totals } = await replayed(fileOf(raised))
       expect(totals.newlyRefused).toBe(0)
       expect(totals.newlyAdmitted).toBeGreaterThan(0)
-    },
-  )
+    }
+    await redis.close()
+  })
 
   it('takes what no limit was asked about for admitted, though the caller left or the gateway itself answered', async () => {
     const slow = await startUpstream(() => {})

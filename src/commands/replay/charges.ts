@@ -1,5 +1,5 @@
 import type { Config } from '../../config/schema.ts'
-import { createRouter, type Params, parsePattern, type Route } from '../../downstream/router.ts'
+import { createRouter, type Params, type Route } from '../../downstream/router.ts'
 import { segmentsOf } from '../../downstream/target.ts'
 import { compileLimits, type Quota } from '../../limit/limit.ts'
 import { compileParameters, type RefuseParams } from '../../limit/parameters.ts'
@@ -43,11 +43,11 @@ export function createCharges({ routes, clientLimits, parameters }: Config): Cha
   const byName = new Map(replayed.map((route) => [route.match, route]))
 
   function find({ method, host, path, route = '' }: LoggedCall) {
-    if (path === undefined) {
+    if (path === undefined || host === undefined) {
       const named = byName.get(route)
       return named && { route: named, params: {} as Params }
     }
-    const found = match(method, host ?? hostOf(route), segmentsOf(path))
+    const found = match(method, host, segmentsOf(path))
     return found !== undefined && 'route' in found ? found : undefined
   }
 
@@ -65,10 +65,4 @@ export function createCharges({ routes, clientLimits, parameters }: Config): Cha
     if (route.refuseParams(params) !== undefined) return 'unmatched'
     return route.quotas({ ...(client !== undefined && { client }), ip: ip ?? '' }, params, nowMs)
   }
-}
-
-/** The host that a recorded route names; the empty text, which is no route's host, where it takes every host. */
-function hostOf(match: string): string {
-  const pattern = parsePattern(match)
-  return typeof pattern === 'string' ? '' : (pattern.host ?? '')
 }

@@ -9,8 +9,7 @@ import { reason } from '../../config/files.ts'
 export interface Log {
   /** Bytes as stored; undefined where they are not known, as of a pipe. */
   readonly size: number | undefined
-  /** Bytes that were read so far, as stored. */
-  bytesRead(): number
+  readonly stored: Readable & { readonly bytesRead?: number }
   /** The lines, in batches, decompressed if they are gzip; rejects with words for the operator. */
   readonly lines: AsyncIterable<readonly string[]>
 }
@@ -30,9 +29,8 @@ export async function openLogs(
   if (failed.length > 0) throw new Error(failed.join('; '))
   return names.map((name, i) => {
     const { value: size } = sizes[i] as PromiseFulfilledResult<number | undefined>
-    if (name === '-') return { size, bytesRead: () => 0, lines: linesOf('standard input', stdin, onOverlong) }
-    const stream = createReadStream(name, { highWaterMark: PIECE_BYTES })
-    return { size, bytesRead: () => stream.bytesRead, lines: linesOf(name, stream, onOverlong) }
+    const stored = name === '-' ? stdin : createReadStream(name, { highWaterMark: PIECE_BYTES })
+    return { size, stored, lines: linesOf(name === '-' ? 'standard input' : name, stored, onOverlong) }
   })
 }
 

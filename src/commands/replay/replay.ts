@@ -9,7 +9,7 @@ import { createCharges } from './charges.ts'
 import { describeReport } from './describe.ts'
 import { type Log, openLogs } from './logs.ts'
 import { createOrder, merge } from './order.ts'
-import { createTallies, type Report } from './report.ts'
+import { createTallies, emptyLineCounts, type Report } from './report.ts'
 
 const MOST_ROWS = 100_000
 
@@ -47,15 +47,7 @@ export async function replay(
   { logs, config: { config, file }, top, client }: ReplayOptions,
   { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
 ): Promise<Report> {
-  const lines = {
-    replayed: 0,
-    refusedBefore: 0,
-    unmatched: 0,
-    unlimited: 0,
-    lacking: 0,
-    other: 0,
-    overlong: 0,
-  }
+  const lines = emptyLineCounts()
   const opened = await openLogs(logs, stdin, () => lines.overlong++)
   const chargesOf = createCharges(config)
   const tallies = createTallies(config, client)
@@ -83,7 +75,7 @@ export async function replay(
         if (call !== undefined) yield call
         else if (line !== '') lines.other++
       }
-      progress.update(opened.reduce((sum, { bytesRead }) => sum + bytesRead(), 0))
+      progress.update(opened.reduce((sum, { stored: { bytesRead = 0 } }) => sum + bytesRead, 0))
     }
   }
   try {

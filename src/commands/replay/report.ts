@@ -6,38 +6,28 @@ import type { LoggedCall } from './access-line.ts'
 import { isReplayable } from './charges.ts'
 
 /** How many lines were read, and what became of them; these add up. */
-export interface LineCounts {
-  /** Calls that were charged to limits. */
-  replayed: number
-  /** Refused by the recorded gateway before any limit, such as with 401 or 404. */
-  refusedBefore: number
-  /** Taken by no route of this configuration, or by one without limits. */
-  unmatched: number
-  unlimited: number
-  /** Without what a limit is counted by: the client, the address, or the whole path. */
-  lacking: number
-  /** No lines of the access log, and lines too long to be. */
-  other: number
-  overlong: number
-}
-
-/** What became of calls, as recorded and as replayed. */
-export interface Counts {
-  calls: number
-  admitted: number
-  refused: number
-  /** By the recorded gateway, which may have been unable to decide. */
-  readonly recorded: { admitted: number; refused: number; undecided: number }
-  /** Refused in the replay and admitted in the record, and the reverse. */
-  newlyRefused: number
-  newlyAdmitted: number
+export function emptyLineCounts() {
+  return {
+    /** Calls that were charged to limits. */
+    replayed: 0,
+    /** Refused by the recorded gateway before any limit, such as with 401 or 404. */
+    refusedBefore: 0,
+    /** Taken by no route of this configuration, or by one without limits. */
+    unmatched: 0,
+    unlimited: 0,
+    /** Without what a limit is counted by: the client, the address, or the whole path. */
+    lacking: 0,
+    /** No lines of the access log, and lines too long to be. */
+    other: 0,
+    overlong: 0,
+  }
 }
 
 type ByLimit = Record<string, number>
 
 interface Tally {
   readonly client: string | undefined
-  readonly counts: Counts
+  readonly counts: ReturnType<typeof emptyCounts>
   /** By the limit that the 429 would name; undefined while there is none. */
   refusedBy?: ByLimit
   /** By each shadow limit that had no room. */
@@ -59,7 +49,7 @@ const DROPPED_AT_ONCE = 1024
 export function createTallies({ limits, clients }: Config, only?: string) {
   const tallies = new Map<string | undefined, Tally>()
   const totals = emptyCounts()
-  const recordedBy: ByLimit = {}
+  const recordedBy: ByLimit = Object.fromEntries(limits.map(({ name }) => [name, 0]))
   const noteMinute = createBusiest()
   let span: { readonly fromMs: number; toMs: number } | undefined
 
@@ -74,7 +64,8 @@ export function createTallies({ limits, clients }: Config, only?: string) {
         tallies.set(client, tally)
       }
       for (const counts of [totals, tally.counts]) count(counts, call.decision, refusedBy !== undefined)
-      if (call.decision === 'refused') add(recordedBy, call.limit ?? '')
+      const { limit: recordedLimit = '' } = call
+      if (Object.hasOwn(recordedBy, recordedLimit)) add(recordedBy, recordedLimit)
       if (refusedBy !== undefined) add((tally.refusedBy ??= {}), refusedBy.name)
       else {
         for (const { name, shadow, admitted } of allowances) {
@@ -87,7 +78,12 @@ export function createTallies({ limits, clients }: Config, only?: string) {
     },
 
     /** Sums up, with the first `top` clients. Instants are ISO 8601 in UTC. */
-    report(config: string, lines: Readonly<LineCounts>, late: { calls: number; byMs: number }, top: number) {
+    report(
+      config: string,
+      lines: ReturnType<typeof emptyLineCounts>,
+      late: { calls: number; byMs: number },
+      top: number,
+    ) {
       const names = new Map(clients.map(({ caller, name }) => [caller, name]))
       const sorted = [...tallies.values()].toSorted(byRefused)
       /** In the order of the configuration. */
@@ -116,7 +112,7 @@ export function createTallies({ limits, clients }: Config, only?: string) {
             refused: refusing.reduce((sum, calls) => sum + calls, 0),
             clients: refusing.filter((calls) => calls > 0).length,
             /** Calls that the recorded gateway refused by a limit of this name. */
-            recordedRefused: recordedBy[name] ?? 0,
+            recordedRefused: recordedBy[name]!,
           }
         }),
         /** Those with the most refused calls first. */
@@ -139,12 +135,21 @@ export function createTallies({ limits, clients }: Config, only?: string) {
   }
 }
 
-function emptyCounts(): Counts {
-  const recorded = { admitted: 0, refused: 0, undecided: 0 }
-  return { calls: 0, admitted: 0, refused: 0, recorded, newlyRefused: 0, newlyAdmitted: 0 }
+/** What became of calls, as recorded and as replayed. */
+function emptyCounts() {
+  return {
+    calls: 0,
+    admitted: 0,
+    refused: 0,
+    /** By the recorded gateway, which may have been unable to decide. */
+    recorded: { admitted: 0, refused: 0, undecided: 0 },
+    /** Refused in the replay and admitted in the record, and the reverse. */
+    newlyRefused: 0,
+    newlyAdmitted: 0,
+  }
 }
 
-function count(counts: Counts, recorded: LoggedCall['decision'], refused: boolean): void {
+function count(counts: Tally['counts'], recorded: LoggedCall['decision'], refused: boolean): void {
   counts.calls++
   counts[refused ? 'refused' : 'admitted']++
   counts.recorded[recorded ?? 'undecided']++

@@ -2,34 +2,22 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 
 const SHOPS = ['Corner Bakery', 'City Railways', 'Green Grocer', 'Book Cellar', 'Cinema Lumière']
 
-const COLLECTIONS: ReadonlyMap<string, readonly unknown[]> = new Map<string, readonly unknown[]>([
-  [
-    'accounts',
-    [
-      {
-        id: 'acc-1',
-        accountName: 'Current account',
-        currency: 'GBP',
-        balance: { amount: { value: 124_350 } },
-      },
-      { id: 'acc-2', accountName: 'Savings', currency: 'GBP', balance: { amount: { value: 1_250_000 } } },
-    ],
-  ],
-  [
-    'transactions',
-    Array.from({ length: 60 }, (_, i) => ({
-      id: `txn-${i + 1}`,
-      accountId: i % 4 === 0 ? 'acc-2' : 'acc-1',
-      amount: { value: -(350 + ((i * 7919) % 9000)), currency: 'GBP' },
-      date: new Date(Date.UTC(2026, 0, 1 + i)).toISOString(),
-      shortDescription: SHOPS[i % SHOPS.length],
-      status: 'posted',
-    })),
-  ],
-])
+const accounts = [
+  { id: 'acc-1', accountName: 'Current account', currency: 'GBP', balance: { amount: { value: 124_350 } } },
+  { id: 'acc-2', accountName: 'Savings', currency: 'GBP', balance: { amount: { value: 1_250_000 } } },
+]
+const transactions = Array.from({ length: 60 }, (_, i) => ({
+  id: `txn-${i + 1}`,
+  accountId: i % 4 === 0 ? 'acc-2' : 'acc-1',
+  amount: { value: -(350 + ((i * 7919) % 9000)), currency: 'GBP' },
+  date: new Date(Date.UTC(2026, 0, 1 + i)).toISOString(),
+  shortDescription: SHOPS[i % SHOPS.length],
+  status: 'posted',
+}))
+const COLLECTIONS = new Map<string, readonly unknown[]>(Object.entries({ accounts, transactions }))
 const PAGE = 10
 
-/** A small Data API: accounts and transactions in pages, and a sync that always succeeds, each with and without `/v3`. It asks for no token: the gateway does. */
+/** A small Data API, with and without `/v3`: accounts, transactions, and a sync that always succeeds. The gateway authenticates. */
 export function createDataApi(): Server {
   return createServer((request, response) => {
     // The whole body is taken before the answer, as a real backend does.
@@ -54,19 +42,11 @@ function answer(request: IncomingMessage, response: ServerResponse): void {
 function page(collection: readonly unknown[], url: URL): object {
   const limit = Number(url.searchParams.get('limit')) || PAGE
   const offset = Number(url.searchParams.get('offset')) || 0
-  const link = (to: number): string => {
-    const target = new URL(url)
-    target.searchParams.set('limit', String(limit))
-    target.searchParams.set('offset', String(to))
-    return target.href
-  }
+  const next = new URL(url)
+  next.searchParams.set('offset', String(offset + limit))
   return {
     data: collection.slice(offset, offset + limit),
-    links: {
-      self: url.href,
-      ...(offset > 0 && { prev: link(Math.max(0, offset - limit)) }),
-      ...(offset + limit < collection.length && { next: link(offset + limit) }),
-    },
+    links: { self: url.href, ...(offset + limit < collection.length && { next: next.href }) },
     meta: { total: collection.length },
   }
 }

@@ -18,8 +18,8 @@ export interface SandboxOptions {
 
 /** What serves. */
 export interface Sandbox {
-  /** What to print; undefined where the start was aborted. */
-  readonly instructions: string | undefined
+  /** How to try it out. */
+  readonly instructions: string
   close(): Promise<void>
 }
 
@@ -45,16 +45,19 @@ export async function run(given: Given, io: Io): Promise<void> {
   const ending = new AbortController()
   const end = (): void => ending.abort()
   io.once('SIGINT', end).once('SIGTERM', end)
-  const sandbox = await openSandbox(options, ending.signal)
-  if (sandbox.instructions !== undefined) say(io.stdout, sandbox.instructions)
-  if (!ending.signal.aborted) {
-    await new Promise((resolve) => ending.signal.addEventListener('abort', resolve))
+  const ended = new Promise((resolve) => ending.signal.addEventListener('abort', resolve))
+  try {
+    const sandbox = await openSandbox(options, ending.signal)
+    say(io.stdout, sandbox.instructions)
+    await ended
+    await sandbox.close()
+  } catch (error) {
+    if (!ending.signal.aborted) throw error
   }
-  await sandbox.close()
 }
 
 /**
- * Starts the backends and the gateway one after the other; stops between two of them once `signal` is aborted. Closes what
+ * Starts the backends and the gateway one after the other. Rejects once `signal` is aborted between two of them; closes what
  * it started where it rejects.
  */
 export async function openSandbox(options: SandboxOptions, signal: AbortSignal): Promise<Sandbox> {
@@ -74,7 +77,7 @@ async function build(
   { port: wantedPort, adminPort: wantedAdminPort, identityPort, dataPort, limit }: SandboxOptions,
   closers: (() => Promise<void>)[],
   signal: AbortSignal,
-): Promise<string | undefined> {
+): Promise<string> {
   const serve = async (server: Server, port: number, flag: string): Promise<string> => {
     const address = `http://${HOST}:${await listen(server, port, flag)}`
     closers.push(() => shut(server))
@@ -87,7 +90,7 @@ async function build(
   const issuer = `${gateway}/oidc`
 
   const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: [sandboxClient(gateway)] })
-  if (signal.aborted) return undefined
+  signal.throwIfAborted()
   const identity = await serve(provider, identityPort, '--identity-port')
   const data = await serve(createDataApi(), dataPort, '--data-port')
   // Imported now, so that a signal is handled from the first moment on.
@@ -106,7 +109,7 @@ async function build(
     },
     overrides: [{ flag: 'sandbox', path: ['tokens', 'jwks'], value: `${identity}/oidc/certs` }],
   })
-  if (signal.aborted) return undefined
+  signal.throwIfAborted()
   const running = await start({ ...config, drainTimeoutMs: DRAIN_MS })
   closers.push(() => running.close())
   return instructions({ gateway, admin: running.adminAddress, identity, data, issuer, client: CLIENT, limit })
@@ -131,11 +134,11 @@ function sandboxConfig(): string {
   return existsSync(sources!) ? sources! : build!
 }
 
-async function findPort(port: number, flag: string): Promise<number> {
+async function findPort(wanted: number, flag: string): Promise<number> {
   const server = createServer()
-  const found = await listen(server, port, flag)
+  const port = await listen(server, wanted, flag)
   await shut(server)
-  return found
+  return port
 }
 
 function listen(server: Server, port: number, flag: string): Promise<number> {

@@ -228,7 +228,7 @@ describe('sluice replay takes', () => {
       [
         line({ at: 0, host: 'id.example.com', ...none }),
         line({ at: 1, host: undefined, route: 'id.example.com/*', ...none }),
-        line({ at: 2, host: undefined }),
+        line({ at: 2, host: undefined, route: '/*' }),
         line({ at: 3, path: cut, route: '/*' }),
         line({ at: 4, path: undefined, route: '/*' }),
         // Which connection is not known.

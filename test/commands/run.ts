@@ -19,9 +19,14 @@ export async function sluice(
   {
     stdin = '',
     env = {},
-  }: { readonly stdin?: string | Buffer; readonly env?: Readonly<Record<string, string>> } = {},
+    isTTY = false,
+  }: {
+    readonly stdin?: string | Buffer
+    readonly env?: Readonly<Record<string, string>>
+    readonly isTTY?: boolean
+  } = {},
 ): Promise<Ended> {
-  const [stdout, stderr] = [createSink(), createSink()]
+  const [stdout, stderr] = [createSink(), Object.assign(createSink(), { isTTY })]
   const io = Object.assign(new EventEmitter(), {
     env,
     stdin: Readable.from([Buffer.from(stdin)], { objectMode: false }),

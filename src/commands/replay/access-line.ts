@@ -5,7 +5,7 @@ export interface LoggedCall {
   /** When the limiter decided; when the request came, where it was not asked or the line has no credible instant. */
   readonly decidedAt: number
   readonly method: string
-  /** In lower case; undefined in an old log, or where the log cut it short. */
+  /** In lower case; undefined where the log has none, or cut it short. */
   readonly host: string | undefined
   /** Canonical; undefined where the log cut it short. */
   readonly path: string | undefined

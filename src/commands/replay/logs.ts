@@ -1,57 +1,41 @@
 import { once } from 'node:events'
-import { constants, createReadStream } from 'node:fs'
-import { access, stat } from 'node:fs/promises'
+import { createReadStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import { pipeline, type Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import { reason } from '../../config/files.ts'
 
-/** A log that can be read once. */
-export interface Log {
-  /** Bytes as stored; undefined where they are not known, as of a pipe. */
-  readonly size: number | undefined
-  readonly stored: Readable & { readonly bytesRead?: number }
-  /** The lines, in batches, decompressed if they are gzip; rejects with words for the operator. */
-  readonly lines: AsyncIterable<readonly string[]>
-}
-
+const STDIN = '-'
 const PIECE_BYTES = 128 * 1024
 /** Most characters of a line that spans pieces. The gateway's own lines are a few kilobytes at most. */
 const MOST_LINE_CHARS = 64 * 1024
 
-/** Opens every log, `-` being `stdin`; rejects with one error that names all that cannot be read. */
-export async function openLogs(
-  names: readonly string[],
-  stdin: Readable,
-  onOverlong: () => void,
-): Promise<readonly Log[]> {
-  const sizes = await Promise.allSettled(names.map(sizeOf))
-  const failed = sizes.flatMap((one) => (one.status === 'rejected' ? [(one.reason as Error).message] : []))
-  if (failed.length > 0) throw new Error(failed.join('; '))
-  return names.map((name, i) => {
-    const { value: size } = sizes[i] as PromiseFulfilledResult<number | undefined>
-    const stored = name === '-' ? stdin : createReadStream(name, { highWaterMark: PIECE_BYTES })
-    return { size, stored, lines: linesOf(name === '-' ? 'standard input' : name, stored, onOverlong) }
+/** What is reported while a log is read. */
+export interface Reading {
+  /** Bytes as stored. */
+  onRead(bytes: number): void
+  /** A line was left out that is so long that the gateway did not write it. */
+  onOverlong(): void
+}
+
+/** Bytes of all logs as stored; NaN where one is not known, as of a pipe. */
+export async function sizeOf(names: readonly string[]): Promise<number> {
+  const sizes = names.map(async (name) => {
+    const kind = name === STDIN ? undefined : await stat(name).catch(() => undefined)
+    return kind?.isFile() === true ? kind.size : NaN
   })
+  return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
 }
 
-async function sizeOf(name: string): Promise<number | undefined> {
-  if (name === '-') return undefined
-  try {
-    await access(name, constants.R_OK)
-    const kind = await stat(name)
-    if (kind.isDirectory()) throw Object.assign(new Error(), { code: 'EISDIR' })
-    return kind.isFile() ? kind.size : undefined
-  } catch (error) {
-    throw unreadable(name, error)
-  }
-}
-
-/** Reports a line so long that the gateway did not write it to `onOverlong`, and leaves it out. */
-async function* linesOf(
+/** Reads a log, `-` being `stdin`: its lines in batches, decompressed if they are gzip. Rejects with words for the operator. */
+export async function* readLines(
   name: string,
-  stored: Readable,
-  onOverlong: () => void,
+  stdin: Readable,
+  { onRead, onOverlong }: Reading,
 ): AsyncGenerator<readonly string[]> {
+  const stored: Readable & { readonly bytesRead?: number } =
+    name === STDIN ? stdin : createReadStream(name, { highWaterMark: PIECE_BYTES })
+  let reported = 0
   /** The line whose end is still to come. */
   let rest = ''
   let skips = false
@@ -67,6 +51,9 @@ async function* linesOf(
         skips = false
       }
       yield lines
+      const { bytesRead = 0 } = stored
+      onRead(bytesRead - reported)
+      reported = bytesRead
       if (skips) rest = ''
       else if (rest.length > MOST_LINE_CHARS) {
         rest = ''
@@ -75,7 +62,7 @@ async function* linesOf(
       }
     }
   } catch (error) {
-    throw unreadable(name, error)
+    throw unreadable(name === STDIN ? 'standard input' : name, error)
   }
   if (rest !== '') yield [rest]
 }

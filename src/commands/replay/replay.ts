@@ -7,7 +7,7 @@ import { type Given, idOf, type Io, load, print, UsageError, wholeOf, wordsOf } 
 import { type LoggedCall, readAccessLine } from './access-line.ts'
 import { createCharges } from './charges.ts'
 import { describeReport } from './describe.ts'
-import { type Log, openLogs } from './logs.ts'
+import { readLines, sizeOf } from './logs.ts'
 import { createOrder, merge } from './order.ts'
 import { createTallies, emptyLineCounts, type Report } from './report.ts'
 
@@ -48,7 +48,6 @@ export async function replay(
   { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
 ): Promise<Report> {
   const lines = emptyLineCounts()
-  const opened = await openLogs(logs, stdin, () => lines.overlong++)
   const chargesOf = createCharges(config)
   const tallies = createTallies(config, client)
   let clockMs = 0
@@ -67,19 +66,19 @@ export async function replay(
     tallies.note(call, limiter.decide(quotas) as Decision, nowMs)
   })
 
-  const progress = createProgress(opened, stderr)
-  async function* callsOf(log: Log): AsyncGenerator<LoggedCall, void> {
-    for await (const batch of log.lines) {
+  const progress = createProgress(await sizeOf(logs), stderr)
+  const reading = { onRead: (bytes: number) => progress.increment(bytes), onOverlong: () => lines.overlong++ }
+  async function* callsOf(log: string): AsyncGenerator<LoggedCall, void> {
+    for await (const batch of readLines(log, stdin, reading)) {
       for (const line of batch) {
         const call = line === '' ? undefined : readAccessLine(line)
         if (call !== undefined) yield call
         else if (line !== '') lines.other++
       }
-      progress.update(opened.reduce((sum, { stored: { bytesRead = 0 } }) => sum + bytesRead, 0))
     }
   }
   try {
-    await merge(opened.map(callsOf), (call) => {
+    await merge(logs.map(callsOf), (call) => {
       if (call.arrived) order.take(call)
       else lines.refusedBefore++
     })
@@ -91,19 +90,13 @@ export async function replay(
   return tallies.report(file, lines, order.late(), top)
 }
 
-/** Draws nothing where `stream` is no terminal; a bar without a total where the size of a log is not known. */
-function createProgress(logs: readonly Log[], stream: NodeJS.WritableStream): SingleBar {
-  const total = logs.reduce((sum, { size = NaN }) => sum + size, 0)
-  const format = Number.isNaN(total)
-    ? '{value} bytes'
-    : '[{bar}] {percentage}% of {total} bytes, {eta_formatted} left'
-  const bar = new SingleBar({
-    format,
-    stream,
-    clearOnComplete: true,
-    barCompleteChar: '#',
-    barIncompleteChar: '-',
-  })
-  bar.start(total || 0, 0)
-  return bar
+/** Draws nothing where `stream` is no terminal; no bar where the total is not known (NaN). */
+function createProgress(totalBytes: number, stream: NodeJS.WritableStream): SingleBar {
+  const bar = '[{bar}] {percentage}% of {total} bytes, {eta_formatted} left'
+  const format = Number.isNaN(totalBytes) ? '{value} bytes' : bar
+  const chars = { barCompleteChar: '#', barIncompleteChar: '-' }
+  // With `linewrap`, the terminal keeps its settings, also after Ctrl-C; lines are cut to its width.
+  const progress = new SingleBar({ format, stream, clearOnComplete: true, linewrap: true, ...chars })
+  progress.start(totalBytes || 0, 0)
+  return progress
 }

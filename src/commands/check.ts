@@ -48,16 +48,10 @@ export function effectiveConfig(config: Config): Record<string, unknown> {
       })),
     })),
     parameters: Object.fromEntries(routes.flatMap(countedBy).map((name) => [name, kindOf(name, parameters)])),
-    routes: routes.map(({ match, upstream, respond, authenticate, scope, limits, maxBody, timeoutMs }) => ({
-      match,
-      upstream,
-      respond,
-      authenticate,
-      scope,
-      limits: limits.map(({ name }) => name),
-      maxBody,
-      timeoutMs,
-    })),
+    routes: routes.map(({ match, upstream, respond, authenticate, scope, limits, maxBody, timeoutMs }) => {
+      const names = limits.map(({ name }) => name)
+      return { match, upstream, respond, authenticate, scope, limits: names, maxBody, timeoutMs }
+    }),
   }
   return JSON.parse(JSON.stringify(shown, masked)) as Record<string, unknown>
 }

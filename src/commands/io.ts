@@ -16,7 +16,7 @@ export type Given = Readonly<Record<string, unknown>>
 /** A command line that asks for something that there is not. */
 export class UsageError extends Error {}
 
-/** Writes lines for people or programs: callers and logs choose some words, and none of them moves a cursor. */
+/** Writes lines, escaped: callers and logs choose some words, which must not move a cursor. */
 export function say(stream: Writable, text: string): void {
   stream.write(`${text.split('\n').map(escaped).join('\n')}\n`)
 }

@@ -51,7 +51,7 @@ function describeRoute(
     ['route', match, [`routes[${index}]`, ...named].join(', ')],
     ['identify', authenticate, describeAuthentication(route, limits, config)],
     upstream === null
-      ? ['answer', 'gateway', `tells the caller its own ${respond}`]
+      ? ['answer', 'gateway', `the caller's own ${respond}`]
       : [
           'answer',
           upstream,
@@ -65,7 +65,7 @@ function describeAuthentication(
   limits: readonly ExplainedLimit[],
   { tokens, par }: Config,
 ): string {
-  if (authenticate === 'none') return 'nobody is asked who calls'
+  if (authenticate === 'none') return 'no authentication'
   if (authenticate === 'par') {
     return `the form, the client's authentication and the request object are checked for ${par?.issuer}; no limit is asked`
   }

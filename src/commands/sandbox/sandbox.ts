@@ -7,21 +7,10 @@ import { createDataApi } from './data-api.ts'
 import { CALLBACK, createIdentity, DATA_SCOPES } from './identity.ts'
 import { instructions } from './instructions.ts'
 
-/** Ports, of which 0 takes a free one, and the calls that a client may make in a minute. */
-export interface SandboxOptions {
-  readonly port: number
-  readonly adminPort: number
-  readonly identityPort: number
-  readonly dataPort: number
-  readonly limit: number
-}
-
-/** What serves. */
-export interface Sandbox {
-  /** How to try it out. */
-  readonly instructions: string
-  close(): Promise<void>
-}
+/** Ports, 0 for any free one, and the calls that a client may make in a minute. */
+export type SandboxOptions = Readonly<
+  Record<'port' | 'adminPort' | 'identityPort' | 'dataPort' | 'limit', number>
+>
 
 const HOST = '127.0.0.1'
 const AUDIENCE = 'https://data.sandbox.example'
@@ -57,62 +46,58 @@ export async function run(given: Given, io: Io): Promise<void> {
 }
 
 /**
- * Starts the backends and the gateway one after the other. Rejects once `signal` is aborted between two of them; closes what
- * it started where it rejects.
+ * Starts the backends and the gateway one after the other, and returns how to try them out. Rejects once `signal` is aborted
+ * between two of them; closes what it started where it rejects.
  */
-export async function openSandbox(options: SandboxOptions, signal: AbortSignal): Promise<Sandbox> {
+export async function openSandbox(options: SandboxOptions, signal: AbortSignal) {
   const closers: (() => Promise<void>)[] = []
   const close = async (): Promise<void> => {
     for (const one of closers.splice(0).toReversed()) await one()
   }
-  try {
-    return { instructions: await build(options, closers, signal), close }
-  } catch (error) {
-    await close()
-    throw error
-  }
-}
-
-async function build(
-  { port: wantedPort, adminPort: wantedAdminPort, identityPort, dataPort, limit }: SandboxOptions,
-  closers: (() => Promise<void>)[],
-  signal: AbortSignal,
-): Promise<string> {
   const serve = async (server: Server, port: number, flag: string): Promise<string> => {
     const address = `http://${HOST}:${await listen(server, port, flag)}`
     closers.push(() => shut(server))
     return address
   }
-  // The provider and the gateway must know the gateway's address before it listens.
-  const port = await findPort(wantedPort, '--port')
-  const adminPort = await findPort(wantedAdminPort, '--admin-port')
-  const gateway = `http://localhost:${port}`
-  const issuer = `${gateway}/oidc`
+  try {
+    // The provider and the gateway must know the gateway's address before it listens.
+    const port = await findPort(options.port, '--port')
+    const adminPort = await findPort(options.adminPort, '--admin-port')
+    const gateway = `http://localhost:${port}`
+    const issuer = `${gateway}/oidc`
 
-  const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: [sandboxClient(gateway)] })
-  signal.throwIfAborted()
-  const identity = await serve(provider, identityPort, '--identity-port')
-  const data = await serve(createDataApi(), dataPort, '--data-port')
-  // Imported now, so that a signal is handled from the first moment on.
-  const { loadConfig } = await import('../../config/load.ts')
-  const { start } = await import('../../process/start.ts')
-  const { config } = await loadConfig({
-    file: sandboxConfig(),
-    env: {
-      SLUICE_PORT: String(port),
-      SLUICE_ADMIN_PORT: String(adminPort),
-      IDENTITY_URL: identity,
-      DATA_URL: data,
-      ISSUER: issuer,
-      AUDIENCE,
-      REQUEST_LIMIT: String(limit),
-    },
-    overrides: [{ flag: 'sandbox', path: ['tokens', 'jwks'], value: `${identity}/oidc/certs` }],
-  })
-  signal.throwIfAborted()
-  const running = await start({ ...config, drainTimeoutMs: DRAIN_MS })
-  closers.push(() => running.close())
-  return instructions({ gateway, admin: running.adminAddress, identity, data, issuer, client: CLIENT, limit })
+    const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: [sandboxClient(gateway)] })
+    signal.throwIfAborted()
+    const identity = await serve(provider, options.identityPort, '--identity-port')
+    const data = await serve(createDataApi(), options.dataPort, '--data-port')
+    // Imported now, so that a signal is handled from the first moment on.
+    const { loadConfig } = await import('../../config/load.ts')
+    const { start } = await import('../../process/start.ts')
+    const { config } = await loadConfig({
+      file: sandboxConfig(),
+      env: {
+        SLUICE_PORT: String(port),
+        SLUICE_ADMIN_PORT: String(adminPort),
+        IDENTITY_URL: identity,
+        DATA_URL: data,
+        ISSUER: issuer,
+        AUDIENCE,
+        REQUEST_LIMIT: String(options.limit),
+      },
+      overrides: [{ flag: 'sandbox', path: ['tokens', 'jwks'], value: `${identity}/oidc/certs` }],
+    })
+    signal.throwIfAborted()
+    const { adminAddress: admin, close: drain } = await start({ ...config, drainTimeoutMs: DRAIN_MS })
+    closers.push(() => drain())
+    const { limit } = options
+    return {
+      instructions: instructions({ gateway, admin, identity, data, issuer, client: CLIENT, limit }),
+      close,
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
 }
 
 function sandboxClient(gateway: string) {

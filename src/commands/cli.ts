@@ -29,14 +29,11 @@ const COMMANDS = {
 /** Runs a command line and returns its exit code; failures are written to `io.stderr`, without a stack. */
 export async function main(argv: readonly string[], io: Io): Promise<number> {
   try {
-    // The callback has yargs return help and version in place of printing them.
-    await commandLine(argv, io).parseAsync(
-      [...argv],
-      {},
-      (_error: unknown, _given: unknown, output: string) => {
-        if (output !== '') say(io.stdout, output)
-      },
-    )
+    // Has yargs return help and version in place of printing them.
+    const print = (_error: unknown, _given: unknown, output: string): void => {
+      if (output !== '') say(io.stdout, output)
+    }
+    await commandLine(argv, io).parseAsync([...argv], {}, print)
     return DONE
   } catch (error) {
     const { name, message } = error instanceof Error ? error : new Error(String(error))
@@ -64,12 +61,7 @@ function commandLine(argv: readonly string[], io: Io): Argv {
       'parse-positional-numbers': false,
     })
     .command('start', 'serve', started, running('start'))
-    .command(
-      'worker',
-      false,
-      (command) => command,
-      () => work(io),
-    )
+    .command('worker', false, {}, () => work(io))
     .command(
       'check',
       'say what a configuration means, or list all its mistakes',

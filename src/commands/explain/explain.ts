@@ -1,34 +1,24 @@
 import type { Config } from '../../config/schema.ts'
-import { createRouter, type Params, type Route, servedHosts } from '../../downstream/router.ts'
-import { understand } from '../../downstream/target.ts'
+import {
+  createRouter,
+  matchRoute,
+  METHODS,
+  type Params,
+  type Route,
+  servedHosts,
+  takesHost,
+} from '../../downstream/router.ts'
+import { foldCase, segmentsOf, type Target, understand } from '../../downstream/target.ts'
 import { methodNotAllowed, notFound, Refusal } from '../../errors.ts'
 import type { Caller } from '../../limit/caller.ts'
 import { prefixOf } from '../../limit/key.ts'
 import { type ClientLimit, inForce, type Limit, quotasFor } from '../../limit/limit.ts'
 import { compileParameters } from '../../limit/parameters.ts'
 import { formatInstant } from '../format.ts'
-import { type PassedOver, passedOver } from './passed-over.ts'
 import type { Question } from './command.ts'
 
 /** What a request gets, and why. Instants are ISO 8601 in UTC. */
-export interface Explained {
-  readonly at: string
-  readonly request: Question & { readonly host: string }
-  /** The canonical path, which is matched and forwarded; null where the request has none. */
-  readonly path: string | null
-  /** Why the gateway itself replies, before it authenticates; a 405 has the methods of the path. */
-  readonly refusal:
-    | (Pick<Refusal, 'status' | 'code' | 'message'> & { readonly allow?: readonly string[] })
-    | null
-  readonly route: ExplainedRoute | null
-  /** The client that calls; null where the question names none. */
-  readonly client: ExplainedClient | null
-  /** All of them are charged, or none; the headers of admitted calls report the first live one. */
-  readonly limits: readonly ExplainedLimit[]
-  /** The routes before the one that takes it, or all where none does. */
-  readonly passedOver: readonly PassedOver[]
-}
-
+export type Explained = ReturnType<typeof explain>
 export type ExplainedRoute = ReturnType<typeof explainRoute>
 export type ExplainedClient = ReturnType<typeof explainClient>
 export type ExplainedLimit = ReturnType<typeof explainLimits>[number]
@@ -37,36 +27,45 @@ export type ExplainedLimit = ReturnType<typeof explainLimits>[number]
 export type Asker = { readonly [Part in keyof Caller]?: Caller[Part] | undefined }
 
 /** Follows a request through a configuration as the gateway would, at an instant (epoch milliseconds), without any I/O. */
-export function explain(config: Config, question: Question, asker: Asker, nowMs: number): Explained {
-  const { routes } = config
+export function explain(config: Config, question: Question, asker: Asker, nowMs: number) {
+  const { routes, parameters } = config
   const request = { ...question, host: question.host ?? someHost(config) }
-  const client = asker.client === undefined ? null : explainClient(asker.client, config)
-  const explained = { at: formatInstant(nowMs), request, path: null, route: null, client, limits: [] }
-  const { serves, servesOthers } = servedHosts(routes, config.listen.hosts)
-  const target = understand(request.target, [request.host], serves, servesOthers)
-  if (target instanceof Refusal) return { ...explained, refusal: refused(target), passedOver: [] }
-
   const { method } = request
-  const { path } = target
-  const found = createRouter(routes)(method, target.host, target.segments)
-  if (found === undefined || 'allow' in found) {
-    const refusal =
-      found === undefined
-        ? refused(notFound())
-        : { ...refused(methodNotAllowed(found.allow)), allow: found.allow }
-    return { ...explained, path, refusal, passedOver: passedOver(routes, method, target) }
-  }
-
-  const { route, params } = found
-  const misfit = compileParameters(route, config.parameters)(params)
-  const limits = misfit === undefined ? explainLimits(route.limits, asker, params, config, nowMs) : []
+  const { serves, servesOthers } = servedHosts(routes, config.listen.hosts)
+  const parsed = understand(request.target, [request.host], serves, servesOthers)
+  const target = parsed instanceof Refusal ? undefined : parsed
+  const found = target && createRouter(routes)(method, target.host, target.segments)
+  const taken = found && 'route' in found ? found : undefined
+  const allow = found && 'allow' in found ? found.allow : undefined
+  const refusal =
+    parsed instanceof Refusal
+      ? parsed
+      : taken
+        ? compileParameters(taken.route, parameters)(taken.params)
+        : allow
+          ? methodNotAllowed(allow)
+          : notFound()
   return {
-    ...explained,
-    path,
-    refusal: misfit === undefined ? null : refused(misfit),
-    route: explainRoute(route, params, config),
-    limits,
-    passedOver: passedOver(routes.slice(0, routes.indexOf(route)), method, target),
+    at: formatInstant(nowMs),
+    request,
+    /** The canonical path, which is matched and forwarded; null where the request has none. */
+    path: target?.path ?? null,
+    /** Why the gateway itself replies, before it authenticates; a 405 has the methods of the path. */
+    refusal: refusal
+      ? { status: refusal.status, code: refusal.code, message: refusal.message, ...(allow && { allow }) }
+      : null,
+    route: taken ? explainRoute(taken.route, taken.params, config) : null,
+    /** The client that calls; null where the question names none. */
+    client: asker.client === undefined ? null : explainClient(asker.client, config),
+    /** All of them are charged, or none; the headers of admitted calls report the first live one. */
+    limits: taken && !refusal ? explainLimits(taken.route.limits, asker, taken.params, config, nowMs) : [],
+    /** The routes before the one that takes it, or all where none does. */
+    passedOver: target
+      ? routes.slice(0, taken && routes.indexOf(taken.route)).map((route) => ({
+          match: route.match,
+          because: reasonOf(route, method, target),
+        }))
+      : [],
   }
 }
 
@@ -74,10 +73,6 @@ export function explain(config: Config, question: Question, asker: Asker, nowMs:
 function someHost({ routes }: Config): string {
   const hosts = routes.find(({ hosts }) => hosts !== undefined)?.hosts
   return hosts?.find((one) => !routes.some(({ host }) => host === one)) ?? hosts?.[0] ?? 'localhost'
-}
-
-function refused({ status, code, message }: Refusal): Pick<Refusal, 'status' | 'code' | 'message'> {
-  return { status, code, message }
 }
 
 function explainRoute(route: Route, params: Params, { routes, upstreams }: Config) {
@@ -160,4 +155,33 @@ function decidedBy(configured: Limit, own: ClientLimit | undefined, nowMs: numbe
   const next = coming === undefined ? null : { limit: coming.limit, from: formatInstant(coming.fromAt) }
   if (!('fromAt' in rule)) return { decidedBy: 'limit' as const, because: `for every client${ended}`, next }
   return { decidedBy: 'change' as const, because: `changed at ${formatInstant(rule.fromAt)}${ended}`, next }
+}
+
+/** Why a route does not take a request. */
+function reasonOf(
+  route: Route,
+  method: string,
+  { host, segments }: Pick<Target, 'host' | 'segments'>,
+): string {
+  const found = matchRoute([route], method, host, segments)
+  if (found !== undefined && 'allow' in found) return `takes ${found.allow.join(', ')}, not ${method}`
+  if (found !== undefined) {
+    // What the router refuses although a route would take it.
+    return METHODS.has(method)
+      ? 'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it'
+      : `takes any method, but ${method} is none that the gateway takes`
+  }
+  if (route.host !== undefined && route.host !== host) return `is for the host ${route.host}, not ${host}`
+  if (!takesHost(route, host)) return `is for the hosts of listen.hosts, not ${host}`
+  return pathReason(route, segments)
+}
+
+function pathReason({ match, segments: wanted, rest }: Route, segments: readonly string[]): string {
+  const written = segmentsOf(match.slice(match.indexOf('/')))
+  for (const [i, want] of wanted.entries()) {
+    const have = segments[i]
+    if (have === undefined) return `wants a further segment, "${written[i]}"`
+    if ('literal' in want && foldCase(have) !== want.literal) return `wants "${written[i]}", not "${have}"`
+  }
+  return rest ? 'takes another path' : `ends before "${segments[wanted.length]}"`
 }

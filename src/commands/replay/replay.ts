@@ -7,8 +7,7 @@ import { type Given, idOf, type Io, load, print, UsageError, wholeOf, wordsOf } 
 import { type LoggedCall, readAccessLine } from './access-line.ts'
 import { createCharges } from './charges.ts'
 import { describeReport } from './describe.ts'
-import { readLines, sizeOf } from './logs.ts'
-import { createOrder, merge } from './order.ts'
+import { createOrder, merge, readLines, sizeOf } from './logs.ts'
 import { createTallies, emptyLineCounts, type Report } from './report.ts'
 
 const MOST_ROWS = 100_000

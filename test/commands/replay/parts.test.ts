@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { readAccessLine } from '../../../src/commands/replay/access-line.ts'
-import { createOrder, merge } from '../../../src/commands/replay/order.ts'
+import { createOrder, merge } from '../../../src/commands/replay/logs.ts'
 import { createBusiest } from '../../../src/commands/replay/report.ts'
 import { line, START } from './logs.ts'
 

@@ -97,8 +97,8 @@ describe('sluice limits', () => {
       'From END on, "requests" allows 20.',
       '',
     ])
-    const told = JSON.parse((await limits(store(), ['show', '--json'])).stdout) as unknown
-    expect(told).toMatchObject({
+    const json = JSON.parse((await limits(store(), ['show', '--json'])).stdout) as unknown
+    expect(json).toMatchObject({
       client: 'acme',
       truncated: false,
       limits: [{ key: 'sluice:{acme}:requests', limit: 50, remaining: 48, until: end }, {}, {}, {}],
@@ -129,7 +129,7 @@ describe('sluice limits', () => {
     expect(shown).toBe(`Error: Redis at ${redis.url} gave no answer in time.`)
   })
 
-  it('tells of no flag that does nothing there', async () => {
+  it('lists no flag that does nothing there', async () => {
     const { stdout } = await sluice(['limits', 'show', '--help'])
     expect(stdout).toMatch(/^ +--redis .*$/m)
     expect(stdout).not.toMatch(/--(host|port|log-level|log-format)/)

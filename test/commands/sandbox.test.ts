@@ -14,7 +14,7 @@ import { until } from '../helpers/wait.ts'
 const run = promisify(execFile)
 const anywhere = ['--port', '0', '--admin-port', '0']
 let sandbox: TestProcess
-let told: string[]
+let printed: string[]
 let token: string
 let folder: string
 
@@ -25,7 +25,7 @@ async function bash(script: string): Promise<string> {
 
 /** The one line of the instructions that begins like this and holds `part`. */
 function line(start: string, part = ''): string {
-  const found = told.filter((text) => text.startsWith(start) && text.includes(part))
+  const found = printed.filter((text) => text.startsWith(start) && text.includes(part))
   expect(found, `${start} … ${part}`).toHaveLength(1)
   return found[0]!
 }
@@ -45,7 +45,7 @@ beforeAll(async () => {
     },
     25_000,
   )
-  told = sandbox.stdout().split('\n')
+  printed = sandbox.stdout().split('\n')
 })
 
 afterAll(() => {
@@ -57,7 +57,7 @@ describe('sluice sandbox', () => {
   it('says what runs where, and nothing else before it', async () => {
     expect(sandbox.stdout()).toMatch(/^\nSluice's sandbox\n/)
     expect(sandbox.stderr()).toBe('')
-    const addresses = told.flatMap((text) => /^ {2}(http:\S+)/.exec(text)?.[1] ?? [])
+    const addresses = printed.flatMap((text) => /^ {2}(http:\S+)/.exec(text)?.[1] ?? [])
     expect(addresses).toHaveLength(4)
     for (const address of addresses) expect((await fetch(address)).status).toBeGreaterThan(0)
   })
@@ -135,7 +135,7 @@ describe('sluice sandbox', () => {
   })
 
   it('ends with all that it started', async () => {
-    const addresses = told.flatMap((text) => /^ {2}(http:\S+)/.exec(text)?.[1] ?? [])
+    const addresses = printed.flatMap((text) => /^ {2}(http:\S+)/.exec(text)?.[1] ?? [])
     sandbox.kill('SIGINT')
     expect(await sandbox.ended()).toBe(0)
     for (const address of addresses) await expect(fetch(address)).rejects.toThrow('fetch failed')

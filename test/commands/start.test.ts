@@ -37,8 +37,8 @@ function processorTime({ child }: TestProcess): number {
 }
 
 describe('sluice start', () => {
-  it('serves callers and operators, and tells each request in one line without a secret', async () => {
-    const gateway = await started(yaml({ data: data.url }))
+  it('serves callers and operators, logs each request in one line without a secret, and drains on SIGTERM', async () => {
+    const gateway = await started(yaml({ data: data.url, more: 'drainTimeout: 4s' }))
     const mine = await token('acme')
     const got = await call(gateway.port, {
       path: '/v3/sync/a%3Ab?secret=hunter2',
@@ -92,6 +92,20 @@ describe('sluice start', () => {
     expect(metrics).toMatch(/^sluice_limit_decisions_total\{limit="sync",outcome="near"\} 1$/m)
     expect(metrics).toMatch(/^sluice_build_info\{version="\d+\.\d+\.\d+",node="[\d.]+"\} 1$/m)
     expect(metrics).toMatch(/^sluice_store_up 1$/m)
+
+    const pending = call(gateway.port, { path: '/v3/held', token: mine })
+    await until('the request reached the upstream', () => held.length > 0)
+    gateway.kill('SIGTERM')
+    await until(
+      'readiness fails',
+      async () => (await call(gateway.adminPort, { path: '/readyz' })).status === 503,
+    )
+    // A load balancer has not seen it yet: its requests are served.
+    const late = await call(gateway.port, { token: mine })
+    expect(late).toMatchObject({ status: 200 })
+    held.pop()!()
+    expect((await pending).status).toBe(200)
+    expect(await gateway.ended()).toBe(0)
   })
 
   it('ends with 0 on SIGTERM while it still loads, and passes over SIGHUP', async () => {
@@ -109,24 +123,6 @@ describe('sluice start', () => {
     loading.kill('SIGTERM')
     expect(await loading.ended()).toBe(0)
     expect(loading.stdout()).toBe('')
-  })
-
-  it('on SIGTERM fails readiness, lets every request end, and exits with 0', async () => {
-    const gateway = await started(yaml({ data: data.url, more: 'drainTimeout: 4s' }))
-    const mine = await token('acme')
-    const pending = call(gateway.port, { path: '/v3/held', token: mine })
-    await until('the request reached the upstream', () => held.length > 0)
-    gateway.kill('SIGTERM')
-    await until(
-      'readiness fails',
-      async () => (await call(gateway.adminPort, { path: '/readyz' })).status === 503,
-    )
-    // A load balancer has not seen it yet: its requests are served.
-    const late = await call(gateway.port, { token: mine })
-    expect(late).toMatchObject({ status: 200 })
-    held.pop()!()
-    expect((await pending).status).toBe(200)
-    expect(await gateway.ended()).toBe(0)
   })
 
   it('does not wait for requests beyond drainTimeout', async () => {

@@ -81,7 +81,7 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
     expect(await asked('other', 'refuse')).toMatch(/ not one of "clients": refused$/)
   })
 
-  it('tells the same as JSON, with the keys as Redis has them', async () => {
+  it('prints the same as JSON, with the keys as Redis has them', async () => {
     const config = fileOf(`store: { redis: { url: redis://r }, prefix: bank }
 upstreams: { d: { url: http://d } }
 limits: { addresses: { per: [ip], limit: 3, window: 1s } }

@@ -48,7 +48,7 @@ describe('sluice replay', () => {
     ])
   })
 
-  it('reads standard input, lists the first clients or one of them, and tells it as JSON', async () => {
+  it('reads standard input, lists the first clients or one of them, and prints it as JSON', async () => {
     const stdin = LINES.join('\n')
     const config = configFile(LIMITS)
     const args = ['replay', '-', '--config', config, '--json']
@@ -98,8 +98,8 @@ describe('sluice replay', () => {
       clients: [{ client: 'quiet\nfake' }],
       lines: { replayed: 5 },
     })
-    const nobody = await sluice(['replay', '-', '--config', config, '--client', 'nobody'], { stdin })
-    expect(nobody.stdout).toMatch(/^None of the replayed calls is of the client "nobody"\.\n\n7 lines: /)
+    const other = await sluice(['replay', '-', '--config', config, '--client', 'other'], { stdin })
+    expect(other.stdout).toMatch(/^None of the replayed calls is of the client "other"\.\n\n7 lines: /)
     const compressed = gzipSync(stdin)
     const zipped = await sluice(args, { stdin: compressed })
     expect(JSON.parse(zipped.stdout)).toMatchObject({ totals: report.totals })
@@ -161,7 +161,7 @@ describe('sluice replay', () => {
     const args = ['replay', logFile(LINES), '--config', configFile(LIMITS)]
     const { stdout, stderr } = await sluice(args, { isTTY: true })
     expect(stderr).toMatch(/\[-{40}\] 0% of \d+ bytes, .* left/)
-    expect(stderr).toMatch(/\u001B\[2K$/)
+    expect(stderr.endsWith('\u001B[2K')).toBe(true)
     expect(stdout).toBe((await sluice(args)).stdout)
   })
 })
@@ -201,7 +201,7 @@ describe('sluice replay, of what a gateway wrote', () => {
       await call(port, { path: '/oidc/x' })
       return got
     }
-    // A refusal from memory is told to a millisecond: no burst comes near to where the window of the one before ends.
+    // A refusal from memory is exact to a millisecond: no burst comes near to where the window of the one before ends.
     const bursts = [await Promise.all(gateways.map(burst))]
     await sleep(1000)
     bursts.push(await Promise.all(gateways.map(burst)))

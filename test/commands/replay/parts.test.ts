@@ -6,7 +6,7 @@ import { createBusiest } from '../../../src/commands/replay/report.ts'
 import { line, START } from './logs.ts'
 
 describe('the busiest minute', () => {
-  it('is the one that a look at every minute finds, for each client', () => {
+  it('is the one that counting every minute finds, for each client', () => {
     const gap = fc.oneof(fc.constant(0), fc.integer({ max: 2000, min: 1 }), fc.constantFrom(59_999, 60_000))
     fc.assert(
       fc.property(

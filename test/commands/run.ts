@@ -1,5 +1,5 @@
 import { EventEmitter } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable, Writable } from 'node:stream'
@@ -49,7 +49,6 @@ function createSink() {
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'sluice-commands-'))
-process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 let files = 0
 
 /** A new file with this text or these bytes. */

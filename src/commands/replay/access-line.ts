@@ -13,11 +13,7 @@ export interface LoggedCall {
   readonly route: string | undefined
   readonly client: string | undefined
   readonly ip: string | undefined
-  /**
-   * True if it got as far as the limiter, whether that was then asked or not. A line names the client once it is
-   * authenticated, also where its token then lacks a scope. Without authentication, only a call that was forwarded or
-   * refused by `onOutage: deny` is known to have got there.
-   */
+  /** True if it got as far as the limiter, whether that was then asked or not. */
   readonly arrived: boolean
   /** Undefined where the gateway failed to decide or to forward. Calls without limits were admitted. */
   readonly decision: 'admitted' | 'refused' | undefined
@@ -57,6 +53,8 @@ export function readAccessLine(text: string): LoggedCall | undefined {
   const loggedAt = Date.parse(time)
   const cameAt = loggedAt - durationMs
   if (!(cameAt >= 0 && cameAt <= loggedAt && loggedAt < FIVE_DIGIT_YEARS)) return undefined
+  // A line names an authenticated client, also where its token then lacks a scope. Without a client, only a call that was
+  // forwarded or refused by `onOutage: deny` is known to have reached the limiter.
   const authorized = client !== undefined && code !== 'Forbidden'
   const forwarded =
     decision === 'admitted' ||

@@ -1,8 +1,8 @@
 import type { Config } from '../../config/schema.ts'
-import { createRouter, type Params, type Route } from '../../downstream/router.ts'
+import { createRouter, type Params } from '../../downstream/router.ts'
 import { segmentsOf } from '../../downstream/target.ts'
 import { compileLimits, type Quota } from '../../limit/limit.ts'
-import { compileParameters, type RefuseParams } from '../../limit/parameters.ts'
+import { compileParameters } from '../../limit/parameters.ts'
 import type { LoggedCall } from './access-line.ts'
 
 /**
@@ -19,15 +19,9 @@ export function isReplayable({ per }: { readonly per: readonly string[] }): bool
   return !per.includes('user')
 }
 
-interface ReplayedRoute extends Route {
-  readonly parts: ReadonlySet<string>
-  readonly refuseParams: RefuseParams
-  readonly quotas: ReturnType<typeof compileLimits>
-}
-
 /** Matches logged calls by the gateway's own router; where the path or host is not logged, by the recorded route. */
 export function createCharges({ routes, clientLimits, parameters }: Config): ChargesOf {
-  const replayed = routes.map((route): ReplayedRoute => {
+  const replayed = routes.map((route) => {
     const limits = route.limits.filter(isReplayable)
     return {
       ...route,

@@ -77,25 +77,21 @@ function describeLines({ lines }: Report): string {
 }
 
 function warningsOf({ limits, lines, late }: Report): readonly string[] {
-  const warnings = limits
-    .filter(({ replayed }) => !replayed)
-    .map(
-      ({ name }) => `limits.${name}: is counted per user, whom the access log does not name; it is left out`,
-    )
-  if (lines.lacking > 0) {
-    warnings.push(
-      `${counted(lines.lacking, 'call')} left out, whose lines lack what a limit is counted by: the client, the address, or the whole path`,
-    )
-  }
-  if (lines.overlong > 0) {
-    warnings.push(`${counted(lines.overlong, 'line')} passed over, too long for an access log`)
-  }
-  if (late.calls > 0) {
-    warnings.push(
-      `${counted(late.calls, 'call')} logged too late to be put in order, by up to ${(late.byMs / 1000).toFixed(1)} seconds: counted as if decided that much later; give the log of each instance as a file of its own`,
-    )
-  }
-  return warnings
+  const lack = 'the client, the address, or the whole path'
+  const seconds = (late.byMs / 1000).toFixed(1)
+  return [
+    ...limits
+      .filter(({ replayed }) => !replayed)
+      .map(
+        ({ name }) =>
+          `limits.${name}: is counted per user, whom the access log does not name; it is left out`,
+      ),
+    lines.lacking > 0 &&
+      `${counted(lines.lacking, 'call')} left out, whose lines lack what a limit is counted by: ${lack}`,
+    lines.overlong > 0 && `${counted(lines.overlong, 'line')} passed over, too long for an access log`,
+    late.calls > 0 &&
+      `${counted(late.calls, 'call')} logged too late to be put in order, by up to ${seconds} seconds: counted as if decided that much later; give the log of each instance as a file of its own`,
+  ].filter((warning) => warning !== false)
 }
 
 /** Escaped and cut: callers choose the words of a log, which must not move a cursor or widen a column without end. */

@@ -17,14 +17,6 @@ const MOST_CALLS = 400_000
 /** The part of both by which they are exceeded, so that the waiting calls are sorted only now and then. */
 const SLACK = 0.1
 
-/** What is reported while a log is read. */
-export interface Reading {
-  /** Bytes as stored. */
-  onRead(bytes: number): void
-  /** A line was left out that is so long that the gateway did not write it. */
-  onOverlong(): void
-}
-
 /** Bytes of all logs as stored; NaN where one is not known, as of a pipe. */
 export async function sizeOf(names: readonly string[]): Promise<number> {
   const sizes = names.map(async (name) => {
@@ -34,11 +26,15 @@ export async function sizeOf(names: readonly string[]): Promise<number> {
   return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
 }
 
-/** Reads a log, `-` being `stdin`: its lines in batches, decompressed if they are gzip. Rejects with words for the operator. */
+/**
+ * Reads a log, `-` being `stdin`: its lines in batches, decompressed if they are gzip. Reports the bytes read, as stored, and
+ * each line that it leaves out since it is too long to be the gateway's. Rejects with words for the operator.
+ */
 export async function* readLines(
   name: string,
   stdin: Readable,
-  { onRead, onOverlong }: Reading,
+  onRead: (bytes: number) => void,
+  onOverlong: () => void,
 ): AsyncGenerator<readonly string[]> {
   const stored: Readable & { readonly bytesRead?: number } =
     name === STDIN ? stdin : createReadStream(name, { highWaterMark: PIECE_BYTES })
@@ -69,7 +65,9 @@ export async function* readLines(
       }
     }
   } catch (error) {
-    throw unreadable(name === STDIN ? 'standard input' : name, error)
+    const { code = '', message } = error as NodeJS.ErrnoException
+    const why = code.startsWith('Z_') ? `is damaged or cut gzip: ${message}` : reason(error)
+    throw new Error(`${name === STDIN ? 'standard input' : name}: ${why}`, { cause: error })
   }
   if (rest !== '') yield [rest]
 }
@@ -81,13 +79,6 @@ async function isGzip(stream: Readable): Promise<boolean> {
   if (head === null) return false
   stream.unshift(head)
   return head[0] === 0x1f && head[1] === 0x8b
-}
-
-function unreadable(name: string, error: unknown): Error {
-  const { code } = error as NodeJS.ErrnoException
-  if (code === 'Z_BUF_ERROR') return new Error(`${name}: ends in the middle of what gzip wrote`)
-  if (code?.startsWith('Z_') === true) return new Error(`${name}: is not what gzip wrote`)
-  return new Error(`${name}: ${reason(error)}`)
 }
 
 /** Passes on the calls of several logs by the time of their lines, by which each log is sorted. */
@@ -109,15 +100,6 @@ export async function merge(
   }
 }
 
-/** Calls in the order of their decisions. */
-export interface Order {
-  take(call: LoggedCall): void
-  /** Passes on what still waits. */
-  end(): void
-  /** How many calls came after later ones had been passed on, and by how much at most. */
-  late(): { readonly calls: number; readonly byMs: number }
-}
-
 /**
  * Puts calls, which are logged as their requests end, into the order in which they were decided, and passes each on with
  * that instant. A call that comes too late for that counts as decided when the last one was.
@@ -126,7 +108,7 @@ export function createOrder(
   pass: (call: LoggedCall, nowMs: number) => void,
   windowMs = WINDOW_MS,
   mostCalls = MOST_CALLS,
-): Order {
+) {
   const waiting: LoggedCall[] = []
   const late = { calls: 0, byMs: 0 }
   let newestAt = -Infinity
@@ -145,7 +127,7 @@ export function createOrder(
   }
 
   return {
-    take(call) {
+    take(call: LoggedCall): void {
       if (call.decidedAt < nowMs) {
         late.calls++
         late.byMs = Math.max(late.byMs, nowMs - call.decidedAt)
@@ -155,7 +137,9 @@ export function createOrder(
       const isDue = newestAt > sortedAt + windowMs * SLACK || waiting.length > mostCalls * (1 + SLACK)
       if (isDue) passBefore(newestAt - windowMs, mostCalls)
     },
-    end: () => passBefore(Infinity, 0),
-    late: () => late,
+    /** Passes on what still waits. */
+    end: (): void => passBefore(Infinity, 0),
+    /** How many calls came after later ones had been passed on, and by how much at most. */
+    late,
   }
 }

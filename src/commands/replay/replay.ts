@@ -66,9 +66,10 @@ export async function replay(
   })
 
   const progress = createProgress(await sizeOf(logs), stderr)
-  const reading = { onRead: (bytes: number) => progress.increment(bytes), onOverlong: () => lines.overlong++ }
+  const onRead = (bytes: number): void => progress.increment(bytes)
+  const onOverlong = (): unknown => lines.overlong++
   async function* callsOf(log: string): AsyncGenerator<LoggedCall, void> {
-    for await (const batch of readLines(log, stdin, reading)) {
+    for await (const batch of readLines(log, stdin, onRead, onOverlong)) {
       for (const line of batch) {
         const call = line === '' ? undefined : readAccessLine(line)
         if (call !== undefined) yield call
@@ -86,7 +87,7 @@ export async function replay(
     progress.stop()
     await store.close()
   }
-  return tallies.report(file, lines, order.late(), top)
+  return tallies.report(file, lines, order.late, top)
 }
 
 /** Draws nothing where `stream` is no terminal; no bar where the total is not known (NaN). */

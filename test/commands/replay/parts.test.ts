@@ -67,7 +67,7 @@ describe('the order of calls', () => {
     for (const [at, lastsMs] of calls) order.take(readAccessLine(line({ at, lastsMs }))!)
     const before = passed.length
     order.end()
-    return { passed, before, late: order.late() }
+    return { passed, before, late: order.late }
   }
 
   it('is that of their decisions, if no more wait and none longer than it waits for', () => {

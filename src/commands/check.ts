@@ -24,7 +24,7 @@ export async function run(given: Given, io: Io): Promise<void> {
 /** A configuration as JSON values, with `***` in place of secrets. */
 export function effectiveConfig(config: Config): Record<string, unknown> {
   const { clientLimits, ...rest } = config
-  const { listen, store, limits, clients, parameters, routes } = config
+  const { listen, store, upstreams, limits, clients, parameters, routes } = config
   const shown = {
     ...rest,
     listen: { ...listen, servesOtherHosts: routes.some(({ host, hosts }) => (host ?? hosts) === undefined) },
@@ -49,8 +49,16 @@ export function effectiveConfig(config: Config): Record<string, unknown> {
     })),
     parameters: Object.fromEntries(routes.flatMap(countedBy).map((name) => [name, kindOf(name, parameters)])),
     routes: routes.map(({ match, upstream, respond, authenticate, scope, limits, maxBody, timeoutMs }) => {
-      const names = limits.map(({ name }) => name)
-      return { match, upstream, respond, authenticate, scope, limits: names, maxBody, timeoutMs }
+      const own = {
+        match,
+        upstream,
+        respond,
+        authenticate,
+        scope,
+        limits: limits.map(({ name }) => name),
+        maxBody,
+      }
+      return { ...own, timeoutMs: timeoutMs ?? upstreams.find(({ name }) => name === upstream)?.timeoutMs }
     }),
   }
   return JSON.parse(JSON.stringify(shown, masked)) as Record<string, unknown>

@@ -75,7 +75,12 @@ describe('sluice check', () => {
       parameters: { connection: 'plain' },
       routes: [
         { match: 'id.example.com/*', limits: [], maxBody: 100, timeoutMs: 7_200_000 },
-        { match: 'POST /sync/:connection', authenticate: 'bearer', limits: ['requests', 'sync'] },
+        {
+          match: 'POST /sync/:connection',
+          authenticate: 'bearer',
+          limits: ['requests', 'sync'],
+          timeoutMs: 90_000,
+        },
       ],
       warnings: [],
     })

@@ -2,7 +2,7 @@
 import { isIP } from 'node:net'
 import yargs, { type Argv } from 'yargs'
 import { hideBin } from 'yargs/helpers'
-import { nearest } from '../src/config/checks/nearest.ts'
+import { nearest } from '../src/config/yaml/wording.ts'
 import { FLAGS, overridesOf } from '../src/config/flags.ts'
 import type { Loaded, LoadOptions } from '../src/config/load.ts'
 import { escaped } from '../src/observe/escape.ts'
@@ -119,7 +119,7 @@ function addressOf(text: string | undefined): string | undefined {
 
 async function instantOf(text: string | undefined): Promise<number> {
   if (text === undefined) return Date.now()
-  const ms = (await import('../src/config/compile/instant.ts')).instantMs(text)
+  const ms = (await import('../src/config/sections/limits.ts')).instantMs(text)
   if (!Number.isNaN(ms)) return ms
   throw new UsageError(`--at must be an instant such as 2027-01-31T00:00:00Z.`)
 }

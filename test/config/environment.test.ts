@@ -18,10 +18,13 @@ describe('the environment', () => {
     expect(config.tokens[0]).toMatchObject({ audience: ['007'], realm: '007', clientClaim: 'true' })
   })
 
-  it('is not typed where it is a part, or was a number in quotes', async () => {
-    expect(await mistakesIn(completed('listen: { port: "80${PORT}" }'), { PORT: '80' })).toEqual([
-      'sluice.yaml:1:17: listen.port: must be a port from 0 to 65535, not "8080"',
-    ])
+  it('is a number or true where one is wanted, as a text in quotes is', async () => {
+    const text = completed(
+      'listen: { port: "80${PORT}" }\nadmin: { port: "7" }\nlimits: { a: { per: [ip], limit: "${N}", window: 1s, shadow: "${YES}" } }\nroutes: [{ match: /, upstream: data, authenticate: bearer }]',
+    )
+    const { config } = await load(text, { PORT: '80', N: '1e2', YES: 'True' })
+    expect([config.listen.port, config.admin.port]).toEqual([8080, 7])
+    expect(config.limits).toMatchObject([{ limit: 100, shadow: true }])
   })
 
   it('stands back for the default where it is unset or empty', async () => {
@@ -192,5 +195,10 @@ describe('flags', () => {
     expect(await mistakesIn(completed(''), {}, overridesOf({ port: '9090' }))).toEqual([
       '--port: is 9090 for both "listen" and "admin"; give each its own port',
     ])
+  })
+
+  it('are named in warnings', async () => {
+    const { config } = await load(completed(''), {}, overridesOf({ 'admin-host': '::' }))
+    expect(config.warnings.map(({ where }) => where)).toEqual(['--admin-host'])
   })
 })

@@ -1,7 +1,9 @@
+import { createPrivateKey } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ConfigError, loadConfig, type Loaded, type Override } from '../../src/config/load.ts'
+import { makeCertificate } from '../helpers/self-signed.ts'
 
 const SECTIONS = {
   store: 'store: memory',
@@ -19,13 +21,24 @@ const SECTIONS = {
   ].join('\n'),
 } as const
 
-/** What is wrong; the text or its lines, which come first in the file; the lines expected; is that the whole file? */
-export type Row = readonly [
-  title: string,
-  snippet: string | readonly string[],
-  lines: readonly string[],
-  whole?: 'whole',
-]
+const own = makeCertificate('gateway')
+const other = makeCertificate('other')
+
+/** PEM files, sound and broken. */
+export const BESIDE = {
+  'cert.pem': own.cert,
+  'key.pem': own.key,
+  'other.pem': other.key,
+  'locked.pem': createPrivateKey(own.key).export({
+    type: 'pkcs8',
+    format: 'pem',
+    cipher: 'aes-256-cbc',
+    passphrase: 'x',
+  }) as string,
+  'broken.pem': own.cert.replace(/\n.{20}/, '\n'),
+  'chain.pem': `${own.cert}\n${other.cert}`,
+  'cert.der': 'hunter2',
+}
 
 /** The snippet, and after it whatever else a sound file needs. */
 export function completed(snippet: string): string {

@@ -90,29 +90,6 @@ describe('loadConfig', () => {
     })
   })
 
-  it('reads the PEM files of TLS that stand beside the configuration', async () => {
-    const pem = (text: string) => `-----BEGIN X-----\n${text}\n-----END X-----\n`
-    const text = completed(
-      'store: { redis: { url: redis://r, tls: { ca: ca.pem, cert: ./c.pem, key: k.pem, servername: redis } } }',
-    )
-    const { config } = await load(text, {}, [], {
-      'ca.pem': pem('a'),
-      'c.pem': `bag attributes\n${pem('c')}`,
-      'k.pem': pem('k'),
-    })
-    expect(config.store).toMatchObject({
-      redis: {
-        tls: {
-          ca: pem('a'),
-          cert: `bag attributes\n${pem('c')}`,
-          key: pem('k'),
-          servername: 'redis',
-          rejectUnauthorized: true,
-        },
-      },
-    })
-  })
-
   it('compiles changes, shadow limits and the limits that clients have of their own', async () => {
     const text = [
       'clients:',
@@ -378,7 +355,7 @@ describe('a file that cannot be read', () => {
 
   it('may not be nested without end', async () => {
     expect(await mistakesIn(`\n${'['.repeat(100_000)}`)).toEqual([
-      'sluice.yaml:2:1: the brackets nest too deeply; take some out',
+      'sluice.yaml:2:101: this nests too deeply; take some out',
     ])
     expect(await mistakesIn('- '.repeat(100_000))).toHaveLength(1)
   })

@@ -1,8 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { countedBy } from '../../limit/parameters.ts'
 import type { Config } from '../schema.ts'
-import type { Path } from '../yaml/locate.ts'
-import type { Mistake } from '../yaml/source.ts'
+import type { Mistake, Path } from '../yaml/problem.ts'
 
 /** What is not wrong, but probably not meant either: what has no effect (any more), and what is left open. */
 export function* warningsOf(config: Omit<Config, 'warnings'>, nowMs: number): Generator<Mistake> {

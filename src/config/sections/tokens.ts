@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { fetchedUrl, issuer, keysLocation } from './addresses.ts'
-import { choice, duration, list, secret, section, text, textThat } from './values.ts'
+import { checking, choice, duration, list, secret, section, text, textThat } from './values.ts'
+import type { Mistake } from '../yaml/problem.ts'
 import { must, mustSecretly } from '../yaml/wording.ts'
 
 /** The asymmetric algorithms of JOSE: who verifies with them cannot sign with them. */
@@ -80,10 +81,26 @@ const issuerOfTokens = section({
   }))
   .describe('Whose tokens are taken.')
 
+/** Issuers stand once, and one alone has an introspection endpoint. */
+function* apart(issuers: readonly IssuerSettings[]): Generator<Mistake> {
+  const asked = issuers.findIndex(({ introspection }) => introspection !== undefined)
+  for (const [i, { issuer, introspection }] of issuers.entries()) {
+    const first = issuers.findIndex((other) => other.issuer === issuer)
+    if (first < i) {
+      const message = `stands twice, first in tokens[${first}]; make one of the two`
+      yield { path: [i, 'issuer'], message }
+    }
+    if (introspection !== undefined && asked < i) {
+      const message = `stands in tokens[${asked}] too, and opaque tokens do not tell whose they are; take one of the two out`
+      yield { path: [i, 'introspection'], message, key: true }
+    }
+  }
+}
+
 /** Whose tokens are taken: those of one issuer, or of several. */
 export const tokens = z
   .union(
-    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers')],
+    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(checking(apart))],
     mustSecretly(`a mapping with keys of ${KEYS}, or a list of such mappings`),
   )
   .describe('How a caller proves who it is where a route says bearer; a list for several issuers.')

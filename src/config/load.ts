@@ -7,7 +7,8 @@ import { filesOf } from './compile/tls.ts'
 import { readSecret, readText } from './files.ts'
 import { type Config, SECRETS, settings } from './schema.ts'
 import { ConfigError, type Mistake, mistakesOf, type Path, problemsOf } from './yaml/problem.ts'
-import { type Env, isMapping, type Mapping, readSource } from './yaml/source.ts'
+import type { Env } from './yaml/inspect.ts'
+import { isMapping, type Mapping, readSource } from './yaml/source.ts'
 
 export { ConfigError } from './yaml/problem.ts'
 
@@ -20,8 +21,6 @@ export interface Override {
   readonly replaces?: readonly string[]
   /** True if the value is a URL that takes over user, password and TLS of the one that it replaces, unless it has a user of its own. */
   readonly keepsUser?: boolean | undefined
-  /** What is wrong with the value as this flag gives it, where more is to be said than of the file's. */
-  readonly mistake?: string | undefined
 }
 
 /** What `loadConfig` read. */
@@ -65,8 +64,6 @@ export async function loadConfig({
 
   const mistakes: Mistake[] = [...source.mistakes]
   let value = overrides.reduce(override, source.value)
-  for (const { path, mistake } of overrides)
-    if (mistake !== undefined) mistakes.push({ path, message: mistake })
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
   for (const path of SECRETS.flatMap((secret) => pathsOf(value, secret))) {
     const secret = await readSecret(get(value, path), path, flagOf(path) ? process.cwd() : directory)
@@ -86,7 +83,7 @@ export async function loadConfig({
   return {
     config: {
       ...config,
-      warnings: problemsOf([...warningsOf(config, nowMs)], places),
+      warnings: problemsOf([...source.warnings, ...warningsOf(config, nowMs)], places),
     },
     file,
     hash: createHash('sha256').update(text).digest('hex'),

@@ -73,7 +73,10 @@ describe('sluice', () => {
   it.for(['start', 'check'])(
     'ends wrong configuration with 78, every mistake on its line: %s',
     async (command) => {
-      const stdin = GOOD.replace('per: [client]', 'per: client').replace('upstream: data', 'upstream: dta')
+      const stdin = GOOD.replace('per: [client]', 'per: client').replace(
+        'authenticate: none',
+        'authenticate: basic',
+      )
       const ended = await sluice([command, '--config', '-', '--port', 'http'], { stdin })
       expect(ended).toEqual({
         code: 78,
@@ -81,7 +84,7 @@ describe('sluice', () => {
         stderr: [
           '--port: must be a port from 0 to 65535',
           'stdin:7:20: limits.requests.per: must be a list of what a key is made of, such as [client], in [ ] or with a "- " before each',
-          'stdin:10:44: routes[0].upstream: there is no upstream "dta"; did you mean "data"?',
+          'stdin:10:64: routes[0].authenticate: must be none, bearer or par, not "basic"',
           '',
         ].join('\n'),
       })

@@ -355,7 +355,7 @@ describe('a file that cannot be read', () => {
 
   it('may not be nested without end', async () => {
     expect(await mistakesIn(`\n${'['.repeat(100_000)}`)).toEqual([
-      'sluice.yaml:2:101: this nests too deeply; take some out',
+      'sluice.yaml:1:1: the brackets of the file nest too deeply; take some out',
     ])
     expect(await mistakesIn('- '.repeat(100_000))).toHaveLength(1)
   })

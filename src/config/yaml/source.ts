@@ -1,6 +1,6 @@
-import { isAlias, isMap, isScalar, isSeq, LineCounter, YAMLParseError } from 'yaml'
-import type { Alias, Document, Node, Scalar } from 'yaml'
-import { offsetOf, parseDocument } from './parse.ts'
+import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
+import type { Document, Node, Scalar } from 'yaml'
+import { type Env, inspect } from './inspect.ts'
 import type { Mistake, Path, Place } from './problem.ts'
 import { wordError } from './wording.ts'
 
@@ -9,6 +9,8 @@ export interface Source {
   /** Undefined where the mistakes leave no mapping. */
   readonly value: Mapping | undefined
   readonly mistakes: readonly Mistake[]
+  /** What is not wrong, but probably not meant either. */
+  readonly warnings: readonly Mistake[]
   /** Where the path's value or key stands, or the innermost thing around it; within an alias, where its anchor is. */
   placeOf(path: Path, key?: boolean): Place
 }
@@ -19,43 +21,67 @@ export type Mapping = Readonly<Record<string, unknown>>
 /** More uses of an anchor, times what it multiplies itself, are an attack. */
 const MAX_ALIASES = 100
 
+/** The deepest that brackets may nest; thousands make the parser take all memory. */
+const MAX_DEPTH = 100
+
+/** The core schema, whatever the file asks for. */
+const OPTIONS = {
+  schema: 'core',
+  merge: true,
+  stringKeys: true,
+  prettyErrors: false,
+  logLevel: 'error',
+} as const
+
 /** Reads one YAML document, with the environment put in scalar by scalar, so that no value can change the structure. */
 export function readSource(source: string, env: Env): Source {
   const text = source.replace(/^\uFEFF/, '')
-  const lines = new LineCounter()
+  const lineCounter = new LineCounter()
   const placeAt = (offset = 0): Place => {
-    const { line, col } = lines.linePos(offset)
+    const { line, col } = lineCounter.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
   const refuse = (mistakes: readonly Mistake[]): Source => ({
     value: undefined,
     mistakes,
+    warnings: [],
     placeOf: () => placeAt(),
   })
   const wrong = (message: string, offset?: number) => ({ path: [], message, place: placeAt(offset) })
+
+  if (isTooDeep(text)) return refuse([wrong('the brackets of the file nest too deeply; take some out')])
+  const document = parseDocument(text, { ...OPTIONS, lineCounter })
+  const broken = [...document.errors, ...document.warnings].map((error) =>
+    wrong(wordError(error, text), error.pos[0]),
+  )
+  if (broken.length > 0)
+    return refuse(broken.filter(({ place }, i) => place.line !== broken[i - 1]?.place.line))
+  const { shape, unset, literal } = inspect(document, env, placeAt)
+  if (shape.length > 0) return refuse(shape)
   try {
-    const document = parseDocument(text, lines)
-    const broken = [...document.errors, ...document.warnings].map((error) =>
-      wrong(wordError(error, text), error.pos[0]),
-    )
-    if (broken.length > 0)
-      return refuse(broken.filter(({ place }, i) => place.line !== broken[i - 1]?.place.line))
-    const { shape, unset } = inspect(document, env, placeAt)
-    if (shape.length > 0) return refuse(shape)
     const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES })
-    if (!isMapping(value)) {
-      const what = document.contents === null ? 'is empty' : 'must be a mapping'
-      return refuse([wrong(`the file ${what}; config/sluice.yaml shows its keys`)])
+    if (isMapping(value)) {
+      const placeOf = (path: Path, key?: boolean) => placeAt(offsetOf(document, path, key))
+      return { value, mistakes: unset, warnings: literal, placeOf }
     }
-    return { value, mistakes: unset, placeOf: (path, key) => placeAt(offsetOf(document, path, key)) }
+    const what = document.contents === null ? 'is empty' : 'must be a mapping'
+    return refuse([wrong(`the file ${what}; config/sluice.yaml shows what to write`)])
   } catch (error) {
-    if (error instanceof YAMLParseError) return refuse([wrong(wordError(error, text), error.pos[0])])
     const { message } = error as Error
-    const words = /alias count/i.test(message)
-      ? 'the aliases (*name) multiply the file beyond bounds; write the values out'
-      : `the file cannot be read: ${message}`
-    return refuse([wrong(words)])
+    const isBomb = /alias count/i.test(message)
+    const bomb = 'the aliases (*name) multiply the file beyond bounds; write the values out'
+    return refuse([wrong(isBomb ? bomb : `the file cannot be read: ${message}`)])
   }
+}
+
+/** True if brackets nest deeper than in any configuration, those in texts and comments counted too. */
+function isTooDeep(text: string): boolean {
+  let depth = 0
+  for (const [bracket] of text.matchAll(/[[\]{}]/g)) {
+    depth = Math.max(0, depth + (bracket === '[' || bracket === '{' ? 1 : -1))
+    if (depth > MAX_DEPTH) return true
+  }
+  return false
 }
 
 /** True if this is a mapping of keys to values. */
@@ -63,97 +89,35 @@ export function isMapping(value: unknown): value is Mapping {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-type PlaceAt = (offset?: number) => Place
-
-/** Walks through a document once, since it may be long, and replaces every scalar that names variables. */
-function inspect(document: Document.Parsed, env: Env, placeAt: PlaceAt) {
-  const shape: Mistake[] = []
-  const unset: Mistake[] = []
-  const anchors = new Map<string, Node>()
-  const path: (string | number)[] = []
-  const report = (to: Mistake[], node: Node, message: string): void => {
-    to.push({ path: [...path], message, place: placeAt(node.range?.[0]) })
+/** The offset of a path's value or key, or of the innermost thing around it; within an alias, that of what it stands for. */
+function offsetOf(document: Document.Parsed, path: Path, atKey = false): number | undefined {
+  let [key, value]: Entry = [undefined, document.contents]
+  for (const step of path) {
+    const next = entryOf(value, step, document)
+    if (next === undefined) return (key ?? value)?.range?.[0]
+    ;[key, value] = next
   }
-
-  function walk(node: unknown): void {
-    if (isAlias(node)) return alias(node)
-    if (!isScalar(node) && !isMap(node) && !isSeq(node)) return
-    if (node.anchor !== undefined) anchors.set(node.anchor, node)
-    if (isScalar(node)) scalar(node)
-    else if (isMap(node)) {
-      for (const pair of node.items) {
-        const key = pair.key as Scalar<string>
-        path.push(key.value)
-        // JavaScript has another meaning for it, so that records of zod pass it over.
-        if (key.value === '__proto__') report(shape, key, 'unknown key; take it out')
-        walk(pair.value)
-        path.pop()
-      }
-    } else {
-      for (const [i, item] of node.items.entries()) {
-        path.push(i)
-        walk(item)
-        path.pop()
-      }
-    }
-  }
-
-  function alias(node: Alias): void {
-    const anchored = anchors.get(node.source)
-    if (anchored === undefined)
-      report(
-        shape,
-        node,
-        'stands for nothing, since no "&" gives it a name; put a text that begins with "*" in quotes',
-      )
-    else if (anchored.range![1] > node.range![0])
-      report(shape, node, 'stands within what it stands for; write the value out')
-  }
-
-  function scalar(node: Scalar): void {
-    if (typeof node.value !== 'string') return
-    const given = substitute(node.value, env)
-    if (given === undefined) return
-    if ('problem' in given) report(unset, node, given.problem)
-    else node.value = given.text
-  }
-
-  walk(document.contents)
-  return { shape, unset }
+  const isBlank = value === null || (isScalar(value) && value.range?.[0] === value.range?.[1])
+  return ((atKey || isBlank ? key : undefined) ?? value)?.range?.[0]
 }
 
-const VARIABLE = /\$\$\{|\$\{([^}]*)\}?/g
-const INSIDE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
+type Entry = readonly [key: Node | undefined, value: Node | null]
 
-/** The environment: what `${NAME}` stands for. */
-export type Env = Readonly<Record<string, string | undefined>>
-
-/**
- * Puts the environment in for `${NAME}` and `${NAME:-default}`; `$${` is a plain `${`. An empty variable counts as unset,
- * as in the shell's `:-`. Undefined where the text names none.
- */
-function substitute(
-  source: string,
-  env: Env,
-): { readonly text: string } | { readonly problem: string } | undefined {
-  if (!source.includes('${')) return undefined
-  let problem: string | undefined
-  const text = source.replace(VARIABLE, (all, inside: string | undefined) => {
-    if (inside === undefined) return '${'
-    const [, name, otherwise] = INSIDE.exec(inside) ?? []
-    if (!all.endsWith('}'))
-      problem ??= `has a "\${" that no "}" ends; write \${NAME}, or $\${ for a plain "\${"`
-    else if (name === undefined)
-      problem ??= `has a "\${" that names no variable; write \${NAME} or \${NAME:-default}`
-    else if (otherwise?.includes('${'))
-      problem ??= `has a variable within the default of \${${name}}; write a plain one`
-    else {
-      const value = env[name]
-      if (value !== undefined && value !== '') return value
-      if (otherwise !== undefined) return otherwise
-      problem ??= `needs the environment variable ${name}, which is ${value === '' ? 'empty' : 'not set'}; set it or write \${${name}:-default}`
-    }
-    return ''
-  })
-  return problem === undefined ? { text } : { problem }
+/** The key and value of a step, through aliases and merge keys. */
+function entryOf(node: Node | null, step: string | number, document: Document.Parsed): Entry | undefined {
+  const inner = isAlias(node) ? node.resolve(document) : node
+  if (isSeq(inner)) {
+    const item = inner.items[Number(step)] as Node | undefined
+    return item && [undefined, item]
+  }
+  if (!isMap(inner)) return undefined
+  const valueOf = (name: string | number) => inner.items.find(({ key }) => (key as Scalar).value === name)
+  const pair = valueOf(step)
+  if (pair) return [pair.key as Node, pair.value as Node | null]
+  const merged = valueOf('<<')?.value
+  for (const source of isSeq(merged) ? merged.items : [merged]) {
+    const entry = entryOf((source ?? null) as Node | null, step, document)
+    if (entry) return entry
+  }
+  return undefined
 }

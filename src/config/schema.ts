@@ -14,14 +14,15 @@ import { routes } from './sections/routes.ts'
 import { type SharedStoreSettings, store } from './sections/store.ts'
 import { type IssuerSettings, tokens } from './sections/tokens.ts'
 import { upstreams } from './sections/upstreams.ts'
-import { choice, duration, port, secret, section, whole } from './sections/values.ts'
+import { choice, duration, port, section, textThat, whole } from './sections/values.ts'
 import type { Problem } from './yaml/problem.ts'
 
 const admin = section({
   host: bindHost().default('127.0.0.1').describe('The address of the admin listener.'),
   port: port().prefault(9090).describe('The port of the admin listener; 0 takes a free one.'),
-  token: secret('a token of 16 characters or more, letters, digits and - . _ ~ + / =', (token) =>
-    /^[A-Za-z0-9._~+/-]{16,}=*$/.test(token),
+  token: textThat(
+    (token) => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(token),
+    'a token of 16 characters or more, letters, digits and - . _ ~ + / =',
   )
     .optional()
     .describe('What operators send as a bearer token to read and reset limits; needed off loopback.'),

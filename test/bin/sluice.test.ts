@@ -84,7 +84,7 @@ describe('sluice', () => {
         stderr: [
           '--port: must be a port from 0 to 65535',
           'stdin:7:20: limits.requests.per: must be a list of what a key is made of, such as [client], in [ ] or with a "- " before each',
-          'stdin:10:64: routes[0].authenticate: must be none, bearer or par, not "basic"',
+          'stdin:10:64: routes[0].authenticate: must be none, bearer or par',
           '',
         ].join('\n'),
       })

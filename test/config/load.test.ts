@@ -198,7 +198,7 @@ describe('loadConfig', () => {
     const text = `\uFEFF${completed('listen: { prt: 1 }\nadmin:\n  port: x').replaceAll('\n', '\r\n')}`
     expect(await mistakesIn(text)).toEqual([
       'sluice.yaml:1:11: listen.prt: unknown key; did you mean "port"?',
-      'sluice.yaml:3:9: admin.port: must be a port from 0 to 65535, not "x"',
+      'sluice.yaml:3:9: admin.port: must be a port from 0 to 65535',
     ])
   })
 

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Mistake } from '../yaml/problem.ts'
-import { must, mustSecretly } from '../yaml/wording.ts'
+import { must } from '../yaml/wording.ts'
 import { checking, distinct, duration, flag, list, name, section, textThat, whole } from './values.ts'
 
 const calls = () => whole(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
@@ -85,7 +85,7 @@ const limit = section({
 
 /** The limits, in the order of the file. */
 export const limits = z
-  .record(name(), limit, mustSecretly('a mapping of names to limits'))
+  .record(name(), limit, must('a mapping of names to limits'))
   .transform((limits) => Object.entries(limits).map(([name, limit]) => ({ name, ...limit })))
   .describe('The limits, by name.')
 
@@ -103,6 +103,6 @@ const ownLimit = section({
 
 /** What limits are for one client, by the names of the limits that they stand in for. */
 export const ownLimits = z
-  .record(z.string(), ownLimit, mustSecretly('a mapping of limits to what they are for this client'))
+  .record(z.string(), ownLimit, must('a mapping of limits to what they are for this client'))
   .default({})
   .describe('Its own limits, by the names of the limits that they stand in for.')

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { isClientId } from '../../authenticate/token/claims.ts'
-import { mustHave, mustSecretly } from '../yaml/wording.ts'
+import { must, mustHave } from '../yaml/wording.ts'
 import { fetchedUrl, issuer } from './addresses.ts'
 import { ownLimits } from './limits.ts'
 import { ALGORITHMS } from './tokens.ts'
@@ -9,7 +9,7 @@ import { checking, choice, duration, list, section, size, text } from './values.
 /** Every member of a private or symmetric key (RFC 7518 section 6). */
 const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
 
-const jwk = z.record(z.string(), z.unknown(), mustSecretly('a JWK: a mapping with "kty"')).superRefine(
+const jwk = z.record(z.string(), z.unknown(), must('a JWK: a mapping with "kty"')).superRefine(
   checking(function* (jwk) {
     const secret = PRIVATE.find((member) => member in jwk)
     if (secret === undefined) return
@@ -25,7 +25,7 @@ const jwks = z
   .strictObject(
     {
       keys: z
-        .array(jwk, mustSecretly(JWKS))
+        .array(jwk, must(JWKS))
         .min(1, 'is empty; write at least one JWK')
         .describe('The keys, each a JWK without private members.'),
     },

@@ -24,7 +24,7 @@ function kindProblem(kind: string): string | undefined {
   // As a regular expression it would match this one word alone.
   if (/^[A-Za-z]*$/.test(kind)) {
     const meant = nearest(kind, KINDS)
-    return `must be ${WHAT}${meant === undefined ? `, not "${kind}"` : `; did you mean "${meant}"?`}`
+    return `must be ${WHAT}${meant === undefined ? '' : `; did you mean "${meant}"?`}`
   }
   try {
     wholeSegment(kind)

@@ -1,40 +1,24 @@
 import { z } from 'zod'
 import type { Mistake, Path } from '../yaml/problem.ts'
-import { mustSecretly } from '../yaml/wording.ts'
+import { must } from '../yaml/wording.ts'
 import { pemFile } from './addresses.ts'
-import {
-  checking,
-  choice,
-  coerced,
-  duration,
-  flag,
-  list,
-  secret,
-  section,
-  text,
-  textThat,
-  whole,
-} from './values.ts'
+import { checking, choice, coerced, duration, flag, list, section, text, textThat, whole } from './values.ts'
 
 const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
 const NODE = 'redis://host:6379 or rediss://host:6379'
 const SENTINEL = 'redis://host:26379 or rediss://host:26379'
 
 /** A server: `redis://`, `rediss://` or a socket file. */
-const redisUrl = () => textThat(judgeServer, SERVER, mustSecretly)
+const redisUrl = () => textThat(judgeServer, SERVER)
 /** A node of a Redis Cluster, which has database 0 alone. */
-const clusterUrl = () => textThat((text) => judgeNode(text, NODE), NODE, mustSecretly)
+const clusterUrl = () => textThat((text) => judgeNode(text, NODE), NODE)
 /** A sentinel, without credentials: its own are another setting, and so are those of the master. */
 const sentinelUrl = () =>
-  textThat(
-    (text) => {
-      const found = judgeNode(text, SENTINEL)
-      if (found !== true || !text.includes('@')) return found
-      return 'must hold no credentials; write them as username, password, sentinelUsername and sentinelPassword'
-    },
-    SENTINEL,
-    mustSecretly,
-  )
+  textThat((text) => {
+    const found = judgeNode(text, SENTINEL)
+    if (found !== true || !text.includes('@')) return found
+    return 'must hold no credentials; write them as username, password, sentinelUsername and sentinelPassword'
+  }, SENTINEL)
 
 function judgeNode(text: string, what: string): boolean | string {
   if (!/^rediss?:\/\//.test(text)) return false
@@ -81,7 +65,7 @@ const tls = z
           .describe('false takes any certificate, and so anybody who answers for Redis.'),
       }).superRefine(checking(halfOf)),
     ],
-    mustSecretly('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
+    must('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
   )
   .describe('TLS to Redis, with files relative to this one; rediss:// alone switches it on too.')
 
@@ -98,14 +82,14 @@ const servers = section({
   name: text('the name by which the sentinels know the master')
     .optional()
     .describe('The name by which the sentinels know the master.'),
-  sentinelUsername: secret('a user of the sentinels')
+  sentinelUsername: text('a user of the sentinels')
     .optional()
     .describe('The user of the sentinels themselves, for sentinelPassword; the default one, unless set.'),
-  sentinelPassword: secret('the password of the sentinels')
+  sentinelPassword: text('the password of the sentinels')
     .optional()
     .describe('The password of the sentinels themselves; none, unless set.'),
-  username: secret('a user of Redis').optional().describe('In place of the user in the URL.'),
-  password: secret('the password of that user').optional().describe('In place of the password in the URL.'),
+  username: text('a user of Redis').optional().describe('In place of the user in the URL.'),
+  password: text('the password of that user').optional().describe('In place of the password in the URL.'),
   tls: tls.optional(),
 })
 
@@ -173,7 +157,7 @@ const sharedStore = section({
 
 /** Where the counters live. */
 export const store = z
-  .union([z.literal('memory'), sharedStore], mustSecretly('"memory" or a mapping with "redis"'))
+  .union([z.literal('memory'), sharedStore], must('"memory" or a mapping with "redis"'))
   .describe('Where the counters live: "memory" counts in this process alone.')
 
 /** A shared store as the file says it, with files not yet read. */

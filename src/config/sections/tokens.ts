@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { fetchedUrl, issuer, keysLocation } from './addresses.ts'
-import { checking, choice, duration, list, secret, section, text, textThat } from './values.ts'
+import { checking, choice, duration, list, section, text, textThat } from './values.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { must, mustSecretly } from '../yaml/wording.ts'
+import { must } from '../yaml/wording.ts'
 
 /** The asymmetric algorithms of JOSE: who verifies with them cannot sign with them. */
 export const ALGORITHMS = [
@@ -32,7 +32,7 @@ const algorithm = z.enum(
 const introspection = section({
   url: fetchedUrl('the URL of the introspection endpoint').describe('The issuer’s introspection endpoint.'),
   clientId: text('the id of the gateway at the issuer').describe('Whom the gateway authenticates as there.'),
-  clientSecret: secret('the secret of that client').describe(
+  clientSecret: text('the secret of that client').describe(
     'With which secret; may be file:/path to read it from.',
   ),
   timeout: duration('1ms', '1m').prefault('3s').describe('Longest wait for an answer.'),
@@ -101,7 +101,7 @@ function* apart(issuers: readonly IssuerSettings[]): Generator<Mistake> {
 export const tokens = z
   .union(
     [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(checking(apart))],
-    mustSecretly(`a mapping with keys of ${KEYS}, or a list of such mappings`),
+    must(`a mapping with keys of ${KEYS}, or a list of such mappings`),
   )
   .describe('How a caller proves who it is where a route says bearer; a list for several issuers.')
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { HOP_BY_HOP, JUDGED, plainName } from '../../upstream/header-policy.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { mustSecretly } from '../yaml/wording.ts'
+import { must } from '../yaml/wording.ts'
 import { origin, tlsName } from './addresses.ts'
 import { halfOf, tlsFiles } from './store.ts'
 import { checking, duration, list, name, section, textThat, whole } from './values.ts'
@@ -76,6 +76,6 @@ const upstream = backend
 
 /** The backends, in the order of the file. */
 export const upstreams = z
-  .record(name(), upstream, mustSecretly('a mapping of names to upstreams'))
+  .record(name(), upstream, must('a mapping of names to upstreams'))
   .transform((upstreams) => Object.entries(upstreams).map(([name, one]) => ({ name, ...one })))
   .describe('The backends, by name.')

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 
 import type { Mistake } from '../yaml/problem.ts'
-import { must, mustHave, mustSecretly, nearest, oneOf } from '../yaml/wording.ts'
+import { must, mustHave, nearest, oneOf } from '../yaml/wording.ts'
 
 /** The units of durations, in milliseconds. */
 const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
@@ -97,8 +97,9 @@ export function choice<const T extends readonly [string, ...string[]]>(words: T)
 export type Judge = (text: string) => boolean | string
 
 /** A text that is sound. */
-export function textThat(judge: Judge, what: string, worded = must) {
-  const wording = worded(what, (input) => {
+export function textThat(judge: Judge, what: string) {
+  const wording = must(what, (input) => {
+    if (typeof input === 'number') return 'is a number here; put it in quotes'
     const found = typeof input === 'string' && judge(input)
     return typeof found === 'string' ? found : undefined
   })
@@ -107,18 +108,7 @@ export function textThat(judge: Judge, what: string, worded = must) {
 
 /** A text that is not empty. */
 export function text(what: string) {
-  const wording = must(what, (input) => (input === '' ? `is empty; write ${what}` : inQuotes(input)))
-  return z.string(wording).min(1, wording)
-}
-
-/** A text that is never repeated in a message. */
-export function secret(what: string, sound = (text: string): boolean => text !== '') {
-  const wording = mustSecretly(what, inQuotes)
-  return z.string(wording).refine(sound, wording)
-}
-
-function inQuotes(input: unknown): string | undefined {
-  return typeof input === 'number' ? 'is a number here; put it in quotes' : undefined
+  return textThat((text) => text !== '' || `is empty; write ${what}`, what).min(1)
 }
 
 /** A list. */

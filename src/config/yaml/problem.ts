@@ -82,14 +82,9 @@ export function problemsOf(mistakes: readonly Mistake[], places: Places): readon
     seen.add(full)
     const flag = flagOf(path)
     const { line, column } = place ?? placeOf(path, key)
-    if (flag === undefined) {
-      const written = message.startsWith('unknown key') ? writePath(path, true) : full
-      problems.push({ where: `${label}:${line}:${column}`, path: written, message, line, column })
-    } else {
-      // The text may be the value of another flag, such as a password.
-      const unquoted = message.replace(/, not ".*"$/s, '')
-      problems.push({ where: flag, path: '', message: unquoted, line: 0, column: 0 })
-    }
+    const written = message.startsWith('unknown key') ? writePath(path, true) : full
+    if (flag !== undefined) problems.push({ where: flag, path: '', message, line: 0, column: 0 })
+    else problems.push({ where: `${label}:${line}:${column}`, path: written, message, line, column })
   }
   return problems
     .toSorted((a, b) => a.line - b.line || a.column - b.column)

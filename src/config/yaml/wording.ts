@@ -9,20 +9,15 @@ interface Raised {
 /** Knows more about an input that is there; undefined where the general words are enough. */
 export type Explain = (input: unknown) => string | undefined
 
-/** The `error` option of a value that must be `what`. */
+/** The `error` option of a value that must be `what`. The value is never repeated, because it may hold a secret. */
 export function must(what: string, explain?: Explain) {
   return {
     error: ({ input }: Raised): string => {
       if (input === undefined) return `is missing; write ${what}`
       if (input === null) return `is empty; write ${what}`
-      return explain?.(input) ?? `must be ${what}, not ${show(input)}`
+      return explain?.(input) ?? `must be ${what}`
     },
   }
-}
-
-/** The same for a value that is never repeated, because it may hold a secret: so may a text where a mapping is wanted. */
-export function mustSecretly(what: string, explain?: Explain) {
-  return must(what, (input) => explain?.(input) ?? `must be ${what}`)
 }
 
 /** The `error` option of a mapping: how its other mistakes are worded, and which keys it knows. */
@@ -30,7 +25,7 @@ export function mustHave(
   keys: readonly string[],
   what = `a mapping with ${keys.length === 1 ? `"${keys[0]}"` : `keys of ${keys.join(', ')}`}`,
 ) {
-  const { error } = mustSecretly(what)
+  const { error } = must(what)
   return { error: (raised: Raised) => (raised.code === 'unrecognized_keys' ? keys.join(' ') : error(raised)) }
 }
 
@@ -47,21 +42,12 @@ export function dangling(kind: string, name: string, known: readonly string[]): 
   const meant = nearest(name, known)
   const others = known.length === 0 ? '' : ` or write ${oneOf(known)}`
   const hint = meant === undefined ? `define it under "${kind}s"${others}` : `did you mean "${meant}"?`
-  return `there is no ${kind} ${show(name)}; ${hint}`
+  return `there is no such ${kind}; ${hint}`
 }
 
 /** `a`, `a or b`, `a, b or c`. */
 export function oneOf(words: readonly string[]): string {
   return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
-}
-
-/** A value in a few characters, to be repeated in a message; what may be credentials or a query is not. */
-function show(value: unknown): string {
-  if (Array.isArray(value)) return 'a list'
-  if (typeof value === 'object' && value !== null) return 'a mapping'
-  const text = typeof value === 'string' ? JSON.stringify(value) : String(value)
-  const plain = text.replace(/^.*@/s, '"***@').replace(/\?.*$/s, '?***"')
-  return plain.length > 60 ? `${plain.slice(0, 56)}…"` : plain
 }
 
 const PLAINER: Readonly<Record<string, string>> = {

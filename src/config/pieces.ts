@@ -10,7 +10,7 @@ export interface Piece {
 /** So many clients are taken over in about a millisecond. */
 const CLIENTS = 500
 
-/** The clients of a configuration, as they are handed to another thread or process, one piece in each turn of its event loop. */
+/** The clients of a configuration, as they are handed to another thread or process, one piece in each tick of its event loop. */
 export function* piecesOf({ clients, clientLimits }: Config): Generator<Piece> {
   const own = [...clientLimits]
   for (let i = 0; i < clients.length; i += CLIENTS)

@@ -1,5 +1,4 @@
 import type { Settings } from '../schema.ts'
-
 import type { Mistake } from '../yaml/problem.ts'
 import { dangling, nearest, oneOf } from '../yaml/wording.ts'
 import { paramsOf, routes } from './routes.ts'
@@ -21,7 +20,7 @@ function* ports({ listen, admin }: Settings): Generator<Mistake> {
   yield { path, message: `is ${listen.port} for both "listen" and "admin"; give each its own port` }
 }
 
-/** Clients that stand twice or are of an unknown issuer, and own limits that stand in for nothing. */
+/** Clients that stand twice or are of an unknown issuer, and own limits that replace none. */
 function* clients({ clients, limits, tokens }: Settings): Generator<Mistake> {
   const issuers = [tokens ?? []].flat().map(({ issuer }) => issuer)
   const known = new Map(limits.map((limit) => [limit.name, limit]))
@@ -29,7 +28,7 @@ function* clients({ clients, limits, tokens }: Settings): Generator<Mistake> {
   for (const [i, { id, issuer = issuers[0], limits: own }] of clients.entries()) {
     if (issuer !== undefined && !issuers.includes(issuer)) {
       const hint = issuers.length === 0 ? 'take it out' : `write ${oneOf(issuers)}, or take it out`
-      yield { path: ['clients', i, 'issuer'], message: `is the issuer of none of "tokens"; ${hint}` }
+      yield { path: ['clients', i, 'issuer'], message: `is no issuer of "tokens"; ${hint}` }
     }
     const one = JSON.stringify([issuer, id])
     const before = first.get(one)
@@ -71,7 +70,7 @@ function* keyParts({ limits, routes }: Settings): Generator<Mistake> {
           const message = `the limit "${name}" is per ${part}, but "${route.match}" has no :${part}; name a segment :${part} or take the limit out`
           yield { path, message }
         } else if ((part === 'client' || part === 'user') && route.authenticate === 'none') {
-          const message = `the limit "${name}" is per ${part}, whom nobody proves to be here; write "authenticate: bearer" or take the limit out`
+          const message = `the limit "${name}" is per ${part}, which callers of an open route do not prove; write "authenticate: bearer" or take the limit out`
           yield { path, message }
         }
       }

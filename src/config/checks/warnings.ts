@@ -12,7 +12,7 @@ export function* warningsOf(config: Omit<Config, 'warnings'>, nowMs: number): Ge
   }
   if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false) {
     const message =
-      'trusts whoever answers for Redis; write "ca" with the authority that signed its certificate'
+      'trusts any server that answers for Redis; write "ca" with the authority that signed its certificate'
     yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message }
   }
   yield* reachable(config)
@@ -23,12 +23,12 @@ export function* warningsOf(config: Omit<Config, 'warnings'>, nowMs: number): Ge
   yield* ownLimits(config, nowMs)
 }
 
-/** Proxies that anybody can pretend to be, and upstreams that nobody reaches. */
+/** Trusted proxies that any caller can pretend to be, and upstreams that no route names. */
 function* reachable({ listen, upstreams, routes }: Omit<Config, 'warnings'>): Generator<Mistake> {
   for (const [i, range] of listen.trustedProxies.entries()) {
     if (!/\/0+$/.test(range)) continue
     const message =
-      'trusts every caller, so that anybody sets X-Forwarded-For and Client-Cert; write the addresses of your proxies'
+      'trusts every caller, so that any of them sets X-Forwarded-For and Client-Cert; write the addresses of your proxies'
     yield { path: ['listen', 'trustedProxies', i], message }
   }
   for (const { name } of upstreams) {
@@ -59,7 +59,7 @@ function* certificate(
   }
 }
 
-/** What of the PAR endpoint’s rules is never looked at. */
+/** Rules of the PAR endpoint that are never enforced. */
 function* identity({ par, routes, clients }: Omit<Config, 'warnings'>): Generator<Mistake> {
   const isGuarded = routes.some(({ authenticate }) => authenticate === 'par')
   if (par !== undefined && !isGuarded) {

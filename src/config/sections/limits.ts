@@ -28,7 +28,7 @@ function instant() {
 }
 
 function explainInstant(text: string): string | undefined {
-  if (INSTANT.test(text)) return 'is no instant that there is; look at the day, the time and the offset'
+  if (INSTANT.test(text)) return 'is no instant that there is; check the day, the time and the offset'
   if (INSTANT.test(`${text}T00:00:00Z`)) return `has no time of day; write ${text}T00:00:00Z`
   if (INSTANT.test(`${text}Z`)) {
     return `has no offset, so it is another instant in every place; write ${text}Z, or ${text}+01:00 with the offset that is meant`
@@ -101,7 +101,7 @@ const ownLimit = section({
   }))
   .describe('What a limit is for this client, in place of what it is for others.')
 
-/** What limits are for one client, by the names of the limits that they stand in for. */
+/** The limits of one client, by the names of the limits that they replace. */
 export const ownLimits = z
   .record(z.string(), ownLimit, must('a mapping of limits to what they are for this client'))
   .default({})

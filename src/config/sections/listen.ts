@@ -16,7 +16,7 @@ const tls = section({
   .superRefine(
     checking(function* ({ clientCa, requestClientCert }) {
       if (clientCa === undefined || requestClientCert !== false) return
-      const message = 'contradicts "clientCa", for which everybody is asked; take one of the two out'
+      const message = 'contradicts "clientCa", for which every caller is asked; take one of the two out'
       yield { path: ['requestClientCert'], message }
     }),
   )

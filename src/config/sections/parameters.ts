@@ -1,6 +1,5 @@
 import { z } from 'zod'
 import { KINDS, wholeSegment } from '../../limit/parameters.ts'
-
 import { must, nearest } from '../yaml/wording.ts'
 import { textThat } from './values.ts'
 
@@ -37,7 +36,7 @@ function kindProblem(kind: string): string | undefined {
 /** Repetitions without a fixed number that a regular expression may have: a segment's length to this power is what a mismatch costs. */
 const MOST_OPEN = 2
 
-/** What in a sound regular expression may try too many ways before it fails; undefined where nothing does. */
+/** Finds what makes a sound regular expression backtrack too long; undefined if nothing does. */
 function costlyPart(source: string): string | undefined {
   // A letter for each escape and class; `(` for every group, and no mark of laziness.
   let rest = source

@@ -53,7 +53,7 @@ function* fitting({ match, upstream, respond, authenticate, scope, limits, maxBo
   } else {
     if (upstream !== undefined) yield mistake('respond', 'stands beside "upstream"; take one of the two out')
     if (authenticate !== 'bearer') {
-      const message = 'must be bearer, because a caller is told of its own limits alone'
+      const message = 'must be bearer, because a caller may read its own limits alone'
       yield { path: ['authenticate'], message }
     }
     if (limits.length > 0)

@@ -93,7 +93,7 @@ const servers = section({
   tls: tls.optional(),
 })
 
-/** A Redis that is named in several ways or none, and settings that do not go together. */
+/** A Redis with several kinds of addresses or without any, and settings that do not go together. */
 function* fitting(redis: z.output<typeof servers>): Generator<Mistake> {
   const { url, cluster, sentinels, sentinelUsername, sentinelPassword } = redis
   const [kind, ...others] = (['url', 'cluster', 'sentinels'] as const).filter((kind) => redis[kind])

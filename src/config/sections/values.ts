@@ -1,5 +1,4 @@
 import { z } from 'zod'
-
 import type { Mistake } from '../yaml/problem.ts'
 import { must, mustHave, nearest, oneOf } from '../yaml/wording.ts'
 
@@ -121,7 +120,7 @@ export function list<T extends z.ZodType>(item: T, least: number, what: string) 
   return z.array(item, wording).min(least, wording)
 }
 
-/** A list of words that stand in it once. */
+/** A list of words without duplicates. */
 export function distinct<T extends z.ZodType<string>>(item: T, least: number, what: string) {
   return list(item, least, what).superRefine(
     checking(function* (words) {

@@ -46,26 +46,33 @@ export function completed(snippet: string): string {
   return [snippet, ...missing.map(([, section]) => section), ''].join('\n')
 }
 
-/** Loads a text as the file `sluice.yaml`. */
+/** Loads a text as the file `sluice.yaml`; on disk, with the files that stand beside it, where these are given. */
 export async function load(
-  text: string | Uint8Array,
+  text: string,
   env: Record<string, string> = {},
   overrides: readonly Override[] = [],
-  beside: Readonly<Record<string, string>> = {},
+  beside?: Readonly<Record<string, string | Uint8Array>>,
   nowMs = Date.now(),
 ): Promise<Loaded> {
+  const options = { file: 'sluice.yaml', env, overrides, nowMs }
+  if (beside === undefined) return wrapped(loadConfig({ ...options, text }), process.cwd())
   const directory = await mkdtemp(join(tmpdir(), 'sluice-config-'))
   try {
-    const file = join(directory, 'sluice.yaml')
-    await writeFile(file, text)
-    for (const [name, content] of Object.entries(beside)) await writeFile(join(directory, name), content)
-    return await loadConfig({ file, env, overrides, nowMs })
-  } catch (error) {
-    throw error instanceof ConfigError
-      ? new Error(error.message.replaceAll(`${directory}/`, '').replaceAll(directory, '.'), { cause: error })
-      : error
+    for (const [name, content] of Object.entries({ 'sluice.yaml': text, ...beside }))
+      await writeFile(join(directory, name), content)
+    return await wrapped(loadConfig({ ...options, file: join(directory, 'sluice.yaml') }), directory)
   } finally {
     await rm(directory, { recursive: true })
+  }
+}
+
+async function wrapped(loading: Promise<Loaded>, directory: string): Promise<Loaded> {
+  try {
+    return await loading
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    const message = error.message.replaceAll(`${directory}/`, '').replaceAll(directory, '.')
+    throw new Error(message, { cause: error })
   }
 }
 

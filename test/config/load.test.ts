@@ -348,9 +348,9 @@ describe('a file that cannot be read', () => {
   })
 
   it('must be UTF-8', async () => {
-    expect(await mistakesIn(new Uint8Array([0xff, 0xfe, 0x61, 0x00]))).toEqual([
-      'sluice.yaml: is not UTF-8 text; save it as UTF-8',
-    ])
+    expect(await mistakesIn('', {}, [], { 'sluice.yaml': new Uint8Array([0xff, 0xfe, 0x61, 0x00]) })).toEqual(
+      ['sluice.yaml: is not UTF-8 text; save it as UTF-8'],
+    )
   })
 
   it('may not be nested without end', async () => {

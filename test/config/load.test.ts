@@ -358,5 +358,6 @@ describe('a file that cannot be read', () => {
       'sluice.yaml:1:1: the brackets of the file nest too deeply; take some out',
     ])
     expect(await mistakesIn('- '.repeat(100_000))).toHaveLength(1)
+    expect(await mistakesIn(completed('# [\n'.repeat(200)))).toEqual([])
   })
 })

@@ -3,8 +3,10 @@ import { countedBy } from '../../limit/parameters.ts'
 import type { Config } from '../schema.ts'
 import type { Mistake, Path } from '../yaml/problem.ts'
 
+type Compiled = Omit<Config, 'warnings'>
+
 /** What is not wrong, but probably not meant either: what has no effect (any more), and what is left open. */
-export function* warningsOf(config: Omit<Config, 'warnings'>, nowMs: number): Generator<Mistake> {
+export function* warningsOf(config: Compiled, nowMs: number): Generator<Mistake> {
   const { admin, store } = config
   if (!admin.onLoopback && admin.token === undefined) {
     const message = `is reached from other machines, and there is no "token", so /limits is refused here; set admin.token to a secret of 16 characters or more`
@@ -24,7 +26,7 @@ export function* warningsOf(config: Omit<Config, 'warnings'>, nowMs: number): Ge
 }
 
 /** Trusted proxies that any caller can pretend to be, and upstreams that no route names. */
-function* reachable({ listen, upstreams, routes }: Omit<Config, 'warnings'>): Generator<Mistake> {
+function* reachable({ listen, upstreams, routes }: Compiled): Generator<Mistake> {
   for (const [i, range] of listen.trustedProxies.entries()) {
     if (!/\/0+$/.test(range)) continue
     const message =
@@ -37,7 +39,7 @@ function* reachable({ listen, upstreams, routes }: Omit<Config, 'warnings'>): Ge
   }
 }
 
-function* certificates({ listen, upstreams }: Omit<Config, 'warnings'>, nowMs: number): Generator<Mistake> {
+function* certificates({ listen, upstreams }: Compiled, nowMs: number): Generator<Mistake> {
   yield* certificate(listen.tls?.cert, ['listen', 'tls', 'cert'], 'callers will not connect', nowMs)
   for (const { name, tls } of upstreams) {
     yield* certificate(tls?.cert, ['upstreams', name, 'tls', 'cert'], 'the backend will not take it', nowMs)
@@ -60,7 +62,7 @@ function* certificate(
 }
 
 /** Rules of the PAR endpoint that are never enforced. */
-function* identity({ par, routes, clients }: Omit<Config, 'warnings'>): Generator<Mistake> {
+function* identity({ par, routes, clients }: Compiled): Generator<Mistake> {
   const isGuarded = routes.some(({ authenticate }) => authenticate === 'par')
   if (par !== undefined && !isGuarded) {
     const message = 'has no effect, because no route says "authenticate: par"'
@@ -88,7 +90,7 @@ function* identity({ par, routes, clients }: Omit<Config, 'warnings'>): Generato
   }
 }
 
-function* limits({ limits, routes }: Omit<Config, 'warnings'>, nowMs: number): Generator<Mistake> {
+function* limits({ limits, routes }: Compiled, nowMs: number): Generator<Mistake> {
   for (const limit of limits) {
     const { name, changes } = limit
     const path = ['limits', name]
@@ -102,7 +104,7 @@ function* limits({ limits, routes }: Omit<Config, 'warnings'>, nowMs: number): G
   }
 }
 
-function* parameters({ parameters, routes }: Omit<Config, 'warnings'>): Generator<Mistake> {
+function* parameters({ parameters, routes }: Compiled): Generator<Mistake> {
   const counted = new Set(routes.flatMap(countedBy))
   for (const name of Object.keys(parameters)) {
     if (counted.has(name)) continue
@@ -111,10 +113,7 @@ function* parameters({ parameters, routes }: Omit<Config, 'warnings'>): Generato
   }
 }
 
-function* ownLimits(
-  { clients, clientLimits, limits }: Omit<Config, 'warnings'>,
-  nowMs: number,
-): Generator<Mistake> {
+function* ownLimits({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Mistake> {
   for (const [i, { id, caller }] of clients.entries()) {
     if (id !== id.trim()) {
       const message = 'begins or ends with a blank, which is part of the id; take it out if it is not meant'

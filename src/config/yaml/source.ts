@@ -1,4 +1,4 @@
-import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
+import { isAlias, isMap, isScalar, isSeq, Lexer, LineCounter, parseDocument } from 'yaml'
 import type { Document, Node, Scalar } from 'yaml'
 import { type Env, inspect } from './inspect.ts'
 import type { Mistake, Path, Place } from './problem.ts'
@@ -49,7 +49,9 @@ export function readSource(source: string, env: Env): Source {
   })
   const wrong = (message: string, offset?: number) => ({ path: [], message, place: placeAt(offset) })
 
-  if (isTooDeep(text)) return refuse([wrong('the brackets of the file nest too deeply; take some out')])
+  // Brackets in texts count too, so that a file is lexed twice only where there are many.
+  if (depthOf(text.match(/[[\]{}]/g) ?? []) > MAX_DEPTH && depthOf(new Lexer().lex(text)) > MAX_DEPTH)
+    return refuse([wrong('the brackets of the file nest too deeply; take some out')])
   const document = parseDocument(text, { ...OPTIONS, lineCounter })
   const broken = [...document.errors, ...document.warnings].map((error) =>
     wrong(wordError(error, text), error.pos[0]),
@@ -74,14 +76,15 @@ export function readSource(source: string, env: Env): Source {
   }
 }
 
-/** True if brackets nest deeper than in any configuration, those in texts and comments counted too. */
-function isTooDeep(text: string): boolean {
+/** The deepest that brackets nest, in a file's characters or in its lexemes. */
+function depthOf(lexemes: Iterable<string>): number {
   let depth = 0
-  for (const [bracket] of text.matchAll(/[[\]{}]/g)) {
-    depth = Math.max(0, depth + (bracket === '[' || bracket === '{' ? 1 : -1))
-    if (depth > MAX_DEPTH) return true
+  let deepest = 0
+  for (const lexeme of lexemes) {
+    if (lexeme === '[' || lexeme === '{') deepest = Math.max(deepest, ++depth)
+    else if ((lexeme === ']' || lexeme === '}') && depth > 0) depth -= 1
   }
-  return false
+  return deepest
 }
 
 /** True if this is a mapping of keys to values. */

@@ -3,9 +3,9 @@ import type { Mistake } from '../yaml/problem.ts'
 import { must, mustHave, nearest, oneOf } from '../yaml/wording.ts'
 
 /** The units of durations, in milliseconds. */
-const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+export const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 /** The units of sizes, in bytes. */
-const UNITS_BYTES = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
+export const UNITS_BYTES = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
 
 /** A duration with its unit → milliseconds. */
 export function duration(least: string, most: string) {

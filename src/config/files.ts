@@ -11,7 +11,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EPERM: 'may not be read by this user',
 }
 
-/** Can be read once, and is asked for again by a reload. */
+/** Standard input, which ends once it is read, for every reload. */
 let standardInput: Promise<Buffer> | undefined
 
 /** The bytes of a file, or of standard input for `-`, as text; a `ConfigError` says why not. */
@@ -46,22 +46,7 @@ export async function readSecret(
   }
 }
 
-/** Reads the PEM text of a file that stands relative to `directory`, or says what is wrong with it. */
-export async function readPem(
-  path: string,
-  directory: string,
-): Promise<{ readonly text: string } | { readonly problem: string }> {
-  const file = resolve(directory, path)
-  try {
-    const text = await readFile(file, 'utf8')
-    if (/^-----BEGIN /m.test(text)) return { text }
-    return { problem: `names ${file}, which holds no PEM text; convert it with openssl` }
-  } catch (error) {
-    return { problem: `names ${file}, which ${reason(error)}` }
-  }
-}
-
-/** Says of a file why it could not be read, in words that follow its name. */
+/** Words why a file could not be read, to follow its name. */
 export function reason(error: unknown): string {
   const { code = '', message } = error as NodeJS.ErrnoException
   return REASONS[code] ?? `cannot be read: ${code || message}`

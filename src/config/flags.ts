@@ -5,7 +5,7 @@ interface Flag {
   readonly describe: string
   /** The keys beside the value that do not go with the flag's text. */
   readonly replaces?: (text: string) => readonly string[]
-  /** Is the value a URL that takes over user, password and TLS of the file's, unless it has a user of its own? */
+  /** True if the value is a URL that takes over user, password and TLS of the file's, unless it has a user of its own. */
   readonly keepsUser?: boolean
 }
 

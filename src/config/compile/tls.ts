@@ -1,7 +1,8 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { createSecureContext } from 'node:tls'
-import { readPem } from '../files.ts'
+import { reason } from '../files.ts'
 import type { Mistake, Path } from '../yaml/problem.ts'
 
 type File = 'cert' | 'key' | 'ca' | 'clientCa'
@@ -15,13 +16,20 @@ export type ReadTls = <T extends Files>(
 
 /** Reads files from `directory`; what is wrong with them is added to `mistakes`. */
 export function createTlsReader(directory: string, mistakes: Mistake[]): ReadTls {
-  async function read<K>(path: Path, file: string | undefined, parse: (pem: string) => K | string) {
-    if (file === undefined) return undefined
-    const pem = await readPem(file, directory)
-    const parsed = 'text' in pem ? parse(pem.text) : pem.problem
-    if ('text' in pem && typeof parsed !== 'string') return { text: pem.text, parsed }
-    const message = 'text' in pem ? `names ${resolve(directory, file)}, which ${String(parsed)}` : pem.problem
-    mistakes.push({ path, message })
+  async function read<K>(path: Path, name: string | undefined, parse: (pem: string) => K | string) {
+    if (name === undefined) return undefined
+    const file = resolve(directory, name)
+    let problem: string
+    try {
+      const text = await readFile(file, 'utf8')
+      const isPem = /^-----BEGIN /m.test(text)
+      const parsed = isPem ? parse(text) : 'holds no PEM text; convert it with openssl'
+      if (typeof parsed !== 'string') return { text, parsed }
+      problem = parsed
+    } catch (error) {
+      problem = reason(error)
+    }
+    mistakes.push({ path, message: `names ${file}, which ${problem}` })
     return undefined
   }
   return async (section, path) => {

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
-import { isLoopback } from '../config/loopback.ts'
+import { isIP } from 'node:net'
 
 /** Who may read and reset limits: whoever knows the token, or, where none is configured, whoever is on this machine. */
 export interface Access {
@@ -66,4 +66,17 @@ function digest(text: string): Buffer {
 /** The host without its port and brackets. */
 function hostname(host: string): string {
   return host.replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1')
+}
+
+/** True if this host, an address without brackets or a name, is reached from this machine alone. */
+export function isLoopback(host: string): boolean {
+  const plain = host.toLowerCase().replace(/^::ffff:(?=\d+\.)/, '')
+  switch (isIP(plain)) {
+    case 4:
+      return plain.startsWith('127.')
+    case 6:
+      return /^(?:0{0,4}:){2,7}0{0,3}1$/.test(plain)
+    default:
+      return plain === 'localhost'
+  }
 }

@@ -1,5 +1,4 @@
-import type { Upstream } from '../config/schema.ts'
-import { createForward, type Forward } from '../upstream/upstream.ts'
+import { createForward, type Forward, type Upstream } from '../upstream/upstream.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { reused } from './keyed-cache.ts'

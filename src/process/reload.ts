@@ -1,4 +1,4 @@
-import type { Config, ListenTls } from '../config/schema.ts'
+import type { Config } from '../config/schema.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
@@ -29,6 +29,8 @@ export interface ReloadParts {
 /** `changed`: only if the text, or a file that it names, is another one than is in force; `asked`: in any case, since it may read secrets anew. */
 export type Occasion = 'changed' | 'asked'
 
+type ListenTls = Config['listen']['tls']
+
 /** Where the settings stand that are read once, when the process starts. */
 const AT_START = ['listen', 'admin', 'store', 'log'] as const
 
@@ -41,7 +43,7 @@ function inForce(started: Config, next: Config): Config {
 }
 
 /** Certificates and keys may change, whether callers are asked for theirs may not. */
-function renewed(started: ListenTls | undefined, next: ListenTls | undefined): ListenTls | undefined {
+function renewed(started: ListenTls, next: ListenTls): ListenTls {
   if (started === undefined || next === undefined) return started
   const clientCa = started.clientCa && (next.clientCa ?? started.clientCa)
   return { ...started, cert: next.cert, key: next.key, clientCa }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { ClientLimits, Limit } from '../limit/limit.ts'
 import type { RedisCredentials, RedisTopology } from '../limit/redis/options.ts'
-import { isLoopback } from './loopback.ts'
+import { isLoopback } from '../admin/access.ts'
 import type { Route } from '../downstream/router.ts'
 import { bindHost } from './sections/addresses.ts'
 import { clients } from './sections/client.ts'

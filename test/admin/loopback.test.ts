@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isLoopback } from '../../src/config/loopback.ts'
+import { isLoopback } from '../../src/admin/access.ts'
 
 describe('isLoopback', () => {
   it.for([

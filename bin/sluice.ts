@@ -5,7 +5,7 @@ import { hideBin } from 'yargs/helpers'
 import { nearest } from '../src/config/checks/nearest.ts'
 import { FLAGS, overridesOf } from '../src/config/flags.ts'
 import type { Loaded, LoadOptions } from '../src/config/load.ts'
-import { escaped } from '../src/observe/escape.ts'
+import { escaped } from '../src/observe/pretty.ts'
 import { VERSION } from '../src/observe/version.ts'
 
 const FAILURE = 1

@@ -56,11 +56,11 @@ describe('a changed file', () => {
     expect(await remaining(gateway, mine)).toBe('5 of 10')
 
     writeFileSync(file, yaml({ data: data.url, limit: 100 }))
-    await until('the new limit', async () => told(gateway, 'read anew').length === 1)
+    await until('the new limit', async () => told(gateway, 'configuration reloaded').length === 1)
     expect(await remaining(gateway, mine)).toBe('94 of 100')
 
     writeFileSync(file, yaml({ data: other.url, limit: 3 }))
-    await until('the lower limit', async () => told(gateway, 'read anew').length === 2)
+    await until('the lower limit', async () => told(gateway, 'configuration reloaded').length === 2)
     expect(await remaining(gateway, mine)).toBe('0 of 3')
     expect((await call(gateway.port, { token: await token('else') })).status).toBe(202)
   })
@@ -75,8 +75,8 @@ describe('a changed file', () => {
       file,
       yaml({ data: data.url, limit: 10 }).replace('limit: 10', 'limit: ten').replace('store:', 'stroe:'),
     )
-    await until('the mistakes are told', () => told(gateway, 'not taken').length === 1)
-    const [line] = told(gateway, 'not taken')
+    await until('the mistakes are told', () => told(gateway, 'configuration rejected').length === 1)
+    const [line] = told(gateway, 'configuration rejected')
     expect(line).toMatchObject({ level: 'error' })
     expect(line!['problems']).toEqual(
       expect.arrayContaining([expect.stringMatching(/sluice\.yaml:4:1: stroe: /)]),
@@ -85,7 +85,7 @@ describe('a changed file', () => {
     expect(await metric('sluice_config_reload_failures_total 1')).toBe(true)
     expect(await remaining(gateway, await token('acme'))).toBe('9 of 10')
     writeFileSync(file, yaml({ data: data.url, limit: 20 }))
-    await until('the mended file is taken', () => told(gateway, 'read anew').length === 1)
+    await until('the mended file is taken', () => told(gateway, 'configuration reloaded').length === 1)
     expect(await metric('sluice_config_last_reload_successful 1')).toBe(true)
     expect(await metric('sluice_config_reload_failures_total 1')).toBe(true)
     expect(await remaining(gateway, await token('acme'))).toBe('18 of 20')
@@ -95,9 +95,9 @@ describe('a changed file', () => {
     const good = yaml({ data: data.url })
     const gateway = await started(good)
     writeFileSync(file, '')
-    await until('the mistake is told', () => told(gateway, 'not taken').length === 1)
+    await until('the mistake is told', () => told(gateway, 'configuration rejected').length === 1)
     writeFileSync(file, good)
-    await until('it is good again', () => told(gateway, 'again the one in force').length === 1)
+    await until('it is good again', () => told(gateway, 'valid again').length === 1)
     const { body } = await call(gateway.adminPort, { path: '/metrics' })
     expect(body).toContain('sluice_config_last_reload_successful 1')
   })
@@ -115,7 +115,7 @@ describe('a changed file', () => {
     gateways.push(gateway)
     expect(await remaining(gateway, await token('acme'))).toBe('9 of 10')
     version('..2', 20)
-    await until('the new limit', async () => told(gateway, 'read anew').length === 1)
+    await until('the new limit', async () => told(gateway, 'configuration reloaded').length === 1)
     expect(await remaining(gateway, await token('acme'))).toBe('18 of 20')
   })
 
@@ -125,9 +125,9 @@ describe('a changed file', () => {
     // `trustedProxies` alone is taken at once.
     const listen = 'port: 0, maxConnections: 5, headersTimeout: 3s, trustedProxies: [192.0.2.7/32]'
     writeFileSync(file, text.replace('port: 0, trustedProxies: []', listen))
-    await until('the warning', () => told(gateway, 'next start').length === 1)
+    await until('the warning', () => told(gateway, 'need a restart').length === 1)
     const keys = ['listen.maxConnections', 'listen.headersTimeout', 'store']
-    expect(told(gateway, 'next start')).toMatchObject([{ level: 'warn', keys }])
+    expect(told(gateway, 'need a restart')).toMatchObject([{ level: 'warn', keys }])
   })
 })
 
@@ -149,7 +149,7 @@ describe('a file that cannot be put into force', () => {
       log: { info: say, warn: say, error: say } as unknown as Log,
       metrics,
     })
-    const NOT_TAKEN = 'the configuration was not taken; the one before stays in force'
+    const NOT_TAKEN = 'configuration rejected; the previous one stays in force'
     for (let i = 0; i < 3; i++) await reload('changed')
     expect(lines.splice(0)).toEqual([NOT_TAKEN])
     expect(await metrics.text()).toContain('sluice_config_reload_failures_total 1')
@@ -158,13 +158,13 @@ describe('a file that cannot be put into force', () => {
     expect(await metrics.text()).toContain('sluice_config_reload_failures_total 2')
     next = first
     for (let i = 0; i < 2; i++) await reload('changed')
-    expect(lines.splice(0)).toEqual(['the configuration is again the one in force'])
+    expect(lines.splice(0)).toEqual(['configuration valid again and unchanged'])
     next = other
     await reload('changed')
     expect(lines.splice(0)).toEqual([NOT_TAKEN])
     refusal = undefined
     await reload('changed')
-    expect(lines.splice(0)).toEqual(['the configuration is read anew'])
+    expect(lines.splice(0)).toEqual(['configuration reloaded'])
     refusal = new Error('no such cipher')
     next = first
     await reload('changed')
@@ -200,7 +200,7 @@ describe('the keys of an issuer', () => {
       issuer.fault = 'down'
       writeFileSync(file, trusting('6s'))
       gateway.kill('SIGHUP')
-      await until('it is taken', () => told(gateway, 'read anew').length > 0)
+      await until('it is taken', () => told(gateway, 'configuration reloaded').length > 0)
       for (let i = 0; i < 10; i++) expect(await status(gateway)).toBe(200)
       const metrics = (await call(gateway.adminPort, { path: '/metrics' })).body
       expect(metrics).toMatch(
@@ -214,8 +214,8 @@ describe('the keys of an issuer', () => {
     const gateway = await started(yaml({ data: data.url }))
     expect(await remaining(gateway, await token('acme'))).toBe('999 of 1000')
     writeFileSync(file, trusting())
-    await until('it is refused', () => told(gateway, 'not taken').length > 0)
-    expect(told(gateway, 'not taken')).toMatchObject([
+    await until('it is refused', () => told(gateway, 'configuration rejected').length > 0)
+    expect(told(gateway, 'configuration rejected')).toMatchObject([
       { problems: [expect.stringContaining(`the keys of the issuer ${issuer.issuer} cannot be read: `)] },
     ])
     expect(await remaining(gateway, await token('acme'))).toBe('998 of 1000')
@@ -224,7 +224,7 @@ describe('the keys of an issuer', () => {
     expect(metrics).toContain('sluice_config_last_reload_successful 0')
     issuer.fault = undefined
     gateway.kill('SIGHUP')
-    await until('it is taken', () => told(gateway, 'read anew').length > 0)
+    await until('it is taken', () => told(gateway, 'configuration reloaded').length > 0)
     expect(await status(gateway)).toBe(200)
     expect((await call(gateway.port, { token: await token('acme') })).status).toBe(401)
   })
@@ -253,7 +253,7 @@ describe('SIGHUP', () => {
       return call(gateway.port, { token: mine })
     })
     expect(new Set((await Promise.all(calls)).map(({ status }) => status))).toEqual(new Set([200]))
-    await until('it is read', () => told(gateway, 'read anew').length > 0)
+    await until('it is read', () => told(gateway, 'configuration reloaded').length > 0)
     expect(await remaining(gateway, mine)).toBe('799 of 1000')
   })
 })

@@ -1,4 +1,4 @@
-import { escaped } from '../../observe/escape.ts'
+import { escaped } from '../../observe/pretty.ts'
 import { rows } from '../table.ts'
 import type { ClientReport, Counts, Report } from './report.ts'
 

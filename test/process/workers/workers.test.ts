@@ -115,13 +115,13 @@ describe('several workers', () => {
     expect(await pass(4, gateway)).toEqual([200, 200, 200, 200])
 
     writeFileSync(file, settings({ limit: 2 }))
-    await until('the file is read anew', () => told(gateway, 'read anew').length === 1)
+    await until('the file is read anew', () => told(gateway, 'configuration reloaded').length === 1)
     expect(await pass(4, gateway)).toEqual([429, 429, 429, 429])
     writeFileSync(file, settings({ limit: 30 }).replace('limit: 30', 'limit: many'))
-    await until('the bad file is told', () => told(gateway, 'not taken').length === 1)
+    await until('the bad file is told', () => told(gateway, 'configuration rejected').length === 1)
     await shows(gateway, /^sluice_config_last_reload_successful 0$/m)
     gateway.kill('SIGHUP')
-    await until('and again', () => told(gateway, 'not taken').length === 2)
+    await until('and again', () => told(gateway, 'configuration rejected').length === 2)
     await shows(gateway, /^sluice_config_reload_failures_total 2$/m)
   })
 
@@ -136,16 +136,16 @@ describe('several workers', () => {
     })
     expect(new Set(await pass(10, gateway))).toEqual(new Set([200]))
     writeFileSync(file, settings({ limit: 5 }))
-    await until('the file is read anew', () => told(gateway, 'read anew').length === 1)
+    await until('the file is read anew', () => told(gateway, 'configuration reloaded').length === 1)
     await shows(gateway, /^sluice_http_requests_total\{.*code="200".*\} 10$/m)
 
     const [first] = pids(gateway)
     process.kill(first!, 'SIGKILL')
-    await until('its end is told', () => told(gateway, 'a worker ended').length === 1)
-    expect(told(gateway, 'a worker ended')).toMatchObject([{ level: 'error', pid: first, how: 'SIGKILL' }])
+    await until('its end is told', () => told(gateway, 'worker exited').length === 1)
+    expect(told(gateway, 'worker exited')).toMatchObject([{ level: 'error', pid: first, how: 'SIGKILL' }])
     expect(await pass(2, gateway)).toEqual([429, 429])
     await ready(gateway)
-    await until('another serves', () => told(gateway, 'serves again').length === 1)
+    await until('another serves', () => told(gateway, 'worker restarted').length === 1)
     expect(await pass(4, gateway)).toEqual([429, 429, 429, 429])
     await shows(
       gateway,
@@ -160,13 +160,13 @@ describe('several workers', () => {
 
     writeFileSync(broken, '')
     process.kill(pids(gateway)[0]!, 'SIGUSR2')
-    await until('its last words are told', () => told(gateway, 'nobody caught').length === 1)
-    expect(told(gateway, 'nobody caught')).toMatchObject([
+    await until('its last words are told', () => told(gateway, 'uncaught exception').length === 1)
+    expect(told(gateway, 'uncaught exception')).toMatchObject([
       { level: 'fatal', cause: expect.stringMatching(/^Error: boom\n/) },
     ])
-    await until('others cannot start', () => told(gateway, 'could not start').length > 2)
+    await until('others cannot start', () => told(gateway, 'worker start failed').length > 2)
     rmSync(broken)
-    await until('another serves', () => told(gateway, 'serves again').length === 2)
+    await until('another serves', () => told(gateway, 'worker restarted').length === 2)
     await shows(gateway, /^sluice_workers 2$/m)
     // One for one, however often it was tried.
     expect(pids(gateway)).toHaveLength(2)
@@ -176,11 +176,11 @@ describe('several workers', () => {
     try {
       await until('Redis is missed', async () => {
         await pass(4, gateway)
-        return told(gateway, 'Redis does not answer').length === 2
+        return told(gateway, 'Redis unavailable').length === 2
       })
       mine = await token('another')
       writeFileSync(file, settings({ limit: 20 }))
-      await until('the file is read anew', () => told(gateway, 'read anew').length === 2)
+      await until('the file is read anew', () => told(gateway, 'configuration reloaded').length === 2)
       // A worker that is slow to take a socket is given fewer, so it may take several turns until both refuse.
       let admitted = 0
       await until('both have granted their halves', async () => {
@@ -213,14 +213,14 @@ describe('several workers', () => {
     const gateway = await started(settings(), { NODE_OPTIONS: `--import=data:text/javascript,${faster}` })
     const [first] = pids(gateway)
     process.kill(first!, 'SIGSTOP')
-    await until('it is told', () => told(gateway, 'a worker did not answer').length > 0)
-    expect(told(gateway, 'a worker did not answer')).toMatchObject([
+    await until('it is told', () => told(gateway, 'worker unresponsive').length > 0)
+    expect(told(gateway, 'worker unresponsive')).toMatchObject([
       { level: 'error', pid: first, how: 'SIGKILL', retryMs: 0 },
     ])
-    await until('another serves', () => told(gateway, 'serves again').length === 1)
+    await until('another serves', () => told(gateway, 'worker restarted').length === 1)
     expect(await pass(4, gateway)).toEqual([200, 200, 200, 200])
     await shows(gateway, /^sluice_worker_ends_total 1$/m, /^sluice_workers 2$/m)
-    expect(told(gateway, 'a worker ended')).toEqual([])
+    expect(told(gateway, 'worker exited')).toEqual([])
   })
 
   it('all take a new configuration, though one starts while another takes its time', async () => {
@@ -231,9 +231,9 @@ describe('several workers', () => {
     process.kill(second!, 'SIGKILL')
     writeFileSync(file, settings({ limit: 5 }))
     gateway.kill('SIGHUP')
-    await until('another serves', () => told(gateway, 'serves again').length === 1)
+    await until('another serves', () => told(gateway, 'worker restarted').length === 1)
     process.kill(first!, 'SIGCONT')
-    await until('the file is read anew', () => told(gateway, 'read anew').length === 1)
+    await until('the file is read anew', () => told(gateway, 'configuration reloaded').length === 1)
     const limits = await Promise.all(Array.from({ length: 4 }, () => apart(gateway)))
     expect(limits.map(({ headers }) => headers['x-ratelimit-limit'])).toEqual(['5', '5', '5', '5'])
   })

@@ -45,12 +45,8 @@ export interface DrainTimes {
   readonly drainTimeoutMs: number
 }
 
-/** A service of this process alone. */
-export interface OwnService extends Service {
-  unready(): string | undefined
-  /** Drops the refusals that are cached in this process. */
-  forget(): void
-}
+/** A service of this process alone; `forget` drops the refusals that it caches. */
+export type OwnService = Service & { forget(): void }
 
 const DROPPED_LOG_MS = 60_000
 
@@ -61,9 +57,8 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
   const limiter = createLimiter({ store, onOutcome: metrics.decisions.inc })
   const failures = createFailures()
   const observe = createAccessLog(output, metrics)
-  let draining = false
-
   const resources = createResources()
+  let draining = false
 
   function wire(next: Config, loadedKeys?: LoadedKeys) {
     const { hosts, trustedProxies, tls } = next.listen

@@ -17,14 +17,8 @@ import { createParGuard, type ParClient, type ParGuard } from '../par/guard.ts'
 import { plainId } from '../par/plain-id.ts'
 import type { Resources } from './resources.ts'
 
-/** What checks the tokens of one configuration. */
-export interface Issuers {
-  readonly authenticate: Authenticate
-  /** Returns an issuer whose first keys are not here yet, unless they were tried for `FIRST_KEYS_MS`. */
-  awaited(): string | undefined
-  /** Returns, for each issuer, how many seconds ago its keys were read. */
-  keyAges(): (readonly [labels: { readonly issuer: string }, seconds: number])[]
-}
+/** Checks the tokens of one configuration. */
+export type Issuers = ReturnType<typeof openIssuers>
 
 const FIRST_KEYS_MS = 10_000
 
@@ -52,7 +46,7 @@ export function openIssuers(
   hosts: readonly string[],
   log: Log,
   loaded?: LoadedKeys,
-): Issuers {
+) {
   const issuers = tokens.map((one) => ({
     ...one,
     keys: resources.get(
@@ -66,15 +60,18 @@ export function openIssuers(
   // Without a known host, no proof can be checked to be for this gateway.
   const proofs = () =>
     hosts.length > 0 ? { proofs: createProofs({ serves: (host) => hosts.includes(host) }) } : {}
+  const authenticate: Authenticate =
+    tokens.length === 0
+      ? () => serviceUnavailable('Nobody can be authenticated here.')
+      : resources.get('bearer', { tokens, hosts }, () => createBearer(issuers, proofs()))
   return {
-    authenticate:
-      tokens.length === 0
-        ? () => serviceUnavailable('Nobody can be authenticated here.')
-        : resources.get('bearer', { tokens, hosts }, () => createBearer(issuers, proofs())),
+    authenticate,
+    /** Returns an issuer whose first keys are not here yet, unless they were tried for `FIRST_KEYS_MS`. */
     awaited() {
       const since = performance.now() - FIRST_KEYS_MS
       return issuers.find(({ keys }) => keys.current() === undefined && keys.readAt() > since)?.issuer
     },
+    /** Returns, for each issuer, how many seconds ago its keys were read. */
     keyAges() {
       const now = performance.now()
       return issuers.map(({ issuer, keys }) => [{ issuer }, (now - keys.readAt()) / 1000] as const)

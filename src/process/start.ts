@@ -21,8 +21,11 @@ export interface Running {
   reload(occasion: Occasion): Promise<void>
   /** Logs an uncaught exception, as the last line of the log. */
   fatal(error: Error): void
-  /** Fails readiness, lets requests under way end within `drainTimeout`, then closes everything. */
-  close(options?: CloseOptions): Promise<void>
+  /**
+   * Fails readiness, lets requests under way end within `drainTimeout`, then closes everything. With `lameDuck`, new requests
+   * are still taken for a part of that time, so that a load balancer can see the failing readiness.
+   */
+  close(options?: { readonly lameDuck?: boolean }): Promise<void>
 }
 
 export interface StartOptions {
@@ -30,11 +33,6 @@ export interface StartOptions {
   readonly source?: Source | undefined
   /** Processes that share the callers' port; one is this process itself. */
   readonly workers?: number
-}
-
-export interface CloseOptions {
-  /** True if new requests are still taken for a part of `drainTimeout`, so that a load balancer can see the failing readiness. */
-  readonly lameDuck?: boolean
 }
 
 /** The part of `drainTimeout` in which new requests are still taken. */

@@ -87,10 +87,13 @@ export async function openWorkers(
       await Promise.all(serving().map(collect))
       return await textOf(addUp([await metrics.values(), ...latest.values(), counted]))
     },
-    usage: (client, signal) => scan(firstServing(), 'usage', client, signal),
+    async usage(client, signal) {
+      const worker = firstServing()
+      return await scan(worker, () => worker.call('usage', client), signal)
+    },
     async reset(client, signal) {
       const worker = firstServing()
-      const freed = await scan(worker, 'reset', client, signal)
+      const freed = await scan(worker, () => worker.call('reset', client), signal)
       const others = serving().filter((other) => other !== worker)
       await Promise.allSettled(others.map((other) => other.call('forget', undefined, ANSWER_MS)))
       return freed
@@ -102,16 +105,11 @@ export async function openWorkers(
   }
 }
 
-/** Calls what may take long, and stops it when `signal` aborts. */
-async function scan<Name extends 'usage' | 'reset'>(
-  worker: WorkerProcess,
-  name: Name,
-  client: string,
-  signal: AbortSignal,
-) {
-  const abort = (): void => void worker.call('abort', undefined).catch(() => {})
+/** Makes a call that may take long, and stops it when `signal` aborts. */
+async function scan<T>(worker: WorkerProcess, call: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  const abort = (): void => void worker.call('abort').catch(() => {})
   signal.addEventListener('abort', abort)
-  return await worker.call(name, client).finally(() => signal.removeEventListener('abort', abort))
+  return await call().finally(() => signal.removeEventListener('abort', abort))
 }
 
 /** Returns what each of so many processes serves: under `onOutage: local`, its part of every limit. */

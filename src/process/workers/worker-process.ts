@@ -43,9 +43,9 @@ export function forkWorker(write: (lines: string) => void) {
   /** Rejects with the worker's error, with `CallTimeout` after `withinMs`, and if the worker exits first. */
   function call<Name extends keyof WorkerCalls>(
     name: Name,
-    argument: Parameters<WorkerCalls[Name]>[0],
+    argument?: Parameters<WorkerCalls[Name]>[0],
     withinMs?: number,
-  ): Promise<ReturnType<WorkerCalls[Name]>> {
+  ): Promise<Awaited<ReturnType<WorkerCalls[Name]>>> {
     return new Promise((resolve, reject) => {
       if (hasExited || !worker.isConnected()) {
         reject(new Error('the worker is gone'))

@@ -175,7 +175,7 @@ describe('the clients of the PAR endpoint', () => {
 })
 
 describe('an outage is logged once, and its end:', () => {
-  const logged = (messages: readonly string[], fields: object) => {
+  const expectLogged = (messages: readonly string[], fields: object) => {
     expect(lines.map(([message]) => message)).toEqual(messages)
     for (const line of lines.splice(0)) expect(line[1]).toMatchObject(fields)
   }
@@ -188,7 +188,9 @@ describe('an outage is logged once, and its end:', () => {
     await until('the outage is logged', () => lines.length > 0)
     first.fault = undefined
     await until('its end is logged', () => lines.length > 1)
-    logged(['warn: JWKS fetch failed; retrying', 'info: JWKS fetch works again'], { issuer: first.issuer })
+    expectLogged(['warn: JWKS fetch failed; retrying', 'info: JWKS fetch works again'], {
+      issuer: first.issuer,
+    })
     end()
   })
 
@@ -205,7 +207,7 @@ describe('an outage is logged once, and its end:', () => {
     introspection.answer = { active: false }
     await authenticate(['Bearer opaque-2'])
     expect(JSON.stringify(lines)).not.toMatch(/opaque-|s3cret|hunter2/)
-    logged(['warn: token introspection failed; retrying', 'info: token introspection works again'], {})
+    expectLogged(['warn: token introspection failed; retrying', 'info: token introspection works again'], {})
     end()
   })
 
@@ -218,7 +220,7 @@ describe('an outage is logged once, and its end:', () => {
     first.fault = undefined
     await until('its end is logged', () => lines.length > 1)
     const messages = ['warn: client JWKS fetch failed; retrying', 'info: client JWKS fetch works again']
-    logged(messages, { client: 'remote' })
+    expectLogged(messages, { client: 'remote' })
     end()
   })
 })

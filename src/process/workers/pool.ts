@@ -35,7 +35,6 @@ export async function openWorkers(
     superviseWorker({
       config: () => current,
       output,
-      onServing: (change) => metrics.workers.inc(change),
       onExit(worker) {
         metrics.workerEnds.inc()
         counted = onlyCounts(addUp([counted, latest.get(worker) ?? []]))
@@ -85,6 +84,7 @@ export async function openWorkers(
     },
     async metrics() {
       await Promise.all(serving().map(collect))
+      metrics.workers.set(serving().length)
       return await textOf(addUp([await metrics.values(), ...latest.values(), counted]))
     },
     async usage(client, signal) {

@@ -19,14 +19,12 @@ export interface SupervisorOptions {
   /** Returns what a worker that starts now is to serve. */
   config(): Config
   readonly output: LogOutput
-  /** One worker more serves, or one less. */
-  onServing(change: 1 | -1): void
   /** Called for each worker that exited unasked. */
   onExit(worker: WorkerProcess): void
 }
 
 /** Starts a worker, restarts it with back-off whenever it exits, and kills it if it hangs. */
-export function superviseWorker({ config, output, onServing, onExit }: SupervisorOptions) {
+export function superviseWorker({ config, output, onExit }: SupervisorOptions) {
   const { log, write } = output
   const backoff = createBackoff()
   let current: WorkerProcess | undefined
@@ -42,7 +40,6 @@ export function superviseWorker({ config, output, onServing, onExit }: Superviso
     void worker.exited.then((how) => {
       current = undefined
       stopChecks?.()
-      if (serves) onServing(-1)
       serves = false
       if (closing) return
       onExit(worker)
@@ -56,7 +53,6 @@ export function superviseWorker({ config, output, onServing, onExit }: Superviso
     // It may have changed while the worker started.
     while (config() !== applied) await worker.configure((applied = config()), START_MS)
     serves = true
-    onServing(1)
     stopChecks = checkAlive(
       () => worker.call('unready', undefined),
       () => {

@@ -27,14 +27,14 @@ export type LoadedKeys = ReadonlyMap<string, KeySet>
 
 /** Reads the keys of the issuers that are new, or have moved, for `openIssuers`; rejects if one gives none. */
 export async function loadIssuerKeys(resources: Resources, tokens: readonly Tokens[]): Promise<LoadedKeys> {
-  const places = tokens.map(placeOf).filter((place) => !resources.has('issuer keys', place))
-  const loads = places.map(async (place) => {
-    const keys = await loadKeys(place).catch((error: Error) => {
-      throw new Error(`the keys of the issuer ${place.issuer} cannot be read: ${error.message}`, {
+  const missing = tokens.map(keysFrom).filter((from) => !resources.has('issuer keys', from))
+  const loads = missing.map(async (from) => {
+    const keys = await loadKeys(from).catch((error: Error) => {
+      throw new Error(`the keys of the issuer ${from.issuer} cannot be read: ${error.message}`, {
         cause: error,
       })
     })
-    return [JSON.stringify(place), keys] as const
+    return [JSON.stringify(from), keys] as const
   })
   return new Map(await Promise.all(loads))
 }
@@ -51,8 +51,8 @@ export function openIssuers(
     ...one,
     keys: resources.get(
       'issuer keys',
-      placeOf(one),
-      (place) => openKeys(place, log, loaded?.get(JSON.stringify(place))),
+      keysFrom(one),
+      (from) => openKeys(from, log, loaded?.get(JSON.stringify(from))),
       (source) => source.close(),
     ),
     introspect: resources.get('introspection', one, () => openIntrospection(one, log)),
@@ -128,9 +128,9 @@ function openClientKeys(resources: Resources, { id, jwks }: Client, log: Log): C
   )
 }
 
-function openKeys(place: KeyPlace, log: Log, keys: KeySet | undefined): KeySource {
-  const events = eventsOf('JWKS fetch', { issuer: place.issuer }, log)
-  return createKeySource({ ...place, keys, events })
+function openKeys(from: KeyPlace, log: Log, keys: KeySet | undefined): KeySource {
+  const events = eventsOf('JWKS fetch', { issuer: from.issuer }, log)
+  return createKeySource({ ...from, keys, events })
 }
 
 function openIntrospection(tokens: Tokens, log: Log) {
@@ -147,6 +147,6 @@ function eventsOf(what: string, fields: object, log: Log): KeySourceEvents {
   }
 }
 
-function placeOf({ issuer, jwks }: Tokens): KeyPlace {
+function keysFrom({ issuer, jwks }: Tokens): KeyPlace {
   return { issuer, jwks: jwks && ('url' in jwks ? jwks.url : jwks.file) }
 }

@@ -13,7 +13,7 @@ type Closing = (close: () => Promise<void>) => void
 
 interface Opened {
   readonly opened: OpenStore
-  /** What the log was told: level and words. */
+  /** The log: level and message. */
   readonly lines: readonly string[]
   up(): Promise<boolean>
   /** The value of a metric, as it is written. */
@@ -78,7 +78,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
       expect(lines).toEqual(['warn: Redis unavailable; counting in this process'])
       await server.start()
       const errors = () => lines.filter((line) => line.startsWith('error'))
-      await until('it is told', () => errors().length > 0)
+      await until('it is logged', () => errors().length > 0)
       for (let i = 0; i < 12; i++) {
         expect((await opened.store.charge([quota])).mode).toBe('local')
         expect(await up()).toBe(false)
@@ -114,7 +114,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
     ])
   })
 
-  it('is wrong after it was right is told in one line, and decides no more from then on', async ({
+  it('is wrong after it was right is logged in one line, and decides no more from then on', async ({
     expect,
     onTestFinished,
   }) => {
@@ -122,7 +122,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
     const { lines, metric } = await open(onTestFinished, { topology: { url: server.url } })
     await server.command('CONFIG', 'SET', 'requirepass', 'open sesame')
     await server.command('CLIENT', 'KILL', 'TYPE', 'normal')
-    await until('it is told', () => lines.length > 0)
+    await until('it is logged', () => lines.length > 0)
     expect(await metric('sluice_store_mode{mode="local"}')).toBe('1')
     expect(await metric('sluice_store_up')).toBe('0')
     await new Promise((resolve) => setTimeout(resolve, 300))
@@ -137,7 +137,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
     await server.kill()
     const { opened, lines } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
     await server.start()
-    await until('it is told', () => lines.some((line) => line.startsWith('error')))
+    await until('it is logged', () => lines.some((line) => line.startsWith('error')))
     expect(opened.ready()).toBe(false)
     await server.command('REPLICAOF', 'NO', 'ONE')
     await until('it is ready', () => opened.ready())
@@ -149,12 +149,12 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
     const { opened, lines, up } = await open(onTestFinished, { topology: { url: server.url } })
     await server.start()
     const errors = () => lines.filter((line) => line.startsWith('error')).length
-    await until('it is told', () => errors() === 1)
+    await until('it is logged', () => errors() === 1)
     await server.command('REPLICAOF', 'NO', 'ONE')
     await until('Redis decides', async () => (await opened.store.charge([quota])).mode === 'store')
     await until('it is up', up)
     await server.command('REPLICAOF', '127.0.0.1', '1')
-    await until('it is told again', async () => {
+    await until('it is logged again', async () => {
       await opened.store.charge([quota])
       return errors() === 2
     })
@@ -162,7 +162,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
   })
 })
 
-it.concurrent('a Redis that hangs while nobody calls is seen to be down, and to be up again', async ({
+it.concurrent('a Redis that hangs without calls is seen to be down, and to be up again', async ({
   expect,
   onTestFinished,
 }) => {
@@ -179,7 +179,7 @@ it.concurrent('a Redis that hangs while nobody calls is seen to be down, and to 
   ])
 })
 
-it.concurrent('an outage begins in the log, the metrics and for readiness at once, and what stands in before is counted', async ({
+it.concurrent("an outage begins in the log, the metrics and for readiness at once, and the fallback's decisions before are counted", async ({
   expect,
   onTestFinished,
 }) => {
@@ -212,7 +212,7 @@ it.concurrent('an outage begins in the log, the metrics and for readiness at onc
   await until('Redis decides', () => opened.ready())
   expect(await state()).toEqual(answers[0])
 
-  // Where nobody calls, a lost connection is looked into at once.
+  // Without calls, a lost connection is checked at once.
   await server.kill()
   await until('the outage is seen', async () => {
     const now = await state()

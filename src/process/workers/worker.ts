@@ -55,7 +55,8 @@ function createCalls() {
   const newScan = (): AbortSignal => (scan = new AbortController()).signal
 
   process.on('uncaughtException', (error) => {
-    output?.fatal(error)
+    if (output !== undefined) output.fatal(error)
+    else process.stderr.write(`sluice: uncaught: ${error.stack ?? error.message}\n`)
     process.exit(1)
   })
   process.on('disconnect', () => {

@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest'
-import { createMetrics } from '../../src/observe/metrics.ts'
-import { addUp, onlyCounts, textOf } from '../../src/observe/metrics-sum.ts'
+import { addUp, createMetrics, onlyCounts, textOf } from '../../src/observe/metrics.ts'
 
 /** The lines of some metrics. */
 async function linesOf(values: Parameters<typeof textOf>[0], name: RegExp): Promise<string[]> {

@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest'
-import { sentence } from '../../src/observe/sentence.ts'
+import { prettyLine } from '../../src/observe/pretty.ts'
 
 it.each([
   [{ level: 'info', time: 'x', msg: 'sluice drains' }, 'sluice drains'],
   [
-    { level: 'warn', time: 'x', msg: 'Redis does not answer', server: 'redis', cause: undefined },
-    'Redis does not answer server=redis',
+    { level: 'warn', time: 'x', msg: 'Redis unavailable', server: 'redis', cause: undefined },
+    'Redis unavailable server=redis',
   ],
   [
     {
@@ -53,8 +53,8 @@ it.each([
     },
     'GET /x 502 2 ms "The upstream broke off." cause=data: reset',
   ],
-])('%j is said in one line', (line, said) => {
-  expect(sentence(line)).toBe(said)
+])('%j is shown on one line', (line, shown) => {
+  expect(prettyLine(line)).toBe(shown)
 })
 
 it('lets no word that callers choose begin a line or move a cursor', () => {
@@ -68,5 +68,5 @@ it('lets no word that callers choose begin a line or move a cursor', () => {
     source: 'gateway',
     error: 'b\r',
   }
-  expect(sentence(line)).toBe('GET /\\u009b31m 400 1 ms client a\\u000a\\u001b[2Jsluice stopped "b\\u000d"')
+  expect(prettyLine(line)).toBe('GET /\\u009b31m 400 1 ms client a\\u000a\\u001b[2Jsluice stopped "b\\u000d"')
 })

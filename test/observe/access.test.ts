@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
 import type { Exchange } from '../../src/gateway/exchange.ts'
-import { accessLine } from '../../src/observe/access-line.ts'
+import { accessLine } from '../../src/observe/access.ts'
 
 const allowance = {
   ...{ name: 'requests', limit: 10, windowMs: 1000, remaining: 9, resetAt: 0, resetAfterMs: 0 },
@@ -15,7 +15,7 @@ const bare = {
 const read = (exchange: Exchange, status = exchange.status): Record<string, unknown> =>
   JSON.parse(accessLine('info', exchange, status, 1.23456)) as Record<string, unknown>
 
-it('tells of a request that nothing is known of', () => {
+it('shows a request that nothing is known of', () => {
   expect(read(bare)).toEqual({
     ...{
       level: 'info',
@@ -27,7 +27,7 @@ it('tells of a request that nothing is known of', () => {
   })
 })
 
-it('tells of a decision which limit spoke, and which shadow limits would have refused', () => {
+it('shows the deciding limit, and the shadow limits that would have refused', () => {
   const shadow = { ...allowance, name: 'trial', shadow: true, admitted: false }
   const decision = { admitted: true, allowances: [allowance, shadow], mode: 'store', cached: false } as const
   expect(read({ ...bare, decision })).toMatchObject({
@@ -43,7 +43,7 @@ it('tells of a decision which limit spoke, and which shadow limits would have re
   })
 })
 
-it('tells that deny refused what no store decided, and not what a drain cut off before', () => {
+it('shows mode deny for what no store decided, and not for what a drain cut off before', () => {
   const error = new Refusal('ServiceUnavailable', 'Not now.')
   const denied: Exchange = { ...bare, status: 503, limitAt: 2, error }
   expect(read(denied)).toMatchObject({ mode: 'deny', code: 'ServiceUnavailable' })
@@ -58,7 +58,7 @@ it('tells that deny refused what no store decided, and not what a drain cut off 
   }
 })
 
-it('tells when it was decided, on the store’s clock where there is one, to the microsecond', () => {
+it('shows when it was decided, on the store’s clock if there is one, to the microsecond', () => {
   const [before, now] = [Date.now(), performance.now()]
   const { decidedAt } = read({ ...bare, startedAt: now - 9000, decidedAt: now - 3000 })
   expect(decidedAt).toBeGreaterThan(before - 3100)
@@ -74,16 +74,17 @@ it('tells when it was decided, on the store’s clock where there is one, to the
   expect(String(decidedAt)).toMatch(/^\d{13}(\.\d{1,3})?$/)
 })
 
-it('is one line of JSON whatever callers and upstreams say', () => {
-  const said = fc.string({ unit: 'binary', maxLength: 20 })
+it('is one line of JSON whatever callers and upstreams send', () => {
+  const unit = fc.integer({ min: 0, max: 0xffff }).map((code) => String.fromCharCode(code))
+  const sent = fc.string({ unit, maxLength: 20 })
   fc.assert(
-    fc.property(said, said, said, said, (path, client, method, why) => {
+    fc.property(sent, sent, sent, sent, (path, client, host, why) => {
       const error = new Refusal('BadGateway', 'The upstream broke off.', { cause: new Error(why) })
-      const exchange: Exchange = { ...bare, method, path: `/${path}`, caller: { client, ip: '::1' }, error }
+      const exchange: Exchange = { ...bare, host, path: `/${path}`, caller: { client, ip: '::1' }, error }
       const line = accessLine('error', exchange, 502, 1)
       expect(line.indexOf('\n')).toBe(line.length - 1)
       expect(JSON.parse(line)).toMatchObject({
-        ...{ level: 'error', client, method: method.slice(0, 16), code: 'BadGateway' },
+        ...{ level: 'error', client, host, code: 'BadGateway' },
         ...{ error: 'The upstream broke off.', cause: why },
       })
     }),
@@ -97,11 +98,11 @@ it.each([
   ['/v3/tx%25253faccess_token=S', '/v3/tx…'],
   ['*', '*'],
   ['/a:b/%2F', '/a:b/%2F'],
-])('tells of the path %s no more than is surely one', (path, told) => {
-  expect(read({ ...bare, path })).toMatchObject({ path: told })
+])('shows of the path %s no more than is surely one', (path, shown) => {
+  expect(read({ ...bare, path })).toMatchObject({ path: shown })
 })
 
-it('escapes what moves a cursor or turns the direction of the words', () => {
+it('escapes what moves a cursor or turns the direction of the text', () => {
   const client = 'a\u007f\u009b31m\u202e\u2066\u2028é'
   const line = accessLine('info', { ...bare, path: client, caller: { client, ip: '::1' } }, 200, 1)
   expect(line).toContain(String.raw`"a\u007f\u009b31m\u202e\u2066\u2028é"`)
@@ -111,11 +112,19 @@ it('escapes what moves a cursor or turns the direction of the words', () => {
 it('cuts what is long', () => {
   const line = read({
     ...bare,
-    method: 'M'.repeat(99),
     path: `/${'x'.repeat(999)}`,
     forwarded: { outcome: 'left', givenUp: 'slow' },
     host: 'h'.repeat(300),
   })
-  expect(line).toMatchObject({ method: 'M'.repeat(16), path: `/${'x'.repeat(255)}…`, cause: 'slow' })
+  expect(line).toMatchObject({ path: `/${'x'.repeat(255)}…`, cause: 'slow' })
   expect(line['host']).toBe(`${'h'.repeat(256)}…`)
+})
+
+it('escapes what a configuration names a route', () => {
+  const route = { match: '/é"\u202e', upstream: 'data' } as NonNullable<Exchange['route']>
+  for (let i = 0; i < 2; i++) {
+    expect(accessLine('info', { ...bare, route }, 200, 1)).toContain(
+      String.raw`,"route":"/é\"\u202e","upstream":"data",`,
+    )
+  }
 })

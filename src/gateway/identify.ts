@@ -1,8 +1,9 @@
 import type { IncomingMessage } from 'node:http'
 import type { Bound, Identity } from '../authenticate/token/bearer.ts'
 import type { Caller } from '../limit/caller.ts'
-import { requireScope } from '../authenticate/token/scope.ts'
+import { requireScope } from '../authenticate/token/challenge.ts'
 import { senderOf } from '../authenticate/proof/sender.ts'
+import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Exchange } from './exchange.ts'
 import type { Parts, ServedRoute } from './deps.ts'
@@ -30,6 +31,7 @@ export function identify(
       path: target.path,
       proofs: head.proofs,
       trusted: exchange.trusted,
+      certificate: () => clientCertificate(request, exchange.trusted),
     }),
   )
   return identity instanceof Promise

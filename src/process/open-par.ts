@@ -1,8 +1,8 @@
 import type { Client, Par } from '../config/schema.ts'
 import type { Log } from '../observe/log.ts'
-import { type ClosableKeys, createClientKeys } from '../par/client-keys.ts'
+import { type ClosableKeys, createClientKeys } from '../par/client-jwt.ts'
 import { createParGuard, type ParGuard } from '../par/guard.ts'
-import { plainId } from '../par/plain-id.ts'
+import { plainId } from '../par/client-authentication.ts'
 
 /** The guards of the PAR endpoint; their clients' keys are opened when they are first needed, and outlive a reload that leaves them alone. */
 export interface Guards {

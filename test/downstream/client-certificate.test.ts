@@ -5,7 +5,11 @@ import type { AddressInfo } from 'node:net'
 import { connect } from 'node:tls'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Identity } from '../../src/authenticate/token/bearer.ts'
-import { certificateThumbprint, readCertificateHeader } from '../../src/downstream/client-certificate.ts'
+import {
+  certificateThumbprint,
+  clientCertificate,
+  readCertificateHeader,
+} from '../../src/downstream/client-certificate.ts'
 import { createProofs } from '../../src/authenticate/proof/dpop.ts'
 import type { KeySource } from '../../src/authenticate/token/jwks.ts'
 import { type Sender, senderOf } from '../../src/authenticate/proof/sender.ts'
@@ -131,7 +135,12 @@ describe('the certificate of a request', () => {
   ): Promise<Sender & { readonly der: Buffer | undefined }> {
     let sender: (Sender & { readonly der: Buffer | undefined }) | undefined
     const answer: RequestListener = (request, response) => {
-      const found = senderOf(request, { path: '/v3/transactions', proofs: [], trusted })
+      const found = senderOf(request, {
+        path: '/v3/transactions',
+        proofs: [],
+        trusted,
+        certificate: () => clientCertificate(request, trusted),
+      })
       sender = { ...found, der: found.certificate() }
       response.end()
     }
@@ -170,7 +179,7 @@ describe('the certificate of a request', () => {
     const server = createServer(
       { key: ours.key, cert: ours.cert, requestCert: true, rejectUnauthorized: false },
       (request, response) => {
-        found.push(senderOf(request, { path: '/', proofs: [], trusted: false }).certificate())
+        found.push(clientCertificate(request, false))
         response.end()
       },
     )

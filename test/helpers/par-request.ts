@@ -1,9 +1,8 @@
 import { expect } from 'vitest'
 import { randomUUID } from 'node:crypto'
-import { Refusal } from '../../src/errors.ts'
-import { createClientKeys } from '../../src/par/client-keys.ts'
+import { createClientKeys } from '../../src/par/client-jwt.ts'
 import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
-import { plainId } from '../../src/par/plain-id.ts'
+import { plainId } from '../../src/par/client-authentication.ts'
 import { errorReply } from '../../src/downstream/reply.ts'
 import { makeKey, signJws, type TestKey } from './issuer.ts'
 
@@ -118,7 +117,9 @@ export interface Sent {
   readonly authorization?: string | readonly string[]
 }
 
-/** What the guard says to a form: the client that may pass, or the status, code and words of its refusal. */
+export const PASSED = 'passed'
+
+/** What the guard says of a form: `PASSED`, or the status, code and words of its refusal. */
 export async function push(
   guard: ParGuard,
   fields: Members | string | Buffer,
@@ -130,7 +131,7 @@ export async function push(
     ...sent,
     authorization: [sent.authorization ?? []].flat(),
   })
-  if (!(answer instanceof Refusal)) return answer.clientId
+  if (answer === undefined) return PASSED
   const { status, body } = errorReply(answer, 'oauth', 'request-id')
   const { error, error_description: description } = JSON.parse(body) as Record<string, unknown>
   return { status, error, description, headers: answer.headers }

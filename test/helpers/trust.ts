@@ -34,7 +34,7 @@ export function trust(
 ): TrustedIssuer {
   return {
     issuer,
-    audience,
+    audience: [audience],
     clientClaim: 'client_id',
     algorithms: ['PS256', 'ES256', 'EdDSA', 'RS256'],
     leewayMs: 5000,
@@ -52,7 +52,7 @@ export function createServing(
   trusted: TrustedIssuer | readonly TrustedIssuer[],
   options: BearerOptions = {},
 ): Serving {
-  const authenticate = createBearer(trusted, options)
+  const authenticate = createBearer([trusted].flat(), options)
   const used = new Set<string>()
   async function serve(bound: Bound): Promise<Identity | Refusal> {
     const proof = await bound.prove()

@@ -9,6 +9,7 @@ import {
   ISSUER,
   KEYS,
   OTHER_KEY,
+  PASSED,
   plain,
   push,
   refusal,
@@ -38,68 +39,49 @@ describe('what the guard lets pass', () => {
     ['the setting none and an unsigned request object', 'keyed', { request: unsignedObject('keyed') }],
     ['the setting none and a signed object', 'keyed', { request: requestObject('keyed') }],
   ])('%s', async (_, client, fields) => {
-    expect(await push(guard, { ...fields, ...assertion(client) })).toBe(client)
+    expect(await push(guard, { ...fields, ...assertion(client) })).toBe(PASSED)
   })
 
   it.each([
-    ['Basic and plain parameters', 'secret', plain('secret'), asSecret],
-    ['Basic and an unsigned object', 'secret', { request: unsignedObject('secret') }, asSecret],
-    [
-      'Basic beside its own client_id',
-      'secret',
-      { client_id: 'secret', request: unsignedObject('secret') },
-      asSecret,
-    ],
-    ['a signed object of a client without keys', 'secret', { request: requestObject('secret') }, asSecret],
-    ['client_secret_post in place of basic', 'secret', { ...plain('secret'), client_secret: 'x' }, {}],
+    ['Basic and plain parameters', plain('secret'), asSecret],
+    ['Basic and an unsigned object', { request: unsignedObject('secret') }, asSecret],
+    ['Basic beside its own client_id', { client_id: 'secret', request: unsignedObject('secret') }, asSecret],
+    ['a signed object of a client without keys', { request: requestObject('secret') }, asSecret],
+    ['client_secret_post in place of basic', { ...plain('secret'), client_secret: 'x' }, {}],
     [
       'Basic with reserved characters in the client',
-      'macs/with:key',
       plain('macs/with:key'),
       { authorization: basic('macs/with:key', '+&=%') },
     ],
-    [
-      'Basic in lower case',
-      'secret',
-      plain('secret'),
-      { authorization: basic('secret').replace('Basic', 'basic') },
-    ],
-    ['a client with a certificate and nothing else', 'certificate', plain('certificate'), {}],
-    ['a public client', 'public', plain('public'), {}],
-    ['a listed client without settings', 'bare', plain('bare'), {}],
-    ['a client that is not listed', 'unlisted', plain('unlisted'), {}],
-    ['its unsigned object', 'unlisted', { client_id: 'unlisted', request: unsignedObject('unlisted') }, {}],
-    ['its object that is none', 'unlisted', { client_id: 'unlisted', request: 'nonsense' }, {}],
+    ['Basic in lower case', plain('secret'), { authorization: basic('secret').replace('Basic', 'basic') }],
+    ['a client with a certificate and nothing else', plain('certificate'), {}],
+    ['a public client', plain('public'), {}],
+    ['a listed client without settings', plain('bare'), {}],
+    ['a client that is not listed', plain('unlisted'), {}],
+    ['its unsigned object', { client_id: 'unlisted', request: unsignedObject('unlisted') }, {}],
+    ['its object that is none', { client_id: 'unlisted', request: 'nonsense' }, {}],
     [
       'its assertion, without a client_id',
-      'unlisted',
       { request: 'x', ...assertion('unlisted', {}, { key: OTHER_KEY }) },
       {},
     ],
-    ['its secret', 'unlisted', plain('unlisted'), { authorization: basic('unlisted') }],
+    ['its secret', plain('unlisted'), { authorization: basic('unlisted') }],
     [
       'a parameter without value, as if it were not there',
-      'public',
       { ...plain('public'), client_secret: '', request: '', client_assertion: '', client_assertion_type: '' },
       {},
     ],
-    [
-      'resource twice',
-      'public',
-      plain('public', { resource: ['https://a.example', 'https://b.example'] }),
-      {},
-    ],
-    ['parameters that it does not know', 'public', plain('public', { x_own_parameter_1: '{"a":[1]}' }), {}],
+    ['resource twice', plain('public', { resource: ['https://a.example', 'https://b.example'] }), {}],
+    ['parameters that it does not know', plain('public', { x_own_parameter_1: '{"a":[1]}' }), {}],
     [
       'an identifier in the scope',
-      'public',
       plain('public', { scope: 'id:1ffe704d39629a929c8e293880fb449a openid' }),
       {},
     ],
-    ['userinfo claims', 'public', plain('public', { claims: '{"userinfo":{}}' }), {}],
-    ['no claims', 'public', plain('public', { claims: undefined }), {}],
-  ])('%s', async (_, client, fields, sent) => {
-    expect(await push(guard, fields, sent)).toBe(client)
+    ['userinfo claims', plain('public', { claims: '{"userinfo":{}}' }), {}],
+    ['no claims', plain('public', { claims: undefined }), {}],
+  ])('%s', async (_, fields, sent) => {
+    expect(await push(guard, fields, sent)).toBe(PASSED)
   })
 
   it.each([
@@ -108,7 +90,7 @@ describe('what the guard lets pass', () => {
     'application/x-www-form-urlencoded; charset=ISO-8859-1',
     'application/x-www-form-urlencoded;',
   ])('a form of the type %s', async (contentType) => {
-    expect(await push(guard, plain('public'), { contentType })).toBe('public')
+    expect(await push(guard, plain('public'), { contentType })).toBe(PASSED)
   })
 })
 
@@ -163,8 +145,8 @@ describe('what the guard refuses of a form', () => {
 
   it('no listed client for being spelt like another', async () => {
     const both = guardOf({ case: {}, CASE: {} })
-    expect(await push(both, plain('case'))).toBe('case')
-    expect(await push(both, plain('CASE'))).toBe('CASE')
+    expect(await push(both, plain('case'))).toBe(PASSED)
+    expect(await push(both, plain('CASE'))).toBe(PASSED)
   })
 
   it.each(['gzip', 'br', 'identity, gzip'])('the content coding %s', async (contentEncoding) => {
@@ -297,7 +279,7 @@ describe('what the guard refuses of a client', () => {
   it('a client that is not listed, where the operator says so', async () => {
     const closed = guardOf({ secret: {} }, { unknownClients: 'refuse' })
     const words = /not known/
-    expect(await push(closed, plain('secret'), asSecret)).toBe('secret')
+    expect(await push(closed, plain('secret'), asSecret)).toBe(PASSED)
     expect(await push(closed, plain('other'))).toEqual(refusal(401, 'invalid_client', words))
     const answer = await push(closed, plain('unlisted'), { authorization: basic('unlisted') })
     expect(answer).toEqual(refusal(401, 'invalid_client', words, challenge))

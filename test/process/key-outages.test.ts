@@ -63,9 +63,11 @@ describe('what operators are told, once an outage and when it is over:', () => {
     await authenticate([`Bearer ${issuer.token()}`])
     told.length = 0
     introspection.answer = (response) => response.writeHead(500).end()
-    await authenticate(['Bearer opaque-1'])
+    let asked = 0
+    const ask = () => authenticate([`Bearer opaque-${asked++}`])
+    await until('the outage is told', async () => (await ask(), told.length > 0))
     introspection.answer = { active: false }
-    await authenticate(['Bearer opaque-2'])
+    await until('its end is told', async () => (await ask(), told.length > 1))
     expect(messages()).toEqual([
       'warn: opaque tokens cannot be looked up; trying again',
       'info: opaque tokens are looked up again',

@@ -1,6 +1,6 @@
 import type { NameOf } from '../../limit/caller.ts'
 import { readKeySet } from '../../authenticate/token/key-set.ts'
-import { plainId } from '../../par/plain-id.ts'
+import { plainId } from '../../par/client-authentication.ts'
 import type { Client, Settings } from '../schema.ts'
 import type { Mistake } from '../yaml/source.ts'
 

@@ -313,7 +313,7 @@ describe('proofs', () => {
   })
 
   it('cost no signature until they are to be proved, and are the same each time', async () => {
-    const authenticate = createBearer(trust(issuer, keys), { proofs: proofs() })
+    const authenticate = createBearer([trust(issuer, keys)], { proofs: proofs() })
     const token = bound()
     const good = (await authenticate([`DPoP ${token}`], sender([proves(token)]))) as Bound
     const forged = (await authenticate([`DPoP ${token}`], sender(['x.y.z']))) as Bound
@@ -333,7 +333,7 @@ describe('proofs', () => {
   })
 
   it('have short ids, and are remembered equally long whenever they come', async () => {
-    const remembering = createBearer(trust(issuer, keys), { proofs: proofs({ now: () => 1_000_000_500 }) })
+    const remembering = createBearer([trust(issuer, keys)], { proofs: proofs({ now: () => 1_000_000_500 }) })
     const iat = 1_000_000
     const exp = seconds() + 60
     const token = issuer.token({ cnf: { jkt: thumbprintOf(key) }, exp })

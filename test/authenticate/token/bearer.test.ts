@@ -5,6 +5,7 @@ import {
   createBearer,
   type TrustedIssuer,
 } from '../../../src/authenticate/token/bearer.ts'
+import { invalidToken } from '../../../src/authenticate/token/challenge.ts'
 import type { Keys } from '../../../src/authenticate/token/jwks.ts'
 import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
 import { Refusal } from '../../../src/errors.ts'
@@ -39,7 +40,7 @@ async function bearer({
 }: Partial<TrustedIssuer> & BearerOptions = {}): Promise<Authenticate> {
   const keys = held(await readKeySet(issuer.jwks))
   const trusted = trust(issuer, keys, { realm: 'identity.example.com', ...options })
-  return createBearer(trusted, now && { now })
+  return createBearer([trusted], now && { now })
 }
 
 function answer(refusal: unknown): { status: number; challenge: unknown; code: string; description: string } {
@@ -134,7 +135,8 @@ describe('the answers of RFC 6750', () => {
 
 describe('what is looked up', () => {
   let looked: string[]
-  const looking = () => bearer({ introspect: (token) => (looked.push(token), 'It was looked up.') })
+  const looking = () =>
+    bearer({ introspect: (token) => (looked.push(token), invalidToken('It was looked up.')) })
   beforeEach(() => (looked = []))
 
   it.each<[string, (token: string) => string]>([

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Identity, TrustedIssuer } from '../../../src/authenticate/token/bearer.ts'
 import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
-import { requireScope } from '../../../src/authenticate/token/scope.ts'
+import { requireScope } from '../../../src/authenticate/token/challenge.ts'
 import { Refusal } from '../../../src/errors.ts'
 import { startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
 import { until } from '../../helpers/wait.ts'

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { createClientKeys } from '../../src/par/client-jwt.ts'
 import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
 import { plainId } from '../../src/par/client-authentication.ts'
-import { errorReply } from '../../src/downstream/reply.ts'
+import { refusalReply } from '../../src/downstream/reply.ts'
 import { makeKey, signJws, type TestKey } from './issuer.ts'
 
 export const ISSUER = 'https://identity.example.com/oidc'
@@ -132,7 +132,7 @@ export async function push(
     authorization: [sent.authorization ?? []].flat(),
   })
   if (answer === undefined) return PASSED
-  const { status, body } = errorReply(answer, 'oauth', 'request-id')
+  const { status, body } = refusalReply(answer, 'oauth', 'request-id')
   const { error, error_description: description } = JSON.parse(body) as Record<string, unknown>
   return { status, error, description, headers: answer.headers }
 }

@@ -1,8 +1,8 @@
 import { compactVerify } from 'jose'
 import { hasAudience, needsExtension, timeFault, typeOf } from '../authenticate/token/claims.ts'
-import { createKeySource, type Keys, type SourceEvents } from '../authenticate/token/jwks.ts'
+import type { Keys } from '../authenticate/token/jwks.ts'
 import { type JsonObject, parseJws, parseObject, SCHEMES } from '../authenticate/token/jws.ts'
-import { type KeySet, readKeySet } from '../authenticate/token/key-set.ts'
+import type { KeySet } from '../authenticate/token/key-set.ts'
 import { type Refusal, serviceUnavailable } from '../errors.ts'
 
 /** A JWT of a client, not verified. */
@@ -21,29 +21,8 @@ export interface JwtRules {
   readonly now: () => number
 }
 
-/** Where a client's public keys come from: its JWK Set itself, or the http(s) URL of it. */
-export type ClientKeysOptions = { readonly jwks: unknown } | { readonly jwksUri: string }
-
-export type ClosableKeys = Keys & { close(): void }
-
 /** Clients' clocks run ahead: how far the `iat` of their JWTs may (FAPI 2 section 5.3.2.1). */
 const MAX_AHEAD_MS = 60_000
-
-/** Opens a client's keys; those behind a URL are loaded in the background and kept fresh. */
-export function createClientKeys(options: ClientKeysOptions, events: SourceEvents): ClosableKeys {
-  if ('jwksUri' in options) {
-    return createKeySource({ issuer: options.jwksUri, jwks: options.jwksUri, events })
-  }
-  let keys: KeySet | undefined
-  let reading: Promise<KeySet | undefined> | undefined = readKeySet(options.jwks)
-    .then((set) => (keys = set))
-    .catch((error: Error) => {
-      events.failed(error.message)
-      return undefined
-    })
-    .finally(() => (reading = undefined))
-  return { current: () => keys, refresh: () => reading, close() {} }
-}
 
 /** Parses a signed JWT; undefined where it is none. */
 export function parseJwt(text: string): ClientJwt | undefined {

@@ -1,6 +1,6 @@
 import type { Client, Par } from '../config/schema.ts'
 import type { Log } from '../observe/log.ts'
-import { type ClosableKeys, createClientKeys } from '../par/client-jwt.ts'
+import { createKeySource, type KeySource } from '../authenticate/token/jwks.ts'
 import { createParGuard, type ParGuard } from '../par/guard.ts'
 import { plainId } from '../par/client-authentication.ts'
 
@@ -13,24 +13,28 @@ export interface Guards {
 
 interface Opened {
   readonly jwks: NonNullable<Client['jwks']>
-  readonly keys: ClosableKeys
+  readonly keys: KeySource
 }
 
 /** Opens the keys of clients as their guards need them. */
 export function createGuards(log: Log): Guards {
   const opened = new Map<string, Opened>()
 
-  function keysOf({ id, jwks }: Client): ClosableKeys | undefined {
+  function keysOf({ id, jwks }: Client): KeySource | undefined {
     const known = opened.get(id)
     if (known !== undefined && (known.jwks === jwks || JSON.stringify(known.jwks) === JSON.stringify(jwks))) {
       return known.keys
     }
     close(id)
     if (jwks === undefined) return undefined
-    const keys = createClientKeys('url' in jwks ? { jwksUri: jwks.url } : { jwks }, {
-      failed: (reason) =>
-        log.warn({ client: id, reason }, 'the keys of the client cannot be read; trying again'),
-      recovered: () => log.info({ client: id }, 'the keys of the client are read again'),
+    const keys = createKeySource({
+      issuer: id,
+      jwks: 'url' in jwks ? jwks.url : jwks,
+      events: {
+        failed: (reason) =>
+          log.warn({ client: id, reason }, 'the keys of the client cannot be read; trying again'),
+        recovered: () => log.info({ client: id }, 'the keys of the client are read again'),
+      },
     })
     opened.set(id, { jwks, keys })
     return keys

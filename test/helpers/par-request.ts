@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import { randomUUID } from 'node:crypto'
-import { createClientKeys } from '../../src/par/client-jwt.ts'
+import { createKeySource, type KeySourceOptions } from '../../src/authenticate/token/jwks.ts'
 import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
 import { plainId } from '../../src/par/client-authentication.ts'
 import { refusalReply } from '../../src/downstream/reply.ts'
@@ -15,7 +15,12 @@ export const NOW = 1_800_000_000
 
 export const KEY = makeKey('PS256', 'key-1')
 export const OTHER_KEY = makeKey('PS256', 'key-1')
-export const KEYS = createClientKeys({ jwks: { keys: [KEY.jwk] } }, { failed() {}, recovered() {} })
+export const KEYS = clientKeys({ keys: [KEY.jwk] })
+
+/** The keys of a client, from a JWK Set or from its URL. */
+export function clientKeys(jwks: string | object, events: Partial<KeySourceOptions['events']> = {}) {
+  return createKeySource({ issuer: 'client', jwks, events: { failed() {}, recovered() {}, ...events } })
+}
 
 type Members = Readonly<Record<string, unknown>>
 

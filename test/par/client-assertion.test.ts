@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { createClientKeys } from '../../src/par/client-jwt.ts'
 import { makeKey } from '../helpers/issuer.ts'
 import {
   assertion,
+  clientKeys,
   encode,
   guardOf,
   ISSUER,
@@ -71,7 +71,7 @@ describe('a client assertion that is good', () => {
 
   it.each(['RS256', 'ES256', 'EdDSA'] as const)('may be signed with %s', async (alg) => {
     const key = makeKey(alg)
-    const keys = createClientKeys({ jwks: { keys: [KEY.jwk, key.jwk] } }, { failed() {}, recovered() {} })
+    const keys = clientKeys({ keys: [KEY.jwk, key.jwk] })
     expect(await send({}, { key }, guardOf({ acme: { ...CLIENT, keys } }))).toBe(PASSED)
     expect(await send({}, { key }, guard)).toMatchObject({ status: 401 })
   })

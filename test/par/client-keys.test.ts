@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { createClientKeys } from '../../src/par/client-jwt.ts'
 import type { ParGuard } from '../../src/par/guard.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import {
   assertion,
+  clientKeys,
   guardOf,
   KEY,
   PASSED,
@@ -15,7 +15,6 @@ import {
 } from '../helpers/par-request.ts'
 import { until } from '../helpers/wait.ts'
 
-const quiet = { failed() {}, recovered() {} }
 const unavailable = {
   status: 503,
   error: 'temporarily_unavailable',
@@ -25,7 +24,7 @@ const unavailable = {
 
 describe('keys behind a jwksUri', () => {
   let publisher: TestIssuer
-  let keys: ReturnType<typeof createClientKeys>
+  let keys: ReturnType<typeof clientKeys>
   let guard: ParGuard
 
   beforeEach(async () => {
@@ -37,7 +36,7 @@ describe('keys behind a jwksUri', () => {
     await publisher.close()
   })
   const open = (): void => {
-    keys = createClientKeys({ jwksUri: publisher.jwksUri }, quiet)
+    keys = clientKeys(publisher.jwksUri)
     guard = guardOf({ acme: { authentication: 'private_key_jwt', requestObjectSigningAlg: 'none', keys } })
   }
   const send = (fields: object = {}): Promise<unknown> => push(guard, { ...plain('acme'), ...fields })
@@ -87,20 +86,20 @@ describe('keys behind a jwksUri', () => {
 
 describe('keys in the configuration', () => {
   it('are waited for by the first request', async () => {
-    const keys = createClientKeys({ jwks: { keys: [KEY.jwk] } }, quiet)
+    const keys = clientKeys({ keys: [KEY.jwk] })
     expect(keys.current()).toBeUndefined()
     const guard = guardOf({ acme: { keys } })
     expect(await push(guard, { ...plain('acme'), ...assertion('acme') })).toBe(PASSED)
-    expect(keys.refresh()).toBeUndefined()
   })
 
   it('that are none are told of, and let nothing pass', async () => {
     const reasons: string[] = []
-    const keys = createClientKeys({ jwks: [] }, { ...quiet, failed: (reason) => reasons.push(reason) })
+    const keys = clientKeys([], { failed: (reason) => reasons.push(reason) })
     const guard = guardOf({ acme: { keys } })
     const send = () => push(guard, { ...plain('acme'), ...assertion('acme') })
     expect(await send()).toEqual(unavailable)
     expect(await send()).toEqual(unavailable)
-    expect(reasons).toEqual(['is no JWK Set: it has no list "keys"'])
+    keys.close()
+    expect(reasons).toEqual(['jwks is no JWK Set: it has no list "keys"'])
   })
 })

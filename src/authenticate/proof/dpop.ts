@@ -5,17 +5,11 @@ import type { Fault } from '../token/challenge.ts'
 import { needsExtension } from '../token/claims.ts'
 import { isObject, type JsonObject, type Jws, parseJws, parseObject, verifyJws } from '../token/jws.ts'
 import { type KeySet, privateMember, readKeySet } from '../token/key-set.ts'
-import type { PublicUrl, Sender } from './sender.ts'
+import type { Sender } from './sender.ts'
 
 export interface ProofOptions {
   /** True if this, in lower case and without its port, is a host of this gateway. Proofs for others are refused. */
   serves(host: string): boolean
-  /** The signature algorithms taken, such as ES256. */
-  readonly algorithms?: readonly string[]
-  /** How old a proof may be. */
-  readonly maxAgeMs?: number
-  /** How far ahead of this clock a client's may be. */
-  readonly leewayMs?: number
   /** The clock, in Unix milliseconds. */
   readonly now?: () => number
 }
@@ -44,6 +38,10 @@ export interface Proofs {
 }
 
 const ALGORITHMS = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
+/** How old a proof may be. */
+const MAX_AGE_MS = 60_000
+/** How far ahead of this clock a client's may be. */
+const LEEWAY_MS = 5000
 const MAX_PROOF = 8 * 1024
 const MAX_JTI = 256
 const KNOWN_KEYS = 1000
@@ -54,8 +52,7 @@ const invalid = (description: string): Fault => ({ error: 'invalid_dpop_proof', 
  * Verifies proofs of possession by RFC 9449 section 4.3. Nonces (section 9), which are optional, are not required: proofs made
  * ahead of time are limited by their age, and a client that waits for a nonce would call twice.
  */
-export function createProofs(options: ProofOptions): Proofs {
-  const { serves, algorithms = ALGORITHMS, maxAgeMs = 60_000, leewayMs = 5000, now = Date.now } = options
+export function createProofs({ serves, now = Date.now }: ProofOptions): Proofs {
   const keys = new LRUCache<string, KeySet>({ max: KNOWN_KEYS })
 
   async function verify(binding: Binding, sender: Sender): Promise<Proof | Fault> {
@@ -68,7 +65,7 @@ export function createProofs(options: ProofOptions): Proofs {
     if (typ !== 'dpop+jwt' || needsExtension(jws.header)) {
       return invalid('The DPoP header holds no DPoP proof.')
     }
-    if (typeof alg !== 'string' || !algorithms.includes(alg)) {
+    if (typeof alg !== 'string' || !ALGORITHMS.includes(alg)) {
       return invalid('The DPoP proof is signed with an algorithm that is not accepted.')
     }
     const thumbprint = thumbprintOf(jwk)
@@ -92,24 +89,24 @@ export function createProofs(options: ProofOptions): Proofs {
     return set.find(algorithm, undefined).some(({ key }) => verifyJws(jws, algorithm, key))
   }
 
-  function judge(claims: JsonObject, binding: Binding, { method, url }: Sender): Proof | Fault {
+  function judge(claims: JsonObject, binding: Binding, sender: Sender): Proof | Fault {
     const { jti, htm, htu, iat, ath } = claims
-    if (htm !== method) return invalid('The DPoP proof is for another method.')
-    if (!isHtuOf(htu, url, serves)) return invalid('The DPoP proof is for another URL.')
+    if (htm !== sender.method) return invalid('The DPoP proof is for another method.')
+    if (!isHtuOf(htu, sender, serves)) return invalid('The DPoP proof is for another URL.')
     if (ath !== binding.ath) return invalid('The DPoP proof is for another access token.')
     if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI) {
       return invalid('The DPoP proof has no jti, or one that is too long.')
     }
     if (typeof iat !== 'number') return invalid('The DPoP proof does not say when it was made.')
     const ageMs = now() - iat * 1000
-    if (!(ageMs <= maxAgeMs)) return invalid('The DPoP proof is too old.')
-    if (ageMs < -leewayMs) return invalid('The DPoP proof is from the future.')
+    if (!(ageMs <= MAX_AGE_MS)) return invalid('The DPoP proof is too old.')
+    if (ageMs < -LEEWAY_MS) return invalid('The DPoP proof is from the future.')
 
     // From the leeway before its iat to its age after it, and by another gateway's clock a leeway longer.
-    return { id: hash('sha256', `${binding.jkt}.${jti}`, 'base64url'), windowMs: maxAgeMs + 2 * leewayMs }
+    return { id: hash('sha256', `${binding.jkt}.${jti}`, 'base64url'), windowMs: MAX_AGE_MS + 2 * LEEWAY_MS }
   }
 
-  return { algorithms, verify }
+  return { algorithms: ALGORITHMS, verify }
 }
 
 /** The members that make up a key, in the order of RFC 7638 section 3.2 and RFC 8037 section 2. */
@@ -133,8 +130,8 @@ export function thumbprintOf(jwk: unknown): string | undefined {
 /** An http(s) URI of RFC 3986 characters, without user information. */
 const HTTP_URI = /^https?:\/\/[^\s/?#@\\"<>^`{|}]+(?:[/?#][!#-;=?-[\]_a-z~]*)?$/i
 
-/** True if `htu` is this URL (RFC 9449 section 4.3), at a host that is served here. */
-function isHtuOf(htu: unknown, { scheme, host, path }: PublicUrl, serves: ProofOptions['serves']): boolean {
+/** True if `htu` is the URL that the sender requested (RFC 9449 section 4.3), at a host that is served here. */
+function isHtuOf(htu: unknown, { scheme, host, path }: Sender, serves: ProofOptions['serves']): boolean {
   if (typeof htu !== 'string') return false
   const claimed = normalizeUrl(htu)
   const requested = normalizeUrl(`${scheme}://${host}${path}`)

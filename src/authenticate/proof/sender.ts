@@ -1,32 +1,25 @@
 import type { IncomingMessage } from 'node:http'
 
-/** A URL without its query, in parts. */
-export interface PublicUrl {
-  readonly scheme: string
-  /** With its port, unless that is the scheme's own. */
-  readonly host: string
-  readonly path: string
-}
-
 /** What a request shows of its sender, beside the token. */
 export interface Sender {
   readonly method: string
-  /** The URL that the caller requested. */
-  readonly url: PublicUrl
+  readonly scheme: string
+  /** With its port, unless that is the scheme's own. */
+  readonly host: string
+  /** The canonical path. */
+  readonly path: string
   /** Every `DPoP` value. */
   readonly proofs: readonly string[]
   /** The TLS client certificate in DER. */
   certificate(): Buffer | undefined
 }
 
-export interface SenderOptions extends Pick<Sender, 'proofs' | 'certificate'> {
-  /** The canonical path. */
-  readonly path: string
+interface SenderOptions extends Pick<Sender, 'path' | 'proofs' | 'certificate'> {
   /** True if the peer is a trusted proxy, whose `X-Forwarded-*` fields count. */
   readonly trusted: boolean
 }
 
-/** The sender of a request, as the socket or a trusted proxy shows it. */
+/** The sender of a request, with the URL that it requested, as the socket or a trusted proxy shows it. */
 export function senderOf(request: IncomingMessage, options: SenderOptions): Sender {
   const { headers, socket, method = '' } = request
   const { path, proofs, trusted, certificate } = options
@@ -40,5 +33,5 @@ export function senderOf(request: IncomingMessage, options: SenderOptions): Send
       : undefined
   const scheme = forwarded('x-forwarded-proto') ?? ('encrypted' in socket ? 'https' : 'http')
   const host = forwarded('x-forwarded-host') ?? headers.host ?? ''
-  return { method, url: { scheme, host, path }, proofs, certificate }
+  return { method, scheme, host, path, proofs, certificate }
 }

@@ -6,26 +6,13 @@ import { type Bound, createConfirm } from '../proof/confirmation.ts'
 import type { Proofs } from '../proof/dpop.ts'
 import type { Sender } from '../proof/sender.ts'
 import { createChallenges, type Fault, invalidToken, type Scheme } from './challenge.ts'
-import { type Identity, sizeOf, type TokenRules } from './claims.ts'
-import type { Introspect } from './introspection.ts'
-import type { Keys } from './jwks.ts'
+import { type Identity, sizeOf } from './claims.ts'
 import { parseJws, parseObject } from './jws.ts'
-import { createJwtVerifier, type Verdict, type VerifyJwt } from './jwt.ts'
+import { createJwtVerifier, type TrustedIssuer, type Verdict, type VerifyJwt } from './jwt.ts'
 
 export type { Identity } from './claims.ts'
+export type { TrustedIssuer } from './jwt.ts'
 export type { Bound } from '../proof/confirmation.ts'
-
-/** An issuer whose tokens are accepted, and what they must say. */
-export interface TrustedIssuer extends TokenRules {
-  /** The signature algorithms taken, such as PS256. */
-  readonly algorithms: readonly string[]
-  /** For `WWW-Authenticate`; the first issuer's counts. */
-  readonly realm: string
-  /** For JWTs, which are matched by their `iss`. */
-  readonly keys: Keys
-  /** For opaque tokens; of several issuers one may have it. */
-  readonly introspect?: Introspect | undefined
-}
 
 export interface BearerOptions {
   /** Verifies DPoP proofs; without it, the DPoP scheme is unknown and tokens bound to a key are refused. */
@@ -67,7 +54,7 @@ export function createBearer(
   { proofs, now = Date.now }: BearerOptions = {},
 ): Authenticate {
   const verifiers = new Map<unknown, VerifyJwt>(
-    trusted.map((issuer) => [issuer.issuer, createJwtVerifier({ ...issuer, now })]),
+    trusted.map((issuer) => [issuer.issuer, createJwtVerifier(issuer, now)]),
   )
   const introspecting = trusted.find(({ introspect }) => introspect !== undefined)
   const nameOf = createNames(trusted.map(({ issuer }) => issuer))

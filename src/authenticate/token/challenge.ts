@@ -26,16 +26,10 @@ export function unverifiable(cause: unknown): Fault {
   }
 }
 
-/** The refusals of one realm. */
-export interface Challenges {
-  /** 401 without an error code: there are no credentials of a known scheme. */
-  noCredentials(): Refusal
-  /** 400, 401 or 503 with the challenge of the scheme that was used, and that of `other`, which is needed. */
-  refuse(fault: Fault, used: Scheme, other?: Scheme): Refusal
-}
+export type Challenges = ReturnType<typeof createChallenges>
 
 /** Makes the refusals of one realm. With `algorithms`, those of DPoP proofs, the DPoP scheme is announced beside Bearer. */
-export function createChallenges(realm: string, algorithms?: readonly string[]): Challenges {
+export function createChallenges(realm: string, algorithms?: readonly string[]) {
   const quoted = `realm="${realm.replace(/["\\]/g, '\\$&')}"`
   const challenges = {
     bearer: `Bearer ${quoted}`,
@@ -43,11 +37,13 @@ export function createChallenges(realm: string, algorithms?: readonly string[]):
   }
   const { bearer, dpop } = challenges
   return {
+    /** 401 without an error code: there are no credentials of a known scheme. */
     noCredentials: () =>
       new Refusal('Unauthorized', 'Send an access token as "Authorization: Bearer" and the token.', {
         headers: { 'WWW-Authenticate': algorithms === undefined ? bearer : [bearer, dpop] },
       }),
-    refuse({ error, description, cause }, used, other) {
+    /** 400, 401 or 503 with the challenge of the scheme that was used, and that of `other`, which is needed. */
+    refuse({ error, description, cause }: Fault, used: Scheme, other?: Scheme): Refusal {
       if (error === 'temporarily_unavailable') return serviceUnavailable(description, cause)
       const challenge = `${challenges[used]}, error="${error}", error_description="${description}"`
       return new Refusal(error === 'invalid_request' ? 'BadRequest' : 'Unauthorized', description, {

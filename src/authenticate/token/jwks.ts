@@ -5,8 +5,8 @@ import { type KeySet, readKeySet } from './key-set.ts'
 /** Where the keys of an issuer come from. */
 export interface KeyPlace {
   readonly issuer: string
-  /** An http(s) URL, or the path of a file; unless given, the `jwks_uri` of the issuer's discovery document. */
-  readonly jwks?: string | undefined
+  /** An http(s) URL, the path of a file, or a JWK Set; by default the `jwks_uri` of the issuer's discovery document. */
+  readonly jwks?: string | object | undefined
   /** Longest that one load takes, discovery included. */
   readonly fetchTimeoutMs?: number
 }
@@ -55,7 +55,7 @@ const MAX_RETRY_MS = 30_000
  */
 export function createKeySource(options: KeySourceOptions): KeySource {
   const { jwks, events, cooldownMs = 10_000, retryMs = 500 } = options
-  const isFile = jwks !== undefined && !/^https?:\/\//i.test(jwks)
+  const isFile = typeof jwks === 'string' && !/^https?:\/\//i.test(jwks)
   const refreshMs = options.refreshMs ?? (isFile ? 10_000 : 600_000)
   let keys = options.keys
   let readAt = performance.now()
@@ -96,7 +96,7 @@ export function createKeySource(options: KeySourceOptions): KeySource {
   }
 
   function scheduleRefresh(): void {
-    if (!closed) timer = setTimeout(() => void load(), refreshMs).unref()
+    if (!closed && typeof jwks !== 'object') timer = setTimeout(() => void load(), refreshMs).unref()
   }
 
   if (keys === undefined) void load()
@@ -133,12 +133,13 @@ export function loadKeys(
   return withTimeout(
     fetchTimeoutMs,
     async (signal) => {
-      const url = jwks ?? (await discover(issuer, signal))
-      const document = await readJson(url, signal)
+      const source = jwks ?? (await discover(issuer, signal))
+      const name = typeof source === 'string' ? shownUrl(source) : 'jwks'
+      const document = typeof source === 'string' ? await readJson(source, signal) : source
       const keys = await readKeySet(document, previous).catch((error: Error) => {
-        throw new Error(`${shownUrl(url)} ${error.message}`, { cause: error })
+        throw new Error(`${name} ${error.message}`, { cause: error })
       })
-      if (keys.size === 0) throw new NoKeys(`${shownUrl(url)} holds no key that could verify a token`)
+      if (keys.size === 0) throw new NoKeys(`${name} holds no key that could verify a token`)
       return keys
     },
     controller,

@@ -1,15 +1,20 @@
 import { type Fault, invalidToken, unverifiable } from './challenge.ts'
 import { headerFault, type Identity, readClaims, type TokenRules } from './claims.ts'
+import type { Introspect } from './introspection.ts'
 import type { Keys } from './jwks.ts'
 import { type JsonObject, type Jws, verifyJws } from './jws.ts'
 import type { KeySet, VerificationKey } from './key-set.ts'
 
-export interface JwtOptions extends TokenRules {
+/** An issuer whose tokens are accepted, and what they must say. */
+export interface TrustedIssuer extends TokenRules {
   /** The signature algorithms taken, such as PS256. */
   readonly algorithms: readonly string[]
+  /** For `WWW-Authenticate`; the first issuer's counts. */
+  readonly realm: string
+  /** For JWTs, which are matched by their `iss`. */
   readonly keys: Keys
-  /** The clock, in Unix milliseconds. */
-  readonly now: () => number
+  /** For opaque tokens; of several issuers one may have it. */
+  readonly introspect?: Introspect | undefined
 }
 
 /** A verdict that holds until `expiresAt` of its identity, as long as the issuer publishes the key. */
@@ -22,14 +27,14 @@ export interface Verdict {
 export type VerifyJwt = (jws: Jws, claims: JsonObject) => Verdict | Fault | Promise<Verdict | Fault>
 
 /** Verifies the JWT access tokens of one issuer (RFC 9068 section 4). A promise only where keys must be fetched first; it never rejects. */
-export function createJwtVerifier(options: JwtOptions): VerifyJwt {
-  const { keys, type, now } = options
-  const algorithms = new Set<unknown>(options.algorithms)
+export function createJwtVerifier(issuer: TrustedIssuer, now: () => number): VerifyJwt {
+  const { keys, type } = issuer
+  const algorithms = new Set<unknown>(issuer.algorithms)
 
   function judge(set: KeySet | undefined, key: VerificationKey | undefined, jws: Jws, claims: JsonObject) {
     if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
     if (key === undefined) return invalidToken('The signature of the access token is not valid.')
-    const identity = readClaims(jws.header, claims, options, now())
+    const identity = readClaims(jws.header, claims, issuer, now())
     return 'error' in identity ? identity : { identity, key, keys }
   }
 

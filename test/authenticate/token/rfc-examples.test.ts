@@ -25,7 +25,9 @@ describe('the examples of the RFCs', () => {
         now: () => now,
       }).verify(BOUND, {
         method: 'GET',
-        url: { scheme: 'https', host, path: '/protectedresource' },
+        scheme: 'https',
+        host,
+        path: '/protectedresource',
         proofs: [RFC_PROOF],
         certificate: () => undefined,
       })

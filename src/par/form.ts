@@ -74,10 +74,9 @@ export function decodeComponent(text: string): string | undefined {
 function charsetOf(contentType = ''): string | undefined {
   const [type = '', ...parameters] = contentType.split(';').map((part) => part.trim().toLowerCase())
   if (type !== FORM) return undefined
-  const charsets = parameters.filter((parameter) => /^charset\b/.test(parameter))
-  if (charsets.length === 0) return 'utf-8'
-  const [, quoted, plain] = /^charset=(?:"([^"]*)"|([^"]*))$/.exec(charsets[0]!) ?? []
-  return charsets.length === 1 ? (quoted ?? plain ?? '') : ''
+  const [charset = 'charset=utf-8', ...more] = parameters.filter((one) => /^charset\b/.test(one))
+  const [, quoted, plain] = /^charset=(?:"([^"]*)"|([^"]*))$/.exec(charset) ?? []
+  return more.length === 0 ? (quoted ?? plain ?? '') : ''
 }
 
 const REQUIRED = ['client_id', 'scope', 'response_type', 'redirect_uri']

@@ -25,15 +25,6 @@ export interface Bound {
   replayed(): Refusal
 }
 
-/** Checks that the sender of a token is the one that it is bound to. */
-export type Confirm = (
-  identity: Identity,
-  scheme: Scheme,
-  /** The base64url SHA-256 of the token. */
-  digest: string,
-  sender: Sender | undefined,
-) => Identity | Bound | Refusal
-
 const SHA256 = /^[\w-]{43}$/
 const REPLAYED: Fault = { error: 'invalid_dpop_proof', description: 'The DPoP proof was used before.' }
 
@@ -50,9 +41,17 @@ function isThumbprint(value: unknown): value is string {
   return typeof value === 'string' && SHA256.test(value)
 }
 
-/** Holds tokens to their `cnf`. Without `proofs` a token that is bound to a key is refused; without a sender every bound one. */
-export function createConfirm({ refuse }: Challenges, proofs: Proofs | undefined): Confirm {
-  return function confirm(identity, scheme, digest, sender) {
+/**
+ * Checks that the sender of a token is the one that it is bound to. Without `proofs` a token that is bound to a key is refused;
+ * without a sender every bound one. `digest` is the base64url SHA-256 of the token.
+ */
+export function createConfirm({ refuse }: Challenges, proofs: Proofs | undefined) {
+  return function confirm(
+    identity: Identity,
+    scheme: Scheme,
+    digest: string,
+    sender: Sender | undefined,
+  ): Identity | Bound | Refusal {
     const { jkt, x5t } = identity.confirmation ?? {}
     if (scheme === 'dpop' && jkt === undefined) {
       return refuse(

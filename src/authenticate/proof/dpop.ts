@@ -14,11 +14,9 @@ export interface ProofOptions {
   readonly now?: () => number
 }
 
-/** What a token requires of a proof. */
-export interface Binding {
-  /** The thumbprint of the key. */
+/** What a token requires of a proof: the thumbprint of its key, and the base64url SHA-256 of the token. */
+interface Binding {
   readonly jkt: string
-  /** The base64url SHA-256 of the token. */
   readonly ath: string
 }
 
@@ -30,14 +28,9 @@ export interface Proof {
   readonly windowMs: number
 }
 
-/** Verifies DPoP proofs. */
-export interface Proofs {
-  readonly algorithms: readonly string[]
-  /** Verifies the one proof that the request carries. Asks no store; never rejects. */
-  verify(binding: Binding, sender: Sender): Promise<Proof | Fault>
-}
+export type Proofs = ReturnType<typeof createProofs>
 
-const ALGORITHMS = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
+const ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
 /** How old a proof may be. */
 const MAX_AGE_MS = 60_000
 /** How far ahead of this clock a client's may be. */
@@ -52,9 +45,10 @@ const invalid = (description: string): Fault => ({ error: 'invalid_dpop_proof', 
  * Verifies proofs of possession by RFC 9449 section 4.3. Nonces (section 9), which are optional, are not required: proofs made
  * ahead of time are limited by their age, and a client that waits for a nonce would call twice.
  */
-export function createProofs({ serves, now = Date.now }: ProofOptions): Proofs {
+export function createProofs({ serves, now = Date.now }: ProofOptions) {
   const keys = new LRUCache<string, KeySet>({ max: KNOWN_KEYS })
 
+  /** Verifies the one proof that the request carries. Asks no store; never rejects. */
   async function verify(binding: Binding, sender: Sender): Promise<Proof | Fault> {
     const [proof, ...more] = sender.proofs
     if (proof === undefined || more.length > 0) return invalid('Send one DPoP header, with one proof.')

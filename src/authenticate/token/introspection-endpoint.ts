@@ -11,17 +11,14 @@ export interface EndpointOptions {
   readonly events: SourceEvents
   /** Longest that one token waits for its answer. */
   readonly timeoutMs?: number
-  /** Most requests at a time, and most tokens that may wait for one. */
-  readonly maxConcurrent?: number
-  readonly maxWaiting?: number
   /** How long the endpoint is left alone once it is down. */
   readonly cooldownMs?: number
 }
 
-/** What the endpoint says of a token; undefined where it takes no such tokens. Rejects where there is no such answer. */
-export type Ask = (token: string) => Promise<JsonObject | undefined>
-
 const MAX_BYTES = 64 * 1024
+/** Most requests at a time, and most tokens that may wait for one. */
+const MAX_CONCURRENT = 32
+const MAX_WAITING = 1000
 /** Failures in a row after which the gateway probes. */
 const MAX_FAILURES = 3
 /** The probe: a token that no caller chose, so that a failure is the endpoint's own. */
@@ -36,9 +33,9 @@ const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'
  * tokens that upset a good endpoint. So that these do not lock out others, failures in a row only make the gateway send a
  * token of its own, and only a failure of that one counts as an outage.
  */
-export function createEndpoint(options: EndpointOptions): Ask {
-  const { url, events, timeoutMs = 3000, maxConcurrent = 32, maxWaiting = 1000, cooldownMs = 1000 } = options
-  const semaphore = createSemaphore(maxConcurrent, maxWaiting)
+export function createEndpoint(options: EndpointOptions) {
+  const { url, events, timeoutMs = 3000, cooldownMs = 1000 } = options
+  const semaphore = createSemaphore(MAX_CONCURRENT, MAX_WAITING)
   const headers = {
     accept: 'application/json',
     authorization: basic(options.clientId, options.clientSecret),
@@ -89,7 +86,8 @@ export function createEndpoint(options: EndpointOptions): Ask {
     }
   }
 
-  return async function ask(token) {
+  /** Returns the answer; undefined where the endpoint takes no such tokens. Rejects where there is no answer. */
+  return async function ask(token: string): Promise<JsonObject | undefined> {
     if (!health.up) {
       if (!health.due()) throw new Error(`${shownUrl(url)} fails and is left alone`)
       void probe()

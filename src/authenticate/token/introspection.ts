@@ -7,8 +7,6 @@ import type { JsonObject } from './jws.ts'
 export interface IntrospectionOptions extends EndpointOptions, Omit<TokenRules, 'type'> {
   /** Longest that a token is accepted without asking again, and so that a revoked one may live on. */
   readonly maxAgeMs?: number
-  /** How long a refused token is refused without asking again. */
-  readonly refusedMs?: number
   /** Most tokens remembered, and most refusals. */
   readonly maxKnown?: number
   /** The clock, in Unix milliseconds. */
@@ -23,6 +21,8 @@ interface Known<T> {
   readonly until: number
 }
 
+/** How long a refused token is refused without asking again. */
+const REFUSED_MS = 5000
 const CACHED_BYTES = 4 * 1024 * 1024
 const NOT_ACTIVE = invalidToken('The access token is not active.')
 
@@ -31,7 +31,7 @@ const NOT_ACTIVE = invalidToken('The access token is not active.')
  * answers are remembered by the token's digest, never longer than the token's `exp`. An outage is a 503.
  */
 export function createIntrospection(options: IntrospectionOptions): Introspect {
-  const { maxAgeMs = 30_000, refusedMs = 5000, maxKnown = 10_000, now = Date.now } = options
+  const { maxAgeMs = 30_000, maxKnown = 10_000, now = Date.now } = options
   const rules = { ...options, type: 'any' as const }
   const ask = createEndpoint(options)
   const underWay = new Map<string, Promise<Identity | Fault>>()
@@ -54,7 +54,7 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
     const finding = answer?.['active'] === true ? read(answer, askedAt) : NOT_ACTIVE
     if ('error' in finding) {
       accepted.delete(digest)
-      refused.set(digest, { finding, until: askedAt + refusedMs })
+      refused.set(digest, { finding, until: askedAt + REFUSED_MS })
     } else accepted.set(digest, { finding, until: Math.min(askedAt + maxAgeMs, finding.expiresAt) })
     return finding
   }

@@ -8,7 +8,7 @@ import {
   headerFault,
   type JwtRules,
   parseJwt,
-  signatureFault,
+  refuseSignature,
 } from './client-jwt.ts'
 import { decodeComponent, type Form, invalidRequest } from './form.ts'
 
@@ -87,12 +87,17 @@ export async function refuseAssertion(
   keys: Keys,
   rules: AssertionRules,
 ): Promise<Refusal | undefined> {
-  if (assertion === undefined) return invalidClient('The client_assertion is no signed JWT.')
-  const fault =
-    headerFault(assertion.header, 'client-authentication+jwt') ??
-    (await signatureFault(assertion, keys)) ??
-    assertionFault(assertion, clientId, rules)
-  return typeof fault === 'string' ? invalidClient(`The client_assertion ${fault}`) : fault
+  if (assertion === undefined) return invalidAssertion('is no signed JWT.')
+  const header = headerFault(assertion.header, 'client-authentication+jwt')
+  if (header !== undefined) return invalidAssertion(header)
+  const refused = await refuseSignature(assertion, keys, invalidAssertion)
+  if (refused !== undefined) return refused
+  const fault = assertionFault(assertion, clientId, rules)
+  return fault === undefined ? undefined : invalidAssertion(fault)
+}
+
+function invalidAssertion(fault: string): Refusal {
+  return invalidClient(`The client_assertion ${fault}`)
 }
 
 function assertionFault({ claims }: ClientJwt, clientId: string, rules: AssertionRules): string | undefined {

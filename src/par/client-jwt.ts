@@ -38,19 +38,23 @@ export function headerFault(header: JsonObject, type: string): string | undefine
 }
 
 /**
- * What is wrong with a signature, as a phrase that follows the JWT's name, or 503 where no keys could be read so far. The key's
- * type, not the JWT, decides what may verify it. Keys that do not fit are read again first, at most once a cool-down.
+ * Verifies a signature; `refuse` makes a refusal of a phrase that follows the JWT's name. 503 where no keys could be read so far.
+ * The key's type, not the JWT, decides what may verify it. Keys that do not fit are read again first, at most once a cool-down.
  */
-export async function signatureFault(jwt: ClientJwt, keys: Keys): Promise<string | Refusal | undefined> {
+export async function refuseSignature(
+  jwt: ClientJwt,
+  keys: Keys,
+  refuse: (fault: string) => Refusal,
+): Promise<Refusal | undefined> {
   const { alg } = jwt.header
   if (typeof alg !== 'string' || !SCHEMES.has(alg)) {
-    return 'is signed with an algorithm that is not accepted; use one such as PS256 or ES256.'
+    return refuse('is signed with an algorithm that is not accepted; use one such as PS256 or ES256.')
   }
   const known = keys.current()
   if (known !== undefined && (await isSignedBy(known, jwt, alg))) return undefined
   const fresh = await keys.refresh()
   if (fresh !== undefined && (await isSignedBy(fresh, jwt, alg))) return undefined
-  if ((fresh ?? known) !== undefined) return 'has a signature that is not by a key of this client.'
+  if ((fresh ?? known) !== undefined) return refuse('has a signature that is not by a key of this client.')
   return serviceUnavailable(
     'The keys of this client cannot be read for now. Try again.',
     'the keys of the client could not be read so far',

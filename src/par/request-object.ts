@@ -6,7 +6,7 @@ import {
   headerFault,
   type JwtRules,
   parseJwt,
-  signatureFault,
+  refuseSignature,
 } from './client-jwt.ts'
 import { refuseParameters } from './form.ts'
 
@@ -33,27 +33,29 @@ export async function refuseRequestObject(
   rules: JwtRules,
 ): Promise<Refusal | undefined> {
   const required = requiredAlg(client)
-  const encrypted = ENCRYPTED.test(text)
   // Only the identity backend can decrypt it.
-  if (encrypted && required === undefined) return undefined
-  const object = encrypted ? undefined : parseObjectJwt(text)
-  if (!encrypted && object === undefined) return invalidRequestObject('The request object is no JWT.')
-  const header = object && headerFault(object.header, 'oauth-authz-req+jwt')
-  if (header !== undefined) return invalidRequestObject(`The request object ${header}`)
-  if (object === undefined || (required !== undefined && object.header['alg'] !== required)) {
-    return invalidRequestObject(
-      `This client must send request objects that are signed with ${required} and not encrypted.`,
-    )
+  if (ENCRYPTED.test(text)) return required === undefined ? undefined : invalidObject(notSignedBy(required))
+  const object = parseObjectJwt(text)
+  if (object === undefined) return invalidObject('is no JWT.')
+  const fault = headerFault(object.header, 'oauth-authz-req+jwt') ?? algFault(object, required)
+  if (fault !== undefined) return invalidObject(fault)
+  // MACs are left to the identity backend, which knows the secret.
+  const { keys } = client
+  if (keys !== undefined && !/^(?:none$|HS\d)/.test(object.header['alg'] as string)) {
+    const refused = await refuseSignature(object, keys, invalidObject)
+    if (refused !== undefined) return refused
   }
-  const fault = (await unsignedFault(object, client)) ?? objectFault(object, client, rules)
-  if (fault === undefined) return refuseParameters((name) => object.claims[name], 'request object')
-  return typeof fault === 'string' ? invalidRequestObject(`The request object ${fault}`) : fault
+  const bad = objectFault(object, client, rules)
+  if (bad !== undefined) return invalidObject(bad)
+  return refuseParameters((name) => object.claims[name], 'request object')
 }
 
 /** 400 `invalid_request_object` (RFC 9101 section 6). */
-function invalidRequestObject(description: string): Refusal {
-  return badRequest(description, { oauthError: 'invalid_request_object' })
+function invalidObject(fault: string): Refusal {
+  return badRequest(`The request object ${fault}`, { oauthError: 'invalid_request_object' })
 }
+
+const notSignedBy = (alg: string): string => `must be signed with ${alg} and not encrypted.`
 
 /** Parses a JWT, signed or not: an unsigned one (RFC 7519 section 6) has an empty signature and the algorithm `none`. */
 function parseObjectJwt(text: string): ClientJwt | undefined {
@@ -62,14 +64,9 @@ function parseObjectJwt(text: string): ClientJwt | undefined {
   return (object?.header['alg'] === 'none') === unsigned ? object : undefined
 }
 
-/** MACs are left to the identity backend, which shares the secret; so are the objects of a client without known keys. */
-async function unsignedFault(
-  object: ClientJwt,
-  { keys }: RequestObjectClient,
-): Promise<string | Refusal | undefined> {
-  const { alg } = object.header
-  if (typeof alg !== 'string') return 'names no algorithm.'
-  return alg === 'none' || /^HS\d/.test(alg) || keys === undefined ? undefined : signatureFault(object, keys)
+function algFault({ header: { alg } }: ClientJwt, required: string | undefined): string | undefined {
+  if (required !== undefined && alg !== required) return notSignedBy(required)
+  return typeof alg === 'string' ? undefined : 'names no algorithm.'
 }
 
 function objectFault(

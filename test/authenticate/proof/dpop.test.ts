@@ -15,6 +15,7 @@ import {
   type TestKey,
   thumbprintOf,
 } from '../../helpers/issuer.ts'
+import { makeCertificate } from '../../helpers/self-signed.ts'
 import { createServing, keysOf, trust } from '../../helpers/trust.ts'
 
 const URL = 'https://api.example.com/v3/transactions'
@@ -45,7 +46,8 @@ const sender = (proofs: readonly string[], request: Partial<Sender> = {}) => ({
   ...request,
   proofs,
 })
-const bound = (to: TestKey = key) => issuer.token({ cnf: { jkt: thumbprintOf(to) } })
+const boundBy = (cnf: unknown) => issuer.token({ cnf })
+const bound = (to: TestKey = key) => boundBy({ jkt: thumbprintOf(to) })
 const proves = (token: string, claims: Members = {}, header: Members = {}) =>
   signProof({ key, token, url: URL, claims, header })
 
@@ -342,5 +344,58 @@ describe('the URL of a proof', () => {
     const token = bound()
     const proofs = [proves(token, { htu: 'https://evil.example/v3/transactions' })]
     await expectRefused(send({ token, proofs, request: { host: 'evil.example' } }), [INVALID_PROOF])
+  })
+})
+
+describe('a token that is bound to a certificate', () => {
+  const client = makeCertificate('client')
+  const other = makeCertificate('other')
+  const x5t = { 'x5t#S256': client.thumbprint }
+  const holding = (der?: Buffer) => ({ certificate: () => der })
+  const refused = (description: string) =>
+    `Bearer realm="test", error="invalid_token", error_description="The access token is bound to ${description}"`
+
+  it('is taken with that certificate alone, known or not', async () => {
+    const token = boundBy(x5t)
+    const by = (der?: Buffer) => send({ token, scheme: 'Bearer', request: holding(der) })
+    expect(await by(client.der)).toMatchObject({ confirmation: { x5t: client.thumbprint } })
+    await expectRefused(by(), [refused('a TLS client certificate, and none came with it.')])
+    await expectRefused(by(other.der), [refused('another TLS client certificate.')])
+    await expectTaken(by(client.der))
+    await expectRefused(authenticate([`Bearer ${token}`]), [/cannot be checked here/])
+  })
+
+  it('is not taken for one that is bound to a key', async () => {
+    await expectRefused(send({ token: boundBy(x5t), request: holding(client.der) }), [
+      /^DPoP .*error="invalid_token"/,
+    ])
+  })
+
+  it('needs the proof, too, where it is bound to both', async () => {
+    const token = boundBy({ ...x5t, jkt: thumbprintOf(key) })
+    await expectTaken(send({ token, request: holding(client.der) }))
+    await expectRefused(send({ token, proofs: [], request: holding(client.der) }), [INVALID_PROOF])
+    await expectRefused(send({ token, request: holding() }), [/certificate/])
+    await expectRefused(send({ token, request: holding(other.der) }), [/certificate/])
+    await expectRefused(send({ token, scheme: 'Bearer', request: holding(client.der) }), [/Bearer/, /DPoP/])
+  })
+
+  it.each([
+    { kid: 'a' },
+    { jwk: {} },
+    { x5t: client.thumbprint },
+    { ...x5t, kid: 'a' },
+    { 'x5t#S256': 'short' },
+    { 'x5t#S256': [client.thumbprint] },
+    { 'x5t#S256': null },
+    { 'x5t#S256': `${client.thumbprint}=` },
+    { ...x5t, jkt: null },
+    {},
+    [],
+    [client.thumbprint],
+  ])('is refused where it is bound in a way that is not known: %j', async (cnf) => {
+    await expectRefused(send({ token: boundBy(cnf), scheme: 'Bearer', request: holding(client.der) }), [
+      refused('its client in a way that cannot be checked here.'),
+    ])
   })
 })

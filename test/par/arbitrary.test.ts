@@ -41,7 +41,7 @@ const anyJwt = fc
       '.',
     ),
   )
-/** Nobody here can sign in the place of `signing`. */
+/** No key here is one of `signing`. */
 const keyOf = (client: string): TestKey => (client === 'signing' ? OTHER_KEY : KEY)
 /** JWTs of any claims beside good ones, in any header. */
 const odd = fc.dictionary(

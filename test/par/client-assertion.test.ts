@@ -53,7 +53,7 @@ describe('a client assertion that is good', () => {
     ['the typ of RFC 10070', { typ: 'client-authentication+jwt' }],
     ['its media type in full', { typ: 'application/Client-Authentication+JWT' }],
     ['no kid', { kid: undefined }],
-    ['a key of its own, which nobody looks at', { jwk: OTHER_KEY.jwk, jku: 'http://127.0.0.1:1/' }],
+    ['a key of its own, which is ignored', { jwk: OTHER_KEY.jwk, jku: 'http://127.0.0.1:1/' }],
   ])('may have %s', async (_, header) => {
     expect(await send({}, { header })).toBe(PASSED)
   })

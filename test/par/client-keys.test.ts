@@ -92,7 +92,7 @@ describe('keys in the configuration', () => {
     expect(await push(guard, { ...plain('acme'), ...assertion('acme') })).toBe(PASSED)
   })
 
-  it('that are none are told of, and let nothing pass', async () => {
+  it('that are no keys are reported, and let nothing pass', async () => {
     const reasons: string[] = []
     const keys = clientKeys([], { failed: (reason) => reasons.push(reason) })
     const guard = guardOf({ acme: { keys } })

@@ -27,7 +27,7 @@ const guard = guardOf({
   'macs/with:key': { authentication: 'client_secret_jwt', keys: KEYS },
   bare: {},
 })
-const NOBODY = /must be a JWT with the client_id as sub/
+const NO_SUB = /must be a JWT with the client_id as sub/
 const challenge = { 'WWW-Authenticate': `Basic realm="${ISSUER}"` }
 const asSecret = { authorization: basic('secret') }
 
@@ -189,15 +189,15 @@ describe('what the guard refuses of a form', () => {
     ],
     ['a secret beside an assertion', { ...assertion('public'), client_secret: 'x' }, /one way/],
     ['an assertion of another client than the client_id', assertion('keyed'), /sub in the client_assertion/],
-    ['an assertion that is no JWT', { ...assertion(''), client_assertion: 'x' }, NOBODY],
-    ['an assertion that is encrypted', { ...assertion(''), client_assertion: 'e30.e30.e30.e30.e30' }, NOBODY],
+    ['an assertion that is no JWT', { ...assertion(''), client_assertion: 'x' }, NO_SUB],
+    ['an assertion that is encrypted', { ...assertion(''), client_assertion: 'e30.e30.e30.e30.e30' }, NO_SUB],
     [
       'an assertion that others could read, with the sub of another',
       { ...assertion(''), client_assertion: `${encode({ alg: 'PS256' })}=.${encode({ sub: 'keyed' })}.AA` },
-      NOBODY,
+      NO_SUB,
     ],
-    ['an assertion without a sub', assertion('', { sub: undefined }), NOBODY],
-    ['an assertion whose sub is a list', assertion('', { sub: ['public', 'unlisted'] }), NOBODY],
+    ['an assertion without a sub', assertion('', { sub: undefined }), NO_SUB],
+    ['an assertion whose sub is a list', assertion('', { sub: ['public', 'unlisted'] }), NO_SUB],
   ])('%s', async (_, fields, words) => {
     for (const client of ['public', 'unlisted']) {
       expect(await push(guard, plain(client, fields))).toEqual(refusal(400, 'invalid_request', words))
@@ -234,7 +234,7 @@ describe('what the guard refuses of a form', () => {
     },
   )
 
-  it('what it holds, before it looks at who sent it', async () => {
+  it('what it holds, before it checks who sent it', async () => {
     const forged = assertion('keyed', {}, { key: OTHER_KEY })
     expect(await push(guard, { ...plain('keyed'), ...forged })).toMatchObject({ status: 401 })
     expect(await push(guard, { ...plain('keyed', { scope: 'x' }), ...forged })).toMatchObject({ status: 400 })
@@ -268,7 +268,7 @@ describe('what the guard refuses of a client', () => {
     expect(answer).toEqual(refusal(401, 'invalid_client', words, challenge))
   })
 
-  it('its authentication, before it looks at the request object', async () => {
+  it('its authentication, before it checks the request object', async () => {
     const bad = { request: 'nonsense' }
     expect(await push(guard, { ...bad, ...assertion('signing', { exp: 1 }) })).toMatchObject({ status: 401 })
     expect(await push(guard, { ...bad, ...assertion('signing') })).toMatchObject({

@@ -103,7 +103,7 @@ describe('a signed request object', () => {
     for (const client of ALL) expect(await signed(client, {}, { header })).toEqual(badObject(/header/))
   })
 
-  it('may be contradicted by the form beside it, of which only the client counts', async () => {
+  it('may be contradicted by the form beside it, whose client alone counts', async () => {
     const beside = plain('on', { scope: 'x', redirect_uri: undefined, claims: '[', response_type: undefined })
     expect(await send('on', requestObject('on'), beside)).toBe(PASSED)
   })

@@ -32,7 +32,7 @@ export interface TokenRules {
 
 /** Claims of ID tokens (OpenID Connect Core sections 2 and 3.3.2.11). */
 const OF_ID_TOKENS = ['nonce', 'at_hash', 'c_hash', 's_hash']
-const NOT_ACCESS = invalidToken('The token is not an access token.')
+export const NOT_ACCESS = invalidToken('The token is not an access token.')
 
 /** The media type in `typ`, in lower case and without `application/` (RFC 7515 section 4.1.9); `jwt` where there is none. */
 export function typeOf({ typ = 'jwt' }: JsonObject): string {
@@ -44,15 +44,6 @@ export function needsExtension(header: JsonObject): boolean {
   const { kid } = header
   if (kid !== undefined && typeof kid !== 'string') return true
   return 'crit' in header || 'b64' in header || 'zip' in header
-}
-
-/** What is wrong with the header of an access token. */
-export function headerFault(header: JsonObject, rule: TokenRules['type']): Fault | undefined {
-  if (needsExtension(header)) {
-    return invalidToken('The header of the access token has a parameter that is not supported.')
-  }
-  const type = typeOf(header)
-  return type === 'at+jwt' || (rule === 'any' && type === 'jwt') ? undefined : NOT_ACCESS
 }
 
 /** Reads the claims of a token whose signature is good (RFC 9068 section 4, RFC 7519 section 4.1). */

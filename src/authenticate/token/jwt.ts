@@ -1,5 +1,5 @@
 import { type Fault, invalidToken, unverifiable } from './challenge.ts'
-import { headerFault, type Identity, readClaims, type TokenRules } from './claims.ts'
+import { type Identity, needsExtension, NOT_ACCESS, readClaims, type TokenRules, typeOf } from './claims.ts'
 import type { Introspect } from './introspection.ts'
 import type { Keys } from './jwks.ts'
 import { type JsonObject, type Jws, verifyJws } from './jws.ts'
@@ -42,9 +42,11 @@ export function createJwtVerifier(issuer: TrustedIssuer, now: () => number): Ver
     if (!algorithms.has(jws.header['alg'])) {
       return invalidToken('The access token is signed with an algorithm that is not accepted.')
     }
-    const fault = headerFault(jws.header, type)
-    if (fault !== undefined) return fault
-
+    if (needsExtension(jws.header)) {
+      return invalidToken('The header of the access token has a parameter that is not supported.')
+    }
+    const typ = typeOf(jws.header)
+    if (typ !== 'at+jwt' && (typ !== 'jwt' || type === 'strict')) return NOT_ACCESS
     const known = keys.current()
     const key = known && keyOf(known, jws)
     if (key === undefined) {

@@ -1,7 +1,7 @@
 import { createHmac, createPublicKey, randomUUID } from 'node:crypto'
 import { makeKey, signJws, type TestIssuer, type TestKey } from '../../helpers/issuer.ts'
 
-/** The key of whoever forges. */
+/** The key of the forger. */
 export const mallory = makeKey('RS256', 'mallory')
 const malloryEc = makeKey('ES256', 'mallory')
 
@@ -87,7 +87,7 @@ export function createForgeries(ground: Ground) {
     'a jku': () => forgedBy(mallory, { jku: ground.trapUrl, kid: 'mallory' }),
     'an x5u': () => forgedBy(mallory, { x5u: ground.trapUrl }),
     'an x5c': () => forgedBy(mallory, { x5c: ['MIIB'] }),
-    'a crit that nobody knows': () => token({}, { header: { crit: ['exp'], exp: now() + 300 } }),
+    'an unknown crit': () => token({}, { header: { crit: ['exp'], exp: now() + 300 } }),
     'an empty crit': () => token({}, { header: { crit: [] } }),
     'a crit that is no list': () => token({}, { header: { crit: 'b64' } }),
     'b64 false': () => token({}, { header: { crit: ['b64'], b64: false } }),

@@ -82,7 +82,7 @@ describe('the question', () => {
 })
 
 describe('an active token', () => {
-  it('tells who the caller is', async () => {
+  it('names the caller', async () => {
     server.answer = active({ sub: 'user-1', scope: 'a b', username: 'ignored', nbf: seconds() - 5 })
     expect(await asker()()).toEqual({
       client: 'client-1',
@@ -218,7 +218,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
 
-  it('and costs nobody whose token is known', async () => {
+  it('and does not affect tokens that are known', async () => {
     const ask = asker()
     server.answer = active()
     await ask('a')

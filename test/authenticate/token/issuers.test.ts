@@ -65,7 +65,7 @@ describe('several issuers', () => {
     expect(answerOf(await authenticate([`Bearer ${withKid}`]))[0]).toBe(401)
   })
 
-  it('leave no room for others, whose tokens make nobody look for keys', async () => {
+  it('leave no room for others, whose tokens cause no load of keys', async () => {
     const authenticate = createServing([await trusted(first)])
     const before = first.asked.jwks
     for (const iss of [
@@ -84,7 +84,7 @@ describe('several issuers', () => {
     expect(first.asked.jwks).toBe(before)
   })
 
-  it('are told apart, too, when tokens are remembered', async () => {
+  it('are kept apart, too, when tokens are remembered', async () => {
     const both = [await trusted(first), await trusted(second)]
     const authenticate = createServing(both)
     const token = second.token()

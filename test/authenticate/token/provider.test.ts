@@ -186,7 +186,7 @@ describe('the tokens of a real provider', () => {
     expect((await call({ authorization })).status).toBe(401)
   })
 
-  it('cannot be looked up with a wrong secret, which is our fault and not the caller’s', async () => {
+  it('cannot be introspected with a wrong secret: a 503, not a refusal', async () => {
     const { access_token: token } = await grant()
     expect(await introspection('wrong')(token, 'digest')).toMatchObject({
       error: 'temporarily_unavailable',

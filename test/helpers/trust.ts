@@ -28,7 +28,7 @@ export async function keysOf(
 
 /** A test issuer as one whose tokens are taken. */
 export function trust(
-  { issuer, audience }: TestIssuer,
+  { issuer, audience }: Pick<TestIssuer, 'issuer' | 'audience'>,
   keys: Keys,
   options: Partial<TrustedIssuer> = {},
 ): TrustedIssuer {

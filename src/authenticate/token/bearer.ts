@@ -38,7 +38,6 @@ const MAX_TOKEN = 16 * 1024
 const CACHED_TOKENS = 10_000
 const CACHED_BYTES = 4 * 1024 * 1024
 
-const MALFORMED = invalidToken('The access token is malformed.')
 const MALFORMED_HEADER: Fault = {
   error: 'invalid_request',
   description: 'The Authorization header is malformed.',
@@ -78,43 +77,40 @@ export function createBearer(
   function find(token: string, digest: string): Identity | Fault | Promise<Identity | Fault> {
     const known = verdicts.get(digest)
     if (known !== undefined) {
-      const { identity, key, keys } = known
-      if (identity.expiresAt > now() && keys.current()?.holds(key) === true) return identity
+      const { identity, until, key, keys } = known
+      if (until > now() && (key === undefined || keys!.current()?.holds(key) === true)) return identity
       verdicts.delete(digest)
     }
     const jws = parseJws(token)
-    if (jws === undefined) return looksLikeJwt(token) ? MALFORMED : findOpaque(token, digest)
-    const claims = parseObject(jws.payload)
-    if (claims === undefined) return MALFORMED
+    if (jws === undefined && introspecting !== undefined && !looksLikeJwt(token)) {
+      return remember(digest, introspecting.introspect!(token, digest), introspecting.issuer)
+    }
+    const claims = parseObject(jws?.payload)
+    if (jws === undefined || claims === undefined) return invalidToken('The access token is malformed.')
     // Not verified yet: it selects the verifier, which compares it again.
     const issuer = claims['iss'] as string
     const verify = verifiers.get(issuer)
     if (verify === undefined) {
       return invalidToken('The access token is not from an issuer that is trusted here.')
     }
-    const verdict = verify(jws, claims)
-    if (!(verdict instanceof Promise)) return remember(digest, verdict, issuer)
-    return verdict.then((judged) => remember(digest, judged, issuer))
+    return remember(digest, verify(jws, claims), issuer)
   }
 
-  function findOpaque(token: string, digest: string): Identity | Fault | Promise<Identity | Fault> {
-    if (introspecting?.introspect === undefined) return MALFORMED
-    const { issuer, introspect } = introspecting
-    const finding = introspect(token, digest)
-    return finding instanceof Promise ? finding.then((one) => name(one, issuer)) : name(finding, issuer)
-  }
-
-  function remember(digest: string, verdict: Verdict | Fault, issuer: string): Identity | Fault {
+  function remember(
+    digest: string,
+    verdict: Verdict | Fault | Promise<Verdict | Fault>,
+    issuer: string,
+  ): Identity | Fault | Promise<Identity | Fault> {
+    if (verdict instanceof Promise) return verdict.then((judged) => remember(digest, judged, issuer))
     if ('error' in verdict) return verdict
-    const identity = name(verdict.identity, issuer) as Identity
+    const identity = trusted.length === 1 ? verdict.identity : name(verdict.identity, issuer)
     verdicts.set(digest, { ...verdict, identity })
     return identity
   }
 
-  function name(finding: Identity | Fault, issuer: string): Identity | Fault {
-    if (trusted.length === 1 || 'error' in finding) return finding
-    const { client, user } = finding
-    const named = { ...finding, client: nameOf(client, issuer) }
+  function name(identity: Identity, issuer: string): Identity {
+    const { client, user } = identity
+    const named = { ...identity, client: nameOf(client, issuer) }
     return user === undefined ? named : { ...named, user: nameOf(user, issuer) }
   }
 

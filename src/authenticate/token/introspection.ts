@@ -1,49 +1,39 @@
 import { LRUCache } from 'lru-cache'
 import { type Fault, invalidToken, unverifiable } from './challenge.ts'
-import { type Identity, readClaims, sizeOf, type TokenRules } from './claims.ts'
+import { readClaims, type TokenRules } from './claims.ts'
 import { createEndpoint, type EndpointOptions } from './introspection-endpoint.ts'
 import type { JsonObject } from './jws.ts'
+import type { Verdict } from './jwt.ts'
 
 export interface IntrospectionOptions extends EndpointOptions, Omit<TokenRules, 'type'> {
   /** Longest that a token is accepted without asking again, and so that a revoked one may live on. */
   readonly maxAgeMs?: number
-  /** Most tokens remembered, and most refusals. */
-  readonly maxKnown?: number
   /** The clock, in Unix milliseconds. */
   readonly now?: () => number
 }
 
-/** Identifies an opaque token; `digest` is the SHA-256 of the token. A promise only where the issuer must be asked; it never rejects. */
-export type Introspect = (token: string, digest: string) => Identity | Fault | Promise<Identity | Fault>
-
-interface Known<T> {
-  readonly finding: T
-  readonly until: number
-}
+/** Verifies an opaque token; `digest` is the SHA-256 of the token. A promise only where the issuer must be asked; it never rejects. */
+export type Introspect = (token: string, digest: string) => Fault | Promise<Verdict | Fault>
 
 /** How long a refused token is refused without asking again. */
 const REFUSED_MS = 5000
-const CACHED_BYTES = 4 * 1024 * 1024
+const MAX_REFUSED = 10_000
 const NOT_ACTIVE = invalidToken('The access token is not active.')
 
 /**
  * Identifies opaque tokens by their issuer's introspection endpoint (RFC 7662). Lookups of one token under way are one;
- * answers are remembered by the token's digest, never longer than the token's `exp`. An outage is a 503.
+ * refusals are remembered for a moment by the token's digest. An outage is a 503.
  */
 export function createIntrospection(options: IntrospectionOptions): Introspect {
-  const { maxAgeMs = 30_000, maxKnown = 10_000, now = Date.now } = options
+  const { maxAgeMs = 30_000, now = Date.now } = options
   const rules = { ...options, type: 'any' as const }
   const ask = createEndpoint(options)
-  const underWay = new Map<string, Promise<Identity | Fault>>()
-  const accepted = new LRUCache<string, Known<Identity>>({
-    max: maxKnown,
-    maxSize: CACHED_BYTES,
-    sizeCalculation: ({ finding }) => sizeOf(finding),
+  const underWay = new Map<string, Promise<Verdict | Fault>>()
+  const refused = new LRUCache<string, { readonly fault: Fault; readonly until: number }>({
+    max: MAX_REFUSED,
   })
-  // Apart, so that made-up tokens evict no good ones.
-  const refused = new LRUCache<string, Known<Fault>>({ max: maxKnown })
 
-  async function lookUp(token: string, digest: string): Promise<Identity | Fault> {
+  async function lookUp(token: string, digest: string): Promise<Verdict | Fault> {
     const askedAt = now()
     let answer: JsonObject | undefined
     try {
@@ -51,15 +41,12 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
     } catch (cause) {
       return unverifiable(cause)
     }
-    const finding = answer?.['active'] === true ? read(answer, askedAt) : NOT_ACTIVE
-    if ('error' in finding) {
-      accepted.delete(digest)
-      refused.set(digest, { finding, until: askedAt + REFUSED_MS })
-    } else accepted.set(digest, { finding, until: Math.min(askedAt + maxAgeMs, finding.expiresAt) })
-    return finding
+    const verdict = answer?.['active'] === true ? read(answer, askedAt) : NOT_ACTIVE
+    if ('error' in verdict) refused.set(digest, { fault: verdict, until: askedAt + REFUSED_MS })
+    return verdict
   }
 
-  function read(answer: JsonObject, askedAt: number): Identity | Fault {
+  function read(answer: JsonObject, askedAt: number): Verdict | Fault {
     const { token_type: type } = answer
     if (type !== undefined && !(typeof type === 'string' && ACCESS_TOKEN.test(type))) {
       return invalidToken('The token is not an access token.')
@@ -70,13 +57,15 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
     if (type?.toLowerCase() === 'dpop' && !identity.confirmation?.jkt) {
       return invalidToken('The access token is bound to its client in a way that cannot be checked here.')
     }
+    const until = askedAt + maxAgeMs
     // Without `exp` the answer, not the token, expires.
-    return 'exp' in answer ? identity : { ...identity, expiresAt: askedAt + maxAgeMs }
+    if (!('exp' in answer)) return { identity: { ...identity, expiresAt: until }, until }
+    return { identity, until: Math.min(until, identity.expiresAt) }
   }
 
   return function introspect(token, digest) {
-    const known = accepted.get(digest) ?? refused.get(digest)
-    if (known !== undefined && known.until > now()) return known.finding
+    const known = refused.get(digest)
+    if (known !== undefined && known.until > now()) return known.fault
     let lookup = underWay.get(digest)
     if (lookup === undefined) {
       lookup = lookUp(token, digest).finally(() => underWay.delete(digest))

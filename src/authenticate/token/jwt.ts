@@ -17,11 +17,12 @@ export interface TrustedIssuer extends TokenRules {
   readonly introspect?: Introspect | undefined
 }
 
-/** A verdict that holds until `expiresAt` of its identity, as long as the issuer publishes the key. */
+/** An accepted token. The verdict holds until `until`, Unix milliseconds, and as long as `keys`, if any, hold `key`. */
 export interface Verdict {
   readonly identity: Identity
-  readonly key: VerificationKey
-  readonly keys: Keys
+  readonly until: number
+  readonly key?: VerificationKey
+  readonly keys?: Keys
 }
 
 export type VerifyJwt = (jws: Jws, claims: JsonObject) => Verdict | Fault | Promise<Verdict | Fault>
@@ -35,7 +36,7 @@ export function createJwtVerifier(issuer: TrustedIssuer, now: () => number): Ver
     if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
     if (key === undefined) return invalidToken('The signature of the access token is not valid.')
     const identity = readClaims(jws.header, claims, issuer, now())
-    return 'error' in identity ? identity : { identity, key, keys }
+    return 'error' in identity ? identity : { identity, until: identity.expiresAt, key, keys }
   }
 
   return function verify(jws, claims) {

@@ -1,12 +1,13 @@
 import { hash, randomUUID } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { type Fault, invalidToken } from '../../../src/authenticate/token/challenge.ts'
-import type { Identity } from '../../../src/authenticate/token/claims.ts'
+import { type Bound, createBearer, type Identity } from '../../../src/authenticate/token/bearer.ts'
 import {
   createIntrospection,
   type IntrospectionOptions,
 } from '../../../src/authenticate/token/introspection.ts'
+import { Refusal } from '../../../src/errors.ts'
+import { trust } from '../../helpers/trust.ts'
 import { until } from '../../helpers/wait.ts'
 import {
   type Answer,
@@ -45,9 +46,10 @@ const active = (members: object = {}) => ({
   ...members,
 })
 
-/** Asks for tokens as the bearer authenticator does. */
-function asker(options: Partial<IntrospectionOptions> = {}): (token?: string) => Promise<Identity | Fault> {
-  const introspect = createIntrospection({
+type Answered = Identity | Bound | Refusal
+
+function introspection(options: Partial<IntrospectionOptions> = {}) {
+  return createIntrospection({
     url: server.url,
     clientId: 'gateway',
     clientSecret: 'secret',
@@ -60,12 +62,21 @@ function asker(options: Partial<IntrospectionOptions> = {}): (token?: string) =>
     events: { failed: (reason) => events.push(reason), recovered: () => events.push('recovered') },
     ...options,
   })
-  return async (token = randomUUID()) => introspect(token, hash('sha256', token, 'base64url'))
 }
 
-const errorOf = (finding: Identity | Fault) => ('error' in finding ? finding.error : finding)
-const causeOf = (finding: Identity | Fault) => String((finding as Fault).cause)
-const OUT = 'temporarily_unavailable'
+/** Sends bearer tokens, by default new ones. */
+function asker(options: Partial<IntrospectionOptions> = {}): (token?: string) => Promise<Answered> {
+  const introspect = introspection(options)
+  const keys = { current: () => undefined, refresh: () => undefined }
+  const trusted = trust({ issuer: ISSUER, audience: AUDIENCE }, keys, { introspect })
+  const authenticate = createBearer([trusted], { now: () => now })
+  return async (token = randomUUID()) => authenticate([`Bearer ${token}`])
+}
+
+const isRefused = (answer: Answered): boolean => answer instanceof Refusal
+const statusOf = (answer: Answered) => (answer instanceof Refusal ? answer.status : answer)
+const causeOf = (answer: Answered) => String((answer as Refusal).cause)
+const refusedAs = (message: string): unknown => expect.objectContaining({ status: 401, message })
 
 describe('the question', () => {
   it('is a form with the token, and client authentication with both halves form-encoded', async () => {
@@ -106,7 +117,9 @@ describe('an active token', () => {
 
   it('keeps what it is bound to', async () => {
     server.answer = active({ token_type: 'DPoP', cnf: { jkt: DIGEST } })
-    expect(await asker()()).toMatchObject({ client: 'client-1', confirmation: { jkt: DIGEST } })
+    expect(await introspection()('a token', 'digest')).toMatchObject({
+      identity: { client: 'client-1', confirmation: { jkt: DIGEST } },
+    })
   })
 
   it('names the client by the claim that is configured', async () => {
@@ -146,28 +159,27 @@ describe('a token is refused', () => {
     ['of a client that is a number', { client_id: 1 }, NO_CLIENT],
   ])('%s', async (_, members, why) => {
     server.answer = active(members)
-    expect(await asker()()).toEqual(invalidToken(why))
+    expect(await asker()()).toEqual(refusedAs(why))
     expect(events).toEqual([])
   })
 
   it.each([`${ISSUER}/`, null, [ISSUER], 'https://other.example.com'])('of the issuer %j', async (iss) => {
     server.answer = active({ iss })
-    expect(await asker()()).toMatchObject({
-      error: 'invalid_token',
-      description: expect.stringContaining('issuer'),
-    })
+    expect(await asker()()).toEqual(
+      refusedAs('The access token is not from the issuer that is trusted here.'),
+    )
   })
 
   it.each(['unsupported_token_type', 'invalid_token'])('that the endpoint calls %s', async (error) => {
     server.answer = status(400, { error })
-    expect(await asker()()).toEqual(invalidToken(NOT_ACTIVE))
+    expect(await asker()()).toEqual(refusedAs(NOT_ACTIVE))
     expect(events).toEqual([])
   })
 })
 
 /** Did the gateway ask it for itself? */
 const isOwn = ({ form }: Asked) => form['token']!.startsWith('sluice-')
-const isLeftAlone = (finding: Identity | Fault) => causeOf(finding).includes('is left alone')
+const isLeftAlone = (finding: Answered) => causeOf(finding).includes('is left alone')
 const status =
   (code: number, body: object = {}, headers: Record<string, string> = {}): Answer =>
   (response) =>
@@ -204,7 +216,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
   ])('%s', async (_, answer, reason) => {
     server.answer = answer
     const finding = await asker({ timeoutMs: 800 })()
-    expect(errorOf(finding)).toBe(OUT)
+    expect(statusOf(finding)).toBe(503)
     expect(causeOf(finding)).toMatch(reason)
     expect(events).toEqual([])
     expect(server.asked).toHaveLength(1)
@@ -213,7 +225,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
   it('and nothing of it is remembered', async () => {
     const ask = asker()
     server.answer = status(500)
-    expect(errorOf(await ask('a'))).toBe(OUT)
+    expect(statusOf(await ask('a'))).toBe(503)
     server.answer = active()
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
@@ -223,7 +235,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     server.answer = active()
     await ask('a')
     await server.close()
-    for (let i = 0; i < 5; i++) expect(errorOf(await ask())).toBe(OUT)
+    for (let i = 0; i < 5; i++) expect(statusOf(await ask())).toBe(503)
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
 
@@ -283,7 +295,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     }
     clock.mockReturnValue(1000)
     expect(isLeftAlone(await ask('bad'))).toBe(false)
-    await until('it is asked again', async () => !('error' in (await ask('good'))))
+    await until('it is asked again', async () => !isRefused(await ask('good')))
   })
 
   it.each<[string, (response: ServerResponse) => unknown]>([
@@ -300,7 +312,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
       else response.end(JSON.stringify(isOwn(asked) ? { active: false } : active()))
     }
     const answers = await Promise.all(Array.from({ length: 10 }, (_, i) => ask(`bad-${i}`)))
-    expect(answers.map(errorOf)).toEqual(Array(10).fill(OUT))
+    expect(answers.map(statusOf)).toEqual(Array(10).fill(503))
     await until('what the gateway asked for itself is answered', () => server.open() === 0)
     expect(await ask()).toMatchObject({ client: 'client-1' })
     expect(server.asked.filter(isOwn).length).toBeLessThanOrEqual(3)
@@ -328,9 +340,9 @@ describe('what the endpoint said', () => {
     now = exp * 1000 - 1
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
     now = exp * 1000
-    expect(await ask('a')).toEqual(invalidToken(NOT_ACTIVE))
+    expect(await ask('a')).toEqual(refusedAs(NOT_ACTIVE))
     now -= 1
-    expect(await ask('a')).toEqual(invalidToken(NOT_ACTIVE))
+    expect(await ask('a')).toEqual(refusedAs(NOT_ACTIVE))
   })
 
   it('holds no longer than the cap, even without exp, so that a revoked token ends', async () => {
@@ -344,8 +356,8 @@ describe('what the endpoint said', () => {
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
     expect(await ask('b')).toMatchObject({ client: 'client-1' })
     now += 1
-    expect(await ask('a')).toEqual(invalidToken(NOT_ACTIVE))
-    expect(await ask('b')).toEqual(invalidToken(NOT_ACTIVE))
+    expect(await ask('a')).toEqual(refusedAs(NOT_ACTIVE))
+    expect(await ask('b')).toEqual(refusedAs(NOT_ACTIVE))
   })
 
   it('counts for the call itself where it says no exp and nothing is to be remembered', async () => {
@@ -372,7 +384,7 @@ describe('what the endpoint said', () => {
 
   it('against a token holds for a moment', async () => {
     const ask = asker()
-    for (let i = 0; i < 3; i++) expect(await ask('a')).toEqual(invalidToken(NOT_ACTIVE))
+    for (let i = 0; i < 3; i++) expect(await ask('a')).toEqual(refusedAs(NOT_ACTIVE))
     expect(server.asked).toHaveLength(1)
     server.answer = active()
     now += 5000
@@ -380,7 +392,7 @@ describe('what the endpoint said', () => {
   })
 
   it('in favour of tokens is not pushed out by made-up ones', async () => {
-    const ask = asker({ maxKnown: 3 })
+    const ask = asker()
     server.answer = active()
     await ask('a')
     server.answer = { active: false }
@@ -407,7 +419,7 @@ describe('lookups at the same time', () => {
     const ask = asker()
     server.answer = status(500)
     const answers = await Promise.all(Array.from({ length: 10 }, () => ask('a')))
-    expect(answers.map(errorOf)).toEqual(Array(10).fill(OUT))
+    expect(answers.map(statusOf)).toEqual(Array(10).fill(503))
     expect(server.asked).toHaveLength(1)
     server.answer = active()
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
@@ -424,17 +436,17 @@ describe('lookups at the same time', () => {
     await until('the others were asked one by one', () => server.asked.length === 100)
     expect(server.open()).toBeLessThanOrEqual(32)
     for (const response of held) response.end(JSON.stringify(active()))
-    expect((await answers).every((answer) => !('error' in answer))).toBe(true)
+    expect((await answers).every((answer) => !isRefused(answer))).toBe(true)
   })
 
   it('wait no longer than one lookup may take, and 1000 at most', async () => {
     const ask = asker({ timeoutMs: 300, cooldownMs: 0 })
     server.answer = () => {}
     const answers = await Promise.all(Array.from({ length: 1035 }, () => ask()))
-    expect(answers.filter((answer) => errorOf(answer) !== OUT)).toEqual([])
+    expect(answers.filter((answer) => statusOf(answer) !== 503)).toEqual([])
     expect(server.asked.filter((one) => !isOwn(one)).length).toBeLessThanOrEqual(32)
     expect(answers.filter((answer) => causeOf(answer).includes('1000 wait already'))).toHaveLength(3)
     server.answer = active()
-    await until('there is room again', async () => !('error' in (await ask())))
+    await until('there is room again', async () => !isRefused(await ask()))
   })
 })

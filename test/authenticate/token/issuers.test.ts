@@ -107,7 +107,7 @@ describe('several issuers', () => {
     const identity: Identity = { client: 'opaque', expiresAt: Date.now() + 1000 }
     const introspect = async (token: string) => {
       asked.push(token)
-      return identity
+      return { identity, until: identity.expiresAt }
     }
     const authenticate = createServing([await trusted(first), await trusted(second, { introspect })])
     const named = { ...identity, client: `opaque@${second.issuer}` }

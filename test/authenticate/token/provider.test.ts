@@ -91,7 +91,7 @@ beforeAll(async () => {
       keys,
       introspect: introspection(GATEWAY.secret),
     },
-    { proofs: createProofs({ serves: (host) => host === '127.0.0.1' }) },
+    { proofs: createProofs({ serves: (host) => host === '127.0.0.1' }), now: () => Date.now() + now },
   )
   api = createServer((request, response) => {
     const { authorization } = request.headers

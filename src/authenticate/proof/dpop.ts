@@ -62,23 +62,21 @@ export function createProofs({ serves, now = Date.now }: ProofOptions) {
     if (typeof alg !== 'string' || !ALGORITHMS.includes(alg)) {
       return invalid('The DPoP proof is signed with an algorithm that is not accepted.')
     }
-    const thumbprint = thumbprintOf(jwk)
-    if (thumbprint === undefined) return invalid('The DPoP proof holds no public key.')
-    if (thumbprint !== binding.jkt) {
+    const key = canonicalJwk(jwk)
+    if (key === undefined) return invalid('The DPoP proof holds no public key.')
+    if (thumbprintOf(key) !== binding.jkt) {
       return { error: 'invalid_token', description: 'The access token is bound to another key.' }
     }
-    if (!(await isSigned(jws, alg, thumbprint)))
-      return invalid('The signature of the DPoP proof is not valid.')
+    if (!(await isSigned(jws, alg, key))) return invalid('The signature of the DPoP proof is not valid.')
     return judge(claims, binding, sender)
   }
 
   /** Keys are imported once they are known to be some token's, and cached: a client signs many proofs with one. */
-  async function isSigned(jws: Jws, algorithm: string, thumbprint: string): Promise<boolean> {
-    let set = keys.get(thumbprint)
+  async function isSigned(jws: Jws, algorithm: string, jwk: string): Promise<boolean> {
+    let set = keys.get(jwk)
     if (set === undefined) {
-      const { kty, crv, x, y, n, e } = jws.header['jwk'] as JsonObject
-      set = await readKeySet({ keys: [{ kty, crv, x, y, n, e }] })
-      keys.set(thumbprint, set)
+      set = await readKeySet({ keys: [JSON.parse(jwk)] })
+      keys.set(jwk, set)
     }
     return set.find(algorithm, undefined).some(({ key }) => verifyJws(jws, algorithm, key))
   }
@@ -110,15 +108,17 @@ const MEMBERS: ReadonlyMap<unknown, readonly string[]> = new Map([
   ['OKP', ['crv', 'kty', 'x']],
 ])
 
-/**
- * The SHA-256 thumbprint of a public key (RFC 7638 section 3); undefined where a JWK is none, or holds a secret. Without jose,
- * whose thumbprint takes 30 us of processor time instead of 1.
- */
-export function thumbprintOf(jwk: unknown): string | undefined {
+/** A public key as JSON, with no members but those that make it up; undefined where a JWK is none, or holds a secret. */
+export function canonicalJwk(jwk: unknown): string | undefined {
   if (!isObject(jwk) || privateMember(jwk) !== undefined) return undefined
   const members = MEMBERS.get(jwk['kty'])
   if (members === undefined || members.some((name) => typeof jwk[name] !== 'string')) return undefined
-  return hash('sha256', JSON.stringify(jwk, members as string[]), 'base64url')
+  return JSON.stringify(jwk, [...members])
+}
+
+/** The SHA-256 thumbprint (RFC 7638 section 3). Not by jose, which takes 30 us of processor time instead of 1. */
+export function thumbprintOf(canonical: string): string {
+  return hash('sha256', canonical, 'base64url')
 }
 
 /** An http(s) URI of RFC 3986 characters, without user information. */

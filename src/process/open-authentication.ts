@@ -5,16 +5,15 @@ import {
   createKeySource,
   type KeyPlace,
   type KeySource,
-  type KeySourceEvents,
   loadKeys,
+  type SourceEvents,
 } from '../authenticate/token/jwks.ts'
 import type { KeySet } from '../authenticate/token/key-set.ts'
 import type { Client, Par, Tokens } from '../config/schema.ts'
 import { serviceUnavailable } from '../errors.ts'
 import type { Log } from '../observe/log.ts'
-import { type ClosableKeys, createClientKeys } from '../par/client-keys.ts'
 import { createParGuard, type ParClient, type ParGuard } from '../par/guard.ts'
-import { plainId } from '../par/plain-id.ts'
+import { plainId } from '../par/client-authentication.ts'
 import type { Resources } from './resources.ts'
 
 /** Checks the tokens of one configuration. */
@@ -116,14 +115,13 @@ export function openGuard(
   })
 }
 
-function openClientKeys(resources: Resources, { id, jwks }: Client, log: Log): ClosableKeys | undefined {
+function openClientKeys(resources: Resources, { id, jwks }: Client, log: Log): KeySource | undefined {
   if (jwks === undefined) return undefined
   const events = eventsOf('client JWKS fetch', { client: id }, log)
-  const source = 'url' in jwks ? { jwksUri: jwks.url } : { jwks }
   return resources.get(
     'client keys',
     { id, jwks },
-    () => createClientKeys(source, events),
+    () => createKeySource({ issuer: id, jwks: 'url' in jwks ? jwks.url : jwks, events }),
     (keys) => keys.close(),
   )
 }
@@ -140,7 +138,7 @@ function openIntrospection(tokens: Tokens, log: Log) {
 }
 
 /** Logs an outage once, and its end. */
-function eventsOf(what: string, fields: object, log: Log): KeySourceEvents {
+function eventsOf(what: string, fields: object, log: Log): SourceEvents {
   return {
     failed: (reason) => log.warn({ ...fields, reason }, `${what} failed; retrying`),
     recovered: () => log.info(fields, `${what} works again`),

@@ -1,6 +1,6 @@
 import { createNames } from '../../limit/caller.ts'
 import type { RedisTopology } from '../../limit/redis/options.ts'
-import { plainId } from '../../par/plain-id.ts'
+import { plainId } from '../../par/client-authentication.ts'
 import type { Client, Config, Settings, StoreConfig } from '../schema.ts'
 import type { SharedStoreSettings } from '../sections/store.ts'
 import type { Mistake } from '../yaml/problem.ts'

@@ -44,7 +44,7 @@ const MAX_WARNINGS = 100
 /** Opens the operators' port, then the callers'. Rejects with a message for the operator. */
 export async function start(config: Config, { source, workers = 1 }: StartOptions = {}): Promise<Running> {
   const { level, format = process.stdout.isTTY ? 'pretty' : 'json' } = config.log
-  const output = await createLog(level, format)
+  const output = createLog(level, format)
   const { log } = output
   const metrics = createMetrics()
   /** Undefined until it serves. */

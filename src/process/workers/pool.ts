@@ -1,6 +1,6 @@
 import type { Config } from '../../config/schema.ts'
 import type { LogOutput } from '../../observe/log.ts'
-import { addUp, type Metrics, type MetricValues, onlyCounts, textOf } from '../../observe/metrics.ts'
+import { countsOf, type Metrics, type MetricValues, textOf } from '../../observe/metrics.ts'
 import type { Service } from '../build.ts'
 import { superviseWorker } from './supervisor.ts'
 import { CallTimeout, type WorkerProcess } from './worker-process.ts'
@@ -37,7 +37,7 @@ export async function openWorkers(
       output,
       onExit(worker) {
         metrics.workerEnds.inc()
-        counted = onlyCounts(addUp([counted, latest.get(worker) ?? []]))
+        counted = countsOf([counted, latest.get(worker) ?? []])
         latest.delete(worker)
       },
     }),
@@ -85,7 +85,7 @@ export async function openWorkers(
     async metrics() {
       await Promise.all(serving().map(collect))
       metrics.workers.set(serving().length)
-      return await textOf(addUp([await metrics.values(), ...latest.values(), counted]))
+      return await textOf([await metrics.values(), ...latest.values(), counted])
     },
     async usage(client, signal) {
       const worker = firstServing()

@@ -74,7 +74,7 @@ function createCalls() {
       const config = collect(given)
       if (service === undefined) {
         // Only the primary process formats for people.
-        output = await createLog(config.log.level, 'json')
+        output = createLog(config.log.level, 'json')
         service = await buildService(config, output, metrics)
       } else await service.apply(config)
       ;({ drainTimeoutMs } = config)

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { AdminParts } from '../admin/server.ts'
 import type { Config } from '../config/schema.ts'
 import { plainAddress } from '../downstream/address.ts'
 import type { SocketBound } from '../downstream/connection-limits.ts'
@@ -11,7 +12,7 @@ import type { GatewayDeps } from '../gateway/deps.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createFailures } from '../limit/failure-limit.ts'
 import { createLimiter } from '../limit/limiter.ts'
-import { type ClientUsage, createUsage } from '../limit/usage.ts'
+import { createUsage } from '../limit/usage.ts'
 import { createAccessLog } from '../observe/access.ts'
 import { atMostEvery, type LogOutput } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
@@ -21,19 +22,11 @@ import { openStore } from './open-store.ts'
 import { createResources } from './resources.ts'
 
 /** What serves callers: this process, or several that share its port. */
-export interface Service {
+export interface Service extends Pick<AdminParts, 'unready' | 'metrics' | 'usage' | 'reset'> {
   /** Where callers are served, such as `http://127.0.0.1:8080`. */
   readonly address: string
-  /** Returns why calls cannot be decided as configured; undefined if they can. */
-  unready(): string | undefined | Promise<string | undefined>
   /** Puts a configuration into force, whole or not at all; requests under way end with the one before. */
   apply(config: Config): Promise<void>
-  /** Returns the text of `/metrics`. */
-  metrics(): Promise<string>
-  /** Returns what a client has used of its limits; rejects if the store cannot be asked. */
-  usage(client: string, signal: AbortSignal): Promise<ClientUsage>
-  /** Frees what is counted of a client, and returns how many keys; rejects if the store cannot be asked. */
-  reset(client: string, signal: AbortSignal): Promise<number>
   /** Drains and closes everything; returns how many requests had to be cut. */
   close(times: DrainTimes): Promise<number>
 }

@@ -11,6 +11,7 @@ import { createPeers } from '../downstream/trusted-proxies.ts'
 import type { GatewayDeps } from '../gateway/deps.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createFailures } from '../limit/failure-limit.ts'
+import { prefixOf } from '../limit/key.ts'
 import { createLimiter } from '../limit/limiter.ts'
 import { createUsage } from '../limit/usage.ts'
 import { createAccessLog } from '../observe/access.ts'
@@ -46,7 +47,8 @@ const DROPPED_LOG_MS = 60_000
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
 export async function buildService(config: Config, output: LogOutput, metrics: Metrics): Promise<OwnService> {
   const { log } = output
-  const { store, counters, prefix, ready } = await openStore(config.store, log, metrics)
+  const { store, counters, ready } = await openStore(config.store, log, metrics)
+  const prefix = prefixOf(config.store)
   const limiter = createLimiter({ store, onOutcome: metrics.decisions.inc })
   const failures = createFailures()
   const observe = createAccessLog(output, metrics)
@@ -110,7 +112,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     config.listen.tls,
   )
   const release = async (): Promise<void> => {
-    resources.end()
+    resources.close()
     await store.close()
   }
   const { host, port } = config.listen

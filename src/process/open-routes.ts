@@ -24,12 +24,7 @@ export function openUpstreams(
       if (up) log.info(fields, 'upstream address up')
       else log.warn({ ...fields, cause }, 'upstream address down')
     })
-  return new Map(
-    upstreams.map((upstream) => [
-      upstream.name,
-      resources.get('upstream', upstream, open, (forward) => forward.close()),
-    ]),
-  )
+  return new Map(upstreams.map((one) => [one.name, resources.get('upstream', one, () => open(one))]))
 }
 
 /** Connects a route with the parts that serve it. */

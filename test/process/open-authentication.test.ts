@@ -36,7 +36,7 @@ afterAll(() => Promise.all([first.close(), second.close(), introspection.close()
 function configurations() {
   const resources = createResources()
   return {
-    end: resources.end,
+    end: resources.close,
     openIssuers: (tokens: readonly Tokens[], hosts: readonly string[] = []): Issuers =>
       resources.replace(() => openIssuersIn(resources, tokens, hosts, log)),
     /** With the keys read before. */

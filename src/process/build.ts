@@ -3,9 +3,7 @@ import type { AdminParts } from '../admin/server.ts'
 import type { Config } from '../config/schema.ts'
 import { plainAddress } from '../downstream/address.ts'
 import type { SocketBound } from '../downstream/connection-limits.ts'
-import { hostErrorFormats } from '../downstream/reply.ts'
 import { drain } from '../downstream/drain.ts'
-import { createRouter, servedHosts } from '../downstream/router.ts'
 import { createListener, listen, renewCertificate } from '../downstream/server.ts'
 import { createPeers } from '../downstream/trusted-proxies.ts'
 import type { GatewayDeps } from '../gateway/deps.ts'
@@ -18,7 +16,7 @@ import { createAccessLog } from '../observe/access.ts'
 import { atMostEvery, type LogOutput } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuard, openIssuers } from './open-authentication.ts'
-import { openUpstreams, rateLimitHeaders, serveRoute } from './open-routes.ts'
+import { compileRoutes, openUpstreams } from './open-routes.ts'
 import { openStore } from './open-store.ts'
 import { createResources } from './resources.ts'
 
@@ -56,25 +54,21 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
   let draining = false
 
   function wire(next: Config, loadedKeys?: LoadedKeys) {
-    const { hosts, trustedProxies, tls } = next.listen
-    const peers = createPeers(trustedProxies)
+    const peers = createPeers(next.listen.trustedProxies)
     const forwards = openUpstreams(resources, next.upstreams, log)
-    const issuers = openIssuers(resources, next.tokens, hosts, log, loadedKeys)
+    const issuers = openIssuers(resources, next, log, loadedKeys)
     const usage = createUsage({ ...next, store, counters, prefix })
     const deps: GatewayDeps = {
-      match: createRouter(next.routes.map((route) => serveRoute(route, prefix, next, forwards))),
-      ...servedHosts(next.routes, hosts),
-      errorFormatOf: hostErrorFormats(next.routes),
+      ...compileRoutes(next, prefix, forwards),
       peers,
       failures: next.failures && failures(next.failures),
       authenticate: issuers.authenticate,
-      guard: openGuard(resources, next.par, next.clients, log),
+      guard: openGuard(resources, next, log),
       limiter,
-      rateLimitHeaders: rateLimitHeaders(next),
       limitsOf: ({ client }) => usage.ofCaller(client!),
       observe,
     }
-    return { answer: createGateway(deps), peers, forwards, issuers, usage, tls }
+    return { answer: createGateway(deps), peers, forwards, issuers, usage, tls: next.listen.tls }
   }
   let current = resources.replace(() => wire(config))
   metrics.readKeyAges(() => current.issuers.keyAges())
@@ -140,7 +134,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       return ready() ? undefined : 'Redis does not answer, and store.onOutage is deny'
     },
     async apply(next) {
-      const loadedKeys = await loadIssuerKeys(resources, next.tokens)
+      const loadedKeys = await loadIssuerKeys(resources, next)
       if (draining) return
       current = resources.replace(() => {
         const wired = wire(next, loadedKeys)

@@ -9,7 +9,7 @@ import {
   type SourceEvents,
 } from '../authenticate/token/jwks.ts'
 import type { KeySet } from '../authenticate/token/key-set.ts'
-import type { Client, Par, Tokens } from '../config/schema.ts'
+import type { Client, Config, Tokens } from '../config/schema.ts'
 import { serviceUnavailable } from '../errors.ts'
 import type { Log } from '../observe/log.ts'
 import { createParGuard, type ParClient, type ParGuard } from '../par/guard.ts'
@@ -25,7 +25,7 @@ const FIRST_KEYS_MS = 10_000
 export type LoadedKeys = readonly (KeySet | undefined)[]
 
 /** Reads the keys of the issuers that are new, or have moved, for `openIssuers`; rejects if one gives none. */
-export function loadIssuerKeys(resources: Resources, tokens: readonly Tokens[]): Promise<LoadedKeys> {
+export function loadIssuerKeys(resources: Resources, { tokens }: Config): Promise<LoadedKeys> {
   const loads = tokens.map(keysFrom).map(async (from) => {
     if (resources.has('issuer keys', from)) return undefined
     return await loadKeys(from).catch((cause: Error) => {
@@ -35,14 +35,10 @@ export function loadIssuerKeys(resources: Resources, tokens: readonly Tokens[]):
   return Promise.all(loads)
 }
 
-/** Opens the issuers; keys that were not loaded are read in the background. DPoP proofs may be made for `hosts`. */
-export function openIssuers(
-  resources: Resources,
-  tokens: readonly Tokens[],
-  hosts: readonly string[],
-  log: Log,
-  loaded: LoadedKeys = [],
-) {
+/** Opens the issuers; keys that were not loaded are read in the background. DPoP proofs may be made for `listen.hosts`. */
+export function openIssuers(resources: Resources, config: Config, log: Log, loaded: LoadedKeys = []) {
+  const { tokens } = config
+  const { hosts } = config.listen
   const issuers = tokens.map((one, i) => {
     const { issuer, introspection } = one
     const from = keysFrom(one)
@@ -80,12 +76,8 @@ export function openIssuers(
 }
 
 /** Opens the guard of the PAR endpoint, for the clients of its issuer and those that name none; undefined without `par`. */
-export function openGuard(
-  resources: Resources,
-  par: Par | undefined,
-  clients: readonly Client[],
-  log: Log,
-): ParGuard | undefined {
+export function openGuard(resources: Resources, config: Config, log: Log): ParGuard | undefined {
+  const { par, clients } = config
   if (par === undefined) return undefined
   // Of two with one id, the one that names the issuer comes last and counts.
   const unnamed = clients.filter(({ issuer }) => issuer === undefined)

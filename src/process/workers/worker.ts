@@ -13,7 +13,7 @@ export interface Call {
   readonly argument: unknown
 }
 
-/** The result of a call; of an error, only name and message travel. The first one, of no call, says that the worker listens. */
+/** The result of a call; of an error, only name and message travel. The first one, of no call, says with the id 0 that the worker listens. */
 export interface Result {
   readonly id: number
   readonly value?: unknown

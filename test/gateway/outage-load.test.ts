@@ -131,7 +131,7 @@ async function shows(gateway: ServingProcess, mode: string, up: 0 | 1): Promise<
 }
 
 /** Breaks the store under load and mends it, and judges every answer that callers got. */
-async function passes(
+async function expectInTimeThrough(
   what: string,
   gateways: readonly ServingProcess[],
   breakIt: () => Promise<unknown>,
@@ -187,7 +187,7 @@ async function passes(
       expect(levels).toEqual(levels.map((_, at) => (at % 2 === 0 ? 'warn' : 'info')))
     }
     expect(lines.length).toBeGreaterThan(0)
-    isInTime(`${what}, ${mode}`, calls, unlimited)
+    expectInTime(`${what}, ${mode}`, calls, unlimited)
   }
 }
 
@@ -217,7 +217,7 @@ const judge: Record<Mode, (clients: readonly (readonly Answered[])[]) => void> =
   },
 }
 
-function isInTime(what: string, calls: readonly Observed[], unlimited: readonly Observed[]): void {
+function expectInTime(what: string, calls: readonly Observed[], unlimited: readonly Observed[]): void {
   const times = (of: readonly Observed[]) => of.map(({ sentAt, answeredAt }) => answeredAt - sentAt)
   const took = times(calls).toSorted((a, b) => a - b)
   const at = (part: number) => took[Math.floor((took.length - 1) * part)]!
@@ -327,7 +327,7 @@ describe('a Redis that', () => {
     ),
   ])(
     '%s costs no caller more than the outage mode says',
-    (what, breakIt, mendIt) => passes(what, gateways, breakIt, mendIt),
+    (what, breakIt, mendIt) => expectInTimeThrough(what, gateways, breakIt, mendIt),
     60_000,
   )
 })
@@ -339,7 +339,7 @@ it.runIf(LONG)(
     const [node] = cluster.nodes
     const gateways = await gatewaysOn(`{ cluster: ${JSON.stringify(cluster.urls)} }`)
     try {
-      await passes(
+      await expectInTimeThrough(
         'CLUSTERDOWN',
         gateways,
         () => node!.command('CLUSTER', 'DELSLOTS', 0),

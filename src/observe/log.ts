@@ -1,10 +1,8 @@
-import pino, { type Logger } from 'pino'
+import pino, { type LevelWithSilent, type Logger } from 'pino'
 import { createLines } from './lines.ts'
 import { escaped, prettyLines } from './pretty.ts'
 
 export type Log = Logger
-
-export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent'
 
 let stampedAt = 0
 let stamp = ''
@@ -33,7 +31,7 @@ export interface LogOutput {
  * Opens the log on standard output: JSON lines, or `pretty` for people. Lines are buffered and written a few times a second;
  * beyond 8 MB that are not read, they are dropped.
  */
-export function createLog(level: LogLevel, format: 'json' | 'pretty'): LogOutput {
+export function createLog(level: LevelWithSilent, format: 'json' | 'pretty'): LogOutput {
   const lines = createLines(process.stdout.fd, onDropped)
   const write = format === 'json' ? lines.write : (text: string) => lines.write(prettyLines(text))
   const log = pino(

@@ -11,25 +11,6 @@ export function escaped(text: string): string {
 type Line = Readonly<Record<string, unknown>>
 
 const COLOURS: Readonly<Record<string, 'green' | 'yellow'>> = { info: 'green', warn: 'yellow' }
-const SHOWN = ['level', 'time', 'msg']
-/** What the sentence of a request shows, or leaves to the JSON log. */
-const SHOWN_OF_REQUESTS = [
-  ...SHOWN,
-  ...[
-    'method',
-    'host',
-    'path',
-    'status',
-    'source',
-    'client',
-    'limit',
-    'remaining',
-    'decision',
-    'mode',
-    'error',
-  ],
-  ...['durationMs', 'decidedAt', 'upstreamMs', 'requestId', 'route', 'upstream', 'ip', 'code'],
-]
 
 /**
  * Formats lines of JSON for people, each on one line: the time in UTC, the level, what happened, then the other fields. What is
@@ -39,15 +20,15 @@ export function prettyLines(lines: string): string {
   return lines.replaceAll(/.+/g, (json) => {
     try {
       const line = JSON.parse(json) as Line
-      const level = text(line['level'])
-      const isRequest = line['msg'] === 'request'
-      const words = isRequest ? requestWords(line) : text(line['msg'])
-      const shown = isRequest ? SHOWN_OF_REQUESTS : SHOWN
-      const others = Object.entries(line)
-        .filter(([key]) => !shown.includes(key))
+      const { level, time, msg, ...fields } = line
+      const { shadowOver, incomplete, cause } = line
+      const isRequest = msg === 'request'
+      const words = isRequest ? requestWords(line) : text(msg)
+      const others = Object.entries(isRequest ? { shadowOver, incomplete, cause } : fields)
+        .filter(([, value]) => value !== undefined)
         .map(([key, value]) => ` ${key}=${text(value)}`)
-      const start = `[${text(line['time']).slice(11, 23)}] ${styleText(COLOURS[level] ?? 'red', level.toUpperCase())}`
-      return `${start}: ${escaped(words + others.join(''))}`
+      const shownLevel = styleText(COLOURS[text(level)] ?? 'red', text(level).toUpperCase())
+      return `[${text(time).slice(11, 23)}] ${shownLevel}: ${escaped(words + others.join(''))}`
     } catch {
       return escaped(json)
     }

@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { AdminParts } from '../admin/server.ts'
 import type { Config } from '../config/schema.ts'
 import { plainAddress } from '../downstream/address.ts'
-import type { SocketBound } from '../downstream/connection-limits.ts'
 import { drain } from '../downstream/drain.ts'
 import { createListener, listen, renewCertificate } from '../downstream/server.ts'
 import { createPeers } from '../downstream/trusted-proxies.ts'
@@ -20,8 +19,11 @@ import { compileRoutes, openUpstreams } from './open-routes.ts'
 import { openStore } from './open-store.ts'
 import { createResources } from './resources.ts'
 
+/** What operators ask of a service. */
+export type Operated = Pick<AdminParts, 'unready' | 'metrics' | 'usage' | 'reset'>
+
 /** What serves callers: this process, or several that share its port. */
-export interface Service extends Pick<AdminParts, 'unready' | 'metrics' | 'usage' | 'reset'> {
+export interface Service extends Operated {
   /** Where callers are served, such as `http://127.0.0.1:8080`. */
   readonly address: string
   /** Puts a configuration into force, whole or not at all; requests under way end with the one before. */
@@ -78,11 +80,8 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     ),
   )
 
-  const logDropped = atMostEvery(DROPPED_LOG_MS, (bound: SocketBound, address: string) =>
-    log.warn(
-      { bound: `listen.${bound}`, ip: plainAddress(address) },
-      'sockets dropped at the connection limit',
-    ),
+  const logDropped = atMostEvery(DROPPED_LOG_MS, (bound: string, ip: string) =>
+    log.warn({ bound: `listen.${bound}`, ip }, 'sockets dropped at the connection limit'),
   )
   const server = createListener(
     (request, response, expectsContinue) => {
@@ -100,7 +99,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       exempt: (address) => current.peers.trusts(address),
       dropped(bound, address) {
         metrics.droppedSockets.inc({ bound })
-        logDropped(bound, address)
+        logDropped(bound, plainAddress(address))
       },
     },
     config.listen.tls,
@@ -115,12 +114,6 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     throw error
   })
 
-  /** Ends the TLS sessions that callers could resume, so only if it changes. */
-  function renewTls({ tls, ...bounds }: Config['listen']): void {
-    if (tls === undefined || JSON.stringify(tls) === JSON.stringify(current.tls)) return
-    renewCertificate(server, tls, bounds)
-    log.info('TLS certificate renewed')
-  }
   function forget(): void {
     limiter.forget()
     current.usage.forget()
@@ -138,7 +131,12 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       if (draining) return
       current = resources.replace(() => {
         const wired = wire(next, loadedKeys)
-        renewTls(next.listen)
+        const { tls } = next.listen
+        // It ends the TLS sessions that callers could resume.
+        if (tls !== undefined && JSON.stringify(tls) !== JSON.stringify(current.tls)) {
+          renewCertificate(server, tls, next.listen)
+          log.info('TLS certificate renewed')
+        }
         return wired
       })
       limiter.forget()

@@ -18,12 +18,13 @@ export function openUpstreams(
   upstreams: readonly Upstream[],
   log: Log,
 ): ReadonlyMap<string, Forward> {
-  const open = (upstream: Upstream): Forward =>
-    createForward(upstream, ({ address, up, cause }) => {
-      const fields = { upstream: upstream.name, address }
-      if (up) log.info(fields, 'upstream address up')
-      else log.warn({ ...fields, cause }, 'upstream address down')
+  function open(upstream: Upstream): Forward {
+    const { name } = upstream
+    return createForward(upstream, ({ address, up, cause }) => {
+      if (up) log.info({ upstream: name, address }, 'upstream address up')
+      else log.warn({ upstream: name, address, cause }, 'upstream address down')
     })
+  }
   return new Map(upstreams.map((one) => [one.name, resources.get('upstream', one, () => open(one))]))
 }
 

@@ -8,16 +8,10 @@ import { identify } from './identify.ts'
 import type { Quota } from '../limit/limit.ts'
 import type { Parts, ServedRoute } from './deps.ts'
 import { push } from './par.ts'
+import type { Serve } from '../downstream/pipelining.ts'
 import { jsonReply, refusedReply, type Reply, speak } from '../downstream/reply.ts'
 import type { Params } from '../downstream/router.ts'
 import { plainTarget, type Target, understand } from '../downstream/target.ts'
-
-/** Serves one request; never rejects. */
-export type Serve = (
-  request: IncomingMessage,
-  response: ServerResponse,
-  expectsContinue?: boolean,
-) => Promise<void>
 
 /** The life of a request: understand, match, identify, limit, forward; and the one rescue. */
 export function createGateway(parts: Parts): Serve {

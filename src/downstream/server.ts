@@ -5,10 +5,9 @@ import type { TlsOptions } from 'node:tls'
 import { breakOff } from './body.ts'
 import { type Load, loads } from './drain.ts'
 import { type ErrorCode, Refusal } from '../errors.ts'
-import { endGently, lingerOnClose } from './graceful-close.ts'
-import { READ_MS } from './slow-reader.ts'
+import { endGently, lingerOnClose, READ_MS } from './graceful-close.ts'
 import { METHODS } from './router.ts'
-import { boundSockets, type SocketBounds, type Turnstile } from './connection-limits.ts'
+import { boundSockets, type SocketBounds, type ConnectionPolicy } from './connection-limits.ts'
 import { createTurns, type Serve, underWay } from './pipelining.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
@@ -37,7 +36,7 @@ export interface Unreadable {
   readonly reason: string
 }
 
-export interface ListenerEvents extends Turnstile {
+export interface ListenerEvents extends ConnectionPolicy {
   /** Told of bytes that are no request, after they were answered. */
   unreadable(what: Unreadable): void
   /** Told of each TLS handshake that failed, with its peer and the reason. */

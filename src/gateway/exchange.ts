@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { plainAddress } from '../downstream/address.ts'
 import type { Caller } from '../limit/caller.ts'
 import type { Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
-import type { Peers } from '../downstream/trusted-proxies.ts'
+import { type Peers, plainAddress } from '../downstream/trusted-proxies.ts'
 import { type Dialect, errorReply, type Reply } from '../downstream/reply.ts'
 import type { Route } from '../downstream/router.ts'
 

@@ -2,7 +2,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { certificateField } from '../downstream/client-certificate.ts'
 import { type Exchange, failed } from './exchange.ts'
 import type { Forward } from '../upstream/upstream.ts'
-import { type BodyLength, requestHeaders } from '../downstream/head.ts'
+import type { BodyLength } from '../downstream/head.ts'
+import { requestHeaders } from '../upstream/headers.ts'
 import { ipPart } from '../limit/key.ts'
 import type { Reply } from '../downstream/reply.ts'
 import type { Route } from '../downstream/router.ts'
@@ -44,7 +45,6 @@ export async function deliver(
     trusted: exchange.trusted,
   } as const
   const headers = requestHeaders(request.headers, forwardedBy, to.identityHeaders)
-  if (pushed !== undefined) headers['content-length'] = String(pushed.length)
   const forwarded = await to(request, response, {
     target: target.path + target.query,
     headers,

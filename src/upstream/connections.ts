@@ -1,145 +1,199 @@
 import type { ClientRequest } from 'node:http'
-import { createShares } from '../limit/concurrency.ts'
 import type { Address, Addresses } from './addresses.ts'
 import type { Connect } from './connect.ts'
-import { createLine } from './wait-queue.ts'
-import { createPool, type PooledSocket, type Reuse } from './pool.ts'
+import { Pool, type PooledSocket, type Reuse } from './pool.ts'
 
-export interface SocketsOptions {
-  readonly addresses: Addresses
-  readonly connect: Connect
-  readonly max: number
-}
-
-/** A request that is to have a socket. */
+/** A request that needs a socket. */
 export interface Claim {
-  readonly request: ClientRequest
-  /** In whose share it is counted. */
+  /** The request as it is sent; a retry is another one. */
+  readonly sent: ClientRequest | undefined
+  /** Whose slots it takes. */
   readonly caller: string
   readonly reuse: Reuse
-  /** Is its body still coming? */
+  /** True while its body is still coming. */
   uploading: boolean
-  /** Does it have one, or is one being opened for it? */
+  /** True while it has a socket, or one is being opened for it. */
   holds: boolean
-  /** Told in place of a socket when too many requests wait for one. */
+  /** True once it needs no socket any more. */
+  readonly over: boolean
+  /** Called instead of sending it if too many requests wait for a socket. */
   onFull(): void
-  /** Told in place of a socket when no address can be reached: nothing was sent. */
+  /** Called instead of sending it if no address can be reached. */
   onUnreachable(failure: Error): void
 }
 
-/** The sockets to one upstream: kept alive, bounded in number and for each caller. */
-export interface Sockets {
-  /** Gives a request a connected socket, at once or when one is free; a request that was destroyed meanwhile gets none. */
-  take(claim: Claim): void
-  /** Its body is whole. */
-  uploaded(claim: Claim): void
-  /** Where the request was sent; undefined before. */
-  addressOf(request: ClientRequest): Address | undefined
-  /** A socket that was used before died under this request, unanswered. */
-  died(request: ClientRequest): void
-  /** Keeps no idle socket to an address. */
-  leave(origin: string): void
-  /** Keeps no socket any more; requests under way end in peace. */
-  close(): void
-}
-
-/** Places to wait for each socket: with 256 of them, one client may send all that its limit of 1000 allows at once. */
-const PLACES = 8
-
-interface ClaimedSocket extends PooledSocket {
-  claim: Claim | undefined
-}
+/** Slots to wait for each socket: with 256 of them, one client may send all that its limit of 1000 allows at once. */
+const WAITING_PER_SOCKET = 8
 
 /**
- * One caller has at most half of the sockets, and half of the places to wait; requests whose body is still coming have at most
- * half of the sockets together, and one caller half of those.
+ * The sockets to one upstream: kept alive, and bounded in number. One caller has at most half of the sockets, and half of the
+ * slots to wait; requests whose body is still coming have at most half of the sockets together, and one caller half of those.
  */
-export function createSockets({ addresses, connect, max }: SocketsOptions): Sockets {
-  const half = Math.ceil(max / 2)
-  const held = createShares(max, half)
-  const uploads = createShares(half, Math.ceil(half / 2))
-  const pool = createPool<ClaimedSocket>({
-    addresses,
-    connect,
-    max,
-    onFree: release,
-    onClose({ claim }) {
-      letGo(claim)
-      line.serve()
-    },
-  })
-  const line = createLine(PLACES * max, PLACES * half, begin, pool.isFull)
+export class Connections {
+  readonly #addresses: Addresses
+  readonly #pool: Pool<Claim>
+  readonly #held: Slots
+  readonly #uploads: Slots
+  readonly #waitSlots: Slots
+  readonly #queue: Claim[] = []
 
-  /** Gives it a socket, or opens one; false where it must wait. */
-  function begin(claim: Claim): boolean {
-    const { caller, uploading, reuse, request } = claim
-    if (pool.isFull() || !held.free(caller) || (uploading && !uploads.free(caller))) return false
-    const address = addresses.next()!
-    const socket = pool.take(reuse, address)
+  constructor(addresses: Addresses, connect: Connect, max: number) {
+    const half = Math.ceil(max / 2)
+    this.#addresses = addresses
+    this.#held = new Slots(max, half)
+    this.#uploads = new Slots(half, Math.ceil(half / 2))
+    this.#waitSlots = new Slots(WAITING_PER_SOCKET * max, WAITING_PER_SOCKET * half)
+    this.#pool = new Pool<Claim>(
+      addresses,
+      connect,
+      max,
+      (socket) => this.#free(socket),
+      ({ owner }) => {
+        this.#release(owner)
+        this.#serveQueue()
+      },
+    )
+  }
+
+  /** Gives a request a connected socket, at once or when one is free. */
+  acquire(claim: Claim): void {
+    if (!this.#begin(claim) && !this.#enqueue(claim)) claim.onFull()
+  }
+
+  /** Releases the upload slot of a request whose body is whole. */
+  uploaded(claim: Claim): void {
+    if (!claim.uploading) return
+    if (claim.holds) this.#uploads.release(claim.caller)
+    claim.uploading = false
+    this.#serveQueue()
+  }
+
+  /** Takes a request off a reused socket that died under it, unanswered. */
+  onStaleSocket(claim: Claim, socket: PooledSocket): void {
+    socket.target.keepAlive.record(socket.idleMs)
+    this.#release(claim)
+    socket.owner = undefined
+  }
+
+  /** Closes the idle sockets to one address. */
+  evict(origin: string): void {
+    this.#pool.evict(origin)
+  }
+
+  /** Keeps no socket any more; requests under way end undisturbed. */
+  close(): void {
+    this.#pool.close()
+  }
+
+  /** Takes a socket, or opens one; false if the request must wait. */
+  #begin(claim: Claim): boolean {
+    const { caller, uploading } = claim
+    if (this.#pool.isFull || !this.#held.isFree(caller)) return false
+    if (uploading && !this.#uploads.isFree(caller)) return false
+    const address = this.#addresses.next()!
+    const socket = this.#pool.take(claim.reuse, address)
     claim.holds = true
-    held.take(caller)
-    if (uploading) uploads.take(caller)
-    if (socket === undefined) dial(claim, address)
+    this.#held.take(caller)
+    if (uploading) this.#uploads.take(caller)
+    if (socket === undefined) this.#dial(claim, address)
     else {
-      request.reusedSocket = true
-      give(claim, socket)
+      claim.sent!.reusedSocket = true
+      assign(claim, socket)
     }
     return true
   }
 
-  function letGo(claim: Claim | undefined): void {
+  /** Tries one address after the other until one takes the connection: a request without a socket was not sent anywhere yet. */
+  #dial(claim: Claim, address: Address, tried: readonly Address[] = []): void {
+    const socket = this.#pool.open(address, (failure, again) => {
+      if (failure === undefined) {
+        if (claim.over) this.#free(socket)
+        else assign(claim, socket)
+        return
+      }
+      if (!again) address.health.failed(failure)
+      const attempted = again ? tried : [...tried, address]
+      const next = again ? address : this.#addresses.next(attempted)
+      if (next !== undefined && !claim.over) {
+        this.#dial(claim, next, attempted)
+        return
+      }
+      this.#release(claim)
+      if (!claim.over) claim.onUnreachable(failure)
+      this.#serveQueue()
+    })
+    socket.owner = claim
+  }
+
+  #free(socket: PooledSocket<Claim>): void {
+    this.#release(socket.owner)
+    socket.owner = undefined
+    if (this.#pool.keep(socket)) this.#serveQueue()
+  }
+
+  #release(claim: Claim | undefined): void {
     if (claim?.holds !== true) return
     claim.holds = false
-    held.giveBack(claim.caller)
-    if (claim.uploading) uploads.giveBack(claim.caller)
+    this.#held.release(claim.caller)
+    if (claim.uploading) this.#uploads.release(claim.caller)
   }
 
-  /** Goes from address to address until one takes the connection: a request without a socket was not sent anywhere yet. */
-  function dial(claim: Claim, address: Address, tried: readonly Address[] = []): void {
-    const socket = pool.open(address, (failure, again) => {
-      if (failure === undefined) {
-        if (claim.request.destroyed) release(socket)
-        else give(claim, socket)
-        return
-      }
-      if (!again) addresses.failed(address, failure.message)
-      const attempted = again ? tried : [...tried, address]
-      const next = again ? address : addresses.next(attempted)
-      if (next !== undefined && !claim.request.destroyed) {
-        dial(claim, next, attempted)
-        return
-      }
-      letGo(claim)
-      if (!claim.request.destroyed) claim.onUnreachable(failure)
-      line.serve()
-    })
-    socket.claim = claim
+  #enqueue(claim: Claim): boolean {
+    const { caller } = claim
+    if (!this.#waitSlots.isFree(caller)) {
+      for (let i = this.#queue.length - 1; i >= 0; i--) if (this.#queue[i]!.over) this.#dequeue(i)
+      if (!this.#waitSlots.isFree(caller)) return false
+    }
+    this.#waitSlots.take(caller)
+    this.#queue.push(claim)
+    return true
   }
 
-  function give(claim: Claim, socket: ClaimedSocket): void {
-    socket.claim = claim
-    claim.request.onSocket(socket)
+  #dequeue(index: number): void {
+    const [claim] = this.#queue.splice(index, 1)
+    this.#waitSlots.release(claim!.caller)
   }
 
-  function release(socket: ClaimedSocket): void {
-    letGo(socket.claim)
-    socket.claim = undefined
-    if (pool.keep(socket)) line.serve()
+  /** Begins waiting requests in their order, except those whose callers have all of their slots. */
+  #serveQueue(): void {
+    for (let i = 0; i < this.#queue.length && !this.#pool.isFull;) {
+      const claim = this.#queue[i]!
+      if (claim.over || this.#begin(claim)) this.#dequeue(i)
+      else i++
+    }
+  }
+}
+
+function assign(claim: Claim, socket: PooledSocket<Claim>): void {
+  socket.owner = claim
+  claim.sent!.onSocket(socket)
+}
+
+/** Counts slots taken, in all and by each caller; a caller that holds none takes no memory. */
+export class Slots {
+  readonly #max: number
+  readonly #maxEach: number
+  readonly #held = new Map<string, number>()
+  #taken = 0
+
+  constructor(max: number, maxEach: number) {
+    this.#max = max
+    this.#maxEach = maxEach
   }
 
-  return {
-    take(claim) {
-      if (!begin(claim) && !line.join(claim)) claim.onFull()
-    },
-    uploaded(claim) {
-      if (!claim.uploading) return
-      if (claim.holds) uploads.giveBack(claim.caller)
-      claim.uploading = false
-      line.serve()
-    },
-    addressOf: (request) => (request.socket as PooledSocket | null)?.to,
-    died: (request) => pool.died(request.socket as PooledSocket),
-    leave: pool.leave,
-    close: pool.close,
+  isFree(caller: string): boolean {
+    return this.#taken < this.#max && (this.#held.get(caller) ?? 0) < this.#maxEach
+  }
+
+  take(caller: string): void {
+    this.#taken++
+    this.#held.set(caller, (this.#held.get(caller) ?? 0) + 1)
+  }
+
+  release(caller: string): void {
+    this.#taken--
+    const left = this.#held.get(caller)! - 1
+    if (left === 0) this.#held.delete(caller)
+    else this.#held.set(caller, left)
   }
 }

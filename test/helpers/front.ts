@@ -2,7 +2,8 @@ import { createServer, type IncomingMessage, request as httpRequest, type Server
 import type { AddressInfo } from 'node:net'
 import type { AddressChange } from '../../src/upstream/addresses.ts'
 import { createForward, type Forward, type Upstream } from '../../src/upstream/upstream.ts'
-import type { Forwarded, Outgoing } from '../../src/upstream/request.ts'
+import type { Outgoing } from '../../src/upstream/proxy.ts'
+import type { Forwarded } from '../../src/upstream/request.ts'
 import { bodyLength } from '../../src/downstream/head.ts'
 
 export interface Front {
@@ -39,7 +40,7 @@ export async function startFront(
     const length = bodyLength(request.method!, request.httpVersion, request.headers)
     void forward(request, response, {
       target: request.url!,
-      headers: { ...(request.headers as Record<string, string>), connection: 'keep-alive' },
+      headers: Object.entries({ ...request.headers, connection: 'keep-alive' }).flat() as string[],
       bodyLength: typeof length === 'object' ? 0 : length,
       maxBody: 1e6,
       timeoutMs: undefined,

@@ -2,7 +2,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
-import { createLifetime } from '../../src/upstream/keep-alive.ts'
+import { KeepAliveEstimate } from '../../src/upstream/addresses.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { startRawUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -135,37 +135,37 @@ describe.concurrent('an idle socket', () => {
 describe('the time for which idle sockets are kept', () => {
   const clocked = () => {
     const clock = { ms: 1000 }
-    return { clock, ...createLifetime(() => clock.ms) }
+    return { clock, estimate: new KeepAliveEstimate(() => clock.ms) }
   }
 
   it('is the shortest that was seen', () => {
-    const { leastMs, seen } = clocked()
-    expect(leastMs()).toBe(Number.POSITIVE_INFINITY)
-    for (const ms of [400, 300, Number.POSITIVE_INFINITY, 350]) seen(ms)
-    expect(leastMs()).toBe(300)
+    const { estimate } = clocked()
+    expect(estimate.ms).toBe(Number.POSITIVE_INFINITY)
+    for (const ms of [400, 300, Number.POSITIVE_INFINITY, 350]) estimate.record(ms)
+    expect(estimate.ms).toBe(300)
   })
 
   it('is not learned from a socket that was just used', () => {
-    const { leastMs, seen } = clocked()
-    seen(99)
-    expect(leastMs()).toBe(Number.POSITIVE_INFINITY)
-    seen(100)
-    expect(leastMs()).toBe(100)
+    const { estimate } = clocked()
+    estimate.record(99)
+    expect(estimate.ms).toBe(Number.POSITIVE_INFINITY)
+    estimate.record(100)
+    expect(estimate.ms).toBe(100)
   })
 
   it('is learned anew once it was not seen for a minute or two, but never forgotten unseen', () => {
-    const { clock, leastMs, seen } = clocked()
-    seen(300)
+    const { clock, estimate } = clocked()
+    estimate.record(300)
     clock.ms += 3_600_000
-    expect(leastMs()).toBe(300)
-    seen(Number.POSITIVE_INFINITY)
-    expect(leastMs()).toBe(300)
+    expect(estimate.ms).toBe(300)
+    estimate.record(Number.POSITIVE_INFINITY)
+    expect(estimate.ms).toBe(300)
     clock.ms += 59_999
-    seen(Number.POSITIVE_INFINITY)
-    expect(leastMs()).toBe(300)
+    estimate.record(Number.POSITIVE_INFINITY)
+    expect(estimate.ms).toBe(300)
     clock.ms += 1
-    seen(900)
-    expect(leastMs()).toBe(900)
+    estimate.record(900)
+    expect(estimate.ms).toBe(900)
   })
 })
 

@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createShares } from '../../src/limit/concurrency.ts'
+import { Slots } from '../../src/upstream/connections.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { startGateway } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
@@ -39,16 +39,17 @@ function send(port: number, caller: string, path: string, length = 0, body = '')
 const now = (port: number, caller: string) => get(port, '/now', { headers: { 'X-Caller': caller } })
 const MUCH = 'x'.repeat(100_000)
 
-describe('shares', () => {
-  it('are so many in all, so many for each, and nothing is kept of who has none', () => {
-    const shares = createShares(3, 2)
-    shares.take('a')
-    shares.take('a')
-    expect([shares.free('a'), shares.free('b')]).toEqual([false, true])
-    shares.take('b')
-    expect(['a', 'b', 'c'].map(shares.free)).toEqual([false, false, false])
-    shares.giveBack('a')
-    expect(['a', 'b', 'c'].map(shares.free)).toEqual([true, true, true])
+describe('slots', () => {
+  it('are so many in all, so many for each, and nothing is kept of a caller that has none', () => {
+    const slots = new Slots(3, 2)
+    const free = () => ['a', 'b', 'c'].map((caller) => slots.isFree(caller))
+    slots.take('a')
+    slots.take('a')
+    expect(free()).toEqual([false, true, true])
+    slots.take('b')
+    expect(free()).toEqual([false, false, false])
+    slots.release('a')
+    expect(free()).toEqual([true, true, true])
   })
 })
 

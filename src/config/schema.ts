@@ -1,8 +1,7 @@
 import { z } from 'zod'
-import type { ClientLimits, Limit } from '../limit/limit.ts'
+import type { ClientLimits, Limit, LimitedRoute } from '../limit/limit.ts'
 import type { RedisCredentials, RedisTopology } from '../limit/redis/options.ts'
 import { isLoopback } from './loopback.ts'
-import type { Route } from '../downstream/router.ts'
 import { bindHost } from './sections/addresses.ts'
 import { clients } from './sections/client.ts'
 import { limits } from './sections/limits.ts'
@@ -216,7 +215,7 @@ export interface Config extends Readonly<
   readonly limits: readonly Limit[]
   readonly clientLimits: ClientLimits
   /** In the order of matching. */
-  readonly routes: readonly Route[]
+  readonly routes: readonly LimitedRoute[]
   /** What is not wrong, but probably not meant either, in the order of the file. */
   readonly warnings: readonly Problem[]
 }

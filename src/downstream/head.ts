@@ -1,6 +1,6 @@
 import { type Refusal, unframed } from '../errors.ts'
 
-/** The fields whose number matters, as they stand in the raw head. */
+/** The fields whose number matters, as they are in the raw head. */
 export interface Head {
   readonly hosts: readonly string[]
   readonly authorization: readonly string[]
@@ -24,8 +24,6 @@ export function readHead(rawHeaders: readonly string[]): Head {
   return { hosts, authorization, proofs }
 }
 
-type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>
-
 /** How many bytes of body a request announces: 0 for none, undefined for a chunked body of unknown length. */
 export type BodyLength = number | undefined
 
@@ -35,7 +33,7 @@ const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS
 export function bodyLength(
   method: string,
   httpVersion: string,
-  headers: RequestHeaders,
+  headers: Readonly<Record<string, string | string[] | undefined>>,
 ): BodyLength | Refusal {
   if (httpVersion !== '1.1' && httpVersion !== '1.0')
     return unframed('This is neither HTTP/1.1 nor HTTP/1.0.')

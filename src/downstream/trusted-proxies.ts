@@ -1,19 +1,19 @@
 import { BlockList, isIP } from 'node:net'
 
-/** Most addresses of `X-Forwarded-For` that are looked at: each costs far more than its bytes. */
+/** Most addresses of `X-Forwarded-For` that are read: each costs far more than its bytes. */
 const MOST_HOPS = 100
 
-/** The far ends of sockets: whom they are, and whether they may speak for others. */
+/** The trusted proxies, and the callers behind them. */
 export interface Peers {
-  /** Is this peer one of `listen.trustedProxies`? */
+  /** True if this peer is one of `listen.trustedProxies`. */
   trusts(peer: string): boolean
-  /** The caller's address: the peer, or the last untrusted address that trusted proxies report. */
+  /** Returns the caller's address: the peer's, or the last untrusted address that trusted proxies report. */
   caller(peer: string, forwardedFor: string | undefined): string
 }
 
 const familyOf = (address: string) => (isIP(address) === 6 ? 'ipv6' : 'ipv4')
 
-/** Knows the trusted proxies given as CIDR blocks. */
+/** Takes CIDR blocks. */
 export function createPeers(trustedProxies: readonly string[]): Peers {
   const trusted = new BlockList()
   for (const block of trustedProxies) {
@@ -38,7 +38,7 @@ export function createPeers(trustedProxies: readonly string[]): Peers {
       let caller = peer
       for (const written of chain.slice(-MOST_HOPS).toReversed()) {
         const hop = plainAddress(withoutPort(written.trim()))
-        // What stands before an address that is none was written by somebody untrusted.
+        // What stands before something that is no address is not a trusted proxy's.
         if (isIP(hop) === 0) break
         caller = hop
         if (!trusts(hop)) break
@@ -53,10 +53,10 @@ function withoutPort(hop: string): string {
   return /^\[(.*)\](?::\d+)?$/.exec(hop)?.[1] ?? /^([\d.]+):\d+$/.exec(hop)?.[1] ?? hop
 }
 
-/** What stands before an IPv4 address in an IPv6 one: of dual-stack sockets (RFC 4291), and of NAT64 (RFC 6052 section 2.1). */
+/** What precedes an IPv4 address in an IPv6 one: of dual-stack sockets (RFC 4291), and of NAT64 (RFC 6052 section 2.1). */
 const BEFORE_IPV4: ReadonlySet<string> = new Set(['0,0,0,0,0,65535', '100,65435,0,0,0,0'])
 
-/** An address, as IPv4 where it is an IPv6 one that stands for that; what is no address stays as it is. */
+/** Returns an address as IPv4 if it is an IPv6 one that stands for that, else unchanged. */
 export function plainAddress(address: string): string {
   const groups = ipv6Groups(address)
   if (groups === undefined || !BEFORE_IPV4.has(groups.slice(0, 6).join())) return address
@@ -73,7 +73,7 @@ export function networkOf(ip: string): string {
 
 const inHex = (group: number): string => group.toString(16)
 
-/** The eight groups of an IPv6 address; undefined of anything else. */
+/** Parses the eight groups of an IPv6 address; undefined for anything else. */
 function ipv6Groups(ip: string): readonly number[] | undefined {
   if (!ip.includes(':')) return undefined
   const [address] = ip.split('%', 1) as [string]

@@ -11,7 +11,7 @@ import { push } from './par.ts'
 import type { Serve } from '../downstream/pipelining.ts'
 import { jsonReply, refusedReply, type Reply, speak } from '../downstream/reply.ts'
 import type { Params } from '../downstream/router.ts'
-import { plainTarget, type Target, understand } from '../downstream/target.ts'
+import { plainTarget, type Target, parseTarget } from '../downstream/target.ts'
 
 /** The life of a request: understand, match, identify, limit, forward; and the one rescue. */
 export function createGateway(parts: Parts): Serve {
@@ -59,7 +59,7 @@ async function answer(
   // Whatever it is refused for: where it ends, others may see the next one begin.
   if (length instanceof Refusal) response.shouldKeepAlive = false
 
-  const target = understand(request.url ?? '', head.hosts, parts.serves, parts.servesOthers)
+  const target = parseTarget(request.url ?? '', head.hosts, parts.serves, parts.servesOthers)
   if (target instanceof Refusal) {
     // As it came, for whoever wants to know what was refused.
     exchange.path = plainTarget(request.url ?? '')

@@ -14,7 +14,7 @@ import { hashTag } from '../limit/redis/hash-slot.ts'
 import { encodePart } from '../limit/key.ts'
 import { draftHeaders } from '../limit/draft-headers.ts'
 import { createLimiter } from '../limit/limiter.ts'
-import { compileLimits, proofQuota, type Quota } from '../limit/limit.ts'
+import { compileLimits, type LimitedRoute, proofQuota, type Quota } from '../limit/limit.ts'
 import { createUsage, type Usage } from '../limit/usage.ts'
 import { createListener, listen, renewCertificate } from '../downstream/server.ts'
 import { atMostEvery } from '../observe/at-most-every.ts'
@@ -24,7 +24,7 @@ import type { Metrics } from '../observe/metrics.ts'
 import { compileParameters } from '../limit/parameters.ts'
 import type { Parts, ServedRoute } from '../gateway/deps.ts'
 import { createPeers, type Peers, plainAddress } from '../downstream/trusted-proxies.ts'
-import { createRouter, type Route, servedHosts } from '../downstream/router.ts'
+import { createRouter, servedHosts } from '../downstream/router.ts'
 import type { Service } from './workers/service.ts'
 import type { SocketBound } from '../downstream/connection-limits.ts'
 import { createUpstreams } from './open-upstreams.ts'
@@ -163,7 +163,7 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
 }
 
 function serveRoute(
-  route: Route,
+  route: LimitedRoute,
   prefix: string,
   { clientLimits, parameters }: Pick<Config, 'clientLimits' | 'parameters'>,
   forwards: ReadonlyMap<string, Forward>,

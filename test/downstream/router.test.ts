@@ -78,7 +78,6 @@ describe('a path whose pushes are guarded', () => {
     match: text,
     authenticate,
     scope: [],
-    limits: [],
     maxBody: 1,
     timeoutMs: undefined,
   })

@@ -2,7 +2,7 @@ import type { Config } from '../../config/schema.ts'
 import { Refusal, methodNotAllowed, notFound } from '../../errors.ts'
 import { compileParameters } from '../../limit/parameters.ts'
 import { createRouter, type Params, type Route, servedHosts } from '../../downstream/router.ts'
-import { understand } from '../../downstream/target.ts'
+import { parseTarget } from '../../downstream/target.ts'
 import { instant } from '../units.ts'
 import { type PassedOver, passedOver } from './passed-over.ts'
 import type { Question } from './question.ts'
@@ -66,7 +66,7 @@ export function explain(config: Config, question: Question, asker: Asker, nowMs:
   const client = asker.client === undefined ? null : explainClient(asker.client, config)
   const nothing = { at: instant(nowMs), request, path: null, refusal: null, route: null, client, limits: [] }
   const { serves, servesOthers } = servedHosts(routes, config.listen.hosts)
-  const target = understand(request.target, [request.host], serves, servesOthers)
+  const target = parseTarget(request.target, [request.host], serves, servesOthers)
   if (target instanceof Refusal) {
     return { ...nothing, refusal: refusalOf(target), passedOver: [] }
   }

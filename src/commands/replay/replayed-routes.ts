@@ -1,8 +1,8 @@
 import type { Config } from '../../config/schema.ts'
 import type { Caller } from '../../limit/caller.ts'
-import { compileLimits, type Quota } from '../../limit/limit.ts'
+import { compileLimits, type LimitedRoute, type Quota } from '../../limit/limit.ts'
 import { compileParameters, type RefuseParams } from '../../limit/parameters.ts'
-import { createRouter, type Params, parsePattern, type Route } from '../../downstream/router.ts'
+import { createRouter, type Params, parsePattern } from '../../downstream/router.ts'
 import { segmentsOf } from '../../downstream/target.ts'
 import type { LoggedCall } from './logged-call.ts'
 
@@ -22,7 +22,7 @@ export function isReplayable({ per }: { readonly per: readonly string[] }): bool
   return !per.includes('user')
 }
 
-interface ReplayedRoute extends Route {
+interface ReplayedRoute extends LimitedRoute {
   readonly parts: ReadonlySet<string>
   readonly refuseParams: RefuseParams
   quotas(caller: Caller, params: Params, nowMs: number): readonly Quota[]

@@ -1,5 +1,5 @@
 import type { NameOf } from '../../limit/caller.ts'
-import type { ClientLimits, Limit } from '../../limit/limit.ts'
+import type { ClientLimits, Limit, LimitedRoute } from '../../limit/limit.ts'
 import { parsePattern, type Route } from '../../downstream/router.ts'
 import type { Settings } from '../schema.ts'
 
@@ -31,7 +31,7 @@ export function compileRoutes(
   limits: readonly Limit[],
   parMaxBody: number | undefined,
   hosts: readonly string[] | undefined,
-): readonly Route[] {
+): readonly LimitedRoute[] {
   return routes.map(({ limits: names, ...route }) => {
     const pattern = parsePattern(route.match)
     if (typeof pattern === 'string') throw new TypeError(`the pattern "${route.match}" ${pattern}`)

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { Refusal } from '../errors.ts'
+import type { Socket } from 'node:net'
+import { type ErrorCode, Refusal } from '../errors.ts'
 
 const EMPTY = Buffer.alloc(0)
 const FIRST_BYTES = 4096
@@ -83,4 +84,25 @@ export function onBreak(request: IncomingMessage, act: (reason: Refusal) => void
   const reason = broken.get(request)
   if (reason === undefined) request.once(BROKEN, act)
   else act(reason)
+}
+
+/** The request of a socket whose body is still coming, if any. */
+export function requestComing(socket: Socket): IncomingMessage | undefined {
+  const { parser } = socket as Socket & { parser?: { incoming: IncomingMessage | null } | null }
+  return parser?.incoming?.complete === false ? parser.incoming : undefined
+}
+
+const BREAKS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+  HPE_HEADER_OVERFLOW: ['HeaderFieldsTooLarge', 'The trailers of the request are too large.'],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: [
+    'PayloadTooLarge',
+    'The chunk extensions of the request body are too large.',
+  ],
+  ERR_HTTP_REQUEST_TIMEOUT: ['RequestTimeout', 'The request did not come to its end in time.'],
+}
+
+/** Refuses a body that will not come to its end. The rest of it must not be taken for the next request. */
+export function brokenBody(cause: string): Refusal {
+  const [code, message] = BREAKS[cause] ?? ['BadRequest', 'The request body broke off, or is malformed.']
+  return new Refusal(code, message, { cause, headers: { Connection: 'close' } })
 }

@@ -132,18 +132,6 @@ export function takesHost({ host: named, hosts }: Pattern, host: string): boolea
   return named === undefined ? hosts === undefined || hosts.includes(host) : named === host
 }
 
-/** Returns the hosts that are served by name: those that are listed, and those of routes. */
-export function servedHosts(
-  routes: readonly Pattern[],
-  listed: readonly string[],
-): { readonly serves: (host: string) => boolean; readonly servesOthers: boolean } {
-  const known = new Set([...listed, ...routes.flatMap(({ host }) => host ?? [])])
-  return {
-    serves: (host) => known.has(host),
-    servesOthers: routes.every(({ hosts }) => hosts === undefined),
-  }
-}
-
 const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/
 const LITERAL = /^(?!\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
 const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/

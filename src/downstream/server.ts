@@ -2,8 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
-import { type ErrorCode, Refusal } from '../errors.ts'
-import { breakOff } from './body.ts'
+import { breakOff, brokenBody, requestComing } from './body.ts'
 import { boundSockets, type ConnectionPolicy, type SocketBounds } from './connection-limits.ts'
 import { type Load, loads } from './drain.ts'
 import { abandon, endWithStatus, lingerOnClose, READ_MS } from './graceful-close.ts'
@@ -118,7 +117,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
       socket.push(error.rawPacket)
       return
     }
-    const request = incompleteRequest(socket)
+    const request = requestComing(socket)
     const refusal = brokenBody(code)
     if (code === 'ECONNRESET') socket.destroy()
     else if (request !== undefined) breakOff(request, refusal)
@@ -170,27 +169,6 @@ export function renewCertificate(server: Server, tls: Tls, bounds: Bounds): void
 /** The socket below a TLS socket, which knows its peer's address even when that is gone. */
 function socketBelow(socket: Socket): Socket {
   return (socket as Socket & { readonly _parent?: Socket })._parent ?? socket
-}
-
-/** The request of a socket whose body is still coming, if any. */
-function incompleteRequest(socket: Socket): IncomingMessage | undefined {
-  const { parser } = socket as Socket & { parser?: { incoming: IncomingMessage | null } | null }
-  return parser?.incoming?.complete === false ? parser.incoming : undefined
-}
-
-const BREAKS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
-  HPE_HEADER_OVERFLOW: ['HeaderFieldsTooLarge', 'The trailers of the request are too large.'],
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: [
-    'PayloadTooLarge',
-    'The chunk extensions of the request body are too large.',
-  ],
-  ERR_HTTP_REQUEST_TIMEOUT: ['RequestTimeout', 'The request did not come to its end in time.'],
-}
-
-/** Refuses a body that will not come to its end. The rest of it must not be taken for the next request. */
-function brokenBody(cause: string): Refusal {
-  const [code, message] = BREAKS[cause] ?? ['BadRequest', 'The request body broke off, or is malformed.']
-  return new Refusal(code, message, { cause, headers: { Connection: 'close' } })
 }
 
 /** Listens, and returns the URL; rejects with a message for the operator, in which `key` names the setting. */

@@ -156,6 +156,18 @@ export function parseHost(value: string): Host | undefined {
   return lastHost
 }
 
+/** Returns the hosts that are served by name: those that are listed, and those of routes. */
+export function servedHosts(
+  routes: readonly { readonly host: string | undefined; readonly hosts?: readonly string[] | undefined }[],
+  listed: readonly string[],
+): { readonly serves: (host: string) => boolean; readonly servesOthers: boolean } {
+  const known = new Set([...listed, ...routes.flatMap(({ host }) => host ?? [])])
+  return {
+    serves: (host) => known.has(host),
+    servesOthers: routes.every(({ hosts }) => hosts === undefined),
+  }
+}
+
 /** Scheme, userinfo, host and port of a target that does not begin with its path. */
 const AUTHORITY = /^(?![/*])(?:[^/?#;]*:[/\\]+)?[^/?#;\\]*/
 

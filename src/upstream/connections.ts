@@ -1,26 +1,7 @@
-import type { ClientRequest } from 'node:http'
 import type { Address, Addresses } from './addresses.ts'
 import type { Connect } from './connect.ts'
-import { Pool, type PooledSocket, type Reuse } from './pool.ts'
-
-/** A request that needs a socket. */
-export interface Claim {
-  /** The request as it is sent; a retry is another one. */
-  readonly sent: ClientRequest | undefined
-  /** Whose slots it takes. */
-  readonly caller: string
-  readonly reuse: Reuse
-  /** True while its body is still coming. */
-  uploading: boolean
-  /** True while it has a socket, or one is being opened for it. */
-  holds: boolean
-  /** True once it needs no socket any more. */
-  readonly over: boolean
-  /** Called instead of sending it if too many requests wait for a socket. */
-  onFull(): void
-  /** Called instead of sending it if no address can be reached. */
-  onUnreachable(failure: Error): void
-}
+import { Pool, type PooledSocket } from './pool.ts'
+import type { UpstreamRequest } from './request.ts'
 
 /** Slots to wait for each socket: with 256 of them, one client may send all that its limit of 1000 allows at once. */
 const WAITING_PER_SOCKET = 8
@@ -31,11 +12,11 @@ const WAITING_PER_SOCKET = 8
  */
 export class Connections {
   readonly #addresses: Addresses
-  readonly #pool: Pool<Claim>
+  readonly pool: Pool
   readonly #held: Slots
   readonly #uploads: Slots
   readonly #waitSlots: Slots
-  readonly #queue: Claim[] = []
+  readonly #queue: UpstreamRequest[] = []
 
   constructor(addresses: Addresses, connect: Connect, max: number) {
     const half = Math.ceil(max / 2)
@@ -43,7 +24,7 @@ export class Connections {
     this.#held = new Slots(max, half)
     this.#uploads = new Slots(half, Math.ceil(half / 2))
     this.#waitSlots = new Slots(WAITING_PER_SOCKET * max, WAITING_PER_SOCKET * half)
-    this.#pool = new Pool<Claim>(
+    this.pool = new Pool(
       addresses,
       connect,
       max,
@@ -56,117 +37,108 @@ export class Connections {
   }
 
   /** Gives a request a connected socket, at once or when one is free. */
-  acquire(claim: Claim): void {
-    if (!this.#begin(claim) && !this.#enqueue(claim)) claim.onFull()
+  acquire(request: UpstreamRequest): void {
+    if (!this.#begin(request) && !this.#enqueue(request)) request.failBusy()
   }
 
   /** Releases the upload slot of a request whose body is whole. */
-  uploaded(claim: Claim): void {
-    if (!claim.uploading) return
-    if (claim.holds) this.#uploads.release(claim.caller)
-    claim.uploading = false
+  uploaded(request: UpstreamRequest): void {
+    if (!request.uploading) return
+    if (request.holds) this.#uploads.release(request.outgoing.caller)
+    request.uploading = false
     this.#serveQueue()
   }
 
   /** Takes a request off a reused socket that died under it, unanswered. */
-  onStaleSocket(claim: Claim, socket: PooledSocket): void {
+  onStaleSocket(request: UpstreamRequest, socket: PooledSocket): void {
     socket.target.keepAlive.record(socket.idleMs)
-    this.#release(claim)
+    this.#release(request)
     socket.owner = undefined
   }
 
-  /** Closes the idle sockets to one address. */
-  evict(origin: string): void {
-    this.#pool.evict(origin)
-  }
-
-  /** Keeps no socket any more; requests under way end undisturbed. */
-  close(): void {
-    this.#pool.close()
-  }
-
   /** Takes a socket, or opens one; false if the request must wait. */
-  #begin(claim: Claim): boolean {
-    const { caller, uploading } = claim
-    if (this.#pool.isFull || !this.#held.isFree(caller)) return false
+  #begin(request: UpstreamRequest): boolean {
+    const { uploading } = request
+    const { caller } = request.outgoing
+    if (this.pool.isFull || !this.#held.isFree(caller)) return false
     if (uploading && !this.#uploads.isFree(caller)) return false
     const address = this.#addresses.next()!
-    const socket = this.#pool.take(claim.reuse, address)
-    claim.holds = true
+    const socket = this.pool.take(request.reuse, address)
+    request.holds = true
     this.#held.take(caller)
     if (uploading) this.#uploads.take(caller)
-    if (socket === undefined) this.#dial(claim, address)
+    if (socket === undefined) this.#dial(request, address)
     else {
-      claim.sent!.reusedSocket = true
-      assign(claim, socket)
+      request.sent!.reusedSocket = true
+      assign(request, socket)
     }
     return true
   }
 
   /** Tries one address after the other until one takes the connection: a request without a socket was not sent anywhere yet. */
-  #dial(claim: Claim, address: Address, tried: readonly Address[] = []): void {
-    const socket = this.#pool.open(address, (failure, again) => {
+  #dial(request: UpstreamRequest, address: Address, tried: readonly Address[] = []): void {
+    const socket = this.pool.open(address, (failure, again) => {
       if (failure === undefined) {
-        if (claim.over) this.#free(socket)
-        else assign(claim, socket)
+        if (request.over) this.#free(socket)
+        else assign(request, socket)
         return
       }
       if (!again) address.health.failed(failure)
       const attempted = again ? tried : [...tried, address]
       const next = again ? address : this.#addresses.next(attempted)
-      if (next !== undefined && !claim.over) {
-        this.#dial(claim, next, attempted)
+      if (next !== undefined && !request.over) {
+        this.#dial(request, next, attempted)
         return
       }
-      this.#release(claim)
-      if (!claim.over) claim.onUnreachable(failure)
+      this.#release(request)
+      if (!request.over) request.failUnreachable(failure)
       this.#serveQueue()
     })
-    socket.owner = claim
+    socket.owner = request
   }
 
-  #free(socket: PooledSocket<Claim>): void {
+  #free(socket: PooledSocket): void {
     this.#release(socket.owner)
     socket.owner = undefined
-    if (this.#pool.keep(socket)) this.#serveQueue()
+    if (this.pool.keep(socket)) this.#serveQueue()
   }
 
-  #release(claim: Claim | undefined): void {
-    if (claim?.holds !== true) return
-    claim.holds = false
-    this.#held.release(claim.caller)
-    if (claim.uploading) this.#uploads.release(claim.caller)
+  #release(request: UpstreamRequest | undefined): void {
+    if (request?.holds !== true) return
+    request.holds = false
+    this.#held.release(request.outgoing.caller)
+    if (request.uploading) this.#uploads.release(request.outgoing.caller)
   }
 
-  #enqueue(claim: Claim): boolean {
-    const { caller } = claim
+  #enqueue(request: UpstreamRequest): boolean {
+    const { caller } = request.outgoing
     if (!this.#waitSlots.isFree(caller)) {
       for (let i = this.#queue.length - 1; i >= 0; i--) if (this.#queue[i]!.over) this.#dequeue(i)
       if (!this.#waitSlots.isFree(caller)) return false
     }
     this.#waitSlots.take(caller)
-    this.#queue.push(claim)
+    this.#queue.push(request)
     return true
   }
 
   #dequeue(index: number): void {
-    const [claim] = this.#queue.splice(index, 1)
-    this.#waitSlots.release(claim!.caller)
+    const [request] = this.#queue.splice(index, 1)
+    this.#waitSlots.release(request!.outgoing.caller)
   }
 
   /** Begins waiting requests in their order, except those whose callers have all of their slots. */
   #serveQueue(): void {
-    for (let i = 0; i < this.#queue.length && !this.#pool.isFull;) {
-      const claim = this.#queue[i]!
-      if (claim.over || this.#begin(claim)) this.#dequeue(i)
+    for (let i = 0; i < this.#queue.length && !this.pool.isFull;) {
+      const request = this.#queue[i]!
+      if (request.over || this.#begin(request)) this.#dequeue(i)
       else i++
     }
   }
 }
 
-function assign(claim: Claim, socket: PooledSocket<Claim>): void {
-  socket.owner = claim
-  claim.sent!.onSocket(socket)
+function assign(request: UpstreamRequest, socket: PooledSocket): void {
+  socket.owner = request
+  request.sent!.onSocket(socket)
 }
 
 /** Counts slots taken, in all and by each caller; a caller that holds none takes no memory. */

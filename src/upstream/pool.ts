@@ -2,11 +2,13 @@ import type { ClientRequest } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Address, Addresses } from './addresses.ts'
 import type { Connect } from './connect.ts'
+import type { UpstreamRequest } from './request.ts'
 
-/** One of an upstream's sockets; `Owner` is the request that uses it. */
-export interface PooledSocket<Owner = unknown> extends Socket {
+/** One of an upstream's sockets. */
+export interface PooledSocket extends Socket {
   target: Address
-  owner: Owner | undefined
+  /** The request that uses it. */
+  owner: UpstreamRequest | undefined
   /** True once its slot was released, ahead of its `close`. */
   released?: boolean
   /** `performance.now()` until which it may be used again; undefined while it is in use. */
@@ -30,17 +32,17 @@ const FRESH_MS = 500
 const SWEEP_MS = 1000
 
 /** The open sockets of one upstream, `max` at most; at each address the one used last is taken first. */
-export class Pool<Owner> {
+export class Pool {
   readonly #connect: Connect
   readonly #max: number
   /** The part of a full pool that each address has. */
   readonly #part: number
   /** Called when a request is over with a socket. */
-  readonly #onFree: (socket: PooledSocket<Owner>) => void
+  readonly #onFree: (socket: PooledSocket) => void
   /** Called when a socket that was connected is closed, and its slot free. */
-  readonly #onClose: (socket: PooledSocket<Owner>) => void
+  readonly #onClose: (socket: PooledSocket) => void
   /** In the order in which they became idle. */
-  readonly #idle: PooledSocket<Owner>[] = []
+  readonly #idle: PooledSocket[] = []
   readonly #sweep: NodeJS.Timeout
   #open = 0
   #closed = false
@@ -49,8 +51,8 @@ export class Pool<Owner> {
     { all }: Addresses,
     connect: Connect,
     max: number,
-    onFree: (socket: PooledSocket<Owner>) => void,
-    onClose: (socket: PooledSocket<Owner>) => void,
+    onFree: (socket: PooledSocket) => void,
+    onClose: (socket: PooledSocket) => void,
   ) {
     this.#connect = connect
     this.#max = max
@@ -66,7 +68,7 @@ export class Pool<Owner> {
   }
 
   /** Takes an idle socket, of `address` if possible; undefined if one is to be opened, for which there is a slot now. */
-  take(reuse: Reuse, address: Address): PooledSocket<Owner> | undefined {
+  take(reuse: Reuse, address: Address): PooledSocket | undefined {
     const socket = this.#takeIdle(reuse, address)
     if (socket !== undefined || this.#open < this.#max) return socket
     // An address that has its part already uses another's; else the socket idle for longest makes room.
@@ -75,20 +77,20 @@ export class Pool<Owner> {
     return other
   }
 
-  open(address: Address, done: Parameters<Connect>[1]): PooledSocket<Owner> {
+  open(address: Address, done: Parameters<Connect>[1]): PooledSocket {
     this.#open++
     address.sockets++
     const socket = this.#connect(address, (failure, again) => {
       if (failure === undefined) this.#watch(socket)
       else this.#release(address)
       done(failure, again)
-    }) as PooledSocket<Owner>
+    }) as PooledSocket
     socket.target = address
     return socket
   }
 
   /** Keeps a socket idle; returns false and closes it if it cannot be used again. */
-  keep(socket: PooledSocket<Owner>): boolean {
+  keep(socket: PooledSocket): boolean {
     if (!socket.writable || this.#closed || socket._httpMessage?.shouldKeepAlive === false) {
       socket.destroy()
       return false
@@ -113,7 +115,7 @@ export class Pool<Owner> {
     for (const socket of this.#idle) socket.destroy()
   }
 
-  #watch(socket: PooledSocket<Owner>): void {
+  #watch(socket: PooledSocket): void {
     // Unsolicited bytes would be read as the answer to the next request.
     socket.on('data', () => {
       if (socket.idleUntil === undefined) return
@@ -133,7 +135,7 @@ export class Pool<Owner> {
   }
 
   /** Pops the idle socket used last (of `address`, if given) that `reuse` allows; closes expired ones on the way. */
-  #takeIdle(reuse: Reuse, address?: Address): PooledSocket<Owner> | undefined {
+  #takeIdle(reuse: Reuse, address?: Address): PooledSocket | undefined {
     if (reuse === 'new') return undefined
     const now = performance.now()
     for (let i = this.#idle.length - 1; i >= 0; i--) {
@@ -157,7 +159,7 @@ export class Pool<Owner> {
   }
 
   /** Closes an idle socket and releases its slot at once. */
-  #drop(socket: PooledSocket<Owner>): void {
+  #drop(socket: PooledSocket): void {
     this.#release(socket.target)
     socket.released = true
     socket.destroy()

@@ -1,8 +1,9 @@
-import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
+import type { ClientRequest } from 'node:http'
 import { createRequire } from 'node:module'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
 import type { BodyLength } from '../downstream/head.ts'
+import type { UpstreamRequest } from './request.ts'
 
 // http-proxy takes `util._extend` while it loads; calling Node's own one prints a deprecation warning.
 Object.assign(util, { _extend: Object.assign })
@@ -27,21 +28,11 @@ export interface Outgoing {
   readonly caller: string
 }
 
-/** A request of a caller that is to be sent. */
-export interface Sender {
-  readonly request: IncomingMessage
-  readonly response: ServerResponse
-  readonly outgoing: Outgoing
-  /** Called at once with the request to the upstream, which is sent over the socket that it is given. */
-  onRequest(sent: ClientRequest): void
-  onError(error: Error): void
-}
-
 const WITH_BODY: ReadonlySet<string | undefined> = new Set(['POST', 'PUT', 'PATCH'])
 
-/** Has http-proxy make the requests to an upstream. Throws if something in the head cannot be sent. */
-export function createSend(protocol: string): (sender: Sender) => void {
-  let current: Sender
+/** Has http-proxy make the requests to an upstream. */
+export function createSend(protocol: string): (request: UpstreamRequest) => void {
+  let current: UpstreamRequest
   const proxy = httpProxy.createProxyServer({
     // Only the protocol matters: the sockets know where they lead.
     target: { protocol, host: 'upstream', port: 0 },
@@ -79,16 +70,21 @@ export function createSend(protocol: string): (sender: Sender) => void {
   // The caller has left, which its response reports too.
   proxy.on('econnreset', () => {})
 
-  return (sender) => {
-    current = sender
-    const { request, response, outgoing } = sender
+  return (sent) => {
+    current = sent
+    const { request, response, outgoing } = sent
     const { bodyLength, headers, body } = outgoing
     // Node would announce chunks for a body of none.
     if (bodyLength !== undefined && request.headers['content-length'] === undefined) {
       if (WITH_BODY.has(request.method)) headers.push('content-length', String(bodyLength))
     }
     const source = body !== undefined ? piping(body) : bodyLength === 0 ? WITHOUT_BODY : STREAMED
-    proxy.web(request, response, source, (error) => sender.onError(error))
+    try {
+      proxy.web(request, response, source, (error) => sent.onError(error))
+    } catch (error) {
+      // There is something in the head that cannot be sent.
+      sent.failUnreachable(error as Error)
+    }
   }
 }
 

@@ -1,26 +1,14 @@
-import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
+import { type IncomingMessage, STATUS_CODES } from 'node:http'
 import { lingerOnClose } from '../downstream/graceful-close.ts'
-import type { AnswerHead } from './headers.ts'
-
-/** The request that is answered. */
-export interface Answered {
-  readonly request: IncomingMessage
-  readonly response: ServerResponse
-  /** True once nothing more may be written. */
-  readonly over: boolean
-  /** Called when bytes come from the upstream, or leave for the caller. */
-  onProgress(): void
-  /** Called when the answer breaks off. */
-  onError(error: Error): void
-  /** Called when its head cannot be written; nothing was. */
-  onUnfit(error: Error): void
-}
+import { type AnswerHead, readAnswerHead } from './headers.ts'
+import type { PooledSocket } from './pool.ts'
+import type { UpstreamRequest } from './request.ts'
 
 /** Characters that a reason phrase must not carry (RFC 9112 section 4). */
 const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
 
 /** Returns what is wrong with a head that can be parsed, if anything. */
-export function faultOf(
+function faultOf(
   { statusCode, httpVersionMajor }: IncomingMessage,
   { transferEncoding: coding }: AnswerHead,
 ): string | undefined {
@@ -32,42 +20,49 @@ export function faultOf(
 }
 
 /** Streams an upstream's answer to the caller, as fast as that reads; one that is cut is never completed. */
-export function passBack(
-  incoming: IncomingMessage,
-  { headers, contentLength }: AnswerHead,
-  answered: Answered,
-): void {
-  const { request, response } = answered
+export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
+  const { request, response, sent, outgoing } = upstreamRequest
   const status = incoming.statusCode!
+  const head = readAnswerHead(incoming.rawHeaders, status, outgoing.rateLimit)
+  const fault = faultOf(incoming, head)
+  if (upstreamRequest.over || fault !== undefined) {
+    incoming.destroy()
+    upstreamRequest.onError(new Error(fault))
+    return
+  }
+  const socket = sent!.socket as PooledSocket
+  socket.announcedMs = head.keepAliveMs
+  socket.target.health.succeeded()
+  upstreamRequest.onHead(incoming)
 
   /** Writes the head, once; false if it cannot be. */
   const begin = (): boolean => {
-    if (response.headersSent || answered.over) return response.headersSent
+    if (response.headersSent || upstreamRequest.over) return response.headersSent
     clearImmediate(flushing)
     const reason = incoming.statusMessage ?? ''
     // The rest of an unfinished request must not be taken for the next one.
     if (!request.complete) {
-      headers.push('Connection', 'close')
+      head.headers.push('Connection', 'close')
       if (response.socket) lingerOnClose(response.socket)
     }
     try {
       if (reason === STATUS_CODES[status] || reason === '' || BAD_REASON.test(reason))
-        response.writeHead(status, headers)
-      else response.writeHead(status, reason, headers)
+        response.writeHead(status, head.headers)
+      else response.writeHead(status, reason, head.headers)
     } catch (error) {
-      answered.onUnfit(error as Error)
+      upstreamRequest.failBroken(error as Error)
     }
     return response.headersSent
   }
   // The head waits for the bytes that come with it: if they are broken, it can still be a 502.
   const flushing = setImmediate(() => {
-    if (!answered.over && begin()) response.flushHeaders()
+    if (!upstreamRequest.over && begin()) response.flushHeaders()
   })
 
-  incoming.on('error', (error) => answered.onError(error))
+  incoming.on('error', (error) => upstreamRequest.onError(error))
   incoming.on('close', () => {
     clearImmediate(flushing)
-    if (!incoming.complete) answered.onError(new Error('the answer was cut'))
+    if (!incoming.complete) upstreamRequest.onError(new Error('the answer was cut'))
   })
   if (request.method === 'HEAD' || status === 204 || status === 304) {
     // Whole with its head, whatever an upstream sends behind it.
@@ -76,20 +71,20 @@ export function passBack(
     return
   }
   incoming.on('data', (chunk: Buffer) => {
-    answered.onProgress()
+    upstreamRequest.onProgress()
     if (!begin()) return
     // Most answers are one chunk, and so one write.
-    if (chunk.length === contentLength) response.end(chunk)
+    if (chunk.length === head.contentLength) response.end(chunk)
     else if (!response.write(chunk)) incoming.pause()
   })
   incoming.on('end', () => {
-    if (answered.over) return
+    if (upstreamRequest.over) return
     // `end` also comes for a body that was cut; only `complete` tells them apart.
-    if (!incoming.complete) answered.onError(new Error('the answer was cut'))
+    if (!incoming.complete) upstreamRequest.onError(new Error('the answer was cut'))
     else if (begin() && !response.writableEnded) response.end()
   })
   response.on('drain', () => {
-    answered.onProgress()
+    upstreamRequest.onProgress()
     incoming.resume()
   })
 }

@@ -5,7 +5,7 @@ import { createConnect, type Tls } from './connect.ts'
 import { Connections } from './connections.ts'
 import { type IdentityHeaders, identityHeadersOf } from './headers.ts'
 import { createSend, type Outgoing } from './proxy.ts'
-import { type Backend, type Forwarded, UpstreamRequest } from './request.ts'
+import { UpstreamRequest } from './request.ts'
 import { Timeouts } from './timeouts.ts'
 
 /** A backend as it is configured. */
@@ -25,8 +25,19 @@ export interface Upstream {
   readonly readMs?: number
 }
 
+/** What all requests to one upstream have in common. */
+export interface Backend {
+  readonly name: string
+  readonly timeoutMs: number
+  /** How long a caller that seems to read nothing of its answer is given at least. */
+  readonly readMs: number
+  readonly connections: Connections
+  readonly timeouts: Timeouts
+  readonly send: (request: UpstreamRequest) => void
+}
+
 export interface Forward {
-  (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing): Promise<Forwarded>
+  (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing): Promise<UpstreamRequest>
   readonly identityHeaders: IdentityHeaders
   /** The upstream's addresses, and which of them are in use. */
   addresses(): readonly { readonly address: string; readonly up: boolean }[]
@@ -42,7 +53,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   const { name, timeoutMs, readMs = READ_MS } = upstream
   const { protocol } = new URL(upstream.origins[0]!)
   const addresses = new Addresses(upstream.origins, (change) => {
-    if (!change.up) connections.evict(change.address)
+    if (!change.up) connections.pool.evict(change.address)
     onChange(change)
   })
   const tls = protocol === 'https:' ? (upstream.tls ?? {}) : undefined
@@ -51,12 +62,12 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   const timeouts = new Timeouts()
   const backend: Backend = { name, timeoutMs, readMs, connections, timeouts, send: createSend(protocol) }
   const forward = (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing) =>
-    new Promise<Forwarded>((resolve) =>
+    new Promise<UpstreamRequest>((resolve) =>
       new UpstreamRequest(backend, request, response, outgoing, resolve).start(),
     )
   return Object.assign(forward, {
     identityHeaders: identityHeadersOf(upstream.identityHeaders ?? []),
     addresses: () => addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
-    close: () => connections.close(),
+    close: () => connections.pool.close(),
   })
 }

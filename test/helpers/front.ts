@@ -1,14 +1,14 @@
 import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { AddressChange } from '../../src/upstream/addresses.ts'
+import type { UpstreamRequest } from '../../src/upstream/request.ts'
 import { createForward, type Forward, type Upstream } from '../../src/upstream/upstream.ts'
 import type { Outgoing } from '../../src/upstream/proxy.ts'
-import type { Forwarded } from '../../src/upstream/request.ts'
 import { bodyLength } from '../../src/downstream/head.ts'
 
 export interface Front {
   readonly port: number
-  readonly outcomes: Forwarded[]
+  readonly outcomes: UpstreamRequest[]
   /** How many requests have come. */
   requests(): number
   close(): Promise<void>
@@ -33,7 +33,7 @@ export async function startFront(
     },
     onChange,
   )
-  const outcomes: Forwarded[] = []
+  const outcomes: UpstreamRequest[] = []
   let requests = 0
   const server: Server = createServer((request, response) => {
     requests++

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { endGently, lingerOnClose } from './graceful-close.ts'
 
-/** Serves one request; never rejects. */
+/** Serves one request; resolves when its response is closed, and never rejects. */
 export type Serve = (
   request: IncomingMessage,
   response: ServerResponse,

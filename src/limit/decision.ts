@@ -1,3 +1,4 @@
+import { Refusal } from '../errors.ts'
 import type { Allowance, Mode } from './store.ts'
 
 /** What the limiter answers to one request. */
@@ -54,24 +55,14 @@ function iso(ms: number): string {
   return `${lastHourText}${TWO_DIGITS[Math.floor(seconds / 60)]!}:${TWO_DIGITS[seconds % 60]!}.${zeros}${millis}Z`
 }
 
-/** The members of a 429 body that describe the limits that refused. */
-export interface Exceeded {
-  readonly detail: string
-  /** The names of all limits that refused. */
-  readonly violatedPolicies: readonly string[]
-  readonly retryAfterSecs: number
-}
-
-/** Describes a refused decision for its 429; throws a TypeError for an admitted one. */
-export function exceeded({ allowances, refusedBy }: Decision): Exceeded {
+/** Returns the 429 of a refused decision; its `Retry-After` is among `decisionHeaders`. Throws a TypeError for an admitted one. */
+export function exceeded({ allowances, refusedBy }: Decision): Refusal {
   if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
   const { name, limit, windowMs } = refusedBy
   const secs = retryAfterSecs(refusedBy)
-  return {
-    detail: `The limit "${name}" allows ${count(limit, 'call')} in ${duration(windowMs)}. Retry in ${count(secs, 'second')}.`,
-    violatedPolicies: allowances.filter(refuses).map((allowance) => allowance.name),
-    retryAfterSecs: secs,
-  }
+  const message = `The limit "${name}" allows ${count(limit, 'call')} in ${duration(windowMs)}. Retry in ${count(secs, 'second')}.`
+  const violatedPolicies = allowances.filter(refuses).map((allowance) => allowance.name)
+  return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies })
 }
 
 /** The refusing allowance with the longest wait; undefined where none that is live refuses. */

@@ -184,6 +184,9 @@ export class UpstreamRequest {
   }
 }
 
+/** How it ended. */
+export type Forwarded = Pick<UpstreamRequest, 'outcome' | 'error' | 'givenUp' | 'headAt'>
+
 function badGateway(message: string, upstream: string, cause: Error): Refusal {
   return new Refusal('BadGateway', message, { cause: new Error(`${upstream}: ${cause.message}`, { cause }) })
 }

@@ -1,12 +1,12 @@
 import { connect, type Socket } from 'node:net'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const closers: (() => unknown)[] = []
-afterEach(async () => {
+afterAll(async () => {
   for (const close of closers.splice(0).toReversed()) await close()
 })
 async function gateway(settings: Parameters<typeof startGateway>[0]): Promise<TestGateway> {
@@ -24,7 +24,7 @@ function stubborn(port: number, bytes: string): Socket & { said: string } {
   return socket
 }
 
-describe('a caller that never ends its side', () => {
+describe.concurrent('a caller that never ends its side', () => {
   it.each([
     ['CONNECT', 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n', 405],
     ['garbage', 'garbage\r\n\r\n', 400],
@@ -68,7 +68,7 @@ describe('a caller that never ends its side', () => {
   })
 })
 
-it('a caller that ends its side of the socket before its answer has left', async () => {
+it.concurrent('a caller that ends its side of the socket before its answer has left', async () => {
   const back = await startRawUpstream(() => {})
   closers.push(back.close)
   const routes = 'routes: [{ match: "/*", upstream: data, authenticate: none, timeout: 5m }]'
@@ -80,7 +80,7 @@ it('a caller that ends its side of the socket before its answer has left', async
   expect(socket.said).toBe('')
 })
 
-it('places in the queue for an upstream are given back by callers that leave', async () => {
+it.concurrent('places in the queue for an upstream are given back by callers that leave', async () => {
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('/v3/now')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
   })
@@ -100,7 +100,7 @@ it('places in the queue for an upstream are given back by callers that leave', a
   expect((await next).status).toBe(200)
 })
 
-it('the answer to an upload that nobody takes reaches its sender', async () => {
+it.concurrent('the answer to an upload that nobody takes reaches its sender', async () => {
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('POST')) socket.write('HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\n\r\nno')
   })
@@ -111,7 +111,7 @@ it('the answer to an upload that nobody takes reaches its sender', async () => {
   expect(statuses(text)).toEqual([413])
 })
 
-it.each([
+it.concurrent.each([
   ['an upstream answers', '/oidc/x', 413],
   ['the gateway refuses', '/v3/x', 401],
 ])('whoever still sends what %s early finds no reset in place of the answer', async (_, path, status) => {

@@ -295,7 +295,7 @@ describe('http-proxy as it comes', () => {
 
   it('503 where every socket and every place in the queue is taken', async () => {
     const back = await rawUpstream(() => {})
-    const { port, outcomes } = await front(back.url, { maxConnections: 2, timeoutMs: 1500 })
+    const { port, outcomes } = await front(back.url, { maxConnections: 2, timeoutMs: 300 })
     const ask = (caller: string) => get(port, '/', { headers: { 'X-Caller': caller } })
     const answers = Promise.all(Array.from({ length: 20 }, (_, i) => ask(i % 2 === 0 ? 'a' : 'b')))
     // Two are asked and silent, sixteen wait for their sockets, two are told at once.
@@ -343,7 +343,7 @@ describe('bodies', () => {
         resolve(response.statusCode!)
       })
       request.write('a')
-      setTimeout(() => request.end('b'), 700)
+      setTimeout(() => request.end('b'), 500)
     })
     expect(await answer).toBe(200)
   })

@@ -44,7 +44,7 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   }
   const idle = setInterval(closeIdle, IDLE_CHECK_MS)
   const hard = setTimeout(() => {
-    cut = load?.pipelining.requests ?? 0
+    cut = load?.pipelining.requests() ?? 0
     const reason = serviceUnavailable('The gateway ended before the answer was whole.')
     for (const socket of load?.http ?? []) responseOf(socket)?.destroy(new Failure(reason))
     for (const socket of load?.open ?? []) socket.destroy()
@@ -53,7 +53,7 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   closeIdle()
   await closed
   // Each request that was cut still writes its log line.
-  for (let i = 0; i < MAX_LAST_TICKS && (load?.pipelining.requests ?? 0) > 0; i++) await nextTick()
+  for (let i = 0; i < MAX_LAST_TICKS && (load?.pipelining.requests() ?? 0) > 0; i++) await nextTick()
   clearInterval(idle)
   clearTimeout(hard)
   return cut

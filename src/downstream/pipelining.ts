@@ -22,63 +22,59 @@ interface Pipeline {
   ends: boolean
 }
 
-/** Serves the requests of each socket one after the other; after an answer that ends it, none (RFC 9112 section 9.6). */
-export class Pipelining {
-  readonly #serve: Serve
-  readonly #onOverflow: (socket: Socket, max: number) => void
-  readonly #pipelines = new WeakMap<Socket, Pipeline>()
-  /** How many requests are under way. A set of their answers would keep each until a later garbage collection. */
-  requests = 0
+/**
+ * Serves the requests of each socket one after the other; after an answer that ends it, none (RFC 9112 section 9.6). `onOverflow`
+ * is called with a socket on which too many are pending, and closes it.
+ */
+export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max: number) => void) {
+  const pipelines = new WeakMap<Socket, Pipeline>()
+  /** A set of the responses would keep each until a later garbage collection. */
+  let underWay = 0
 
-  /** `onOverflow` is called with a socket on which too many requests are pending, and closes it. */
-  constructor(serve: Serve, onOverflow: (socket: Socket, max: number) => void) {
-    this.#serve = serve
-    this.#onOverflow = onOverflow
-  }
-
-  add(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
+  function add(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
     const { socket } = request
     if (!socket.writable) return
-    let pipeline = this.#pipelines.get(socket)
-    if (pipeline === undefined) {
-      pipeline = { pending: 0, last: undefined, resume: undefined, ends: false }
-      this.#pipelines.set(socket, pipeline)
+    const pipeline = pipelines.get(socket) ?? {
+      pending: 0,
+      last: undefined,
+      resume: undefined,
+      ends: false,
     }
     if (pipeline.pending >= MAX_PENDING) {
-      this.#onOverflow(socket, MAX_PENDING)
+      onOverflow(socket, MAX_PENDING)
       return
     }
-    const mine = pipeline
+    if (pipeline.last === undefined) pipelines.set(socket, pipeline)
     const served =
-      mine.pending === 0
-        ? this.#serve(request, response, expectsContinue)
-        : mine.last!.then(() => {
+      pipeline.pending === 0
+        ? serve(request, response, expectsContinue)
+        : pipeline.last!.then(() => {
             if (!socket.writable) return undefined
-            if (mine.ends && mine.pending === 1) response.shouldKeepAlive = false
-            return this.#serve(request, response, expectsContinue)
+            if (pipeline.ends && pipeline.pending === 1) response.shouldKeepAlive = false
+            return serve(request, response, expectsContinue)
           })
-    mine.pending++
-    this.requests++
-    if (mine.pending >= PAUSE_AT) mine.resume ??= hold(socket)
-    mine.last = served.then(() => {
-      mine.pending--
-      this.requests--
-      if (mine.resume === undefined || mine.pending >= PAUSE_AT) return
-      mine.resume()
-      mine.resume = undefined
+    pipeline.pending++
+    underWay++
+    if (pipeline.pending >= PAUSE_AT) pipeline.resume ??= hold(socket)
+    pipeline.last = served.then(() => {
+      pipeline.pending--
+      underWay--
+      if (pipeline.resume === undefined || pipeline.pending >= PAUSE_AT) return
+      pipeline.resume()
+      pipeline.resume = undefined
     })
   }
 
   /** Calls back when all requests of a socket so far are answered: at once if none is pending. */
-  afterPending(socket: Socket, act: () => void): void {
-    const pipeline = this.#pipelines.get(socket)
+  function afterPending(socket: Socket, act: () => void): void {
+    const pipeline = pipelines.get(socket)
     if (pipeline === undefined || pipeline.pending === 0) act()
     else void pipeline.last!.then(act)
   }
 
   /** Answers the pending requests of a socket, and then ends it: nothing can follow. */
-  endAfterPending(socket: Socket): void {
-    const pipeline = this.#pipelines.get(socket)!
+  function endAfterPending(socket: Socket): void {
+    const pipeline = pipelines.get(socket)!
     if (pipeline.ends) return
     pipeline.ends = true
     lingerOnClose(socket)
@@ -88,14 +84,21 @@ export class Pipelining {
       if (socket.writable) endGently(socket)
     })
   }
+
+  /** Returns how many requests are under way. */
+  const requests = (): number => underWay
+
+  return { add, afterPending, endAfterPending, requests }
 }
+
+export type Pipelining = ReturnType<typeof createPipelining>
 
 /** The response that is under way on a socket, if any. */
 export function responseOf(socket: Socket): ServerResponse | undefined {
   return (socket as Socket & { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined
 }
 
-/** Stops reading from a socket, which Node resumes after each whole request and each answer that has drained; returns the end of it. */
+/** Stops reading from a socket until the returned function is called; Node would resume it after each request and drained answer. */
 function hold(socket: Socket): () => void {
   const pause = (): void => void socket.pause()
   socket.on('resume', pause)

@@ -6,7 +6,7 @@ import { breakOff, brokenBody, requestComing } from './body.ts'
 import { boundSockets, type ConnectionPolicy, type SocketBounds } from './connection-limits.ts'
 import { type Load, loads } from './drain.ts'
 import { abandon, endWithStatus, lingerOnClose, READ_MS } from './graceful-close.ts'
-import { Pipelining, responseOf, type Serve } from './pipelining.ts'
+import { createPipelining, responseOf, type Serve } from './pipelining.ts'
 import { METHODS } from './router.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
@@ -60,7 +60,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
 
   const report = (socket: Socket, status: number, reason: string): void =>
     events.unreadable({ peer: socket.remoteAddress ?? '', status, reason: reason.slice(0, 100) })
-  const pipelining = new Pipelining(
+  const pipelining = createPipelining(
     (request, response, expectsContinue) =>
       request.rawHeaders.length > 2 * MAX_FIELDS
         ? refuseFields(request, response)

@@ -7,7 +7,7 @@ export interface Address {
   readonly host: string
   readonly port: number
   readonly health: Health
-  readonly keepAlive: KeepAliveEstimate
+  readonly keepAlive: ReturnType<typeof createKeepAliveEstimate>
   /** Sockets that are open to it, or being opened. */
   sockets: number
 }
@@ -31,32 +31,35 @@ const MAX_BACKOFF_MS = 30_000
  * Takes addresses in rotation and passes over those that are down. Each of these comes back by a single trial request, after a
  * back-off that doubles with every trial that fails. If all are down, all are used.
  */
-export class Addresses {
-  readonly all: readonly Address[]
-  #next = 0
-
-  constructor(origins: readonly string[], onChange: OnChange, now = (): number => performance.now()) {
-    this.all = origins.map((origin) => addressOf(origin, onChange, now))
-  }
+export function createAddresses(
+  origins: readonly string[],
+  onChange: OnChange,
+  now = (): number => performance.now(),
+) {
+  const all: readonly Address[] = origins.map((origin) => addressOf(origin, onChange, now))
+  let rotation = 0
 
   /** Returns the next one that is not in `tried`: one that is up or due for a trial, else any; undefined if all were tried. */
-  next(tried: readonly Address[] = []): Address | undefined {
-    const { all } = this
+  function next(tried: readonly Address[] = []): Address | undefined {
     if (all.length === 1) return tried.length === 0 ? all[0] : undefined
     let down: Address | undefined
     for (let i = 0; i < all.length; i++) {
-      const address = all[(this.#next + i) % all.length]!
+      const address = all[(rotation + i) % all.length]!
       if (tried.includes(address)) continue
       if (address.health.up || address.health.due()) {
-        this.#next += i + 1
+        rotation += i + 1
         return address
       }
       down ??= address
     }
-    this.#next++
+    rotation++
     return down
   }
+
+  return { all, next }
 }
+
+export type Addresses = ReturnType<typeof createAddresses>
 
 function addressOf(origin: string, onChange: OnChange, now: () => number): Address {
   const { protocol, hostname, port } = new URL(origin)
@@ -72,7 +75,7 @@ function addressOf(origin: string, onChange: OnChange, now: () => number): Addre
       onUp: () => onChange({ address: origin, up: true }),
       now,
     }),
-    keepAlive: new KeepAliveEstimate(now),
+    keepAlive: createKeepAliveEstimate(now),
     sockets: 0,
   }
 }
@@ -83,29 +86,22 @@ const MIN_IDLE_MS = 100
 const PERIOD_MS = 60_000
 
 /** Estimates how long an address keeps idle sockets, in two numbers however many it closes. */
-export class KeepAliveEstimate {
-  readonly #now: () => number
-  #shortest = Number.POSITIVE_INFINITY
-  #shortestBefore = Number.POSITIVE_INFINITY
-  #periodEndsAt = 0
-
-  constructor(now: () => number) {
-    this.#now = now
-  }
-
-  /** The shortest time after which the address closed an idle socket lately; infinite if it closed none. */
-  get ms(): number {
-    return Math.min(this.#shortest, this.#shortestBefore)
-  }
-
-  /** Records that it closed a socket idle for so long; infinite if it kept one for as long as the pool did. */
-  record(idleMs: number): void {
-    if (idleMs < MIN_IDLE_MS) return
-    if (this.#now() >= this.#periodEndsAt) {
-      this.#shortestBefore = this.#shortest
-      this.#shortest = Number.POSITIVE_INFINITY
-      this.#periodEndsAt = this.#now() + PERIOD_MS
-    }
-    this.#shortest = Math.min(this.#shortest, idleMs)
+export function createKeepAliveEstimate(now: () => number) {
+  let shortest = Number.POSITIVE_INFINITY
+  let shortestBefore = Number.POSITIVE_INFINITY
+  let periodEndsAt = 0
+  return {
+    /** Returns the shortest time after which the address closed an idle socket lately; infinite if it closed none. */
+    ms: (): number => Math.min(shortest, shortestBefore),
+    /** Records that it closed a socket idle for so long; infinite if it kept one for as long as the pool did. */
+    record(idleMs: number): void {
+      if (idleMs < MIN_IDLE_MS) return
+      if (now() >= periodEndsAt) {
+        shortestBefore = shortest
+        shortest = Number.POSITIVE_INFINITY
+        periodEndsAt = now() + PERIOD_MS
+      }
+      shortest = Math.min(shortest, idleMs)
+    },
   }
 }

@@ -18,7 +18,7 @@ export type Connect = (address: Address, done: (failure: Error | undefined, agai
 
 /** Opens sockets within `timeoutMs` each, over TLS if `tls` is given. Host names are resolved anew for each. */
 export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined): Connect {
-  const sessions = new TlsSessions()
+  const sessions = createTlsSessions()
   const secure = tls && tlsOptions(tls)
   return (address, done) => {
     const { host, port } = address
@@ -79,35 +79,27 @@ function withMessage(error: Error): Error {
 const MAX_UNVERIFIED_MS = 5 * 60_000
 const REFUSED_MS = 5 * 60_000
 
-/** The TLS sessions that new sockets resume, which spares both ends most of a handshake. All sockets verify by the same rules. */
-export class TlsSessions {
-  readonly #now: () => number
-  readonly #known = new Map<Address, { readonly session: Buffer; readonly verifiedAt: number }>()
-  readonly #refusedUntil = new Map<Address, number>()
-
-  constructor(now = (): number => performance.now()) {
-    this.#now = now
-  }
-
-  /** Returns the session that a new socket to `address` may offer, if any. */
-  get(address: Address): Buffer | undefined {
-    const known = this.#known.get(address)
-    if (known === undefined || this.#now() < (this.#refusedUntil.get(address) ?? 0)) return undefined
-    return this.#now() - known.verifiedAt < MAX_UNVERIFIED_MS ? known.session : undefined
-  }
-
-  /** Keeps the sessions that the upstream issues on a new socket, which offers what `get` returned. */
-  keep(socket: TLSSocket, address: Address): void {
-    const offered = this.#known.get(address)
-    // Node emits none before the certificate is verified.
-    socket.on('session', (session) => {
-      const verifiedAt = socket.isSessionReused() ? offered?.verifiedAt : this.#now()
-      if (verifiedAt !== undefined) this.#known.set(address, { session, verifiedAt })
-    })
-  }
-
-  /** Offers no session to `address` for a while: a handshake with one failed. */
-  refused(address: Address): void {
-    this.#refusedUntil.set(address, this.#now() + REFUSED_MS)
+/** Keeps TLS sessions that new sockets resume, which spares both ends most of a handshake. All sockets verify by the same rules. */
+export function createTlsSessions(now = (): number => performance.now()) {
+  const known = new Map<Address, { readonly session: Buffer; readonly verifiedAt: number }>()
+  const refusedUntil = new Map<Address, number>()
+  return {
+    /** Returns the session that a new socket to `address` may offer, if any. */
+    get(address: Address): Buffer | undefined {
+      const kept = known.get(address)
+      if (kept === undefined || now() < (refusedUntil.get(address) ?? 0)) return undefined
+      return now() - kept.verifiedAt < MAX_UNVERIFIED_MS ? kept.session : undefined
+    },
+    /** Keeps the sessions that the upstream issues on a new socket, which offers what `get` returned. */
+    keep(socket: TLSSocket, address: Address): void {
+      const offered = known.get(address)
+      // Node emits none before the certificate is verified.
+      socket.on('session', (session) => {
+        const verifiedAt = socket.isSessionReused() ? offered?.verifiedAt : now()
+        if (verifiedAt !== undefined) known.set(address, { session, verifiedAt })
+      })
+    },
+    /** Offers no session to `address` for a while: a handshake with one failed. */
+    refused: (address: Address) => void refusedUntil.set(address, now() + REFUSED_MS),
   }
 }

@@ -32,57 +32,44 @@ const FRESH_MS = 500
 const SWEEP_MS = 1000
 
 /** The open sockets of one upstream, `max` at most; at each address the one used last is taken first. */
-export class Pool {
-  readonly #connect: Connect
-  readonly #max: number
-  /** The part of a full pool that each address has. */
-  readonly #part: number
+export function createPool(
+  { all }: Addresses,
+  connect: Connect,
+  max: number,
   /** Called when a request is over with a socket. */
-  readonly #onFree: (socket: PooledSocket) => void
+  onFree: (socket: PooledSocket) => void,
   /** Called when a socket that was connected is closed, and its slot free. */
-  readonly #onClose: (socket: PooledSocket) => void
+  onClose: (socket: PooledSocket) => void,
+) {
+  /** The part of a full pool that each address has. */
+  const part = Math.max(1, Math.floor(max / all.length))
   /** In the order in which they became idle. */
-  readonly #idle: PooledSocket[] = []
-  readonly #sweep: NodeJS.Timeout
-  #open = 0
-  #closed = false
-
-  constructor(
-    { all }: Addresses,
-    connect: Connect,
-    max: number,
-    onFree: (socket: PooledSocket) => void,
-    onClose: (socket: PooledSocket) => void,
-  ) {
-    this.#connect = connect
-    this.#max = max
-    this.#part = Math.max(1, Math.floor(max / all.length))
-    this.#onFree = onFree
-    this.#onClose = onClose
-    this.#sweep = setInterval(() => this.#closeExpired(), SWEEP_MS).unref()
-  }
+  const idle: PooledSocket[] = []
+  let openCount = 0
+  let closed = false
+  const sweep = setInterval(closeExpired, SWEEP_MS).unref()
 
   /** True if there is neither an idle socket nor a slot for another. */
-  get isFull(): boolean {
-    return this.#idle.length === 0 && this.#open >= this.#max
+  function isFull(): boolean {
+    return idle.length === 0 && openCount >= max
   }
 
   /** Takes an idle socket, of `address` if possible; undefined if one is to be opened, for which there is a slot now. */
-  take(reuse: Reuse, address: Address): PooledSocket | undefined {
-    const socket = this.#takeIdle(reuse, address)
-    if (socket !== undefined || this.#open < this.#max) return socket
+  function take(reuse: Reuse, address: Address): PooledSocket | undefined {
+    const socket = takeIdle(reuse, address)
+    if (socket !== undefined || openCount < max) return socket
     // An address that has its part already uses another's; else the socket idle for longest makes room.
-    const other = address.sockets >= this.#part ? this.#takeIdle(reuse) : undefined
-    if (other === undefined && this.#open >= this.#max) this.#drop(this.#idle.shift()!)
+    const other = address.sockets >= part ? takeIdle(reuse) : undefined
+    if (other === undefined && openCount >= max) drop(idle.shift()!)
     return other
   }
 
-  open(address: Address, done: Parameters<Connect>[1]): PooledSocket {
-    this.#open++
+  function open(address: Address, done: Parameters<Connect>[1]): PooledSocket {
+    openCount++
     address.sockets++
-    const socket = this.#connect(address, (failure, again) => {
-      if (failure === undefined) this.#watch(socket)
-      else this.#release(address)
+    const socket = connect(address, (failure, again) => {
+      if (failure === undefined) watch(socket)
+      else release(address)
       done(failure, again)
     }) as PooledSocket
     socket.target = address
@@ -90,8 +77,8 @@ export class Pool {
   }
 
   /** Keeps a socket idle; returns false and closes it if it cannot be used again. */
-  keep(socket: PooledSocket): boolean {
-    if (!socket.writable || this.#closed || socket._httpMessage?.shouldKeepAlive === false) {
+  function keep(socket: PooledSocket): boolean {
+    if (!socket.writable || closed || socket._httpMessage?.shouldKeepAlive === false) {
       socket.destroy()
       return false
     }
@@ -99,85 +86,87 @@ export class Pool {
     socket._httpMessage = null
     socket.idleUntil = now + Math.min(IDLE_MS, socket.announcedMs ?? IDLE_MS)
     socket.idleSince = now
-    this.#idle.push(socket)
+    idle.push(socket)
     return true
   }
 
   /** Closes the idle sockets to one address. */
-  evict(origin: string): void {
-    for (const socket of this.#idle) if (socket.target.origin === origin) socket.destroy()
+  function evict(origin: string): void {
+    for (const socket of idle) if (socket.target.origin === origin) socket.destroy()
   }
 
   /** Closes the idle sockets, and the others when their requests are over. */
-  close(): void {
-    this.#closed = true
-    clearInterval(this.#sweep)
-    for (const socket of this.#idle) socket.destroy()
+  function close(): void {
+    closed = true
+    clearInterval(sweep)
+    for (const socket of idle) socket.destroy()
   }
 
-  #watch(socket: PooledSocket): void {
+  function watch(socket: PooledSocket): void {
     // Unsolicited bytes would be read as the answer to the next request.
     socket.on('data', () => {
       if (socket.idleUntil === undefined) return
       recordClosed(socket)
       socket.destroy()
     })
-    socket.on('free', () => this.#onFree(socket))
+    socket.on('free', () => onFree(socket))
     socket.once('close', () => {
-      if (socket.released !== true) this.#release(socket.target)
+      if (socket.released !== true) release(socket.target)
       if (socket.idleUntil !== undefined) {
         if (socket.readableEnded || socket.errored) recordClosed(socket)
-        const at = this.#idle.indexOf(socket)
-        if (at !== -1) this.#idle.splice(at, 1)
+        const at = idle.indexOf(socket)
+        if (at !== -1) idle.splice(at, 1)
       }
-      this.#onClose(socket)
+      onClose(socket)
     })
   }
 
   /** Pops the idle socket used last (of `address`, if given) that `reuse` allows; closes expired ones on the way. */
-  #takeIdle(reuse: Reuse, address?: Address): PooledSocket | undefined {
+  function takeIdle(reuse: Reuse, address?: Address): PooledSocket | undefined {
     if (reuse === 'new') return undefined
     const now = performance.now()
-    for (let i = this.#idle.length - 1; i >= 0; i--) {
-      const socket = this.#idle[i]!
+    for (let i = idle.length - 1; i >= 0; i--) {
+      const socket = idle[i]!
       if (address !== undefined && socket.target !== address) continue
       const usable = socket.writable && !socket.readableEnded && socket.idleUntil! > now
       const idleMs = now - socket.idleSince
       // Half of its life, since the upstream counts from another instant, and its FIN takes time to arrive.
-      const freshMs = Math.min(socket.announcedMs ?? FRESH_MS, socket.target.keepAlive.ms / 2)
+      const freshMs = Math.min(socket.announcedMs ?? FRESH_MS, socket.target.keepAlive.ms() / 2)
       if (usable && reuse === 'fresh' && idleMs >= freshMs) continue
-      if (i === this.#idle.length - 1) this.#idle.pop()
-      else this.#idle.splice(i, 1)
+      if (i === idle.length - 1) idle.pop()
+      else idle.splice(i, 1)
       if (usable) {
         socket.idleUntil = undefined
         socket.idleMs = idleMs
         return socket
       }
-      this.#drop(socket)
+      drop(socket)
     }
     return undefined
   }
 
   /** Closes an idle socket and releases its slot at once. */
-  #drop(socket: PooledSocket): void {
-    this.#release(socket.target)
+  function drop(socket: PooledSocket): void {
+    release(socket.target)
     socket.released = true
     socket.destroy()
   }
 
-  #release(address: Address): void {
-    this.#open--
+  function release(address: Address): void {
+    openCount--
     address.sockets--
   }
 
-  #closeExpired(): void {
+  function closeExpired(): void {
     const now = performance.now()
-    for (const socket of this.#idle) {
+    for (const socket of idle) {
       if (socket.idleUntil! > now) continue
       socket.target.keepAlive.record(Number.POSITIVE_INFINITY)
       socket.destroy()
     }
   }
+
+  return { isFull, take, open, keep, evict, close }
 }
 
 /** Records how long the upstream kept an idle socket, unless it closed at its announced keep-alive timeout. */

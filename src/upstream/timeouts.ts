@@ -5,29 +5,28 @@ import type { UpstreamRequest } from './request.ts'
 const TICK_MS = 40
 
 /** Bounds the silence of all requests to an upstream with one timer, which runs while there are any. */
-export class Timeouts {
-  readonly #requests = new Set<UpstreamRequest>()
-  #timer: NodeJS.Timeout | undefined
+export function createTimeouts() {
+  const requests = new Set<UpstreamRequest>()
+  let timer: NodeJS.Timeout | undefined
 
-  add(request: UpstreamRequest): void {
-    this.#requests.add(request)
-    this.#timer ??= setInterval(() => this.#sweep(), TICK_MS)
-  }
-
-  delete(request: UpstreamRequest): void {
-    this.#requests.delete(request)
-  }
-
-  #sweep(): void {
+  function sweep(): void {
     const now = performance.now()
-    for (const request of this.#requests) {
+    for (const request of requests) {
       if (now - request.silentSince < request.timeoutMs) continue
       request.silentSince = now
       onSilence(request)
     }
-    if (this.#requests.size > 0) return
-    clearInterval(this.#timer)
-    this.#timer = undefined
+    if (requests.size > 0) return
+    clearInterval(timer)
+    timer = undefined
+  }
+
+  return {
+    add(request: UpstreamRequest): void {
+      requests.add(request)
+      timer ??= setInterval(sweep, TICK_MS)
+    },
+    delete: (request: UpstreamRequest): boolean => requests.delete(request),
   }
 }
 

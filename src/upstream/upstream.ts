@@ -1,12 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { READ_MS } from '../downstream/graceful-close.ts'
-import { type AddressChange, Addresses } from './addresses.ts'
+import { type AddressChange, createAddresses } from './addresses.ts'
 import { createConnect, type Tls } from './connect.ts'
-import { Connections } from './connections.ts'
+import { type Connections, createConnections } from './connections.ts'
 import { type IdentityHeaders, identityHeadersOf } from './headers.ts'
 import { createSend, type Outgoing } from './proxy.ts'
 import { UpstreamRequest } from './request.ts'
-import { Timeouts } from './timeouts.ts'
+import { createTimeouts } from './timeouts.ts'
 
 /** A backend as it is configured. */
 export interface Upstream {
@@ -32,7 +32,7 @@ export interface Backend {
   /** How long a caller that seems to read nothing of its answer is given at least. */
   readonly readMs: number
   readonly connections: Connections
-  readonly timeouts: Timeouts
+  readonly timeouts: ReturnType<typeof createTimeouts>
   readonly send: (request: UpstreamRequest) => void
 }
 
@@ -52,14 +52,14 @@ export interface Forward {
 export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void): Forward {
   const { name, timeoutMs, readMs = READ_MS } = upstream
   const { protocol } = new URL(upstream.origins[0]!)
-  const addresses = new Addresses(upstream.origins, (change) => {
-    if (!change.up) connections.pool.evict(change.address)
+  const addresses = createAddresses(upstream.origins, (change) => {
+    if (!change.up) connections.evict(change.address)
     onChange(change)
   })
   const tls = protocol === 'https:' ? (upstream.tls ?? {}) : undefined
   const connect = createConnect(upstream.connectTimeoutMs, tls)
-  const connections = new Connections(addresses, connect, upstream.maxConnections)
-  const timeouts = new Timeouts()
+  const connections = createConnections(addresses, connect, upstream.maxConnections)
+  const timeouts = createTimeouts()
   const backend: Backend = { name, timeoutMs, readMs, connections, timeouts, send: createSend(protocol) }
   const forward = (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing) =>
     new Promise<UpstreamRequest>((resolve) =>
@@ -68,6 +68,6 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   return Object.assign(forward, {
     identityHeaders: identityHeadersOf(upstream.identityHeaders ?? []),
     addresses: () => addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
-    close: () => connections.pool.close(),
+    close: connections.close,
   })
 }

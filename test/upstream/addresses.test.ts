@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo, Server, Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { type AddressChange, Addresses } from '../../src/upstream/addresses.ts'
+import { type AddressChange, createAddresses } from '../../src/upstream/addresses.ts'
 import { startFragileUpstream } from '../helpers/fragile-upstream.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
@@ -18,7 +18,7 @@ const [A, B, C] = ['http://a:1', 'http://b:2', 'http://c:3'] as const
 function clocked(...origins: string[]) {
   const changes: AddressChange[] = []
   const clock = { ms: 1000 }
-  const addresses = new Addresses(
+  const addresses = createAddresses(
     origins,
     (change) => changes.push(change),
     () => clock.ms,

@@ -21,7 +21,7 @@ function ask(port: number, text: string): Socket {
   return socket
 }
 
-async function answering(bytes: number, timeoutMs = 400, readMs = timeoutMs) {
+async function answering(bytes: number, timeoutMs = 700, readMs = timeoutMs) {
   const back = await startUpstream((_, response) => response.end(Buffer.alloc(bytes, 'x')))
   closers.push(back.close)
   const front = await startFront(back.url, { timeoutMs, readMs })
@@ -33,34 +33,34 @@ it.concurrent('a caller that does not read times out, is logged as one that left
   const { back, port, outcomes } = await answering(30_000_000)
   ask(port, GET)
   await until('the outcome', () => outcomes.length === 1)
-  expect(outcomes).toMatchObject([{ outcome: 'left', givenUp: 'the caller read too little for 400 ms' }])
+  expect(outcomes).toMatchObject([{ outcome: 'left', givenUp: 'the caller read too little for 700 ms' }])
   expect(outcomes[0]!.error).toBeUndefined()
   await until('no socket upstream', () => back.sockets() === 0)
 })
 
 it.concurrent('a caller has a time of its own for that, which may be longer than that of the upstream', async () => {
-  const { port, outcomes } = await answering(30_000_000, 200, 600)
+  const { port, outcomes } = await answering(30_000_000, 500, 1500)
   ask(port, GET)
   await until('the outcome', () => outcomes.length === 1)
-  expect(outcomes).toMatchObject([{ outcome: 'left', givenUp: 'the caller read too little for 600 ms' }])
+  expect(outcomes).toMatchObject([{ outcome: 'left', givenUp: 'the caller read too little for 1500 ms' }])
 })
 
 it.concurrent('so is one that does not read the last of an answer that has come whole', async () => {
-  const { port, outcomes } = await answering(60_000, 600)
+  const { port, outcomes } = await answering(60_000, 1000)
   ask(port, GET.repeat(250))
   await until('the outcomes', () => outcomes.length === 250)
   const ends = new Set(outcomes.map(({ outcome, givenUp = '' }) => `${outcome} ${givenUp}`))
-  expect(ends).toContain('left the caller read too little for 600 ms')
+  expect(ends).toContain('left the caller read too little for 1000 ms')
   expect(outcomes.map(({ outcome }) => outcome)).not.toContain('cut')
 })
 
 it.concurrent('a caller that reads steadily, but too slowly for the system to tell of it within the timeout, gets all of it', async () => {
-  const { port, outcomes } = await answering(8_000_000, 200, 10_000)
+  const { port, outcomes } = await answering(8_000_000, 400, 10_000)
   const socket = ask(port, GET.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'))
-  // 64 kB each 12 ms: some 5 MB a second, which the system may report by 1.4 MB.
+  // 64 kB each 20 ms: some 3 MB a second, which the system may report by 1.4 MB.
   socket.on('data', () => {
     socket.pause()
-    setTimeout(() => socket.resume(), 12)
+    setTimeout(() => socket.resume(), 20)
   })
   socket.resume()
   await until('the end', () => socket.readableEnded)

@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { Slots } from '../../src/upstream/connections.ts'
+import { createSlots } from '../../src/upstream/connections.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { startGateway } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
@@ -41,7 +41,7 @@ const MUCH = 'x'.repeat(100_000)
 
 describe('slots', () => {
   it('are so many in all, so many for each, and nothing is kept of a caller that has none', () => {
-    const slots = new Slots(3, 2)
+    const slots = createSlots(3, 2)
     const free = () => ['a', 'b', 'c'].map((caller) => slots.isFree(caller))
     slots.take('a')
     slots.take('a')

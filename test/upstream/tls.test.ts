@@ -9,8 +9,8 @@ import { join } from 'node:path'
 import { type TLSSocket, type TlsOptions } from 'node:tls'
 import { afterEach, describe, expect, it } from 'vitest'
 import { makeCertificate } from '../helpers/self-signed.ts'
-import { Addresses } from '../../src/upstream/addresses.ts'
-import { type Tls, TlsSessions } from '../../src/upstream/connect.ts'
+import { createAddresses } from '../../src/upstream/addresses.ts'
+import { createTlsSessions, type Tls } from '../../src/upstream/connect.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
 
@@ -240,14 +240,14 @@ async function stubborn() {
 }
 
 describe('what sockets may resume', () => {
-  const address = new Addresses(['https://localhost:1'], () => {}).all[0]!
+  const address = createAddresses(['https://localhost:1'], () => {}).all[0]!
   const socket = (resumes: boolean): TLSSocket =>
     Object.assign(new EventEmitter(), { isSessionReused: () => resumes }) as unknown as TLSSocket
   const [first, second] = [Buffer.from('1'), Buffer.from('2')]
 
   it('is what came last, until the certificate is to be looked at again', () => {
     let now = 0
-    const sessions = new TlsSessions(() => now)
+    const sessions = createTlsSessions(() => now)
     const give = (resumes: boolean, session: Buffer): void => {
       const given = socket(resumes)
       sessions.keep(given, address)
@@ -268,7 +268,7 @@ describe('what sockets may resume', () => {
 
   it('is nothing for a while after one was refused', () => {
     let now = 0
-    const sessions = new TlsSessions(() => now)
+    const sessions = createTlsSessions(() => now)
     const given = socket(false)
     sessions.keep(given, address)
     given.emit('session', first)

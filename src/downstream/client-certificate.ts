@@ -17,37 +17,34 @@ export function clientCertificate(
   trusted: boolean,
 ): Buffer | undefined {
   if (trusted) return readCertificateHeader(headers['client-cert'])
-  return socket instanceof TLSSocket ? certificateOf(socket) : undefined
+  return socket instanceof TLSSocket ? certificateOf(socket)?.der : undefined
 }
 
-const certificates = new WeakMap<TLSSocket, Buffer>()
+interface Shown {
+  readonly der: Buffer
+  /** As a byte sequence (RFC 9440 section 2.1). */
+  readonly field: string
+}
+
+const certificates = new WeakMap<TLSSocket, Shown>()
 
 /** Reads the certificate once for each socket. */
-function certificateOf(socket: TLSSocket): Buffer | undefined {
-  let der = certificates.get(socket)
-  if (der === undefined) {
-    der = socket.getPeerX509Certificate()?.raw
-    if (der !== undefined) certificates.set(socket, der)
-  }
-  return der
+function certificateOf(socket: TLSSocket): Shown | undefined {
+  const known = certificates.get(socket)
+  if (known !== undefined) return known
+  const der = socket.getPeerX509Certificate()?.raw
+  if (der === undefined) return undefined
+  const shown = { der, field: `:${der.toString('base64')}:` }
+  certificates.set(socket, shown)
+  return shown
 }
-
-const fields = new WeakMap<Socket, string>()
 
 /**
  * Returns the `Client-Cert` field (RFC 9440 section 2.1) for a socket on which the caller showed a certificate of `clientCa`.
  * Others are not forwarded: an upstream could take their names for verified.
  */
 export function certificateField(socket: Socket): string | undefined {
-  if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined
-  let field = fields.get(socket)
-  if (field === undefined) {
-    const der = certificateOf(socket)
-    if (der === undefined) return undefined
-    field = `:${der.toString('base64')}:`
-    fields.set(socket, field)
-  }
-  return field
+  return socket instanceof TLSSocket && socket.authorized ? certificateOf(socket)?.field : undefined
 }
 
 const ARMOUR = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/

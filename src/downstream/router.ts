@@ -59,11 +59,10 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   const guarded = routes.filter(({ authenticate }) => authenticate === 'par')
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
   return (method, host, segments) => {
-    const { length } = segments
-    const folded = (length > deepest ? segments.slice(0, deepest) : segments).map(foldCase)
+    const folded = (segments.length > deepest ? segments.slice(0, deepest) : segments).map(foldCase)
     for (const route of guarded) if (isBehind(route, host, folded)) return undefined
     if (method !== 'POST') {
-      const nearest = guarded.find((route) => takesPath(route, host, folded, length))
+      const nearest = guarded.find((route) => takesPath(route, host, folded, segments.length))
       if (nearest !== undefined) return { allow: ['POST'], nearest }
       if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
     }
@@ -192,8 +191,8 @@ export function hides(earlier: Pattern, later: Pattern): boolean {
   const others = later.methods && [...later.methods]
   if (methods !== undefined && others?.every((method) => methods.has(method)) !== true) return false
   if (earlier.host !== undefined && earlier.host !== later.host) return false
-  if (earlier.segments.length > later.segments.length) return false
-  if (!earlier.rest && (later.rest || earlier.segments.length < later.segments.length)) return false
+  const more = later.segments.length - earlier.segments.length
+  if (more < 0 || (!earlier.rest && (later.rest || more > 0))) return false
   return earlier.segments.every((want, i) => {
     const other = later.segments[i]!
     return 'param' in want || ('literal' in other && other.literal === want.literal)

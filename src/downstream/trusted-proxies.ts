@@ -1,7 +1,7 @@
-import { BlockList, isIP } from 'node:net'
+import { BlockList, isIP, isIPv6 } from 'node:net'
 
 /** Most addresses of `X-Forwarded-For` that are read: each costs far more than its bytes. */
-const MOST_HOPS = 100
+const MAX_HOPS = 100
 
 /** The trusted proxies, and the callers behind them. */
 export interface Peers {
@@ -36,7 +36,7 @@ export function createPeers(trustedProxies: readonly string[]): Peers {
       if (forwardedFor === undefined || !trusts(peer)) return peer
       const chain = forwardedFor.split(',')
       let caller = peer
-      for (const written of chain.slice(-MOST_HOPS).toReversed()) {
+      for (const written of chain.slice(-MAX_HOPS).toReversed()) {
         const hop = plainAddress(withoutPort(written.trim()))
         // What stands before something that is no address is not a trusted proxy's.
         if (isIP(hop) === 0) break
@@ -58,7 +58,7 @@ const BEFORE_IPV4: ReadonlySet<string> = new Set(['0,0,0,0,0,65535', '100,65435,
 
 /** Returns an address as IPv4 if it is an IPv6 one that stands for that, else unchanged. */
 export function plainAddress(address: string): string {
-  const groups = ipv6Groups(address)
+  const groups = address.includes(':') ? ipv6Groups(address) : undefined
   if (groups === undefined || !BEFORE_IPV4.has(groups.slice(0, 6).join())) return address
   const [high, low] = groups.slice(6) as [number, number]
   return `${high >> 8}.${high & 255}.${low >> 8}.${low & 255}`
@@ -75,28 +75,14 @@ const inHex = (group: number): string => group.toString(16)
 
 /** Parses the eight groups of an IPv6 address; undefined for anything else. */
 function ipv6Groups(ip: string): readonly number[] | undefined {
-  if (!ip.includes(':')) return undefined
   const [address] = ip.split('%', 1) as [string]
-  const halves = address.split('::')
-  if (halves.length > 2) return undefined
-  const head = groupsOf(halves[0]!)
-  const tail = groupsOf(halves[1] ?? '')
-  if (head === undefined || tail === undefined) return undefined
-  const missing = 8 - head.length - tail.length
-  if (halves.length === 1 ? missing !== 0 : missing < 1) return undefined
-  return [...head, ...Array.from({ length: missing }, () => 0), ...tail]
+  if (!isIPv6(address)) return undefined
+  // Normalised, with no dotted part and no group in full that `::` stands for.
+  const [head, tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::').map(groupsOf)
+  const missing = 8 - head!.length - (tail?.length ?? 0)
+  return [...head!, ...Array.from({ length: missing }, () => 0), ...(tail ?? [])]
 }
 
-function groupsOf(half: string): number[] | undefined {
-  const groups: number[] = []
-  if (half === '') return groups
-  for (const text of half.split(':')) {
-    const dotted = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(text)
-    if (dotted !== null) {
-      const [a, b, c, d] = dotted.slice(1).map(Number) as [number, number, number, number]
-      groups.push((a << 8) | b, (c << 8) | d)
-    } else if (/^[0-9A-Fa-f]{1,4}$/.test(text)) groups.push(Number.parseInt(text, 16))
-    else return undefined
-  }
-  return groups
+function groupsOf(half: string): number[] {
+  return half === '' ? [] : half.split(':').map((group) => Number.parseInt(group, 16))
 }

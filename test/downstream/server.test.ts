@@ -57,9 +57,9 @@ describe.concurrent('a caller that never ends its side', () => {
     const data = await startUpstream()
     closers.push(data.close)
     const { port, running } = await startGateway({ data: data.url })
-    stubborn(port, 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n')
     stubborn(port, 'GET /half')
-    await new Promise((resolve) => setTimeout(resolve, 100))
+    const refused = stubborn(port, 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n')
+    await until('the refusal', () => statuses(refused.said)[0] === 405)
     const ended = await Promise.race([
       running.close().then(() => true),
       new Promise((resolve) => setTimeout(resolve, 5000)),

@@ -85,11 +85,11 @@ describe('senders of slow bodies', () => {
   })
 
   it('give the place of an upload back when the body is whole, though its answer is not there', async () => {
-    const { port, asked } = await patient(2)
+    const { port, asked, requests } = await patient(2)
     const first = send(port, 'a', '/a', 200_000, MUCH)
     await until('the first upload', () => asked.length === 1)
     send(port, 'b', '/b', 200_000, MUCH)
-    await new Promise((resolve) => setTimeout(resolve, 50))
+    await until('the second has come', () => requests() === 2)
     expect(asked).toEqual(['POST /a'])
     first.write(MUCH)
     await until('the second upload', () => asked.length === 2)
@@ -111,7 +111,7 @@ describe('one caller', () => {
   })
 
   it('has at most half of the places to wait, and the others are served in their order', async () => {
-    const { port, asked, outcomes } = await patient(4)
+    const { port, asked, outcomes, requests } = await patient(4)
     // Two have sockets, and half of 32 places are theirs.
     for (let i = 0; i < 20; i++) send(port, 'a', '/hang')
     await until('two are told', () => outcomes.length === 2)
@@ -120,9 +120,10 @@ describe('one caller', () => {
     await until('all sockets are taken', () => asked.length === 4)
     const answers: string[] = []
     for (const caller of ['d', 'e']) {
+      const before = requests()
       void now(port, caller).then(() => answers.push(caller))
       // The order is that of arrival.
-      await new Promise((resolve) => setTimeout(resolve, 50))
+      await until('it has come', () => requests() === before + 1)
     }
     expect(answers).toEqual([])
     holding[0]!.destroy()

@@ -34,7 +34,7 @@ export function accessLine(
   if (headAt !== undefined) line += `,"upstreamMs":${rounded(headAt - exchange.askedAt!)}`
   line += text('incomplete', exchange.incomplete)
   line += text('code', error?.code) + text('error', error?.message)
-  line += text('cause', forwarded?.givenUp ?? causeOf(error?.cause))
+  line += text('cause', forwarded?.timedOut ?? causeOf(error?.cause))
   return `${line},"msg":"request"}\n`
 }
 

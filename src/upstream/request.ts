@@ -32,7 +32,7 @@ export class UpstreamRequest {
   /** Why it was cut or failed. */
   error: Refusal | undefined
   /** Why the gateway ended it, if it did not wait for the caller any longer. */
-  givenUp: string | undefined
+  timedOut: string | undefined
   /** `performance.now()` when the head of the answer came. */
   headAt: number | undefined
   readonly backend: Backend
@@ -185,7 +185,7 @@ export class UpstreamRequest {
 }
 
 /** How it ended. */
-export type Forwarded = Pick<UpstreamRequest, 'outcome' | 'error' | 'givenUp' | 'headAt'>
+export type Forwarded = Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt'>
 
 function badGateway(message: string, upstream: string, cause: Error): Refusal {
   return new Refusal('BadGateway', message, { cause: new Error(`${upstream}: ${cause.message}`, { cause }) })

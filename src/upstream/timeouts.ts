@@ -40,7 +40,7 @@ function onSilence(silent: UpstreamRequest): void {
   if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) {
     silent.unreadMs += timeoutMs
     if (silent.unreadMs < backend.readMs) return
-    silent.givenUp = `the caller read too little for ${silent.unreadMs} ms`
+    silent.timedOut = `the caller read too little for ${silent.unreadMs} ms`
     silent.settle('left')
   } else if (claimed && !silent.holds) silent.failBusy()
   else if (claimed && !sent?.socket) {

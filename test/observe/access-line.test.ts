@@ -113,7 +113,7 @@ it('cuts what is long', () => {
     ...bare,
     method: 'M'.repeat(99),
     path: `/${'x'.repeat(999)}`,
-    forwarded: { outcome: 'left', givenUp: 'slow', error: undefined, headAt: undefined },
+    forwarded: { outcome: 'left', timedOut: 'slow', error: undefined, headAt: undefined },
     host: 'h'.repeat(300),
   })
   expect(line).toMatchObject({ method: 'M'.repeat(16), path: `/${'x'.repeat(255)}…`, cause: 'slow' })

@@ -9,6 +9,8 @@ afterAll(async () => {
   for (const close of closers.splice(0).toReversed()) await close()
 })
 
+/** Made before the time is measured. */
+const LARGE = Buffer.alloc(30_000_000, 'x')
 const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'
 
 /** A caller that asks and does not read. */
@@ -21,8 +23,8 @@ function ask(port: number, text: string): Socket {
   return socket
 }
 
-async function answering(bytes: number, timeoutMs = 700, readMs = timeoutMs) {
-  const back = await startUpstream((_, response) => response.end(Buffer.alloc(bytes, 'x')))
+async function answering(bytes: number, timeoutMs = 1000, readMs = timeoutMs) {
+  const back = await startUpstream((_, response) => response.end(LARGE.subarray(0, bytes)))
   closers.push(back.close)
   const front = await startFront(back.url, { timeoutMs, readMs })
   closers.push(front.close)
@@ -33,16 +35,16 @@ it.concurrent('a caller that does not read times out, is logged as one that left
   const { back, port, outcomes } = await answering(30_000_000)
   ask(port, GET)
   await until('the outcome', () => outcomes.length === 1)
-  expect(outcomes).toMatchObject([{ outcome: 'left', timedOut: 'the caller read too little for 700 ms' }])
+  expect(outcomes).toMatchObject([{ outcome: 'left', timedOut: 'the caller read too little for 1000 ms' }])
   expect(outcomes[0]!.error).toBeUndefined()
   await until('no socket upstream', () => back.sockets() === 0)
 })
 
 it.concurrent('a caller has a time of its own for that, which may be longer than that of the upstream', async () => {
-  const { port, outcomes } = await answering(30_000_000, 500, 1500)
+  const { port, outcomes } = await answering(30_000_000, 800, 1600)
   ask(port, GET)
   await until('the outcome', () => outcomes.length === 1)
-  expect(outcomes).toMatchObject([{ outcome: 'left', timedOut: 'the caller read too little for 1500 ms' }])
+  expect(outcomes).toMatchObject([{ outcome: 'left', timedOut: 'the caller read too little for 1600 ms' }])
 })
 
 it.concurrent('so is one that does not read the last of an answer that has come whole', async () => {

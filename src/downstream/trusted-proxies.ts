@@ -58,7 +58,7 @@ const BEFORE_IPV4: ReadonlySet<string> = new Set(['0,0,0,0,0,65535', '100,65435,
 
 /** Returns an address as IPv4 if it is an IPv6 one that stands for that, else unchanged. */
 export function plainAddress(address: string): string {
-  const groups = address.includes(':') ? ipv6Groups(address) : undefined
+  const groups = ipv6Groups(address)
   if (groups === undefined || !BEFORE_IPV4.has(groups.slice(0, 6).join())) return address
   const [high, low] = groups.slice(6) as [number, number]
   return `${high >> 8}.${high & 255}.${low >> 8}.${low & 255}`
@@ -75,8 +75,8 @@ const inHex = (group: number): string => group.toString(16)
 
 /** Parses the eight groups of an IPv6 address; undefined for anything else. */
 function ipv6Groups(ip: string): readonly number[] | undefined {
+  if (!ip.includes(':') || !isIPv6(ip)) return undefined
   const [address] = ip.split('%', 1) as [string]
-  if (!isIPv6(address)) return undefined
   // Normalised, with no dotted part and no group in full that `::` stands for.
   const [head, tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::').map(groupsOf)
   const missing = 8 - head!.length - (tail?.length ?? 0)

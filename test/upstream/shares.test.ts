@@ -156,10 +156,20 @@ describe('one caller', () => {
 })
 
 it('a client may send at once all that a limit of 1000 allows', async () => {
-  const back = await startUpstream((_, response) => setTimeout(() => response.end('ok'), 200))
+  const held: (() => void)[] = []
+  let holding = true
+  const back = await startUpstream((_, response) => {
+    const answer = () => void response.end('ok')
+    if (holding) held.push(answer)
+    else answer()
+  })
   closers.push(back.close)
-  const { port } = await startFront(back.url).then((front) => (closers.push(front.close), front))
-  const answers = await Promise.all(Array.from({ length: 1000 }, () => now(port, 'a')))
-  expect(answers.filter(({ status }) => status !== 200)).toEqual([])
+  const { port, requests, close } = await startFront(back.url)
+  closers.push(close)
+  const answers = Promise.all(Array.from({ length: 1000 }, () => now(port, 'a')))
+  await until('all have come', () => requests() === 1000)
+  holding = false
+  for (const answer of held) answer()
+  expect((await answers).filter(({ status }) => status !== 200)).toEqual([])
   expect(back.seen).toHaveLength(1000)
 })

@@ -123,8 +123,6 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   return { acquire, uploaded, onStaleSocket, evict: pool.evict, close: pool.close }
 }
 
-export type Connections = ReturnType<typeof createConnections>
-
 function assign(request: UpstreamRequest, socket: PooledSocket): void {
   socket.owner = request
   request.sent!.onSocket(socket)

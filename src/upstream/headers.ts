@@ -57,22 +57,16 @@ export function requestHeaders(fields: Fields, connection: Connection, identity 
   return out
 }
 
-/** The head of an answer. */
-export interface AnswerHead {
-  /** The fields as the caller gets them, as sent and in their order: a flat list of names and values. */
-  readonly headers: string[]
-  readonly contentLength: number | undefined
-  readonly transferEncoding: string | undefined
-  /** How long the upstream announces that it keeps the socket, less the time for the next request to arrive. */
-  readonly keepAliveMs: number | undefined
-}
-
-/** Reads the head of an answer. With `rateLimit`, the gateway's own rate-limit fields replace those of the upstream. */
+/**
+ * Reads the head of an answer. `headers` is a flat list of the fields as the caller gets them, as sent and in their order; with
+ * `rateLimit`, those fields replace the upstream's. `keepAliveMs` is how long the upstream announces that it keeps the socket,
+ * less the time for the next request to arrive.
+ */
 export function readAnswerHead(
   rawHeaders: readonly string[],
   status: number,
   rateLimit: readonly string[] | undefined,
-): AnswerHead {
+) {
   let headers: string[] = []
   let connection: string | undefined
   let contentLength: number | undefined
@@ -103,6 +97,8 @@ export function readAnswerHead(
   if (rateLimit !== undefined) headers.push(...rateLimit)
   return { headers, contentLength, transferEncoding, keepAliveMs }
 }
+
+export type AnswerHead = ReturnType<typeof readAnswerHead>
 
 function without(headers: readonly string[], named: ReadonlySet<string>): string[] {
   const isKept = (name: string): boolean => !named.has(name) || JUDGED.has(name)

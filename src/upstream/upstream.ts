@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { READ_MS } from '../downstream/graceful-close.ts'
 import { type AddressChange, createAddresses } from './addresses.ts'
 import { createConnect, type Tls } from './connect.ts'
-import { type Connections, createConnections } from './connections.ts'
+import { createConnections } from './connections.ts'
 import { type IdentityHeaders, identityHeadersOf } from './headers.ts'
 import { createSend, type Outgoing } from './proxy.ts'
 import { UpstreamRequest } from './request.ts'
@@ -25,17 +25,6 @@ export interface Upstream {
   readonly readMs?: number
 }
 
-/** What all requests to one upstream have in common. */
-export interface Backend {
-  readonly name: string
-  readonly timeoutMs: number
-  /** How long a caller that seems to read nothing of its answer is given at least. */
-  readonly readMs: number
-  readonly connections: Connections
-  readonly timeouts: ReturnType<typeof createTimeouts>
-  readonly send: (request: UpstreamRequest) => void
-}
-
 export interface Forward {
   (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing): Promise<UpstreamRequest>
   readonly identityHeaders: IdentityHeaders
@@ -45,14 +34,11 @@ export interface Forward {
   close(): void
 }
 
-/**
- * Streams requests to one upstream over kept-alive sockets, and its answers back.
- * Never rejects, never leaves the caller waiting longer than the timeouts, never completes an answer that was cut.
- */
-export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void): Forward {
-  const { name, timeoutMs, readMs = READ_MS } = upstream
-  const { protocol } = new URL(upstream.origins[0]!)
-  const addresses = createAddresses(upstream.origins, (change) => {
+/** Makes what all requests to one upstream have in common. */
+function createBackend(upstream: Upstream, onChange: (change: AddressChange) => void) {
+  const { name, timeoutMs, readMs = READ_MS, origins } = upstream
+  const { protocol } = new URL(origins[0]!)
+  const addresses = createAddresses(origins, (change) => {
     if (!change.up) connections.evict(change.address)
     onChange(change)
   })
@@ -60,14 +46,24 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   const connect = createConnect(upstream.connectTimeoutMs, tls)
   const connections = createConnections(addresses, connect, upstream.maxConnections)
   const timeouts = createTimeouts()
-  const backend: Backend = { name, timeoutMs, readMs, connections, timeouts, send: createSend(protocol) }
+  return { name, timeoutMs, readMs, addresses, connections, timeouts, send: createSend(protocol) }
+}
+
+export type Backend = ReturnType<typeof createBackend>
+
+/**
+ * Streams requests to one upstream over kept-alive sockets, and its answers back.
+ * Never rejects, never leaves the caller waiting longer than the timeouts, never completes an answer that was cut.
+ */
+export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void): Forward {
+  const backend = createBackend(upstream, onChange)
   const forward = (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing) =>
     new Promise<UpstreamRequest>((resolve) =>
       new UpstreamRequest(backend, request, response, outgoing, resolve).start(),
     )
   return Object.assign(forward, {
     identityHeaders: identityHeadersOf(upstream.identityHeaders ?? []),
-    addresses: () => addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
-    close: connections.close,
+    addresses: () => backend.addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
+    close: backend.connections.close,
   })
 }

@@ -168,7 +168,7 @@ describe.concurrent('a caller', () => {
     socket.pause()
     socket.write(`${GET}\r\n`)
     await until('it is given up', () => isGivenUp)
-    await drain(server, 0)
+    expect(await drain(server, 0)).toBe(0)
   })
 
   it('that waits for a slow upstream is not given up', async () => {

@@ -40,6 +40,7 @@ describe.concurrent('a caller that never ends its side', () => {
       if (!socket.destroyed) socket.write('x')
       return socket.destroyed
     })
+    expect(statuses(socket.said)).toEqual([status])
   })
 
   it('does not hold an upstream beyond requestTimeout', async () => {
@@ -51,6 +52,7 @@ describe.concurrent('a caller that never ends its side', () => {
     await until('the upstream is asked', () => back.sockets() === 1)
     await until('the caller is told', () => statuses(socket.said)[0] === 408)
     await until('the upstream is free', () => back.sockets() === 0)
+    expect(statuses(socket.said)).toEqual([408])
   })
 
   it('does not keep the gateway from ending', async () => {

@@ -136,6 +136,7 @@ describe('the defects of http-proxy, through a gateway', () => {
     await until('all are asked', () => heads.length === before + 10)
     for (const [i, socket] of sockets.entries()) void (i % 3 ? socket.destroy() : socket.resetAndDestroy())
     await until('none is asked any more', () => odd.sockets() <= kept)
+    expect(heads).toHaveLength(before + 10)
   })
 
   it.each(['cut', 'cut-chunks', 'stall'])(

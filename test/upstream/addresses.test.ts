@@ -137,6 +137,7 @@ describe('several addresses', () => {
       state.goesOn = false
       await Promise.all(load)
     }
+    expect(changes).toEqual([false, true])
   })
 
   it('stand in for one that cannot be reached, with any method, each body whole and once', async () => {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { ipv6Groups, plainAddress } from '../downstream/address.ts'
+import { networkOf } from '../downstream/trusted-proxies.ts'
 import { foldCase } from '../downstream/target.ts'
 
 /** The parts that keys are made of: encoded so that none can imitate another, end its own, or enter the hash tag. */
@@ -41,13 +41,8 @@ export function paramPart(segment: string): string {
 
 /** An address: IPv6 by its /64, but as IPv4 where it stands for one. */
 export function ipPart(ip: string): string {
-  const plain = plainAddress(ip)
-  const groups = ipv6Groups(plain)
-  if (groups === undefined) return encodePart(plain)
-  return `${groups.slice(0, 4).map(inHex).join('-')}/64`
+  return encodePart(networkOf(ip))
 }
-
-const inHex = (group: number): string => group.toString(16)
 
 function encodeSlowly(part: string): string {
   const encoded = escaped(part)

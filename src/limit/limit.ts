@@ -1,4 +1,5 @@
 import type { Caller } from './caller.ts'
+import type { Route } from '../downstream/router.ts'
 import { encodePart, ipPart, paramPart } from './key.ts'
 
 /** A named rule as configured: so many calls per window for each key. */
@@ -12,6 +13,11 @@ export interface Limit {
   readonly shadow: boolean
   /** Announced changes of `limit`, in the order in which they take effect. */
   readonly changes: readonly Change[]
+}
+
+/** A route with the limits that are charged for its requests. */
+export interface LimitedRoute extends Route {
+  readonly limits: readonly Limit[]
 }
 
 /** An announced change of a limit. Instants are epoch milliseconds. */

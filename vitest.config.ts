@@ -3,7 +3,7 @@ import { defineConfig } from 'vitest/config'
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
-    globalSetup: ['test/helpers/build.ts'],
+    globalSetup: ['test/helpers/build.ts', 'test/helpers/shared-servers.ts'],
     // Generous: on a busy machine a process takes many seconds to start.
     testTimeout: 60_000,
     hookTimeout: 60_000,

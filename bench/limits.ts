@@ -4,7 +4,7 @@
  */
 import { spawnSync } from 'node:child_process'
 import { Redis } from 'ioredis'
-import { CHARGE_SCRIPT } from '../src/limit/redis/store.ts'
+import { CHARGE_SCRIPT } from '../src/limit/redis/scripts.ts'
 import { cleanUp, need, startRedis } from './ground.ts'
 
 const WINDOW_US = 60_000_000

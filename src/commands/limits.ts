@@ -1,7 +1,7 @@
 import type { Config } from '../config/schema.ts'
 import { createDeadlines, TimeoutError } from '../limit/redis/deadlines.ts'
 import { encodePart } from '../limit/key.ts'
-import { whereIs } from '../limit/redis/options.ts'
+import { describeTopology } from '../limit/redis/options.ts'
 import { RedisStore } from '../limit/redis/store.ts'
 import { type ClientUsage, createUsage, type Usage } from '../limit/usage.ts'
 import { table } from './table.ts'
@@ -37,13 +37,13 @@ export async function withCounters<T>(
   // Of a cluster, other masters may be out of reach.
   const key = `${prefix}:{${encodePart(client)}}:`
   try {
-    const there = remote.connect().then(() => remote.probe(key))
+    const there = remote.connect().then(() => remote.probe(remote.server(key)))
     await createDeadlines(answersMs).bound(() => there)
     return await act(createUsage({ store: remote, prefix, limits, clientLimits }))
   } catch (error) {
     if (!(error instanceof TimeoutError)) throw error
     const server = remote.server(key)
-    const where = server.includes(':') ? `Redis at ${server}` : whereIs(redis.topology)
+    const where = server.includes(':') ? `Redis at ${server}` : describeTopology(redis.topology)
     throw new Error(`${where} gave no answer in time.`, { cause: error })
   } finally {
     await remote.close()

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { Refusal } from '../errors.ts'
 import { ipPart } from './key.ts'
-import { add, createRing, growsAt, look, type Ring, type View } from './memory/ring.ts'
+import { add, createRing, growsAt, type Ring, type View, viewAt } from './memory/ring.ts'
 
 /** So many failures of one address in any window; then it is turned away until the oldest has left the window. */
 export interface FailureLimit {
@@ -40,14 +40,14 @@ export function createFailures(now = () => performance.now()): (limit: FailureLi
         const ring = rings.peek(ipPart(ip))
         if (ring === undefined) return undefined
         const at = nowUs()
-        return refusalOf(ring, look(ring, windowUs, at), at)
+        return refusalOf(ring, viewAt(ring, windowUs, at), at)
       },
       count(ip) {
         const key = ipPart(ip)
         let ring = rings.get(key)
         if (ring === undefined) rings.set(key, (ring = createRing()))
         const at = nowUs()
-        const view = look(ring, windowUs, at)
+        const view = viewAt(ring, windowUs, at)
         const refusal = refusalOf(ring, view, at)
         if (refusal === undefined) add(ring, view, limit, windowUs, at)
         return refusal

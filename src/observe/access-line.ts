@@ -1,5 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts'
-import { SYSTEM_CLOCK } from '../limit/memory/clock.ts'
+import { SYSTEM_CLOCK } from '../limit/memory/store.ts'
 import { escaped } from './escape.ts'
 import { timestamp } from './log.ts'
 

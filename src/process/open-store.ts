@@ -1,9 +1,9 @@
 import type { StoreConfig } from '../config/schema.ts'
 import { prefixOf } from '../limit/key.ts'
 import { MemoryStore } from '../limit/memory/store.ts'
-import { type OutageStore, withOutage } from '../limit/fallback/store.ts'
+import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
 import { RedisStore } from '../limit/redis/store.ts'
-import { StoreConfigError } from '../limit/redis/topology.ts'
+import { StoreConfigError } from '../limit/redis/diagnose.ts'
 import type { Store } from '../limit/store.ts'
 import { atMostEvery } from '../observe/at-most-every.ts'
 import type { Log } from '../observe/log.ts'
@@ -46,7 +46,7 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
     ...redis,
     prefix,
     timeoutMs,
-    onLost: () => store.look(),
+    onLost: () => store.check(),
     onWrong(error) {
       log.error({ mode: onOutage }, error.message)
       store.fail(error)
@@ -58,14 +58,14 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
         'Redis came back without its data; the calls counted before are lost',
       ),
   })
-  const store: OutageStore = withOutage(remote, {
+  const store: FallbackStore = withFallback(remote, {
     onOutage,
     instances,
     processes,
     onDamaged: atMostEvery(DAMAGED_MS, (key: string) =>
       log.error({ key, mode: onOutage }, 'Redis key damaged; its calls are decided without Redis'),
     ),
-    onStandIn: () => metrics.standIns.inc({ mode: onOutage }),
+    onFallback: () => metrics.standIns.inc({ mode: onOutage }),
     onChange({ mode, server, degraded, cause }) {
       show(degraded ? onOutage : 'store')
       if (mode === 'store') log.info({ server, mode }, 'Redis decides again')

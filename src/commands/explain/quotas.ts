@@ -1,7 +1,7 @@
 import type { Caller } from '../../limit/caller.ts'
 import type { Config } from '../../config/schema.ts'
 import { prefixOf } from '../../limit/key.ts'
-import { type ClientLimit, inForce, type Limit, quotasFor } from '../../limit/limit.ts'
+import { type ClientLimit, compileLimits, inForce, type Limit } from '../../limit/limit.ts'
 import type { Params } from '../../downstream/router.ts'
 import { instant } from '../units.ts'
 
@@ -38,7 +38,7 @@ export function explainLimits(
 ): readonly ExplainedLimit[] {
   const known: Readonly<Record<string, string | undefined>> = { ...params, client, user, ip }
   const caller = { client: client ?? '', user: user ?? '', ip: ip ?? '' }
-  return quotasFor(limits, caller, params, prefixOf(store), nowMs, clientLimits).map((quota) => {
+  return compileLimits(limits, prefixOf(store), clientLimits)(caller, params, nowMs).map((quota) => {
     const configured = limits.find(({ name }) => name === quota.name)!
     const { name, limit, windowMs, shadow } = quota
     const lacking = configured.per.filter((part) => known[part] === undefined)

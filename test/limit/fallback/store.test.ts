@@ -4,9 +4,9 @@ import { proofQuota, type Quota } from '../../../src/limit/limit.ts'
 import { TimeoutError } from '../../../src/limit/redis/deadlines.ts'
 import {
   type OutageChange,
-  type OutageOptions,
-  type OutageStore,
-  withOutage,
+  type FallbackOptions,
+  type FallbackStore,
+  withFallback,
 } from '../../../src/limit/fallback/store.ts'
 import { type Charge, DamagedKeyError, type RemoteStore } from '../../../src/limit/store.ts'
 import { until } from '../../helpers/wait.ts'
@@ -24,7 +24,7 @@ function admitted(remaining = 9): Charge {
 const ADMITTED = admitted()
 
 /** A store that does what the test says, and what stands around it. */
-function setUp(options: Partial<OutageOptions> = {}) {
+function setUp(options: Partial<FallbackOptions> = {}) {
   const behaviour = {
     charge: (): Promise<Charge> => Promise.resolve(ADMITTED),
     gateways: 1,
@@ -32,10 +32,9 @@ function setUp(options: Partial<OutageOptions> = {}) {
     probe: (): Promise<void> => Promise.reject(new Error('still down')),
   }
   const asked: string[] = []
-  const samples: string[] = []
+  const servers: string[] = []
   const probed: string[] = []
   const reconnected: string[] = []
-  const moved = new Map<string, string>()
   const changes: OutageChange[] = []
   const restored: Quota[] = []
   const failReset = () => (behaviour.reset = () => Promise.reject(new Error('gone')))
@@ -45,11 +44,11 @@ function setUp(options: Partial<OutageOptions> = {}) {
     const server = failing.server(key)
     return await behaviour.charge().then(
       (charge) => {
-        failing.onQuestion(server, key, undefined)
+        failing.onQuestion(server, undefined)
         return charge
       },
       (error: Error) => {
-        if (!(error instanceof DamagedKeyError)) failing.onQuestion(server, key, error)
+        if (!(error instanceof DamagedKeyError)) failing.onQuestion(server, error)
         throw error
       },
     )
@@ -65,27 +64,27 @@ function setUp(options: Partial<OutageOptions> = {}) {
     reset: () => behaviour.reset(),
     gateways: () => behaviour.gateways,
     close: async () => {},
-    server: (key) => moved.get(key) ?? key.slice(0, 5),
-    samples: () => samples,
-    async probe(key) {
-      probed.push(key)
+    server: (key) => key.slice(0, 5),
+    servers: () => servers,
+    async probe(server) {
+      probed.push(server)
       await behaviour.probe()
     },
-    reconnect: (key) => void reconnected.push(key),
+    reconnect: (server) => void reconnected.push(server),
   }
-  const store = withOutage(failing, {
+  const store = withFallback(failing, {
     onOutage: 'local',
     probeEveryMs: 5,
     onChange: (change) => changes.push(change),
     ...options,
   })
-  return { store, behaviour, asked, samples, probed, reconnected, moved, changes, restored, failReset }
+  return { store, behaviour, asked, servers, probed, reconnected, changes, restored, failReset }
 }
 
 const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
 const isSilent = () => Promise.reject(new TimeoutError(50))
 /** Fails so often that the store is not asked any more. */
-async function trip(store: OutageStore, ...quotas: Quota[]): Promise<void> {
+async function trip(store: FallbackStore, ...quotas: Quota[]): Promise<void> {
   await until('the store is not asked any more', async () => {
     await store.charge(quotas.length > 0 ? quotas : [quota()])
     return store.mode() !== 'store'
@@ -131,24 +130,11 @@ describe('a store that may fail', () => {
     behaviour.probe = () => Promise.resolve()
     await until('the store decides', () => store.mode() === 'store')
     expect((await store.charge([quota()])).mode).toBe('store')
-    expect(new Set(probed)).toEqual(new Set(['p:{k}:x']))
+    expect(new Set(probed)).toEqual(new Set(['p:{k}']))
     expect(changes.map(({ mode, degraded }) => [mode, degraded])).toEqual([
       ['local', true],
       ['store', false],
     ])
-  })
-
-  test('is probed with a key that it keeps, though the one that failed has moved elsewhere', async () => {
-    const { store, behaviour, samples, probed, moved } = setUp()
-    behaviour.charge = fails
-    await trip(store, quota('p:{k}:x'))
-    await until('it is probed', () => probed.length > 0)
-    moved.set('p:{k}:x', 'p:{l}')
-    samples.push('p:{l}:', 'p:{k}:')
-    await until('it is probed with another', () => probed.at(-1) === 'p:{k}:')
-    behaviour.probe = () => Promise.resolve()
-    await until('the store decides', () => store.mode() === 'store')
-    await store.close()
   })
 
   test('is given up for failures in a row only', async () => {
@@ -165,7 +151,7 @@ describe('a store that may fail', () => {
     const silent = setUp()
     silent.behaviour.charge = isSilent
     await trip(silent.store)
-    expect(silent.reconnected).toEqual(['p:{a}:x'])
+    expect(silent.reconnected).toEqual(['p:{a}'])
     const failing = setUp()
     failing.behaviour.charge = fails
     await trip(failing.store)
@@ -212,7 +198,7 @@ describe('a store that may fail', () => {
 
   test('admits everything under allow, and says that nothing was counted', async () => {
     let standIns = 0
-    const { store, behaviour } = setUp({ onOutage: 'allow', onStandIn: () => standIns++ })
+    const { store, behaviour } = setUp({ onOutage: 'allow', onFallback: () => standIns++ })
     await store.charge([quota()])
     expect(standIns).toBe(0)
     behaviour.charge = fails
@@ -361,9 +347,9 @@ describe('a store that may fail', () => {
 
   describe('and that nobody asks anything', () => {
     test('is probed now and then, and its outage and its end are told', async () => {
-      const { store, behaviour, samples, probed, changes } = setUp({ idleEveryMs: 20 })
+      const { store, behaviour, servers, probed, changes } = setUp({ idleEveryMs: 20 })
       behaviour.probe = () => Promise.resolve()
-      samples.push('p:{a}:', 'p:{b}:')
+      servers.push('p:{a}', 'p:{b}')
       await until('both servers are probed', () => new Set(probed).size === 2)
       expect(changes).toEqual([])
       behaviour.probe = isSilent
@@ -378,23 +364,23 @@ describe('a store that may fail', () => {
     })
 
     test('is probed as soon as a connection is lost, until it answers or has failed three times', async () => {
-      const { store, behaviour, samples, probed, changes } = setUp({ idleEveryMs: 600_000, probeEveryMs: 20 })
-      samples.push('p:{a}:')
+      const { store, behaviour, servers, probed, changes } = setUp({ idleEveryMs: 600_000, probeEveryMs: 20 })
+      servers.push('p:{a}')
       behaviour.probe = () => (probed.length < 3 ? Promise.reject(new Error('gone')) : Promise.resolve())
-      store.look()
+      store.check()
       await until('it is back', () => probed.length === 3)
       await new Promise((resolve) => setImmediate(resolve))
       expect(changes).toEqual([])
       behaviour.probe = () => Promise.reject(new Error('gone'))
-      store.look()
+      store.check()
       await until('the outage is told', () => changes.length > 0)
       expect(probed.length).toBeGreaterThanOrEqual(6)
       await store.close()
     })
 
     test('is probed no sooner, and given up no sooner, however often a connection is lost meanwhile', async () => {
-      const { store, behaviour, samples, changes } = setUp({ probeEveryMs: 20, idleEveryMs: 600_000 })
-      samples.push('p:{a}:')
+      const { store, behaviour, servers, changes } = setUp({ probeEveryMs: 20, idleEveryMs: 600_000 })
+      servers.push('p:{a}')
       const instants: number[] = []
       const gone = () => {
         instants.push(performance.now())
@@ -403,7 +389,7 @@ describe('a store that may fail', () => {
       behaviour.probe = gone
       const looks = async () => {
         for (let i = 0; i < 5; i++) {
-          store.look()
+          store.check()
           await new Promise((resolve) => setImmediate(resolve))
         }
       }
@@ -424,8 +410,8 @@ describe('a store that may fail', () => {
     })
 
     test('is not asked from the beginning where its first probe fails', async () => {
-      const { store, behaviour, samples, asked, changes } = setUp({ probeEveryMs: 600_000 })
-      samples.push('p:{a}:', 'p:{b}:')
+      const { store, behaviour, servers, asked, changes } = setUp({ probeEveryMs: 600_000 })
+      servers.push('p:{a}', 'p:{b}')
       behaviour.probe = () => Promise.resolve()
       await store.begin()
       expect(store.mode()).toBe('store')
@@ -441,8 +427,8 @@ describe('a store that may fail', () => {
     })
 
     test('is not asked any more once it is known to be wrong, until it answers a probe', async () => {
-      const { store, behaviour, samples, asked, changes } = setUp()
-      samples.push('p:{a}:')
+      const { store, behaviour, servers, asked, changes } = setUp()
+      servers.push('p:{a}')
       store.fail(new Error('a replica'))
       store.fail(new Error('a replica'))
       expect((await store.charge([quota()])).mode).toBe('local')
@@ -454,28 +440,28 @@ describe('a store that may fail', () => {
     })
 
     test('is no outage once it has left the cluster, though it failed just before', async () => {
-      const { store, behaviour, samples, probed, changes } = setUp({ probeEveryMs: 30, idleEveryMs: 10 })
-      behaviour.probe = () => (probed.at(-1) === 'p:{a}:' ? fails() : Promise.resolve())
-      samples.push('p:{a}:', 'p:{b}:')
+      const { store, behaviour, servers, probed, changes } = setUp({ probeEveryMs: 30, idleEveryMs: 10 })
+      behaviour.probe = () => (probed.at(-1) === 'p:{a}' ? fails() : Promise.resolve())
+      servers.push('p:{a}', 'p:{b}')
       const times = (key: string) => probed.filter((one) => one === key).length
-      await until('it fails', () => times('p:{a}:') === 1)
-      samples.shift()
-      const before = times('p:{b}:')
-      await until('another is looked at for long', () => times('p:{b}:') > before + 20)
+      await until('it fails', () => times('p:{a}') === 1)
+      servers.shift()
+      const before = times('p:{b}')
+      await until('another is looked at for long', () => times('p:{b}') > before + 20)
       expect(changes).toEqual([])
       expect(store.mode()).toBe('store')
       await store.close()
     })
 
     test('is not probed any more once it has left the cluster', async () => {
-      const { store, behaviour, samples, probed } = setUp({ idleEveryMs: 10 })
+      const { store, behaviour, servers, probed } = setUp({ idleEveryMs: 10 })
       behaviour.probe = () => Promise.resolve()
-      samples.push('p:{a}:', 'p:{b}:')
+      servers.push('p:{a}', 'p:{b}')
       await until('both servers are probed', () => new Set(probed).size === 2)
-      samples.shift()
+      servers.shift()
       probed.length = 0
       await until('the other is still probed', () => probed.length > 5)
-      expect(new Set(probed)).toEqual(new Set(['p:{b}:']))
+      expect(new Set(probed)).toEqual(new Set(['p:{b}']))
       await store.close()
     })
   })

@@ -1,6 +1,7 @@
 import { afterEach, expect, it } from 'vitest'
 import type { Quota } from '../../../src/limit/limit.ts'
-import { createRedisClocks } from '../../../src/limit/redis/clocks.ts'
+import { createServerClocks } from '../../../src/limit/redis/deadlines.ts'
+import { CHARGE_SCRIPT } from '../../../src/limit/redis/scripts.ts'
 import { RedisStore } from '../../../src/limit/redis/store.ts'
 import { startRedis } from '../../helpers/redis.ts'
 
@@ -42,7 +43,7 @@ it('a clock that was set costs one more question, and no call', async () => {
   const server = await startRedis()
   const options = { topology: { url: server.url }, prefix: 'late', timeoutMs: 200 }
   // As if the server's clock had stood an hour ago when it was last seen.
-  const script = (await import('../../../src/limit/redis/store.ts')).CHARGE_SCRIPT.replace(
+  const script = CHARGE_SCRIPT.replace(
     "call('TIME')",
     "{ call('TIME')[1] - (call('EXISTS', 'late:{acme}:set') == 1 and 0 or 3600), 0 }",
   )
@@ -55,9 +56,9 @@ it('a clock that was set costs one more question, and no call', async () => {
 })
 
 it('a clock is known as narrowly as any answer shows, unless a later one contradicts it', () => {
-  const clocks = createRedisClocks()
+  const clocks = createServerClocks()
   const after = (nowMs: number) =>
-    (['no later', 'no earlier'] as const).map((bound) => clocks.after('a', nowMs, 100, bound))
+    (['no later', 'no earlier'] as const).map((bound) => clocks.at('a', nowMs + 100, bound))
   expect(after(1000)).toEqual([0, 0])
   // Shown somewhere between 1000 and 1010 ms of this clock.
   clocks.learn('a', 1000, 1010, 5_000_000)

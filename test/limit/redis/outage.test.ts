@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
 import type { Quota } from '../../../src/limit/limit.ts'
-import { type OutageStore, withOutage } from '../../../src/limit/fallback/store.ts'
+import { type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
 import { RedisStore, type RedisStoreOptions } from '../../../src/limit/redis/store.ts'
 import { freePort, type RedisServer, startCluster, startRedis, startSentinels } from '../../helpers/redis.ts'
 import { until } from '../../helpers/wait.ts'
@@ -29,15 +29,15 @@ function quota(limit = 1_000_000): Quota {
 
 async function storeOf(
   topology: RedisStoreOptions['topology'],
-): Promise<{ store: OutageStore; redis: RedisStore }> {
+): Promise<{ store: FallbackStore; redis: RedisStore }> {
   const redis = new RedisStore({ topology, prefix: 't', timeoutMs: TIMEOUT_MS })
   await redis.connect()
-  const store = closing(withOutage(redis, { onOutage: 'local', probeEveryMs: 50 }))
+  const store = closing(withFallback(redis, { onOutage: 'local', probeEveryMs: 50 }))
   return { store, redis }
 }
 
 /** Charges a fresh key every few milliseconds until stopped: every call must be admitted, whoever decides. */
-function load(store: OutageStore, next: () => Quota = quota) {
+function load(store: FallbackStore, next: () => Quota = quota) {
   const state = { stopped: false }
   const modes = new Set<string>()
   const failures: unknown[] = []
@@ -66,7 +66,7 @@ function load(store: OutageStore, next: () => Quota = quota) {
   }
 }
 
-async function decides(store: OutageStore, mode: string): Promise<void> {
+async function decides(store: FallbackStore, mode: string): Promise<void> {
   await until(`${mode} decides`, async () => (await store.charge([quota()])).mode === mode, RECOVERED_MS)
 }
 
@@ -257,33 +257,6 @@ describe('with a server that', () => {
 })
 
 describe('when a master is lost', () => {
-  test('and sentinels tell of the new one while they are asked for it, the new one is connected to', async () => {
-    const master = closing(await startFakeRedis())
-    const sentinel = closing(await startFakeRedis())
-    master.answer(admitsAll)
-    const answer = ([name, what]: readonly string[]) => {
-      if (name === 'subscribe') return '*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n'
-      if (what === 'sentinels') return '*0\r\n'
-      const { port } = new URL(master.url)
-      return name === 'sentinel' ? `*2\r\n$9\r\n127.0.0.1\r\n$${port.length}\r\n${port}\r\n` : '+OK\r\n'
-    }
-    sentinel.answer(answer)
-    const { store } = await storeOf({ sentinels: [sentinel.url], name: 'main' })
-    expect((await store.charge([quota()])).mode).toBe('store')
-    await until('the sentinel is listened to', () =>
-      sentinel.commands().some(([name]) => name === 'subscribe'),
-    )
-
-    sentinel.answer(undefined)
-    const before = sentinel.connections()
-    master.drop()
-    await until('the sentinel is asked', () => sentinel.connections() > before)
-    sentinel.say('*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$4\r\nmain\r\n')
-    await decides(store, 'local')
-    sentinel.answer(answer)
-    await decides(store, 'store')
-  })
-
   test('the sentinels’ new one decides', async () => {
     const sentinels = closing(await startSentinels())
     const { store } = await storeOf({ sentinels: sentinels.urls, name: sentinels.name })

@@ -28,11 +28,8 @@ export function prefixOf(store: 'memory' | { readonly prefix: string }): string 
 export function encodePart(part: string): string {
   const { length } = part
   if (length === 0) return EMPTY
-  if (length > MAX_BYTES) return hashed(escaped(part))
-  for (let i = 0; i < length; i++) {
-    const code = part.charCodeAt(i)
-    if (code > 127 || RAW[code] === 0) return encodeSlowly(part)
-  }
+  if (length > MAX_BYTES) return encodeSlowly(part)
+  for (let i = 0; i < length; i++) if (RAW[part.charCodeAt(i)] !== 1) return encodeSlowly(part)
   return part
 }
 
@@ -52,39 +49,20 @@ export function ipPart(ip: string): string {
 const inHex = (group: number): string => group.toString(16)
 
 function encodeSlowly(part: string): string {
-  const encoded = escaped(part)
-  return part.length * 3 > MAX_BYTES && Buffer.byteLength(part) > MAX_BYTES ? hashed(encoded) : encoded
-}
-
-function hashed(encoded: string): string {
-  return HASHED + createHash('sha256').update(encoded).digest('hex')
-}
-
-/** Percent-encodes the UTF-8 bytes. A lone surrogate becomes three bytes that no valid UTF-8 has, so that it stays distinct. */
-function escaped(part: string): string {
-  let out = ''
-  for (let i = 0; i < part.length; i++) {
-    const code = part.codePointAt(i)!
-    if (code < 0x80) {
-      out += RAW[code] === 1 ? part[i]! : escape(code)
-    } else if (code < 0x800) {
-      out += escape(0xc0 | (code >> 6)) + escape(0x80 | (code & 63))
-    } else if (code < 0x1_00_00) {
-      out += escape(0xe0 | (code >> 12)) + escape(0x80 | ((code >> 6) & 63)) + escape(0x80 | (code & 63))
-    } else {
-      out +=
-        escape(0xf0 | (code >> 18)) +
-        escape(0x80 | ((code >> 12) & 63)) +
-        escape(0x80 | ((code >> 6) & 63)) +
-        escape(0x80 | (code & 63))
-      i++
-    }
-  }
-  return out
+  // UTF-8 has no lone surrogates, and one must not become another.
+  if (/\p{Surrogate}/u.test(part)) return hashed(HASHED + Buffer.from(part, 'utf16le').toString('hex'))
+  const bytes = Buffer.from(part)
+  let encoded = ''
+  for (const byte of bytes) encoded += RAW[byte] === 1 ? String.fromCharCode(byte) : escape(byte)
+  return bytes.length > MAX_BYTES ? hashed(encoded) : encoded
 }
 
 function escape(byte: number): string {
   return (byte < 16 ? '%0' : '%') + byte.toString(16).toUpperCase()
+}
+
+function hashed(encoded: string): string {
+  return HASHED + createHash('sha256').update(encoded).digest('hex')
 }
 
 /** A set of keys of a store. */

@@ -1,9 +1,10 @@
+import { LRUCache } from 'lru-cache'
 import { isProof, type Quota } from '../limit.ts'
 import { MemoryStore, sweeper } from '../memory/store.ts'
 import type { Allowance, Charge } from '../store.ts'
 
-/** Keys whose last answer of the store is known, twice: the older half is dropped first. */
-const MAX_KNOWN = 10_000
+/** Keys whose last answer of the store is known. */
+const MAX_KNOWN = 20_000
 /** Keys whose calls are written back after an outage. */
 const MAX_RESTORED = 10_000
 
@@ -27,8 +28,7 @@ interface Counted {
  */
 export class LocalCounters {
   readonly #store = new MemoryStore()
-  #known = new Map<string, Known>()
-  #older = new Map<string, Known>()
+  readonly #known = new LRUCache<string, Known>({ max: MAX_KNOWN })
   readonly #counted = new Map<string, Counted>()
   readonly #sweep = sweeper(this.#counted, ({ expiresAt }) => expiresAt)
 
@@ -38,17 +38,12 @@ export class LocalCounters {
     for (const [i, quota] of quotas.entries()) {
       if (isProof(quota)) continue
       const { remaining } = allowances[i]!
-      const known = this.#knownOf(quota.key)
-      if (known !== undefined) {
+      const known = this.#known.get(quota.key)
+      if (known === undefined) this.#known.set(quota.key, { remaining, knownAt })
+      else {
         known.remaining = remaining
         known.knownAt = knownAt
-        continue
       }
-      if (this.#known.size >= MAX_KNOWN) {
-        this.#older = this.#known
-        this.#known = new Map()
-      }
-      this.#known.set(quota.key, { remaining, knownAt })
     }
   }
 
@@ -83,18 +78,12 @@ export class LocalCounters {
   }
 
   reset(matches: (key: string) => boolean): void {
-    for (const known of [this.#known, this.#older]) {
-      for (const key of known.keys()) if (matches(key)) known.delete(key)
-    }
+    for (const key of [...this.#known.keys()]) if (matches(key)) this.#known.delete(key)
     for (const key of this.#counted.keys()) if (matches(key)) this.#drop(key)
   }
 
   close(): Promise<void> {
     return this.#store.close()
-  }
-
-  #knownOf(key: string): Known | undefined {
-    return this.#known.get(key) ?? this.#older.get(key)
   }
 
   #drop(key: string): void {
@@ -112,7 +101,7 @@ export class LocalCounters {
       counted.expiresAt = now + windowMs
       return part
     }
-    const known = this.#knownOf(key)
+    const known = this.#known.peek(key)
     const isCurrent = known !== undefined && now - known.knownAt < windowMs
     const seeded = isCurrent ? Math.max(0, part.limit - partOf(known.remaining, gateways)) : 0
     const seededAt = isCurrent ? known.knownAt : now

@@ -26,7 +26,6 @@ export class RedisConnection {
   /** True once what is connected now was found right. */
   #isRight = false
   #wrong: StoreConfigError | undefined
-  #reported: string | undefined
 
   constructor(options: RedisConnectionOptions) {
     this.#options = options
@@ -81,12 +80,10 @@ export class RedisConnection {
       const warnings = await this.#compare()
       this.#isRight = true
       this.#wrong = undefined
-      this.#reported = undefined
       for (const warning of warnings) this.#warn(warning)
     } catch (error) {
       const wrong = configError(error)
       if (wrong === undefined) throw this.#explained(error as Error, undefined)
-      this.#wrong = wrong
       this.#report(wrong)
       throw wrong
     }
@@ -155,9 +152,9 @@ export class RedisConnection {
   }
 
   #report(wrong: StoreConfigError): void {
-    if (!this.#started || wrong.advice === this.#reported) return
-    this.#reported = wrong.advice
-    this.#options.onWrong?.(wrong)
+    const isNew = wrong.advice !== this.#wrong?.advice
+    this.#wrong = wrong
+    if (isNew && this.#started) this.#options.onWrong?.(wrong)
   }
 
   #warn(warning: string): void {

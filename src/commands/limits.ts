@@ -1,5 +1,5 @@
 import type { Config } from '../config/schema.ts'
-import { createDeadlines, TimeoutError } from '../limit/redis/deadlines.ts'
+import { Deadlines, TimeoutError } from '../limit/redis/deadlines.ts'
 import { encodePart } from '../limit/key.ts'
 import { describeTopology } from '../limit/redis/options.ts'
 import { RedisStore } from '../limit/redis/store.ts'
@@ -38,7 +38,7 @@ export async function withCounters<T>(
   const key = `${prefix}:{${encodePart(client)}}:`
   try {
     const there = remote.connect().then(() => remote.probe(remote.server(key)))
-    await createDeadlines(answersMs).bound(() => there)
+    await new Deadlines(answersMs).bound(() => there)
     return await act(createUsage({ store: remote, prefix, limits, clientLimits }))
   } catch (error) {
     if (!(error instanceof TimeoutError)) throw error

@@ -1,24 +1,24 @@
 import type { Allowance, Mode } from './store.ts'
 
-/** What the limiter answers to one request. */
+/** The limiter's answer to one request. */
 export interface Decision {
   readonly admitted: boolean
-  /** One for each quota, in the order of the route's limits; of a remembered refusal those that are known; none where `mode` is `allow`. */
+  /** In the order of the route's limits; of a cached refusal only those that are known; none where `mode` is `allow`. */
   readonly allowances: readonly Allowance[]
   /** Of the limits that refused, the one with the longest wait. */
   readonly refusedBy?: Allowance
   readonly mode: Mode
-  /** When it was decided, in epoch milliseconds of the store's clock; undefined where `mode` is `allow`. */
+  /** Epoch milliseconds of the store's clock; undefined where `mode` is `allow`. */
   readonly decidedAt?: number | undefined
-  /** Was this refusal remembered, and so answered without the store? */
+  /** True if the refusal was answered without the store. */
   readonly cached: boolean
-  /** Was it refused because its DPoP proof was used before? Nothing is charged then. */
+  /** True if its DPoP proof was used before; nothing is charged then. */
   readonly replayed?: boolean
 }
 
 /**
- * The header fields of a decision, as a flat list of names and values: of an admitted call those of the route's first
- * limit, of a refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3).
+ * Returns the header fields of a decision, as a flat list of names and values: for an admitted call those of the route's first
+ * limit, for a refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3).
  */
 export function decisionHeaders(decision: Decision): string[] {
   const reported = decision.refusedBy ?? firstLive(decision.allowances)
@@ -54,16 +54,12 @@ function iso(ms: number): string {
   return `${lastHourText}${TWO_DIGITS[Math.floor(seconds / 60)]!}:${TWO_DIGITS[seconds % 60]!}.${zeros}${millis}Z`
 }
 
-/** The members of a 429 body that describe the limits that refused. */
-export interface Exceeded {
+/** Returns the members of a 429 body that describe the limits that refused; throws a TypeError for an admitted call. */
+export function exceeded({ allowances, refusedBy }: Decision): {
   readonly detail: string
-  /** The names of all limits that refused. */
   readonly violatedPolicies: readonly string[]
   readonly retryAfterSecs: number
-}
-
-/** Describes a refused decision for its 429; throws a TypeError for an admitted one. */
-export function exceeded({ allowances, refusedBy }: Decision): Exceeded {
+} {
   if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
   const { name, limit, windowMs } = refusedBy
   const secs = retryAfterSecs(refusedBy)
@@ -74,7 +70,7 @@ export function exceeded({ allowances, refusedBy }: Decision): Exceeded {
   }
 }
 
-/** The refusing allowance with the longest wait; undefined where none that is live refuses. */
+/** Returns the refusing live allowance with the longest wait; undefined if none refuses. */
 export function longestWait(allowances: readonly Allowance[]): Allowance | undefined {
   let longest: Allowance | undefined
   for (const allowance of allowances) {

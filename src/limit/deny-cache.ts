@@ -15,79 +15,80 @@ interface Known {
   readonly rechecks: { count: number; sinceAt: number }
 }
 
-/** Refusals that hold still, remembered without the store. */
-export interface DenyCache {
+/**
+ * Refusals that hold still, remembered without the store: up to `max` keys, the oldest dropped first; those that an admitted
+ * call filled, and all of a refused one.
+ */
+export class DenyCache {
+  readonly #max: number
+  readonly #keys = new Map<string, Known>()
+
+  constructor(max: number) {
+    this.#max = max
+  }
+
   /**
    * Returns what is known of the quotas that are not shadow, with waits that count from now, if one is known to refuse and no
    * other can have a longer wait; undefined if the store must be asked.
    */
-  recall(quotas: readonly Quota[], now: number): readonly Allowance[] | undefined
+  recall(quotas: readonly Quota[], now: number): readonly Allowance[] | undefined {
+    if (this.#keys.size === 0) return undefined
+    let longest: Known | undefined
+    let unknownMs = 0
+    for (const quota of quotas) {
+      if (quota.shadow) continue
+      const known = this.#known(quota, now)
+      if (known === undefined) unknownMs = Math.max(unknownMs, quota.windowMs)
+      else if (longest === undefined || waitMs(known, now) > waitMs(longest, now)) longest = known
+    }
+    if (longest === undefined || longest.allowance.remaining > 0) return undefined
+    if (unknownMs > waitMs(longest, now) && mayRecheck(longest, now)) return undefined
+    return quotas.flatMap((quota) => {
+      const known = quota.shadow ? undefined : this.#known(quota, now)
+      return known === undefined ? [] : [allowanceNow(known, now)]
+    })
+  }
+
   /** Stores the answer to a question of `askedAt`; `allowances` are in the order of `quotas`. */
   remember(
     quotas: readonly Quota[],
-    answer: { readonly admitted: boolean; readonly allowances: readonly Allowance[] },
+    admitted: boolean,
+    allowances: readonly Allowance[],
     askedAt: number,
     now: number,
-  ): void
-  clear(): void
-}
-
-/** Remembers up to `max` keys, the oldest dropped first: those that an admitted call filled, and all of a refused one. */
-export function createDenyCache(max: number): DenyCache {
-  const keys = new Map<string, Known>()
-
-  /** Each is kept for a second at most, so the stale ones are first. */
-  function makeRoom(now: number): void {
-    for (const [key, { askedAt }] of keys) {
-      if (now - askedAt < MAX_MS && keys.size < max) return
-      keys.delete(key)
+  ): void {
+    if (this.#max === 0) return
+    for (const [i, { key, shadow }] of quotas.entries()) {
+      const allowance = allowances[i]!
+      if (shadow || (admitted && allowance.remaining > 0)) {
+        // The call was charged, so what was known is outdated.
+        if (admitted && this.#keys.size > 0) this.#keys.delete(key)
+        continue
+      }
+      const rechecks = this.#keys.get(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
+      this.#keys.delete(key)
+      // Each is kept for a second at most, so the stale ones are first.
+      for (const [oldest, known] of this.#keys) {
+        if (askedAt - known.askedAt < MAX_MS && this.#keys.size < this.#max) break
+        this.#keys.delete(oldest)
+      }
+      this.#keys.set(key, { allowance, askedAt, answeredAt: now, rechecks })
     }
   }
 
-  function known({ key, limit, windowMs }: Quota, now: number): Known | undefined {
-    const entry = keys.get(key)
-    if (entry === undefined || now - entry.askedAt >= MAX_MS) return undefined
-    const { allowance, askedAt } = entry
-    if (allowance.limit !== limit || allowance.windowMs !== windowMs) return undefined
-    // A full key is known only until the next call may pass.
-    const holds = allowance.remaining > 0 || limit === 0 || askedAt + allowance.retryAfterMs > now
-    return holds ? entry : undefined
+  clear(): void {
+    this.#keys.clear()
   }
 
-  return {
-    recall(quotas, now) {
-      if (keys.size === 0) return undefined
-      let longest: Known | undefined
-      let unknownMs = 0
-      for (const quota of quotas) {
-        if (quota.shadow) continue
-        const entry = known(quota, now)
-        if (entry === undefined) unknownMs = Math.max(unknownMs, quota.windowMs)
-        else if (longest === undefined || waitMs(entry, now) > waitMs(longest, now)) longest = entry
-      }
-      if (longest === undefined || longest.allowance.remaining > 0) return undefined
-      if (unknownMs > waitMs(longest, now) && mayRecheck(longest, now)) return undefined
-      return quotas.flatMap((quota) => {
-        const entry = quota.shadow ? undefined : known(quota, now)
-        return entry === undefined ? [] : [allowanceNow(entry, now)]
-      })
-    },
-    remember(quotas, { admitted, allowances }, askedAt, now) {
-      if (max === 0) return
-      for (const [i, { key, shadow }] of quotas.entries()) {
-        const allowance = allowances[i]!
-        if (shadow || (admitted && allowance.remaining > 0)) {
-          // The call was charged, so what was known is outdated.
-          if (admitted && keys.size > 0) keys.delete(key)
-          continue
-        }
-        const rechecks = keys.get(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
-        keys.delete(key)
-        makeRoom(askedAt)
-        keys.set(key, { allowance, askedAt, answeredAt: now, rechecks })
-      }
-    },
-    clear: () => keys.clear(),
+  #known({ key, limit, windowMs }: Quota, now: number): Known | undefined {
+    const known = this.#keys.get(key)
+    if (known === undefined || now - known.askedAt >= MAX_MS) return undefined
+    const { allowance, askedAt } = known
+    if (allowance.limit !== limit || allowance.windowMs !== windowMs) return undefined
+    // A full key is known only until the next call may pass.
+    return allowance.remaining > 0 || limit === 0 || askedAt + allowance.retryAfterMs > now
+      ? known
+      : undefined
   }
 }
 
@@ -96,13 +97,13 @@ function waitMs({ allowance, answeredAt }: Known, now: number): number {
   return allowance.limit === 0 ? allowance.windowMs : answeredAt + allowance.retryAfterMs - now
 }
 
-function allowanceNow(entry: Known, now: number): Allowance {
-  const { allowance, answeredAt } = entry
+function allowanceNow(known: Known, now: number): Allowance {
+  const { allowance, answeredAt } = known
   const pastMs = now - answeredAt
   if (allowance.remaining > 0) {
     return { ...allowance, resetAfterMs: Math.max(0, allowance.resetAfterMs - pastMs) }
   }
-  const wait = waitMs(entry, now)
+  const wait = waitMs(known, now)
   const resetAt = allowance.limit === 0 ? Math.floor(allowance.resetAt + pastMs) : allowance.resetAt
   return { ...allowance, admitted: false, resetAt, resetAfterMs: wait, retryAfterMs: wait }
 }

@@ -1,3 +1,4 @@
+import type { Params } from '../downstream/router.ts'
 import type { Caller } from './caller.ts'
 import { encodePart, ipPart, paramPart, parseKey } from './key.ts'
 
@@ -56,9 +57,6 @@ export function isProof({ name }: { readonly name: string }): boolean {
   return name === PROOF
 }
 
-/** Path parameters: name → canonical, still percent-encoded segment. */
-type Params = Readonly<Record<string, string>>
-
 /** Applies the compiled limits to a caller at an instant (epoch milliseconds), in their order. */
 export type ApplyLimits = (caller: Caller, params: Params, nowMs: number) => readonly Quota[]
 
@@ -73,21 +71,14 @@ export function compileLimits(
   clientLimits: ClientLimits = new Map(),
 ): ApplyLimits {
   const names = new Set<string>()
-  const parts: string[] = []
+  const parts = [...new Set(limits.flatMap(({ per }) => per))]
+  const readers = parts.map(partReader)
   const compiled = limits
     .filter(({ name }) => names.size < names.add(name).size)
-    .map((limit) => ({
-      limit: inOrder(limit),
-      key: compileKey(
-        limit,
-        prefix,
-        limit.per.map((part) => {
-          const known = parts.indexOf(part)
-          return known === -1 ? parts.push(part) - 1 : known
-        }),
-      ),
-    }))
-  const readers = parts.map(partReader)
+    .map((limit) => {
+      const indexes = limit.per.map((part) => parts.indexOf(part))
+      return { limit: inOrder(limit), key: compileKey(limit, prefix, indexes) }
+    })
 
   return (caller, params, nowMs) => {
     const encoded = readers.map((read) => read(caller, params))
@@ -145,16 +136,10 @@ function compileKey(
 }
 
 function partReader(part: string): (caller: Caller, params: Params) => string {
-  switch (part) {
-    case 'client':
-      return ({ client }) => encodePart(present(client, part))
-    case 'user':
-      return ({ user }) => encodePart(present(user, part))
-    case 'ip':
-      return ({ ip }) => ipPart(present(ip, part))
-    default:
-      return (_, params) => paramPart(present(params[part], part))
-  }
+  if (part === 'client') return ({ client }) => encodePart(present(client, part))
+  if (part === 'user') return ({ user }) => encodePart(present(user, part))
+  if (part === 'ip') return ({ ip }) => ipPart(present(ip, part))
+  return (_, params) => paramPart(present(params[part], part))
 }
 
 function present(value: string | undefined, part: string): string {

@@ -1,5 +1,5 @@
 import { type Decision, longestWait } from './decision.ts'
-import { createDenyCache } from './deny-cache.ts'
+import { DenyCache } from './deny-cache.ts'
 import type { Quota } from './limit.ts'
 import type { Allowance, Charge, Store } from './store.ts'
 
@@ -39,7 +39,7 @@ export function createLimiter({
   maxDenied = 10_000,
   now = () => performance.now(),
 }: LimiterOptions): Limiter {
-  const denied = createDenyCache(maxDenied)
+  const denied = new DenyCache(maxDenied)
   /** How often the cache was cleared: an answer to an earlier question is not remembered. */
   let cleared = 0
 
@@ -58,7 +58,7 @@ export function createLimiter({
     if (onOutcome) for (const allowance of allowances) report(allowance, admitted, onOutcome)
     // The fallback's answer says nothing of what the store will answer.
     if (mode === 'store' && cleared === clearedBefore) {
-      denied.remember(quotas, { admitted, allowances }, askedAt, now())
+      denied.remember(quotas, admitted, allowances, askedAt, now())
     }
     if (admitted) return { admitted, allowances, mode, decidedAt, cached: false }
     return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, decidedAt, cached: false }

@@ -1,12 +1,6 @@
 import type { Quota } from '../limit.ts'
-import type { Scripts } from './scripts.ts'
 import { allowanceOf, type Charge, DamagedKeyError } from '../store.ts'
-
-/** Decisions of one turn of the event loop, gathered by hash slot. */
-export interface Batches {
-  /** Rejects if the script fails, or with a DamagedKeyError. */
-  add(slot: number, quotas: readonly Quota[], charging: boolean): Promise<Charge>
-}
+import type { Scripts } from './scripts.ts'
 
 interface Waiting {
   readonly quotas: readonly Quota[]
@@ -18,11 +12,35 @@ interface Waiting {
 /** So that one script call blocks Redis for less than a millisecond. */
 const MAX_BATCH = 64
 
-/** Gathers decisions and sends them with `ask`. */
-export function createBatches(ask: Scripts['charge']): Batches {
-  let gathering = new Map<number, Waiting[]>()
+/** Gathers the decisions of one turn of the event loop by hash slot, and asks charge.lua for them together. */
+export class Batches {
+  readonly #scripts: Scripts
+  #gathering = new Map<number, Waiting[]>()
 
-  function send(batch: readonly Waiting[]): void {
+  constructor(scripts: Scripts) {
+    this.#scripts = scripts
+  }
+
+  /** Rejects if the script fails, or with a DamagedKeyError. */
+  add(slot: number, quotas: readonly Quota[], charging: boolean): Promise<Charge> {
+    return new Promise((resolve, reject) => {
+      if (this.#gathering.size === 0) setImmediate(() => this.#flush())
+      const one = { quotas, charging, resolve, reject }
+      const batch = this.#gathering.get(slot)
+      if (batch === undefined) this.#gathering.set(slot, [one])
+      else batch.push(one)
+    })
+  }
+
+  #flush(): void {
+    const gathered = this.#gathering
+    this.#gathering = new Map()
+    for (const all of gathered.values()) {
+      for (let i = 0; i < all.length; i += MAX_BATCH) this.#send(all.slice(i, i + MAX_BATCH))
+    }
+  }
+
+  #send(batch: readonly Waiting[]): void {
     const keys: string[] = []
     const args: number[] = []
     for (const { quotas, charging } of batch) {
@@ -32,32 +50,12 @@ export function createBatches(ask: Scripts['charge']): Batches {
         args.push(limit, windowMs * 1000, calls === undefined ? Number(shadow) : -calls)
       }
     }
-    ask(keys, args, 1 + batch.length + 3 * keys.length).then(
+    this.#scripts.charge(keys, args, 1 + batch.length + 3 * keys.length).then(
       (numbers) => settle(batch, numbers),
       (error: Error) => {
         for (const { reject } of batch) reject(error)
       },
     )
-  }
-
-  function flush(): void {
-    const gathered = gathering
-    gathering = new Map()
-    for (const all of gathered.values()) {
-      for (let i = 0; i < all.length; i += MAX_BATCH) send(all.slice(i, i + MAX_BATCH))
-    }
-  }
-
-  return {
-    add(slot, quotas, charging) {
-      return new Promise((resolve, reject) => {
-        if (gathering.size === 0) setImmediate(flush)
-        const one = { quotas, charging, resolve, reject }
-        const batch = gathering.get(slot)
-        if (batch === undefined) gathering.set(slot, [one])
-        else batch.push(one)
-      })
-    },
   }
 }
 
@@ -66,16 +64,17 @@ function settle(batch: readonly Waiting[], numbers: readonly number[]): void {
   const nowUs = numbers[0]!
   let at = 1
   for (const [i, { quotas, resolve, reject }] of batch.entries()) {
-    const verdict = numbers[at++]!
+    const admitted = numbers[at++]! === 1
     let damaged: string | undefined
     const allowances = quotas.map((quota) => {
-      const [room, remaining, growsAtUs] = [numbers[at]!, numbers[at + 1]!, numbers[at + 2]!]
-      at += 3
+      const room = numbers[at++]!
+      const remaining = numbers[at++]!
+      const growsAtUs = numbers[at++]!
       if (room === -1) damaged ??= quota.key
       return allowanceOf(quota, room === 1, remaining, growsAtUs / 1000, (growsAtUs - nowUs) / 1000)
     })
     if (damaged !== undefined) reject(new DamagedKeyError(damaged))
     // All share one instant; a microsecond each keeps them in the order in which they were decided.
-    else resolve({ admitted: verdict === 1, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000 })
+    else resolve({ admitted, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000 })
   }
 }

@@ -37,8 +37,6 @@ export interface RedisEvents {
   readonly onError: (error: Error) => void
   /** Called with each connection that is made or lost. */
   readonly onChange: (up: boolean) => void
-  /** Gets what the operator should know of a Redis that can be used. */
-  readonly onWarning: (warning: string) => void
 }
 
 /** Opens a client; throws a StoreConfigError if the topology is impossible. */
@@ -84,14 +82,13 @@ function openOne(client: Redis): RedisClient {
 /** The `server` of keys whose slot no master serves. */
 const MASTERLESS = 'slots without a master'
 
-function openCluster(nodes: readonly RedisAddress[], { onError, onWarning }: RedisEvents): RedisClient {
+function openCluster(nodes: readonly RedisAddress[], { onError }: RedisEvents): RedisClient {
   if (nodes.some(({ db }) => db !== undefined)) {
     throw new StoreConfigError('A Redis Cluster has only database 0; write the URLs without a path.')
   }
   const client = new Cluster([...nodes], clusterOptions(nodes))
   /** `host:port` of a node → why it is not connected. */
   const reasons = new Map<string, Error>()
-  let masterless = 0
 
   const masters = (): readonly Redis[] => (client.status === 'ready' ? client.nodes('master') : [])
   const masterOf = (slot: number): string | undefined => client.slots[slot]?.[0]
@@ -113,15 +110,6 @@ function openCluster(nodes: readonly RedisAddress[], { onError, onWarning }: Red
     connectMasters()
     const known = new Set(client.slots.flat())
     for (const name of reasons.keys()) if (!known.has(name)) reasons.delete(name)
-    const served = client.slots.reduce((count, nodes) => count + Math.min(nodes.length, 1), 0)
-    if (served !== 0 && masterless !== SLOTS - served) {
-      masterless = SLOTS - served
-      if (masterless > 0) {
-        onWarning(
-          `${masterless} of the ${SLOTS} slots of the cluster have no master, and store.onOutage decides for the keys in them; assign them, as with: redis-cli --cluster fix <host:port>.`,
-        )
-      }
-    }
   })
   /** Left alone, a node connects with its first command, and commands beside that one fail. */
   function connectMasters(): void {

@@ -1,16 +1,18 @@
-import { openClient, type RedisClient, type RedisEvents } from './client.ts'
+import { openClient, type RedisClient } from './client.ts'
 import { checkInfo, configError, isVague, StoreConfigError } from './diagnose.ts'
 import type { RedisCredentials, RedisTopology } from './options.ts'
 
 /** The longest that a start waits for Redis. */
 const START_MS = 2000
 
-export interface RedisConnectionOptions extends RedisCredentials, Partial<Pick<RedisEvents, 'onWarning'>> {
+export interface RedisConnectionOptions extends RedisCredentials {
   readonly topology: RedisTopology
   /** Called when the connection is lost. */
   readonly onLost?: () => void
   /** Called once when Redis turns out, after `connect`, not to be what the configuration says. */
   readonly onWrong?: (error: StoreConfigError) => void
+  /** Gets what the operator should know of a Redis that can be used; each text once. */
+  readonly onWarning?: (warning: string) => void
 }
 
 /** The connection to Redis, and whether Redis is what the configuration says. */
@@ -32,7 +34,6 @@ export class RedisConnection {
     this.client = openClient(options.topology, options, {
       onError: (error) => this.#failed(error),
       onChange: (up) => this.#changed(up),
-      onWarning: (warning) => this.#warn(warning),
     })
   }
 
@@ -80,7 +81,9 @@ export class RedisConnection {
       const warnings = await this.#compare()
       this.#isRight = true
       this.#wrong = undefined
-      for (const warning of warnings) this.#warn(warning)
+      for (const warning of warnings) {
+        if (this.#warnings.size < this.#warnings.add(warning).size) this.#options.onWarning?.(warning)
+      }
     } catch (error) {
       const wrong = configError(error)
       if (wrong === undefined) throw this.#explained(error as Error, undefined)
@@ -155,9 +158,5 @@ export class RedisConnection {
     const isNew = wrong.advice !== this.#wrong?.advice
     this.#wrong = wrong
     if (isNew && this.#started) this.#options.onWrong?.(wrong)
-  }
-
-  #warn(warning: string): void {
-    if (this.#warnings.size < this.#warnings.add(warning).size) this.#options.onWarning?.(warning)
   }
 }

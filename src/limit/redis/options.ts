@@ -47,7 +47,7 @@ export function redisAddress(
   { username, password, tls }: RedisCredentials,
   defaultPort?: number,
 ): RedisAddress {
-  const own = { ...(username !== undefined && { username }), ...(password !== undefined && { password }) }
+  const own = given({ username, password })
   const path = /^(?:unix:(?:\/\/)?)?(\/.*)$/.exec(url)?.[1]
   if (path !== undefined) return { path, ...own }
   const parsed = new URL(url)
@@ -81,9 +81,7 @@ function shown(url: string, defaultPort?: number): string {
 }
 
 /** Back-off of reconnecting: 50 to 500 ms, so that recovery is seen within seconds. */
-function reconnectDelayMs(times: number): number {
-  return Math.min(50 * times, 500)
-}
+const reconnectDelayMs = (times: number): number => Math.min(50 * times, 500)
 
 /** Every connection fails at once rather than queue, retry or wait. */
 const CONNECTION = {
@@ -126,10 +124,7 @@ export function sentinelOptions(
     role: 'master' as const,
     sentinelRetryStrategy: reconnectDelayMs,
     sentinelCommandTimeout: 1000,
-    ...(sentinelUsername !== undefined && { sentinelUsername }),
-    ...(sentinelPassword !== undefined && { sentinelPassword }),
-    ...(username !== undefined && { username }),
-    ...(password !== undefined && { password }),
+    ...given({ sentinelUsername, sentinelPassword, username, password }),
     ...(first?.tls && { tls: first.tls, sentinelTLS: first.tls, enableTLSForSentinelMode: true }),
   }
 }
@@ -154,12 +149,11 @@ export function clusterOptions(nodes: readonly RedisAddress[]) {
     ...(tls && {
       dnsLookup: (host: string, done: (error: null, address: string) => void) => done(null, host),
     }),
-    redisOptions: {
-      ...CONNECTION,
-      enableReadyCheck: false,
-      ...(username !== undefined && { username }),
-      ...(password !== undefined && { password }),
-      ...(tls && { tls }),
-    },
+    redisOptions: { ...CONNECTION, enableReadyCheck: false, ...given({ username, password, tls }) },
   }
+}
+
+/** Leaves out what is undefined. */
+function given<T extends object>(options: T): { [Name in keyof T]?: Exclude<T[Name], undefined> } {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T
 }

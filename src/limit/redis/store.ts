@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto'
 import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
 import type { Allowance, Charge, OnQuestion, RemoteStore } from '../store.ts'
-import { type Batches, createBatches } from './batches.ts'
+import { Batches } from './batches.ts'
 import { RedisConnection, type RedisConnectionOptions } from './connection.ts'
-import { createDeadlines } from './deadlines.ts'
+import { Deadlines } from './deadlines.ts'
 import { hashSlot, hashTag, tagOfGlob } from './hash-slot.ts'
-import { createScripts, type ScriptOptions, type Scripts } from './scripts.ts'
+import { type ScriptOptions, Scripts } from './scripts.ts'
 
 const SCAN_COUNT = 1000
 const SCAN_TIMEOUT_MS = 10_000
@@ -44,17 +44,15 @@ export class RedisStore implements RemoteStore {
   readonly #onEmptied: (range: LostRange) => void
   readonly #scripts: Scripts
   readonly #batches: Batches
-  readonly #scans = createDeadlines(SCAN_TIMEOUT_MS)
+  readonly #scans = new Deadlines(SCAN_TIMEOUT_MS)
   onQuestion: OnQuestion = () => {}
 
   constructor(options: RedisStoreOptions) {
     this.#prefix = options.prefix
     this.#onEmptied = options.onEmptied ?? (() => {})
     this.#connection = new RedisConnection(options)
-    this.#scripts = createScripts(this.#connection, options, (server, error) =>
-      this.onQuestion(server, error),
-    )
-    this.#batches = createBatches(this.#scripts.charge)
+    this.#scripts = new Scripts(this.#connection, options, (server, error) => this.onQuestion(server, error))
+    this.#batches = new Batches(this.#scripts)
   }
 
   /**

@@ -1,6 +1,6 @@
 import { afterEach, expect, it } from 'vitest'
 import type { Quota } from '../../../src/limit/limit.ts'
-import { createServerClocks } from '../../../src/limit/redis/deadlines.ts'
+import { ServerClocks } from '../../../src/limit/redis/deadlines.ts'
 import { CHARGE_SCRIPT } from '../../../src/limit/redis/scripts.ts'
 import { RedisStore } from '../../../src/limit/redis/store.ts'
 import { startRedis } from '../../helpers/redis.ts'
@@ -56,7 +56,7 @@ it('a clock that was set costs one more question, and no call', async () => {
 })
 
 it('a clock is known as narrowly as any answer shows, unless a later one contradicts it', () => {
-  const clocks = createServerClocks()
+  const clocks = new ServerClocks()
   const after = (nowMs: number) =>
     (['no later', 'no earlier'] as const).map((bound) => clocks.at('a', nowMs + 100, bound))
   expect(after(1000)).toEqual([0, 0])

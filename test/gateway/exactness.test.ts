@@ -6,7 +6,7 @@ import { hashSlot } from '../../src/limit/redis/hash-slot.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { mostInAWindow, type Observed, wronglyAdmitted, wronglyRefused } from '../helpers/judge.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
-import { startCluster, startRedis } from '../helpers/redis.ts'
+import { sharedCluster, sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -39,7 +39,7 @@ async function ground(redis: string, limit: number): Promise<Ground> {
         data: data.url,
         limit: now,
         window: `${WINDOW_MS}ms`,
-        store: `{ redis: ${redis}, timeout: 10s, onOutage: deny }`,
+        store: `{ redis: ${redis}, prefix: exactness, timeout: 10s, onOutage: deny }`,
       }),
     )
   write(limit)
@@ -109,22 +109,8 @@ const newTokens = (clients: number) =>
 const pause = (ms: number) => new Promise<void>((resolve) => void setTimeout(resolve, ms))
 
 describe.each([
-  [
-    'a single Redis',
-    async () => {
-      const redis = await startRedis()
-      closers.push(redis.close)
-      return `{ url: "${redis.url}" }`
-    },
-  ],
-  [
-    'a cluster of three masters',
-    async () => {
-      const cluster = await startCluster(3)
-      closers.push(cluster.close)
-      return `{ cluster: ${JSON.stringify(cluster.urls)} }`
-    },
-  ],
+  ['a single Redis', async () => `{ url: "${(await sharedRedis()).url}" }`],
+  ['a cluster of three masters', async () => `{ cluster: ${JSON.stringify((await sharedCluster()).urls)} }`],
 ])('on %s', (_, open) => {
   it('no window holds more than the limit, and no call is refused while one holds fewer', async () => {
     const three = await ground(await open(), 20)

@@ -125,7 +125,9 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
 
 /** Sends commands over a connection that is made when it is needed. */
 export function commander(
-  address: { readonly path: string; readonly password?: string } | { readonly host: string; readonly port: number },
+  address:
+    | { readonly path: string; readonly password?: string }
+    | { readonly host: string; readonly port: number },
 ): {
   command(...args: (string | number)[]): Promise<unknown>
   disconnect(): void

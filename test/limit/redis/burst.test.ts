@@ -1,20 +1,18 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import type { RedisStoreOptions } from '../../../src/limit/redis/store.ts'
-import { type RedisCluster, type RedisServer, startCluster, startRedis } from '../../helpers/redis.ts'
+import type { SharedCluster, SharedRedis } from '../../helpers/redis.ts'
+import { sharedCluster, sharedRedis } from '../../helpers/shared-redis.ts'
 import type { Admitted, Burst } from './burst-worker.ts'
 
 const WORKER = fileURLToPath(new URL('burst-worker.ts', import.meta.url))
 const PROCESSES = 3
 
-let server: RedisServer
-let cluster: RedisCluster
+let server: SharedRedis
+let cluster: SharedCluster
 beforeAll(async () => {
-  ;[server, cluster] = await Promise.all([startRedis(), startCluster()])
-})
-afterAll(async () => {
-  await Promise.all([server?.close(), cluster?.close()])
+  ;[server, cluster] = await Promise.all([sharedRedis(), sharedCluster()])
 })
 
 const topologies: readonly [string, () => RedisStoreOptions['topology']][] = [

@@ -2,7 +2,8 @@ import { defineConfig } from 'vitest/config'
 
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
+    // What takes minutes: `npm run test:long`.
+    include: ['test/**/*.test.ts', ...(process.env['SLUICE_LONG'] === '1' ? ['test/**/*.long.ts'] : [])],
     globalSetup: ['test/helpers/build.ts', 'test/helpers/shared-servers.ts'],
     // Generous: on a busy machine a process takes many seconds to start.
     testTimeout: 60_000,

@@ -21,6 +21,8 @@ export type ErrorCode = keyof typeof STATUS
 
 export type Headers = Readonly<Record<string, string | readonly string[]>>
 
+const NO_HEADERS: Headers = {}
+
 export interface RefusalDetails {
   /** What happened, for the log; never shown to the caller. */
   readonly cause?: unknown
@@ -28,6 +30,9 @@ export interface RefusalDetails {
   readonly headers?: Headers
   /** The RFC 6749 or RFC 6750 `error` value, where the code alone does not give it. */
   readonly oauthError?: string
+  /** Of a 429: when to retry, in whole seconds, and the names of the limits that refused. */
+  readonly retryAfterSecs?: number
+  readonly violatedPolicies?: readonly string[]
 }
 
 /** Why a request is not served: a plain value, made without a stack. `message` is for the caller, `cause` for the log. */
@@ -37,15 +42,19 @@ export class Refusal {
   readonly message: string
   readonly headers: Headers
   readonly oauthError: string | undefined
+  readonly retryAfterSecs: number | undefined
+  readonly violatedPolicies: readonly string[] | undefined
   readonly cause: unknown
 
-  constructor(code: ErrorCode, message: string, { headers = {}, oauthError, cause }: RefusalDetails = {}) {
+  constructor(code: ErrorCode, message: string, details: RefusalDetails = {}) {
     this.code = code
     this.status = STATUS[code]
     this.message = message
-    this.headers = headers
-    this.oauthError = oauthError
-    this.cause = cause
+    this.headers = details.headers ?? NO_HEADERS
+    this.oauthError = details.oauthError
+    this.retryAfterSecs = details.retryAfterSecs
+    this.violatedPolicies = details.violatedPolicies
+    this.cause = details.cause
   }
 }
 

@@ -1,7 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Serve } from '../gateway/gateway.ts'
 import { endGently, lingerOnClose } from './graceful-close.ts'
+
+/** Serves one request; resolves when its response is closed, and never rejects. */
+export type Serve = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  expectsContinue?: boolean,
+) => Promise<void>
 
 /** The requests of each socket, served one after the other; after an answer that ends it, none (RFC 9112 section 9.6). */
 export interface Turns {

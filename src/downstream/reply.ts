@@ -1,9 +1,10 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Refusal } from '../errors.ts'
-import { type Decision, exceeded } from '../limit/decision.ts'
 import { lingerOnClose } from './graceful-close.ts'
+import type { Route } from './router.ts'
+import { parseHost } from './target.ts'
 
-/** One of the gateway's own answers, ready to be written. */
+/** A response of the gateway's own. */
 export interface Reply {
   readonly status: number
   /** A flat list of names and values. */
@@ -11,69 +12,66 @@ export interface Reply {
   readonly body: string
 }
 
-/** Whose error format a route speaks: the Data API's, or the OAuth endpoints' (RFC 6749 section 5.2). */
-export type Dialect = 'problem' | 'oauth'
+/** The Data API's errors (RFC 9457), or those of the OAuth endpoints (RFC 6749 section 5.2). */
+export type ErrorFormat = 'problem' | 'oauth'
+
+/** Returns the error format of a route: that which its upstream's clients read. */
+export function errorFormatOf({ upstream, authenticate }: Route): ErrorFormat {
+  return upstream === 'identity' || authenticate === 'par' ? 'oauth' : 'problem'
+}
+
+/** Returns the error format of a `Host` value while no route is known: OAuth's where all routes of the host have it. */
+export function hostErrorFormats(routes: readonly Route[]): (host: string | undefined) => ErrorFormat {
+  const formats = new Map<string, ErrorFormat>()
+  for (const route of routes) {
+    if (route.host === undefined || formats.get(route.host) === 'problem') continue
+    formats.set(route.host, errorFormatOf(route))
+  }
+  return (host = '') => formats.get(parseHost(host)?.host ?? '') ?? 'problem'
+}
 
 const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
 
-/** The answer to a request that the limits refuse; `decision` is a refusal, `rateLimit` its fields. */
-export function refusedReply(decision: Decision, rateLimit: readonly string[], requestId: string): Reply {
-  const { detail, violatedPolicies, retryAfterSecs } = exceeded(decision)
-  return {
-    status: 429,
-    headers: [...rateLimit, ...OWN_HEADERS, 'Content-Type', 'application/problem+json'],
-    body: JSON.stringify({
-      type: QUOTA_EXCEEDED,
-      title: 'Too Many Requests',
-      status: 429,
-      detail,
-      'violated-policies': violatedPolicies,
-      code: 'TooManyRequests',
-      message: 'Too Many Requests',
-      retryAfterSecs,
-      correlationId: requestId,
-    }),
-  }
-}
-
 const OWN_HEADERS = ['Cache-Control', 'no-store']
 
-/** The answer to a request that failed; `rateLimit` are the fields of the decision, where one was made. */
-export function errorReply(
-  error: Refusal,
-  dialect: Dialect,
+/** Returns the reply to a refused request; `rateLimit` are the fields of the decision, where one was made. */
+export function refusalReply(
+  refusal: Refusal,
+  format: ErrorFormat,
   requestId: string,
   rateLimit: readonly string[] = [],
 ): Reply {
+  const { status, code, message } = refusal
   const headers = [...rateLimit]
-  for (const [name, value] of Object.entries(error.headers)) {
+  for (const [name, value] of Object.entries(refusal.headers)) {
     for (const one of typeof value === 'string' ? [value] : value) headers.push(name, one)
   }
   headers.push(...OWN_HEADERS, 'Content-Type')
-  if (dialect === 'oauth') {
+  if (format === 'oauth') {
     headers.push('application/json')
     const body = JSON.stringify({
-      error: error.oauthError ?? oauthCode(error.status),
-      error_description: error.message,
+      error: refusal.oauthError ?? oauthCode(status),
+      error_description: message,
     })
-    return { status: error.status, headers, body }
+    return { status, headers, body }
   }
   headers.push('application/problem+json')
-  const title = STATUS_CODES[error.status] ?? 'Error'
+  const title = STATUS_CODES[status] ?? 'Error'
   const body = JSON.stringify({
-    type: error.status === 429 ? QUOTA_EXCEEDED : 'about:blank',
+    type: status === 429 ? QUOTA_EXCEEDED : 'about:blank',
     title,
-    status: error.status,
-    detail: error.message,
-    code: error.code,
+    status,
+    detail: message,
+    'violated-policies': refusal.violatedPolicies,
+    code,
     message: title,
-    ...(error.status === 429 && { retryAfterSecs: Number(error.headers['Retry-After']) }),
+    retryAfterSecs: refusal.retryAfterSecs,
     correlationId: requestId,
   })
-  return { status: error.status, headers, body }
+  return { status, headers, body }
 }
 
-/** The answer of a route to which the gateway itself responds. */
+/** Returns a 200 with a JSON body. */
 export function jsonReply(body: object): Reply {
   return {
     status: 200,
@@ -84,15 +82,15 @@ export function jsonReply(body: object): Reply {
 
 /** The RFC 6749 code nearest to a status; `server_error` and `temporarily_unavailable` are those of section 4.1.2.1. */
 function oauthCode(status: number): string {
-  if (status === 503 || status === 504) return 'temporarily_unavailable'
+  if (status === 429 || status === 503 || status === 504) return 'temporarily_unavailable'
   return status >= 500 ? 'server_error' : 'invalid_request'
 }
 
 /**
- * Writes a reply. A request whose body is still coming ends its socket, so that the rest is never taken for the next
- * request; what is under way is read and dropped for a moment, lest a reset overtake the answer.
+ * Writes a reply. A request whose body is still coming closes its socket, so that the rest is never taken for the next request;
+ * what arrives is read and dropped for a moment, as a reset could overtake the reply.
  */
-export function speak(response: ServerResponse, reply: Reply): void {
+export function writeReply(response: ServerResponse, reply: Reply): void {
   if (response.headersSent || response.destroyed) {
     response.destroy()
     return

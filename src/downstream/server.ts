@@ -5,12 +5,11 @@ import type { TlsOptions } from 'node:tls'
 import { breakOff } from './body.ts'
 import { type Load, loads } from './drain.ts'
 import { type ErrorCode, Refusal } from '../errors.ts'
-import type { Serve } from '../gateway/gateway.ts'
 import { endGently, lingerOnClose } from './graceful-close.ts'
 import { READ_MS } from './slow-reader.ts'
 import { METHODS } from './router.ts'
 import { boundSockets, type SocketBounds, type Turnstile } from './connection-limits.ts'
-import { createTurns, underWay } from './pipelining.ts'
+import { createTurns, type Serve, underWay } from './pipelining.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
 export interface Bounds extends SocketBounds {

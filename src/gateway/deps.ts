@@ -10,44 +10,44 @@ import type { Quota } from '../limit/limit.ts'
 import type { ParGuard } from '../par/guard.ts'
 import type { RefuseParams } from '../limit/parameters.ts'
 import type { Peers } from '../downstream/trusted-proxies.ts'
-import type { Dialect } from '../downstream/reply.ts'
+import type { ErrorFormat } from '../downstream/reply.ts'
 import type { Params, Route, Router } from '../downstream/router.ts'
 
-/** A route with the parts that serve it. */
-export interface ServedRoute extends Route {
-  /** Where the requests go; undefined where the gateway itself responds. */
+/** A route with what serves it. */
+export interface GatewayRoute extends Route {
+  /** Its upstream; undefined where the gateway itself responds. */
   readonly forward: Forward | undefined
-  readonly dialect: Dialect
-  /** Is one of its limits counted per user? */
+  readonly errorFormat: ErrorFormat
+  /** True if one of its limits is counted per user. */
   readonly needsUser: boolean
-  /** Refuses path parameters by which its limits cannot count. */
+  /** 400 for path parameters by which its limits cannot count. */
   readonly refuseParams: RefuseParams
-  /** The route's limits applied to a caller, now. */
+  /** Applies the route's limits to a caller, now. */
   quotas(caller: Caller, params: Params): readonly Quota[]
-  /** What makes a caller's proof pass once, to be charged beside the quotas of its call. */
+  /** Returns the quota that makes a proof pass once, to be charged with the quotas of its call. */
   proofQuota(proof: Proof, caller: Caller, quotas: readonly Quota[]): Quota
 }
 
-/** What the gateway is made of; all of it is replaced at once by a reload. */
-export interface Parts {
-  readonly match: Router<ServedRoute>
-  /** Is this a host that is served by its name, and that absolute-form targets may name? */
+/** What the gateway depends on; a reload replaces all of it at once. */
+export interface GatewayDeps {
+  readonly match: Router<GatewayRoute>
+  /** True for a host that is served by its name, and that absolute-form targets may name. */
   serves(host: string): boolean
-  /** Are other hosts served, too? */
+  /** True if requests to other hosts are served, too. */
   readonly servesOthers: boolean
-  /** In whose words a `Host`, as it was sent, is answered while no route is known. */
-  dialectOf(host: string | undefined): Dialect
+  /** Returns the error format of a `Host`, as it was sent, while no route is known. */
+  errorFormatOf(host: string | undefined): ErrorFormat
   readonly peers: Peers
-  /** Turns away the addresses that fail too often; undefined where failures are not counted. */
+  /** The limit on failures of an address; undefined where failures are not counted. */
   readonly failures: Failures | undefined
   readonly authenticate: Authenticate
-  /** Checks what is pushed to the PAR endpoint; undefined where no route leads there. */
+  /** Checks pushed authorisation requests; undefined without a PAR route. */
   readonly guard: ParGuard | undefined
   readonly limiter: Limiter
-  /** The fields that tell a caller of a decision, as a flat list. */
+  /** Returns a decision's header fields as a flat list. */
   rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): readonly string[]
-  /** What `respond: limits` answers a caller of its own limits. */
+  /** Returns the body of `respond: limits`. */
   limitsOf(caller: Caller): Promise<object>
-  /** Told of every request once, when it is over. */
+  /** Logs and counts a request; called once, when it is over. */
   observe(exchange: Exchange): void
 }

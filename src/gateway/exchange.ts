@@ -1,70 +1,98 @@
 import { randomUUID } from 'node:crypto'
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Bound } from '../authenticate/proof/confirm.ts'
 import { plainAddress } from '../downstream/address.ts'
-import type { Caller } from '../limit/caller.ts'
-import type { Refusal } from '../errors.ts'
-import type { Decision } from '../limit/decision.ts'
+import type { BodyLength, Head } from '../downstream/head.ts'
+import type { Params } from '../downstream/router.ts'
+import type { Target } from '../downstream/target.ts'
 import type { Peers } from '../downstream/trusted-proxies.ts'
-import { type Dialect, errorReply, type Reply } from '../downstream/reply.ts'
-import type { Route } from '../downstream/router.ts'
+import type { Refusal } from '../errors.ts'
+import type { Caller } from '../limit/caller.ts'
+import type { Decision } from '../limit/decision.ts'
+import type { Quota } from '../limit/limit.ts'
+import type { Forwarded } from '../upstream/request.ts'
+import type { GatewayRoute } from './deps.ts'
 
-/** One request and what became of it, as log and metrics see it. Times are `performance.now()` milliseconds. */
-export interface Exchange {
+const NO_QUOTAS: readonly Quota[] = []
+
+/** One request and what became of it. Each field is written by the phase it stands under; instants are `performance.now()` milliseconds. */
+export class Exchange {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  /** True while the caller waits for `100 Continue` (RFC 9110 section 10.1.1). */
+  readonly expectsContinue: boolean
+  readonly startedAt: number
   readonly requestId: string
   readonly method: string
-  readonly startedAt: number
-  /** The address of the socket's peer, and of the caller as far as trusted proxies tell. */
+  /** The address of the socket's peer, and that of the caller as far as trusted proxies report it. */
   readonly peer: string
   readonly ip: string
-  /** May the peer speak for others? */
+  /** True if the peer is a trusted proxy. */
   readonly trusted: boolean
-  /** The host that the caller addressed. */
-  host?: string
-  path?: string
-  route?: Route
-  /** In whose words errors are told. */
-  dialect: Dialect
-  caller?: Caller
-  decision?: Decision
-  /** When the limiter was asked, and when it had decided. */
-  limitAt?: number
-  decidedAt?: number
-  askedAt?: number
-  headAt?: number
-  source: 'gateway' | 'upstream'
-  status: number
-  /** Did the caller leave, or was it cut off, before the answer was whole? */
-  incomplete?: 'left' | 'cut'
-  error?: Refusal
-  /** Why the gateway waited for the caller no longer. */
-  givenUp?: string
-}
 
-/** What is known of a request before it is understood. */
-export function openExchange(request: IncomingMessage, peers: Peers): Exchange {
-  const peer = plainAddress(request.socket.remoteAddress ?? '')
-  return {
-    requestId: requestIdOf(request),
-    method: request.method ?? '',
-    startedAt: performance.now(),
-    peer,
-    ip: peers.caller(peer, request.headers['x-forwarded-for'] as string | undefined),
-    trusted: peers.trusts(peer),
-    dialect: 'problem',
-    source: 'gateway',
-    status: 0,
+  // understand
+  head: Head = { hosts: [], authorization: [], proofs: [] }
+  bodyLength: BodyLength | Refusal = undefined
+  target: Target | undefined = undefined
+  /** As the log shows them: of a refused target, what holds no secret. */
+  host: string | undefined = undefined
+  path: string | undefined = undefined
+
+  // match
+  route: GatewayRoute | undefined = undefined
+  params: Params = {}
+  /** Of a path that is served, but not by this method: the route that comes nearest. */
+  nearest: GatewayRoute | undefined = undefined
+
+  // authenticate
+  caller: Caller | undefined = undefined
+  quotas: readonly Quota[] = NO_QUOTAS
+  /** The token's binding to a key, and the quota that makes its proof pass once. */
+  bound: Bound | undefined = undefined
+  proof: Quota | undefined = undefined
+  /** The refusal that is known without the store, so that the proof was not looked at. */
+  remembered: Decision | undefined = undefined
+  /** The pushed authorisation request, read whole. */
+  pushed: Buffer | undefined = undefined
+
+  // limit
+  limitAt: number | undefined = undefined
+  decidedAt: number | undefined = undefined
+  decision: Decision | undefined = undefined
+  /** The decision's header fields, as a flat list. */
+  rateLimit: readonly string[] | undefined = undefined
+
+  // forward
+  askedAt: number | undefined = undefined
+  forwarded: Forwarded | undefined = undefined
+
+  // the end
+  /** Why the gateway itself answered. */
+  refusal: Refusal | undefined = undefined
+  source: 'gateway' | 'upstream' = 'gateway'
+  /** 0 where the caller left before a response began. */
+  status = 0
+  /** Who ended a response that is not whole: the caller (`left`), or the upstream or the gateway (`cut`). */
+  incomplete: 'left' | 'cut' | undefined = undefined
+  /** What went wrong, for the log; undefined for a call over its limit. */
+  error: Refusal | undefined = undefined
+
+  constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, peers: Peers) {
+    this.request = request
+    this.response = response
+    this.expectsContinue = expectsContinue
+    this.startedAt = performance.now()
+    this.requestId = requestIdOf(request)
+    this.method = request.method ?? ''
+    this.peer = plainAddress(request.socket.remoteAddress ?? '')
+    this.ip = peers.caller(this.peer, request.headers['x-forwarded-for'] as string | undefined)
+    this.trusted = peers.trusts(this.peer)
   }
-}
-
-/** The answer to a request that failed, and the note of it; `rateLimit` are the fields of the decision, where one was made. */
-export function failed(exchange: Exchange, error: Refusal, rateLimit?: readonly string[]): Reply {
-  exchange.error = error
-  return errorReply(error, exchange.dialect, exchange.requestId, rateLimit)
 }
 
 const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 
-/** The caller's own `X-Request-Id` where it is well formed, else a new one. */
+/** Returns the caller's `X-Request-Id` where it is well formed, else a new one. */
 function requestIdOf(request: IncomingMessage): string {
   const given = request.headers['x-request-id']
   return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID()

@@ -1,164 +1,143 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import { tooLarge } from '../downstream/body.ts'
-import { deliver } from './forward.ts'
-import { Failure, Refusal, methodNotAllowed, notFound } from '../errors.ts'
-import { type Exchange, failed, openExchange } from './exchange.ts'
 import { bodyLength, readHead } from '../downstream/head.ts'
-import { identify } from './identify.ts'
-import type { Quota } from '../limit/limit.ts'
-import type { Parts, ServedRoute } from './deps.ts'
-import { push } from './par.ts'
-import { jsonReply, refusedReply, type Reply, speak } from '../downstream/reply.ts'
-import type { Params } from '../downstream/router.ts'
-import { plainTarget, type Target, understand } from '../downstream/target.ts'
+import type { Serve } from '../downstream/pipelining.ts'
+import { jsonReply, refusalReply, writeReply } from '../downstream/reply.ts'
+import { plainTarget, understand as parseTarget } from '../downstream/target.ts'
+import { Failure, methodNotAllowed, notFound, Refusal } from '../errors.ts'
+import { exceeded } from '../limit/decision.ts'
+import { authenticate } from './authenticate.ts'
+import type { GatewayDeps } from './deps.ts'
+import { Exchange } from './exchange.ts'
+import { forward } from './forward.ts'
 
-/** Serves one request; never rejects. */
-export type Serve = (
-  request: IncomingMessage,
-  response: ServerResponse,
-  expectsContinue?: boolean,
-) => Promise<void>
+/** The life of a request: each phase returns the refusal that ends it, or undefined. */
+async function run(deps: GatewayDeps, x: Exchange): Promise<Refusal | undefined> {
+  return (
+    understand(deps, x) ??
+    match(deps, x) ??
+    screen(deps, x) ??
+    (await authenticate(deps, x)) ??
+    (x.route!.forward === undefined
+      ? await respond(deps, x)
+      : ((await limit(deps, x)) ?? (await forward(x, x.route!.forward))))
+  )
+}
 
-/** The life of a request: understand, match, identify, limit, forward; and the one rescue. */
-export function createGateway(parts: Parts): Serve {
+/** Serves one request; never rejects. Resolves when its response is closed and it is logged. */
+export function createGateway(deps: GatewayDeps): Serve {
   return async function serve(request, response, expectsContinue = false) {
-    const exchange = openExchange(request, parts.peers)
+    const x = new Exchange(request, response, expectsContinue, deps.peers)
     const closed = new Promise((resolve) => response.once('close', resolve))
-    let reply: Reply | undefined
+    let refusal: Refusal | undefined
     try {
-      reply = await answer(parts, exchange, request, response, expectsContinue)
+      refusal = await run(deps, x)
     } catch (failure) {
-      reply = failed(exchange, rescue(failure))
+      refusal = rescue(failure)
     }
-    if (reply !== undefined) {
-      const refusal = isFailure(exchange, reply) ? parts.failures?.count(exchange.ip) : undefined
-      if (refusal !== undefined) reply = failed(exchange, refusal)
-      exchange.status = reply.status
-      try {
-        speak(response, reply)
-      } catch (failure) {
-        exchange.error = rescue(failure)
-        response.destroy()
-      }
-    }
+    if (refusal !== undefined) refuse(deps, x, refusal)
     await closed
-    if (response.errored instanceof Failure) {
-      // The listener cut it off, and says why.
-      exchange.error = response.errored.refusal
-      exchange.incomplete = 'cut'
-      if (exchange.status === 0) exchange.status = exchange.error.status
-    } else if (!response.writableFinished) exchange.incomplete ??= 'left'
-    parts.observe(exchange)
+    conclude(x)
+    deps.observe(x)
   }
 }
 
-/** The gateway's own answer, or undefined where the upstream's was streamed. */
-async function answer(
-  parts: Parts,
-  exchange: Exchange,
-  request: IncomingMessage,
-  response: ServerResponse,
-  expectsContinue: boolean,
-): Promise<Reply | undefined> {
-  const head = readHead(request.rawHeaders)
-  const length = bodyLength(request.method ?? '', request.httpVersion, request.headers)
-  // Whatever it is refused for: where it ends, others may see the next one begin.
-  if (length instanceof Refusal) response.shouldKeepAlive = false
-
-  const target = understand(request.url ?? '', head.hosts, parts.serves, parts.servesOthers)
+/** 400: a target, host or framing that can be read in two ways. */
+function understand({ serves, servesOthers }: GatewayDeps, x: Exchange): Refusal | undefined {
+  const { request } = x
+  x.head = readHead(request.rawHeaders)
+  x.bodyLength = bodyLength(x.method, request.httpVersion, request.headers)
+  // Whatever the refusal: where this request ends, another server may see the next one begin.
+  if (x.bodyLength instanceof Refusal) x.response.shouldKeepAlive = false
+  const target = parseTarget(request.url ?? '', x.head.hosts, serves, servesOthers)
   if (target instanceof Refusal) {
-    // As it came, for whoever wants to know what was refused.
-    exchange.path = plainTarget(request.url ?? '')
-    exchange.dialect = parts.dialectOf(head.hosts[0])
-    return failed(exchange, target)
+    x.path = plainTarget(request.url ?? '')
+    return target
   }
-  exchange.host = target.host
-  exchange.path = target.path
-
-  const found = match(parts, exchange, target)
-  if (found instanceof Refusal) return failed(exchange, found)
-  const { route, params } = found
-  exchange.route = route
-  exchange.dialect = route.dialect
-
-  const misfit = route.refuseParams(params)
-  if (misfit !== undefined) return failed(exchange, misfit)
-
-  const body = typeof length === 'number' && length > route.maxBody ? tooLarge(route.maxBody) : length
-  if (body instanceof Refusal) return failed(exchange, body)
-
-  if (route.authenticate !== 'none') {
-    const refusal = parts.failures?.refusal(exchange.ip)
-    if (refusal !== undefined) return failed(exchange, refusal)
-  }
-
-  if (route.authenticate === 'par') {
-    if (expectsContinue) response.writeContinue()
-    return push(parts, exchange, request, response, { target, route, head })
-  }
-
-  const identified = identify(parts, exchange, request, { route, target, head })
-  const known = identified instanceof Promise ? await identified : identified
-  if (known instanceof Refusal) return failed(exchange, known)
-  const { caller, bound, forbidden } = known
-  const quotas = forbidden === undefined ? route.quotas(caller, params) : []
-  // What is refused from memory costs no signature, and leaves the proof unused.
-  const remembered = bound && parts.limiter.recall(quotas)
-  let proof: Quota | undefined
-  if (bound !== undefined && remembered === undefined) {
-    const proved = await bound.prove()
-    if (proved instanceof Refusal) return failed(exchange, proved)
-    proof = route.proofQuota(proved, caller, quotas)
-  }
-  exchange.caller = caller
-  if (forbidden !== undefined) return failed(exchange, forbidden)
-
-  if (route.forward === undefined) {
-    // At once, so that Redis is waited for once.
-    const [decision, limits] = await Promise.all([parts.limiter.decide([], proof), parts.limitsOf(caller)])
-    return decision.replayed === true ? failed(exchange, bound!.replayed()) : jsonReply(limits)
-  }
-
-  let rateLimit: readonly string[] | undefined
-  if (quotas.length > 0 || proof !== undefined) {
-    exchange.limitAt = performance.now()
-    const decision = remembered ?? (await parts.limiter.decide(quotas, proof))
-    if (decision.replayed === true) return failed(exchange, bound!.replayed())
-    exchange.decidedAt = performance.now()
-    if (quotas.length > 0) {
-      exchange.decision = decision
-      rateLimit = parts.rateLimitHeaders(decision, quotas)
-      if (!decision.admitted) return refusedReply(decision, rateLimit, exchange.requestId)
-    }
-  }
-
-  if (expectsContinue) response.writeContinue()
-  return deliver(exchange, request, response, {
-    target,
-    route,
-    to: route.forward,
-    body,
-    rateLimit,
-  })
+  x.target = target
+  x.host = target.host
+  x.path = target.path
+  return undefined
 }
 
-function match(
-  parts: Parts,
-  exchange: Exchange,
-  target: Target,
-): { readonly route: ServedRoute; readonly params: Params } | Refusal {
-  const found = parts.match(exchange.method, target.host, target.segments)
-  if (found !== undefined && !('allow' in found)) return found
-  exchange.dialect = found?.nearest?.dialect ?? parts.dialectOf(target.host)
-  return found === undefined ? notFound() : methodNotAllowed(found.allow)
+/** 404, 405: no route. */
+function match({ match: router }: GatewayDeps, x: Exchange): Refusal | undefined {
+  const found = router(x.method, x.target!.host, x.target!.segments)
+  if (found === undefined) return notFound()
+  if ('allow' in found) {
+    x.nearest = found.nearest
+    return methodNotAllowed(found.allow)
+  }
+  x.route = found.route
+  x.params = found.params
+  return undefined
 }
 
-/** Is this one of those that `failures` counts: no route takes it, or its caller could not prove who it is? */
-function isFailure({ route }: Exchange, { status }: Reply): boolean {
+/** 400, 413, 429: what is refused whoever asks. */
+function screen(
+  { failures }: GatewayDeps,
+  { route, params, bodyLength: length, ip }: Exchange,
+): Refusal | undefined {
+  const misfit = route!.refuseParams(params)
+  if (misfit !== undefined) return misfit
+  if (length instanceof Refusal) return length
+  if (length !== undefined && length > route!.maxBody) return tooLarge(route!.maxBody)
+  return route!.authenticate === 'none' ? undefined : failures?.refusal(ip)
+}
+
+/** 429: over a limit. 401: a proof that was used before. Throws 503 where the store is down and the operator chose `deny`. */
+async function limit({ limiter, rateLimitHeaders }: GatewayDeps, x: Exchange): Promise<Refusal | undefined> {
+  const { quotas, proof } = x
+  if (quotas.length === 0 && proof === undefined) return undefined
+  x.limitAt = performance.now()
+  const decision = x.remembered ?? (await limiter.decide(quotas, proof))
+  if (decision.replayed === true) return x.bound!.replayed()
+  x.decidedAt = performance.now()
+  if (quotas.length === 0) return undefined
+  x.decision = decision
+  x.rateLimit = rateLimitHeaders(decision, quotas)
+  return decision.admitted ? undefined : exceeded(decision)
+}
+
+/** Answers `respond: limits`. */
+async function respond({ limiter, limitsOf }: GatewayDeps, x: Exchange): Promise<Refusal | undefined> {
+  // Both at once, so that the caller waits for Redis once.
+  const [decision, limits] = await Promise.all([limiter.decide([], x.proof), limitsOf(x.caller!)])
+  if (decision.replayed === true) return x.bound!.replayed()
+  writeReply(x.response, jsonReply(limits))
+  return undefined
+}
+
+/** Turns a refusal into the reply, in the format of the route or host. */
+function refuse(deps: GatewayDeps, x: Exchange, refusal: Refusal): void {
+  const tooMany = isFailure(x, refusal) ? deps.failures?.count(x.ip) : undefined
+  x.refusal = tooMany ?? refusal
+  const format = (x.route ?? x.nearest)?.errorFormat ?? deps.errorFormatOf(x.head.hosts[0])
+  try {
+    writeReply(x.response, refusalReply(x.refusal, format, x.requestId, x.rateLimit))
+  } catch (failure) {
+    x.refusal = rescue(failure)
+    x.response.destroy()
+  }
+}
+
+/** True for what `failures` counts: a request that no route takes, or whose caller could not authenticate. */
+function isFailure({ route }: Exchange, { status }: Refusal): boolean {
   return status === 401 || (route === undefined && status < 500 && status !== 429)
 }
 
 function rescue(failure: unknown): Refusal {
   if (failure instanceof Failure) return failure.refusal
   return new Refusal('InternalServer', 'The gateway failed to handle this request.', { cause: failure })
+}
+
+/** Notes how the response ended, for log and metrics. */
+function conclude(x: Exchange): void {
+  const { response, forwarded, refusal } = x
+  // Set by the server where it ended the response.
+  const cut = response.errored instanceof Failure ? response.errored.refusal : undefined
+  if (refusal === undefined && forwarded !== undefined && response.headersSent) x.source = 'upstream'
+  x.status = refusal?.status ?? (response.headersSent ? response.statusCode : (cut?.status ?? 0))
+  x.error = cut ?? forwarded?.error ?? (x.decision?.admitted === false ? undefined : refusal)
+  if (cut !== undefined || forwarded?.outcome === 'cut') x.incomplete = 'cut'
+  else if (!response.writableFinished) x.incomplete = 'left'
 }

@@ -1,42 +1,37 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import { readBody } from '../downstream/body.ts'
-import { deliver } from './forward.ts'
 import { Refusal } from '../errors.ts'
-import { type Exchange, failed } from './exchange.ts'
 import { invalidRequest } from '../par/refusal.ts'
-import type { Parts, ServedRoute } from './deps.ts'
-import type { Head } from '../downstream/head.ts'
-import type { Reply } from '../downstream/reply.ts'
-import type { Target } from '../downstream/target.ts'
+import type { GatewayDeps } from './deps.ts'
+import type { Exchange } from './exchange.ts'
 
-/** The life of a pushed authorisation request: read whole, checked, and forwarded once, byte for byte. */
-export async function push(
-  { guard, failures }: Pick<Parts, 'guard' | 'failures'>,
-  exchange: Exchange,
-  request: IncomingMessage,
-  response: ServerResponse,
-  { target, route, head }: { readonly target: Target; readonly route: ServedRoute; readonly head: Head },
-): Promise<Reply | undefined> {
+/** Reads a pushed authorisation request whole and checks it; it is forwarded byte for byte. 400, 401, 413, 429. */
+export async function checkPushed(
+  { guard, failures }: GatewayDeps,
+  x: Exchange,
+): Promise<Refusal | undefined> {
+  const { request, response, route } = x
   // Backends that merge it with the form would read another request than the guard (RFC 6749 section 2.3.1).
-  if (target.query !== '') {
-    return failed(exchange, invalidRequest('Send the parameters in the form, and no query.'))
+  if (x.target!.query !== '') return invalidRequest('Send the parameters in the form, and no query.')
+  if (x.expectsContinue) response.writeContinue()
+  const body = await readBody(request, response, route!.maxBody)
+  if (body instanceof Refusal) return body
+  if (body === undefined) {
+    // The caller left: nothing is forwarded on a destroyed response.
+    response.destroy()
+    return undefined
   }
-  const pushed = await readBody(request, response, route.maxBody)
-  // Nobody is left to answer.
-  if (pushed === undefined) return undefined
-  if (pushed instanceof Refusal) return failed(exchange, pushed)
   // While the body came, the address may have failed too often.
-  const late = failures?.refusal(exchange.ip)
-  if (late !== undefined) return failed(exchange, late)
+  const tooMany = failures?.refusal(x.ip)
+  if (tooMany !== undefined) return tooMany
   const refusal = await guard!.check({
     contentType: request.headers['content-type'],
     contentEncoding: request.headers['content-encoding'],
-    authorization: head.authorization,
-    body: pushed,
+    authorization: x.head.authorization,
+    body,
   })
-  if (refusal instanceof Refusal) return failed(exchange, refusal)
-  // Who pushed it is the upstream's to say: what the guard knows may be no more than a claim.
-  exchange.caller = { ip: exchange.ip }
-  const body = pushed.length
-  return deliver(exchange, request, response, { target, route, to: route.forward!, body, pushed })
+  if (refusal instanceof Refusal) return refusal
+  x.pushed = body
+  // Which client pushed it is the upstream's to say: what the guard knows may be no more than a claim.
+  x.caller = { ip: x.ip }
+  return undefined
 }

@@ -1,3 +1,4 @@
+import { Refusal } from '../errors.ts'
 import type { Allowance, Mode } from './store.ts'
 
 /** The limiter's answer to one request. */
@@ -54,20 +55,14 @@ function iso(ms: number): string {
   return `${lastHourText}${TWO_DIGITS[Math.floor(seconds / 60)]!}:${TWO_DIGITS[seconds % 60]!}.${zeros}${millis}Z`
 }
 
-/** Returns the members of a 429 body that describe the limits that refused; throws a TypeError for an admitted call. */
-export function exceeded({ allowances, refusedBy }: Decision): {
-  readonly detail: string
-  readonly violatedPolicies: readonly string[]
-  readonly retryAfterSecs: number
-} {
+/** Returns the 429 of a refused decision; its `Retry-After` is among `decisionHeaders`. Throws a TypeError for an admitted one. */
+export function exceeded({ allowances, refusedBy }: Decision): Refusal {
   if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
   const { name, limit, windowMs } = refusedBy
   const secs = retryAfterSecs(refusedBy)
-  return {
-    detail: `The limit "${name}" allows ${count(limit, 'call')} in ${duration(windowMs)}. Retry in ${count(secs, 'second')}.`,
-    violatedPolicies: allowances.filter(refuses).map((allowance) => allowance.name),
-    retryAfterSecs: secs,
-  }
+  const message = `The limit "${name}" allows ${count(limit, 'call')} in ${duration(windowMs)}. Retry in ${count(secs, 'second')}.`
+  const violatedPolicies = allowances.filter(refuses).map((allowance) => allowance.name)
+  return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies })
 }
 
 /** Returns the refusing live allowance with the longest wait; undefined if none refuses. */

@@ -57,9 +57,9 @@ export function createFailures(now = () => performance.now()): (limit: FailureLi
 }
 
 function tooMany(seconds: number): Refusal {
-  const retryAfter = String(Math.max(1, seconds))
+  const retryAfterSecs = Math.max(1, seconds)
   return new Refusal('TooManyRequests', 'Too many requests from this address have failed.', {
-    headers: { 'Retry-After': retryAfter },
-    oauthError: 'temporarily_unavailable',
+    headers: { 'Retry-After': String(retryAfterSecs) },
+    retryAfterSecs,
   })
 }

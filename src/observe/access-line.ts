@@ -19,7 +19,8 @@ export function accessLine(
   status: number,
   durationMs: number,
 ): string {
-  const { route, caller, decision, error, headAt, decidedAt } = exchange
+  const { route, caller, decision, error, forwarded, decidedAt } = exchange
+  const headAt = forwarded?.headAt
   let line = `{"level":"${level}"${timestamp()}`
   line += text('requestId', exchange.requestId)
   line += text('method', exchange.method.slice(0, MAX_METHOD))
@@ -33,7 +34,7 @@ export function accessLine(
   if (headAt !== undefined) line += `,"upstreamMs":${rounded(headAt - exchange.askedAt!)}`
   line += text('incomplete', exchange.incomplete)
   line += text('code', error?.code) + text('error', error?.message)
-  line += text('cause', exchange.givenUp ?? causeOf(error?.cause))
+  line += text('cause', forwarded?.givenUp ?? causeOf(error?.cause))
   return `${line},"msg":"request"}\n`
 }
 

@@ -21,8 +21,8 @@ export function createAccessLog({ log, write }: LogOutput, metrics: Metrics): (e
       source,
     )
     metrics.requestSeconds.observe(durationMs / 1000)
-    if (exchange.headAt !== undefined && route?.upstream !== undefined) {
-      metrics.upstreamSeconds.observe((exchange.headAt - exchange.askedAt!) / 1000, route.upstream)
+    if (exchange.forwarded?.headAt !== undefined && route?.upstream !== undefined) {
+      metrics.upstreamSeconds.observe((exchange.forwarded.headAt - exchange.askedAt!) / 1000, route.upstream)
     }
     if (decision?.mode === 'store' && !decision.cached) {
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)

@@ -4,9 +4,10 @@ import type { Config } from '../config/schema.ts'
 import { openCounters } from './open-store.ts'
 import { createFailures } from '../limit/failure-limit.ts'
 import type { Forward } from '../upstream/upstream.ts'
-import { dialectOf, hostDialects } from '../downstream/dialect.ts'
+import { errorFormatOf, hostErrorFormats } from '../downstream/reply.ts'
 import { drain } from '../downstream/drain.ts'
-import { createGateway, type Serve } from '../gateway/gateway.ts'
+import { createGateway } from '../gateway/gateway.ts'
+import type { Serve } from '../downstream/pipelining.ts'
 import { createGuards } from './open-par.ts'
 import { createIssuers } from './open-issuers.ts'
 import { type Decision, decisionHeaders } from '../limit/decision.ts'
@@ -22,7 +23,7 @@ import { createAccessLog } from '../observe/access.ts'
 import type { LogOutput } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { compileParameters } from '../limit/parameters.ts'
-import type { Parts, ServedRoute } from '../gateway/deps.ts'
+import type { GatewayDeps, GatewayRoute } from '../gateway/deps.ts'
 import { createPeers, type Peers } from '../downstream/trusted-proxies.ts'
 import { createRouter, type Route, servedHosts } from '../downstream/router.ts'
 import type { Service } from './workers/service.ts'
@@ -65,10 +66,10 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
     const peers = createPeers(trustedProxies)
     const forwardTo = upstreams.forwards(next.upstreams)
     const usage = usageIn(next)
-    const parts: Parts = {
+    const deps: GatewayDeps = {
       match: createRouter(next.routes.map((route) => serveRoute(route, prefix, next, forwardTo))),
       ...servedHosts(next.routes, hosts),
-      dialectOf: hostDialects(next.routes),
+      errorFormatOf: hostErrorFormats(next.routes),
       peers,
       failures: next.failures && failures(next.failures),
       authenticate: issuers.authenticate(next.tokens, hosts),
@@ -80,7 +81,7 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
     }
     upstreams.endUnused()
     issuers.endUnused()
-    return { answer: createGateway(parts), peers, usage }
+    return { answer: createGateway(deps), peers, usage }
   }
   let current = gatewayOf(config)
   const forget = (): void => {
@@ -167,12 +168,12 @@ function serveRoute(
   prefix: string,
   { clientLimits, parameters }: Pick<Config, 'clientLimits' | 'parameters'>,
   forwards: ReadonlyMap<string, Forward>,
-): ServedRoute {
+): GatewayRoute {
   const apply = compileLimits(route.limits, prefix, clientLimits)
   return {
     ...route,
     forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
-    dialect: dialectOf(route),
+    errorFormat: errorFormatOf(route),
     refuseParams: compileParameters(route, parameters),
     needsUser: route.limits.some(({ per }) => per.includes('user')),
     quotas: (caller, params) => apply(caller, params, Date.now()),

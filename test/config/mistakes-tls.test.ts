@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { configAsJson } from '../../src/commands/check-json.ts'
+import { effectiveConfig } from '../../src/commands/check.ts'
 import { problemLine } from '../../src/config/yaml/problem.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 import { completed, load, mistakesIn, type Row } from './load-text.ts'
@@ -154,7 +154,7 @@ describe('TLS', () => {
       cert: own.cert,
       key: own.key,
     })
-    expect(configAsJson(config)).not.toContain('PRIVATE KEY')
+    expect(JSON.stringify(effectiveConfig(config))).not.toContain('PRIVATE KEY')
     const late = await load(completed(text), {}, [], BESIDE, Date.now() + 7 * 86_400_000)
     expect(late.config.warnings.map(problemLine)).toEqual([
       expect.stringMatching(

@@ -4,7 +4,7 @@ import { Refusal } from '../../src/errors.ts'
 import { createClientKeys } from '../../src/par/client-keys.ts'
 import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
 import { plainId } from '../../src/par/plain-id.ts'
-import { errorReply } from '../../src/downstream/reply.ts'
+import { refusalReply } from '../../src/downstream/reply.ts'
 import { makeKey, signJws, type TestKey } from './issuer.ts'
 
 export const ISSUER = 'https://identity.example.com/oidc'
@@ -131,7 +131,7 @@ export async function push(
     authorization: [sent.authorization ?? []].flat(),
   })
   if (!(answer instanceof Refusal)) return answer.clientId
-  const { status, body } = errorReply(answer, 'oauth', 'request-id')
+  const { status, body } = refusalReply(answer, 'oauth', 'request-id')
   const { error, error_description: description } = JSON.parse(body) as Record<string, unknown>
   return { status, error, description, headers: answer.headers }
 }

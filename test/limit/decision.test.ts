@@ -121,7 +121,7 @@ describe('the words of a exceeded', () => {
     ],
     [{ limit: 5, windowMs: 1000 }, 'The limit "sync" allows 5 calls in 1 second. Retry in 5 seconds.'],
   ])('%j', (rest, detail) => {
-    expect(exceeded(refused(allowance(rest))).detail).toBe(detail)
+    expect(exceeded(refused(allowance(rest))).message).toBe(detail)
   })
 
   test('name every limit that refused, and no shadow limit', () => {

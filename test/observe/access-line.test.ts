@@ -8,10 +8,10 @@ const allowance = {
   ...{ name: 'requests', limit: 10, windowMs: 1000, remaining: 9, resetAt: 0, resetAfterMs: 0 },
   ...{ retryAfterMs: 0, admitted: true, shadow: false },
 }
-const bare: Exchange = {
+const bare = {
   ...{ requestId: 'r1', method: 'GET', startedAt: 1, peer: '::1', ip: '::1', trusted: false },
-  ...{ dialect: 'problem', source: 'gateway', status: 404 },
-}
+  ...{ source: 'gateway', status: 404 },
+} as Exchange
 const read = (exchange: Exchange, status = exchange.status): Record<string, unknown> =>
   JSON.parse(accessLine('info', exchange, status, 1.23456)) as Record<string, unknown>
 
@@ -113,7 +113,7 @@ it('cuts what is long', () => {
     ...bare,
     method: 'M'.repeat(99),
     path: `/${'x'.repeat(999)}`,
-    givenUp: 'slow',
+    forwarded: { outcome: 'left', givenUp: 'slow' },
     host: 'h'.repeat(300),
   })
   expect(line).toMatchObject({ method: 'M'.repeat(16), path: `/${'x'.repeat(255)}…`, cause: 'slow' })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { configFile, SYNC } from '../commands/replay/logs.ts'
-import { itEndsWrongUsage, sluice } from './run.ts'
+import { configFile, SYNC } from '../replay/logs.ts'
+import { fileOf, itEndsWrongUsage, sluice } from '../run.ts'
 
 const file = configFile(`  requests: { per: [client], limit: 10, window: 1m }\n${SYNC}`, {
   more: 'clients: [{ id: acme, name: Acme, limits: { requests: { limit: 0, until: 2026-12-01T00:00:00Z } } }]',
@@ -70,8 +70,8 @@ clients:
 routes: [{ match: POST /par, upstream: d, authenticate: par }]
 `
     const asked = async (client: string, unknownClients = 'forward') => {
-      const args = ['explain', 'POST /par', '--client', client, '--config', '-']
-      return (await sluice(args, { stdin: pushing(unknownClients) })).stdout.split('\n').at(-2)
+      const args = ['explain', 'POST /par', '--client', client, '--config', fileOf(pushing(unknownClients))]
+      return (await sluice(args)).stdout.split('\n').at(-2)
     }
     expect(await asked('signs')).toMatch(
       / one of "clients", signs request objects with PS256, authenticates by private_key_jwt$/,
@@ -81,14 +81,13 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
     expect(await asked('other', 'refuse')).toMatch(/ not one of "clients": refused$/)
   })
 
-  it('tells the same as JSON, with the keys as Redis has them', async () => {
-    const ended = await sluice(['explain', '/open', '--ip', '192.0.2.7', '--config', '-', '--json'], {
-      stdin: `store: { redis: { url: redis://r }, prefix: bank }
+  it('prints the same as JSON, with the keys as Redis has them', async () => {
+    const config = fileOf(`store: { redis: { url: redis://r }, prefix: bank }
 upstreams: { d: { url: http://d } }
 limits: { addresses: { per: [ip], limit: 3, window: 1s } }
 routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
-`,
-    })
+`)
+    const ended = await sluice(['explain', '/open', '--ip', '192.0.2.7', '--config', config, '--json'])
     expect(ended).toMatchObject({ code: 0, stderr: '' })
     expect(JSON.parse(ended.stdout)).toMatchObject({
       path: '/open',

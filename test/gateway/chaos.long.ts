@@ -8,9 +8,8 @@ import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { type FragileUpstream, startFragileUpstream } from '../helpers/fragile-upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** Load, while Redis and the upstream are killed, hung and restarted at random (`npm run test:long`: three minutes); then the accounts. */
-const LONG = process.env['SLUICE_LONG'] === '1'
-const LOAD_MS = LONG ? 180_000 : 0
+/** Three minutes of load, while Redis and the upstream are killed, hung and restarted at random; then the accounts. */
+const LOAD_MS = 180_000
 const CALLERS = 12
 const CLIENTS = 2
 const LIMIT = 2
@@ -109,89 +108,85 @@ describe.concurrent.each([
   // Beside that, the gateways' own counters admit a limit's worth of their own.
   { onOutage: 'local', most: 3 * LIMIT },
 ])('under onOutage: $onOutage', ({ onOutage, most }) => {
-  it(
-    'every request has one answer and one log line, no limit is exceeded by more than is promised, and nothing is left behind',
-    async ({ expect, onTestFinished }) => {
-      const redis = await startRedis()
-      const upstream = await startFragileUpstream()
-      onTestFinished(redis.close)
-      onTestFinished(upstream.close)
-      const config = yaml({
-        data: upstream.url,
-        limit: LIMIT,
-        window: `${WINDOW_MS}ms`,
-        store: `{ redis: { url: "${redis.url}" }, timeout: 100ms, onOutage: ${onOutage}, instances: 2 }`,
-      })
-      const gateways = await Promise.all([serving(config), serving(config)])
-      onTestFinished(() => gateways.forEach((gateway) => gateway.kill()))
-      const bearers = await Promise.all(
-        Array.from({ length: CLIENTS }, (_, i) => token(`client-${i}`, { padding: 'x'.repeat(i) })),
-      )
-      const load = async (on: () => boolean): Promise<Sent[]> => {
-        const sent: Sent[] = []
-        const caller = async () => {
-          while (on()) {
-            const client = Math.floor(Math.random() * CLIENTS)
-            sent.push(await send(anyOf(gateways).port, client, bearers[client]!))
-            await pause(Math.random() * 30)
-          }
+  it('every request has one answer and one log line, no limit is exceeded by more than is promised, and nothing is left behind', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const redis = await startRedis()
+    const upstream = await startFragileUpstream()
+    onTestFinished(redis.close)
+    onTestFinished(upstream.close)
+    const config = yaml({
+      data: upstream.url,
+      limit: LIMIT,
+      window: `${WINDOW_MS}ms`,
+      store: `{ redis: { url: "${redis.url}" }, timeout: 100ms, onOutage: ${onOutage}, instances: 2 }`,
+    })
+    const gateways = await Promise.all([serving(config), serving(config)])
+    onTestFinished(() => gateways.forEach((gateway) => gateway.kill()))
+    const bearers = await Promise.all(
+      Array.from({ length: CLIENTS }, (_, i) => token(`client-${i}`, { padding: 'x'.repeat(i) })),
+    )
+    const load = async (on: () => boolean): Promise<Sent[]> => {
+      const sent: Sent[] = []
+      const caller = async () => {
+        while (on()) {
+          const client = Math.floor(Math.random() * CLIENTS)
+          sent.push(await send(anyOf(gateways).port, client, bearers[client]!))
+          await pause(Math.random() * 30)
         }
-        await Promise.all(Array.from({ length: CALLERS }, caller))
-        return sent
       }
-      const forMs = (ms: number) => {
-        const end = performance.now() + ms
-        return () => performance.now() < end
-      }
+      await Promise.all(Array.from({ length: CALLERS }, caller))
+      return sent
+    }
+    const forMs = (ms: number) => {
+      const end = performance.now() + ms
+      return () => performance.now() < end
+    }
 
-      const warm = await load(forMs(LONG ? 10_000 : 1000))
-      const before = await Promise.all(gateways.map(bytesOf))
-      const descriptorsBefore = gateways.map(descriptorsOf)
-      let broken = false
-      const breaking = havoc(redis, upstream, forMs(LOAD_MS)).finally(() => (broken = true))
-      const sent = await load(() => !broken)
-      await breaking
-      for (const { port } of gateways) {
-        await until(
-          'all is well again',
-          async () => (await call(port, { token: bearers[0]! })).status === 200,
-        )
-      }
+    const warm = await load(forMs(10_000))
+    const before = await Promise.all(gateways.map(bytesOf))
+    const descriptorsBefore = gateways.map(descriptorsOf)
+    let broken = false
+    const breaking = havoc(redis, upstream, forMs(LOAD_MS)).finally(() => (broken = true))
+    const sent = await load(() => !broken)
+    await breaking
+    for (const { port } of gateways) {
+      await until('all is well again', async () => (await call(port, { token: bearers[0]! })).status === 200)
+    }
 
-      const outcomes = new Set(sent.map(({ outcome }) => outcome))
-      expect(
-        [...outcomes].filter((outcome) => ![200, 429, 502, 503, 504, 'cut', 'left'].includes(outcome)),
-      ).toEqual([])
-      expect(outcomes).toContain(200)
-      expect(outcomes).toContain(429)
-      expect(outcomes).toContain(502)
-      for (let client = 0; client < CLIENTS; client++) {
-        const calls = sent.filter((one) => one.client === client)
-        expect(mostInAWindow(calls, WINDOW_MS)).toBeLessThanOrEqual(most)
-      }
+    const outcomes = new Set(sent.map(({ outcome }) => outcome))
+    expect(
+      [...outcomes].filter((outcome) => ![200, 429, 502, 503, 504, 'cut', 'left'].includes(outcome)),
+    ).toEqual([])
+    expect(outcomes).toContain(200)
+    expect(outcomes).toContain(429)
+    expect(outcomes).toContain(502)
+    for (let client = 0; client < CLIENTS; client++) {
+      const calls = sent.filter((one) => one.client === client)
+      expect(mostInAWindow(calls, WINDOW_MS)).toBeLessThanOrEqual(most)
+    }
 
-      const lines = new Map<string, number>()
-      const told = () => {
-        lines.clear()
-        for (const gateway of gateways) {
-          for (const { msg, requestId } of gateway.lines()) {
-            if (msg === 'request') lines.set(String(requestId), (lines.get(String(requestId)) ?? 0) + 1)
-          }
+    const lines = new Map<string, number>()
+    const told = () => {
+      lines.clear()
+      for (const gateway of gateways) {
+        for (const { msg, requestId } of gateway.lines()) {
+          if (msg === 'request') lines.set(String(requestId), (lines.get(String(requestId)) ?? 0) + 1)
         }
-        return [...warm, ...sent].every(({ id, outcome }) => outcome === 'left' || lines.has(id))
       }
-      await until('every request has its log line', told)
-      expect([...lines].filter(([, count]) => count > 1)).toEqual([])
+      return [...warm, ...sent].every(({ id, outcome }) => outcome === 'left' || lines.has(id))
+    }
+    await until('every request has its log line', told)
+    expect([...lines].filter(([, count]) => count > 1)).toEqual([])
 
-      await until(
-        'sockets are about as many as before',
-        () => gateways.every((gateway, i) => descriptorsOf(gateway) <= descriptorsBefore[i]! + CALLERS),
-        20_000,
-      )
-      const after = await Promise.all(gateways.map(bytesOf))
-      for (const [i, bytes] of after.entries()) expect(bytes - before[i]!).toBeLessThan(60 * 2 ** 20)
-      for (const { child } of gateways) expect(child.exitCode).toBeNull()
-    },
-    LONG ? 400_000 : 60_000,
-  )
+    await until(
+      'sockets are about as many as before',
+      () => gateways.every((gateway, i) => descriptorsOf(gateway) <= descriptorsBefore[i]! + CALLERS),
+      20_000,
+    )
+    const after = await Promise.all(gateways.map(bytesOf))
+    for (const [i, bytes] of after.entries()) expect(bytes - before[i]!).toBeLessThan(60 * 2 ** 20)
+    for (const { child } of gateways) expect(child.exitCode).toBeNull()
+  }, 400_000)
 })

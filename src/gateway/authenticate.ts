@@ -1,0 +1,71 @@
+import type { Bound, Identity } from '../authenticate/token/bearer.ts'
+import { senderOf } from '../authenticate/proof/sender.ts'
+import { requireScope } from '../authenticate/token/scope.ts'
+import { Refusal } from '../errors.ts'
+import type { Caller } from '../limit/caller.ts'
+import type { GatewayDeps, GatewayRoute } from './deps.ts'
+import type { Exchange } from './exchange.ts'
+import { checkPushed } from './par.ts'
+
+type Outcome = Refusal | undefined
+
+/**
+ * Finds out who calls, by the rule of the route, and which quotas count the call. 401 where that is not known, 403 where the
+ * caller may not do this; of the PAR endpoint 400, 401, 413. A promise only where memory does not answer.
+ */
+export function authenticate(deps: GatewayDeps, x: Exchange): Outcome | Promise<Outcome> {
+  const route = x.route!
+  if (route.authenticate === 'par') return checkPushed(deps, x)
+  if (route.authenticate === 'none') {
+    x.caller = { ip: x.ip }
+    x.quotas = route.quotas(x.caller, x.params)
+    return undefined
+  }
+  const { head, target, trusted, request } = x
+  const known = deps.authenticate(head.authorization, () =>
+    senderOf(request, { path: target!.path, proofs: head.proofs, trusted }),
+  )
+  return known instanceof Promise ? known.then((late) => identify(deps, x, late)) : identify(deps, x, known)
+}
+
+function identify(
+  deps: GatewayDeps,
+  x: Exchange,
+  known: Identity | Bound | Refusal,
+): Outcome | Promise<Outcome> {
+  if (known instanceof Refusal) return known
+  const route = x.route!
+  const bound = 'prove' in known ? known : undefined
+  const identity = 'prove' in known ? known.identity : known
+  const { client, user } = identity
+  const caller: Caller = { client, ...(user !== undefined && { user }), ip: x.ip }
+  const forbidden = requireScope(identity, route.scope) ?? requireUser(identity, route)
+  if (forbidden === undefined) x.quotas = route.quotas(caller, x.params)
+  if (bound !== undefined) return prove(deps, x, bound, caller, forbidden)
+  x.caller = caller
+  return forbidden
+}
+
+/** Verifies the proof that a bound token came with. A call that is refused from memory costs no signature and leaves its proof unused. */
+async function prove(
+  { limiter }: GatewayDeps,
+  x: Exchange,
+  bound: Bound,
+  caller: Caller,
+  forbidden: Refusal | undefined,
+): Promise<Outcome> {
+  x.bound = bound
+  x.remembered = limiter.recall(x.quotas)
+  if (x.remembered === undefined) {
+    const proof = await bound.prove()
+    if (proof instanceof Refusal) return proof
+    x.proof = x.route!.proofQuota(proof, caller, x.quotas)
+  }
+  x.caller = caller
+  return forbidden
+}
+
+function requireUser({ user }: Identity, { needsUser }: GatewayRoute): Refusal | undefined {
+  if (!needsUser || user !== undefined) return undefined
+  return new Refusal('Forbidden', 'The access token names no user, and this path is limited for each user.')
+}

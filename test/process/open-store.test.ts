@@ -55,8 +55,8 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
   it.for<[string, RedisServerOptions, (url: string) => Parameters<typeof open>[1]['topology'], string]>([
     ['is a replica', replica, (url) => ({ url }), 'store.redis.url is a replica of 127.0.0.1:1'],
     ['is a node of a cluster', node, (url) => ({ url }), 'store.redis.url is one node of a cluster'],
-    ['is no cluster', {}, (url) => ({ cluster: [url] }), 'write its URL in store.redis.url'],
-    ['is no Sentinel', {}, (url) => ({ sentinels: [url], name: 'main' }), 'servers that are no sentinels'],
+    ['is no cluster', {}, (url) => ({ cluster: [url] }), 'names a server of another kind'],
+    ['is no Sentinel', {}, (url) => ({ sentinels: [url], name: 'main' }), 'names a server of another kind'],
     [
       'asks for a password',
       { password: 'open sesame' },

@@ -27,19 +27,19 @@ const REMEDIES: readonly (readonly [RegExp, string])[] = [
   ],
   [
     /\bWRONGPASS\b|\bNOAUTH\b|invalid password|Authentication required/,
-    'Redis refuses the user name or password, or asks for one; correct store.redis.username and store.redis.password.',
+    'Redis refuses the user name or password; correct store.redis.username and store.redis.password.',
   ],
   [
     /\bNOPERM\b|user executing the script|ACL failure in script/,
     `the Redis user may not do what the store needs; grant it ${GRANTS} and the keys under store.prefix, such as ~sluice:*.`,
   ],
   [
-    /cluster support disabled|unknown command [`'"]?cluster/i,
-    'store.redis.cluster names a server that is not part of a cluster; write its URL in store.redis.url, or the URLs of the nodes.',
+    /cluster support disabled|unknown command [`'"]?(?:cluster|sentinel)/i,
+    'store.redis names a server of another kind; write one server as url, nodes of a cluster as cluster, and sentinels (mostly port 26379) as sentinels with name.',
   ],
   [
-    /No such master with that name|invalid reply: null|unknown command [`'"]?sentinel/i,
-    'store.redis.sentinels names servers that are no sentinels, or that know no master of the name in store.redis.name; sentinels mostly listen at port 26379.',
+    /No such master with that name|invalid reply: null/,
+    'the sentinels know no master of the name in store.redis.name.',
   ],
   [
     /self[- ]signed certificate|unable to (?:verify|get local issuer)|certificate has expired|altnames/i,

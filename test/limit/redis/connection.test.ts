@@ -91,9 +91,8 @@ const quota = { name: 'x', key: 't:{a}:x', limit: 5, windowMs: 60_000, shadow: f
 
 const IS_NODE = 'write cluster: [its URL] in place of url'
 const IS_SENTINEL = 'write sentinels: [its URL] and name'
-const NO_CLUSTER = 'write its URL in store.redis.url'
-const NO_SENTINEL = 'servers that are no sentinels'
-const REFUSED = 'refuses the user name or password, or asks for one'
+const OTHER_KIND = 'names a server of another kind'
+const REFUSED = 'refuses the user name or password'
 const SENTINEL_REFUSED = 'correct store.redis.sentinelUsername and store.redis.sentinelPassword'
 
 describe('a start with the wrong Redis says what to write instead:', () => {
@@ -103,16 +102,16 @@ describe('a start with the wrong Redis says what to write instead:', () => {
     ['a replica', () => ({ url: sentinels.replica.url }), {}, 'is a replica of 127.0.0.1:'],
     ['a Sentinel as the server', () => ({ url: sentinels.urls[0]! }), {}, IS_SENTINEL],
     ['a database of a Sentinel', () => ({ url: `${sentinels.urls[0]!}/3` }), {}, IS_SENTINEL],
-    ['a server as a Sentinel', () => ({ sentinels: [plain.url], name: 'main' }), {}, NO_SENTINEL],
-    ['a cluster’s node as a Sentinel', () => ({ sentinels: cluster.urls, name: 'main' }), {}, NO_SENTINEL],
+    ['a server as a Sentinel', () => ({ sentinels: [plain.url], name: 'main' }), {}, OTHER_KIND],
+    ['a cluster’s node as a Sentinel', () => ({ sentinels: cluster.urls, name: 'main' }), {}, OTHER_KIND],
     [
       'a master that the sentinels do not know',
       () => ({ sentinels: sentinels.urls, name: 'other' }),
       {},
       'know no master of the name',
     ],
-    ['a server as a cluster', () => ({ cluster: [plain.url] }), {}, NO_CLUSTER],
-    ['a Sentinel as a cluster', () => ({ cluster: sentinels.urls }), {}, NO_CLUSTER],
+    ['a server as a cluster', () => ({ cluster: [plain.url] }), {}, OTHER_KIND],
+    ['a Sentinel as a cluster', () => ({ cluster: sentinels.urls }), {}, OTHER_KIND],
     ['a wrong password', () => ({ url: secret.url }), { password: 'guess' }, REFUSED],
     ['no password', () => ({ url: secret.url }), {}, REFUSED],
     ['a missing database', () => ({ url: `${plain.url}/99` }), {}, 'names database 99, which this Redis'],

@@ -1,5 +1,5 @@
 import { openClient, type RedisClient } from './client.ts'
-import { checkInfo, configError, isVague, StoreConfigError } from './diagnose.ts'
+import { checkInfo, configError, isVague, type StoreConfigError } from './diagnose.ts'
 import type { RedisCredentials, RedisTopology } from './options.ts'
 
 /** The longest that a start waits for Redis. */
@@ -21,8 +21,7 @@ export class RedisConnection {
   readonly #options: RedisConnectionOptions
   readonly #warnings = new Set<string>()
   #lastError: Error | undefined
-  #onError: (error: Error) => void = () => {}
-  #started = false
+  #onWrong: (wrong: StoreConfigError) => void = () => {}
   #up = false
   #closed = false
   /** True once what is connected now was found right. */
@@ -45,10 +44,7 @@ export class RedisConnection {
     let timer: NodeJS.Timeout | undefined
     const failed = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(new Error(`No answer within ${START_MS} ms.`)), START_MS)
-      this.#onError = (error) => {
-        const wrong = configError(error)
-        if (wrong !== undefined) reject(wrong)
-      }
+      this.#onWrong = reject
     })
     try {
       await Promise.race([failed, this.client.connect().then(ask)])
@@ -60,12 +56,7 @@ export class RedisConnection {
       throw wrong
     } finally {
       clearTimeout(timer)
-      this.#started = true
-      this.#onError = (error) => {
-        const wrong = configError(error)
-        // One wrong node of a cluster says nothing against those that were found right.
-        if (wrong !== undefined && !this.#isRight) this.#report(wrong)
-      }
+      this.#onWrong = (wrong) => this.#options.onWrong?.(wrong)
     }
   }
 
@@ -103,15 +94,7 @@ export class RedisConnection {
     const warnings = checkInfo(this.#options.topology, info)
     const { db = 0 } = first.options
     // Where the server refuses the database, ioredis goes on in database 0, which may be another's.
-    if (db !== 0) {
-      await first.select(db).catch((error: Error) => {
-        if (!/index is out of range/i.test(error.message)) throw error
-        throw new StoreConfigError(
-          `store.redis.url names database ${db}, which this Redis does not have; write one that it has, or raise "databases" in its configuration.`,
-          error,
-        )
-      })
-    }
+    if (db !== 0) await first.select(db)
     return warnings
   }
 
@@ -139,24 +122,24 @@ export class RedisConnection {
     if (this.#lastError === undefined || !(isVague(error) || error.lastNodeError)) {
       this.#lastError = error.lastNodeError ?? error
     }
-    this.#onError(error)
+    const wrong = configError(error)
+    // One wrong node of a cluster says nothing against those that were found right.
+    if (wrong !== undefined && !this.#isRight) this.#report(wrong)
   }
 
   #changed(up: boolean): void {
     if (up === this.#up || this.#closed) return
     this.#up = up
     this.#isRight = false
-    if (!up) {
-      this.#options.onLost?.()
-      return
-    }
-    this.#lastError = undefined
-    if (this.#started) this.check().catch(() => {})
+    if (up) {
+      this.#lastError = undefined
+      this.check().catch(() => {})
+    } else this.#options.onLost?.()
   }
 
   #report(wrong: StoreConfigError): void {
     const isNew = wrong.advice !== this.#wrong?.advice
     this.#wrong = wrong
-    if (isNew && this.#started) this.#options.onWrong?.(wrong)
+    if (isNew) this.#onWrong(wrong)
   }
 }

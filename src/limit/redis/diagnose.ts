@@ -42,6 +42,10 @@ const REMEDIES: readonly (readonly [RegExp, string])[] = [
     'the sentinels know no master of the name in store.redis.name.',
   ],
   [
+    /DB index is out of range/i,
+    'store.redis.url names a database that this Redis does not have; write one that it has, or raise "databases" in its configuration.',
+  ],
+  [
     /self[- ]signed certificate|unable to (?:verify|get local issuer)|certificate has expired|altnames/i,
     'the certificate of Redis is not trusted; set store.redis.tls.ca to the authority that signed it.',
   ],

@@ -11,10 +11,12 @@ const EMPTY = '%'
 const HASHED = '#'
 
 /** The ASCII characters that stay unescaped in a part: no delimiter of keys, no glob, no control character. */
-const RAW = new Uint8Array(128)
-for (const char of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()+,;=@|/") {
-  RAW[char.charCodeAt(0)] = 1
-}
+const RAW = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()+,;=@|/"
+/** What each byte is encoded to; a raw one has length 1. */
+const ENCODED = Array.from({ length: 256 }, (_, byte) => {
+  const char = String.fromCharCode(byte)
+  return RAW.includes(char) ? char : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
+})
 
 /** Returns what the keys of a store start with: as configured, or `sluice` in memory. */
 export function prefixOf(store: 'memory' | { readonly prefix: string }): string {
@@ -29,7 +31,10 @@ export function encodePart(part: string): string {
   const { length } = part
   if (length === 0) return EMPTY
   if (length > MAX_BYTES) return encodeSlowly(part)
-  for (let i = 0; i < length; i++) if (RAW[part.charCodeAt(i)] !== 1) return encodeSlowly(part)
+  for (let i = 0; i < length; i++) {
+    const code = part.charCodeAt(i)
+    if (code > 127 || ENCODED[code]!.length > 1) return encodeSlowly(part)
+  }
   return part
 }
 
@@ -49,16 +54,14 @@ export function ipPart(ip: string): string {
 const inHex = (group: number): string => group.toString(16)
 
 function encodeSlowly(part: string): string {
-  // UTF-8 has no lone surrogates, and one must not become another.
-  if (/\p{Surrogate}/u.test(part)) return hashed(HASHED + Buffer.from(part, 'utf16le').toString('hex'))
   const bytes = Buffer.from(part)
+  // UTF-8 has no lone surrogates, and one must not become another.
+  if (bytes.length > part.length && /\p{Surrogate}/u.test(part)) {
+    return hashed(HASHED + Buffer.from(part, 'utf16le').toString('hex'))
+  }
   let encoded = ''
-  for (const byte of bytes) encoded += RAW[byte] === 1 ? String.fromCharCode(byte) : escape(byte)
+  for (const byte of bytes) encoded += ENCODED[byte]!
   return bytes.length > MAX_BYTES ? hashed(encoded) : encoded
-}
-
-function escape(byte: number): string {
-  return (byte < 16 ? '%0' : '%') + byte.toString(16).toUpperCase()
 }
 
 function hashed(encoded: string): string {

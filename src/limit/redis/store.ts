@@ -75,8 +75,10 @@ export class RedisStore implements RemoteStore {
   async keys(filter: KeyFilter, max = Infinity, signal?: AbortSignal): Promise<readonly string[]> {
     const found = new Set<string>()
     for await (const keys of this.#find(filter, signal)) {
-      for (const key of keys) if (found.size < max) found.add(key)
-      if (found.size === max) break
+      for (const key of keys) {
+        if (found.size === max) return [...found]
+        found.add(key)
+      }
     }
     return [...found]
   }

@@ -62,7 +62,7 @@ export type ApplyLimits = (caller: Caller, params: Params, nowMs: number) => rea
 
 /**
  * Prepares the limits of a route, so that applying them to a request is cheap. Keys are
- * `<prefix>:{<first part>}:<limit>:<rest>`. Applying throws a TypeError where the caller lacks a part of a key: a missing
+ * `<prefix>:{<first part>}:<limit>:<rest>`. Applying throws a TypeError if the caller lacks a part of a key: a missing
  * part must never become one counter for everybody.
  */
 export function compileLimits(

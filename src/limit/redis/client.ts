@@ -26,7 +26,7 @@ export interface RedisClient {
   tags(): ReadonlyMap<string, string>
   /** Returns the connection to a server; throws an Error if there is none. */
   node(server: string): Redis
-  /** Why this server is not connected, as far as that is known of it apart from others; undefined if it is. */
+  /** Why this server of a cluster is not connected; undefined if it is. */
   reason(server: string): Error | undefined
   /** Drops an open connection and makes a new one. */
   reconnect(server: string): void

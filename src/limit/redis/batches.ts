@@ -64,7 +64,7 @@ function settle(batch: readonly Waiting[], numbers: readonly number[]): void {
   const nowUs = numbers[0]!
   let at = 1
   for (const [i, { quotas, resolve, reject }] of batch.entries()) {
-    const admitted = numbers[at++]! === 1
+    const verdict = numbers[at++]
     let damaged: string | undefined
     const allowances = quotas.map((quota) => {
       const room = numbers[at++]!
@@ -75,6 +75,6 @@ function settle(batch: readonly Waiting[], numbers: readonly number[]): void {
     })
     if (damaged !== undefined) reject(new DamagedKeyError(damaged))
     // All share one instant; a microsecond each keeps them in the order in which they were decided.
-    else resolve({ admitted, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000 })
+    else resolve({ admitted: verdict === 1, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000 })
   }
 }

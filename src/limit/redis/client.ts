@@ -10,6 +10,7 @@ import {
   type RedisTopology,
   sentinelOptions,
   serverOptions,
+  watcherOptions,
 } from './options.ts'
 
 /** A client of one server or of a cluster. A `server` is `redis`, or `host:port` in a cluster. */
@@ -51,20 +52,29 @@ export function openClient(
           topology.cluster.map((url) => redisAddress(url, credentials)),
           events,
         )
-      : openOne(
-          new Redis(
-            'url' in topology
-              ? serverOptions(topology.url, credentials)
-              : sentinelOptions(topology, credentials),
-          ),
-        )
+      : 'url' in topology
+        ? openOne(new Redis(serverOptions(topology.url, credentials)), [], '')
+        : openOne(
+            new Redis(sentinelOptions(topology, credentials)),
+            watcherOptions(topology, credentials).map((options) => new Redis(options)),
+            topology.name,
+          )
   const emitter = client.commands as Redis
   emitter.on('error', events.onError).on('sentinelError', events.onError)
   emitter.on('ready', () => events.onChange(true)).on('close', () => events.onChange(false))
   return client
 }
 
-function openOne(client: Redis): RedisClient {
+/** One server; sentinels that `watchers` subscribe to announce a new master of this name before the old one ends connections. */
+function openOne(client: Redis, watchers: readonly Redis[], name: string): RedisClient {
+  for (const watcher of watchers) {
+    client.once('ready', () => void watcher.connect().catch(() => {}))
+    watcher.on('error', () => {})
+    watcher.on('ready', () => void watcher.subscribe('+switch-master').catch(() => {}))
+    watcher.on('message', (_, message: string) => {
+      if (message.startsWith(`${name} `)) disconnect(client, true)
+    })
+  }
   return {
     isCluster: false,
     commands: client,
@@ -75,7 +85,10 @@ function openOne(client: Redis): RedisClient {
     node: () => client,
     reason: () => undefined,
     reconnect: () => disconnect(client, true),
-    close: () => close(client, [client]),
+    close() {
+      for (const watcher of watchers) close(watcher, [watcher])
+      close(client, [client])
+    },
   }
 }
 

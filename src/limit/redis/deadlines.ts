@@ -38,9 +38,13 @@ export class Deadlines {
     return new Promise((resolve, reject) => {
       const one = { endsAt, expire: () => reject(new TimeoutError(this.#timeoutMs)) }
       this.#waiting.add(one)
-      void ask(() => endsAt - this.#now())
-        .then(resolve, reject)
-        .finally(() => this.#waiting.delete(one))
+      const settling =
+        <A>(settle: (outcome: A) => void) =>
+        (outcome: A): void => {
+          this.#waiting.delete(one)
+          settle(outcome)
+        }
+      ask(() => endsAt - this.#now()).then(settling(resolve), settling(reject))
     })
   }
 

@@ -17,7 +17,8 @@ export const GRANTS =
   '+eval +evalsha +set +getrange +strlen +setrange +pexpire +get +exists +zadd +zrem +zremrangebyscore +zcard +time +scan +unlink +info +select +client|setname +cluster|slots'
 
 /** The commands that are sent to sentinels, as rules of ACL SETUSER. */
-export const SENTINEL_GRANTS = '+sentinel|get-master-addr-by-name +sentinel|sentinels +client|setname'
+export const SENTINEL_GRANTS =
+  '+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe &+switch-master +client|setname'
 
 /** Error texts of Redis, Sentinel and TLS that no retry mends, and the remedy. */
 const REMEDIES: readonly (readonly [RegExp, string])[] = [

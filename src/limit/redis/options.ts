@@ -129,6 +129,21 @@ export function sentinelOptions(
   }
 }
 
+/** ioredis's options for a subscription to each sentinel. */
+export function watcherOptions(
+  { sentinels, sentinelUsername, sentinelPassword }: Extract<RedisTopology, { readonly name: string }>,
+  { tls }: RedisCredentials,
+) {
+  const own = given({ username: sentinelUsername, password: sentinelPassword, tls })
+  return sentinels.map((url) => ({
+    ...LONE_CONNECTION,
+    enableReadyCheck: false,
+    autoResubscribe: false,
+    retryStrategy: () => 1000,
+    ...redisAddress(url, own, SENTINEL_PORT),
+  }))
+}
+
 /** ioredis's options for a cluster with these nodes. */
 export function clusterOptions(nodes: readonly RedisAddress[]) {
   const { username, password, tls } = nodes[0]!

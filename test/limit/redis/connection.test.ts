@@ -306,6 +306,9 @@ describe('a store with the right Redis', () => {
     expect(await connect(behindGuards(WATCH.password, WATCH.username), { ...CA, ...USER })).toEqual([])
     for (const url of guardedSentinels.urls) {
       const operator = operatorOf(url)
+      await until('it is subscribed', async () =>
+        /sub=1 .*user=watch/.test(String(await operator.call('CLIENT', 'LIST'))),
+      )
       expect(JSON.stringify(await operator.call('ACL', 'LOG'))).not.toContain('"watch"')
       operator.disconnect()
     }

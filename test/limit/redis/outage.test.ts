@@ -1,3 +1,4 @@
+import { Redis } from 'ioredis'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
 import type { Quota } from '../../../src/limit/limit.ts'
@@ -266,6 +267,25 @@ describe('when a master is lost', () => {
     await decides(store, 'local')
     await until('the replica is master', () => isMaster(sentinels.replica), 15_000)
     await decides(store, 'store')
+    await calls.stop()
+  })
+
+  test('though it lives, because an operator asked for a failover, the new one decides', async () => {
+    const sentinels = closing(await startSentinels())
+    const { store } = await storeOf({ sentinels: sentinels.urls, name: sentinels.name })
+    const calls = load(store)
+    await until('Redis decides', () => calls.modes.has('store'))
+    const operator = new Redis(sentinels.urls[0]!, { protocol: 2 })
+    await operator.call('SENTINEL', 'FAILOVER', sentinels.name)
+    operator.disconnect()
+    await until('the replica is master', () => isMaster(sentinels.replica), 15_000)
+    await until('the new master is charged', async () => {
+      const one = quota()
+      await store.charge([one])
+      return (await sentinels.replica.command('EXISTS', one.key)) === 1
+    })
+    // Sentinel demotes it only after eight seconds.
+    expect(await isMaster(sentinels.master)).toBe(true)
     await calls.stop()
   })
 

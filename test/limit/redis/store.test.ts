@@ -61,7 +61,7 @@ describe('the Redis store', () => {
     shadow: false,
   })
 
-  test.each([
+  test.concurrent.each([
     ['one call', 30, 1],
     ['more calls than are written whole', 100, 30],
     ['calls that share slots', 5000, 30],

@@ -65,10 +65,12 @@ async function compare(algorithm: string): Promise<void> {
   })
 
   const sluice: Contender = () => {
-    const authenticate = createBearer({
-      ...{ issuer: ISSUER, audience: AUDIENCE, clientClaim: 'client_id', algorithms: [algorithm] },
-      ...{ leewayMs: 5000, realm: 'bench', type: 'any', keys },
-    })
+    const authenticate = createBearer([
+      {
+        ...{ issuer: ISSUER, audience: [AUDIENCE], clientClaim: 'client_id', algorithms: [algorithm] },
+        ...{ leewayMs: 5000, realm: 'bench', type: 'any', keys },
+      },
+    ])
     return (token) => authenticate([`Bearer ${token}`])
   }
   const jose: Contender = () => (token) =>
@@ -113,10 +115,13 @@ async function refuse(
 ): Promise<void> {
   const keySet = await readKeySet({ keys })
   const tried = keySet.find(algorithm, undefined).length
-  const authenticate = createBearer({
-    ...{ issuer: ISSUER, audience: AUDIENCE, clientClaim: 'client_id', algorithms: [algorithm], leewayMs: 0 },
-    ...{ realm: 'bench', type: 'any', keys: { current: () => keySet, refresh: () => undefined } },
-  })
+  const authenticate = createBearer([
+    {
+      ...{ issuer: ISSUER, audience: [AUDIENCE], clientClaim: 'client_id', algorithms: [algorithm] },
+      ...{ leewayMs: 0, realm: 'bench', type: 'any' },
+      keys: { current: () => keySet, refresh: () => undefined },
+    },
+  ])
   const signature = Buffer.alloc(bytes, 0x0a).toString('base64url')
   const tokens = Array.from(
     { length: 50 },

@@ -1,5 +1,5 @@
 import yargs, { type Argv } from 'yargs'
-import { nearest } from '../config/checks/nearest.ts'
+import { nearest } from '../config/yaml/wording.ts'
 import { FLAGS } from '../config/flags.ts'
 import { VERSION } from '../observe/version.ts'
 import { type Given, type Io, say, UsageError } from './io.ts'

@@ -1,5 +1,4 @@
-const UNITS_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 }
-const UNITS_BYTES = { GB: 1024 ** 3, MB: 1024 ** 2, kB: 1024, B: 1 }
+import { UNITS_BYTES, UNITS_MS } from '../config/sections/values.ts'
 
 /** Milliseconds as the configuration writes them, such as `90s`. */
 export function formatDuration(ms: number): string {
@@ -13,7 +12,7 @@ export function formatSize(bytes: number): string {
 
 /** In the largest unit that leaves a whole number. */
 function inUnits(value: number, units: Readonly<Record<string, number>>, zero: string): string {
-  const unit = Object.entries(units).find(([, one]) => value >= one && value % one === 0)
+  const unit = Object.entries(units).findLast(([, one]) => value >= one && value % one === 0)
   return unit ? `${value / unit[1]}${unit[0]}` : zero
 }
 

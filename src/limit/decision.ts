@@ -45,6 +45,7 @@ let lastHourText = '1970-01-01T00:'
 function iso(ms: number): string {
   const hour = Math.floor(ms / HOUR_MS)
   if (hour !== lastHour) {
+    // oxlint-disable-next-line no-restricted-globals -- reads no clock
     lastHourText = new Date(hour * HOUR_MS).toISOString().slice(0, 14)
     lastHour = hour
   }

@@ -1,3 +1,4 @@
+// oxlint-disable-next-line no-restricted-imports -- a pure formatter
 import { type BareItem, type Item, serializeList } from 'structured-headers'
 import type { Decision } from './decision.ts'
 import type { Quota } from './limit.ts'

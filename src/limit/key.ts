@@ -1,3 +1,4 @@
+// oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { createHash } from 'node:crypto'
 import { ipv6Groups, plainAddress } from '../downstream/address.ts'
 import { foldCase } from '../downstream/target.ts'

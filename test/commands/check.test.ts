@@ -146,7 +146,7 @@ describe('sluice check', () => {
 
   it('ends wrong configuration with 78, every mistake on its line', async () => {
     const file = fileOf(
-      GOOD.replace('per: [client]', 'per: client').replace('upstream: data', 'upstream: dta'),
+      GOOD.replace('per: [client]', 'per: client').replace('authenticate: none', 'authenticate: basic'),
     )
     expect(await sluice(['check', '--config', file, '--port', 'http'])).toEqual({
       code: 78,
@@ -154,7 +154,7 @@ describe('sluice check', () => {
       stderr: [
         '--port: must be a port from 0 to 65535',
         `${file}:7:20: limits.requests.per: must be a list of what a key is made of, such as [client], in [ ] or with a "- " before each`,
-        `${file}:10:44: routes[0].upstream: there is no upstream "dta"; did you mean "data"?`,
+        `${file}:10:64: routes[0].authenticate: must be none, bearer or par`,
         '',
       ].join('\n'),
     })

@@ -219,7 +219,7 @@ describe('sluice start', () => {
     expect(gateway.lines().map(({ msg }) => msg)).toEqual([
       'sluice serves',
       'request',
-      'sluice ends of an error that nobody caught',
+      'uncaught exception; exiting',
     ])
     expect(gateway.lines().at(-1)).toMatchObject({
       level: 'fatal',

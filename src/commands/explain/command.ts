@@ -1,6 +1,6 @@
 import { METHODS } from 'node:http'
 import { isIP } from 'node:net'
-import { instantMs } from '../../config/compile/instant.ts'
+import { instantMs } from '../../config/sections/limits.ts'
 import { type Given, idOf, type Io, load, print, textOf, UsageError, wordsOf } from '../io.ts'
 import { describeExplained } from './describe.ts'
 import { explain } from './explain.ts'

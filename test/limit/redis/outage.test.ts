@@ -37,7 +37,7 @@ async function storeOf(
   return { store, redis }
 }
 
-/** Charges a fresh key every few milliseconds until stopped: every call must be admitted, whoever decides. */
+/** Charges a fresh key every few milliseconds until stopped; `stop` resolves with the calls that were not admitted. */
 function load(store: FallbackStore, next: () => Quota = quota) {
   const state = { stopped: false }
   const modes = new Set<string>()
@@ -62,12 +62,13 @@ function load(store: FallbackStore, next: () => Quota = quota) {
     async stop() {
       state.stopped = true
       await done
-      expect(failures).toEqual([])
+      return failures
     },
   }
 }
 
-async function decides(store: FallbackStore, mode: string): Promise<void> {
+/** Waits until this mode decides. */
+async function expectMode(store: FallbackStore, mode: string): Promise<void> {
   await until(`${mode} decides`, async () => (await store.charge([quota()])).mode === mode, RECOVERED_MS)
 }
 
@@ -107,8 +108,8 @@ describe('under load, with a Redis that', () => {
     )
     await mendIt()
     await until('Redis decides again', () => store.mode() === 'store', RECOVERED_MS)
-    await decides(store, 'store')
-    await calls.stop()
+    await expectMode(store, 'store')
+    expect(await calls.stop()).toEqual([])
   })
 
   test('forgets its scripts, nobody notices', async () => {
@@ -118,7 +119,7 @@ describe('under load, with a Redis that', () => {
       await server.command('SCRIPT', 'FLUSH')
       expect((await store.charge([quota()])).mode).toBe('store')
     }
-    await calls.stop()
+    expect(await calls.stop()).toEqual([])
     expect([...calls.modes]).toEqual(['store'])
   })
 
@@ -127,12 +128,12 @@ describe('under load, with a Redis that', () => {
     const mine = quota(50)
     for (let i = 0; i < 20; i++) expect((await store.charge([mine])).mode).toBe('store')
     server.freeze()
-    await decides(store, 'local')
+    await expectMode(store, 'local')
     let local = 0
     while ((await store.charge([mine])).admitted) local++
     expect(local).toBe(30)
     server.thaw()
-    await decides(store, 'store')
+    await expectMode(store, 'store')
     await until('all is written back', async () => (await redis.peek([mine]))[0]!.remaining === 0)
     expect(await store.charge([mine])).toMatchObject({ admitted: false, mode: 'store' })
   })
@@ -156,9 +157,9 @@ describe('under load, with a Redis that', () => {
   test('is not there at the start, it decides as soon as it is', async () => {
     await server.kill()
     const { store } = await storeOf({ url: server.url })
-    await decides(store, 'local')
+    await expectMode(store, 'local')
     await server.start()
-    await decides(store, 'store')
+    await expectMode(store, 'store')
   })
 
   test('answers while this process is busy, its answer is not given up', async () => {
@@ -215,10 +216,10 @@ describe('with a server that', () => {
     expect((await store.charge([quota()])).mode).toBe('store')
     fake.answer(reply)
     const calls = load(store)
-    await decides(store, 'local')
+    await expectMode(store, 'local')
     fake.answer(admitsAll)
-    await decides(store, 'store')
-    await calls.stop()
+    await expectMode(store, 'store')
+    expect(await calls.stop()).toEqual([])
   })
 
   test.each([
@@ -249,11 +250,11 @@ describe('with a server that', () => {
     fake.answer(undefined)
     const calls = load(store)
     await until('there is a new connection', () => fake.connections() > before)
-    await decides(store, 'local')
+    await expectMode(store, 'local')
     const asked = fake.commands().length
     for (let i = 0; i < 200; i++) await store.charge([quota()])
     expect(fake.commands().length - asked).toBeLessThan(100)
-    await calls.stop()
+    expect(await calls.stop()).toEqual([])
   })
 })
 
@@ -264,10 +265,10 @@ describe('when a master is lost', () => {
     const calls = load(store)
     await until('Redis decides', () => calls.modes.has('store'))
     await sentinels.master.kill()
-    await decides(store, 'local')
+    await expectMode(store, 'local')
     await until('the replica is master', () => isMaster(sentinels.replica), 15_000)
-    await decides(store, 'store')
-    await calls.stop()
+    await expectMode(store, 'store')
+    expect(await calls.stop()).toEqual([])
   })
 
   test('though it lives, because an operator asked for a failover, the new one decides', async () => {
@@ -286,7 +287,7 @@ describe('when a master is lost', () => {
     })
     // Sentinel demotes it only after eight seconds.
     expect(await isMaster(sentinels.master)).toBe(true)
-    await calls.stop()
+    expect(await calls.stop()).toEqual([])
   })
 
   test('its replica decides for its part of a cluster, and the others for theirs all the time', async () => {
@@ -312,8 +313,8 @@ describe('when a master is lost', () => {
     await lost.kill()
     await decidesForLost('local', RECOVERED_MS)
     await decidesForLost('store', 20_000)
-    await onLost.stop()
-    await onOthers.stop()
+    expect(await onLost.stop()).toEqual([])
+    expect(await onOthers.stop()).toEqual([])
   })
 
   test('and hangs, the other masters of a cluster decide for their parts, without a wait', async () => {

@@ -239,7 +239,7 @@ describe('with a server that', () => {
     const { store } = await storeOf({ url: fake.url })
     const before = fake.connections()
     fake.answer("-READONLY You can't write against a read only replica.\r\n")
-    await store.charge([quota()])
+    expect(await store.charge([quota()])).toMatchObject({ mode: 'local' })
     await until('there is a new connection', () => fake.connections() > before)
   })
 

@@ -155,7 +155,10 @@ function openCluster(nodes: readonly RedisAddress[], { onError }: RedisEvents): 
       if (node === undefined) throw new Error(`Redis is not connected: ${name}.`)
       return node
     },
-    reason: (name) => (nodeOf(name)?.status === 'ready' ? undefined : reasons.get(name)),
+    reason(name) {
+      if (name === MASTERLESS) return new Error(MASTERLESS)
+      return nodeOf(name)?.status === 'ready' ? undefined : reasons.get(name)
+    },
     reconnect(name) {
       // The refresh connects to it again.
       const node = nodeOf(name)

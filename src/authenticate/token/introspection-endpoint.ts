@@ -23,6 +23,9 @@ const MAX_WAITING = 1000
 const MAX_FAILURES = 3
 /** The probe: a token that no caller chose, so that a failure is the endpoint's own. */
 const PROBE_TOKEN = 'sluice-asks-whether-tokens-can-be-looked-up'
+/** An answer that may be about the token alone, so that it says nothing of other tokens. */
+class TokenProblem extends Problem {}
+
 /** The token is at fault, not the request (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
 const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'])
 
@@ -57,6 +60,7 @@ export function createEndpoint(options: EndpointOptions) {
     if (status === 200 && typeof answer?.['active'] === 'boolean') return answer
     if (status === 400 && TOKEN_ERRORS.has(answer?.['error'])) return undefined
     if (status === 200) throw new Problem('answered what is no introspection response')
+    if (status === 400 || status === 422) throw new TokenProblem(describeStatus(response))
     if (status !== 401 && status !== 403) throw new Problem(describeStatus(response))
     throw new Problem(`answered ${status}: it does not take the gateway's clientId and clientSecret`)
   }
@@ -68,7 +72,7 @@ export function createEndpoint(options: EndpointOptions) {
       return answer
     } catch (cause) {
       const error = new Error(`${shownUrl(url)} ${describeFailure(cause)}`, { cause })
-      health.failed(error)
+      if (!(cause instanceof TokenProblem)) health.failed(error)
       throw error
     }
   }

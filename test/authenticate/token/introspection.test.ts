@@ -319,6 +319,17 @@ describe('an endpoint that does not answer the question is a 503', () => {
   })
 })
 
+it('is not left alone where it answers 400 to every token that it does not know', async () => {
+  const ask = asker({ cooldownMs: 3_600_000 })
+  server.answer = (response, asked) => {
+    if (asked.form['token'] === 'good') response.end(JSON.stringify(active()))
+    else response.writeHead(400).end(JSON.stringify({ error: 'invalid_request' }))
+  }
+  for (let i = 0; i < 10; i++) expect(statusOf(await ask(`bad-${i}`))).toBe(503)
+  expect(server.asked.filter(isOwn)).toEqual([])
+  expect(await ask('good')).toMatchObject({ client: 'client-1' })
+})
+
 describe('what the endpoint said', () => {
   it('is remembered by the whole token', async () => {
     const ask = asker()

@@ -4,12 +4,13 @@
  */
 import { spawnSync } from 'node:child_process'
 import { Redis } from 'ioredis'
-import { CHARGE_SCRIPT } from '../src/limit/redis/store.ts'
+import { CHARGE_SCRIPT } from '../src/limit/redis/scripts.ts'
 import { cleanUp, need, startRedis } from './ground.ts'
 
 const WINDOW_US = 60_000_000
 const CALLS = 100_000
 const PIPELINE = 100
+const NO_DEADLINE = Number.MAX_SAFE_INTEGER
 
 /** Microseconds of Redis's own time per script call, over `CALLS` calls of `clients` clients. */
 async function cost(
@@ -28,7 +29,13 @@ async function cost(
         { length: decisions },
         (_, j) => `{${name}-${(done + i * decisions + j) % clients}}`,
       )
-      pipeline.evalsha(sha, keys.length, ...keys, 0, ...keys.flatMap(() => [1, limit, WINDOW_US, 0]))
+      pipeline.evalsha(
+        sha,
+        keys.length,
+        ...keys,
+        NO_DEADLINE,
+        ...keys.flatMap(() => [1, limit, WINDOW_US, 0]),
+      )
     }
     await pipeline.exec()
   }
@@ -49,7 +56,17 @@ async function rate(redis: Redis, port: number): Promise<void> {
   const sha = (await redis.script('LOAD', CHARGE_SCRIPT)) as string
   const before = await processorUs(redis)
   const load = `-p ${port} -c 50 -n ${CALLS} -r 1000 --csv`.split(' ')
-  const call = ['EVALSHA', sha, '1', '{rate-__rand_int__}', '0', '1', '1000', String(WINDOW_US), '0']
+  const call = [
+    'EVALSHA',
+    sha,
+    '1',
+    '{rate-__rand_int__}',
+    String(NO_DEADLINE),
+    '1',
+    '1000',
+    String(WINDOW_US),
+    '0',
+  ]
   const args = ['-c', '0', 'redis-benchmark', ...load, ...call]
   const { stdout } = spawnSync('taskset', args, { encoding: 'utf8' })
   const perSecond = /","([\d.]+)"/.exec(stdout)?.[1]
@@ -71,7 +88,7 @@ try {
   const sha = (await redis.script('LOAD', CHARGE_SCRIPT)) as string
   for (const calls of [1, 16, 20, 100, 500, 1000]) {
     const key = `sluice:{00000000-0000-4000-8000-${String(calls).padStart(12, '0')}}:requests`
-    for (let i = 0; i < calls; i++) await redis.evalsha(sha, 1, key, 0, 1, 1000, WINDOW_US, 0)
+    for (let i = 0; i < calls; i++) await redis.evalsha(sha, 1, key, NO_DEADLINE, 1, 1000, WINDOW_US, 0)
     console.log(
       `${`${calls} calls in the window`.padEnd(40)} ${String(await redis.memory('USAGE', key))} bytes`,
     )

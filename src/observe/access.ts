@@ -1,5 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts'
-import { SYSTEM_CLOCK } from '../limit/memory/clock.ts'
+import { SYSTEM_CLOCK } from '../limit/memory/store.ts'
 import { type LogOutput, timestamp } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import { escaped } from './pretty.ts'

@@ -4,7 +4,7 @@ import { foldCase, parseTarget, segmentsOf, servedHosts, type Target } from '../
 import { methodNotAllowed, notFound, Refusal } from '../../errors.ts'
 import type { Caller } from '../../limit/caller.ts'
 import { prefixOf } from '../../limit/key.ts'
-import { type ClientLimit, inForce, type Limit, type LimitedRoute, quotasFor } from '../../limit/limit.ts'
+import { type ClientLimit, compileLimits, inForce, type Limit, type LimitedRoute } from '../../limit/limit.ts'
 import { compileParameters } from '../../limit/parameters.ts'
 import { formatInstant } from '../format.ts'
 import type { Question } from './command.ts'
@@ -111,7 +111,7 @@ function explainLimits(
   const known: Readonly<Record<string, string | undefined>> = { ...params, client, user, ip }
   const caller = { client: client ?? '', user: user ?? '', ip: ip ?? '' }
   const own = clientLimits.get(client ?? '')
-  return quotasFor(limits, caller, params, prefixOf(store), nowMs, clientLimits).map(
+  return compileLimits(limits, prefixOf(store), clientLimits)(caller, params, nowMs).map(
     ({ name, limit, windowMs, shadow, key }) => {
       const configured = limits.find((one) => one.name === name)!
       const { per } = configured

@@ -9,7 +9,7 @@ import { createLocalJWKSet, jwtVerify } from 'jose'
 import { createBearer } from '../src/authenticate/token/bearer.ts'
 import { SCHEMES } from '../src/authenticate/token/jws.ts'
 import { readKeySet } from '../src/authenticate/token/key-set.ts'
-import { AUDIENCE, ISSUER } from './ground.ts'
+import { AUDIENCE, ISSUER } from './load.ts'
 
 const { values } = parseArgs({
   options: { rounds: { type: 'string', default: '15' }, tokens: { type: 'string', default: '2000' } },

@@ -149,7 +149,7 @@ function luaModules(): readonly string[] {
 }
 
 /** Installs the peers on first use; returns those that must be left out, and why. */
-export function installPeers(): ReadonlyMap<string, string> {
+export function installPeers(): Map<string, string> {
   const absent = new Map<string, string>()
   const changedAt = (...file: string[]): number =>
     statSync(join(PEERS, ...file), { throwIfNoEntry: false })?.mtimeMs ?? 0

@@ -9,7 +9,7 @@ import { parseArgs } from 'node:util'
 import { gateway, ROOT } from './contenders.ts'
 import { folder } from './ground.ts'
 import { mintTokens } from './load.ts'
-import { compare, openBench, ratios, type Result, type Round, spread } from './measure.ts'
+import { type Bench, compare, ratios, runCommand, spread } from './measure.ts'
 import { markdown } from './report.ts'
 
 const DEARER = 1.05
@@ -41,49 +41,37 @@ function confidence(values: readonly number[]): readonly [number, number] {
   return [sorted[rank]!, sorted.at(-1 - rank)!]
 }
 
-try {
-  const { values, positionals } = parseArgs({
-    allowPositionals: true,
-    options: {
-      rounds: { type: 'string', default: '15' },
-      seconds: { type: 'string', default: '2' },
-    },
-  })
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { rounds: { type: 'string', default: '15' }, seconds: { type: 'string', default: '2' } },
+})
+
+async function command(bench: Bench): Promise<number> {
   const commit = must('git', ['rev-parse', '--short', positionals[0] ?? 'HEAD'], ROOT)
-  const root = build(commit)
-  const rounds = Math.ceil(Number(values.rounds) / STARTS)
-  const bench = await openBench({ rounds, seconds: Number(values.seconds), absent: new Map() })
   const terms = { work: { tokens: await mintTokens('RS256', 1000) }, authenticates: true, limit: 1000 }
   const contenders = [
-    { ...terms, name: commit, start: gateway(bench, { root }) },
+    { ...terms, name: commit, start: gateway(bench, { root: build(commit) }) },
     { ...terms, name: 'working tree', start: gateway(bench) },
   ]
-  const runs: (readonly Result[])[] = []
-  for (let i = 0; i < STARTS; i++) runs.push(await compare(bench, contenders))
-  bench.store.disconnect()
-  const failed = runs.flat().find(({ failure }) => failure !== undefined)
-  if (failed !== undefined) throw new Error(`${failed.contender.name}: ${failed.failure}`)
-  const all = (figure: (round: Round) => number): readonly number[] =>
-    runs.flatMap(([old, now]) => ratios(now!, old!, figure))
-  const line = (name: string, quotients: readonly number[]): readonly string[] => {
-    const { median, min, max } = spread(quotients)
-    const [low, high] = confidence(quotients)
-    return [name, ...[median, low, high, min, max].map((value) => value.toFixed(3))]
+  const cpu: number[] = []
+  const rps: number[] = []
+  for (let i = 0; i < STARTS; i++) {
+    const rounds = Math.ceil(bench.rounds / STARTS)
+    const [old, now] = await compare({ ...bench, rounds }, contenders)
+    const failed = [old!, now!].find(({ failure }) => failure !== undefined)
+    if (failed !== undefined) throw new Error(`${failed.contender.name}: ${failed.failure}`)
+    cpu.push(...ratios(now!, old!, (round) => round.cpuUs))
+    rps.push(...ratios(now!, old!, (round) => round.rps))
   }
-  const cpu = all(({ cpuUs }) => cpuUs)
+  const line = (name: string, values: readonly number[]): readonly string[] => {
+    const { median, min, max } = spread(values)
+    return [name, ...[median, ...confidence(values), min, max].map((value) => value.toFixed(3))]
+  }
   const header = [`working tree / ${commit}`, 'median', '95 % from', 'to', 'min', 'max']
-  const lines = [
-    line(
-      'requests/s',
-      all(({ rps }) => rps),
-    ),
-    line('processor time', cpu),
-  ]
-  console.log(markdown(header, lines))
+  console.log(markdown(header, [line('requests/s', rps), line('processor time', cpu)]))
   const dearer = spread(cpu).median > DEARER && confidence(cpu)[0] > 1
   console.log(dearer ? `More than ${((DEARER - 1) * 100).toFixed(0)} % dearer.` : 'Not dearer.')
-  process.exit(dearer ? 1 : 0)
-} catch (error) {
-  console.error(`bench: ${(error as Error).message}`)
-  process.exit(2)
+  return dearer ? 1 : 0
 }
+
+await runCommand(values, command)

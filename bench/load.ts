@@ -31,7 +31,7 @@ writeFileSync(
   }),
 )
 
-const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url')
+export const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url')
 
 /** Resolves with a token of a client; all have the same length. */
 export function token(algorithm: Algorithm, client: number, index: number): Promise<string> {

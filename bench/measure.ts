@@ -20,11 +20,22 @@ export interface Bench extends Backends {
   readonly store: Redis
 }
 
-export async function openBench(settings: Pick<Bench, 'rounds' | 'seconds' | 'absent'>): Promise<Bench> {
-  requireCommands('taskset', 'wrk', 'nginx', 'redis-server')
-  const redis = await startRedis()
-  const store = new Redis({ port: redis, host: '127.0.0.1' })
-  return { ...settings, upstream: await startUpstream(), redis, store }
+/** Runs one of the bench's commands, and exits with the code that it resolves with, or 2. */
+export async function runCommand(
+  { rounds, seconds }: { readonly rounds: string; readonly seconds: string },
+  command: (bench: Bench) => Promise<number>,
+  absent = new Map<string, string>(),
+): Promise<never> {
+  try {
+    requireCommands('taskset', 'wrk', 'nginx', 'redis-server')
+    const redis = await startRedis()
+    const store = new Redis({ port: redis, host: '127.0.0.1' })
+    const settings = { rounds: Number(rounds), seconds: Number(seconds), absent }
+    process.exit(await command({ ...settings, upstream: await startUpstream(), redis, store }))
+  } catch (error) {
+    console.error(`bench: ${(error as Error).message}`)
+    process.exit(2)
+  }
 }
 
 export interface Round extends Load {

@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util'
 import { type Contender, gateway, nodePeer } from './contenders.ts'
 import { folder, stop } from './ground.ts'
 import { mintTokens } from './load.ts'
-import { type Bench, measure, openBench, runProven } from './measure.ts'
+import { type Bench, measure, runCommand, runProven } from './measure.ts'
 import { markdown } from './report.ts'
 
 interface Frame {
@@ -118,26 +118,21 @@ function table(profiles: readonly Profiled[], keyOf: (frame: Frame) => string, m
 
 const homeOf = (name: string): string => join(folder, `profile-${name}`)
 
-try {
-  const { values } = parseArgs({
-    options: {
-      rounds: { type: 'string', default: '5' },
-      seconds: { type: 'string', default: '4' },
-      functions: { type: 'string', default: '40' },
-    },
-  })
-  const [rounds, seconds] = [Number(values.rounds), Number(values.seconds)]
-  const bench = await openBench({ rounds, seconds, absent: new Map() })
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '5' },
+    seconds: { type: 'string', default: '4' },
+    functions: { type: 'string', default: '40' },
+  },
+})
+
+await runCommand(values, async (bench) => {
   const work = { tokens: await mintTokens('RS256', 1000) }
   const flags = (name: string) => ({ nodeFlags: ['--cpu-prof', `--cpu-prof-dir=${homeOf(name)}`] })
   const profiles = await profile(bench, [
     { name: 'Sluice', work, start: gateway(bench, flags('Sluice')) },
     { name: 'http-proxy', work, start: nodePeer('http-proxy', bench, flags('http-proxy')) },
   ])
-  console.log(table(profiles, areaOf, 100))
-  console.log(`\n${table(profiles, functionOf, Number(values.functions))}`)
-  process.exit(0)
-} catch (error) {
-  console.error(`bench: ${(error as Error).message}`)
-  process.exit(1)
-}
+  console.log(`${table(profiles, areaOf, 100)}\n\n${table(profiles, functionOf, Number(values.functions))}`)
+  return 0
+})

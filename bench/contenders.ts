@@ -160,7 +160,10 @@ export function installPeers(): Map<string, string> {
     if (status !== 0) absent.set('Fastify', why).set('rate-limiter-flexible', why)
   }
   if (!luaModules().every((file) => existsSync(file))) {
-    absent.set('nginx + Lua', 'no Lua modules (Debian: apt-get install nginx-extras lua-nginx-redis)')
+    absent.set(
+      'nginx + Lua',
+      'its modules are missing (Debian: apt-get install nginx-extras lua-nginx-redis)',
+    )
   }
   return absent
 }
@@ -174,6 +177,7 @@ async function ask(
 ): Promise<string> {
   const response = await fetch(`http://127.0.0.1:${port}${path}`, {
     headers: { Authorization: `Bearer ${bearer}` },
+    signal: AbortSignal.timeout(10_000),
     ...(body !== undefined && { method: 'POST', body: 'x'.repeat(body) }),
   })
   const text = await response.text()

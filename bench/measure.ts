@@ -95,50 +95,59 @@ export async function measure(bench: Bench, running: Running, seconds: number): 
   }
 }
 
+/** Measures a round, again where others disturbed it; returns the least disturbed. */
 async function undisturbed(bench: Bench, running: Running): Promise<Round> {
-  for (let repeats = 0; ; repeats++) {
-    const round = await measure(bench, running, bench.seconds)
-    if (round.foreign <= FOREIGN || repeats === REPEATS) return round
+  let best = await measure(bench, running, bench.seconds)
+  for (let repeats = 0; best.foreign > FOREIGN && repeats < REPEATS; repeats++) {
+    const again = await measure(bench, running, bench.seconds)
+    if (again.foreign < best.foreign) best = again
   }
+  return best
 }
 
 export interface Result {
   readonly contender: Contender
   /** Empty where it failed. */
-  readonly rounds: readonly Round[]
+  rounds: readonly Round[]
   /** Why it could not be measured. */
-  readonly failure: string | undefined
+  failure: string | undefined
 }
 
 /** Measures all contenders in interleaved rounds; each leads as often as the others. */
 export async function compare(bench: Bench, contenders: readonly Contender[]): Promise<readonly Result[]> {
-  const results: { contender: Contender; rounds: Round[]; failure: string | undefined }[] = []
-  const all: { running: Running; rounds: Round[] }[] = []
-  await bench.store.flushall()
-  for (const contender of contenders) {
-    const rounds: Round[] = []
-    let failure = bench.absent.get(contender.name)
+  const results = contenders.map((contender): Result => {
+    return { contender, rounds: [], failure: bench.absent.get(contender.name) }
+  })
+  const running = new Map<Result, Running>()
+  const attempt = async (result: Result, action: () => Promise<void>): Promise<void> => {
     try {
-      if (failure === undefined) all.push({ running: await runProven(bench, contender), rounds })
+      if (result.failure === undefined) await action()
     } catch (error) {
-      failure = (error as Error).message
+      result.failure = (error as Error).message
+      result.rounds = []
+      console.error(`  ${titleOf(result.contender)} failed: ${result.failure}`)
     }
-    if (failure !== undefined) console.error(`  ${titleOf(contender)}: ${failure}`)
-    results.push({ contender, rounds, failure })
+  }
+  await bench.store.flushall()
+  for (const result of results) {
+    await attempt(result, async () => void running.set(result, await runProven(bench, result.contender)))
   }
   for (let i = 0; i < bench.rounds; i++) {
-    for (let j = 0; j < all.length; j++) {
-      const { running, rounds } = all[(i + j) % all.length]!
-      const round = await undisturbed(bench, running)
-      rounds.push(round)
-      console.error(`  round ${i + 1} ${titleOf(running.contender)}: ${show(round)}`)
+    for (let j = 0; j < results.length; j++) {
+      const result = results[(i + j) % results.length]!
+      await attempt(result, async () => {
+        const round = await undisturbed(bench, running.get(result)!)
+        result.rounds = [...result.rounds, round]
+        console.error(`  round ${i + 1} ${titleOf(result.contender)}: ${show(round)}`)
+      })
     }
   }
-  for (const { running } of all) await stop(running.child)
+  for (const { child } of running.values()) await stop(child)
   return results
 }
 
-const titleOf = ({ name, detail }: Contender): string => (detail === undefined ? name : `${name}, ${detail}`)
+export const titleOf = ({ name, detail }: Contender): string =>
+  detail === undefined ? name : `${name}, ${detail}`
 
 function show({ rps, cpuUs, p99Us, rssMb, foreign, wrong }: Round): string {
   const noise = foreign > FOREIGN ? `, ${(foreign * 100).toFixed(0)} % of the CPU went to others` : ''

@@ -1,5 +1,5 @@
 /** Results as Markdown and as a picture. */
-import { ratios, referenceOf, type Result, type Round, type Spread, spread } from './measure.ts'
+import { ratios, referenceOf, type Result, type Round, type Spread, spread, titleOf } from './measure.ts'
 
 /** A row of the bench, measured. */
 export interface Section {
@@ -44,11 +44,13 @@ export function comparisonTable(sections: readonly Section[]): string {
       ...cells(result, referenceOf(result, results)),
     ]),
   )
-  return markdown(HEADER, lines, 2)
+  const failed = sections.flatMap(({ results }) => results.filter(({ failure }) => failure !== undefined))
+  const reasons = failed.map(({ contender, failure }) => `${titleOf(contender)}: ${failure}.`)
+  return [markdown(HEADER, lines, 2), ...new Set(reasons)].join('\n\n')
 }
 
 function cells({ rounds, ...result }: Result, reference: Result | undefined): readonly string[] {
-  if (rounds.length === 0) return ['failed', '', '', '', '', '']
+  if (rounds.length === 0) return ['left out', '', '', '', '', '']
   const wrong = rounds.reduce((sum, round) => sum + round.wrong, 0)
   const median = (figure: (round: Round) => number): number => spread(rounds.map(figure)).median
   const relative = (figure: (round: Round) => number): string =>

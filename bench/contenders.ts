@@ -43,10 +43,7 @@ export interface Options {
   readonly windowS?: number
   readonly node?: string
   readonly nodeFlags?: readonly string[]
-}
-
-export interface PeerOptions extends Options {
-  /** Default: true. */
+  /** Of a peer: false verifies each token anew. */
   readonly tokenCache?: boolean
 }
 
@@ -105,7 +102,7 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
 export function nodePeer(
   name: 'http-proxy' | 'fastify' | 'flexible',
   { upstream, redis }: Backends,
-  options: PeerOptions = {},
+  options: Options = {},
 ): Start {
   const { limit = 1000, windowS = 60, tokenCache = true, node = process.execPath, nodeFlags = [] } = options
   return async (port) => ({
@@ -120,7 +117,7 @@ export function nodePeer(
 }
 
 /** nginx with peers/gateway.lua. */
-export function nginxLua({ upstream, redis }: Backends, options: PeerOptions = {}): Start {
+export function nginxLua({ upstream, redis }: Backends, options: Options = {}): Start {
   const { limit = 1000, windowS = 60, tokenCache = true } = options
   const lua = `publicKey = "${publicKeyFile}", issuer = "${ISSUER}", audience = "${AUDIENCE}",
     redisPort = ${redis}, limit = ${limit}, windowS = ${windowS}, tokenCache = ${tokenCache}`
@@ -168,34 +165,34 @@ export function installPeers(): Map<string, string> {
   return absent
 }
 
-/** Resolves with the body of an answer, which must have the status. */
-async function ask(
-  port: number,
-  { path = '/transactions', body }: Work,
-  bearer: string,
-  expected: number,
-): Promise<string> {
-  const response = await fetch(`http://127.0.0.1:${port}${path}`, {
-    headers: { Authorization: `Bearer ${bearer}` },
-    signal: AbortSignal.timeout(10_000),
-    ...(body !== undefined && { method: 'POST', body: 'x'.repeat(body) }),
-  })
-  const text = await response.text()
-  if (response.status === expected) return text
-  throw new Error(`a call gets ${response.status}, not ${expected}: ${text.slice(0, 200)}`)
-}
-
 /** Throws an error that says which part of its work a contender does not do. */
 export async function prove(contender: Contender, port: number, { upstream }: Backends): Promise<void> {
   const { work, authenticates, limit } = contender
+  const ask = async (of: number, bearer: string): Promise<{ status: number; text: string }> => {
+    const response = await fetch(`http://127.0.0.1:${of}${work.path ?? '/transactions'}`, {
+      headers: { Authorization: `Bearer ${bearer}` },
+      signal: AbortSignal.timeout(10_000),
+      ...(work.body !== undefined && { method: 'POST', body: 'x'.repeat(work.body) }),
+    })
+    return { status: response.status, text: await response.text() }
+  }
   const good = await token('RS256', 9_999_999, 0)
-  const body = await ask(port, work, good, 200)
-  if (body !== (await ask(upstream, work, good, 200))) throw new Error("the body is not the upstream's")
+  const [answer, expected] = [await ask(port, good), await ask(upstream, good)]
+  if (answer.status !== 200) throw new Error(`a good call gets ${answer.status}: ${answer.text}`)
+  if (answer.text !== expected.text) throw new Error("the body is not the upstream's")
   if (authenticates === true) {
     const forged = `${good.slice(0, -100)}${good.at(-100) === 'A' ? 'B' : 'A'}${good.slice(-99)}`
-    await ask(port, work, forged, 401)
+    const { status } = await ask(port, forged)
+    if (status !== 401) throw new Error(`a forged signature gets ${status}`)
   }
   if (limit === undefined) return
-  for (let calls = 1; calls < limit; calls++) await ask(port, work, good, 200)
-  await ask(port, work, good, 429)
+  let admitted = 1
+  let status: number = answer.status
+  while (status === 200 && admitted <= limit) {
+    status = (await ask(port, good)).status
+    if (status === 200) admitted++
+  }
+  // A call that Redis answered too late may count twice.
+  if (status === 429 && admitted <= limit && admitted > 0.9 * limit) return
+  throw new Error(`${admitted} calls are admitted of ${limit}, and the next gets ${status}`)
 }

@@ -1,6 +1,6 @@
 /** Tokens, and wrk that sends them. */
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
-import { createWriteStream, writeFileSync } from 'node:fs'
+import { appendFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { folder, LOAD_CPU, startOn } from './ground.ts'
 
@@ -64,7 +64,6 @@ export async function mintTokens(algorithm: Algorithm, count: number, clients = 
   const file = join(folder, `tokens-${algorithm}-${count}-${clients}.txt`)
   const known = minted.get(file)
   if (known !== undefined) return known
-  const out = createWriteStream(file)
   let lineBytes = 0
   for (let done = 0; done < count; done += BATCH) {
     const batch = Array.from({ length: Math.min(BATCH, count - done) }, (_, i) =>
@@ -72,9 +71,8 @@ export async function mintTokens(algorithm: Algorithm, count: number, clients = 
     )
     const lines = await Promise.all(batch)
     lineBytes = lines[0]!.length + 1
-    if (!out.write(`${lines.join('\n')}\n`)) await new Promise<void>((resolve) => out.once('drain', resolve))
+    appendFileSync(file, `${lines.join('\n')}\n`)
   }
-  await new Promise<void>((resolve) => out.end(resolve))
   const tokens = { file, count, lineBytes }
   minted.set(file, tokens)
   return tokens

@@ -2,28 +2,17 @@
  * Where the time of a request goes: Sluice and bare http-proxy under load, in turn, with V8's profiler on:
  * `npm run bench:profile [-- --rounds N --seconds S --functions N]`. Microseconds a request, by area and by function.
  */
+import type { Profiler } from 'node:inspector'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { type Contender, gateway, nodePeer } from './contenders.ts'
 import { folder, stop } from './ground.ts'
 import { mintTokens } from './load.ts'
-import { type Bench, measure, runCommand, runProven } from './measure.ts'
+import { type Bench, measure, runCommand, type Running, runProven } from './measure.ts'
 import { markdown } from './report.ts'
 
-interface Frame {
-  readonly functionName: string
-  readonly url: string
-  readonly lineNumber: number
-}
-
-/** As `--cpu-prof` writes it; microseconds of the monotonic clock. */
-interface Profile {
-  readonly nodes: readonly { readonly id: number; readonly callFrame: Frame }[]
-  readonly startTime: number
-  readonly samples: readonly number[]
-  readonly timeDeltas: readonly number[]
-}
+type Frame = Profiler.ProfileNode['callFrame']
 
 /** Areas of Node's own modules: the first that matches counts. */
 const MODULES: readonly (readonly [pattern: RegExp, area: string])[] = [
@@ -55,10 +44,10 @@ function functionOf({ functionName, url, lineNumber }: Frame): string {
 }
 
 /** The profile of a process's main thread, the largest of its profiles. */
-function readProfile(home: string): Profile {
+function readProfile(home: string): Profiler.Profile {
   const files = readdirSync(home).map((name) => join(home, name))
   const largest = files.toSorted((a, b) => statSync(b).size - statSync(a).size)[0]!
-  return JSON.parse(readFileSync(largest, 'utf8')) as Profile
+  return JSON.parse(readFileSync(largest, 'utf8')) as Profiler.Profile
 }
 
 interface Profiled {
@@ -69,7 +58,7 @@ interface Profiled {
 
 /** Profiles contenders under load, in turn. */
 async function profile(bench: Bench, contenders: readonly Contender[]): Promise<readonly Profiled[]> {
-  const all: { running: Awaited<ReturnType<typeof runProven>>; windows: number[][]; requests: number }[] = []
+  const all: { running: Running; windows: number[][]; requests: number }[] = []
   for (const contender of contenders) {
     all.push({ running: await runProven(bench, contender), windows: [], requests: 0 })
   }
@@ -83,7 +72,7 @@ async function profile(bench: Bench, contenders: readonly Contender[]): Promise<
   }
   for (const { running } of all) await stop(running.child, 30_000)
   return all.map(({ running, windows, requests }) => {
-    const { nodes, startTime, samples, timeDeltas } = readProfile(homeOf(running.contender.name))
+    const { nodes, startTime, samples = [], timeDeltas = [] } = readProfile(homeOf(running.contender.name))
     const byId = new Map(nodes.map(({ id, callFrame }) => [id, callFrame]))
     const frames = new Map<Frame, number>()
     let at = startTime

@@ -1,7 +1,7 @@
 /** What is compared: the rows of the tables. */
 import { spawnSync } from 'node:child_process'
 import { gateway, nginxLua, nodePeer } from './contenders.ts'
-import type { Contender, GatewayOptions, PeerOptions } from './contenders.ts'
+import type { Contender, GatewayOptions, Options } from './contenders.ts'
 import { mintTokens, type Work } from './load.ts'
 import type { Bench } from './measure.ts'
 
@@ -16,7 +16,7 @@ export interface Row {
 
 const reused = async (): Promise<Work> => ({ tokens: await mintTokens('RS256', 1000) })
 
-function bare(bench: Bench, work: Work, detail?: string, options?: PeerOptions): Contender {
+function bare(bench: Bench, work: Work, detail?: string, options?: Options): Contender {
   const start = nodePeer('http-proxy', bench, options)
   return { name: 'http-proxy', work, start, ...(detail !== undefined && { detail }) }
 }
@@ -33,7 +33,7 @@ function sluice(bench: Bench, work: Work, detail?: string, options: GatewayOptio
 }
 
 /** All contenders at the same work. */
-function everybody(bench: Bench, work: Work, options: PeerOptions = {}): readonly Contender[] {
+function everybody(bench: Bench, work: Work, options: Options = {}): readonly Contender[] {
   const proved = { work, authenticates: true, limit: options.limit ?? 1000 }
   return [
     bare(bench, work),

@@ -40,10 +40,11 @@ async function cost(take: Take, tokens: readonly string[], accepted = true): Pro
 
 /** Sluice, which has seen no token yet. */
 function sluice(keySet: KeySet, algorithm: string): Take {
-  const authenticate = createBearer({
-    ...{ issuer: ISSUER, audience: AUDIENCE, clientClaim: 'client_id', algorithms: [algorithm], type: 'any' },
+  const issuer = {
+    ...{ issuer: ISSUER, audience: [AUDIENCE], clientClaim: 'client_id', algorithms: [algorithm] },
     ...{ leewayMs: 5000, realm: 'bench', keys: { current: () => keySet, refresh: () => undefined } },
-  })
+  }
+  const authenticate = createBearer([{ ...issuer, type: 'any' }])
   return (token) => authenticate([`Bearer ${token}`])
 }
 

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -8,7 +8,11 @@ import { loadConfig } from '../src/config/load.ts'
 
 /** What the documents name must exist, and what they show must work. */
 const root = fileURLToPath(new URL('..', import.meta.url))
-const documents = ['README.md', ...readdirSync(join(root, 'docs')).map((name) => `docs/${name}`)]
+const documents = [
+  'README.md',
+  'CONTRIBUTING.md',
+  ...readdirSync(join(root, 'docs')).map((name) => `docs/${name}`),
+]
 const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
   scripts: Record<string, string>
 }
@@ -35,6 +39,11 @@ describe.each(documents)('%s', (name) => {
     }
   })
 
+  it('names files and folders that there are', () => {
+    for (const [, path] of text.matchAll(/`((?:src|bin|test|bench|config|docs)\/[\w./-]*)`/g))
+      expect(existsSync(join(root, path!)), path).toBe(true)
+  })
+
   it('is whole: no change of it was merged by half', () => {
     expect(text).not.toMatch(/^(?:<{7}|>{7}|={7}$)/m)
   })
@@ -46,9 +55,13 @@ describe.each(documents)('%s', (name) => {
 
   it('shows configurations that load', async () => {
     for (const block of blocks(text, 'yaml')) {
-      const file = join(mkdtempSync(join(tmpdir(), 'sluice-readme-')), 'sluice.yaml')
+      const folder = mkdtempSync(join(tmpdir(), 'sluice-readme-'))
+      const file = join(folder, 'sluice.yaml')
       writeFileSync(file, block)
-      expect((await loadConfig({ file, env: {} })).config.routes.length).toBeGreaterThan(0)
+      const { config } = await loadConfig({ file, env: {} }).finally(() =>
+        rmSync(folder, { recursive: true }),
+      )
+      expect(config.routes.length).toBeGreaterThan(0)
     }
   })
 

@@ -1,60 +1,59 @@
-import { createServer, type RequestListener, type Server } from 'node:http'
-import { createLimits, isLimitsPath, type LimitParts } from './limits.ts'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { type Answer, createLimits, type LimitParts } from './limits.ts'
 
 export interface AdminParts extends LimitParts {
-  /** Why the process should get no requests; undefined where it should. */
+  /** Returns why the process should get no requests; undefined if it should. */
   unready(): string | undefined | Promise<string | undefined>
   metrics(): Promise<string>
   readonly metricsType: string
 }
 
-/** The operator's listener: `/healthz`, `/readyz`, `/metrics` and `/limits/:client`. */
+const PATHS: ReadonlySet<string | undefined> = new Set(['/healthz', '/readyz', '/metrics'])
+
+/** Creates the operators' listener: `/healthz`, `/readyz`, `/metrics` and `/limits/:client`. */
 export function createAdmin(parts: AdminParts): Server {
   const limits = createLimits(parts)
 
-  const answer: RequestListener = (request, response) => {
-    const speak = (
-      status: number,
-      type: string,
-      body: string,
-      headers: Readonly<Record<string, string>> = {},
-    ): void => {
-      response.writeHead(status, {
-        'Content-Type': type,
-        'Content-Length': Buffer.byteLength(body),
-        'Cache-Control': 'no-store',
-        ...headers,
-      })
-      response.end(request.method === 'HEAD' ? undefined : body)
-    }
-    const text = 'text/plain; charset=utf-8'
-    const path = (request.url ?? '').replace(/\?.*$/s, '')
-    const { 'sec-fetch-site': site = 'none' } = request.headers
+  /** Never rejects. */
+  async function answer(request: IncomingMessage, response: ServerResponse): Promise<Answer> {
+    const { method, headers } = request
+    const [path = ''] = request.url?.split('?', 1) ?? []
+    const { 'sec-fetch-site': site = 'none' } = headers
     if (site !== 'none' && site !== 'same-origin') {
-      speak(403, text, 'Nothing is told to pages of other sites.\n')
-    } else if (isLimitsPath(path)) {
-      void limits(request, response, path).then(({ status, headers, body }) =>
-        speak(status, 'application/json', `${JSON.stringify(body)}\n`, headers),
-      )
-    } else if (path !== '/healthz' && path !== '/readyz' && path !== '/metrics') {
-      speak(404, text, 'Not found. Here are /healthz, /readyz, /metrics and /limits/CLIENT.\n')
-    } else if (request.method !== 'GET' && request.method !== 'HEAD') {
-      speak(405, text, 'Only GET and HEAD.\n', { Allow: 'GET, HEAD' })
-    } else if (path === '/healthz') {
-      speak(200, text, 'ok\n')
-    } else if (path === '/readyz') {
-      void Promise.resolve(parts.unready()).then((reason) =>
-        reason === undefined ? speak(200, text, 'ready\n') : speak(503, text, `not ready: ${reason}\n`),
-      )
-    } else {
-      parts.metrics().then(
-        (body) => speak(200, parts.metricsType, body),
-        () => speak(500, text, 'The metrics could not be collected.\n'),
-      )
+      return { status: 403, body: 'Nothing is shown to pages of other sites.\n' }
     }
+    if (path === '/limits' || path.startsWith('/limits/')) return await limits(request, response, path)
+    if (!PATHS.has(path)) {
+      return { status: 404, body: 'Not found. Here are /healthz, /readyz, /metrics and /limits/CLIENT.\n' }
+    }
+    if (method !== 'GET' && method !== 'HEAD') {
+      return { status: 405, body: 'Only GET and HEAD.\n', headers: { Allow: 'GET, HEAD' } }
+    }
+    if (path === '/healthz') return { status: 200, body: 'ok\n' }
+    if (path === '/readyz') {
+      const reason = await parts.unready()
+      if (reason === undefined) return { status: 200, body: 'ready\n' }
+      return { status: 503, body: `not ready: ${reason}\n` }
+    }
+    return await parts.metrics().then(
+      (body) => ({ status: 200, body, headers: { 'Content-Type': parts.metricsType } }),
+      () => ({ status: 500, body: 'The metrics could not be collected.\n' }),
+    )
   }
+
   return createServer(
     { headersTimeout: 10_000, requestTimeout: 10_000, connectionsCheckingInterval: 5000 },
-    answer,
+    (request, response) =>
+      void answer(request, response).then(({ status, body, headers }) => {
+        const isText = typeof body === 'string'
+        const bytes = Buffer.from(isText ? body : `${JSON.stringify(body)}\n`)
+        response.writeHead(status, {
+          'Content-Type': isText ? 'text/plain; charset=utf-8' : 'application/json',
+          'Content-Length': bytes.length,
+          'Cache-Control': 'no-store',
+          ...headers,
+        })
+        response.end(request.method === 'HEAD' ? undefined : bytes)
+      }),
   )
 }

@@ -1,26 +1,41 @@
 import type { Config } from '../config/schema.ts'
-import { createDeadlines, TimeoutError } from '../limit/redis/deadlines.ts'
 import { encodePart } from '../limit/key.ts'
 import { whereIs } from '../limit/redis/options.ts'
 import { RedisStore } from '../limit/redis/store.ts'
 import { type ClientUsage, createUsage, type Usage } from '../limit/usage.ts'
-import { table } from './table.ts'
-import { duration } from './units.ts'
+import { formatDuration, formatParagraphs, formatTable } from './format.ts'
+import { type Given, idOf, type Io, load, print, say, UsageError, wordsOf } from './io.ts'
 
-/** Longest that the command waits for Redis to answer at all. */
-const ANSWERS_MS = 5000
+/** Longest wait for an answer of Redis. */
+const TIMEOUT_MS = 5000
+
+/** Shows or resets what Redis counts of one client. */
+export async function run(given: Given, io: Io): Promise<void> {
+  const client = idOf(given, 'client')
+  if (client === undefined) throw new UsageError('Which client? Give its id.')
+  const { config } = await load(given, io)
+  const warn = (warning: string): void => say(io.stderr, `warning: ${warning}`)
+  if (wordsOf(given)[0] === 'show') {
+    const usage = await withCounters(config, client, ({ ofClient }) => ofClient(client), warn)
+    print(io, given, usage, describeUsage)
+  } else {
+    const freed = await withCounters(config, client, ({ free }) => free(client), warn)
+    const words = `Freed ${freed} ${freed === 1 ? 'key' : 'keys'} of the client "${client}".`
+    print(io, given, { client, freed }, () => words)
+  }
+}
 
 /**
- * Does something about one client's counters, straight in Redis, and says in words or JSON what came of it. Rejects with
- * words for the operator: of the store's configuration, or of a Redis that is out of reach.
+ * Acts on one client's counters, straight in Redis. Rejects with words for the operator where the store is configured
+ * wrongly or Redis is out of reach.
  */
 export async function withCounters<T>(
-  config: Config,
+  { store, admin, limits, clientLimits }: Config,
   client: string,
   act: (usage: Usage) => Promise<T>,
-  answersMs = ANSWERS_MS,
+  onWarning: (warning: string) => void,
+  timeoutMs = TIMEOUT_MS,
 ): Promise<T> {
-  const { store, admin, limits, clientLimits } = config
   if (store === 'memory') {
     const host = admin.host.includes(':') ? `[${admin.host}]` : admin.host
     throw new Error(
@@ -28,20 +43,15 @@ export async function withCounters<T>(
     )
   }
   const { redis, prefix } = store
-  const remote = new RedisStore({
-    ...redis,
-    prefix,
-    timeoutMs: answersMs,
-    onWarning: (warning) => process.stderr.write(`warning: ${warning}\n`),
-  })
+  const remote = new RedisStore({ ...redis, prefix, timeoutMs, onWarning })
   // Of a cluster, other masters may be out of reach.
   const key = `${prefix}:{${encodePart(client)}}:`
   try {
-    const there = remote.connect().then(() => remote.probe(key))
-    await createDeadlines(answersMs).bound(() => there)
+    await remote.connect()
+    await remote.probe(key)
     return await act(createUsage({ store: remote, prefix, limits, clientLimits }))
   } catch (error) {
-    if (!(error instanceof TimeoutError)) throw error
+    if ((error as Error).name !== 'TimeoutError') throw error
     const server = remote.server(key)
     const where = server.includes(':') ? `Redis at ${server}` : whereIs(redis.topology)
     throw new Error(`${where} gave no answer in time.`, { cause: error })
@@ -50,10 +60,9 @@ export async function withCounters<T>(
   }
 }
 
-/** What a client has used, for people. */
-export function describeUsage({ client, limits, truncated }: ClientUsage): string {
+function describeUsage({ client, limits, truncated }: ClientUsage): string {
   if (limits.length === 0) return `Nothing is counted of the client "${client}".`
-  const shown = table([
+  const table = formatTable([
     ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'MODE'],
     ...limits.map(({ key, name, limit, remaining, windowSeconds, reset, until, shadow }) => [
       key,
@@ -61,7 +70,7 @@ export function describeUsage({ client, limits, truncated }: ClientUsage): strin
       String(limit),
       String(limit - remaining),
       String(remaining),
-      duration(windowSeconds * 1000),
+      formatDuration(windowSeconds * 1000),
       limit > remaining || limit === 0 ? reset : '-',
       until ?? '-',
       shadow ? 'shadow' : 'live',
@@ -71,5 +80,5 @@ export function describeUsage({ client, limits, truncated }: ClientUsage): strin
     changes.map(({ from, limit }) => `From ${from} on, "${name}" allows ${limit}.`),
   )
   const rest = truncated ? [`These are the first ${limits.length} keys; there are more.`] : []
-  return [shown, [...new Set(changes), ...rest].join('\n')].filter(Boolean).join('\n\n')
+  return formatParagraphs([table, [...new Set(changes), ...rest].join('\n')])
 }

@@ -1,31 +1,36 @@
-import type { LoadOptions } from '../config/load.ts'
+import { unwatchFile, watchFile } from 'node:fs'
 import { type LoadedInThread, loadInThread } from '../config/load-thread.ts'
 import { ConfigError } from '../config/yaml/problem.ts'
 import { type Running, start } from '../process/start.ts'
-import { createWatch } from './watch.ts'
+import { type Given, type Io, loadOptionsOf, wholeOf } from './io.ts'
 
-/** A signal this soon after another is the same one: npm passes on what the terminal has already sent. */
+/** A signal this soon after another is the same one: npm repeats what the terminal has already sent. */
 const ECHO_MS = 500
+/** Time between two checks of a watched file. */
+const WATCH_MS = 1000
+const MOST_WORKERS = 256
 
 /**
- * Serves until SIGTERM or SIGINT, then drains and returns; reads the configuration again on SIGHUP and when its file changes,
- * or a certificate that it names.
- * A second signal ends the process at once, and so does an error that nobody caught, since nothing is known of the state
- * that it leaves.
+ * Serves until SIGTERM or SIGINT, then drains and returns. Reads the configuration again on SIGHUP and when its file or a
+ * certificate that it names changes. A second signal ends the process at once, and so does an uncaught error, since the
+ * state that it leaves is unknown.
  */
-export async function runGateway(options: LoadOptions, workers = 1): Promise<void> {
-  // From now on, so that none of them means what it means to a process that does not listen to it.
+export async function run(given: Given, io: Io): Promise<void> {
+  const workers = wholeOf(given, 'workers', MOST_WORKERS, 1)
+  const options = loadOptionsOf(given, io)
+  // Before anything is awaited: without a listener, each of these signals would end the process.
   let running: Running | undefined
-  process.on('SIGHUP', () => void running?.reload('asked'))
-  const signalled = nextSignal()
+  io.on('SIGHUP', () => void running?.reload('asked'))
+  const signalled = new Promise<NodeJS.Signals>((resolve) => {
+    io.once('SIGTERM', resolve).once('SIGINT', resolve)
+  })
   const loaded = await Promise.race([loadInThread(options), signalled])
-  // Nobody is served yet.
-  if (typeof loaded === 'string') process.exit(0)
+  if (typeof loaded === 'string') return
   const { config } = loaded
   if (workers > 1 && config.store === 'memory') throw countedApart(workers)
   const watch = createWatch(() => void running?.reload('changed'))
   const follow = ({ file, certificates }: LoadedInThread): void =>
-    watch.follow(file === '-' ? certificates : [file, ...certificates])
+    watch(file === '-' ? certificates : [file, ...certificates])
   const load = async (): Promise<LoadedInThread> => {
     const loaded = await loadInThread(options)
     follow(loaded)
@@ -35,21 +40,21 @@ export async function runGateway(options: LoadOptions, workers = 1): Promise<voi
   const first = await Promise.race([opened, signalled])
   if (typeof first === 'string') return
   running = first
-  process.on('uncaughtException', (error) => {
+  io.on('uncaughtException', (error) => {
     first.fatal(error)
-    process.exit(1)
+    io.exit(1)
   })
   follow(loaded)
-  // They may have changed since they were read.
+  // The files may have changed since they were read.
   void running.reload('changed')
   const signal = await signalled
   const signalledAt = performance.now()
   const repeated = (): void => {
-    if (performance.now() - signalledAt > ECHO_MS) process.exit(1)
+    if (performance.now() - signalledAt > ECHO_MS) io.exit(1)
   }
-  watch.follow([])
-  process.on('SIGTERM', repeated).on('SIGINT', repeated)
-  // Ctrl-C is a person at a terminal, whom no load balancer needs time for.
+  watch([])
+  io.on('SIGTERM', repeated).on('SIGINT', repeated)
+  // Ctrl-C comes from a person at a terminal: no load balancer needs time to see the failing readiness.
   await running.close({ lameDuck: signal === 'SIGTERM' })
 }
 
@@ -58,8 +63,17 @@ function countedApart(workers: number): ConfigError {
   return new ConfigError([{ where: '--workers', path: '', message }])
 }
 
-function nextSignal(): Promise<NodeJS.Signals> {
-  return new Promise((resolve) => {
-    process.once('SIGTERM', resolve).once('SIGINT', resolve)
-  })
+/**
+ * Returns a function that watches the given files and no others any more. Compares times and inodes, which also sees the
+ * symbolic links of a mounted ConfigMap or Secret change.
+ */
+function createWatch(onChange: () => void): (files: readonly string[]) => void {
+  let watched: readonly string[] = []
+  return (files) => {
+    for (const file of watched) if (!files.includes(file)) unwatchFile(file, onChange)
+    for (const file of files) {
+      if (!watched.includes(file)) watchFile(file, { interval: WATCH_MS }, onChange)
+    }
+    watched = files
+  }
 }

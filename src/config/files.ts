@@ -1,9 +1,7 @@
-import { access, constants, readFile, stat } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { buffer } from 'node:stream/consumers'
-import { ConfigError } from './yaml/problem.ts'
-import type { Path } from './yaml/locate.ts'
-import type { Mistake } from './yaml/source.ts'
+import { ConfigError, type Mistake, type Path } from './yaml/problem.ts'
 
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'does not exist',
@@ -13,7 +11,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EPERM: 'may not be read by this user',
 }
 
-/** Can be read once, and is asked for again by a reload. */
+/** Standard input, which ends once it is read, for every reload. */
 let standardInput: Promise<Buffer> | undefined
 
 /** The bytes of a file, or of standard input for `-`, as text; a `ConfigError` says why not. */
@@ -32,23 +30,13 @@ export async function readText(file: string): Promise<string> {
   }
 }
 
-/** Says why a file cannot be read; undefined where it can. */
-export async function unreadable(file: string): Promise<string | undefined> {
-  try {
-    await access(file, constants.R_OK)
-    return (await stat(file)).isDirectory() ? `names ${file}, which ${REASONS['EISDIR']}` : undefined
-  } catch (error) {
-    return `names ${file}, which ${reason(error)}`
-  }
-}
-
-/** Reads the secret that `file:/path` stands for; any other value is itself. */
+/** Reads the secret that `file:/path` stands for; undefined of any other value. */
 export async function readSecret(
   value: unknown,
   path: Path,
   directory: string,
-): Promise<{ readonly value: unknown } | Mistake> {
-  if (typeof value !== 'string' || !value.startsWith('file:')) return { value }
+): Promise<{ readonly value: string } | Mistake | undefined> {
+  if (typeof value !== 'string' || !value.startsWith('file:')) return undefined
   const file = resolve(directory, value.slice('file:'.length).replace(/^\/\/\//, '/'))
   try {
     const secret = (await readFile(file, 'utf8')).replace(/\r?\n$/, '')
@@ -58,22 +46,7 @@ export async function readSecret(
   }
 }
 
-/** Reads the PEM text of a file that stands relative to `directory`, or says what is wrong with it. */
-export async function readPem(
-  path: string,
-  directory: string,
-): Promise<{ readonly text: string } | { readonly problem: string }> {
-  const file = resolve(directory, path)
-  try {
-    const text = await readFile(file, 'utf8')
-    if (/^-----BEGIN /m.test(text)) return { text }
-    return { problem: `names ${file}, which holds no PEM text; convert it with openssl` }
-  } catch (error) {
-    return { problem: `names ${file}, which ${reason(error)}` }
-  }
-}
-
-/** Says of a file why it could not be read, in words that follow its name. */
+/** Words why a file could not be read, to follow its name. */
 export function reason(error: unknown): string {
   const { code = '', message } = error as NodeJS.ErrnoException
   return REASONS[code] ?? `cannot be read: ${code || message}`

@@ -5,10 +5,8 @@ interface Flag {
   readonly describe: string
   /** The keys beside the value that do not go with the flag's text. */
   readonly replaces?: (text: string) => readonly string[]
-  /** Is the value a URL that takes over user, password and TLS of the file's, unless it has a user of its own? */
+  /** True if the value is a URL that takes over user, password and TLS of the file's, unless it has a user of its own. */
   readonly keepsUser?: boolean
-  /** What is wrong with a text that cannot say what the file could; undefined where nothing is. */
-  readonly mistake?: (text: string) => string | undefined
 }
 
 /** The flags that beat the file: name → the value's place. Their texts go through the schema like the file's. */
@@ -17,13 +15,7 @@ export const FLAGS: Readonly<Record<string, Flag>> = {
   port: { path: ['listen', 'port'], describe: 'port that callers connect to; 0 takes a free one' },
   'admin-host': { path: ['admin', 'host'], describe: 'address of the admin listener' },
   'admin-port': { path: ['admin', 'port'], describe: 'port of the admin listener' },
-  store: {
-    path: ['store'],
-    describe: '"memory" counts in this process alone',
-    // Not said again, as it may be a URL with its password.
-    mistake: (text) =>
-      text === 'memory' ? undefined : 'must be "memory"; for Redis, give its URL with --redis',
-  },
+  store: { path: ['store'], describe: '"memory" counts in this process alone' },
   redis: {
     path: ['store', 'redis', 'url'],
     describe:
@@ -41,18 +33,9 @@ export const FLAGS: Readonly<Record<string, Flag>> = {
 
 /** The overrides that parsed flags ask for; flags that were not given are undefined. */
 export function overridesOf(given: Readonly<Record<string, unknown>>): readonly Override[] {
-  return Object.entries(FLAGS).flatMap(([name, { path, replaces, keepsUser, mistake }]) => {
-    const text = given[name]
-    if (typeof text !== 'string') return []
-    return [
-      {
-        flag: `--${name}`,
-        path,
-        value: text,
-        replaces: replaces?.(text) ?? [],
-        keepsUser,
-        mistake: mistake?.(text),
-      },
-    ]
+  return Object.entries(FLAGS).flatMap(([name, { path, replaces, keepsUser }]) => {
+    const value = given[name]
+    if (typeof value !== 'string') return []
+    return [{ flag: `--${name}`, path, value, replaces: replaces?.(value) ?? [], keepsUser }]
   })
 }

@@ -2,21 +2,19 @@ import type { ClientLimit } from '../limit/limit.ts'
 import type { Config } from './schema.ts'
 
 /** A few of the clients of a configuration: there may be 100,000, and to take them over at once would hold up callers. */
-export type Piece = Pick<Config, 'clients' | 'clientLimits'>
+export interface Piece {
+  readonly clients: Config['clients']
+  readonly clientLimits: readonly (readonly [string, ReadonlyMap<string, ClientLimit>])[]
+}
 
 /** So many clients are taken over in about a millisecond. */
 const CLIENTS = 500
 
-/** The clients of a configuration, as they are handed to another thread or process, which takes one piece in each turn. */
-export function* piecesOf({ clients, clientLimits }: Piece): Generator<Piece> {
-  for (let i = 0; i < clients.length; i += CLIENTS) {
-    const some = clients.slice(i, i + CLIENTS)
-    const own = some.flatMap(({ caller }) => {
-      const limits = clientLimits.get(caller)
-      return limits === undefined ? [] : [[caller, limits] as const]
-    })
-    yield { clients: some, clientLimits: new Map(own) }
-  }
+/** The clients of a configuration, as they are handed to another thread or process, one piece in each tick of its event loop. */
+export function* piecesOf({ clients, clientLimits }: Config): Generator<Piece> {
+  const own = [...clientLimits]
+  for (let i = 0; i < clients.length; i += CLIENTS)
+    yield { clients: clients.slice(i, i + CLIENTS), clientLimits: own.slice(i, i + CLIENTS) }
 }
 
 /** A configuration without the clients that travel in pieces. */

@@ -1,6 +1,7 @@
 import type { Bound, Identity } from '../authenticate/token/bearer.ts'
 import { senderOf } from '../authenticate/proof/sender.ts'
-import { requireScope } from '../authenticate/token/scope.ts'
+import { requireScope } from '../authenticate/token/challenge.ts'
+import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../limit/caller.ts'
 import type { GatewayDeps, GatewayRoute } from './deps.ts'
@@ -23,7 +24,12 @@ export function authenticate(deps: GatewayDeps, x: Exchange): Outcome | Promise<
   }
   const { head, target, trusted, request } = x
   const known = deps.authenticate(head.authorization, () =>
-    senderOf(request, { path: target!.path, proofs: head.proofs, trusted }),
+    senderOf(request, {
+      path: target!.path,
+      proofs: head.proofs,
+      trusted,
+      certificate: () => clientCertificate(request, trusted),
+    }),
   )
   return known instanceof Promise ? known.then((late) => identify(deps, x, late)) : identify(deps, x, known)
 }

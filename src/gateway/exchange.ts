@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Bound } from '../authenticate/proof/confirm.ts'
+import type { Bound } from '../authenticate/proof/confirmation.ts'
 import { plainAddress } from '../downstream/address.ts'
 import type { BodyLength, Head } from '../downstream/head.ts'
 import type { Params } from '../downstream/router.ts'

@@ -1,6 +1,6 @@
 import { readBody } from '../downstream/body.ts'
 import { Refusal } from '../errors.ts'
-import { invalidRequest } from '../par/refusal.ts'
+import { invalidRequest } from '../par/form.ts'
 import type { GatewayDeps } from './deps.ts'
 import type { Exchange } from './exchange.ts'
 
@@ -29,7 +29,7 @@ export async function checkPushed(
     authorization: x.head.authorization,
     body,
   })
-  if (refusal instanceof Refusal) return refusal
+  if (refusal !== undefined) return refusal
   x.pushed = body
   // Which client pushed it is the upstream's to say: what the guard knows may be no more than a claim.
   x.caller = { ip: x.ip }

@@ -4,120 +4,111 @@ import { Socket } from 'node:net'
 /** Takes lines and writes them to a file descriptor, many at a time. */
 export interface Lines {
   write(line: string): void
-  /** Resolves when what was taken is written, or a second has passed. */
+  /** Resolves when all is written, or after `CLOSE_MS`. */
   close(): Promise<void>
 }
 
-/** Written at once when so much has gathered, and else so often. */
-const GATHERED = 64 * 1024
-/** UTF-8 of what UTF-16 says in one unit. */
-const MOST_BYTES_A_CHAR = 3
-const PAGE_BYTES = (GATHERED + 16 * 1024) * MOST_BYTES_A_CHAR
+/** Characters that are written at once when so many are buffered; fewer are written every `EVERY_MS`. */
+const FLUSH_CHARS = 64 * 1024
 const EVERY_MS = 100
-/** What may wait for a slow reader; lines beyond are lost rather than kept. */
-const MAX_WAITING = 8 * 1024 * 1024
+/** UTF-8 bytes of one UTF-16 unit, at most. */
+const MAX_BYTES_PER_CHAR = 3
+const PAGE_BYTES = (FLUSH_CHARS + 16 * 1024) * MAX_BYTES_PER_CHAR
+/** Characters that may wait for a slow reader; lines beyond are dropped. */
+const MAX_CHARS = 8 * 1024 * 1024
 const CLOSE_MS = 1000
+/** Of what is still buffered when the process exits, a pipe gets the last characters. */
+const MAX_EXIT_CHARS = 32 * 1024
 
-/** Writes some bytes; `done` is told when the next may come, and whether there is any point in them. */
-type Sink = (bytes: Buffer, done: (gone: boolean) => void) => void
+/** Writes bytes, then calls `done`: true if no more can be written. */
+type Sink = (bytes: Buffer, done: (closed: boolean) => void) => void
 
 /**
- * Gathers lines as text and encodes them once: per line that costs a fraction of a stream. A reader that went away ends the
- * writing, a full disk loses lines; neither ends the process, nor keeps it from ending. `onLost` is told how many lines found no
- * place, once there is place again.
+ * Buffers lines as text and encodes them together: a third of what sonic-boom costs per line, and a process whose reader
+ * hangs can still exit. A reader that left ends the writing, a full disk loses lines; neither ends the process. `onDropped`
+ * is called with how many lines were dropped, once there is room again.
  */
-export function createLines(fd: number, onLost: (lines: number) => void = () => {}): Lines {
-  const { isPipe, sink } = sinkOf(fd)
+export function createLines(fd: number, onDropped: (lines: number) => void = () => {}): Lines {
+  const kind = fstatSync(fd)
+  const isPipe = kind.isFIFO() || kind.isSocket()
+  const sink = isPipe ? pipeSink(fd) : fileSink(fd)
   const page = Buffer.allocUnsafeSlow(PAGE_BYTES)
-  let waiting = ''
-  let lost = 0
-  let busy = false
-  let gone = false
-  let done: (() => void) | undefined
-
+  let buffered = ''
+  let dropped = 0
+  let writing = false
+  let closed = false
+  let onFlushed: (() => void) | undefined
   const timer = setInterval(flush, EVERY_MS).unref()
 
   function flush(): void {
-    if (busy) return
-    if (waiting === '' || gone) {
-      done?.()
-      return
-    }
-    // Mostly into the same memory again: no more than one writing is under way.
-    const bytes =
-      waiting.length * MOST_BYTES_A_CHAR <= page.length
-        ? page.subarray(0, page.write(waiting))
-        : Buffer.from(waiting)
-    waiting = ''
-    busy = true
-    sink(bytes, (isGone) => {
-      busy = false
-      gone = isGone
-      if (gone) waiting = ''
-      else if (lost > 0 && waiting.length < MAX_WAITING / 2) {
-        const lines = lost
-        lost = 0
-        onLost(lines)
+    if (writing) return
+    if (buffered === '' || closed) return onFlushed?.()
+    // Mostly into the same memory, as one write is under way at most.
+    const fits = buffered.length * MAX_BYTES_PER_CHAR <= page.length
+    const bytes = fits ? page.subarray(0, page.write(buffered)) : Buffer.from(buffered)
+    buffered = ''
+    writing = true
+    sink(bytes, (isClosed) => {
+      writing = false
+      closed = isClosed
+      if (closed) buffered = ''
+      else if (dropped > 0 && buffered.length < MAX_CHARS / 2) {
+        const lines = dropped
+        dropped = 0
+        onDropped(lines)
       }
-      if (waiting.length >= GATHERED || done) flush()
+      if (buffered.length >= FLUSH_CHARS || onFlushed) flush()
     })
   }
 
-  /** The last words of a process that ends without `close`; a pipe whose reader is slow would keep it from ending. */
-  function flushNow(): void {
+  /** Of a process that exits without `close`: a pipe whose reader is slow would block all of it. */
+  function flushSync(): void {
     try {
-      // Bytes under way have mostly left already; where the reader is slow, these find no room either.
-      if (waiting !== '') writeSync(fd, isPipe ? waiting.slice(-MAX_LAST_WORDS) : waiting)
+      if (buffered !== '') writeSync(fd, isPipe ? buffered.slice(-MAX_EXIT_CHARS) : buffered)
     } catch {
-      // Nobody is left to tell.
+      // The reader has no room, or has left.
     }
   }
-  process.once('exit', flushNow)
+  process.once('exit', flushSync)
 
   return {
     write(line) {
-      if (gone) return
-      if (waiting.length > MAX_WAITING) {
-        lost++
+      if (closed) return
+      if (buffered.length > MAX_CHARS) {
+        dropped++
         return
       }
-      waiting += line
-      if (waiting.length >= GATHERED) flush()
+      buffered += line
+      if (buffered.length >= FLUSH_CHARS) flush()
     },
-    close: () =>
-      new Promise((resolve) => {
-        clearInterval(timer)
-        const late = setTimeout(finish, CLOSE_MS)
-        function finish(): void {
+    async close() {
+      clearInterval(timer)
+      await new Promise<void>((resolve) => {
+        const late = setTimeout(resolve, CLOSE_MS)
+        onFlushed = () => {
           clearTimeout(late)
-          process.removeListener('exit', flushNow)
           resolve()
         }
-        done = finish
         flush()
-      }),
-  }
-}
-
-const MAX_LAST_WORDS = 32 * 1024
-
-/** A pipe is written without a thread that its reader could hold for ever; a file needs one. */
-function sinkOf(fd: number): { readonly isPipe: boolean; readonly sink: Sink } {
-  const kind = fstatSync(fd)
-  if (!kind.isFIFO() && !kind.isSocket()) return { isPipe: false, sink: fileSink(fd) }
-  const pipe = new Socket({ fd, readable: false, writable: true })
-  pipe.unref()
-  let gone = false
-  pipe.on('error', () => (gone = true))
-  return {
-    isPipe: true,
-    sink(bytes, done) {
-      if (gone) done(true)
-      else pipe.write(bytes, (error) => done(error != null))
+      })
+      process.removeListener('exit', flushSync)
     },
   }
 }
 
+/** Writes to a pipe without a thread, which a reader that hangs would hold for ever. */
+function pipeSink(fd: number): Sink {
+  const pipe = new Socket({ fd, readable: false, writable: true })
+  pipe.unref()
+  let closed = false
+  pipe.on('error', () => (closed = true))
+  return (bytes, done) => {
+    if (closed) done(true)
+    else pipe.write(bytes, (error) => done(error != null))
+  }
+}
+
+/** Writes to a file, in a thread. */
 function fileSink(fd: number): Sink {
   return function sink(bytes, done) {
     write(fd, bytes, (error, written) => {

@@ -1,7 +1,6 @@
-import pino, { type DestinationStream, type Logger } from 'pino'
-import { escaped } from './escape.ts'
-import { createLines } from './lines.ts'
-import { sentence } from './sentence.ts'
+import pino, { type Logger } from 'pino'
+import { createLines, type Lines } from './lines.ts'
+import { escaped, prettyLine } from './pretty.ts'
 
 export type Log = Logger
 
@@ -10,7 +9,7 @@ export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' |
 let stampedAt = 0
 let stamp = ''
 
-/** The time member of a line, with the comma before it; written out once a millisecond. */
+/** Returns the time member of a line, with the comma before it; formatted once a millisecond. */
 export function timestamp(): string {
   const now = Date.now()
   if (now !== stampedAt) {
@@ -22,44 +21,65 @@ export function timestamp(): string {
 
 export interface LogOutput {
   readonly log: Log
-  /** Writes whole lines of JSON, such as another process logged, in this one's format. */
+  /** Writes whole lines of JSON, such as another process logged, in this log's format. */
   write(lines: string): void
-  /** Writes out what waits, to be called once, last. */
+  /** Logs an uncaught exception, on standard error if the log is silent. */
+  fatal(error: Error): void
+  /** Flushes the log; to be called once, last. */
   close(): Promise<void>
 }
 
 /**
- * The log on standard output: JSON lines, or `pretty` for people. JSON lines are gathered and written a few times a second;
- * when nobody reads them, what does not fit in 8 MB is lost rather than kept.
+ * Opens the log on standard output: JSON lines, or `pretty` for people. JSON lines are buffered and written a few times a
+ * second; beyond 8 MB that nobody reads, lines are dropped.
  */
 export async function createLog(level: LogLevel, format: 'json' | 'pretty'): Promise<LogOutput> {
-  const options = {
-    level,
-    base: null,
-    timestamp,
-    formatters: { level: (label: string) => ({ level: label }) },
-  }
-  if (format === 'pretty') {
-    // Loaded for people alone: it is as large as all the rest of the log.
-    const { default: pretty } = await import('pino-pretty')
-    const stream = pretty({
-      messageFormat: (line) => sentence(line),
-      hideObject: true,
-      colorize: process.stdout.isTTY,
-      ignore: 'pid,hostname',
-      sync: true,
-      translateTime: 'HH:MM:ss.l',
-    })
-    return {
-      log: pino(options, stream as DestinationStream),
-      write: (lines) => void stream.write(lines),
-      close: () => Promise.resolve(),
-    }
-  }
-  const lines = createLines(process.stdout.fd, (lost) =>
-    log.warn({ lines: lost }, 'log lines were lost, since nobody read the log'),
+  const { write, close } =
+    format === 'pretty' ? await openPretty() : createLines(process.stdout.fd, onDropped)
+  const log = pino(
+    { level, base: null, timestamp, formatters: { level: (label: string) => ({ level: label }) } },
+    // Each ends with the one line end that is meant.
+    { write: (line: string) => write(`${escaped(line.slice(0, -1))}\n`) },
   )
-  // Each ends with the one line end that is meant.
-  const log = pino(options, { write: (line) => lines.write(`${escaped(line.slice(0, -1))}\n`) })
-  return { log, ...lines }
+  function onDropped(lines: number): void {
+    log.warn({ lines }, 'log lines dropped; the reader is too slow')
+  }
+  return {
+    log,
+    write,
+    fatal({ stack, message }) {
+      const cause = stack ?? message
+      log.fatal({ cause }, 'uncaught exception; exiting')
+      if (!log.isLevelEnabled('fatal')) process.stderr.write(`sluice: uncaught: ${cause}\n`)
+    },
+    close,
+  }
+}
+
+/** Loads pino-pretty for people alone: it is as large as all the rest of the log. */
+async function openPretty(): Promise<Lines> {
+  const { default: pretty } = await import('pino-pretty')
+  const stream = pretty({
+    messageFormat: (line) => prettyLine(line),
+    hideObject: true,
+    colorize: process.stdout.isTTY,
+    ignore: 'pid,hostname',
+    sync: true,
+    translateTime: 'HH:MM:ss.l',
+  })
+  return { write: (lines) => void stream.write(lines), close: () => Promise.resolve() }
+}
+
+/** Returns a function that calls `pass` at most once in so many milliseconds, and drops the other calls. */
+export function atMostEvery<Values extends readonly unknown[]>(
+  everyMs: number,
+  pass: (...values: Values) => void,
+): (...values: Values) => void {
+  let nextAt = 0
+  return (...values) => {
+    const now = performance.now()
+    if (now < nextAt) return
+    nextAt = now + everyMs
+    pass(...values)
+  }
 }

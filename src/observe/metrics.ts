@@ -1,7 +1,14 @@
-import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
-import { VERSION } from './version.ts'
-import type { MetricValues } from './metrics-sum.ts'
+import {
+  AggregatorRegistry,
+  collectDefaultMetrics,
+  Counter,
+  Gauge,
+  type MetricObjectWithValues,
+  type MetricValue,
+  Registry,
+} from 'prom-client'
 import { durations, tally } from './tallies.ts'
+import { VERSION } from './version.ts'
 
 /** Seconds; from a cache hit on loopback to a patient upstream. */
 const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -9,88 +16,91 @@ const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02
 
 export type Metrics = ReturnType<typeof createMetrics>
 
-/**
- * Everything that `/metrics` shows. No label takes a value that callers choose. An `aggregator` says what several processes
- * show of a gauge; where there is none, they are added up.
- */
+type Aggregator = 'sum' | 'first' | 'min' | 'max'
+
+/** Values of a gauge that are read when it is shown. */
+type Read = () => Iterable<readonly [labels: Readonly<Record<string, string>>, value: number]>
+
+/** Creates everything that `/metrics` shows. No label takes a value that callers choose. */
 export function createMetrics() {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
-  const registers = [registry]
 
-  new Gauge({
-    name: 'sluice_build_info',
-    help: 'Which Sluice this is; always 1.',
-    labelNames: ['version', 'node'],
-    registers,
-    aggregator: 'first',
-  }).set({ version: VERSION, node: process.versions.node }, 1)
+  const counter = (name: string, help: string, ...labelNames: string[]) =>
+    new Counter({ name, help, labelNames, registers: [registry] })
+  /** `aggregator` says what several processes show. */
+  const gauge = (aggregator: Aggregator, name: string, help: string, ...labelNames: string[]) =>
+    new Gauge({ name, help, labelNames, registers: [registry], aggregator })
+  /** Returns a function that sets where the gauge's values are read, whenever it is shown. */
+  function readGauge(...description: Parameters<typeof gauge>): (read: Read) => void {
+    const shown = gauge(...description)
+    return (read) =>
+      void Object.assign(shown, {
+        collect() {
+          shown.reset()
+          for (const [labels, value] of read()) shown.set(labels, value)
+        },
+      })
+  }
 
-  const lastReload = new Gauge({
-    name: 'sluice_config_last_reload_successful',
-    help: 'Was the configuration taken when it was last read?',
-    registers,
-    aggregator: 'max',
-  })
-  const lastReloadAt = new Gauge({
-    name: 'sluice_config_last_reload_success_timestamp_seconds',
-    help: 'When a configuration was last taken.',
-    registers,
-    aggregator: 'max',
-  })
-  const failedReloads = new Counter({
-    name: 'sluice_config_reload_failures_total',
-    help: 'How often a configuration was read anew and not taken.',
-    registers,
-  })
-  const configHash = new Gauge({
-    name: 'sluice_config_hash_info',
-    help: 'Which configuration is in force; always 1.',
-    labelNames: ['hash'],
-    registers,
-    aggregator: 'first',
-  })
-
-  let readUpstreams: ReadUpstreams | undefined
-  const upstreams = new Gauge({
-    name: 'sluice_upstream_up',
-    help: 'Is this address of an upstream in use? 0 while it is passed over because it failed.',
-    labelNames: ['upstream', 'address'],
-    aggregator: 'min',
-    registers,
-    collect() {
-      upstreams.reset()
-      for (const { upstream, address, up } of readUpstreams?.() ?? [])
-        upstreams.set({ upstream, address }, up ? 1 : 0)
-    },
-  })
-
-  let readKeys: ReadKeys | undefined
-  const keysAge = new Gauge({
-    name: 'sluice_issuer_keys_age_seconds',
-    help: 'How long ago the keys of an issuer were last read; where they never were, how long that has been tried.',
-    labelNames: ['issuer'],
-    aggregator: 'max',
-    registers,
-    collect() {
-      keysAge.reset()
-      for (const { issuer, ageSeconds } of readKeys?.() ?? []) keysAge.set({ issuer }, ageSeconds)
-    },
-  })
-
-  const droppedSockets = new Counter({
-    name: 'sluice_dropped_sockets_total',
-    help: 'Sockets closed at once because so many were open, in all or from one address.',
-    labelNames: ['bound'],
-    registers,
-  })
-  for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) droppedSockets.inc({ bound }, 0)
-
-  return {
-    /** Where it is read which addresses of upstreams are in use. */
-    watchUpstreams: (read: ReadUpstreams): void => void (readUpstreams = read),
-    /** Where it is read how old the keys of the issuers are. */
-    watchKeys: (read: ReadKeys): void => void (readKeys = read),
+  gauge('first', 'sluice_build_info', 'Which Sluice this is; always 1.', 'version', 'node').set(
+    { version: VERSION, node: process.versions.node },
+    1,
+  )
+  const lastReload = gauge('max', 'sluice_config_last_reload_successful', '1 if the last reload was taken.')
+  const lastReloadAt = gauge(
+    'max',
+    'sluice_config_last_reload_success_timestamp_seconds',
+    'When a configuration was last taken.',
+  )
+  const failedReloads = counter('sluice_config_reload_failures_total', 'Configurations that were rejected.')
+  const configHash = gauge('first', 'sluice_config_hash_info', 'The configuration in force; 1.', 'hash')
+  const metrics = {
+    readUpstreams: readGauge('min', 'sluice_upstream_up', '0 while it fails.', 'upstream', 'address'),
+    readKeyAges: readGauge(
+      'max',
+      'sluice_issuer_keys_age_seconds',
+      'Since the keys were last read, or, if they never were, since they were first tried.',
+      'issuer',
+    ),
+    droppedSockets: counter('sluice_dropped_sockets_total', 'Sockets closed over a bound.', 'bound'),
+    requests: tally(
+      registry,
+      'sluice_http_requests_total',
+      'Requests, by who answered: the gateway itself or the upstream.',
+      ...['route', 'method', 'code', 'source'],
+    ),
+    requestSeconds: durations(
+      registry,
+      'sluice_http_request_duration_seconds',
+      'From the head of a request to the end of its response.',
+      REQUEST_BUCKETS,
+    ),
+    upstreamSeconds: durations(
+      registry,
+      'sluice_upstream_duration_seconds',
+      'From forwarding a request to the head of its response.',
+      REQUEST_BUCKETS,
+      'upstream',
+    ),
+    decisions: tally(
+      registry,
+      'sluice_limit_decisions_total',
+      'Decisions: within, near (80 % used), over, over_cached (without the store), shadow_over.',
+      ...['limit', 'outcome'],
+    ),
+    storeSeconds: durations(
+      registry,
+      'sluice_store_duration_seconds',
+      'How long decisions waited for the store.',
+      STORE_BUCKETS,
+    ),
+    storeUp: gauge('min', 'sluice_store_up', '1 if the store decides, in every worker.'),
+    storeMode: gauge('max', 'sluice_store_mode', '1 for the modes that decide now, in any worker.', 'mode'),
+    standIns: counter('sluice_store_stand_in_decisions_total', 'Decisions of the fallback.', 'mode'),
+    workers: gauge('sum', 'sluice_workers', 'Processes that serve callers.'),
+    workerEnds: counter('sluice_worker_ends_total', 'Workers that exited unasked.'),
+    contentType: registry.contentType,
     /** A configuration came into force, in place of the one with the hash `before`. */
     configLoaded(hash: string, before = hash): void {
       configHash.remove({ hash: before })
@@ -98,70 +108,32 @@ export function createMetrics() {
       lastReload.set(1)
       lastReloadAt.setToCurrentTime()
     },
-    /** A configuration was refused. */
+    /** A configuration was rejected. */
     configFailed(): void {
       failedReloads.inc()
       lastReload.set(0)
     },
-    requests: tally(registry, {
-      name: 'sluice_http_requests_total',
-      help: 'Requests answered, by who answered: the gateway itself or the upstream.',
-      labelNames: ['route', 'method', 'code', 'source'],
-    }),
-    requestSeconds: durations(registry, {
-      name: 'sluice_http_request_duration_seconds',
-      help: 'From the head of a request to the end of its answer.',
-      buckets: REQUEST_BUCKETS,
-    }),
-    upstreamSeconds: durations(registry, {
-      name: 'sluice_upstream_duration_seconds',
-      help: 'From forwarding a request to the head of the answer.',
-      labelNames: ['upstream'],
-      buckets: REQUEST_BUCKETS,
-    }),
-    decisions: tally(registry, {
-      name: 'sluice_limit_decisions_total',
-      help: 'Decisions of each limit: within, near (80 % used), over, over_cached (answered without the store), shadow_over.',
-      labelNames: ['limit', 'outcome'],
-    }),
-    storeSeconds: durations(registry, {
-      name: 'sluice_store_duration_seconds',
-      help: 'How long decisions waited for the store.',
-      buckets: STORE_BUCKETS,
-    }),
-    storeUp: new Gauge({
-      name: 'sluice_store_up',
-      help: 'Does the store answer, and so decide (every worker)?',
-      registers,
-      aggregator: 'min',
-    }),
-    storeMode: new Gauge({
-      name: 'sluice_store_mode',
-      help: '1 for the mode that decides now, in any worker: store, or what store.onOutage says.',
-      labelNames: ['mode'],
-      registers,
-      aggregator: 'max',
-    }),
-    standIns: new Counter({
-      name: 'sluice_store_stand_in_decisions_total',
-      help: 'Decisions that the store did not take in time, by what stood in: local, allow, or deny, which answers 503.',
-      labelNames: ['mode'],
-      registers,
-    }),
-    droppedSockets,
-    workers: new Gauge({ name: 'sluice_workers', help: 'Processes that serve callers.', registers }),
-    workerEnds: new Counter({
-      name: 'sluice_worker_ends_total',
-      help: 'Workers that ended unasked, and were started again.',
-      registers,
-    }),
-    contentType: registry.contentType,
-    /** The same as values that travel, to be added to those of other processes. */
+    /** Returns plain values, to be added to those of other processes. */
     values: (): Promise<MetricValues> => registry.getMetricsAsJSON(),
-    /** The text of `/metrics`. */
+    /** Returns the text of `/metrics`. */
     text: (): Promise<string> => registry.metrics(),
   }
+  for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) metrics.droppedSockets.inc({ bound }, 0)
+  return metrics
 }
 
-type ReadKeys = () => readonly { issuer: string; ageSeconds: number }[]
-type ReadUpstreams = () => readonly { upstream: string; address: string; up: boolean }[]
+/** What one process shows at `/metrics`, as plain values. */
+export type MetricValues = readonly MetricObjectWithValues<MetricValue<string>>[]
+
+const aggregate = (all: readonly MetricValues[]) => AggregatorRegistry.aggregate(all as unknown as object[])
+
+/** Returns the metrics of several processes as those of one; each metric's `aggregator` says how. */
+export const addUp = (all: readonly MetricValues[]): MetricValues =>
+  aggregate(all).getMetricsAsArray() as unknown as MetricValues
+
+/** Returns what only grows: counters, and histograms, which are made of them. */
+export const onlyCounts = (values: MetricValues): MetricValues =>
+  values.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
+
+/** Returns the text of `/metrics`. */
+export const textOf = (values: MetricValues): Promise<string> => aggregate([values]).metrics()

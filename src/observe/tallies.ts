@@ -1,92 +1,86 @@
 import { Counter, type Histogram, type MetricValue, type Registry } from 'prom-client'
 
-/** What a metric is called, and the name of each label. */
-interface Told {
-  readonly name: string
-  readonly help: string
-  readonly labelNames?: readonly string[]
+/** The count of a label's value, after those of the labels before it. */
+interface Cell {
+  readonly values: readonly string[]
+  readonly next: Map<string, Cell>
+  pending: number
 }
 
-/** A counter for the path of every request. */
-export interface Tally {
-  /** Counts one; the values are those of the labels, in their order. */
-  inc(...values: readonly string[]): void
-}
-
-/** A histogram for the path of every request, with one label at most. */
-export interface Durations {
-  /** Counts one that took so long; the value is that of the label. */
-  observe(seconds: number, value?: string): void
-}
-
-/** Counts in plain numbers and tells prom-client when it is asked: hashing labels costs more than all else that is counted. */
-export function tally(registry: Registry, { name, help, labelNames = [] }: Told): Tally {
-  const counts = new Map<string, { readonly labels: Record<string, string>; pending: number }>()
+/**
+ * Registers a counter for the hot path. `inc` takes the values of the labels, in their order, and adds one in plain numbers;
+ * prom-client gets them when the metrics are read, as its hash of the labels costs more than all else that is counted.
+ */
+export function tally(registry: Registry, name: string, help: string, ...labelNames: string[]) {
+  const root: Cell = { values: [], next: new Map(), pending: 0 }
+  const cells: Cell[] = []
   const counter = new Counter({
     name,
     help,
-    labelNames: [...labelNames],
+    labelNames,
     registers: [registry],
     collect() {
-      for (const one of counts.values()) {
-        if (one.pending > 0) counter.inc(one.labels, one.pending)
-        one.pending = 0
+      for (const cell of cells) {
+        const labels = cell.values.map((value, i) => [labelNames[i]!, value] as const)
+        if (cell.pending > 0) counter.inc(Object.fromEntries(labels), cell.pending)
+        cell.pending = 0
       }
     },
   })
+  function grow({ values, next }: Cell, value: string): Cell {
+    const cell: Cell = { values: [...values, value], next: new Map(), pending: 0 }
+    next.set(value, cell)
+    cells.push(cell)
+    return cell
+  }
   return {
-    inc(...values) {
-      const key = values.join('\n')
-      let one = counts.get(key)
-      if (one === undefined) {
-        one = { labels: Object.fromEntries(labelNames.map((label, i) => [label, values[i]!])), pending: 0 }
-        counts.set(key, one)
-      }
-      one.pending++
+    inc(...values: readonly string[]): void {
+      let cell = root
+      for (const value of values) cell = cell.next.get(value) ?? grow(cell, value)
+      cell.pending++
     },
   }
 }
 
-/** The same for a histogram: `buckets` are upper bounds in seconds, in their order. */
+type HistogramValue = MetricValue<string> & { readonly metricName?: string }
+
+/** Registers a histogram for the hot path, with one label at most; `buckets` are upper bounds in seconds, ascending. */
 export function durations(
   registry: Registry,
-  { name, help, labelNames: [label] = [], buckets }: Told & { readonly buckets: readonly number[] },
-): Durations {
-  /** How many were in each bucket, and beyond the last; and how long all took. */
+  name: string,
+  help: string,
+  buckets: readonly number[],
+  label?: string,
+) {
+  /** By the label's value: how many were in each bucket, and beyond the last; and how long all took. */
   const series = new Map<string, { readonly counts: number[]; sum: number }>()
-  const seriesOf = (value: string) => {
+  function seriesOf(value: string) {
     let one = series.get(value)
     if (one === undefined) series.set(value, (one = { counts: Array(buckets.length + 1).fill(0), sum: 0 }))
     return one
   }
-  // What has no label is shown before anything took any time.
+  // Without a label, it is shown before anything was counted.
   if (label === undefined) seriesOf('')
 
-  function valuesOf(value: string, counts: readonly number[], sum: number): HistogramValue[] {
-    const labels = label === undefined ? {} : { [label]: value }
-    let count = 0
-    const bars = counts.map((more, i) => ({
-      metricName: `${name}_bucket`,
-      labels: { le: buckets[i] ?? '+Inf', ...labels },
-      value: (count += more),
-    }))
-    return [
-      ...bars,
-      { metricName: `${name}_sum`, labels, value: sum },
-      { metricName: `${name}_count`, labels, value: count },
-    ]
+  async function get() {
+    const values: HistogramValue[] = []
+    for (const [value, { counts, sum }] of series) {
+      const labels = label === undefined ? {} : { [label]: value }
+      let count = 0
+      for (const [i, more] of counts.entries()) {
+        const le = buckets[i] ?? '+Inf'
+        values.push({ metricName: `${name}_bucket`, labels: { le, ...labels }, value: (count += more) })
+      }
+      values.push({ metricName: `${name}_sum`, labels, value: sum })
+      values.push({ metricName: `${name}_count`, labels, value: count })
+    }
+    return { name, help, type: 'histogram', aggregator: 'sum', values }
   }
-  const get = async () => ({
-    name,
-    help,
-    type: 'histogram',
-    aggregator: 'sum',
-    values: [...series].flatMap(([value, { counts, sum }]) => valuesOf(value, counts, sum)),
-  })
   registry.registerMetric({ name, get } as unknown as Histogram)
 
   return {
-    observe(seconds, value = '') {
+    /** Counts one duration; the value is that of the label. */
+    observe(seconds: number, value = ''): void {
       const one = seriesOf(value)
       let bucket = 0
       while (seconds > buckets[bucket]!) bucket++
@@ -95,5 +89,3 @@ export function durations(
     },
   }
 }
-
-type HistogramValue = MetricValue<string> & { readonly metricName: string }

@@ -1,6 +1,6 @@
 import { isAscii, isUtf8 } from 'node:buffer'
-import { invalidRequest } from './refusal.ts'
-import type { Refusal } from '../errors.ts'
+import { isObject, parseObject } from '../authenticate/token/jws.ts'
+import { badRequest, type Refusal } from '../errors.ts'
 
 /** The parameters of a form that have a value; of `resource`, which may repeat, the first. */
 export type Form = ReadonlyMap<string, string>
@@ -16,11 +16,15 @@ const UTF_8: ReadonlySet<string> = new Set(['utf-8', 'utf8'])
 /** In these, and in UTF-8, ASCII bytes mean the same. */
 const LIKE_ASCII: ReadonlySet<string> = new Set(['us-ascii', 'ascii', 'iso-8859-1', 'latin1', 'windows-1252'])
 
+/** 400 `invalid_request` (RFC 6749 section 5.2). Descriptions are ASCII without quotes and backslashes, as that section asks. */
+export function invalidRequest(description: string): Refusal {
+  return badRequest(description, { oauthError: 'invalid_request' })
+}
+
 /**
- * Reads `application/x-www-form-urlencoded` (RFC 6749 appendix B) where it can be read in one way only; a refusal otherwise.
- * A parameter without a value counts as omitted (RFC 6749 section 3.1), `request` too: a client that must send an object has
- * sent none. Not so `request_uri`, which is refused with and without a value: it is the one parameter that must not be pushed at
- * all (RFC 9126 section 2.1), no client has a reason to write it, and a backend may take an empty one for given.
+ * Parses `application/x-www-form-urlencoded` (RFC 6749 appendix B); a refusal where others might parse it differently. A
+ * parameter without a value counts as omitted (RFC 6749 section 3.1), but for `request_uri`, which must not be pushed at all
+ * (RFC 9126 section 2.1): a backend may accept an empty one.
  */
 export function readForm(contentType: string | undefined, body: Buffer): Form | Refusal {
   const charset = charsetOf(contentType)
@@ -29,7 +33,7 @@ export function readForm(contentType: string | undefined, body: Buffer): Form | 
     return invalidRequest('Send the form in UTF-8.')
   }
   if (!isUtf8(body)) return invalidRequest('The form is not UTF-8.')
-  // Some parsers part parameters there too.
+  // Some parsers split parameters there, too.
   if (body.includes(';')) return invalidRequest('Percent-encode each semicolon of the form.')
   const pairs = body.toString().split('&', MAX_PARAMETERS + 1)
   if (pairs.length > MAX_PARAMETERS) return invalidRequest(`Send at most ${MAX_PARAMETERS} parameters.`)
@@ -66,12 +70,40 @@ export function decodeComponent(text: string): string | undefined {
   }
 }
 
-/** The charset that a form's media type names, UTF-8 unless it names one; undefined where it is no form's. */
+/** The charset of a form's media type, by default UTF-8; undefined for another media type. */
 function charsetOf(contentType = ''): string | undefined {
   const [type = '', ...parameters] = contentType.split(';').map((part) => part.trim().toLowerCase())
   if (type !== FORM) return undefined
-  const charsets = parameters.filter((parameter) => /^charset\b/.test(parameter))
-  if (charsets.length === 0) return 'utf-8'
-  const [, quoted, plain] = /^charset=(?:"([^"]*)"|([^"]*))$/.exec(charsets[0]!) ?? []
-  return charsets.length === 1 ? (quoted ?? plain ?? '') : ''
+  const [charset = 'charset=utf-8', ...more] = parameters.filter((one) => /^charset\b/.test(one))
+  const [, quoted, plain] = /^charset=(?:"([^"]*)"|([^"]*))$/.exec(charset) ?? []
+  return more.length === 0 ? (quoted ?? plain ?? '') : ''
+}
+
+const REQUIRED = ['client_id', 'scope', 'response_type', 'redirect_uri']
+
+/** Checks the parameters of an authorisation request (OpenID Connect Core section 3.1.2.1), which are in the form or in a request object. */
+export function refuseParameters(
+  get: (name: string) => unknown,
+  where: 'form' | 'request object',
+): Refusal | undefined {
+  for (const name of REQUIRED) {
+    const value = get(name)
+    if (typeof value !== 'string' || value === '') return invalidRequest(`Send ${name} in the ${where}.`)
+  }
+  if (!(get('scope') as string).split(' ').includes('openid')) {
+    return invalidRequest(`The scope in the ${where} must have openid.`)
+  }
+  const claims = get('claims')
+  if (claims === undefined || claims === '' || isClaimsRequest(claims)) return undefined
+  return invalidRequest(
+    `The claims in the ${where} must be a JSON object with id_token or userinfo, each an object.`,
+  )
+}
+
+/** OpenID Connect Core section 5.5. The requests for single claims are the identity backend's to check: real clients write `"true"`. */
+function isClaimsRequest(value: unknown): boolean {
+  const claims = typeof value === 'string' ? parseObject(Buffer.from(value)) : value
+  if (!isObject(claims)) return false
+  const members = [claims['id_token'], claims['userinfo']].filter((member) => member !== undefined)
+  return members.length > 0 && members.every(isObject)
 }

@@ -1,10 +1,13 @@
 import { Refusal } from '../errors.ts'
-import { type AssertionRules, refuseAssertion } from './client-assertion.ts'
-import { type Credentials, readCredentials } from './credentials.ts'
-import { readForm } from './form.ts'
-import { refuseParameters } from './parameters.ts'
-import { invalidClient, invalidRequest } from './refusal.ts'
-import { refuseRequestObject, type RequestObjectClient, signsRequests } from './request-object.ts'
+import {
+  type AssertionRules,
+  type Credentials,
+  invalidClient,
+  readCredentials,
+  refuseAssertion,
+} from './client-authentication.ts'
+import { invalidRequest, readForm, refuseParameters } from './form.ts'
+import { refuseRequestObject, type RequestObjectClient, requiredAlg } from './request-object.ts'
 
 /** A client whose settings are known; what is left out is not checked. */
 export interface ParClient extends RequestObjectClient {
@@ -17,7 +20,7 @@ export interface ParGuardOptions extends Omit<AssertionRules, 'now'> {
   readonly unknownClients: 'forward' | 'refuse'
   /** The settings of a client; undefined where it is not listed. */
   clientOf(id: string): ParClient | undefined
-  /** Is it the id of a listed client, spelt otherwise? Asked of ids that are not listed. */
+  /** True if an id that is not listed is a listed client's in another spelling. */
   isMisspelt(id: string): boolean
   /** The clock, in Unix milliseconds. */
   readonly now?: () => number
@@ -32,18 +35,13 @@ export interface PushedRequest {
   readonly body: Buffer
 }
 
-/** Who pushed a request that may pass. Of a client that is not listed, or whose authentication the backend checks, only a claim. */
-export interface Pushed {
-  readonly clientId: string
-}
-
 export interface ParGuard {
-  /** Waits for keys at most; never rejects. What may pass is to be forwarded byte for byte, and once. */
-  check(request: PushedRequest): Promise<Pushed | Refusal>
+  /** Returns a refusal, or undefined where the request is to be forwarded: byte for byte, and once. Waits for keys at most; never rejects. */
+  check(request: PushedRequest): Promise<Refusal | undefined>
 }
 
-/** Methods that leave something in the request; TLS certificates are seen by others. */
-const IN_THE_REQUEST: ReadonlySet<string> = new Set([
+/** Methods that are part of the request; TLS certificates are checked elsewhere. */
+const IN_THE_REQUEST: ReadonlySet<unknown> = new Set([
   'client_secret_basic',
   'client_secret_post',
   'client_secret_jwt',
@@ -55,11 +53,11 @@ const IN_THE_REQUEST: ReadonlySet<string> = new Set([
  * client's authentication, then of the request object. Refusals are those of RFC 6749 section 5.2.
  */
 export function createParGuard(options: ParGuardOptions): ParGuard {
-  const { issuer, unknownClients, clientOf, now = Date.now } = options
+  const { issuer, unknownClients, clientOf, isMisspelt, now = Date.now } = options
   const rules = { ...options, now }
 
   async function refuseClient(
-    credentials: Credentials,
+    { method, proved, assertion, clientId }: Credentials,
     client: ParClient | undefined,
     realm: string | undefined,
   ): Promise<Refusal | undefined> {
@@ -67,25 +65,21 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
       return invalidClient('This client is not known here.', realm)
     }
     const { authentication, keys } = client ?? {}
-    if (credentials.method === 'none') {
-      if (authentication === undefined || !IN_THE_REQUEST.has(authentication)) return undefined
+    if (method === 'none') {
+      if (!IN_THE_REQUEST.has(authentication)) return undefined
       return invalidRequest(`This client must authenticate by ${authentication}.`)
     }
-    if (credentials.method === 'secret') {
+    if (method === 'secret') {
       if (authentication !== 'private_key_jwt') return undefined
-      return invalidClient(
-        'This client must authenticate by private_key_jwt; send a client_assertion.',
-        realm,
-      )
+      const description = 'This client must authenticate by private_key_jwt; send a client_assertion.'
+      return invalidClient(description, realm)
+    }
+    if (keys !== undefined && authentication !== 'client_secret_jwt') {
+      return refuseAssertion(assertion, clientId, keys, rules)
     }
     // Only who shares its secret can verify a client_secret_jwt.
-    if (keys === undefined || authentication === 'client_secret_jwt') {
-      return credentials.proved === undefined
-        ? invalidRequest('The client_assertion must be a JWT with the client_id as sub.')
-        : undefined
-    }
-    const fault = await refuseAssertion(credentials.assertion, credentials.clientId, keys, rules)
-    return typeof fault === 'string' ? invalidClient(fault, realm) : fault
+    if (proved !== undefined) return undefined
+    return invalidRequest('The client_assertion must be a JWT with the client_id as sub.')
   }
 
   return {
@@ -103,19 +97,17 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
 
       const { clientId } = credentials
       const client = clientOf(clientId)
-      if (client === undefined && options.isMisspelt(clientId)) {
+      if (client === undefined && isMisspelt(clientId)) {
         return invalidRequest('The client_id is not spelt as it is registered.')
       }
       const realm = authorization.length > 0 ? issuer : undefined
       const refused = await refuseClient(credentials, client, realm)
-      if (refused !== undefined) return refused
-      if (client === undefined) return { clientId }
-
-      if (object !== undefined) return (await refuseRequestObject(object, client, rules)) ?? { clientId }
-      if (!signsRequests(client)) return { clientId }
-      return invalidRequest(
-        `This client must send a request object signed with ${client.requestObjectSigningAlg} as request.`,
-      )
+      if (refused !== undefined || client === undefined) return refused
+      if (object !== undefined) return refuseRequestObject(object, client, rules)
+      const alg = requiredAlg(client)
+      return alg === undefined
+        ? undefined
+        : invalidRequest(`This client must send a request object signed with ${alg} as request.`)
     },
   }
 }

@@ -1,96 +1,99 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { plainAddress } from '../downstream/address.ts'
 import type { Config } from '../config/schema.ts'
-import { openCounters } from './open-store.ts'
-import { createFailures } from '../limit/failure-limit.ts'
-import type { Forward } from '../upstream/upstream.ts'
-import { errorFormatOf, hostErrorFormats } from '../downstream/reply.ts'
-import { drain } from '../downstream/drain.ts'
-import { createGateway } from '../gateway/gateway.ts'
-import type { Serve } from '../downstream/pipelining.ts'
-import { createGuards } from './open-par.ts'
-import { createIssuers } from './open-issuers.ts'
-import { type Decision, decisionHeaders } from '../limit/decision.ts'
-import { hashTag } from '../limit/redis/hash-slot.ts'
-import { encodePart } from '../limit/key.ts'
-import { draftHeaders } from '../limit/draft-headers.ts'
-import { createLimiter } from '../limit/limiter.ts'
-import { compileLimits, proofQuota, type Quota } from '../limit/limit.ts'
-import { createUsage, type Usage } from '../limit/usage.ts'
-import { createListener, listen, renewCertificate } from '../downstream/server.ts'
-import { atMostEvery } from '../observe/at-most-every.ts'
-import { createAccessLog } from '../observe/access.ts'
-import type { LogOutput } from '../observe/log.ts'
-import type { Metrics } from '../observe/metrics.ts'
-import { compileParameters } from '../limit/parameters.ts'
-import type { GatewayDeps, GatewayRoute } from '../gateway/deps.ts'
-import { createPeers, type Peers } from '../downstream/trusted-proxies.ts'
-import { createRouter, type Route, servedHosts } from '../downstream/router.ts'
-import type { Service } from './workers/service.ts'
+import { plainAddress } from '../downstream/address.ts'
 import type { SocketBound } from '../downstream/connection-limits.ts'
-import { createUpstreams } from './open-upstreams.ts'
+import { hostErrorFormats } from '../downstream/reply.ts'
+import { drain } from '../downstream/drain.ts'
+import { createRouter, servedHosts } from '../downstream/router.ts'
+import { createListener, listen, renewCertificate } from '../downstream/server.ts'
+import { createPeers } from '../downstream/trusted-proxies.ts'
+import type { GatewayDeps } from '../gateway/deps.ts'
+import { createGateway } from '../gateway/gateway.ts'
+import { createFailures } from '../limit/failure-limit.ts'
+import { createLimiter } from '../limit/limiter.ts'
+import { type ClientUsage, createUsage } from '../limit/usage.ts'
+import { createAccessLog } from '../observe/access.ts'
+import { atMostEvery, type LogOutput } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import { type LoadedKeys, loadIssuerKeys, openGuard, openIssuers } from './open-authentication.ts'
+import { openUpstreams, rateLimitHeaders, serveRoute } from './open-routes.ts'
+import { openStore } from './open-store.ts'
+import { createResources } from './resources.ts'
 
-/** A service of this process alone. */
-export interface OwnService extends Service {
-  unready(): string | undefined
+/** What serves callers: this process, or several that share its port. */
+export interface Service {
+  /** Where callers are served, such as `http://127.0.0.1:8080`. */
+  readonly address: string
+  /** Returns why calls cannot be decided as configured; undefined if they can. */
+  unready(): string | undefined | Promise<string | undefined>
+  /** Puts a configuration into force, whole or not at all; requests under way end with the one before. */
   apply(config: Config): Promise<void>
-  /** Forgets the refusals that are remembered without the store. */
-  forget(): void
+  /** Returns the text of `/metrics`. */
+  metrics(): Promise<string>
+  /** Returns what a client has used of its limits; rejects if the store cannot be asked. */
+  usage(client: string, signal: AbortSignal): Promise<ClientUsage>
+  /** Frees what is counted of a client, and returns how many keys; rejects if the store cannot be asked. */
+  reset(client: string, signal: AbortSignal): Promise<number>
+  /** Drains and closes everything; returns how many requests had to be cut. */
+  close(times: DrainTimes): Promise<number>
 }
 
-/** How often it is told that sockets are dropped, which the metrics count. */
-const DROPPED_MS = 60_000
+export interface DrainTimes {
+  /** New requests are still taken so long, so that a load balancer can see the failing readiness. */
+  readonly lameDuckMs: number
+  /** Requests under way may end so long, `lameDuckMs` included. */
+  readonly drainTimeoutMs: number
+}
 
-/** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with words for the operator. */
-export async function serve(config: Config, output: LogOutput, metrics: Metrics): Promise<OwnService> {
+/** A service of this process alone; `forget` drops the refusals that it caches. */
+export type OwnService = Service & { forget(): void }
+
+const DROPPED_LOG_MS = 60_000
+
+/** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
+export async function buildService(config: Config, output: LogOutput, metrics: Metrics): Promise<OwnService> {
   const { log } = output
+  const { store, counters, prefix, ready } = await openStore(config.store, log, metrics)
+  const limiter = createLimiter({ store, onOutcome: metrics.decisions.inc })
+  const failures = createFailures()
   const observe = createAccessLog(output, metrics)
+  const resources = createResources()
   let draining = false
 
-  const { store, counters, prefix, ready } = await openCounters(config.store, log, metrics)
-  const limiter = createLimiter({
-    store,
-    onOutcome: (limit, outcome) => metrics.decisions.inc(limit, outcome),
-  })
-  const upstreams = createUpstreams(log, metrics)
-  const issuers = createIssuers(log)
-  metrics.watchKeys(issuers.ages)
-  const guards = createGuards(log)
-  const failures = createFailures()
-
-  const usageIn = ({ limits, clientLimits }: Config) =>
-    createUsage({ store, counters, prefix, limits, clientLimits })
-
-  function gatewayOf(next: Config): { answer: Serve; peers: Peers; usage: Usage } {
-    const { hosts, trustedProxies } = next.listen
+  function wire(next: Config, loadedKeys?: LoadedKeys) {
+    const { hosts, trustedProxies, tls } = next.listen
     const peers = createPeers(trustedProxies)
-    const forwardTo = upstreams.forwards(next.upstreams)
-    const usage = usageIn(next)
+    const forwards = openUpstreams(resources, next.upstreams, log)
+    const issuers = openIssuers(resources, next.tokens, hosts, log, loadedKeys)
+    const usage = createUsage({ ...next, store, counters, prefix })
     const deps: GatewayDeps = {
-      match: createRouter(next.routes.map((route) => serveRoute(route, prefix, next, forwardTo))),
+      match: createRouter(next.routes.map((route) => serveRoute(route, prefix, next, forwards))),
       ...servedHosts(next.routes, hosts),
       errorFormatOf: hostErrorFormats(next.routes),
       peers,
       failures: next.failures && failures(next.failures),
-      authenticate: issuers.authenticate(next.tokens, hosts),
-      guard: guards.guard(next.par, next.clients),
+      authenticate: issuers.authenticate,
+      guard: openGuard(resources, next.par, next.clients, log),
       limiter,
-      rateLimitHeaders: next.headers.draft === 'draft-10' ? allHeaders : decisionHeaders,
+      rateLimitHeaders: rateLimitHeaders(next),
       limitsOf: ({ client }) => usage.ofCaller(client!),
       observe,
     }
-    upstreams.endUnused()
-    issuers.endUnused()
-    return { answer: createGateway(deps), peers, usage }
+    return { answer: createGateway(deps), peers, forwards, issuers, usage, tls }
   }
-  let current = gatewayOf(config)
-  const forget = (): void => {
-    limiter.forget()
-    current.usage.forget()
-  }
+  let current = resources.replace(() => wire(config))
+  metrics.readKeyAges(() => current.issuers.keyAges())
+  metrics.readUpstreams(() =>
+    [...current.forwards].flatMap(([upstream, { addresses }]) =>
+      addresses().map(({ address, up }) => [{ upstream, address }, up ? 1 : 0] as const),
+    ),
+  )
 
-  const tellDropped = atMostEvery(DROPPED_MS, (bound: SocketBound, address: string) =>
-    log.warn({ bound: `listen.${bound}`, ip: plainAddress(address) }, 'sockets are closed at once'),
+  const logDropped = atMostEvery(DROPPED_LOG_MS, (bound: SocketBound, address: string) =>
+    log.warn(
+      { bound: `listen.${bound}`, ip: plainAddress(address) },
+      'sockets dropped at the connection limit',
+    ),
   )
   const server = createListener(
     (request, response, expectsContinue) => {
@@ -101,26 +104,20 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
     {
       unreadable({ peer, status, reason }) {
         metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
-        log.info({ ip: plainAddress(peer), source: 'gateway', status, error: reason }, 'unreadable')
+        log.info({ ip: plainAddress(peer), source: 'gateway', status, error: reason }, 'malformed request')
       },
       insecure: (peer, reason) =>
         log.info({ ip: plainAddress(peer), source: 'gateway', error: reason }, 'TLS handshake failed'),
       exempt: (address) => current.peers.trusts(address),
       dropped(bound, address) {
         metrics.droppedSockets.inc({ bound })
-        tellDropped(bound, address)
+        logDropped(bound, address)
       },
     },
     config.listen.tls,
   )
-
-  /** Renewed only when it changes, as that ends the TLS sessions that callers could resume. */
-  let shown = config.listen.tls
-
   const release = async (): Promise<void> => {
-    issuers.end()
-    guards.end()
-    upstreams.end()
+    resources.end()
     await store.close()
   }
   const { host, port } = config.listen
@@ -129,24 +126,32 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
     throw error
   })
 
+  /** Ends the TLS sessions that callers could resume, so only if it changes. */
+  function renewTls({ tls, ...bounds }: Config['listen']): void {
+    if (tls === undefined || JSON.stringify(tls) === JSON.stringify(current.tls)) return
+    renewCertificate(server, tls, bounds)
+    log.info('TLS certificate renewed')
+  }
+  function forget(): void {
+    limiter.forget()
+    current.usage.forget()
+  }
+
   return {
     address,
     unready() {
-      const issuer = issuers.awaited()
+      const issuer = current.issuers.awaited()
       if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
       return ready() ? undefined : 'Redis does not answer, and store.onOutage is deny'
     },
     async apply(next) {
-      await issuers.load(next.tokens)
+      const loadedKeys = await loadIssuerKeys(resources, next.tokens)
       if (draining) return
-      const built = gatewayOf(next)
-      const { tls } = next.listen
-      if (tls !== undefined && JSON.stringify(tls) !== JSON.stringify(shown)) {
-        renewCertificate(server, tls, config.listen)
-        shown = tls
-        log.info('new connections are shown another certificate')
-      }
-      current = built
+      current = resources.replace(() => {
+        const wired = wire(next, loadedKeys)
+        renewTls(next.listen)
+        return wired
+      })
       limiter.forget()
     },
     metrics: metrics.text,
@@ -162,31 +167,3 @@ export async function serve(config: Config, output: LogOutput, metrics: Metrics)
     },
   }
 }
-
-function serveRoute(
-  route: Route,
-  prefix: string,
-  { clientLimits, parameters }: Pick<Config, 'clientLimits' | 'parameters'>,
-  forwards: ReadonlyMap<string, Forward>,
-): GatewayRoute {
-  const apply = compileLimits(route.limits, prefix, clientLimits)
-  return {
-    ...route,
-    forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
-    errorFormat: errorFormatOf(route),
-    refuseParams: compileParameters(route, parameters),
-    needsUser: route.limits.some(({ per }) => per.includes('user')),
-    quotas: (caller, params) => apply(caller, params, Date.now()),
-    proofQuota({ id, windowMs }, caller, quotas) {
-      // Beside the limits, so that a cluster decides it with them; but a replay may come from another address.
-      const byClient = quotas.length === 0 || route.limits[0]!.per[0] === 'ip'
-      const first = byClient ? encodePart(caller.client!) : hashTag(quotas[0]!.key)
-      return proofQuota(prefix, first, id, windowMs)
-    },
-  }
-}
-
-const allHeaders = (decision: Decision, quotas: readonly Quota[]): string[] => [
-  ...decisionHeaders(decision),
-  ...draftHeaders(decision, quotas),
-]

@@ -1,35 +1,41 @@
 import type { StoreConfig } from '../config/schema.ts'
+import { type OutageStore, withOutage } from '../limit/fallback/store.ts'
 import { prefixOf } from '../limit/key.ts'
 import { MemoryStore } from '../limit/memory/store.ts'
-import { type OutageStore, withOutage } from '../limit/fallback/store.ts'
 import { RedisStore } from '../limit/redis/store.ts'
 import { StoreConfigError } from '../limit/redis/topology.ts'
 import type { Store } from '../limit/store.ts'
-import { atMostEvery } from '../observe/at-most-every.ts'
-import type { Log } from '../observe/log.ts'
+import { atMostEvery, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
-/** The counters, and what their keys start with. */
-export interface Counters {
+export interface OpenStore {
   readonly store: Store
-  /** What `store` asks, without what stands in for it. */
+  /** The counters that `store` asks, without its fallback. */
   readonly counters: Pick<Store, 'peek'>
+  /** What their keys start with. */
   readonly prefix: string
-  /** Can calls be decided as configured, so that the gateway is of use? */
+  /** True if calls can be decided as configured. */
   ready(): boolean
 }
 
-/** How often a damaged key is logged. */
-const DAMAGED_MS = 10_000
+const DAMAGED_LOG_MS = 10_000
 
 const MODES = ['store', 'local', 'allow', 'deny'] as const
+type Mode = (typeof MODES)[number]
+
+const MODE_CHANGED: Readonly<Record<Mode, string>> = {
+  store: 'Redis available again',
+  local: 'Redis unavailable; counting in this process',
+  allow: 'Redis unavailable; admitting every call',
+  deny: 'Redis unavailable; refusing limited calls with 503',
+}
 
 /**
- * Opens the store of a configuration; log and metrics hear of its outages, once each. A Redis that is out of reach is no
- * error; one that is not what the configuration says rejects with words for the operator.
+ * Opens the configured store; each outage is logged once, and shown by the metrics. An unreachable Redis is no error; rejects
+ * if Redis is not what the configuration says.
  */
-export async function openCounters(config: StoreConfig, log: Log, metrics: Metrics): Promise<Counters> {
-  const show = (now: (typeof MODES)[number]): void => {
+export async function openStore(config: StoreConfig, log: Log, metrics: Metrics): Promise<OpenStore> {
+  const show = (now: Mode): void => {
     for (const mode of MODES) metrics.storeMode.set({ mode }, mode === now ? 1 : 0)
     metrics.storeUp.set(now === 'store' ? 1 : 0)
   }
@@ -40,48 +46,41 @@ export async function openCounters(config: StoreConfig, log: Log, metrics: Metri
     return { store, counters: store, prefix, ready: () => true }
   }
 
-  const { redis, timeoutMs, onOutage, instances, processes } = config
-  metrics.standIns.inc({ mode: onOutage }, 0)
+  const { redis, timeoutMs, onOutage: mode, instances, processes } = config
+  metrics.standIns.inc({ mode }, 0)
   const remote = new RedisStore({
     ...redis,
     prefix,
     timeoutMs,
     onLost: () => store.look(),
     onWrong(error) {
-      log.error({ mode: onOutage }, error.message)
+      log.error({ mode }, error.message)
       store.fail(error)
     },
     onWarning: (warning) => log.warn(warning),
-    onEmptied: ({ countedUntil, emptySince }) =>
-      log.warn(
-        { countedUntil: new Date(countedUntil), emptySince: new Date(emptySince) },
-        'Redis came back without its data; the calls counted before are lost',
-      ),
+    onEmptied({ countedUntil, emptySince }) {
+      const range = { countedUntil: new Date(countedUntil), emptySince: new Date(emptySince) }
+      log.warn(range, 'Redis data lost; earlier calls are no longer counted')
+    },
   })
   const store: OutageStore = withOutage(remote, {
-    onOutage,
+    onOutage: mode,
     instances,
     processes,
-    onDamaged: atMostEvery(DAMAGED_MS, (key: string) =>
-      log.error({ key, mode: onOutage }, 'Redis key damaged; its calls are decided without Redis'),
+    onDamaged: atMostEvery(DAMAGED_LOG_MS, (key: string) =>
+      log.error({ key, mode }, 'Redis key damaged; its calls are decided without Redis'),
     ),
-    onStandIn: () => metrics.standIns.inc({ mode: onOutage }),
-    onChange({ mode, server, degraded, cause }) {
-      show(degraded ? onOutage : 'store')
-      if (mode === 'store') log.info({ server, mode }, 'Redis decides again')
-      // What is wrong was told already, in words that say more.
+    onStandIn: () => metrics.standIns.inc({ mode }),
+    onChange({ mode: now, server, degraded, cause }) {
+      show(degraded ? mode : 'store')
+      if (now === 'store') log.info({ server, mode: now }, MODE_CHANGED.store)
+      // A wrong configuration was logged already, by `onWrong`.
       else if (!(cause instanceof StoreConfigError)) {
-        log.warn({ server, mode, cause: cause?.message }, `Redis does not answer; ${WORDS[mode]}`)
+        log.warn({ server, mode: now, cause: cause?.message }, MODE_CHANGED[now])
       }
     },
   })
   if (!(await remote.connect())) await store.begin()
   show(store.mode())
-  return { store, counters: remote, prefix, ready: () => onOutage !== 'deny' || store.mode() === 'store' }
+  return { store, counters: remote, prefix, ready: () => mode !== 'deny' || store.mode() === 'store' }
 }
-
-const WORDS = {
-  local: 'counting in this process until it does',
-  allow: 'letting every call pass until it does',
-  deny: 'refusing limited calls with 503 until it does',
-} as const

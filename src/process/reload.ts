@@ -1,8 +1,8 @@
-import type { Config, ListenTls } from '../config/schema.ts'
+import type { Config } from '../config/schema.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
-/** What tells one configuration from another, and how long it took to load it. */
+/** Identifies a loaded configuration. */
 interface Reading {
   /** Of the text. */
   readonly hash: string
@@ -11,95 +11,93 @@ interface Reading {
   readonly loadMs: number
 }
 
-/** Where a configuration came from, and how to read it again. */
+/** The configuration in force at the start, and how to load it again. */
 export interface Source extends Reading {
-  /** Rejects with an error whose message lists every mistake. */
+  /** Rejects with an error whose message lists every mistake, a line each. */
   load(): Promise<Reading & { readonly config: Config }>
 }
 
 export interface ReloadParts {
   readonly config: Config
   readonly source: Source
-  /** Puts what takes effect of a configuration into force, whole or not at all. */
+  /** Puts a configuration into force, whole or not at all. */
   apply(config: Config): void | Promise<void>
   readonly log: Log
   readonly metrics: Pick<Metrics, 'configLoaded' | 'configFailed'>
 }
 
-/** `changed`: only if the text, or a file that it names, is another one than is in force; `asked`: in any case, since it may read secrets anew. */
+/** `changed`: reload only if the text, or a file that it names, differs from what is in force; `asked`: in any case. */
 export type Occasion = 'changed' | 'asked'
 
-/** Where the settings stand that are read once, when the process starts. */
+/** Sections that are read at the start only, but for parts of `listen`. */
 const AT_START = ['listen', 'admin', 'store', 'log'] as const
 
-/** What of a new configuration takes effect in a process that started with another: all but what is read once. */
-function inForce(started: Config, next: Config): Config {
-  const { admin, store, log } = started
-  const { trustedProxies, hosts } = next.listen
-  const tls = renewed(started.listen.tls, next.listen.tls)
-  return { ...next, admin, store, log, listen: { ...started.listen, trustedProxies, hosts, tls } }
-}
-
-/** Certificates and keys may change, whether callers are asked for theirs may not. */
-function renewed(started: ListenTls | undefined, next: ListenTls | undefined): ListenTls | undefined {
-  if (started === undefined || next === undefined) return started
-  const clientCa = started.clientCa && (next.clientCa ?? started.clientCa)
-  return { ...started, cert: next.cert, key: next.key, clientCa }
-}
-
-/** Reads the configuration again on demand, one at a time. A bad one changes nothing; it is logged and counted. */
+/** Returns a function that reloads the configuration, one reload at a time. A bad one changes nothing; it is logged and counted. */
 export function createReload({
-  config,
+  config: started,
   source,
   apply,
   log,
   metrics,
 }: ReloadParts): (occasion: Occasion) => Promise<void> {
   let { hash, content } = source
-  let refused: string | undefined
-  let under: Promise<void> = Promise.resolve()
+  let rejected: string | undefined
+  let last: Promise<void> = Promise.resolve()
   metrics.configLoaded(hash)
 
   async function reload(occasion: Occasion): Promise<void> {
     try {
       const loaded = await source.load()
       if (occasion === 'changed' && loaded.content === content) {
-        if (refused !== undefined) {
-          refused = undefined
-          metrics.configLoaded(hash)
-          log.info({ hash }, 'the configuration is again the one in force')
-        }
+        if (rejected === undefined) return
+        rejected = undefined
+        metrics.configLoaded(hash)
+        log.info({ hash }, 'configuration valid again and unchanged')
         return
       }
-      const current = inForce(config, loaded.config)
-      await apply(current)
-      refused = undefined
+      const next = withStarted(started, loaded.config)
+      await apply(next)
+      rejected = undefined
       metrics.configLoaded(loaded.hash, hash)
       ;({ hash, content } = loaded)
-      log.info({ hash, loadMs: loaded.loadMs }, 'the configuration is read anew')
-      const keys = AT_START.flatMap((section) => waiting(section, loaded.config[section], current[section]))
-      if (keys.length > 0) log.warn({ keys }, 'these settings take effect with the next start')
+      log.info({ hash, loadMs: loaded.loadMs }, 'configuration reloaded')
+      const keys = AT_START.flatMap((section) => changedKeys(section, loaded.config[section], next[section]))
+      if (keys.length > 0) log.warn({ keys }, 'settings changed that need a restart')
     } catch (error) {
       const { message } = error as Error
-      // What stays bad is told and counted once, however many of the watched files changed with it.
-      if (occasion === 'changed' && message === refused) return
-      refused = message
+      // The same mistake is logged and counted once, however many of the watched files changed.
+      if (occasion === 'changed' && message === rejected) return
+      rejected = message
       metrics.configFailed()
-      log.error(
-        { problems: message.split('\n') },
-        'the configuration was not taken; the one before stays in force',
-      )
+      log.error({ problems: message.split('\n') }, 'configuration rejected; the previous one stays in force')
     }
   }
-  return (occasion) => (under = under.then(() => reload(occasion)))
+  return (occasion) => (last = last.then(() => reload(occasion)))
 }
 
-/** The settings of a section that are others than are in force, as the file names them; the section where it is of another kind. */
-function waiting(section: string, next: object | string, current: object | string): readonly string[] {
+/** Returns a new configuration with those settings that only a start reads as they were at the start. */
+function withStarted(started: Config, next: Config): Config {
+  const { admin, store, log } = started
+  const { trustedProxies, hosts } = next.listen
+  const tls = renewed(started.listen.tls, next.listen.tls)
+  return { ...next, admin, store, log, listen: { ...started.listen, trustedProxies, hosts, tls } }
+}
+
+type ListenTls = Config['listen']['tls']
+
+/** Certificates and keys may change; whether callers are asked for theirs may not. */
+function renewed(started: ListenTls, next: ListenTls): ListenTls {
+  if (started === undefined || next === undefined) return started
+  const clientCa = started.clientCa && (next.clientCa ?? started.clientCa)
+  return { ...started, cert: next.cert, key: next.key, clientCa }
+}
+
+/** Returns the settings of a section that differ, as the file names them; the section itself if it is of another kind. */
+function changedKeys(section: string, next: object | string, current: object | string): readonly string[] {
   if (JSON.stringify(next) === JSON.stringify(current)) return []
   if (typeof next === 'string' || typeof current === 'string') return [section]
-  const [mine, other] = [new Map(Object.entries(next)), new Map(Object.entries(current))]
-  return [...new Set([...mine.keys(), ...other.keys()])]
-    .filter((key) => JSON.stringify(mine.get(key)) !== JSON.stringify(other.get(key)))
+  const [mine, other] = [next, current] as Record<string, unknown>[]
+  return Object.keys({ ...mine, ...other })
+    .filter((key) => JSON.stringify(mine![key]) !== JSON.stringify(other![key]))
     .map((key) => `${section}.${key.replace(/Ms$/, '')}`)
 }

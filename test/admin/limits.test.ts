@@ -43,7 +43,7 @@ async function admin(parts: Partial<AdminParts> = {}) {
 }
 
 describe('/limits/:client', () => {
-  it('reads a client and frees it, whatever its id is written with', async () => {
+  it('reads a client and frees it, whatever its id consists of', async () => {
     const { ask, asked } = await admin()
     for (const [path, client] of [
       ['acme', 'acme'],
@@ -77,7 +77,7 @@ describe('/limits/:client', () => {
     expect(asked).toEqual([])
   })
 
-  it('answers 503 where the counters are out of reach, and tells the log why', async () => {
+  it('answers 503 where the counters are out of reach, and logs why', async () => {
     const cause = new Error('Redis is not connected: secret details')
     const { ask, failed } = await admin({
       usage: () => Promise.reject(cause),
@@ -117,7 +117,7 @@ describe('who may read and reset limits', () => {
     }
   })
 
-  it('is nobody where others reach the listener and no token is configured', async () => {
+  it('is none where others reach the listener and no token is configured', async () => {
     const { ask, asked } = await admin({ onLoopback: false })
     const got = await ask('/limits/a', { method: 'DELETE' })
     expect(got).toMatchObject({ status: 403, json: { title: 'Forbidden' } })
@@ -193,7 +193,7 @@ describe('a gateway that counts in Redis', () => {
     await redis?.close()
   })
 
-  it('tells the caller and the operator the same, frees the client at once, and refuses neither', async () => {
+  it('answers the caller and the operator the same, frees the client at once, and refuses neither', async () => {
     const acme = await token('acme')
     const calls = async (times: number) => {
       const got = []
@@ -234,7 +234,7 @@ describe('a gateway that counts in Redis', () => {
     // Each process notes that it is there as often.
     expect((await asked('evalsha')) - before).toBeLessThanOrEqual(2 * seconds + 1)
     expect((await call(gateway.port, { token: poller })).status).toBe(200)
-    await until('it is told of its call', async () => (await read()).limits[0].remaining === 2)
+    await until('it sees its call', async () => (await read()).limits[0].remaining === 2)
   })
 
   it('scans for one operator at a time, and for none that has left', async () => {
@@ -254,7 +254,7 @@ describe('a gateway that counts in Redis', () => {
     for (const request of leaving) request.destroy()
     await until('all have ended', async () => {
       const before = await asked('scan')
-      await call(gateway.adminPort, { path: '/limits/nobody', method: 'OPTIONS' })
+      await call(gateway.adminPort, { path: '/limits/none', method: 'OPTIONS' })
       await new Promise((resolve) => setTimeout(resolve, 50))
       return (await asked('scan')) === before
     })

@@ -18,10 +18,13 @@ describe('the environment', () => {
     expect(config.tokens[0]).toMatchObject({ audience: ['007'], realm: '007', clientClaim: 'true' })
   })
 
-  it('is not typed where it is a part, or was a number in quotes', async () => {
-    expect(await mistakesIn(completed('listen: { port: "80${PORT}" }'), { PORT: '80' })).toEqual([
-      'sluice.yaml:1:17: listen.port: must be a port from 0 to 65535, not "8080"',
-    ])
+  it('is a number or true where one is wanted, as a text in quotes is', async () => {
+    const text = completed(
+      'listen: { port: "80${PORT}" }\nadmin: { port: "7" }\nlimits: { a: { per: [ip], limit: "${N}", window: 1s, shadow: "${YES}" } }\nroutes: [{ match: /, upstream: data, authenticate: bearer }]',
+    )
+    const { config } = await load(text, { PORT: '80', N: '1e2', YES: 'True' })
+    expect([config.listen.port, config.admin.port]).toEqual([8080, 7])
+    expect(config.limits).toMatchObject([{ limit: 100, shadow: true }])
   })
 
   it('stands back for the default where it is unset or empty', async () => {
@@ -182,15 +185,20 @@ describe('flags', () => {
     const { store, ...flags } = given
     expect(await mistakesIn(completed(''), {}, overridesOf(flags))).toEqual([
       '--port: must be a port from 0 to 65535',
-      '--admin-port: must be a port from 0 to 65535, not 70000',
+      '--admin-port: must be a port from 0 to 65535',
       '--log-level: must be fatal, error, warn, info, debug, trace or silent',
       '--redis: must be redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock',
     ])
     expect(await mistakesIn(completed(''), {}, overridesOf({ store }))).toEqual([
-      '--store: must be "memory"; for Redis, give its URL with --redis',
+      '--store: must be "memory" or a mapping with "redis"',
     ])
     expect(await mistakesIn(completed(''), {}, overridesOf({ port: '9090' }))).toEqual([
       '--port: is 9090 for both "listen" and "admin"; give each its own port',
     ])
+  })
+
+  it('are named in warnings', async () => {
+    const { config } = await load(completed(''), {}, overridesOf({ 'admin-host': '::' }))
+    expect(config.warnings.map(({ where }) => where)).toEqual(['--admin-host'])
   })
 })

@@ -1,7 +1,9 @@
+import { createPrivateKey } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ConfigError, loadConfig, type Loaded, type Override } from '../../src/config/load.ts'
+import { makeCertificate } from '../helpers/self-signed.ts'
 
 const SECTIONS = {
   store: 'store: memory',
@@ -19,13 +21,24 @@ const SECTIONS = {
   ].join('\n'),
 } as const
 
-/** What is wrong; the text or its lines, which come first in the file; the lines expected; is that the whole file? */
-export type Row = readonly [
-  title: string,
-  snippet: string | readonly string[],
-  lines: readonly string[],
-  whole?: 'whole',
-]
+const own = makeCertificate('gateway')
+const other = makeCertificate('other')
+
+/** PEM files, sound and broken. */
+export const BESIDE = {
+  'cert.pem': own.cert,
+  'key.pem': own.key,
+  'other.pem': other.key,
+  'locked.pem': createPrivateKey(own.key).export({
+    type: 'pkcs8',
+    format: 'pem',
+    cipher: 'aes-256-cbc',
+    passphrase: 'x',
+  }) as string,
+  'broken.pem': own.cert.replace(/\n.{20}/, '\n'),
+  'chain.pem': `${own.cert}\n${other.cert}`,
+  'cert.der': 'hunter2',
+}
 
 /** The snippet, and after it whatever else a sound file needs. */
 export function completed(snippet: string): string {
@@ -33,26 +46,33 @@ export function completed(snippet: string): string {
   return [snippet, ...missing.map(([, section]) => section), ''].join('\n')
 }
 
-/** Loads a text as the file `sluice.yaml`. */
+/** Loads a text as the file `sluice.yaml`; on disk, with the files that stand beside it, where these are given. */
 export async function load(
-  text: string | Uint8Array,
+  text: string,
   env: Record<string, string> = {},
   overrides: readonly Override[] = [],
-  beside: Readonly<Record<string, string>> = {},
+  beside?: Readonly<Record<string, string | Uint8Array>>,
   nowMs = Date.now(),
 ): Promise<Loaded> {
+  const options = { file: 'sluice.yaml', env, overrides, nowMs }
+  if (beside === undefined) return wrapped(loadConfig({ ...options, text }), process.cwd())
   const directory = await mkdtemp(join(tmpdir(), 'sluice-config-'))
   try {
-    const file = join(directory, 'sluice.yaml')
-    await writeFile(file, text)
-    for (const [name, content] of Object.entries(beside)) await writeFile(join(directory, name), content)
-    return await loadConfig({ file, env, overrides, nowMs })
-  } catch (error) {
-    throw error instanceof ConfigError
-      ? new Error(error.message.replaceAll(`${directory}/`, '').replaceAll(directory, '.'), { cause: error })
-      : error
+    for (const [name, content] of Object.entries({ 'sluice.yaml': text, ...beside }))
+      await writeFile(join(directory, name), content)
+    return await wrapped(loadConfig({ ...options, file: join(directory, 'sluice.yaml') }), directory)
   } finally {
     await rm(directory, { recursive: true })
+  }
+}
+
+async function wrapped(loading: Promise<Loaded>, directory: string): Promise<Loaded> {
+  try {
+    return await loading
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    const message = error.message.replaceAll(`${directory}/`, '').replaceAll(directory, '.')
+    throw new Error(message, { cause: error })
   }
 }
 

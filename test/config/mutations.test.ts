@@ -1,17 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import {
-  array,
-  assert,
-  asyncProperty,
-  constantFrom,
-  jsonValue,
-  nat,
-  oneof,
-  record,
-  string,
-  uint8Array,
-} from 'fast-check'
+import { array, assert, asyncProperty, constantFrom, jsonValue, nat, oneof, record, string } from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { parseDocument } from 'yaml'
 import { load } from './load-text.ts'
@@ -24,10 +13,15 @@ const GOOD = (await readFile(join(import.meta.dirname, '../../config/sluice.yaml
   .replace('"${ADMIN_TOKEN}"', '"${ADMIN_TOKEN:-0123456789abcdef}"')
   .replace('"${SECRET}"', 'secret')
   .replace('- id: ', '- name: Bank\n    id: second\n    limits: {}\n  - id: ')
-const RUNS = runs(100)
+const RUNS = runs(40)
+/** What means something in YAML. */
+const BITS = [
+  ...['\t', '- ', ': ', '? ', '{', '}', '[', ']', '|', '>', '"', "'", '#', '\n', '---\n', '%YAML 1.1\n'],
+  ...['&a ', '*a', '<<: *a', '!!str ', '!x ', '${', '${X}', 'null', '~', '0x1', '.inf', '.nan', '1e999'],
+]
 
 /** Resolves where the text loads or is refused with lines that name places; throws anything else that comes. */
-async function survives(text: string | Uint8Array): Promise<void> {
+async function survives(text: string): Promise<void> {
   try {
     await load(text, { PORT: '8080' })
   } catch (error) {
@@ -35,7 +29,7 @@ async function survives(text: string | Uint8Array): Promise<void> {
     if (!(cause instanceof ConfigError)) throw error
     expect(cause.problems.length).toBeGreaterThan(0)
     for (const { where, message } of cause.problems) {
-      expect(where).toMatch(message.startsWith('is not UTF-8') ? /sluice\.yaml$/ : /sluice\.yaml:\d+:\d+$/)
+      expect(where).toMatch(/sluice\.yaml:\d+:\d+$/)
       expect(message).not.toMatch(/undefined|\[object|Invalid input|\n/)
     }
   }
@@ -43,40 +37,7 @@ async function survives(text: string | Uint8Array): Promise<void> {
 
 describe('a changed file', { timeout: PATIENCE_MS }, () => {
   it('loads or is refused, whatever was spliced into its text', async () => {
-    const bits = oneof(
-      string({ maxLength: 8 }),
-      constantFrom(
-        '\t',
-        '- ',
-        ': ',
-        '{',
-        '}',
-        '[',
-        ']',
-        '&a ',
-        '*a',
-        '<<: *a',
-        '!!str ',
-        '!x ',
-        '|',
-        '>',
-        '"',
-        "'",
-        '#',
-        '\n',
-        '---\n',
-        '${',
-        '${X}',
-        '? ',
-        'null',
-        '~',
-        '0x1',
-        '.inf',
-        '.nan',
-        '1e999',
-        '%YAML 1.1\n',
-      ),
-    )
+    const bits = oneof(string({ maxLength: 8 }), constantFrom(...BITS))
     await assert(
       asyncProperty(nat(GOOD.length), nat(40), bits, (at, cut, bit) =>
         survives(GOOD.slice(0, at) + bit + GOOD.slice(at + cut)),
@@ -126,20 +87,6 @@ describe('a changed file', { timeout: PATIENCE_MS }, () => {
             else changed[at] = key + (foreign[2] ?? '')
           }
           await survives(changed.join('\n'))
-        }),
-        RUNS,
-      )
-    },
-    PATIENCE_MS,
-  )
-
-  it(
-    'loads or is refused, whatever bytes are in it',
-    async () => {
-      await assert(
-        asyncProperty(nat(GOOD.length), nat(8), uint8Array({ maxLength: 6 }), async (at, cut, bytes) => {
-          const good = Buffer.from(GOOD)
-          await survives(Buffer.concat([good.subarray(0, at), bytes, good.subarray(at + cut)]))
         }),
         RUNS,
       )

@@ -15,7 +15,7 @@ let good: string
 beforeAll(async () => {
   issuer = await startIssuer({ algorithms: ['ES256'] })
   keys = await keysOf(issuer, { cooldownMs: 600_000 })
-  authenticate = createBearer(trust(issuer, keys))
+  authenticate = createBearer([trust(issuer, keys)])
   good = issuer.token()
 })
 afterAll(async () => {

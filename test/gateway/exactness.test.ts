@@ -46,7 +46,7 @@ async function ground(redis: string, limit: number): Promise<Ground> {
   const gateways = await Promise.all([1, 2, 3].map(() => serving({ file })))
   closers.push(() => gateways.forEach((gateway) => gateway.kill()))
   const taken = () =>
-    gateways.map(({ lines }) => lines().filter(({ msg }) => msg === 'the configuration is read anew').length)
+    gateways.map(({ lines }) => lines().filter(({ msg }) => msg === 'configuration reloaded').length)
   return {
     data,
     gateways,

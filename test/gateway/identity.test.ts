@@ -107,14 +107,17 @@ async function logIn(url: URL, user: string): Promise<URL> {
   const visit = browser()
   const toLogin = await visit(url)
   expect(toLogin.answer.status).toBe(303)
-  expect(toLogin.answer.headers.get('location')).toMatch(/^\/interaction\/[\w-]+$/)
+  expect(toLogin.answer.headers.get('location')).toMatch(/^\/oidc\/interaction\/[\w-]+$/)
   const cookies = toLogin.answer.headers.getSetCookie()
   expect(cookies.length).toBeGreaterThanOrEqual(4)
-  expect(cookies.some((line) => line.includes('path=/interaction/'))).toBe(true)
+  expect(cookies.some((line) => line.includes('path=/oidc/interaction/'))).toBe(true)
   expect(cookies.some((line) => line.includes('path=/oidc/auth/'))).toBe(true)
 
   expect((await visit(toLogin.next!)).answer.status).toBe(200)
-  const resumed = await visit(toLogin.next!, { method: 'POST', body: new URLSearchParams({ user }) })
+  const resumed = await visit(toLogin.next!, {
+    method: 'POST',
+    body: new URLSearchParams({ prompt: 'login', login: user }),
+  })
   expect(resumed.answer.headers.get('location')).toMatch(`${issuer}/auth/`)
   const { answer, next } = await visit(resumed.next!)
   expect(answer.status).toBe(303)

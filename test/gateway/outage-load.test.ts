@@ -118,7 +118,7 @@ function told(gateway: ServingProcess, from: number): { level: string; server?: 
       .filter((line) => !line.includes('"msg":"request"'))
       // Which slots of a cluster have no master is told beside.
       .filter((line) => !line.includes('slots of the cluster have no master'))
-      .filter((line) => !line.includes('came back without its data'))
+      .filter((line) => !line.includes('Redis data lost'))
       .map((line) => JSON.parse(line) as { level: string; server?: string })
   )
 }

@@ -1,5 +1,7 @@
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, readdirSync } from 'node:fs'
+import { copyFileSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { TestProject } from 'vitest/node'
 
@@ -7,8 +9,14 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 /** Builds what the tests start as processes of their own: as built, it starts in half the time that its sources take. */
 export function setup(project: TestProject): void {
+  // Inherited by the workers: all that they leave in temporary folders goes with this one.
+  process.env['TMPDIR'] = mkdtempSync(join(tmpdir(), 'sluice-'))
   build()
   project.onTestsRerun(build)
+}
+
+export function teardown(): void {
+  rmSync(process.env['TMPDIR']!, { recursive: true, force: true, maxRetries: 3 })
 }
 
 /** As `npm run build`, without looking at types. */

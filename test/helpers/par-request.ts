@@ -1,9 +1,8 @@
 import { expect } from 'vitest'
 import { randomUUID } from 'node:crypto'
-import { Refusal } from '../../src/errors.ts'
-import { createClientKeys } from '../../src/par/client-keys.ts'
+import { createKeySource, type KeySourceOptions } from '../../src/authenticate/token/jwks.ts'
 import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
-import { plainId } from '../../src/par/plain-id.ts'
+import { plainId } from '../../src/par/client-authentication.ts'
 import { refusalReply } from '../../src/downstream/reply.ts'
 import { makeKey, signJws, type TestKey } from './issuer.ts'
 
@@ -16,7 +15,12 @@ export const NOW = 1_800_000_000
 
 export const KEY = makeKey('PS256', 'key-1')
 export const OTHER_KEY = makeKey('PS256', 'key-1')
-export const KEYS = createClientKeys({ jwks: { keys: [KEY.jwk] } }, { failed() {}, recovered() {} })
+export const KEYS = clientKeys({ keys: [KEY.jwk] })
+
+/** The keys of a client, from a JWK Set or from its URL. */
+export function clientKeys(jwks: string | object, events: Partial<KeySourceOptions['events']> = {}) {
+  return createKeySource({ issuer: 'client', jwks, events: { failed() {}, recovered() {}, ...events } })
+}
 
 type Members = Readonly<Record<string, unknown>>
 
@@ -118,7 +122,9 @@ export interface Sent {
   readonly authorization?: string | readonly string[]
 }
 
-/** What the guard says to a form: the client that may pass, or the status, code and words of its refusal. */
+export const PASSED = 'passed'
+
+/** What the guard says of a form: `PASSED`, or the status, code and words of its refusal. */
 export async function push(
   guard: ParGuard,
   fields: Members | string | Buffer,
@@ -130,7 +136,7 @@ export async function push(
     ...sent,
     authorization: [sent.authorization ?? []].flat(),
   })
-  if (!(answer instanceof Refusal)) return answer.clientId
+  if (answer === undefined) return PASSED
   const { status, body } = refusalReply(answer, 'oauth', 'request-id')
   const { error, error_description: description } = JSON.parse(body) as Record<string, unknown>
   return { status, error, description, headers: answer.headers }

@@ -29,7 +29,11 @@ export function withTests<T extends ChildProcess>(child: T): T {
 }
 
 /** The command line as a process of its own; `input` goes to its standard input. */
-export function sluice(args: readonly string[], env: Record<string, string> = {}, input = ''): TestProcess {
+export function sluice(
+  args: readonly string[],
+  env: Record<string, string> = {},
+  input: string | Buffer = '',
+): TestProcess {
   const child = withTests(
     spawn(process.execPath, [BIN, ...args], {
       env: { ...process.env, ...env },

@@ -28,13 +28,13 @@ export async function keysOf(
 
 /** A test issuer as one whose tokens are taken. */
 export function trust(
-  { issuer, audience }: TestIssuer,
+  { issuer, audience }: Pick<TestIssuer, 'issuer' | 'audience'>,
   keys: Keys,
   options: Partial<TrustedIssuer> = {},
 ): TrustedIssuer {
   return {
     issuer,
-    audience,
+    audience: [audience],
     clientClaim: 'client_id',
     algorithms: ['PS256', 'ES256', 'EdDSA', 'RS256'],
     leewayMs: 5000,
@@ -52,7 +52,7 @@ export function createServing(
   trusted: TrustedIssuer | readonly TrustedIssuer[],
   options: BearerOptions = {},
 ): Serving {
-  const authenticate = createBearer(trusted, options)
+  const authenticate = createBearer([trusted].flat(), options)
   const used = new Set<string>()
   async function serve(bound: Bound): Promise<Identity | Refusal> {
     const proof = await bound.prove()

@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 
 const LINES = fileURLToPath(new URL('../../dist/src/observe/lines.js', import.meta.url))
 
-it('tells a reader who comes back how many lines found no place', async () => {
+it('reports to a reader that comes back how many lines were dropped', async () => {
   const script = `
     import { createLines } from ${JSON.stringify(LINES)}
     const lines = createLines(1, (lost) => lines.write(JSON.stringify({ lost }) + '\\n'))

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest'
 import { durations, tally } from '../../src/observe/tallies.ts'
 
 const BUCKETS = [0.001, 0.01, 0.5, 1, 30]
-const told = { name: 'lasted_seconds', help: 'How long it lasted.', buckets: BUCKETS }
+const described = { name: 'lasted_seconds', help: 'How long it lasted.' }
 
 it('shows durations as a histogram of prom-client does, whatever they are', async () => {
   const seconds = fc.oneof(fc.constantFrom(...BUCKETS, 0, 30.1), fc.double({ min: 0, max: 60, noNaN: true }))
@@ -13,8 +13,8 @@ it('shows durations as a histogram of prom-client does, whatever they are', asyn
     fc.asyncProperty(calls, fc.boolean(), async (observed, labelled) => {
       const [ours, theirs] = [new Registry(), new Registry()]
       const labelNames = labelled ? ['upstream'] : []
-      const mine = durations(ours, { ...told, labelNames })
-      const histogram = new Histogram({ ...told, labelNames, registers: [theirs] })
+      const mine = durations(ours, described.name, described.help, BUCKETS, ...labelNames)
+      const histogram = new Histogram({ ...described, buckets: BUCKETS, labelNames, registers: [theirs] })
       for (const [lasted, upstream] of observed) {
         if (labelled) {
           mine.observe(lasted, upstream)
@@ -27,7 +27,7 @@ it('shows durations as a histogram of prom-client does, whatever they are', asyn
       expect(await ours.metrics()).toBe(await theirs.metrics())
       const [values] = (await ours.getMetricsAsJSON()) as { values: object[] }[]
       const [wanted] = (await theirs.getMetricsAsJSON()) as { values: { exemplar?: unknown }[] }[]
-      // As another process is told of them.
+      // As another process gets them.
       expect({ ...values, values: JSON.parse(JSON.stringify(values!.values)) }).toEqual({
         ...wanted,
         values: wanted!.values.map((value) => ({ ...value, exemplar: undefined })),
@@ -40,7 +40,7 @@ it('shows durations as a histogram of prom-client does, whatever they are', asyn
 it('shows a tally as a counter of prom-client does, each time it is asked', async () => {
   const [ours, theirs] = [new Registry(), new Registry()]
   const what = { name: 'calls_total', help: 'Calls.', labelNames: ['route', 'code'] }
-  const mine = tally(ours, what)
+  const mine = tally(ours, what.name, what.help, ...what.labelNames)
   const counter = new Counter({ ...what, registers: [theirs] })
   for (let i = 0; i < 3; i++) {
     mine.inc('/*', '200')

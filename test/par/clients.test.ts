@@ -38,8 +38,8 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
   })
   afterAll(() => provider.close())
 
-  /** Did just one more request come to the provider? */
-  const reachedOnce = (): void => expect(provider.reached()).toBe(before + 1)
+  /** One more request came to the provider. */
+  const expectReachedOnce = (): void => expect(provider.reached()).toBe(before + 1)
   const count = (): void => {
     before = provider.reached()
   }
@@ -57,27 +57,27 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
         kid: SIGNING_KEY.kid,
       }
     }
-    const pushed = async (
+    const expectPushed = async (
       config: client6.Configuration,
       parameters: Record<string, string>,
     ): Promise<void> => {
       count()
       const url = await client6.buildAuthorizationUrlWithPAR(config, parameters)
       expect(url.searchParams.get('request_uri')).toMatch(URN)
-      reachedOnce()
+      expectReachedOnce()
     }
 
     it('with Basic and plain parameters', async () => {
-      await pushed(await discover('secret', client6.ClientSecretBasic(SECRET)), PARAMETERS)
+      await expectPushed(await discover('secret', client6.ClientSecretBasic(SECRET)), PARAMETERS)
     })
 
     it('with client_secret_post and claims', async () => {
       const config = await discover('secret', client6.ClientSecretPost(SECRET))
-      await pushed(config, { ...PARAMETERS, claims: JSON.stringify(CLAIMS) })
+      await expectPushed(config, { ...PARAMETERS, claims: JSON.stringify(CLAIMS) })
     })
 
     it('with a client assertion and plain parameters', async () => {
-      await pushed(await discover('keyed', client6.PrivateKeyJwt(await key())), PARAMETERS)
+      await expectPushed(await discover('keyed', client6.PrivateKeyJwt(await key())), PARAMETERS)
     })
 
     it.each(['keyed', 'signing'])(
@@ -85,7 +85,7 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
       async (id) => {
         const config = await discover(id, client6.PrivateKeyJwt(await key()))
         const url = await client6.buildAuthorizationUrlWithJAR(config, PARAMETERS, await key())
-        await pushed(config, Object.fromEntries(url.searchParams))
+        await expectPushed(config, Object.fromEntries(url.searchParams))
       },
     )
 
@@ -105,7 +105,7 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
       count()
       const refused = client6.buildAuthorizationUrlWithPAR(config, PARAMETERS)
       await expect(refused).rejects.toMatchObject({ status: 401 })
-      reachedOnce()
+      expectReachedOnce()
     })
 
     it('and claims with "true", which only the older generation takes', async () => {
@@ -114,7 +114,7 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
       const url = client6.buildAuthorizationUrlWithPAR(config, { ...PARAMETERS, claims: SEED_CLAIMS })
       if (version === 7) await url
       else await expect(url).rejects.toMatchObject({ error: 'invalid_request' })
-      reachedOnce()
+      expectReachedOnce()
     })
   })
 
@@ -134,22 +134,22 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
       })
     const asSecret = (): Promise<client5.BaseClient> =>
       discover({ client_id: 'secret', client_secret: SECRET, request_object_signing_alg: 'none' }, false)
-    const pushed = async (
+    const expectPushed = async (
       client: client5.BaseClient,
       parameters: client5.AuthorizationParameters,
     ): Promise<void> => {
       count()
       const { request_uri: uri } = await client.pushedAuthorizationRequest(parameters)
       expect(uri).toMatch(URN)
-      reachedOnce()
+      expectReachedOnce()
     }
 
     it('with Basic and plain parameters', async () => {
-      await pushed(await asSecret(), { ...PARAMETERS, claims: CLAIMS })
+      await expectPushed(await asSecret(), { ...PARAMETERS, claims: CLAIMS })
     })
 
     it('with a client assertion and plain parameters', async () => {
-      await pushed(await asKeyed('keyed'), PARAMETERS)
+      await expectPushed(await asKeyed('keyed'), PARAMETERS)
     })
 
     it.each(['keyed', 'signing'])(
@@ -157,20 +157,20 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
       async (id) => {
         const client = await asKeyed(id)
         const request = await client.requestObject({ ...PARAMETERS, claims: CLAIMS })
-        await pushed(client, { request })
+        await expectPushed(client, { request })
       },
     )
 
     it('with Basic and an unsigned request object, which only the older generation takes', async () => {
       const client = await asSecret()
       const request = await client.requestObject({ ...PARAMETERS, claims: CLAIMS })
-      if (version === 7) await pushed(client, { request })
+      if (version === 7) await expectPushed(client, { request })
       else {
         count()
         await expect(client.pushedAuthorizationRequest({ request })).rejects.toMatchObject({
           error: 'invalid_request_object',
         })
-        reachedOnce()
+        expectReachedOnce()
       }
     })
   })
@@ -211,7 +211,7 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
       async (id) => {
         const url = new URL(await pushed({ client_id: id }))
         expect(url.searchParams.get('request_uri')).toMatch(URN)
-        reachedOnce()
+        expectReachedOnce()
       },
     )
 
@@ -219,7 +219,7 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
       const url = pushed({ ...none, client_id: 'secret', token_endpoint_auth_method: 'client_secret_basic' })
       if (version === 7) expect(new URL(await url).searchParams.get('request_uri')).toMatch(URN)
       else await expect(url).rejects.toMatchObject({ error: 'invalid_request_object' })
-      reachedOnce()
+      expectReachedOnce()
     })
 
     it('but not an unsigned object of a client with signing on', async () => {

@@ -22,24 +22,7 @@ describe('reading a form', () => {
   })
 
   it('reads any bytes as URLSearchParams does, or refuses them', () => {
-    const piece = fc.constantFrom(
-      'a',
-      'bc',
-      'resource',
-      '=',
-      '&',
-      '+',
-      '%',
-      '%41',
-      '%c3%a9',
-      '%00',
-      '%ff',
-      'é',
-      ' ',
-      ';',
-      '[]',
-      '\0',
-    )
+    const piece = fc.constantFrom(...'a bc resource = & + % %41 %c3%a9 %00 %ff é ; []'.split(' '), ' ', '\0')
     const bytes = fc.oneof(
       fc.array(piece).map((pieces) => Buffer.from(pieces.join(''))),
       fc.uint8Array().map((bytes) => Buffer.from(bytes)),
@@ -61,10 +44,6 @@ describe('reading a form', () => {
       { numRuns: 2000 },
     )
     expect(taken).toBeGreaterThan(100)
-  })
-
-  it('refuses a raw ";", at which some parsers part parameters', () => {
-    expect(read('state=1;request_uri=x')).toMatchObject({ oauthError: 'invalid_request' })
   })
 
   it('leaves each character of a value as it is', () => {
@@ -102,6 +81,11 @@ describe('reading a form', () => {
   })
 
   it.each([
+    ['a dot', 'client.id=x'],
+    ['a hyphen', 'client-id=x'],
+    ['capitals', 'Client_Id=x'],
+    ['a wide letter', '\uff58=x'],
+    ['an invisible character', 'x\u200b=x'],
     ['brackets', 'request_uri[]=x'],
     ['escaped brackets', 'request_uri%5B%5D=x'],
     ['nothing', '=x'],
@@ -115,8 +99,9 @@ describe('reading a form', () => {
     expect(words(body)).toMatch(/name is malformed/)
   })
 
-  it('refuses bytes that are no UTF-8', () => {
+  it('refuses bytes that are no UTF-8, and a raw ";", at which some parsers split', () => {
     expect(words(Buffer.from('a=\xff', 'latin1'))).toMatch(/UTF-8/)
+    expect(words('state=1;request_uri=x')).toMatch(/semicolon/)
   })
 
   it('takes a name of as many characters as a name may have', () => {
@@ -127,6 +112,7 @@ describe('reading a form', () => {
   it('finds a repetition however it is spelled', () => {
     expect(words('%61=x&b=y&a=z')).toMatch(/parameter a once/)
     expect(words('a&a')).toMatch(/parameter a once/)
+    expect(words('a=&a=x')).toMatch(/parameter a once/)
     expect(read('resource=x&resource=y&resource')).toEqual(new Map([['resource', 'x']]))
   })
 
@@ -145,7 +131,7 @@ describe('reading a form', () => {
     ['names', 'resource=x&'],
     ['characters', 'é'],
   ])('takes time in proportion to its length, of %s too', (_, piece) => {
-    const body = Buffer.from(piece.repeat(1024 * 1024))
+    const body = Buffer.from(piece.repeat(256 * 1024))
     const startedAt = performance.now()
     read(body)
     readForm(`${FORM}${';charset'.repeat(2000)}`, body)

@@ -9,6 +9,7 @@ import {
   ISSUER,
   KEYS,
   OTHER_KEY,
+  PASSED,
   plain,
   push,
   refusal,
@@ -26,7 +27,7 @@ const guard = guardOf({
   'macs/with:key': { authentication: 'client_secret_jwt', keys: KEYS },
   bare: {},
 })
-const NOBODY = /must be a JWT with the client_id as sub/
+const NO_SUB = /must be a JWT with the client_id as sub/
 const challenge = { 'WWW-Authenticate': `Basic realm="${ISSUER}"` }
 const asSecret = { authorization: basic('secret') }
 
@@ -38,68 +39,49 @@ describe('what the guard lets pass', () => {
     ['the setting none and an unsigned request object', 'keyed', { request: unsignedObject('keyed') }],
     ['the setting none and a signed object', 'keyed', { request: requestObject('keyed') }],
   ])('%s', async (_, client, fields) => {
-    expect(await push(guard, { ...fields, ...assertion(client) })).toBe(client)
+    expect(await push(guard, { ...fields, ...assertion(client) })).toBe(PASSED)
   })
 
   it.each([
-    ['Basic and plain parameters', 'secret', plain('secret'), asSecret],
-    ['Basic and an unsigned object', 'secret', { request: unsignedObject('secret') }, asSecret],
-    [
-      'Basic beside its own client_id',
-      'secret',
-      { client_id: 'secret', request: unsignedObject('secret') },
-      asSecret,
-    ],
-    ['a signed object of a client without keys', 'secret', { request: requestObject('secret') }, asSecret],
-    ['client_secret_post in place of basic', 'secret', { ...plain('secret'), client_secret: 'x' }, {}],
+    ['Basic and plain parameters', plain('secret'), asSecret],
+    ['Basic and an unsigned object', { request: unsignedObject('secret') }, asSecret],
+    ['Basic beside its own client_id', { client_id: 'secret', request: unsignedObject('secret') }, asSecret],
+    ['a signed object of a client without keys', { request: requestObject('secret') }, asSecret],
+    ['client_secret_post in place of basic', { ...plain('secret'), client_secret: 'x' }, {}],
     [
       'Basic with reserved characters in the client',
-      'macs/with:key',
       plain('macs/with:key'),
       { authorization: basic('macs/with:key', '+&=%') },
     ],
-    [
-      'Basic in lower case',
-      'secret',
-      plain('secret'),
-      { authorization: basic('secret').replace('Basic', 'basic') },
-    ],
-    ['a client with a certificate and nothing else', 'certificate', plain('certificate'), {}],
-    ['a public client', 'public', plain('public'), {}],
-    ['a listed client without settings', 'bare', plain('bare'), {}],
-    ['a client that is not listed', 'unlisted', plain('unlisted'), {}],
-    ['its unsigned object', 'unlisted', { client_id: 'unlisted', request: unsignedObject('unlisted') }, {}],
-    ['its object that is none', 'unlisted', { client_id: 'unlisted', request: 'nonsense' }, {}],
+    ['Basic in lower case', plain('secret'), { authorization: basic('secret').replace('Basic', 'basic') }],
+    ['a client with a certificate and nothing else', plain('certificate'), {}],
+    ['a public client', plain('public'), {}],
+    ['a listed client without settings', plain('bare'), {}],
+    ['a client that is not listed', plain('unlisted'), {}],
+    ['its unsigned object', { client_id: 'unlisted', request: unsignedObject('unlisted') }, {}],
+    ['its object that is none', { client_id: 'unlisted', request: 'nonsense' }, {}],
     [
       'its assertion, without a client_id',
-      'unlisted',
       { request: 'x', ...assertion('unlisted', {}, { key: OTHER_KEY }) },
       {},
     ],
-    ['its secret', 'unlisted', plain('unlisted'), { authorization: basic('unlisted') }],
+    ['its secret', plain('unlisted'), { authorization: basic('unlisted') }],
     [
       'a parameter without value, as if it were not there',
-      'public',
       { ...plain('public'), client_secret: '', request: '', client_assertion: '', client_assertion_type: '' },
       {},
     ],
-    [
-      'resource twice',
-      'public',
-      plain('public', { resource: ['https://a.example', 'https://b.example'] }),
-      {},
-    ],
-    ['parameters that it does not know', 'public', plain('public', { x_own_parameter_1: '{"a":[1]}' }), {}],
+    ['resource twice', plain('public', { resource: ['https://a.example', 'https://b.example'] }), {}],
+    ['parameters that it does not know', plain('public', { x_own_parameter_1: '{"a":[1]}' }), {}],
     [
       'an identifier in the scope',
-      'public',
       plain('public', { scope: 'id:1ffe704d39629a929c8e293880fb449a openid' }),
       {},
     ],
-    ['userinfo claims', 'public', plain('public', { claims: '{"userinfo":{}}' }), {}],
-    ['no claims', 'public', plain('public', { claims: undefined }), {}],
-  ])('%s', async (_, client, fields, sent) => {
-    expect(await push(guard, fields, sent)).toBe(client)
+    ['userinfo claims', plain('public', { claims: '{"userinfo":{}}' }), {}],
+    ['no claims', plain('public', { claims: undefined }), {}],
+  ])('%s', async (_, fields, sent) => {
+    expect(await push(guard, fields, sent)).toBe(PASSED)
   })
 
   it.each([
@@ -108,7 +90,7 @@ describe('what the guard lets pass', () => {
     'application/x-www-form-urlencoded; charset=ISO-8859-1',
     'application/x-www-form-urlencoded;',
   ])('a form of the type %s', async (contentType) => {
-    expect(await push(guard, plain('public'), { contentType })).toBe('public')
+    expect(await push(guard, plain('public'), { contentType })).toBe(PASSED)
   })
 })
 
@@ -163,8 +145,8 @@ describe('what the guard refuses of a form', () => {
 
   it('no listed client for being spelt like another', async () => {
     const both = guardOf({ case: {}, CASE: {} })
-    expect(await push(both, plain('case'))).toBe('case')
-    expect(await push(both, plain('CASE'))).toBe('CASE')
+    expect(await push(both, plain('case'))).toBe(PASSED)
+    expect(await push(both, plain('CASE'))).toBe(PASSED)
   })
 
   it.each(['gzip', 'br', 'identity, gzip'])('the content coding %s', async (contentEncoding) => {
@@ -173,24 +155,7 @@ describe('what the guard refuses of a form', () => {
   })
 
   it.each([
-    'client.id',
-    'client-id',
-    'Client_Id',
-    'REQUEST_URI',
-    'request.uri',
-    'x ',
-    'ｘ',
-    'x\u200b',
-    'x[]',
-  ])('a parameter named %j, which a server may take for another', async (name) => {
-    const answer = await push(guard, plain('public', { [name]: 'signing' }))
-    expect(answer).toEqual(refusal(400, 'invalid_request', /name is malformed/))
-  })
-
-  it.each([
     ['a parameter twice', { scope: ['openid', 'openid'] }, /parameter scope once/],
-    ['a parameter twice, once without value', { state: ['', 'x'] }, /parameter state once/],
-    ['an unknown parameter twice', { own: ['x', 'y'] }, /parameter own once/],
     ['a request_uri', { request_uri: 'urn:ietf:params:oauth:request_uri:x' }, /request_uri/],
     ['a request_uri without value, which a server may take for given', { request_uri: '' }, /request_uri/],
     ['no client_id', { client_id: undefined }, /client_id is missing/],
@@ -224,15 +189,15 @@ describe('what the guard refuses of a form', () => {
     ],
     ['a secret beside an assertion', { ...assertion('public'), client_secret: 'x' }, /one way/],
     ['an assertion of another client than the client_id', assertion('keyed'), /sub in the client_assertion/],
-    ['an assertion that is no JWT', { ...assertion(''), client_assertion: 'x' }, NOBODY],
-    ['an assertion that is encrypted', { ...assertion(''), client_assertion: 'e30.e30.e30.e30.e30' }, NOBODY],
+    ['an assertion that is no JWT', { ...assertion(''), client_assertion: 'x' }, NO_SUB],
+    ['an assertion that is encrypted', { ...assertion(''), client_assertion: 'e30.e30.e30.e30.e30' }, NO_SUB],
     [
       'an assertion that others could read, with the sub of another',
       { ...assertion(''), client_assertion: `${encode({ alg: 'PS256' })}=.${encode({ sub: 'keyed' })}.AA` },
-      NOBODY,
+      NO_SUB,
     ],
-    ['an assertion without a sub', assertion('', { sub: undefined }), NOBODY],
-    ['an assertion whose sub is a list', assertion('', { sub: ['public', 'unlisted'] }), NOBODY],
+    ['an assertion without a sub', assertion('', { sub: undefined }), NO_SUB],
+    ['an assertion whose sub is a list', assertion('', { sub: ['public', 'unlisted'] }), NO_SUB],
   ])('%s', async (_, fields, words) => {
     for (const client of ['public', 'unlisted']) {
       expect(await push(guard, plain(client, fields))).toEqual(refusal(400, 'invalid_request', words))
@@ -269,7 +234,7 @@ describe('what the guard refuses of a form', () => {
     },
   )
 
-  it('what it holds, before it looks at who sent it', async () => {
+  it('what it holds, before it checks who sent it', async () => {
     const forged = assertion('keyed', {}, { key: OTHER_KEY })
     expect(await push(guard, { ...plain('keyed'), ...forged })).toMatchObject({ status: 401 })
     expect(await push(guard, { ...plain('keyed', { scope: 'x' }), ...forged })).toMatchObject({ status: 400 })
@@ -297,13 +262,13 @@ describe('what the guard refuses of a client', () => {
   it('a client that is not listed, where the operator says so', async () => {
     const closed = guardOf({ secret: {} }, { unknownClients: 'refuse' })
     const words = /not known/
-    expect(await push(closed, plain('secret'), asSecret)).toBe('secret')
+    expect(await push(closed, plain('secret'), asSecret)).toBe(PASSED)
     expect(await push(closed, plain('other'))).toEqual(refusal(401, 'invalid_client', words))
     const answer = await push(closed, plain('unlisted'), { authorization: basic('unlisted') })
     expect(answer).toEqual(refusal(401, 'invalid_client', words, challenge))
   })
 
-  it('its authentication, before it looks at the request object', async () => {
+  it('its authentication, before it checks the request object', async () => {
     const bad = { request: 'nonsense' }
     expect(await push(guard, { ...bad, ...assertion('signing', { exp: 1 }) })).toMatchObject({ status: 401 })
     expect(await push(guard, { ...bad, ...assertion('signing') })).toMatchObject({

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { describe, it } from 'vitest'
 import type { StoreConfig } from '../../src/config/schema.ts'
-import { type Counters, openCounters } from '../../src/process/open-store.ts'
+import { openStore, type OpenStore } from '../../src/process/open-store.ts'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { freePort, type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
@@ -12,8 +12,8 @@ import { until } from '../helpers/wait.ts'
 type Closing = (close: () => Promise<void>) => void
 
 interface Opened {
-  readonly counters: Counters
-  /** What the log was told: level and words. */
+  readonly opened: OpenStore
+  /** The log: level and message. */
   readonly lines: readonly string[]
   up(): Promise<boolean>
   /** The value of a metric, as it is written. */
@@ -30,17 +30,13 @@ async function open(
     void lines.push(`${level}: ${words ?? (fields as string)}`)
   const log = { info: say('info'), warn: say('warn'), error: say('error') } as unknown as Log
   const metrics = createMetrics()
-  const counters = await openCounters(
-    { redis, prefix: 't', timeoutMs: 200, onOutage, instances: 1 },
-    log,
-    metrics,
-  )
-  closing(() => counters.store.close())
+  const opened = await openStore({ redis, prefix: 't', timeoutMs: 200, onOutage, instances: 1 }, log, metrics)
+  closing(() => opened.store.close())
   const metric = async (name: string) => {
     const line = (await metrics.text()).split('\n').find((line) => line.startsWith(`${name} `))
     return line?.slice(name.length + 1)
   }
-  return { counters, lines, metric, up: async () => (await metric('sluice_store_up')) === '1' }
+  return { opened, lines, metric, up: async () => (await metric('sluice_store_up')) === '1' }
 }
 
 async function serverThat(closing: Closing, options: RedisServerOptions): Promise<RedisServer> {
@@ -78,13 +74,13 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
     async ([, options, topology, words], { expect, onTestFinished }) => {
       const server = await serverThat(onTestFinished, options)
       await server.kill()
-      const { counters, lines, up } = await open(onTestFinished, { topology: topology(server.url) })
-      expect(lines).toEqual(['warn: Redis does not answer; counting in this process until it does'])
+      const { opened, lines, up } = await open(onTestFinished, { topology: topology(server.url) })
+      expect(lines).toEqual(['warn: Redis unavailable; counting in this process'])
       await server.start()
       const errors = () => lines.filter((line) => line.startsWith('error'))
-      await until('it is told', () => errors().length > 0)
+      await until('it is logged', () => errors().length > 0)
       for (let i = 0; i < 12; i++) {
-        expect((await counters.store.charge([quota])).mode).toBe('local')
+        expect((await opened.store.charge([quota])).mode).toBe('local')
         expect(await up()).toBe(false)
         await new Promise((resolve) => setTimeout(resolve, 20))
       }
@@ -113,12 +109,12 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
     const heard = hellos
     await until('it is connected to again', () => hellos > heard + 2)
     expect(lines).toEqual([
-      expect.stringMatching(/^warn: Redis does not answer/),
+      expect.stringMatching(/^warn: Redis unavailable/),
       `error: Redis does not speak TLS at 127.0.0.1:${port}; write redis:// in place of rediss://, and no store.redis.tls.`,
     ])
   })
 
-  it('is wrong after it was right is told in one line, and decides no more from then on', async ({
+  it('is wrong after it was right is logged in one line, and decides no more from then on', async ({
     expect,
     onTestFinished,
   }) => {
@@ -126,7 +122,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
     const { lines, metric } = await open(onTestFinished, { topology: { url: server.url } })
     await server.command('CONFIG', 'SET', 'requirepass', 'open sesame')
     await server.command('CLIENT', 'KILL', 'TYPE', 'normal')
-    await until('it is told', () => lines.length > 0)
+    await until('it is logged', () => lines.length > 0)
     expect(await metric('sluice_store_mode{mode="local"}')).toBe('1')
     expect(await metric('sluice_store_up')).toBe('0')
     await new Promise((resolve) => setTimeout(resolve, 300))
@@ -139,34 +135,34 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
   }) => {
     const server = await serverThat(onTestFinished, replica)
     await server.kill()
-    const { counters, lines } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
+    const { opened, lines } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
     await server.start()
-    await until('it is told', () => lines.some((line) => line.startsWith('error')))
-    expect(counters.ready()).toBe(false)
+    await until('it is logged', () => lines.some((line) => line.startsWith('error')))
+    expect(opened.ready()).toBe(false)
     await server.command('REPLICAOF', 'NO', 'ONE')
-    await until('it is ready', () => counters.ready())
+    await until('it is ready', () => opened.ready())
   })
 
   it('is made right decides, and can be wrong again', async ({ expect, onTestFinished }) => {
     const server = await serverThat(onTestFinished, replica)
     await server.kill()
-    const { counters, lines, up } = await open(onTestFinished, { topology: { url: server.url } })
+    const { opened, lines, up } = await open(onTestFinished, { topology: { url: server.url } })
     await server.start()
     const errors = () => lines.filter((line) => line.startsWith('error')).length
-    await until('it is told', () => errors() === 1)
+    await until('it is logged', () => errors() === 1)
     await server.command('REPLICAOF', 'NO', 'ONE')
-    await until('Redis decides', async () => (await counters.store.charge([quota])).mode === 'store')
+    await until('Redis decides', async () => (await opened.store.charge([quota])).mode === 'store')
     await until('it is up', up)
     await server.command('REPLICAOF', '127.0.0.1', '1')
-    await until('it is told again', async () => {
-      await counters.store.charge([quota])
+    await until('it is logged again', async () => {
+      await opened.store.charge([quota])
       return errors() === 2
     })
     expect(await up()).toBe(false)
   })
 })
 
-it.concurrent('a Redis that hangs while nobody calls is seen to be down, and to be up again', async ({
+it.concurrent('a Redis that hangs without calls is seen to be down, and to be up again', async ({
   expect,
   onTestFinished,
 }) => {
@@ -178,20 +174,20 @@ it.concurrent('a Redis that hangs while nobody calls is seen to be down, and to 
   server.thaw()
   await until('it is up', up)
   expect(lines.map((line) => line.split(/[:;]/).slice(0, 2).join())).toEqual([
-    'warn, Redis does not answer',
-    'info, Redis decides again',
+    'warn, Redis unavailable',
+    'info, Redis available again',
   ])
 })
 
-it.concurrent('an outage begins in the log, the metrics and for readiness at once, and what stands in before is counted', async ({
+it.concurrent("an outage begins in the log, the metrics and for readiness at once, and the fallback's decisions before are counted", async ({
   expect,
   onTestFinished,
 }) => {
   const server = await serverThat(onTestFinished, {})
-  const { counters, lines, metric } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
+  const { opened, lines, metric } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
   /** What each of them says, all at one instant. */
   const state = async (): Promise<readonly unknown[]> => {
-    const others = () => [counters.ready(), lines.length % 2]
+    const others = () => [opened.ready(), lines.length % 2]
     const before = others()
     const shown = await Promise.all(
       ['sluice_store_up', 'sluice_store_mode{mode="store"}', 'sluice_store_mode{mode="deny"}'].map(metric),
@@ -208,15 +204,15 @@ it.concurrent('an outage begins in the log, the metrics and for readiness at onc
 
   server.freeze()
   for (const failures of [1, 2, 3, 4]) {
-    await expect(counters.store.charge([quota])).rejects.toThrow('cannot be checked')
+    await expect(opened.store.charge([quota])).rejects.toThrow('cannot be checked')
     expect(await standIns()).toBe(String(failures))
     expect(await state()).toEqual(answers[failures < 3 ? 0 : 1])
   }
   server.thaw()
-  await until('Redis decides', () => counters.ready())
+  await until('Redis decides', () => opened.ready())
   expect(await state()).toEqual(answers[0])
 
-  // Where nobody calls, a lost connection is looked into at once.
+  // Without calls, a lost connection is checked at once.
   await server.kill()
   await until('the outage is seen', async () => {
     const now = await state()

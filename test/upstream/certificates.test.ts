@@ -94,15 +94,15 @@ it('a renewed certificate is shown to new connections, open ones go on, and a ba
   expect((await connected(session)).isSessionReused()).toBe(true)
 
   mount(second, second)
-  await until('it is taken', () => told('another certificate').length === 1)
+  await until('it is taken', () => told('TLS certificate renewed').length === 1)
   expect(await shown()).toBe(second.thumbprint)
   expect(await asks(open)).toBe(200)
   // Nobody goes on with a session of the certificate before.
   expect((await connected(session)).isSessionReused()).toBe(false)
 
   mount(third, second)
-  await until('the bad pair is told', () => told('not taken').length === 1)
-  expect(told('not taken')[0]).toMatchObject({
+  await until('the bad pair is told', () => told('configuration rejected').length === 1)
+  expect(told('configuration rejected')[0]).toMatchObject({
     level: 'error',
     problems: [expect.stringMatching(/listen\.tls\.key: is not the key of the certificate in tls\.crt/)],
   })
@@ -111,7 +111,7 @@ it('a renewed certificate is shown to new connections, open ones go on, and a ba
   expect(await asks(open)).toBe(200)
 
   mount(third, third)
-  await until('the mended pair is taken', () => told('another certificate').length === 2)
+  await until('the mended pair is taken', () => told('TLS certificate renewed').length === 2)
   expect(await shown()).toBe(third.thumbprint)
   expect(await succeeded()).toBe('1')
   expect(await asks(open)).toBe(200)
@@ -120,11 +120,11 @@ it('a renewed certificate is shown to new connections, open ones go on, and a ba
   writeFileSync(join(folder, 'other.crt'), first.cert)
   writeFileSync(join(folder, 'other.key'), first.key)
   writeFileSync(file, text.replace('tls.crt', 'other.crt').replace('tls.key', 'other.key'))
-  await until('the other pair is taken', () => told('another certificate').length === 3)
+  await until('the other pair is taken', () => told('TLS certificate renewed').length === 3)
   expect(await shown()).toBe(first.thumbprint)
   writeFileSync(join(folder, 'other.crt'), second.cert)
   writeFileSync(join(folder, 'other.key'), second.key)
-  await until('the renewed pair is taken', () => told('another certificate').length === 4)
+  await until('the renewed pair is taken', () => told('TLS certificate renewed').length === 4)
   expect(await shown()).toBe(second.thumbprint)
-  expect(told('next start')).toEqual([])
+  expect(told('need a restart')).toEqual([])
 })

@@ -1,4 +1,11 @@
-/** What the sender of a token must hold (RFC 7800 section 3): of two things, both. */
+import { hash } from 'node:crypto'
+import type { Refusal } from '../../errors.ts'
+import { type Challenges, type Fault, invalidToken, type Scheme } from '../token/challenge.ts'
+import type { Identity } from '../token/claims.ts'
+import type { Proof, Proofs } from './dpop.ts'
+import type { Sender } from './sender.ts'
+
+/** What the sender of a token must hold (RFC 7800 section 3): where both are set, both. */
 export interface Confirmation {
   /** The key of its DPoP proofs, by SHA-256 thumbprint (RFC 9449 section 6.1). */
   readonly jkt?: string
@@ -6,9 +13,22 @@ export interface Confirmation {
   readonly x5t?: string
 }
 
-const SHA256 = /^[\w-]{43}$/
+/**
+ * A token that is bound to a key, whose proof is not verified yet. Until it is verified and charged, a request may only be
+ * refused: a caller over its limit costs no signature.
+ */
+export interface Bound {
+  readonly identity: Identity
+  /** Verifies the proof. Never rejects. */
+  prove(): Promise<Proof | Refusal>
+  /** The refusal of a proof that was used before. */
+  replayed(): Refusal
+}
 
-/** Reads a `cnf` claim; undefined where it asks for anything that cannot be checked here, or for nothing. */
+const SHA256 = /^[\w-]{43}$/
+const REPLAYED: Fault = { error: 'invalid_dpop_proof', description: 'The DPoP proof was used before.' }
+
+/** Reads a `cnf` claim; undefined where it is empty, or holds anything that cannot be checked here. */
 export function readConfirmation(cnf: unknown): Confirmation | undefined {
   if (typeof cnf !== 'object' || cnf === null) return undefined
   const { jkt, 'x5t#S256': x5t, ...others } = cnf as Readonly<Record<string, unknown>>
@@ -19,4 +39,53 @@ export function readConfirmation(cnf: unknown): Confirmation | undefined {
 
 function isThumbprint(value: unknown): value is string {
   return typeof value === 'string' && SHA256.test(value)
+}
+
+/**
+ * Checks that the sender of a token is the one that it is bound to. Without `proofs` a token that is bound to a key is refused;
+ * without a sender every bound one. `digest` is the base64url SHA-256 of the token.
+ */
+export function createConfirm({ refuse }: Challenges, proofs: Proofs | undefined) {
+  return function confirm(
+    identity: Identity,
+    scheme: Scheme,
+    digest: string,
+    sender: Sender | undefined,
+  ): Identity | Bound | Refusal {
+    const { jkt, x5t } = identity.confirmation ?? {}
+    if (scheme === 'dpop' && jkt === undefined) {
+      return refuse(
+        invalidToken('The access token is not bound to a key; send it as a Bearer token.'),
+        scheme,
+      )
+    }
+    // RFC 9449 section 7.2: otherwise a thief of the token would just leave the proof out.
+    if (scheme === 'bearer' && jkt !== undefined && proofs !== undefined) {
+      const fault = 'The access token is bound to a key; send it as a DPoP token, with a proof.'
+      return refuse(invalidToken(fault), scheme, 'dpop')
+    }
+    if (sender === undefined || (jkt !== undefined && proofs === undefined)) {
+      const fault = 'The access token is bound to a key of its client, which cannot be checked here.'
+      return refuse(invalidToken(fault), scheme)
+    }
+    const fault = x5t === undefined ? undefined : certificateFault(x5t, sender.certificate())
+    if (fault !== undefined) return refuse(invalidToken(fault), scheme)
+    if (jkt === undefined) return identity
+    return {
+      identity,
+      async prove() {
+        const proof = await proofs!.verify({ jkt, ath: digest }, sender)
+        return 'error' in proof ? refuse(proof, scheme) : proof
+      },
+      replayed: () => refuse(REPLAYED, scheme),
+    }
+  }
+}
+
+function certificateFault(x5t: string, certificate: Buffer | undefined): string | undefined {
+  if (certificate === undefined) {
+    return 'The access token is bound to a TLS client certificate, and none came with it.'
+  }
+  if (hash('sha256', certificate, 'base64url') === x5t) return undefined
+  return 'The access token is bound to another TLS client certificate.'
 }

@@ -1,74 +1,61 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import { Refusal } from '../../errors.ts'
-import { type Finding, type Identity, sizeOf, type TokenRules } from './access-token.ts'
+import type { Refusal } from '../../errors.ts'
 import { createNames } from '../../limit/caller.ts'
-import { createChallenges } from './challenge.ts'
-import { type Bound, createConfirm, type Scheme } from '../proof/confirm.ts'
+import { type Bound, createConfirm } from '../proof/confirmation.ts'
 import type { Proofs } from '../proof/dpop.ts'
-import type { Introspect } from './introspection.ts'
-import type { Keys } from './jwks.ts'
-import { parseJws, parseObject } from './jws.ts'
-import { createJwtVerifier, type Verdict, type VerifyJwt } from './jwt.ts'
 import type { Sender } from '../proof/sender.ts'
+import { createChallenges, type Fault, invalidToken, type Scheme } from './challenge.ts'
+import { type Identity, sizeOf } from './claims.ts'
+import { parseJws, parseObject } from './jws.ts'
+import { createJwtVerifier, type TrustedIssuer, type Verdict, type VerifyJwt } from './jwt.ts'
 
-export type { Identity } from './access-token.ts'
-export type { Bound } from '../proof/confirm.ts'
-
-/** Whose tokens are taken, and what they must say. */
-export interface TrustedIssuer extends Omit<TokenRules, 'audience'> {
-  readonly audience: string | readonly string[]
-  /** The signature algorithms taken, such as PS256. */
-  readonly algorithms: readonly string[]
-  /** For `WWW-Authenticate`; of several issuers, the first one's is told. */
-  readonly realm: string
-  /** For JWTs, which are told by their `iss`. */
-  readonly keys: Keys
-  /** For opaque tokens, which tell nothing: of several issuers one may have it. */
-  readonly introspect?: Introspect | undefined
-}
+export type { Identity } from './claims.ts'
+export type { TrustedIssuer } from './jwt.ts'
+export type { Bound } from '../proof/confirmation.ts'
 
 export interface BearerOptions {
-  /** Verifies DPoP proofs; unless given, the DPoP scheme is unknown and tokens bound to a key are refused. */
+  /** Verifies DPoP proofs; without it, the DPoP scheme is unknown and tokens bound to a key are refused. */
   readonly proofs?: Proofs | undefined
   /** The clock, in Unix milliseconds. */
   readonly now?: () => number
 }
 
 /**
- * Tells from every `Authorization` value of a request whose it is; `sender` is asked for tokens that are not mere bearer
- * tokens, which without it are refused. A promise only where something must be fetched or remembered first; it never rejects.
+ * Identifies the caller by every `Authorization` value of a request; `sender` is called for tokens that are bound to a key,
+ * which are refused without it. A promise only where something must be fetched first; it never rejects.
  */
 export type Authenticate = (
   authorization: readonly string[],
   sender?: () => Sender,
 ) => Identity | Bound | Refusal | Promise<Identity | Bound | Refusal>
 
-/** `credentials` of RFC 9110 section 11.4, as far as to tell the scheme. */
-const CREDENTIALS = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?: +(.+))?$/
-/** RFC 6750 section 2.1. */
-const B64TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
+/** RFC 6750 section 2.1 and RFC 9449 section 7.1. */
+const CREDENTIALS = /^(bearer|dpop) +([A-Za-z0-9._~+/-]+=*)$/i
+/** `credentials` of RFC 9110 section 11.4: the scheme, and what follows it. */
+const ANY_SCHEME = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?: +.+)?$/
 const MAX_TOKEN = 16 * 1024
 const CACHED_TOKENS = 10_000
 const CACHED_BYTES = 4 * 1024 * 1024
 
+const MALFORMED_HEADER: Fault = {
+  error: 'invalid_request',
+  description: 'The Authorization header is malformed.',
+}
+
 /**
  * Authenticates callers by access tokens, JWT (RFC 9068) or opaque (RFC 7662), sent as bearer tokens (RFC 6750) or with a
- * proof of possession (RFC 9449, RFC 8705). A refusal is a `Refusal` with its challenge: 401, 400 where the
- * credentials cannot be read in one way, 503 where what is needed to decide is out of reach.
+ * proof of possession (RFC 9449, RFC 8705). A refusal carries its challenge: 401, 400 where the credentials are malformed or
+ * ambiguous, 503 where what is needed to decide is not available.
  */
 export function createBearer(
-  issuers: TrustedIssuer | readonly TrustedIssuer[],
+  trusted: readonly TrustedIssuer[],
   { proofs, now = Date.now }: BearerOptions = {},
 ): Authenticate {
-  const trusted = 'issuer' in issuers ? [issuers] : issuers
   const verifiers = new Map<unknown, VerifyJwt>(
-    trusted.map(({ audience, ...rest }) => [
-      rest.issuer,
-      createJwtVerifier({ ...rest, audience: typeof audience === 'string' ? [audience] : audience, now }),
-    ]),
+    trusted.map((issuer) => [issuer.issuer, createJwtVerifier(issuer, now)]),
   )
-  const asked = trusted.find(({ introspect }) => introspect !== undefined)
+  const introspecting = trusted.find(({ introspect }) => introspect !== undefined)
   const nameOf = createNames(trusted.map(({ issuer }) => issuer))
   const challenges = createChallenges(trusted[0]!.realm, proofs?.algorithms)
   const confirm = createConfirm(challenges, proofs)
@@ -78,89 +65,88 @@ export function createBearer(
     sizeCalculation: ({ identity }) => sizeOf(identity),
   })
 
-  return function authenticate(authorization, sender) {
-    if (authorization.length === 0) return challenges.noCredentials()
-    if (authorization.length > 1) return challenges.bearer.invalidRequest('Send one Authorization header.')
-    const credentials = CREDENTIALS.exec(authorization[0]!)
-    if (credentials === null) {
-      return challenges.bearer.invalidRequest('The Authorization header is malformed.')
-    }
-    const scheme = credentials[1]!.toLowerCase()
-    if (scheme !== 'bearer' && (scheme !== 'dpop' || proofs === undefined)) return challenges.noCredentials()
-    const token = credentials[2]
-    if (token === undefined || !B64TOKEN.test(token)) {
-      return challenges[scheme].invalidRequest('The Authorization header is malformed.')
-    }
-    if (token.length > MAX_TOKEN) return challenges[scheme].invalidToken('The access token is too long.')
-
-    // Of the whole token: a digest of less would hand one caller another's identity.
-    const digest = hash('sha256', token, 'base64url')
-    const finding = find(token, digest)
-    if (!(finding instanceof Promise)) return settle(finding, scheme, digest, sender)
-    return finding.then((found) => settle(found, scheme, digest, sender))
+  function isKnown(scheme: string): scheme is Scheme {
+    return scheme === 'bearer' || (scheme === 'dpop' && proofs !== undefined)
   }
 
-  function find(token: string, digest: string): Finding | Promise<Finding> {
+  function refuseHeader(field: string): Refusal {
+    const scheme = ANY_SCHEME.exec(field)?.[1]!.toLowerCase() ?? 'bearer'
+    return isKnown(scheme) ? challenges.refuse(MALFORMED_HEADER, scheme) : challenges.noCredentials()
+  }
+
+  function find(token: string, digest: string): Identity | Fault | Promise<Identity | Fault> {
     const known = verdicts.get(digest)
     if (known !== undefined) {
-      const { identity, key, keys } = known
-      if (identity.expiresAt > now() && keys.current()?.holds(key) === true) return identity
+      const { identity, until, key, keys } = known
+      if (until > now() && (key === undefined || keys!.current()?.holds(key) === true)) return identity
       verdicts.delete(digest)
     }
     const jws = parseJws(token)
-    if (jws === undefined) return looksLikeJwt(token) ? MALFORMED : look(token, digest)
-    const claims = parseObject(jws.payload)
-    if (claims === undefined) return MALFORMED
-    // Read unverified, to choose by; the verifier compares it again.
-    const verify = verifiers.get(claims['iss'])
-    if (verify === undefined) return 'The access token is not from an issuer that is trusted here.'
-    const verdict = verify(jws, claims)
+    if (jws === undefined && introspecting !== undefined && !looksLikeJwt(token)) {
+      return remember(digest, introspecting.introspect!(token, digest), introspecting.issuer)
+    }
+    const claims = parseObject(jws?.payload)
+    if (jws === undefined || claims === undefined) return invalidToken('The access token is malformed.')
+    // Not verified yet: it selects the verifier, which compares it again.
     const issuer = claims['iss'] as string
-    return verdict instanceof Promise
-      ? verdict.then((judged) => remember(digest, judged, issuer))
-      : remember(digest, verdict, issuer)
+    const verify = verifiers.get(issuer)
+    if (verify === undefined) {
+      return invalidToken('The access token is not from an issuer that is trusted here.')
+    }
+    return remember(digest, verify(jws, claims), issuer)
   }
 
-  function look(token: string, digest: string): Finding | Promise<Finding> {
-    if (asked?.introspect === undefined) return MALFORMED
-    const { issuer, introspect } = asked
-    const named = (finding: Finding): Finding =>
-      typeof finding === 'string' || finding instanceof Refusal ? finding : name(finding, issuer)
-    const finding = introspect(token, digest)
-    return finding instanceof Promise ? finding.then(named) : named(finding)
-  }
-
-  function remember(digest: string, verdict: Verdict | string | Refusal, issuer: string): Finding {
-    if (typeof verdict === 'string' || verdict instanceof Refusal) return verdict
-    const identity = name(verdict.identity, issuer)
+  function remember(
+    digest: string,
+    verdict: Verdict | Fault | Promise<Verdict | Fault>,
+    issuer: string,
+  ): Identity | Fault | Promise<Identity | Fault> {
+    if (verdict instanceof Promise) return verdict.then((judged) => remember(digest, judged, issuer))
+    if ('error' in verdict) return verdict
+    const identity = trusted.length === 1 ? verdict.identity : name(verdict.identity, issuer)
     verdicts.set(digest, { ...verdict, identity })
     return identity
   }
 
   function name(identity: Identity, issuer: string): Identity {
-    if (trusted.length === 1) return identity
     const { client, user } = identity
-    return {
-      ...identity,
-      client: nameOf(client, issuer),
-      ...(user !== undefined && { user: nameOf(user, issuer) }),
-    }
+    const named = { ...identity, client: nameOf(client, issuer) }
+    return user === undefined ? named : { ...named, user: nameOf(user, issuer) }
   }
 
   function settle(
-    finding: Finding,
+    finding: Identity | Fault,
     scheme: Scheme,
     digest: string,
     sender: (() => Sender) | undefined,
   ): Identity | Bound | Refusal {
-    if (typeof finding === 'string') return challenges[scheme].invalidToken(finding)
-    if (finding instanceof Refusal) return finding
+    if ('error' in finding) return challenges.refuse(finding, scheme)
     if (scheme === 'bearer' && finding.confirmation === undefined) return finding
     return confirm(finding, scheme, digest, sender?.())
   }
+
+  return function authenticate(authorization, sender) {
+    const [field] = authorization
+    if (field === undefined) return challenges.noCredentials()
+    if (authorization.length > 1) {
+      const description = 'Send one Authorization header.'
+      return challenges.refuse({ error: 'invalid_request', description }, 'bearer')
+    }
+    const credentials = CREDENTIALS.exec(field)
+    if (credentials === null) return refuseHeader(field)
+    const scheme = credentials[1]!.toLowerCase()
+    if (!isKnown(scheme)) return challenges.noCredentials()
+    const token = credentials[2]!
+    if (token.length > MAX_TOKEN) {
+      return challenges.refuse(invalidToken('The access token is too long.'), scheme)
+    }
+    // Of the whole token: a digest of less would give one caller another's identity.
+    const digest = hash('sha256', token, 'base64url')
+    const finding = find(token, digest)
+    if (!(finding instanceof Promise)) return settle(finding, scheme, digest, sender)
+    return finding.then((found) => settle(found, scheme, digest, sender))
+  }
 }
 
-/** A JSON object and two dots, or three: in a spelling that is refused here, others might still read it. Of an encrypted token (RFC 7516), which is opaque here, it is four. */
+/** A JSON object and two dots, or three, since others might accept such a spelling. An encrypted token (RFC 7516), which is opaque here, has four. */
 const looksLikeJwt = (token: string): boolean => /^eyJ[^.]*(?:\.[^.]*){2,3}$/.test(token)
-
-const MALFORMED = 'The access token is malformed.'

@@ -1,65 +1,71 @@
-import { badRequest, type RefusalDetails, Refusal } from '../../errors.ts'
+import { Refusal, serviceUnavailable } from '../../errors.ts'
+import type { Identity } from './claims.ts'
 
-/** The refusals of one scheme, each with its challenge. */
-interface SchemeChallenges {
-  /** 400 `invalid_request`: the credentials cannot be read, or could be read in two ways. */
-  readonly invalidRequest: (description: string) => Refusal
-  /** 401 `invalid_token`. */
-  readonly invalidToken: (description: string) => Refusal
+/** The schemes under which a token may be sent. */
+export type Scheme = 'bearer' | 'dpop'
+
+/** What is wrong with credentials (RFC 6750 section 3.1, RFC 9449 section 7.1). */
+export interface Fault {
+  readonly error: 'invalid_request' | 'invalid_token' | 'invalid_dpop_proof' | 'temporarily_unavailable'
+  /** For the caller: ASCII without `"` and `\` (RFC 6750 section 3). */
+  readonly description: string
+  /** For the log. */
+  readonly cause?: unknown
 }
 
-/** The refusals of RFC 6750 section 3.1 and RFC 9449 section 7.1. */
-export interface Challenges {
-  /** 401 without an error code: the caller said nothing that counts here. */
-  readonly noCredentials: () => Refusal
-  readonly bearer: SchemeChallenges
-  readonly dpop: SchemeChallenges & {
-    /** 401 `invalid_dpop_proof`. */
-    readonly invalidProof: (description: string) => Refusal
-  }
-  /** 401 `invalid_token` to a DPoP-bound token sent as Bearer; names the scheme that it needs, too. */
-  readonly boundToKey: (description: string) => Refusal
+export function invalidToken(description: string): Fault {
+  return { error: 'invalid_token', description }
 }
 
-/**
- * Makes the refusals of one realm; with `algorithms`, those of DPoP proofs, the DPoP scheme is announced beside Bearer.
- * A description is plain ASCII without `"` and `\` (RFC 6750 section 3).
- */
-export function createChallenges(realm: string, algorithms?: readonly string[]): Challenges {
-  const quoted = `realm="${realm.replace(/["\\]/g, '\\$&')}"`
-  const bearer = `Bearer ${quoted}`
-  const dpop = `DPoP ${quoted}, algs="${algorithms?.join(' ') ?? ''}"`
+/** 503: what is needed to verify a token is not available. */
+export function unverifiable(cause: unknown): Fault {
   return {
+    error: 'temporarily_unavailable',
+    description: 'Access tokens cannot be verified for now.',
+    cause,
+  }
+}
+
+export type Challenges = ReturnType<typeof createChallenges>
+
+/** Makes the refusals of one realm. With `algorithms`, those of DPoP proofs, the DPoP scheme is announced beside Bearer. */
+export function createChallenges(realm: string, algorithms?: readonly string[]) {
+  const quoted = `realm="${realm.replace(/["\\]/g, '\\$&')}"`
+  const challenges = {
+    bearer: `Bearer ${quoted}`,
+    dpop: `DPoP ${quoted}, algs="${algorithms?.join(' ') ?? ''}"`,
+  }
+  const { bearer, dpop } = challenges
+  return {
+    /** 401 without an error code: there are no credentials of a known scheme. */
     noCredentials: () =>
       new Refusal('Unauthorized', 'Send an access token as "Authorization: Bearer" and the token.', {
         headers: { 'WWW-Authenticate': algorithms === undefined ? bearer : [bearer, dpop] },
       }),
-    bearer: challengesOf(bearer),
-    dpop: {
-      ...challengesOf(dpop),
-      invalidProof: (description) => unauthorized([dpop], 'invalid_dpop_proof', description),
+    /** 400, 401 or 503 with the challenge of the scheme that was used, and that of `other`, which is needed. */
+    refuse({ error, description, cause }: Fault, used: Scheme, other?: Scheme): Refusal {
+      if (error === 'temporarily_unavailable') return serviceUnavailable(description, cause)
+      const challenge = `${challenges[used]}, error="${error}", error_description="${description}"`
+      return new Refusal(error === 'invalid_request' ? 'BadRequest' : 'Unauthorized', description, {
+        oauthError: error,
+        headers: { 'WWW-Authenticate': other === undefined ? challenge : [challenge, challenges[other]] },
+      })
     },
-    boundToKey: (description) => unauthorized([bearer, dpop], 'invalid_token', description),
   }
 }
 
-function challengesOf(challenge: string): SchemeChallenges {
-  return {
-    invalidRequest: (description) =>
-      badRequest(description, because([challenge], 'invalid_request', description)),
-    invalidToken: (description) => unauthorized([challenge], 'invalid_token', description),
-  }
-}
-
-function unauthorized(challenges: readonly string[], error: string, description: string): Refusal {
-  return new Refusal('Unauthorized', description, because(challenges, error, description))
-}
-
-/** The error goes with the scheme that was used, which is the first. */
-function because([used, ...others]: readonly string[], error: string, description: string): RefusalDetails {
-  const first = `${used}, error="${error}", error_description="${description}"`
-  return {
-    oauthError: error,
-    headers: { 'WWW-Authenticate': others.length === 0 ? first : [first, ...others] },
-  }
+/** 403 `insufficient_scope` unless a token has every one of these scopes (RFC 6750 section 3.1). */
+export function requireScope(identity: Identity, scopes: readonly string[]): Refusal | undefined {
+  if (scopes.length === 0) return undefined
+  // RFC 6749 section 3.3: case-sensitive, in any order, with a space between.
+  const held = identity.scope?.split(' ') ?? []
+  if (scopes.every((scope) => held.includes(scope))) return undefined
+  const scheme = identity.confirmation?.jkt === undefined ? 'Bearer' : 'DPoP'
+  const description = 'The access token lacks a scope that is needed here.'
+  return new Refusal('Forbidden', description, {
+    oauthError: 'insufficient_scope',
+    headers: {
+      'WWW-Authenticate': `${scheme} error="insufficient_scope", error_description="${description}", scope="${scopes.join(' ')}"`,
+    },
+  })
 }

@@ -3,32 +3,38 @@ import { createReadStream } from 'node:fs'
 /** Most bytes of a document; real ones have 40 kB. */
 const MAX_BYTES = 1024 * 1024
 
+/** What is wrong with an answer, as a phrase that follows its URL. */
+export class Problem extends Error {}
+
 /**
- * Reads a JSON document from an http(s) URL or a file; rejects with an Error that names the place and what is wrong there.
+ * Reads a JSON document from an http(s) URL or a file; rejects with an Error that names the URL and what is wrong there.
  * No redirect is followed: the keys of an issuer come from where the operator or the issuer said.
  */
-export async function readJson(where: string, signal: AbortSignal): Promise<unknown> {
+export async function readJson(url: string, signal: AbortSignal): Promise<unknown> {
   let bytes: Buffer
   try {
-    bytes = /^https?:\/\//i.test(where)
-      ? await readBytes(await open(where, signal), MAX_BYTES)
-      : await readBytes(createReadStream(where, { signal }), MAX_BYTES)
+    const body = /^https?:\/\//i.test(url) ? await open(url, signal) : createReadStream(url, { signal })
+    bytes = await readBytes(body, MAX_BYTES)
   } catch (error) {
-    throw new Error(`${shownUrl(where)} ${describeFailure(error)}`, { cause: error })
+    throw new Error(`${shownUrl(url)} ${describeFailure(error)}`, { cause: error })
   }
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch (error) {
-    throw new Error(`${shownUrl(where)} is no JSON`, { cause: error })
+    throw new Error(`${shownUrl(url)} is no JSON`, { cause: error })
   }
 }
 
-/** A URL, or a path, as it may be shown: the query may hold a key. */
-export function shownUrl(url: string): string {
-  return /^https?:/i.test(url) ? url.replace(/\?.*$/s, '?***') : url
+async function open(url: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+  const response = await fetch(url, { signal, redirect: 'manual', headers: { accept: 'application/json' } })
+  if (response.status === 200 && response.body !== null) return response.body
+  await response.body?.cancel()
+  throw new Problem(describeStatus(response))
 }
 
-class Problem extends Error {}
+export function describeStatus({ status, headers }: Response): string {
+  return `answered ${status}${headers.has('location') ? ' with a redirect, which is not followed' : ''}`
+}
 
 /** Reads a body to its end; rejects as soon as it is larger than `maxBytes`. */
 export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes: number): Promise<Buffer> {
@@ -42,25 +48,30 @@ export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes
   return Buffer.concat(chunks)
 }
 
-async function open(url: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
-  const response = await fetch(url, { signal, redirect: 'manual', headers: { accept: 'application/json' } })
-  if (response.status !== 200 || response.body === null) {
-    await response.body?.cancel()
-    const target = response.headers.get('location')
-    throw new Problem(
-      target === null
-        ? `answered ${response.status}`
-        : `answered ${response.status} with a redirect, which is not followed`,
-    )
-  }
-  return response.body
+/** A URL or a path as it may be logged: without its query, which may hold a key. */
+export function shownUrl(url: string): string {
+  return /^https?:/i.test(url) ? url.replace(/\?.*$/s, '?***') : url
 }
 
-/** What went wrong while something was fetched, in words that follow its name. */
+/** Why a fetch failed, as a phrase that follows its URL. */
 export function describeFailure(error: unknown): string {
   if (error instanceof Problem) return error.message
   const { name, code, message, cause } = error as NodeJS.ErrnoException
   if (name === 'TimeoutError') return 'did not answer in time'
   const reason = (cause as NodeJS.ErrnoException | undefined)?.code ?? code ?? message
   return `cannot be read: ${reason === 'ENOENT' ? 'there is no such file' : reason}`
+}
+
+/** Runs a task with a signal that aborts it after `timeoutMs`, or when the controller does. */
+export async function withTimeout<T>(
+  timeoutMs: number,
+  task: (signal: AbortSignal) => Promise<T>,
+  controller = new AbortController(),
+): Promise<T> {
+  const timer = setTimeout(() => controller.abort(new DOMException('too late', 'TimeoutError')), timeoutMs)
+  try {
+    return await task(controller.signal)
+  } finally {
+    clearTimeout(timer)
+  }
 }

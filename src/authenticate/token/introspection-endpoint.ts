@@ -1,71 +1,56 @@
-import { describeFailure, readBytes, shownUrl } from './fetch-json.ts'
+import { Health } from '../../health.ts'
+import { describeFailure, describeStatus, Problem, readBytes, shownUrl, withTimeout } from './fetch-json.ts'
+import type { SourceEvents } from './jwks.ts'
 import { type JsonObject, parseObject } from './jws.ts'
-import { createSlots } from './semaphore.ts'
 
 export interface EndpointOptions {
   readonly url: string
-  /** What the gateway authenticates with (RFC 6749 section 2.3.1). */
+  /** The gateway's credentials (RFC 6749 section 2.3.1). */
   readonly clientId: string
   readonly clientSecret: string
-  readonly events: EndpointEvents
+  readonly events: SourceEvents
   /** Longest that one token waits for its answer. */
   readonly timeoutMs?: number
-  /** Most tokens asked for at a time, and most that may wait for that. */
-  readonly maxConcurrent?: number
-  readonly maxWaiting?: number
-  /** How long the endpoint is left alone once it fails. */
+  /** How long the endpoint is left alone once it is down. */
   readonly cooldownMs?: number
 }
 
-export interface EndpointEvents {
-  /** Told once an outage, and at most once a minute, with what went wrong. */
-  failed(reason: string): void
-  /** Told when the endpoint answers again after `failed`. */
-  recovered(): void
-}
-
-/** What the endpoint says of a token; undefined where it takes no such tokens. Rejects where it could not be asked. */
-export type Ask = (token: string) => Promise<JsonObject | undefined>
-
 const MAX_BYTES = 64 * 1024
-/** Failures in a row after which it is asked whether the endpoint fails, or the tokens. */
-const PATIENCE = 3
-/** No caller chose it, and it is nobody's: what it brings about is the endpoint's own doing. */
-const OWN_TOKEN = 'sluice-asks-whether-tokens-can-be-looked-up'
-const TELL_EVERY_MS = 60_000
-/** What is wrong is the token, not the question (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
-const OF_THE_TOKEN = new Set<unknown>(['unsupported_token_type', 'invalid_token'])
+/** Most requests at a time, and most tokens that may wait for one. */
+const MAX_CONCURRENT = 32
+const MAX_WAITING = 1000
+/** Failures in a row after which the gateway probes. */
+const MAX_FAILURES = 3
+/** The probe: a token that no caller chose, so that a failure is the endpoint's own. */
+const PROBE_TOKEN = 'sluice-asks-whether-tokens-can-be-looked-up'
+/** An answer that may be about the token alone, so that it says nothing of other tokens. */
+class TokenProblem extends Problem {}
 
-/** An answer that is none; `lasting` where other tokens would fare no better. */
-class Fault extends Error {
-  readonly lasting: boolean
-  constructor(message: string, lasting = true) {
-    super(message)
-    this.lasting = lasting
-  }
-}
+/** The token is at fault, not the request (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
+const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'])
 
 /**
  * Asks an introspection endpoint (RFC 7662 section 2), in bounded time and number. No redirect is followed.
  *
- * An endpoint that fails is left alone, so that callers need not wait for it: it is asked once a cool-down. Tokens are the
- * callers' to make up, and some may upset a good endpoint; lest that deny others, failures in a row only make the gateway ask
- * with a token of its own, and nothing but the answer to that one leaves the endpoint alone.
+ * An endpoint that is down is left alone, so that callers do not wait for it: it is asked once a cool-down. Callers may make up
+ * tokens that upset a good endpoint. So that these do not lock out others, failures in a row only make the gateway send a
+ * token of its own, and only a failure of that one counts as an outage.
  */
-export function createEndpoint(options: EndpointOptions): Ask {
-  const { url, events, timeoutMs = 3000, maxConcurrent = 32, maxWaiting = 1000, cooldownMs = 1000 } = options
-  const slots = createSlots(maxConcurrent, maxWaiting)
+export function createEndpoint(options: EndpointOptions) {
+  const { url, events, timeoutMs = 3000, cooldownMs = 1000 } = options
+  const semaphore = createSemaphore(MAX_CONCURRENT, MAX_WAITING)
   const headers = {
     accept: 'application/json',
     authorization: basic(options.clientId, options.clientSecret),
     'content-type': 'application/x-www-form-urlencoded',
   }
-  let failures = 0
+  const health = new Health({
+    failures: Infinity,
+    backoffMs: cooldownMs,
+    onDown: ({ message }) => events.failed(message),
+    onUp: () => events.recovered(),
+  })
   let probing = false
-  let leftAlone = false
-  let notBefore = -Infinity
-  let told = false
-  let toldAt = -Infinity
 
   async function post(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
     const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString()
@@ -73,84 +58,89 @@ export function createEndpoint(options: EndpointOptions): Ask {
     const answer = parseObject(await readBytes(response.body, MAX_BYTES))
     const { status } = response
     if (status === 200 && typeof answer?.['active'] === 'boolean') return answer
-    if (status === 400 && OF_THE_TOKEN.has(answer?.['error'])) return undefined
-    if (status === 200) throw new Fault('answered what is no introspection response')
-    if (status === 401 || status === 403) {
-      throw new Fault(`answered ${status}: it does not take the gateway's clientId and clientSecret`)
-    }
-    if (status >= 300 && status < 400)
-      throw new Fault(`answered ${status} with a redirect, which is not followed`)
-    throw new Fault(`answered ${status}`, status >= 500 || status === 429)
+    if (status === 400 && TOKEN_ERRORS.has(answer?.['error'])) return undefined
+    if (status === 200) throw new Problem('answered what is no introspection response')
+    if (status === 400 || status === 422) throw new TokenProblem(describeStatus(response))
+    if (status !== 401 && status !== 403) throw new Problem(describeStatus(response))
+    throw new Problem(`answered ${status}: it does not take the gateway's clientId and clientSecret`)
   }
 
-  function answered(): void {
-    failures = 0
-    leftAlone = false
-    if (told) events.recovered()
-    told = false
+  async function send(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
+    try {
+      const answer = await post(token, signal)
+      health.succeeded()
+      return answer
+    } catch (cause) {
+      const error = new Error(`${shownUrl(url)} ${describeFailure(cause)}`, { cause })
+      if (!(cause instanceof TokenProblem)) health.failed(error)
+      throw error
+    }
   }
 
   async function probe(): Promise<void> {
     if (probing) return
     probing = true
     try {
-      await post(OWN_TOKEN, AbortSignal.timeout(timeoutMs))
-      answered()
+      await withTimeout(timeoutMs, (signal) => send(PROBE_TOKEN, signal))
     } catch (error) {
-      if (!isLasting(error)) failures = 0
-      // None, too, where somebody's token was answered meanwhile.
-      leftAlone = failures > 0
-      notBefore = performance.now() + cooldownMs
+      // Of a single failure in a row, a caller's token was answered meanwhile.
+      if (health.failures > 1) health.trip(error as Error)
     } finally {
       probing = false
     }
   }
 
-  function failed(error: unknown): Error {
-    const reason = `${shownUrl(url)} ${error instanceof Fault ? error.message : describeFailure(error)}`
-    if (isLasting(error) && ++failures >= PATIENCE && !leftAlone) void probe()
-    if (!told && performance.now() - toldAt >= TELL_EVERY_MS) {
-      told = true
-      toldAt = performance.now()
-      events.failed(reason)
-    }
-    return new Error(reason, { cause: error })
-  }
-
-  return async function ask(token) {
-    if (leftAlone) {
-      const now = performance.now()
-      if (now < notBefore) throw new Error(`${shownUrl(url)} fails and is left alone`)
-      notBefore = now + cooldownMs
+  /** Returns the answer; undefined where the endpoint takes no such tokens. Rejects where there is no answer. */
+  return async function ask(token: string): Promise<JsonObject | undefined> {
+    if (!health.up) {
+      if (!health.due()) throw new Error(`${shownUrl(url)} fails and is left alone`)
       void probe()
     }
-    const controller = new AbortController()
-    const late = setTimeout(() => controller.abort(new DOMException('too late', 'TimeoutError')), timeoutMs)
-    try {
-      await slots.take(controller.signal)
+    return withTimeout(timeoutMs, async (signal) => {
+      await semaphore.acquire(signal)
       try {
-        const answer = await post(token, controller.signal)
-        answered()
-        return answer
+        return await send(token, signal)
       } catch (error) {
-        throw failed(error)
+        if (health.up && health.failures >= MAX_FAILURES) void probe()
+        throw error
       } finally {
-        slots.give()
+        semaphore.release()
       }
-    } finally {
-      clearTimeout(late)
-    }
+    })
   }
 }
 
-/** Would other tokens fare no better? */
-const isLasting = (error: unknown): boolean => !(error instanceof Fault) || error.lasting
-
-/** Client authentication by RFC 6749 section 2.3.1. */
-function basic(id: string, secret: string): string {
-  return `Basic ${Buffer.from(`${formEncode(id)}:${formEncode(secret)}`).toString('base64')}`
+/** Lets `max` in at a time, first come, first served; at most `maxWaiting` wait, each until its signal aborts. */
+function createSemaphore(max: number, maxWaiting: number) {
+  const waiting = new Set<() => void>()
+  let taken = 0
+  return {
+    async acquire(signal: AbortSignal): Promise<void> {
+      if (taken < max) {
+        taken++
+        return
+      }
+      if (waiting.size >= maxWaiting) throw new Error(`${maxWaiting} wait already`)
+      await new Promise<void>((resolve, reject) => {
+        waiting.add(resolve)
+        signal.addEventListener('abort', () => {
+          if (waiting.delete(resolve)) reject(signal.reason as Error)
+        })
+      })
+    },
+    release(): void {
+      const [next] = waiting
+      if (next === undefined) taken--
+      else {
+        waiting.delete(next)
+        next()
+      }
+    },
+  }
 }
 
-function formEncode(text: string): string {
-  return new URLSearchParams({ '': text }).toString().slice(1)
+/** Client authentication by RFC 6749 section 2.3.1: both halves form-encoded. */
+function basic(id: string, secret: string): string {
+  const [user, password] = [id, secret].map((text) => new URLSearchParams({ '': text }).toString().slice(1))
+  return `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`
 }

@@ -1,107 +1,83 @@
 import { LRUCache } from 'lru-cache'
-import { serviceUnavailable } from '../../errors.ts'
-import { type Finding, type Identity, readClaims, sizeOf } from './access-token.ts'
+import { type Fault, invalidToken, unverifiable } from './challenge.ts'
+import { readClaims, type TokenRules } from './claims.ts'
 import { createEndpoint, type EndpointOptions } from './introspection-endpoint.ts'
 import type { JsonObject } from './jws.ts'
+import type { Verdict } from './jwt.ts'
 
-export interface IntrospectionOptions extends EndpointOptions {
-  /** Compared exactly with an answer's `iss`, where there is one. */
-  readonly issuer: string
-  /** One of the token's must be one of these. */
-  readonly audience: string | readonly string[]
-  /** The member of the answer that names the client. */
-  readonly clientClaim: string
-  /** How far clocks may differ, on `exp`, `nbf` and `iat`. */
-  readonly leewayMs: number
-  /** Longest that a token is taken without asking again, and so that a revoked one may live on. */
+export interface IntrospectionOptions extends EndpointOptions, Omit<TokenRules, 'type'> {
+  /** Longest that a token is accepted without asking again, and so that a revoked one may live on. */
   readonly maxAgeMs?: number
-  /** How long a refused token is refused without asking again. */
-  readonly refusedMs?: number
-  /** Most tokens remembered, and most refusals. */
-  readonly maxKnown?: number
   /** The clock, in Unix milliseconds. */
   readonly now?: () => number
 }
 
-/** Asks whose an opaque token is; `digest` is the SHA-256 of the token. A promise only where the issuer must be asked; it never rejects. */
-export type Introspect = (token: string, digest: string) => Finding | Promise<Finding>
+/** Verifies an opaque token; `digest` is the SHA-256 of the token. A promise only where the issuer must be asked; it never rejects. */
+export type Introspect = (token: string, digest: string) => Fault | Promise<Verdict | Fault>
 
-interface Known<T> {
-  readonly finding: T
-  readonly until: number
-}
-
-const CACHED_BYTES = 4 * 1024 * 1024
+/** How long a refused token is refused without asking again. */
+const REFUSED_MS = 5000
+const MAX_REFUSED = 10_000
+const NOT_ACTIVE = invalidToken('The access token is not active.')
 
 /**
  * Identifies opaque tokens by their issuer's introspection endpoint (RFC 7662). Lookups of one token under way are one;
- * what the issuer said is remembered by the token's digest, never longer than the token's `exp`. An outage is a 503.
+ * refusals are remembered for a moment by the token's digest. An outage is a 503.
  */
 export function createIntrospection(options: IntrospectionOptions): Introspect {
-  const { audience, maxAgeMs = 30_000, refusedMs = 5000, maxKnown = 10_000, now = Date.now } = options
-  const rules = {
-    ...options,
-    audience: typeof audience === 'string' ? [audience] : audience,
-    type: 'any' as const,
-  }
+  const { maxAgeMs = 30_000, now = Date.now } = options
+  const rules = { ...options, type: 'any' as const }
   const ask = createEndpoint(options)
-  const underWay = new Map<string, Promise<Finding>>()
-  const accepted = new LRUCache<string, Known<Identity>>({
-    max: maxKnown,
-    maxSize: CACHED_BYTES,
-    sizeCalculation: ({ finding }) => sizeOf(finding),
+  const underWay = new Map<string, Promise<Verdict | Fault>>()
+  const refused = new LRUCache<string, { readonly fault: Fault; readonly until: number }>({
+    max: MAX_REFUSED,
   })
-  // Apart, so that made-up tokens push out no good ones.
-  const refused = new LRUCache<string, Known<string>>({ max: maxKnown })
 
-  async function look(token: string, digest: string): Promise<Finding> {
+  async function lookUp(token: string, digest: string): Promise<Verdict | Fault> {
     const askedAt = now()
     let answer: JsonObject | undefined
     try {
       answer = await ask(token)
     } catch (cause) {
-      return serviceUnavailable('Access tokens cannot be verified for now.', cause)
+      return unverifiable(cause)
     }
-    const finding = answer?.['active'] === true ? read(answer, askedAt) : 'The access token is not active.'
-    if (typeof finding === 'string') {
-      accepted.delete(digest)
-      refused.set(digest, { finding, until: askedAt + refusedMs })
-    } else accepted.set(digest, { finding, until: Math.min(askedAt + maxAgeMs, finding.expiresAt) })
-    return finding
+    const verdict = answer?.['active'] === true ? read(answer, askedAt) : NOT_ACTIVE
+    if ('error' in verdict) refused.set(digest, { fault: verdict, until: askedAt + REFUSED_MS })
+    return verdict
   }
 
-  function read(answer: JsonObject, askedAt: number): Identity | string {
+  function read(answer: JsonObject, askedAt: number): Verdict | Fault {
     const { token_type: type } = answer
     if (type !== undefined && !(typeof type === 'string' && ACCESS_TOKEN.test(type))) {
-      return 'The token is not an access token.'
+      return invalidToken('The token is not an access token.')
     }
-    // RFC 7662 section 2.2 leaves both out where it likes; who was asked is known.
+    // RFC 7662 section 2.2: both are optional, and the issuer is known.
     const identity = readClaims(HEADER, { iss: options.issuer, exp: NEVER, ...answer }, rules, now())
-    if (typeof identity === 'string') return identity
+    if ('error' in identity) return identity
     if (type?.toLowerCase() === 'dpop' && !identity.confirmation?.jkt) {
-      return 'The access token is bound to its client in a way that cannot be checked here.'
+      return invalidToken('The access token is bound to its client in a way that cannot be checked here.')
     }
-    // Until then the answer counts; it is no time by which the token itself is to be judged.
-    return 'exp' in answer ? identity : { ...identity, expiresAt: askedAt + maxAgeMs }
+    const until = askedAt + maxAgeMs
+    // Without `exp` the answer, not the token, expires.
+    if (!('exp' in answer)) return { identity: { ...identity, expiresAt: until }, until }
+    return { identity, until: Math.min(until, identity.expiresAt) }
   }
 
   return function introspect(token, digest) {
-    for (const cache of [accepted, refused]) {
-      const known = cache.get(digest)
-      if (known !== undefined && known.until > now()) return known.finding
-    }
+    const known = refused.get(digest)
+    if (known !== undefined && known.until > now()) return known.fault
     let lookup = underWay.get(digest)
     if (lookup === undefined) {
-      lookup = look(token, digest).finally(() => underWay.delete(digest))
+      lookup = lookUp(token, digest).finally(() => underWay.delete(digest))
       underWay.set(digest, lookup)
     }
     return lookup
   }
 }
 
-/** Later than any time that a token may say, in seconds. */
+/** Seconds, later than any `exp`. */
 const NEVER = Number.MAX_SAFE_INTEGER / 1000
-/** What the issuer calls active has been told from other tokens by the issuer. */
+/** The issuer says itself that it is an access token. */
 const HEADER = { typ: 'at+jwt' }
 /** RFC 6749 section 7.1, RFC 9449 section 5, and what some write in their place. */
 const ACCESS_TOKEN = /^(?:bearer|dpop|access_token)$/i

@@ -1,46 +1,48 @@
-import { readJson, shownUrl } from './fetch-json.ts'
+import { Health } from '../../health.ts'
+import { readJson, shownUrl, withTimeout } from './fetch-json.ts'
 import { type KeySet, readKeySet } from './key-set.ts'
 
 /** Where the keys of an issuer come from. */
 export interface KeyPlace {
   readonly issuer: string
-  /** An http(s) URL, or the path of a file; unless given, the `jwks_uri` of the issuer's discovery document. */
-  readonly jwks?: string | undefined
+  /** An http(s) URL, the path of a file, or a JWK Set; by default the `jwks_uri` of the issuer's discovery document. */
+  readonly jwks?: string | object | undefined
   /** Longest that one load takes, discovery included. */
   readonly fetchTimeoutMs?: number
 }
 
 /** Where the keys of an issuer come from, and how they are kept fresh. */
 export interface KeySourceOptions extends KeyPlace {
-  /** The keys that were just read there, unless they are yet to be read. */
+  /** The keys, if they were just read. */
   readonly keys?: KeySet | undefined
-  readonly events: KeySourceEvents
-  /** How often the keys are read again; a file's more often, since that costs little. */
+  readonly events: SourceEvents
+  /** How often the keys are read again; by default 10 minutes for a URL, 10 s for a file. */
   readonly refreshMs?: number
-  /** How often at most unknown keys in tokens make the source look again. */
+  /** Shortest pause between two loads for unknown keys in tokens. */
   readonly cooldownMs?: number
   /** The pause after a first failed load; it doubles with each, up to 30 s. */
   readonly retryMs?: number
 }
 
-export interface KeySourceEvents {
-  /** Told once an outage, with what went wrong. The keys read before, if any, go on serving. */
+/** Notified of outages of what is asked in the background. */
+export interface SourceEvents {
+  /** Called once an outage, with what went wrong. What was read before stays in force. */
   failed(reason: string): void
-  /** Told when the keys could be read again after `failed`. */
+  /** Called once when the outage is over. */
   recovered(): void
 }
 
-/** Keys as verifying asks for them. */
+/** The keys that signatures are verified with. */
 export interface Keys {
   /** The keys as last read; undefined before that, or where the issuer publishes none that can be used. */
   current(): KeySet | undefined
-  /** Reads the keys again and gives what then holds; undefined where it is too early for that. Never rejects. */
+  /** Reads the keys again and returns what then holds; undefined during the cool-down. Never rejects. */
   refresh(): Promise<KeySet | undefined> | undefined
 }
 
 /** An issuer's keys, loaded in the background. */
 export interface KeySource extends Keys {
-  /** When they were last read, or, before the first time, when they were first wanted: `performance.now()` milliseconds. */
+  /** When they were last read, or, before the first time, when the source was made: `performance.now()` milliseconds. */
   readAt(): number
   close(): void
 }
@@ -48,21 +50,30 @@ export interface KeySource extends Keys {
 const MAX_RETRY_MS = 30_000
 
 /**
- * Keeps an issuer's keys: loads them at once, unless they are given, and in the background, again and again with growing pauses while that fails,
- * then periodically, and on demand at most once a cool-down. Loads never overlap. A removed key is gone with the next load.
+ * Keeps an issuer's keys: loads them at once, unless they are given, retries with a back-off while that fails, then loads them
+ * periodically, and on demand once a cool-down. Loads never overlap. A removed key is gone with the next load.
  */
 export function createKeySource(options: KeySourceOptions): KeySource {
   const { jwks, events, cooldownMs = 10_000, retryMs = 500 } = options
-  const isFile = jwks !== undefined && !/^https?:\/\//i.test(jwks)
+  const isFile = typeof jwks === 'string' && !/^https?:\/\//i.test(jwks)
   const refreshMs = options.refreshMs ?? (isFile ? 10_000 : 600_000)
   let keys = options.keys
   let readAt = performance.now()
   let loading: Promise<KeySet | undefined> | undefined
-  let failures = 0
-  let askedAt = -Infinity
+  let refreshedAt = -Infinity
   let timer: NodeJS.Timeout | undefined
-  let underWay: AbortController | undefined
+  let controller: AbortController | undefined
   let closed = false
+  const health = new Health({
+    backoffMs: Math.min(retryMs, refreshMs),
+    maxBackoffMs: Math.min(MAX_RETRY_MS, refreshMs),
+    onDown: ({ message }) => events.failed(message),
+    onUp: () => events.recovered(),
+    async probe() {
+      await load()
+      if (!health.up) throw new Error('still down')
+    },
+  })
 
   function load(): Promise<KeySet | undefined> {
     loading ??= attempt().finally(() => (loading = undefined))
@@ -71,85 +82,77 @@ export function createKeySource(options: KeySourceOptions): KeySource {
 
   async function attempt(): Promise<KeySet | undefined> {
     clearTimeout(timer)
-    underWay = new AbortController()
-    let pauseMs = refreshMs
+    controller = new AbortController()
     try {
-      keys = await loadKeys(options, keys, underWay)
+      keys = await loadKeys(options, keys, controller)
       readAt = performance.now()
-      if (failures > 0 && !closed) events.recovered()
-      failures = 0
+      health.succeeded()
+      scheduleRefresh()
     } catch (error) {
       if (error instanceof NoKeys) keys = undefined
-      pauseMs = Math.min(retryMs * 2 ** Math.min(failures, 20), MAX_RETRY_MS, refreshMs)
-      failures++
-      if (failures === 1 && !closed) events.failed((error as Error).message)
+      health.failed(error as Error)
     }
-    later(pauseMs)
     return keys
   }
 
-  function later(pauseMs: number): void {
-    if (!closed) timer = setTimeout(() => void load(), pauseMs).unref()
+  function scheduleRefresh(): void {
+    if (!closed && typeof jwks !== 'object') timer = setTimeout(() => void load(), refreshMs).unref()
   }
 
   if (keys === undefined) void load()
-  else later(refreshMs)
+  else scheduleRefresh()
   return {
     current: () => keys,
     readAt: () => readAt,
     refresh() {
       if (loading !== undefined) return loading
       const now = performance.now()
-      const restMs = keys === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs
-      if (closed || now - askedAt < restMs) return undefined
-      askedAt = now
+      const pauseMs = keys === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs
+      if (closed || now - refreshedAt < pauseMs) return undefined
+      refreshedAt = now
       return load()
     },
     close() {
       closed = true
-      underWay?.abort()
+      health.stop()
+      controller?.abort()
       clearTimeout(timer)
     },
   }
 }
 
-/** A JWK Set without a key that is of use. */
+/** A JWK Set without a usable key. */
 class NoKeys extends Error {}
 
-/** Reads an issuer's keys once, those that `previous` holds taken over from it; rejects with what is wrong, also where there are none. */
-export async function loadKeys(
+/** Reads an issuer's keys once, taking over those that `previous` holds; rejects with what is wrong, also where there are none. */
+export function loadKeys(
   { issuer, jwks, fetchTimeoutMs = 3000 }: KeyPlace,
   previous?: KeySet,
-  controller = new AbortController(),
+  controller?: AbortController,
 ): Promise<KeySet> {
-  const { signal } = controller
-  const late = setTimeout(
-    () => controller.abort(new DOMException('too late', 'TimeoutError')),
+  return withTimeout(
     fetchTimeoutMs,
+    async (signal) => {
+      const source = jwks ?? (await discover(issuer, signal))
+      const name = typeof source === 'string' ? shownUrl(source) : 'jwks'
+      const document = typeof source === 'string' ? await readJson(source, signal) : source
+      const keys = await readKeySet(document, previous).catch((error: Error) => {
+        throw new Error(`${name} ${error.message}`, { cause: error })
+      })
+      if (keys.size === 0) throw new NoKeys(`${name} holds no key that could verify a token`)
+      return keys
+    },
+    controller,
   )
-  try {
-    const where = jwks ?? (await discover(issuer, signal))
-    const document = await readJson(where, signal)
-    const keys = await readKeySet(document, previous).catch((error: Error) => {
-      throw new Error(`${shownUrl(where)} ${error.message}`, { cause: error })
-    })
-    if (keys.size === 0) throw new NoKeys(`${shownUrl(where)} holds no key that could verify a token`)
-    return keys
-  } finally {
-    clearTimeout(late)
-  }
 }
 
 /** The `jwks_uri` of an issuer (OpenID Connect Discovery 1.0, sections 4 and 4.3). */
 async function discover(issuer: string, signal: AbortSignal): Promise<string> {
-  const where = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
-  const document = (await readJson(where, signal)) as { issuer?: unknown; jwks_uri?: unknown } | null
-  if (document?.issuer !== issuer)
-    throw new Error(`${where} is the document of another issuer than ${issuer}`)
+  const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
+  const document = (await readJson(url, signal)) as { issuer?: unknown; jwks_uri?: unknown } | null
+  if (document?.issuer !== issuer) throw new Error(`${url} is the document of another issuer than ${issuer}`)
   const uri = document.jwks_uri
   const safe = issuer.startsWith('https:') ? /^https:\/\//i : /^https?:\/\//i
-  if (typeof uri !== 'string' || !URL.canParse(uri) || !safe.test(uri)) {
-    throw new Error(`${where} names no jwks_uri that can be used`)
-  }
-  return uri
+  if (typeof uri === 'string' && URL.canParse(uri) && safe.test(uri)) return uri
+  throw new Error(`${url} names no jwks_uri that can be used`)
 }

@@ -1,6 +1,6 @@
 import { KeyObject } from 'node:crypto'
 import { importJWK, type JWK } from 'jose'
-import { SCHEMES, type JsonObject } from './jws.ts'
+import { isObject, SCHEMES } from './jws.ts'
 
 /** One public key that verifies signatures. Read twice from equal JWKs it is the same object. */
 export interface VerificationKey {
@@ -8,29 +8,44 @@ export interface VerificationKey {
   /** What its type, curve and `alg` allow. */
   readonly algorithms: ReadonlySet<string>
   readonly key: KeyObject
-  /** Does verifying with it take as long as with several others? */
+  /** True if verifying with it takes as long as with several others. */
   readonly slow: boolean
-}
-
-/** The usable keys of a JWK Set (RFC 7517 section 5). */
-export interface KeySet {
-  readonly size: number
-  /** The keys to try for an algorithm, with this `kid` or without one: the first 5, or, where one of them is slow, the first. */
-  find(algorithm: string, kid: string | undefined): readonly VerificationKey[]
-  holds(key: VerificationKey): boolean
+  /** The JWK as JSON. */
+  readonly source: string
 }
 
 const MAX_KEYS = 100
+/** Who publishes a key chooses what verifying costs; within these bounds all that is tried for a token takes less than 1 ms. */
+const MAX_TRIED = 5
 const MIN_RSA_BITS = 2048
-/** Whoever publishes a key chooses what verifying costs; within these bounds all that is tried for a token takes less than 1 ms. */
 const MAX_RSA_BITS = 4096
 const MAX_EXPONENT = 2n ** 64n
-const MAX_TRIED = 5
 const USUAL_EXPONENT = 65537n
-const SLOW_CURVE = 'secp384r1'
 
-const read = new WeakMap<VerificationKey, string>()
-const members = new WeakMap<KeySet, readonly VerificationKey[]>()
+/** The usable keys of a JWK Set (RFC 7517 section 5). */
+export class KeySet {
+  readonly keys: readonly VerificationKey[]
+
+  constructor(keys: readonly VerificationKey[]) {
+    this.keys = keys
+  }
+
+  get size(): number {
+    return this.keys.length
+  }
+
+  /** The keys to try for an algorithm, with this `kid` or without one: the first 5, or, where one of them is slow, the first. */
+  find(algorithm: string, kid: string | undefined): readonly VerificationKey[] {
+    const fitting = this.keys.filter(
+      (key) => (kid === undefined || key.kid === kid) && key.algorithms.has(algorithm),
+    )
+    return fitting.slice(0, fitting.some(({ slow }) => slow) ? 1 : MAX_TRIED)
+  }
+
+  holds(key: VerificationKey): boolean {
+    return this.keys.includes(key)
+  }
+}
 
 /**
  * Reads a JWK Set. Keys of other kinds, for other uses, too weak, malformed or private are left out; what is no JWK Set
@@ -40,53 +55,23 @@ export async function readKeySet(document: unknown, previous?: KeySet): Promise<
   const list = (document as { readonly keys?: unknown } | null | undefined)?.keys
   if (!Array.isArray(list)) throw new Error('is no JWK Set: it has no list "keys"')
   if (list.length > MAX_KEYS) throw new Error(`is a JWK Set of ${list.length} keys; ${MAX_KEYS} at most`)
-  const known = new Map<string, VerificationKey>()
-  for (const key of (previous && members.get(previous)) ?? []) known.set(read.get(key)!, key)
-
-  const keys = new Set<VerificationKey>()
-  for (const jwk of list as unknown[]) {
-    const text = JSON.stringify(jwk)
-    const key = known.get(text) ?? (await readKey(jwk))
-    if (key === undefined) continue
-    known.set(text, key)
-    read.set(key, text)
-    keys.add(key)
-  }
-  return keySetOf([...keys])
+  const sources = new Set(list.map((jwk) => JSON.stringify(jwk)))
+  const keys = await Promise.all(Array.from(sources, (source) => readKey(source, previous)))
+  return new KeySet(keys.filter((key) => key !== undefined))
 }
 
-function keySetOf(keys: readonly VerificationKey[]): KeySet {
-  const all = new Set(keys)
-  const byKid = new Map<string, VerificationKey[]>()
-  for (const key of keys) {
-    if (key.kid === undefined) continue
-    const same = byKid.get(key.kid)
-    if (same === undefined) byKid.set(key.kid, [key])
-    else same.push(key)
-  }
-  const set: KeySet = {
-    size: keys.length,
-    find(algorithm, kid) {
-      const candidates = kid === undefined ? keys : (byKid.get(kid) ?? [])
-      const fitting = candidates.filter((key) => key.algorithms.has(algorithm))
-      return fitting.slice(0, fitting.some(({ slow }) => slow) ? 1 : MAX_TRIED)
-    },
-    holds: (key) => all.has(key),
-  }
-  members.set(set, keys)
-  return set
-}
-
-async function readKey(value: unknown): Promise<VerificationKey | undefined> {
-  if (typeof value !== 'object' || value === null) return undefined
-  const jwk = value as JsonObject
-  const { kty, crv, kid, alg, use, key_ops: operations } = jwk
+async function readKey(source: string, previous?: KeySet): Promise<VerificationKey | undefined> {
+  const known = previous?.keys.find((key) => key.source === source)
+  if (known !== undefined) return known
+  const jwk: unknown = JSON.parse(source)
+  if (!isObject(jwk)) return undefined
+  const { kty, crv, n, e, x, y, kid, alg, use, key_ops: operations } = jwk
   if (use !== undefined && use !== 'sig') return undefined
   if (operations !== undefined && !(Array.isArray(operations) && operations.includes('verify')))
     return undefined
   if (kid !== undefined && typeof kid !== 'string') return undefined
-  // Whoever publishes a private key has lost it.
-  if ('d' in jwk || 'k' in jwk) return undefined
+  // A private key that is published is lost.
+  if (privateMember(jwk) !== undefined) return undefined
 
   const algorithms = new Set<string>()
   for (const [name, scheme] of SCHEMES) {
@@ -96,23 +81,23 @@ async function readKey(value: unknown): Promise<VerificationKey | undefined> {
   const [first] = algorithms
   if (first === undefined) return undefined
   try {
-    const { n, e, x, y } = jwk
     const imported = await importJWK({ kty, crv, n, e, x, y } as JWK, first)
     const key = KeyObject.from(imported as Parameters<typeof KeyObject.from>[0])
-    return isUsable(key) ? { kid, algorithms, key, slow: isSlow(key) } : undefined
+    const { modulusLength, publicExponent: exponent = 0n } = key.asymmetricKeyDetails ?? {}
+    if (modulusLength !== undefined && !isUsable(modulusLength, exponent)) return undefined
+    return { kid, algorithms, key, slow: crv === 'P-384' || exponent > USUAL_EXPONENT, source }
   } catch {
     return undefined
   }
 }
 
-function isUsable({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): boolean {
-  if (asymmetricKeyType !== 'rsa') return true
-  const { modulusLength = 0, publicExponent = 0n } = asymmetricKeyDetails ?? {}
-  if (modulusLength < MIN_RSA_BITS || modulusLength > MAX_RSA_BITS) return false
-  // With the exponent 1 every message is its own signature.
-  return publicExponent >= 3n && publicExponent < MAX_EXPONENT && publicExponent % 2n === 1n
+/** The first member of a private or symmetric key (RFC 7518 section 6) in a JWK. */
+export function privateMember(jwk: object): string | undefined {
+  return ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k'].find((member) => member in jwk)
 }
 
-function isSlow({ asymmetricKeyDetails: { namedCurve, publicExponent = 0n } = {} }: KeyObject): boolean {
-  return namedCurve === SLOW_CURVE || publicExponent > USUAL_EXPONENT
+function isUsable(bits: number, exponent: bigint): boolean {
+  if (bits < MIN_RSA_BITS || bits > MAX_RSA_BITS) return false
+  // With the exponent 1 every message is its own signature.
+  return exponent >= 3n && exponent < MAX_EXPONENT && exponent % 2n === 1n
 }

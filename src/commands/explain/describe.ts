@@ -1,100 +1,94 @@
 import type { Config } from '../../config/schema.ts'
-import { rows, several, table } from '../table.ts'
-import { duration, size } from '../units.ts'
-import type { Explained, ExplainedClient, ExplainedRoute } from './explain.ts'
-import type { ExplainedLimit } from './quotas.ts'
+import {
+  formatDuration,
+  formatList,
+  formatParagraphs,
+  formatRows,
+  formatSize,
+  formatTable,
+} from '../format.ts'
+import type { Explained, ExplainedClient, ExplainedLimit, ExplainedRoute } from './explain.ts'
 
 /** An explanation for people: what the request gets, its limits, and the routes that do not take it. */
-export function describeExplained(explained: Explained, config: Pick<Config, 'tokens' | 'par'>): string {
+export function describeExplained(explained: Explained, config: Config): string {
   const { at, request, path, refusal, route, client, limits, passedOver } = explained
   const { method, host, target } = request
-  return [
-    table([
+  const changed = path === target.split('?', 1)[0] ? 'as it came' : 'as it is matched and forwarded'
+  return formatParagraphs([
+    formatTable([
       ['request', `${method} ${host}${target}`, `at ${at}`],
-      ...(path === null
-        ? []
-        : [['path', path, path === pathOf(target) ? 'as it came' : 'as it is matched and forwarded']]),
+      ...(path === null ? [] : [['path', path, changed]]),
       ...(refusal === null ? [] : [['refused', `${refusal.status} ${refusal.code}`, refusal.message]]),
-      ...(route === null ? [] : rowsOf(route, limits, config)),
-      ...(client === null ? [] : [['client', client.id, aboutClient(client, route, config)]]),
+      ...(route === null ? [] : describeRoute(route, limits, config)),
+      ...(client === null ? [] : [['client', client.id, describeClient(client, route, config)]]),
     ]),
-    rows(
+    formatRows(
       ['LIMIT', 'CALLS', 'WINDOW', 'MODE', 'KEY', 'BECAUSE'],
-      limits.map((limit) => [
-        limit.name,
-        String(limit.limit),
-        duration(limit.windowMs),
-        limit.shadow ? 'shadow' : 'live',
-        limit.key ?? `needs ${several(limit.lacking.map((part) => `--${part}`))}`,
-        because(limit),
+      limits.map(({ name, limit, windowMs, shadow, key, lacking, because, next }) => [
+        name,
+        String(limit),
+        formatDuration(windowMs),
+        shadow ? 'shadow' : 'live',
+        key ?? `needs ${formatList(lacking.map((part) => `--${part}`))}`,
+        `${because}${limit === 0 ? '; refuses every call' : ''}${next ? `; ${next.limit} from ${next.from} on` : ''}`,
       ]),
     ),
-    rows(
+    formatRows(
       ['PASSED OVER', 'BECAUSE IT'],
       passedOver.map(({ match, because }) => [match, because]),
     ),
-  ]
-    .filter(Boolean)
-    .join('\n\n')
+  ])
 }
 
-function rowsOf(
+function describeRoute(
   route: ExplainedRoute,
   limits: readonly ExplainedLimit[],
-  config: Pick<Config, 'tokens' | 'par'>,
-): readonly (readonly [string, string, string])[] {
-  const { match, index, params, upstream, origins, respond, timeoutMs, maxBody } = route
+  config: Config,
+): readonly (readonly string[])[] {
+  const { match, index, params, authenticate, upstream, origins, respond, timeoutMs, maxBody } = route
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
-  const answered =
-    upstream === null
-      ? ['gateway', `tells the caller its own ${respond}`]
-      : [upstream, `at ${several(origins)}, within ${duration(timeoutMs!)}, bodies up to ${size(maxBody)}`]
   return [
-    ['route', match, `routes[${index}]${named.length > 0 ? `, ${named.join(', ')}` : ''}`],
-    ['identify', route.authenticate, identified(route, limits, config)],
-    ['answer', answered[0]!, answered[1]!],
+    ['route', match, [`routes[${index}]`, ...named].join(', ')],
+    ['identify', authenticate, describeAuthentication(route, limits, config)],
+    upstream === null
+      ? ['answer', 'gateway', `the caller's own ${respond}`]
+      : [
+          'answer',
+          upstream,
+          `at ${formatList(origins)}, within ${formatDuration(timeoutMs!)}, bodies up to ${formatSize(maxBody)}`,
+        ],
   ]
 }
 
-function identified(
+function describeAuthentication(
   { authenticate, scope }: ExplainedRoute,
   limits: readonly ExplainedLimit[],
-  { tokens, par }: Pick<Config, 'tokens' | 'par'>,
+  { tokens, par }: Config,
 ): string {
-  if (authenticate === 'none') return 'nobody is asked who calls'
+  if (authenticate === 'none') return 'no authentication'
   if (authenticate === 'par') {
     return `the form, the client's authentication and the request object are checked for ${par?.issuer}; no limit is asked`
   }
-  const needsUser = limits.some(({ per }) => per.includes('user'))
   return [
     `401 without a token of ${tokens.map(({ issuer }) => issuer).join(' or ')}`,
     ...(scope.length > 0 ? [`403 without the scope ${scope.join(' ')}`] : []),
-    ...(needsUser ? ['403 where it names no user'] : []),
+    ...(limits.some(({ per }) => per.includes('user')) ? ['403 where it names no user'] : []),
   ].join(', ')
 }
 
-function aboutClient(
-  { name, listed, requestObjectSigningAlg, authentication }: ExplainedClient,
+function describeClient(
+  { name, listed, requestObjectSigningAlg: alg, authentication }: ExplainedClient,
   route: ExplainedRoute | null,
-  { par }: Pick<Config, 'par'>,
+  { par }: Config,
 ): string {
   const known = listed ? (name ?? 'one of "clients"') : 'not one of "clients"'
   if (route?.authenticate !== 'par') return known
-  if (!listed)
+  if (!listed) {
     return `${known}: ${par?.unknownClients === 'refuse' ? 'refused' : 'the form alone is checked'}`
-  const signs = requestObjectSigningAlg === 'none' ? null : requestObjectSigningAlg
+  }
   return [
     known,
-    signs === null ? 'need not sign request objects' : `signs request objects with ${signs}`,
+    (alg ?? 'none') === 'none' ? 'need not sign request objects' : `signs request objects with ${alg}`,
     ...(authentication === null ? [] : [`authenticates by ${authentication}`]),
   ].join(', ')
-}
-
-function because({ because, next, limit }: ExplainedLimit): string {
-  const blocked = limit === 0 ? '; refuses every call' : ''
-  return `${because}${blocked}${next === null ? '' : `; ${next.limit} from ${next.from} on`}`
-}
-
-function pathOf(target: string): string {
-  return target.split('?', 1)[0]!
 }

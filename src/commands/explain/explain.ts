@@ -1,129 +1,187 @@
 import type { Config } from '../../config/schema.ts'
-import { Refusal, methodNotAllowed, notFound } from '../../errors.ts'
+import {
+  createRouter,
+  matchRoute,
+  METHODS,
+  type Params,
+  type Route,
+  servedHosts,
+  takesHost,
+} from '../../downstream/router.ts'
+import { foldCase, segmentsOf, type Target, understand } from '../../downstream/target.ts'
+import { methodNotAllowed, notFound, Refusal } from '../../errors.ts'
+import type { Caller } from '../../limit/caller.ts'
+import { prefixOf } from '../../limit/key.ts'
+import { type ClientLimit, inForce, type Limit, quotasFor } from '../../limit/limit.ts'
 import { compileParameters } from '../../limit/parameters.ts'
-import { createRouter, type Params, type Route, servedHosts } from '../../downstream/router.ts'
-import { understand } from '../../downstream/target.ts'
-import { instant } from '../units.ts'
-import { type PassedOver, passedOver } from './passed-over.ts'
-import type { Question } from './question.ts'
-import { type Asker, type ExplainedLimit, explainLimits } from './quotas.ts'
+import { formatInstant } from '../format.ts'
+import type { Question } from './command.ts'
 
 /** What a request gets, and why. Instants are ISO 8601 in UTC. */
-export interface Explained {
-  readonly at: string
-  readonly request: Question & { readonly host: string }
-  /** The canonical path, which is matched and forwarded; null where the request has none. */
-  readonly path: string | null
-  /** Why the gateway itself answers, before it asks who calls. */
-  readonly refusal: Refused | null
-  readonly route: ExplainedRoute | null
-  /** The client that calls; null where the question names none. */
-  readonly client: ExplainedClient | null
-  /** All of them are charged, or none; the first live one is what admitted callers are told of. */
-  readonly limits: readonly ExplainedLimit[]
-  /** The routes before the one that takes it, or all where none does. */
-  readonly passedOver: readonly PassedOver[]
-}
+export type Explained = ReturnType<typeof explain>
+export type ExplainedRoute = ReturnType<typeof explainRoute>
+export type ExplainedClient = ReturnType<typeof explainClient>
+export type ExplainedLimit = ReturnType<typeof explainLimits>[number]
 
-export interface Refused {
-  readonly status: number
-  readonly code: string
-  readonly message: string
-  /** The methods that the path takes, of a 405. */
-  readonly allow?: readonly string[]
-}
+/** What the question says of the caller. */
+export type Asker = { readonly [Part in keyof Caller]?: Caller[Part] | undefined }
 
-export interface ExplainedRoute {
-  readonly match: string
-  /** Its place in the configuration, counted from 0. */
-  readonly index: number
-  readonly params: Params
-  readonly authenticate: Route['authenticate']
-  readonly scope: readonly string[]
-  /** Null where the gateway itself responds. */
-  readonly upstream: string | null
-  readonly origins: readonly string[]
-  readonly respond: string | null
-  readonly maxBody: number
-  /** Milliseconds to the head of the answer; null where no upstream is asked. */
-  readonly timeoutMs: number | null
-}
-
-export interface ExplainedClient {
-  readonly id: string
-  readonly name: string | null
-  /** Is it one of `clients`? */
-  readonly listed: boolean
-  /** What it must do where it pushes requests; null is not checked. */
-  readonly requestObjectSigningAlg: string | null
-  readonly authentication: string | null
-}
-
-/** Follows a request through a configuration as the gateway would, at an instant (epoch milliseconds), asking nothing of anybody. */
-export function explain(config: Config, question: Question, asker: Asker, nowMs: number): Explained {
+/** Follows a request through a configuration as the gateway would, at an instant (epoch milliseconds), without any I/O. */
+export function explain(config: Config, question: Question, asker: Asker, nowMs: number) {
+  const { routes, parameters } = config
   const request = { ...question, host: question.host ?? someHost(config) }
-  const { routes } = config
-  const client = asker.client === undefined ? null : explainClient(asker.client, config)
-  const nothing = { at: instant(nowMs), request, path: null, refusal: null, route: null, client, limits: [] }
-  const { serves, servesOthers } = servedHosts(routes, config.listen.hosts)
-  const target = understand(request.target, [request.host], serves, servesOthers)
-  if (target instanceof Refusal) {
-    return { ...nothing, refusal: refusalOf(target), passedOver: [] }
-  }
-
   const { method } = request
-  const { path } = target
-  const found = createRouter(routes)(method, target.host, target.segments)
-  if (found === undefined || 'allow' in found) {
-    const refusal =
-      found === undefined
-        ? refusalOf(notFound())
-        : { ...refusalOf(methodNotAllowed(found.allow)), allow: found.allow }
-    return { ...nothing, path, refusal, passedOver: passedOver(routes, method, target) }
-  }
-
-  const { route, params } = found
-  const misfit = compileParameters(route, config.parameters)(params)
-  const index = routes.indexOf(route)
-  const upstream = config.upstreams.find(({ name }) => name === route.upstream)
+  const { serves, servesOthers } = servedHosts(routes, config.listen.hosts)
+  const parsed = understand(request.target, [request.host], serves, servesOthers)
+  const target = parsed instanceof Refusal ? undefined : parsed
+  const found = target && createRouter(routes)(method, target.host, target.segments)
+  const taken = found && 'route' in found ? found : undefined
+  const allow = found && 'allow' in found ? found.allow : undefined
+  const refusal =
+    parsed instanceof Refusal
+      ? parsed
+      : taken
+        ? compileParameters(taken.route, parameters)(taken.params)
+        : allow
+          ? methodNotAllowed(allow)
+          : notFound()
   return {
-    ...nothing,
-    path,
-    refusal: misfit === undefined ? null : refusalOf(misfit),
-    route: {
-      match: route.match,
-      index,
-      params: { ...params },
-      authenticate: route.authenticate,
-      scope: route.scope,
-      upstream: route.upstream ?? null,
-      origins: upstream?.origins ?? [],
-      respond: route.respond ?? null,
-      maxBody: route.maxBody,
-      timeoutMs: upstream === undefined ? null : (route.timeoutMs ?? upstream.timeoutMs),
-    },
-    limits: misfit === undefined ? explainLimits(route.limits, asker, params, config, nowMs) : [],
-    passedOver: passedOver(routes.slice(0, index), method, target),
+    at: formatInstant(nowMs),
+    request,
+    /** The canonical path, which is matched and forwarded; null where the request has none. */
+    path: target?.path ?? null,
+    /** Why the gateway itself replies, before it authenticates; a 405 has the methods of the path. */
+    refusal: refusal
+      ? { status: refusal.status, code: refusal.code, message: refusal.message, ...(allow && { allow }) }
+      : null,
+    route: taken ? explainRoute(taken.route, taken.params, config) : null,
+    /** The client that calls; null where the question names none. */
+    client: asker.client === undefined ? null : explainClient(asker.client, config),
+    /** All of them are charged, or none; the headers of admitted calls report the first live one. */
+    limits: taken && !refusal ? explainLimits(taken.route.limits, asker, taken.params, config, nowMs) : [],
+    /** The routes before the one that takes it, or all where none does. */
+    passedOver: target
+      ? routes.slice(0, taken && routes.indexOf(taken.route)).map((route) => ({
+          match: route.match,
+          because: reasonOf(route, method, target),
+        }))
+      : [],
   }
 }
 
-/** Stands for a host that the question leaves open: one that no route names, where there is one. */
+/** A host for a question that names none: one that no route names, if there is one. */
 function someHost({ routes }: Config): string {
   const hosts = routes.find(({ hosts }) => hosts !== undefined)?.hosts
   return hosts?.find((one) => !routes.some(({ host }) => host === one)) ?? hosts?.[0] ?? 'localhost'
 }
 
-function explainClient(id: string, { clients }: Pick<Config, 'clients'>): ExplainedClient {
+function explainRoute(route: Route, params: Params, { routes, upstreams }: Config) {
+  const { match, authenticate, scope, respond, maxBody, timeoutMs } = route
+  const upstream = upstreams.find(({ name }) => name === route.upstream)
+  return {
+    match,
+    /** Position in the configuration, counted from 0. */
+    index: routes.indexOf(route),
+    params: { ...params },
+    authenticate,
+    scope,
+    /** Null where the gateway itself responds. */
+    upstream: upstream?.name ?? null,
+    origins: upstream?.origins ?? [],
+    respond: respond ?? null,
+    maxBody,
+    /** Milliseconds to the head of the response; null without an upstream. */
+    timeoutMs: upstream === undefined ? null : (timeoutMs ?? upstream.timeoutMs),
+  }
+}
+
+function explainClient(id: string, { clients }: Config) {
   const listed = clients.find(({ caller }) => caller === id)
   return {
     id,
     name: listed?.name ?? null,
+    /** True if it is one of `clients`. */
     listed: listed !== undefined,
+    /** What is required where it pushes requests; null is not checked. */
     requestObjectSigningAlg: listed?.requestObjectSigningAlg ?? null,
     authentication: listed?.authentication ?? null,
   }
 }
 
-function refusalOf({ status, code, message }: Refusal): Refused {
-  return { status, code, message }
+/** Applies limits as the gateway does. */
+function explainLimits(
+  limits: readonly Limit[],
+  { client, user, ip }: Asker,
+  params: Params,
+  { clientLimits, store }: Config,
+  nowMs: number,
+) {
+  const known: Readonly<Record<string, string | undefined>> = { ...params, client, user, ip }
+  const caller = { client: client ?? '', user: user ?? '', ip: ip ?? '' }
+  const own = clientLimits.get(client ?? '')
+  return quotasFor(limits, caller, params, prefixOf(store), nowMs, clientLimits).map(
+    ({ name, limit, windowMs, shadow, key }) => {
+      const configured = limits.find((one) => one.name === name)!
+      const { per } = configured
+      const lacking = per.filter((part) => known[part] === undefined)
+      return {
+        name,
+        limit,
+        windowMs,
+        shadow,
+        per,
+        /** The key that is counted; null while a part of it is not known. */
+        key: lacking.length > 0 ? null : key,
+        /** The parts of the key that the question does not name. */
+        lacking,
+        ...decidedBy(configured, own?.get(name), nowMs),
+      }
+    },
+  )
+}
+
+/** Which rule decides the limit, why, and what it will be next for this caller, as far as is known. */
+function decidedBy(configured: Limit, own: ClientLimit | undefined, nowMs: number) {
+  const rule = inForce(configured, own, nowMs)
+  const until = own?.untilAt === undefined ? undefined : formatInstant(own.untilAt)
+  if (rule === own) {
+    const because = `the client's own limit${until === undefined ? '' : `, until ${until}`}`
+    const next =
+      until === undefined ? null : { limit: inForce(configured, own, own.untilAt!).limit, from: until }
+    return { decidedBy: 'client' as const, because, next }
+  }
+  const ended = until === undefined ? '' : `; the client's own limit ended at ${until}`
+  const coming = configured.changes.find(({ fromAt }) => fromAt > nowMs)
+  const next = coming === undefined ? null : { limit: coming.limit, from: formatInstant(coming.fromAt) }
+  if (!('fromAt' in rule)) return { decidedBy: 'limit' as const, because: `for every client${ended}`, next }
+  return { decidedBy: 'change' as const, because: `changed at ${formatInstant(rule.fromAt)}${ended}`, next }
+}
+
+/** Why a route does not take a request. */
+function reasonOf(
+  route: Route,
+  method: string,
+  { host, segments }: Pick<Target, 'host' | 'segments'>,
+): string {
+  const found = matchRoute([route], method, host, segments)
+  if (found !== undefined && 'allow' in found) return `takes ${found.allow.join(', ')}, not ${method}`
+  if (found !== undefined) {
+    // What the router refuses although a route would take it.
+    return METHODS.has(method)
+      ? 'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it'
+      : `takes any method, but ${method} is none that the gateway takes`
+  }
+  if (route.host !== undefined && route.host !== host) return `is for the host ${route.host}, not ${host}`
+  if (!takesHost(route, host)) return `is for the hosts of listen.hosts, not ${host}`
+  return pathReason(route, segments)
+}
+
+function pathReason({ match, segments: wanted, rest }: Route, segments: readonly string[]): string {
+  const written = segmentsOf(match.slice(match.indexOf('/')))
+  for (const [i, want] of wanted.entries()) {
+    const have = segments[i]
+    if (have === undefined) return `wants a further segment, "${written[i]}"`
+    if ('literal' in want && foldCase(have) !== want.literal) return `wants "${written[i]}", not "${have}"`
+  }
+  return rest ? 'takes another path' : `ends before "${segments[wanted.length]}"`
 }

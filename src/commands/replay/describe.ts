@@ -1,75 +1,69 @@
-import { escaped } from '../../observe/escape.ts'
-import { rows } from '../table.ts'
-import type { ClientReport, Counts, Report } from './report.ts'
+import { escaped } from '../../observe/pretty.ts'
+import { formatParagraphs, formatRows } from '../format.ts'
+import type { Report } from './report.ts'
 
 const MOST_CELL_CHARS = 64
 
-/** A report for people: the clients, or the one that was asked about, the limits, and how much of the logs it tells of. */
-export function describeReport(report: Report, client?: string): string {
-  const { clients, limits, totals, more } = report
-  const hasNames = clients.some(({ name }) => name !== undefined)
-  const hasShadow = limits.some(({ shadow }) => shadow)
-  const cells = (client: string, name: string, counts: Counts, ...rest: readonly string[]) => [
-    client,
-    ...(hasNames ? [name] : []),
-    String(counts.calls),
-    String(counts.admitted),
-    changed(counts.recorded.refused, counts.refused),
-    ...rest,
-  ]
-  const table = rows(
-    [
-      'CLIENT',
-      ...(hasNames ? ['NAME'] : []),
-      'CALLS',
-      'ADMITTED',
-      'REFUSED',
-      'BY',
-      ...(hasShadow ? ['SHADOW'] : []),
-      'BUSIEST MINUTE',
-    ],
-    clients.map((one) => {
-      const shadow = hasShadow ? [byName(one.shadowOver)] : []
-      return cells(nameOf(one), cell(one.name ?? '-'), one, byName(one.refusedBy), ...shadow, busiest(one))
-    }),
-  )
-  return [
-    table,
+/** A report for people: the clients, or the one that was asked for, the limits, and how much of the logs was replayed. */
+export function describeReport(report: Report, client = ''): string {
+  const { totals, more } = report
+  return formatParagraphs([
+    describeClients(report),
     more > 0 ? `and ${counted(more, 'more client')}; --top lists them` : '',
-    totals.calls > 0 ? totalsOf(report) : nothingIn(report, client),
-    linesOf(report),
-    warningsOf(report).join('\n'),
-  ]
-    .filter(Boolean)
-    .join('\n\n')
+    totals.calls > 0 ? describeTotals(report) : describeNothing(report, client),
+    describeLines(report),
+    warningsOf(report)
+      .map((warning) => `warning: ${warning}`)
+      .join('\n'),
+  ])
 }
 
-function totalsOf({ totals, limits, from, to }: Report): string {
+function describeClients({ clients, limits }: Report): string {
+  const hasNames = clients.some(({ name }) => name !== undefined)
+  const hasShadow = limits.some(({ shadow }) => shadow)
+  const shown = (name: string): boolean => (hasNames || name !== 'NAME') && (hasShadow || name !== 'SHADOW')
+  const head = ['CLIENT', 'NAME', 'CALLS', 'ADMITTED', 'REFUSED', 'BY', 'SHADOW', 'BUSIEST MINUTE']
+  const rows = clients.map(({ client, name, calls, admitted, refused, recorded, ...one }) => [
+    cell(client ?? '-'),
+    cell(name ?? '-'),
+    String(calls),
+    String(admitted),
+    recorded.refused === refused ? String(refused) : `${recorded.refused} -> ${refused}`,
+    byLimit(one.refusedBy),
+    byLimit(one.shadowOver),
+    `${one.busiestMinute.calls} from ${one.busiestMinute.from}`,
+  ])
+  return formatRows(
+    head.filter(shown),
+    rows.map((row) => row.filter((_, i) => shown(head[i]!))),
+  )
+}
+
+function describeTotals({ totals, limits, from, to }: Report): string {
   const { calls, clients, admitted, refused, recorded, newlyRefused, newlyAdmitted } = totals
   const undecided =
     recorded.undecided > 0 ? `, and answered ${recorded.undecided} with 503 or 500, undecided` : ''
-  const told = limits
-    .filter(({ refused, recordedRefused }) => refused > 0 || recordedRefused > 0)
-    .map(({ name, shadow, refused, clients, recordedRefused }) => {
-      const then = recordedRefused > 0 || !shadow ? `, and ${recordedRefused} in the record` : ''
-      return `"${name}" refuses ${shadow ? 'in shadow ' : ''}${refused} of ${counted(clients, 'client')}${then}.`
-    })
   return [
     `${counted(calls, 'call')} of ${counted(clients, 'client')} from ${from} to ${to}: ${admitted} admitted, ${refused} refused.`,
     `The recorded gateway refused ${recorded.refused}${undecided}. Refused now and admitted then: ${newlyRefused}; admitted now and refused then: ${newlyAdmitted}.`,
-    ...told,
+    ...limits
+      .filter(({ refused, recordedRefused }) => refused > 0 || recordedRefused > 0)
+      .map(({ name, shadow, refused, clients, recordedRefused }) => {
+        const then = recordedRefused > 0 || !shadow ? `, and ${recordedRefused} in the record` : ''
+        return `"${name}" refuses ${shadow ? 'in shadow ' : ''}${refused} of ${counted(clients, 'client')}${then}.`
+      }),
   ].join('\n')
 }
 
-function nothingIn({ lines }: Report, client = ''): string {
+function describeNothing({ lines }: Report, client: string): string {
   if (lines.replayed > 0) return `None of the replayed calls is of the client "${cell(client)}".`
   const { refusedBefore, unmatched, unlimited, lacking } = lines
-  if (refusedBefore + unmatched + unlimited + lacking > 0)
-    return 'These limits are asked about none of the calls in these logs.'
-  return 'These logs hold no line of an access log: the JSON that the gateway writes with "log.format: json".'
+  return refusedBefore + unmatched + unlimited + lacking > 0
+    ? 'These limits are asked about none of the calls in these logs.'
+    : 'These logs hold no line of an access log: the JSON that the gateway writes with "log.format: json".'
 }
 
-function linesOf({ lines }: Report): string {
+function describeLines({ lines }: Report): string {
   const all = Object.values(lines).reduce((sum, count) => sum + count, 0)
   const parts = [
     [lines.replayed, 'replayed'],
@@ -78,57 +72,37 @@ function linesOf({ lines }: Report): string {
     [lines.refusedBefore, 'refused before any limit'],
     [lines.other, 'no lines of an access log'],
   ] as const
-  const told = parts.filter(([count]) => count > 0).map(([count, words]) => `${count} ${words}`)
-  return `${counted(all, 'line')}${told.length > 0 ? `: ${told.join(', ')}` : ''}.`
+  const some = parts.filter(([count]) => count > 0).map(([count, words]) => `${count} ${words}`)
+  return `${counted(all, 'line')}${some.length > 0 ? `: ${some.join(', ')}` : ''}.`
 }
 
 function warningsOf({ limits, lines, late }: Report): readonly string[] {
-  const warnings = limits
-    .filter(({ replayed }) => !replayed)
-    .map(
-      ({ name }) => `limits.${name}: is counted per user, whom the access log does not name; it is left out`,
-    )
-  if (lines.lacking > 0) {
-    warnings.push(
-      `${counted(lines.lacking, 'call')} left out, whose lines lack what a limit is counted by: the client, the address, or the whole path`,
-    )
-  }
-  if (lines.overlong > 0) {
-    warnings.push(`${counted(lines.overlong, 'line')} passed over, too long for an access log`)
-  }
-  if (late.calls > 0) {
-    const seconds = (late.byMs / 1000).toFixed(1)
-    warnings.push(
-      `${counted(late.calls, 'call')} logged too late to be put in order, by up to ${seconds} seconds: told as if decided that much later; give the log of each instance as a file of its own`,
-    )
-  }
-  return warnings.map((warning) => `warning: ${warning}`)
+  const lack = 'the client, the address, or the whole path'
+  const seconds = (late.byMs / 1000).toFixed(1)
+  return [
+    ...limits
+      .filter(({ replayed }) => !replayed)
+      .map(
+        ({ name }) =>
+          `limits.${name}: is counted per user, whom the access log does not name; it is left out`,
+      ),
+    lines.lacking > 0 &&
+      `${counted(lines.lacking, 'call')} left out, whose lines lack what a limit is counted by: ${lack}`,
+    lines.overlong > 0 && `${counted(lines.overlong, 'line')} passed over, too long for an access log`,
+    late.calls > 0 &&
+      `${counted(late.calls, 'call')} logged too late to be put in order, by up to ${seconds} seconds: counted as if decided that much later; give the log of each instance as a file of its own`,
+  ].filter((warning) => warning !== false)
 }
 
-function nameOf({ client }: ClientReport): string {
-  return client === null ? '-' : cell(client)
-}
-
-/** Whoever made the log chose some words: none of them moves a cursor or makes a column as wide as it likes. */
+/** Escaped and cut: callers choose the words of a log, which must not move a cursor or widen a column without end. */
 function cell(text: string): string {
   const plain = escaped(text)
   return plain.length > MOST_CELL_CHARS ? `${plain.slice(0, MOST_CELL_CHARS - 1)}…` : plain
 }
 
-function busiest({ busiestMinute: { calls, from } }: ClientReport): string {
-  return `${calls} from ${from}`
-}
-
-function byName(counts: Readonly<Record<string, number>>): string {
-  return (
-    Object.entries(counts)
-      .map(([name, count]) => `${name} ${count}`)
-      .join(', ') || '-'
-  )
-}
-
-function changed(before: number, after: number): string {
-  return before === after ? String(after) : `${before} -> ${after}`
+function byLimit(counts: Readonly<Record<string, number>>): string {
+  const words = Object.entries(counts).map(([name, count]) => `${name} ${count}`)
+  return words.join(', ') || '-'
 }
 
 /** A number and its noun, such as `2 calls`. */

@@ -1,141 +1,145 @@
-import { fstatSync } from 'node:fs'
-import { type FileHandle, open } from 'node:fs/promises'
-import { pipeline, Readable } from 'node:stream'
+import { once } from 'node:events'
+import { createReadStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { pipeline, type Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import { reason } from '../../config/files.ts'
+import type { LoggedCall } from './access-line.ts'
 
-/** A log that can be read once. */
-export interface Log {
-  readonly name: string
-  /** Bytes as stored; undefined where nobody knows, as of a pipe. */
-  readonly size: number | undefined
-  /** The lines, some at a time, decompressed where they are gzip; rejects with words for the operator. */
-  lines(): AsyncGenerator<readonly string[]>
-}
-
-/** What is told while logs are read. */
-export interface Reading {
-  /** Bytes as stored. */
-  bytes(count: number): void
-  /** A line so long that the gateway did not write it was passed over. */
-  overlong(): void
-}
-
-const STANDARD_INPUT = '-'
+const STDIN = '-'
 const PIECE_BYTES = 128 * 1024
-/** The gateway's own lines are a few kilobytes at most. */
-const MOST_LINE_BYTES = 64 * 1024
-const NEWLINE = 0x0a
+/** Most characters of a line that spans pieces. The gateway's own lines are a few kilobytes at most. */
+const MOST_LINE_CHARS = 64 * 1024
 
-/** Opens every log, `-` being standard input; rejects with one error that names all that cannot be read. */
-export async function openLogs(names: readonly string[], reading: Reading): Promise<readonly Log[]> {
-  const opened = await Promise.allSettled(names.map((name) => openLog(name, reading)))
-  const failed = opened.flatMap((one) => (one.status === 'rejected' ? [(one.reason as Error).message] : []))
-  if (failed.length > 0) throw new Error(failed.join('; '))
-  return opened.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+/** How long a decision may precede its line to be put in order, and most calls that wait for that. */
+const WINDOW_MS = 60_000
+const MOST_CALLS = 400_000
+/** The part of both by which they are exceeded, so that the waiting calls are sorted only now and then. */
+const SLACK = 0.1
+
+/** Bytes of all logs as stored; NaN where one is not known, as of a pipe. */
+export async function sizeOf(names: readonly string[]): Promise<number> {
+  const sizes = names.map(async (name) => {
+    const kind = name === STDIN ? undefined : await stat(name).catch(() => undefined)
+    return kind?.isFile() === true ? kind.size : NaN
+  })
+  return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
 }
 
-async function openLog(name: string, reading: Reading): Promise<Log> {
-  if (name === STANDARD_INPUT) {
-    const kind = fstatSync(0)
-    return logOf('standard input', kind.isFile() ? kind.size : undefined, () => process.stdin, reading)
-  }
-  let handle: FileHandle
-  try {
-    handle = await open(name)
-  } catch (error) {
-    throw unreadable(name, error)
-  }
-  const kind = await handle.stat()
-  if (kind.isDirectory()) {
-    await handle.close()
-    throw new Error(`${name}: is a directory, not a file`)
-  }
-  const stream = () => handle.createReadStream({ highWaterMark: PIECE_BYTES })
-  return logOf(name, kind.isFile() ? kind.size : undefined, stream, reading)
-}
-
-function logOf(name: string, size: number | undefined, open: () => Readable, reading: Reading): Log {
-  return {
-    name,
-    size,
-    async *lines() {
-      try {
-        yield* linesOf(plain(counted(open(), reading)), reading)
-      } catch (error) {
-        throw unreadable(name, error)
-      }
-    },
-  }
-}
-
-async function* counted(stream: Readable, { bytes }: Reading): AsyncGenerator<Buffer> {
-  for await (const piece of stream as AsyncIterable<Buffer>) {
-    bytes(piece.length)
-    yield piece
-  }
-}
-
-/** The bytes themselves, or what they are the gzip of: RFC 1952 section 2.3.1. */
-async function* plain(stored: AsyncGenerator<Buffer>): AsyncGenerator<Buffer> {
-  let first = Buffer.alloc(0)
-  while (first.length < 2) {
-    const { value, done } = await stored.next()
-    if (done === true) break
-    first = Buffer.concat([first, value])
-  }
-  const whole = (async function* () {
-    yield first
-    yield* stored
-  })()
-  yield* first[0] === 0x1f && first[1] === 0x8b ? gunzipped(whole) : whole
-}
-
-function gunzipped(stored: AsyncGenerator<Buffer>): AsyncIterable<Buffer> {
-  const gunzip = createGunzip({ chunkSize: PIECE_BYTES })
-  // Errors on the way are those of the stream that is read.
-  pipeline(Readable.from(stored), gunzip, () => {})
-  return gunzip
-}
-
-async function* linesOf(
-  pieces: AsyncGenerator<Buffer>,
-  { overlong }: Reading,
+/**
+ * Reads a log, `-` being `stdin`: its lines in batches, decompressed if they are gzip. Reports the bytes read, as stored, and
+ * each line that it leaves out since it is too long to be the gateway's. Rejects with words for the operator.
+ */
+export async function* readLines(
+  name: string,
+  stdin: Readable,
+  onRead: (bytes: number) => void,
+  onOverlong: () => void,
 ): AsyncGenerator<readonly string[]> {
-  /** What has come of a line whose end has not. */
-  let begun: Buffer[] = []
-  let begunBytes = 0
+  const stored: Readable & { readonly bytesRead?: number } =
+    name === STDIN ? stdin : createReadStream(name, { highWaterMark: PIECE_BYTES })
+  let reported = 0
+  /** The line whose end is still to come. */
+  let rest = ''
   let skips = false
-  for await (const piece of pieces) {
-    let start = 0
-    const end = piece.lastIndexOf(NEWLINE) + 1
-    if (skips && end > 0) {
-      start = piece.indexOf(NEWLINE) + 1
-      skips = false
+  try {
+    const plain = (await isGzip(stored))
+      ? pipeline(stored, createGunzip({ chunkSize: PIECE_BYTES }), () => {})
+      : stored
+    for await (const piece of plain.setEncoding('utf8') as AsyncIterable<string>) {
+      const lines = (rest + piece).split('\n')
+      rest = lines.pop()!
+      if (skips && lines.length > 0) {
+        lines.shift()
+        skips = false
+      }
+      yield lines
+      const { bytesRead = 0 } = stored
+      onRead(bytesRead - reported)
+      reported = bytesRead
+      if (skips) rest = ''
+      else if (rest.length > MOST_LINE_CHARS) {
+        rest = ''
+        skips = true
+        onOverlong()
+      }
     }
-    if (end > start) {
-      const whole = piece.subarray(start, end)
-      yield (begunBytes === 0 ? whole : Buffer.concat([...begun, whole])).toString().split('\n')
-    }
-    if (end > 0) {
-      begun = []
-      begunBytes = 0
-    }
-    if (skips || end === piece.length) continue
-    begun.push(piece.subarray(end))
-    begunBytes += piece.length - end
-    if (begunBytes <= MOST_LINE_BYTES) continue
-    begun = []
-    begunBytes = 0
-    skips = true
-    overlong()
+  } catch (error) {
+    const { code = '', message } = error as NodeJS.ErrnoException
+    const why = code.startsWith('Z_') ? `is damaged or cut gzip: ${message}` : reason(error)
+    throw new Error(`${name === STDIN ? 'standard input' : name}: ${why}`, { cause: error })
   }
-  if (begunBytes > 0) yield [Buffer.concat(begun).toString()]
+  if (rest !== '') yield [rest]
 }
 
-function unreadable(name: string, error: unknown): Error {
-  const { code } = error as NodeJS.ErrnoException
-  if (code === 'Z_BUF_ERROR') return new Error(`${name}: ends in the middle of what gzip wrote`)
-  if (code?.startsWith('Z_') === true) return new Error(`${name}: is not what gzip wrote`)
-  return new Error(`${name}: ${reason(error)}`)
+/** Reads the first bytes and puts them back: RFC 1952 section 2.3.1. */
+async function isGzip(stream: Readable): Promise<boolean> {
+  await once(stream, 'readable')
+  const head = stream.read() as Buffer | null
+  if (head === null) return false
+  stream.unshift(head)
+  return head[0] === 0x1f && head[1] === 0x8b
+}
+
+/** Passes on the calls of several logs by the time of their lines, by which each log is sorted. */
+export async function merge(
+  logs: readonly AsyncIterator<LoggedCall, void>[],
+  take: (call: LoggedCall) => void,
+): Promise<void> {
+  const heads: { readonly log: AsyncIterator<LoggedCall, void>; call: LoggedCall }[] = []
+  for (const log of logs) {
+    const { value } = await log.next()
+    if (value !== undefined) heads.push({ log, call: value })
+  }
+  while (heads.length > 0) {
+    const head = heads.reduce((first, one) => (one.call.loggedAt < first.call.loggedAt ? one : first))
+    take(head.call)
+    const { value } = await head.log.next()
+    if (value === undefined) heads.splice(heads.indexOf(head), 1)
+    else head.call = value
+  }
+}
+
+/**
+ * Puts calls, which are logged as their requests end, into the order in which they were decided, and passes each on with
+ * that instant. A call that comes too late for that counts as decided when the last one was.
+ */
+export function createOrder(
+  pass: (call: LoggedCall, nowMs: number) => void,
+  windowMs = WINDOW_MS,
+  mostCalls = MOST_CALLS,
+) {
+  const waiting: LoggedCall[] = []
+  const late = { calls: 0, byMs: 0 }
+  let newestAt = -Infinity
+  let sortedAt = -Infinity
+  let nowMs = -Infinity
+
+  function passBefore(decidedBefore: number, mostLeft: number): void {
+    waiting.sort((a, b) => a.decidedAt - b.decidedAt)
+    const rest = waiting.findIndex(({ decidedAt }) => decidedAt >= decidedBefore)
+    const due = rest === -1 ? waiting.length : rest
+    for (const call of waiting.splice(0, Math.max(due, waiting.length - mostLeft))) {
+      nowMs = Math.max(nowMs, call.decidedAt)
+      pass(call, nowMs)
+    }
+    sortedAt = newestAt
+  }
+
+  return {
+    take(call: LoggedCall): void {
+      if (call.decidedAt < nowMs) {
+        late.calls++
+        late.byMs = Math.max(late.byMs, nowMs - call.decidedAt)
+      }
+      waiting.push(call)
+      newestAt = Math.max(newestAt, call.loggedAt)
+      const isDue = newestAt > sortedAt + windowMs * SLACK || waiting.length > mostCalls * (1 + SLACK)
+      if (isDue) passBefore(newestAt - windowMs, mostCalls)
+    },
+    /** Passes on what still waits. */
+    end: (): void => passBefore(Infinity, 0),
+    /** How many calls came after later ones had been passed on, and by how much at most. */
+    late,
+  }
 }

@@ -1,108 +1,102 @@
+import { SingleBar } from 'cli-progress'
 import type { Loaded } from '../../config/load.ts'
 import type { Decision } from '../../limit/decision.ts'
 import { createLimiter } from '../../limit/limiter.ts'
 import { MemoryStore } from '../../limit/memory/store.ts'
-import { type LoggedCall, readAccessLine } from './logged-call.ts'
-import { createOrder, merge } from './in-order.ts'
-import { type Log, openLogs } from './logs.ts'
-import { createProgress, type Screen } from './progress.ts'
-import { createCharges } from './replayed-routes.ts'
-import { type LineCounts, type Report, reportOf } from './report.ts'
-import { createTallies } from './tally.ts'
+import { type Given, idOf, type Io, load, print, UsageError, wholeOf, wordsOf } from '../io.ts'
+import { type LoggedCall, readAccessLine } from './access-line.ts'
+import { createCharges } from './charges.ts'
+import { describeReport } from './describe.ts'
+import { createOrder, merge, readLines, sizeOf } from './logs.ts'
+import { createTallies, emptyLineCounts, type Report } from './report.ts'
+
+const MOST_ROWS = 100_000
 
 export interface ReplayOptions {
   /** Files of the access log, plain or gzip; `-` is standard input. */
   readonly logs: readonly string[]
-  /** Whose limits are tried, and where they were read. */
   readonly config: Loaded
   /** Most clients that are listed. */
   readonly top: number
-  /** The one client that is told of, in place of all. */
+  /** The one client to report, in place of all. */
   readonly client?: string | undefined
-  /** Where the progress is drawn. */
-  readonly screen: Screen
+}
+
+/** Prints what the limits of a configuration would have done to the calls of access logs. */
+export async function run(given: Given, io: Io): Promise<void> {
+  const logs = wordsOf(given)
+  const again = logs.find((log, i) => logs.indexOf(log) < i)
+  if (again !== undefined) throw new UsageError(`The log "${again}" is given twice.`)
+  if (logs.includes('-') && given['config'] === '-') {
+    throw new UsageError('Standard input is the log or the configuration, not both.')
+  }
+  const top = wholeOf(given, 'top', MOST_ROWS, 1)
+  const client = idOf(given, 'client')
+  const config = await load(given, io)
+  const report = await replay({ logs, config, top, client }, io)
+  print(io, given, report, () => describeReport(report, client))
 }
 
 /**
  * Sends recorded calls through the limits of a configuration, at the instants at which they were decided. Memory grows with
- * the clients in the logs and the keys that are active at a time. Rejects with words for the operator where a log cannot be read.
+ * the clients in the logs and the keys that are active at a time. Rejects with words for the operator where a log cannot be
+ * read.
  */
-export async function replay({ logs, config, top, client, screen }: ReplayOptions): Promise<Report> {
-  const lines: LineCounts = {
-    replayed: 0,
-    refusedBefore: 0,
-    unmatched: 0,
-    unlimited: 0,
-    lacking: 0,
-    other: 0,
-    overlong: 0,
-  }
-  let bytesRead = 0
-  let linesRead = 0
-  const opened = await openLogs(logs, {
-    bytes: (count) => (bytesRead += count),
-    overlong: () => lines.overlong++,
-  })
-  const progress = createProgress(screen, totalOf(opened))
-
-  const { limits } = config.config
-  const chargesOf = createCharges(config.config)
-  const names = limits.map(({ name }) => name)
-  const tallies = createTallies(names, client)
+export async function replay(
+  { logs, config: { config, file }, top, client }: ReplayOptions,
+  { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
+): Promise<Report> {
+  const lines = emptyLineCounts()
+  const chargesOf = createCharges(config)
+  const tallies = createTallies(config, client)
   let clockMs = 0
   const clock = { monotonicMs: () => clockMs, wallMs: (monotonicMs: number) => monotonicMs }
   const store = new MemoryStore({ clock })
   const limiter = createLimiter({ store, now: clock.monotonicMs })
-
   const order = createOrder((call, nowMs) => {
-    const charged = chargesOf(call, nowMs)
-    if (typeof charged === 'string') {
-      lines[charged]++
+    const quotas = chargesOf(call, nowMs)
+    if (typeof quotas === 'string') {
+      lines[quotas]++
       return
     }
     lines.replayed++
     clockMs = nowMs
     // The memory store decides at once.
-    tallies.note(call, limiter.decide(charged.quotas) as Decision, nowMs)
+    tallies.note(call, limiter.decide(quotas) as Decision, nowMs)
   })
 
-  async function* callsOf(log: Log): AsyncGenerator<readonly LoggedCall[]> {
-    for await (const some of log.lines()) {
-      const calls: LoggedCall[] = []
-      for (const line of some) {
-        if (line === '') continue
-        linesRead++
-        const call = readAccessLine(line)
-        if (call === undefined) lines.other++
-        else calls.push(call)
+  const progress = createProgress(await sizeOf(logs), stderr)
+  const onRead = (bytes: number): void => progress.increment(bytes)
+  const onOverlong = (): unknown => lines.overlong++
+  async function* callsOf(log: string): AsyncGenerator<LoggedCall, void> {
+    for await (const batch of readLines(log, stdin, onRead, onOverlong)) {
+      for (const line of batch) {
+        const call = line === '' ? undefined : readAccessLine(line)
+        if (call !== undefined) yield call
+        else if (line !== '') lines.other++
       }
-      progress.at(bytesRead, linesRead)
-      yield calls
     }
   }
-
   try {
-    await merge(
-      opened.map((log) => callsOf(log)),
-      (call) => {
-        if (call.arrived) order.take(call)
-        else lines.refusedBefore++
-      },
-    )
+    await merge(logs.map(callsOf), (call) => {
+      if (call.arrived) order.take(call)
+      else lines.refusedBefore++
+    })
     order.end()
   } finally {
-    progress.end()
+    progress.stop()
     await store.close()
   }
-  return reportOf({ tallies, lines, late: order.late() }, config.config, config.file, top)
+  return tallies.report(file, lines, order.late, top)
 }
 
-/** Undefined where one of them is a pipe. */
-function totalOf(logs: readonly Log[]): number | undefined {
-  let total = 0
-  for (const { size } of logs) {
-    if (size === undefined) return undefined
-    total += size
-  }
-  return total
+/** Draws nothing where `stream` is no terminal; no bar where the total is not known (NaN). */
+function createProgress(totalBytes: number, stream: NodeJS.WritableStream): SingleBar {
+  const bar = '[{bar}] {percentage}% of {total} bytes, {eta_formatted} left'
+  const format = Number.isNaN(totalBytes) ? '{value} bytes' : bar
+  const chars = { barCompleteChar: '#', barIncompleteChar: '-' }
+  // With `linewrap`, the terminal keeps its settings, also after Ctrl-C; lines are cut to its width.
+  const progress = new SingleBar({ format, stream, clearOnComplete: true, linewrap: true, ...chars })
+  progress.start(totalBytes || 0, 0)
+  return progress
 }

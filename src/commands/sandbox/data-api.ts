@@ -1,13 +1,12 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 
-const ACCOUNTS = [
+const SHOPS = ['Corner Bakery', 'City Railways', 'Green Grocer', 'Book Cellar', 'Cinema Lumière']
+
+const accounts = [
   { id: 'acc-1', accountName: 'Current account', currency: 'GBP', balance: { amount: { value: 124_350 } } },
   { id: 'acc-2', accountName: 'Savings', currency: 'GBP', balance: { amount: { value: 1_250_000 } } },
 ]
-
-const SHOPS = ['Corner Bakery', 'City Railways', 'Green Grocer', 'Book Cellar', 'Cinema Lumière']
-
-const TRANSACTIONS = Array.from({ length: 60 }, (_, i) => ({
+const transactions = Array.from({ length: 60 }, (_, i) => ({
   id: `txn-${i + 1}`,
   accountId: i % 4 === 0 ? 'acc-2' : 'acc-1',
   amount: { value: -(350 + ((i * 7919) % 9000)), currency: 'GBP' },
@@ -15,14 +14,10 @@ const TRANSACTIONS = Array.from({ length: 60 }, (_, i) => ({
   shortDescription: SHOPS[i % SHOPS.length],
   status: 'posted',
 }))
-
-const COLLECTIONS: ReadonlyMap<string, readonly unknown[]> = new Map<string, readonly unknown[]>([
-  ['accounts', ACCOUNTS],
-  ['transactions', TRANSACTIONS],
-])
+const COLLECTIONS = new Map<string, readonly unknown[]>(Object.entries({ accounts, transactions }))
 const PAGE = 10
 
-/** A small Data API: accounts and transactions in pages, and a sync that always succeeds, each with and without `/v3`. It asks for no token: the gateway does. */
+/** A small Data API, with and without `/v3`: accounts, transactions, and a sync that always succeeds. The gateway authenticates. */
 export function createDataApi(): Server {
   return createServer((request, response) => {
     // The whole body is taken before the answer, as a real backend does.
@@ -33,15 +28,11 @@ export function createDataApi(): Server {
 
 function answer(request: IncomingMessage, response: ServerResponse): void {
   const url = new URL(request.url ?? '/', `http://${request.headers.host ?? 'localhost'}`)
-  const [first, second, ...more] = url.pathname
-    .replace(/^\/v3(?=\/)/, '')
-    .split('/')
-    .slice(1)
-  const collection = second === undefined ? COLLECTIONS.get(first ?? '') : undefined
-  const reads = request.method === 'GET' || request.method === 'HEAD'
-  if (reads && collection !== undefined) {
+  const [, name = '', id = ''] = /^(?:\/v3)?\/(\w+)(?:\/([^/]+))?$/.exec(url.pathname) ?? []
+  const collection = id === '' ? COLLECTIONS.get(name) : undefined
+  if (collection !== undefined && (request.method === 'GET' || request.method === 'HEAD')) {
     send(response, 200, page(collection, url))
-  } else if (request.method === 'POST' && first === 'sync' && second && more.length === 0) {
+  } else if (request.method === 'POST' && name === 'sync' && id !== '') {
     send(response, 200, { data: { syncId: crypto.randomUUID(), status: 'ok' }, meta: {} })
   } else {
     send(response, 404, { code: 'NotFound', message: 'Not Found' })
@@ -49,25 +40,13 @@ function answer(request: IncomingMessage, response: ServerResponse): void {
 }
 
 function page(collection: readonly unknown[], url: URL): object {
-  const number = (name: string, otherwise: number): number => {
-    const text = url.searchParams.get(name)
-    return text !== null && /^\d{1,6}$/.test(text) ? Number(text) : otherwise
-  }
-  const limit = Math.max(1, number('limit', PAGE))
-  const offset = number('offset', 0)
-  const link = (to: number): string => {
-    const target = new URL(url)
-    target.searchParams.set('limit', String(limit))
-    target.searchParams.set('offset', String(to))
-    return target.href
-  }
+  const limit = Number(url.searchParams.get('limit')) || PAGE
+  const offset = Number(url.searchParams.get('offset')) || 0
+  const next = new URL(url)
+  next.searchParams.set('offset', String(offset + limit))
   return {
     data: collection.slice(offset, offset + limit),
-    links: {
-      self: url.href,
-      ...(offset > 0 && { prev: link(Math.max(0, offset - limit)) }),
-      ...(offset + limit < collection.length && { next: link(offset + limit) }),
-    },
+    links: { self: url.href, ...(offset + limit < collection.length && { next: next.href }) },
     meta: { total: collection.length },
   }
 }

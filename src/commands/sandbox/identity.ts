@@ -2,39 +2,48 @@ import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
 import type * as OidcProvider from 'oidc-provider'
 import type { ClientMetadata, Configuration, JWK } from 'oidc-provider'
-import { createLogin } from './login.ts'
 
 export interface IdentityOptions {
-  /** The name under which callers know the provider: its URL at the gateway, path included. */
+  /** The provider's URL at the gateway, path included, by which callers know it. */
   readonly issuer: string
-  /** For whom its access tokens are: the Data API. */
+  /** The audience of its access tokens: the Data API. */
   readonly audience: string
   readonly clients: readonly ClientMetadata[]
 }
 
 /** What a client may ask of the Data API. */
 export const DATA_SCOPES = 'accounts:read transactions:read'
+/** Where the sandbox's own client is sent back to; the page shows its query. */
+export const CALLBACK = '/interaction/callback'
 
 /**
- * A real OpenID Provider behind the gateway: pushed authorisation requests, signed request objects, and JWT access tokens
- * (RFC 9068) for the Data API. It speaks of itself by the host that callers use, which the gateway tells it.
+ * A real OpenID Provider behind the gateway: pushed authorisation requests, signed request objects, JWT access tokens
+ * (RFC 9068) for the Data API, and a login that takes any name. Its URLs have the host that callers use, which the gateway
+ * forwards.
  */
 export async function createIdentity(options: IdentityOptions): Promise<Server> {
   const { Provider } = await load()
   const provider = new Provider(options.issuer, configure(options))
   provider.proxy = true
   const answer = provider.callback()
-  const login = createLogin(provider)
   const { pathname: mount } = new URL(options.issuer)
   return createServer((request, response) => {
-    const url = request.url ?? '/'
-    if (url.startsWith('/interaction/')) void login(request, response)
-    else if (url.startsWith(`${mount}/`)) {
-      // The provider finds its own place by the difference between the two.
+    const { url = '/' } = request
+    if (url.startsWith(`${mount}/`)) {
+      // The provider finds its mount path by the difference between the two.
       Object.assign(request, { originalUrl: url, url: url.slice(mount.length) })
       void answer(request, response)
-    } else response.writeHead(404, { 'Content-Type': 'text/plain' }).end('Not Found\n')
+      return
+    }
+    const { pathname, searchParams } = new URL(url, options.issuer)
+    const found = pathname === CALLBACK
+    response.writeHead(found ? 200 : 404, { 'Content-Type': 'text/plain; charset=utf-8' })
+    response.end(found ? `Back at the client, with:\n\n${listed(searchParams)}` : 'Not Found\n')
   })
+}
+
+function listed(query: URLSearchParams): string {
+  return [...query].map(([name, value]) => `${name}: ${value}\n`).join('')
 }
 
 function configure({ audience, clients }: IdentityOptions): Configuration {
@@ -50,7 +59,6 @@ function configure({ audience, clients }: IdentityOptions): Configuration {
     },
     scopes: ['openid', 'offline_access', ...DATA_SCOPES.split(' ')],
     features: {
-      devInteractions: { enabled: false },
       clientCredentials: { enabled: true },
       introspection: { enabled: true },
       revocation: { enabled: true },
@@ -72,13 +80,10 @@ function configure({ audience, clients }: IdentityOptions): Configuration {
     },
     pkce: { required: () => false },
     findAccount: (_, sub) => ({ accountId: sub, claims: () => ({ sub }) }),
-    interactions: { url: (_, { uid }) => `/interaction/${uid}` },
-    // Whoever logs in agrees to everything, so that there is one page to click through and not two.
+    // A login grants everything, so that there is one page to click through, without consent.
     async loadExistingGrant({ oidc }) {
-      const grant = new oidc.provider.Grant({
-        clientId: oidc.client!.clientId,
-        accountId: oidc.session!.accountId!,
-      })
+      const clientId = oidc.client!.clientId
+      const grant = new oidc.provider.Grant({ clientId, accountId: oidc.session!.accountId! })
       grant.addOIDCScope(oidc.params!['scope'] as string)
       grant.addResourceScope(audience, DATA_SCOPES)
       await grant.save()
@@ -97,29 +102,23 @@ function makeKeys(): JWK[] {
   )
 }
 
-/** Loads the provider, an optional dependency, when it is needed. */
+/** On a terminal, a colour stands before it. */
+const NOTICE = /^.{0,10}oidc-provider (?:NOTICE|WARNING): /
+
+/** Imports the provider, an optional dependency, without its notices of what a sandbox is for: storage in memory, any login. */
 async function load(): Promise<typeof OidcProvider> {
-  withoutItsNotices()
+  const { console } = globalThis
+  for (const level of ['info', 'warn'] as const) {
+    const write = console[level].bind(console)
+    console[level] = (...words: unknown[]) => {
+      if (typeof words[0] !== 'string' || !NOTICE.test(words[0])) write(...words)
+    }
+  }
   try {
     return await import('oidc-provider')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error
-    throw new Error('The sandbox needs the package oidc-provider. Install it: npm install oidc-provider@9', {
-      cause: error,
-    })
-  }
-}
-
-/** On a terminal, a colour stands before it. */
-const NOTICE = /^.{0,10}oidc-provider (?:NOTICE|WARNING): /
-
-/** The provider warns of what a sandbox is for: storage in memory, made-up accounts. Its other messages pass. */
-function withoutItsNotices(): void {
-  const { console: shared } = globalThis
-  for (const level of ['info', 'warn'] as const) {
-    const write = shared[level].bind(shared)
-    shared[level] = (...words: unknown[]) => {
-      if (typeof words[0] !== 'string' || !NOTICE.test(words[0])) write(...words)
-    }
+    const message = 'The sandbox needs the package oidc-provider. Install it: npm install oidc-provider@9'
+    throw new Error(message, { cause: error })
   }
 }

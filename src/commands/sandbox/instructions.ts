@@ -1,25 +1,18 @@
-import { DATA_SCOPES } from './identity.ts'
-import { CALLBACK } from './login.ts'
+import { CALLBACK, DATA_SCOPES } from './identity.ts'
 
-export interface Places {
-  /** Where callers go, such as `http://localhost:8080`. */
-  readonly gateway: string
-  readonly admin: string
-  readonly identity: string
-  readonly data: string
-  readonly issuer: string
+/** URLs, such as `http://localhost:8080`, the client, and the calls that it may make in a minute. */
+type Values = Readonly<Record<'gateway' | 'admin' | 'identity' | 'data' | 'issuer', string>> & {
   readonly client: { readonly id: string; readonly secret: string }
-  /** Calls that the client may make in a minute. */
   readonly limit: number
 }
 
 /** Any bank connection will do. */
 const CONNECTION = '1ffe704d-3962-4a92-8c8e-293880fb449a'
-/** A limit up to this is run out of by hand, so to say. */
-const LOW = 100
+/** Most calls that the instructions make to use up the limit. */
+const MOST_CALLS = 100
 
 /** What runs where, and the lines to paste into a shell: bash, curl and sed are all they need. */
-export function instructions({ gateway, admin, identity, data, issuer, client, limit }: Places): string {
+export function instructions({ gateway, admin, identity, data, issuer, client, limit }: Values): string {
   const basic = `-u ${client.id}:${client.secret}`
   const bearer = '-H "Authorization: Bearer $TOKEN"'
   const sync = `${gateway}/v3/sync/${CONNECTION}`
@@ -28,6 +21,10 @@ export function instructions({ gateway, admin, identity, data, issuer, client, l
     `-d redirect_uri=${gateway}${CALLBACK} --data-urlencode 'scope=openid ${DATA_SCOPES}'`,
     '-d state=a-state -d nonce=a-nonce',
   ].join(' ')
+
+  const usingUp = `What is left of the client's ${limit} calls a minute, used up: 200 as long as it lasts, then 429:
+
+for i in $(seq ${limit + 1}); do curl -s -o /dev/null -w '%{http_code}\\n' ${bearer} ${gateway}/v3/transactions; done`
 
   return `
 Sluice's sandbox
@@ -43,7 +40,7 @@ An access token for the client "${client.id}":
 
 TOKEN=$(curl -s ${basic} -d grant_type=client_credentials --data-urlencode 'scope=${DATA_SCOPES}' ${issuer}/token | ${member('access_token')})
 
-A call: 200, and the X-RateLimit headers tell what is left:
+A call: 200, and the X-RateLimit headers show what is left:
 
 curl -i ${bearer} '${gateway}/v3/transactions?limit=2'
 
@@ -60,16 +57,8 @@ A pushed authorisation request, and the address at which the user goes on; open 
 REQUEST_URI=$(${push} | ${member('request_uri')})
 echo "${issuer}/auth?client_id=${client.id}&request_uri=$REQUEST_URI"
 
-${exhaust(gateway, bearer, limit)}
+${limit > MOST_CALLS ? `Start with --limit 5 to see a client use up its ${limit} calls a minute sooner.` : usingUp}
 `
-}
-
-function exhaust(gateway: string, bearer: string, limit: number): string {
-  if (limit > LOW) return `Start with --limit 5 to see a client use up its ${limit} calls a minute sooner.`
-  const url = `${gateway}/v3/transactions`
-  return `What is left of the client's ${limit} calls a minute, used up: 200 as long as it lasts, then 429:
-
-for i in $(seq ${limit + 1}); do curl -s -o /dev/null -w '%{http_code}\\n' ${bearer} ${url}; done`
 }
 
 /** A filter that takes one text member out of a line of JSON. */

@@ -1,20 +1,144 @@
-import type { SandboxOptions } from './stage.ts'
+import { existsSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { type Given, type Io, say, wholeOf } from '../io.ts'
+import { createDataApi } from './data-api.ts'
+import { CALLBACK, createIdentity, DATA_SCOPES } from './identity.ts'
+import { instructions } from './instructions.ts'
+
+/** Ports, 0 for any free one, and the calls that a client may make in a minute. */
+export type SandboxOptions = Readonly<
+  Record<'port' | 'adminPort' | 'identityPort' | 'dataPort' | 'limit', number>
+>
+
+const HOST = '127.0.0.1'
+const AUDIENCE = 'https://data.sandbox.example'
+const CLIENT = { id: 'sandbox', secret: 'sandbox-secret' }
+const DRAIN_MS = 1000
+const MOST_PORTS = 65_535
 
 /**
- * Serves everything in this process: an OpenID Provider, a Data API, and the gateway before them. Says how to try it out;
- * SIGINT and SIGTERM end all of it, and the process with 0. Rejects with words for the operator where something is in the way.
+ * Serves everything in this process: an OpenID Provider, a Data API, and the gateway before them, until SIGINT or SIGTERM.
+ * Prints how to try it out. Rejects with words for the operator where it cannot start.
  */
-export async function runSandbox(options: SandboxOptions): Promise<void> {
+export async function run(given: Given, io: Io): Promise<void> {
+  const port = (flag: string): number => wholeOf(given, flag, MOST_PORTS)
+  const options = {
+    port: port('port'),
+    adminPort: port('admin-port'),
+    identityPort: port('identity-port'),
+    dataPort: port('data-port'),
+    limit: wholeOf(given, 'limit', Number.MAX_SAFE_INTEGER),
+  }
   const ending = new AbortController()
   const end = (): void => ending.abort()
-  process.once('SIGINT', end).once('SIGTERM', end)
-  // Loaded after that, so that a signal counts from the first moment on.
-  const { openStage } = await import('./stage.ts')
-  const stage = await openStage(options, ending.signal)
-  if (stage.instructions !== undefined) process.stdout.write(stage.instructions)
-  if (!ending.signal.aborted) {
-    await new Promise((resolve) => ending.signal.addEventListener('abort', resolve))
+  io.once('SIGINT', end).once('SIGTERM', end)
+  const ended = new Promise((resolve) => ending.signal.addEventListener('abort', resolve))
+  try {
+    const sandbox = await openSandbox(options, ending.signal)
+    say(io.stdout, sandbox.instructions)
+    await ended
+    await sandbox.close()
+  } catch (error) {
+    if (!ending.signal.aborted) throw error
   }
-  await stage.close()
-  process.exit(0)
+}
+
+/**
+ * Starts the backends and the gateway one after the other, and returns how to try them out. Rejects once `signal` is aborted
+ * between two of them; closes what it started where it rejects.
+ */
+export async function openSandbox(options: SandboxOptions, signal: AbortSignal) {
+  const closers: (() => Promise<void>)[] = []
+  const close = async (): Promise<void> => {
+    for (const one of closers.splice(0).toReversed()) await one()
+  }
+  const serve = async (server: Server, port: number, flag: string): Promise<string> => {
+    const address = `http://${HOST}:${await listen(server, port, flag)}`
+    closers.push(() => shut(server))
+    return address
+  }
+  try {
+    // The provider and the gateway must know the gateway's address before it listens.
+    const port = await findPort(options.port, '--port')
+    const adminPort = await findPort(options.adminPort, '--admin-port')
+    const gateway = `http://localhost:${port}`
+    const issuer = `${gateway}/oidc`
+
+    const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: [sandboxClient(gateway)] })
+    signal.throwIfAborted()
+    const identity = await serve(provider, options.identityPort, '--identity-port')
+    const data = await serve(createDataApi(), options.dataPort, '--data-port')
+    // Imported now, so that a signal is handled from the first moment on.
+    const { loadConfig } = await import('../../config/load.ts')
+    const { start } = await import('../../process/start.ts')
+    const { config } = await loadConfig({
+      file: sandboxConfig(),
+      env: {
+        SLUICE_PORT: String(port),
+        SLUICE_ADMIN_PORT: String(adminPort),
+        IDENTITY_URL: identity,
+        DATA_URL: data,
+        ISSUER: issuer,
+        AUDIENCE,
+        REQUEST_LIMIT: String(options.limit),
+      },
+      overrides: [{ flag: 'sandbox', path: ['tokens', 'jwks'], value: `${identity}/oidc/certs` }],
+    })
+    signal.throwIfAborted()
+    const { adminAddress: admin, close: drain } = await start({ ...config, drainTimeoutMs: DRAIN_MS })
+    closers.push(() => drain())
+    const { limit } = options
+    return {
+      instructions: instructions({ gateway, admin, identity, data, issuer, client: CLIENT, limit }),
+      close,
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+function sandboxClient(gateway: string) {
+  return {
+    client_id: CLIENT.id,
+    client_secret: CLIENT.secret,
+    grant_types: ['client_credentials', 'authorization_code', 'refresh_token'],
+    response_types: ['code' as const],
+    redirect_uris: [`${gateway}${CALLBACK}`],
+    scope: `openid offline_access ${DATA_SCOPES}`,
+  }
+}
+
+function sandboxConfig(): string {
+  // From the sources the folder is three up, from the build four.
+  const [sources, build] = ['../../../config/sandbox.yaml', '../../../../config/sandbox.yaml'].map((path) =>
+    fileURLToPath(new URL(path, import.meta.url)),
+  )
+  return existsSync(sources!) ? sources! : build!
+}
+
+async function findPort(wanted: number, flag: string): Promise<number> {
+  const server = createServer()
+  const port = await listen(server, wanted, flag)
+  await shut(server)
+  return port
+}
+
+function listen(server: Server, port: number, flag: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', ({ code, message }: NodeJS.ErrnoException) => {
+      const reason = code === 'EADDRINUSE' ? 'is taken' : `cannot be opened: ${message}`
+      reject(new Error(`Port ${port} ${reason}. Choose another with ${flag}; 0 takes a free one.`))
+    })
+    server.listen(port, HOST, () => resolve((server.address() as AddressInfo).port))
+  })
+}
+
+function shut(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve())
+    server.closeAllConnections()
+  })
 }

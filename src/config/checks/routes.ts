@@ -1,88 +1,54 @@
-import { hides, parsePattern, type Pattern } from '../../downstream/router.ts'
-import { authenticationOf } from './identity.ts'
-import { repeated } from './limits.ts'
-import { meantBy } from './parts.ts'
-import type { Outline, OutlinedRoute } from './outline.ts'
-import type { Mistake } from '../yaml/source.ts'
+import { hides } from '../../downstream/router.ts'
+import type { Settings } from '../schema.ts'
+import type { Mistake } from '../yaml/problem.ts'
 import { dangling } from '../yaml/wording.ts'
 
-/** Routes that lead nowhere or can never match, and limits that cannot be counted where they stand. */
-export function* routes(file: Outline): Generator<Mistake> {
-  const earlier: { pattern: Pattern; match: string; i: number }[] = []
-  for (const [i, route] of file.routes.entries()) {
-    const { match, upstream } = route
-    const parsed = match === undefined || match === '' ? undefined : parsePattern(match)
-    const pattern = typeof parsed === 'string' ? undefined : parsed
-    if (typeof parsed === 'string')
-      yield { path: ['routes', i, 'match'], message: `is not a pattern: ${parsed}` }
-    if (upstream && file.upstreams && !Object.hasOwn(file.upstreams, upstream)) {
-      const message = dangling('upstream', upstream, Object.keys(file.upstreams))
-      yield { path: ['routes', i, 'upstream'], message }
-    }
-    yield* answerOf(route, i)
-    yield* authenticationOf(route, i, pattern)
-    yield* limitsOf(route, i, pattern, file)
-    yield* togetherOf(route, i, file)
-    if (pattern === undefined) continue
-    const hiding = earlier.find((other) => hides(other.pattern, pattern))
-    if (hiding) {
-      const message = `can never match: "${hiding.match}" (routes[${hiding.i}]) takes all that "${match}" would; put it first or take it out`
-      yield { path: ['routes', i, 'match'], message }
-    }
-    earlier.push({ pattern, match: match!, i })
-  }
+type RouteSettings = Settings['routes'][number]
+
+/** The names of the parameters in a route's path. */
+export function paramsOf({ segments }: RouteSettings): readonly string[] {
+  return segments.flatMap((segment) => ('param' in segment ? [segment.param] : []))
 }
 
-/** Either an upstream answers, or the gateway itself with the caller's limits. */
-function* answerOf(
-  { upstream, respond, authenticate, limits, timeout }: OutlinedRoute,
-  i: number,
-): Generator<Mistake> {
-  const at = (key: string) => ['routes', i, key]
-  if (respond === undefined) {
-    if (upstream !== undefined) return
-    yield { path: at('upstream'), message: 'is missing; write the name of an upstream, or "respond: limits"' }
-    return
-  }
-  if (upstream !== undefined) {
-    yield { path: at('respond'), message: 'stands beside "upstream"; take one of the two out', key: true }
-  }
-  if (authenticate === 'none' || authenticate === 'par') {
-    const message = 'must be bearer, because a caller is told of its own limits alone'
-    yield { path: at('authenticate'), message }
-  }
-  if (limits.length > 0) {
-    const message = 'must be left out beside "respond": to read one’s limits costs no call'
-    yield { path: at('limits'), message, key: true }
-  }
-  if (timeout !== undefined) {
-    yield {
-      path: at('timeout'),
-      message: 'must be left out beside "respond": no upstream is asked',
-      key: true,
+/** Routes that lead nowhere or can never match, and limits that cannot be decided together. */
+export function* routes(settings: Settings): Generator<Mistake> {
+  const { routes, upstreams, limits } = settings
+  const backends = upstreams.map(({ name }) => name)
+  const names = limits.map(({ name }) => name)
+  for (const [i, route] of routes.entries()) {
+    const { match, upstream } = route
+    if (upstream !== undefined && !backends.includes(upstream)) {
+      yield { path: ['routes', i, 'upstream'], message: dangling('upstream', upstream, backends) }
     }
+    for (const [j, name] of route.limits.entries()) {
+      if (!names.includes(name))
+        yield { path: ['routes', i, 'limits', j], message: dangling('limit', name, names) }
+    }
+    yield* together(route, i, settings)
+    const hiding = routes.slice(0, i).findIndex((other) => hides(other, route))
+    if (hiding === -1) continue
+    const message = `can never match: "${routes[hiding]!.match}" (routes[${hiding}]) takes all that "${match}" would; put it first or take it out`
+    yield { path: ['routes', i, 'match'], message }
   }
 }
 
 /** Limits that are decided together: a live one leads, and on a cluster all are kept in one slot. */
-function* togetherOf(
-  { limits: names, match, authenticate }: OutlinedRoute,
+function* together(
+  { limits: names, match, authenticate }: RouteSettings,
   i: number,
-  file: Outline,
+  { limits, store }: Settings,
 ): Generator<Mistake> {
-  const known = names.map((name) =>
-    name !== undefined && file.limits && Object.hasOwn(file.limits, name) ? file.limits[name] : undefined,
-  )
+  const known = names.map((name) => limits.find((limit) => limit.name === name))
   const path = ['routes', i, 'limits']
   if (known[0]?.shadow === true) {
-    const isAlone = known.every((limit) => limit === undefined || limit.shadow === true)
-    const message = isAlone
-      ? `"${names[0]}" is a shadow limit, which refuses nothing, and no live one stands with it; write a live limit before it`
-      : `"${names[0]}" is a shadow limit, whose headers no caller is to see; write a live limit before it`
+    const why = known.every((limit) => limit?.shadow !== false)
+      ? 'which refuses nothing, and no live one stands with it'
+      : 'whose headers no caller is to see'
+    const message = `"${names[0]}" is a shadow limit, ${why}; write a live limit before it`
     yield { path: [...path, 0], message }
   }
   const first = known[0]?.per[0]
-  if (file.store.redis?.['cluster'] === undefined || first === undefined) return
+  if (store === 'memory' || store.redis.cluster === undefined || first === undefined) return
   if (first === 'ip' && authenticate === 'bearer') {
     const message = `"${match}" decides "${names[0]}" (per ip first) together with DPoP proofs, which a cluster cannot: it keeps them with their client; let the "per" begin with client`
     yield { path: [...path, 0], message }
@@ -92,34 +58,5 @@ function* togetherOf(
     if (other === undefined || other === first) continue
     const message = `"${match}" decides "${names[0]}" (per ${first} first) and "${names[j]}" (per ${other} first) together, which a cluster cannot: it keeps them in different places; let the "per" of both begin with the same part`
     yield { path: [...path, j], message }
-  }
-}
-
-function* limitsOf(
-  { limits, match, authenticate }: OutlinedRoute,
-  i: number,
-  pattern: Pattern | undefined,
-  file: Outline,
-): Generator<Mistake> {
-  const path = ['routes', i, 'limits']
-  yield* repeated(limits, path)
-  const params = pattern?.segments.flatMap((segment) => ('param' in segment ? [segment.param] : []))
-  for (const [j, name] of limits.entries()) {
-    if (!name || file.limits === null || limits.indexOf(name) < j) continue
-    if (!Object.hasOwn(file.limits, name)) {
-      yield { path: [...path, j], message: dangling('limit', name, Object.keys(file.limits)) }
-      continue
-    }
-    for (const part of file.limits[name]!.per) {
-      if (part === undefined || part === 'ip' || part.startsWith(':')) continue
-      if (part === 'client' || part === 'user') {
-        if (authenticate !== 'none') continue
-        const message = `the limit "${name}" is per ${part}, whom nobody proves to be here; write "authenticate: bearer" or take the limit out`
-        yield { path: [...path, j], message }
-      } else if (params && !params.includes(part) && meantBy(part, name, file) === undefined) {
-        const message = `the limit "${name}" is per ${part}, but "${match}" has no :${part}; name a segment :${part} or take the limit out`
-        yield { path: [...path, j], message }
-      }
-    }
   }
 }

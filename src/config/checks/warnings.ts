@@ -1,11 +1,12 @@
 import { X509Certificate } from 'node:crypto'
 import { countedBy } from '../../limit/parameters.ts'
 import type { Config } from '../schema.ts'
-import type { Path } from '../yaml/locate.ts'
-import type { Mistake } from '../yaml/source.ts'
+import type { Mistake, Path } from '../yaml/problem.ts'
+
+type Compiled = Omit<Config, 'warnings'>
 
 /** What is not wrong, but probably not meant either: what has no effect (any more), and what is left open. */
-export function* warningsOf(config: Omit<Config, 'warnings'>, nowMs: number): Generator<Mistake> {
+export function* warningsOf(config: Compiled, nowMs: number): Generator<Mistake> {
   const { admin, store } = config
   if (!admin.onLoopback && admin.token === undefined) {
     const message = `is reached from other machines, and there is no "token", so /limits is refused here; set admin.token to a secret of 16 characters or more`
@@ -13,7 +14,7 @@ export function* warningsOf(config: Omit<Config, 'warnings'>, nowMs: number): Ge
   }
   if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false) {
     const message =
-      'trusts whoever answers for Redis; write "ca" with the authority that signed its certificate'
+      'trusts any server that answers for Redis; write "ca" with the authority that signed its certificate'
     yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message }
   }
   yield* reachable(config)
@@ -24,12 +25,12 @@ export function* warningsOf(config: Omit<Config, 'warnings'>, nowMs: number): Ge
   yield* ownLimits(config, nowMs)
 }
 
-/** Proxies that anybody can pretend to be, and upstreams that nobody reaches. */
-function* reachable({ listen, upstreams, routes }: Omit<Config, 'warnings'>): Generator<Mistake> {
+/** Trusted proxies that any caller can pretend to be, and upstreams that no route names. */
+function* reachable({ listen, upstreams, routes }: Compiled): Generator<Mistake> {
   for (const [i, range] of listen.trustedProxies.entries()) {
     if (!/\/0+$/.test(range)) continue
     const message =
-      'trusts every caller, so that anybody sets X-Forwarded-For and Client-Cert; write the addresses of your proxies'
+      'trusts every caller, so that any of them sets X-Forwarded-For and Client-Cert; write the addresses of your proxies'
     yield { path: ['listen', 'trustedProxies', i], message }
   }
   for (const { name } of upstreams) {
@@ -38,7 +39,7 @@ function* reachable({ listen, upstreams, routes }: Omit<Config, 'warnings'>): Ge
   }
 }
 
-function* certificates({ listen, upstreams }: Omit<Config, 'warnings'>, nowMs: number): Generator<Mistake> {
+function* certificates({ listen, upstreams }: Compiled, nowMs: number): Generator<Mistake> {
   yield* certificate(listen.tls?.cert, ['listen', 'tls', 'cert'], 'callers will not connect', nowMs)
   for (const { name, tls } of upstreams) {
     yield* certificate(tls?.cert, ['upstreams', name, 'tls', 'cert'], 'the backend will not take it', nowMs)
@@ -60,8 +61,8 @@ function* certificate(
   }
 }
 
-/** What of the PAR endpoint’s rules is never looked at. */
-function* identity({ par, routes, clients }: Omit<Config, 'warnings'>): Generator<Mistake> {
+/** Rules of the PAR endpoint that are never enforced. */
+function* identity({ par, routes, clients }: Compiled): Generator<Mistake> {
   const isGuarded = routes.some(({ authenticate }) => authenticate === 'par')
   if (par !== undefined && !isGuarded) {
     const message = 'has no effect, because no route says "authenticate: par"'
@@ -89,7 +90,7 @@ function* identity({ par, routes, clients }: Omit<Config, 'warnings'>): Generato
   }
 }
 
-function* limits({ limits, routes }: Omit<Config, 'warnings'>, nowMs: number): Generator<Mistake> {
+function* limits({ limits, routes }: Compiled, nowMs: number): Generator<Mistake> {
   for (const limit of limits) {
     const { name, changes } = limit
     const path = ['limits', name]
@@ -103,7 +104,7 @@ function* limits({ limits, routes }: Omit<Config, 'warnings'>, nowMs: number): G
   }
 }
 
-function* parameters({ parameters, routes }: Omit<Config, 'warnings'>): Generator<Mistake> {
+function* parameters({ parameters, routes }: Compiled): Generator<Mistake> {
   const counted = new Set(routes.flatMap(countedBy))
   for (const name of Object.keys(parameters)) {
     if (counted.has(name)) continue
@@ -112,10 +113,7 @@ function* parameters({ parameters, routes }: Omit<Config, 'warnings'>): Generato
   }
 }
 
-function* ownLimits(
-  { clients, clientLimits, limits }: Omit<Config, 'warnings'>,
-  nowMs: number,
-): Generator<Mistake> {
+function* ownLimits({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Mistake> {
   for (const [i, { id, caller }] of clients.entries()) {
     if (id !== id.trim()) {
       const message = 'begins or ends with a blank, which is part of the id; take it out if it is not meant'

@@ -1,59 +1,48 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { createSecureContext } from 'node:tls'
-import { readPem } from '../files.ts'
-import type { Path } from '../yaml/locate.ts'
-import type { ListenTls, Settings, UpstreamTls } from '../schema.ts'
-import type { Mistake } from '../yaml/source.ts'
-import type { UpstreamSettings } from '../sections/upstream.ts'
+import { reason } from '../files.ts'
+import type { Mistake, Path } from '../yaml/problem.ts'
 
-/** The TLS of the callers' listener, with its files read; what is wrong with them is added to `mistakes`. */
-export async function compileTls(
-  tls: Settings['listen']['tls'],
-  directory: string,
-  mistakes: Mistake[],
-): Promise<ListenTls | undefined> {
-  if (tls === undefined) return undefined
-  const { requestClientCert = false, ...files } = tls
-  const { cert = '', key = '', clientCa } = await readFiles(files, ['listen', 'tls'], directory, mistakes)
-  return { cert, key, clientCa, requestClientCert }
-}
+type File = 'cert' | 'key' | 'ca' | 'clientCa'
+type Files = Readonly<Partial<Record<File, string | undefined>>>
 
-/** The TLS to an upstream, with its files read; what is wrong with them is added to `mistakes`. */
-export async function compileUpstreamTls(
-  { servername, ...files }: NonNullable<UpstreamSettings['tls']>,
+/** Reads the PEM files that a section of TLS names into it: each sound, and the key that of the certificate. */
+export type ReadTls = <T extends Files>(
+  section: T,
   path: Path,
-  directory: string,
-  mistakes: Mistake[],
-): Promise<UpstreamTls> {
-  const { ca, cert, key } = await readFiles(files, path, directory, mistakes)
-  return { ca, servername, cert, key }
-}
+) => Promise<T & Readonly<Record<File, string | undefined>>>
 
-type Files = Readonly<Partial<Record<'cert' | 'key' | 'ca' | 'clientCa', string | undefined>>>
-
-/** The PEM texts of the files that a section names: each sound, and the key that of the certificate. */
-async function readFiles(files: Files, path: Path, directory: string, mistakes: Mistake[]): Promise<Files> {
-  async function read<T>(name: keyof Files, parse: (pem: string) => T | string) {
-    const file = files[name]
-    if (file === undefined) return undefined
-    const pem = await readPem(file, directory)
-    const parsed = 'text' in pem ? parse(pem.text) : ''
-    if ('text' in pem && typeof parsed !== 'string') return { text: pem.text, parsed }
-    const message = 'text' in pem ? `names ${resolve(directory, file)}, which ${String(parsed)}` : pem.problem
-    mistakes.push({ path: [...path, name], message })
+/** Reads files from `directory`; what is wrong with them is added to `mistakes`. */
+export function createTlsReader(directory: string, mistakes: Mistake[]): ReadTls {
+  async function read<K>(path: Path, name: string | undefined, parse: (pem: string) => K | string) {
+    if (name === undefined) return undefined
+    const file = resolve(directory, name)
+    let problem: string
+    try {
+      const text = await readFile(file, 'utf8')
+      const isPem = /^-----BEGIN /m.test(text)
+      const parsed = isPem ? parse(text) : 'holds no PEM text; convert it with openssl'
+      if (typeof parsed !== 'string') return { text, parsed }
+      problem = parsed
+    } catch (error) {
+      problem = reason(error)
+    }
+    mistakes.push({ path, message: `names ${file}, which ${problem}` })
     return undefined
   }
-
-  const cert = await read('cert', readCertificates)
-  const key = await read('key', readKey)
-  if (cert && key && !cert.parsed.checkPrivateKey(key.parsed)) {
-    const message = `is not the key of the certificate in ${files.cert}; write the one that it was made with`
-    mistakes.push({ path: [...path, 'key'], message })
+  return async (section, path) => {
+    const cert = await read([...path, 'cert'], section.cert, readCertificates)
+    const key = await read([...path, 'key'], section.key, readKey)
+    if (cert && key && !cert.parsed.checkPrivateKey(key.parsed)) {
+      const message = `is not the key of the certificate in ${section.cert}; write the one that it was made with`
+      mistakes.push({ path: [...path, 'key'], message })
+    }
+    const ca = await read([...path, 'ca'], section.ca, readCertificates)
+    const clientCa = await read([...path, 'clientCa'], section.clientCa, readCertificates)
+    return { ...section, cert: cert?.text, key: key?.text, ca: ca?.text, clientCa: clientCa?.text }
   }
-  const ca = await read('ca', readCertificates)
-  const clientCa = await read('clientCa', readCertificates)
-  return { cert: cert?.text, key: key?.text, ca: ca?.text, clientCa: clientCa?.text }
 }
 
 /** Where the certificates and keys of sections are read from. */

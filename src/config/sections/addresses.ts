@@ -2,37 +2,36 @@ import { BlockList, isIP } from 'node:net'
 import { parseHost } from '../../downstream/target.ts'
 import { textThat } from './values.ts'
 
+const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/
+
 /** The address or name that a listener binds. */
 export function bindHost() {
   return textThat(
-    (host) => isIP(host) !== 0 || /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(host),
+    (host) => isIP(host) !== 0 || HOST_NAME.test(host),
     'an address or a host name without port, such as 127.0.0.1',
   )
 }
 
 /** A host that the gateway serves, in lower case. */
 export function servedHost() {
-  return textThat((host) => {
-    const parsed = parseHost(host)
-    return parsed !== undefined && parsed.port === '' && !host.endsWith(':')
-  }, 'a host name without port, such as api.example.com').transform((host) => parseHost(host)!.host)
+  return textThat(
+    (host) => parseHost(host)?.port === '' && !host.endsWith(':'),
+    'a host name without port, such as api.example.com',
+  ).transform((host) => parseHost(host)!.host)
 }
 
 /** The name in a server’s certificate; an address cannot be asked for (RFC 6066 section 3). */
 export function tlsName() {
-  return textThat(
-    (host) => isIP(host) === 0 && /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(host),
-    'a host name such as data.internal',
-  )
+  return textThat((host) => isIP(host) === 0 && HOST_NAME.test(host), 'a host name such as data.internal')
 }
 
 /** A range of addresses, such as `10.0.0.0/8`. */
 export function cidr() {
-  return textThat(isCidr, 'a range of addresses such as 10.0.0.0/8', (range) =>
-    isIP(range) === 0
-      ? undefined
-      : `must be a range of addresses; write ${range}/${isIP(range) === 4 ? 32 : 128} for this one alone`,
-  )
+  return textThat((range) => {
+    const family = isIP(range)
+    if (family === 0) return isCidr(range)
+    return `must be a range of addresses; write ${range}/${family === 4 ? 32 : 128} for this one alone`
+  }, 'a range of addresses such as 10.0.0.0/8')
 }
 
 function isCidr(range: string): boolean {
@@ -48,62 +47,58 @@ function isCidr(range: string): boolean {
 
 /** The address of an http or https server, without anything after the port → its origin. */
 export function origin() {
-  const what = 'an address such as http://data.internal:4000'
-  return textThat(
-    (url) => originProblem(url) === undefined,
-    what,
-    (url) => originProblem(url),
-  ).transform((url) => new URL(url).origin)
-}
-
-function originProblem(text: string): string | undefined {
-  const url = httpUrl(text)
-  if (url === undefined) return 'must be an http or https address, such as http://data.internal:4000'
-  if (url.username !== '' || url.password !== '')
-    return 'must hold no credentials; upstreams are asked without any'
-  if (url.search !== '' || url.hash !== '') return `must end after the port; write ${url.origin}`
-  if (url.pathname !== '/') return `must have no path, because requests keep theirs; write ${url.origin}`
-  return undefined
+  return textThat((text) => {
+    const url = httpUrl(text)
+    if (url === undefined) return 'must be an http or https address, such as http://data.internal:4000'
+    if (!isPublic(url)) return 'must hold no credentials; upstreams are asked without any'
+    if (url.search !== '' || url.hash !== '') return `must end after the port; write ${url.origin}`
+    return url.pathname === '/' || `must have no path, because requests keep theirs; write ${url.origin}`
+  }, 'an address such as http://data.internal:4000').transform((url) => new URL(url).origin)
 }
 
 /** An http or https URL exactly as written, because it is compared so (RFC 8414 section 2: no query, no fragment). */
 export function issuer() {
   return textThat((text) => {
     const url = httpUrl(text)
-    return url !== undefined && !/[?#\s]/.test(text) && url.username === '' && url.password === ''
+    return url !== undefined && !/[?#\s]/.test(text) && isPublic(url)
   }, 'the issuer’s URL without query or fragment, such as https://identity.example.com/oidc')
 }
 
 /** Where the issuer’s keys are: an http or https URL, or a path. */
 export function keysLocation() {
-  return textThat(
-    (text) => text !== '' && (!/^\w+:/.test(text) || isFetched(text)),
-    'an http or https URL, or the path of a file',
-    plainPath,
-  )
+  return textThat((text) => {
+    if (text.startsWith('file:')) return plainPath(text)
+    return text !== '' && (!/^\w+:/.test(text) || isFetched(text))
+  }, 'an http or https URL, or the path of a file')
 }
 
 /** An http or https URL without credentials, which is fetched as written. */
 export function fetchedUrl(what: string) {
-  return textThat(isFetched, what, (text) =>
-    httpUrl(text) === undefined || isFetched(text) ? undefined : 'must hold no credentials and no fragment',
-  )
+  return textThat((text) => {
+    if (httpUrl(text) === undefined) return false
+    return isFetched(text) || 'must hold no credentials and no fragment'
+  }, what)
 }
 
 function isFetched(text: string): boolean {
   const url = httpUrl(text)
-  return url !== undefined && url.username === '' && url.password === '' && !text.includes('#')
+  return url !== undefined && isPublic(url) && !text.includes('#')
+}
+
+function isPublic({ username, password }: URL): boolean {
+  return username === '' && password === ''
 }
 
 /** The path of a PEM file, relative to the configuration. */
 export function pemFile() {
-  return textThat((path) => path !== '' && !path.startsWith('file:'), 'the path of a PEM file', plainPath)
+  return textThat(
+    (path) => (path.startsWith('file:') ? plainPath(path) : path !== ''),
+    'the path of a PEM file',
+  )
 }
 
-function plainPath(text: string): string | undefined {
-  return text.startsWith('file:')
-    ? `is a path already; write ${text.replace(/^file:(?:\/\/)?/, '')}`
-    : undefined
+function plainPath(text: string): string {
+  return `is a path already; write ${text.replace(/^file:(?:\/\/)?/, '')}`
 }
 
 /** The URL, where it is one of http or https. */

@@ -1,7 +1,5 @@
-import { z } from 'zod'
 import { bindHost, cidr, pemFile, servedHost } from './addresses.ts'
-import { duration, list, port, section, size, whole } from './values.ts'
-import { must } from '../yaml/wording.ts'
+import { checking, duration, flag, list, port, section, size, whole } from './values.ts'
 
 const tls = section({
   cert: pemFile().describe('The certificate that callers are shown, and after it those that vouch for it.'),
@@ -9,18 +7,41 @@ const tls = section({
   clientCa: pemFile()
     .optional()
     .describe('The authorities of clients’ certificates; whoever shows none of theirs cannot connect.'),
-  requestClientCert: z
-    .boolean(must('true or false'))
+  requestClientCert: flag()
     .optional()
     .describe(
       'true asks callers for a certificate: any will do, and none too, for the tokens that are bound to one.',
     ),
-}).describe('HTTPS, with PEM files relative to this one; plain HTTP, unless set.')
+})
+  .superRefine(
+    checking(function* ({ clientCa, requestClientCert }) {
+      if (clientCa === undefined || requestClientCert !== false) return
+      const message = 'contradicts "clientCa", for which every caller is asked; take one of the two out'
+      yield { path: ['requestClientCert'], message }
+    }),
+  )
+  .describe('HTTPS, with PEM files relative to this one; plain HTTP, unless set.')
+
+const REQUEST_TIMEOUT_MS = 60_000
+
+/** The time for the head is part of the time for the request. */
+function* inTime({
+  headersTimeout,
+  requestTimeout,
+}: Readonly<Record<'headersTimeout' | 'requestTimeout', number>>) {
+  if (headersTimeout <= requestTimeout) return
+  if (requestTimeout === REQUEST_TIMEOUT_MS) {
+    yield { path: ['headersTimeout'], message: 'must be at most requestTimeout (60s), of which it is part' }
+  } else {
+    const message = `must be at least headersTimeout (${headersTimeout / 1000}s), which is part of it`
+    yield { path: ['requestTimeout'], message }
+  }
+}
 
 /** Where callers are served. */
 export const listen = section({
   host: bindHost().default('0.0.0.0').describe('The address that callers connect to.'),
-  port: port().default(8080).describe('The port that callers connect to; 0 takes a free one.'),
+  port: port().prefault(8080).describe('The port that callers connect to; 0 takes a free one.'),
   tls: tls.optional(),
   trustedProxies: list(cidr(), 0, 'a list of address ranges')
     .default([])
@@ -35,14 +56,15 @@ export const listen = section({
     .prefault('15s')
     .describe('Longest time for a request’s head to arrive.'),
   requestTimeout: duration('1s', '1d')
-    .prefault('60s')
+    .prefault(`${REQUEST_TIMEOUT_MS / 1000}s`)
     .describe('Longest time for a whole request to arrive.'),
   keepAliveTimeout: duration('1ms', '1d').prefault('75s').describe('How long an idle connection is kept.'),
-  maxConnections: whole(1, 1_000_000).default(10_000).describe('Most connections at a time.'),
+  maxConnections: whole(1, 1_000_000).prefault(10_000).describe('Most connections at a time.'),
   maxConnectionsPerAddress: whole(1, 1_000_000)
-    .default(1000)
+    .prefault(1000)
     .describe('Most connections at a time from one address, IPv6 by its /64; trusted proxies may have more.'),
 })
+  .superRefine(checking(inTime))
   .transform(({ headersTimeout, requestTimeout, keepAliveTimeout, ...rest }) => ({
     ...rest,
     headersTimeoutMs: headersTimeout,

@@ -1,5 +1,78 @@
-import { issuer } from './addresses.ts'
-import { choice, duration, list, section, size, text } from './values.ts'
+import { z } from 'zod'
+import { isClientId } from '../../authenticate/token/claims.ts'
+import { must, mustHave } from '../yaml/wording.ts'
+import { fetchedUrl, issuer } from './addresses.ts'
+import { ownLimits } from './limits.ts'
+import { ALGORITHMS } from './tokens.ts'
+import { checking, choice, duration, list, section, size, text } from './values.ts'
+
+/** Every member of a private or symmetric key (RFC 7518 section 6). */
+const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
+
+const jwk = z.record(z.string(), z.unknown(), must('a JWK: a mapping with "kty"')).superRefine(
+  checking(function* (jwk) {
+    const secret = PRIVATE.find((member) => member in jwk)
+    if (secret === undefined) return
+    const message =
+      'is a part of a private key, which its owner alone should have; write the public key without it, and have the client make a new one'
+    yield { path: [secret], message, key: true }
+  }),
+)
+
+const JWKS = 'a list of JWKs, in [ ] or with a "- " before each'
+
+const jwks = z
+  .strictObject(
+    {
+      keys: z
+        .array(jwk, must(JWKS))
+        .min(1, 'is empty; write at least one JWK')
+        .describe('The keys, each a JWK without private members.'),
+    },
+    mustHave(['keys'], 'a JWK Set: a mapping with "keys"'),
+  )
+  .describe('Its public keys as a JWK Set, for its request objects and assertions.')
+
+const client = section({
+  id: text('the client’s id')
+    .refine((id) => id === '' || isClientId(id), 'must have at most 255 characters, none a control character')
+    .describe('The id as tokens name it, compared exactly.'),
+  issuer: issuer()
+    .optional()
+    .describe('Whose tokens name it so, where "tokens" is a list; the first issuer, unless set.'),
+  name: text('the client’s name').optional().describe('What operators call it.'),
+  requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512'])
+    .optional()
+    .describe('With which algorithm it must sign request objects; none: it need not.'),
+  authentication: choice([
+    'client_secret_basic',
+    'client_secret_post',
+    'client_secret_jwt',
+    'private_key_jwt',
+    'tls_client_auth',
+    'self_signed_tls_client_auth',
+    'none',
+  ])
+    .optional()
+    .describe('How it authenticates at the PAR endpoint; not checked, unless set.'),
+  jwks: jwks.optional(),
+  jwksUri: fetchedUrl('the URL of the client’s JWK Set, such as https://client.example.com/jwks')
+    .optional()
+    .describe('In place of jwks: where its JWK Set is.'),
+  limits: ownLimits,
+})
+  .superRefine(
+    checking(function* ({ jwks, jwksUri }) {
+      if (jwks !== undefined && jwksUri !== undefined)
+        yield { path: ['jwksUri'], message: 'stands beside "jwks"; take one of the two out', key: true }
+    }),
+  )
+  .describe('An API client that is not as all others.')
+
+/** The clients with settings of their own. */
+export const clients = list(client, 0, 'a list of clients').describe(
+  'The API clients with settings of their own.',
+)
 
 /** What is enforced at the PAR endpoint. */
 export const par = section({
@@ -18,5 +91,8 @@ export const par = section({
     .default('forward')
     .describe('What becomes of clients that are not listed under "clients".'),
 })
-  .transform(({ leeway, ...rest }) => ({ ...rest, leewayMs: leeway }))
+  .transform(({ leeway, audiences, ...rest }) => {
+    const base = rest.issuer.replace(/\/$/, '')
+    return { ...rest, audiences: audiences ?? [`${base}/token`, `${base}/request`], leewayMs: leeway }
+  })
   .describe('What the gateway itself enforces where a route says par.')

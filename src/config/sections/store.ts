@@ -1,31 +1,75 @@
 import { z } from 'zod'
+import type { Mistake, Path } from '../yaml/problem.ts'
+import { must } from '../yaml/wording.ts'
 import { pemFile } from './addresses.ts'
-import { clusterUrl, redisUrl, sentinelUrl } from './redis-urls.ts'
-import { choice, duration, list, section, secret, text, textThat, whole } from './values.ts'
-import { must, mustSecretly } from '../yaml/wording.ts'
+import { checking, choice, coerced, duration, flag, list, section, text, textThat, whole } from './values.ts'
+
+const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
+const NODE = 'redis://host:6379 or rediss://host:6379'
+const SENTINEL = 'redis://host:26379 or rediss://host:26379'
+
+/** A server: `redis://`, `rediss://` or a socket file. */
+const redisUrl = () => textThat(judgeServer, SERVER)
+/** A node of a Redis Cluster, which has database 0 alone. */
+const clusterUrl = () => textThat((text) => judgeNode(text, NODE), NODE)
+/** A sentinel, without credentials: its own are another setting, and so are those of the master. */
+const sentinelUrl = () =>
+  textThat((text) => {
+    const found = judgeNode(text, SENTINEL)
+    if (found !== true || !text.includes('@')) return found
+    return 'must hold no credentials; write them as username, password, sentinelUsername and sentinelPassword'
+  }, SENTINEL)
+
+function judgeNode(text: string, what: string): boolean | string {
+  if (!/^rediss?:\/\//.test(text)) return false
+  const isLonger = URL.canParse(text) && new URL(text).pathname.length > 1
+  return isLonger ? `must end after the port; write ${what}` : judgeServer(text)
+}
+
+function judgeServer(text: string): boolean | string {
+  if (/^(?:unix:\/\/)?\/[^\s?#]+$/.test(text)) return true
+  if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) return `must be ${SERVER}`
+  const { hostname, search, hash, pathname } = new URL(text)
+  if (hostname === '') return 'names no host; write redis://host:6379'
+  if (search !== '' || hash !== '') return 'must have nothing after the database number'
+  return /^(?:\/\d{0,4})?$/.test(pathname) || 'must end with the number of a database, such as /0, or without'
+}
+
+/** The PEM files of TLS to a server. */
+export function tlsFiles(we: string) {
+  return {
+    ca: pemFile().optional().describe('The authorities that are trusted; those of Node.js, unless set.'),
+    cert: pemFile().optional().describe(`The certificate that ${we} shows.`),
+    key: pemFile().optional().describe('The private key of that certificate.'),
+  }
+}
+
+/** A certificate without its key, or a key without its certificate. */
+export function* halfOf(tls: { readonly cert?: unknown; readonly key?: unknown }): Generator<Mistake> {
+  if ((tls.cert === undefined) === (tls.key === undefined)) return
+  const [one, other] = tls.key === undefined ? ['cert', 'key'] : ['key', 'cert']
+  yield { path: [one], message: `is of no use without "${other}"; write both or neither`, key: true }
+}
 
 const tls = z
   .union(
     [
-      z.literal(true),
+      coerced(z.literal(true)),
       section({
-        ca: pemFile().optional().describe('The authorities that are trusted; those of Node.js, unless set.'),
-        cert: pemFile().optional().describe('The certificate that this gateway shows.'),
-        key: pemFile().optional().describe('The private key of that certificate.'),
+        ...tlsFiles('this gateway'),
         servername: text('the name in the certificate of Redis')
           .optional()
           .describe('The name that the certificate of Redis must bear; the host’s, unless set.'),
-        rejectUnauthorized: z
-          .boolean(must('true or false'))
-          .default(true)
+        rejectUnauthorized: flag()
+          .prefault(true)
           .describe('false takes any certificate, and so anybody who answers for Redis.'),
-      }),
+      }).superRefine(checking(halfOf)),
     ],
-    mustSecretly('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
+    must('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
   )
   .describe('TLS to Redis, with files relative to this one; rediss:// alone switches it on too.')
 
-const redis = section({
+const servers = section({
   url: redisUrl()
     .optional()
     .describe('One server: redis://, rediss:// or the path of a socket; may be file:/path to read it from.'),
@@ -38,19 +82,62 @@ const redis = section({
   name: text('the name by which the sentinels know the master')
     .optional()
     .describe('The name by which the sentinels know the master.'),
-  sentinelUsername: secret('a user of the sentinels')
+  sentinelUsername: text('a user of the sentinels')
     .optional()
     .describe('The user of the sentinels themselves, for sentinelPassword; the default one, unless set.'),
-  sentinelPassword: secret('the password of the sentinels')
+  sentinelPassword: text('the password of the sentinels')
     .optional()
     .describe('The password of the sentinels themselves; none, unless set.'),
-  username: secret('a user of Redis').optional().describe('In place of the user in the URL.'),
-  password: secret('the password of that user').optional().describe('In place of the password in the URL.'),
+  username: text('a user of Redis').optional().describe('In place of the user in the URL.'),
+  password: text('the password of that user').optional().describe('In place of the password in the URL.'),
   tls: tls.optional(),
-}).describe('The Redis that every instance of the gateway shares.')
+})
+
+/** A Redis with several kinds of addresses or without any, and settings that do not go together. */
+function* fitting(redis: z.output<typeof servers>): Generator<Mistake> {
+  const { url, cluster, sentinels, sentinelUsername, sentinelPassword } = redis
+  const [kind, ...others] = (['url', 'cluster', 'sentinels'] as const).filter((kind) => redis[kind])
+  if (kind === undefined) yield { path: [], message: 'names no server; write url, cluster or sentinels' }
+  for (const other of others)
+    yield { path: [other], message: `stands beside "${kind}"; take one of the two out`, key: true }
+  if (kind === 'sentinels') {
+    if (redis.name === undefined) {
+      const message = 'is missing; write the name by which the sentinels know the master'
+      yield { path: ['name'], message }
+    }
+    if (sentinelUsername !== undefined && sentinelPassword === undefined) {
+      const message = 'is of no use without "sentinelPassword"; write both or neither'
+      yield { path: ['sentinelUsername'], message, key: true }
+    }
+  } else if (kind !== undefined) {
+    for (const key of ['name', 'sentinelUsername', 'sentinelPassword'] as const)
+      if (redis[key] !== undefined)
+        yield { path: [key], message: 'goes with "sentinels" alone; take it out', key: true }
+  }
+  yield* alike(cluster, ['cluster'], 'scheme, user and password', ({ protocol, username, password }) =>
+    JSON.stringify([protocol, username, password]),
+  )
+  yield* alike(sentinels, ['sentinels'], 'scheme', ({ protocol }) => protocol)
+  if (redis.tls !== undefined && url !== undefined && !url.startsWith('redis'))
+    yield { path: ['tls'], message: 'has no meaning on a socket file; take it out', key: true }
+}
+
+/** All nodes are reached with the same settings. */
+function* alike(
+  urls: readonly string[] = [],
+  path: Path,
+  what: string,
+  how: (url: URL) => string,
+): Generator<Mistake> {
+  const i = urls.findIndex((url) => how(new URL(url)) !== how(new URL(urls[0]!)))
+  if (i !== -1)
+    yield { path: [...path, i], message: `differs from the first one in ${what}; write all alike` }
+}
 
 const sharedStore = section({
-  redis,
+  redis: servers
+    .superRefine(checking(fitting))
+    .describe('The Redis that every instance of the gateway shares.'),
   prefix: textThat(
     (prefix) => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix),
     'letters, digits and . _ : - (64 at most)',
@@ -70,7 +157,7 @@ const sharedStore = section({
 
 /** Where the counters live. */
 export const store = z
-  .union([z.literal('memory'), sharedStore], mustSecretly('"memory" or a mapping with "redis"'))
+  .union([z.literal('memory'), sharedStore], must('"memory" or a mapping with "redis"'))
   .describe('Where the counters live: "memory" counts in this process alone.')
 
 /** A shared store as the file says it, with files not yet read. */

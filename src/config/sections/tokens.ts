@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import { fetchedUrl, issuer, keysLocation } from './addresses.ts'
-import { choice, duration, list, secret, section, text, textThat } from './values.ts'
-import { must, mustSecretly } from '../yaml/wording.ts'
+import { checking, choice, duration, list, section, text, textThat } from './values.ts'
+import type { Mistake } from '../yaml/problem.ts'
+import { must } from '../yaml/wording.ts'
 
 /** The asymmetric algorithms of JOSE: who verifies with them cannot sign with them. */
 export const ALGORITHMS = [
@@ -17,21 +18,10 @@ export const ALGORITHMS = [
   'RS512',
 ] as const
 
-const algorithm = z.enum(
-  ALGORITHMS,
-  must(`one of ${ALGORITHMS.join(', ')}`, (input) => {
-    if (typeof input !== 'string') return undefined
-    if (/^none$/i.test(input)) return 'must not be "none": anybody could write such a token'
-    if (/^HS\d/i.test(input))
-      return `must not be ${input}: whoever can verify such a token can also forge one`
-    return undefined
-  }),
-)
-
 const introspection = section({
   url: fetchedUrl('the URL of the introspection endpoint').describe('The issuer’s introspection endpoint.'),
   clientId: text('the id of the gateway at the issuer').describe('Whom the gateway authenticates as there.'),
-  clientSecret: secret('the secret of that client').describe(
+  clientSecret: text('the secret of that client').describe(
     'With which secret; may be file:/path to read it from.',
   ),
   timeout: duration('1ms', '1m').prefault('3s').describe('Longest wait for an answer.'),
@@ -61,7 +51,7 @@ const issuerOfTokens = section({
   clientClaim: text('the name of a claim')
     .default('client_id')
     .describe('The claim that names the API client; some issuers call it azp.'),
-  algorithms: list(algorithm, 1, 'a list of algorithms')
+  algorithms: list(choice(ALGORITHMS), 1, 'a list of algorithms')
     .default(['PS256', 'ES256', 'EdDSA', 'RS256'])
     .describe('The signature algorithms that are accepted.'),
   leeway: duration('0s', '10m').prefault('5s').describe('How far clocks may differ, on exp, nbf and iat.'),
@@ -80,11 +70,27 @@ const issuerOfTokens = section({
   }))
   .describe('Whose tokens are taken.')
 
+/** Issuers stand once, and one alone has an introspection endpoint. */
+function* apart(issuers: readonly IssuerSettings[]): Generator<Mistake> {
+  const asked = issuers.findIndex(({ introspection }) => introspection !== undefined)
+  for (const [i, { issuer, introspection }] of issuers.entries()) {
+    const first = issuers.findIndex((other) => other.issuer === issuer)
+    if (first < i) {
+      const message = `stands twice, first in tokens[${first}]; make one of the two`
+      yield { path: [i, 'issuer'], message }
+    }
+    if (introspection !== undefined && asked < i) {
+      const message = `stands in tokens[${asked}] too, and opaque tokens do not name their issuer; take one of the two out`
+      yield { path: [i, 'introspection'], message, key: true }
+    }
+  }
+}
+
 /** Whose tokens are taken: those of one issuer, or of several. */
 export const tokens = z
   .union(
-    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers')],
-    mustSecretly(`a mapping with keys of ${KEYS}, or a list of such mappings`),
+    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(checking(apart))],
+    must(`a mapping with keys of ${KEYS}, or a list of such mappings`),
   )
   .describe('How a caller proves who it is where a route says bearer; a list for several issuers.')
 

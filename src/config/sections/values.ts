@@ -1,87 +1,79 @@
 import { z } from 'zod'
-import { must, mustHave, mustSecretly, oneOf } from '../yaml/wording.ts'
-import { nearest } from '../checks/nearest.ts'
+import type { Mistake } from '../yaml/problem.ts'
+import { must, mustHave, nearest, oneOf } from '../yaml/wording.ts'
 
-const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
-const DURATION = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/
-const UNIT_BYTES = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 } as const
-const SIZE = /^(\d+(?:\.\d+)?)(B|kB|MB|GB)$/
-
-/** The milliseconds of a duration such as `30s`; NaN of anything else. */
-export function durationMs(text: string): number {
-  const [, count, unit] = DURATION.exec(text) ?? []
-  return count === undefined ? Number.NaN : Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS]
-}
-
-/** The bytes of a size such as `16kB`; NaN of anything else. */
-function sizeBytes(text: string): number {
-  const [, count, unit] = SIZE.exec(text) ?? []
-  return count === undefined ? Number.NaN : Number(count) * UNIT_BYTES[unit as keyof typeof UNIT_BYTES]
-}
+/** The units of durations, in milliseconds. */
+export const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+/** The units of sizes, in bytes. */
+export const UNITS_BYTES = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
 
 /** A duration with its unit → milliseconds. */
 export function duration(least: string, most: string) {
-  return measure(
-    durationMs,
-    DURATION,
-    { noun: 'duration', units: ['ms', 's', 'm', 'h', 'd'], grain: 'milliseconds' },
-    least,
-    most,
-  )
+  return measure('duration', UNITS_MS, 'milliseconds', least, most)
 }
 
 /** A size with its unit → bytes. */
 export function size(least: string, most: string) {
-  return measure(
-    sizeBytes,
-    SIZE,
-    { noun: 'size', units: ['B', 'kB', 'MB', 'GB'], grain: 'bytes' },
-    least,
-    most,
-  )
+  return measure('size', UNITS_BYTES, 'bytes', least, most)
 }
 
 function measure(
-  read: (text: string) => number,
-  pattern: RegExp,
-  {
-    noun,
-    units,
-    grain,
-  }: { readonly noun: string; readonly units: readonly string[]; readonly grain: string },
+  noun: string,
+  units: Readonly<Record<string, number>>,
+  grain: string,
   least: string,
   most: string,
 ) {
-  const small = units.slice(0, 2)
-  const fits = (value: number): boolean =>
-    Number.isInteger(value) && value >= read(least) && value <= read(most)
-  const wording = must(`a ${noun} from ${least} to ${most} (units ${units.join(', ')})`, (input) => {
+  const names = Object.keys(units)
+  const pattern = new RegExp(`^(\\d+(?:\\.\\d+)?)(${names.join('|')})$`)
+  const read = (text: string): number => {
+    const [, count, unit = ''] = pattern.exec(text) ?? []
+    return Number(count) * units[unit]!
+  }
+  const [lowest, highest] = [read(least), read(most)]
+  const fits = (text: string): boolean => {
+    const value = read(text)
+    return Number.isInteger(value) && value >= lowest && value <= highest
+  }
+  const wording = must(`a ${noun} from ${least} to ${most} (units ${names.join(', ')})`, (input) => {
     if (typeof input === 'number') {
-      const meant = small.map((unit) => `${input}${unit}`).filter((one) => fits(read(one)))
-      return meant.length > 0 ? `has no unit; write ${meant.join(' or ')}` : undefined
+      const meant = names.slice(0, 2).map((unit) => `${input}${unit}`)
+      return meant.some(fits) ? `has no unit; write ${meant.filter(fits).join(' or ')}` : undefined
     }
     if (typeof input !== 'string') return undefined
-    const value = read(input)
-    if (!Number.isNaN(value)) return Number.isInteger(value) ? undefined : `must come to whole ${grain}`
+    if (pattern.test(input)) return Number.isInteger(read(input)) ? undefined : `must come to whole ${grain}`
     const [, count = '', written = ''] = /^([\d.]+)\s*([A-Za-z]+)$/.exec(input) ?? []
-    const meant = units.find((one) => one.toLowerCase() === written.toLowerCase())
-    return meant && `must be a ${noun} such as 30${small[1]}; did you mean "${count}${meant}"?`
+    const meant = names.find((one) => one.toLowerCase() === written.toLowerCase())
+    return meant && `must be a ${noun} such as 30${names[1]}; did you mean "${count}${meant}"?`
   })
   return z
     .string(wording)
     .regex(pattern, { ...wording, abort: true })
-    .refine((text) => fits(read(text)), wording)
+    .refine(fits, wording)
     .transform(read)
+}
+
+/** A value that is no text: the environment and flags give it as one, which is read like a plain YAML scalar. */
+export function coerced<T extends z.ZodType>(schema: T) {
+  return z.preprocess((input) => (typeof input === 'string' ? plainScalar(input) : input), schema)
+}
+
+function plainScalar(text: string): string | number | boolean {
+  if (/^(?:true|True|TRUE)$/.test(text)) return true
+  if (/^(?:false|False|FALSE)$/.test(text)) return false
+  return /^[-+]?(?:\d+|\d*\.\d+|\d+\.)(?:[eE][-+]?\d+)?$/.test(text) ? Number(text) : text
 }
 
 /** A whole number. */
 export function whole(least: number, most: number, what = `a whole number from ${least} to ${most}`) {
   const wording = must(what)
-  return z
-    .number(wording)
-    .int({ ...wording, abort: true })
-    .min(least, wording)
-    .max(most, wording)
+  const number = z.number(wording).int({ ...wording, abort: true })
+  return coerced(number.min(least, wording).max(most, wording))
+}
+
+/** True or false. */
+export function flag() {
+  return coerced(z.boolean(must('true or false')))
 }
 
 /** 0 lets the system choose a free port. */
@@ -100,34 +92,25 @@ export function choice<const T extends readonly [string, ...string[]]>(words: T)
   )
 }
 
-/** A text that is not empty. */
-export function text(what: string) {
+/** Judges a text: true if it is sound, else false, or a message that says more than what it must be. */
+export type Judge = (text: string) => boolean | string
+
+/** A text that is sound. */
+export function textThat(judge: Judge, what: string) {
   const wording = must(what, (input) => {
     if (typeof input === 'number') return 'is a number here; put it in quotes'
-    return input === '' ? `is empty; write ${what}` : undefined
+    const found = typeof input === 'string' && judge(input)
+    return typeof found === 'string' ? found : undefined
   })
-  return z.string(wording).min(1, wording)
+  return z.string(wording).refine((text) => judge(text) === true, wording)
 }
 
-/** A text that `sound` accepts. */
-export function textThat(
-  sound: (text: string) => boolean,
-  what: string,
-  explain?: (text: string) => string | undefined,
-) {
-  const wording = must(what, (input) => (typeof input === 'string' ? explain?.(input) : undefined))
-  return z.string(wording).refine(sound, wording)
+/** A text that is not empty. */
+export function text(what: string) {
+  return textThat((text) => text !== '' || `is empty; write ${what}`, what).min(1)
 }
 
-/** A text that is never repeated in a message. */
-export function secret(what: string, sound = (text: string): boolean => text !== '') {
-  const wording = mustSecretly(what, (input) =>
-    typeof input === 'number' ? 'is a number here; put it in quotes' : undefined,
-  )
-  return z.string(wording).refine(sound, wording)
-}
-
-/** A list without duplicates. */
+/** A list. */
 export function list<T extends z.ZodType>(item: T, least: number, what: string) {
   const wording = must(what, (input) =>
     Array.isArray(input)
@@ -137,9 +120,28 @@ export function list<T extends z.ZodType>(item: T, least: number, what: string) 
   return z.array(item, wording).min(least, wording)
 }
 
+/** A list of words without duplicates. */
+export function distinct<T extends z.ZodType<string>>(item: T, least: number, what: string) {
+  return list(item, least, what).superRefine(
+    checking(function* (words) {
+      for (const [i, word] of words.entries())
+        if (words.indexOf(word) < i) yield { path: [i], message: `stands twice; take one "${word}" out` }
+    }),
+  )
+}
+
 /** A mapping with the keys of `shape` and no other. */
 export function section<T extends z.core.$ZodLooseShape>(shape: T) {
   return z.strictObject(shape, mustHave(Object.keys(shape)))
+}
+
+/** For `superRefine`: reports what no value inside gets wrong alone, where each is right by itself. Paths begin at the value. */
+export function checking<T>(check: (value: T) => Iterable<Mistake>) {
+  return (value: T, context: z.core.$RefinementCtx<T>): void => {
+    if (context.issues.length > 0) return
+    for (const { path, message, key } of check(value))
+      context.addIssue({ code: 'custom', path: [...path], message, params: { key } })
+  }
 }
 
 /** The names that operators give to upstreams and limits. */

@@ -1,4 +1,24 @@
-/** One mistake in a configuration, or a warning, and where it stands. */
+import type { z } from 'zod'
+import { unknownKey } from './wording.ts'
+
+/** From the document to a value: keys and positions in lists. */
+export type Path = readonly (string | number)[]
+
+/** A line and column, both counted from 1. */
+export interface Place {
+  readonly line: number
+  readonly column: number
+}
+
+/** A mistake in a file. With `key`, its place is that of the path's key and not of its value. */
+export interface Mistake {
+  readonly path: Path
+  readonly message: string
+  readonly key?: boolean | undefined
+  readonly place?: Place
+}
+
+/** One mistake in a configuration, or a warning, as the operator reads it. */
 export interface Problem {
   /** `file:line:column`, or the flag that gave the value. */
   readonly where: string
@@ -22,4 +42,62 @@ export class ConfigError extends Error {
 /** A problem in a line: `sluice.yaml:3:9: admin.port: what is wrong`. */
 export function problemLine({ where, path, message }: Problem): string {
   return [where, path, message].filter(Boolean).join(': ')
+}
+
+type Issue = z.core.$ZodIssue
+
+/** Words an issue of the schema: one mistake for each unknown key, and of a union the case that was meant. */
+export function mistakesOf(issue: Issue, at: Path = []): readonly Mistake[] {
+  const path = [...at, ...issue.path] as Path
+  const { message } = issue
+  if (issue.code === 'unrecognized_keys')
+    return issue.keys.map((key) => ({ path: [...path, key], message: unknownKey(key, message), key: true }))
+  if (issue.code === 'invalid_key') return [{ path, message: issue.issues[0]!.message, key: true }]
+  if (issue.code === 'invalid_union') {
+    const meant = issue.errors.filter((issues) => !issues.some(isOfAnotherKind))
+    if (meant.length === 1) return meant[0]!.flatMap((inner) => mistakesOf(inner, path))
+  }
+  return [{ path, message, key: issue.code === 'custom' && issue.params?.['key'] === true }]
+}
+
+function isOfAnotherKind({ code, path }: Issue): boolean {
+  return path.length === 0 && (code === 'invalid_type' || code === 'invalid_value')
+}
+
+/** Where mistakes and warnings stand: the file, the places in it, and the flag that gave the value at a path. */
+export interface Places {
+  readonly label: string
+  readonly placeOf: (path: Path, key?: boolean) => Place
+  readonly flagOf: (path: Path) => string | undefined
+}
+
+/** Lists mistakes in the order of the file, one of each path, as others there follow from the first. */
+export function problemsOf(mistakes: readonly Mistake[], places: Places): readonly Problem[] {
+  const { label, placeOf, flagOf } = places
+  const problems: (Problem & Place)[] = []
+  const seen = new Set<string>()
+  for (const { path, message, key, place } of mistakes) {
+    const full = writePath(path)
+    if (path.length > 0 && seen.has(full)) continue
+    seen.add(full)
+    const flag = flagOf(path)
+    const { line, column } = place ?? placeOf(path, key)
+    const written = message.startsWith('unknown key') ? writePath(path, true) : full
+    if (flag !== undefined) problems.push({ where: flag, path: '', message, line: 0, column: 0 })
+    else problems.push({ where: `${label}:${line}:${column}`, path: written, message, line, column })
+  }
+  return problems
+    .toSorted((a, b) => a.line - b.line || a.column - b.column)
+    .map(({ where, path, message }) => ({ where, path, message }))
+}
+
+/** Such as `routes[2].upstream`; with `plain`, without steps that are no words: they may be a key and its secret, without the colon. */
+function writePath(path: Path, plain = false): string {
+  let written = ''
+  for (const step of path) {
+    if (typeof step === 'number') written += `[${step}]`
+    else if (/^[A-Za-z_][A-Za-z0-9_-]*$/.test(step)) written += written === '' ? step : `.${step}`
+    else if (!plain) written += `[${JSON.stringify(step)}]`
+  }
+  return written
 }

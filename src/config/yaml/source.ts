@@ -1,38 +1,37 @@
-import { isAlias, isMap, isScalar, isSeq, LineCounter } from 'yaml'
-import type { Document, Node, Scalar, YAMLMap } from 'yaml'
-import { locate, nameOf, type Path } from './locate.ts'
-import { parseDocument, TooDeep } from './parse.ts'
-import { substitute, type Env } from './substitute.ts'
-import { wordError, wordThrown } from './yaml-wording.ts'
-
-/** A line and column, both counted from 1. */
-export interface Place {
-  readonly line: number
-  readonly column: number
-}
-
-/** A mistake in the text. `key` points at the key of the path, not at its value. */
-export interface Mistake {
-  readonly path: Path
-  readonly message: string
-  readonly key?: boolean
-  readonly place?: Place
-  /** Is the key not to be repeated? */
-  readonly hidden?: boolean
-}
+import { isAlias, isMap, isScalar, isSeq, Lexer, LineCounter, parseDocument } from 'yaml'
+import type { Document, Node, Scalar } from 'yaml'
+import { type Env, inspect } from './inspect.ts'
+import type { Mistake, Path, Place } from './problem.ts'
+import { wordError } from './wording.ts'
 
 /** What a YAML text says. */
 export interface Source {
-  /** Undefined where the mistakes leave no value to look at. */
-  readonly value: unknown
+  /** Undefined where the mistakes leave no mapping. */
+  readonly value: Mapping | undefined
   readonly mistakes: readonly Mistake[]
   /** What is not wrong, but probably not meant either. */
   readonly warnings: readonly Mistake[]
-  /** The text that the environment gave for the value at a path, where it was read as a number or boolean. */
-  textAt(path: Path): string | undefined
-  /** Where the path's value or key stands, or the innermost thing around it. */
+  /** Where the path's value or key stands, or the innermost thing around it; within an alias, where its anchor is. */
   placeOf(path: Path, key?: boolean): Place
 }
+
+/** Keys and their values. */
+export type Mapping = Readonly<Record<string, unknown>>
+
+/** More uses of an anchor, times what it multiplies itself, are an attack. */
+const MAX_ALIASES = 100
+
+/** The deepest that brackets may nest; thousands make the parser take all memory. */
+const MAX_DEPTH = 100
+
+/** The core schema, whatever the file asks for. */
+const OPTIONS = {
+  schema: 'core',
+  merge: true,
+  stringKeys: true,
+  prettyErrors: false,
+  logLevel: 'error',
+} as const
 
 /** Reads one YAML document, with the environment put in scalar by scalar, so that no value can change the structure. */
 export function readSource(source: string, env: Env): Source {
@@ -42,170 +41,86 @@ export function readSource(source: string, env: Env): Source {
     const { line, col } = lineCounter.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
-  let document: Document.Parsed
-  try {
-    document = parseDocument(text, lineCounter)
-  } catch (error) {
-    if (!(error instanceof TooDeep)) {
-      return unreadable([{ path: [], message: wordThrown(error), place: placeAt() }])
-    }
-    const place = { line: placeAt(error.offset).line, column: 1 }
-    return unreadable([{ path: [], message: 'the brackets nest too deeply; take some out', place }])
-  }
-  const broken = [...document.errors, ...document.warnings].map((error) => ({
-    path: [],
-    message: wordError(error, text),
-    place: placeAt(error.pos[0]),
-  }))
-  if (broken.length > 0) {
-    return unreadable(broken.filter(({ place }, i) => place.line !== broken[i - 1]?.place.line))
-  }
-  if (document.contents === null) {
-    return unreadable([
-      { path: [], message: 'the file is empty; config/sluice.yaml shows what to write', place: placeAt() },
-    ])
-  }
-
-  const { shape, repeated, unset, literal, texts, hasAliases } = inspect(document, env, placeAt)
-  if (shape.length > 0) return unreadable(shape)
-  let value: unknown
-  try {
-    value = document.toJS({ maxAliasCount: 100 })
-    if (hasAliases) value = unshared(value, [])
-  } catch (error) {
-    return unreadable([...unset, { path: [], message: wordThrown(error), place: placeAt() }])
-  }
-  return {
-    value,
-    mistakes: [...repeated, ...unset],
-    warnings: literal,
-    textAt(path) {
-      const { value, whole } = locate(document, path)
-      return whole && value ? texts.get(value) : undefined
-    },
-    placeOf(path, key = false) {
-      const found = locate(document, path)
-      const isBlank = isScalar(found.value) && found.value.range?.[0] === found.value.range?.[1]
-      return placeAt((key || isBlank ? (found.key ?? found.value) : (found.value ?? found.key))?.range?.[0])
-    },
-  }
-}
-
-type PlaceAt = (offset?: number) => Place
-
-function unreadable(mistakes: readonly Mistake[]): Source {
-  return {
+  const refuse = (mistakes: readonly Mistake[]): Source => ({
     value: undefined,
     mistakes,
     warnings: [],
-    textAt: () => undefined,
-    placeOf: () => ({ line: 1, column: 1 }),
+    placeOf: () => placeAt(),
+  })
+  const wrong = (message: string, offset?: number) => ({ path: [], message, place: placeAt(offset) })
+
+  // Brackets in texts count too, so that a file is lexed twice only where there are many.
+  if (depthOf(text.match(/[[\]{}]/g) ?? []) > MAX_DEPTH && depthOf(new Lexer().lex(text)) > MAX_DEPTH)
+    return refuse([wrong('the brackets of the file nest too deeply; take some out')])
+  const document = parseDocument(text, { ...OPTIONS, lineCounter })
+  const broken = [...document.errors, ...document.warnings].map((error) =>
+    wrong(wordError(error, text), error.pos[0]),
+  )
+  if (broken.length > 0)
+    return refuse(broken.filter(({ place }, i) => place.line !== broken[i - 1]?.place.line))
+  const { shape, unset, literal } = inspect(document, env, placeAt)
+  if (shape.length > 0) return refuse(shape)
+  try {
+    const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES })
+    if (isMapping(value)) {
+      const placeOf = (path: Path, key?: boolean) => placeAt(offsetOf(document, path, key))
+      return { value, mistakes: unset, warnings: literal, placeOf }
+    }
+    const what = document.contents === null ? 'is empty' : 'must be a mapping'
+    return refuse([wrong(`the file ${what}; config/sluice.yaml shows what to write`)])
+  } catch (error) {
+    const { message } = error as Error
+    const isBomb = /alias count/i.test(message)
+    const bomb = 'the aliases (*name) multiply the file beyond bounds; write the values out'
+    return refuse([wrong(isBomb ? bomb : `the file cannot be read: ${message}`)])
   }
 }
 
-/** What a walk through a document found. */
-interface Inspected {
-  /** Keys that are no words, and aliases that stand for nothing. */
-  readonly shape: readonly Mistake[]
-  /** Keys that stand twice in their mapping. */
-  readonly repeated: readonly Mistake[]
-  /** What is wrong with the variables that scalars name. */
-  readonly unset: readonly Mistake[]
-  /** Scalars that other programs would take for variables. */
-  readonly literal: readonly Mistake[]
-  /** What the environment gave for scalars that were read as numbers or booleans. */
-  readonly texts: ReadonlyMap<Node, string>
-  readonly hasAliases: boolean
+/** The deepest that brackets nest, in a file's characters or in its lexemes. */
+function depthOf(lexemes: Iterable<string>): number {
+  let depth = 0
+  let deepest = 0
+  for (const lexeme of lexemes) {
+    if (lexeme === '[' || lexeme === '{') deepest = Math.max(deepest, ++depth)
+    else if ((lexeme === ']' || lexeme === '}') && depth > 0) depth -= 1
+  }
+  return deepest
 }
 
-/** What is a variable to shells and templates, and a plain text here. */
-const VARIABLE_ELSEWHERE = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/s
-
-/** Walks through a document once, since it may be long, and replaces every scalar that names variables. */
-function inspect(document: Document.Parsed, env: Env, placeAt: PlaceAt): Inspected {
-  const found: Record<'shape' | 'repeated' | 'unset' | 'literal', Mistake[]> = {
-    shape: [],
-    repeated: [],
-    unset: [],
-    literal: [],
-  }
-  const texts = new Map<Node, string>()
-  const anchors = new Set<string>()
-  let hasAliases = false
-  const path: (string | number)[] = []
-  const tell = (kind: keyof typeof found, node: Node | null, message: string): void => {
-    found[kind].push({ path: [...path], message, place: placeAt(node?.range?.[0]) })
-  }
-
-  function walk(node: unknown): void {
-    if (isAlias(node)) {
-      hasAliases = true
-      if (anchors.has(node.source)) return
-      tell(
-        'shape',
-        node,
-        'stands for nothing, since no "&" gives it a name; put a text that begins with "*" in quotes',
-      )
-      return
-    }
-    if ((isScalar(node) || isMap(node) || isSeq(node)) && node.anchor !== undefined) anchors.add(node.anchor)
-    if (isMap(node)) mapping(node)
-    else if (isScalar(node)) scalar(node)
-    else if (isSeq(node)) {
-      for (const [i, item] of node.items.entries()) {
-        path.push(i)
-        walk(item)
-        path.pop()
-      }
-    }
-  }
-
-  function mapping(map: YAMLMap): void {
-    const lineOf = new Map<string, number>()
-    for (const pair of map.items) {
-      const key = pair.key as Node | null
-      const name = nameOf(pair)
-      if (name === undefined) tell('shape', key, 'holds a key that is not a word; write a plain one')
-      path.push(name ?? '')
-      if (name !== undefined) {
-        const { line } = placeAt(key!.range![0])
-        const before = lineOf.get(name)
-        if (name === '__proto__') tell('shape', key, 'unknown key; take it out')
-        if (before === undefined) lineOf.set(name, line)
-        else tell('repeated', key, `stands here again, first in line ${before}; take one of the two out`)
-        if ((key as Scalar).anchor !== undefined) anchors.add((key as Scalar).anchor!)
-      }
-      walk(pair.value)
-      path.pop()
-    }
-  }
-
-  function scalar(node: Scalar): void {
-    if (typeof node.value !== 'string') return
-    const given = substitute(node.value, env)
-    if (given === undefined) {
-      if (VARIABLE_ELSEWHERE.test(node.value)) {
-        tell('literal', node, 'is taken as it stands; write ${NAME} for the environment variable NAME')
-      }
-      return
-    }
-    if ('problem' in given) {
-      tell('unset', node, given.problem)
-      return
-    }
-    node.value = given.value
-    if (given.value !== given.text) texts.set(node, given.text)
-  }
-
-  walk(document.contents)
-  return { ...found, texts, hasAliases }
+/** True if this is a mapping of keys to values. */
+export function isMapping(value: unknown): value is Mapping {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** A copy in which no two places are one object, as aliases make them. */
-function unshared(value: unknown, around: readonly unknown[]): unknown {
-  if (typeof value !== 'object' || value === null) return value
-  if (around.includes(value)) throw new Error('an alias (*name) stands within what it stands for')
-  const inner = [...around, value]
-  if (Array.isArray(value)) return value.map((item) => unshared(item, inner))
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, unshared(item, inner)]))
+/** The offset of a path's value or key, or of the innermost thing around it; within an alias, that of what it stands for. */
+function offsetOf(document: Document.Parsed, path: Path, atKey = false): number | undefined {
+  let [key, value]: Entry = [undefined, document.contents]
+  for (const step of path) {
+    const next = entryOf(value, step, document)
+    if (next === undefined) return (key ?? value)?.range?.[0]
+    ;[key, value] = next
+  }
+  const isBlank = value === null || (isScalar(value) && value.range?.[0] === value.range?.[1])
+  return ((atKey || isBlank ? key : undefined) ?? value)?.range?.[0]
+}
+
+type Entry = readonly [key: Node | undefined, value: Node | null]
+
+/** The key and value of a step, through aliases and merge keys. */
+function entryOf(node: Node | null, step: string | number, document: Document.Parsed): Entry | undefined {
+  const inner = isAlias(node) ? node.resolve(document) : node
+  if (isSeq(inner)) {
+    const item = inner.items[Number(step)] as Node | undefined
+    return item && [undefined, item]
+  }
+  if (!isMap(inner)) return undefined
+  const valueOf = (name: string | number) => inner.items.find(({ key }) => (key as Scalar).value === name)
+  const pair = valueOf(step)
+  if (pair) return [pair.key as Node, pair.value as Node | null]
+  const merged = valueOf('<<')?.value
+  for (const source of isSeq(merged) ? merged.items : [merged]) {
+    const entry = entryOf((source ?? null) as Node | null, step, document)
+    if (entry) return entry
+  }
+  return undefined
 }

@@ -1,4 +1,4 @@
-import { nearest } from '../checks/nearest.ts'
+import type { YAMLError } from 'yaml'
 
 /** What zod hands to an `error` function, as far as the wording needs it. */
 interface Raised {
@@ -6,27 +6,26 @@ interface Raised {
   readonly input?: unknown
 }
 
-/** The `error` option of a value that must be `what`; `explain` may know more about an input that is there. */
-export function must(what: string, explain?: (input: unknown) => string | undefined) {
+/** Knows more about an input that is there; undefined where the general words are enough. */
+export type Explain = (input: unknown) => string | undefined
+
+/** The `error` option of a value that must be `what`. The value is never repeated, because it may hold a secret. */
+export function must(what: string, explain?: Explain) {
   return {
     error: ({ input }: Raised): string => {
       if (input === undefined) return `is missing; write ${what}`
       if (input === null) return `is empty; write ${what}`
-      return explain?.(input) ?? `must be ${what}, not ${show(input)}`
+      return explain?.(input) ?? `must be ${what}`
     },
   }
 }
 
-/** The same for a value that is never repeated, because it may hold a secret: so may a text where a mapping is wanted. */
-export function mustSecretly(what: string, explain?: (input: unknown) => string | undefined) {
-  return must(what, (input) => explain?.(input) ?? `must be ${what}`)
-}
-
 /** The `error` option of a mapping: how its other mistakes are worded, and which keys it knows. */
-export function mustHave(keys: readonly string[]) {
-  const { error } = mustSecretly(
-    `a mapping with ${keys.length === 1 ? `"${keys[0]}"` : `keys of ${keys.join(', ')}`}`,
-  )
+export function mustHave(
+  keys: readonly string[],
+  what = `a mapping with ${keys.length === 1 ? `"${keys[0]}"` : `keys of ${keys.join(', ')}`}`,
+) {
+  const { error } = must(what)
   return { error: (raised: Raised) => (raised.code === 'unrecognized_keys' ? keys.join(' ') : error(raised)) }
 }
 
@@ -38,16 +37,12 @@ export function unknownKey(key: string, known: string): string {
   return `unknown key; write ${keys.length === 1 ? `"${keys[0]}"` : `one of ${keys.join(', ')}`}`
 }
 
-/** Words a name that nothing bears. */
+/** Words a name that is defined nowhere. */
 export function dangling(kind: string, name: string, known: readonly string[]): string {
   const meant = nearest(name, known)
-  const hint =
-    meant !== undefined
-      ? `did you mean "${meant}"?`
-      : known.length === 0
-        ? `define it under "${kind}s"`
-        : `define it under "${kind}s" or write ${oneOf(known)}`
-  return `there is no ${kind} ${show(name)}; ${hint}`
+  const others = known.length === 0 ? '' : ` or write ${oneOf(known)}`
+  const hint = meant === undefined ? `define it under "${kind}s"${others}` : `did you mean "${meant}"?`
+  return `there is no such ${kind}; ${hint}`
 }
 
 /** `a`, `a or b`, `a, b or c`. */
@@ -55,11 +50,53 @@ export function oneOf(words: readonly string[]): string {
   return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
 }
 
-/** A value in a few characters, to be repeated in a message; what may be credentials or a query is not. */
-export function show(value: unknown): string {
-  if (Array.isArray(value)) return 'a list'
-  if (typeof value === 'object' && value !== null) return 'a mapping'
-  const text = typeof value === 'string' ? JSON.stringify(value) : String(value)
-  const plain = text.replace(/^.*@/s, '"***@').replace(/\?.*$/s, '?***"')
-  return plain.length > 60 ? `${plain.slice(0, 56)}…"` : plain
+const PLAINER: Readonly<Record<string, string>> = {
+  DUPLICATE_KEY: 'this key stands here again; take one of the two out',
+  MULTIPLE_DOCS: 'a second document starts here; a configuration is one document, so take the "---" out',
+  NON_STRING_KEY: 'holds a key that is not a word; write a plain one',
+  RESOURCE_EXHAUSTION: 'this nests too deeply; take some out',
+  TAB_AS_INDENT: 'a tab indents this line; YAML takes spaces alone',
+  TAG_RESOLVE_FAILED: 'a tag (!name) means nothing here; take it out',
+}
+
+/** Words what the YAML parser found, without the text behind the colon, which may be a secret. */
+export function wordError({ code, message, pos }: YAMLError, text: string): string {
+  const plainer = PLAINER[code]
+  if (plainer !== undefined) return plainer
+  const [line] = text.slice(text.lastIndexOf('\n', pos[0] - 1) + 1).split('\n', 1) as [string]
+  const isUnquoted = /^[^#]*[{,[][^"'#]*\$\{/.test(line.slice(0, 1000))
+  const hint = isUnquoted ? '; within { } and [ ], put quotes around "${NAME}"' : ''
+  return `${message.split(/\n|: /, 1)[0]}${hint}`
+}
+
+/** The one of `known` that `word` was probably meant to be: at most a third of it differs, or only case and dashes. */
+export function nearest(word: string, known: readonly string[]): string | undefined {
+  let best: string | undefined
+  let least = Math.min(3, Math.ceil(word.length / 3)) + 1
+  for (const candidate of known) {
+    const distance = plain(candidate) === plain(word) ? 0 : edits(word, candidate)
+    if (distance < least) {
+      least = distance
+      best = candidate
+    }
+  }
+  return best
+}
+
+function plain(word: string): string {
+  return word.toLowerCase().replaceAll(/[-_ ]/g, '')
+}
+
+/** The edits between two words: insert, delete or replace (Levenshtein). */
+function edits(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j)
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const replaced = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, replaced))
+    }
+    row = next
+  }
+  return row[b.length]!
 }

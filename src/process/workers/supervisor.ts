@@ -1,70 +1,60 @@
 import type { Config } from '../../config/schema.ts'
 import type { LogOutput } from '../../observe/log.ts'
-import type { DrainTimes } from './service.ts'
-import { createBackoff } from './backoff.ts'
-import { startWorker, type WorkerProcess } from './worker-process.ts'
-import { SILENT_SECONDS, watchOver } from './health-check.ts'
+import type { DrainTimes } from '../build.ts'
+import { forkWorker, type WorkerProcess } from './worker-process.ts'
 
 /** How long a worker may take until it serves. */
 const START_MS = 60_000
 
-export interface Keep {
-  /** What a worker that starts now is to serve. */
+/** A worker is asked so often whether it is alive; it hangs if it has not answered at so many checks in a row. */
+const CHECK_MS = 3000
+const MAX_CHECKS = 10
+
+const FIRST_BACKOFF_MS = 100
+const MAX_BACKOFF_MS = 30_000
+/** A worker that lived so long is restarted at once. */
+const STEADY_MS = 10_000
+
+export interface SupervisorOptions {
+  /** Returns what a worker that starts now is to serve. */
   config(): Config
   readonly output: LogOutput
-  /** One worker more serves, or one less. */
-  onServing(change: 1 | -1): void
-  /** Told of each worker that ended unasked. */
-  onEnd(worker: WorkerProcess): void
+  /** Called for each worker that exited unasked. */
+  onExit(worker: WorkerProcess): void
 }
 
-/** A worker that is started again whenever it ends, and ended where it hangs. */
-export interface KeptWorker {
-  /** The address of the first start; rejects where that one failed. */
-  readonly started: Promise<string>
-  /** The process that serves now, if one does. */
-  serving(): WorkerProcess | undefined
-  /** Ends it for good; how many requests had to be cut. Whatever lives beyond `withinMs` is killed. */
-  close(times: DrainTimes, withinMs: number): Promise<number>
-  /** Ends it for good, at once. */
-  kill(): void
-}
-
-/** Starts a worker and keeps it: ever more slowly where it ends soon. */
-export function keepWorker({ config, output, onServing, onEnd }: Keep): KeptWorker {
+/** Starts a worker, restarts it with back-off whenever it exits, and kills it if it hangs. */
+export function superviseWorker({ config, output, onExit }: SupervisorOptions) {
   const { log, write } = output
   const backoff = createBackoff()
   let current: WorkerProcess | undefined
   let serves = false
   let closing = false
-  let endWatch: (() => void) | undefined
+  let stopChecks: (() => void) | undefined
   let retry: NodeJS.Timeout | undefined
 
   async function spawn(): Promise<string> {
     const startedAt = performance.now()
-    const worker = startWorker(write)
-    current = worker
+    const worker = (current = forkWorker(write))
     let hung = false
-    void worker.ended.then((how) => {
+    void worker.exited.then((how) => {
       current = undefined
-      endWatch?.()
-      if (serves) onServing(-1)
+      stopChecks?.()
       serves = false
       if (closing) return
-      onEnd(worker)
+      onExit(worker)
       const retryMs = backoff(performance.now() - startedAt)
-      const what = hung ? `did not answer for ${SILENT_SECONDS} seconds and was killed` : 'ended'
-      log.error({ pid: worker.pid, how, retryMs }, `a worker ${what}; another is started`)
-      later(retryMs)
+      const what = hung ? `unresponsive for ${(CHECK_MS * MAX_CHECKS) / 1000} s and killed` : 'exited'
+      log.error({ pid: worker.pid, how, retryMs }, `worker ${what}; restarting`)
+      retry = setTimeout(restart, retryMs)
     })
-    let given = config()
-    const address = await worker.give('start', given, START_MS)
+    let applied = config()
+    const address = await worker.configure(applied, START_MS)
     // It may have changed while the worker started.
-    while (config() !== given) await worker.give('apply', (given = config()), START_MS)
+    while (config() !== applied) await worker.configure((applied = config()), START_MS)
     serves = true
-    onServing(1)
-    endWatch = watchOver(
-      () => worker.ask('unready', undefined),
+    stopChecks = checkAlive(
+      () => worker.call('unready', undefined),
       () => {
         hung = true
         worker.kill()
@@ -73,49 +63,75 @@ export function keepWorker({ config, output, onServing, onEnd }: Keep): KeptWork
     return address
   }
 
-  async function again(): Promise<void> {
-    try {
-      await spawn()
-      log.info({ pid: current?.pid }, 'a worker serves again')
-    } catch (error) {
-      if (closing) return
-      log.error({ pid: current?.pid, cause: (error as Error).message }, 'a worker could not start')
-      if (current !== undefined) current.kill()
-      // There was not even a process whose end would be seen.
-      else if (retry === undefined) later(backoff(0))
-    }
-  }
-
-  function later(afterMs: number): void {
-    retry = setTimeout(() => {
-      retry = undefined
-      void again()
-    }, afterMs)
+  function restart(): void {
+    retry = undefined
+    spawn().then(
+      () => log.info({ pid: current?.pid }, 'worker restarted'),
+      (error: Error) => {
+        if (closing) return
+        log.error({ pid: current?.pid, cause: error.message }, 'worker start failed')
+        if (current !== undefined) current.kill()
+        // No process was forked whose exit would be seen.
+        else retry ??= setTimeout(restart, backoff(0))
+      },
+    )
   }
 
   function stop(): void {
     closing = true
-    endWatch?.()
+    stopChecks?.()
     clearTimeout(retry)
   }
-
   return {
+    /** Resolves with the address of the first start; rejects if that one failed. */
     started: spawn(),
+    /** Returns the process that serves now, if one does. */
     serving: () => (serves ? current : undefined),
-    async close(times, withinMs) {
+    /** Drains it for good, or kills it after `withinMs`; returns how many requests had to be cut. */
+    async close(times: DrainTimes, withinMs: number): Promise<number> {
       stop()
       const worker = current
       if (worker === undefined) return 0
       if (!serves) worker.kill()
-      const late = setTimeout(() => worker.kill(), withinMs)
-      const cut = await worker.ask('close', times).catch(() => 0)
-      await worker.ended
+      const late = setTimeout(worker.kill, withinMs)
+      const cut = await worker.call('close', times).catch(() => 0)
+      await worker.exited
       clearTimeout(late)
       return cut
     },
-    kill() {
+    /** Ends it for good, at once. */
+    kill(): void {
       stop()
       current?.kill()
     },
   }
+}
+
+/** Returns how long to wait before a restart, given how long the worker lived: doubled each time, unless it had started well. */
+export function createBackoff(): (livedMs: number) => number {
+  let nextMs = 0
+  return (livedMs) => {
+    const waitMs = livedMs >= STEADY_MS ? 0 : nextMs
+    nextMs = Math.min(MAX_BACKOFF_MS, Math.max(FIRST_BACKOFF_MS, waitMs * 2))
+    return waitMs
+  }
+}
+
+/**
+ * Calls `ask` again and again, and `onHang` once if it stays unanswered; returns what stops it. Counts checks, not time: while
+ * this process itself is stopped, no worker hangs.
+ */
+export function checkAlive(ask: () => Promise<unknown>, onHang: () => void, everyMs = CHECK_MS): () => void {
+  let missed: number | undefined
+  const timer = setInterval(() => {
+    if (missed === undefined) {
+      missed = 0
+      const answered = (): void => void (missed = undefined)
+      ask().then(answered, answered)
+    } else if (++missed === MAX_CHECKS) {
+      clearInterval(timer)
+      onHang()
+    }
+  }, everyMs)
+  return () => clearInterval(timer)
 }

@@ -1,33 +1,17 @@
 import cluster from 'node:cluster'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { piecesOf, withoutClients } from '../../config/pieces.ts'
 import type { Config } from '../../config/schema.ts'
-import type { Answered, Asked, Question, Questions } from './messages.ts'
-import { wholeLines } from './whole-lines.ts'
+import type { Call, Result, WorkerCalls } from './worker.ts'
 
-/** A question that was not answered in time: whatever it asked for may still be done. */
-export class Unanswered extends Error {}
+/** A call that was not answered in time: what it asked for may still happen. */
+export class CallTimeout extends Error {}
 
-/** A worker, as the first process sees it. */
-export interface WorkerProcess {
-  readonly pid: number | undefined
-  /** Rejects with what the worker failed of, with `Unanswered` when it takes longer than `withinMs`, and when it ends first. */
-  ask<Q extends Question>(question: Q, told: Questions[Q][0], withinMs?: number): Promise<Questions[Q][1]>
-  /** Asks it to serve with a configuration, or to put one into force; rejects as `ask` does. */
-  give<Q extends 'start' | 'apply'>(question: Q, config: Config, withinMs: number): Promise<Questions[Q][1]>
-  /** Resolves when it is gone, with its exit code or the signal that ended it. */
-  readonly ended: Promise<number | string>
-  /** Ends it at once. */
-  kill(): void
-}
+/** A worker, as the primary process sees it. */
+export type WorkerProcess = ReturnType<typeof forkWorker>
 
-interface Waiting {
-  resolve(answer: unknown): void
-  reject(error: Error): void
-  readonly timer: NodeJS.Timeout | undefined
-}
-
-/** Starts a worker, which serves nobody until it is asked to; `write` is given its log in whole lines. */
-export function startWorker(write: (lines: string) => void): WorkerProcess {
+/** Forks a worker, which serves once it is configured; `write` gets its log in whole lines. */
+export function forkWorker(write: (lines: string) => void) {
   // A Config holds maps, which JSON would lose.
   cluster.setupPrimary({
     args: ['worker'],
@@ -35,72 +19,76 @@ export function startWorker(write: (lines: string) => void): WorkerProcess {
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   })
   const worker = cluster.fork()
-  const waiting = new Map<number, Waiting>()
-  /** What is sent before the worker listens is lost. */
-  let early: Asked[] | undefined = []
-  let asked = 0
-  let isGone = false
+  const waiting = new Map<number, (result: Omit<Result, 'id'>) => void>()
+  let calls = 0
+  let hasExited = false
 
   worker.process.stdout!.setEncoding('utf8').on('data', wholeLines(write))
-  worker.on('message', (answered: Answered) => {
-    if (early !== undefined) {
-      for (const message of early) worker.send(message)
-      early = undefined
-    }
-    const one = waiting.get(answered.id)
-    if (one === undefined) return
-    settle(answered.id, one)
-    if ('answer' in answered) one.resolve(answered.answer)
-    else one.reject(Object.assign(new Error(answered.failure.message), { name: answered.failure.name }))
-  })
   worker.on('error', () => worker.process.kill('SIGKILL'))
+  const listening = new Promise((resolve) => worker.once('message', resolve))
+  worker.on('message', ({ id, ...result }: Result) => waiting.get(id)?.(result))
 
-  function settle(id: number, { timer }: Waiting): void {
-    clearTimeout(timer)
-    waiting.delete(id)
-  }
-
-  const ended = new Promise<number | string>((resolve) => {
+  /** Resolves when it has exited, with its exit code or the signal that ended it. */
+  const exited = new Promise<number | string>((resolve) => {
     // Its last lines come before `close`, its exit code may be known earlier.
     worker.process.once('close', (code: number | null, signal: NodeJS.Signals | null) => {
-      isGone = true
+      hasExited = true
       const how = signal ?? code ?? 'unknown'
-      for (const [id, one] of waiting) {
-        settle(id, one)
-        one.reject(new Error(`the worker ended (${how})`))
-      }
+      const error = { name: 'Error', message: `the worker exited (${how})` }
+      for (const settle of waiting.values()) settle({ error })
       resolve(how)
     })
   })
 
-  const ask: WorkerProcess['ask'] = (question, told, withinMs) =>
-    new Promise((resolve, reject) => {
-      if (isGone || !worker.isConnected()) {
+  /** Rejects with the worker's error, with `CallTimeout` after `withinMs`, and if the worker exits first. */
+  function call<Name extends keyof WorkerCalls>(
+    name: Name,
+    argument?: Parameters<WorkerCalls[Name]>[0],
+    withinMs?: number,
+  ): Promise<Awaited<ReturnType<WorkerCalls[Name]>>> {
+    return new Promise((resolve, reject) => {
+      if (hasExited || !worker.isConnected()) {
         reject(new Error('the worker is gone'))
         return
       }
-      const id = ++asked
-      const timer =
-        withinMs === undefined
-          ? undefined
-          : setTimeout(() => {
-              waiting.delete(id)
-              reject(new Unanswered(`the worker did not answer within ${withinMs} ms`))
-            }, withinMs)
-      waiting.set(id, { resolve, reject, timer })
-      const message: Asked = { id, question, told }
-      if (early === undefined) worker.send(message)
-      else early.push(message)
+      const id = ++calls
+      const late = (): void => {
+        waiting.delete(id)
+        reject(new CallTimeout(`the worker did not answer within ${withinMs} ms`))
+      }
+      const timer = withinMs === undefined ? undefined : setTimeout(late, withinMs)
+      waiting.set(id, ({ value, error }) => {
+        waiting.delete(id)
+        clearTimeout(timer)
+        if (error === undefined) resolve(value as never)
+        else reject(Object.assign(new Error(error.message), { name: error.name }))
+      })
+      worker.send({ id, name, argument } satisfies Call)
     })
+  }
 
   return {
     pid: worker.process.pid,
-    ask,
-    async give(question, config, withinMs) {
-      for (const piece of piecesOf(config)) await ask('clients', piece, withinMs)
-      return await ask(question, withoutClients(config), withinMs)
+    exited,
+    call,
+    /** Calls `configure`, with the many clients ahead in pieces. */
+    async configure(config: Config, withinMs: number): Promise<string> {
+      // A message that comes before the worker listens is lost.
+      await Promise.race([listening, exited, sleep(withinMs, undefined, { ref: false })])
+      for (const piece of piecesOf(config)) await call('addClients', piece, withinMs)
+      return await call('configure', withoutClients(config), withinMs)
     },
-    ended,
-    kill: () => void worker.process.kill('SIGKILL'),
+    /** Kills it at once. */
+    kill: (): void => void worker.process.kill('SIGKILL'),
+  }
+}
+
+/** Passes text on in whole lines, since those of several processes must not meet within a line. */
+export function wholeLines(write: (lines: string) => void): (text: string) => void {
+  let rest = ''
+  return (text) => {
+    const end = text.lastIndexOf('\n') + 1
+    if (end > 0) write(rest + text.slice(0, end))
+    rest = end > 0 ? text.slice(end) : rest + text
   }
 }

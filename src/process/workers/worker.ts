@@ -1,33 +1,62 @@
 import { createCollector } from '../../config/pieces.ts'
+import type { Config } from '../../config/schema.ts'
 import { createLog, type LogOutput } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'
-import { type OwnService, serve } from '../build.ts'
-import { type Answered, type Answers, type Asked, LISTENS } from './messages.ts'
+import { buildService, type DrainTimes, type OwnService } from '../build.ts'
+
+/** What the primary process calls in a worker, with one argument at most, which is copied, as is the result. */
+export type WorkerCalls = ReturnType<typeof createCalls>
+
+export interface Call {
+  readonly id: number
+  readonly name: keyof WorkerCalls
+  readonly argument: unknown
+}
+
+/** The result of a call; of an error, only name and message travel. The first one, of no call, says that the worker listens. */
+export interface Result {
+  readonly id: number
+  readonly value?: unknown
+  readonly error?: { readonly name: string; readonly message: string }
+}
 
 /**
- * One of the processes that share the callers' port: does what the first process asks, over the channel between them, and
- * ends when that one is gone. `send` is the channel's.
+ * Runs one of the processes that share the callers' port: does what the primary process calls over their channel, `send`, and
+ * ends when that one is gone.
  */
 export function runWorker(send: NonNullable<typeof process.send>): void {
-  // A terminal and some supervisors send signals to all processes; what they mean is the first one's to say.
+  // A terminal and some supervisors signal all processes; only the primary acts on it.
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {})
+  const calls = createCalls()
 
+  async function resultOf({ id, name, argument }: Call): Promise<Result> {
+    try {
+      return { id, value: await (calls[name] as (argument: unknown) => unknown)(argument) }
+    } catch (error) {
+      const { name, message } = error as Error
+      return { id, error: { name, message } }
+    }
+  }
+  process.on('message', (call: Call) => {
+    const sent = (): void => void (call.name === 'close' && process.exit(0))
+    void resultOf(call).then((result) => send(result, undefined, undefined, sent))
+  })
+  send({ id: 0 } satisfies Result)
+}
+
+function createCalls() {
   const metrics = createMetrics()
+  const { add, collect } = createCollector()
   let output: LogOutput | undefined
   let service: OwnService | undefined
   let drainTimeoutMs = 0
   let closing = false
-  let scanning = new AbortController()
-  const scan = (): AbortSignal => {
-    scanning = new AbortController()
-    return scanning.signal
-  }
-  const { add, collect } = createCollector()
+  let scan = new AbortController()
+  const newScan = (): AbortSignal => (scan = new AbortController()).signal
 
   process.on('uncaughtException', (error) => {
-    const cause = error.stack ?? error.message
-    output?.log.fatal({ cause }, 'a worker ends of an error that nobody caught')
-    if (output?.log.isLevelEnabled('fatal') !== true) process.stderr.write(`sluice: uncaught: ${cause}\n`)
+    if (output !== undefined) output.fatal(error)
+    else process.stderr.write(`sluice: uncaught: ${error.stack ?? error.message}\n`)
     process.exit(1)
   })
   process.on('disconnect', () => {
@@ -37,48 +66,33 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
     void service.close({ lameDuckMs: 0, drainTimeoutMs }).finally(() => process.exit(1))
   })
 
-  const answers: Answers = {
-    clients: add,
-    async start(given) {
+  return {
+    /** Keeps clients for the next `configure`, whose configuration has none. */
+    addClients: add,
+    /** Serves a configuration, from now on or in place of the one before; returns the address. */
+    async configure(given: Config) {
       const config = collect(given)
-      // The first process writes for people, if at all.
-      output = await createLog(config.log.level, 'json')
+      if (service === undefined) {
+        // Only the primary process formats for people.
+        output = await createLog(config.log.level, 'json')
+        service = await buildService(config, output, metrics)
+      } else await service.apply(config)
       ;({ drainTimeoutMs } = config)
-      service = await serve(config, output, metrics)
       return service.address
     },
     unready: () => service!.unready(),
-    async apply(given) {
-      const config = collect(given)
-      await service!.apply(config)
-      ;({ drainTimeoutMs } = config)
-    },
     metrics: metrics.values,
-    usage: (client) => service!.usage(client, scan()),
-    reset: (client) => service!.reset(client, scan()),
+    usage: (client: string) => service!.usage(client, newScan()),
+    reset: (client: string) => service!.reset(client, newScan()),
+    /** Aborts the `usage` or `reset` under way: its operator has left. */
+    abort: () => scan.abort(),
     forget: () => service!.forget(),
-    abort: () => scanning.abort(),
-    async close(times) {
+    /** Drains and exits; returns how many requests had to be cut. */
+    async close(times: DrainTimes) {
       closing = true
       const cut = await service!.close(times)
       await output!.close()
       return cut
     },
   }
-
-  process.on('message', ({ id, question, told }: Asked) => {
-    const reply = (answered: Answered): void =>
-      void send(answered, undefined, undefined, () => {
-        if (question === 'close') process.exit(0)
-      })
-    answer(answers, question, told).then(
-      (answer) => reply({ id, answer }),
-      ({ name, message }: Error) => reply({ id, failure: { name, message } }),
-    )
-  })
-  send(LISTENS)
-}
-
-async function answer(answers: Answers, question: Asked['question'], told: unknown): Promise<unknown> {
-  return await (answers[question] as (told: unknown) => unknown)(told)
 }

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Bound, createBearer, type Identity } from '../../../src/authenticate/token/bearer.ts'
-import { createProofs, type ProofOptions } from '../../../src/authenticate/proof/dpop.ts'
+import { createProofs } from '../../../src/authenticate/proof/dpop.ts'
 import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
 import type { Sender } from '../../../src/authenticate/proof/sender.ts'
 import { Refusal } from '../../../src/errors.ts'
@@ -15,9 +15,11 @@ import {
   type TestKey,
   thumbprintOf,
 } from '../../helpers/issuer.ts'
+import { makeCertificate } from '../../helpers/self-signed.ts'
 import { createServing, keysOf, trust } from '../../helpers/trust.ts'
 
 const URL = 'https://api.example.com/v3/transactions'
+const serves = (host: string): boolean => host === 'api.example.com'
 const key = makeKey('ES256')
 const mallory = makeKey('ES256')
 let issuer: TestIssuer
@@ -27,131 +29,124 @@ let authenticate: ReturnType<typeof createServing>
 beforeAll(async () => {
   issuer = await startIssuer({ algorithms: ['ES256'] })
   keys = await keysOf(issuer)
-  authenticate = serving()
+  authenticate = createServing(trust(issuer, keys), { proofs: createProofs({ serves }) })
 })
 afterAll(async () => {
   keys.close()
   await issuer.close()
 })
 
-const proofs = (options: Partial<ProofOptions> = {}) =>
-  createProofs({ serves: (host) => host === 'api.example.com', ...options })
-const serving = (options?: Partial<ProofOptions>) =>
-  createServing(trust(issuer, keys), { proofs: proofs(options) })
+type Answer = Identity | Refusal
+type Members = Readonly<Record<string, unknown>>
 
-function sender(
-  proofs: readonly string[],
-  method = 'GET',
-  host = 'api.example.com',
-  path = '/v3/transactions',
-): () => Sender {
-  return () => ({ method, url: { scheme: 'https', host, path }, proofs, certificate: () => undefined })
+const REQUEST = { method: 'GET', scheme: 'https', host: 'api.example.com', path: '/v3/transactions' }
+const sender = (proofs: readonly string[], request: Partial<Sender> = {}) => ({
+  ...REQUEST,
+  certificate: () => undefined,
+  ...request,
+  proofs,
+})
+const boundBy = (cnf: unknown) => issuer.token({ cnf })
+const bound = (to: TestKey = key) => boundBy({ jkt: thumbprintOf(to) })
+const proves = (token: string, claims: Members = {}, header: Members = {}) =>
+  signProof({ key, token, url: URL, claims, header })
+
+/** One request with a token and these proofs; by default a token bound to `key`, with a good proof. */
+async function send({
+  token = bound(),
+  proofs = [proves(token)],
+  scheme = 'DPoP',
+  request = {},
+}: {
+  readonly token?: string
+  readonly proofs?: readonly string[]
+  readonly scheme?: string
+  readonly request?: Partial<Sender>
+} = {}): Promise<Answer> {
+  return authenticate([`${scheme} ${token}`], () => sender(proofs, request))
 }
 
-const bound = (to: TestKey = key) => issuer.token({ cnf: { jkt: thumbprintOf(to) } })
+const expectTaken = async (answer: Promise<Answer>) =>
+  expect(await answer).toMatchObject({ client: 'client-1' })
 
-/** One request with a bound token and whatever proofs `make` gives for it. */
-async function send(
-  make: (token: string) => readonly string[],
-  by = authenticate,
-): Promise<Identity | Refusal> {
-  const token = bound()
-  return by([`DPoP ${token}`], sender(make(token)))
-}
-
-function challengeOf(refusal: Identity | Refusal): readonly string[] {
+/** The challenges of a refusal: texts are compared, expressions matched. */
+async function expectRefused(
+  answer: Answer | Promise<Answer>,
+  challenges: readonly (string | RegExp)[],
+  status = 401,
+) {
+  const refusal = (await answer) as Refusal
   expect(refusal).toBeInstanceOf(Refusal)
-  const { status, headers } = refusal as Refusal
-  return [String(status), ...[headers['WWW-Authenticate'] ?? []].flat()]
+  expect(refusal.status).toBe(status)
+  expect([refusal.headers['WWW-Authenticate']].flat()).toEqual(
+    challenges.map((one) => (typeof one === 'string' ? one : expect.stringMatching(one))),
+  )
 }
 
 const DPOP = 'DPoP realm="test", algs="ES256 PS256 EdDSA Ed25519 RS256"'
+const challenge = (error: string, description: string) =>
+  `${DPOP}, error="${error}", error_description="${description}"`
+const INVALID_PROOF =
+  /^DPoP realm="test", algs="[^"]+", error="invalid_dpop_proof", error_description="[ !#-[\]-~]+"$/
 
 describe('a token that is bound to a key', () => {
-  it('is taken with a proof of that key', async () => {
-    const token = bound()
-    const proof = signProof({ key, token, url: URL })
-    expect(await authenticate([`DPoP ${token}`], sender([proof]))).toMatchObject({
-      client: 'client-1',
-      confirmation: { jkt: thumbprintOf(key) },
-    })
-  })
-
   it.each(['ES256', 'PS256', 'RS256', 'EdDSA'] satisfies TestAlgorithm[])(
-    'is taken with a proof signed by %s',
+    'is taken with a proof by that key, signed by %s',
     async (alg) => {
       const key = makeKey(alg)
       const token = bound(key)
-      const request = sender([signProof({ key, token, url: URL })])
-      expect(await authenticate([`dpop ${token}`], request)).toMatchObject({ client: 'client-1' })
+      expect(
+        await send({ token, proofs: [signProof({ key, token, url: URL })], scheme: 'dpop' }),
+      ).toMatchObject({
+        client: 'client-1',
+        confirmation: { jkt: thumbprintOf(key) },
+      })
     },
   )
 
   it('is taken again and again, each time with a new proof', async () => {
     const token = bound()
-    for (let i = 0; i < 3; i++) {
-      const request = sender([signProof({ key, token, url: URL })])
-      expect(await authenticate([`DPoP ${token}`], request)).toMatchObject({ client: 'client-1' })
-    }
+    for (let i = 0; i < 3; i++) await expectTaken(send({ token }))
   })
 
   it('is refused as a bearer token, with or without a proof, known or not', async () => {
     const token = bound()
-    const refused = [
-      '401',
-      'Bearer realm="test", error="invalid_token", error_description="The access token is bound to a key; send it as a DPoP token, with a proof."',
-      DPOP,
-    ]
-    const proof = () => signProof({ key, token, url: URL })
-    expect(challengeOf(await authenticate([`Bearer ${token}`], sender([])))).toEqual(refused)
-    expect(challengeOf(await authenticate([`Bearer ${token}`], sender([proof()])))).toEqual(refused)
-    await authenticate([`DPoP ${token}`], sender([proof()]))
-    expect(challengeOf(await authenticate([`Bearer ${token}`], sender([proof()])))).toEqual(refused)
-    expect(challengeOf(await authenticate([`Bearer ${token}`]))).toEqual(refused)
+    const description = 'The access token is bound to a key; send it as a DPoP token, with a proof.'
+    const refused = [`Bearer realm="test", error="invalid_token", error_description="${description}"`, DPOP]
+    await expectRefused(send({ token, scheme: 'Bearer', proofs: [] }), refused)
+    await expectRefused(send({ token, scheme: 'Bearer' }), refused)
+    await expectTaken(send({ token }))
+    await expectRefused(send({ token, scheme: 'Bearer' }), refused)
+    await expectRefused(authenticate([`Bearer ${token}`]), refused)
   })
 
   it('is refused where nothing is known of the request', async () => {
-    expect(challengeOf(await authenticate([`DPoP ${bound()}`]))[0]).toBe('401')
+    await expectRefused(authenticate([`DPoP ${bound()}`]), [/cannot be checked here/])
   })
 
   it('is refused where proofs are not verified', async () => {
-    const authenticate = createServing(trust(issuer, keys))
+    const unproved = createServing(trust(issuer, keys))
     const token = bound()
-    expect(challengeOf(await authenticate([`Bearer ${token}`], sender([])))).toEqual([
-      '401',
-      expect.stringContaining('which cannot be checked here'),
-    ])
-    const request = sender([signProof({ key, token, url: URL })])
-    expect(challengeOf(await authenticate([`DPoP ${token}`], request))).toEqual([
-      '401',
-      'Bearer realm="test"',
-    ])
+    const request = () => sender([proves(token)])
+    await expectRefused(unproved([`Bearer ${token}`], request), [/which cannot be checked here/])
+    await expectRefused(unproved([`DPoP ${token}`], request), ['Bearer realm="test"'])
   })
 })
 
 describe('the DPoP scheme', () => {
-  it('is announced beside Bearer to those who send nothing', () => {
-    expect(challengeOf(authenticate([]) as Refusal)).toEqual(['401', 'Bearer realm="test"', DPOP])
+  it('is announced beside Bearer to those who send nothing', async () => {
+    await expectRefused(authenticate([]), ['Bearer realm="test"', DPOP])
   })
 
   it('does not take a token that is bound to no key', async () => {
-    const token = issuer.token()
-    expect(
-      challengeOf(await authenticate([`DPoP ${token}`], sender([signProof({ key, token, url: URL })]))),
-    ).toEqual(['401', expect.stringMatching(/^DPoP .*, error="invalid_token"/)])
-    expect(authenticate([`Bearer ${token}`], sender([]))).toMatchObject({ client: 'client-1' })
+    await expectRefused(send({ token: issuer.token() }), [/^DPoP .*, error="invalid_token"/])
   })
 
   it('has its own challenges for tokens that are no good', async () => {
     const token = issuer.token({ exp: 1, cnf: { jkt: thumbprintOf(key) } })
-    expect(challengeOf(await authenticate([`DPoP ${token}`], sender([])))).toEqual([
-      '401',
-      `${DPOP}, error="invalid_token", error_description="The access token expired."`,
-    ])
-    expect(challengeOf(await authenticate(['DPoP a b'], sender([])))).toEqual([
-      '400',
-      `${DPOP}, error="invalid_request", error_description="The Authorization header is malformed."`,
-    ])
+    await expectRefused(send({ token }), [challenge('invalid_token', 'The access token expired.')])
+    const malformed = challenge('invalid_request', 'The Authorization header is malformed.')
+    await expectRefused(send({ token: 'a b', proofs: [] }), [malformed], 400)
   })
 
   it('asks for nothing of a bearer token', () => {
@@ -163,11 +158,6 @@ describe('the DPoP scheme', () => {
 })
 
 const seconds = () => Math.floor(Date.now() / 1000)
-const proves = (
-  token: string,
-  claims: Readonly<Record<string, unknown>> = {},
-  header: Readonly<Record<string, unknown>> = {},
-) => signProof({ key, token, url: URL, claims, header })
 const privateJwk = key.privateKey.export({ format: 'jwk' })
 const publicJwk = { kty: key.jwk.kty, crv: key.jwk.crv, x: key.jwk.x, y: key.jwk.y }
 
@@ -248,162 +238,164 @@ function ath(token: string): string {
 
 describe('proofs', () => {
   it.each(Object.keys(BAD))('are refused with %s', async (name) => {
-    expect(challengeOf(await send((token) => [BAD[name]!(token)]))).toEqual([
-      '401',
-      expect.stringMatching(
-        /^DPoP realm="test", algs="[^"]+", error="invalid_dpop_proof", error_description="[ !#-[\]-~]+"$/,
-      ),
-    ])
+    const token = bound()
+    await expectRefused(send({ token, proofs: [BAD[name]!(token)] }), [INVALID_PROOF])
   })
 
   it('are refused where there is none, or more than one', async () => {
-    const refused = [
-      '401',
-      `${DPOP}, error="invalid_dpop_proof", error_description="Send one DPoP header, with one proof."`,
-    ]
-    expect(challengeOf(await send(() => []))).toEqual(refused)
-    expect(challengeOf(await send((token) => [proves(token), proves(token)]))).toEqual(refused)
-  })
-
-  it('are taken with the algorithms that are configured alone', async () => {
-    const strict = serving({ algorithms: ['EdDSA', 'ES384'] })
-    expect(challengeOf(await send((token) => [proves(token)], strict))).toEqual([
-      '401',
-      'DPoP realm="test", algs="EdDSA ES384", error="invalid_dpop_proof", error_description="The DPoP proof is signed with an algorithm that is not accepted."',
-    ])
+    const token = bound()
+    const refused = [challenge('invalid_dpop_proof', 'Send one DPoP header, with one proof.')]
+    await expectRefused(send({ token, proofs: [] }), refused)
+    await expectRefused(send({ token, proofs: [proves(token), proves(token)] }), refused)
   })
 
   it('are refused by another key than that of the token', async () => {
-    const refusal = await send((token) => [signProof({ key: mallory, token, url: URL })])
-    expect(challengeOf(refusal)).toEqual([
-      '401',
-      `${DPOP}, error="invalid_token", error_description="The access token is bound to another key."`,
+    const token = bound()
+    await expectRefused(send({ token, proofs: [signProof({ key: mallory, token, url: URL })] }), [
+      challenge('invalid_token', 'The access token is bound to another key.'),
     ])
   })
 
-  it('are good once', async () => {
+  it('are good once, of several sent at the same time, too', async () => {
     const token = bound()
-    const request = sender([proves(token)])
-    expect(await authenticate([`DPoP ${token}`], request)).toMatchObject({ client: 'client-1' })
-    expect(challengeOf(await authenticate([`DPoP ${token}`], request))).toEqual([
-      '401',
-      expect.stringContaining('The DPoP proof was used before.'),
-    ])
-  })
-
-  it('are good once, of several sent at the same time', async () => {
-    const token = bound()
-    const request = sender([proves(token)])
-    const answers = await Promise.all(
-      Array.from({ length: 10 }, async () => await authenticate([`DPoP ${token}`], request)),
-    )
+    const proofs = [proves(token)]
+    const answers = await Promise.all(Array.from({ length: 10 }, () => send({ token, proofs })))
     expect(answers.filter((answer) => !(answer instanceof Refusal))).toHaveLength(1)
+    await expectRefused(send({ token, proofs }), [/The DPoP proof was used before\./])
   })
 
   it('are used up by their jti, and by no other key’s', async () => {
     const token = bound()
     const jti = 'the same'
-    expect(await send((token) => [proves(token, { jti })])).toMatchObject({ client: 'client-1' })
-    expect(challengeOf(await send((token) => [proves(token, { jti })]))[0]).toBe('401')
+    await expectTaken(send({ token, proofs: [proves(token, { jti })] }))
+    await expectRefused(send({ token, proofs: [proves(token, { jti })] }), [/used before/])
     const other = makeKey('ES256')
     const theirs = bound(other)
-    const proof = signProof({ key: other, token: theirs, url: URL, claims: { jti } })
-    expect(await authenticate([`DPoP ${theirs}`], sender([proof]))).toMatchObject({ client: 'client-1' })
-    expect(challengeOf(await authenticate([`DPoP ${token}`], sender([proof])))[0]).toBe('401')
+    const proofs = [signProof({ key: other, token: theirs, url: URL, claims: { jti } })]
+    await expectTaken(send({ token: theirs, proofs }))
+    await expectRefused(send({ token, proofs }), [/bound to another key/])
   })
 
   it('cost no signature until they are to be proved, and are the same each time', async () => {
-    const authenticate = createBearer(trust(issuer, keys), { proofs: proofs() })
+    const authenticate = createBearer([trust(issuer, keys)], { proofs: createProofs({ serves }) })
     const token = bound()
-    const good = (await authenticate([`DPoP ${token}`], sender([proves(token)]))) as Bound
-    const forged = (await authenticate([`DPoP ${token}`], sender(['x.y.z']))) as Bound
-    expect([good, forged]).toMatchObject([
-      { identity: { client: 'client-1' } },
-      { identity: { client: 'client-1' } },
-    ])
+    const prove = async (proof: string) =>
+      (await authenticate([`DPoP ${token}`], () => sender([proof]))) as Bound
+    const good = await prove(proves(token))
+    const forged = await prove('x.y.z')
+    for (const { identity } of [good, forged]) expect(identity).toMatchObject({ client: 'client-1' })
     expect(await good.prove()).toEqual(await good.prove())
     expect(await forged.prove()).toMatchObject({ status: 401, oauthError: 'invalid_dpop_proof' })
   })
 
   it('are not used up by a refusal', async () => {
     const token = bound()
-    const proof = proves(token)
-    expect(challengeOf(await authenticate([`DPoP ${token}`], sender([proof], 'POST')))[0]).toBe('401')
-    expect(await authenticate([`DPoP ${token}`], sender([proof]))).toMatchObject({ client: 'client-1' })
+    const proofs = [proves(token)]
+    await expectRefused(send({ token, proofs, request: { method: 'POST' } }), [INVALID_PROOF])
+    await expectTaken(send({ token, proofs }))
   })
 
   it('have short ids, and are remembered equally long whenever they come', async () => {
-    const remembering = createBearer(trust(issuer, keys), { proofs: proofs({ now: () => 1_000_000_500 }) })
     const iat = 1_000_000
-    const exp = seconds() + 60
-    const token = issuer.token({ cnf: { jkt: thumbprintOf(key) }, exp })
-    const windows: number[] = []
+    const { verify } = createProofs({ serves, now: () => iat * 1000 + 500 })
+    const token = bound()
+    const binding = { jkt: thumbprintOf(key), ath: ath(token) }
     for (const claims of [
       { iat },
       { iat: iat - 59.5 },
       { iat: iat - 0.0007 },
       { iat: iat + 5, jti: 'a'.repeat(256) },
     ]) {
-      const known = (await remembering([`DPoP ${token}`], sender([proves(token, claims)]))) as Bound
-      const proof = await known.prove()
-      if (proof instanceof Refusal) throw proof
-      expect(proof.id).toMatch(/^[\w-]{43}$/)
-      windows.push(proof.windowMs)
+      expect(await verify(binding, sender([proves(token, claims)]))).toEqual({
+        id: expect.stringMatching(/^[\w-]{43}$/),
+        windowMs: 70_000,
+      })
     }
-    expect(windows).toEqual([70_000, 70_000, 70_000, 70_000])
   })
 
   it('are taken within their window', async () => {
+    const token = bound()
     for (const iat of [seconds() - 50, seconds() + 4, seconds() - 0.5]) {
-      expect(await send((token) => [proves(token, { iat })])).toMatchObject({ client: 'client-1' })
+      await expectTaken(send({ token, proofs: [proves(token, { iat })] }))
     }
   })
 })
 
 describe('the URL of a proof', () => {
-  it.each([
-    URL,
-    `${URL}?from=2026-01-01`,
-    `${URL}#part`,
-    'HTTPS://API.Example.COM/v3/transactions',
-    'https://api.example.com:443/v3/transactions',
-    'https://api.example.com/v3/%74ransactions',
-    'https://api.example.com/v3/./x/../transactions',
-  ])('is equal as %s', async (htu) => {
-    expect(await send((token) => [proves(token, { htu })])).toMatchObject({ client: 'client-1' })
-  })
-
-  it.each([
+  it.each<[string, string, Partial<Sender>?]>([
+    ['/v3/transactions', URL],
+    ['/v3/transactions', `${URL}?from=2026-01-01`],
+    ['/v3/transactions', `${URL}#part`],
+    ['/v3/transactions', 'HTTPS://API.Example.COM/v3/transactions'],
+    ['/v3/transactions', 'https://api.example.com:443/v3/transactions'],
+    ['/v3/transactions', 'https://api.example.com/v3/%74ransactions'],
+    ['/v3/transactions', 'https://api.example.com/v3/./x/../transactions'],
     ['/v3/id:1', 'https://api.example.com/v3/id%3A1'],
     ['/v3/a%20b', 'https://api.example.com/v3/a%20b'],
     ['/v3/caf%C3%A9', 'https://api.example.com/v3/caf%c3%a9'],
     ["/v3/it's", 'https://api.example.com/v3/it%27s'],
-  ])('is equal for %s as %s', async (path, htu) => {
+    ['/v3', 'https://api.example.com:8443/v3', { host: 'api.example.com:8443' }],
+  ])('is equal for %s as %s', async (path, htu, request = {}) => {
     const token = bound()
-    const request = sender([proves(token, { htu })], 'GET', 'api.example.com', path)
-    expect(await authenticate([`DPoP ${token}`], request)).toMatchObject({ client: 'client-1' })
+    await expectTaken(send({ token, proofs: [proves(token, { htu })], request: { path, ...request } }))
   })
 
-  it('is that of the Host header, with its port', async () => {
+  it('names a host that is served: a proof for another host does not pass with its Host header', async () => {
     const token = bound()
-    const request = sender(
-      [proves(token, { htu: 'https://api.example.com:8443/v3/transactions' })],
-      'GET',
-      'api.example.com:8443',
-    )
-    expect(await authenticate([`DPoP ${token}`], request)).toMatchObject({ client: 'client-1' })
+    const proofs = [proves(token, { htu: 'https://evil.example/v3/transactions' })]
+    await expectRefused(send({ token, proofs, request: { host: 'evil.example' } }), [INVALID_PROOF])
+  })
+})
+
+describe('a token that is bound to a certificate', () => {
+  const client = makeCertificate('client')
+  const other = makeCertificate('other')
+  const x5t = { 'x5t#S256': client.thumbprint }
+  const holding = (der?: Buffer) => ({ certificate: () => der })
+  const refused = (description: string) =>
+    `Bearer realm="test", error="invalid_token", error_description="The access token is bound to ${description}"`
+
+  it('is taken with that certificate alone, known or not', async () => {
+    const token = boundBy(x5t)
+    const by = (der?: Buffer) => send({ token, scheme: 'Bearer', request: holding(der) })
+    expect(await by(client.der)).toMatchObject({ confirmation: { x5t: client.thumbprint } })
+    await expectRefused(by(), [refused('a TLS client certificate, and none came with it.')])
+    await expectRefused(by(other.der), [refused('another TLS client certificate.')])
+    await expectTaken(by(client.der))
+    await expectRefused(authenticate([`Bearer ${token}`]), [/cannot be checked here/])
   })
 
-  it('names a host that is served, lest a proof made for somebody else pass with their Host header', async () => {
-    const token = bound()
-    const request = sender(
-      [proves(token, { htu: 'https://evil.example/v3/transactions' })],
-      'GET',
-      'evil.example',
-    )
-    expect(challengeOf(await authenticate([`DPoP ${token}`], request))).toEqual([
-      '401',
-      expect.stringContaining('error="invalid_dpop_proof"'),
+  it('is not taken for one that is bound to a key', async () => {
+    await expectRefused(send({ token: boundBy(x5t), request: holding(client.der) }), [
+      /^DPoP .*error="invalid_token"/,
+    ])
+  })
+
+  it('needs the proof, too, where it is bound to both', async () => {
+    const token = boundBy({ ...x5t, jkt: thumbprintOf(key) })
+    await expectTaken(send({ token, request: holding(client.der) }))
+    await expectRefused(send({ token, proofs: [], request: holding(client.der) }), [INVALID_PROOF])
+    await expectRefused(send({ token, request: holding() }), [/certificate/])
+    await expectRefused(send({ token, request: holding(other.der) }), [/certificate/])
+    await expectRefused(send({ token, scheme: 'Bearer', request: holding(client.der) }), [/Bearer/, /DPoP/])
+  })
+
+  it.each([
+    { kid: 'a' },
+    { jwk: {} },
+    { x5t: client.thumbprint },
+    { ...x5t, kid: 'a' },
+    { 'x5t#S256': 'short' },
+    { 'x5t#S256': [client.thumbprint] },
+    { 'x5t#S256': null },
+    { 'x5t#S256': `${client.thumbprint}=` },
+    { ...x5t, jkt: null },
+    {},
+    [],
+    [client.thumbprint],
+  ])('is refused where it is bound in a way that is not known: %j', async (cnf) => {
+    await expectRefused(send({ token: boundBy(cnf), scheme: 'Bearer', request: holding(client.der) }), [
+      refused('its client in a way that cannot be checked here.'),
     ])
   })
 })

@@ -100,9 +100,10 @@ describe('access tokens', () => {
       issuer.token({}, { header: { typ: 'application/at+jwt' } }),
     'of an issuer that writes AT+JWT': () => issuer.token({}, { header: { typ: 'AT+JWT' } }),
     'without kid': () => issuer.token({}, { header: { kid: undefined } }),
-    'that carry keys nobody needs': () => issuer.token({}, { header: { jku: trapUrl, jwk: mallory.jwk } }),
+    'that carry keys which are ignored': () =>
+      issuer.token({}, { header: { jku: trapUrl, jwk: mallory.jwk } }),
     'with a nonce, being typed': () => issuer.token({ nonce: 'n' }),
-    'of which the last of two equal claims counts': () =>
+    'with a claim twice, the last of which counts': () =>
       signed(Buffer.from(JSON.stringify(claims()).replace('{', '{"client_id":"first",'))),
   }
   it.each(Object.keys(takes))('takes those %s, as jose does', async (name) => {

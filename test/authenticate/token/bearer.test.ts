@@ -5,6 +5,7 @@ import {
   createBearer,
   type TrustedIssuer,
 } from '../../../src/authenticate/token/bearer.ts'
+import { invalidToken } from '../../../src/authenticate/token/challenge.ts'
 import type { Keys } from '../../../src/authenticate/token/jwks.ts'
 import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
 import { Refusal } from '../../../src/errors.ts'
@@ -17,7 +18,7 @@ beforeAll(async () => {
 })
 afterAll(() => issuer.close())
 
-/** A key source that holds what it is given, and counts how often it was asked to look again. */
+/** A key source that holds what it is given, and counts how often it was refreshed. */
 function held(first: KeySet | undefined, next?: KeySet): Keys & { set: KeySet | undefined; asked: number } {
   const source = {
     set: first,
@@ -39,7 +40,7 @@ async function bearer({
 }: Partial<TrustedIssuer> & BearerOptions = {}): Promise<Authenticate> {
   const keys = held(await readKeySet(issuer.jwks))
   const trusted = trust(issuer, keys, { realm: 'identity.example.com', ...options })
-  return createBearer(trusted, now && { now })
+  return createBearer([trusted], now && { now })
 }
 
 function answer(refusal: unknown): { status: number; challenge: unknown; code: string; description: string } {
@@ -132,10 +133,11 @@ describe('the answers of RFC 6750', () => {
   })
 })
 
-describe('what is looked up', () => {
-  let looked: string[]
-  const looking = () => bearer({ introspect: (token) => (looked.push(token), 'It was looked up.') })
-  beforeEach(() => (looked = []))
+describe('what is introspected', () => {
+  let introspected: string[]
+  const looking = () =>
+    bearer({ introspect: (token) => (introspected.push(token), invalidToken('It was introspected.')) })
+  beforeEach(() => (introspected = []))
 
   it.each<[string, (token: string) => string]>([
     ['a token with padding', (token) => `${token}=`],
@@ -151,15 +153,15 @@ describe('what is looked up', () => {
     const token = spoil(good)
     expect(token).not.toBe(good)
     expect(answer(authenticate([`Bearer ${token}`])).status).toBe(401)
-    expect(looked).toEqual([])
+    expect(introspected).toEqual([])
   })
 
   it.each(['abc', 'a.b.c', 'eyJabc', 'eyJabc.def', 'eyJhbGciOiJkaXIifQ..AAAA.AAAA.AAAA', 'abc.eyJ.def'])(
     'is %s, which is none',
     async (token) => {
       const authenticate = await looking()
-      expect(answer(authenticate([`Bearer ${token}`])).description).toBe('It was looked up.')
-      expect(looked).toEqual([token])
+      expect(answer(authenticate([`Bearer ${token}`])).description).toBe('It was introspected.')
+      expect(introspected).toEqual([token])
     },
   )
 })
@@ -168,7 +170,7 @@ describe('what is looked up', () => {
 const SPARE: Readonly<Record<string, string>> = { A: 'B', Q: 'R', g: 'h', w: 'x' }
 
 describe('keys that are not known yet', () => {
-  it('looks for them once and verifies with what is there then', async () => {
+  it('reads them once and verifies with what is there then', async () => {
     const key = makeKey('ES256')
     const keys = held(await readKeySet(issuer.jwks), await readKeySet({ keys: [key.jwk] }))
     const authenticate = await bearer({ keys })
@@ -178,7 +180,7 @@ describe('keys that are not known yet', () => {
     expect(keys.asked).toBe(1)
   })
 
-  it('does not look for a token that a known key verifies, whatever else is wrong with it', async () => {
+  it('does not read them for a token that a known key verifies, whatever else is wrong with it', async () => {
     const keys = held(await readKeySet(issuer.jwks))
     const authenticate = await bearer({ keys })
     await authenticate([`Bearer ${issuer.token()}`])
@@ -188,7 +190,7 @@ describe('keys that are not known yet', () => {
     expect(keys.asked).toBe(0)
   })
 
-  it('refuses at once while it is too early to look again', async () => {
+  it('refuses at once while it is too early to read them again', async () => {
     const authenticate = await bearer()
     expect(answer(authenticate([`Bearer ${issuer.token({}, { key: makeKey('ES256') })}`])).status).toBe(401)
   })

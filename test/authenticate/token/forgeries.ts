@@ -1,7 +1,7 @@
 import { createHmac, createPublicKey, randomUUID } from 'node:crypto'
 import { makeKey, signJws, type TestIssuer, type TestKey } from '../../helpers/issuer.ts'
 
-/** The key of whoever forges. */
+/** The key of the forger. */
 export const mallory = makeKey('RS256', 'mallory')
 const malloryEc = makeKey('ES256', 'mallory')
 
@@ -27,9 +27,12 @@ function replaceSignature(token: string, signature: Buffer): string {
 
 /** Every way in which a token is none of the issuer's, by name, each made when it is called; and what makes more of them. */
 export function createForgeries(ground: Ground) {
+  const token: TestIssuer['token'] = (...made) => ground.issuer.token(...made)
+  const audience = (): string => ground.issuer.audience
+  const rsa = (): TestKey => ground.issuer.key('RS256')
   const claims = (): Record<string, unknown> => ({
     iss: ground.issuer.issuer,
-    aud: ground.issuer.audience,
+    aud: audience(),
     client_id: 'client-1',
     exp: now() + 300,
   })
@@ -38,18 +41,17 @@ export function createForgeries(ground: Ground) {
     signJws({ alg: key.alg, typ: 'at+jwt', ...header }, claims(), key)
   /** Signed by the issuer, over any payload. */
   const signed = (payload: unknown, header: object = {}): string => {
-    const key = ground.issuer.key('RS256')
-    return signJws({ alg: 'RS256', kid: key.kid, typ: 'at+jwt', ...header }, payload, key)
+    return signJws({ alg: 'RS256', kid: rsa().kid, typ: 'at+jwt', ...header }, payload, rsa())
   }
   const unsigned = (alg: unknown, signature = ''): string =>
-    `${encode({ alg, typ: 'at+jwt', kid: ground.issuer.key('RS256').kid })}.${encode(claims())}.${signature}`
+    `${encode({ alg, typ: 'at+jwt', kid: rsa().kid })}.${encode(claims())}.${signature}`
   /** An HMAC keyed by what everybody knows. */
   function mac(secret: string | Buffer, alg = 'HS256', header: object = {}): string {
     const input = `${encode({ alg, typ: 'at+jwt', ...header })}.${encode(claims())}`
     return `${input}.${createHmac('sha256', secret).update(input).digest('base64url')}`
   }
   const publicPem = (): string =>
-    createPublicKey(ground.issuer.key('RS256').privateKey).export({ type: 'spki', format: 'pem' }).toString()
+    createPublicKey(rsa().privateKey).export({ type: 'spki', format: 'pem' }).toString()
 
   /** Tokens that jose refuses as well. */
   const forged: Forgeries = {
@@ -59,22 +61,19 @@ export function createForgeries(ground: Ground) {
     'alg nOnE': () => unsigned('nOnE', 'AAAA'),
     'no alg': () => unsigned(undefined, 'AAAA'),
     'alg that is a list': () => unsigned(['RS256'], 'AAAA'),
-    'alg in lower case': () => ground.issuer.token({}, { header: { alg: 'ps256' } }),
-    'alg that the list leaves out': () => ground.issuer.token({}, { alg: 'RS256', header: { alg: 'RS512' } }),
-    'an HMAC by the public key as PEM': () =>
-      mac(publicPem(), 'HS256', { kid: ground.issuer.key('RS256').kid }),
+    'alg in lower case': () => token({}, { header: { alg: 'ps256' } }),
+    'alg that the list leaves out': () => token({}, { alg: 'RS256', header: { alg: 'RS512' } }),
+    'an HMAC by the public key as PEM': () => mac(publicPem(), 'HS256', { kid: rsa().kid }),
     'an HMAC by the public key as DER': () =>
-      mac(createPublicKey(ground.issuer.key('RS256').privateKey).export({ type: 'spki', format: 'der' })),
-    'an HMAC by the public key as JWK': () => mac(JSON.stringify(ground.issuer.key('RS256').jwk)),
+      mac(createPublicKey(rsa().privateKey).export({ type: 'spki', format: 'der' })),
+    'an HMAC by the public key as JWK': () => mac(JSON.stringify(rsa().jwk)),
     'an HMAC by nothing': () => mac(''),
-    'an HMAC that calls itself RS256': () =>
-      mac(publicPem(), 'RS256', { kid: ground.issuer.key('RS256').kid }),
-    'RS256 with the key for PS256': () => ground.issuer.token({}, { alg: 'PS256', header: { alg: 'RS256' } }),
-    'ES256 with the kid of an RSA key': () =>
-      ground.issuer.token({}, { alg: 'ES256', header: { kid: ground.issuer.key('RS256').kid } }),
+    'an HMAC that calls itself RS256': () => mac(publicPem(), 'RS256', { kid: rsa().kid }),
+    'RS256 with the key for PS256': () => token({}, { alg: 'PS256', header: { alg: 'RS256' } }),
+    'ES256 with the kid of an RSA key': () => token({}, { alg: 'ES256', header: { kid: rsa().kid } }),
     'a key of our own, no kid': () => forgedBy(mallory, {}),
     'a key of our own, its kid': () => forgedBy(mallory, { kid: 'mallory' }),
-    'a key of our own, the issuer’s kid': () => forgedBy(mallory, { kid: ground.issuer.key('RS256').kid }),
+    'a key of our own, the issuer’s kid': () => forgedBy(mallory, { kid: rsa().kid }),
     'a kid that is a path': () => forgedBy(mallory, { kid: '../../../../dev/null' }),
     'a kid that is a query': () => forgedBy(mallory, { kid: "x' UNION SELECT 'AA" }),
     'a kid that is a URL': () => forgedBy(mallory, { kid: ground.trapUrl }),
@@ -88,52 +87,44 @@ export function createForgeries(ground: Ground) {
     'a jku': () => forgedBy(mallory, { jku: ground.trapUrl, kid: 'mallory' }),
     'an x5u': () => forgedBy(mallory, { x5u: ground.trapUrl }),
     'an x5c': () => forgedBy(mallory, { x5c: ['MIIB'] }),
-    'a crit that nobody knows': () =>
-      ground.issuer.token({}, { header: { crit: ['exp'], exp: now() + 300 } }),
-    'an empty crit': () => ground.issuer.token({}, { header: { crit: [] } }),
-    'a crit that is no list': () => ground.issuer.token({}, { header: { crit: 'b64' } }),
-    'b64 false': () => ground.issuer.token({}, { header: { crit: ['b64'], b64: false } }),
-    'r and s of zero': () => replaceSignature(ground.issuer.token({}, { alg: 'ES256' }), Buffer.alloc(64)),
-    'r and s of the order': () => replaceSignature(ground.issuer.token({}, { alg: 'ES256' }), ORDER_TWICE),
+    'an unknown crit': () => token({}, { header: { crit: ['exp'], exp: now() + 300 } }),
+    'an empty crit': () => token({}, { header: { crit: [] } }),
+    'a crit that is no list': () => token({}, { header: { crit: 'b64' } }),
+    'b64 false': () => token({}, { header: { crit: ['b64'], b64: false } }),
+    'r and s of zero': () => replaceSignature(token({}, { alg: 'ES256' }), Buffer.alloc(64)),
+    'r and s of the order': () => replaceSignature(token({}, { alg: 'ES256' }), ORDER_TWICE),
     'an ECDSA signature as DER': () =>
-      replaceSignature(ground.issuer.token({}, { alg: 'ES256' }), Buffer.from('3006020101020101', 'hex')),
-    'an RSA signature of zeros': () =>
-      replaceSignature(ground.issuer.token({}, { alg: 'RS256' }), Buffer.alloc(256)),
+      replaceSignature(token({}, { alg: 'ES256' }), Buffer.from('3006020101020101', 'hex')),
+    'an RSA signature of zeros': () => replaceSignature(token({}, { alg: 'RS256' }), Buffer.alloc(256)),
     'an RSA signature of one': () =>
-      replaceSignature(
-        ground.issuer.token({}, { alg: 'RS256' }),
-        Buffer.concat([Buffer.alloc(255), Buffer.of(1)]),
-      ),
-    'an EdDSA signature of zeros': () =>
-      replaceSignature(ground.issuer.token({}, { alg: 'EdDSA' }), Buffer.alloc(64)),
+      replaceSignature(token({}, { alg: 'RS256' }), Buffer.concat([Buffer.alloc(255), Buffer.of(1)])),
+    'an EdDSA signature of zeros': () => replaceSignature(token({}, { alg: 'EdDSA' }), Buffer.alloc(64)),
     'another token’s signature': () =>
-      `${ground.issuer.token().split('.').slice(0, 2).join('.')}.${ground.issuer.token({ client_id: 'other' }).split('.')[2]}`,
+      `${token().split('.').slice(0, 2).join('.')}.${token({ client_id: 'other' }).split('.')[2]}`,
     'another client’s payload': () => {
-      const [head, , signature] = ground.issuer.token().split('.')
+      const [head, , signature] = token().split('.')
       return `${head}.${encode({ ...claims(), client_id: 'other' })}.${signature}`
     },
-    'another audience': () => ground.issuer.token({ aud: 'https://other.example.com' }),
-    'an audience that begins alike': () =>
-      ground.issuer.token({ aud: `${ground.issuer.audience}.evil.example` }),
-    'a list of other audiences': () => ground.issuer.token({ aud: ['a', 'b'] }),
-    'an empty list of audiences': () => ground.issuer.token({ aud: [] }),
-    'no audience': () => ground.issuer.token({ aud: undefined }),
-    'an audience in a list in a list': () => ground.issuer.token({ aud: [[ground.issuer.audience]] }),
-    'an audience that is an object': () =>
-      ground.issuer.token({ aud: { 0: ground.issuer.audience, length: 1 } }),
-    'another issuer': () => ground.issuer.token({ iss: 'https://identity.evil.example/oidc' }),
-    'the issuer with a slash': () => ground.issuer.token({ iss: `${ground.issuer.issuer}/` }),
-    'the issuer in a list': () => ground.issuer.token({ iss: [ground.issuer.issuer] }),
-    'no issuer': () => ground.issuer.token({ iss: undefined }),
-    expired: () => ground.issuer.token({ exp: now() - 60 }),
-    'expired a leeway ago': () => ground.issuer.token({ exp: now() - 6 }),
-    'no exp': () => ground.issuer.token({ exp: undefined }),
-    'an exp that is a string': () => ground.issuer.token({ exp: String(now() + 300) }),
-    'an exp that is null': () => ground.issuer.token({ exp: null }),
-    'an exp that is a list': () => ground.issuer.token({ exp: [now() + 300] }),
-    'not yet valid': () => ground.issuer.token({ nbf: now() + 60 }),
-    'an nbf that is a string': () => ground.issuer.token({ nbf: 'now' }),
-    'an iat that is a string': () => ground.issuer.token({ iat: 'now' }),
+    'another audience': () => token({ aud: 'https://other.example.com' }),
+    'an audience that begins alike': () => token({ aud: `${audience()}.evil.example` }),
+    'a list of other audiences': () => token({ aud: ['a', 'b'] }),
+    'an empty list of audiences': () => token({ aud: [] }),
+    'no audience': () => token({ aud: undefined }),
+    'an audience in a list in a list': () => token({ aud: [[audience()]] }),
+    'an audience that is an object': () => token({ aud: { 0: audience(), length: 1 } }),
+    'another issuer': () => token({ iss: 'https://identity.evil.example/oidc' }),
+    'the issuer with a slash': () => token({ iss: `${ground.issuer.issuer}/` }),
+    'the issuer in a list': () => token({ iss: [ground.issuer.issuer] }),
+    'no issuer': () => token({ iss: undefined }),
+    expired: () => token({ exp: now() - 60 }),
+    'expired a leeway ago': () => token({ exp: now() - 6 }),
+    'no exp': () => token({ exp: undefined }),
+    'an exp that is a string': () => token({ exp: String(now() + 300) }),
+    'an exp that is null': () => token({ exp: null }),
+    'an exp that is a list': () => token({ exp: [now() + 300] }),
+    'not yet valid': () => token({ nbf: now() + 60 }),
+    'an nbf that is a string': () => token({ nbf: 'now' }),
+    'an iat that is a string': () => token({ iat: 'now' }),
     'a list for a payload': () => signed([claims()]),
     'null for a payload': () => signed(null),
     'a string for a payload': () => signed('claims'),
@@ -159,49 +150,43 @@ export function createForgeries(ground: Ground) {
       }
       return signJws({ alg: 'RS256', kid: 'mallory' }, assertion, mallory)
     },
-    'an id_token': () =>
-      ground.issuer.token({ aud: 'client-1', nonce: 'n', at_hash: 'h' }, { header: { typ: 'JWT' } }),
+    'an id_token': () => token({ aud: 'client-1', nonce: 'n', at_hash: 'h' }, { header: { typ: 'JWT' } }),
   }
 
   /** Tokens that jose takes when asked for nothing more than signature, issuer, audience and times. */
   const notAccess: Forgeries = {
     'an id_token for our audience too': () =>
-      ground.issuer.token(
-        { aud: ['client-1', ground.issuer.audience], nonce: 'n' },
-        { header: { typ: undefined } },
-      ),
-    'an id_token from the authorisation endpoint': () =>
-      ground.issuer.token({ c_hash: 'h' }, { header: { typ: 'JWT' } }),
-    'a logout token': () => ground.issuer.token({ events: {} }, { header: { typ: 'logout+jwt' } }),
-    'a logout token without typ': () => ground.issuer.token({ events: {} }, { header: { typ: undefined } }),
-    'a request object': () => ground.issuer.token({}, { header: { typ: 'oauth-authz-req+jwt' } }),
-    'a typed client assertion': () =>
-      ground.issuer.token({}, { header: { typ: 'client-authentication+jwt' } }),
-    'a DPoP proof': () => ground.issuer.token({}, { header: { typ: 'dpop+jwt' } }),
-    'an introspection answer': () => ground.issuer.token({}, { header: { typ: 'token-introspection+jwt' } }),
-    'a refresh token': () => ground.issuer.token({}, { header: { typ: 'application/rt+jwt' } }),
-    'a typ that is no string': () => ground.issuer.token({}, { header: { typ: ['at+jwt'] } }),
-    'an empty typ': () => ground.issuer.token({}, { header: { typ: '' } }),
-    'bound to a DPoP key': () => ground.issuer.token({ cnf: { jkt: 'x' } }),
-    'bound to a certificate': () => ground.issuer.token({ cnf: { 'x5t#S256': 'x' } }),
-    'bound to nothing that we know': () => ground.issuer.token({ cnf: null }),
-    'b64 true': () => ground.issuer.token({}, { header: { crit: ['b64'], b64: true } }),
-    'b64 without crit': () => ground.issuer.token({}, { header: { b64: true } }),
-    'no client': () => ground.issuer.token({ client_id: undefined }),
-    'an empty client': () => ground.issuer.token({ client_id: '' }),
-    'a client of 256 characters': () => ground.issuer.token({ client_id: 'a'.repeat(256) }),
-    'a client with a line feed': () => ground.issuer.token({ client_id: 'client\n1' }),
-    'a client with a NUL': () => ground.issuer.token({ client_id: 'client-1\0' }),
-    'a client with a DEL': () => ground.issuer.token({ client_id: 'client\u007f1' }),
-    'a client with a CSI': () => ground.issuer.token({ client_id: '\u009b2Jclient-1' }),
-    'a compressed payload': () => ground.issuer.token({}, { header: { zip: 'DEF' } }),
-    'an iat further ahead than the leeway': () => ground.issuer.token({ iat: now() + 7 }),
-    'a client that is a number': () => ground.issuer.token({ client_id: 1 }),
-    'a client that is a list': () => ground.issuer.token({ client_id: ['client-1'] }),
-    'a client with half a surrogate pair': () => ground.issuer.token({ client_id: 'a\ud800' }),
-    'a user with half a surrogate pair': () => ground.issuer.token({ sub: '\udc00a' }),
-    'a user that is a number': () => ground.issuer.token({ sub: 7 }),
-    'an empty user': () => ground.issuer.token({ sub: '' }),
+      token({ aud: ['client-1', audience()], nonce: 'n' }, { header: { typ: undefined } }),
+    'an id_token from the authorisation endpoint': () => token({ c_hash: 'h' }, { header: { typ: 'JWT' } }),
+    'a logout token': () => token({ events: {} }, { header: { typ: 'logout+jwt' } }),
+    'a logout token without typ': () => token({ events: {} }, { header: { typ: undefined } }),
+    'a request object': () => token({}, { header: { typ: 'oauth-authz-req+jwt' } }),
+    'a typed client assertion': () => token({}, { header: { typ: 'client-authentication+jwt' } }),
+    'a DPoP proof': () => token({}, { header: { typ: 'dpop+jwt' } }),
+    'an introspection answer': () => token({}, { header: { typ: 'token-introspection+jwt' } }),
+    'a refresh token': () => token({}, { header: { typ: 'application/rt+jwt' } }),
+    'a typ that is no string': () => token({}, { header: { typ: ['at+jwt'] } }),
+    'an empty typ': () => token({}, { header: { typ: '' } }),
+    'bound to a DPoP key': () => token({ cnf: { jkt: 'x' } }),
+    'bound to a certificate': () => token({ cnf: { 'x5t#S256': 'x' } }),
+    'bound to nothing that we know': () => token({ cnf: null }),
+    'b64 true': () => token({}, { header: { crit: ['b64'], b64: true } }),
+    'b64 without crit': () => token({}, { header: { b64: true } }),
+    'no client': () => token({ client_id: undefined }),
+    'an empty client': () => token({ client_id: '' }),
+    'a client of 256 characters': () => token({ client_id: 'a'.repeat(256) }),
+    'a client with a line feed': () => token({ client_id: 'client\n1' }),
+    'a client with a NUL': () => token({ client_id: 'client-1\0' }),
+    'a client with a DEL': () => token({ client_id: 'client\u007f1' }),
+    'a client with a CSI': () => token({ client_id: '\u009b2Jclient-1' }),
+    'a compressed payload': () => token({}, { header: { zip: 'DEF' } }),
+    'an iat further ahead than the leeway': () => token({ iat: now() + 7 }),
+    'a client that is a number': () => token({ client_id: 1 }),
+    'a client that is a list': () => token({ client_id: ['client-1'] }),
+    'a client with half a surrogate pair': () => token({ client_id: 'a\ud800' }),
+    'a user with half a surrogate pair': () => token({ sub: '\udc00a' }),
+    'a user that is a number': () => token({ sub: 7 }),
+    'an empty user': () => token({ sub: '' }),
     'a client that comes by __proto__': () =>
       signed(
         Buffer.from(
@@ -211,7 +196,7 @@ export function createForgeries(ground: Ground) {
           ),
         ),
       ),
-    'too long': () => ground.issuer.token({ scope: 'a'.repeat(20_000) }),
+    'too long': () => token({ scope: 'a'.repeat(20_000) }),
   }
 
   return { forged, notAccess, claims, signed }

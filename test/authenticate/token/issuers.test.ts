@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Identity, TrustedIssuer } from '../../../src/authenticate/token/bearer.ts'
 import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
-import { requireScope } from '../../../src/authenticate/token/scope.ts'
+import { requireScope } from '../../../src/authenticate/token/challenge.ts'
 import { Refusal } from '../../../src/errors.ts'
 import { startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
 import { until } from '../../helpers/wait.ts'
@@ -65,7 +65,7 @@ describe('several issuers', () => {
     expect(answerOf(await authenticate([`Bearer ${withKid}`]))[0]).toBe(401)
   })
 
-  it('leave no room for others, whose tokens make nobody look for keys', async () => {
+  it('leave no room for others, whose tokens cause no load of keys', async () => {
     const authenticate = createServing([await trusted(first)])
     const before = first.asked.jwks
     for (const iss of [
@@ -84,7 +84,7 @@ describe('several issuers', () => {
     expect(first.asked.jwks).toBe(before)
   })
 
-  it('are told apart, too, when tokens are remembered', async () => {
+  it('are kept apart, too, when tokens are remembered', async () => {
     const both = [await trusted(first), await trusted(second)]
     const authenticate = createServing(both)
     const token = second.token()
@@ -107,7 +107,7 @@ describe('several issuers', () => {
     const identity: Identity = { client: 'opaque', expiresAt: Date.now() + 1000 }
     const introspect = async (token: string) => {
       asked.push(token)
-      return identity
+      return { identity, until: identity.expiresAt }
     }
     const authenticate = createServing([await trusted(first), await trusted(second, { introspect })])
     const named = { ...identity, client: `opaque@${second.issuer}` }

@@ -13,11 +13,11 @@ import { until } from '../../helpers/wait.ts'
 const LONG = 600_000
 let issuer: TestIssuer
 let source: KeySource | undefined
-let told: string[]
+let reported: string[]
 
 beforeEach(async () => {
   issuer = await startIssuer({ algorithms: ['ES256', 'EdDSA'] })
-  told = []
+  reported = []
 })
 
 afterEach(async () => {
@@ -30,7 +30,7 @@ function create(options: Partial<KeySourceOptions> = {}): KeySource {
   source = createKeySource({
     issuer: issuer.issuer,
     jwks: issuer.jwksUri,
-    events: { failed: (reason) => told.push(reason), recovered: () => told.push('recovered') },
+    events: { failed: (reason) => reported.push(reason), recovered: () => reported.push('recovered') },
     cooldownMs: LONG,
     retryMs: LONG,
     refreshMs: LONG,
@@ -48,7 +48,7 @@ describe('an issuer’s keys from a URL', () => {
     await loaded(keys)
     expect(keys.current()!.find('ES256', issuer.key('ES256').kid)).toHaveLength(1)
     expect(issuer.asked).toEqual({ jwks: 1, discovery: 0 })
-    expect(told).toEqual([])
+    expect(reported).toEqual([])
   })
 
   it('are found by discovery where no URL is given', async () => {
@@ -64,7 +64,7 @@ describe('an issuer’s keys from a URL', () => {
     expect(issuer.asked.jwks).toBe(1)
   })
 
-  it('are looked for again at once when one is unknown, then not before the cool-down is over', async () => {
+  it('are read again at once when one is unknown, then not before the cool-down is over', async () => {
     const keys = create()
     await loaded(keys)
     issuer.rotate()
@@ -75,7 +75,7 @@ describe('an issuer’s keys from a URL', () => {
     expect(issuer.asked.jwks).toBe(2)
   })
 
-  it('are looked for again after the cool-down', async () => {
+  it('are read again after the cool-down', async () => {
     const keys = create({ cooldownMs: 0 })
     await loaded(keys)
     await keys.refresh()
@@ -98,15 +98,15 @@ describe('an issuer’s keys from a URL', () => {
       await loaded(keys)
       const before = keys.current()
       issuer.fault = fault
-      await until('a warning', () => told.length > 0)
+      await until('a warning', () => reported.length > 0)
       const asked = issuer.asked.jwks
       await until('two more attempts', () => issuer.asked.jwks > asked + 1)
       expect(keys.current()).toBe(before)
-      expect(told).toHaveLength(1)
-      expect(told[0]).toContain(issuer.jwksUri)
+      expect(reported).toHaveLength(1)
+      expect(reported[0]).toContain(issuer.jwksUri)
       issuer.fault = undefined
-      await until('recovery', () => told.length > 1)
-      expect(told.slice(1)).toEqual(['recovered'])
+      await until('recovery', () => reported.length > 1)
+      expect(reported.slice(1)).toEqual(['recovered'])
     },
   )
 
@@ -117,24 +117,24 @@ describe('an issuer’s keys from a URL', () => {
     expect(keys.current()).toBeUndefined()
     issuer.fault = undefined
     await loaded(keys)
-    await until('recovery', () => told.at(-1) === 'recovered')
-    expect(told).toHaveLength(2)
+    await until('recovery', () => reported.at(-1) === 'recovered')
+    expect(reported).toHaveLength(2)
   })
 
   it('are tried again for a caller before the next retry is due', async () => {
     issuer.fault = 'down'
     const keys = create({ cooldownMs: 0 })
-    await until('a warning', () => told.length > 0)
+    await until('a warning', () => reported.length > 0)
     issuer.fault = undefined
     await until('the keys', async () => (await keys.refresh()) !== undefined)
-    expect(told.at(-1)).toBe('recovered')
+    expect(reported.at(-1)).toBe('recovered')
   })
 
-  it('make nobody wait longer than the time-out', async () => {
+  it('keep callers no longer than the timeout', async () => {
     issuer.fault = 'silent'
     const keys = create({ fetchTimeoutMs: 50 })
     expect(await keys.refresh()).toBeUndefined()
-    expect(told).toEqual([`${issuer.jwksUri} did not answer in time`])
+    expect(reported).toEqual([`${issuer.jwksUri} did not answer in time`])
   })
 
   it('are gone when the issuer withdraws all of them', async () => {
@@ -143,7 +143,7 @@ describe('an issuer’s keys from a URL', () => {
     issuer.jwks = { keys: [] }
     expect(await keys.refresh()).toBeUndefined()
     expect(keys.current()).toBeUndefined()
-    expect(told).toEqual([`${issuer.jwksUri} holds no key that could verify a token`])
+    expect(reported).toEqual([`${issuer.jwksUri} holds no key that could verify a token`])
   })
 
   it.each([[{ keys: 'none' }], [[]], [null], [{ keys: Array.from({ length: 200 }, () => ({})) }]])(
@@ -153,7 +153,7 @@ describe('an issuer’s keys from a URL', () => {
       await loaded(keys)
       issuer.jwks = document
       expect((await keys.refresh())!.size).toBe(2)
-      expect(told[0]).toMatch(/is no JWK Set|is a JWK Set of/)
+      expect(reported[0]).toMatch(/is no JWK Set|is a JWK Set of/)
     },
   )
 
@@ -167,7 +167,7 @@ describe('an issuer’s keys from a URL', () => {
     keys.close()
     await underWay
     expect(keys.refresh()).toBeUndefined()
-    expect(told).toEqual([])
+    expect(reported).toEqual([])
   })
 })
 
@@ -181,8 +181,8 @@ describe('discovery', () => {
   ])('refuses a document with %s', async (_, metadata, reason) => {
     issuer.metadata = metadata
     const keys = create({ jwks: undefined })
-    await until('a warning', () => told.length > 0)
-    expect(told[0]).toContain(reason)
+    await until('a warning', () => reported.length > 0)
+    expect(reported[0]).toContain(reason)
     expect(keys.current()).toBeUndefined()
     expect(issuer.asked.jwks).toBe(0)
   })
@@ -190,10 +190,10 @@ describe('discovery', () => {
   it('is read again with the keys, so that these may move', async () => {
     issuer.metadata = { jwks_uri: `${issuer.issuer}/elsewhere` }
     const keys = create({ jwks: undefined, retryMs: 10 })
-    await until('a warning', () => told.length > 0)
+    await until('a warning', () => reported.length > 0)
     issuer.metadata = {}
     await loaded(keys)
-    expect(told).toEqual([`${issuer.issuer}/elsewhere answered 404`, 'recovered'])
+    expect(reported).toEqual([`${issuer.issuer}/elsewhere answered 404`, 'recovered'])
   })
 })
 
@@ -229,9 +229,9 @@ describe('an issuer’s keys from a file', () => {
     expect((await keys.refresh())!.size).toBe(2)
     await rm(file)
     expect((await keys.refresh())!.size).toBe(2)
-    expect(told).toEqual([`${file} is no JSON`])
+    expect(reported).toEqual([`${file} is no JSON`])
     create({ jwks: file })
-    await until('another warning', () => told.length > 1)
-    expect(told[1]).toBe(`${file} cannot be read: there is no such file`)
+    await until('another warning', () => reported.length > 1)
+    expect(reported[1]).toBe(`${file} cannot be read: there is no such file`)
   })
 })

@@ -18,7 +18,7 @@ const exponent = (bits: number): string => encode((1n << BigInt(bits)) - 1n)
 const modulus = (bits: number): string => encode((1n << BigInt(bits)) - 159n)
 
 describe('reading a JWK Set', () => {
-  it('tells several keys of one kid apart by type and algorithm', async () => {
+  it('distinguishes keys of one kid by type and algorithm', async () => {
     const set = await readKeySet({ keys: [rsa.jwk, ec.jwk, ed.jwk] })
     expect(set.size).toBe(3)
     expect(set.find('RS256', 'one')).toHaveLength(1)

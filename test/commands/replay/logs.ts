@@ -1,14 +1,9 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { PassThrough, Readable } from 'node:stream'
 import { loadConfig } from '../../../src/config/load.ts'
 import { replay, type ReplayOptions } from '../../../src/commands/replay/replay.ts'
 import type { Report } from '../../../src/commands/replay/report.ts'
 import { TOKENS } from '../../helpers/gateway.ts'
-
-const folder = mkdtempSync(join(tmpdir(), 'sluice-replay-'))
-process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
-let files = 0
+import { fileOf } from '../run.ts'
 
 /** When the calls of `line` begin. */
 export const START = Date.parse('2026-11-20T10:00:00.000Z')
@@ -54,17 +49,12 @@ export const REFUSED = { decision: 'refused', source: 'gateway', status: 429, up
 
 /** A file of these lines, or of these bytes. */
 export function logFile(content: readonly string[] | Buffer): string {
-  const file = join(folder, `access-${++files}.log`)
-  writeFileSync(file, Buffer.isBuffer(content) ? content : content.map((one) => `${one}\n`).join(''))
-  return file
+  return fileOf(Buffer.isBuffer(content) ? content : content.map((one) => `${one}\n`).join(''), 'log')
 }
 
 /** A configuration file with these limits and whatever else; two routes take the Data API. */
 export function configFile(limits: string, { routes = ROUTES, more = '' } = {}): string {
-  const file = join(folder, `sluice-${++files}.yaml`)
-  writeFileSync(
-    file,
-    `store: memory
+  return fileOf(`store: memory
 upstreams: { data: { url: http://data.internal:4000 } }
 ${TOKENS}
 limits:
@@ -72,9 +62,7 @@ ${limits}
 routes:
 ${routes}
 ${more}
-`,
-  )
-  return file
+`)
 }
 
 const ROUTES = `  - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
@@ -89,11 +77,7 @@ export async function replayed(
   config: string,
   options: Partial<ReplayOptions> = {},
 ): Promise<Report> {
-  return replay({
-    logs: 'logs' in lines ? lines.logs : [logFile(lines)],
-    config: await loadConfig({ file: config }),
-    top: 50,
-    screen: { isTTY: false, write: () => true },
-    ...options,
-  })
+  const logs = 'logs' in lines ? lines.logs : [logFile(lines)]
+  const io = { stdin: Readable.from([]), stderr: new PassThrough() }
+  return replay({ logs, config: await loadConfig({ file: config }), top: 50, ...options }, io)
 }

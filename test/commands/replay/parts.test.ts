@@ -1,14 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createBusiest } from '../../../src/commands/replay/busiest.ts'
-import { createHeap } from '../../../src/commands/replay/heap.ts'
-import { createOrder, merge } from '../../../src/commands/replay/in-order.ts'
-import { createProgress } from '../../../src/commands/replay/progress.ts'
-import { readAccessLine } from '../../../src/commands/replay/logged-call.ts'
+import { readAccessLine } from '../../../src/commands/replay/access-line.ts'
+import { createOrder, merge } from '../../../src/commands/replay/logs.ts'
+import { createBusiest } from '../../../src/commands/replay/report.ts'
 import { line, START } from './logs.ts'
 
 describe('the busiest minute', () => {
-  it('is the one that a look at every minute finds, for each client', () => {
+  it('is the one that counting every minute finds, for each client', () => {
     const gap = fc.oneof(fc.constant(0), fc.integer({ max: 2000, min: 1 }), fc.constantFrom(59_999, 60_000))
     fc.assert(
       fc.property(
@@ -21,7 +19,7 @@ describe('the busiest minute', () => {
           for (const [gapMs, client] of steps) {
             now += gapMs
             all[client].push(now)
-            note(client, now, found[client])
+            note({ client, busiest: found[client] }, now)
           }
           for (const client of ['a', 'b'] as const) {
             const minutes = all[client].map((from) => ({
@@ -42,66 +40,74 @@ describe('the busiest minute', () => {
     const note = createBusiest()
     for (let nth = 0; nth < 20_000; nth++) {
       const last = { calls: 0, fromMs: 0 }
-      note('a', nth * 10, last)
+      note({ client: 'a', busiest: last }, nth * 10)
       expect(last.calls).toBe(Math.min(nth + 1, 6000))
     }
   })
 })
 
 it('logs are merged by the times of their lines', async () => {
-  async function* log(...batches: number[][]) {
-    for (const times of batches) yield times.map((at) => readAccessLine(line({ at, lastsMs: 0 }))!)
+  async function* log(...times: number[]) {
+    for (const at of times) yield readAccessLine(line({ at, lastsMs: 0 }))!
   }
   const taken: number[] = []
-  const logs = [log([], [1, 4], [5, 9]), log(), log([2, 3, 6], [], [7, 8, 10])]
+  const logs = [log(1, 4, 5, 9), log(), log(2, 3, 6, 7, 8, 10)]
   await merge(logs, ({ loggedAt }) => taken.push(loggedAt - START))
   expect(taken).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
 })
 
-it('a heap gives out the lowest first, and of those alike the first', () => {
-  fc.assert(
-    fc.property(
-      fc.array(fc.option(fc.integer({ min: 0, max: 9 }), { freq: 3 }), { maxLength: 100, size: 'max' }),
-      (steps) => {
-        const heap = createHeap<number>()
-        const model: [number, number][] = []
-        for (const [nth, at] of steps.entries()) {
-          if (at !== null) {
-            heap.push(at, nth)
-            model.push([at, nth])
-          } else if (model.length > 0) {
-            model.sort(([a, first], [b, second]) => a - b || first - second)
-            expect(heap.lowest).toBe(model[0]![0])
-            expect(heap.pop()).toBe(model.shift()![1])
-          }
-          expect(heap.size).toBe(model.length)
-        }
-      },
-    ),
-  )
-  expect(createHeap().lowest).toBe(Infinity)
-})
+describe('the order of calls', () => {
+  const [WINDOW_MS, MOST_CALLS] = [1000, 50]
+  /** The decisions and ends of calls in the order in which they were passed on, and how many came late. */
+  const ordered = (calls: readonly (readonly [at: number, lastsMs: number])[]) => {
+    const passed: [number, number][] = []
+    const pass = ({ loggedAt }: { loggedAt: number }, nowMs: number) =>
+      passed.push([nowMs - START, loggedAt - START])
+    const order = createOrder(pass, WINDOW_MS, MOST_CALLS)
+    for (const [at, lastsMs] of calls) order.take(readAccessLine(line({ at, lastsMs }))!)
+    const before = passed.length
+    order.end()
+    return { passed, before, late: order.late }
+  }
 
-it('calls wait for a minute or until too many do, and not longer', () => {
-  const passed: number[] = []
-  const order = createOrder((call, nowMs) => passed.push(nowMs - START, call.loggedAt - START), {
-    longestMs: 1000,
-    mostCalls: 3,
+  it('is that of their decisions, if no more wait and none longer than it waits for', () => {
+    const gap = fc.integer({ min: 0, max: 300 })
+    const lasts = fc.integer({ min: 0, max: WINDOW_MS })
+    fc.assert(
+      fc.property(fc.array(fc.tuple(gap, lasts), { maxLength: 200, size: 'max' }), (steps) => {
+        let end = WINDOW_MS
+        const calls = steps.map(([gapMs, lastsMs]) => [(end += gapMs) - lastsMs, lastsMs] as const)
+        // Fewer at a time than may wait.
+        fc.pre(calls.every(([at], i) => i < MOST_CALLS || at - calls[i - MOST_CALLS]![0] > 2 * WINDOW_MS))
+        const sorted = calls.map(([at, lastsMs]) => [at, at + lastsMs]).toSorted(([a], [b]) => a! - b!)
+        const { passed, late } = ordered(calls)
+        expect(passed).toEqual(sorted)
+        expect(late).toEqual({ calls: 0, byMs: 0 })
+      }),
+    )
   })
-  const take = (at: number, lastsMs: number) => order.take(readAccessLine(line({ at, lastsMs }))!)
-  take(0, 0)
-  take(500, 0)
-  take(900, 100)
-  expect(passed).toEqual([])
-  take(1001, 0)
-  expect(passed).toEqual([0, 0])
-  take(1002, 0)
-  expect(passed).toEqual([0, 0, 500, 500])
-  take(400, 610)
-  expect(passed).toEqual([0, 0, 500, 500, 500, 1010])
-  expect(order.late()).toEqual({ calls: 1, byMs: 100 })
-  order.end()
-  expect(passed.slice(6)).toEqual([900, 1000, 1001, 1001, 1002, 1002])
+
+  it('has a call that comes too late when the last one was passed on', () => {
+    const { passed, late } = ordered([
+      [0, 0],
+      [500, 0],
+      [1600, 0],
+      [400, 1300],
+    ])
+    expect(passed).toEqual([
+      [0, 0],
+      [500, 500],
+      [500, 1700],
+      [1600, 1600],
+    ])
+    expect(late).toEqual({ calls: 1, byMs: 100 })
+  })
+
+  it('waits for no more calls than it may, and a tenth', () => {
+    const { passed, before } = ordered(Array.from({ length: 200 }, (_, at) => [at, 0] as const))
+    expect(passed).toHaveLength(200)
+    expect(200 - before).toBeLessThanOrEqual(MOST_CALLS * 1.1)
+  })
 })
 
 it('of an old log, a call is taken to be decided when it came', () => {
@@ -123,34 +129,4 @@ it.for([
   ['ended in a year of five digits', { time: '+275760-09-13T00:00:00.000Z' }],
 ] as const)('a request that %s is none of the access log', ([, members]) => {
   expect(readAccessLine(line({ at: 0, ...members }))).toBeUndefined()
-})
-
-describe('the progress', () => {
-  const drawn = (isTTY: boolean, total: number | undefined, columns = 80): string[] => {
-    const written: string[] = []
-    const progress = createProgress(
-      { isTTY, columns, write: (text) => written.push(String(text)) > 0 },
-      total,
-    )
-    progress.at(512 * 1024, 2000)
-    progress.at(600 * 1024, 2001)
-    progress.end()
-    return written
-  }
-
-  it('is a bar on a terminal, drawn a few times a second and taken away at the end', () => {
-    expect(drawn(true, 2 * 1024 ** 2)).toEqual([
-      expect.stringMatching(/\[######-{18}\] {3}25% {2}512\.0kB of 2\.0MB {2}\d+s left {2}2000 lines$/),
-      '\r\u001B[K',
-    ])
-  })
-
-  it('tells of a pipe how much was read, and fits the terminal', () => {
-    expect(drawn(true, undefined)[0]).toBe('\r\u001B[K512.0kB  2000 lines')
-    expect(drawn(true, 2 * 1024 ** 2, 50)[0]).toHaveLength(4 + 49)
-  })
-
-  it('writes nothing anywhere else', () => {
-    expect(drawn(false, 100)).toEqual([])
-  })
 })

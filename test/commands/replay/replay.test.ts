@@ -144,7 +144,7 @@ ${SYNC}`
 describe('sluice replay takes', () => {
   it('every call that reached the limiter, and none that was refused before', async () => {
     const own = { source: 'gateway', decision: undefined, limit: undefined }
-    const nobody = { ...own, client: undefined }
+    const anonymous = { ...own, client: undefined }
     const report = await replayed(
       [
         line({ at: 0 }),
@@ -152,11 +152,11 @@ describe('sluice replay takes', () => {
         line({ at: 2, source: 'gateway', status: 502, code: 'BadGateway' }),
         line({ at: 3, source: 'gateway', status: 499 }),
         line({ at: 4, ...own, status: 503, code: 'ServiceUnavailable' }),
-        line({ at: 5, ...nobody, status: 401, code: 'Unauthorized' }),
-        line({ at: 6, ...nobody, status: 404, route: undefined, path: '/x', code: 'NotFound' }),
-        line({ at: 7, ...nobody, status: 429, code: 'TooManyRequests' }),
+        line({ at: 5, ...anonymous, status: 401, code: 'Unauthorized' }),
+        line({ at: 6, ...anonymous, status: 404, route: undefined, path: '/x', code: 'NotFound' }),
+        line({ at: 7, ...anonymous, status: 429, code: 'TooManyRequests' }),
         line({ at: 8, path: '/open', client: undefined, decision: undefined }),
-        line({ at: 8, path: '/open', ...nobody, status: 504, code: 'GatewayTimeout' }),
+        line({ at: 8, path: '/open', ...anonymous, status: 504, code: 'GatewayTimeout' }),
         line({ at: 9, method: 'PUT' }),
         // To a route of the log that asked for no token.
         line({ at: 10, client: undefined, decision: undefined }),
@@ -195,7 +195,7 @@ describe('sluice replay takes', () => {
     ['anybody', { status: 503, code: 'ServiceUnavailable' }, 'refusedBefore'],
     ['anybody', { status: 503, code: 'ServiceUnavailable', mode: 'deny' }, 'undecided'],
   ] as const)(
-    'a call of %s that ended without a decision for what its end tells: %j is %s',
+    'a call of %s that ended without a decision by its end: %j is %s',
     async ([whose, members, what]) => {
       const config = configFile('  requests: { per: [ip], limit: 9, window: 1s }', {
         routes: '  - { match: "/*", upstream: data, authenticate: none, limits: [requests] }',
@@ -228,7 +228,7 @@ describe('sluice replay takes', () => {
       [
         line({ at: 0, host: 'id.example.com', ...none }),
         line({ at: 1, host: undefined, route: 'id.example.com/*', ...none }),
-        line({ at: 2, host: undefined }),
+        line({ at: 2, host: undefined, route: '/*' }),
         line({ at: 3, path: cut, route: '/*' }),
         line({ at: 4, path: undefined, route: '/*' }),
         // Which connection is not known.
@@ -284,7 +284,7 @@ describe('sluice replay takes', () => {
     expect(report.late).toEqual({ calls: 0, byMs: 0 })
   })
 
-  it('a call that is told too late for that as one decided later, and says so', async () => {
+  it('a call that is logged too late for that as one decided later, and says so', async () => {
     const report = await replayed(
       [line({ at: 0 }), line({ at: 100_000 }), line({ at: 170_000 }), line({ at: 30_000, lastsMs: 145_000 })],
       configFile(PLENTY),
@@ -335,8 +335,8 @@ describe('sluice replay takes', () => {
   })
 
   it.for([
-    ['is cut', (zipped: Buffer) => zipped.subarray(0, 60), 'ends in the middle of what gzip wrote'],
-    ['is broken', (zipped: Buffer) => zipped.fill(1, 2, 3), 'is not what gzip wrote'],
+    ['is cut', (zipped: Buffer) => zipped.subarray(0, 60), 'is damaged or cut gzip: unexpected end of file'],
+    ['is broken', (zipped: Buffer) => zipped.fill(1, 2, 3), 'is damaged or cut gzip: '],
   ] as const)('no gzip that %s', async ([, spoil, message]) => {
     const spoilt = spoil(gzipSync(line({ at: 0 })))
     const file = logFile(spoilt)

@@ -38,7 +38,7 @@ it('a password that is changed later is told once as an error, in the words of a
     await until('it is told', () => told('error', 'refuses the user name or password').length === times)
     await until('it is tried again', async () => (await mode()) === 'local')
     await changeTo('first')
-    await until('Redis decides again', () => told('info', 'Redis decides again').length === times)
+    await until('Redis decides again', () => told('info', 'Redis available again').length === times)
     expect(told('error', '')).toHaveLength(times)
   }
   expect(gateway.stdout()).not.toMatch(/first|second/)

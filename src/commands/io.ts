@@ -1,0 +1,67 @@
+import type { Readable, Writable } from 'node:stream'
+import type { Loaded, LoadOptions } from '../config/load.ts'
+import { overridesOf } from '../config/flags.ts'
+import { escaped } from '../observe/pretty.ts'
+
+/** What commands use of their process; tests bring their own. */
+export interface Io extends Pick<NodeJS.Process, 'env' | 'exit' | 'on' | 'once' | 'send'> {
+  readonly stdin: Readable
+  readonly stdout: Writable
+  readonly stderr: Writable & { readonly isTTY?: boolean }
+}
+
+/** The parsed arguments of a command. */
+export type Given = Readonly<Record<string, unknown>>
+
+/** A command line that asks for something that there is not. */
+export class UsageError extends Error {}
+
+/** Writes lines, escaped: callers and logs choose some words, which must not move a cursor. */
+export function say(stream: Writable, text: string): void {
+  stream.write(`${text.split('\n').map(escaped).join('\n')}\n`)
+}
+
+/** Writes a value, with `--json` as JSON, else as `describe` puts it. */
+export function print<T>({ stdout }: Io, given: Given, value: T, describe: (value: T) => string): void {
+  say(stdout, given['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
+}
+
+/** What `--config` and the flags beside it ask for; throws a UsageError without a file. */
+export function loadOptionsOf(given: Given, { env }: Io): LoadOptions {
+  const file = given['config'] ?? env['SLUICE_CONFIG']
+  if (typeof file !== 'string' || file === '') {
+    throw new UsageError('Which configuration? Give --config FILE, or set SLUICE_CONFIG.')
+  }
+  return { file, overrides: overridesOf(given), env }
+}
+
+/** Loads the configuration; the parser is imported when it is needed, so that help is quick. */
+export async function load(given: Given, io: Io): Promise<Loaded> {
+  const options = loadOptionsOf(given, io)
+  return (await import('../config/load.ts')).loadConfig(options)
+}
+
+/** The words behind the command. */
+export function wordsOf(given: Given): readonly string[] {
+  return (given['_'] as readonly unknown[]).slice(1).map(String)
+}
+
+/** The text of a flag; undefined where it was not given. */
+export function textOf(given: Given, flag: string): string | undefined {
+  const text = given[flag]
+  return typeof text === 'string' ? text : undefined
+}
+
+/** An id that must not be empty; undefined where it was not given. Throws a UsageError. */
+export function idOf(given: Given, whose: 'client' | 'user'): string | undefined {
+  const id = textOf(given, whose)
+  if (id === '') throw new UsageError(`Which ${whose}? Give its id.`)
+  return id
+}
+
+/** A whole number of a flag, within bounds; throws a UsageError. */
+export function wholeOf(given: Given, flag: string, most: number, least = 0): number {
+  const text = String(given[flag])
+  if (/^\d{1,16}$/.test(text) && Number(text) >= least && Number(text) <= most) return Number(text)
+  throw new UsageError(`--${flag} must be a whole number from ${least} to ${most}.`)
+}

@@ -1,0 +1,93 @@
+/** A request as the access log has it. Instants are epoch milliseconds. */
+export interface LoggedCall {
+  /** When the line was written, which is when the request ended. */
+  readonly loggedAt: number
+  /** When the limiter decided; when the request came, where it was not asked or the line has no credible instant. */
+  readonly decidedAt: number
+  readonly method: string
+  /** In lower case; undefined where the log has none, or cut it short. */
+  readonly host: string | undefined
+  /** Canonical; undefined where the log cut it short. */
+  readonly path: string | undefined
+  /** The pattern of the route that took it. */
+  readonly route: string | undefined
+  readonly client: string | undefined
+  readonly ip: string | undefined
+  /** True if it got as far as the limiter, whether that was then asked or not. */
+  readonly arrived: boolean
+  /** Undefined where the gateway failed to decide or to forward. Calls without limits were admitted. */
+  readonly decision: 'admitted' | 'refused' | undefined
+  /** The limit that refused it. */
+  readonly limit: string | undefined
+}
+
+type Line = Readonly<Record<string, unknown>>
+
+/** Ends a path or a host that the log cut short; neither can hold it. */
+const CUT = '…'
+/** Error codes of the gateway for calls that it tried to forward. */
+const FORWARDED = new Set<unknown>(['BadGateway', 'GatewayTimeout'])
+/** The status of a call that was forwarded, and whose caller left before the response began. */
+const CALLER_LEFT = 499
+/** Error codes for calls that the gateway could not decide, but also for ones that it decided and could not forward. */
+const MAYBE_UNDECIDED = new Set<unknown>(['ServiceUnavailable', 'InternalServer'])
+
+/** Most that Redis's clock, which counts, and the gateway's may differ; calls wait as long to be put in order. */
+const CLOCKS_APART_MS = 60_000
+/** The gateway writes years of four digits. */
+const FIVE_DIGIT_YEARS = Date.UTC(10_000, 0)
+
+/** Parses a line of the access log after whatever a collector wrote before it; undefined for any other line. */
+export function readAccessLine(text: string): LoggedCall | undefined {
+  const start = text.indexOf('{')
+  if (start === -1) return undefined
+  let line: Line
+  try {
+    line = JSON.parse(start === 0 ? text : text.slice(start)) as Line
+  } catch {
+    return undefined
+  }
+  const { msg, time, method, durationMs, decidedAt, decision, mode, client, code } = line
+  if (msg !== 'request' || typeof time !== 'string' || typeof method !== 'string') return undefined
+  if (typeof durationMs !== 'number') return undefined
+  const loggedAt = Date.parse(time)
+  const cameAt = loggedAt - durationMs
+  if (!(cameAt >= 0 && cameAt <= loggedAt && loggedAt < FIVE_DIGIT_YEARS)) return undefined
+  // A line names an authenticated client, also where its token then lacks a scope. Without a client, only a call that was
+  // forwarded or refused by `onOutage: deny` is known to have reached the limiter.
+  const authorized = client !== undefined && code !== 'Forbidden'
+  const forwarded =
+    decision === 'admitted' ||
+    line['source'] === 'upstream' ||
+    line['status'] === CALLER_LEFT ||
+    FORWARDED.has(code)
+  const admitted = forwarded || (client !== undefined && !MAYBE_UNDECIDED.has(code))
+  return {
+    loggedAt,
+    decidedAt:
+      typeof decidedAt === 'number' &&
+      decidedAt >= cameAt - CLOCKS_APART_MS &&
+      decidedAt <= loggedAt + CLOCKS_APART_MS
+        ? decidedAt
+        : cameAt,
+    method,
+    host: uncutOf(line, 'host'),
+    path: uncutOf(line, 'path'),
+    route: textOf(line, 'route'),
+    client: textOf(line, 'client'),
+    ip: textOf(line, 'ip'),
+    arrived: decision !== undefined || mode === 'deny' || authorized || forwarded,
+    decision: decision === 'refused' ? decision : admitted ? 'admitted' : undefined,
+    limit: decision === 'refused' ? textOf(line, 'limit') : undefined,
+  }
+}
+
+function textOf(line: Line, name: string): string | undefined {
+  const value = line[name]
+  return typeof value === 'string' ? value : undefined
+}
+
+function uncutOf(line: Line, name: string): string | undefined {
+  const text = textOf(line, name)
+  return text?.endsWith(CUT) === true ? undefined : text
+}

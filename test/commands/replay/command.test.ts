@@ -1,0 +1,293 @@
+import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Report } from '../../../src/commands/replay/report.ts'
+import { call, token, yaml } from '../../helpers/gateway.ts'
+import { serving } from '../../helpers/process.ts'
+import { startRedis } from '../../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
+import { until } from '../../helpers/wait.ts'
+import { fileOf, itEndsWrongUsage, sluice } from '../run.ts'
+import { configFile, line, logFile, REFUSED, SYNC } from './logs.ts'
+
+const LIMITS = `  requests: { per: [client], limit: 2, window: 1m }\n${SYNC}`
+const CLIENTS = { more: 'clients: [{ id: acme, name: "Acme\\u001b[2J" }]' }
+const LINES = [
+  line({ at: 0 }),
+  line({ at: 1 }),
+  line({ at: 2 }),
+  line({ at: 3, ...REFUSED }),
+  line({ at: 4, client: 'quiet\nfake', path: '/v1/x' }),
+  line({ at: 5, client: undefined, decision: undefined, source: 'gateway', status: 401 }),
+  'not a line of it',
+]
+
+describe('sluice replay', () => {
+  it('shows whom the limits refuse, most refused first', async () => {
+    const ended = await sluice([
+      'replay',
+      logFile(LINES),
+      '--config',
+      configFile(`${LIMITS}\n  own: { per: [user], limit: 1, window: 1s }`, CLIENTS),
+    ])
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(ended.stdout.split('\n')).toEqual([
+      'CLIENT           NAME           CALLS  ADMITTED  REFUSED  BY          BUSIEST MINUTE',
+      'acme             Acme\\u001b[2J  4      2         1 -> 2   requests 2  4 from 2026-11-20T10:00:00.000Z',
+      'quiet\\u000afake  -              1      1         0        -           1 from 2026-11-20T10:00:00.004Z',
+      '',
+      '5 calls of 2 clients from 2026-11-20T10:00:00.000Z to 2026-11-20T10:00:00.004Z: 3 admitted, 2 refused.',
+      'The recorded gateway refused 1. Refused now and admitted then: 1; admitted now and refused then: 0.',
+      '"requests" refuses 2 of 1 client, and 1 in the record.',
+      '',
+      '7 lines: 5 replayed, 1 refused before any limit, 1 no lines of an access log.',
+      '',
+      'warning: limits.own: is counted per user, whom the access log does not name; it is left out',
+      '',
+    ])
+  })
+
+  it('reads standard input, lists the first clients or one of them, and prints it as JSON', async () => {
+    const stdin = LINES.join('\n')
+    const config = configFile(LIMITS)
+    const args = ['replay', '-', '--config', config, '--json']
+    const first = await sluice([...args, '--top', '1'], { stdin })
+    expect(first).toMatchObject({ code: 0, stderr: '' })
+    const report = JSON.parse(first.stdout) as Report
+    expect(report).toEqual({
+      config,
+      from: '2026-11-20T10:00:00.000Z',
+      to: '2026-11-20T10:00:00.004Z',
+      lines: { replayed: 5, refusedBefore: 1, unmatched: 0, unlimited: 0, lacking: 0, other: 1, overlong: 0 },
+      late: { calls: 0, byMs: 0 },
+      totals: {
+        clients: 2,
+        calls: 5,
+        admitted: 3,
+        refused: 2,
+        recorded: { admitted: 4, refused: 1, undecided: 0 },
+        newlyRefused: 1,
+        newlyAdmitted: 0,
+      },
+      limits: [
+        { name: 'requests', shadow: false, replayed: true, refused: 2, clients: 1, recordedRefused: 1 },
+        { name: 'sync', shadow: false, replayed: true, refused: 0, clients: 0, recordedRefused: 0 },
+      ],
+      clients: [
+        {
+          client: 'acme',
+          calls: 4,
+          admitted: 2,
+          refused: 2,
+          recorded: { admitted: 3, refused: 1, undecided: 0 },
+          newlyRefused: 1,
+          newlyAdmitted: 0,
+          refusedBy: { requests: 2 },
+          shadowOver: {},
+          busiestMinute: { calls: 4, from: '2026-11-20T10:00:00.000Z' },
+        },
+      ],
+      more: 1,
+    })
+    const table = await sluice(['replay', '-', '--config', config, '--top', '1'], { stdin })
+    expect(table.stdout).toContain('\n\nand 1 more client; --top lists them\n\n')
+    const one = await sluice([...args, '--client', 'quiet\nfake'], { stdin })
+    expect(JSON.parse(one.stdout)).toMatchObject({
+      totals: { clients: 1, calls: 1, refused: 0 },
+      clients: [{ client: 'quiet\nfake' }],
+      lines: { replayed: 5 },
+    })
+    const other = await sluice(['replay', '-', '--config', config, '--client', 'other'], { stdin })
+    expect(other.stdout).toMatch(/^None of the replayed calls is of the client "other"\.\n\n7 lines: /)
+    const compressed = gzipSync(stdin)
+    const zipped = await sluice(args, { stdin: compressed })
+    expect(JSON.parse(zipped.stdout)).toMatchObject({ totals: report.totals })
+  })
+
+  it('says that it found no call', async () => {
+    const args = ['replay', '-', '--config', configFile(LIMITS)]
+    expect(await sluice(args, { stdin: 'x\ny\n' })).toEqual({
+      code: 0,
+      stdout:
+        'These logs hold no line of an access log: the JSON that the gateway writes with "log.format: json".\n\n2 lines: 2 no lines of an access log.\n',
+      stderr: '',
+    })
+    const denied = line({
+      at: 0,
+      ...REFUSED,
+      decision: undefined,
+      mode: 'deny',
+      status: 503,
+      code: 'ServiceUnavailable',
+    })
+    expect((await sluice(args, { stdin: denied })).stdout).toContain(
+      'The recorded gateway refused 0, and answered 1 with 503 or 500, undecided. Refused now',
+    )
+    const open = line({ at: 0, path: '/open', client: undefined, decision: undefined })
+    expect((await sluice(args, { stdin: open })).stdout).toBe(
+      'These limits are asked about none of the calls in these logs.\n\n1 line: 1 of routes without limits.\n',
+    )
+  })
+
+  itEndsWrongUsage([
+    [['replay'], 'Which access log? Give its files, or - for standard input.'],
+    [['replay', 'a.log'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
+    [['replay', '-', '--config', '-'], 'Standard input is the log or the configuration, not both.'],
+    [['replay', 'a.log', 'b.log', 'a.log', '--config', 'x'], 'The log "a.log" is given twice.'],
+    [['replay', 'a.log', '--config', 'x', '--top', '0'], '--top must be a whole number from 1 to 100000.'],
+    [['replay', 'a.log', '--config', 'x', '--client', ''], 'Which client? Give its id.'],
+    [['replay', 'a.log', '--port', '80'], 'Unknown argument: port'],
+  ])
+
+  it('ends with 78 where the configuration is wrong', async () => {
+    const config = configFile(LIMITS.replace('limit: 2', 'limit: two'))
+    expect(await sluice(['replay', logFile(LINES), '--config', config])).toMatchObject({
+      code: 78,
+      stdout: '',
+      stderr: expect.stringMatching(/^\S+\.yaml:5:37: limits\.requests\.limit: must be a whole number/),
+    })
+  })
+
+  it.for([
+    ['/nowhere/a.log', 'does not exist'],
+    ['/etc', 'is a directory, not a file'],
+  ] as const)('ends with 1 where a log cannot be read, whichever of them: %s', async ([log, message]) => {
+    const ended = await sluice(['replay', logFile(LINES), log, '--config', configFile(LIMITS)])
+    expect(ended).toEqual({ code: 1, stdout: '', stderr: `sluice: ${log}: ${message}\n` })
+  })
+
+  it('draws how far it has come on a terminal, and takes that away at the end', async () => {
+    const args = ['replay', logFile(LINES), '--config', configFile(LIMITS)]
+    const { stdout, stderr } = await sluice(args, { isTTY: true })
+    expect(stderr).toMatch(/\[-{40}\] 0% of \d+ bytes, .* left/)
+    expect(stderr.endsWith('\u001B[2K')).toBe(true)
+    expect(stdout).toBe((await sluice(args)).stdout)
+  })
+})
+
+describe('sluice replay, of what a gateway wrote', () => {
+  let data: TestUpstream
+  beforeAll(async () => {
+    // Answers take their time, so that calls end in another order than they were decided in.
+    data = await startUpstream((request, response) => {
+      setTimeout(() => response.end('{}'), request.url!.length % 3 === 0 ? 90 : 1)
+    })
+  })
+  afterAll(() => data.close())
+
+  it('admits and refuses the same calls under the same limits, and others under others', async () => {
+    const redis = await startRedis()
+    const settings = { data: data.url, limit: 6, window: '700ms', syncWindow: '300ms' }
+    const configs = [
+      yaml(settings),
+      yaml({ ...settings, store: `{ redis: { url: "${redis.url}" }, timeout: 5s }` }),
+    ]
+    const gateways = await Promise.all(
+      configs.map(async (config) => ({ config, ...(await serving(config)) })),
+    )
+    const tokens = await Promise.all(['one', 'two', 'three'].map((client) => token(client)))
+    const burst = async ({ port }: { readonly port: number }) => {
+      const got = await Promise.all(
+        tokens.flatMap((token) =>
+          Array.from({ length: 10 }, (_, n) =>
+            n % 2 === 0
+              ? call(port, { token, path: `/v3/${'x'.repeat(n)}` })
+              : call(port, { token, method: 'POST', path: `/v3/sync/${n % 3 === 0 ? 'a' : 'b'}%3A${n % 4}` }),
+          ),
+        ),
+      )
+      await call(port, { token: 'nonsense' })
+      await call(port, { path: '/oidc/x' })
+      return got
+    }
+    // A refusal from memory is exact to a millisecond: no burst comes near to where the window of the one before ends.
+    const bursts = [await Promise.all(gateways.map(burst))]
+    await sleep(1000)
+    bursts.push(await Promise.all(gateways.map(burst)))
+    await sleep(400)
+    bursts.push(await Promise.all(gateways.map(burst)))
+
+    for (const [i, { config, lines, stdout, kill }] of gateways.entries()) {
+      const got = bursts.flatMap((one) => one[i]!)
+      const calls = got.length
+      const refused = got.filter(({ status }) => status === 429).length
+      await until(
+        'the log is written',
+        () => lines().filter(({ msg }) => msg === 'request').length === calls + 6,
+      )
+      kill()
+      const log = logFile([stdout()])
+      const replayed = async (file: string) => {
+        const ended = await sluice(['replay', log, '--config', file, '--json'])
+        expect(ended).toMatchObject({ code: 0, stderr: '' })
+        return JSON.parse(ended.stdout) as Report
+      }
+      const report = await replayed(fileOf(config))
+      expect(refused).toBeGreaterThan(0)
+      expect(report.totals).toEqual({
+        clients: 3,
+        calls,
+        admitted: calls - refused,
+        refused,
+        recorded: { admitted: calls - refused, refused, undecided: 0 },
+        newlyRefused: 0,
+        newlyAdmitted: 0,
+      })
+      expect(report.lines).toMatchObject({ refusedBefore: 3, unlimited: 3 })
+      const raised = config.replace('limit: 6', 'limit: 1000').replace('limit: 1,', 'limit: 1000,')
+      const { totals } = await replayed(fileOf(raised))
+      expect(totals.newlyRefused).toBe(0)
+      expect(totals.newlyAdmitted).toBeGreaterThan(0)
+    }
+    await redis.close()
+  })
+
+  it('takes what no limit was asked about for admitted, though the caller left or the gateway itself answered', async () => {
+    const slow = await startUpstream(() => {})
+    const settings = {
+      data: slow.url,
+      routes: `routes:
+  - { match: "GET /limits", respond: limits, authenticate: bearer }
+  - { match: "/open/*", upstream: data, authenticate: none }
+  - { match: "/scoped", upstream: data, authenticate: bearer, scope: [rare] }
+  - { match: "/*", upstream: data, authenticate: bearer }`,
+    }
+    const gateway = await serving(yaml(settings))
+    const bearer = `Authorization: Bearer ${await token('one')}\r\n`
+    const left = ['/open/x', '/x'].map((path) => {
+      const socket = connect(gateway.port, '127.0.0.1')
+      socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\n${path === '/x' ? bearer : ''}\r\n`)
+      return socket
+    })
+    expect(await call(gateway.port, { path: '/limits', token: await token('one') })).toMatchObject({
+      status: 200,
+    })
+    // Refused, though who asked is known.
+    expect(await call(gateway.port, { path: '/scoped', token: await token('one') })).toMatchObject({
+      status: 403,
+    })
+    await until('both wait', () => slow.seen.length === 2)
+    for (const socket of left) socket.destroy()
+    const requests = () => gateway.lines().filter(({ msg }) => msg === 'request')
+    await until('the log is written', () => requests().length === 4)
+    gateway.kill()
+    await slow.close()
+    expect(requests().filter(({ status }) => status === 499)).toHaveLength(2)
+    expect(requests().find(({ status }) => status === 403)).toMatchObject({
+      client: 'one',
+      code: 'Forbidden',
+    })
+
+    const limited = configFile('  requests: { per: [ip], limit: 9, window: 1m }', {
+      routes: '  - { match: "/*", upstream: data, authenticate: none, limits: [requests] }',
+    })
+    const { stdout } = await sluice(['replay', '-', '--config', limited, '--json'], {
+      stdin: gateway.stdout(),
+    })
+    expect(JSON.parse(stdout)).toMatchObject({
+      lines: { replayed: 3, refusedBefore: 1 },
+      totals: { recorded: { admitted: 3, refused: 0, undecided: 0 } },
+    })
+  })
+})

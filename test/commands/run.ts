@@ -1,0 +1,72 @@
+import { EventEmitter } from 'node:events'
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Readable, Writable } from 'node:stream'
+import { expect, it } from 'vitest'
+import { main } from '../../src/commands/cli.ts'
+import type { Io } from '../../src/commands/io.ts'
+
+export interface Ended {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** Runs a command line in this process. */
+export async function sluice(
+  args: readonly string[],
+  {
+    stdin = '',
+    env = {},
+    isTTY = false,
+  }: {
+    readonly stdin?: string | Buffer
+    readonly env?: Readonly<Record<string, string>>
+    readonly isTTY?: boolean
+  } = {},
+): Promise<Ended> {
+  const [stdout, stderr] = [createSink(), Object.assign(createSink(), { isTTY })]
+  const io = Object.assign(new EventEmitter(), {
+    env,
+    stdin: Readable.from([Buffer.from(stdin)], { objectMode: false }),
+    stdout,
+    stderr,
+  })
+  const code = await main(args, io as unknown as Io)
+  return { code, stdout: stdout.text(), stderr: stderr.text() }
+}
+
+function createSink() {
+  let text = ''
+  const sink = new Writable({
+    write(chunk: Buffer, _, done) {
+      text += chunk.toString()
+      done()
+    },
+  })
+  return Object.assign(sink, { text: () => text })
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'sluice-commands-'))
+let files = 0
+
+/** A new file with this text or these bytes. */
+export function fileOf(content: string | Buffer, extension = 'yaml'): string {
+  const file = join(folder, `${++files}.${extension}`)
+  writeFileSync(file, content)
+  return file
+}
+
+/** The test that each of these command lines ends with 64, these words and nothing else. */
+export function itEndsWrongUsage(
+  cases: readonly (readonly [args: readonly string[], message: string])[],
+): void {
+  it.for(cases)('ends wrong usage with 64: %j', async ([args, message]) => {
+    expect(await sluice(args)).toEqual({
+      code: 64,
+      stdout: '',
+      stderr: `sluice: ${message}\nSee "sluice --help".\n`,
+    })
+  })
+}

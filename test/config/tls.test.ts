@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest'
+import { effectiveConfig } from '../../src/commands/check.ts'
+import { problemLine } from '../../src/config/yaml/problem.ts'
+import { BESIDE, completed, load } from './load-text.ts'
+
+const DAY_MS = 86_400_000
+const LISTEN = completed('listen: { tls: { cert: chain.pem, key: ./key.pem, clientCa: cert.pem } }')
+const UPSTREAM = completed(
+  'upstreams: { data: { url: https://a, tls: { ca: chain.pem, servername: data.internal, cert: cert.pem, key: key.pem } } }',
+)
+const REDIS = completed(
+  'store: { redis: { url: redis://r, tls: { ca: chain.pem, cert: ./bag.pem, key: key.pem, servername: redis } } }',
+)
+const { 'cert.pem': cert, 'key.pem': key, 'chain.pem': chain } = BESIDE
+const files = { ...BESIDE, 'bag.pem': `bag attributes\n${cert}` }
+
+describe('TLS', () => {
+  it('is handed on as read', async () => {
+    const { config } = await load(LISTEN, {}, [], files)
+    expect(config.listen.tls).toEqual({ cert: chain, key, clientCa: cert, requestClientCert: false })
+    expect(config.warnings).toEqual([])
+    const upstream = await load(UPSTREAM, {}, [], files)
+    expect(upstream.config.upstreams[0]!.tls).toEqual({ ca: chain, servername: 'data.internal', cert, key })
+    expect(JSON.stringify(effectiveConfig(upstream.config))).not.toContain('PRIVATE KEY')
+    const store = await load(REDIS, {}, [], files)
+    expect(store.config.store).toMatchObject({
+      redis: {
+        tls: { ca: chain, cert: files['bag.pem'], key, servername: 'redis', rejectUnauthorized: true },
+      },
+    })
+  })
+
+  it.each([
+    ['the listener', LISTEN, 7, /sluice\.yaml:1:24: listen\.tls\.cert: expired at /],
+    ['the listener', LISTEN, -7, /sluice\.yaml:1:24: listen\.tls\.cert: is not valid before /],
+    ['an upstream', UPSTREAM, 7, /upstreams\.data\.tls\.cert: expired at .* the backend will not take it/],
+  ])('of %s is warned of where its certificate is over, or not yet valid', async (_, text, days, words) => {
+    const { config } = await load(text, {}, [], files, Date.now() + days * DAY_MS)
+    expect(config.warnings.map(problemLine)).toEqual([expect.stringMatching(words) as string])
+  })
+})

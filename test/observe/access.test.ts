@@ -1,0 +1,130 @@
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { Refusal } from '../../src/errors.ts'
+import type { Exchange } from '../../src/gateway/exchange.ts'
+import { accessLine } from '../../src/observe/access.ts'
+
+const allowance = {
+  ...{ name: 'requests', limit: 10, windowMs: 1000, remaining: 9, resetAt: 0, resetAfterMs: 0 },
+  ...{ retryAfterMs: 0, admitted: true, shadow: false },
+}
+const bare = {
+  ...{ requestId: 'r1', method: 'GET', startedAt: 1, peer: '::1', ip: '::1', trusted: false },
+  ...{ source: 'gateway', status: 404 },
+} as Exchange
+const read = (exchange: Exchange, status = exchange.status): Record<string, unknown> =>
+  JSON.parse(accessLine('info', exchange, status, 1.23456)) as Record<string, unknown>
+
+it('shows a request that nothing is known of', () => {
+  expect(read(bare)).toEqual({
+    ...{
+      level: 'info',
+      time: expect.stringMatching(/^\d{4}-.*Z$/) as string,
+      requestId: 'r1',
+      method: 'GET',
+    },
+    ...{ ip: '::1', source: 'gateway', status: 404, durationMs: 1.235, msg: 'request' },
+  })
+})
+
+it('shows the deciding limit, and the shadow limits that would have refused', () => {
+  const shadow = { ...allowance, name: 'trial', shadow: true, admitted: false }
+  const decision = { admitted: true, allowances: [allowance, shadow], mode: 'store', cached: false } as const
+  expect(read({ ...bare, decision })).toMatchObject({
+    ...{ decision: 'admitted', limit: 'requests', remaining: 9, mode: 'store', shadowOver: ['trial'] },
+  })
+  const refusedBy = { ...allowance, name: 'sync', remaining: 0, admitted: false }
+  const refused = { ...decision, admitted: false, allowances: [allowance, refusedBy], refusedBy }
+  const line = read({ ...bare, decision: refused })
+  expect(line).toMatchObject({ decision: 'refused', limit: 'sync', remaining: 0 })
+  expect(line).not.toHaveProperty('shadowOver')
+  expect(read({ ...bare, decision: { ...decision, allowances: [], mode: 'allow' } })).toMatchObject({
+    ...{ decision: 'admitted', mode: 'allow' },
+  })
+})
+
+it('shows mode deny for what no store decided, and not for what a drain cut off before', () => {
+  const error = new Refusal('ServiceUnavailable', 'Not now.')
+  const denied: Exchange = { ...bare, status: 503, limitAt: 2, error }
+  expect(read(denied)).toMatchObject({ mode: 'deny', code: 'ServiceUnavailable' })
+  expect(read(denied)).not.toHaveProperty('decision')
+  for (const other of [
+    { ...denied, incomplete: 'cut' } as const,
+    { ...denied, decidedAt: 3 },
+    { ...denied, limitAt: undefined as never },
+    { ...denied, error: new Refusal('InternalServer', 'A fault.') },
+  ]) {
+    expect(read(other)).not.toHaveProperty('mode')
+  }
+})
+
+it('shows when it was decided, on the store’s clock if there is one, to the microsecond', () => {
+  const [before, now] = [Date.now(), performance.now()]
+  const { decidedAt } = read({ ...bare, startedAt: now - 9000, decidedAt: now - 3000 })
+  expect(decidedAt).toBeGreaterThan(before - 3100)
+  expect(decidedAt).toBeLessThan(Date.now() - 2900)
+  const decision = {
+    admitted: true,
+    allowances: [],
+    mode: 'store',
+    decidedAt: 1.0006,
+    cached: false,
+  } as const
+  expect(read({ ...bare, decision, decidedAt: now })).toMatchObject({ decidedAt: 1.001 })
+  expect(String(decidedAt)).toMatch(/^\d{13}(\.\d{1,3})?$/)
+})
+
+it('is one line of JSON whatever callers and upstreams send', () => {
+  const unit = fc.integer({ min: 0, max: 0xffff }).map((code) => String.fromCharCode(code))
+  const sent = fc.string({ unit, maxLength: 20 })
+  fc.assert(
+    fc.property(sent, sent, sent, sent, (path, client, host, why) => {
+      const error = new Refusal('BadGateway', 'The upstream broke off.', { cause: new Error(why) })
+      const exchange: Exchange = { ...bare, host, path: `/${path}`, caller: { client, ip: '::1' }, error }
+      const line = accessLine('error', exchange, 502, 1)
+      expect(line.indexOf('\n')).toBe(line.length - 1)
+      expect(JSON.parse(line)).toMatchObject({
+        ...{ level: 'error', client, host, code: 'BadGateway' },
+        ...{ error: 'The upstream broke off.', cause: why },
+      })
+    }),
+  )
+})
+
+it.each([
+  ['/v3/tx%3Faccess_token=S', '/v3/tx…'],
+  ['/v3/tx%3baccess_token=S', '/v3/tx…'],
+  ['/v3/tx%23access_token=S', '/v3/tx…'],
+  ['/v3/tx%25253faccess_token=S', '/v3/tx…'],
+  ['*', '*'],
+  ['/a:b/%2F', '/a:b/%2F'],
+])('shows of the path %s no more than is surely one', (path, shown) => {
+  expect(read({ ...bare, path })).toMatchObject({ path: shown })
+})
+
+it('escapes what moves a cursor or turns the direction of the text', () => {
+  const client = 'a\u007f\u009b31m\u202e\u2066\u2028é'
+  const line = accessLine('info', { ...bare, path: client, caller: { client, ip: '::1' } }, 200, 1)
+  expect(line).toContain(String.raw`"a\u007f\u009b31m\u202e\u2066\u2028é"`)
+  expect(JSON.parse(line)).toMatchObject({ client })
+})
+
+it('cuts what is long', () => {
+  const line = read({
+    ...bare,
+    path: `/${'x'.repeat(999)}`,
+    forwarded: { outcome: 'left', givenUp: 'slow' },
+    host: 'h'.repeat(300),
+  })
+  expect(line).toMatchObject({ path: `/${'x'.repeat(255)}…`, cause: 'slow' })
+  expect(line['host']).toBe(`${'h'.repeat(256)}…`)
+})
+
+it('escapes what a configuration names a route', () => {
+  const route = { match: '/é"\u202e', upstream: 'data' } as NonNullable<Exchange['route']>
+  for (let i = 0; i < 2; i++) {
+    expect(accessLine('info', { ...bare, route }, 200, 1)).toContain(
+      String.raw`,"route":"/é\"\u202e","upstream":"data",`,
+    )
+  }
+})

@@ -1,0 +1,67 @@
+import { expect, it } from 'vitest'
+import { addUp, createMetrics, onlyCounts, textOf } from '../../src/observe/metrics.ts'
+
+/** The lines of some metrics. */
+async function linesOf(values: Parameters<typeof textOf>[0], name: RegExp): Promise<string[]> {
+  return (await textOf(values)).split('\n').filter((line) => name.test(line))
+}
+
+it('adds up what processes count, and shows of gauges what an operator must know', async () => {
+  const first = createMetrics()
+  const workers = [createMetrics(), createMetrics()] as const
+  first.configLoaded('abc')
+  first.storeUp.set(1)
+  for (const [i, worker] of workers.entries()) {
+    worker.requests.inc('/*', 'GET', '200', 'upstream')
+    worker.requests.inc('/*', 'GET', i === 0 ? '200' : '429', 'gateway')
+    worker.requestSeconds.observe(0.002)
+    worker.storeUp.set(i)
+    worker.storeMode.set({ mode: 'local' }, i)
+    worker.storeMode.set({ mode: 'store' }, 1 - i)
+    first.workers.inc()
+  }
+  const all = await Promise.all([first, ...workers].map(({ values }) => values()))
+  expect(
+    await linesOf(addUp(all), /^sluice_(http_requests_total|store|.*info|config|workers|.*_count)/),
+  ).toEqual([
+    expect.stringMatching(/^sluice_build_info\{version="[^"]+",node="[^"]+"\} 1$/),
+    'sluice_config_last_reload_successful 1',
+    expect.stringMatching(/^sluice_config_last_reload_success_timestamp_seconds \d{10}/),
+    'sluice_config_reload_failures_total 0',
+    'sluice_config_hash_info{hash="abc"} 1',
+    'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream"} 2',
+    'sluice_http_requests_total{route="/*",method="GET",code="200",source="gateway"} 1',
+    'sluice_http_requests_total{route="/*",method="GET",code="429",source="gateway"} 1',
+    'sluice_http_request_duration_seconds_count 2',
+    ...(await linesOf(addUp(all), /^sluice_store_duration_seconds/)),
+    'sluice_store_up 0',
+    'sluice_store_mode{mode="local"} 1',
+    'sluice_store_mode{mode="store"} 1',
+    'sluice_workers 2',
+  ])
+
+  first.configFailed()
+  const failed = await Promise.all([first, ...workers].map(({ values }) => values()))
+  expect(await linesOf(addUp(failed), /^sluice_config_(last_reload_successful|reload_failures)/)).toEqual([
+    'sluice_config_last_reload_successful 0',
+    'sluice_config_reload_failures_total 1',
+  ])
+})
+
+it('keeps of a process that is gone what it counted, and nothing that it was', async () => {
+  const gone = createMetrics()
+  gone.requests.inc('/*', 'GET', '200', 'upstream')
+  gone.requestSeconds.observe(0.002)
+  gone.storeUp.set(0)
+  const kept = onlyCounts(await gone.values())
+  const heir = createMetrics()
+  heir.requests.inc('/*', 'GET', '200', 'upstream')
+  heir.storeUp.set(1)
+  const sum = addUp([await heir.values(), addUp([kept, kept])])
+  expect(await linesOf(sum, /^sluice_(http_requests_total|store_up|.*seconds_count)/)).toEqual([
+    'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream"} 3',
+    'sluice_http_request_duration_seconds_count 2',
+    'sluice_store_duration_seconds_count 0',
+    'sluice_store_up 1',
+  ])
+})

@@ -1,0 +1,228 @@
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import type { Client, Par, Tokens } from '../../src/config/schema.ts'
+import { Refusal } from '../../src/errors.ts'
+import type { Log } from '../../src/observe/log.ts'
+import {
+  type Issuers,
+  loadIssuerKeys,
+  openGuard as openGuardIn,
+  openIssuers as openIssuersIn,
+} from '../../src/process/open-authentication.ts'
+import { createResources } from '../../src/process/resources.ts'
+import { type IntrospectionServer, startIntrospection } from '../helpers/introspection-server.ts'
+import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
+import { assertion, ISSUER, PASSED, plain, push, refusal } from '../helpers/par-request.ts'
+import { settingsOf } from '../helpers/trust.ts'
+import { until } from '../helpers/wait.ts'
+
+const lines: (readonly [message: string, fields: object])[] = []
+const write = (level: string) => (fields: object, message: string) =>
+  lines.push([`${level}: ${message}`, fields])
+const log = { warn: write('warn'), info: write('info') } as unknown as Log
+
+let first: TestIssuer
+let second: TestIssuer
+let introspection: IntrospectionServer
+beforeAll(async () => {
+  ;[first, second, introspection] = await Promise.all([
+    startIssuer({ algorithms: ['ES256'] }),
+    startIssuer({ algorithms: ['ES256'] }),
+    startIntrospection(),
+  ])
+})
+afterAll(() => Promise.all([first.close(), second.close(), introspection.close()]))
+
+/** Opens one configuration after another, as the process does. */
+function configurations() {
+  const resources = createResources()
+  return {
+    end: resources.end,
+    openIssuers: (tokens: readonly Tokens[], hosts: readonly string[] = []): Issuers =>
+      resources.replace(() => openIssuersIn(resources, tokens, hosts, log)),
+    /** With the keys read before. */
+    async reload(tokens: readonly Tokens[]): Promise<Issuers> {
+      const keys = await loadIssuerKeys(resources, tokens)
+      return resources.replace(() => openIssuersIn(resources, tokens, [], log, keys))
+    },
+    openGuard: (clients: readonly Client[], { par }: { par?: Par } = { par: PAR }) =>
+      resources.replace(() => openGuardIn(resources, par, clients, log)),
+  }
+}
+
+/** Returns the client of a fresh token, or the status of its refusal. */
+async function answerOf({ authenticate }: Issuers, issuer: TestIssuer): Promise<string | number> {
+  const identity = await authenticate([`Bearer ${issuer.token()}`])
+  if (identity instanceof Refusal) return identity.status
+  return 'prove' in identity ? 'bound' : identity.client
+}
+
+const PAR: Par = {
+  issuer: ISSUER,
+  audiences: [],
+  assertionAudience: 'compatible',
+  leewayMs: 0,
+  maxBody: 65_536,
+  unknownClients: 'forward',
+}
+const client = (id: string, more: Partial<Client> = {}): Client => ({
+  ...{ id, plain: id, issuer: undefined, caller: id, name: undefined, jwks: undefined },
+  ...{ authentication: undefined, requestObjectSigningAlg: undefined },
+  ...more,
+})
+
+describe('the issuers of a configuration', () => {
+  const { openIssuers, reload, end } = configurations()
+  afterAll(end)
+
+  it('keep their keys when others join them, or hosts change, while they are down', async () => {
+    const before = openIssuers([settingsOf(first)], ['a.example.com'])
+    expect(await answerOf(before, first)).toBe('client-1')
+    expect(await answerOf(before, second)).toBe(401)
+    first.fault = 'down'
+    const after = openIssuers([settingsOf(second), settingsOf(first)], ['b.example.com'])
+    expect(await answerOf(after, first)).toBe(`client-1@${first.issuer}`)
+    expect(await answerOf(after, second)).toBe('client-1')
+  })
+
+  it('keep their keys when any other setting of theirs changes, while they are down', async () => {
+    const changed = settingsOf(first, { leewayMs: 6000, clientClaim: 'azp', audience: ['x', first.audience] })
+    const { authenticate } = await reload([changed, settingsOf(second)])
+    const identity = await authenticate([`Bearer ${first.token({ azp: 'party' })}`])
+    expect(identity).toMatchObject({ client: 'party' })
+  })
+
+  it('are not replaced by what gives no keys, and are by what does', async () => {
+    const before = openIssuers([settingsOf(second)])
+    const moved = settingsOf(second, { jwks: { url: first.jwksUri } })
+    await expect(reload([moved])).rejects.toThrow(
+      `the keys of the issuer ${second.issuer} cannot be read: ${first.jwksUri} cannot be read`,
+    )
+    expect(await answerOf(before, second)).toBe('client-1')
+    first.fault = undefined
+    const published = first.jwks
+    first.jwks = { keys: [] }
+    await expect(reload([moved])).rejects.toThrow('holds no key')
+    first.jwks = second.jwks
+    const { authenticate } = await reload([moved])
+    // Without a promise: the keys are here already.
+    expect(authenticate([`Bearer ${second.token()}`])).toMatchObject({ client: 'client-1' })
+    first.jwks = published
+    first.fault = 'down'
+  })
+
+  it('are awaited at a start, by name, until their keys are here or were tried for ten seconds', async () => {
+    const fresh = configurations()
+    const opened = fresh.openIssuers([settingsOf(second), settingsOf(first)])
+    await until('the keys of one', () => opened.awaited() === first.issuer)
+    expect(opened.keyAges()[0]![1]).toBeLessThan(9)
+    const now = performance.now()
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(now + 10_000)
+    expect(opened.awaited()).toBeUndefined()
+    expect(opened.keyAges().map(([labels]) => labels)).toEqual([
+      { issuer: second.issuer },
+      { issuer: first.issuer },
+    ])
+    for (const [, seconds] of opened.keyAges()) expect(seconds).toBeGreaterThanOrEqual(9)
+    clock.mockRestore()
+    first.fault = undefined
+    await until('the keys of the other', () => opened.awaited() === undefined)
+    first.fault = 'down'
+    fresh.end()
+  })
+
+  it('are one and the same if nothing about them changed', () => {
+    const open = () => openIssuers([settingsOf(second), settingsOf(first)], ['b.example.com']).authenticate
+    expect(open()).toBe(open())
+  })
+
+  it('are closed when none is left, and then nobody is authenticated', async () => {
+    expect(await answerOf(openIssuers([]), second)).toBe(503)
+    // Its keys were dropped, and it is down.
+    expect(await answerOf(openIssuers([settingsOf(first)]), first)).toBe(503)
+    first.fault = undefined
+  })
+})
+
+describe('the clients of the PAR endpoint', () => {
+  it('are those of its issuer and those that name none, the former first', async () => {
+    const unnamed = { requestObjectSigningAlg: 'PS256' } as const
+    const named = (issuer: string) => ({ issuer, requestObjectSigningAlg: 'ES256' }) as const
+    const guard = configurations().openGuard([
+      ...[client('both', named(ISSUER)), client('both', unnamed), client('unnamed', unnamed)],
+      client('foreign', named('https://other.example.com')),
+    ])!
+    const send = (id: string) => push(guard, plain(id))
+    expect(await send('both')).toEqual(refusal(400, 'invalid_request', /signed with ES256/))
+    expect(await send('unnamed')).toEqual(refusal(400, 'invalid_request', /signed with PS256/))
+    expect(await send('foreign')).toBe(PASSED)
+  })
+
+  it('keep the keys that were opened over a reload that leaves them alone', async () => {
+    const { openGuard, end } = configurations()
+    const remote = client('remote', { jwks: { url: second.jwksUri } })
+    const ask = (guard: NonNullable<ReturnType<typeof openGuard>>) =>
+      push(guard, plain('remote', assertion('remote')))
+    const opened = refusal(401, 'invalid_client', /./)
+    expect(await ask(openGuard([remote])!)).toEqual(opened)
+    second.fault = 'down'
+    const unavailable = { status: 503 }
+    expect(await ask(openGuard([{ ...remote, name: 'Remote' }, client('other')])!)).toEqual(opened)
+    expect(openGuard([remote], {})).toBeUndefined()
+    expect(await ask(openGuard([remote])!)).toMatchObject(unavailable)
+    second.fault = undefined
+    end()
+  })
+})
+
+describe('an outage is logged once, and its end:', () => {
+  const expectLogged = (messages: readonly string[], fields: object) => {
+    expect(lines.map(([message]) => message)).toEqual(messages)
+    for (const line of lines.splice(0)) expect(line[1]).toMatchObject(fields)
+  }
+
+  it('of the keys of an issuer, by its name', async () => {
+    lines.length = 0
+    first.fault = 'error'
+    const { openIssuers, end } = configurations()
+    openIssuers([settingsOf(first)])
+    await until('the outage is logged', () => lines.length > 0)
+    first.fault = undefined
+    await until('its end is logged', () => lines.length > 1)
+    expectLogged(['warn: JWKS fetch failed; retrying', 'info: JWKS fetch works again'], {
+      issuer: first.issuer,
+    })
+    end()
+  })
+
+  it('of the introspection of opaque tokens, without the token', async () => {
+    const { openIssuers, end } = configurations()
+    const endpoint = {
+      ...{ url: `${introspection.url}?apikey=hunter2`, clientId: 'sluice', clientSecret: 's3cret' },
+      ...{ timeoutMs: 3000, maxAgeMs: 0 },
+    }
+    const { authenticate } = openIssuers([settingsOf(first, { introspection: endpoint })])
+    await authenticate([`Bearer ${first.token()}`])
+    introspection.answer = (response) => response.writeHead(500).end()
+    let asked = 0
+    const ask = () => authenticate([`Bearer opaque-${asked++}`])
+    await until('the outage is logged', async () => (await ask(), lines.length > 0))
+    introspection.answer = { active: false }
+    await until('its end is logged', async () => (await ask(), lines.length > 1))
+    expect(JSON.stringify(lines)).not.toMatch(/opaque-|s3cret|hunter2/)
+    expectLogged(['warn: token introspection failed; retrying', 'info: token introspection works again'], {})
+    end()
+  })
+
+  it('of the keys of a client, by its id', async () => {
+    const { openGuard, end } = configurations()
+    first.fault = 'error'
+    const guard = openGuard([client('remote', { jwks: { url: first.jwksUri } })])!
+    expect(lines).toEqual([])
+    expect(await push(guard, plain('remote', assertion('remote')))).toMatchObject({ status: 503 })
+    first.fault = undefined
+    await until('its end is logged', () => lines.length > 1)
+    const messages = ['warn: client JWKS fetch failed; retrying', 'info: client JWKS fetch works again']
+    expectLogged(messages, { client: 'remote' })
+    end()
+  })
+})

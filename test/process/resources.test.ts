@@ -1,0 +1,41 @@
+import { expect, it } from 'vitest'
+import { createResources } from '../../src/process/resources.ts'
+
+it('builds a part once for each kind and settings, and ends what a reload does not use, or built in vain', () => {
+  const resources = createResources()
+  const events: string[] = []
+  const get = (kind: string, settings: object) =>
+    resources.get(
+      kind,
+      settings,
+      () => {
+        const name = `${kind} ${Object.values(settings).join()}`
+        events.push(`build ${name}`)
+        return name
+      },
+      (name) => events.push(`end ${name}`),
+    )
+  resources.replace(() => [get('a', { x: 1 }), get('b', { x: 1 }), get('a', { x: 1 })])
+  // As a request does later.
+  get('a', { x: 2 })
+  expect(events.splice(0)).toEqual(['build a 1', 'build b 1', 'build a 2'])
+
+  expect(() =>
+    resources.replace(() => {
+      get('a', { x: 1 })
+      get('a', { x: 3 })
+      throw new Error('a bad certificate')
+    }),
+  ).toThrow('a bad certificate')
+  expect(events.splice(0)).toEqual(['build a 3', 'end a 3'])
+  expect(resources.has('b', { x: 1 })).toBe(true)
+
+  const before = resources.replace(() => {
+    get('a', { x: 2 })
+    return resources.before('a')
+  })
+  expect(before).toEqual([{ x: 1 }, { x: 2 }])
+  expect(events.splice(0)).toEqual(['end a 1', 'end b 1'])
+  resources.end()
+  expect(events).toEqual(['end a 2'])
+})

@@ -165,7 +165,7 @@ export function installPeers(): Map<string, string> {
   return absent
 }
 
-/** Throws an error that says which part of its work a contender does not do. */
+/** Throws an error that names the part of its work that a contender does not do. */
 export async function prove(contender: Contender, port: number, { upstream }: Backends): Promise<void> {
   const { work, authenticates, limit } = contender
   const ask = async (of: number, bearer: string): Promise<{ status: number; text: string }> => {

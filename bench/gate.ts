@@ -1,5 +1,5 @@
 /**
- * This working tree beside another commit, in turn: `npm run bench:gate [-- REF --rounds N --seconds S]`; default: HEAD.
+ * This working tree beside another commit, in alternate rounds: `npm run bench:gate [-- REF --rounds N --seconds S]`; default: HEAD.
  * Exits with 1 if a request takes over 5 % more processor time, and the spread leaves no doubt that it takes more.
  */
 import { spawnSync } from 'node:child_process'

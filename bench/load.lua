@@ -3,7 +3,7 @@ local setting = os.getenv
 local body = ("x"):rep(tonumber(setting("BENCH_BODY")))
 local file = setting("BENCH_TOKENS") and io.open(setting("BENCH_TOKENS"))
 local prefix, suffix
-local requests, turn = {}, 0
+local requests, sent = {}, 0
 
 function init()
   local lines = { (#body > 0 and "POST " or "GET ") .. setting("BENCH_PATH") .. " HTTP/1.1", "Host: api.bench.example" }
@@ -25,8 +25,8 @@ end
 
 function request()
   if #requests > 0 then
-    turn = turn % #requests + 1
-    return requests[turn]
+    sent = sent + 1
+    return requests[(sent - 1) % #requests + 1]
   end
   local token = file:read("*l")
   if not token then

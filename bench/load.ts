@@ -86,7 +86,7 @@ export interface Work {
   readonly path?: string
   /** Bytes of a POST; without, GET. */
   readonly body?: number
-  /** Header fields beside Authorization and Content-Length. */
+  /** Header fields, Host and Authorization among them; default: these two. */
   readonly fields?: number
 }
 

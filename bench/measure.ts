@@ -1,4 +1,4 @@
-/** Contenders side by side: in turn, in many short rounds, so that whatever else the machine does falls on all alike. */
+/** Contenders side by side: many short rounds alternate, so that other work on the machine disturbs all alike. */
 import type { ChildProcess } from 'node:child_process'
 import { Redis } from 'ioredis'
 import { type Backends, type Contender, prove } from './contenders.ts'

@@ -1,5 +1,5 @@
 /**
- * Where the time of a request goes: Sluice and bare http-proxy under load, in turn, with V8's profiler on:
+ * Where the time of a request goes: Sluice and bare http-proxy under load, alternating, with V8's profiler on:
  * `npm run bench:profile [-- --rounds N --seconds S --functions N]`. Microseconds a request, by area and by function.
  */
 import type { Profiler } from 'node:inspector'
@@ -56,7 +56,7 @@ interface Profiled {
   readonly frames: ReadonlyMap<Frame, number>
 }
 
-/** Profiles contenders under load, in turn. */
+/** Profiles contenders under load; their rounds alternate. */
 async function profile(bench: Bench, contenders: readonly Contender[]): Promise<readonly Profiled[]> {
   const all: { running: Running; windows: number[][]; requests: number }[] = []
   for (const contender of contenders) {

@@ -33,7 +33,7 @@ function sluice(bench: Bench, work: Work, detail?: string, options: GatewayOptio
 }
 
 /** All contenders at the same work. */
-function everybody(bench: Bench, work: Work, options: Options = {}): readonly Contender[] {
+function allContenders(bench: Bench, work: Work, options: Options = {}): readonly Contender[] {
   const proved = { work, authenticates: true, limit: options.limit ?? 1000 }
   return [
     bare(bench, work),
@@ -80,20 +80,20 @@ const open: GatewayOptions = { authenticate: false, limits: 0 }
 export const ROWS: Readonly<Record<string, Row>> = {
   reused: {
     title: 'tokens reused, admitted',
-    contenders: async (bench) => everybody(bench, await reused()),
+    contenders: async (bench) => allContenders(bench, await reused()),
   },
   new: {
     title: 'every token new (RS256), admitted',
     contenders: async (bench) => {
       const tokens = await mintTokens('RS256', FRESH, 1000)
-      return everybody(bench, { tokens, fresh: true }, { tokenCache: false })
+      return allContenders(bench, { tokens, fresh: true }, { tokenCache: false })
     },
   },
   refused: {
     title: 'refused, limit exhausted',
     contenders: async (bench) => {
       const tokens = await mintTokens('RS256', 20)
-      const all = everybody(bench, { tokens }, { limit: 1, windowS: 3600 })
+      const all = allContenders(bench, { tokens }, { limit: 1, windowS: 3600 })
       return all.map((each) => ({ ...each, keepsCounters: true, refuses: each.limit !== undefined }))
     },
   },

@@ -1,6 +1,6 @@
 /**
  * What it costs to take a token that was never seen before: `npm run bench:tokens [-- --rounds N --tokens N]`. Sluice, jose with
- * the same keys in memory, and the signature alone, in turn in one process; processor time of all threads. Then the most that
+ * the same keys in memory, and the signature alone, alternating in one process; processor time of all threads. Then the most that
  * a token can cost that no key has signed.
  */
 import { generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto'

@@ -131,7 +131,7 @@ async function shows(gateway: ServingProcess, mode: string, up: 0 | 1): Promise<
 }
 
 /** Breaks the store under load and mends it, and judges every answer that callers got. */
-async function passes(
+async function expectOutageAsPromised(
   what: string,
   gateways: readonly ServingProcess[],
   breakIt: () => Promise<unknown>,
@@ -327,7 +327,9 @@ describe('a Redis that', () => {
     ),
   ])(
     '%s costs no caller more than the outage mode says',
-    (what, breakIt, mendIt) => passes(what, gateways, breakIt, mendIt),
+    async (what, breakIt, mendIt) => {
+      await expectOutageAsPromised(what, gateways, breakIt, mendIt)
+    },
     60_000,
   )
 })
@@ -339,7 +341,7 @@ it.runIf(LONG)(
     const [node] = cluster.nodes
     const gateways = await gatewaysOn(`{ cluster: ${JSON.stringify(cluster.urls)} }`)
     try {
-      await passes(
+      await expectOutageAsPromised(
         'CLUSTERDOWN',
         gateways,
         () => node!.command('CLUSTER', 'DELSLOTS', 0),

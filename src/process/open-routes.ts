@@ -1,11 +1,12 @@
 import type { Config } from '../config/schema.ts'
 import { errorFormatOf, hostErrorFormats } from '../downstream/reply.ts'
-import { createRouter, type Route, servedHosts } from '../downstream/router.ts'
+import { createRouter } from '../downstream/router.ts'
+import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/deps.ts'
 import { decisionHeaders } from '../limit/decision.ts'
 import { draftHeaders } from '../limit/draft-headers.ts'
 import { encodePart } from '../limit/key.ts'
-import { compileLimits, proofQuota } from '../limit/limit.ts'
+import { compileLimits, type LimitedRoute, proofQuota } from '../limit/limit.ts'
 import { compileParameters } from '../limit/parameters.ts'
 import { hashTag } from '../limit/redis/hash-slot.ts'
 import type { Log } from '../observe/log.ts'
@@ -39,7 +40,7 @@ export function compileRoutes(
   prefix: string,
   forwards: ReadonlyMap<string, Forward>,
 ) {
-  function serve(route: Route): GatewayRoute {
+  function serve(route: LimitedRoute): GatewayRoute {
     const apply = compileLimits(route.limits, prefix, clientLimits)
     return {
       ...route,

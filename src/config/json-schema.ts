@@ -5,13 +5,16 @@ type Json = z.core.JSONSchema.BaseSchema
 
 /** The JSON Schema of the file, for editors: what `settings` takes, and `${NAME}` in place of any value. */
 export function jsonSchema(): Json {
-  const { $schema = 'https://json-schema.org/draft/2020-12/schema', ...schema } = z.toJSONSchema(settings, {
+  const { $schema, ...schema } = z.toJSONSchema(settings, {
     io: 'input',
+    override: ({ jsonSchema, path }) => {
+      if (path.at(-1) !== 'propertyNames') withVariable(jsonSchema)
+    },
   })
   return {
-    $schema,
+    $schema: $schema!,
     title: 'Sluice configuration',
-    ...withVariables(schema),
+    ...schema,
     $defs: {
       variable: {
         type: 'string',
@@ -22,27 +25,10 @@ export function jsonSchema(): Json {
   }
 }
 
-function withVariables(schema: Json): Json {
-  const { properties, items, additionalProperties, anyOf } = schema
-  const inner: Json = {
-    ...schema,
-    ...(properties && { properties: mapValues(properties as Record<string, Json>, withVariables) }),
-    ...(typeof items === 'object' && { items: withVariables(items as Json) }),
-    ...(typeof additionalProperties === 'object' && {
-      additionalProperties: withVariables(additionalProperties),
-    }),
-    ...(anyOf && { anyOf: anyOf.map(withVariables) }),
-  }
-  const bounded = inner.type === 'integer' || inner.enum || inner.const !== undefined || inner.pattern
-  if (!bounded) return inner
-  const { description, default: otherwise, ...value } = inner
-  return {
-    ...(description !== undefined && { description }),
-    ...(otherwise !== undefined && { default: otherwise }),
-    anyOf: [value, { $ref: '#/$defs/variable' }],
-  }
-}
-
-function mapValues<V, W>(record: Record<string, V>, change: (value: V) => W): Record<string, W> {
-  return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, change(value)]))
+/** Lets a variable stand where a value is bounded. */
+function withVariable(schema: Json): void {
+  const { description: _, default: __, ...value } = schema
+  if (value.type !== 'integer' && !value.enum && value.const === undefined && !value.pattern) return
+  for (const key of Object.keys(value)) delete schema[key]
+  schema.anyOf = [value, { $ref: '#/$defs/variable' }]
 }

@@ -48,7 +48,7 @@ function* together(
     yield { path: [...path, 0], message }
   }
   const first = known[0]?.per[0]
-  if (store === 'memory' || store.redis.cluster === undefined || first === undefined) return
+  if (store === 'memory' || !('cluster' in store.redis.topology) || first === undefined) return
   if (first === 'ip' && authenticate === 'bearer') {
     const message = `"${match}" decides "${names[0]}" (per ip first) together with DPoP proofs, which a cluster cannot: it keeps them with their client; let the "per" begin with client`
     yield { path: [...path, 0], message }

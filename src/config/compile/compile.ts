@@ -1,8 +1,6 @@
 import { createNames } from '../../limit/caller.ts'
-import type { RedisTopology } from '../../limit/redis/options.ts'
 import { plainId } from '../../par/client-authentication.ts'
 import type { Client, Config, Settings, StoreConfig } from '../schema.ts'
-import type { SharedStoreSettings } from '../sections/store.ts'
 import type { Mistake } from '../yaml/problem.ts'
 import { compileTokens, uselessKeys } from './keys.ts'
 import { createTlsReader, type ReadTls } from './tls.ts'
@@ -57,17 +55,9 @@ export async function compile(
 
 async function compileStore(store: Settings['store'], readTls: ReadTls): Promise<StoreConfig> {
   if (store === 'memory') return store
-  const { username, password, tls: given } = store.redis
+  const { tls: given } = store.redis
   const tls = given === true ? {} : given && (await readTls(given, ['store', 'redis', 'tls']))
-  return { ...store, redis: { topology: topologyOf(store.redis), username, password, tls } }
-}
-
-/** That one of the three is there was checked before. */
-function topologyOf(redis: SharedStoreSettings['redis']): RedisTopology {
-  const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword } = redis
-  if (cluster !== undefined) return { cluster }
-  if (sentinels !== undefined) return { sentinels, name: name!, sentinelUsername, sentinelPassword }
-  return { url: url! }
+  return { ...store, redis: { ...store.redis, tls } }
 }
 
 async function compileClients(

@@ -17,24 +17,21 @@ export function instantMs(text: string): number {
 
 /** An instant of ISO 8601 with its offset → epoch milliseconds. */
 function instant() {
-  const wording = must('an instant such as 2027-01-31T00:00:00Z', (input) =>
-    typeof input === 'string' ? explainInstant(input) : undefined,
-  )
+  const wording = must('an instant such as 2027-01-31T00:00:00Z', (input) => {
+    if (typeof input !== 'string') return undefined
+    if (INSTANT.test(input)) return 'is no instant that there is; check the day, the time and the offset'
+    const withT = input.toUpperCase().replace(/\s+/, 'T').replace(/\s+/, '')
+    const meant = [withT, `${withT}Z`, `${withT}T00:00:00Z`].find((text) => !Number.isNaN(instantMs(text)))
+    return (
+      meant &&
+      `must have a date, a "T", a time and an offset; write ${meant}, or with the offset that is meant`
+    )
+  })
   return z
     .string(wording)
     .regex(INSTANT, { ...wording, abort: true })
     .refine((text) => !Number.isNaN(instantMs(text)), wording)
     .transform(instantMs)
-}
-
-function explainInstant(text: string): string | undefined {
-  if (INSTANT.test(text)) return 'is no instant that there is; check the day, the time and the offset'
-  if (INSTANT.test(`${text}T00:00:00Z`)) return `has no time of day; write ${text}T00:00:00Z`
-  if (INSTANT.test(`${text}Z`)) {
-    return `has no offset, so it is another instant in every place; write ${text}Z, or ${text}+01:00 with the offset that is meant`
-  }
-  const mended = text.toUpperCase().replace(/^(\S+)\s+/, '$1T')
-  return INSTANT.test(mended) ? `must have a "T" and no space; write ${mended}` : undefined
 }
 
 const change = section({

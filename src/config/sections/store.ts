@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { RedisTopology } from '../../limit/redis/options.ts'
 import type { Mistake, Path } from '../yaml/problem.ts'
 import { must } from '../yaml/wording.ts'
 import { pemFile } from './addresses.ts'
@@ -137,6 +138,16 @@ function* alike(
 const sharedStore = section({
   redis: servers
     .superRefine(checking(fitting))
+    .transform(({ url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest }) => {
+      // Exactly one of the three is there.
+      const topology: RedisTopology =
+        cluster !== undefined
+          ? { cluster }
+          : sentinels !== undefined
+            ? { sentinels, name: name!, sentinelUsername, sentinelPassword }
+            : { url: url! }
+      return { topology, ...rest }
+    })
     .describe('The Redis that every instance of the gateway shares.'),
   prefix: textThat(
     (prefix) => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix),

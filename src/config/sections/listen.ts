@@ -22,22 +22,6 @@ const tls = section({
   )
   .describe('HTTPS, with PEM files relative to this one; plain HTTP, unless set.')
 
-const REQUEST_TIMEOUT_MS = 60_000
-
-/** The time for the head is part of the time for the request. */
-function* inTime({
-  headersTimeout,
-  requestTimeout,
-}: Readonly<Record<'headersTimeout' | 'requestTimeout', number>>) {
-  if (headersTimeout <= requestTimeout) return
-  if (requestTimeout === REQUEST_TIMEOUT_MS) {
-    yield { path: ['headersTimeout'], message: 'must be at most requestTimeout (60s), of which it is part' }
-  } else {
-    const message = `must be at least headersTimeout (${headersTimeout / 1000}s), which is part of it`
-    yield { path: ['requestTimeout'], message }
-  }
-}
-
 /** Where callers are served. */
 export const listen = section({
   host: bindHost().default('0.0.0.0').describe('The address that callers connect to.'),
@@ -56,7 +40,7 @@ export const listen = section({
     .prefault('15s')
     .describe('Longest time for a request’s head to arrive.'),
   requestTimeout: duration('1s', '1d')
-    .prefault(`${REQUEST_TIMEOUT_MS / 1000}s`)
+    .prefault('60s')
     .describe('Longest time for a whole request to arrive.'),
   keepAliveTimeout: duration('1ms', '1d').prefault('75s').describe('How long an idle connection is kept.'),
   maxConnections: whole(1, 1_000_000).prefault(10_000).describe('Most connections at a time.'),
@@ -64,7 +48,13 @@ export const listen = section({
     .prefault(1000)
     .describe('Most connections at a time from one address, IPv6 by its /64; trusted proxies may have more.'),
 })
-  .superRefine(checking(inTime))
+  .superRefine(
+    checking(function* ({ headersTimeout, requestTimeout }) {
+      if (headersTimeout <= requestTimeout) return
+      const message = `must be at most requestTimeout (${requestTimeout / 1000}s), of which it is part`
+      yield { path: ['headersTimeout'], message }
+    }),
+  )
   .transform(({ headersTimeout, requestTimeout, keepAliveTimeout, ...rest }) => ({
     ...rest,
     headersTimeoutMs: headersTimeout,

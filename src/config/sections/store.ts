@@ -6,25 +6,24 @@ import { pemFile } from './addresses.ts'
 import { checking, choice, coerced, duration, flag, list, section, text, textThat, whole } from './values.ts'
 
 const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
-const NODE = 'redis://host:6379 or rediss://host:6379'
-const SENTINEL = 'redis://host:26379 or rediss://host:26379'
+const NODE = 'redis://host:port or rediss://host:port'
 
 /** A server: `redis://`, `rediss://` or a socket file. */
 const redisUrl = () => textThat(judgeServer, SERVER)
 /** A node of a Redis Cluster, which has database 0 alone. */
-const clusterUrl = () => textThat((text) => judgeNode(text, NODE), NODE)
+const clusterUrl = () => textThat(judgeNode, NODE)
 /** A sentinel, without credentials: its own are another setting, and so are those of the master. */
 const sentinelUrl = () =>
   textThat((text) => {
-    const found = judgeNode(text, SENTINEL)
+    const found = judgeNode(text)
     if (found !== true || !text.includes('@')) return found
     return 'must hold no credentials; write them as username, password, sentinelUsername and sentinelPassword'
-  }, SENTINEL)
+  }, NODE)
 
-function judgeNode(text: string, what: string): boolean | string {
+function judgeNode(text: string): boolean | string {
   if (!/^rediss?:\/\//.test(text)) return false
   const isLonger = URL.canParse(text) && new URL(text).pathname.length > 1
-  return isLonger ? `must end after the port; write ${what}` : judgeServer(text)
+  return isLonger ? `must end after the port; write ${NODE}` : judgeServer(text)
 }
 
 function judgeServer(text: string): boolean | string {

@@ -72,23 +72,21 @@ export interface Places {
 }
 
 /** Lists mistakes in the order of the file, one of each path, as others there follow from the first. */
-export function problemsOf(mistakes: readonly Mistake[], places: Places): readonly Problem[] {
-  const { label, placeOf, flagOf } = places
-  const problems: (Problem & Place)[] = []
+export function problemsOf(
+  mistakes: readonly Mistake[],
+  { label, placeOf, flagOf }: Places,
+): readonly Problem[] {
   const seen = new Set<string>()
-  for (const { path, message, key, place } of mistakes) {
-    const full = writePath(path)
-    if (path.length > 0 && seen.has(full)) continue
-    seen.add(full)
-    const flag = flagOf(path)
-    const { line, column } = place ?? placeOf(path, key)
-    const written = message.startsWith('unknown key') ? writePath(path, true) : full
-    if (flag !== undefined) problems.push({ where: flag, path: '', message, line: 0, column: 0 })
-    else problems.push({ where: `${label}:${line}:${column}`, path: written, message, line, column })
-  }
-  return problems
+  return mistakes
+    .filter(({ path }) => path.length === 0 || seen.size < seen.add(writePath(path)).size)
+    .map(({ path, key, place, message }) => ({ path, message, ...(place ?? placeOf(path, key)) }))
     .toSorted((a, b) => a.line - b.line || a.column - b.column)
-    .map(({ where, path, message }) => ({ where, path, message }))
+    .map(({ path, message, line, column }) => {
+      const flag = flagOf(path)
+      if (flag !== undefined) return { where: flag, path: '', message }
+      const written = writePath(path, message.startsWith('unknown key'))
+      return { where: `${label}:${line}:${column}`, path: written, message }
+    })
 }
 
 /** Such as `routes[2].upstream`; with `plain`, without steps that are no words: they may be a key and its secret, without the colon. */

@@ -42,9 +42,7 @@ const log = section({
     .describe('What is logged: this level and the ones above it.'),
   format: choice(['json', 'pretty'])
     .optional()
-    .describe(
-      'json is one object a line, pretty is for reading; unless set, json on a pipe and pretty on a terminal.',
-    ),
+    .describe('json is one object a line, pretty is for reading; by default pretty on a terminal alone.'),
 }).describe('The log on standard output.')
 
 const failures = section({
@@ -60,9 +58,7 @@ const failures = section({
 export const settings = section({
   listen: listen.prefault({}),
   admin: admin.prefault({}),
-  drainTimeout: duration('0s', '1h')
-    .prefault('10s')
-    .describe('How long requests under way may take to end after SIGTERM.'),
+  drainTimeout: duration('0s', '1h').prefault('10s').describe('Time for requests under way after SIGTERM.'),
   log: log.prefault({}),
   store,
   upstreams,

@@ -73,9 +73,7 @@ const limit = section({
     .superRefine(checking(inOrder))
     .default([])
     .describe('Announced changes of the limit, in the order in which they take effect.'),
-  shadow: flag()
-    .prefault(false)
-    .describe('true counts and reports, and never refuses: to try a limit out beside a live one.'),
+  shadow: flag().prefault(false).describe('true counts and reports, and never refuses: to try a limit out.'),
 })
   .transform(({ window, ...rest }) => ({ ...rest, windowMs: window }))
   .describe('So many calls per window for each key.')

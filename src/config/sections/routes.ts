@@ -26,15 +26,11 @@ const fields = section({
     .superRefine(checking(sound))
     .describe('[METHOD[,METHOD]] [host]/path; ":name" takes one segment, a last "*" the rest.'),
   upstream: text('the name of an upstream').optional().describe('The upstream that answers.'),
-  respond: choice(['limits'])
-    .optional()
-    .describe('In place of an upstream: limits tells callers what they may still do, which costs no call.'),
+  respond: choice(['limits']).optional().describe('In place of upstream: limits shows a caller its limits.'),
   authenticate: choice(['none', 'bearer', 'par']).describe(
     'What a caller must prove; par is for the PAR endpoint, whose rules the gateway enforces. There is no default.',
   ),
-  scope: list(scope(), 1, 'a list of scopes')
-    .default([])
-    .describe('The scopes that a token must have, all of them; needs bearer.'),
+  scope: list(scope(), 1, 'a list of scopes').default([]).describe('Scopes that a token must have.'),
   limits: distinct(text('the name of a limit'), 0, 'a list of limits')
     .default([])
     .describe('The limits that a call is charged to, all or none; the first one is reported in the headers.'),

@@ -60,9 +60,7 @@ const tls = z
         servername: text('the name in the certificate of Redis')
           .optional()
           .describe('The name that the certificate of Redis must bear; the host’s, unless set.'),
-        rejectUnauthorized: flag()
-          .prefault(true)
-          .describe('false takes any certificate, and so anybody who answers for Redis.'),
+        rejectUnauthorized: flag().prefault(true).describe('false takes the certificate of any impostor.'),
       }).superRefine(checking(halfOf)),
     ],
     must('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
@@ -70,24 +68,16 @@ const tls = z
   .describe('TLS to Redis, with files relative to this one; rediss:// alone switches it on too.')
 
 const servers = section({
-  url: redisUrl()
-    .optional()
-    .describe('One server: redis://, rediss:// or the path of a socket; may be file:/path to read it from.'),
+  url: redisUrl().optional().describe('One server: redis://, rediss:// or a socket file; may be file:/path.'),
   cluster: list(clusterUrl(), 1, 'a list of the URLs of some nodes')
     .optional()
     .describe('In place of url: a Redis Cluster, by some of its nodes.'),
   sentinels: list(sentinelUrl(), 1, 'a list of the URLs of the sentinels')
     .optional()
     .describe('In place of url: the master that these sentinels know.'),
-  name: text('the name by which the sentinels know the master')
-    .optional()
-    .describe('The name by which the sentinels know the master.'),
-  sentinelUsername: text('a user of the sentinels')
-    .optional()
-    .describe('The user of the sentinels themselves, for sentinelPassword; the default one, unless set.'),
-  sentinelPassword: text('the password of the sentinels')
-    .optional()
-    .describe('The password of the sentinels themselves; none, unless set.'),
+  name: text('the name by which the sentinels know the master').optional().describe('The master’s name.'),
+  sentinelUsername: text('a user of the sentinels').optional().describe('Goes with sentinelPassword.'),
+  sentinelPassword: text('the password of the sentinels').optional().describe('Of the sentinels themselves.'),
   username: text('a user of Redis').optional().describe('In place of the user in the URL.'),
   password: text('the password of that user').optional().describe('In place of the password in the URL.'),
   tls: tls.optional(),
@@ -160,9 +150,7 @@ const sharedStore = section({
     .describe('While Redis is out of reach: count in this process, let every call pass, or refuse with 503.'),
   instances: whole(1, 100_000)
     .optional()
-    .describe(
-      'How many gateways share the limits, in place of those counted in Redis; under onOutage: local each takes its part of them.',
-    ),
+    .describe('How many gateways share the limits under onOutage: local; counted in Redis, unless set.'),
 }).transform(({ timeout, ...rest }) => ({ ...rest, timeoutMs: timeout }))
 
 /** Where the counters live. */

@@ -8,7 +8,7 @@ import {
   servedHosts,
   takesHost,
 } from '../../downstream/router.ts'
-import { foldCase, segmentsOf, type Target, understand } from '../../downstream/target.ts'
+import { type Target, understand } from '../../downstream/target.ts'
 import { methodNotAllowed, notFound, Refusal } from '../../errors.ts'
 import type { Caller } from '../../limit/caller.ts'
 import { prefixOf } from '../../limit/key.ts'
@@ -158,30 +158,13 @@ function decidedBy(configured: Limit, own: ClientLimit | undefined, nowMs: numbe
 }
 
 /** Why a route does not take a request. */
-function reasonOf(
-  route: Route,
-  method: string,
-  { host, segments }: Pick<Target, 'host' | 'segments'>,
-): string {
+function reasonOf(route: Route, method: string, { host, segments }: Target): string {
   const found = matchRoute([route], method, host, segments)
-  if (found !== undefined && 'allow' in found) return `takes ${found.allow.join(', ')}, not ${method}`
-  if (found !== undefined) {
-    // What the router refuses although a route would take it.
-    return METHODS.has(method)
-      ? 'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it'
-      : `takes any method, but ${method} is none that the gateway takes`
-  }
-  if (route.host !== undefined && route.host !== host) return `is for the host ${route.host}, not ${host}`
-  if (!takesHost(route, host)) return `is for the hosts of listen.hosts, not ${host}`
-  return pathReason(route, segments)
-}
-
-function pathReason({ match, segments: wanted, rest }: Route, segments: readonly string[]): string {
-  const written = segmentsOf(match.slice(match.indexOf('/')))
-  for (const [i, want] of wanted.entries()) {
-    const have = segments[i]
-    if (have === undefined) return `wants a further segment, "${written[i]}"`
-    if ('literal' in want && foldCase(have) !== want.literal) return `wants "${written[i]}", not "${have}"`
-  }
-  return rest ? 'takes another path' : `ends before "${segments[wanted.length]}"`
+  if (found === undefined)
+    return takesHost(route, host) ? 'takes another path' : `takes another host than ${host}`
+  if ('allow' in found) return `takes ${found.allow.join(', ')}, not ${method}`
+  // What the router refuses although a route would take it.
+  return METHODS.has(method)
+    ? 'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it'
+    : `takes any method, but ${method} is none that the gateway takes`
 }

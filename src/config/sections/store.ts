@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { RedisTopology } from '../../limit/redis/options.ts'
-import type { Mistake, Path } from '../yaml/problem.ts'
+import type { Mistake } from '../yaml/problem.ts'
 import { must } from '../yaml/wording.ts'
 import { pemFile } from './addresses.ts'
 import { checking, choice, coerced, duration, flag, list, section, text, textThat, whole } from './values.ts'
@@ -104,24 +104,16 @@ function* fitting(redis: z.output<typeof servers>): Generator<Mistake> {
       if (redis[key] !== undefined)
         yield { path: [key], message: 'goes with "sentinels" alone; take it out', key: true }
   }
-  yield* alike(cluster, ['cluster'], 'scheme, user and password', ({ protocol, username, password }) =>
-    JSON.stringify([protocol, username, password]),
-  )
-  yield* alike(sentinels, ['sentinels'], 'scheme', ({ protocol }) => protocol)
   if (redis.tls !== undefined && url !== undefined && !url.startsWith('redis'))
     yield { path: ['tls'], message: 'has no meaning on a socket file; take it out', key: true }
-}
-
-/** All nodes are reached with the same settings. */
-function* alike(
-  urls: readonly string[] = [],
-  path: Path,
-  what: string,
-  how: (url: URL) => string,
-): Generator<Mistake> {
-  const i = urls.findIndex((url) => how(new URL(url)) !== how(new URL(urls[0]!)))
-  if (i !== -1)
-    yield { path: [...path, i], message: `differs from the first one in ${what}; write all alike` }
+  // All nodes are reached with the same settings.
+  const nodes = (cluster ?? sentinels ?? []).map((node) => {
+    const { protocol, username, password } = new URL(node)
+    return JSON.stringify([protocol, username, password])
+  })
+  const i = nodes.findIndex((node) => node !== nodes[0])
+  const message = 'differs from the first one in scheme, user or password; write all alike'
+  if (i !== -1) yield { path: [kind!, i], message }
 }
 
 const sharedStore = section({

@@ -32,10 +32,13 @@ function* reachable({ listen, upstreams, routes }: Compiled): Generator<Mistake>
       'lets every caller set X-Forwarded-For and Client-Cert; write the addresses of your proxies'
     yield { path: ['listen', 'trustedProxies', i], message }
   }
-  for (const { name } of upstreams) {
-    if (routes.some(({ upstream }) => upstream === name)) continue
-    yield { path: ['upstreams', name], message: 'is named by no route, so nothing is sent to it', key: true }
-  }
+  for (const { name } of upstreams)
+    if (!routes.some(({ upstream }) => upstream === name))
+      yield {
+        path: ['upstreams', name],
+        message: 'is named by no route, so nothing is sent to it',
+        key: true,
+      }
 }
 
 /** Certificates that have expired or are not valid yet. */

@@ -37,7 +37,7 @@ export function inspect(document: Document.Parsed, env: Env, placeAt: (offset?: 
       if (given === undefined) {
         if (UNBRACED.test(node.value))
           report(literal, 'is taken as it stands; write ${NAME} for the environment variable NAME')
-      } else if ('problem' in given) report(unset, given.problem)
+      } else if (given.problem !== undefined) report(unset, given.problem)
       else node.value = given.text
     },
   })
@@ -62,10 +62,7 @@ export type Env = Readonly<Record<string, string | undefined>>
  * Puts the environment in for `${NAME}` and `${NAME:-default}`; `$${` is a plain `${`. An empty variable counts as unset,
  * as in the shell's `:-`. Undefined where the text names none.
  */
-function substitute(
-  source: string,
-  env: Env,
-): { readonly text: string } | { readonly problem: string } | undefined {
+function substitute(source: string, env: Env) {
   if (!source.includes('${')) return undefined
   let problem: string | undefined
   const text = source.replace(VARIABLE, (all, inside: string | undefined) => {
@@ -85,5 +82,5 @@ function substitute(
     }
     return ''
   })
-  return problem === undefined ? { text } : { problem }
+  return { text, problem }
 }

@@ -54,14 +54,14 @@ export function mistakesOf(issue: Issue, at: Path = []): readonly Mistake[] {
     return issue.keys.map((key) => ({ path: [...path, key], message: unknownKey(key, message), key: true }))
   if (issue.code === 'invalid_key') return [{ path, message: issue.issues[0]!.message, key: true }]
   if (issue.code === 'invalid_union') {
-    const meant = issue.errors.filter((issues) => !issues.some(isOfAnotherKind))
+    // A case of another type has an issue at the value itself.
+    const meant = issue.errors.filter(
+      (issues) =>
+        !issues.some(({ code, path }) => path.length === 0 && /^invalid_(?:type|value)$/.test(code)),
+    )
     if (meant.length === 1) return meant[0]!.flatMap((inner) => mistakesOf(inner, path))
   }
   return [{ path, message, key: issue.code === 'custom' && issue.params?.['key'] === true }]
-}
-
-function isOfAnotherKind({ code, path }: Issue): boolean {
-  return path.length === 0 && (code === 'invalid_type' || code === 'invalid_value')
 }
 
 /** Where mistakes and warnings stand: the file, the places in it, and the flag that gave the value at a path. */

@@ -19,9 +19,6 @@ import type { Question } from './command.ts'
 
 /** What a request gets, and why. Instants are ISO 8601 in UTC. */
 export type Explained = ReturnType<typeof explain>
-export type ExplainedRoute = ReturnType<typeof explainRoute>
-export type ExplainedClient = ReturnType<typeof explainClient>
-export type ExplainedLimit = ReturnType<typeof explainLimits>[number]
 
 /** What the question says of the caller. */
 export type Asker = { readonly [Part in keyof Caller]?: Caller[Part] | undefined }

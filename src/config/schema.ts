@@ -1,8 +1,7 @@
 import { z } from 'zod'
 import { isLoopback } from '../admin/access.ts'
-import type { Route } from '../downstream/router.ts'
 import type { Tls as ListenTls } from '../downstream/server.ts'
-import type { ClientLimits } from '../limit/limit.ts'
+import type { ClientLimits, LimitedRoute } from '../limit/limit.ts'
 import type { RedisCredentials, RedisTopology } from '../limit/redis/options.ts'
 import type { Upstream } from '../upstream/upstream.ts'
 import { bindHost } from './sections/addresses.ts'
@@ -165,7 +164,7 @@ export interface Config extends Readonly<
   readonly clients: readonly Client[]
   readonly clientLimits: ClientLimits
   /** In the order of matching. */
-  readonly routes: readonly Route[]
+  readonly routes: readonly LimitedRoute[]
   /** What is not wrong, but probably not meant either, in the order of the file. */
   readonly warnings: readonly Problem[]
 }

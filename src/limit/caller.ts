@@ -1,4 +1,4 @@
-/** Who makes a request, as far as it has proved it. */
+/** Who makes a request; only what was proved. */
 export interface Caller {
   /** The OAuth API client, from the token's `tokens.clientClaim`, as `createNames` names it. */
   readonly client?: string
@@ -8,13 +8,12 @@ export interface Caller {
   readonly ip: string
 }
 
-/** Names a client or a user of an issuer; of the first one, unless told. */
+/** Names a client or a user of an issuer; default: the first one. */
 export type NameOf = (id: string, issuer?: string) => string
 
 /**
- * Tells clients and users of several issuers apart by name: those of the first by their ids alone, others as `id@issuer`. So is an
- * id of the first that ends as if it were another's, so that none can pass for another: what follows the last `@` of a name
- * is the issuer, or the name is an id of the first.
+ * Names the clients and users of several issuers so that none can pass for another: those of the first by their ids, others as
+ * `id@issuer`; and so an id of the first that ends like one of these.
  */
 export function createNames(issuers: readonly string[]): NameOf {
   const [first, ...others] = issuers

@@ -45,15 +45,13 @@ const change = section({
 function* inOrder(changes: readonly z.output<typeof change>[]): Generator<Mistake> {
   let latestAt = -Infinity
   for (const [i, { announcedAt, fromAt }] of changes.entries()) {
-    if (announcedAt > fromAt) {
+    if (announcedAt > fromAt)
       yield { path: [i, 'announced'], message: 'is after "from"; announce a change before it takes effect' }
-    }
-    if (fromAt === latestAt) {
-      yield { path: [i, 'from'], message: 'is when another change takes effect; take one of the two out' }
-    } else if (fromAt < latestAt) {
-      const message = 'is before that of an earlier change; write them in the order in which they take effect'
-      yield { path: [i, 'from'], message }
-    }
+    if (fromAt <= latestAt)
+      yield {
+        path: [i, 'from'],
+        message: 'must be later than that of the change before it; write them in order',
+      }
     latestAt = Math.max(latestAt, fromAt)
   }
 }

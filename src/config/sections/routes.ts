@@ -22,7 +22,7 @@ const fields = section({
   authenticate: choice(['none', 'bearer', 'par']).describe(
     'What a caller must prove; par is for the PAR endpoint, whose rules the gateway enforces. There is no default.',
   ),
-  scope: list(scope(), 1, 'a list of scopes').default([]).describe('Scopes that a token must have.'),
+  scope: list(scope(), 1, 'a list of scopes').default([]).describe('Scopes that a token needs, all of them.'),
   limits: distinct(text('the name of a limit'), 0, 'a list of limits')
     .default([])
     .describe('The limits that a call is charged to, all or none; the first one is reported in the headers.'),

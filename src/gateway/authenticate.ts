@@ -1,4 +1,5 @@
-import type { Bound, Identity } from '../authenticate/token/bearer.ts'
+import type { Bound } from '../authenticate/proof/confirmation.ts'
+import type { Identity } from '../authenticate/token/claims.ts'
 import { senderOf } from '../authenticate/proof/sender.ts'
 import { requireScope } from '../authenticate/token/challenge.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'

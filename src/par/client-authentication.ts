@@ -5,10 +5,10 @@ import { Refusal } from '../errors.ts'
 import {
   claimsFault,
   type ClientJwt,
-  headerFault,
+  type JwtFault,
   type JwtRules,
   parseJwt,
-  refuseSignature,
+  signatureFault,
 } from './client-jwt.ts'
 import { decodeComponent, type Form, invalidRequest } from './form.ts'
 
@@ -39,16 +39,13 @@ export function readCredentials(form: Form, authorization: readonly string[]): C
   const [header, ...more] = authorization
   const assertionText = form.get('client_assertion')
   const used = [header, form.get('client_secret'), assertionText].filter((one) => one !== undefined)
-  if (used.length > 1 || more.length > 0) {
+  if (used.length + more.length > 1) {
     return invalidRequest('Authenticate in one way: Authorization, client_secret or client_assertion.')
   }
   // RFC 7521 section 4.2: both or neither.
   const type = form.get('client_assertion_type')
-  if (assertionText === undefined && type !== undefined) {
-    return invalidRequest('The client_assertion is missing.')
-  }
-  if (assertionText !== undefined && type !== ASSERTION_TYPE) {
-    return invalidRequest(`Send client_assertion_type=${ASSERTION_TYPE}`)
+  if (type !== (assertionText && ASSERTION_TYPE)) {
+    return invalidRequest(`Send a client_assertion and client_assertion_type=${ASSERTION_TYPE}, or neither.`)
   }
   const assertion = assertionText === undefined ? undefined : parseJwt(assertionText)
   const sub = assertion?.claims['sub']
@@ -59,8 +56,7 @@ export function readCredentials(form: Form, authorization: readonly string[]): C
   }
   const named = form.get('client_id')
   if (named !== undefined && proved !== undefined && named !== proved) {
-    const where = header === undefined ? 'sub in the client_assertion' : 'client in the Authorization header'
-    return invalidRequest(`The client_id is not the ${where}.`)
+    return invalidRequest('The client_id is not the client of the Authorization header or client_assertion.')
   }
   const clientId = named ?? proved
   if (clientId === undefined) return invalidRequest('The client_id is missing.')
@@ -78,37 +74,24 @@ function readBasic(header: string): string | undefined {
 }
 
 /**
- * Verifies a client assertion (RFC 7523 section 3) of a client with known keys; 503 where these could not be read so far.
- * Single use of the jti is left to the identity backend: a client may send an assertion again that the backend never saw.
+ * What is wrong with a client assertion (RFC 7523 section 3) of a client with known keys. Single use of the jti is left to the
+ * identity backend: a client may send an assertion again that the backend never saw.
  */
-export async function refuseAssertion(
-  assertion: ClientJwt | undefined,
-  clientId: string,
+export async function assertionFault(
+  { assertion, clientId }: Credentials,
   keys: Keys,
   rules: AssertionRules,
-): Promise<Refusal | undefined> {
-  if (assertion === undefined) return invalidAssertion('is no signed JWT.')
-  const header = headerFault(assertion.header, 'client-authentication+jwt')
-  if (header !== undefined) return invalidAssertion(header)
-  const refused = await refuseSignature(assertion, keys, invalidAssertion)
-  if (refused !== undefined) return refused
-  const fault = assertionFault(assertion, clientId, rules)
-  return fault === undefined ? undefined : invalidAssertion(fault)
-}
-
-function invalidAssertion(fault: string): Refusal {
-  return invalidClient(`The client_assertion ${fault}`)
-}
-
-function assertionFault({ claims }: ClientJwt, clientId: string, rules: AssertionRules): string | undefined {
-  const { iss, sub, aud, exp, jti } = claims
+): Promise<JwtFault> {
+  if (assertion === undefined) return 'is no signed JWT.'
+  const fault = await signatureFault(assertion, 'client-authentication+jwt', keys)
+  if (fault !== undefined) return fault
+  const { iss, sub, aud, exp, jti } = assertion.claims
   if (iss !== clientId || sub !== clientId) return 'must have the client_id as iss and sub.'
   const strict = rules.assertionAudience === 'strict'
   if (strict && Array.isArray(aud) && aud.length > 1) return `must have no audience but ${rules.issuer}`
   if (exp === undefined) return 'must have an exp.'
-  const fault = claimsFault(claims, rules, strict ? [] : rules.audiences)
-  if (fault !== undefined) return fault
-  return typeof jti === 'string' && jti !== '' ? undefined : 'must have a jti, which is a text.'
+  if (typeof jti !== 'string' || jti === '') return 'must have a jti, which is a text.'
+  return claimsFault(assertion.claims, rules, strict ? [] : rules.audiences)
 }
 
 const NOT_QUOTABLE = /[^ !#-[\]-~]/g

@@ -1,19 +1,13 @@
 import { Refusal } from '../errors.ts'
 import {
+  assertionFault,
   type AssertionRules,
   type Credentials,
   invalidClient,
   readCredentials,
-  refuseAssertion,
 } from './client-authentication.ts'
 import { invalidRequest, readForm, refuseParameters } from './form.ts'
-import { refuseRequestObject, type RequestObjectClient, requiredAlg } from './request-object.ts'
-
-/** A client whose settings are known; what is left out is not checked. */
-export interface ParClient extends RequestObjectClient {
-  /** How it authenticates, by the names of RFC 7591 section 2. */
-  readonly authentication?: string | undefined
-}
+import { type ParClient, refuseRequestObject } from './request-object.ts'
 
 export interface ParGuardOptions extends Omit<AssertionRules, 'now'> {
   /** What becomes of clients that are not listed, once their form is found good. */
@@ -57,13 +51,14 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
   const rules = { ...options, now }
 
   async function refuseClient(
-    { method, proved, assertion, clientId }: Credentials,
+    credentials: Credentials,
     client: ParClient | undefined,
     realm: string | undefined,
   ): Promise<Refusal | undefined> {
     if (client === undefined && unknownClients === 'refuse') {
       return invalidClient('This client is not known here.', realm)
     }
+    const { method, proved } = credentials
     const { authentication, keys } = client ?? {}
     if (method === 'none') {
       if (!IN_THE_REQUEST.has(authentication)) return undefined
@@ -75,7 +70,8 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
       return invalidClient(description, realm)
     }
     if (keys !== undefined && authentication !== 'client_secret_jwt') {
-      return refuseAssertion(assertion, clientId, keys, rules)
+      const fault = await assertionFault(credentials, keys, rules)
+      return typeof fault === 'string' ? invalidClient(`The client_assertion ${fault}`) : fault
     }
     // Only who shares its secret can verify a client_secret_jwt.
     if (proved !== undefined) return undefined
@@ -103,11 +99,7 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
       const realm = authorization.length > 0 ? issuer : undefined
       const refused = await refuseClient(credentials, client, realm)
       if (refused !== undefined || client === undefined) return refused
-      if (object !== undefined) return refuseRequestObject(object, client, rules)
-      const alg = requiredAlg(client)
-      return alg === undefined
-        ? undefined
-        : invalidRequest(`This client must send a request object signed with ${alg} as request.`)
+      return refuseRequestObject(object, client, rules)
     },
   }
 }

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache'
 import { canonicalEscapes } from '../../downstream/target.ts'
 import type { Fault } from '../token/challenge.ts'
 import { needsExtension } from '../token/claims.ts'
-import { isObject, type JsonObject, type Jws, parseJws, parseObject, verifyJws } from '../token/jws.ts'
+import { isObject, type JsonObject, type Jws, parseJws, parseObject } from '../token/jws.ts'
 import { type KeySet, privateMember, readKeySet } from '../token/key-set.ts'
 import type { Sender } from './sender.ts'
 
@@ -67,18 +67,18 @@ export function createProofs({ serves, now = Date.now }: ProofOptions) {
     if (thumbprintOf(key) !== binding.jkt) {
       return { error: 'invalid_token', description: 'The access token is bound to another key.' }
     }
-    if (!(await isSigned(jws, alg, key))) return invalid('The signature of the DPoP proof is not valid.')
+    if (!(await isSigned(jws, key))) return invalid('The signature of the DPoP proof is not valid.')
     return judge(claims, binding, sender)
   }
 
   /** Keys are imported once they are known to be some token's, and cached: a client signs many proofs with one. */
-  async function isSigned(jws: Jws, algorithm: string, jwk: string): Promise<boolean> {
+  async function isSigned(jws: Jws, jwk: string): Promise<boolean> {
     let set = keys.get(jwk)
     if (set === undefined) {
       set = await readKeySet({ keys: [JSON.parse(jwk)] })
       keys.set(jwk, set)
     }
-    return set.find(algorithm, undefined).some(({ key }) => verifyJws(jws, algorithm, key))
+    return set.verifies(jws, undefined)
   }
 
   function judge(claims: JsonObject, binding: Binding, sender: Sender): Proof | Fault {

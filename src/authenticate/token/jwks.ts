@@ -1,4 +1,4 @@
-import { Health } from '../../health.ts'
+import { Health, type HealthOptions } from '../../health.ts'
 import { readJson, shownUrl, withTimeout } from './fetch-json.ts'
 import { type KeySet, readKeySet } from './key-set.ts'
 
@@ -15,21 +15,14 @@ export interface KeyPlace {
 export interface KeySourceOptions extends KeyPlace {
   /** The keys, if they were just read. */
   readonly keys?: KeySet | undefined
-  readonly events: SourceEvents
+  /** Called once when loads begin to fail, and once when that is over. What was read before stays in force. */
+  readonly events: Pick<HealthOptions, 'onDown' | 'onUp'>
   /** How often the keys are read again; by default 10 minutes for a URL, 10 s for a file. */
   readonly refreshMs?: number
   /** Shortest pause between two loads for unknown keys in tokens. */
   readonly cooldownMs?: number
   /** The pause after a first failed load; it doubles with each, up to 30 s. */
   readonly retryMs?: number
-}
-
-/** Notified of outages of what is asked in the background. */
-export interface SourceEvents {
-  /** Called once an outage, with what went wrong. What was read before stays in force. */
-  failed(reason: string): void
-  /** Called once when the outage is over. */
-  recovered(): void
 }
 
 /** The keys that signatures are verified with. */
@@ -67,8 +60,7 @@ export function createKeySource(options: KeySourceOptions): KeySource {
   const health = new Health({
     backoffMs: Math.min(retryMs, refreshMs),
     maxBackoffMs: Math.min(MAX_RETRY_MS, refreshMs),
-    onDown: ({ message }) => events.failed(message),
-    onUp: () => events.recovered(),
+    ...events,
     async probe() {
       await load()
       if (!health.up) throw new Error('still down')

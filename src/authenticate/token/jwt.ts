@@ -2,8 +2,8 @@ import { type Fault, invalidToken, unverifiable } from './challenge.ts'
 import { type Identity, needsExtension, NOT_ACCESS, readClaims, type TokenRules, typeOf } from './claims.ts'
 import type { Introspect } from './introspection.ts'
 import type { Keys } from './jwks.ts'
-import { type JsonObject, type Jws, verifyJws } from './jws.ts'
-import type { KeySet, VerificationKey } from './key-set.ts'
+import type { JsonObject, Jws } from './jws.ts'
+import type { KeySet } from './key-set.ts'
 
 /** An issuer whose tokens are accepted, and what they must say. */
 export interface TrustedIssuer extends TokenRules {
@@ -17,12 +17,12 @@ export interface TrustedIssuer extends TokenRules {
   readonly introspect?: Introspect | undefined
 }
 
-/** An accepted token. The verdict holds until `until`, Unix milliseconds, and as long as `keys`, if any, hold `key`. */
+/** An accepted token. The verdict holds until `until`, Unix milliseconds, and as long as `set` is what `keys` hold. */
 export interface Verdict {
   readonly identity: Identity
   readonly until: number
-  readonly key?: VerificationKey
   readonly keys?: Keys
+  readonly set?: KeySet
 }
 
 export type VerifyJwt = (jws: Jws, claims: JsonObject) => Verdict | Fault | Promise<Verdict | Fault>
@@ -32,11 +32,11 @@ export function createJwtVerifier(issuer: TrustedIssuer, now: () => number): Ver
   const { keys, type } = issuer
   const algorithms = new Set<unknown>(issuer.algorithms)
 
-  function judge(set: KeySet | undefined, key: VerificationKey | undefined, jws: Jws, claims: JsonObject) {
+  function judge(set: KeySet | undefined, signed: boolean | undefined, jws: Jws, claims: JsonObject) {
     if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
-    if (key === undefined) return invalidToken('The signature of the access token is not valid.')
+    if (!signed) return invalidToken('The signature of the access token is not valid.')
     const identity = readClaims(jws.header, claims, issuer, now())
-    return 'error' in identity ? identity : { identity, until: identity.expiresAt, key, keys }
+    return 'error' in identity ? identity : { identity, until: identity.expiresAt, keys, set }
   }
 
   return function verify(jws, claims) {
@@ -48,19 +48,14 @@ export function createJwtVerifier(issuer: TrustedIssuer, now: () => number): Ver
     }
     const typ = typeOf(jws.header)
     if (typ !== 'at+jwt' && (typ !== 'jwt' || type === 'strict')) return NOT_ACCESS
+    const { kid } = jws.header
     const known = keys.current()
-    const key = known && keyOf(known, jws)
-    if (key === undefined) {
+    const signed = known?.verifies(jws, kid)
+    if (!signed) {
       // The issuer may have a new key, even under an old kid.
       const fresh = keys.refresh()
-      if (fresh !== undefined) return fresh.then((set) => judge(set, set && keyOf(set, jws), jws, claims))
+      if (fresh !== undefined) return fresh.then((set) => judge(set, set?.verifies(jws, kid), jws, claims))
     }
-    return judge(known, key, jws, claims)
+    return judge(known, signed, jws, claims)
   }
-}
-
-/** The key in `set` that verifies the signature. Keys that a token carries or points to are ignored. */
-function keyOf(set: KeySet, jws: Jws): VerificationKey | undefined {
-  const { alg, kid } = jws.header as { readonly alg: string; readonly kid?: string }
-  return set.find(alg, kid).find(({ key }) => verifyJws(jws, alg, key))
 }

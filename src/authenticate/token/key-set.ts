@@ -1,17 +1,15 @@
 import { KeyObject } from 'node:crypto'
 import { importJWK, type JWK } from 'jose'
-import { isObject, SCHEMES } from './jws.ts'
+import { isObject, type Jws, SCHEMES, verifyJws } from './jws.ts'
 
-/** One public key that verifies signatures. Read twice from equal JWKs it is the same object. */
-export interface VerificationKey {
+/** One public key that verifies signatures. */
+interface VerificationKey {
   readonly kid: string | undefined
   /** What its type, curve and `alg` allow. */
-  readonly algorithms: ReadonlySet<string>
+  readonly algorithms: ReadonlySet<unknown>
   readonly key: KeyObject
   /** True if verifying with it takes as long as with several others. */
   readonly slow: boolean
-  /** The JWK as JSON. */
-  readonly source: string
 }
 
 const MAX_KEYS = 100
@@ -24,46 +22,52 @@ const USUAL_EXPONENT = 65537n
 
 /** The usable keys of a JWK Set (RFC 7517 section 5). */
 export class KeySet {
-  readonly keys: readonly VerificationKey[]
+  readonly #keys: readonly VerificationKey[]
+  /** The JWK Set as JSON. */
+  readonly source: string
 
-  constructor(keys: readonly VerificationKey[]) {
-    this.keys = keys
+  constructor(keys: readonly VerificationKey[], source: string) {
+    this.#keys = keys
+    this.source = source
   }
 
   get size(): number {
-    return this.keys.length
+    return this.#keys.length
   }
 
   /** The keys to try for an algorithm, with this `kid` or without one: the first 5, or, where one of them is slow, the first. */
-  find(algorithm: string, kid: string | undefined): readonly VerificationKey[] {
-    const fitting = this.keys.filter(
+  find(algorithm: unknown, kid: unknown): readonly VerificationKey[] {
+    const fitting = this.#keys.filter(
       (key) => (kid === undefined || key.kid === kid) && key.algorithms.has(algorithm),
     )
     return fitting.slice(0, fitting.some(({ slow }) => slow) ? 1 : MAX_TRIED)
   }
 
-  holds(key: VerificationKey): boolean {
-    return this.keys.includes(key)
+  /** True if a signature is by one of these keys (`find`). Keys that the JWS carries or points to are ignored. */
+  verifies(jws: Jws, kid: unknown): boolean {
+    const alg = jws.header['alg'] as string
+    return this.find(alg, kid).some(({ key }) => verifyJws(jws, alg, key))
   }
 }
 
 /**
  * Reads a JWK Set. Keys of other kinds, for other uses, too weak, malformed or private are left out; what is no JWK Set
- * throws. Keys that `previous` holds too are taken over from it.
+ * throws. An equal one read before is returned itself.
  */
 export async function readKeySet(document: unknown, previous?: KeySet): Promise<KeySet> {
   const list = (document as { readonly keys?: unknown } | null | undefined)?.keys
   if (!Array.isArray(list)) throw new Error('is no JWK Set: it has no list "keys"')
   if (list.length > MAX_KEYS) throw new Error(`is a JWK Set of ${list.length} keys; ${MAX_KEYS} at most`)
-  const sources = new Set(list.map((jwk) => JSON.stringify(jwk)))
-  const keys = await Promise.all(Array.from(sources, (source) => readKey(source, previous)))
-  return new KeySet(keys.filter((key) => key !== undefined))
+  const source = JSON.stringify(list)
+  if (source === previous?.source) return previous
+  const keys = await Promise.all(list.map(readKey))
+  return new KeySet(
+    keys.filter((key) => key !== undefined),
+    source,
+  )
 }
 
-async function readKey(source: string, previous?: KeySet): Promise<VerificationKey | undefined> {
-  const known = previous?.keys.find((key) => key.source === source)
-  if (known !== undefined) return known
-  const jwk: unknown = JSON.parse(source)
+async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
   if (!isObject(jwk)) return undefined
   const { kty, crv, n, e, x, y, kid, alg, use, key_ops: operations } = jwk
   if (use !== undefined && use !== 'sig') return undefined
@@ -85,7 +89,7 @@ async function readKey(source: string, previous?: KeySet): Promise<VerificationK
     const key = KeyObject.from(imported as Parameters<typeof KeyObject.from>[0])
     const { modulusLength, publicExponent: exponent = 0n } = key.asymmetricKeyDetails ?? {}
     if (modulusLength !== undefined && !isUsable(modulusLength, exponent)) return undefined
-    return { kid, algorithms, key, slow: crv === 'P-384' || exponent > USUAL_EXPONENT, source }
+    return { kid, algorithms, key, slow: crv === 'P-384' || exponent > USUAL_EXPONENT }
   } catch {
     return undefined
   }

@@ -1,4 +1,4 @@
-import { createNames } from '../../limit/caller.ts'
+import { createNames } from '../../authenticate/token/claims.ts'
 import type { RedisTopology } from '../../limit/redis/options.ts'
 import { plainId } from '../../par/client-authentication.ts'
 import type { Client, Config, Settings, StoreConfig } from '../schema.ts'

@@ -1,6 +1,8 @@
 import { createHmac } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Bound, createBearer, type Identity } from '../../../src/authenticate/token/bearer.ts'
+import type { Bound } from '../../../src/authenticate/proof/confirmation.ts'
+import { createBearer } from '../../../src/authenticate/token/bearer.ts'
+import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import { createProofs } from '../../../src/authenticate/proof/dpop.ts'
 import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
 import type { Sender } from '../../../src/authenticate/proof/sender.ts'
@@ -145,7 +147,7 @@ describe('the DPoP scheme', () => {
   it('has its own challenges for tokens that are no good', async () => {
     const token = issuer.token({ exp: 1, cnf: { jkt: thumbprintOf(key) } })
     await expectRefused(send({ token }), [challenge('invalid_token', 'The access token expired.')])
-    const malformed = challenge('invalid_request', 'The Authorization header is malformed.')
+    const malformed = challenge('invalid_request', 'Send one Authorization header, with one access token.')
     await expectRefused(send({ token: 'a b', proofs: [] }), [malformed], 400)
   })
 

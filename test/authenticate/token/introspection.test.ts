@@ -1,7 +1,9 @@
 import { hash, randomUUID } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { type Bound, createBearer, type Identity } from '../../../src/authenticate/token/bearer.ts'
+import type { Bound } from '../../../src/authenticate/proof/confirmation.ts'
+import { createBearer } from '../../../src/authenticate/token/bearer.ts'
+import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import {
   createIntrospection,
   type IntrospectionOptions,
@@ -59,7 +61,7 @@ function introspection(options: Partial<IntrospectionOptions> = {}) {
     leewayMs: 5000,
     timeoutMs: 3000,
     now: () => now,
-    events: { failed: (reason) => events.push(reason), recovered: () => events.push('recovered') },
+    events: { onDown: ({ message: reason }) => events.push(reason), onUp: () => events.push('recovered') },
     ...options,
   })
 }
@@ -130,7 +132,7 @@ describe('an active token', () => {
 
 const NOT_ACTIVE = 'The access token is not active.'
 const ELSEWHERE = 'The access token is for another audience.'
-const NO_EXP = 'The access token has an exp that is no number.'
+const NO_EXP = 'The access token has an exp, nbf or iat that is no number.'
 const NO_ACCESS = 'The token is not an access token.'
 const UNCHECKABLE = 'The access token is bound to its client in a way that cannot be checked here.'
 const NO_CLIENT = 'The access token does not name a client.'

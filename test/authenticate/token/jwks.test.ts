@@ -30,7 +30,10 @@ function create(options: Partial<KeySourceOptions> = {}): KeySource {
   source = createKeySource({
     issuer: issuer.issuer,
     jwks: issuer.jwksUri,
-    events: { failed: (reason) => reported.push(reason), recovered: () => reported.push('recovered') },
+    events: {
+      onDown: ({ message: reason }) => reported.push(reason),
+      onUp: () => reported.push('recovered'),
+    },
     cooldownMs: LONG,
     retryMs: LONG,
     refreshMs: LONG,

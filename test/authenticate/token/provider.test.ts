@@ -77,7 +77,7 @@ beforeAll(async () => {
   issuer = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`
   answer = makeProvider(await import('oidc-provider'), issuer).callback()
 
-  keys = createKeySource({ issuer, events: { failed() {}, recovered() {} } })
+  keys = createKeySource({ issuer, events: { onDown() {}, onUp() {} } })
   events = []
   authenticate = createServing(
     {
@@ -134,7 +134,7 @@ function introspection(clientSecret: string) {
     leewayMs: 5000,
     maxAgeMs: 20_000,
     now: () => Date.now() + now,
-    events: { failed: (reason) => events.push(reason), recovered() {} },
+    events: { onDown: ({ message: reason }) => events.push(reason), onUp() {} },
   })
 }
 

@@ -1,6 +1,6 @@
 import type { Bound } from '../authenticate/proof/confirmation.ts'
 import type { Identity } from '../authenticate/token/claims.ts'
-import { senderOf } from '../authenticate/proof/sender.ts'
+import { senderOf } from '../authenticate/proof/dpop.ts'
 import { requireScope } from '../authenticate/token/challenge.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'

@@ -2,26 +2,11 @@ import { isUtf8 } from 'node:buffer'
 import { isName } from '../authenticate/token/claims.ts'
 import type { Keys } from '../authenticate/token/jwks.ts'
 import { Refusal } from '../errors.ts'
-import {
-  claimsFault,
-  type ClientJwt,
-  type JwtFault,
-  type JwtRules,
-  parseJwt,
-  signatureFault,
-} from './client-jwt.ts'
+import { claimsFault, type JwtFault, type JwtRules, parseJwt, signatureFault } from './client-jwt.ts'
 import { decodeComponent, type Form, invalidRequest } from './form.ts'
 
 /** Who a request says it is from, and how it authenticates. None of it is verified. */
-export interface Credentials {
-  readonly clientId: string
-  /** The client that the method itself names; undefined for `none`, and for an assertion without a readable `sub`. */
-  readonly proved: string | undefined
-  /** `none` may still be a TLS certificate. */
-  readonly method: 'none' | 'secret' | 'assertion'
-  /** The client assertion, where it is a JWT. */
-  readonly assertion: ClientJwt | undefined
-}
+export type Credentials = Exclude<ReturnType<typeof readCredentials>, Refusal>
 
 /** What an assertion must say of its audience and its times. */
 export interface AssertionRules extends JwtRules {
@@ -35,7 +20,7 @@ const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
 /** Reads the client and its one method of authentication (RFC 6749 section 2.3); a refusal where there are none or several. */
-export function readCredentials(form: Form, authorization: readonly string[]): Credentials | Refusal {
+export function readCredentials(form: Form, authorization: readonly string[]) {
   const [header, ...more] = authorization
   const assertionText = form.get('client_assertion')
   const used = [header, form.get('client_secret'), assertionText].filter((one) => one !== undefined)
@@ -50,6 +35,7 @@ export function readCredentials(form: Form, authorization: readonly string[]): C
   const assertion = assertionText === undefined ? undefined : parseJwt(assertionText)
   const sub = assertion?.claims['sub']
   const basic = header === undefined ? undefined : readBasic(header)
+  /** The client that the method itself names; undefined for `none`, and for an assertion without a readable `sub`. */
   const proved = basic ?? (isName(sub) ? sub : undefined)
   if (header !== undefined && basic === undefined) {
     return invalidRequest('The Authorization header is malformed; send Basic with form-encoded credentials.')
@@ -60,6 +46,7 @@ export function readCredentials(form: Form, authorization: readonly string[]): C
   }
   const clientId = named ?? proved
   if (clientId === undefined) return invalidRequest('The client_id is missing.')
+  /** `none` may still be a TLS certificate. */
   const method = used.length === 0 ? 'none' : assertionText === undefined ? 'secret' : 'assertion'
   return { clientId, proved, method, assertion }
 }

@@ -9,11 +9,8 @@ export type Form = ReadonlyMap<string, string>
 const FORM =
   /^application\/x-www-form-urlencoded\s*(?:;\s*(?:charset=("?)(?:utf-?8|((?:us-)?ascii|iso-8859-1|latin1|windows-1252))\1\s*)?)?$/i
 const MAX_PARAMETERS = 100
-const MAX_NAME = 128
 /** Frameworks read meaning into the brackets of `a[]`, take `a.b` for `a_b`, or know no case. */
-const NAME = /^[a-z0-9_]+$/
-/** RFC 8707 section 2. */
-const REPEATABLE = 'resource'
+const NAME = /^[a-z0-9_]{1,128}$/
 
 /** 400 `invalid_request` (RFC 6749 section 5.2). Descriptions are ASCII without quotes and backslashes, as that section asks. */
 export function invalidRequest(description: string): Refusal {
@@ -42,7 +39,7 @@ export function readForm(contentType: string | undefined, body: Buffer): Form | 
     const equals = pair.indexOf('=')
     const name = decodeComponent(equals === -1 ? pair : pair.slice(0, equals))
     const value = equals === -1 ? '' : decodeComponent(pair.slice(equals + 1))
-    if (name === undefined || name.length > MAX_NAME || !NAME.test(name)) {
+    if (name === undefined || !NAME.test(name)) {
       return invalidRequest('The form has a parameter whose name is malformed.')
     }
     if (value === undefined) {
@@ -50,7 +47,8 @@ export function readForm(contentType: string | undefined, body: Buffer): Form | 
     }
     if (name === 'request_uri') return invalidRequest('The parameter request_uri must not be pushed.')
     if (seen.has(name)) {
-      if (name !== REPEATABLE) return invalidRequest(`Send the parameter ${name} once.`)
+      // RFC 8707 section 2.
+      if (name !== 'resource') return invalidRequest(`Send the parameter ${name} once.`)
     } else if (value !== '') form.set(name, value)
     seen.add(name)
   }

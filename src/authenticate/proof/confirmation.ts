@@ -2,8 +2,7 @@ import { hash } from 'node:crypto'
 import type { Refusal } from '../../errors.ts'
 import { type Challenges, type Fault, invalidToken, type Scheme } from '../token/challenge.ts'
 import type { Identity } from '../token/claims.ts'
-import type { Proof, Proofs } from './dpop.ts'
-import type { Sender } from './sender.ts'
+import type { Proof, Proofs, Sender } from './dpop.ts'
 
 /** What the sender of a token must hold (RFC 7800 section 3): where both are set, both. */
 export interface Confirmation {
@@ -68,8 +67,11 @@ export function createConfirm({ refuse }: Challenges, proofs: Proofs | undefined
       const fault = 'The access token is bound to a key of its client, which cannot be checked here.'
       return refuse(invalidToken(fault), scheme)
     }
-    const fault = x5t === undefined ? undefined : certificateFault(x5t, sender.certificate())
-    if (fault !== undefined) return refuse(invalidToken(fault), scheme)
+    const certificate = x5t === undefined ? undefined : sender.certificate()
+    if (x5t !== (certificate && hash('sha256', certificate, 'base64url'))) {
+      const fault = 'The access token is bound to a TLS client certificate, which did not come with it.'
+      return refuse(invalidToken(fault), scheme)
+    }
     if (jkt === undefined) return identity
     return {
       identity,
@@ -80,12 +82,4 @@ export function createConfirm({ refuse }: Challenges, proofs: Proofs | undefined
       replayed: () => refuse(REPLAYED, scheme),
     }
   }
-}
-
-function certificateFault(x5t: string, certificate: Buffer | undefined): string | undefined {
-  if (certificate === undefined) {
-    return 'The access token is bound to a TLS client certificate, and none came with it.'
-  }
-  if (hash('sha256', certificate, 'base64url') === x5t) return undefined
-  return 'The access token is bound to another TLS client certificate.'
 }

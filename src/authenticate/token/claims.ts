@@ -12,8 +12,6 @@ export interface Identity {
   readonly scope?: string | undefined
   /** What its sender must hold; absent from a mere bearer token. */
   readonly confirmation?: Confirmation | undefined
-  /** Unix milliseconds. */
-  readonly expiresAt: number
 }
 
 /** What a token must say. */
@@ -74,7 +72,6 @@ export function readClaims(
     user: sub,
     scope: typeof scope === 'string' ? scope : undefined,
     confirmation,
-    expiresAt: (exp as number) * 1000,
   }
 }
 

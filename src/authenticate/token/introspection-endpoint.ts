@@ -43,11 +43,7 @@ export function createEndpoint(options: EndpointOptions) {
     authorization: basic(options.clientId, options.clientSecret),
     'content-type': 'application/x-www-form-urlencoded',
   }
-  const health = new Health({
-    failures: Infinity,
-    backoffMs: cooldownMs,
-    ...events,
-  })
+  const health = new Health({ failures: Infinity, backoffMs: cooldownMs, ...events })
   let probing = false
   let sending = 0
   const waiting: (() => void)[] = []

@@ -25,20 +25,11 @@ export interface KeySourceOptions extends KeyPlace {
   readonly retryMs?: number
 }
 
-/** The keys that signatures are verified with. */
-export interface Keys {
-  /** The keys as last read; undefined before that, or where the issuer publishes none that can be used. */
-  current(): KeySet | undefined
-  /** Reads the keys again and returns what then holds; undefined during the cool-down. Never rejects. */
-  refresh(): Promise<KeySet | undefined> | undefined
-}
-
 /** An issuer's keys, loaded in the background. */
-export interface KeySource extends Keys {
-  /** When they were last read, or, before the first time, when the source was made: `performance.now()` milliseconds. */
-  readAt(): number
-  close(): void
-}
+export type KeySource = ReturnType<typeof createKeySource>
+
+/** The keys that signatures are verified with. */
+export type Keys = Pick<KeySource, 'current' | 'refresh'>
 
 const MAX_RETRY_MS = 30_000
 
@@ -46,7 +37,7 @@ const MAX_RETRY_MS = 30_000
  * Keeps an issuer's keys: loads them at once, unless they are given, retries with a back-off while that fails, then loads them
  * periodically, and on demand once a cool-down. Loads never overlap. A removed key is gone with the next load.
  */
-export function createKeySource(options: KeySourceOptions): KeySource {
+export function createKeySource(options: KeySourceOptions) {
   const { jwks, events, cooldownMs = 10_000, retryMs = 500 } = options
   const isFile = typeof jwks === 'string' && !/^https?:\/\//i.test(jwks)
   const refreshMs = options.refreshMs ?? (isFile ? 10_000 : 600_000)
@@ -94,9 +85,12 @@ export function createKeySource(options: KeySourceOptions): KeySource {
   if (keys === undefined) void load()
   else scheduleRefresh()
   return {
+    /** The keys as last read; undefined before that, or where the issuer publishes none that can be used. */
     current: () => keys,
+    /** When they were last read, or, before the first time, when the source was made: `performance.now()` milliseconds. */
     readAt: () => readAt,
-    refresh() {
+    /** Reads the keys again and returns what then holds; undefined during the cool-down. Never rejects. */
+    refresh(): Promise<KeySet | undefined> | undefined {
       if (loading !== undefined) return loading
       const now = performance.now()
       const pauseMs = keys === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs

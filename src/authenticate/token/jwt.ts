@@ -36,7 +36,8 @@ export function createJwtVerifier(issuer: TrustedIssuer, now: () => number): Ver
     if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
     if (!signed) return invalidToken('The signature of the access token is not valid.')
     const identity = readClaims(jws.header, claims, issuer, now())
-    return 'error' in identity ? identity : { identity, until: identity.expiresAt, keys, set }
+    if ('error' in identity) return identity
+    return { identity, until: (claims['exp'] as number) * 1000, keys, set }
   }
 
   return function verify(jws, claims) {

@@ -87,8 +87,11 @@ async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
   try {
     const imported = await importJWK({ kty, crv, n, e, x, y } as JWK, first)
     const key = KeyObject.from(imported as Parameters<typeof KeyObject.from>[0])
-    const { modulusLength, publicExponent: exponent = 0n } = key.asymmetricKeyDetails ?? {}
-    if (modulusLength !== undefined && !isUsable(modulusLength, exponent)) return undefined
+    const details = key.asymmetricKeyDetails
+    const { modulusLength: bits = MIN_RSA_BITS, publicExponent: exponent = USUAL_EXPONENT } = details ?? {}
+    if (bits < MIN_RSA_BITS || bits > MAX_RSA_BITS) return undefined
+    // With the exponent 1 every message is its own signature.
+    if (exponent < 3n || exponent >= MAX_EXPONENT || exponent % 2n === 0n) return undefined
     return { kid, algorithms, key, slow: crv === 'P-384' || exponent > USUAL_EXPONENT }
   } catch {
     return undefined
@@ -98,10 +101,4 @@ async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
 /** The first member of a private or symmetric key (RFC 7518 section 6) in a JWK. */
 export function privateMember(jwk: object): string | undefined {
   return ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k'].find((member) => member in jwk)
-}
-
-function isUsable(bits: number, exponent: bigint): boolean {
-  if (bits < MIN_RSA_BITS || bits > MAX_RSA_BITS) return false
-  // With the exponent 1 every message is its own signature.
-  return exponent >= 3n && exponent < MAX_EXPONENT && exponent % 2n === 1n
 }

@@ -57,7 +57,6 @@ describe('the answers of RFC 6750', () => {
       client: 'client-1',
       user: 'user-1',
       scope: 'a b',
-      expiresAt: exp * 1000,
     })
   })
 

@@ -101,7 +101,6 @@ describe('an active token', () => {
       client: 'client-1',
       user: 'user-1',
       scope: 'a b',
-      expiresAt: (seconds() + 300) * 1000,
     })
   })
 
@@ -361,7 +360,7 @@ describe('what the endpoint said', () => {
   it('holds no longer than the cap, even without exp, so that a revoked token ends', async () => {
     const ask = asker({ maxAgeMs: 20_000 })
     server.answer = active({ exp: undefined })
-    expect(((await ask('a')) as Identity).expiresAt).toBe(now + 20_000)
+    await ask('a')
     server.answer = active()
     await ask('b')
     server.answer = { active: false }

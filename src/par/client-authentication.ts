@@ -8,14 +8,6 @@ import { decodeComponent, type Form, invalidRequest } from './form.ts'
 /** Who a request says it is from, and how it authenticates. None of it is verified. */
 export type Credentials = Exclude<ReturnType<typeof readCredentials>, Refusal>
 
-/** What an assertion must say of its audience and its times. */
-export interface AssertionRules extends JwtRules {
-  /** Accepted beside the issuer by `compatible`. */
-  readonly audiences: readonly string[]
-  /** `compatible` takes one of all (RFC 9126 section 2); `strict` the issuer alone (RFC 10070, FAPI 2). */
-  readonly assertionAudience: 'compatible' | 'strict'
-}
-
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
@@ -67,7 +59,7 @@ function readBasic(header: string): string | undefined {
 export async function assertionFault(
   { assertion, clientId }: Credentials,
   keys: Keys,
-  rules: AssertionRules,
+  rules: JwtRules,
 ): Promise<JwtFault> {
   if (assertion === undefined) return 'is no signed JWT.'
   const fault = await signatureFault(assertion, 'client-authentication+jwt', keys)
@@ -81,11 +73,9 @@ export async function assertionFault(
   return claimsFault(assertion.claims, rules, strict ? [] : rules.audiences)
 }
 
-const NOT_QUOTABLE = /[^ !#-[\]-~]/g
-
 /** 401 `invalid_client`, with a challenge of `realm` for a client that used the Authorization header (RFC 6749 section 5.2). */
 export function invalidClient(description: string, realm?: string): Refusal {
-  const challenge = realm && { 'WWW-Authenticate': `Basic realm="${realm.replace(NOT_QUOTABLE, '')}"` }
+  const challenge = realm && { 'WWW-Authenticate': `Basic realm="${realm.replaceAll(/[^ !#-[\]-~]/g, '')}"` }
   return new Refusal('Unauthorized', description, {
     oauthError: 'invalid_client',
     ...(challenge && { headers: challenge }),

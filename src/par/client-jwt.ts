@@ -15,6 +15,10 @@ export type JwtFault = string | Refusal | undefined
 export interface JwtRules {
   /** The audience. */
   readonly issuer: string
+  /** Those of assertions that are accepted beside the issuer by `compatible`. */
+  readonly audiences: readonly string[]
+  /** `compatible` takes one of all (RFC 9126 section 2); `strict` the issuer alone (RFC 10070, FAPI 2). */
+  readonly assertionAudience: 'compatible' | 'strict'
   readonly leewayMs: number
   /** The clock, in Unix milliseconds. */
   readonly now: () => number

@@ -1,15 +1,10 @@
 import { Refusal } from '../errors.ts'
-import {
-  assertionFault,
-  type AssertionRules,
-  type Credentials,
-  invalidClient,
-  readCredentials,
-} from './client-authentication.ts'
+import { assertionFault, type Credentials, invalidClient, readCredentials } from './client-authentication.ts'
+import type { JwtRules } from './client-jwt.ts'
 import { invalidRequest, readForm, refuseParameters } from './form.ts'
 import { type ParClient, refuseRequestObject } from './request-object.ts'
 
-export interface ParGuardOptions extends Omit<AssertionRules, 'now'> {
+export interface ParGuardOptions extends Omit<JwtRules, 'now'> {
   /** What becomes of clients that are not listed, once their form is found good. */
   readonly unknownClients: 'forward' | 'refuse'
   /** The settings of a client; undefined where it is not listed. */
@@ -29,24 +24,16 @@ export interface PushedRequest {
   readonly body: Buffer
 }
 
-export interface ParGuard {
-  /** Returns a refusal, or undefined where the request is to be forwarded: byte for byte, and once. Waits for keys at most; never rejects. */
-  check(request: PushedRequest): Promise<Refusal | undefined>
-}
+export type ParGuard = ReturnType<typeof createParGuard>
 
 /** Methods that are part of the request; TLS certificates are checked elsewhere. */
-const IN_THE_REQUEST: ReadonlySet<unknown> = new Set([
-  'client_secret_basic',
-  'client_secret_post',
-  'client_secret_jwt',
-  'private_key_jwt',
-])
+const IN_THE_REQUEST = /^(?:client_secret_|private_key_jwt$)/
 
 /**
  * Enforces at the PAR endpoint (RFC 9126) what the identity backend would refuse or forgets to: first of the form, then of the
  * client's authentication, then of the request object. Refusals are those of RFC 6749 section 5.2.
  */
-export function createParGuard(options: ParGuardOptions): ParGuard {
+export function createParGuard(options: ParGuardOptions) {
   const { issuer, unknownClients, clientOf, isMisspelt, now = Date.now } = options
   const rules = { ...options, now }
 
@@ -61,7 +48,7 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
     const { method, proved } = credentials
     const { authentication, keys } = client ?? {}
     if (method === 'none') {
-      if (!IN_THE_REQUEST.has(authentication)) return undefined
+      if (!IN_THE_REQUEST.test(authentication ?? '')) return undefined
       return invalidRequest(`This client must authenticate by ${authentication}.`)
     }
     if (method === 'secret') {
@@ -79,7 +66,13 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
   }
 
   return {
-    async check({ contentType, contentEncoding, authorization, body }) {
+    /** Returns a refusal, or undefined where the request is to be forwarded: byte for byte, and once. Waits for keys at most; never rejects. */
+    async check({
+      contentType,
+      contentEncoding,
+      authorization,
+      body,
+    }: PushedRequest): Promise<Refusal | undefined> {
       if (contentEncoding !== undefined && contentEncoding.toLowerCase() !== 'identity') {
         return invalidRequest('Send the form without a Content-Encoding.')
       }

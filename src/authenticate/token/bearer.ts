@@ -6,7 +6,7 @@ import type { Proofs, Sender } from '../proof/dpop.ts'
 import { createChallenges, type Fault, invalidToken, type Scheme } from './challenge.ts'
 import { createNames, type Identity } from './claims.ts'
 import { parseJws, parseObject } from './jws.ts'
-import { createJwtVerifier, type TrustedIssuer, type Verdict, type VerifyJwt } from './jwt.ts'
+import { type TrustedIssuer, type Verdict, verifyJwt } from './jwt.ts'
 
 export interface BearerOptions {
   /** Verifies DPoP proofs; without it, the DPoP scheme is unknown and tokens bound to a key are refused. */
@@ -44,9 +44,7 @@ export function createBearer(
   trusted: readonly TrustedIssuer[],
   { proofs, now = Date.now }: BearerOptions = {},
 ): Authenticate {
-  const verifiers = new Map<unknown, VerifyJwt>(
-    trusted.map((issuer) => [issuer.issuer, createJwtVerifier(issuer, now)]),
-  )
+  const issuers = new Map<unknown, TrustedIssuer>(trusted.map((one) => [one.issuer, one]))
   const introspecting = trusted.find(({ introspect }) => introspect !== undefined)
   const nameOf = createNames(trusted.map(({ issuer }) => issuer))
   const challenges = createChallenges(trusted[0]!.realm, proofs?.algorithms)
@@ -73,12 +71,11 @@ export function createBearer(
     const claims = parseObject(jws?.payload)
     if (jws === undefined || claims === undefined) return invalidToken('The access token is malformed.')
     // Not verified yet: it selects the verifier, which compares it again.
-    const issuer = claims['iss'] as string
-    const verify = verifiers.get(issuer)
-    if (verify === undefined) {
+    const issuer = issuers.get(claims['iss'])
+    if (issuer === undefined) {
       return invalidToken('The access token is not from an issuer that is trusted here.')
     }
-    return remember(digest, verify(jws, claims), issuer)
+    return remember(digest, verifyJwt(issuer, jws, claims, now), issuer.issuer)
   }
 
   function remember(

@@ -25,38 +25,42 @@ export interface Verdict {
   readonly set?: KeySet
 }
 
-export type VerifyJwt = (jws: Jws, claims: JsonObject) => Verdict | Fault | Promise<Verdict | Fault>
-
-/** Verifies the JWT access tokens of one issuer (RFC 9068 section 4). A promise only where keys must be fetched first; it never rejects. */
-export function createJwtVerifier(issuer: TrustedIssuer, now: () => number): VerifyJwt {
-  const { keys, type } = issuer
-  const algorithms = new Set<unknown>(issuer.algorithms)
-
-  function judge(set: KeySet | undefined, signed: boolean | undefined, jws: Jws, claims: JsonObject) {
-    if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
-    if (!signed) return invalidToken('The signature of the access token is not valid.')
-    const identity = readClaims(jws.header, claims, issuer, now())
-    if ('error' in identity) return identity
-    return { identity, until: (claims['exp'] as number) * 1000, keys, set }
+/** Verifies a JWT access token of an issuer (RFC 9068 section 4). A promise only where keys must be fetched first; it never rejects. */
+export function verifyJwt(
+  issuer: TrustedIssuer,
+  jws: Jws,
+  claims: JsonObject,
+  now: () => number,
+): Verdict | Fault | Promise<Verdict | Fault> {
+  const { keys, type, algorithms } = issuer
+  const { alg, kid } = jws.header
+  if (!algorithms.includes(alg as string)) {
+    return invalidToken('The access token is signed with an algorithm that is not accepted.')
   }
-
-  return function verify(jws, claims) {
-    if (!algorithms.has(jws.header['alg'])) {
-      return invalidToken('The access token is signed with an algorithm that is not accepted.')
-    }
-    if (needsExtension(jws.header)) {
-      return invalidToken('The header of the access token has a parameter that is not supported.')
-    }
-    const typ = typeOf(jws.header)
-    if (typ !== 'at+jwt' && (typ !== 'jwt' || type === 'strict')) return NOT_ACCESS
-    const { kid } = jws.header
-    const known = keys.current()
-    const signed = known?.verifies(jws, kid)
-    if (!signed) {
-      // The issuer may have a new key, even under an old kid.
-      const fresh = keys.refresh()
-      if (fresh !== undefined) return fresh.then((set) => judge(set, set?.verifies(jws, kid), jws, claims))
-    }
-    return judge(known, signed, jws, claims)
+  if (needsExtension(jws.header)) {
+    return invalidToken('The header of the access token has a parameter that is not supported.')
   }
+  const typ = typeOf(jws.header)
+  if (typ !== 'at+jwt' && (typ !== 'jwt' || type === 'strict')) return NOT_ACCESS
+  const known = keys.current()
+  if (known?.verifies(jws, kid)) return judge(issuer, known, true, jws, claims, now())
+  // The issuer may have a new key, even under an old kid.
+  const fresh = keys.refresh()
+  if (fresh === undefined) return judge(issuer, known, false, jws, claims, now())
+  return fresh.then((set) => judge(issuer, set, set?.verifies(jws, kid), jws, claims, now()))
+}
+
+function judge(
+  issuer: TrustedIssuer,
+  set: KeySet | undefined,
+  signed: boolean | undefined,
+  jws: Jws,
+  claims: JsonObject,
+  nowMs: number,
+): Verdict | Fault {
+  if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
+  if (!signed) return invalidToken('The signature of the access token is not valid.')
+  const identity = readClaims(jws.header, claims, issuer, nowMs)
+  if ('error' in identity) return identity
+  return { identity, until: (claims['exp'] as number) * 1000, keys: issuer.keys, set }
 }

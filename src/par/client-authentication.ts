@@ -75,10 +75,10 @@ export async function assertionFault(
 
 /** 401 `invalid_client`, with a challenge of `realm` for a client that used the Authorization header (RFC 6749 section 5.2). */
 export function invalidClient(description: string, realm?: string): Refusal {
-  const challenge = realm && { 'WWW-Authenticate': `Basic realm="${realm.replaceAll(/[^ !#-[\]-~]/g, '')}"` }
+  const quoted = realm?.replaceAll(/[^ !#-[\]-~]/g, '')
   return new Refusal('Unauthorized', description, {
     oauthError: 'invalid_client',
-    ...(challenge && { headers: challenge }),
+    headers: quoted === undefined ? {} : { 'WWW-Authenticate': `Basic realm="${quoted}"` },
   })
 }
 

@@ -67,11 +67,10 @@ export function createProofs({ serves, now = Date.now }: ProofOptions) {
     const claims = parseObject(jws?.payload)
     if (jws === undefined || claims === undefined) return invalid('The DPoP proof is malformed.')
     const { typ, alg, jwk } = jws.header
-    if (typ !== 'dpop+jwt' || needsExtension(jws.header)) {
-      return invalid('The DPoP header holds no DPoP proof.')
-    }
-    if (typeof alg !== 'string' || !ALGORITHMS.includes(alg)) {
-      return invalid('The DPoP proof is signed with an algorithm that is not accepted.')
+    if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !ALGORITHMS.includes(alg as string)) {
+      return invalid(
+        `The DPoP proof must have the typ dpop+jwt, no crit, and an alg of ${ALGORITHMS.join(', ')}.`,
+      )
     }
     const key = canonicalJwk(jwk)
     if (key === undefined) return invalid('The DPoP proof holds no public key.')
@@ -160,14 +159,14 @@ export function senderOf(
   const { headers, socket, method = '' } = request
   const { path, proofs, trusted, certificate } = options
   // Of a list the first, which is what the proxy next to the caller wrote.
-  const forwarded = (name: string): string | undefined =>
+  const forwarded = (name: string): string =>
     trusted
-      ? String(headers[name] ?? '')
-          .split(',', 1)[0]!
+      ? /^[^,]*/
+          .exec(String(headers[name] ?? ''))![0]
           .trim()
-          .toLowerCase() || undefined
-      : undefined
-  const scheme = forwarded('x-forwarded-proto') ?? ('encrypted' in socket ? 'https' : 'http')
-  const host = forwarded('x-forwarded-host') ?? headers.host ?? ''
+          .toLowerCase()
+      : ''
+  const scheme = forwarded('x-forwarded-proto') || ('encrypted' in socket ? 'https' : 'http')
+  const host = forwarded('x-forwarded-host') || (headers.host ?? '')
   return { method, scheme, host, path, proofs, certificate }
 }

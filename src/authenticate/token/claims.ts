@@ -67,12 +67,7 @@ export function readClaims(
   if (typeOf(header) !== 'at+jwt' && OF_ID_TOKENS.some((name) => name in claims)) return NOT_ACCESS
   if (!isClientId(client)) return invalidToken('The access token does not name a client.')
   if (sub !== undefined && !isName(sub)) return invalidToken('The access token is malformed.')
-  return {
-    client,
-    user: sub,
-    scope: typeof scope === 'string' ? scope : undefined,
-    confirmation,
-  }
+  return { client, user: sub, scope: typeof scope === 'string' ? scope : undefined, confirmation }
 }
 
 /** True if one of the audiences in `aud`, a text or a list, is accepted. */
@@ -100,11 +95,10 @@ export function timeFault(
 }
 
 const UNSOUND = /[\p{Surrogate}\p{Cc}]/u
-const CLIENT_ID = /^.{1,255}$/su
 
 /** True if it is a name of 1 to 255 characters. */
 export function isClientId(value: unknown): value is string {
-  return isName(value) && CLIENT_ID.test(value)
+  return isName(value) && /^.{1,255}$/su.test(value)
 }
 
 /** True if it is a text without control characters and lone surrogates, which would be the same in UTF-8. */

@@ -135,9 +135,8 @@ export function loadKeys(
 /** The `jwks_uri` of an issuer (OpenID Connect Discovery 1.0, sections 4 and 4.3). */
 async function discover(issuer: string, signal: AbortSignal): Promise<string> {
   const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
-  const document = (await readJson(url, signal)) as { issuer?: unknown; jwks_uri?: unknown } | null
-  if (document?.issuer !== issuer) throw new Error(`${url} is the document of another issuer than ${issuer}`)
-  const uri = document.jwks_uri
+  const { issuer: named, jwks_uri: uri } = await readJson(url, signal)
+  if (named !== issuer) throw new Error(`${url} is the document of another issuer than ${issuer}`)
   const safe = issuer.startsWith('https:') ? /^https:\/\//i : /^https?:\/\//i
   if (typeof uri === 'string' && URL.canParse(uri) && safe.test(uri)) return uri
   throw new Error(`${url} names no jwks_uri that can be used`)

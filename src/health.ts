@@ -15,6 +15,8 @@ export interface HealthOptions {
   readonly onProbeFailed?: (cause: Error) => void
   /** Called once when it is up again. */
   readonly onUp: () => void
+  /** Called with each success that follows a failure, after `onUp`. */
+  readonly onRecovered?: () => void
   /** A clock that never goes back. */
   readonly now?: () => number
 }
@@ -30,6 +32,7 @@ export class Health {
   #backoffMs: number
   #probeAt = 0
   #timer: NodeJS.Timeout | undefined
+  #probing = false
 
   constructor(options: HealthOptions) {
     this.#options = options
@@ -47,11 +50,14 @@ export class Health {
   }
 
   succeeded(): void {
+    if (this.#failures === 0) return
     this.#failures = 0
-    if (this.#up) return
+    this.#cancel()
+    const wasUp = this.#up
     this.#up = true
-    clearTimeout(this.#timer)
-    if (!this.#stopped) this.#options.onUp()
+    if (this.#stopped) return
+    if (!wasUp) this.#options.onUp()
+    this.#options.onRecovered?.()
   }
 
   failed(cause: Error): void {
@@ -65,6 +71,8 @@ export class Health {
   trip(cause: Error): void {
     if (!this.#up || this.#stopped) return
     this.#up = false
+    this.#failures ||= 1
+    this.#cancel()
     this.#backoffMs = this.#options.backoffMs
     this.#options.onDown(cause)
     this.#schedule()
@@ -78,10 +86,20 @@ export class Health {
     return true
   }
 
+  /** Probes now while it is up, unless a probe runs or is due; repeats that while the probe fails. */
+  check(): void {
+    if (this.#up && !this.#probing && this.#timer === undefined && !this.#stopped) this.#probe()
+  }
+
   /** Ends the probes, and reports no more. */
   stop(): void {
     this.#stopped = true
+    this.#cancel()
+  }
+
+  #cancel(): void {
     clearTimeout(this.#timer)
+    this.#timer = undefined
   }
 
   #lengthen(): void {
@@ -90,20 +108,37 @@ export class Health {
 
   #schedule(): void {
     this.#probeAt = this.#now() + this.#backoffMs
-    const { probe } = this.#options
-    if (probe === undefined || this.#stopped) return
+    if (this.#options.probe === undefined || this.#stopped) return
     this.#timer = setTimeout(() => {
-      probe().then(
-        () => this.succeeded(),
-        (error: Error) => {
-          if (this.#up) return
-          this.#failures++
-          this.#lengthen()
-          this.#schedule()
-          this.#options.onProbeFailed?.(error)
-        },
-      )
-    }, this.#backoffMs)
-    this.#timer.unref()
+      this.#timer = undefined
+      this.#probe()
+    }, this.#backoffMs).unref()
+  }
+
+  #probe(): void {
+    this.#probing = true
+    this.#options.probe!().then(
+      () => {
+        this.#probing = false
+        this.succeeded()
+      },
+      (error: Error) => {
+        this.#probing = false
+        this.#probeFailed(error)
+      },
+    )
+  }
+
+  #probeFailed(error: Error): void {
+    if (this.#up) {
+      this.failed(error)
+      if (this.#up) this.#schedule()
+      return
+    }
+    this.#failures++
+    this.#lengthen()
+    // A trip while this probe ran has scheduled the next one.
+    if (this.#timer === undefined) this.#schedule()
+    this.#options.onProbeFailed?.(error)
   }
 }

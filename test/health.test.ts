@@ -90,6 +90,25 @@ describe('the health of a dependency', () => {
     expect(health.due()).toBe(true)
   })
 
+  test('checks while it is up, and repeats a check that fails until it answers or is down', async () => {
+    let answers: boolean[] = [false, true]
+    const probe = vi.fn(() => (answers.shift() === true ? Promise.resolve() : Promise.reject(BROKEN)))
+    const recovered = vi.fn()
+    const { health, changes } = track({ failures: 3, probe, onRecovered: recovered })
+    health.check()
+    health.check()
+    await vi.advanceTimersByTimeAsync(1000)
+    expect([probe.mock.calls.length, recovered.mock.calls.length]).toEqual([2, 1])
+    expect(changes).toEqual([])
+    answers = [false, false, false, false, true]
+    health.check()
+    await vi.advanceTimersByTimeAsync(200)
+    expect(changes).toEqual(['down: connection refused'])
+    await vi.advanceTimersByTimeAsync(200)
+    expect(changes).toEqual(['down: connection refused', 'up'])
+    expect(recovered).toHaveBeenCalledTimes(2)
+  })
+
   test('neither probes nor reports once it is stopped', async () => {
     const probe = vi.fn(() => Promise.reject(BROKEN))
     const { health, changes } = track({ probe })

@@ -1,6 +1,6 @@
 import type { Config } from '../config/schema.ts'
 import { encodePart } from '../limit/key.ts'
-import { whereIs } from '../limit/redis/options.ts'
+import { describeTopology } from '../limit/redis/options.ts'
 import { RedisStore } from '../limit/redis/store.ts'
 import { type ClientUsage, createUsage, type Usage } from '../limit/usage.ts'
 import { formatDuration, formatParagraphs, formatTable } from './format.ts'
@@ -48,12 +48,12 @@ export async function withCounters<T>(
   const key = `${prefix}:{${encodePart(client)}}:`
   try {
     await remote.connect()
-    await remote.probe(key)
+    await remote.probe(remote.server(key))
     return await act(createUsage({ store: remote, prefix, limits, clientLimits }))
   } catch (error) {
     if ((error as Error).name !== 'TimeoutError') throw error
     const server = remote.server(key)
-    const where = server.includes(':') ? `Redis at ${server}` : whereIs(redis.topology)
+    const where = server.includes(':') ? `Redis at ${server}` : describeTopology(redis.topology)
     throw new Error(`${where} gave no answer in time.`, { cause: error })
   } finally {
     await remote.close()

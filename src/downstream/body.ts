@@ -1,19 +1,16 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { Refusal } from '../errors.ts'
+import type { Socket } from 'node:net'
+import { type ErrorCode, Refusal } from '../errors.ts'
 
 const EMPTY = Buffer.alloc(0)
 const FIRST_BYTES = 4096
-/**
- * Most bytes that bodies which are read whole hold together, in this process: a little more than one address can fill with
- * the default bounds of sockets and bodies.
- */
-const MOST_HELD = 64 * 1024 ** 2
+/** Most bytes that whole bodies hold together in this process: a little more than one address can fill with the default bounds. */
+const MAX_HELD = 64 * 1024 ** 2
 let heldBytes = 0
 
 /**
- * Reads a request's body as it came: 413 as soon as it has more than `maxBody` bytes, 503 where all bodies together would hold
- * too many, the reason where it breaks off, undefined where nobody is left to be told. It counts as held until `response` is
- * closed. Never rejects.
+ * Reads a request's whole body: 413 as soon as it has more than `maxBody` bytes, 503 if all bodies together would hold too many,
+ * the reason if it breaks off, undefined if the caller has left. It counts as held until `response` is closed. Never rejects.
  */
 export function readBody(
   request: IncomingMessage,
@@ -42,7 +39,7 @@ export function readBody(
       }
       if (bytes > held.length) {
         const size = Math.min(maxBody, Math.max(bytes, 2 * held.length, FIRST_BYTES))
-        if (heldBytes - held.length + size > MOST_HELD) {
+        if (heldBytes - held.length + size > MAX_HELD) {
           settle(tooMany())
           return
         }
@@ -60,14 +57,14 @@ export function readBody(
   })
 }
 
-/** 503 that ends the socket: the rest of its body is not to be waited for. */
+/** 503 that ends the socket, so that the rest of its body is not awaited. */
 function tooMany(): Refusal {
   return new Refusal('ServiceUnavailable', 'Too many requests are being read. Try again.', {
     headers: { 'Retry-After': '1', Connection: 'close' },
   })
 }
 
-/** 413: a body has more bytes than are taken. */
+/** 413: a body has more than `maxBody` bytes. */
 export function tooLarge(maxBody: number): Refusal {
   return new Refusal('PayloadTooLarge', `A request body has at most ${maxBody} bytes here.`)
 }
@@ -75,16 +72,37 @@ export function tooLarge(maxBody: number): Refusal {
 const BROKEN = 'broken'
 const broken = new WeakMap<IncomingMessage, Refusal>()
 
-/** Tells whoever waits for the rest of a body that it will not come; the first reason stands. */
+/** Reports to `onBreak` that the rest of a body will not come; the first reason stands. */
 export function breakOff(request: IncomingMessage, reason: Refusal): void {
   if (broken.has(request)) return
   broken.set(request, reason)
   request.emit(BROKEN, reason)
 }
 
-/** Calls back once when a body breaks off: at once where it has already, so that no break falls between two stages. */
-export function onBreak(request: IncomingMessage, tell: (reason: Refusal) => void): void {
+/** Calls back once when a body breaks off: at once if it has already, so that no break falls between two phases. */
+export function onBreak(request: IncomingMessage, act: (reason: Refusal) => void): void {
   const reason = broken.get(request)
-  if (reason === undefined) request.once(BROKEN, tell)
-  else tell(reason)
+  if (reason === undefined) request.once(BROKEN, act)
+  else act(reason)
+}
+
+/** The request of a socket whose body is still coming, if any. */
+export function requestComing(socket: Socket): IncomingMessage | undefined {
+  const { parser } = socket as Socket & { parser?: { incoming: IncomingMessage | null } | null }
+  return parser?.incoming?.complete === false ? parser.incoming : undefined
+}
+
+const BREAKS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+  HPE_HEADER_OVERFLOW: ['HeaderFieldsTooLarge', 'The trailers of the request are too large.'],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: [
+    'PayloadTooLarge',
+    'The chunk extensions of the request body are too large.',
+  ],
+  ERR_HTTP_REQUEST_TIMEOUT: ['RequestTimeout', 'The request did not come to its end in time.'],
+}
+
+/** Refuses a body that will not come to its end. The rest of it must not be taken for the next request. */
+export function brokenBody(cause: string): Refusal {
+  const [code, message] = BREAKS[cause] ?? ['BadRequest', 'The request body broke off, or is malformed.']
+  return new Refusal(code, message, { cause, headers: { Connection: 'close' } })
 }

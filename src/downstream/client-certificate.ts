@@ -3,59 +3,56 @@ import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 
-/** The `x5t#S256` of a certificate in DER (RFC 8705 section 3.1). */
+/** Returns the `x5t#S256` of a certificate in DER (RFC 8705 section 3.1). */
 export function certificateThumbprint(der: Buffer): string {
   return hash('sha256', der, 'base64url')
 }
 
 /**
- * The caller's TLS client certificate in DER. From a trusted proxy it is the one that `Client-Cert` reports, since the proxy's
- * own, if any, is not the caller's; from anybody else it is the socket's, and the header is not looked at.
+ * Returns the caller's TLS client certificate in DER. From a trusted proxy it is the one that `Client-Cert` reports, since the
+ * proxy's own is not the caller's; from any other peer it is the socket's, and the header is ignored.
  */
 export function clientCertificate(
   { socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>,
   trusted: boolean,
 ): Buffer | undefined {
   if (trusted) return readCertificateHeader(headers['client-cert'])
-  return socket instanceof TLSSocket ? shownOn(socket) : undefined
+  return socket instanceof TLSSocket ? certificateOf(socket)?.der : undefined
 }
 
-const shown = new WeakMap<TLSSocket, Buffer>()
-
-/** Read once for each socket, of which every call may ask for it. */
-function shownOn(socket: TLSSocket): Buffer | undefined {
-  let der = shown.get(socket)
-  if (der === undefined) {
-    der = socket.getPeerX509Certificate()?.raw
-    if (der !== undefined) shown.set(socket, der)
-  }
-  return der
+interface Shown {
+  readonly der: Buffer
+  /** As a byte sequence (RFC 9440 section 2.1). */
+  readonly field: string
 }
 
-const verified = new WeakMap<Socket, string>()
+const certificates = new WeakMap<TLSSocket, Shown>()
+
+/** Reads the certificate once for each socket. */
+function certificateOf(socket: TLSSocket): Shown | undefined {
+  const known = certificates.get(socket)
+  if (known !== undefined) return known
+  const der = socket.getPeerX509Certificate()?.raw
+  if (der === undefined) return undefined
+  const shown = { der, field: `:${der.toString('base64')}:` }
+  certificates.set(socket, shown)
+  return shown
+}
 
 /**
- * The `Client-Cert` field (RFC 9440 section 2.1) for a socket on which the caller showed a certificate of `clientCa`. Others
- * are not handed on: an upstream could take their names for verified.
+ * Returns the `Client-Cert` field (RFC 9440 section 2.1) for a socket on which the caller showed a certificate of `clientCa`.
+ * Others are not forwarded: an upstream could take their names for verified.
  */
 export function certificateField(socket: Socket): string | undefined {
-  if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined
-  let field = verified.get(socket)
-  if (field === undefined) {
-    const der = shownOn(socket)
-    if (der === undefined) return undefined
-    field = `:${der.toString('base64')}:`
-    verified.set(socket, field)
-  }
-  return field
+  return socket instanceof TLSSocket && socket.authorized ? certificateOf(socket)?.field : undefined
 }
 
 const ARMOUR = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 
 /**
- * Reads a certificate out of a header: a byte sequence (RFC 9440 section 2.1), or what proxies wrote before there was
- * one, URL-encoded PEM and bare base64. Of a chain in PEM it is the first.
+ * Parses a certificate in a header: a byte sequence (RFC 9440 section 2.1), or what proxies wrote before that, URL-encoded PEM
+ * and bare base64. Of a chain in PEM it is the first.
  */
 export function readCertificateHeader(value: string | string[] | undefined): Buffer | undefined {
   if (typeof value !== 'string') return undefined

@@ -1,6 +1,5 @@
 import type { Server, Socket } from 'node:net'
-import { ipPart } from '../limit/key.ts'
-import { createShares } from '../limit/concurrency.ts'
+import { networkOf } from './trusted-proxies.ts'
 
 /** How many sockets may be open at a time. */
 export interface SocketBounds {
@@ -11,50 +10,46 @@ export interface SocketBounds {
 
 export type SocketBound = keyof SocketBounds
 
-export interface Turnstile {
-  /** May this address open as many as there may be in all, because it stands for many callers? */
+export interface ConnectionPolicy {
+  /** True if this address may open as many as there may be in all, because it stands for many callers. */
   exempt(address: string): boolean
-  /** Told of each socket that was closed at once. */
+  /** Called for each socket that was closed at once. */
   dropped(bound: SocketBound, address: string): void
 }
 
 /**
- * Lets a server see no socket beyond its bounds: those are closed before a byte is read or a TLS handshake begun. Returns all
- * that are open, also those that are no HTTP yet, or no more. (`server.maxConnections` knows no addresses, and in a cluster
- * it sends sockets around between full workers.)
+ * Closes sockets beyond the bounds before a byte is read or a TLS handshake begun. Returns all that are open, also those that
+ * carry no HTTP yet, or no more. (`server.maxConnections` knows no addresses, and in a cluster it sends sockets around between
+ * full workers.)
  */
-export function boundSockets(
-  server: Server,
-  bounds: SocketBounds,
-  { exempt, dropped }: Turnstile,
-): Set<Socket> {
+export function boundSockets(server: Server, bounds: SocketBounds, policy: ConnectionPolicy): Set<Socket> {
   const open = new Set<Socket>()
-  // The bound of all is told apart, so that here there is none.
-  const ofAddress = createShares(Number.POSITIVE_INFINITY, bounds.maxConnectionsPerAddress)
-  const take = server.listeners('connection')[0] as (socket: Socket) => void
+  const perNetwork = new Map<string, number>()
+  const accept = server.listeners('connection')[0] as (socket: Socket) => void
   server.removeAllListeners('connection')
 
   server.on('connection', (socket: Socket) => {
     const address = socket.remoteAddress ?? ''
-    const key = ipPart(address)
-    const beyond =
-      open.size >= bounds.maxConnections
-        ? 'maxConnections'
-        : !ofAddress.free(key) && !exempt(address)
-          ? 'maxConnectionsPerAddress'
-          : undefined
+    const network = networkOf(address)
+    const others = perNetwork.get(network) ?? 0
+    let beyond: SocketBound | undefined
+    if (open.size >= bounds.maxConnections) beyond = 'maxConnections'
+    else if (others >= bounds.maxConnectionsPerAddress && !policy.exempt(address))
+      beyond = 'maxConnectionsPerAddress'
     if (beyond !== undefined) {
       socket.destroy()
-      dropped(beyond, address)
+      policy.dropped(beyond, address)
       return
     }
     open.add(socket)
-    ofAddress.take(key)
+    perNetwork.set(network, others + 1)
     socket.once('close', () => {
       open.delete(socket)
-      ofAddress.giveBack(key)
+      const left = perNetwork.get(network)! - 1
+      if (left === 0) perNetwork.delete(network)
+      else perNetwork.set(network, left)
     })
-    take.call(server, socket)
+    accept.call(server, socket)
   })
   return open
 }

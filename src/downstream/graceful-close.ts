@@ -1,21 +1,43 @@
+import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
+
+/**
+ * How many milliseconds a caller that seems to read nothing of its answer is given. A system does not report each byte that was read: Linux does when
+ * about 1.4 of the 4 MB that it may hold are free again, and a caller's may ask for more by the megabyte. This is the time for 4 MB at 20 kB a second.
+ */
+export const READ_MS = 200_000
 
 const LINGER_MS = 2000
 
 /**
- * Ends a socket after its last answer: what the far end still sends is read and dropped for a moment, lest a reset overtake the
- * answer, and then the socket is closed, whether the far end has closed its side or not.
+ * Ends a socket after its last answer: what its peer still sends is read and dropped for a moment, since a reset could overtake
+ * the answer, and then the socket is closed, whether the peer has closed its side or not (RFC 9112 section 9.6).
  */
-export function endGently(socket: Socket, lastWords = ''): void {
+export function endGently(socket: Socket, last = ''): void {
   socket.on('error', () => {})
-  socket.end(lastWords)
+  socket.end(last)
   socket.resume()
   const timer = setTimeout(() => socket.destroy(), LINGER_MS)
   socket.once('end', () => socket.destroy())
   socket.once('close', () => clearTimeout(timer))
 }
 
-/** Lets Node end this socket gently after the answer under way. */
+/** Makes Node end this socket gently after the answer under way. */
 export function lingerOnClose(socket: Socket): void {
   socket.destroySoon = () => endGently(socket)
+}
+
+/** Ends a socket whose request never became one with a bare status line. */
+export function endWithStatus(socket: Socket, status: number, fields = ''): void {
+  endGently(
+    socket,
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}Connection: close\r\nContent-Length: 0\r\n\r\n`,
+  )
+}
+
+/** Ends a socket at once, with all that its peer did not read: the system would keep that for minutes after an orderly end. */
+export function abandon(socket: Socket): void {
+  // Node cannot reset a TLS socket.
+  if ('encrypted' in socket) socket.destroy()
+  else socket.resetAndDestroy()
 }

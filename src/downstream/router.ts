@@ -1,4 +1,3 @@
-import type { Limit } from '../limit/limit.ts'
 import { canonicalEscapes, foldCase, hidingSegment, segmentsOf } from './target.ts'
 
 /** The methods, host and path that a route takes. */
@@ -10,7 +9,7 @@ export interface Pattern {
   /** The hosts that a pattern without one takes; undefined takes every host. */
   readonly hosts?: readonly string[] | undefined
   readonly segments: readonly Segment[]
-  /** Does a last `*` take any further segments? */
+  /** True if a last `*` takes any further segments. */
   readonly rest: boolean
 }
 
@@ -21,17 +20,16 @@ export type Segment = { readonly literal: string } | { readonly param: string }
 export interface Route extends Pattern {
   /** The pattern as configured: the route's name in logs and metrics. */
   readonly match: string
-  /** The name of the upstream that answers; undefined where the gateway itself responds. */
+  /** The name of the upstream that answers; undefined if the gateway itself responds. */
   readonly upstream?: string | undefined
-  /** What the gateway itself responds with, where no upstream answers: the caller's own limits. */
+  /** What the gateway itself responds with, if no upstream answers: the caller's own limits. */
   readonly respond?: 'limits' | undefined
   readonly authenticate: 'none' | 'bearer' | 'par'
   /** What a bearer's token must have, all of it. */
   readonly scope: readonly string[]
-  readonly limits: readonly Limit[]
   /** Most bytes of a request body. */
   readonly maxBody: number
-  /** Milliseconds to the head of the answer and between the bytes of its body; the upstream's where undefined. */
+  /** Milliseconds to the head of the answer and between the bytes of its body; the upstream's if undefined. */
   readonly timeoutMs: number | undefined
 }
 
@@ -40,28 +38,31 @@ export type Params = Readonly<Record<string, string>>
 
 export type Match<R extends Pattern> =
   | { readonly route: R; readonly params: Params }
-  /** No route takes the method: the methods that the path takes, and the first route that takes the path, where one was looked for. */
+  /** No route takes the method: the methods that the path takes, and the first route that takes the path, if there is one. */
   | { readonly allow: readonly string[]; readonly nearest: R | undefined }
 
-/** Finds what a request gets; undefined where nothing takes its path. `host` is in lower case, `segments` are canonical. */
+/** Finds what a request gets; undefined if nothing takes its path. `host` is in lower case, `segments` are canonical. */
 export type Router<R extends Pattern> = (
   method: string,
   host: string,
   segments: readonly string[],
 ) => Match<R> | undefined
 
+/** The methods that the gateway takes at all; it refuses any other itself. */
+export const METHODS: ReadonlySet<string> = new Set('GET HEAD POST PUT PATCH DELETE OPTIONS'.split(' '))
+
 /**
- * Routes by the first match, but for a path with a `par` route: nothing but what its guard checks gets there, whatever other
- * routes would let through, and nothing at all with something behind it that a backend might pass over.
+ * Routes by the first match. A path with a `par` route takes nothing but what its guard checks, whatever other routes would let
+ * through, and nothing at all with something behind it that a backend might ignore.
  */
 export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   const guarded = routes.filter(({ authenticate }) => authenticate === 'par')
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
   return (method, host, segments) => {
-    const folded = segments.slice(0, deepest).map(foldCase)
-    if (guarded.some((route) => isBehind(route, host, segments, folded))) return undefined
+    const folded = (segments.length > deepest ? segments.slice(0, deepest) : segments).map(foldCase)
+    for (const route of guarded) if (isBehind(route, host, folded)) return undefined
     if (method !== 'POST') {
-      const nearest = guarded.find((route) => takePath(route, host, segments, folded) !== undefined)
+      const nearest = guarded.find((route) => takesPath(route, host, folded, segments.length))
       if (nearest !== undefined) return { allow: ['POST'], nearest }
       if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
     }
@@ -69,28 +70,20 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   }
 }
 
-/** A dot, comma, plus or blank, a mark that ends a path once it is decoded, or what is not ASCII, and so may not be seen. */
-const PASSED_OVER = /^(?:[.,+ ?#;]|[^ -~])/
+/** A dot, comma, plus or blank, a mark that ends a path once it is decoded, or what is not ASCII, and so may be invisible. */
+const IGNORED = /^(?:[.,+ ?#;]|[^ -~])/
 
-/** Does this begin with the path of a route, but for what stands behind its last literal? */
-function isBehind(
-  route: Pattern,
-  host: string,
-  segments: readonly string[],
-  folded: readonly string[],
-): boolean {
+/** True if the path begins with that of a route, but for what stands behind its last literal. */
+function isBehind(route: Pattern, host: string, folded: readonly string[]): boolean {
   const last = route.segments.length - 1
   const want = route.segments[last]
-  if (want === undefined || 'param' in want || segments.length <= last) return false
-  const have = folded[last]!
-  return (
-    have.startsWith(want.literal) &&
-    PASSED_OVER.test(have.slice(want.literal.length)) &&
-    takePath(route, host, segments.slice(0, last + 1), [...folded.slice(0, last), want.literal]) !== undefined
-  )
+  const have = folded[last]
+  if (want === undefined || 'param' in want || have?.startsWith(want.literal) !== true) return false
+  if (!IGNORED.test(have.slice(want.literal.length))) return false
+  return takesPath(route, host, [...folded.slice(0, last), want.literal], last + 1)
 }
 
-/** The first of `routes` that takes the request; what the path would allow; or undefined where nothing takes the path. */
+/** Returns the first of `routes` that takes the request, or what the path would allow; undefined if nothing takes the path. */
 export function matchRoute<R extends Pattern>(
   routes: readonly R[],
   method: string,
@@ -101,9 +94,9 @@ export function matchRoute<R extends Pattern>(
   let allow: Set<string> | undefined
   let nearest: R | undefined
   for (const route of routes) {
-    const params = takePath(route, host, segments, folded)
-    if (params === undefined) continue
-    if (route.methods === undefined || route.methods.has(method)) return { route, params }
+    if (!takesPath(route, host, folded, segments.length)) continue
+    if (route.methods === undefined || route.methods.has(method))
+      return { route, params: paramsOf(route, segments) }
     allow ??= new Set()
     nearest ??= route
     for (const taken of route.methods) allow.add(taken)
@@ -111,62 +104,39 @@ export function matchRoute<R extends Pattern>(
   return allow && nearest && { allow: [...allow].toSorted(), nearest }
 }
 
+/** True if the pattern takes a path of `length` segments, by whatever method; `folded` are those that a literal may stand for. */
+function takesPath(pattern: Pattern, host: string, folded: readonly string[], length: number): boolean {
+  const { segments: wanted, rest } = pattern
+  if (length < wanted.length || (!rest && length > wanted.length) || !takesHost(pattern, host)) return false
+  for (let i = 0; i < wanted.length; i++) {
+    const want = wanted[i]!
+    if ('literal' in want && want.literal !== folded[i]) return false
+  }
+  return true
+}
+
 const NO_PARAMS: Params = Object.freeze({})
 
-/** The parameters of a path that the pattern takes, by whatever method. */
-function takePath(
-  pattern: Pattern,
-  host: string,
-  segments: readonly string[],
-  folded: readonly string[],
-): Params | undefined {
-  if (!takesHost(pattern, host)) return undefined
-  const { segments: wanted, rest } = pattern
-  if (segments.length < wanted.length || (!rest && segments.length > wanted.length)) return undefined
+function paramsOf({ segments: wanted }: Pattern, segments: readonly string[]): Params {
   let params: Record<string, string> | undefined
   for (let i = 0; i < wanted.length; i++) {
     const want = wanted[i]!
-    if ('param' in want) {
-      params ??= Object.create(null) as Record<string, string>
-      params[want.param] = segments[i]!
-    } else if (want.literal !== folded[i]) return undefined
+    if ('param' in want) (params ??= Object.create(null) as Record<string, string>)[want.param] = segments[i]!
   }
   return params ?? NO_PARAMS
 }
 
-/** Does a pattern take this host, in lower case? */
+/** True if a pattern takes this host, in lower case. */
 export function takesHost({ host: named, hosts }: Pattern, host: string): boolean {
   return named === undefined ? hosts === undefined || hosts.includes(host) : named === host
 }
 
-/** The hosts that are served by name: those that are listed, and those of routes. */
-export function servedHosts(
-  routes: readonly Pattern[],
-  listed: readonly string[],
-): { readonly serves: (host: string) => boolean; readonly servesOthers: boolean } {
-  const known = new Set([...listed, ...routes.flatMap(({ host }) => host ?? [])])
-  return {
-    serves: (host) => known.has(host),
-    servesOthers: routes.every(({ hosts }) => hosts === undefined),
-  }
-}
-
 const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/
-/** The methods that the gateway takes at all; it answers any other itself. */
-export const METHODS: ReadonlySet<string> = new Set([
-  'GET',
-  'HEAD',
-  'POST',
-  'PUT',
-  'PATCH',
-  'DELETE',
-  'OPTIONS',
-])
-const LITERAL = /^(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
+const LITERAL = /^(?!\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
 const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
 const HOST = /^(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)$/
 
-/** Reads `[METHOD[,METHOD]] [host]/path`; a string says what is wrong with it. */
+/** Parses `[METHOD[,METHOD]] [host]/path`; returns a string if something is wrong with it. */
 export function parsePattern(text: string): Pattern | string {
   const parts = PATTERN.exec(text)
   if (parts === null) return 'write "[METHOD[,METHOD]] [host]/path", such as "POST /sync/:connection"'
@@ -177,7 +147,6 @@ export function parsePattern(text: string): Pattern | string {
   const host = parts[2]!.toLowerCase()
   if (host !== '' && !HOST.test(host))
     return `"${parts[2]!.replace(/^.*@/, '***@')}" is no host name; leave the port out`
-
   const hidden = hidingSegment(parts[3]!)
   if (hidden !== undefined) return `the path cannot match; write it without ${hidden}`
 
@@ -185,25 +154,12 @@ export function parsePattern(text: string): Pattern | string {
   const rest = written.at(-1) === '*'
   if (rest) written.pop()
   const segments: Segment[] = []
-  const names = new Set<string>()
-  for (const segment of written) {
-    if (PARAM.test(segment)) {
-      const param = segment.slice(1)
-      if (names.has(param)) return `the parameter ":${param}" stands twice; give each its own name`
-      if (param === 'client' || param === 'user' || param === 'ip') {
-        return `":${param}" would hide the caller's own ${param} in a limit's "per"; choose another name`
-      }
-      names.add(param)
-      segments.push({ param })
-    } else if (segment.includes('*')) {
-      return '"*" stands only as the last segment and takes the rest of the path'
-    } else if (segment.startsWith(':') || !LITERAL.test(segment) || segment === '.' || segment === '..') {
-      return `the segment "${segment}" cannot match; write plain characters, ":name" or a last "*"`
-    } else if (canonicalEscapes(segment) !== segment) {
-      return `the segment "${segment}" cannot match; write it as "${canonicalEscapes(segment) ?? 'plain characters'}"`
-    } else {
-      segments.push({ literal: foldCase(segment) })
-    }
+  for (const one of written) {
+    const segment = parseSegment(one)
+    if (typeof segment === 'string') return segment
+    if ('param' in segment && segments.some((other) => 'param' in other && other.param === segment.param))
+      return `the parameter ":${segment.param}" stands twice; give each its own name`
+    segments.push(segment)
   }
   return {
     methods: methods && new Set(methods.includes('GET') ? [...methods, 'HEAD'] : methods),
@@ -213,15 +169,30 @@ export function parsePattern(text: string): Pattern | string {
   }
 }
 
-/** Does `earlier` take every request that `later` takes, so that `later` can never match? */
-export function hides(earlier: Pattern, later: Pattern): boolean {
-  if (earlier.methods !== undefined) {
-    if (later.methods === undefined) return false
-    for (const method of later.methods) if (!earlier.methods.has(method)) return false
+function parseSegment(segment: string): Segment | string {
+  if (PARAM.test(segment)) {
+    const param = segment.slice(1)
+    return param === 'client' || param === 'user' || param === 'ip'
+      ? `":${param}" would hide the caller's own ${param} in a limit's "per"; choose another name`
+      : { param }
   }
+  if (segment.includes('*')) return '"*" stands only as the last segment and takes the rest of the path'
+  if (segment.startsWith(':') || !LITERAL.test(segment))
+    return `the segment "${segment}" cannot match; write plain characters, ":name" or a last "*"`
+  const canonical = canonicalEscapes(segment)
+  if (canonical !== segment)
+    return `the segment "${segment}" cannot match; write it as "${canonical ?? 'plain characters'}"`
+  return { literal: foldCase(segment) }
+}
+
+/** True if `earlier` takes every request that `later` takes, so that `later` can never match. */
+export function hides(earlier: Pattern, later: Pattern): boolean {
+  const { methods } = earlier
+  const others = later.methods && [...later.methods]
+  if (methods !== undefined && others?.every((method) => methods.has(method)) !== true) return false
   if (earlier.host !== undefined && earlier.host !== later.host) return false
-  if (earlier.segments.length > later.segments.length) return false
-  if (!earlier.rest && (later.rest || earlier.segments.length < later.segments.length)) return false
+  const more = later.segments.length - earlier.segments.length
+  if (more < 0 || (!earlier.rest && (later.rest || more > 0))) return false
   return earlier.segments.every((want, i) => {
     const other = later.segments[i]!
     return 'param' in want || ('literal' in other && other.literal === want.literal)

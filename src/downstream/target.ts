@@ -1,6 +1,6 @@
 import { badRequest, type Refusal, unframed } from '../errors.ts'
 
-/** A request target that has one reading only. It is matched and forwarded in this very spelling. */
+/** A request target that can be read in one way only. It is matched and forwarded in this spelling. */
 export interface Target {
   /** The canonical path, starting with `/`; unreserved characters decoded, escapes in upper case. */
   readonly path: string
@@ -26,11 +26,11 @@ const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?
 const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /**
- * Reads a request target (RFC 9112 section 3.2) and its Host into the one canonical target, or says why it is ambiguous.
- * `hosts` are the values of every Host field; `serves` tells which hosts are served;
- * where there are `others`, too, an absolute-form target may still not name them.
+ * Parses a request target (RFC 9112 section 3.2) and its Host into the one canonical target, or refuses it as ambiguous.
+ * `hosts` are the values of every Host field; `serves` is true for the hosts that are served by name. With `others`, other hosts
+ * are served too, but an absolute-form target may still not name them.
  */
-export function understand(
+export function parseTarget(
   rawTarget: string,
   hosts: readonly string[],
   serves: (host: string) => boolean,
@@ -84,26 +84,27 @@ export function understand(
   return { path, segments: segmentsOf(path), query, host: field.host }
 }
 
-/** Frameworks of PHP leave out the script that others stand behind; ASP.NET the sessions of callers without cookies, `(S(…))`. */
-const SCRIPT = /\.php\/./i
-const SESSION = /\([A-Za-z]\(/
-/** Frameworks of PHP that find none behind the script take the query for the path. */
+/** What some frameworks leave out of a path: PHP's the script before other segments, ASP.NET the sessions of callers without cookies, `(S(…))`. */
+const HIDING: readonly (readonly [pattern: RegExp, words: string])[] = [
+  [/\.php\/./i, 'a segment behind one that ends in ".php"'],
+  [/\([A-Za-z]\(/, 'a session in parentheses'],
+]
+/** Frameworks of PHP that find nothing behind the script take the query for the path. */
 const NO_PATH = /^\/$|\.php\/?$/i
 
-/** What some frameworks would leave out of a canonical path, in words; undefined where there is nothing. */
+/** Describes what some frameworks would leave out of a canonical path, if anything. */
 export function hidingSegment(path: string): string | undefined {
-  if (path.includes('.') && SCRIPT.test(path)) return 'a segment behind one that ends in ".php"'
-  if (path.includes('(') && SESSION.test(path)) return 'a session in parentheses'
+  for (const [pattern, words] of HIDING) if (pattern.test(path)) return words
   return undefined
 }
 
-/** The segments of a path, where a trailing slash adds none. */
+/** Splits a path into its segments; a trailing slash adds none. */
 export function segmentsOf(path: string): readonly string[] {
   const end = path.length > 1 && path.endsWith('/') ? path.length - 1 : path.length
   return end === 1 ? [] : path.slice(1, end).split('/')
 }
 
-/** A canonical segment without its escapes; as it is where they are broken, which a canonical one's are not. */
+/** Decodes a segment; returns it unchanged if its escapes are broken, which a canonical one's are not. */
 export function decodeSegment(segment: string): string {
   if (!segment.includes('%')) return segment
   try {
@@ -114,29 +115,21 @@ export function decodeSegment(segment: string): string {
 }
 
 /**
- * A canonical segment as what it shares with every other case of it, decoded. Once is not enough: several letters have one
- * upper case (σ and ς, s and ſ), others one lower case (ß and ẞ).
+ * Decodes a canonical segment and folds its case. Lower case alone is not enough: several letters have one upper case (σ and ς,
+ * s and ſ), others one lower case (ß and ẞ).
  */
 export function foldCase(segment: string): string {
   if (!segment.includes('%')) return segment.toLowerCase()
   return decodeSegment(segment).toLowerCase().toUpperCase().toLowerCase()
 }
 
-/** Decodes what a segment may carry raw and writes the other escapes in upper case; undefined where that is ambiguous. */
+/** Decodes what a segment may carry raw and writes the other escapes in upper case; undefined if that is ambiguous. */
 export function canonicalEscapes(path: string): string | undefined {
   let sound = true
   const canonical = path.replace(ESCAPES, (run) => {
-    let text: string
-    try {
-      text = decodeURIComponent(run)
-    } catch {
-      sound = false
-      return run
-    }
-    if (AMBIGUOUS.test(text)) {
-      sound = false
-      return run
-    }
+    const text = decodeSegment(run)
+    // Broken escapes come back as they are, with their `%`.
+    if (AMBIGUOUS.test(text)) sound = false
     let out = ''
     for (const char of text) out += RAW_IN_SEGMENT.test(char) ? char : encodeURIComponent(char)
     return out
@@ -144,18 +137,41 @@ export function canonicalEscapes(path: string): string | undefined {
   return sound ? canonical : undefined
 }
 
-/** A Host value (RFC 9110 section 7.2) in lower case, without the root dot; undefined when it is not one. */
-export function parseHost(value: string): { readonly host: string; readonly port: string } | undefined {
+interface Host {
+  readonly host: string
+  readonly port: string
+}
+
+/** The last Host that was parsed: most requests name the same one. */
+let lastValue = ''
+let lastHost: Host | undefined
+
+/** Parses a Host value (RFC 9110 section 7.2) into lower case, without the root dot; undefined if it is not one. */
+export function parseHost(value: string): Host | undefined {
+  if (value === lastValue) return lastHost
   const match = HOST.exec(value)
-  if (match === null) return undefined
-  const host = (match[1] ?? match[2]!).toLowerCase()
-  return { host: host.endsWith('.') ? host.slice(0, -1) : host, port: match[3] ?? '' }
+  const host = match === null ? '' : (match[1] ?? match[2]!).toLowerCase()
+  lastValue = value
+  lastHost = match === null ? undefined : { host: host.replace(/\.$/, ''), port: match[3] ?? '' }
+  return lastHost
+}
+
+/** Returns the hosts that are served by name: those that are listed, and those of routes. */
+export function servedHosts(
+  routes: readonly { readonly host: string | undefined; readonly hosts?: readonly string[] | undefined }[],
+  listed: readonly string[],
+): { readonly serves: (host: string) => boolean; readonly servesOthers: boolean } {
+  const known = new Set([...listed, ...routes.flatMap(({ host }) => host ?? [])])
+  return {
+    serves: (host) => known.has(host),
+    servesOthers: routes.every(({ hosts }) => hosts === undefined),
+  }
 }
 
 /** Scheme, userinfo, host and port of a target that does not begin with its path. */
 const AUTHORITY = /^(?![/*])(?:[^/?#;]*:[/\\]+)?[^/?#;\\]*/
 
-/** What a target that is refused may be shown as: its path up to what may be a query, a fragment, or a host with its userinfo, for which `…` stands. */
+/** Returns what may be logged of a refused target: its path up to what may be a query, a fragment, or a host with its userinfo, replaced by `…`. */
 export function plainTarget(target: string): string {
   const path = target.replace(AUTHORITY, '')
   const end = path.search(/[?#;\\%@]|\/\//)

@@ -1,20 +1,19 @@
-import { BlockList, isIP } from 'node:net'
-import { plainAddress } from './address.ts'
+import { BlockList, isIP, isIPv6 } from 'node:net'
 
-/** Most addresses of `X-Forwarded-For` that are looked at: each costs far more than its bytes. */
-const MOST_HOPS = 100
+/** Most addresses of `X-Forwarded-For` that are read: each costs far more than its bytes. */
+const MAX_HOPS = 100
 
-/** The far ends of sockets: whom they are, and whether they may speak for others. */
+/** The trusted proxies, and the callers behind them. */
 export interface Peers {
-  /** Is this peer one of `listen.trustedProxies`? */
+  /** True if this peer is one of `listen.trustedProxies`. */
   trusts(peer: string): boolean
-  /** The caller's address: the peer, or the last untrusted address that trusted proxies report. */
+  /** Returns the caller's address: the peer's, or the last untrusted address that trusted proxies report. */
   caller(peer: string, forwardedFor: string | undefined): string
 }
 
 const familyOf = (address: string) => (isIP(address) === 6 ? 'ipv6' : 'ipv4')
 
-/** Knows the trusted proxies given as CIDR blocks. */
+/** Takes CIDR blocks. */
 export function createPeers(trustedProxies: readonly string[]): Peers {
   const trusted = new BlockList()
   for (const block of trustedProxies) {
@@ -37,9 +36,9 @@ export function createPeers(trustedProxies: readonly string[]): Peers {
       if (forwardedFor === undefined || !trusts(peer)) return peer
       const chain = forwardedFor.split(',')
       let caller = peer
-      for (const written of chain.slice(-MOST_HOPS).toReversed()) {
+      for (const written of chain.slice(-MAX_HOPS).toReversed()) {
         const hop = plainAddress(withoutPort(written.trim()))
-        // What stands before an address that is none was written by somebody untrusted.
+        // What stands before something that is no address is not a trusted proxy's.
         if (isIP(hop) === 0) break
         caller = hop
         if (!trusts(hop)) break
@@ -52,4 +51,38 @@ export function createPeers(trustedProxies: readonly string[]): Peers {
 /** Some proxies write `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
 function withoutPort(hop: string): string {
   return /^\[(.*)\](?::\d+)?$/.exec(hop)?.[1] ?? /^([\d.]+):\d+$/.exec(hop)?.[1] ?? hop
+}
+
+/** What precedes an IPv4 address in an IPv6 one: of dual-stack sockets (RFC 4291), and of NAT64 (RFC 6052 section 2.1). */
+const BEFORE_IPV4: ReadonlySet<string> = new Set(['0,0,0,0,0,65535', '100,65435,0,0,0,0'])
+
+/** Returns an address as IPv4 if it is an IPv6 one that stands for that, else unchanged. */
+export function plainAddress(address: string): string {
+  const groups = ipv6Groups(address)
+  if (groups === undefined || !BEFORE_IPV4.has(groups.slice(0, 6).join())) return address
+  const [high, low] = groups.slice(6) as [number, number]
+  return `${high >> 8}.${high & 255}.${low >> 8}.${low & 255}`
+}
+
+/** Returns what addresses of one owner share: an IPv6 address's /64, else the address, as IPv4 where it stands for one. */
+export function networkOf(ip: string): string {
+  const plain = plainAddress(ip)
+  const groups = ipv6Groups(plain)
+  return groups === undefined ? plain : `${groups.slice(0, 4).map(inHex).join('-')}/64`
+}
+
+const inHex = (group: number): string => group.toString(16)
+
+/** Parses the eight groups of an IPv6 address; undefined for anything else. */
+function ipv6Groups(ip: string): readonly number[] | undefined {
+  if (!ip.includes(':') || !isIPv6(ip)) return undefined
+  const [address] = ip.split('%', 1) as [string]
+  // Normalised, with no dotted part and no group in full that `::` stands for.
+  const [head, tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::').map(groupsOf)
+  const missing = 8 - head!.length - (tail?.length ?? 0)
+  return [...head!, ...Array.from({ length: missing }, () => 0), ...(tail ?? [])]
+}
+
+function groupsOf(half: string): number[] {
+  return half === '' ? [] : half.split(':').map((group) => Number.parseInt(group, 16))
 }

@@ -6,15 +6,15 @@ import type { Failures } from '../limit/failure-limit.ts'
 import type { Forward } from '../upstream/upstream.ts'
 import type { Decision } from '../limit/decision.ts'
 import type { Limiter } from '../limit/limiter.ts'
-import type { Quota } from '../limit/limit.ts'
+import type { LimitedRoute, Quota } from '../limit/limit.ts'
 import type { ParGuard } from '../par/guard.ts'
 import type { RefuseParams } from '../limit/parameters.ts'
 import type { Peers } from '../downstream/trusted-proxies.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
-import type { Params, Route, Router } from '../downstream/router.ts'
+import type { Params, Router } from '../downstream/router.ts'
 
 /** A route with what serves it. */
-export interface GatewayRoute extends Route {
+export interface GatewayRoute extends LimitedRoute {
   /** Its upstream; undefined where the gateway itself responds. */
   readonly forward: Forward | undefined
   readonly errorFormat: ErrorFormat

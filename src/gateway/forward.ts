@@ -1,7 +1,8 @@
 import { certificateField } from '../downstream/client-certificate.ts'
-import { type BodyLength, requestHeaders } from '../downstream/head.ts'
+import type { BodyLength } from '../downstream/head.ts'
 import type { Refusal } from '../errors.ts'
 import { ipPart } from '../limit/key.ts'
+import { requestHeaders } from '../upstream/headers.ts'
 import type { Forward } from '../upstream/upstream.ts'
 import type { Exchange } from './exchange.ts'
 
@@ -29,7 +30,6 @@ export async function forward(x: Exchange, upstream: Forward): Promise<Refusal |
     },
     upstream.identityHeaders,
   )
-  if (pushed !== undefined) headers['content-length'] = String(pushed.length)
   x.forwarded = await upstream(request, response, {
     target: target.path + target.query,
     headers,

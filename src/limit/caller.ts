@@ -1,4 +1,4 @@
-/** Who makes a request, as far as it has proved it. */
+/** Who makes a request; only what was proved. */
 export interface Caller {
   /** The OAuth API client, from the token's `tokens.clientClaim`, named as in authenticate/token/claims.ts. */
   readonly client?: string

@@ -1,25 +1,25 @@
 import { Refusal } from '../errors.ts'
 import type { Allowance, Mode } from './store.ts'
 
-/** What the limiter answers to one request. */
+/** The limiter's answer to one request. */
 export interface Decision {
   readonly admitted: boolean
-  /** One for each quota, in the order of the route's limits; of a remembered refusal those that are known; none where `mode` is `allow`. */
+  /** In the order of the route's limits; of a cached refusal only those that are known; none where `mode` is `allow`. */
   readonly allowances: readonly Allowance[]
   /** Of the limits that refused, the one with the longest wait. */
   readonly refusedBy?: Allowance
   readonly mode: Mode
-  /** When it was decided, in epoch milliseconds of the store's clock; undefined where `mode` is `allow`. */
+  /** Epoch milliseconds of the store's clock; undefined where `mode` is `allow`. */
   readonly decidedAt?: number | undefined
-  /** Was this refusal remembered, and so answered without the store? */
+  /** True if the refusal was answered without the store. */
   readonly cached: boolean
-  /** Was it refused because its DPoP proof was used before? Nothing is charged then. */
+  /** True if its DPoP proof was used before; nothing is charged then. */
   readonly replayed?: boolean
 }
 
 /**
- * The header fields of a decision, as a flat list of names and values: of an admitted call those of the route's first
- * limit, of a refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3).
+ * Returns the header fields of a decision, as a flat list of names and values: for an admitted call those of the route's first
+ * limit, for a refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3).
  */
 export function decisionHeaders(decision: Decision): string[] {
   const reported = decision.refusedBy ?? firstLive(decision.allowances)
@@ -45,6 +45,7 @@ let lastHourText = '1970-01-01T00:'
 function iso(ms: number): string {
   const hour = Math.floor(ms / HOUR_MS)
   if (hour !== lastHour) {
+    // oxlint-disable-next-line no-restricted-globals -- reads no clock
     lastHourText = new Date(hour * HOUR_MS).toISOString().slice(0, 14)
     lastHour = hour
   }
@@ -65,7 +66,7 @@ export function exceeded({ allowances, refusedBy }: Decision): Refusal {
   return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies })
 }
 
-/** The refusing allowance with the longest wait; undefined where none that is live refuses. */
+/** Returns the refusing live allowance with the longest wait; undefined if none refuses. */
 export function longestWait(allowances: readonly Allowance[]): Allowance | undefined {
   let longest: Allowance | undefined
   for (const allowance of allowances) {

@@ -1,15 +1,16 @@
+// oxlint-disable-next-line no-restricted-imports -- a pure formatter
 import { type BareItem, type Item, serializeList } from 'structured-headers'
 import type { Decision } from './decision.ts'
 import type { Quota } from './limit.ts'
 import type { Allowance } from './store.ts'
 
-/** RFC 9651 section 3.3.1: the greatest integer that a structured field can say. */
+/** RFC 9651 section 3.3.1: the greatest integer of a structured field. */
 const MOST = 999_999_999_999_999
 
 /**
- * `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of all limits that were decided but the
- * shadow ones, as a flat list of names and values. A limit of which a remembered refusal knows nothing stands in the policy
- * alone. The draft knows whole seconds alone: they are rounded up.
+ * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the decided limits that are not
+ * shadow, as a flat list of names and values. A limit that a cached refusal knows nothing of is only in the policy. The draft
+ * has only whole seconds, which are rounded up.
  */
 export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string[] {
   const live = allowances.filter(({ shadow }) => !shadow)

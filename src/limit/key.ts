@@ -1,90 +1,114 @@
+// oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { createHash } from 'node:crypto'
-import { ipv6Groups, plainAddress } from '../downstream/address.ts'
+import { networkOf } from '../downstream/trusted-proxies.ts'
 import { foldCase } from '../downstream/target.ts'
-
-/** The parts that keys are made of: encoded so that none can imitate another, end its own, or enter the hash tag. */
+import type { Limit } from './limit.ts'
 
 /** Longest part in UTF-8 bytes before encoding; a longer one is replaced by its hash. */
 const MAX_BYTES = 256
-/** What stands for the empty part: alone, `%` begins no escape. */
+/** The empty part: a lone `%` begins no escape. */
 const EMPTY = '%'
-/** What stands before a hash: `#` is always escaped in a part. */
+/** Precedes a hash: `#` is always escaped in a part. */
 const HASHED = '#'
 
-/** The ASCII characters that a part may carry raw: no delimiter of keys, no glob, nothing that a terminal obeys. */
-const RAW = new Uint8Array(128)
-for (const char of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()+,;=@|/") {
-  RAW[char.charCodeAt(0)] = 1
-}
+/** The ASCII characters that stay unescaped in a part: no delimiter of keys, no glob, no control character. */
+const RAW = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()+,;=@|/"
+/** What each byte is encoded to; a raw one has length 1. */
+const ENCODED = Array.from({ length: 256 }, (_, byte) => {
+  const char = String.fromCharCode(byte)
+  return RAW.includes(char) ? char : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
+})
 
-/** What the keys of a store start with, as configured, or `sluice` in memory. */
+/** Returns what the keys of a store start with: as configured, or `sluice` in memory. */
 export function prefixOf(store: 'memory' | { readonly prefix: string }): string {
   return store === 'memory' ? 'sluice' : store.prefix
 }
 
-/** A part that is compared exactly, such as a client id. */
+/**
+ * Encodes a part that is compared exactly, such as a client id: so that no part can imitate another, end a key's part, or enter
+ * the hash tag.
+ */
 export function encodePart(part: string): string {
   const { length } = part
   if (length === 0) return EMPTY
-  if (length > MAX_BYTES) return hashed(escaped(part))
+  if (length > MAX_BYTES) return encodeSlowly(part)
   for (let i = 0; i < length; i++) {
     const code = part.charCodeAt(i)
-    if (code > 127 || RAW[code] === 0) return encodeSlowly(part)
+    if (code > 127 || ENCODED[code]!.length > 1) return encodeSlowly(part)
   }
   return part
 }
 
-/** A path parameter in canonical spelling, percent-encoded: without regard to case. */
+/** Encodes a path parameter in canonical spelling, percent-encoded, ignoring case. */
 export function paramPart(segment: string): string {
   return encodePart(foldCase(segment))
 }
 
-/** An address: IPv6 by its /64, but as IPv4 where it stands for one. */
+/** Encodes an address: IPv6 by its /64, or as IPv4 if it stands for one. */
 export function ipPart(ip: string): string {
-  const plain = plainAddress(ip)
-  const groups = ipv6Groups(plain)
-  if (groups === undefined) return encodePart(plain)
-  return `${groups.slice(0, 4).map(inHex).join('-')}/64`
+  return encodePart(networkOf(ip))
 }
 
-const inHex = (group: number): string => group.toString(16)
-
 function encodeSlowly(part: string): string {
-  const encoded = escaped(part)
-  return part.length * 3 > MAX_BYTES && byteLength(part) > MAX_BYTES ? hashed(encoded) : encoded
+  const bytes = Buffer.from(part)
+  // UTF-8 has no lone surrogates, and one must not become another.
+  if (bytes.length > part.length && /\p{Surrogate}/u.test(part)) {
+    return hashed(HASHED + Buffer.from(part, 'utf16le').toString('hex'))
+  }
+  let encoded = ''
+  for (const byte of bytes) encoded += ENCODED[byte]!
+  return bytes.length > MAX_BYTES ? hashed(encoded) : encoded
 }
 
 function hashed(encoded: string): string {
   return HASHED + createHash('sha256').update(encoded).digest('hex')
 }
 
-function byteLength(part: string): number {
-  return Buffer.byteLength(part)
+/** A set of keys of a store. */
+export interface KeyFilter {
+  /** Those with a known name. */
+  readonly named: readonly string[]
+  /** A glob that all others match, beside keys that are not of the set; undefined if there are none. */
+  readonly glob: string | undefined
+  /** True if a key is of the set. */
+  matches(key: string): boolean
 }
 
-/** Percent-encodes the UTF-8 bytes. A lone surrogate becomes the three bytes that no valid UTF-8 has, so it stays itself. */
-function escaped(part: string): string {
-  let out = ''
-  for (let i = 0; i < part.length; i++) {
-    const code = part.codePointAt(i)!
-    if (code < 0x80) {
-      out += RAW[code] === 1 ? part[i]! : escape(code)
-    } else if (code < 0x800) {
-      out += escape(0xc0 | (code >> 6)) + escape(0x80 | (code & 63))
-    } else if (code < 0x1_00_00) {
-      out += escape(0xe0 | (code >> 12)) + escape(0x80 | ((code >> 6) & 63)) + escape(0x80 | (code & 63))
-    } else {
-      out +=
-        escape(0xf0 | (code >> 18)) +
-        escape(0x80 | ((code >> 12) & 63)) +
-        escape(0x80 | ((code >> 6) & 63)) +
-        escape(0x80 | (code & 63))
-      i++
-    }
+/** Returns the keys of a client under these limits, wherever in the key the client is. */
+export function clientKeys(
+  limits: readonly Pick<Limit, 'name' | 'per'>[],
+  prefix: string,
+  client: string,
+): KeyFilter {
+  const wanted = encodePart(client)
+  const mine = limits.filter(({ per }) => per.includes('client'))
+  const further = mine.filter(({ per }) => per.length > 1)
+  const positions = new Map(
+    mine.map(({ name, per }) => [name, per.flatMap((part, at) => (part === 'client' ? [at] : []))]),
+  )
+  const literalPrefix = prefix.replaceAll(/[*?[\]\\]/g, String.raw`\$&`)
+  const isFirst = further.every(({ per }) => per[0] === 'client')
+  const glob = isFirst ? `${literalPrefix}:{${wanted}}:*` : `${literalPrefix}:*${wanted}*`
+  return {
+    named: mine.filter(({ per }) => per.length === 1).map(({ name }) => `${prefix}:{${wanted}}:${name}`),
+    glob: further.length > 0 ? glob : undefined,
+    matches(key) {
+      const parsed = parseKey(prefix, key)
+      return (
+        parsed !== undefined &&
+        (positions.get(parsed.name)?.every((at) => parsed.parts[at] === wanted) ?? false)
+      )
+    },
   }
-  return out
 }
 
-function escape(byte: number): string {
-  return (byte < 16 ? '%0' : '%') + byte.toString(16).toUpperCase()
+/** Returns the limit and the encoded parts of a key; undefined if it does not start with the prefix. */
+export function parseKey(
+  prefix: string,
+  key: string,
+): { readonly name: string; readonly parts: readonly string[] } | undefined {
+  const end = key.indexOf('}:', prefix.length)
+  if (end === -1 || !key.startsWith(`${prefix}:{`)) return undefined
+  const [name, ...rest] = key.slice(end + 2).split(':')
+  return { name: name!, parts: [key.slice(prefix.length + 2, end), ...rest] }
 }

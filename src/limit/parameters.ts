@@ -1,6 +1,7 @@
 import { badRequest, type Refusal } from '../errors.ts'
-import type { Params, Route } from '../downstream/router.ts'
+import type { Params } from '../downstream/router.ts'
 import { decodeSegment } from '../downstream/target.ts'
+import type { LimitedRoute } from './limit.ts'
 
 /** What the parameters of paths must be where a limit counts by them: name → kind. A kind that is none of `KINDS` is a regular expression. */
 export type Parameters = Readonly<Record<string, string>>
@@ -26,7 +27,7 @@ export type RefuseParams = (params: Params) => Refusal | undefined
 
 /** Prepares the check of a route's counted parameters, `plain` where `parameters` names no other kind. */
 export function compileParameters(
-  route: Pick<Route, 'segments' | 'limits'>,
+  route: Pick<LimitedRoute, 'segments' | 'limits'>,
   parameters: Parameters,
 ): RefuseParams {
   const checks = countedBy(route).map((name) => {
@@ -48,7 +49,10 @@ export function compileParameters(
 }
 
 /** The parameters of a route's path that its limits count by, in the order of the path. */
-export function countedBy({ segments, limits }: Pick<Route, 'segments' | 'limits'>): readonly string[] {
+export function countedBy({
+  segments,
+  limits,
+}: Pick<LimitedRoute, 'segments' | 'limits'>): readonly string[] {
   return segments.flatMap((segment) =>
     'param' in segment && limits.some(({ per }) => per.includes(segment.param)) ? [segment.param] : [],
   )

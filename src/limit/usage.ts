@@ -1,52 +1,45 @@
 import { LRUCache } from 'lru-cache'
-import {
-  type Change,
-  clientKeys,
-  type ClientLimits,
-  compileLimits,
-  type Limit,
-  type Quota,
-  quotaOfKey,
-} from './limit.ts'
+import { clientKeys } from './key.ts'
+import { type ClientLimits, compileLimits, type Limit, type Quota, quotaOfKey } from './limit.ts'
 import type { Allowance, Store } from './store.ts'
 
-/** What of a limit a client may still use. Instants are ISO 8601 in UTC, with milliseconds. */
+/** What a client may still use of a limit. Instants are ISO 8601 in UTC, with milliseconds. */
 export interface LimitUsage {
   readonly name: string
-  /** What this client may do now: its own limit where it has one. */
+  /** The client's own limit if it has one. */
   readonly limit: number
   readonly remaining: number
   readonly windowSeconds: number
-  /** When `remaining` next grows; where the next call is refused, when it can pass. */
+  /** When `remaining` next grows, or the next call can pass. */
   readonly reset: string
-  /** Changes that are announced, not yet in force, and will concern this client. */
+  /** Announced changes that will apply to this client. */
   readonly changes: readonly { readonly announced: string; readonly from: string; readonly limit: number }[]
 }
 
-/** The same of one key, for operators. */
+/** The usage of one key, for operators. */
 export interface KeyUsage extends LimitUsage {
   readonly key: string
-  /** Until when the client's own limit holds; null where it has none, or for good. */
+  /** When the client's own limit ends; null if it has none, or if it does not end. */
   readonly until: string | null
   readonly shadow: boolean
 }
 
-/** What a caller may read of its own limits. */
+/** A caller's own limits. */
 export interface CallerUsage {
   readonly limits: readonly LimitUsage[]
 }
 
-/** What operators may read of a client. */
+/** A client's keys, for operators. */
 export interface ClientUsage {
   readonly client: string
   readonly limits: readonly KeyUsage[]
-  /** Are there more keys than are told? */
+  /** True if there are more keys. */
   readonly truncated: boolean
 }
 
 export interface UsageParts {
   readonly store: Pick<Store, 'keys' | 'peek' | 'reset'>
-  /** The counters themselves, where another may stand in for them within `store`; operators are told of these alone. */
+  /** The store without its fallback, from which operators read. */
   readonly counters?: Pick<Store, 'peek'>
   readonly prefix: string
   readonly limits: readonly Limit[]
@@ -55,91 +48,75 @@ export interface UsageParts {
   readonly now?: () => number
 }
 
-/** Reads and frees what is counted of a client. All of it rejects where the store cannot be asked, what operators ask also where another would stand in. */
+/** Reads and deletes what is counted of a client. Operators' questions reject if the store itself cannot be asked. */
 export interface Usage {
-  /** The live limits that are counted per client alone; costs no call, and is up to a second old. */
+  /** Returns the live limits counted per client alone, up to a second old. It costs no call. */
   ofCaller(client: string): Promise<CallerUsage>
-  /** The limits that are counted per client alone, and each key of the client in which calls are counted. It may scan the store. */
+  /** Returns the limits counted per client alone, and each key in which calls are counted. It may scan the store. */
   ofClient(client: string, signal?: AbortSignal): Promise<ClientUsage>
-  /** Frees every key of the client; how many there were. It may scan the store. */
+  /** Deletes every key of the client, and returns how many there were. It may scan the store. */
   free(client: string, signal?: AbortSignal): Promise<number>
-  /** Drops the answers that `ofCaller` keeps for a second: after a reset. */
+  /** Drops the cached answers of `ofCaller`: after a reset. */
   forget(): void
 }
 
-/** Most keys of a client that are told at a time. */
-export const MOST_KEYS = 1000
+/** Keys of a client that are returned at a time. */
+export const MAX_KEYS = 1000
 const PEEKED_AT_ONCE = 100
-/** How long a caller is answered the same, so that asking costs Redis little; and how many callers that is remembered of. */
-const ANSWERS_MS = 1000
-const MOST_ANSWERS = 10_000
+/** `ofCaller` answers from a cache, so that it costs Redis little. */
+const CACHED_MS = 1000
+const MAX_CACHED = 10_000
 
 export function createUsage(parts: UsageParts): Usage {
   const { store, counters = store, prefix, limits, clientLimits = new Map(), now = Date.now } = parts
-  const alone = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
-  const answers = new LRUCache<string, Promise<CallerUsage>>({ max: MOST_ANSWERS, ttl: ANSWERS_MS })
-  const quotasOfClient = compileLimits(alone, prefix, clientLimits)
-  const quotasOfCaller = compileLimits(
-    alone.filter(({ shadow }) => !shadow),
-    prefix,
-    clientLimits,
-  )
+  const perClient = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
+  const live = perClient.filter(({ shadow }) => !shadow)
+  const quotasOfClient = compileLimits(perClient, prefix, clientLimits)
+  const quotasOfCaller = compileLimits(live, prefix, clientLimits)
+  const cache = new LRUCache<string, Promise<CallerUsage>>({ max: MAX_CACHED, ttl: CACHED_MS })
 
-  function changesOf(name: string, client: string, nowMs: number): LimitUsage['changes'] {
+  function usageOf(allowance: Allowance, client: string, nowMs: number): LimitUsage {
+    const { name, limit, remaining, windowMs, resetAt } = allowance
     const own = clientLimits.get(client)?.get(name)
-    // A change is nothing to a client whose own limit holds beyond it.
-    const concerns = ({ fromAt }: Change) =>
-      own === undefined || fromAt >= (own.untilAt ?? Infinity) || nowMs >= (own.untilAt ?? Infinity)
-    return (limits.find((limit) => limit.name === name)?.changes ?? [])
-      .filter((change) => change.announcedAt <= nowMs && nowMs < change.fromAt && concerns(change))
-      .map(({ announcedAt, fromAt, limit }) => ({
-        announced: instant(announcedAt),
-        from: instant(fromAt),
-        limit,
+    const ownEndsAt = own === undefined ? 0 : (own.untilAt ?? Infinity)
+    const changes = (limits.find((one) => one.name === name)?.changes ?? [])
+      // The client's own limit beats a change until it ends.
+      .filter(({ announcedAt, fromAt }) => announcedAt <= nowMs && nowMs < fromAt)
+      .filter(({ fromAt }) => fromAt >= ownEndsAt || nowMs >= ownEndsAt)
+      .map((change) => ({
+        announced: instant(change.announcedAt),
+        from: instant(change.fromAt),
+        limit: change.limit,
       }))
-  }
-
-  function usage(
-    { name, limit, remaining, windowMs, resetAt }: Allowance,
-    client: string,
-    nowMs: number,
-  ): LimitUsage {
-    return {
-      name,
-      limit,
-      remaining,
-      windowSeconds: windowMs / 1000,
-      reset: instant(resetAt),
-      changes: changesOf(name, client, nowMs),
-    }
+    return { name, limit, remaining, windowSeconds: windowMs / 1000, reset: instant(resetAt), changes }
   }
 
   async function readOfCaller(client: string): Promise<CallerUsage> {
     const nowMs = now()
     const allowances = await store.peek(quotasOfCaller({ client, ip: '' }, {}, nowMs))
-    return { limits: allowances.map((allowance) => usage(allowance, client, nowMs)) }
+    return { limits: allowances.map((allowance) => usageOf(allowance, client, nowMs)) }
   }
 
   async function peek(quotas: readonly Quota[], client: string, nowMs: number): Promise<KeyUsage[]> {
-    const told: KeyUsage[] = []
+    const found: KeyUsage[] = []
     for (let i = 0; i < quotas.length; i += PEEKED_AT_ONCE) {
       const some = quotas.slice(i, i + PEEKED_AT_ONCE)
       for (const [j, allowance] of (await counters.peek(some)).entries()) {
         const { key, untilAt, shadow } = some[j]!
         const until = untilAt === undefined ? null : instant(untilAt)
-        told.push({ key, ...usage(allowance, client, nowMs), until, shadow })
+        found.push({ key, ...usageOf(allowance, client, nowMs), until, shadow })
       }
     }
-    return told
+    return found
   }
 
   return {
     ofCaller(client) {
-      const known = answers.get(client)
-      if (known !== undefined) return known
+      const cached = cache.get(client)
+      if (cached !== undefined) return cached
       const answer = readOfCaller(client)
-      answers.set(client, answer)
-      answer.catch(() => answers.delete(client))
+      cache.set(client, answer)
+      answer.catch(() => cache.delete(client))
       return answer
     },
 
@@ -147,25 +124,25 @@ export function createUsage(parts: UsageParts): Usage {
       const nowMs = now()
       const first = quotasOfClient({ client, ip: '' }, {}, nowMs)
       const known = new Set(first.map(({ key }) => key))
-      const room = Math.max(0, MOST_KEYS - first.length)
-      const found = await store.keys(clientKeys(limits, prefix, client), MOST_KEYS + 1, signal)
+      const max = Math.max(0, MAX_KEYS - first.length)
+      const found = await store.keys(clientKeys(limits, prefix, client), MAX_KEYS + 1, signal)
       const keys = found.filter((key) => !known.has(key))
       const further = keys
         .toSorted()
-        .slice(0, room)
+        .slice(0, max)
         .flatMap((key) => quotaOfKey(limits, prefix, key, client, nowMs, clientLimits) ?? [])
-      const counting = (await peek(further, client, nowMs)).filter(
+      const used = (await peek(further, client, nowMs)).filter(
         ({ remaining, limit }) => remaining < limit || limit === 0,
       )
       return {
         client,
-        limits: [...(await peek(first, client, nowMs)), ...counting],
-        truncated: keys.length > room,
+        limits: [...(await peek(first, client, nowMs)), ...used],
+        truncated: keys.length > max,
       }
     },
 
     free: (client, signal) => store.reset(clientKeys(limits, prefix, client), signal),
-    forget: () => answers.clear(),
+    forget: () => cache.clear(),
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts'
-import { SYSTEM_CLOCK } from '../limit/memory/clock.ts'
+import { SYSTEM_CLOCK } from '../limit/memory/store.ts'
 import { type LogOutput, timestamp } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import { escaped } from './pretty.ts'
@@ -56,7 +56,7 @@ export function accessLine(
     line += `,"upstreamMs":${rounded(forwarded.headAt - exchange.askedAt!)}`
   if (exchange.incomplete !== undefined) line += `,"incomplete":"${exchange.incomplete}"`
   if (error !== undefined) line += `,"code":"${error.code}"${text('error', error.message)}`
-  line += text('cause', forwarded?.givenUp ?? causeOf(error?.cause))
+  line += text('cause', forwarded?.timedOut ?? causeOf(error?.cause))
   return `${line},"msg":"request"}\n`
 }
 

@@ -1,11 +1,10 @@
 import type { Config } from '../config/schema.ts'
 import { errorFormatOf } from '../downstream/reply.ts'
-import type { Route } from '../downstream/router.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/deps.ts'
 import { decisionHeaders } from '../limit/decision.ts'
 import { draftHeaders } from '../limit/draft-headers.ts'
 import { encodePart } from '../limit/key.ts'
-import { compileLimits, proofQuota } from '../limit/limit.ts'
+import { compileLimits, type LimitedRoute, proofQuota } from '../limit/limit.ts'
 import { compileParameters } from '../limit/parameters.ts'
 import { hashTag } from '../limit/redis/hash-slot.ts'
 import type { Log } from '../observe/log.ts'
@@ -34,7 +33,7 @@ export function openUpstreams(
 
 /** Connects a route with the parts that serve it. */
 export function serveRoute(
-  route: Route,
+  route: LimitedRoute,
   prefix: string,
   { clientLimits, parameters }: Config,
   forwards: ReadonlyMap<string, Forward>,

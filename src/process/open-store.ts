@@ -1,9 +1,9 @@
 import type { StoreConfig } from '../config/schema.ts'
-import { type OutageStore, withOutage } from '../limit/fallback/store.ts'
+import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
 import { prefixOf } from '../limit/key.ts'
 import { MemoryStore } from '../limit/memory/store.ts'
 import { RedisStore } from '../limit/redis/store.ts'
-import { StoreConfigError } from '../limit/redis/topology.ts'
+import { StoreConfigError } from '../limit/redis/diagnose.ts'
 import type { Store } from '../limit/store.ts'
 import { atMostEvery, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
@@ -52,7 +52,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
     ...redis,
     prefix,
     timeoutMs,
-    onLost: () => store.look(),
+    onLost: () => store.check(),
     onWrong(error) {
       log.error({ mode }, error.message)
       store.fail(error)
@@ -63,14 +63,14 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
       log.warn(range, 'Redis data lost; earlier calls are no longer counted')
     },
   })
-  const store: OutageStore = withOutage(remote, {
+  const store: FallbackStore = withFallback(remote, {
     onOutage: mode,
     instances,
     processes,
     onDamaged: atMostEvery(DAMAGED_LOG_MS, (key: string) =>
       log.error({ key, mode }, 'Redis key damaged; its calls are decided without Redis'),
     ),
-    onStandIn: () => metrics.standIns.inc({ mode }),
+    onFallback: () => metrics.standIns.inc({ mode }),
     onChange({ mode: now, server, degraded, cause }) {
       show(degraded ? mode : 'store')
       if (now === 'store') log.info({ server, mode: now }, MODE_CHANGED.store)

@@ -1,104 +1,107 @@
-import { createLifetime, type Lifetime } from './keep-alive.ts'
+import { Health } from '../health.ts'
 
-/** One of the places where an upstream answers, and how it fares there. */
+/** One of an upstream's addresses. */
 export interface Address {
   /** Such as `http://10.0.0.1:4000`. */
   readonly origin: string
   readonly host: string
   readonly port: number
+  readonly health: Health
+  readonly keepAlive: ReturnType<typeof createKeepAliveEstimate>
   /** Sockets that are open to it, or being opened. */
   sockets: number
-  /** Failures in a row. */
-  failures: number
-  /** Passed over until then, in `now` milliseconds; 0: it is up. */
-  downUntil: number
-  /** How long it is passed over next time. */
-  waitMs: number
-  readonly lifetime: Lifetime
 }
 
 /** An address that is passed over from now on, or in use again. */
 export interface AddressChange {
   readonly address: string
   readonly up: boolean
-  /** Its last failure, where it is down. */
+  /** Its last failure, if it is down. */
   readonly cause?: string
 }
 
-/** Which address of an upstream is asked next. */
-export interface Addresses {
-  readonly all: readonly Address[]
-  /** The next in turn that was not tried: one that is up or due for a trial, else any; undefined where all were tried. */
-  next(tried?: readonly Address[]): Address | undefined
-  answered(address: Address): void
-  failed(address: Address, cause: string): void
-}
+type OnChange = (change: AddressChange) => void
 
-/** Failures in a row after which an address is passed over: no single call's fault. */
-const MOST_FAILURES = 3
-const FIRST_WAIT_MS = 1000
-const LONGEST_WAIT_MS = 30_000
+/** Three in a row are no single call's fault. */
+const MAX_FAILURES = 3
+const BACKOFF_MS = 1000
+const MAX_BACKOFF_MS = 30_000
 
 /**
- * Takes addresses in turn, passing over those that failed lately. Each comes back by one request that tries it, after a second at
- * first, and after twice the time with every trial that is not answered. Where all are down, all are used.
+ * Takes addresses in rotation and passes over those that are down. Each of these comes back by a single trial request, after a
+ * back-off that doubles with every trial that fails. If all are down, all are used.
  */
 export function createAddresses(
   origins: readonly string[],
-  onChange: (change: AddressChange) => void,
+  onChange: OnChange,
   now = (): number => performance.now(),
-): Addresses {
-  const all = origins.map(addressOf)
-  let turn = 0
-  return {
-    all,
-    next(tried = []) {
-      if (all.length === 1) return tried.length === 0 ? all[0] : undefined
-      let down: Address | undefined
-      for (let i = 0; i < all.length; i++) {
-        const address = all[(turn + i) % all.length]!
-        if (tried.includes(address)) continue
-        if (address.downUntil === 0) {
-          turn += i + 1
-          return address
-        }
-        if (address.downUntil <= now()) {
-          address.waitMs = Math.min(2 * address.waitMs, LONGEST_WAIT_MS)
-          address.downUntil = now() + address.waitMs
-          turn += i + 1
-          return address
-        }
-        down ??= address
+) {
+  const all: readonly Address[] = origins.map((origin) => addressOf(origin, onChange, now))
+  let rotation = 0
+
+  /** Returns the next one that is not in `tried`: one that is up or due for a trial, else any; undefined if all were tried. */
+  function next(tried: readonly Address[] = []): Address | undefined {
+    if (all.length === 1) return tried.length === 0 ? all[0] : undefined
+    let down: Address | undefined
+    for (let i = 0; i < all.length; i++) {
+      const address = all[(rotation + i) % all.length]!
+      if (tried.includes(address)) continue
+      if (address.health.up || address.health.due()) {
+        rotation += i + 1
+        return address
       }
-      turn++
-      return down
-    },
-    answered(address) {
-      address.failures = 0
-      if (address.downUntil === 0) return
-      address.downUntil = 0
-      onChange({ address: address.origin, up: true })
-    },
-    failed(address, cause) {
-      address.failures++
-      if (address.failures < MOST_FAILURES || address.downUntil !== 0) return
-      address.waitMs = FIRST_WAIT_MS
-      address.downUntil = now() + FIRST_WAIT_MS
-      onChange({ address: address.origin, up: false, cause })
-    },
+      down ??= address
+    }
+    rotation++
+    return down
   }
+
+  return { all, next }
 }
 
-function addressOf(origin: string): Address {
+export type Addresses = ReturnType<typeof createAddresses>
+
+function addressOf(origin: string, onChange: OnChange, now: () => number): Address {
   const { protocol, hostname, port } = new URL(origin)
   return {
     origin,
     host: hostname.replace(/^\[|\]$/g, ''),
     port: Number(port) || (protocol === 'https:' ? 443 : 80),
+    health: new Health({
+      failures: MAX_FAILURES,
+      backoffMs: BACKOFF_MS,
+      maxBackoffMs: MAX_BACKOFF_MS,
+      onDown: ({ message }) => onChange({ address: origin, up: false, cause: message }),
+      onUp: () => onChange({ address: origin, up: true }),
+      now,
+    }),
+    keepAlive: createKeepAliveEstimate(now),
     sockets: 0,
-    failures: 0,
-    downUntil: 0,
-    waitMs: FIRST_WAIT_MS,
-    lifetime: createLifetime(),
+  }
+}
+
+/** A socket closed sooner was not closed for being idle: it was much used, or the server ends. */
+const MIN_IDLE_MS = 100
+/** An observation counts for this long at least, and for at most twice as long once others follow. */
+const PERIOD_MS = 60_000
+
+/** Estimates how long an address keeps idle sockets, in two numbers however many it closes. */
+export function createKeepAliveEstimate(now: () => number) {
+  let shortest = Number.POSITIVE_INFINITY
+  let shortestBefore = Number.POSITIVE_INFINITY
+  let periodEndsAt = 0
+  return {
+    /** Returns the shortest time after which the address closed an idle socket lately; infinite if it closed none. */
+    ms: (): number => Math.min(shortest, shortestBefore),
+    /** Records that it closed a socket idle for so long; infinite if it kept one for as long as the pool did. */
+    record(idleMs: number): void {
+      if (idleMs < MIN_IDLE_MS) return
+      if (now() >= periodEndsAt) {
+        shortestBefore = shortest
+        shortest = Number.POSITIVE_INFINITY
+        periodEndsAt = now() + PERIOD_MS
+      }
+      shortest = Math.min(shortest, idleMs)
+    },
   }
 }

@@ -1,9 +1,8 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
-import { connect as connectTls, type ConnectionOptions, createSecureContext } from 'node:tls'
+import { connect as connectTls, type ConnectionOptions, createSecureContext, type TLSSocket } from 'node:tls'
 import type { Address } from './addresses.ts'
-import { createSessions, type Sessions } from './tls-sessions.ts'
 
-/** PEM texts, and the name that the certificate of the far end must bear. */
+/** PEM texts, and the name that the certificate of the upstream must bear. */
 export interface Tls {
   readonly ca: string | undefined
   readonly servername: string | undefined
@@ -12,35 +11,39 @@ export interface Tls {
 }
 
 /**
- * Opens a socket to an address. `done` is told once: when it may be written to, with undefined; or when it never will, with the
- * reason, and whether another one to this address may fare better: it has refused no more than a TLS session.
+ * Opens a socket to an address. `done` is called once: with undefined when the socket is connected, or with the reason why it
+ * never will be; `again` is true if only an offered TLS session was refused, so that another socket may succeed.
  */
 export type Connect = (address: Address, done: (failure: Error | undefined, again: boolean) => void) => Socket
 
-/** A socket that connects. */
-interface Opening {
-  readonly socket: Socket
-  /** Did it offer a TLS session? */
-  readonly resumes: boolean
-}
-
-/** Opens sockets within so many milliseconds each, over TLS where `tls` is given. Names are resolved anew for each. */
-export function createConnect(withinMs: number, tls: Partial<Tls> | undefined): Connect {
-  const sessions = createSessions()
-  const open = tls === undefined ? openTcp : secureOpener(tls, sessions)
+/** Opens sockets within `timeoutMs` each, over TLS if `tls` is given. Host names are resolved anew for each. */
+export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined): Connect {
+  const sessions = createTlsSessions()
+  const secure = tls && tlsOptions(tls)
   return (address, done) => {
-    const { socket, resumes } = open(address)
+    const { host, port } = address
+    const options = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
+    const session = secure && sessions.get(address)
+    let socket: Socket
+    if (secure === undefined) socket = connectTcp(options)
+    else {
+      // Node's agent would take the name to verify from the caller's Host.
+      const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
+      const secured = connectTls({ ...options, ...secure, servername, session })
+      sessions.keep(secured, address)
+      socket = secured
+    }
     let failure: Error | undefined
     let reached = false
     let ready = false
     let late = false
     const timer = setTimeout(() => {
       late = true
-      socket.destroy(new Error(`no connection within ${withinMs} ms`))
-    }, withinMs)
-    socket.on('error', (error) => (failure = named(error)))
+      socket.destroy(new Error(`no connection within ${timeoutMs} ms`))
+    }, timeoutMs)
+    socket.on('error', (error) => (failure = withMessage(error)))
     socket.once('connect', () => (reached = true))
-    socket.once(tls === undefined ? 'connect' : 'secureConnect', () => {
+    socket.once(secure === undefined ? 'connect' : 'secureConnect', () => {
       ready = true
       clearTimeout(timer)
       done(undefined, false)
@@ -48,7 +51,7 @@ export function createConnect(withinMs: number, tls: Partial<Tls> | undefined): 
     socket.once('close', () => {
       if (ready) return
       clearTimeout(timer)
-      const again = resumes && reached && !late
+      const again = session !== undefined && reached && !late
       if (again) sessions.refused(address)
       done(failure ?? new Error('closed before it was connected'), again)
     })
@@ -56,39 +59,47 @@ export function createConnect(withinMs: number, tls: Partial<Tls> | undefined): 
   }
 }
 
-const openTcp = (address: Address): Opening => ({ socket: connectTcp(optionsFor(address)), resumes: false })
-
-function optionsFor({ host, port }: Address) {
-  return { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
-}
-
-/** What the TLS sockets to an upstream have in common is made once. */
-function secureOpener(
-  { ca, servername, cert, key }: Partial<Tls>,
-  sessions: Sessions,
-): (address: Address) => Opening {
-  const options: ConnectionOptions = {
+/** What all TLS sockets to an upstream have in common, made once. */
+function tlsOptions({ ca, cert, key }: Partial<Tls>): ConnectionOptions {
+  return {
     secureContext: createSecureContext({ ca, cert, key, minVersion: 'TLSv1.2' }),
     ALPNProtocols: ['http/1.1'],
     // Not even NODE_TLS_REJECT_UNAUTHORIZED=0 lets an upstream go unverified.
     rejectUnauthorized: true,
   }
-  return (address) => {
-    const session = sessions.of(address)
-    const socket = connectTls({
-      ...optionsFor(address),
-      ...options,
-      // Node's agent would take the name to verify from the caller's Host.
-      servername: servername ?? (isIP(address.host) === 0 ? address.host : ''),
-      session,
-    })
-    sessions.keep(socket, address)
-    return { socket, resumes: session !== undefined }
-  }
 }
 
-/** Where a name has several addresses, and none takes the connection, Node's error has no words of its own. */
-function named(error: Error): Error {
+/** Node's error for a name with several addresses, none of which took the connection, has no message of its own. */
+function withMessage(error: Error): Error {
   if (!(error instanceof AggregateError)) return error
   return new Error(error.errors.map(({ message }: Error) => message).join(', '), { cause: error })
+}
+
+/** How long a verified certificate is trusted without being seen again: a resumed session shows none. */
+const MAX_UNVERIFIED_MS = 5 * 60_000
+const REFUSED_MS = 5 * 60_000
+
+/** Keeps TLS sessions that new sockets resume, which spares both ends most of a handshake. All sockets verify by the same rules. */
+export function createTlsSessions(now = (): number => performance.now()) {
+  const known = new Map<Address, { readonly session: Buffer; readonly verifiedAt: number }>()
+  const refusedUntil = new Map<Address, number>()
+  return {
+    /** Returns the session that a new socket to `address` may offer, if any. */
+    get(address: Address): Buffer | undefined {
+      const kept = known.get(address)
+      if (kept === undefined || now() < (refusedUntil.get(address) ?? 0)) return undefined
+      return now() - kept.verifiedAt < MAX_UNVERIFIED_MS ? kept.session : undefined
+    },
+    /** Keeps the sessions that the upstream issues on a new socket, which offers what `get` returned. */
+    keep(socket: TLSSocket, address: Address): void {
+      const offered = known.get(address)
+      // Node emits none before the certificate is verified.
+      socket.on('session', (session) => {
+        const verifiedAt = socket.isSessionReused() ? offered?.verifiedAt : now()
+        if (verifiedAt !== undefined) known.set(address, { session, verifiedAt })
+      })
+    },
+    /** Offers no session to `address` for a while: a handshake with one failed. */
+    refused: (address: Address) => void refusedUntil.set(address, now() + REFUSED_MS),
+  }
 }

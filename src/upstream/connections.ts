@@ -1,145 +1,148 @@
-import type { ClientRequest } from 'node:http'
-import { createShares } from '../limit/concurrency.ts'
 import type { Address, Addresses } from './addresses.ts'
 import type { Connect } from './connect.ts'
-import { createLine } from './wait-queue.ts'
-import { createPool, type PooledSocket, type Reuse } from './pool.ts'
+import { createPool, type PooledSocket } from './pool.ts'
+import type { UpstreamRequest } from './request.ts'
 
-export interface SocketsOptions {
-  readonly addresses: Addresses
-  readonly connect: Connect
-  readonly max: number
-}
-
-/** A request that is to have a socket. */
-export interface Claim {
-  readonly request: ClientRequest
-  /** In whose share it is counted. */
-  readonly caller: string
-  readonly reuse: Reuse
-  /** Is its body still coming? */
-  uploading: boolean
-  /** Does it have one, or is one being opened for it? */
-  holds: boolean
-  /** Told in place of a socket when too many requests wait for one. */
-  onFull(): void
-  /** Told in place of a socket when no address can be reached: nothing was sent. */
-  onUnreachable(failure: Error): void
-}
-
-/** The sockets to one upstream: kept alive, bounded in number and for each caller. */
-export interface Sockets {
-  /** Gives a request a connected socket, at once or when one is free; a request that was destroyed meanwhile gets none. */
-  take(claim: Claim): void
-  /** Its body is whole. */
-  uploaded(claim: Claim): void
-  /** Where the request was sent; undefined before. */
-  addressOf(request: ClientRequest): Address | undefined
-  /** A socket that was used before died under this request, unanswered. */
-  died(request: ClientRequest): void
-  /** Keeps no idle socket to an address. */
-  leave(origin: string): void
-  /** Keeps no socket any more; requests under way end in peace. */
-  close(): void
-}
-
-/** Places to wait for each socket: with 256 of them, one client may send all that its limit of 1000 allows at once. */
-const PLACES = 8
-
-interface ClaimedSocket extends PooledSocket {
-  claim: Claim | undefined
-}
+/** Slots to wait for each socket: with 256 of them, one client may send all that its limit of 1000 allows at once. */
+const WAITING_PER_SOCKET = 8
 
 /**
- * One caller has at most half of the sockets, and half of the places to wait; requests whose body is still coming have at most
- * half of the sockets together, and one caller half of those.
+ * The sockets to one upstream: kept alive, and bounded in number. One caller has at most half of the sockets, and half of the
+ * slots to wait; requests whose body is still coming have at most half of the sockets together, and one caller half of those.
  */
-export function createSockets({ addresses, connect, max }: SocketsOptions): Sockets {
+export function createConnections(addresses: Addresses, connect: Connect, max: number) {
   const half = Math.ceil(max / 2)
-  const held = createShares(max, half)
-  const uploads = createShares(half, Math.ceil(half / 2))
-  const pool = createPool<ClaimedSocket>({
-    addresses,
-    connect,
-    max,
-    onFree: release,
-    onClose({ claim }) {
-      letGo(claim)
-      line.serve()
-    },
+  const held = createSlots(max, half)
+  const uploads = createSlots(half, Math.ceil(half / 2))
+  const waiting = createSlots(WAITING_PER_SOCKET * max, WAITING_PER_SOCKET * half)
+  const queue: UpstreamRequest[] = []
+  const pool = createPool(addresses, connect, max, free, ({ owner }) => {
+    release(owner)
+    serveQueue()
   })
-  const line = createLine(PLACES * max, PLACES * half, begin, pool.isFull)
 
-  /** Gives it a socket, or opens one; false where it must wait. */
-  function begin(claim: Claim): boolean {
-    const { caller, uploading, reuse, request } = claim
-    if (pool.isFull() || !held.free(caller) || (uploading && !uploads.free(caller))) return false
+  /** Gives a request a connected socket, at once or when one is free. */
+  function acquire(request: UpstreamRequest): void {
+    if (!begin(request) && !enqueue(request)) request.failBusy()
+  }
+
+  /** Releases the upload slot of a request whose body is whole. */
+  function uploaded(request: UpstreamRequest): void {
+    if (!request.uploading) return
+    if (request.holds) uploads.release(request.outgoing.caller)
+    request.uploading = false
+    serveQueue()
+  }
+
+  /** Takes a request off a reused socket that died under it, unanswered. */
+  function onStaleSocket(request: UpstreamRequest, socket: PooledSocket): void {
+    socket.target.keepAlive.record(socket.idleMs)
+    release(request)
+    socket.owner = undefined
+  }
+
+  /** Takes a socket, or opens one; false if the request must wait. */
+  function begin(request: UpstreamRequest): boolean {
+    const { uploading } = request
+    const { caller } = request.outgoing
+    if (pool.isFull() || !held.isFree(caller)) return false
+    if (uploading && !uploads.isFree(caller)) return false
     const address = addresses.next()!
-    const socket = pool.take(reuse, address)
-    claim.holds = true
+    const socket = pool.take(request.reuse, address)
+    request.holds = true
     held.take(caller)
     if (uploading) uploads.take(caller)
-    if (socket === undefined) dial(claim, address)
+    if (socket === undefined) dial(request, address)
     else {
-      request.reusedSocket = true
-      give(claim, socket)
+      request.sent!.reusedSocket = true
+      assign(request, socket)
     }
     return true
   }
 
-  function letGo(claim: Claim | undefined): void {
-    if (claim?.holds !== true) return
-    claim.holds = false
-    held.giveBack(claim.caller)
-    if (claim.uploading) uploads.giveBack(claim.caller)
-  }
-
-  /** Goes from address to address until one takes the connection: a request without a socket was not sent anywhere yet. */
-  function dial(claim: Claim, address: Address, tried: readonly Address[] = []): void {
+  /** Tries one address after the other until one takes the connection: a request without a socket was not sent anywhere yet. */
+  function dial(request: UpstreamRequest, address: Address, tried: readonly Address[] = []): void {
     const socket = pool.open(address, (failure, again) => {
       if (failure === undefined) {
-        if (claim.request.destroyed) release(socket)
-        else give(claim, socket)
+        if (request.over) free(socket)
+        else assign(request, socket)
         return
       }
-      if (!again) addresses.failed(address, failure.message)
+      if (!again) address.health.failed(failure)
       const attempted = again ? tried : [...tried, address]
       const next = again ? address : addresses.next(attempted)
-      if (next !== undefined && !claim.request.destroyed) {
-        dial(claim, next, attempted)
+      if (next !== undefined && !request.over) {
+        dial(request, next, attempted)
         return
       }
-      letGo(claim)
-      if (!claim.request.destroyed) claim.onUnreachable(failure)
-      line.serve()
+      release(request)
+      if (!request.over) request.failUnreachable(failure)
+      serveQueue()
     })
-    socket.claim = claim
+    socket.owner = request
   }
 
-  function give(claim: Claim, socket: ClaimedSocket): void {
-    socket.claim = claim
-    claim.request.onSocket(socket)
+  function free(socket: PooledSocket): void {
+    release(socket.owner)
+    socket.owner = undefined
+    if (pool.keep(socket)) serveQueue()
   }
 
-  function release(socket: ClaimedSocket): void {
-    letGo(socket.claim)
-    socket.claim = undefined
-    if (pool.keep(socket)) line.serve()
+  function release(request: UpstreamRequest | undefined): void {
+    if (request?.holds !== true) return
+    request.holds = false
+    held.release(request.outgoing.caller)
+    if (request.uploading) uploads.release(request.outgoing.caller)
   }
 
+  function enqueue(request: UpstreamRequest): boolean {
+    const { caller } = request.outgoing
+    if (!waiting.isFree(caller)) {
+      for (let i = queue.length - 1; i >= 0; i--) if (queue[i]!.over) dequeue(i)
+      if (!waiting.isFree(caller)) return false
+    }
+    waiting.take(caller)
+    queue.push(request)
+    return true
+  }
+
+  function dequeue(index: number): void {
+    const [request] = queue.splice(index, 1)
+    waiting.release(request!.outgoing.caller)
+  }
+
+  /** Begins waiting requests in their order, except those whose callers have all of their slots. */
+  function serveQueue(): void {
+    for (let i = 0; i < queue.length && !pool.isFull();) {
+      const request = queue[i]!
+      if (request.over || begin(request)) dequeue(i)
+      else i++
+    }
+  }
+
+  return { acquire, uploaded, onStaleSocket, evict: pool.evict, close: pool.close }
+}
+
+function assign(request: UpstreamRequest, socket: PooledSocket): void {
+  socket.owner = request
+  request.sent!.onSocket(socket)
+}
+
+/** Counts slots taken, in all and by each caller; a caller that holds none takes no memory. */
+export function createSlots(max: number, maxEach: number) {
+  const held = new Map<string, number>()
+  let taken = 0
   return {
-    take(claim) {
-      if (!begin(claim) && !line.join(claim)) claim.onFull()
+    isFree: (caller: string): boolean => taken < max && (held.get(caller) ?? 0) < maxEach,
+    take(caller: string): void {
+      taken++
+      held.set(caller, (held.get(caller) ?? 0) + 1)
     },
-    uploaded(claim) {
-      if (!claim.uploading) return
-      if (claim.holds) uploads.giveBack(claim.caller)
-      claim.uploading = false
-      line.serve()
+    release(caller: string): void {
+      taken--
+      const left = held.get(caller)! - 1
+      if (left === 0) held.delete(caller)
+      else held.set(caller, left)
     },
-    addressOf: (request) => (request.socket as PooledSocket | null)?.to,
-    died: (request) => pool.died(request.socket as PooledSocket),
-    leave: pool.leave,
-    close: pool.close,
   }
 }

@@ -1,48 +1,39 @@
-/** Header fields that end at this hop (RFC 9110 section 7.6.1), `Expect` and `Trailer` with them: the gateway answers those itself. */
-export const HOP_BY_HOP: ReadonlySet<string> = new Set([
-  'connection',
-  'expect',
-  'http2-settings',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authentication-info',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-])
+/** Which header fields pass the gateway. All names are in lower case. */
 
-/** Fields that rewrite the method, the target or the client behind the gateway's decision, or where a CGI program sends (`Proxy`). */
-const OVERRIDES: ReadonlySet<string> = new Set([
-  'path-info',
-  'proxy',
-  'request-uri',
-  // WSGI servers and Flask's middleware take it from the front of the path.
-  'script-name',
-  'x-client-id',
-  'x-clientid',
-  'x-envoy-original-path',
-  'x-http-method',
-  'x-http-method-override',
-  'x-http-path-override',
-  'x-method-override',
-  'x-original-method',
-  'x-original-path',
-  'x-original-uri',
-  'x-original-url',
-  'x-override-url',
-  'x-path-info',
-  'x-replaced-path',
-  'x-request-uri',
-  'x-rewrite-url',
-  'x-script-name',
-])
+function names(list: string): ReadonlySet<string> {
+  return new Set(list.trim().split(/\s+/))
+}
+
+/** Fields that end at this hop (RFC 9110 section 7.6.1), and `Expect` and `Trailer`, which the gateway handles itself. */
+export const HOP_BY_HOP = names(`
+  connection expect http2-settings keep-alive proxy-authenticate proxy-authentication-info proxy-authorization
+  proxy-connection te trailer transfer-encoding upgrade
+`)
+
+/** What was judged here must reach the upstream: no `Connection` header can name it away, and nothing else may pass for it. */
+export const JUDGED = names(`
+  authorization content-encoding content-length content-type cookie dpop host x-request-id
+`)
+
+/** Fields of an answer that the gateway's own replace on limited routes. */
+export const RATE_LIMIT = names(`
+  ratelimit ratelimit-limit ratelimit-policy ratelimit-remaining ratelimit-reset
+  x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset
+`)
 
 /**
- * Fields in which only a proxy may speak: of the connection, of the client's certificate (RFC 7239, RFC 9440), or of who it found the
- * caller to be. Patterns, since each server has names of its own.
+ * Fields that rewrite the method, the target or the client behind the gateway's decision, or where a CGI program sends
+ * (`Proxy`). WSGI servers and Flask's middleware take `Script-Name` from the front of the path.
+ */
+const OVERRIDES = names(`
+  path-info proxy request-uri script-name x-client-id x-clientid x-envoy-original-path x-http-method
+  x-http-method-override x-http-path-override x-method-override x-original-method x-original-path x-original-uri
+  x-original-url x-override-url x-path-info x-replaced-path x-request-uri x-rewrite-url x-script-name
+`)
+
+/**
+ * Fields that only a proxy may set: of the connection, of the client's certificate (RFC 7239, RFC 9440), or of the caller's
+ * identity. Patterns, since each server has names of its own.
  */
 const FROM_PROXY = new RegExp(
   [
@@ -58,7 +49,7 @@ const FROM_PROXY = new RegExp(
     // Who it is.
     String.raw`^(?:x-)?remote-|^(?:impersonate|oidc)-|^x-(?:userinfo|jwt-assertion)$`,
     String.raw`^x-(?:auth-request|authenticated|authentik|consumer|credential|goog-authenticated|ms-client-principal|amzn-oidc|webauth)\b`,
-    // Which files it may be told to send (Rack::Sendfile).
+    // Which files it may be asked to send (Rack::Sendfile).
     String.raw`^x-(?:sendfile-type|accel-mapping)$`,
   ].join('|'),
 )
@@ -66,45 +57,33 @@ const FROM_PROXY = new RegExp(
 /** With these, API clients of the Berlin Group and others show which certificate signed the body, or whose they are. */
 const OF_CLIENTS = /^tpp-(?:signature-|signing-)?certificate$/
 
-/** What was judged here must reach the upstream: no `Connection` header can name it away, and nothing else may pass for it. */
-export const JUDGED: ReadonlySet<string> = new Set([
-  'authorization',
-  'content-encoding',
-  'content-length',
-  'content-type',
-  'cookie',
-  'dpop',
-  'host',
-  'x-request-id',
-])
+/** What is done with a request field: `from-proxy` passes from a trusted proxy alone. */
+export type Action = 'keep' | 'drop' | 'from-proxy'
 
-/** What becomes of a request field: `from-proxy` passes from a trusted proxy alone. */
-export type Fate = 'keep' | 'drop' | 'from-proxy'
-
-/** Callers send the same names again and again, so each is judged once, as long as not too many are made up. */
-const fates = new Map<string, Fate>()
-const MAX_FATES = 1000
+/** The names met so far: callers send the same ones again and again. Bounded, since they may make some up. */
+const actions = new Map<string, Action>()
+const MAX_ACTIONS = 1000
 const MAX_NAME = 64
 
-/** What becomes of the request field of this name, in lower case. */
-export function fateOf(name: string): Fate {
-  const known = fates.get(name)
+/** Returns what is done with the request field of this name. */
+export function actionOf(name: string): Action {
+  const known = actions.get(name)
   if (known !== undefined) return known
-  const fate = judge(name)
+  const action = judge(name)
   if (name.length <= MAX_NAME) {
-    if (fates.size >= MAX_FATES) fates.clear()
-    fates.set(name, fate)
+    if (actions.size >= MAX_ACTIONS) actions.clear()
+    actions.set(name, action)
   }
-  return fate
+  return action
 }
 
-/** A name in lower case as servers make it for their programs (RFC 3875 section 4.1.18), which tells `_` and `.` not from `-`. */
+/** Normalises a name as servers do for their programs (RFC 3875 section 4.1.18), to which `_` and `.` are `-`. */
 export function plainName(name: string): string {
   return name.replaceAll(/[^a-z0-9]/g, '-')
 }
 
-/** All spellings of a name share one fate. */
-function judge(name: string): Fate {
+/** All spellings of a name get one action, unless only one of them is kept. */
+function judge(name: string): Action {
   const plain = plainName(name)
   if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain)) return 'drop'
   if (JUDGED.has(plain)) return plain === name ? 'keep' : 'drop'

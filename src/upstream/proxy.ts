@@ -1,50 +1,65 @@
-import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
+import type { ClientRequest } from 'node:http'
 import { createRequire } from 'node:module'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
 import type { BodyLength } from '../downstream/head.ts'
+import type { UpstreamRequest } from './request.ts'
 
 // http-proxy takes `util._extend` while it loads; calling Node's own one prints a deprecation warning.
 Object.assign(util, { _extend: Object.assign })
 const httpProxy = createRequire(import.meta.url)('http-proxy') as typeof HttpProxy
 
-/** What is sent of a request. */
-export interface Sent {
+/** One request as the earlier phases left it. */
+export interface Outgoing {
   /** The canonical path and the query. */
   readonly target: string
-  readonly headers: Record<string, string | string[]>
+  /** A flat list of names and values. */
+  readonly headers: string[]
   readonly bodyLength: BodyLength
-  /** The whole body, where it was read before; else it is streamed. */
+  /** The whole body, if it was read before; else it is streamed. */
   readonly body?: Buffer | undefined
+  /** Most bytes of a body of unknown length. */
+  readonly maxBody: number
+  /** Replaces the upstream's timeout if the route has its own. */
+  readonly timeoutMs: number | undefined
+  /** The gateway's rate-limit fields, as a flat list, on a limited route. */
+  readonly rateLimit: readonly string[] | undefined
+  /** Whose sockets to the upstream it is counted among. */
+  readonly caller: string
 }
 
-/**
- * Makes the request to the upstream, and tells `onRequest` of it at once: it is sent over the socket that it is given then.
- * `onError` is told what goes wrong with it. Throws where there is something in its head that cannot be sent.
- */
-export type Send = (
-  request: IncomingMessage,
-  response: ServerResponse,
-  sent: Sent,
-  onRequest: (request: ClientRequest) => void,
-  onError: (error: Error) => void,
-) => void
+const WITH_BODY: ReadonlySet<string | undefined> = new Set(['POST', 'PUT', 'PATCH'])
 
-/** Has http-proxy make requests, and nothing more: neither its sockets nor its paths nor its answers are of use. */
-export function createSend(protocol: string): Send {
-  let tell: (request: ClientRequest) => void = ignore
+/** Has http-proxy make the requests to an upstream. */
+export function createSend(protocol: string): (request: UpstreamRequest) => void {
+  let current: UpstreamRequest
   const proxy = httpProxy.createProxyServer({
-    // Only the protocol is of use: the sockets know where they lead.
+    // Only the protocol matters: the sockets know where they lead.
     target: { protocol, host: 'upstream', port: 0 },
-    // `http.Agent` works out a pool's name and merges options for every request; with one upstream there is nothing to work out.
+    // `http.Agent` builds a pool's name and merges options for every request; one upstream needs neither.
     agent: {
       protocol,
       defaultPort: protocol === 'https:' ? 443 : 80,
       keepAlive: true,
-      addRequest: (request: ClientRequest) => tell(request),
+      addRequest(sent: ClientRequest) {
+        // Node would drop the fields beyond a count in silence; its bound of a head's size stands.
+        sent.maxHeadersCount = 0
+        current.onRequest(sent)
+      },
+    },
+    // The options of the request are written into this object. http-proxy's own path has its slashes joined and `http:/`
+    // rewritten, and its own fields are an object, which Node copies twice; a list it writes as it is.
+    ssl: {
+      get path() {
+        return current.outgoing.target
+      },
+      set path(_: string) {},
+      get headers() {
+        return current.outgoing.headers
+      },
+      set headers(_: unknown) {},
     },
     selfHandleResponse: true,
-    // It joins slashes and rewrites `http:/` within a path: the one that was decided on is set below.
     ignorePath: true,
     // Else it would parse the path that it ignores.
     toProxy: true,
@@ -52,30 +67,30 @@ export function createSend(protocol: string): Send {
   // This pass turns a chunked DELETE or OPTIONS into two requests (CVE-2026-29057).
   const passes = proxy as unknown as { webPasses: { name: string }[] }
   passes.webPasses = passes.webPasses.filter((pass) => pass.name !== 'deleteLength')
-  // The caller has left; its answer says so as well.
-  proxy.on('econnreset', ignore)
+  // The caller has left, which its response reports too.
+  proxy.on('econnreset', () => {})
 
-  return (request, response, sent, onRequest, onError) => {
-    tell = (made) => {
-      made.path = sent.target
-      // Node would drop the fields beyond a count in silence; its bound of a head's size stands.
-      made.maxHeadersCount = 0
-      onRequest(made)
+  return (sent) => {
+    current = sent
+    const { request, response, outgoing } = sent
+    const { bodyLength, headers, body } = outgoing
+    // Node would announce chunks for a body of none.
+    if (bodyLength !== undefined && request.headers['content-length'] === undefined) {
+      if (WITH_BODY.has(request.method)) headers.push('content-length', String(bodyLength))
     }
-    request.headers = sent.headers
-    proxy.web(request, response, sourceOf(sent), onError)
+    const source = body !== undefined ? piping(body) : bodyLength === 0 ? WITHOUT_BODY : STREAMED
+    try {
+      proxy.web(request, response, source, (error) => sent.onError(error))
+    } catch (error) {
+      // There is something in the head that cannot be sent.
+      sent.failUnreachable(error as Error)
+    }
   }
 }
 
-/** What http-proxy pipes into the upstream request in place of the caller's. */
+/** What http-proxy pipes into the upstream request instead of the caller's. */
 const piping = (body?: Buffer): HttpProxy.ServerOptions => ({
   buffer: { pipe: (destination: ClientRequest) => destination.end(body) } as never,
 })
 const WITHOUT_BODY = piping()
-
-function sourceOf({ bodyLength, body }: Sent): HttpProxy.ServerOptions {
-  if (body !== undefined) return piping(body)
-  return bodyLength === 0 ? WITHOUT_BODY : {}
-}
-
-function ignore(): void {}
+const STREAMED: HttpProxy.ServerOptions = {}

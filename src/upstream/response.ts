@@ -1,102 +1,90 @@
-import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
-import { responseHeaders } from '../downstream/head.ts'
+import { type IncomingMessage, STATUS_CODES } from 'node:http'
 import { lingerOnClose } from '../downstream/graceful-close.ts'
-
-/** What becomes known of an answer on its way back. */
-export interface AnswerEvents {
-  /** Something came from the upstream, or the caller took something. */
-  onProgress(): void
-  /** Its body broke off. */
-  onBroken(error: Error): void
-  /** Its head cannot be passed on; nothing was. */
-  onUnfit(error: Error): void
-  /** Is the request over, so that nothing more may be written? */
-  isOver(): boolean
-}
-
-/** An answer on its way back. */
-export interface Answer {
-  /** Has the caller been given its head? */
-  begun(): boolean
-}
+import { type AnswerHead, readAnswerHead } from './headers.ts'
+import type { PooledSocket } from './pool.ts'
+import type { UpstreamRequest } from './request.ts'
 
 /** Characters that a reason phrase must not carry (RFC 9112 section 4). */
 const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
 
-/** What is wrong with a head that can be parsed. */
-export function faultOf({ statusCode, httpVersionMajor, headers }: IncomingMessage): string | undefined {
+/** Returns what is wrong with a head that can be parsed, if anything. */
+function faultOf(
+  { statusCode, httpVersionMajor }: IncomingMessage,
+  { transferEncoding: coding }: AnswerHead,
+): string | undefined {
   if (statusCode! < 200) return `the upstream answered ${statusCode} unasked`
   if (httpVersionMajor !== 1) return `the upstream answered in HTTP/${httpVersionMajor}`
-  // Without TE in the request, nothing but this (RFC 9112 section 7.4).
-  const coding = headers['transfer-encoding']
+  // Without TE in the request, no other (RFC 9112 section 7.4).
   if (coding === undefined || coding.toLowerCase() === 'chunked') return undefined
   return `the upstream answered in the coding ${coding.slice(0, 100)}`
 }
 
 /** Streams an upstream's answer to the caller, as fast as that reads; one that is cut is never completed. */
-export function passBack(
-  incoming: IncomingMessage,
-  request: IncomingMessage,
-  response: ServerResponse,
-  rateLimit: readonly string[] | undefined,
-  { onProgress, onBroken, onUnfit, isOver }: AnswerEvents,
-): Answer {
+export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
+  const { request, response, sent, outgoing } = upstreamRequest
   const status = incoming.statusCode!
-  let begun = false
+  const head = readAnswerHead(incoming.rawHeaders, status, outgoing.rateLimit)
+  const fault = faultOf(incoming, head)
+  if (upstreamRequest.over || fault !== undefined) {
+    incoming.destroy()
+    upstreamRequest.onError(new Error(fault))
+    return
+  }
+  const socket = sent!.socket as PooledSocket
+  socket.announcedMs = head.keepAliveMs
+  socket.target.health.succeeded()
+  upstreamRequest.onHead(incoming)
 
+  /** Writes the head, once; false if it cannot be. */
   const begin = (): boolean => {
-    if (begun || isOver()) return begun
+    if (response.headersSent || upstreamRequest.over) return response.headersSent
     clearImmediate(flushing)
     const reason = incoming.statusMessage ?? ''
-    const headers = responseHeaders(incoming.rawHeaders, incoming.headers.connection, status, rateLimit)
     // The rest of an unfinished request must not be taken for the next one.
     if (!request.complete) {
-      headers.push('Connection', 'close')
+      head.headers.push('Connection', 'close')
       if (response.socket) lingerOnClose(response.socket)
     }
     try {
       if (reason === STATUS_CODES[status] || reason === '' || BAD_REASON.test(reason))
-        response.writeHead(status, headers)
-      else response.writeHead(status, reason, headers)
-      begun = true
+        response.writeHead(status, head.headers)
+      else response.writeHead(status, reason, head.headers)
     } catch (error) {
-      onUnfit(error as Error)
+      upstreamRequest.failBroken(error as Error)
     }
-    return begun
+    return response.headersSent
   }
-  // The head waits for the bytes that come with it: where they are broken, it can still be a 502.
+  // The head waits for the bytes that come with it: if they are broken, it can still be a 502.
   const flushing = setImmediate(() => {
-    if (!isOver() && begin()) response.flushHeaders()
+    if (!upstreamRequest.over && begin()) response.flushHeaders()
   })
 
-  incoming.on('error', onBroken)
+  incoming.on('error', (error) => upstreamRequest.onError(error))
   incoming.on('close', () => {
     clearImmediate(flushing)
-    if (!incoming.complete) onBroken(new Error('the answer was cut'))
+    if (!incoming.complete) upstreamRequest.onError(new Error('the answer was cut'))
   })
   if (request.method === 'HEAD' || status === 204 || status === 304) {
     // Whole with its head, whatever an upstream sends behind it.
     if (begin()) response.end()
     incoming.resume()
-    return { begun: () => begun }
+    return
   }
-  const length = Number(incoming.headers['content-length'])
   incoming.on('data', (chunk: Buffer) => {
-    onProgress()
+    upstreamRequest.onProgress()
     if (!begin()) return
     // Most answers are one chunk, and so one write.
-    if (chunk.length === length) response.end(chunk)
+    if (chunk.length === head.contentLength) response.end(chunk)
     else if (!response.write(chunk)) incoming.pause()
   })
   incoming.on('end', () => {
-    if (isOver()) return
+    if (upstreamRequest.over) return
     // `end` also comes for a body that was cut; only `complete` tells them apart.
-    if (!incoming.complete) onBroken(new Error('the answer was cut'))
+    if (!incoming.complete) upstreamRequest.onError(new Error('the answer was cut'))
     else if (begin() && !response.writableEnded) response.end()
   })
   response.on('drain', () => {
-    onProgress()
+    upstreamRequest.onProgress()
     incoming.resume()
   })
-  return { begun: () => begun }
 }

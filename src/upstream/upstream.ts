@@ -1,70 +1,69 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { READ_MS } from '../downstream/graceful-close.ts'
 import { type AddressChange, createAddresses } from './addresses.ts'
 import { createConnect, type Tls } from './connect.ts'
-import { type Forwarded, type Outgoing, pass, type Way } from './request.ts'
-import { createSend } from './proxy.ts'
-import { createSockets } from './connections.ts'
-import { type IdentityHeaders, identityHeadersOf } from '../downstream/head.ts'
-import { READ_MS } from '../downstream/slow-reader.ts'
+import { createConnections } from './connections.ts'
+import { type IdentityHeaders, identityHeadersOf } from './headers.ts'
+import { createSend, type Outgoing } from './proxy.ts'
+import { UpstreamRequest } from './request.ts'
+import { createTimeouts } from './timeouts.ts'
 
-/** A backend, and how long it is waited for. */
+/** A backend as it is configured. */
 export interface Upstream {
   readonly name: string
-  /** Where it answers, such as `http://data.internal:4000`; several are used in turn, all by the same scheme. */
+  /** Where it answers, such as `http://data.internal:4000`; several are used in rotation, all by the same scheme. */
   readonly origins: readonly string[]
   /** Milliseconds until the head of the answer, and between the bytes of a body in either direction. */
   readonly timeoutMs: number
   readonly connectTimeoutMs: number
-  /** How `https` is spoken: PEM texts. What is not set is as Node.js has it, but no certificate goes unverified. */
+  /** PEM texts for `https`. What is not set is Node.js's default, but no certificate goes unverified. */
   readonly tls: Tls | undefined
   readonly maxConnections: number
   /** Fields that only a trusted proxy may send to it, beside those that are known. */
   readonly identityHeaders?: readonly string[]
-  /** Milliseconds that a caller which seems to take nothing of its answer is given at least; default `READ_MS`. */
+  /** Milliseconds that a caller which seems to read nothing of its answer is given at least; default `READ_MS`. */
   readonly readMs?: number
 }
 
 export interface Forward {
-  (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing): Promise<Forwarded>
+  (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing): Promise<UpstreamRequest>
   readonly identityHeaders: IdentityHeaders
   /** The upstream's addresses, and which of them are in use. */
   addresses(): readonly { readonly address: string; readonly up: boolean }[]
-  /** Keeps no socket any more; requests under way end in peace. */
+  /** Closes the idle sockets; requests under way end undisturbed. */
   close(): void
 }
+
+/** Makes what all requests to one upstream have in common. */
+function createBackend(upstream: Upstream, onChange: (change: AddressChange) => void) {
+  const { name, timeoutMs, readMs = READ_MS, origins } = upstream
+  const { protocol } = new URL(origins[0]!)
+  const addresses = createAddresses(origins, (change) => {
+    if (!change.up) connections.evict(change.address)
+    onChange(change)
+  })
+  const tls = protocol === 'https:' ? (upstream.tls ?? {}) : undefined
+  const connect = createConnect(upstream.connectTimeoutMs, tls)
+  const connections = createConnections(addresses, connect, upstream.maxConnections)
+  const timeouts = createTimeouts()
+  return { name, timeoutMs, readMs, addresses, connections, timeouts, send: createSend(protocol) }
+}
+
+export type Backend = ReturnType<typeof createBackend>
 
 /**
  * Streams requests to one upstream over kept-alive sockets, and its answers back.
  * Never rejects, never leaves the caller waiting longer than the timeouts, never completes an answer that was cut.
  */
 export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void): Forward {
-  const { protocol } = new URL(upstream.origins[0]!)
-  const addresses = createAddresses(upstream.origins, (change) => {
-    if (!change.up) sockets.leave(change.address)
-    onChange(change)
-  })
-  const tls = protocol === 'https:' ? (upstream.tls ?? {}) : undefined
-  const sockets = createSockets({
-    addresses,
-    connect: createConnect(upstream.connectTimeoutMs, tls),
-    max: upstream.maxConnections,
-  })
-  const way: Way = {
-    name: upstream.name,
-    timeoutMs: upstream.timeoutMs,
-    readMs: upstream.readMs ?? READ_MS,
-    addresses,
-    sockets,
-    send: createSend(protocol),
-  }
-  const forward = (
-    request: IncomingMessage,
-    response: ServerResponse,
-    outgoing: Outgoing,
-  ): Promise<Forwarded> => pass(way, request, response, outgoing)
+  const backend = createBackend(upstream, onChange)
+  const forward = (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing) =>
+    new Promise<UpstreamRequest>((resolve) =>
+      new UpstreamRequest(backend, request, response, outgoing, resolve).start(),
+    )
   return Object.assign(forward, {
     identityHeaders: identityHeadersOf(upstream.identityHeaders ?? []),
-    addresses: () => addresses.all.map(({ origin, downUntil }) => ({ address: origin, up: downUntil === 0 })),
-    close: sockets.close,
+    addresses: () => backend.addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
+    close: backend.connections.close,
   })
 }

@@ -24,7 +24,7 @@ function open({ port }: TestGateway, localAddress = '127.0.0.1'): Socket {
   return socket
 }
 /** Waits until so many of the sockets are still open, and stay so when they ask something. */
-async function remain(sockets: readonly Socket[], count: number): Promise<Socket[]> {
+async function expectOpen(sockets: readonly Socket[], count: number): Promise<Socket[]> {
   const alive = () => sockets.filter((socket) => !socket.destroyed)
   await until(`${count} are open`, () => alive().length === count)
   const answers = alive().map(
@@ -46,7 +46,7 @@ describe('sockets beyond', () => {
   it('maxConnections are closed at once and counted, and places come free', async () => {
     const one = await gateway(', maxConnections: 3')
     const sockets = Array.from({ length: 5 }, (_, i) => open(one, `127.0.0.${i + 1}`))
-    const [first] = await remain(sockets, 3)
+    const [first] = await expectOpen(sockets, 3)
     expect(await dropped(one, 'maxConnections')).toBe('2')
     first!.destroy()
     await until('a place is free', async () => {
@@ -59,8 +59,8 @@ describe('sockets beyond', () => {
   it('maxConnectionsPerAddress are closed at once and counted, and other addresses are served', async () => {
     const one = await gateway(', maxConnectionsPerAddress: 2')
     const greedy = Array.from({ length: 5 }, () => open(one))
-    await remain(greedy, 2)
-    await remain([open(one, '127.0.0.2'), open(one, '127.0.0.2')], 2)
+    await expectOpen(greedy, 2)
+    await expectOpen([open(one, '127.0.0.2'), open(one, '127.0.0.2')], 2)
     expect(await dropped(one, 'maxConnectionsPerAddress')).toBe('3')
     expect(await dropped(one, 'maxConnections')).toBe('0')
     for (const socket of greedy) socket.destroy()
@@ -73,8 +73,8 @@ describe('sockets beyond', () => {
 
   it('maxConnectionsPerAddress are served where they come from a trusted proxy', async () => {
     const one = await gateway(', maxConnectionsPerAddress: 1', '[127.0.0.0/31]')
-    await remain([open(one), open(one), open(one)], 3)
-    await remain([open(one, '127.0.0.2'), open(one, '127.0.0.2')], 1)
+    await expectOpen([open(one), open(one), open(one)], 3)
+    await expectOpen([open(one, '127.0.0.2'), open(one, '127.0.0.2')], 1)
   })
 })
 

@@ -75,7 +75,7 @@ it.each([1, 2])(
     const text = yaml({
       data: data.url,
       store: `{ redis: { url: "${redis.url}" } }`,
-      more: 'drainTimeout: 8s',
+      more: 'drainTimeout: 4s',
     })
     gateway = await serving(text, ['--workers', String(workers)])
     const { port, adminPort } = gateway

@@ -1,12 +1,12 @@
 import { connect, type Socket } from 'node:net'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const closers: (() => unknown)[] = []
-afterEach(async () => {
+afterAll(async () => {
   for (const close of closers.splice(0).toReversed()) await close()
 })
 async function gateway(settings: Parameters<typeof startGateway>[0]): Promise<TestGateway> {
@@ -24,7 +24,7 @@ function stubborn(port: number, bytes: string): Socket & { said: string } {
   return socket
 }
 
-describe('a caller that never ends its side', () => {
+describe.concurrent('a caller that never ends its side', () => {
   it.each([
     ['CONNECT', 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n', 405],
     ['garbage', 'garbage\r\n\r\n', 400],
@@ -40,6 +40,7 @@ describe('a caller that never ends its side', () => {
       if (!socket.destroyed) socket.write('x')
       return socket.destroyed
     })
+    expect(statuses(socket.said)).toEqual([status])
   })
 
   it('does not hold an upstream beyond requestTimeout', async () => {
@@ -51,15 +52,16 @@ describe('a caller that never ends its side', () => {
     await until('the upstream is asked', () => back.sockets() === 1)
     await until('the caller is told', () => statuses(socket.said)[0] === 408)
     await until('the upstream is free', () => back.sockets() === 0)
+    expect(statuses(socket.said)).toEqual([408])
   })
 
   it('does not keep the gateway from ending', async () => {
     const data = await startUpstream()
     closers.push(data.close)
     const { port, running } = await startGateway({ data: data.url })
-    stubborn(port, 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n')
     stubborn(port, 'GET /half')
-    await new Promise((resolve) => setTimeout(resolve, 100))
+    const refused = stubborn(port, 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n')
+    await until('the refusal', () => statuses(refused.said)[0] === 405)
     const ended = await Promise.race([
       running.close().then(() => true),
       new Promise((resolve) => setTimeout(resolve, 5000)),
@@ -68,7 +70,7 @@ describe('a caller that never ends its side', () => {
   })
 })
 
-it('a caller that ends its side of the socket before its answer has left', async () => {
+it.concurrent('a caller that ends its side of the socket before its answer has left', async () => {
   const back = await startRawUpstream(() => {})
   closers.push(back.close)
   const routes = 'routes: [{ match: "/*", upstream: data, authenticate: none, timeout: 5m }]'
@@ -80,7 +82,7 @@ it('a caller that ends its side of the socket before its answer has left', async
   expect(socket.said).toBe('')
 })
 
-it('places in the queue for an upstream are given back by callers that leave', async () => {
+it.concurrent('places in the queue for an upstream are given back by callers that leave', async () => {
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('/v3/now')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
   })
@@ -100,7 +102,7 @@ it('places in the queue for an upstream are given back by callers that leave', a
   expect((await next).status).toBe(200)
 })
 
-it('the answer to an upload that nobody takes reaches its sender', async () => {
+it.concurrent('the answer to an upload that nobody takes reaches its sender', async () => {
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('POST')) socket.write('HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\n\r\nno')
   })
@@ -111,7 +113,7 @@ it('the answer to an upload that nobody takes reaches its sender', async () => {
   expect(statuses(text)).toEqual([413])
 })
 
-it.each([
+it.concurrent.each([
   ['an upstream answers', '/oidc/x', 413],
   ['the gateway refuses', '/v3/x', 401],
 ])('whoever still sends what %s early finds no reset in place of the answer', async (_, path, status) => {

@@ -1,11 +1,11 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
-import { plainTarget, parseHost, understand } from '../../src/downstream/target.ts'
+import { plainTarget, parseHost, parseTarget } from '../../src/downstream/target.ts'
 
 const serves = (host: string): boolean => host === 'api.example.com'
 const read = (target: string, ...hosts: string[]) =>
-  understand(target, hosts.length > 0 ? hosts : ['api.example.com'], serves)
+  parseTarget(target, hosts.length > 0 ? hosts : ['api.example.com'], serves)
 const pathOf = (target: string): string => {
   const found = read(target)
   if (found instanceof Refusal) throw found
@@ -123,7 +123,7 @@ describe('refuses what servers read differently', () => {
       fc.property(
         fc.string({ unit: 'binary' }),
         fc.string({ unit: 'binary' }),
-        (a, b) => void understand(a, [b], serves),
+        (a, b) => void parseTarget(a, [b], serves),
       ),
     )
   })
@@ -147,7 +147,7 @@ describe('the host', () => {
   })
 
   it.each([[[]], [['a', 'a']], [['a', 'b']]])('stands exactly once: %j', (hosts) => {
-    expect(understand('/', hosts, serves)).toBeInstanceOf(Refusal)
+    expect(parseTarget('/', hosts, serves)).toBeInstanceOf(Refusal)
   })
 
   it.each([

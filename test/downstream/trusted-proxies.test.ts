@@ -1,7 +1,6 @@
 import { networkInterfaces } from 'node:os'
 import { afterEach, describe, expect, it } from 'vitest'
-import { plainAddress } from '../../src/downstream/address.ts'
-import { createPeers } from '../../src/downstream/trusted-proxies.ts'
+import { createPeers, plainAddress } from '../../src/downstream/trusted-proxies.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 

@@ -4,37 +4,18 @@ export type Spelling = string | { readonly line: string; readonly fields: readon
 /** The sync that the others may be aliases of. */
 export const CANONICAL = '/sync/ab:cd'
 
+const words = (list: string): readonly string[] => list.trim().split(/\s+/)
+
 /** Pairs of targets that are one connection's sync. */
 export const SAME: readonly (readonly [canonical: string, alias: Spelling])[] = [
-  ...[
-    '/sync/ab:cd',
-    '/sync/ab%3Acd',
-    '/sync/ab%3acd',
-    '/sync/%61b:cd',
-    '/sync/%61%62%3A%63%64',
-    '/sync/AB:CD',
-    '/sync/%41%42%3a%43%44',
-    '/SYNC/ab:cd',
-    '/sYnC/aB:cD/',
-    '/%73ync/ab:cd',
-    '/%53%59%4E%43/ab:cd',
-    '/sync/ab:cd/',
-    '/v3/sync/ab:cd',
-    '/v3/sync/ab:cd/',
-    '/V2.0/Sync/ab%3Acd',
-    '/%20/sync/ab:cd',
-    '/sync/ab:cd?',
-    '/sync/ab:cd/?',
-    '/sync/ab:cd?x=/../..//\\;%2f%00',
-    '/sync/ab:cd?_method=POST',
-    '/sync/ab:cd?_method=DELETE',
-    'http://api.example.com/sync/ab:cd',
-    'HTTP://API.EXAMPLE.COM/sync/ab:cd',
-    'https://api.example.com/v3/sync/ab%3Acd?x',
-    'http://api.example.com./sync/ab:cd',
-    '/%C5%BFync/ab:cd',
-    '/v3/%C5%BFYNC/ab:cd',
-  ].map((alias) => [CANONICAL, alias] as const),
+  ...words(String.raw`
+    /sync/ab:cd /sync/ab%3Acd /sync/ab%3acd /sync/%61b:cd /sync/%61%62%3A%63%64 /sync/AB:CD
+    /sync/%41%42%3a%43%44 /SYNC/ab:cd /sYnC/aB:cD/ /%73ync/ab:cd /%53%59%4E%43/ab:cd /sync/ab:cd/ /v3/sync/ab:cd
+    /v3/sync/ab:cd/ /V2.0/Sync/ab%3Acd /%20/sync/ab:cd /sync/ab:cd? /sync/ab:cd/? /sync/ab:cd?x=/../..//\;%2f%00
+    /sync/ab:cd?_method=POST /sync/ab:cd?_method=DELETE http://api.example.com/sync/ab:cd
+    HTTP://API.EXAMPLE.COM/sync/ab:cd https://api.example.com/v3/sync/ab%3Acd?x
+    http://api.example.com./sync/ab:cd /%C5%BFync/ab:cd /v3/%C5%BFYNC/ab:cd
+  `).map((alias) => [CANONICAL, alias] as const),
   ['/sync/a~b', '/sync/a%7Eb'],
   ...[
     'X-HTTP-Method-Override: GET',
@@ -156,42 +137,19 @@ export const REFUSED: readonly Spelling[] = [
     (dots) => `/sync/ab:cd/x/${dots}`,
     (dots) => `/v3/other/${dots}/${dots}/sync/ab:cd`,
   ),
-  ...[
-    '/..;/sync/ab:cd',
-    '/v3/..;x=y/sync/ab:cd',
-    '/.;/sync/ab:cd',
-    '/sync/%252e/ab:cd',
-    '/v3/%252e%252e/sync/ab:cd',
-    '/v3/..%00/sync/ab:cd',
-  ],
+  ...words(String.raw`
+    /..;/sync/ab:cd /v3/..;x=y/sync/ab:cd /.;/sync/ab:cd /sync/%252e/ab:cd /v3/%252e%252e/sync/ab:cd
+    /v3/..%00/sync/ab:cd
+  `),
   // Slashes.
-  ...[
-    '//sync/ab:cd',
-    '/sync//ab:cd',
-    '/sync/ab:cd//',
-    '///sync/ab:cd',
-    '//v3/sync/ab:cd',
-    '//api.example.com/sync/ab:cd',
-    '/v3//sync/ab:cd',
-  ],
+  ...words(String.raw`
+    //sync/ab:cd /sync//ab:cd /sync/ab:cd// ///sync/ab:cd //v3/sync/ab:cd //api.example.com/sync/ab:cd
+    /v3//sync/ab:cd
+  `),
   ...around(
-    [
-      '%2f',
-      '%2F',
-      '%5c',
-      '%5C',
-      '\\',
-      '%252f',
-      '%255c',
-      '%c0%af',
-      '%e0%80%af',
-      '%f0%80%80%af',
-      '%c1%9c',
-      '%u2215',
-      '%uff0f',
-      '%%32%66',
-      '%25%32%66',
-    ],
+    words(String.raw`
+      %2f %2F %5c %5C \ %252f %255c %c0%af %e0%80%af %f0%80%80%af %c1%9c %u2215 %uff0f %%32%66 %25%32%66
+    `),
     (slash) => `${slash}sync/ab:cd`,
     (slash) => `/${slash}sync/ab:cd`,
     (slash) => `/sync${slash}ab:cd`,
@@ -212,37 +170,16 @@ export const REFUSED: readonly Spelling[] = [
   ...['/sync/ab:cd#', '/sync/ab:cd#x', '/sync/ab:cd?x#y', '/v3/other#/../../sync/ab:cd', '#/sync/ab:cd'],
   // Control characters, encoded or not.
   ...around(
-    [
-      '%00',
-      '%01',
-      '%08',
-      '%09',
-      '%0a',
-      '%0A',
-      '%0b',
-      '%0c',
-      '%0d',
-      '%0D%0A',
-      '%1b',
-      '%1f',
-      '%7f',
-      '%7F',
-      '%c2%80',
-      '%C2%85',
-      '%c2%9f',
-    ],
+    words(String.raw`
+      %00 %01 %08 %09 %0a %0A %0b %0c %0d %0D%0A %1b %1f %7f %7F %c2%80 %C2%85 %c2%9f
+    `),
     (control) => `/sync/ab:cd${control}`,
     (control) => `/sync${control}/ab:cd`,
   ),
   // Double encoding, and a percent sign for itself.
-  ...[
-    '/sync/ab%253Acd',
-    '/%2573ync/ab:cd',
-    '/sync/%2561b:cd',
-    '/sync/ab:cd%25',
-    '/sync/ab:cd%2500',
-    '/sync/ab%25%33%41cd',
-  ],
+  ...words(String.raw`
+    /sync/ab%253Acd /%2573ync/ab:cd /sync/%2561b:cd /sync/ab:cd%25 /sync/ab:cd%2500 /sync/ab%25%33%41cd
+  `),
   // Broken percent-encodings, broken and overlong UTF-8.
   ...around(
     [
@@ -298,44 +235,18 @@ export const REFUSED: readonly Spelling[] = [
     (session) => `/sync/ab:cd/${session}`,
   ),
   // Absolute forms and other shapes of a target.
-  ...[
-    'http://other.example/sync/ab:cd',
-    'http://u@api.example.com/sync/ab:cd',
-    'http://u:p@api.example.com/sync/ab:cd',
-    'http://api.example.com@other.example/sync/ab:cd',
-    'http://other.example@api.example.com/sync/ab:cd',
-    'http://api.example.com:8080/sync/ab:cd',
-    'http://api.example.com:0/sync/ab:cd',
-    'http://api.example.com:99999/sync/ab:cd',
-    'http://api.example.com:x/sync/ab:cd',
-    'http://api.example.com//sync/ab:cd',
-    'http://api.example.com/../sync/ab:cd',
-    'http://api.example.com\\sync/ab:cd',
-    'http://api.example.com;x/sync/ab:cd',
-    'http://api.example.com#/sync/ab:cd',
-    'http://api.example.com%2f/sync/ab:cd',
-    'http:///sync/ab:cd',
-    'http:/sync/ab:cd',
-    'http:sync/ab:cd',
-    'http://[::1/sync/ab:cd',
-    'http://[::1]/sync/ab:cd',
-    'ftp://api.example.com/sync/ab:cd',
-    'ws://api.example.com/sync/ab:cd',
-    'file:///sync/ab:cd',
-    'javascript:/sync/ab:cd',
-    'sync/ab:cd',
-    './sync/ab:cd',
-    '*',
-    '*/sync/ab:cd',
-    '?/sync/ab:cd',
-    '@/sync/ab:cd',
-    '\\sync\\ab:cd',
-    '\\\\api.example.com\\sync\\ab:cd',
-    'api.example.com:80',
-    'api.example.com/sync/ab:cd',
-    '//%zz@b/',
-    '//[',
-  ],
+  ...words(String.raw`
+    http://other.example/sync/ab:cd http://u@api.example.com/sync/ab:cd http://u:p@api.example.com/sync/ab:cd
+    http://api.example.com@other.example/sync/ab:cd http://other.example@api.example.com/sync/ab:cd
+    http://api.example.com:8080/sync/ab:cd http://api.example.com:0/sync/ab:cd
+    http://api.example.com:99999/sync/ab:cd http://api.example.com:x/sync/ab:cd
+    http://api.example.com//sync/ab:cd http://api.example.com/../sync/ab:cd http://api.example.com\sync/ab:cd
+    http://api.example.com;x/sync/ab:cd http://api.example.com#/sync/ab:cd http://api.example.com%2f/sync/ab:cd
+    http:///sync/ab:cd http:/sync/ab:cd http:sync/ab:cd http://[::1/sync/ab:cd http://[::1]/sync/ab:cd
+    ftp://api.example.com/sync/ab:cd ws://api.example.com/sync/ab:cd file:///sync/ab:cd javascript:/sync/ab:cd
+    sync/ab:cd ./sync/ab:cd * */sync/ab:cd ?/sync/ab:cd @/sync/ab:cd \sync\ab:cd \\api.example.com\sync\ab:cd
+    api.example.com:80 api.example.com/sync/ab:cd //%zz@b/ //[
+  `),
 ]
 
 const other = (line: string, ...fields: string[]): Spelling => ({ line, fields })
@@ -360,36 +271,17 @@ export const ANOTHER: readonly Spelling[] = [
   '/s%C3%BDnc/ab:cd',
   '/sync%C2%AD/ab:cd',
   ...['GET', 'PUT', 'PATCH', 'DELETE', 'HEAD'].map((method) => other(`${method} ${CANONICAL}`)),
-  ...[
-    'X-HTTP-Method-Override',
-    'X-HTTP-Method',
-    'X-Method-Override',
-    'x-http-method-override',
-    'X_HTTP_Method_Override',
-    'X.HTTP.Method',
-    'X-Original-Method',
-  ].map((name) => other(`GET ${CANONICAL}`, `${name}: POST`)),
+  ...words(String.raw`
+    X-HTTP-Method-Override X-HTTP-Method X-Method-Override x-http-method-override X_HTTP_Method_Override
+    X.HTTP.Method X-Original-Method
+  `).map((name) => other(`GET ${CANONICAL}`, `${name}: POST`)),
   other(`GET ${CANONICAL}?_method=POST`),
   other(`PUT ${CANONICAL}?_method=POST`, 'X-HTTP-Method-Override: POST'),
-  ...[
-    'X-Original-URL',
-    'X-Rewrite-URL',
-    'X-Original-URI',
-    'X-Override-URL',
-    'X_Original_URL',
-    'x-rewrite_url',
-    'X.Original.URL',
-    'PATH_INFO',
-    'Path-Info',
-    'X-Path-Info',
-    'X-Original-Path',
-    'X-Replaced-Path',
-    'X-HTTP-Path-Override',
-    'X_HTTP.Path-Override',
-    'X-Envoy-Original-Path',
-    'Request-Uri',
-    'X-Request-URI',
-  ].map((name) => other('POST /v3/other', `${name}: ${CANONICAL}`)),
+  ...words(String.raw`
+    X-Original-URL X-Rewrite-URL X-Original-URI X-Override-URL X_Original_URL x-rewrite_url X.Original.URL
+    PATH_INFO Path-Info X-Path-Info X-Original-Path X-Replaced-Path X-HTTP-Path-Override X_HTTP.Path-Override
+    X-Envoy-Original-Path Request-Uri X-Request-URI
+  `).map((name) => other('POST /v3/other', `${name}: ${CANONICAL}`)),
   other(
     'POST /v3/other',
     `X-Forwarded-Uri: ${CANONICAL}`,

@@ -131,5 +131,6 @@ describe('one request in is one request out', () => {
   it('no socket is left when the gateway has ended', async () => {
     await gateway.close()
     await until('no socket upstream', () => back.sockets() === 0)
+    expect(back.sockets()).toBe(0)
   })
 })

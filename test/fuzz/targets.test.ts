@@ -5,12 +5,12 @@ import { paramPart } from '../../src/limit/key.ts'
 import type { Limit } from '../../src/limit/limit.ts'
 import { compileParameters } from '../../src/limit/parameters.ts'
 import { matchRoute, parsePattern, type Pattern } from '../../src/downstream/router.ts'
-import { type Target, understand } from '../../src/downstream/target.ts'
+import { type Target, parseTarget } from '../../src/downstream/target.ts'
 import { FRAMEWORKS } from '../edge/frameworks.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
 
 const HOST = 'api.example.com'
-const read = (target: string): Target | Refusal => understand(target, [HOST], (host) => host === HOST)
+const read = (target: string): Target | Refusal => parseTarget(target, [HOST], (host) => host === HOST)
 
 const escaped = fc.nat(255).map((byte) => `%${byte.toString(16).padStart(2, '0')}`)
 const character = fc
@@ -247,10 +247,10 @@ describe('whatever target is sent', () => {
       )
       fc.assert(
         fc.property(host, (value) => {
-          const found = understand('/', [value], () => false)
+          const found = parseTarget('/', [value], () => false)
           if (found instanceof Refusal) return
           expect(found.host).toMatch(/^(?:\[[0-9a-f:.]+\]|[a-z0-9_~-]+(?:\.[a-z0-9_~-]+)*)$/)
-          expect(understand('/', [found.host], () => false)).toMatchObject({ host: found.host })
+          expect(parseTarget('/', [found.host], () => false)).toMatchObject({ host: found.host })
         }),
         runs(2000),
       )

@@ -120,14 +120,14 @@ describe.concurrent('a body that', () => {
     },
   )
 
-  it.each(BREAKS)('%s is answered %i in the words of OAuth, where it was forwarded', (...way) =>
-    isAnsweredInOAuth('/oidc/upload', way),
-  )
-  it.each(BREAKS)('%s is answered %i in the words of OAuth, where it was pushed', (...way) =>
-    isAnsweredInOAuth('/oidc/request', way),
-  )
+  it.each(BREAKS)('%s is answered %i in the words of OAuth, where it was forwarded', async (...way) => {
+    await expectOAuthAnswer('/oidc/upload', way)
+  })
+  it.each(BREAKS)('%s is answered %i in the words of OAuth, where it was pushed', async (...way) => {
+    await expectOAuthAnswer('/oidc/request', way)
+  })
 
-  async function isAnsweredInOAuth(path: string, [, status, code, breaks]: (typeof BREAKS)[number]) {
+  async function expectOAuthAnswer(path: string, [, status, code, breaks]: (typeof BREAKS)[number]) {
     const caller = await begun(path)
     breaks(caller.socket)
     await caller.closed()

@@ -1,4 +1,5 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -6,7 +7,7 @@ import { hashSlot } from '../../src/limit/redis/hash-slot.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { mostInAWindow, type Observed, wronglyAdmitted, wronglyRefused } from '../helpers/judge.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
-import { startCluster, startRedis } from '../helpers/redis.ts'
+import { sharedCluster, sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -39,23 +40,23 @@ async function ground(redis: string, limit: number): Promise<Ground> {
         data: data.url,
         limit: now,
         window: `${WINDOW_MS}ms`,
-        store: `{ redis: ${redis}, timeout: 10s, onOutage: deny }`,
+        store: `{ redis: ${redis}, prefix: exactness, timeout: 10s, onOutage: deny }`,
       }),
     )
   write(limit)
   const gateways = await Promise.all([1, 2, 3].map(() => serving({ file })))
   closers.push(() => gateways.forEach((gateway) => gateway.kill()))
-  const taken = () =>
-    gateways.map(({ lines }) => lines().filter(({ msg }) => msg === 'configuration reloaded').length)
   return {
     data,
     gateways,
     async setLimit(now) {
-      const before = taken()
       write(now)
+      const hash = createHash('sha256').update(readFileSync(file)).digest('hex')
       // At once, so that the window before still holds what was counted under the other limit.
       for (const gateway of gateways) gateway.kill('SIGHUP')
-      await until('every gateway has the new limit', () => taken().every((times, i) => times > before[i]!))
+      const isInForce = ({ lines }: ServingProcess) =>
+        lines().some((line) => line['msg'] === 'configuration reloaded' && line['hash'] === hash)
+      await until('every gateway has the new limit', () => gateways.every(isInForce))
     },
   }
 }
@@ -109,22 +110,8 @@ const newTokens = (clients: number) =>
 const pause = (ms: number) => new Promise<void>((resolve) => void setTimeout(resolve, ms))
 
 describe.each([
-  [
-    'a single Redis',
-    async () => {
-      const redis = await startRedis()
-      closers.push(redis.close)
-      return `{ url: "${redis.url}" }`
-    },
-  ],
-  [
-    'a cluster of three masters',
-    async () => {
-      const cluster = await startCluster(3)
-      closers.push(cluster.close)
-      return `{ cluster: ${JSON.stringify(cluster.urls)} }`
-    },
-  ],
+  ['a single Redis', async () => `{ url: "${(await sharedRedis()).url}" }`],
+  ['a cluster of three masters', async () => `{ cluster: ${JSON.stringify((await sharedCluster()).urls)} }`],
 ])('on %s', (_, open) => {
   it('no window holds more than the limit and no call is refused while one holds fewer, also while limits are raised and lowered', async () => {
     const three = await ground(await open(), 20)

@@ -1,13 +1,14 @@
 import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { AddressChange } from '../../src/upstream/addresses.ts'
+import type { UpstreamRequest } from '../../src/upstream/request.ts'
 import { createForward, type Forward, type Upstream } from '../../src/upstream/upstream.ts'
-import type { Forwarded, Outgoing } from '../../src/upstream/request.ts'
+import type { Outgoing } from '../../src/upstream/proxy.ts'
 import { bodyLength } from '../../src/downstream/head.ts'
 
 export interface Front {
   readonly port: number
-  readonly outcomes: Forwarded[]
+  readonly outcomes: UpstreamRequest[]
   /** How many requests have come. */
   requests(): number
   close(): Promise<void>
@@ -32,14 +33,14 @@ export async function startFront(
     },
     onChange,
   )
-  const outcomes: Forwarded[] = []
+  const outcomes: UpstreamRequest[] = []
   let requests = 0
   const server: Server = createServer((request, response) => {
     requests++
     const length = bodyLength(request.method!, request.httpVersion, request.headers)
     void forward(request, response, {
       target: request.url!,
-      headers: { ...(request.headers as Record<string, string>), connection: 'keep-alive' },
+      headers: Object.entries({ ...request.headers, connection: 'keep-alive' }).flat() as string[],
       bodyLength: typeof length === 'object' ? 0 : length,
       maxBody: 1e6,
       timeoutMs: undefined,

@@ -29,7 +29,7 @@ export function raw(
     socket.on('data', (chunk: Buffer) => {
       text += chunk.toString('latin1')
       // A little longer, for answers that should not come.
-      if (until?.(text) === true) setTimeout(finish, 100, false)
+      if (until?.(text) === true) setTimeout(finish, 30, false)
     })
     socket.on('close', () => finish(true))
     socket.on('error', () => {})

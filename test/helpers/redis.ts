@@ -7,13 +7,17 @@ import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
 import { until } from './wait.ts'
 
-/** A real redis-server that a test may break. */
-export interface RedisServer {
+/** A real redis-server. */
+export interface SharedRedis {
   readonly url: string
-  /** 0 where it listens on a socket file alone. */
+  /** 0 if it listens only on a socket file. */
   readonly port: number
   /** Sends one command over a connection of the helper's own. */
   command(...args: (string | number)[]): Promise<unknown>
+}
+
+/** A real redis-server that a test may break. */
+export interface RedisServer extends SharedRedis {
   /** SIGSTOP: it takes connections and bytes, and is silent. */
   freeze(): void
   thaw(): void
@@ -49,7 +53,7 @@ function listening(port: number, tls: boolean): readonly string[] {
   ]
 }
 
-const urlOf = (port: number, tls: boolean) => `${tls ? 'rediss' : 'redis'}://127.0.0.1:${port}`
+export const urlOf = (port: number, tls: boolean) => `${tls ? 'rediss' : 'redis'}://127.0.0.1:${port}`
 
 const running = new Set<ChildProcess>()
 process.once('exit', () => {
@@ -72,35 +76,10 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
     args,
   ].flat()
   let child: ChildProcess | undefined
-  let admin: Redis | undefined
+  const { command, disconnect } = commander({ path, ...(password && { password }) })
 
-  function forget(): void {
-    admin?.disconnect()
-    admin = undefined
-  }
-  async function command(...[name, ...rest]: (string | number)[]): Promise<unknown> {
-    if (admin === undefined) {
-      admin = new Redis({
-        path,
-        lazyConnect: true,
-        enableReadyCheck: false,
-        retryStrategy: null,
-        protocol: 2,
-        ...(password && { password }),
-      })
-      admin.on('error', () => {})
-    }
-    try {
-      return await admin.call(String(name), ...rest)
-    } catch (error) {
-      // A server that changes its role ends its connections.
-      if (admin?.status === 'ready') throw error
-      forget()
-      throw error
-    }
-  }
   async function kill(): Promise<void> {
-    forget()
+    disconnect()
     const dying = child
     child = undefined
     if (dying === undefined) return
@@ -122,7 +101,7 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
       try {
         return (await command('PING')) === 'PONG'
       } catch {
-        forget()
+        disconnect()
         return false
       }
     })
@@ -144,15 +123,71 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
   }
 }
 
+/** Sends commands over a connection that is made when it is needed. */
+export function commander(
+  address:
+    | { readonly path: string; readonly password?: string }
+    | { readonly host: string; readonly port: number },
+): {
+  command(...args: (string | number)[]): Promise<unknown>
+  disconnect(): void
+} {
+  let client: Redis | undefined
+  function disconnect(): void {
+    client?.disconnect()
+    client = undefined
+  }
+  return {
+    disconnect,
+    async command(...[name, ...rest]) {
+      if (client === undefined) {
+        const once = { lazyConnect: true, enableReadyCheck: false, retryStrategy: null, protocol: 2 } as const
+        client = new Redis({ ...address, ...once })
+        client.on('error', () => {})
+      }
+      try {
+        return await client.call(String(name), ...rest)
+      } catch (error) {
+        // A server that changes its role ends its connections.
+        if (client?.status !== 'ready') disconnect()
+        throw error
+      }
+    },
+  }
+}
+
 /** A real Redis Cluster; `nodes` are its masters, then its replicas. */
-export interface RedisCluster {
+export interface SharedCluster<Node extends SharedRedis = SharedRedis> {
   readonly urls: readonly string[]
-  readonly nodes: readonly RedisServer[]
-  /** The node that is master for a hash slot now. */
-  masterOf(slot: number): Promise<RedisServer>
+  readonly nodes: readonly Node[]
+  /** Returns the node that is master for a hash slot now. */
+  masterOf(slot: number): Promise<Node>
+}
+
+export interface RedisCluster extends SharedCluster<RedisServer> {
   /** Empties every master. */
   flush(): Promise<void>
   close(): Promise<void>
+}
+
+/** A cluster of these nodes. */
+export function clusterOf<Node extends SharedRedis>(nodes: readonly Node[]): SharedCluster<Node> {
+  return {
+    urls: nodes.map(({ url }) => url),
+    nodes,
+    async masterOf(slot) {
+      for (const node of nodes) {
+        const ranges = (await node.command('CLUSTER', 'SLOTS').catch(() => [])) as [
+          number,
+          number,
+          [string, number],
+        ][]
+        const owner = ranges.find(([from, to]) => from <= slot && slot <= to)
+        if (owner) return nodes.find(({ port }) => port === owner[2][1])!
+      }
+      throw new Error('no node answers')
+    },
+  }
 }
 
 const SLOTS = 16_384
@@ -207,20 +242,7 @@ export async function startCluster(
     })
   }
   return {
-    urls: nodes.map(({ url }) => url),
-    nodes,
-    async masterOf(slot) {
-      for (const node of nodes) {
-        const ranges = (await node.command('CLUSTER', 'SLOTS').catch(() => [])) as [
-          number,
-          number,
-          [string, number],
-        ][]
-        const owner = ranges.find(([from, to]) => from <= slot && slot <= to)
-        if (owner) return nodes.find(({ port }) => port === owner[2][1])!
-      }
-      throw new Error('no node answers')
-    },
+    ...clusterOf(nodes),
     async flush() {
       for (const node of nodes) await node.command('FLUSHALL').catch(() => {})
     },
@@ -229,11 +251,14 @@ export async function startCluster(
 }
 
 /** A master, its replica, and the sentinels that make the replica master when the master is gone. */
-export interface RedisSentinels {
+export interface SharedSentinels<Server extends SharedRedis = SharedRedis> {
   readonly urls: readonly string[]
   readonly name: string
-  readonly master: RedisServer
-  readonly replica: RedisServer
+  readonly master: Server
+  readonly replica: Server
+}
+
+export interface RedisSentinels extends SharedSentinels<RedisServer> {
   close(): Promise<void>
 }
 

@@ -1,14 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { clientKeys } from '../../src/limit/key.ts'
 import { hashSlot, hashTag } from '../../src/limit/redis/hash-slot.ts'
-import {
-  clientKeys,
-  type ClientLimits,
-  compileLimits,
-  type Limit,
-  quotaOfKey,
-  quotasFor,
-} from '../../src/limit/limit.ts'
+import { type ClientLimits, compileLimits, type Limit, quotaOfKey } from '../../src/limit/limit.ts'
 
 const ip = '192.0.2.7'
 
@@ -22,7 +16,7 @@ function keyOf(
   caller: { client?: string; user?: string; ip?: string },
   params = {},
 ): string {
-  return quotasFor([limit('l', per)], { ip, ...caller }, params, 'p', 0)[0]!.key
+  return compileLimits([limit('l', per)], 'p')({ ip, ...caller }, params, 0)[0]!.key
 }
 
 describe('the key of a limit', () => {
@@ -127,7 +121,7 @@ describe('a limit', () => {
     ],
   })
   const at = (nowMs: number, clientLimits?: ClientLimits) =>
-    quotasFor([changed], { client: 'acme', ip }, {}, 'p', nowMs, clientLimits)[0]!
+    compileLimits([changed], 'p', clientLimits)({ client: 'acme', ip }, {}, nowMs)[0]!
 
   test('changes at its dates', () => {
     expect([99, 100, 199, 200, 100_000].map((nowMs) => at(nowMs).limit)).toEqual([1000, 500, 500, 1200, 1200])
@@ -141,7 +135,7 @@ describe('a limit', () => {
     expect(at(150, own)).toMatchObject({ limit: 500, windowMs: 60_000, untilAt: undefined })
     const always: ClientLimits = new Map([['acme', new Map([['requests', { limit: 0 }]])]])
     expect(at(1e12, always)).toMatchObject({ limit: 0, windowMs: 60_000 })
-    expect(quotasFor([changed], { client: 'other', ip }, {}, 'p', 0, always)[0]!.limit).toBe(1000)
+    expect(compileLimits([changed], 'p', always)({ client: 'other', ip }, {}, 0)[0]!.limit).toBe(1000)
   })
 
   test('is applied once, though a route names it twice', () => {

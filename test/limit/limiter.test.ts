@@ -8,7 +8,7 @@ const quota: Quota = { name: 'sync', key: 'p:{a}:sync', limit: 1, windowMs: 5000
 
 /** A memory store that counts how often it is asked, on a clock of the test's. */
 function setUp(
-  options: { readonly delayed?: boolean; readonly mode?: Charge['mode']; readonly maxRefusals?: number } = {},
+  options: { readonly delayed?: boolean; readonly mode?: Charge['mode']; readonly maxDenied?: number } = {},
 ) {
   const { delayed = false, mode = 'store' } = options
   const clock = { ms: 1000 }
@@ -32,7 +32,7 @@ function setUp(
     store,
     now: () => clock.ms,
     onOutcome: (limit, outcome) => outcomes.push([limit, outcome]),
-    ...(options.maxRefusals !== undefined && { maxRefusals: options.maxRefusals }),
+    ...(options.maxDenied !== undefined && { maxDenied: options.maxDenied }),
   })
   return {
     limiter,
@@ -232,7 +232,7 @@ describe('the limiter', () => {
   })
 
   test('remembers so many refusals and no more', async () => {
-    const { limiter, asked } = setUp({ maxRefusals: 10 })
+    const { limiter, asked } = setUp({ maxDenied: 10 })
     const none = Array.from({ length: 20 }, (_, i) => ({ ...quota, key: `k${i}`, limit: 0 }))
     for (const one of none) await limiter.decide([one])
     expect(asked.count).toBe(20)

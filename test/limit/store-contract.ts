@@ -1,7 +1,9 @@
+import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { longestWait } from '../../src/limit/decision.ts'
-import { clientKeys, type Limit, type Quota } from '../../src/limit/limit.ts'
+import { clientKeys } from '../../src/limit/key.ts'
+import type { Limit, Quota } from '../../src/limit/limit.ts'
 import type { Allowance, Store } from '../../src/limit/store.ts'
 import { Judge } from './judge.ts'
 
@@ -14,8 +16,10 @@ export interface Subject {
 }
 
 export interface ContractOptions {
-  /** Random traces to run; each is some dozens of decisions. */
-  readonly runs: number
+  /** Random traces to run, each of some dozens of decisions; 10 unless given: what wraps a store only routes. */
+  readonly runs?: number
+  /** How many traces run at a time, each on a store of its own, since a batch has one clock; 1 unless given. */
+  readonly atOnce?: number
   /** Does the store refuse from memory, and tell then of the limits that it knows alone? */
   readonly remembers?: boolean
   /** Does the clock of whoever asks never go back? */
@@ -26,18 +30,25 @@ const START_US = 1_750_000_000_000_000
 let runs = 0
 
 /** What every store promises, whatever stands around it: one suite for all of them. */
-export function storeContract(name: string, open: () => Promise<Subject>, options: ContractOptions): void {
+export function storeContract(
+  name: string,
+  open: () => Promise<Subject>,
+  options: ContractOptions = {},
+): void {
+  const { runs: numRuns = 10, atOnce = 1 } = options
   describe(`${name}, as every store,`, () => {
+    let subjects: readonly Subject[] = []
     let subject: Subject
     beforeAll(async () => {
-      subject = await open()
+      subjects = await Promise.all(Array.from({ length: atOnce }, open))
+      subject = subjects[0]!
     })
     afterAll(async () => {
-      await subject?.close()
+      await Promise.all(subjects.map((one) => one.close()))
     })
 
     /** Runs a trace on keys of its own, and compares every answer with the judge's. */
-    async function agrees(steps: readonly Step[]): Promise<void> {
+    async function assertAgreement(steps: readonly Step[], subject: Subject): Promise<void> {
       const tag = `trace${runs++}`
       const judge = new Judge()
       let nowUs = START_US
@@ -48,7 +59,7 @@ export function storeContract(name: string, open: () => Promise<Subject>, option
         if (!step.charging) {
           const allowances = await subject.store.peek(quotas)
           const rooms = allowances.map(({ admitted }) => admitted)
-          compare(allowances, judge.decide(quotas, nowUs, false, rooms).verdicts, nowUs)
+          assertAllowances(allowances, judge.decide(quotas, nowUs, false, rooms).verdicts, nowUs)
           continue
         }
         const charges = await Promise.all(
@@ -56,40 +67,45 @@ export function storeContract(name: string, open: () => Promise<Subject>, option
         )
         // Of those that nothing remembers and that travel together, the order can be told.
         const instants = charges.slice(0, 16).map(({ decidedAt }) => decidedAt!)
-        if (options.remembers !== true) expect(instants).toEqual(instants.toSorted((a, b) => a - b))
+        if (options.remembers !== true) {
+          assert.deepEqual(
+            instants,
+            instants.toSorted((a, b) => a - b),
+          )
+        }
         for (const { admitted: was, allowances, decidedAt } of charges) {
           // Of a refusal from memory, what it does not say is what it must be.
           const rooms = quotas.map(
             ({ name }) => allowances.find((one) => one.name === name)?.admitted ?? true,
           )
           const { admitted, verdicts } = judge.decide(quotas, nowUs, true, rooms)
-          expect(was).toBe(admitted)
-          expect(Math.abs(decidedAt! - nowUs / 1000)).toBeLessThan(1.01)
-          if (admitted || options.remembers !== true) compare(allowances, verdicts, nowUs)
-          else compareWaits(allowances, verdicts, quotas, nowUs)
+          assert.equal(was, admitted)
+          assertBetween(decidedAt!, [nowUs / 1000, nowUs / 1000], 1.01)
+          if (admitted || options.remembers !== true) assertAllowances(allowances, verdicts, nowUs)
+          else assertWaits(allowances, verdicts, quotas, nowUs)
         }
       }
     }
 
-    function compare(
+    function assertAllowances(
       allowances: readonly Allowance[],
       verdicts: ReturnType<Judge['decide']>['verdicts'],
       nowUs: number,
     ): void {
-      expect(allowances).toHaveLength(verdicts.length)
+      assert.equal(allowances.length, verdicts.length)
       for (const [i, { room, remaining, growsAfterUs }] of verdicts.entries()) {
         const allowance = allowances[i]!
-        expect(room).toContain(allowance.admitted)
-        within(allowance.remaining, remaining, 0)
+        assert(room.includes(allowance.admitted))
+        assertBetween(allowance.remaining, remaining, 0)
         const growsAfterMs = growsAfterUs.map((us) => us / 1000) as [number, number]
-        within(allowance.resetAfterMs, growsAfterMs, 0.0015)
-        expect(allowance.retryAfterMs).toBe(allowance.remaining > 0 ? 0 : allowance.resetAfterMs)
-        expect(Math.abs(allowance.resetAt - allowance.resetAfterMs - nowUs / 1000)).toBeLessThan(1.01)
+        assertBetween(allowance.resetAfterMs, growsAfterMs, 0.0015)
+        assert.equal(allowance.retryAfterMs, allowance.remaining > 0 ? 0 : allowance.resetAfterMs)
+        assertBetween(allowance.resetAt - allowance.resetAfterMs, [nowUs / 1000, nowUs / 1000], 1.01)
       }
     }
 
-    /** A refusal tells the longest of the waits, and which limits refuse as far as it tells of them. */
-    function compareWaits(
+    /** A refusal has the longest of the waits, and says which limits refuse as far as it knows them. */
+    function assertWaits(
       allowances: readonly Allowance[],
       verdicts: ReturnType<Judge['decide']>['verdicts'],
       quotas: readonly Quota[],
@@ -98,26 +114,33 @@ export function storeContract(name: string, open: () => Promise<Subject>, option
       const live = verdicts.filter((_, i) => !quotas[i]!.shadow)
       const sure = live.filter(({ room }) => !room.includes(true))
       const likely = live.filter(({ room }) => room.includes(false))
-      const told = longestWait(allowances)!
+      const longest = longestWait(allowances)!
       // To the microsecond and a half: a number holds no more of it beside the milliseconds of an epoch.
-      within(
-        told.retryAfterMs,
+      assertBetween(
+        longest.retryAfterMs,
         [
           Math.max(0, ...sure.map(({ growsAfterUs: [least] }) => least / 1000)),
           Math.max(...likely.map(({ growsAfterUs: [, most] }) => most / 1000)),
         ],
         0.0015,
       )
-      expect(Math.abs(told.resetAt - told.retryAfterMs - nowUs / 1000)).toBeLessThan(1.01)
+      assertBetween(longest.resetAt - longest.retryAfterMs, [nowUs / 1000, nowUs / 1000], 1.01)
       for (const { name, admitted, shadow } of allowances) {
         const { room } = verdicts[quotas.findIndex((quota) => quota.name === name)]!
-        if (!shadow) expect(room).toContain(admitted)
+        assert(shadow || room.includes(admitted))
       }
     }
 
-    function within(value: number, [least, most]: readonly [number, number], off: number): void {
-      expect(value).toBeGreaterThanOrEqual(least - off)
-      expect(value).toBeLessThanOrEqual(most + off)
+    function assertBetween(value: number, [least, most]: readonly [number, number], off: number): void {
+      assert(least - off <= value && value <= most + off, `${least} <= ${value} <= ${most}`)
+    }
+
+    async function assertProperty(steps: fc.Arbitrary<Step[]>, count: number): Promise<void> {
+      const traces = fc.array(steps, { minLength: atOnce, maxLength: atOnce })
+      const property = fc.asyncProperty(traces, async (all) => {
+        await Promise.all(all.map((steps, i) => assertAgreement(steps, subjects[i]!)))
+      })
+      await fc.assert(property, { numRuns: Math.ceil(count / atOnce) })
     }
 
     function trace(limits: readonly number[], times: readonly number[], length: number) {
@@ -156,15 +179,11 @@ export function storeContract(name: string, open: () => Promise<Subject>, option
     }
 
     test('answers as a naive log does, through ties, gaps, boundaries, backward clocks and limits that change', async () => {
-      await fc.assert(fc.asyncProperty(trace([0, 1, 2, 3, 7, 50], [1, 1, 2, 5], 60), agrees), {
-        numRuns: options.runs,
-      })
+      await assertProperty(trace([0, 1, 2, 3, 7, 50], [1, 1, 2, 5], 60), numRuns)
     }, 60_000)
 
     test('answers as a naive log does where calls share slots of a thousandth of the window', async () => {
-      await fc.assert(fc.asyncProperty(trace([3, 1000, 1001, 1300, 5000], [1, 20, 150, 400], 20), agrees), {
-        numRuns: Math.ceil(options.runs / 20),
-      })
+      await assertProperty(trace([3, 1000, 1001, 1300, 5000], [1, 20, 150, 400], 20), numRuns / 20)
     }, 60_000)
 
     /** One key of its own, and a clock that starts now. */

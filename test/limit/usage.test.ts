@@ -3,7 +3,7 @@ import { type ClientLimits, compileLimits, type Limit } from '../../src/limit/li
 import { MemoryStore } from '../../src/limit/memory/store.ts'
 import { RedisStore } from '../../src/limit/redis/store.ts'
 import type { Store } from '../../src/limit/store.ts'
-import { createUsage, MOST_KEYS } from '../../src/limit/usage.ts'
+import { createUsage, MAX_KEYS } from '../../src/limit/usage.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 
 const DAY_MS = 86_400_000
@@ -159,15 +159,15 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
 
   it('tells of so many keys and no more, and that there are more', async () => {
     const { store, calls, usage } = await opened([LIMITS[0]!, { ...LIMITS[1]!, windowMs: 60_000 }])
-    const connections = Array.from({ length: MOST_KEYS - 1 }, (_, i) => `c${i}`)
+    const connections = Array.from({ length: MAX_KEYS - 1 }, (_, i) => `c${i}`)
     await Promise.all(connections.map((connection) => calls(['sync'], 'a', connection)))
     const whole = await usage.ofClient('a')
     expect(whole).toMatchObject({ truncated: false })
-    expect(whole.limits).toHaveLength(MOST_KEYS)
+    expect(whole.limits).toHaveLength(MAX_KEYS)
     await calls(['sync'], 'a', 'z')
     const part = await usage.ofClient('a')
     expect(part).toMatchObject({ truncated: true })
-    expect(part.limits).toHaveLength(MOST_KEYS)
+    expect(part.limits).toHaveLength(MAX_KEYS)
     expect(part.limits.map(({ key }) => key)).not.toContain('p:{a}:sync:z')
     await store.close()
   })

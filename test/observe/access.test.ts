@@ -113,7 +113,7 @@ it('cuts what is long', () => {
   const line = read({
     ...bare,
     path: `/${'x'.repeat(999)}`,
-    forwarded: { outcome: 'left', givenUp: 'slow' },
+    forwarded: { outcome: 'left', timedOut: 'slow', error: undefined, headAt: undefined },
     host: 'h'.repeat(300),
   })
   expect(line).toMatchObject({ path: `/${'x'.repeat(255)}…`, cause: 'slow' })

@@ -1,11 +1,9 @@
-import { once } from 'node:events'
-import { createServer } from 'node:net'
 import { describe, it } from 'vitest'
 import type { StoreConfig } from '../../src/config/schema.ts'
 import { openStore, type OpenStore } from '../../src/process/open-store.ts'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
-import { freePort, type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
+import { type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
 import { until } from '../helpers/wait.ts'
 
 /** Each test has a server of its own, so they need not wait for one another. */
@@ -53,16 +51,14 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
   it.for<[string, RedisServerOptions, (url: string) => Parameters<typeof open>[1]['topology'], string]>([
     ['is a replica', replica, (url) => ({ url }), 'store.redis.url is a replica of 127.0.0.1:1'],
     ['is a node of a cluster', node, (url) => ({ url }), 'store.redis.url is one node of a cluster'],
-    ['is no cluster', {}, (url) => ({ cluster: [url] }), 'write its URL in store.redis.url'],
+    ['is no cluster', {}, (url) => ({ cluster: [url] }), 'names a server of another kind'],
+    ['is no Sentinel', {}, (url) => ({ sentinels: [url], name: 'main' }), 'names a server of another kind'],
     [
-      'is no Sentinel',
-      {},
-      (url) => ({ sentinels: [url], name: 'main' }),
-      'store.redis.sentinels names a server that is no Sentinel',
+      'asks for a password',
+      { password: 'open sesame' },
+      (url) => ({ url }),
+      'refuses the user name or password',
     ],
-    ['speaks TLS', { tls: true }, (url) => ({ url: url.replace('rediss:', 'redis:') }), 'write rediss://'],
-    ['speaks no TLS', {}, (url) => ({ url: url.replace('redis:', 'rediss:') }), 'write redis:// in place of'],
-    ['asks for a password', { password: 'open sesame' }, (url) => ({ url }), 'set store.redis.password'],
     [
       'asks for another password',
       { password: 'open sesame' },
@@ -89,31 +85,6 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
     },
   )
 
-  it('answers the TLS that it does not speak: says so once too', async ({ expect, onTestFinished }) => {
-    const port = await freePort()
-    const { lines } = await open(onTestFinished, { topology: { url: `rediss://127.0.0.1:${port}` } })
-    let pings = 0
-    let hellos = 0
-    const server = createServer((socket) => {
-      socket.on('error', () => {})
-      socket.once('data', (bytes) => {
-        const isPing = bytes.toString('latin1').startsWith('PING')
-        if (isPing) pings++
-        else hellos++
-        socket.end(isPing ? '+PONG\r\n' : '-ERR unknown command\r\n')
-      })
-    })
-    await once(server.listen(port, '127.0.0.1'), 'listening')
-    onTestFinished(() => void server.close())
-    await until('it was found out twice what is spoken', () => pings > 1)
-    const heard = hellos
-    await until('it is connected to again', () => hellos > heard + 2)
-    expect(lines).toEqual([
-      expect.stringMatching(/^warn: Redis unavailable/),
-      `error: Redis does not speak TLS at 127.0.0.1:${port}; write redis:// in place of rediss://, and no store.redis.tls.`,
-    ])
-  })
-
   it('is wrong after it was right is logged in one line, and decides no more from then on', async ({
     expect,
     onTestFinished,
@@ -126,7 +97,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
     expect(await metric('sluice_store_mode{mode="local"}')).toBe('1')
     expect(await metric('sluice_store_up')).toBe('0')
     await new Promise((resolve) => setTimeout(resolve, 300))
-    expect(lines).toEqual([expect.stringMatching(/^error: .*set store\.redis\.password/)])
+    expect(lines).toEqual([expect.stringMatching(/^error: .*correct store\.redis\.username/)])
   })
 
   it('is wrong under deny, makes the gateway unready until it is right', async ({

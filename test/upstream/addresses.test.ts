@@ -26,7 +26,7 @@ function clocked(...origins: string[]) {
   const take = (times: number) => Array.from({ length: times }, () => addresses.next()!.origin)
   const of = (origin: string) => addresses.all.find((one) => one.origin === origin)!
   const fail = (origin: string, times = 3) => {
-    for (let i = 0; i < times; i++) addresses.failed(of(origin), 'ECONNREFUSED')
+    for (let i = 0; i < times; i++) of(origin).health.failed(new Error('ECONNREFUSED'))
   }
   return { addresses, changes, clock, take, fail, of }
 }
@@ -45,9 +45,9 @@ describe('the turn of addresses', () => {
   })
 
   it('passes over one after three failures in a row, and says so once', () => {
-    const { addresses, changes, take, fail, of } = clocked(A, B, C)
+    const { changes, take, fail, of } = clocked(A, B, C)
     fail(B, 2)
-    addresses.answered(of(B))
+    of(B).health.succeeded()
     fail(B, 2)
     expect(take(3)).toContain(B)
     fail(B, 1)
@@ -69,12 +69,12 @@ describe('the turn of addresses', () => {
   })
 
   it('has it back, and says so once, as soon as it answers; its waits begin anew', () => {
-    const { addresses, changes, clock, take, fail, of } = clocked(A, B)
+    const { changes, clock, take, fail, of } = clocked(A, B)
     fail(B)
     clock.ms += 1000
     expect(take(2)).toContain(B)
-    addresses.answered(of(B))
-    addresses.answered(of(B))
+    of(B).health.succeeded()
+    of(B).health.succeeded()
     expect(take(4).toSorted()).toEqual([A, A, B, B])
     expect(changes.map(({ up }) => up)).toEqual([false, true])
     fail(B)
@@ -137,6 +137,7 @@ describe('several addresses', () => {
       state.goesOn = false
       await Promise.all(load)
     }
+    expect(changes).toEqual([false, true])
   })
 
   it('stand in for one that cannot be reached, with any method, each body whole and once', async () => {

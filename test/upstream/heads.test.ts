@@ -71,6 +71,8 @@ describe('the head of an answer', () => {
     ['is coded in a way that nobody asked for', `${OK}\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`],
     ['has a coding that is none', `${OK}\r\nTransfer-Encoding: identity\r\n\r\nhello`],
     ['is of another version', answer([]).replace('1.1', '2.0')],
+    ['switches protocols without Upgrade', 'HTTP/1.1 101 Switching Protocols\r\n\r\n'],
+    ['has a status that is none', answer([]).replace('200', '099')],
     ['has a status of two digits', answer([]).replace('200', '20')],
     ['has a status of four digits', answer([]).replace('200', '2000')],
   ])('is a 502 where it %s', async (_, says) => {

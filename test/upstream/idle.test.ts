@@ -1,16 +1,10 @@
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
-import { createLifetime } from '../../src/upstream/keep-alive.ts'
+import { createKeepAliveEstimate } from '../../src/upstream/addresses.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { startRawUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
-
-/** 100,000 requests (`npm run test:long`); in the suite a slice of that. */
-const LONG = process.env['SLUICE_LONG'] === '1'
-const REQUESTS = LONG ? 100_000 : 2000
-const CALLERS = 402
 
 const closers: (() => unknown)[] = []
 afterAll(async () => {
@@ -51,10 +45,10 @@ describe.concurrent('an idle socket', () => {
     await post()
     await post()
     expect(back.connections()).toBe(1)
-    await sleep(1100)
+    await sleep(600)
     await get(port)
     expect(back.connections()).toBe(1)
-    await sleep(1100)
+    await sleep(600)
     await post()
     expect(back.connections()).toBe(2)
   })
@@ -63,7 +57,7 @@ describe.concurrent('an idle socket', () => {
     const back = await closing(60_000, 'Keep-Alive: timeout=9\r\n')
     const { port } = await front(back.url)
     await get(port)
-    await sleep(1100)
+    await sleep(600)
     expect((await get(port, '/', { method: 'DELETE' })).status).toBe(200)
     expect(back.connections()).toBe(1)
   })
@@ -135,88 +129,36 @@ describe.concurrent('an idle socket', () => {
 describe('the time for which idle sockets are kept', () => {
   const clocked = () => {
     const clock = { ms: 1000 }
-    return { clock, ...createLifetime(() => clock.ms) }
+    return { clock, estimate: createKeepAliveEstimate(() => clock.ms) }
   }
 
   it('is the shortest that was seen', () => {
-    const { leastMs, seen } = clocked()
-    expect(leastMs()).toBe(Number.POSITIVE_INFINITY)
-    for (const ms of [400, 300, Number.POSITIVE_INFINITY, 350]) seen(ms)
-    expect(leastMs()).toBe(300)
+    const { estimate } = clocked()
+    expect(estimate.ms()).toBe(Number.POSITIVE_INFINITY)
+    for (const ms of [400, 300, Number.POSITIVE_INFINITY, 350]) estimate.record(ms)
+    expect(estimate.ms()).toBe(300)
   })
 
   it('is not learned from a socket that was just used', () => {
-    const { leastMs, seen } = clocked()
-    seen(99)
-    expect(leastMs()).toBe(Number.POSITIVE_INFINITY)
-    seen(100)
-    expect(leastMs()).toBe(100)
+    const { estimate } = clocked()
+    estimate.record(99)
+    expect(estimate.ms()).toBe(Number.POSITIVE_INFINITY)
+    estimate.record(100)
+    expect(estimate.ms()).toBe(100)
   })
 
   it('is learned anew once it was not seen for a minute or two, but never forgotten unseen', () => {
-    const { clock, leastMs, seen } = clocked()
-    seen(300)
+    const { clock, estimate } = clocked()
+    estimate.record(300)
     clock.ms += 3_600_000
-    expect(leastMs()).toBe(300)
-    seen(Number.POSITIVE_INFINITY)
-    expect(leastMs()).toBe(300)
+    expect(estimate.ms()).toBe(300)
+    estimate.record(Number.POSITIVE_INFINITY)
+    expect(estimate.ms()).toBe(300)
     clock.ms += 59_999
-    seen(Number.POSITIVE_INFINITY)
-    expect(leastMs()).toBe(300)
+    estimate.record(Number.POSITIVE_INFINITY)
+    expect(estimate.ms()).toBe(300)
     clock.ms += 1
-    seen(900)
-    expect(leastMs()).toBe(900)
+    estimate.record(900)
+    expect(estimate.ms()).toBe(900)
   })
 })
-
-/** Node.js as an upstream: it says how long it keeps sockets, and when a request is the last of its socket. */
-async function node(options: { keepAliveTimeout?: number; maxRequestsPerSocket?: number }): Promise<string> {
-  const server: Server = createServer((request, response) => {
-    request.resume().on('end', () => response.end('ok'))
-  })
-  Object.assign(server, options)
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  closers.push(() => new Promise((resolve) => (server.close(resolve), server.closeAllConnections())))
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-}
-
-it(
-  `no request of ${REQUESTS} fails because its upstream closes idle or much used sockets`,
-  async () => {
-    // With the longest pause between the requests of a caller: as long as sockets are kept there, and longer.
-    const upstreams: [name: string, url: string, longestMs: number][] = [
-      ['1 s, as announced', await node({ keepAliveTimeout: 1000 }), 1200],
-      ['5 requests, as announced', await node({ maxRequestsPerSocket: 5 }), 200],
-      // A busy machine takes as long as that between looking at a socket and writing to it.
-      ...(LONG ? [['300 ms', (await closing(300)).url, 400] as [string, string, number]] : []),
-      ['1 s', (await closing(1000)).url, 1200],
-      ['2 s', (await closing(2000)).url, LONG ? 2400 : 1200],
-      ['60 s', (await closing(60_000)).url, 50],
-    ]
-    const failed: string[] = []
-    const callers = CALLERS / upstreams.length
-    const call = async (port: number, name: string, caller: number, i: number): Promise<void> => {
-      const method = (['POST', 'GET', 'DELETE'] as const)[i % 3]!
-      const headers = { 'X-Caller': String(caller) }
-      const { status } = await get(port, '/', { method, headers }, method === 'POST' ? 'x' : undefined)
-      if (status !== 200) failed.push(`${method} ${status} of a socket kept for ${name}`)
-    }
-    await Promise.all(
-      upstreams.map(async ([name, url, longestMs]) => {
-        const { port } = await front(url)
-        // By the end of a first socket it is learned how long they are kept.
-        await get(port)
-        await sleep(longestMs)
-        const one = async (caller: number): Promise<void> => {
-          for (let i = 0; i < REQUESTS / CALLERS; i++) {
-            await call(port, name, caller, i)
-            await sleep(Math.random() * longestMs)
-          }
-        }
-        await Promise.all(Array.from({ length: callers }, (_, caller) => one(caller)))
-      }),
-    )
-    expect(failed).toEqual([])
-  },
-  LONG ? 1_800_000 : 60_000,
-)

@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createShares } from '../../src/limit/concurrency.ts'
+import { createSlots } from '../../src/upstream/connections.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { startGateway } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
@@ -39,16 +39,17 @@ function send(port: number, caller: string, path: string, length = 0, body = '')
 const now = (port: number, caller: string) => get(port, '/now', { headers: { 'X-Caller': caller } })
 const MUCH = 'x'.repeat(100_000)
 
-describe('shares', () => {
-  it('are so many in all, so many for each, and nothing is kept of who has none', () => {
-    const shares = createShares(3, 2)
-    shares.take('a')
-    shares.take('a')
-    expect([shares.free('a'), shares.free('b')]).toEqual([false, true])
-    shares.take('b')
-    expect(['a', 'b', 'c'].map(shares.free)).toEqual([false, false, false])
-    shares.giveBack('a')
-    expect(['a', 'b', 'c'].map(shares.free)).toEqual([true, true, true])
+describe('slots', () => {
+  it('are so many in all, so many for each, and nothing is kept of a caller that has none', () => {
+    const slots = createSlots(3, 2)
+    const free = () => ['a', 'b', 'c'].map((caller) => slots.isFree(caller))
+    slots.take('a')
+    slots.take('a')
+    expect(free()).toEqual([false, true, true])
+    slots.take('b')
+    expect(free()).toEqual([false, false, false])
+    slots.release('a')
+    expect(free()).toEqual([true, true, true])
   })
 })
 
@@ -84,11 +85,11 @@ describe('senders of slow bodies', () => {
   })
 
   it('give the place of an upload back when the body is whole, though its answer is not there', async () => {
-    const { port, asked } = await patient(2)
+    const { port, asked, requests } = await patient(2)
     const first = send(port, 'a', '/a', 200_000, MUCH)
     await until('the first upload', () => asked.length === 1)
     send(port, 'b', '/b', 200_000, MUCH)
-    await new Promise((resolve) => setTimeout(resolve, 50))
+    await until('the second has come', () => requests() === 2)
     expect(asked).toEqual(['POST /a'])
     first.write(MUCH)
     await until('the second upload', () => asked.length === 2)
@@ -110,7 +111,7 @@ describe('one caller', () => {
   })
 
   it('has at most half of the places to wait, and the others are served in their order', async () => {
-    const { port, asked, outcomes } = await patient(4)
+    const { port, asked, outcomes, requests } = await patient(4)
     // Two have sockets, and half of 32 places are theirs.
     for (let i = 0; i < 20; i++) send(port, 'a', '/hang')
     await until('two are told', () => outcomes.length === 2)
@@ -119,9 +120,10 @@ describe('one caller', () => {
     await until('all sockets are taken', () => asked.length === 4)
     const answers: string[] = []
     for (const caller of ['d', 'e']) {
+      const before = requests()
       void now(port, caller).then(() => answers.push(caller))
       // The order is that of arrival.
-      await new Promise((resolve) => setTimeout(resolve, 50))
+      await until('it has come', () => requests() === before + 1)
     }
     expect(answers).toEqual([])
     holding[0]!.destroy()
@@ -154,10 +156,20 @@ describe('one caller', () => {
 })
 
 it('a client may send at once all that a limit of 1000 allows', async () => {
-  const back = await startUpstream((_, response) => setTimeout(() => response.end('ok'), 200))
+  const held: (() => void)[] = []
+  let holding = true
+  const back = await startUpstream((_, response) => {
+    const answer = () => void response.end('ok')
+    if (holding) held.push(answer)
+    else answer()
+  })
   closers.push(back.close)
-  const { port } = await startFront(back.url).then((front) => (closers.push(front.close), front))
-  const answers = await Promise.all(Array.from({ length: 1000 }, () => now(port, 'a')))
-  expect(answers.filter(({ status }) => status !== 200)).toEqual([])
+  const { port, requests, close } = await startFront(back.url)
+  closers.push(close)
+  const answers = Promise.all(Array.from({ length: 1000 }, () => now(port, 'a')))
+  await until('all have come', () => requests() === 1000)
+  holding = false
+  for (const answer of held) answer()
+  expect((await answers).filter(({ status }) => status !== 200)).toEqual([])
   expect(back.seen).toHaveLength(1000)
 })

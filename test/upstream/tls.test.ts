@@ -10,8 +10,7 @@ import { type TLSSocket, type TlsOptions } from 'node:tls'
 import { afterEach, describe, expect, it } from 'vitest'
 import { makeCertificate } from '../helpers/self-signed.ts'
 import { createAddresses } from '../../src/upstream/addresses.ts'
-import type { Tls } from '../../src/upstream/connect.ts'
-import { createSessions } from '../../src/upstream/tls-sessions.ts'
+import { createTlsSessions, type Tls } from '../../src/upstream/connect.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
 
@@ -248,35 +247,35 @@ describe('what sockets may resume', () => {
 
   it('is what came last, until the certificate is to be looked at again', () => {
     let now = 0
-    const sessions = createSessions(() => now)
+    const sessions = createTlsSessions(() => now)
     const give = (resumes: boolean, session: Buffer): void => {
       const given = socket(resumes)
       sessions.keep(given, address)
       given.emit('session', session)
     }
-    expect(sessions.of(address)).toBeUndefined()
+    expect(sessions.get(address)).toBeUndefined()
     give(false, first)
-    expect(sessions.of(address)).toBe(first)
+    expect(sessions.get(address)).toBe(first)
     now = 4 * 60_000
     give(true, second)
-    expect(sessions.of(address)).toBe(second)
+    expect(sessions.get(address)).toBe(second)
     // However often it was resumed, its certificate was seen only once.
     now = 5 * 60_000
-    expect(sessions.of(address)).toBeUndefined()
+    expect(sessions.get(address)).toBeUndefined()
     give(false, first)
-    expect(sessions.of(address)).toBe(first)
+    expect(sessions.get(address)).toBe(first)
   })
 
   it('is nothing for a while after one was refused', () => {
     let now = 0
-    const sessions = createSessions(() => now)
+    const sessions = createTlsSessions(() => now)
     const given = socket(false)
     sessions.keep(given, address)
     given.emit('session', first)
     sessions.refused(address)
-    expect(sessions.of(address)).toBeUndefined()
+    expect(sessions.get(address)).toBeUndefined()
     now = 5 * 60_000
     given.emit('session', second)
-    expect(sessions.of(address)).toBe(second)
+    expect(sessions.get(address)).toBe(second)
   })
 })

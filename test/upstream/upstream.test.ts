@@ -1,5 +1,5 @@
 import { request as httpRequest } from 'node:http'
-import { connect, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { get, startFront } from '../helpers/front.ts'
 import { raw, statuses } from '../helpers/raw.ts'
@@ -70,79 +70,12 @@ describe('streams both ways', () => {
     const chunked = await get(port, '/', { method: 'POST', headers: { 'Transfer-Encoding': 'chunked' } }, big)
     expect(chunked.body).toBe(big)
   })
-
-  it('reuses upstream sockets', async () => {
-    const back = await upstream()
-    const { port } = await front(back.url)
-    for (let i = 0; i < 5; i++) await get(port)
-    expect(back.sockets()).toBe(1)
-  })
-
-  it('answers HEAD, 204 and 304 without a body, and keeps the length of a HEAD', async () => {
-    const back = await upstream((request, response) => {
-      if (request.url === '/204') response.writeHead(204).end()
-      else if (request.url === '/304') response.writeHead(304, { ETag: '"x"' }).end()
-      else response.writeHead(200, { 'Content-Length': 7 }).end()
-    })
-    const { port } = await front(back.url)
-    expect(await get(port, '/', { method: 'HEAD' })).toMatchObject({
-      status: 200,
-      headers: { 'content-length': '7' },
-    })
-    expect(await get(port, '/204')).toMatchObject({ status: 204, whole: true, body: '' })
-    expect(await get(port, '/304')).toMatchObject({ status: 304, whole: true, headers: { etag: '"x"' } })
-  })
-
-  it('swallows informational answers', async () => {
-    const back = await rawUpstream((socket) =>
-      socket.write(
-        'HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok',
-      ),
-    )
-    const { port } = await front(back.url)
-    expect(statuses((await raw(port, GET)).text)).toEqual([200])
-  })
-})
-
-describe('header fields of the answer', () => {
-  it('ends hop-by-hop fields here, those that Connection names too', async () => {
-    const back = await rawUpstream((socket) =>
-      socket.write(
-        'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\nProxy-Connection: x\r\nUpgrade: h2c\r\nTE: x\r\nX-End: 1\r\n\r\nok',
-      ),
-    )
-    const { port } = await front(back.url)
-    const { headers } = await get(port)
-    expect(headers['x-end']).toBe('1')
-    for (const name of ['x-hop', 'proxy-connection', 'upgrade', 'te'])
-      expect(headers).not.toHaveProperty(name)
-    expect(headers['keep-alive']).not.toBe('timeout=9')
-  })
-
-  it('puts the rate-limit fields of the gateway in place of those of the upstream', async () => {
-    const back = await upstream((_, response) =>
-      response
-        .writeHead(200, {
-          'X-RateLimit-Limit': '7',
-          'RateLimit-Policy': '"x";q=1',
-          'x-ratelimit-reset': '1',
-          'Retry-After': '3',
-        })
-        .end(),
-    )
-    const { port } = await front(back.url, {}, { rateLimit: ['X-RateLimit-Limit', '1000'] })
-    const { headers } = await get(port)
-    expect(headers['x-ratelimit-limit']).toBe('1000')
-    expect(headers).not.toHaveProperty('ratelimit-policy')
-    expect(headers).not.toHaveProperty('x-ratelimit-reset')
-    expect(headers['retry-after']).toBe('3')
-  })
 })
 
 describe('http-proxy as it comes', () => {
   it('#2: dies of a Trailer field without a chunked body', async () => {
     const back = await upstream()
-    const { port, outcomes } = await front(back.url, {}, { headers: { host: 'a', trailer: 'X' } })
+    const { port, outcomes } = await front(back.url, {}, { headers: ['host', 'a', 'trailer', 'X'] })
     await raw(port, GET)
     // The field is dropped by `requestHeaders`; if it came this far, it must cost this request alone.
     await until('the outcome', () => outcomes.length === 1)
@@ -150,125 +83,11 @@ describe('http-proxy as it comes', () => {
     expect((await get(next)).status).toBe(200)
   })
 
-  it('#3: dies of a Trailer field with a length, and of a control byte in the reason', async () => {
-    const back = await rawUpstream((socket, first) =>
-      socket.write(
-        first.includes('/trailer')
-          ? 'HTTP/1.1 200 OK\r\nTrailer: X\r\nContent-Length: 2\r\n\r\nok'
-          : 'HTTP/1.1 200 O\u0001K\r\nContent-Length: 2\r\n\r\nok',
-      ),
-    )
-    const { port } = await front(back.url)
-    expect(await get(port, '/trailer')).toMatchObject({ status: 200, body: 'ok' })
-    expect([200, 502]).toContain((await get(port, '/reason')).status)
-  })
-
   it('#5: rewrites the path that was decided on', async () => {
     const back = await upstream()
     const { port } = await front(back.url)
     for (const path of ['//a', '/a//b', '/x/http:/y', '/https:/z?a=http:/b//c']) await get(port, path)
     expect(back.seen.map(({ url }) => url)).toEqual(['//a', '/a//b', '/x/http:/y', '/https:/z?a=http:/b//c'])
-  })
-
-  it('#6: lets the upstream work on when the caller has left', async () => {
-    const closed: string[] = []
-    const back = await upstream(undefined, (request) => {
-      request.on('close', () => closed.push(request.url!))
-      request.resume()
-    })
-    const { port, outcomes } = await front(back.url)
-    const sockets: Socket[] = []
-    for (let i = 0; i < 30; i++) {
-      const socket = connect(port, '127.0.0.1')
-      socket.on('error', () => {})
-      const upload = `POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n${'x'.repeat(100_000)}`
-      socket.write(i % 2 ? upload : GET)
-      sockets.push(socket)
-    }
-    await until('30 requests upstream', () => back.sockets() === 30)
-    for (const [i, socket] of sockets.entries()) void (i % 3 ? socket.destroy() : socket.resetAndDestroy())
-    await until('no socket upstream', () => back.sockets() === 0)
-    await until('30 outcomes', () => outcomes.length === 30)
-    expect(new Set(outcomes.map(({ outcome }) => outcome))).toEqual(new Set(['left']))
-  })
-
-  it('#6: and when the caller leaves in the middle of the answer', async () => {
-    const back = await upstream((_, response) => {
-      response.writeHead(200)
-      response.write('x'.repeat(100_000))
-    })
-    const { port, outcomes } = await front(back.url)
-    const socket = connect(port, '127.0.0.1')
-    socket.write(GET)
-    socket.once('data', () => socket.destroy())
-    await until('the outcome', () => outcomes.length === 1)
-    expect(outcomes[0]).toMatchObject({ outcome: 'left' })
-    await until('no socket upstream', () => back.sockets() === 0)
-  })
-
-  it.each([
-    ['closed with a length', 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart', 'end'],
-    ['closed while chunked', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n', 'end'],
-    ['reset with a length', 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart', 'reset'],
-    ['reset while chunked', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n', 'reset'],
-    [
-      'reset where the end of the socket is the end',
-      'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\npart',
-      'reset',
-    ],
-    ['stalled with a length', 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart', 'stall'],
-    ['stalled while chunked', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n', 'stall'],
-  ])('#7: never completes an answer that is %s', async (_, bytes, then) => {
-    const back = await rawUpstream((socket) => {
-      socket.write(bytes)
-      if (then === 'end') socket.end()
-      if (then === 'reset') setTimeout(() => socket.resetAndDestroy(), 50)
-    })
-    const { port, outcomes } = await front(back.url, { timeoutMs: 300 })
-    const { text, closed } = await raw(port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n')
-    expect(closed).toBe(true)
-    expect(text).toContain('HTTP/1.1 200 OK')
-    expect(text).not.toContain('\r\n0\r\n')
-    expect(text).not.toMatch(/HTTP\/1\.1.*HTTP\/1\.1/s)
-    expect(outcomes).toMatchObject([{ outcome: 'cut' }])
-    await until('no socket upstream', () => back.sockets() === 0)
-  })
-
-  it.each([
-    ['says nothing', () => {}],
-    ['says a byte now and then', (socket: Socket) => drip(socket, 'HTTP/1.1 200 OK\r\nX-Long: ', 'x')],
-    ['says 102 for ever', (socket: Socket) => drip(socket, '', 'HTTP/1.1 102 Processing\r\n\r\n')],
-  ])('#8: 504 when the upstream %s', async (_, talk) => {
-    const back = await rawUpstream(talk)
-    const { port } = await front(back.url, { timeoutMs: 400 })
-    expect((await get(port)).status).toBe(504)
-    await until('no socket upstream', () => back.sockets() === 0)
-  })
-
-  it('#9: 502 for a 101 that nobody asked for', async () => {
-    const back = await rawUpstream((socket) =>
-      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'),
-    )
-    const { port } = await front(back.url)
-    expect((await get(port)).status).toBe(502)
-    await until('no socket upstream', () => back.sockets() === 0)
-  })
-
-  it.each([
-    ['no HTTP', 'SSH-2.0-OpenSSH\r\n\r\n'],
-    ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok'],
-    [
-      'a length and chunks',
-      'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
-    ],
-    ['a control byte in a field', 'HTTP/1.1 200 OK\r\nX: a\u0000b\r\nContent-Length: 2\r\n\r\nok'],
-    ['#10: a bad chunk size', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n'],
-    ['a 101 without Upgrade', 'HTTP/1.1 101 Switching Protocols\r\n\r\n'],
-    ['a status that is none', 'HTTP/1.1 099 What\r\nContent-Length: 2\r\n\r\nok'],
-  ])('502 for an answer with %s', async (_, bytes) => {
-    const back = await rawUpstream((socket) => socket.write(bytes))
-    const { port } = await front(back.url)
-    expect((await get(port)).status).toBe(502)
   })
 
   it.each([
@@ -295,7 +114,7 @@ describe('http-proxy as it comes', () => {
 
   it('503 where every socket and every place in the queue is taken', async () => {
     const back = await rawUpstream(() => {})
-    const { port, outcomes } = await front(back.url, { maxConnections: 2, timeoutMs: 1500 })
+    const { port, outcomes } = await front(back.url, { maxConnections: 2, timeoutMs: 300 })
     const ask = (caller: string) => get(port, '/', { headers: { 'X-Caller': caller } })
     const answers = Promise.all(Array.from({ length: 20 }, (_, i) => ask(i % 2 === 0 ? 'a' : 'b')))
     // Two are asked and silent, sixteen wait for their sockets, two are told at once.
@@ -303,20 +122,6 @@ describe('http-proxy as it comes', () => {
     expect(outcomes.map(({ error }) => error?.status)).toEqual([503, 503])
     expect((await answers).filter(({ status }) => status === 504).length).toBeGreaterThanOrEqual(2)
     await until('no socket upstream', () => back.sockets() === 0)
-  })
-
-  it('502 for an upstream that cannot be reached, with nothing of the inside in it', async () => {
-    const back = await startUpstream()
-    await back.close()
-    const { port } = await front(back.url)
-    const got = await get(port)
-    expect(got).toMatchObject({ status: 502, body: 'The upstream cannot be reached.' })
-  })
-
-  it('502 for a socket closed before the answer', async () => {
-    const back = await rawUpstream((socket) => socket.destroy())
-    const { port } = await front(back.url)
-    expect(await get(port)).toMatchObject({ status: 502, body: 'The upstream broke off.' })
   })
 })
 
@@ -343,7 +148,7 @@ describe('bodies', () => {
         resolve(response.statusCode!)
       })
       request.write('a')
-      setTimeout(() => request.end('b'), 700)
+      setTimeout(() => request.end('b'), 500)
     })
     expect(await answer).toBe(200)
   })
@@ -409,9 +214,3 @@ describe('retries', () => {
     expect(requests).toBe(1)
   })
 })
-
-function drip(socket: Socket, start: string, rest: string): void {
-  socket.write(start)
-  const timer = setInterval(() => socket.write(rest), 50)
-  socket.on('close', () => clearInterval(timer))
-}

@@ -125,7 +125,7 @@ export function loadKeys(
       const keys = await readKeySet(document, previous).catch((error: Error) => {
         throw new Error(`${name} ${error.message}`, { cause: error })
       })
-      if (keys.size === 0) throw new NoKeys(`${name} holds no key that could verify a token`)
+      if (keys.keys.length === 0) throw new NoKeys(`${name} holds no key that could verify a token`)
       return keys
     },
     controller,

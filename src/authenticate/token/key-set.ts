@@ -22,22 +22,18 @@ const USUAL_EXPONENT = 65537n
 
 /** The usable keys of a JWK Set (RFC 7517 section 5). */
 export class KeySet {
-  readonly #keys: readonly VerificationKey[]
+  readonly keys: readonly VerificationKey[]
   /** The JWK Set as JSON. */
   readonly source: string
 
   constructor(keys: readonly VerificationKey[], source: string) {
-    this.#keys = keys
+    this.keys = keys
     this.source = source
-  }
-
-  get size(): number {
-    return this.#keys.length
   }
 
   /** The keys to try for an algorithm, with this `kid` or without one: the first 5, or, where one of them is slow, the first. */
   find(algorithm: unknown, kid: unknown): readonly VerificationKey[] {
-    const fitting = this.#keys.filter(
+    const fitting = this.keys.filter(
       (key) => (kid === undefined || key.kid === kid) && key.algorithms.has(algorithm),
     )
     return fitting.slice(0, fitting.some(({ slow }) => slow) ? 1 : MAX_TRIED)

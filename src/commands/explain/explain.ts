@@ -1,27 +1,16 @@
 import type { Config } from '../../config/schema.ts'
-import {
-  createRouter,
-  matchRoute,
-  METHODS,
-  type Params,
-  type Route,
-  servedHosts,
-  takesHost,
-} from '../../downstream/router.ts'
-import { foldCase, segmentsOf, type Target, understand } from '../../downstream/target.ts'
+import { createRouter, matchRoute, METHODS, type Params, takesHost } from '../../downstream/router.ts'
+import { parseTarget, servedHosts, type Target } from '../../downstream/target.ts'
 import { methodNotAllowed, notFound, Refusal } from '../../errors.ts'
 import type { Caller } from '../../limit/caller.ts'
 import { prefixOf } from '../../limit/key.ts'
-import { type ClientLimit, inForce, type Limit, quotasFor } from '../../limit/limit.ts'
+import { type ClientLimit, compileLimits, inForce, type Limit, type LimitedRoute } from '../../limit/limit.ts'
 import { compileParameters } from '../../limit/parameters.ts'
 import { formatInstant } from '../format.ts'
 import type { Question } from './command.ts'
 
 /** What a request gets, and why. Instants are ISO 8601 in UTC. */
 export type Explained = ReturnType<typeof explain>
-export type ExplainedRoute = ReturnType<typeof explainRoute>
-export type ExplainedClient = ReturnType<typeof explainClient>
-export type ExplainedLimit = ReturnType<typeof explainLimits>[number]
 
 /** What the question says of the caller. */
 export type Asker = { readonly [Part in keyof Caller]?: Caller[Part] | undefined }
@@ -32,7 +21,7 @@ export function explain(config: Config, question: Question, asker: Asker, nowMs:
   const request = { ...question, host: question.host ?? someHost(config) }
   const { method } = request
   const { serves, servesOthers } = servedHosts(routes, config.listen.hosts)
-  const parsed = understand(request.target, [request.host], serves, servesOthers)
+  const parsed = parseTarget(request.target, [request.host], serves, servesOthers)
   const target = parsed instanceof Refusal ? undefined : parsed
   const found = target && createRouter(routes)(method, target.host, target.segments)
   const taken = found && 'route' in found ? found : undefined
@@ -75,7 +64,7 @@ function someHost({ routes }: Config): string {
   return hosts?.find((one) => !routes.some(({ host }) => host === one)) ?? hosts?.[0] ?? 'localhost'
 }
 
-function explainRoute(route: Route, params: Params, { routes, upstreams }: Config) {
+function explainRoute(route: LimitedRoute, params: Params, { routes, upstreams }: Config) {
   const { match, authenticate, scope, respond, maxBody, timeoutMs } = route
   const upstream = upstreams.find(({ name }) => name === route.upstream)
   return {
@@ -119,7 +108,7 @@ function explainLimits(
   const known: Readonly<Record<string, string | undefined>> = { ...params, client, user, ip }
   const caller = { client: client ?? '', user: user ?? '', ip: ip ?? '' }
   const own = clientLimits.get(client ?? '')
-  return quotasFor(limits, caller, params, prefixOf(store), nowMs, clientLimits).map(
+  return compileLimits(limits, prefixOf(store), clientLimits)(caller, params, nowMs).map(
     ({ name, limit, windowMs, shadow, key }) => {
       const configured = limits.find((one) => one.name === name)!
       const { per } = configured
@@ -158,30 +147,13 @@ function decidedBy(configured: Limit, own: ClientLimit | undefined, nowMs: numbe
 }
 
 /** Why a route does not take a request. */
-function reasonOf(
-  route: Route,
-  method: string,
-  { host, segments }: Pick<Target, 'host' | 'segments'>,
-): string {
+function reasonOf(route: LimitedRoute, method: string, { host, segments }: Target): string {
   const found = matchRoute([route], method, host, segments)
-  if (found !== undefined && 'allow' in found) return `takes ${found.allow.join(', ')}, not ${method}`
-  if (found !== undefined) {
-    // What the router refuses although a route would take it.
-    return METHODS.has(method)
-      ? 'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it'
-      : `takes any method, but ${method} is none that the gateway takes`
-  }
-  if (route.host !== undefined && route.host !== host) return `is for the host ${route.host}, not ${host}`
-  if (!takesHost(route, host)) return `is for the hosts of listen.hosts, not ${host}`
-  return pathReason(route, segments)
-}
-
-function pathReason({ match, segments: wanted, rest }: Route, segments: readonly string[]): string {
-  const written = segmentsOf(match.slice(match.indexOf('/')))
-  for (const [i, want] of wanted.entries()) {
-    const have = segments[i]
-    if (have === undefined) return `wants a further segment, "${written[i]}"`
-    if ('literal' in want && foldCase(have) !== want.literal) return `wants "${written[i]}", not "${have}"`
-  }
-  return rest ? 'takes another path' : `ends before "${segments[wanted.length]}"`
+  if (found === undefined)
+    return takesHost(route, host) ? 'takes another path' : `takes another host than ${host}`
+  if ('allow' in found) return `takes ${found.allow.join(', ')}, not ${method}`
+  // What the router refuses although a route would take it.
+  return METHODS.has(method)
+    ? 'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it'
+    : `takes any method, but ${method} is none that the gateway takes`
 }

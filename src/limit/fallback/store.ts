@@ -1,29 +1,28 @@
 import { Failure, serviceUnavailable } from '../../errors.ts'
-import { type Breaker, createBreaker } from './breaker.ts'
-import { isProof, type KeyFilter, type Quota } from '../limit.ts'
+import { Health } from '../../health.ts'
+import { isProof, type Quota } from '../limit.ts'
+import { TimeoutError } from '../redis/deadlines.ts'
+import { type Charge, DamagedKeyError, type RemoteStore, type Store } from '../store.ts'
 import { LocalCounters } from './local-counters.ts'
-import { type Allowance, type Charge, DamagedKeyError, type RemoteStore, type Store } from '../store.ts'
 
 /** What decides while the store is out of reach: counters in this process, nothing, or a 503. */
 export type OutageMode = 'local' | 'allow' | 'deny'
 
-export interface OutageOptions {
+export interface FallbackOptions {
   readonly onOutage: OutageMode
-  /** Gateways that share the limits, in place of those that the store counts: under `local` each takes its part. */
+  /** Gateways that share the limits, in place of those that the store counts; under `local` each takes its part. */
   readonly instances?: number | undefined
-  /** How many gateways there are at least; one, unless given. */
+  /** Gateways that there are at least; default 1. */
   readonly processes?: number | undefined
-  /** Failures in a row after which a server is not asked again until it answers a probe. */
-  readonly failures?: number
-  /** How often a server that fails is probed, and how far apart the first and the last of these failures are at least. */
+  /** The pause between two probes of a failing server, and the shortest time from the first to the last of 3 failures. */
   readonly probeEveryMs?: number
   /** How often each server is probed that does not fail. */
   readonly idleEveryMs?: number
-  /** Called for each decision that the fallback took, or refused to take under `deny`. */
-  readonly onStandIn?: () => void
-  /** Gets every change of what decides: of one of the store's servers, with the failure that caused it. */
+  /** Called for each decision that the fallback makes, or refuses to make under `deny`. */
+  readonly onFallback?: () => void
+  /** Called once when a server goes down, and when it is up again. */
   readonly onChange?: (change: OutageChange) => void
-  /** Gets a key that holds no log of calls, whenever a decision needs it. */
+  /** Gets the key whenever a decision needs one that is damaged. */
   readonly onDamaged?: (key: string) => void
 }
 
@@ -31,65 +30,76 @@ export interface OutageChange {
   /** What decides for this server's keys from now on. */
   readonly mode: 'store' | OutageMode
   readonly server: string
-  /** Does any server of the store fail now? */
+  /** True if any server of the store is down now. */
   readonly degraded: boolean
   readonly cause: Error | undefined
 }
 
 /** A store that fails the way the operator chose. */
-export interface OutageStore extends Store {
-  /** `store`, or what `onOutage` says while any server of the store is not asked. */
+export interface FallbackStore extends Store {
+  /** `store`, or `onOutage` while any server of the store is down. */
   mode(): 'store' | OutageMode
-  /** Probes every server once; of those that fail, none is asked again until it answers a probe. */
+  /** Probes every server once; those that fail are down. */
   begin(): Promise<void>
-  /** Probes every server that is asked: some connection was lost. */
-  look(): void
-  /** No server is asked any more until it answers a probe. */
+  /** Probes every server that is up: a connection was lost. */
+  check(): void
+  /** Takes every server down until it answers a probe. */
   fail(cause: Error): void
 }
 
+const FAILURES = 3
+const RECONNECT_EVERY_MS = 1000
 const RESTORED_AT_ONCE = 64
 
-/** Wraps a store that may fail. Under `deny` it rejects with a ServiceUnavailable. */
-export function withOutage(store: RemoteStore, options: OutageOptions): OutageStore {
-  const { onOutage, instances, failures = 3, probeEveryMs = 250, idleEveryMs = 2000 } = options
-  const { processes = 1, onStandIn, onChange, onDamaged } = options
+/** Wraps a store that may fail in a circuit breaker for each server. Under `deny` it rejects with a 503. */
+export function withFallback(store: RemoteStore, options: FallbackOptions): FallbackStore {
+  const { onOutage, instances, processes = 1, probeEveryMs = 250, idleEveryMs = 2000 } = options
   const local = new LocalCounters()
-  const breakers = new Map<string, Breaker>()
+  const breakers = new Map<string, Health>()
   const restoring = new Set<string>()
-  let open = 0
+  let down = 0
 
-  /** A key of this server: this one, unless it has moved to another. */
-  function keptBy(server: string, key: string): string {
-    if (store.server(key) === server) return key
-    return store.samples().find((one) => store.server(one) === server) ?? key
-  }
-
-  function breakerOf(server: string): Breaker {
-    let breaker = breakers.get(server)
-    if (breaker === undefined) {
-      breaker = createBreaker({
-        failures,
-        probeEveryMs,
-        probe: (key) => store.probe(keptBy(server, key)),
-        reconnect: (key) => store.reconnect(keptBy(server, key)),
-        onChange(closed, cause) {
-          open += closed ? -1 : 1
-          onChange?.({ mode: closed ? 'store' : onOutage, server, degraded: open > 0, cause })
-        },
-        onRecovered: () => void restore(server),
-      })
-      breakers.set(server, breaker)
+  function breakerOf(server: string): Health {
+    const known = breakers.get(server)
+    if (known !== undefined) return known
+    let reconnectedAt = Number.NEGATIVE_INFINITY
+    /** A silent connection never recovers by itself; one that answers with errors need not be replaced. */
+    const heal = (cause: Error): void => {
+      const now = performance.now()
+      if (!(cause instanceof TimeoutError) || now - reconnectedAt < RECONNECT_EVERY_MS) return
+      reconnectedAt = now
+      store.reconnect(server)
     }
+    const changed = (mode: 'store' | OutageMode, cause: Error | undefined): void => {
+      down += mode === 'store' ? -1 : 1
+      options.onChange?.({ mode, server, degraded: down > 0, cause })
+    }
+    const breaker = new Health({
+      failures: FAILURES,
+      spanMs: probeEveryMs,
+      backoffMs: probeEveryMs,
+      probe: () => store.probe(server),
+      onDown(cause) {
+        changed(onOutage, cause)
+        heal(cause)
+      },
+      onProbeFailed: heal,
+      onUp: () => changed('store', undefined),
+      onRecovered: () => void restore(server),
+    })
+    breakers.set(server, breaker)
     return breaker
   }
 
-  store.onQuestion = (server, key, error) => {
-    if (error === undefined) breakerOf(server).succeeded()
-    else breakerOf(server).failed(error, key)
+  store.onQuestion = (server, error) => {
+    // While it is down, only a probe brings it back.
+    const breaker = breakerOf(server)
+    if (!breaker.up) return
+    if (error === undefined) breaker.succeeded()
+    else breaker.failed(error)
   }
 
-  /** Writes back what was counted here while the server failed, some keys at a time; ends where it fails again, to be called then. */
+  /** Writes back the calls that were counted here, some keys at a time; ends if the server fails again. */
   async function restore(server: string): Promise<void> {
     if (restoring.has(server)) return
     restoring.add(server)
@@ -103,49 +113,48 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
     restoring.delete(server)
   }
 
-  /** Without callers, an outage is noticed too; and servers that left a cluster are forgotten. */
-  function probeAll(): void {
-    const servers = new Set(store.samples().map((key) => store.server(key)))
+  const check = (): void => {
+    for (const server of store.servers()) breakerOf(server).check()
+  }
+  /** An outage is noticed without callers too, and servers that left a cluster are forgotten. */
+  const timer = setInterval(() => {
+    const servers = new Set(store.servers())
     for (const [server, breaker] of breakers) {
-      if (!breaker.isClosed() || servers.has(server)) continue
+      if (!breaker.up || servers.has(server)) continue
       breaker.stop()
       breakers.delete(server)
     }
-    look()
-  }
-  function look(): void {
-    for (const key of store.samples()) breakerOf(store.server(key)).look(key)
-  }
-  const timer = setInterval(probeAll, idleEveryMs).unref()
+    check()
+  }, idleEveryMs).unref()
 
-  const gateways = () => instances ?? Math.max(processes, store.gateways())
+  const isUp = (quotas: readonly Quota[]): boolean => breakerOf(store.server(quotas[0]!.key)).up
+  const gateways = (): number => instances ?? Math.max(processes, store.gateways())
 
   function chargeFallback(quotas: readonly Quota[], cause: Error | undefined): Charge | Promise<never> {
-    if (cause instanceof DamagedKeyError) onDamaged?.(cause.key)
-    onStandIn?.()
+    if (cause instanceof DamagedKeyError) options.onDamaged?.(cause.key)
+    options.onFallback?.()
     if (onOutage === 'deny') return Promise.reject(unavailable(cause))
     if (onOutage === 'local') return local.charge(quotas, gateways())
-    // A proof passes once all the same.
+    // A DPoP proof passes only once even so.
     const proofs = quotas.filter(isProof)
     const admitted = proofs.length === 0 || local.charge(proofs, 1).admitted
     return { admitted, allowances: [], mode: 'allow' }
   }
 
   return {
-    mode: () => (open > 0 ? onOutage : 'store'),
+    mode: () => (down > 0 ? onOutage : 'store'),
     async begin() {
-      const probes = store.samples().map(async (key) => {
-        const breaker = breakerOf(store.server(key))
-        await store.probe(key).catch((error: Error) => breaker.trip(error, key))
-      })
+      const probes = store
+        .servers()
+        .map((server) => store.probe(server).catch((error: Error) => breakerOf(server).trip(error)))
       await Promise.all(probes)
     },
-    look,
+    check,
     fail(cause) {
-      for (const key of store.samples()) breakerOf(store.server(key)).trip(cause, key)
+      for (const server of store.servers()) breakerOf(server).trip(cause)
     },
     charge(quotas) {
-      if (!breakerOf(store.server(quotas[0]!.key)).isClosed()) return chargeFallback(quotas, undefined)
+      if (!isUp(quotas)) return chargeFallback(quotas, undefined)
       const asked = store.charge(quotas)
       if (!(asked instanceof Promise)) return asked
       return asked.then(
@@ -156,10 +165,10 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
         (error: Error) => chargeFallback(quotas, error),
       )
     },
-    async peek(quotas): Promise<readonly Allowance[]> {
+    async peek(quotas) {
       if (quotas.length === 0) return []
       let cause: Error | undefined
-      if (breakerOf(store.server(quotas[0]!.key)).isClosed()) {
+      if (isUp(quotas)) {
         try {
           return await store.peek(quotas)
         } catch (error) {
@@ -167,11 +176,11 @@ export function withOutage(store: RemoteStore, options: OutageOptions): OutageSt
         }
       }
       if (onOutage === 'deny') throw unavailable(cause)
-      // Under `allow` nothing is counted, so that all of a limit is there.
+      // Nothing is counted under `allow`, so the whole limit is left.
       return local.peek(quotas, onOutage === 'local' ? gateways() : 1)
     },
-    keys: (filter, most, signal) => store.keys(filter, most, signal),
-    async reset(filter: KeyFilter, signal) {
+    keys: (filter, max, signal) => store.keys(filter, max, signal),
+    async reset(filter, signal) {
       const freed = await store.reset(filter, signal)
       local.reset(filter.matches)
       return freed

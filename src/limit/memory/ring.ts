@@ -17,7 +17,7 @@ export interface Ring {
   newest: number
 }
 
-/** What a ring says of one limit at one instant. */
+/** A ring at one instant. */
 export interface View {
   /** Leading slots that have left the window. */
   readonly left: number
@@ -38,12 +38,12 @@ function quantum(limit: number, windowUs: number): number {
   return limit > EXACT ? Math.ceil(windowUs / EXACT) : 1
 }
 
-/** True where the clock has gone back by more than a window, and what is held would lock its key for longer than one. */
+/** True if the clock went back by more than a window, so that the calls held would lock the key for longer than one. */
 export function isAhead(ring: Ring, windowUs: number, nowUs: number): boolean {
   return ring.held > 0 && ring.newest - nowUs > windowUs
 }
 
-/** Takes all calls held for calls made now. */
+/** Moves all calls held to now. */
 export function bringBack(ring: Ring, nowUs: number): void {
   ring.first = 0
   ring.held = 1
@@ -52,8 +52,8 @@ export function bringBack(ring: Ring, nowUs: number): void {
   ring.slots[1] = ring.total
 }
 
-/** What is still counted at an instant; changes nothing. */
-export function look(ring: Ring, windowUs: number, nowUs: number): View {
+/** Returns what is still counted at an instant; changes nothing. */
+export function viewAt(ring: Ring, windowUs: number, nowUs: number): View {
   const { held } = ring
   const horizon = nowUs - windowUs
   if (held === 0 || time(ring, 0) > horizon) return { left: 0, used: ring.total - ring.gone }
@@ -73,7 +73,7 @@ export function look(ring: Ring, windowUs: number, nowUs: number): View {
   return { left, used: ring.total - count(ring, left - 1) }
 }
 
-/** Admits calls now, one unless said otherwise, after dropping what the view says has left. */
+/** Adds calls now, after dropping the slots that left the window. */
 export function add(
   ring: Ring,
   { left }: View,
@@ -94,20 +94,20 @@ export function add(
     (ring.newest >= nowUs || Math.floor(ring.newest / span) === Math.floor(nowUs / span))
   ) {
     ring.newest = Math.max(ring.newest, nowUs)
-    const newest = place(ring, ring.held - 1)
+    const newest = slotAt(ring, ring.held - 1)
     ring.slots[newest] = ring.newest
     ring.slots[newest + 1] = ring.total
     return
   }
   if (ring.held === capacity(ring)) grow(ring, Math.min(limit, EXACT + 2))
-  const slot = place(ring, ring.held)
+  const slot = slotAt(ring, ring.held)
   ring.slots[slot] = nowUs
   ring.slots[slot + 1] = ring.total
   ring.held++
   ring.newest = nowUs
 }
 
-/** When the remaining calls next become more: the oldest call leaves, or with none remaining the last of those in excess. */
+/** Returns when the remaining calls next grow: the oldest call leaves, or the last in excess of the limit. */
 export function growsAt(
   ring: Ring,
   { left, used }: View,
@@ -137,10 +137,8 @@ export function growsAt(
 
 function grow(ring: Ring, enough: number): void {
   const { held } = ring
-  const slots = Array.from(
-    { length: 2 * Math.max(held + 1, Math.min(enough, Math.max(SMALLEST, 2 * held))) },
-    () => 0,
-  )
+  const capacity = Math.max(held + 1, Math.min(enough, Math.max(SMALLEST, 2 * held)))
+  const slots = Array.from({ length: 2 * capacity }, () => 0)
   for (let i = 0; i < held; i++) {
     slots[2 * i] = time(ring, i)
     slots[2 * i + 1] = count(ring, i)
@@ -153,14 +151,14 @@ function capacity(ring: Ring): number {
   return ring.slots.length / 2
 }
 
-function place(ring: Ring, index: number): number {
+function slotAt(ring: Ring, index: number): number {
   return (2 * (ring.first + index)) % ring.slots.length
 }
 
 function time(ring: Ring, index: number): number {
-  return ring.slots[place(ring, index)]!
+  return ring.slots[slotAt(ring, index)]!
 }
 
 function count(ring: Ring, index: number): number {
-  return ring.slots[place(ring, index) + 1]!
+  return ring.slots[slotAt(ring, index) + 1]!
 }

@@ -1,14 +1,35 @@
-import { type Clock, SYSTEM_CLOCK } from './clock.ts'
-import type { KeyFilter, Quota } from '../limit.ts'
-import { add, bringBack, createRing, growsAt, isAhead, look, type Ring, type View } from './ring.ts'
-import type { Allowance, Charge, Store } from '../store.ts'
+import type { KeyFilter } from '../key.ts'
+import type { Quota } from '../limit.ts'
+import { type Allowance, allowanceOf, type Charge, type Store } from '../store.ts'
+import { add, bringBack, createRing, growsAt, isAhead, type Ring, type View, viewAt } from './ring.ts'
 
-const SWEEP_MS = 1000
+/** A clock that never goes back, to count on, and the wall clock, to report. Milliseconds. */
+export interface Clock {
+  monotonicMs(): number
+  /** Converts the other clock's now. */
+  wallMs(monotonicMs: number): number
+}
+
+/** A difference above this means that the wall clock was set; one below it is its granularity. */
+const STEP_MS = 20
+let wallAheadMs = Date.now() - performance.now()
+
+/** This machine's. Reports one instant alike however often, which `Date.now()` with its whole milliseconds does not. */
+export const SYSTEM_CLOCK: Clock = {
+  monotonicMs: () => performance.now(),
+  wallMs(monotonicMs) {
+    const strayMs = Date.now() - (monotonicMs + wallAheadMs)
+    if (Math.abs(strayMs) > STEP_MS) wallAheadMs += strayMs
+    return monotonicMs + wallAheadMs
+  },
+}
+
+const SWEEP_EVERY_MS = 1000
 const SWEPT_AT_ONCE = 50_000
 
 export interface MemoryStoreOptions {
   readonly clock?: Clock
-  /** Keys looked at with every charge, so that sweeping keeps pace with any load. */
+  /** Keys swept with every charge, so that sweeping keeps pace with any load. */
   readonly sweptWithCharge?: number
 }
 
@@ -16,6 +37,8 @@ interface Counter {
   readonly ring: Ring
   expiresAtUs: number
 }
+
+const EMPTY: View = { left: 0, used: 0 }
 
 /** Counters in this process: the same algorithm as charge.lua, decided synchronously. */
 export class MemoryStore implements Store {
@@ -28,7 +51,7 @@ export class MemoryStore implements Store {
   constructor({ clock = SYSTEM_CLOCK, sweptWithCharge = 2 }: MemoryStoreOptions = {}) {
     this.#clock = clock
     this.#sweptWithCharge = sweptWithCharge
-    this.#timer = setInterval(() => this.sweep(SWEPT_AT_ONCE), SWEEP_MS).unref()
+    this.#timer = setInterval(() => this.sweep(SWEPT_AT_ONCE), SWEEP_EVERY_MS).unref()
   }
 
   /** How many keys are held, expired ones too until they are swept. */
@@ -47,36 +70,18 @@ export class MemoryStore implements Store {
         bringBack(counter.ring, nowUs)
         counter.expiresAtUs = nowUs + windowUs
       }
-      const view = counter ? look(counter.ring, windowUs, nowUs) : NOTHING
+      const view = counter ? viewAt(counter.ring, windowUs, nowUs) : EMPTY
       const hasRoom = view.used < quota.limit
       if (!hasRoom && !quota.shadow) admitted = false
       return { quota, counter, view, hasRoom }
     })
     const wallMs = this.#clock.wallMs(nowUs / 1000)
-    const allowances = asked.map(({ quota, counter, view, hasRoom }) =>
-      admitted && hasRoom
-        ? this.#admit(quota, nowUs, wallMs)
-        : allowance(quota, counter?.ring, view, hasRoom, nowUs, wallMs),
-    )
+    const allowances = asked.map(({ quota, counter, view, hasRoom }) => {
+      if (!admitted || !hasRoom) return allowance(quota, counter?.ring, view, hasRoom, nowUs, wallMs)
+      const ring = this.#add(quota, 1, quota.limit, nowUs)
+      return allowance(quota, ring, { left: 0, used: ring.total - ring.gone }, true, nowUs, wallMs)
+    })
     return { admitted, allowances, mode: 'store', decidedAt: wallMs }
-  }
-
-  #admit(quota: Quota, nowUs: number, wallMs: number): Allowance {
-    const windowUs = quota.windowMs * 1000
-    const counter = this.#counterOf(quota.key, 0)
-    const { ring } = counter
-    add(ring, look(ring, windowUs, nowUs), quota.limit, windowUs, nowUs)
-    counter.expiresAtUs = ring.newest + windowUs
-    return allowance(quota, ring, { left: 0, used: ring.total - ring.gone }, true, nowUs, wallMs)
-  }
-
-  #counterOf(key: string, expiresAtUs: number): Counter {
-    let counter = this.#counters.get(key)
-    if (counter === undefined) {
-      counter = { ring: createRing(), expiresAtUs }
-      this.#counters.set(key, counter)
-    }
-    return counter
   }
 
   async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
@@ -89,41 +94,46 @@ export class MemoryStore implements Store {
         ring = structuredClone(ring)
         bringBack(ring, nowUs)
       }
-      const view = ring ? look(ring, windowUs, nowUs) : NOTHING
+      const view = ring ? viewAt(ring, windowUs, nowUs) : EMPTY
       return allowance(quota, ring, view, view.used < quota.limit, nowUs, wallMs)
     })
   }
 
-  async keys({ matches }: KeyFilter, most = Number.POSITIVE_INFINITY): Promise<readonly string[]> {
-    return [...this.#counters.keys()].filter((key) => matches(key)).slice(0, most)
+  async keys({ matches }: KeyFilter, max = Infinity): Promise<readonly string[]> {
+    return [...this.#counters.keys()].filter((key) => matches(key)).slice(0, max)
   }
 
   async reset(filter: KeyFilter): Promise<number> {
     const keys = await this.keys(filter)
-    for (const key of keys) this.#counters.delete(key)
+    for (const key of keys) this.drop(key)
     return keys.length
   }
 
-  /** Takes calls for made so long ago, whether there is room or not. */
+  /** Adds calls that were made so long ago, whether there is room or not. */
   add(quota: Quota, calls: number, agoMs: number): void {
-    const windowUs = quota.windowMs * 1000
-    const atUs = this.#nowUs() - Math.round(agoMs * 1000)
-    const { ring } = this.#counterOf(quota.key, atUs + windowUs)
-    add(ring, look(ring, windowUs, atUs), Number.MAX_SAFE_INTEGER, windowUs, atUs, calls)
+    this.#add(quota, calls, Number.MAX_SAFE_INTEGER, this.#nowUs() - Math.round(agoMs * 1000))
   }
 
-  /** Is anything counted under this key? */
+  #add({ key, windowMs }: Quota, calls: number, limit: number, atUs: number): Ring {
+    const windowUs = windowMs * 1000
+    let counter = this.#counters.get(key)
+    if (counter === undefined) this.#counters.set(key, (counter = { ring: createRing(), expiresAtUs: 0 }))
+    const { ring } = counter
+    add(ring, viewAt(ring, windowUs, atUs), limit, windowUs, atUs, calls)
+    counter.expiresAtUs = ring.newest + windowUs
+    return ring
+  }
+
   has(key: string): boolean {
     return this.#counters.has(key)
   }
 
-  /** The calls that are still counted of a quota. */
+  /** The calls of a quota that are still counted. */
   used({ key, windowMs }: Quota): number {
     const ring = this.#counters.get(key)?.ring
-    return ring === undefined ? 0 : look(ring, windowMs * 1000, this.#nowUs()).used
+    return ring === undefined ? 0 : viewAt(ring, windowMs * 1000, this.#nowUs()).used
   }
 
-  /** Forgets what is counted under a key. */
   drop(key: string): void {
     this.#counters.delete(key)
   }
@@ -133,7 +143,7 @@ export class MemoryStore implements Store {
     this.#counters.clear()
   }
 
-  /** Looks at so many keys, where the last sweep ended, and drops the expired ones. */
+  /** Checks so many keys, from where the last sweep ended, and drops the expired ones. */
   sweep(count: number): void {
     this.#sweep(count, this.#nowUs())
   }
@@ -143,9 +153,7 @@ export class MemoryStore implements Store {
   }
 }
 
-const NOTHING: View = { left: 0, used: 0 }
-
-/** Looks at so many entries of a map, where it ended the last time, and drops those that have expired by then. */
+/** Returns a function that checks so many entries of a map, from where it last ended, and drops those expired by `now`. */
 export function sweeper<Key, Value>(
   map: Map<Key, Value>,
   expiresAt: (value: Value) => number,
@@ -161,30 +169,17 @@ export function sweeper<Key, Value>(
 }
 
 function allowance(
-  { name, limit, windowMs, shadow }: Quota,
+  quota: Quota,
   ring: Ring | undefined,
   view: View,
   admitted: boolean,
   nowUs: number,
   wallMs: number,
 ): Allowance {
+  const { limit, windowMs } = quota
   const windowUs = windowMs * 1000
-  const remaining = Math.max(0, limit - view.used)
-  const growsAtUs = ring
-    ? growsAt(ring, view, limit, windowUs, nowUs)
-    : limit === 0
-      ? nowUs + windowUs
-      : nowUs
+  const emptyUs = limit === 0 ? nowUs + windowUs : nowUs
+  const growsAtUs = ring ? growsAt(ring, view, limit, windowUs, nowUs) : emptyUs
   const resetAfterMs = (growsAtUs - nowUs) / 1000
-  return {
-    name,
-    limit,
-    windowMs,
-    remaining,
-    resetAt: Math.ceil(wallMs + resetAfterMs),
-    resetAfterMs,
-    retryAfterMs: remaining > 0 ? 0 : resetAfterMs,
-    admitted,
-    shadow,
-  }
+  return allowanceOf(quota, admitted, Math.max(0, limit - view.used), wallMs + resetAfterMs, resetAfterMs)
 }

@@ -1,19 +1,19 @@
 -- Decides a batch of requests, each against several limits at once: all of a request's limits are charged, or none.
 --
 -- KEYS      the keys of every limit of every decision, in order. On a cluster all share one slot.
--- ARGV      when the caller stops waiting, in microseconds on this server's clock: later, nothing is decided
+-- ARGV      the deadline in microseconds on this server's clock: later, nothing is decided
 --           then for every decision:
---             n          how many limits it has; negative: only look, charge nothing
+--             n          how many limits it has; negative: read only, charge nothing
 --             then n times: limit, window in microseconds, and 0, or 1 for a shadow limit, or -c to add c calls that were
---             counted elsewhere, room or not
+--             counted elsewhere, even without room
 -- returns   a flat list of integers:
 --             now        this server's clock in microseconds since the epoch, read once for the whole batch;
---                        alone, where it is past the deadline
+--                        nothing else if it is past the deadline
 --             then for every decision:
---             admitted   1 or 0, or -1 where one of its keys is damaged: nothing is decided then
+--             admitted   1 or 0, or -1 if one of its keys is damaged and nothing is decided
 --             then for every limit of it:
---               room       1 if the limit, looked at alone, had room for the call, or 0; -1 where its key is damaged
---               remaining  calls that may still be made, after this one where it was charged
+--               room       1 if this limit alone had room for the call, or 0; -1 if its key is damaged
+--               remaining  calls that may still be made, after this one if it was charged
 --               growsAt    when remaining next grows, in microseconds since the epoch
 --
 -- A key holds the log of its admitted calls as one string: a header, and a ring of slots, oldest first.
@@ -25,12 +25,13 @@
 -- went back by more than a window: what is held is then taken for calls made now. A key expires when its newest slot leaves
 -- the window. A key that holds anything else is damaged, as is one of another version.
 
-local HEADER, SLOT = '>I4I4I4I6I6I7I7', '>I7I6'
-local HEADER_BYTES, SLOT_BYTES = 38, 13
+local HEADER, HEADER_BYTES, SLOT, SLOT_BYTES = '>I4I4I4I6I6I7I7', 38, '>I7I6', 13
 -- Logs of up to so many slots are read and written whole.
 local SMALL = 8
 local SMALL_BYTES = HEADER_BYTES + SMALL * SLOT_BYTES
+-- Above so many calls a window, calls share slots.
 local EXACT = 1000
+-- The first number of a header is below this in version 0.
 local VERSIONS = 2 ^ 24
 
 local call, pcall, floor, ceil, min, max = redis.call, redis.pcall, math.floor, math.ceil, math.min, math.max
@@ -39,24 +40,23 @@ local pack, unpackBytes, sub = struct.pack, struct.unpack, string.sub
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- What waited in a stalled server's queue was given up, and decided otherwise: it must not be charged now.
-local deadline = tonumber(ARGV[1])
-if now > deadline then return { now } end
+-- What waited in the queue of a stalled server has timed out at the caller, and must not be charged now.
+if now > tonumber(ARGV[1]) then return { now } end
 
--- Closures are made anew with every call of the script, so there are three of them only.
+-- Every call of the script creates its closures, so there are only three.
 
 -- Time and cumulative count of a slot, counted from the oldest.
 local function slot(log, index)
-  local at = 38 + (log.first + index) % log.capacity * 13
-  if log.whole then return unpackBytes('>I7I6', log.raw, at + 1) end
-  return unpackBytes('>I7I6', call('GETRANGE', log.key, at, at + 12))
+  local at = HEADER_BYTES + (log.first + index) % log.capacity * SLOT_BYTES
+  if log.whole then return unpackBytes(SLOT, log.raw, at + 1) end
+  return unpackBytes(SLOT, call('GETRANGE', log.key, at, at + SLOT_BYTES - 1))
 end
 
 local function write(log, index, when)
-  local at = 38 + (log.first + index) % log.capacity * 13
-  local bytes = pack('>I7I6', when, log.total)
+  local at = HEADER_BYTES + (log.first + index) % log.capacity * SLOT_BYTES
+  local bytes = pack(SLOT, when, log.total)
   if log.whole then
-    log.raw = sub(log.raw, 1, at) .. bytes .. sub(log.raw, at + 14)
+    log.raw = sub(log.raw, 1, at) .. bytes .. sub(log.raw, at + SLOT_BYTES + 1)
   else
     call('SETRANGE', log.key, at, bytes)
   end
@@ -86,22 +86,17 @@ local function load(name)
   }
 end
 
--- Every key is read and checked before the first write: what a script wrote stays, though it fails later.
-local logs, dirty, answer, size = {}, {}, { now }, 1
-for i = 1, #KEYS do
-  local name = KEYS[i]
-  if not logs[name] then logs[name] = load(name) end
-end
+-- Every key is read and checked before the first write: what a script wrote stays even if it fails later.
+local logs, answer, size = {}, { now }, 1
+for _, name in ipairs(KEYS) do logs[name] = logs[name] or load(name) end
 
 local key, arg, args = 0, 2, #ARGV
 while arg <= args do
-  local count = tonumber(ARGV[arg])
-  local charging = count > 0
-  if not charging then count = -count end
-
+  local charging = tonumber(ARGV[arg]) > 0
+  local count = math.abs(tonumber(ARGV[arg]))
   local damaged = false
   for i = key + 1, key + count do damaged = damaged or logs[KEYS[i]].damaged end
-  -- Look at every limit: what has left its window, and has it room?
+  -- What has left the window of each limit, and has it room?
   local admitted = not damaged
   for i = key + 1, damaged and key or key + count do
     local at = arg + 3 * (i - key)
@@ -113,18 +108,14 @@ while arg <= args do
       log.raw = ('\0'):rep(HEADER_BYTES + SLOT_BYTES)
       log.whole, log.capacity, log.first, log.held = true, 1, 0, 1
       write(log, 0, now)
-      if charging and not log.dirty then
-        log.dirty = true
-        dirty[#dirty + 1] = log
-      end
+      log.dirty = log.dirty or charging
     end
     local horizon, held = now - window, log.held
     if held > 0 and log.oldest <= horizon then
-      -- Drop what has left, to be written if the call is charged. Galloping: mostly it is little.
+      -- Drop what has left, to be written if the call is charged. Galloping, since it is mostly little.
       local when, gone = slot(log, 0)
-      local left, step, beyond = 1, 1, held + 1
+      local left, step, beyond, upTo = 1, 1, held + 1, nil
       while left + step <= held do
-        local upTo
         when, upTo = slot(log, left + step - 1)
         if when > horizon then
           beyond, log.oldest = left + step, when
@@ -134,7 +125,6 @@ while arg <= args do
       end
       while beyond - left > 1 do
         local middle = floor((left + beyond) / 2)
-        local upTo
         when, upTo = slot(log, middle - 1)
         if when > horizon then beyond, log.oldest = middle, when else left, gone = middle, upTo end
       end
@@ -166,22 +156,16 @@ while arg <= args do
         if held == log.capacity then
           -- A copy, oldest first, of twice the capacity but no more than is ever needed.
           local capacity = max(held + 1, min(limit, EXACT + 2, max(4, 2 * held)))
-          local slots = ''
-          if held > 0 then
-            local all = log.whole and log.raw or call('GETRANGE', log.key, 0, -1)
-            local from = HEADER_BYTES + log.first * SLOT_BYTES
-            slots = sub(all, from + 1, HEADER_BYTES + held * SLOT_BYTES) .. sub(all, HEADER_BYTES + 1, from)
-          end
+          local all = log.whole and log.raw or call('GETRANGE', log.key, 0, -1)
+          local from = HEADER_BYTES + log.first * SLOT_BYTES
+          local slots = sub(all, from + 1, HEADER_BYTES + held * SLOT_BYTES) .. sub(all, HEADER_BYTES + 1, from)
           log.raw = ('\0'):rep(HEADER_BYTES) .. slots .. ('\0'):rep((capacity - held) * SLOT_BYTES)
           log.whole, log.capacity, log.first = true, capacity, 0
         end
         log.held = held + 1
         write(log, held, now)
       end
-      if not log.dirty then
-        log.dirty = true
-        dirty[#dirty + 1] = log
-      end
+      log.dirty = true
     end
 
     local used = log.total - log.gone
@@ -197,11 +181,11 @@ while arg <= args do
       growsAt = log.oldest + window
     else
       -- More than the limit, which was lowered: the last of those in excess must leave too.
-      local enough, low, high = log.total - limit + 1, 0, log.held - 1
+      local low, high = 0, log.held - 1
       while low < high do
         local middle = floor((low + high) / 2)
         local _, upTo = slot(log, middle)
-        if upTo >= enough then high = middle else low = middle + 1 end
+        if upTo > log.total - limit then high = middle else low = middle + 1 end
       end
       growsAt = slot(log, low) + window
     end
@@ -213,15 +197,16 @@ while arg <= args do
   key, arg = key + count, arg + 3 * count + 1
 end
 
-for i = 1, #dirty do
-  local log = dirty[i]
-  local header = pack(HEADER, log.capacity, log.first, log.held, log.total, log.gone, log.newest, log.oldest)
-  local ttl = ceil((log.newest + log.window - now) / 1000)
-  if log.whole then
-    call('SET', log.key, header .. sub(log.raw, HEADER_BYTES + 1), 'PX', ttl)
-  else
-    call('SETRANGE', log.key, 0, header)
-    call('PEXPIRE', log.key, ttl)
+for name, log in pairs(logs) do
+  if log.dirty then
+    local header = pack(HEADER, log.capacity, log.first, log.held, log.total, log.gone, log.newest, log.oldest)
+    local ttl = ceil((log.newest + log.window - now) / 1000)
+    if log.whole then
+      call('SET', name, header .. sub(log.raw, HEADER_BYTES + 1), 'PX', ttl)
+    else
+      call('SETRANGE', name, 0, header)
+      call('PEXPIRE', name, ttl)
+    end
   end
 end
 

@@ -1,218 +1,191 @@
 import { once } from 'node:events'
-import { type Cluster, Redis } from 'ioredis'
+import { Cluster, Redis } from 'ioredis'
+import { isVague, StoreConfigError } from './diagnose.ts'
 import { hashSlot, hashTag, SLOTS, tagOf } from './hash-slot.ts'
-import { NEEDLESS } from './auth.ts'
-import { nameOf, openCluster, type RedisCluster } from './cluster.ts'
 import {
+  clusterOptions,
+  type RedisAddress,
   redisAddress,
   type RedisCredentials,
   type RedisTopology,
   sentinelOptions,
   serverOptions,
+  watcherOptions,
 } from './options.ts'
-import { hearingSentinels } from './sentinels.ts'
-import {
-  IS_SENTINEL,
-  missingDatabase,
-  NEEDLESS_PASSWORD,
-  StoreConfigError,
-  unservedWarning,
-} from './topology.ts'
 
-/** What a store needs to know of its Redis, be it one server or a cluster. */
+/** A client of one server or of a cluster. A `server` is `redis`, or `host:port` in a cluster. */
 export interface RedisClient {
   readonly isCluster: boolean
-  /** Takes the commands. */
   readonly commands: Redis | Cluster
+  /** Resolves when all masters are connected. */
   connect(): Promise<void>
-  /** Resolves when all masters are connected; rejects when each is, or has failed. */
-  mastersReady(): Promise<void>
-  /** Is it known which masters there are? */
-  knowsMasters(): boolean
+  /** Connections to the masters that are known now. */
   masters(): readonly Redis[]
-  /** The connection to the server that keeps a key; throws where there is none. */
-  keeper(key: string): Redis
-  /** Names the server that keeps a key: `redis`, or `host:port` in a cluster, or that its slot has none, or `unknown` before it told its slots. */
+  /** Names the server that keeps a key. */
   server(key: string): string
-  /** Hash tags: one for each server, and one for the slots without a master. */
-  tags(): readonly string[]
-  /** Why a server is not connected, as far as it is known of it alone; undefined where it is. */
-  why(server: string): Error | undefined
-  /** Drops the connection to the server that keeps a key, where it is open, and makes a new one. */
-  reconnect(key: string): void
-  /** Closes it for good. */
+  /** Every server, with a hash tag that it keeps. */
+  tags(): ReadonlyMap<string, string>
+  /** Returns the connection to a server; throws an Error if there is none. */
+  node(server: string): Redis
+  /** Why this server of a cluster is not connected; undefined if it is. */
+  reason(server: string): Error | undefined
+  /** Drops an open connection and makes a new one. */
+  reconnect(server: string): void
   close(): void
 }
 
 export interface RedisEvents {
   readonly onError: (error: Error) => void
-  /** Told of each connection that is made, and that is lost. */
+  /** Called with each connection that is made or lost. */
   readonly onChange: (up: boolean) => void
-  /** Told when it gives up connecting. */
-  readonly onEnd: () => void
-  /** Told of what the operator should know of a Redis that can be used. */
-  readonly onWarning: (warning: string) => void
 }
 
-/** A client that connects when it is told to; throws a StoreConfigError of what cannot be. */
+/** Opens a client; throws a StoreConfigError if the topology is impossible. */
 export function openClient(
   topology: RedisTopology,
   credentials: RedisCredentials,
   events: RedisEvents,
 ): RedisClient {
-  const { onError, onChange, onEnd } = events
   const client =
     'cluster' in topology
-      ? ofCluster(clusterAt(topology.cluster, credentials, events))
-      : ofOne(serverAt(topology, credentials, onError))
+      ? openCluster(
+          topology.cluster.map((url) => redisAddress(url, credentials)),
+          events,
+        )
+      : 'url' in topology
+        ? openOne(new Redis(serverOptions(topology.url, credentials)), [], '')
+        : openOne(
+            new Redis(sentinelOptions(topology, credentials)),
+            watcherOptions(topology, credentials).map((options) => new Redis(options)),
+            topology.name,
+          )
   const emitter = client.commands as Redis
-  emitter.on('error', onError).on('sentinelError', onError)
-  emitter.on('ready', () => onChange(true))
-  emitter.on('close', () => onChange(false))
-  emitter.on('end', onEnd)
-  let told = false
-  const onNeedless = () => {
-    if (!told) events.onWarning(NEEDLESS_PASSWORD)
-    told = true
-  }
-  emitter.on(NEEDLESS, onNeedless).on('+node', (node: Redis) => node.on(NEEDLESS, onNeedless))
+  emitter.on('error', events.onError).on('sentinelError', events.onError)
+  emitter.on('ready', () => events.onChange(true)).on('close', () => events.onChange(false))
   return client
 }
 
-function serverAt(
-  topology: Exclude<RedisTopology, { readonly cluster: unknown }>,
-  credentials: RedisCredentials,
-  onError: (error: Error) => void,
-): Redis {
-  if ('url' in topology) return new Redis(serverOptions(topology.url, credentials))
-  return new Redis({ ...sentinelOptions(topology, credentials), Connector: hearingSentinels(onError) })
-}
-
-function clusterAt(
-  urls: readonly string[],
-  credentials: RedisCredentials,
-  { onError, onWarning }: RedisEvents,
-): RedisCluster {
-  const nodes = urls.map((url) => redisAddress(url, credentials))
-  if (nodes.some(({ db }) => db !== undefined)) {
-    throw new StoreConfigError('A Redis Cluster has database 0 alone; write the URLs without a path.')
+/** One server; sentinels that `watchers` subscribe to announce a new master of this name before the old one ends connections. */
+function openOne(client: Redis, watchers: readonly Redis[], name: string): RedisClient {
+  for (const watcher of watchers) {
+    client.once('ready', () => void watcher.connect().catch(() => {}))
+    watcher.on('error', () => {})
+    watcher.on('ready', () => void watcher.subscribe('+switch-master').catch(() => {}))
+    watcher.on('message', (_, message: string) => {
+      if (message.startsWith(`${name} `)) disconnect(client, true)
+    })
   }
-  return openCluster({
-    nodes,
-    onError,
-    onUnserved(slots) {
-      // Where all are, the cluster cannot be used, which is told as an outage.
-      if (slots > 0 && slots < SLOTS) onWarning(unservedWarning(slots))
-    },
-  })
-}
-
-function ofOne(client: Redis): RedisClient {
-  const drop = dropping()
   return {
     isCluster: false,
     commands: client,
     connect: () => client.connect(),
-    mastersReady: async () => {},
-    knowsMasters: () => true,
     masters: () => [client],
-    keeper: () => client,
     server: () => 'redis',
-    tags: () => [''],
-    why: () => undefined,
-    reconnect: () => drop(client, true),
-    close: () => closeAll(client, [client]),
+    tags: () => new Map([['redis', '']]),
+    node: () => client,
+    reason: () => undefined,
+    reconnect: () => disconnect(client, true),
+    close() {
+      for (const watcher of watchers) close(watcher, [watcher])
+      close(client, [client])
+    },
   }
 }
 
-/** What keys are kept by whose slot has no master. */
+/** The `server` of keys whose slot no master serves. */
 const MASTERLESS = 'slots without a master'
 
-function ofCluster({ client, why }: RedisCluster): RedisClient {
-  const drop = dropping()
-  const masters = () => client.nodes('master')
-  const masterOf = (key: string) => client.slots[hashSlot(hashTag(key))]?.[0]
-  const nodeOf = (master: string | undefined) => masters().find((one) => nameOf(one) === master)
+function openCluster(nodes: readonly RedisAddress[], { onError }: RedisEvents): RedisClient {
+  if (nodes.some(({ db }) => db !== undefined)) {
+    throw new StoreConfigError('A Redis Cluster has only database 0; write the URLs without a path.')
+  }
+  const client = new Cluster([...nodes], clusterOptions(nodes))
+  /** `host:port` of a node → why it is not connected. */
+  const reasons = new Map<string, Error>()
+
+  const masters = (): readonly Redis[] => (client.status === 'ready' ? client.nodes('master') : [])
+  const masterOf = (slot: number): string | undefined => client.slots[slot]?.[0]
+  const server = (slot: number): string =>
+    masterOf(slot) ?? (client.slots.length === 0 ? 'unknown' : MASTERLESS)
+  const nodeOf = (name: string): Redis | undefined =>
+    client.nodes('master').find((node) => nameOf(node) === name)
+
+  client.on('node error', (error: Error, name: string) => {
+    const reason = new Error(`${name}: ${error.message}`, { cause: error })
+    if (!reasons.has(name) || !isVague(error)) reasons.set(name, reason)
+    onError(reason)
+  })
+  client.on('+node', (node: Redis) => {
+    node.on('ready', () => reasons.delete(nameOf(node)))
+    connectMasters()
+  })
+  client.on('refresh', () => {
+    connectMasters()
+    const known = new Set(client.slots.flat())
+    for (const name of reasons.keys()) if (!known.has(name)) reasons.delete(name)
+  })
+  /** Left alone, a node connects with its first command, and commands beside that one fail. */
+  function connectMasters(): void {
+    for (const node of client.nodes('master')) if (node.status === 'wait') node.connect().catch(() => {})
+  }
+
   return {
-    isCluster: true,
     commands: client,
-    connect: () => client.connect(),
-    async mastersReady() {
+    isCluster: true,
+    async connect() {
+      await client.connect()
       const others = masters().filter(({ status }) => status !== 'ready')
+      // All of them are awaited, so that every reason is known.
       const ends = await Promise.allSettled(others.map((node) => once(node, 'ready')))
-      const failed = ends.find(({ status }) => status === 'rejected')
-      if (failed) throw (failed as PromiseRejectedResult).reason
+      const failed = ends.find((end) => end.status === 'rejected')
+      if (failed) throw failed.reason
     },
-    knowsMasters: () => client.status === 'ready',
     masters,
-    keeper(key) {
-      const master = masterOf(key)
-      const node = nodeOf(master)
-      if (node !== undefined) return node
-      const what = master ?? `slot ${hashSlot(hashTag(key))} of the cluster has no master`
-      throw new Error(`Redis is not connected: ${what}.`)
-    },
-    server: (key) => masterOf(key) ?? (client.slots.length === 0 ? 'unknown' : MASTERLESS),
+    server: (key) => server(hashSlot(hashTag(key))),
     tags() {
-      const slotOf = new Map<string | undefined, number>()
+      const tags = new Map<string, string>()
       for (let slot = 0; slot < SLOTS; slot++) {
-        const master = client.slots[slot]?.[0]
-        if (!slotOf.has(master)) slotOf.set(master, slot)
+        const name = server(slot)
+        if (!tags.has(name)) tags.set(name, tagOf(slot))
       }
-      return [...slotOf.values()].map(tagOf)
+      return tags
     },
-    why,
-    reconnect(key) {
-      const node = nodeOf(masterOf(key))
-      // It is connected to again when the slots are refreshed.
-      if (node) drop(node, false)
+    node(name) {
+      const node = nodeOf(name)
+      if (node === undefined) throw new Error(`Redis is not connected: ${name}.`)
+      return node
+    },
+    reason(name) {
+      if (name === MASTERLESS) return new Error(MASTERLESS)
+      return nodeOf(name)?.status === 'ready' ? undefined : reasons.get(name)
+    },
+    reconnect(name) {
+      // The refresh connects to it again.
+      const node = nodeOf(name)
+      if (node) disconnect(node, false)
       client.refreshSlotsCache()
     },
-    close() {
-      const { subscriber } = client as unknown as { readonly subscriber: { getInstance(): Redis | null } }
-      closeAll(client, [...client.nodes(), subscriber.getInstance() ?? {}])
-    },
+    close: () => close(client, client.nodes()),
   }
 }
 
-/** The text of INFO; rejects with a StoreConfigError where it is a Sentinel's to refuse, or the configured database is missing. */
-export async function saysOfItself(node: Redis): Promise<string> {
-  const said = await node.info().catch(async (error: Error) => {
-    throw (await isSentinel(node, error)) ? new StoreConfigError(IS_SENTINEL, error) : error
-  })
-  const { db = 0 } = node.options
-  if (db !== 0 && !/_mode:(?:sentinel|cluster)/.test(said)) {
-    // Where the server refused it, ioredis goes on in database 0, which may be another's.
-    await node.select(db).catch((error: Error) => {
-      throw missingDatabase(db, error) ?? error
-    })
-  }
-  return said
+/** `host:port` of a node, as the slots name it. */
+function nameOf({ options }: Redis): string {
+  return `${options.host}:${options.port}`
 }
 
-/** Is it a Sentinel that refused a user? That is said by HELLO, which needs no right. */
-async function isSentinel(node: Redis, { message }: Error): Promise<boolean> {
-  if (!message.startsWith('NOPERM')) return false
-  const said = await node.call('HELLO', '2').catch(() => [])
-  return Array.isArray(said) && said.includes('sentinel')
-}
-
-/** Closes open connections, each once. */
-function dropping(): (client: Redis, again: boolean) => void {
-  const dropped = new WeakSet<Redis>()
-  return (client, again) => {
-    if (dropped.has(client) || (client.status !== 'ready' && client.status !== 'connect')) return
-    dropped.add(client)
-    client.once('close', () => dropped.delete(client))
-    client.disconnect(again)
-  }
-}
-
-/** Of a TLS socket that is closed during its handshake Node.js may tell two errors, of which ioredis hears one. */
-function closeAll(
-  client: Redis | Cluster,
-  connections: readonly { readonly stream?: Redis['stream'] }[],
-): void {
+/** Node.js may emit two errors for a TLS socket that is closed in its handshake; ioredis listens for one. */
+function close(client: Redis | Cluster, connections: readonly { readonly stream?: Redis['stream'] }[]): void {
   for (const { stream } of connections) stream?.on('error', () => {})
   client.disconnect()
+}
+
+const disconnecting = new WeakSet<object>()
+
+/** Ends an open connection, once. */
+function disconnect(client: Redis, reconnect: boolean): void {
+  const { stream, status } = client
+  if ((status !== 'ready' && status !== 'connect') || disconnecting.has(stream)) return
+  disconnecting.add(stream)
+  client.disconnect(reconnect)
 }

@@ -1,114 +1,115 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import { createRedisCheck, type RedisCheck } from './check.ts'
-import { openClient, type RedisClient, saysOfItself } from './client.ts'
-import { isVague } from './cluster.ts'
+import { openClient, type RedisClient } from './client.ts'
+import { checkInfo, configError, isVague, type StoreConfigError } from './diagnose.ts'
 import type { RedisCredentials, RedisTopology } from './options.ts'
-import { configError, type StoreConfigError } from './topology.ts'
-import { wrongWire } from './wire.ts'
 
+/** The longest that a start waits for Redis. */
 const START_MS = 2000
-const RESUMED_AFTER_MS = 100
-/** How often it is found out, while Redis is out of reach, what is spoken where it should be. */
-const WIRE_EVERY_MS = 2000
 
-export interface RedisLinkOptions extends RedisCredentials {
+export interface RedisConnectionOptions extends RedisCredentials {
   readonly topology: RedisTopology
-  /** Told when the connection is lost. */
+  /** Called when the connection is lost. */
   readonly onLost?: () => void
-  /** Told once when Redis turns out, after `connect`, not to be what the configuration says. */
+  /** Called once when Redis turns out, after `connect`, not to be what the configuration says. */
   readonly onWrong?: (error: StoreConfigError) => void
-  /** Told of what the operator should know of a Redis that can be used. */
+  /** Gets what the operator should know of a Redis that can be used; each text once. */
   readonly onWarning?: (warning: string) => void
 }
 
-/** The connection to Redis: is it there, is it the right one, and if not, why. */
-export class RedisLink {
+/** The connection to Redis, and whether Redis is what the configuration says. */
+export class RedisConnection {
   readonly client: RedisClient
-  readonly #check: RedisCheck
-  readonly #onLost: () => void
-  readonly #wrongWire: () => Promise<StoreConfigError | undefined>
+  readonly #options: RedisConnectionOptions
+  readonly #warnings = new Set<string>()
   #lastError: Error | undefined
-  #onError: (error: Error) => void = () => {}
-  #wireSeenAt = Number.NEGATIVE_INFINITY
-  #started = false
+  #onWrong: (wrong: StoreConfigError) => void = () => {}
   #up = false
   #closed = false
+  /** True once what is connected now was found right. */
+  #isRight = false
+  #wrong: StoreConfigError | undefined
 
-  constructor(options: RedisLinkOptions) {
-    const { topology, onLost = () => {}, onWarning = () => {} } = options
-    this.#onLost = onLost
-    this.#wrongWire = () => wrongWire(topology, options)
-    this.client = openClient(topology, options, {
+  constructor(options: RedisConnectionOptions) {
+    this.#options = options
+    this.client = openClient(options.topology, options, {
       onError: (error) => this.#failed(error),
       onChange: (up) => this.#changed(up),
-      // Where sentinels tell of a failover while they are asked for the master, ioredis gives up for good.
-      onEnd: () => void this.#resume(),
-      onWarning,
-    })
-    this.#check = createRedisCheck({
-      topology,
-      info: () => this.#info(),
-      onWrong: (error) => {
-        if (this.#started) options.onWrong?.(error)
-      },
-      onWarning,
     })
   }
 
   /**
-   * Connects, and asks something; false where Redis or a part of it is out of reach, which is tried again and again, and
-   * compared once it is there. Rejects with a StoreConfigError where it is not what the configuration says or refuses the
-   * credentials.
+   * Connects and calls `ask`. Resolves with false if Redis or a part of it is out of reach, which is retried in the
+   * background; rejects with a StoreConfigError if Redis is not what the configuration says.
    */
   async connect(ask: () => Promise<unknown>): Promise<boolean> {
-    const hopeless = new Promise<never>((_, reject) => {
-      this.#onError = (error) => {
-        const fatal = configError(error)
-        if (fatal !== undefined) reject(fatal)
-      }
+    let timer: NodeJS.Timeout | undefined
+    const failed = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`No answer within ${START_MS} ms.`)), START_MS)
+      this.#onWrong = reject
     })
     try {
-      await within(START_MS, Promise.race([hopeless, this.#start(ask)]))
+      await Promise.race([failed, this.client.connect().then(ask)])
       return true
     } catch (error) {
-      const fatal = configError(error) ?? (await this.#wrongWire())
-      if (fatal === undefined) return false
+      const wrong = configError(error)
+      if (wrong === undefined) return false
       this.close()
-      throw fatal
+      throw wrong
     } finally {
-      this.#started = true
-      this.#onError = (error) => this.#check.hear(error)
+      clearTimeout(timer)
+      this.#onWrong = (wrong) => this.#options.onWrong?.(wrong)
     }
   }
 
-  async #start(ask: () => Promise<unknown>): Promise<void> {
-    await this.client.connect()
-    await this.client.mastersReady()
-    await ask()
-  }
-
-  /** Throws a StoreConfigError where what is connected to must not be asked. */
+  /** Throws a StoreConfigError if Redis was found not to be what the configuration says. */
   assertRight(): void {
-    this.#check.assertRight()
+    if (this.#wrong !== undefined) throw this.#wrong
   }
 
-  /** Compares what is connected to with the configuration; rejects with a StoreConfigError, or with why it cannot be asked. */
-  look(): Promise<void> {
-    return this.#check.look()
+  /** Compares a new connection with the configuration; rejects with a StoreConfigError, or if Redis does not answer. */
+  async check(): Promise<void> {
+    if (this.#isRight) return
+    try {
+      const warnings = await this.#compare()
+      this.#isRight = true
+      this.#wrong = undefined
+      for (const warning of warnings) {
+        if (this.#warnings.size < this.#warnings.add(warning).size) this.#options.onWarning?.(warning)
+      }
+    } catch (error) {
+      const wrong = configError(error)
+      if (wrong === undefined) throw this.#explained(error as Error, undefined)
+      this.#report(wrong)
+      throw wrong
+    }
   }
 
-  /** Adds to a failure what is known of its reason, and leaves a server that will not take writes. */
-  tell<T>(asked: Promise<T>, key = ''): Promise<T> {
-    return asked.catch((error: Error) => {
-      // Without a key, nobody knows which node of a cluster it was.
-      const isKnown = key !== '' || !this.client.isCluster
-      if (isKnown && /^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) this.client.reconnect(key)
-      const why = key === '' ? undefined : this.client.why(this.client.server(key))
-      if (this.#up && why === undefined) throw error
-      const reason = why ?? this.#lastError
-      const words = reason === undefined ? '.' : `: ${reason.message}`
-      throw new Error(`Redis is not connected${words}`, { cause: error })
+  async #compare(): Promise<readonly string[]> {
+    const masters = this.client.masters()
+    const [first] = masters
+    if (first === undefined) throw new Error('the cluster gives no node its slots')
+    // The first answer of any, since one of them may hang.
+    const info = await Promise.any(masters.map((node) => node.info())).catch((all: AggregateError) => {
+      throw all.errors[0]
     })
+    const warnings = checkInfo(this.#options.topology, info)
+    const { db = 0 } = first.options
+    // Where the server refuses the database, ioredis goes on in database 0, which may be another's.
+    if (db !== 0) await first.select(db)
+    return warnings
+  }
+
+  /** Adds the reason to a failure while the server is not connected; reconnects to one that refuses writes. */
+  explain<T>(asked: Promise<T>, server: string): Promise<T> {
+    return asked.catch((error: Error) => {
+      if (/^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) this.client.reconnect(server)
+      throw this.#explained(error, this.client.reason(server))
+    })
+  }
+
+  #explained(error: Error, reason: Error | undefined): Error {
+    if (this.#up && reason === undefined) return error
+    const { message } = reason ?? this.#lastError ?? error
+    return new Error(`Redis is not connected: ${message}`, { cause: error })
   }
 
   close(): void {
@@ -116,58 +117,29 @@ export class RedisLink {
     this.client.close()
   }
 
-  /** What a master says of itself: of a cluster's, the first to answer, for one may hang; of none before it told its slots. */
-  #info(): Promise<string> {
-    const masters = this.client.knowsMasters() ? this.client.masters() : []
-    if (masters.length === 0 && (this.#lastError === undefined || isVague(this.#lastError))) {
-      this.#lastError = new Error('the cluster gives no node its slots')
-    }
-    return this.tell(
-      Promise.any(masters.map(saysOfItself)).catch(({ errors }: AggregateError) => {
-        throw errors[0] ?? this.#lastError
-      }),
-    )
-  }
-
   #failed(error: Error & { readonly lastNodeError?: Error }): void {
-    // That a connection is closed, or that all nodes fail, says less than why, which was said before.
+    // That a connection is closed, or that all nodes fail, says less than an error before.
     if (this.#lastError === undefined || !(isVague(error) || error.lastNodeError)) {
       this.#lastError = error.lastNodeError ?? error
     }
-    this.#onError(error)
-    if (this.#started && !this.#up) void this.#lookAtWire()
-  }
-
-  async #lookAtWire(): Promise<void> {
-    const now = performance.now()
-    if (this.#closed || now - this.#wireSeenAt < WIRE_EVERY_MS) return
-    this.#wireSeenAt = now
-    const wrong = await this.#wrongWire()
-    if (wrong !== undefined && !this.#up && !this.#closed) this.#check.refuse(wrong)
-  }
-
-  async #resume(): Promise<void> {
-    await sleep(RESUMED_AFTER_MS, undefined, { ref: false })
-    if (!this.#closed) await this.client.connect().catch(() => {})
+    const wrong = configError(error)
+    // One wrong node of a cluster says nothing against those that were found right.
+    if (wrong !== undefined && !this.#isRight) this.#report(wrong)
   }
 
   #changed(up: boolean): void {
     if (up === this.#up || this.#closed) return
     this.#up = up
-    this.#check.forget()
-    if (!up) {
-      this.#onLost()
-      return
-    }
-    this.#lastError = undefined
-    if (this.#started) this.#check.look().catch(() => {})
+    this.#isRight = false
+    if (up) {
+      this.#lastError = undefined
+      this.check().catch(() => {})
+    } else this.#options.onLost?.()
   }
-}
 
-async function within<T>(ms: number, promise: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`Redis did not answer within ${ms} ms.`)), ms)
-  })
-  return await Promise.race([promise, late]).finally(() => clearTimeout(timer))
+  #report(wrong: StoreConfigError): void {
+    const isNew = wrong.advice !== this.#wrong?.advice
+    this.#wrong = wrong
+    if (isNew) this.#onWrong(wrong)
+  }
 }

@@ -6,7 +6,7 @@ for (let byte = 0; byte < 256; byte++) {
   CRC16[byte] = crc
 }
 
-/** The hash tag of a key, without its braces: what decides where a cluster keeps it; the whole key where it has none. */
+/** Returns the hash tag of a key without its braces, by which a cluster keeps it; the whole key if it has none. */
 export function hashTag(key: string): string {
   const open = key.indexOf('{')
   if (open === -1) return key
@@ -14,7 +14,7 @@ export function hashTag(key: string): string {
   return close <= open + 1 ? key : key.slice(open + 1, close)
 }
 
-/** The hash tag of every key that a glob finds; undefined where they may have any. */
+/** Returns the hash tag of every key that a glob matches; undefined if they may have any. */
 export function tagOfGlob(glob: string): string | undefined {
   const tag = hashTag(glob)
   return /[*?[\\]/.test(tag) ? undefined : tag
@@ -23,7 +23,7 @@ export function tagOfGlob(glob: string): string | undefined {
 /** How many slots a Redis Cluster has. */
 export const SLOTS = 16_384
 
-/** The Redis Cluster slot of an ASCII hash tag, 0 to 16383. */
+/** Returns the Redis Cluster slot of an ASCII hash tag, 0 to 16383. */
 export function hashSlot(tag: string): number {
   let crc = 0
   for (let i = 0; i < tag.length; i++) {
@@ -35,7 +35,7 @@ export function hashSlot(tag: string): number {
 const tags: string[] = []
 let tried = 0
 
-/** A hash tag of this slot, found by trying: the first costs milliseconds, and all are remembered. */
+/** Returns a hash tag of this slot, found by trial: the first costs milliseconds, and all are cached. */
 export function tagOf(slot: number): string {
   while (tags[slot] === undefined) {
     const tag = String(tried++)

@@ -1,4 +1,4 @@
-/** Where a Redis is, as configured: one server, a cluster by some of its nodes, or a master by its sentinels. */
+/** A Redis as configured: one server, some nodes of a cluster, or the sentinels of a master. */
 export type RedisTopology =
   | { readonly url: string }
   | { readonly cluster: readonly string[] }
@@ -9,7 +9,7 @@ export type RedisTopology =
       readonly sentinelPassword?: string | undefined
     }
 
-/** PEM texts and switches of TLS, as node:tls takes them. */
+/** Options of node:tls; certificates and keys as PEM. */
 export interface RedisTls {
   readonly ca?: string | undefined
   readonly cert?: string | undefined
@@ -22,11 +22,11 @@ export interface RedisCredentials {
   /** In place of those in the URLs. */
   readonly username?: string | undefined
   readonly password?: string | undefined
-  /** `rediss://` alone switches TLS on too. */
+  /** TLS is on too where the URL starts with `rediss://`. */
   readonly tls?: RedisTls | undefined
 }
 
-/** A server's address with what it takes to connect. */
+/** A server's address and credentials, as ioredis takes them. */
 export interface RedisAddress {
   readonly host?: string
   readonly port?: number
@@ -37,7 +37,7 @@ export interface RedisAddress {
   readonly tls?: RedisTls
 }
 
-/** Where a sentinel listens, unless its URL says otherwise. */
+/** The default port of a sentinel. */
 export const SENTINEL_PORT = 26_379
 const DEFAULT_PORTS = { 'redis:': 6379, 'rediss:': 6379, 'sentinel:': SENTINEL_PORT } as const
 
@@ -47,7 +47,7 @@ export function redisAddress(
   { username, password, tls }: RedisCredentials,
   defaultPort?: number,
 ): RedisAddress {
-  const own = { ...(username !== undefined && { username }), ...(password !== undefined && { password }) }
+  const own = given({ username, password })
   const path = /^(?:unix:(?:\/\/)?)?(\/.*)$/.exec(url)?.[1]
   if (path !== undefined) return { path, ...own }
   const parsed = new URL(url)
@@ -66,8 +66,8 @@ export function redisAddress(
   }
 }
 
-/** Names a Redis for people, by its addresses as configured, without credentials. */
-export function whereIs(topology: RedisTopology): string {
+/** Describes a Redis for operators, by its addresses as configured, without credentials. */
+export function describeTopology(topology: RedisTopology): string {
   if ('url' in topology) return `Redis at ${shown(topology.url)}`
   if ('cluster' in topology) return `The cluster at ${topology.cluster.map((url) => shown(url)).join(', ')}`
   const sentinels = topology.sentinels.map((url) => shown(url, SENTINEL_PORT))
@@ -80,12 +80,10 @@ function shown(url: string, defaultPort?: number): string {
   return path ?? `${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
-/** Reconnects at 50 ms, then ever later, but never more than 500 ms apart: recovery is to be seen within seconds. */
-function reconnectDelayMs(times: number): number {
-  return Math.min(50 * times, 500)
-}
+/** Back-off of reconnecting: 50 to 500 ms, so that recovery is seen within seconds. */
+const reconnectDelayMs = (times: number): number => Math.min(50 * times, 500)
 
-/** What every connection has in common: it fails at once rather than queue, repeat or wait. */
+/** Every connection fails at once rather than queue, retry or wait. */
 const CONNECTION = {
   autoResendUnfulfilledCommands: false,
   enableAutoPipelining: false,
@@ -96,7 +94,7 @@ const CONNECTION = {
   keepAlive: 5000,
   connectionName: 'sluice',
   disableClientInfo: true,
-  // RESP 2 says all that charge.lua answers, and spares old servers and proxies the HELLO that they refuse.
+  // RESP 2 is enough for charge.lua, and spares old servers and proxies the HELLO that they refuse.
   protocol: 2,
 } as const
 
@@ -107,12 +105,12 @@ const LONE_CONNECTION = {
   retryStrategy: reconnectDelayMs,
 } as const
 
-/** How ioredis connects to one server. */
+/** ioredis's options for one server. */
 export function serverOptions(url: string, credentials: RedisCredentials) {
   return { ...LONE_CONNECTION, enableReadyCheck: false, ...redisAddress(url, credentials) }
 }
 
-/** How ioredis connects to the master that sentinels name; the credentials of the two are apart. */
+/** ioredis's options for the master that sentinels name; the two have credentials of their own. */
 export function sentinelOptions(
   { sentinels, name, sentinelUsername, sentinelPassword }: Extract<RedisTopology, { readonly name: string }>,
   { username, password, tls }: RedisCredentials,
@@ -124,26 +122,36 @@ export function sentinelOptions(
     sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
     name,
     role: 'master' as const,
-    failoverDetector: true,
     sentinelRetryStrategy: reconnectDelayMs,
-    sentinelReconnectStrategy: () => 1000,
     sentinelCommandTimeout: 1000,
-    ...(sentinelUsername !== undefined && { sentinelUsername }),
-    ...(sentinelPassword !== undefined && { sentinelPassword }),
-    ...(username !== undefined && { username }),
-    ...(password !== undefined && { password }),
+    ...given({ sentinelUsername, sentinelPassword, username, password }),
     ...(first?.tls && { tls: first.tls, sentinelTLS: first.tls, enableTLSForSentinelMode: true }),
   }
 }
 
-/** How ioredis connects to a cluster that it finds by some of its nodes. */
+/** ioredis's options for a subscription to each sentinel. */
+export function watcherOptions(
+  { sentinels, sentinelUsername, sentinelPassword }: Extract<RedisTopology, { readonly name: string }>,
+  { tls }: RedisCredentials,
+) {
+  const own = given({ username: sentinelUsername, password: sentinelPassword, tls })
+  return sentinels.map((url) => ({
+    ...LONE_CONNECTION,
+    enableReadyCheck: false,
+    autoResubscribe: false,
+    retryStrategy: () => 1000,
+    ...redisAddress(url, own, SENTINEL_PORT),
+  }))
+}
+
+/** ioredis's options for a cluster with these nodes. */
 export function clusterOptions(nodes: readonly RedisAddress[]) {
   const { username, password, tls } = nodes[0]!
   return {
     lazyConnect: true,
-    // ioredis heeds it at this level only.
+    // ioredis reads it at this level only.
     enableOfflineQueue: false,
-    // It asks a node that is not connected yet, and would have the cluster connect again and again.
+    // The check asks a node that is not connected yet, and so the cluster would reconnect again and again.
     enableReadyCheck: false,
     clusterRetryStrategy: reconnectDelayMs,
     maxRedirections: 4,
@@ -156,12 +164,11 @@ export function clusterOptions(nodes: readonly RedisAddress[]) {
     ...(tls && {
       dnsLookup: (host: string, done: (error: null, address: string) => void) => done(null, host),
     }),
-    redisOptions: {
-      ...CONNECTION,
-      enableReadyCheck: false,
-      ...(username !== undefined && { username }),
-      ...(password !== undefined && { password }),
-      ...(tls && { tls }),
-    },
+    redisOptions: { ...CONNECTION, enableReadyCheck: false, ...given({ username, password, tls }) },
   }
+}
+
+/** Leaves out what is undefined. */
+function given<T extends object>(options: T): { [Name in keyof T]?: Exclude<T[Name], undefined> } {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T
 }

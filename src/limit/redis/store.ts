@@ -1,143 +1,119 @@
-import { createHash, randomUUID } from 'node:crypto'
-import { readFileSync } from 'node:fs'
-import { type Batches, createBatches } from './batches.ts'
-import { createDeadlines, type Deadlines } from './deadlines.ts'
-import { hashSlot, hashTag, tagOfGlob } from './hash-slot.ts'
-import type { KeyFilter, Quota } from '../limit.ts'
-import type { RedisClient } from './client.ts'
-import { createRedisClocks } from './clocks.ts'
-import { RedisLink, type RedisLinkOptions } from './connection.ts'
+import { randomUUID } from 'node:crypto'
+import type { KeyFilter } from '../key.ts'
+import type { Quota } from '../limit.ts'
 import type { Allowance, Charge, OnQuestion, RemoteStore } from '../store.ts'
+import { Batches } from './batches.ts'
+import { RedisConnection, type RedisConnectionOptions } from './connection.ts'
+import { Deadlines } from './deadlines.ts'
+import { hashSlot, hashTag, tagOfGlob } from './hash-slot.ts'
+import { type ScriptOptions, Scripts } from './scripts.ts'
 
-/** The text of charge.lua. */
-export const CHARGE_SCRIPT = textOf('charge.lua')
-/** Longer than the fallback's probes are apart, a few times. */
-const GATEWAY_LIFE_MS = 10_000
+const SCAN_COUNT = 1000
+const SCAN_TIMEOUT_MS = 10_000
 
-interface Script {
-  readonly text: string
-  readonly sha: string
-}
-
-const GATEWAYS = scriptOf(textOf('gateways.lua'))
-
-const SCANNED_AT_ONCE = 1000
-/** Longest that Redis may take to look through some of its keys. */
-const SCAN_MS = 10_000
-
-export interface RedisStoreOptions extends RedisLinkOptions {
+export interface RedisStoreOptions extends RedisConnectionOptions, ScriptOptions {
   /** What every key starts with. */
   readonly prefix: string
-  /** Gets the time whose calls are lost, when Redis came back without its data. */
+  /** Called when Redis came back without its data. */
   readonly onEmptied?: (range: LostRange) => void
-  /** In place of charge.lua. */
-  readonly script?: string
-  /** Longest that Redis may take for an answer: what it reads later is not charged any more. */
-  readonly timeoutMs?: number
 }
 
+/** The time whose calls are lost, in epoch milliseconds of Redis's clock. */
+export interface LostRange {
+  readonly countedUntil: number
+  readonly emptySince: number
+}
+
+/** What gateways.lua last answered; epoch milliseconds of Redis's clock. */
 interface Seen {
   readonly gateways: number
   readonly sinceAt: number
   readonly seenAt: number
 }
 
-/** Calls that were counted until one instant are lost since another; epoch milliseconds of Redis's clock. */
-export interface LostRange {
-  readonly countedUntil: number
-  readonly emptySince: number
-}
-
 /**
- * Counters shared by all instances, in one Redis, behind Sentinel or in a Cluster. Nothing is queued, repeated or waited
- * for here: what cannot be asked at once fails at once.
+ * Counters shared by all gateways, in one Redis, behind Sentinel or in a Cluster. Nothing is queued or retried: what cannot be
+ * sent at once fails at once.
  */
 export class RedisStore implements RemoteStore {
-  readonly #link: RedisLink
-  readonly #client: RedisClient
+  readonly #connection: RedisConnection
   readonly #prefix: string
-  readonly #script: Script
   readonly #id = randomUUID()
-  /** What each probed key was last answered. */
+  /** What was last seen under the sample key of each server. */
   readonly #seen = new Map<string, Seen>()
   readonly #onEmptied: (range: LostRange) => void
+  readonly #scripts: Scripts
   readonly #batches: Batches
-  readonly #clocks = createRedisClocks()
-  readonly #deadlines: Deadlines
-  readonly #scans = createDeadlines(SCAN_MS)
+  readonly #scans = new Deadlines(SCAN_TIMEOUT_MS)
   onQuestion: OnQuestion = () => {}
 
   constructor(options: RedisStoreOptions) {
-    const { prefix, script = CHARGE_SCRIPT, timeoutMs = 60_000 } = options
-    this.#prefix = prefix
-    this.#script = scriptOf(script)
+    this.#prefix = options.prefix
     this.#onEmptied = options.onEmptied ?? (() => {})
-    this.#deadlines = createDeadlines(timeoutMs)
-    this.#batches = createBatches((keys, args, size) => this.#ask(keys, args, size))
-    this.#link = new RedisLink(options)
-    this.#client = this.#link.client
+    this.#connection = new RedisConnection(options)
+    this.#scripts = new Scripts(this.#connection, options, (server, error) => this.onQuestion(server, error))
+    this.#batches = new Batches(this.#scripts)
   }
 
   /**
-   * Connects; false where Redis or a part of it is out of reach, which is tried again and again, and compared once it is
-   * there. Rejects with a StoreConfigError where it is not what the configuration says or refuses the credentials.
+   * Connects. Resolves with false if Redis or a part of it is out of reach, which is retried in the background; rejects with
+   * a StoreConfigError if Redis is not what the configuration says.
    */
   connect(): Promise<boolean> {
-    return this.#link.connect(() => Promise.all(this.samples().map((key) => this.probe(key))))
+    return this.#connection.connect(() => Promise.all(this.servers().map((server) => this.probe(server))))
   }
 
   charge(quotas: readonly Quota[]): Promise<Charge> {
-    return this.#batches.add(this.#place(quotas), quotas, true)
+    return this.#batches.add(this.#slot(quotas), quotas, true)
   }
 
   async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
-    const looks = quotas.map((quota) => this.#batches.add(this.#place([quota]), [quota], false))
-    return (await Promise.all(looks)).flatMap(({ allowances }) => allowances)
+    const peeks = quotas.map((quota) => this.#batches.add(this.#slot([quota]), [quota], false))
+    return (await Promise.all(peeks)).flatMap(({ allowances }) => allowances)
   }
 
-  async keys(
-    filter: KeyFilter,
-    most = Number.POSITIVE_INFINITY,
-    signal?: AbortSignal,
-  ): Promise<readonly string[]> {
+  async keys(filter: KeyFilter, max = Infinity, signal?: AbortSignal): Promise<readonly string[]> {
     const found = new Set<string>()
     for await (const keys of this.#find(filter, signal)) {
-      for (const key of keys) if (found.size < most) found.add(key)
-      if (found.size === most) break
+      for (const key of keys) {
+        if (found.size === max) return [...found]
+        found.add(key)
+      }
     }
     return [...found]
   }
 
   async reset(filter: KeyFilter, signal?: AbortSignal): Promise<number> {
-    const { commands, isCluster } = this.#client
+    const { commands, isCluster } = this.#connection.client
     let freed = 0
     for await (const keys of this.#find(filter, signal)) {
-      // A cluster frees keys of several slots one by one.
+      // A cluster takes keys of several slots one by one.
       const parts = isCluster ? keys.map((key) => [key]) : keys.length > 0 ? [[...keys]] : []
-      const counts = parts.map((part) => this.#link.tell(commands.unlink(part), part[0]))
+      const counts = parts.map((part) => this.#explain(commands.unlink(part), part[0]!))
       for (const count of await Promise.all(counts)) freed += count
     }
     return freed
   }
 
-  /** The keys that a filter takes: those that can be named, and then page by page those that a scan finds, some of them twice. */
+  /** Yields the keys that a filter takes: those with a known name, then page by page those of a scan, some of them twice. */
   async *#find({ named, glob, matches }: KeyFilter, signal?: AbortSignal): AsyncGenerator<readonly string[]> {
-    this.#link.assertRight()
-    const { commands } = this.#client
-    const exist = named.map((key) =>
-      this.#scans.bound(() => this.#link.tell(commands.exists(key), key)).then((count) => count > 0),
+    this.#connection.assertRight()
+    const { client } = this.#connection
+    const counts = named.map((key) =>
+      this.#scans.bound(() => this.#explain(client.commands.exists(key), key)),
     )
-    const there = await Promise.all(exist)
-    yield named.filter((_, i) => there[i])
+    const exist = await Promise.all(counts)
+    yield named.filter((_, i) => exist[i]! > 0)
     if (glob === undefined) return
     const tag = tagOfGlob(glob)
-    for (const sample of tag === undefined ? this.samples() : [`${this.#prefix}:{${tag}}:`]) {
-      const node = this.#client.keeper(sample)
+    for (const server of tag === undefined ? this.servers() : [client.server(`{${tag}}`)]) {
+      const node = client.node(server)
       let cursor = '0'
       do {
         signal?.throwIfAborted()
-        const page = () => node.scan(cursor, 'MATCH', glob, 'COUNT', SCANNED_AT_ONCE)
-        const [next, keys] = await this.#scans.bound(() => this.#link.tell(page(), sample))
+        const page = () =>
+          this.#connection.explain(node.scan(cursor, 'MATCH', glob, 'COUNT', SCAN_COUNT), server)
+        const [next, keys] = await this.#scans.bound(page)
         yield keys.filter((key) => matches(key) && !named.includes(key))
         cursor = next
       } while (cursor !== '0')
@@ -145,105 +121,53 @@ export class RedisStore implements RemoteStore {
   }
 
   server(key: string): string {
-    return this.#client.server(key)
+    return this.#connection.client.server(key)
   }
 
-  samples(): readonly string[] {
-    // Slots without a master are to be seen as failing too.
-    return this.#client.tags().map((tag) => `${this.#prefix}:{${tag}}:`)
+  servers(): readonly string[] {
+    return [...this.#connection.client.tags().keys()]
   }
 
-  async probe(key: string): Promise<void> {
-    await this.#deadlines.bound(() => this.#link.look())
-    const server = this.server(key)
-    const sample = this.samples().find((one) => this.server(one) === server) ?? key
-    const keys = [`${sample}~gateways`, `${sample}~since`]
-    const sentAt = performance.now()
-    const reply = await this.#deadlines.bound(() => this.#eval(GATEWAYS, keys, [this.#id, GATEWAY_LIFE_MS]))
-    if (!isNumbers(reply) || reply.length !== 3) {
-      throw new Error('Redis did not answer as gateways.lua does.')
-    }
-    const [nowUs, gateways, sinceUs] = reply as [number, number, number]
-    this.#clocks.learn(server, sentAt, performance.now(), nowUs)
+  async probe(server: string): Promise<void> {
+    await this.#scripts.check()
+    const tag = this.#connection.client.tags().get(server)
+    // It left the cluster, and other servers keep its keys.
+    if (tag === undefined) return
+    const sample = `${this.#prefix}:{${tag}}:`
+    const [nowUs, gateways, sinceUs] = await this.#scripts.gateways(server, sample, this.#id)
     const [seenAt, sinceAt] = [nowUs / 1000, sinceUs / 1000]
-    const known = this.#seen.get(sample)
+    const before = this.#seen.get(sample)
     this.#seen.set(sample, { gateways, sinceAt, seenAt })
-    if (known !== undefined && known.sinceAt !== sinceAt) {
-      this.#onEmptied({ countedUntil: known.seenAt, emptySince: sinceAt })
+    if (before !== undefined && before.sinceAt !== sinceAt) {
+      this.#onEmptied({ countedUntil: before.seenAt, emptySince: sinceAt })
     }
   }
 
   gateways(): number {
-    const counts = this.samples().map((key) => this.#seen.get(key)?.gateways ?? 1)
-    return Math.max(1, ...counts)
+    let most = 1
+    for (const { gateways } of this.#seen.values()) most = Math.max(most, gateways)
+    return most
   }
 
-  reconnect(key: string): void {
-    this.#client.reconnect(key)
+  reconnect(server: string): void {
+    this.#connection.client.reconnect(server)
   }
 
   async close(): Promise<void> {
-    // Written before the connection ends; whoever does not get that forgets this gateway a little later.
-    for (const key of this.#seen.keys()) {
-      this.#client.commands.zrem(`${key}~gateways`, this.#id).catch(() => {})
+    // Written before the connection ends. If it is lost, this gateway is forgotten a little later.
+    for (const sample of this.#seen.keys()) {
+      this.#connection.client.commands.zrem(`${sample}~gateways`, this.#id).catch(() => {})
     }
-    this.#link.close()
+    this.#connection.close()
   }
 
-  /** Asks the script, and says how that went. */
-  async #ask(keys: readonly string[], args: readonly number[], size: number): Promise<readonly number[]> {
-    const [key] = keys as [string]
-    const server = this.server(key)
-    try {
-      this.#link.assertRight()
-      const reply = await this.#deadlines.bound((left) => this.#run(server, keys, args, left))
-      if (reply.length !== size) throw new Error('Redis did not answer as charge.lua does.')
-      this.onQuestion(server, key, undefined)
-      return reply
-    } catch (error) {
-      this.onQuestion(server, key, error as Error)
-      throw error
-    }
+  #explain<T>(asked: Promise<T>, key: string): Promise<T> {
+    return this.#connection.explain(asked, this.server(key))
   }
 
-  /**
-   * Runs the script, with a deadline that is surely no later than the caller's, so that what is given up is not charged; and
-   * once more where that is past already, because the server's clock is hardly known.
-   */
-  async #run(
-    server: string,
-    keys: readonly string[],
-    args: readonly number[],
-    left: () => number,
-  ): Promise<readonly number[]> {
-    for (const bound of ['no later', 'no earlier'] as const) {
-      const sentAt = performance.now()
-      const deadline = this.#clocks.after(server, sentAt, left(), bound)
-      const reply = await this.#eval(this.#script, keys, [deadline, ...args])
-      if (!isNumbers(reply)) break
-      this.#clocks.learn(server, sentAt, performance.now(), reply[0]!)
-      if (reply.length > 1) return reply
-    }
-    return []
-  }
-
-  #eval(
-    { text, sha }: Script,
-    keys: readonly string[],
-    args: readonly (number | string)[],
-  ): Promise<unknown> {
-    const { commands } = this.#client
-    const asked = commands.evalsha(sha, keys.length, ...keys, ...args).catch((error: Error) => {
-      // Restarted, promoted or flushed: EVAL teaches the script again.
-      if (!error.message.startsWith('NOSCRIPT')) throw error
-      return commands.eval(text, keys.length, ...keys, ...args)
-    })
-    return this.#link.tell(asked, keys[0])
-  }
-
-  /** What decides quotas together: a cluster's slot, or the one server. */
-  #place(quotas: readonly Quota[]): number {
-    if (!this.#client.isCluster) return 0
+  /** Returns the slot that decides quotas together: 0 outside a cluster. Throws a TypeError if there is none. */
+  #slot(quotas: readonly Quota[]): number {
+    if (!this.#connection.client.isCluster) return 0
     const tag = hashTag(quotas[0]!.key)
     const slot = hashSlot(tag)
     for (const { key } of quotas) {
@@ -256,16 +180,4 @@ export class RedisStore implements RemoteStore {
     }
     return slot
   }
-}
-
-function isNumbers(reply: unknown): reply is readonly number[] {
-  return Array.isArray(reply) && reply.length > 0 && reply.every(Number.isSafeInteger)
-}
-
-function textOf(file: string): string {
-  return readFileSync(new URL(file, import.meta.url), 'utf8')
-}
-
-function scriptOf(text: string): Script {
-  return { text, sha: createHash('sha1').update(text).digest('hex') }
 }

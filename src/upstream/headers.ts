@@ -1,0 +1,122 @@
+import { actionOf, HOP_BY_HOP, JUDGED, plainName, RATE_LIMIT } from './header-policy.ts'
+
+/** What the gateway itself reports to the upstream of the connection and the request. */
+export interface Connection {
+  /** The address of the socket's peer. */
+  readonly peer: string
+  readonly proto: 'http' | 'https'
+  readonly host: string
+  readonly port: string
+  readonly requestId: string
+  /** `Client-Cert`, if the peer showed a certificate that was verified. */
+  readonly clientCert?: string | undefined
+  /** True if the peer is a trusted proxy, whose `Forwarded` and `X-Forwarded-*` are believed. */
+  readonly trusted: boolean
+}
+
+/** Fields of an upstream's own in which a proxy reports who calls: the name as servers compare it → as configured, in lower case. */
+export type IdentityHeaders = ReadonlyMap<string, string>
+
+/** Normalises the names of such fields. */
+export function identityHeadersOf(names: readonly string[]): IdentityHeaders {
+  return new Map(names.map((name) => [plainName(name.toLowerCase()), name.toLowerCase()]))
+}
+
+const NO_IDENTITY: IdentityHeaders = new Map()
+
+type Fields = Readonly<Record<string, string | string[] | undefined>>
+
+/** Returns the request's fields as the upstream gets them: a flat list of names, in lower case, and values. */
+export function requestHeaders(fields: Fields, connection: Connection, identity = NO_IDENTITY): string[] {
+  const { trusted, peer } = connection
+  const out: string[] = []
+  const named = namedByConnection(fields['connection'] as string | undefined)
+  for (const name in fields) {
+    const own = identity.size === 0 ? undefined : identity.get(plainName(name))
+    const action = own === undefined ? actionOf(name) : own === name ? 'from-proxy' : 'drop'
+    if (action === 'drop' || (action === 'from-proxy' && !trusted)) continue
+    // What a trusted proxy reports is not the caller's to name away.
+    if (action === 'keep' && named?.has(name) === true && !JUDGED.has(name)) continue
+    if (name === 'x-request-id' || name === 'x-forwarded-for') continue
+    const value = fields[name]
+    if (typeof value === 'string') out.push(name, value)
+    else for (const one of value ?? []) out.push(name, one)
+  }
+  const chain = trusted ? fields['x-forwarded-for'] : undefined
+  out.push('x-forwarded-for', chain === undefined ? peer : `${String(chain)}, ${peer}`)
+  const isMissing = (name: string): boolean => !trusted || fields[name] === undefined
+  if (isMissing('x-forwarded-proto')) {
+    // The port here does not belong to the scheme that a proxy reports.
+    if (isMissing('x-forwarded-port')) out.push('x-forwarded-port', connection.port)
+    out.push('x-forwarded-proto', connection.proto)
+  }
+  if (isMissing('x-forwarded-host')) out.push('x-forwarded-host', connection.host)
+  if (isMissing('x-real-ip')) out.push('x-real-ip', peer)
+  if (!trusted && connection.clientCert !== undefined) out.push('client-cert', connection.clientCert)
+  out.push('x-request-id', connection.requestId)
+  return out
+}
+
+/**
+ * Reads the head of an answer. `headers` is a flat list of the fields as the caller gets them, as sent and in their order; with
+ * `rateLimit`, those fields replace the upstream's. `keepAliveMs` is how long the upstream announces that it keeps the socket,
+ * less the time for the next request to arrive.
+ */
+export function readAnswerHead(
+  rawHeaders: readonly string[],
+  status: number,
+  rateLimit: readonly string[] | undefined,
+) {
+  let headers: string[] = []
+  let connection: string | undefined
+  let contentLength: number | undefined
+  let transferEncoding: string | undefined
+  let keepAliveMs: number | undefined
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!
+    const value = rawHeaders[i + 1]!
+    const lower = name.toLowerCase()
+    if (HOP_BY_HOP.has(lower)) {
+      if (lower === 'connection') connection = connection === undefined ? value : `${connection},${value}`
+      else if (lower === 'keep-alive') keepAliveMs = announcedBy(value)
+      else if (lower === 'transfer-encoding') {
+        transferEncoding = transferEncoding === undefined ? value : `${transferEncoding}, ${value}`
+      }
+      continue
+    }
+    if (rateLimit !== undefined && RATE_LIMIT.has(lower)) continue
+    if (lower === 'content-length') {
+      contentLength = Number(value)
+      // RFC 9110 section 8.6: no Content-Length in a 204.
+      if (status === 204) continue
+    }
+    headers.push(name, value)
+  }
+  const named = namedByConnection(connection)
+  if (named !== undefined) headers = without(headers, named)
+  if (rateLimit !== undefined) headers.push(...rateLimit)
+  return { headers, contentLength, transferEncoding, keepAliveMs }
+}
+
+export type AnswerHead = ReturnType<typeof readAnswerHead>
+
+function without(headers: readonly string[], named: ReadonlySet<string>): string[] {
+  const isKept = (name: string): boolean => !named.has(name) || JUDGED.has(name)
+  return headers.filter((_, i) => isKept(headers[i - (i % 2)]!.toLowerCase()))
+}
+
+/** Parses `Keep-Alive: timeout=5` (RFC 2068 section 19.7.1.1), which is in seconds. */
+function announcedBy(keepAlive: string): number | undefined {
+  const seconds = /timeout=(\d+)/.exec(keepAlive)?.[1]
+  if (seconds === undefined) return undefined
+  const ms = Number(seconds) * 1000
+  return Math.max(ms - 1000, ms / 2)
+}
+
+/** Returns the fields that a `Connection` header names; undefined for the everyday options, which name none. */
+function namedByConnection(connection: string | undefined): ReadonlySet<string> | undefined {
+  if (connection === undefined) return undefined
+  const lower = connection.toLowerCase()
+  if (lower === 'keep-alive' || lower === 'close') return undefined
+  return new Set(lower.split(',').map((option) => option.trim()))
+}

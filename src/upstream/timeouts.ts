@@ -1,0 +1,53 @@
+import { Refusal } from '../errors.ts'
+import type { UpstreamRequest } from './request.ts'
+
+/** A timeout comes late by as much at most. */
+const TICK_MS = 40
+
+/** Bounds the silence of all requests to an upstream with one timer, which runs while there are any. */
+export function createTimeouts() {
+  const requests = new Set<UpstreamRequest>()
+  let timer: NodeJS.Timeout | undefined
+
+  function sweep(): void {
+    const now = performance.now()
+    for (const request of requests) {
+      if (now - request.silentSince < request.timeoutMs) continue
+      request.silentSince = now
+      onSilence(request)
+    }
+    if (requests.size > 0) return
+    clearInterval(timer)
+    timer = undefined
+  }
+
+  return {
+    add(request: UpstreamRequest): void {
+      requests.add(request)
+      timer ??= setInterval(sweep, TICK_MS)
+    },
+    delete: (request: UpstreamRequest): boolean => requests.delete(request),
+  }
+}
+
+/** Ends a request unless the silence is the caller's. */
+function onSilence(silent: UpstreamRequest): void {
+  const { request, response, sent, claimed, timeoutMs, backend } = silent
+  // A caller that is still sending is bounded by `listen.requestTimeout`.
+  const waitsForCaller = silent.streamed && !request.complete && sent?.writableNeedDrain !== true
+  if (silent.headAt === undefined && waitsForCaller) return
+  // What has come from the upstream waits for a caller that reads none of it, or too little for the system to report.
+  if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) {
+    silent.unreadMs += timeoutMs
+    if (silent.unreadMs < backend.readMs) return
+    silent.timedOut = `the caller read too little for ${silent.unreadMs} ms`
+    silent.settle('left')
+  } else if (claimed && !silent.holds) silent.failBusy()
+  else if (claimed && !sent?.socket) {
+    silent.failUnreachable(new Error(`no connection within ${timeoutMs} ms`))
+  } else {
+    silent.failAddress(new Error(`silent for ${timeoutMs} ms`))
+    const cause = `${backend.name} was silent for ${timeoutMs} ms`
+    silent.fail(new Refusal('GatewayTimeout', 'The upstream did not answer in time.', { cause }))
+  }
+}

@@ -1,0 +1,39 @@
+import { inject } from 'vitest'
+import {
+  clusterOf,
+  commander,
+  type SharedCluster,
+  type SharedRedis,
+  type SharedSentinels,
+  urlOf,
+} from './redis.ts'
+import type { SharedKind } from './shared-servers.ts'
+
+const connected = new Map<number, SharedRedis>()
+
+/** Servers of this run at these ports, which tests must leave as they are: each with a prefix of its own for its keys. */
+async function shared(kind: SharedKind): Promise<readonly SharedRedis[]> {
+  const response = await fetch(`http://127.0.0.1:${inject('sharedServersPort')}/${kind}`)
+  return ((await response.json()) as number[]).map((port) => {
+    const { command } = commander({ host: '127.0.0.1', port })
+    const server = connected.get(port) ?? { url: urlOf(port, false), port, command }
+    connected.set(port, server)
+    return server
+  })
+}
+
+/** The redis-server that all tests of a run share. A test must use a prefix of its own, and change no setting. */
+export async function sharedRedis(): Promise<SharedRedis> {
+  return (await shared('redis'))[0]!
+}
+
+/** The cluster of three masters that all tests of a run share. */
+export async function sharedCluster(): Promise<SharedCluster> {
+  return clusterOf(await shared('cluster'))
+}
+
+/** The sentinels that all tests of a run share. */
+export async function sharedSentinels(): Promise<SharedSentinels> {
+  const [master, replica, ...sentinels] = await shared('sentinels')
+  return { urls: sentinels.map(({ url }) => url), name: 'main', master: master!, replica: replica! }
+}

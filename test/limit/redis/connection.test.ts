@@ -1,0 +1,375 @@
+import { readFileSync } from 'node:fs'
+import { createServer, type Socket } from 'node:net'
+import { Redis } from 'ioredis'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { GRANTS, SENTINEL_GRANTS, StoreConfigError } from '../../../src/limit/redis/diagnose.ts'
+import { describeTopology, redisAddress } from '../../../src/limit/redis/options.ts'
+import { RedisStore, type RedisStoreOptions } from '../../../src/limit/redis/store.ts'
+import { admitsAll, startFakeRedis } from '../../helpers/fake-redis.ts'
+import {
+  freePort,
+  REDIS_CERT,
+  type RedisCluster,
+  type RedisSentinels,
+  type RedisServer,
+  type SharedCluster,
+  type SharedSentinels,
+  startCluster,
+  startRedis,
+  startSentinels,
+} from '../../helpers/redis.ts'
+import { sharedCluster, sharedSentinels } from '../../helpers/shared-redis.ts'
+import { until } from '../../helpers/wait.ts'
+
+type Topology = RedisStoreOptions['topology']
+type Options = Partial<RedisStoreOptions>
+
+const CA = { tls: { ca: readFileSync(REDIS_CERT, 'utf8') } }
+const PASSWORD = 'open sesame'
+const GUARDED = { ...CA, password: PASSWORD }
+const USER = { username: 'gateway', password: 'hello' }
+const SENTINEL_PASSWORD = 'watchman'
+const WATCH = { username: 'watch', password: 'tower' }
+
+const operatorOf = (url: string) => new Redis(url, { ...CA, password: SENTINEL_PASSWORD, protocol: 2 })
+
+let plain: RedisServer
+let secret: RedisServer
+let tls: RedisServer
+let cluster: SharedCluster
+let sentinels: SharedSentinels
+let guardedCluster: RedisCluster
+let guardedSentinels: RedisSentinels
+beforeAll(async () => {
+  ;[plain, secret, tls, cluster, sentinels, guardedCluster, guardedSentinels] = await Promise.all([
+    startRedis({ tcp: true }),
+    startRedis({ tcp: true, password: PASSWORD }),
+    startRedis({ tcp: true, tls: true }),
+    sharedCluster(),
+    sharedSentinels(),
+    startCluster(3, 0, { tls: true, password: PASSWORD }),
+    startSentinels({ tls: true, password: PASSWORD, sentinelPassword: SENTINEL_PASSWORD }),
+  ])
+  for (const url of guardedSentinels.urls) {
+    const sentinel = operatorOf(url)
+    const { username, password } = WATCH
+    await sentinel.call('ACL', 'SETUSER', username, 'on', `>${password}`, ...SENTINEL_GRANTS.split(' '))
+    await sentinel.call('ACL', 'SETUSER', 'weak', 'on', '>pw', '+ping')
+    sentinel.disconnect()
+  }
+  for (const server of [plain, ...guardedCluster.nodes, guardedSentinels.master]) {
+    const { username, password } = USER
+    await server.command('ACL', 'SETUSER', username, 'on', `>${password}`, '~t:*', ...GRANTS.split(' '))
+  }
+})
+afterAll(async () => {
+  const all = [plain, secret, tls, guardedCluster, guardedSentinels]
+  await Promise.all(all.map((one) => one?.close()))
+})
+
+let store: RedisStore
+afterEach(() => store?.close())
+
+/** Connects `store`; resolves with its warnings, or why it could not. */
+async function connect(topology: Topology, rest: Options = {}): Promise<readonly string[] | Error> {
+  const warnings: string[] = []
+  store = new RedisStore({ topology, prefix: 't', onWarning: (one) => void warnings.push(one), ...rest })
+  return await store.connect().then(
+    () => warnings,
+    (error: Error) => error,
+  )
+}
+
+const behindGuards = (sentinelPassword?: string, sentinelUsername?: string): Topology => ({
+  sentinels: guardedSentinels.urls,
+  name: guardedSentinels.name,
+  sentinelUsername,
+  sentinelPassword,
+})
+
+const quota = { name: 'x', key: 't:{a}:x', limit: 5, windowMs: 60_000, shadow: false }
+
+const IS_NODE = 'write cluster: [its URL] in place of url'
+const IS_SENTINEL = 'write sentinels: [its URL] and name'
+const OTHER_KIND = 'names a server of another kind'
+const REFUSED = 'refuses the user name or password'
+const SENTINEL_REFUSED = 'correct store.redis.sentinelUsername and store.redis.sentinelPassword'
+
+describe('a start with the wrong Redis says what to write instead:', () => {
+  test.each<[string, () => Topology, Options, string]>([
+    ['a cluster’s node as the one server', () => ({ url: cluster.urls[0]! }), {}, IS_NODE],
+    ['a database of a cluster’s node', () => ({ url: `${cluster.urls[0]!}/3` }), {}, IS_NODE],
+    ['a replica', () => ({ url: sentinels.replica.url }), {}, 'is a replica of 127.0.0.1:'],
+    ['a Sentinel as the server', () => ({ url: sentinels.urls[0]! }), {}, IS_SENTINEL],
+    ['a database of a Sentinel', () => ({ url: `${sentinels.urls[0]!}/3` }), {}, IS_SENTINEL],
+    ['a server as a Sentinel', () => ({ sentinels: [plain.url], name: 'main' }), {}, OTHER_KIND],
+    ['a cluster’s node as a Sentinel', () => ({ sentinels: cluster.urls, name: 'main' }), {}, OTHER_KIND],
+    [
+      'a master that the sentinels do not know',
+      () => ({ sentinels: sentinels.urls, name: 'other' }),
+      {},
+      'know no master of the name',
+    ],
+    ['a server as a cluster', () => ({ cluster: [plain.url] }), {}, OTHER_KIND],
+    ['a Sentinel as a cluster', () => ({ cluster: sentinels.urls }), {}, OTHER_KIND],
+    ['a wrong password', () => ({ url: secret.url }), { password: 'guess' }, REFUSED],
+    ['no password', () => ({ url: secret.url }), {}, REFUSED],
+    [
+      'a missing database',
+      () => ({ url: `${plain.url}/99` }),
+      {},
+      'names a database that this Redis does not have',
+    ],
+    ['an unknown certificate', () => ({ url: tls.url }), {}, 'store.redis.tls.ca'],
+    [
+      'a cluster’s wrong password',
+      () => ({ cluster: guardedCluster.urls }),
+      { ...CA, password: 'guess' },
+      REFUSED,
+    ],
+    [
+      'a cluster’s wrong user',
+      () => ({ cluster: guardedCluster.urls }),
+      { ...CA, ...USER, username: 'nobody' },
+      REFUSED,
+    ],
+    ['no password for a cluster', () => ({ cluster: guardedCluster.urls }), CA, REFUSED],
+    [
+      'a cluster’s unknown certificate',
+      () => ({ cluster: guardedCluster.urls }),
+      { password: PASSWORD },
+      'store.redis.tls.ca',
+    ],
+    [
+      'a wrong password behind sentinels',
+      () => behindGuards(SENTINEL_PASSWORD),
+      { ...CA, password: 'guess' },
+      REFUSED,
+    ],
+    ['no password behind sentinels', () => behindGuards(SENTINEL_PASSWORD), CA, REFUSED],
+    ['the sentinels’ wrong password', () => behindGuards('guess'), GUARDED, SENTINEL_REFUSED],
+    [
+      'the sentinels’ wrong user',
+      () => behindGuards(WATCH.password, 'nobody'),
+      GUARDED,
+      'store.redis.sentinelUsername',
+    ],
+    [
+      'a user of the sentinels without rights',
+      () => behindGuards('pw', 'weak'),
+      GUARDED,
+      `grant it ${SENTINEL_GRANTS}`,
+    ],
+    ['no password for the sentinels', () => behindGuards(), GUARDED, SENTINEL_REFUSED],
+  ])('%s', async (_, topology, rest, message) => {
+    const error = await connect(topology(), rest)
+    expect(error).toBeInstanceOf(StoreConfigError)
+    expect((error as Error).message).toContain(message)
+  })
+
+  test.each<[string, () => RedisServer, readonly string[]]>([
+    ['may not run scripts', () => plain, ['~*', '+@read', '+info']],
+    ['may not write within scripts', () => plain, ['~*', '+@all', '-set']],
+    ['may not touch the keys', () => plain, ['~other:*', '+@all']],
+    [
+      'may not ask a cluster for its slots',
+      () => guardedCluster.nodes[0]!,
+      ['~*', '+@all', '-cluster|slots'],
+    ],
+  ])('a user who %s', async (_, server, rules) => {
+    const { url, command } = server()
+    await command('ACL', 'SETUSER', 'weak', 'reset', 'on', '>pw', ...rules)
+    const topology = server() === plain ? { url } : { cluster: [url] }
+    const error = await connect(topology, {
+      username: 'weak',
+      password: 'pw',
+      ...(server() !== plain && CA),
+    })
+    expect(error).toBeInstanceOf(StoreConfigError)
+    expect((error as Error).message).toContain(GRANTS)
+  })
+
+  test('a cluster with a database', () => {
+    const url = `${cluster.urls[0]!}/3`
+    expect(() => new RedisStore({ topology: { cluster: [url] }, prefix: 't' })).toThrow('only database 0')
+  })
+})
+
+test.each<[string, (socket: Socket) => void]>([
+  ['redis', (socket) => void socket.destroy()],
+  ['rediss', (socket) => void socket.on('error', () => {}).resume()],
+  ['rediss', (socket) => void socket.on('error', () => {}).end('-ERR Protocol error\r\n')],
+])('%s:// for a server that speaks something else is an outage', async (scheme, answer) => {
+  const server = createServer(answer)
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve)
+  })
+  const { port } = server.address() as { port: number }
+  expect(await connect({ url: `${scheme}://127.0.0.1:${port}` })).toEqual([])
+  await store.close()
+  server.close()
+})
+
+test('a database that is gone after a reconnection is reported once, and not used', async () => {
+  const server = await startFakeRedis()
+  let selected = '+OK\r\n'
+  server.answer((command) => {
+    if (command[0] === 'select') return selected
+    return command[0] === 'info' ? '$0\r\n\r\n' : admitsAll(command)
+  })
+  const wrong: string[] = []
+  await connect({ url: `${server.url}/5` }, { onWrong: ({ message }) => void wrong.push(message) })
+  expect(await store.charge([quota])).toMatchObject({ admitted: true })
+  selected = '-ERR DB index is out of range\r\n'
+  server.drop()
+  await until('it is reported', () => wrong.length > 0)
+  await expect(store.charge([quota])).rejects.toThrow(StoreConfigError)
+  await expect(store.probe('redis')).rejects.toThrow('names a database')
+  expect(wrong).toEqual([
+    expect.stringMatching(/names a database .+ \(It said: ERR DB index is out of range\)$/),
+  ])
+  selected = '+OK\r\n'
+  await store.probe('redis')
+  await store.close()
+  await server.close()
+})
+
+describe('a store with the right Redis', () => {
+  test.each<[string, () => Topology, Options]>([
+    ['one server', () => ({ url: plain.url }), {}],
+    ['a database', () => ({ url: `${plain.url}/3` }), {}],
+    ['a user of a database', () => ({ url: `${plain.url}/3` }), USER],
+    ['a password', () => ({ url: secret.url }), { password: PASSWORD }],
+    ['a password in the URL', () => ({ url: secret.url.replace('//', '//:open%20sesame@') }), {}],
+    ['TLS', () => ({ url: tls.url }), CA],
+    ['a cluster by one of its nodes', () => ({ cluster: cluster.urls.slice(1, 2) }), {}],
+    ['a cluster with TLS and a password', () => ({ cluster: guardedCluster.urls }), GUARDED],
+    [
+      'a user of a cluster',
+      () => ({ cluster: guardedCluster.urls.map((url) => url.replace('//', '//gateway:hello@')) }),
+      CA,
+    ],
+    ['sentinels', () => ({ sentinels: sentinels.urls, name: sentinels.name }), {}],
+    ['sentinels with TLS and passwords', () => behindGuards(SENTINEL_PASSWORD), GUARDED],
+    [
+      'users of sentinels and of the master',
+      () => behindGuards(WATCH.password, WATCH.username),
+      { ...CA, ...USER },
+    ],
+  ])('charges through %s', async (_, topology, rest) => {
+    expect(await connect(topology(), rest)).toEqual([])
+    const key = `t:{a}:${Math.random()}`
+    expect(await store.charge([{ ...quota, key }])).toMatchObject({ admitted: true, mode: 'store' })
+  })
+
+  test('uses only the commands that it asks to be granted, all of which Redis 6.2 has', async () => {
+    const docs = readFileSync(new URL('../../../docs/limits.md', import.meta.url), 'utf8')
+    expect(docs).toContain(GRANTS)
+    const servers = [plain, ...guardedCluster.nodes, guardedSentinels.master]
+    for (const server of servers) {
+      await server.command('SCRIPT', 'FLUSH')
+      await server.command('ACL', 'LOG', 'RESET')
+      await server.command('CONFIG', 'RESETSTAT')
+    }
+    const own = { ...quota, key: 't:{granted}:x' }
+    for (const [topology, rest] of [
+      [{ url: `${plain.url}/3` }, USER],
+      [{ cluster: guardedCluster.urls }, { ...CA, ...USER }],
+      [behindGuards(SENTINEL_PASSWORD), { ...CA, ...USER }],
+    ] as const) {
+      expect(await connect(topology, rest)).toEqual([])
+      // More calls than are written whole, and then than the ring was made for.
+      for (const limit of [30, 60]) {
+        for (let i = 0; i < 30; i++) await store.charge([{ ...own, limit }])
+      }
+      expect((await store.peek([own]))[0]).toMatchObject({ remaining: 0 })
+      await store.probe(store.server(own.key))
+      expect(await store.reset({ named: [], glob: 't:{granted}:*', matches: () => true })).toBe(1)
+      await store.close()
+    }
+    for (const server of servers) expect(await server.command('ACL', 'LOG')).toEqual([])
+
+    const used = new Set<string>()
+    for (const server of servers) {
+      const stats = String(await server.command('INFO', 'commandstats'))
+      for (const [, name] of stats.matchAll(/^cmdstat_([^:]+):/gm)) used.add(name!)
+    }
+    expect(used).toContain('evalsha')
+    for (const name of used) {
+      const [, facts] = (await plain.command('COMMAND', 'DOCS', name)) as [string, string[]]
+      const since = facts[facts.indexOf('since') + 1]!
+      expect(since.localeCompare('6.2.0', 'en', { numeric: true }), `${name} since ${since}`).not.toBe(1)
+    }
+  })
+
+  test('sends sentinels only commands that it asks to be granted', async () => {
+    expect(await connect(behindGuards(WATCH.password, WATCH.username), { ...CA, ...USER })).toEqual([])
+    for (const url of guardedSentinels.urls) {
+      const operator = operatorOf(url)
+      await until('it is subscribed', async () =>
+        /sub=1 .*user=watch/.test(String(await operator.call('CLIENT', 'LIST'))),
+      )
+      expect(JSON.stringify(await operator.call('ACL', 'LOG'))).not.toContain('"watch"')
+      operator.disconnect()
+    }
+  })
+
+  test('charges every master of a cluster at once as soon as it is connected', async () => {
+    await connect({ cluster: cluster.urls.slice(0, 1) })
+    const charges = Array.from({ length: 300 }, async (_, i) =>
+      store.charge([{ ...quota, key: `t:{${i}}:first` }]),
+    )
+    expect((await Promise.all(charges)).every(({ admitted }) => admitted)).toBe(true)
+  })
+
+  test('probes each master of a cluster, and a node without slots', async () => {
+    await connect({ cluster: cluster.urls })
+    expect(store.servers()).toHaveLength(3)
+    for (const server of store.servers()) await store.probe(server)
+    await store.close()
+
+    const node = await startRedis({ tcp: true, args: ['--cluster-enabled', 'yes'] })
+    expect(await connect({ cluster: [node.url] })).toEqual([])
+    expect(store.servers()).toEqual(['unknown'])
+    await expect(store.probe('unknown')).rejects.toThrow('gives no node its slots')
+    await node.close()
+  })
+
+  test('starts without a Redis, and fails until there is one', async () => {
+    expect(await connect({ url: `redis://127.0.0.1:${await freePort()}` })).toEqual([])
+    await expect(store.charge([quota])).rejects.toThrow('ECONNREFUSED')
+  })
+
+  test('warns of a Redis that may evict counters', async () => {
+    await plain.command('CONFIG', 'SET', 'maxmemory', '100mb', 'maxmemory-policy', 'allkeys-lru')
+    const warnings = await connect({ url: plain.url })
+    await plain.command('CONFIG', 'SET', 'maxmemory', '0', 'maxmemory-policy', 'noeviction')
+    expect(warnings).toMatchObject([expect.stringContaining('allkeys-lru')])
+  })
+
+  test('refuses to decide quotas of different slots together on a cluster', async () => {
+    await connect({ cluster: cluster.urls })
+    expect(() => store.charge([quota, { ...quota, name: 'y', key: 't:{b}:y' }])).toThrow(
+      'same first part: x, y',
+    )
+  })
+})
+
+test.each([
+  ['redis://h', { host: 'h', port: 6379 }],
+  ['redis://u:p%40s@h:7000/2', { host: 'h', port: 7000, username: 'u', password: 'p@s', db: 2 }],
+  ['rediss://[::1]:7000', { host: '::1', port: 7000, tls: {} }],
+  ['/run/redis.sock', { path: '/run/redis.sock' }],
+  ['unix:///run/redis.sock', { path: '/run/redis.sock' }],
+])('reads the address %s', (url, address) => {
+  expect(redisAddress(url, {})).toEqual(address)
+})
+
+test.each([
+  [{ url: 'redis://u:p@h/2' }, 'Redis at h:6379'],
+  [{ url: '/run/redis.sock' }, 'Redis at /run/redis.sock'],
+  [{ cluster: ['redis://:p@[::1]:7000', 'redis://h:1'] }, 'The cluster at [::1]:7000, h:1'],
+  [{ sentinels: ['redis://:p@h', 'redis://i:1'], name: 'x' }, 'The master of the sentinels at h:26379, i:1'],
+])('describes %j', (topology, words) => {
+  expect(describeTopology(topology)).toBe(words)
+})

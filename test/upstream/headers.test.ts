@@ -1,0 +1,207 @@
+import { describe, expect, it } from 'vitest'
+import { type Connection, readAnswerHead, requestHeaders as listed } from '../../src/upstream/headers.ts'
+
+/** The request's fields by name; none of them stands twice. */
+function requestHeaders(...args: Parameters<typeof listed>): Record<string, string> {
+  const pairs = Array.from({ length: 0 }, () => ['', ''] as [string, string])
+  const list = listed(...args)
+  for (let i = 0; i < list.length; i += 2) pairs.push([list[i]!, list[i + 1]!])
+  expect(new Set(pairs.map(([name]) => name)).size).toBe(pairs.length)
+  return Object.fromEntries(pairs)
+}
+
+const direct: Connection = {
+  peer: '1.1.1.1',
+  proto: 'http',
+  host: 'a:8080',
+  port: '8080',
+  requestId: 'r',
+  trusted: false,
+}
+const proxied: Connection = { ...direct, trusted: true }
+const OWN = {
+  'x-forwarded-for': '1.1.1.1',
+  'x-forwarded-proto': 'http',
+  'x-forwarded-host': 'a:8080',
+  'x-forwarded-port': '8080',
+  'x-real-ip': '1.1.1.1',
+  'x-request-id': 'r',
+}
+
+const headersOf = (list: string): string[] => list.split(/\s+/)
+
+/** What only a proxy may say: of addresses, hosts and schemes, and of client certificates. */
+const FROM_PROXY = `
+  forwarded forwarded-for x-forwarded x-forwarded-by x-forwarded-server x-forwarded-scheme x-forwarded-ssl
+  x-forwarded-prefix x-forwarded-uri x-forwarded-user x-forwarded-client-cert x-forwarded-tls-client-cert
+  x-host x-original-host x-original-for x-original-forwarded-for x-client-ip client-ip x-cluster-client-ip
+  true-client-ip fastly-client-ip cf-connecting-ip cf-connecting-ipv6 x-azure-clientip
+  x-envoy-external-address x-remote-ip x-remote-addr x-originating-ip client-cert client-cert-chain
+  x-client-cert x-client-certificate x-client-verify x-client-dn x-ssl-cert x-ssl-client-cert
+  x-ssl-client-verify x-ssl-client-s-dn ssl-client-cert x-tls-client-cert tls-client-certificate
+  x-mtls-client x-arr-clientcert x-amzn-mtls-clientcert-leaf cf-client-cert-sha256 x-clientcert
+  x-sslclientcert wl-proxy-client-cert wl-proxy-client-ip proxy-client-ip proxy-auth-cert proxy-ssl-id
+  x-wso2-client-certificate $wscc $wsra x-certificate x-cert-subject x-peer-certificates x-x509-client
+  x-client-s-dn x-client-subject x-client-fingerprint x-subject-dn x-amzn-tls-version x-arr-ssl
+  fly-client-ip x-sucuri-clientip do-connecting-ip x-appengine-user-ip x-vercel-forwarded-for x-forward-for
+  x-scheme x-url-scheme front-end-https x-http-host-override x-envoy-internal remote-user x-remote-user
+  x-auth-request-email x-authenticated-userid x-ms-client-principal x-ms-client-principal-id
+  x-goog-authenticated-user-email x-amzn-oidc-identity x-consumer-username x-sendfile-type x-accel-mapping
+  impersonate-user impersonate-group impersonate-uid impersonate-extra-scopes x-webauth-user x-webauth-role
+  remote-groups remote-name remote-email x-remote-groups x-authentik-username x-authentik-jwt oidc-claim-sub
+  oidc-access-token x-credential-username x-credential-identifier x-userinfo x-jwt-assertion x-proxyuser-ip
+  x-ip x-backend-host
+`
+  .trim()
+  .split(/\s+/)
+/** What would rewrite the decision; nobody may say it. */
+const OVERRIDES = `
+  path-info proxy request-uri script-name x-client-id x-clientid x-envoy-original-path x-http-method
+  x-http-method-override x-http-path-override x-method-override x-original-method x-original-path
+  x-original-uri x-original-url x-override-url x-path-info x-replaced-path x-request-uri x-rewrite-url
+  x-script-name
+`
+  .trim()
+  .split(/\s+/)
+const HOP = `
+  expect http2-settings keep-alive proxy-authenticate proxy-authentication-info proxy-authorization
+  proxy-connection te trailer transfer-encoding upgrade
+`
+  .trim()
+  .split(/\s+/)
+const fields = (names: readonly string[], value = 'evil') =>
+  Object.fromEntries(names.map((name) => [name, value]))
+const HARMLESS = {
+  host: 'a:8080',
+  accept: '*/*',
+  cookie: 'a=1; b=2',
+  origin: 'https://x',
+  traceparent: '00-1',
+  'content-length': '3',
+  ...fields(
+    `
+  x-forwarder x-clients x-custom_name x-concert-id x-client-version client-secret x-request-host x-idn x-zip
+  x-ip-country x-remoteness x-user-info-version x-recipient max-forwards strict-transport user-agent
+  idempotency-key x-fapi-customer-ip-address x-fapi-auth-date psu-ip-address psu-ip-port tpp-certificate
+  tpp-signature-certificate tpp-signing-certificate x-jws-signature
+`
+      .trim()
+      .split(/\s+/),
+    '1',
+  ),
+}
+const respelled = (names: readonly string[]) =>
+  names.flatMap((name) =>
+    name.includes('-') ? [name.replaceAll('-', '_'), name.replaceAll('-', '.'), name.replace('-', '_')] : [],
+  )
+
+describe('request fields', () => {
+  it('in which a proxy speaks come from proxies alone, in every spelling', () => {
+    const claimed = { ...HARMLESS, ...fields([...FROM_PROXY, ...Object.keys(OWN), ...respelled(FROM_PROXY)]) }
+    expect(requestHeaders(claimed, direct)).toEqual({ ...HARMLESS, ...OWN })
+  })
+
+  it('of a trusted proxy are kept, and this hop added; spellings that a proxy would not write are dropped', () => {
+    const told = {
+      ...HARMLESS,
+      ...fields(FROM_PROXY),
+      'x-forwarded-for': '9.9.9.9, 8.8.8.8',
+      'x-forwarded-proto': 'https',
+      'x-forwarded-host': 'public.example',
+      'x-forwarded-port': '443',
+      'x-real-ip': '9.9.9.9',
+    }
+    const wrong = respelled([...FROM_PROXY, 'x-forwarded-for', 'x-real-ip']).filter(
+      (name) => !/^(?:ssl|oidc)_/.test(name),
+    )
+    expect(
+      requestHeaders(
+        { ...told, ...fields(wrong), ssl_client_cert: 'apache', oidc_claim_sub: 'apache' },
+        proxied,
+      ),
+    ).toEqual({
+      ...told,
+      'x-forwarded-for': '9.9.9.9, 8.8.8.8, 1.1.1.1',
+      'x-request-id': 'r',
+      ssl_client_cert: 'apache',
+      oidc_claim_sub: 'apache',
+    })
+    expect(requestHeaders(HARMLESS, proxied)).toEqual({ ...HARMLESS, ...OWN })
+    const { 'x-forwarded-port': _, ...portless } = OWN
+    expect(requestHeaders({ ...HARMLESS, 'x-forwarded-proto': 'https' }, proxied)).toEqual({
+      ...HARMLESS,
+      ...portless,
+      'x-forwarded-proto': 'https',
+    })
+  })
+
+  it('that rewrite the decision, or end at this hop, are dropped, whoever sent them', () => {
+    const names = [...OVERRIDES, ...HOP]
+    for (const forwarded of [direct, proxied]) {
+      expect(requestHeaders({ ...HARMLESS, ...fields([...names, ...respelled(names)]) }, forwarded)).toEqual({
+        ...HARMLESS,
+        ...OWN,
+      })
+    }
+  })
+
+  it('that could pass for one that was judged are dropped', () => {
+    const alike = ['content_length', 'content_type', 'content.encoding', 'x_request_id', 'content_length']
+    expect(requestHeaders({ ...HARMLESS, ...fields(alike) }, direct)).toEqual({ ...HARMLESS, ...OWN })
+  })
+
+  it('that Connection names end here, but for what was judged and what a trusted proxy says', () => {
+    const judged = {
+      host: 'a',
+      authorization: 'Basic x',
+      'content-type': 'application/x-www-form-urlencoded',
+      'content-encoding': 'identity',
+      'content-length': '3',
+      cookie: 'a=1',
+      dpop: 'p',
+    }
+    const claims = { 'x-forwarded-for': '9.9.9.9', 'client-cert': ':x:' }
+    const connection = [...Object.keys({ ...judged, ...claims }), 'X-Hop', '', ' x-other\t'].join(', ')
+    const sent = { ...judged, ...claims, 'x-hop': '1', 'x-other': '2', connection }
+    expect(requestHeaders(sent, direct)).toEqual({ ...judged, ...OWN })
+    expect(requestHeaders(sent, proxied)).toEqual({
+      ...judged,
+      ...OWN,
+      'x-forwarded-for': '9.9.9.9, 1.1.1.1',
+      'client-cert': ':x:',
+    })
+  })
+
+  it('with the names of members that every object has are fields like others', () => {
+    const odd = { constructor: '1', valueof: '2', hasownproperty: '3', tostring: '4' }
+    expect(requestHeaders({ ...HARMLESS, ...odd }, direct)).toEqual({ ...HARMLESS, ...odd, ...OWN })
+  })
+
+  it('are judged the same when more names were met than are remembered', () => {
+    requestHeaders(fields(Array.from({ length: 1500 }, (_, i) => `x-name-${i}`)), direct)
+    expect(
+      requestHeaders({ 'x-forwarded-unheard': '1', x_rewrite_url: '2', 'x-kept-1': '3' }, direct),
+    ).toEqual({
+      'x-kept-1': '3',
+      ...OWN,
+    })
+  })
+})
+
+describe('fields of the answer', () => {
+  it('keep names, values and order; those of the hop end here, the rate limits of the gateway replace others', () => {
+    const raw = headersOf(`X-B 1 Set-Cookie a Keep-Alive timeout=5 set-cookie b X-Hop 2 RateLimit y
+      X-RateLimit-Reset z Trailer X Content-Length 3`)
+    const answer = (connection: string, status: number, rateLimit?: readonly string[]) =>
+      readAnswerHead([...raw, 'Connection', connection], status, rateLimit)
+    expect(answer('x-hop, Content-Length', 200, ['X-RateLimit-Limit', '1'])).toEqual({
+      headers: headersOf('X-B 1 Set-Cookie a set-cookie b Content-Length 3 X-RateLimit-Limit 1'),
+      contentLength: 3,
+      transferEncoding: undefined,
+      keepAliveMs: 4000,
+    })
+    expect(answer('close', 204).headers).toEqual(
+      headersOf('X-B 1 Set-Cookie a set-cookie b X-Hop 2 RateLimit y X-RateLimit-Reset z'),
+    )
+  })
+})

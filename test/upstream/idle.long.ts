@@ -1,0 +1,84 @@
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, expect, it } from 'vitest'
+import { get, startFront } from '../helpers/front.ts'
+import { startRawUpstream } from '../helpers/upstream.ts'
+
+const REQUESTS = 100_000
+const CALLERS = 402
+
+const closers: (() => unknown)[] = []
+afterAll(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+/** Closes sockets that are idle for so long. */
+async function closing(afterMs: number) {
+  const timers = new WeakMap<Socket, NodeJS.Timeout>()
+  const back = await startRawUpstream((socket) => {
+    if (!timers.has(socket)) socket.on('close', () => clearTimeout(timers.get(socket)))
+    clearTimeout(timers.get(socket))
+    socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+    timers.set(
+      socket,
+      setTimeout(() => socket.end(), afterMs),
+    )
+  })
+  closers.push(back.close)
+  return back
+}
+
+async function front(...args: Parameters<typeof startFront>) {
+  const started = await startFront(...args)
+  closers.push(started.close)
+  return started
+}
+
+/** Node.js as an upstream: it says how long it keeps sockets, and when a request is the last of its socket. */
+async function node(options: { keepAliveTimeout?: number; maxRequestsPerSocket?: number }): Promise<string> {
+  const server: Server = createServer((request, response) => {
+    request.resume().on('end', () => response.end('ok'))
+  })
+  Object.assign(server, options)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  closers.push(() => new Promise((resolve) => (server.close(resolve), server.closeAllConnections())))
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+it(`no request of ${REQUESTS} fails because its upstream closes idle or much used sockets`, async () => {
+  // With the longest pause between the requests of a caller: as long as sockets are kept there, and longer.
+  const upstreams: [name: string, url: string, longestMs: number][] = [
+    ['1 s, as announced', await node({ keepAliveTimeout: 1000 }), 1200],
+    ['5 requests, as announced', await node({ maxRequestsPerSocket: 5 }), 200],
+    // A busy machine takes as long as that between looking at a socket and writing to it.
+    ['300 ms', (await closing(300)).url, 400],
+    ['1 s', (await closing(1000)).url, 1200],
+    ['2 s', (await closing(2000)).url, 2400],
+    ['60 s', (await closing(60_000)).url, 50],
+  ]
+  const failed: string[] = []
+  const callers = CALLERS / upstreams.length
+  const call = async (port: number, name: string, caller: number, i: number): Promise<void> => {
+    const method = (['POST', 'GET', 'DELETE'] as const)[i % 3]!
+    const headers = { 'X-Caller': String(caller) }
+    const { status } = await get(port, '/', { method, headers }, method === 'POST' ? 'x' : undefined)
+    if (status !== 200) failed.push(`${method} ${status} of a socket kept for ${name}`)
+  }
+  await Promise.all(
+    upstreams.map(async ([name, url, longestMs]) => {
+      const { port } = await front(url)
+      // By the end of a first socket it is learned how long they are kept.
+      await get(port)
+      await sleep(longestMs)
+      const one = async (caller: number): Promise<void> => {
+        for (let i = 0; i < REQUESTS / CALLERS; i++) {
+          await call(port, name, caller, i)
+          await sleep(Math.random() * longestMs)
+        }
+      }
+      await Promise.all(Array.from({ length: callers }, (_, caller) => one(caller)))
+    }),
+  )
+  expect(failed).toEqual([])
+}, 1_800_000)

@@ -1,12 +1,6 @@
 import { fstatSync, write, writeSync } from 'node:fs'
 import { Socket } from 'node:net'
-
-/** Takes lines and writes them to a file descriptor, many at a time. */
-export interface Lines {
-  write(line: string): void
-  /** Resolves when all is written, or after `CLOSE_MS`. */
-  close(): Promise<void>
-}
+import { setTimeout as sleep } from 'node:timers/promises'
 
 /** Characters that are written at once when so many are buffered; fewer are written every `EVERY_MS`. */
 const FLUSH_CHARS = 64 * 1024
@@ -24,11 +18,11 @@ const MAX_EXIT_CHARS = 32 * 1024
 type Sink = (bytes: Buffer, done: (closed: boolean) => void) => void
 
 /**
- * Buffers lines as text and encodes them together: a third of what sonic-boom costs per line, and a process whose reader
- * hangs can still exit. A reader that left ends the writing, a full disk loses lines; neither ends the process. `onDropped`
- * is called with how many lines were dropped, once there is room again.
+ * Writes lines to a file descriptor, many at a time. They are buffered as text and encoded together: a third of what
+ * sonic-boom costs per line, and a process whose reader hangs can still exit. A reader that left ends the writing, a full disk
+ * loses lines; neither ends the process. `onDropped` is called with how many lines were dropped, once there is room again.
  */
-export function createLines(fd: number, onDropped: (lines: number) => void = () => {}): Lines {
+export function createLines(fd: number, onDropped: (lines: number) => void) {
   const kind = fstatSync(fd)
   const isPipe = kind.isFIFO() || kind.isSocket()
   const sink = isPipe ? pipeSink(fd) : fileSink(fd)
@@ -72,7 +66,7 @@ export function createLines(fd: number, onDropped: (lines: number) => void = () 
   process.once('exit', flushSync)
 
   return {
-    write(line) {
+    write(line: string): void {
       if (closed) return
       if (buffered.length > MAX_CHARS) {
         dropped++
@@ -81,16 +75,12 @@ export function createLines(fd: number, onDropped: (lines: number) => void = () 
       buffered += line
       if (buffered.length >= FLUSH_CHARS) flush()
     },
-    async close() {
+    /** Resolves when all is written, or after `CLOSE_MS`. */
+    async close(): Promise<void> {
       clearInterval(timer)
-      await new Promise<void>((resolve) => {
-        const late = setTimeout(resolve, CLOSE_MS)
-        onFlushed = () => {
-          clearTimeout(late)
-          resolve()
-        }
-        flush()
-      })
+      const flushed = new Promise<void>((resolve) => (onFlushed = resolve))
+      flush()
+      await Promise.race([flushed, sleep(CLOSE_MS)])
       process.removeListener('exit', flushSync)
     },
   }

@@ -1,5 +1,6 @@
-import type { Bound, Identity } from '../authenticate/token/bearer.ts'
-import { senderOf } from '../authenticate/proof/sender.ts'
+import type { Bound } from '../authenticate/proof/confirmation.ts'
+import type { Identity } from '../authenticate/token/claims.ts'
+import { senderOf } from '../authenticate/proof/dpop.ts'
 import { requireScope } from '../authenticate/token/challenge.ts'
 import { readBody } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'

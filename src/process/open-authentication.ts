@@ -1,19 +1,14 @@
 import { createProofs } from '../authenticate/proof/dpop.ts'
 import { type Authenticate, createBearer } from '../authenticate/token/bearer.ts'
 import { createIntrospection } from '../authenticate/token/introspection.ts'
-import {
-  createKeySource,
-  type KeyPlace,
-  type KeySource,
-  loadKeys,
-  type SourceEvents,
-} from '../authenticate/token/jwks.ts'
+import { createKeySource, type KeyPlace, type KeySource, loadKeys } from '../authenticate/token/jwks.ts'
 import type { KeySet } from '../authenticate/token/key-set.ts'
 import type { Client, Config, Tokens } from '../config/schema.ts'
 import { serviceUnavailable } from '../errors.ts'
 import type { Log } from '../observe/log.ts'
-import { createParGuard, type ParClient, type ParGuard } from '../par/guard.ts'
+import { createParGuard, type ParGuard } from '../par/guard.ts'
 import { plainId } from '../par/client-authentication.ts'
+import type { ParClient } from '../par/request-object.ts'
 import type { Resources } from './resources.ts'
 
 /** Checks the tokens of one configuration. */
@@ -113,10 +108,10 @@ export function openGuard(resources: Resources, config: Config, log: Log): ParGu
 }
 
 /** Logs an outage once, and its end. */
-function outageLog(what: string, fields: object, log: Log): SourceEvents {
+function outageLog(what: string, fields: object, log: Log) {
   return {
-    failed: (reason) => log.warn({ ...fields, reason }, `${what} failed; retrying`),
-    recovered: () => log.info(fields, `${what} works again`),
+    onDown: ({ message: reason }: Error) => log.warn({ ...fields, reason }, `${what} failed; retrying`),
+    onUp: () => log.info(fields, `${what} works again`),
   }
 }
 

@@ -1,5 +1,5 @@
+import { createNames } from '../../authenticate/token/claims.ts'
 import { readKeySet } from '../../authenticate/token/key-set.ts'
-import { createNames } from '../../limit/caller.ts'
 import type { ClientLimit } from '../../limit/limit.ts'
 import { plainId } from '../../par/client-authentication.ts'
 import type { Config, Settings, StoreConfig } from '../schema.ts'

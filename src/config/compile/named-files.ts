@@ -79,7 +79,7 @@ async function parseKeySet(text: string): Promise<KeySet | string> {
   let problem = 'holds no key that could verify a token'
   try {
     const keys = await readKeySet(JSON.parse(text))
-    if (keys.size > 0) return keys
+    if (keys.keys.length > 0) return keys
   } catch (error) {
     problem = error instanceof SyntaxError ? 'is no JSON' : (error as Error).message
   }

@@ -1,17 +1,15 @@
 import { z } from 'zod'
 import { isClientId } from '../../authenticate/token/claims.ts'
+import { privateMember } from '../../authenticate/token/key-set.ts'
 import { must, mustHave } from '../yaml/wording.ts'
 import { fetchedUrl, issuer } from './addresses.ts'
 import { ownLimits } from './limits.ts'
 import { ALGORITHMS } from './tokens.ts'
 import { checking, choice, duration, list, section, size, text } from './values.ts'
 
-/** Every member of a private or symmetric key (RFC 7518 section 6). */
-const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
-
 const jwk = z.record(z.string(), z.unknown(), must('a JWK: a mapping with "kty"')).superRefine(
   checking(function* (jwk) {
-    const secret = PRIVATE.find((member) => member in jwk)
+    const secret = privateMember(jwk)
     if (secret === undefined) return
     const message =
       'is a part of a private key, which its owner alone should have; write the public key without it, and have the client make a new one'

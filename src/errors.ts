@@ -58,7 +58,7 @@ export class Refusal {
   }
 }
 
-/** A refusal that is thrown, or that ends a response under way. */
+/** A refusal that is thrown, or that ends a response in flight. */
 export class Failure extends Error {
   readonly refusal: Refusal
 

@@ -17,13 +17,13 @@ export type Given = Readonly<Record<string, unknown>>
 export class UsageError extends Error {}
 
 /** Writes lines, escaped: callers and logs choose some words, which must not move a cursor. */
-export function say(stream: Writable, text: string): void {
+export function writeLines(stream: Writable, text: string): void {
   stream.write(`${text.split('\n').map(escaped).join('\n')}\n`)
 }
 
 /** Writes a value, with `--json` as JSON, else as `describe` puts it. */
 export function print<T>({ stdout }: Io, given: Given, value: T, describe: (value: T) => string): void {
-  say(stdout, given['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
+  writeLines(stdout, given['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
 }
 
 /** What `--config` and the flags beside it ask for; throws a UsageError without a file. */

@@ -13,13 +13,13 @@ import { routes } from './sections/routes.ts'
 import { type SharedStoreSettings, store } from './sections/store.ts'
 import { type IssuerSettings, tokens } from './sections/tokens.ts'
 import { upstreams } from './sections/upstreams.ts'
-import { choice, duration, port, section, textThat, whole } from './sections/values.ts'
+import { choice, duration, int, port, section, textWhere } from './sections/values.ts'
 import type { Problem } from './yaml/problem.ts'
 
 const admin = section({
   host: bindHost().default('127.0.0.1').describe('The address of the admin listener.'),
   port: port().prefault(9090).describe('The port of the admin listener; 0 takes a free one.'),
-  token: textThat(
+  token: textWhere(
     (token) => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(token),
     'a token of 16 characters or more, letters, digits and - . _ ~ + / =',
   )
@@ -45,7 +45,7 @@ const log = section({
 }).describe('The log on standard output.')
 
 const failures = section({
-  limit: whole(1, 1000).describe('Most failures of one address in any window.'),
+  limit: int(1, 1000).describe('Most failures of one address in any window.'),
   window: duration('1s', '1h').describe('The length of the window, wherever it starts.'),
 })
   .transform(({ limit, window }) => ({ limit, windowMs: window }))
@@ -57,7 +57,7 @@ const failures = section({
 export const settings = section({
   listen: listen.prefault({}),
   admin: admin.prefault({}),
-  drainTimeout: duration('0s', '1h').prefault('10s').describe('Time for requests under way after SIGTERM.'),
+  drainTimeout: duration('0s', '1h').prefault('10s').describe('Time for requests in flight after SIGTERM.'),
   log: log.prefault({}),
   store,
   upstreams,

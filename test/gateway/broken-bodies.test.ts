@@ -139,10 +139,10 @@ describe.concurrent('a body that', () => {
 })
 
 describe('a body that', () => {
-  it('breaks off under way is never whole at the upstream, whose socket is freed', async () => {
+  it('breaks off in flight is never whole at the upstream, whose socket is freed', async () => {
     const caller = await begun('/v3/long')
     caller.socket.write(`${(100_000).toString(16)}\r\n${'x'.repeat(100_000)}`)
-    await until('it is under way', () => reached.includes(caller.id))
+    await until('it is in flight', () => reached.includes(caller.id))
     caller.socket.write('\r\nzz\r\n')
     await caller.closed()
     expect(statuses(caller.said())).toEqual([400])

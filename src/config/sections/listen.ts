@@ -1,14 +1,14 @@
 import { bindHost, cidr, pemFile, servedHost } from './addresses.ts'
-import { checking, duration, flag, list, port, section, size, whole } from './values.ts'
+import { bool, checkFields, duration, int, list, port, section, size } from './values.ts'
 
 const tls = section({
   cert: pemFile().describe('The certificate that callers are shown, and after it those that vouch for it.'),
   key: pemFile().describe('The private key of that certificate.'),
   clientCa: pemFile().optional().describe('The authorities of clients’ certificates, then required.'),
-  requestClientCert: flag().optional().describe('true asks for certificates, for tokens bound to one.'),
+  requestClientCert: bool().optional().describe('true asks for certificates, for tokens bound to one.'),
 })
   .superRefine(
-    checking(function* ({ clientCa, requestClientCert }) {
+    checkFields(function* ({ clientCa, requestClientCert }) {
       if (clientCa === undefined || requestClientCert !== false) return
       const message = 'contradicts "clientCa", for which every caller is asked; take one of the two out'
       yield { path: ['requestClientCert'], message }
@@ -31,13 +31,13 @@ export const listen = section({
   headersTimeout: duration('1s', '1h').prefault('15s').describe('Longest time for a request’s head.'),
   requestTimeout: duration('1s', '1d').prefault('60s').describe('Longest time for a whole request.'),
   keepAliveTimeout: duration('1ms', '1d').prefault('75s').describe('How long an idle connection is kept.'),
-  maxConnections: whole(1, 1_000_000).prefault(10_000).describe('Most connections at a time.'),
-  maxConnectionsPerAddress: whole(1, 1_000_000)
+  maxConnections: int(1, 1_000_000).prefault(10_000).describe('Most connections at a time.'),
+  maxConnectionsPerAddress: int(1, 1_000_000)
     .prefault(1000)
     .describe('Most connections at a time from one address, IPv6 by its /64; trusted proxies may have more.'),
 })
   .superRefine(
-    checking(function* ({ headersTimeout, requestTimeout }) {
+    checkFields(function* ({ headersTimeout, requestTimeout }) {
       if (headersTimeout <= requestTimeout) return
       const message = `must be at most requestTimeout (${requestTimeout / 1000}s), of which it is part`
       yield { path: ['headersTimeout'], message }

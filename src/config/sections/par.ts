@@ -1,14 +1,14 @@
 import { z } from 'zod'
 import { isClientId } from '../../authenticate/token/claims.ts'
 import { privateMember } from '../../authenticate/token/key-set.ts'
-import { must, mustHave } from '../yaml/wording.ts'
+import { mustBe, mustBeMapping } from '../yaml/wording.ts'
 import { fetchedUrl, issuer } from './addresses.ts'
 import { ownLimits } from './limits.ts'
 import { ALGORITHMS } from './tokens.ts'
-import { checking, choice, duration, list, section, size, text } from './values.ts'
+import { checkFields, choice, duration, list, section, size, text } from './values.ts'
 
-const jwk = z.record(z.string(), z.unknown(), must('a JWK: a mapping with "kty"')).superRefine(
-  checking(function* (jwk) {
+const jwk = z.record(z.string(), z.unknown(), mustBe('a JWK: a mapping with "kty"')).superRefine(
+  checkFields(function* (jwk) {
     const secret = privateMember(jwk)
     if (secret === undefined) return
     const message =
@@ -20,7 +20,7 @@ const jwk = z.record(z.string(), z.unknown(), must('a JWK: a mapping with "kty"'
 const jwks = z
   .strictObject(
     { keys: list(jwk, 1, 'a list of JWKs').describe('The keys, each a JWK without private members.') },
-    mustHave(['keys'], 'a JWK Set: a mapping with "keys"'),
+    mustBeMapping(['keys'], 'a JWK Set: a mapping with "keys"'),
   )
   .describe('Its public keys, for its request objects and assertions.')
 
@@ -51,7 +51,7 @@ const client = section({
   limits: ownLimits,
 })
   .superRefine(
-    checking(function* ({ jwks, jwksUri }) {
+    checkFields(function* ({ jwks, jwksUri }) {
       if (jwks !== undefined && jwksUri !== undefined)
         yield { path: ['jwksUri'], message: 'stands beside "jwks"; take one of the two out', key: true }
     }),

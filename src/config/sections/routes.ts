@@ -1,17 +1,17 @@
 import type { z } from 'zod'
 import { parsePattern, type Pattern } from '../../downstream/router.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { checking, choice, distinct, duration, list, section, size, text, textThat } from './values.ts'
+import { checkFields, choice, distinct, duration, list, section, size, text, textWhere } from './values.ts'
 
 /** 10MB: as much as none, at the PAR endpoint. */
 const MAX_BODY = 10 * 1024 ** 2
 
 function scope() {
-  return textThat((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
+  return textWhere((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
 }
 
 const fields = section({
-  match: textThat((match) => {
+  match: textWhere((match) => {
     const parsed = parsePattern(match)
     return typeof parsed !== 'string' || `is not a pattern: ${parsed}`
   }, 'a pattern such as "POST /sync/:connection"').describe(
@@ -68,7 +68,7 @@ function* fitting({ match, upstream, respond, authenticate, scope, limits, maxBo
 }
 
 const route = fields
-  .superRefine(checking(fitting))
+  .superRefine(checkFields(fitting))
   .transform(({ match, timeout, ...rest }) => ({
     ...(parsePattern(match) as Pattern),
     match,

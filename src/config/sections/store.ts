@@ -1,32 +1,43 @@
 import { z } from 'zod'
 import type { RedisTopology } from '../../limit/redis/options.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { must } from '../yaml/wording.ts'
+import { mustBe } from '../yaml/wording.ts'
 import { pemFile } from './addresses.ts'
-import { checking, choice, coerced, duration, flag, list, section, text, textThat, whole } from './values.ts'
+import {
+  bool,
+  checkFields,
+  choice,
+  coerced,
+  duration,
+  int,
+  list,
+  section,
+  text,
+  textWhere,
+} from './values.ts'
 
 const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
 const NODE = 'redis://host:port or rediss://host:port'
 
 /** A server: `redis://`, `rediss://` or a socket file. */
-const redisUrl = () => textThat(judgeServer, SERVER)
+const redisUrl = () => textWhere(checkServer, SERVER)
 /** A node of a Redis Cluster, which has database 0 alone. */
-const clusterUrl = () => textThat(judgeNode, NODE)
+const clusterUrl = () => textWhere(checkNode, NODE)
 /** A sentinel, without credentials: its own are another setting, and so are those of the master. */
 const sentinelUrl = () =>
-  textThat((text) => {
-    const found = judgeNode(text)
+  textWhere((text) => {
+    const found = checkNode(text)
     if (found !== true || !text.includes('@')) return found
     return 'must hold no credentials; write them as username, password, sentinelUsername and sentinelPassword'
   }, NODE)
 
-function judgeNode(text: string): boolean | string {
+function checkNode(text: string): boolean | string {
   if (!/^rediss?:\/\//.test(text)) return false
   const isLonger = URL.canParse(text) && new URL(text).pathname.length > 1
-  return isLonger ? `must end after the port; write ${NODE}` : judgeServer(text)
+  return isLonger ? `must end after the port; write ${NODE}` : checkServer(text)
 }
 
-function judgeServer(text: string): boolean | string {
+function checkServer(text: string): boolean | string {
   if (/^(?:unix:\/\/)?\/[^\s?#]+$/.test(text)) return true
   if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) return `must be ${SERVER}`
   const { hostname, search, hash, pathname } = new URL(text)
@@ -45,9 +56,9 @@ export function tlsFiles(we: string) {
 }
 
 /** A certificate without its key, or a key without its certificate. */
-export function* halfOf(tls: { readonly cert?: unknown; readonly key?: unknown }): Generator<Mistake> {
-  if ((tls.cert === undefined) === (tls.key === undefined)) return
-  const [one, other] = tls.key === undefined ? ['cert', 'key'] : ['key', 'cert']
+export function* certWithoutKey({ cert, key }: { cert?: unknown; key?: unknown }): Generator<Mistake> {
+  if ((cert === undefined) === (key === undefined)) return
+  const [one, other] = key === undefined ? ['cert', 'key'] : ['key', 'cert']
   yield { path: [one], message: `is of no use without "${other}"; write both or neither`, key: true }
 }
 
@@ -60,10 +71,10 @@ const tls = z
         servername: text('the name in the certificate of Redis')
           .optional()
           .describe('The name that the certificate of Redis must bear; the host’s, unless set.'),
-        rejectUnauthorized: flag().prefault(true).describe('false takes the certificate of any impostor.'),
-      }).superRefine(checking(halfOf)),
+        rejectUnauthorized: bool().prefault(true).describe('false takes the certificate of any impostor.'),
+      }).superRefine(checkFields(certWithoutKey)),
     ],
-    must('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
+    mustBe('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
   )
   .describe('TLS to Redis, with files relative to this one; rediss:// alone switches it on too.')
 
@@ -118,7 +129,7 @@ function* fitting(redis: z.output<typeof servers>): Generator<Mistake> {
 
 const sharedStore = section({
   redis: servers
-    .superRefine(checking(fitting))
+    .superRefine(checkFields(fitting))
     .transform(({ url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest }) => {
       // Exactly one of the three is there.
       const topology: RedisTopology =
@@ -130,7 +141,7 @@ const sharedStore = section({
       return { topology, ...rest }
     })
     .describe('The Redis that every instance of the gateway shares.'),
-  prefix: textThat(
+  prefix: textWhere(
     (prefix) => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix),
     'letters, digits and . _ : - (64 at most)',
   )
@@ -140,14 +151,14 @@ const sharedStore = section({
   onOutage: choice(['local', 'allow', 'deny'])
     .default('local')
     .describe('While Redis is out of reach: count in this process, let every call pass, or refuse with 503.'),
-  instances: whole(1, 100_000)
+  instances: int(1, 100_000)
     .optional()
     .describe('How many gateways share the limits under onOutage: local; counted in Redis, unless set.'),
 }).transform(({ timeout, ...rest }) => ({ ...rest, timeoutMs: timeout }))
 
 /** Where the counters live. */
 export const store = z
-  .union([z.literal('memory'), sharedStore], must('"memory" or a mapping with "redis"'))
+  .union([z.literal('memory'), sharedStore], mustBe('"memory" or a mapping with "redis"'))
   .describe('Where the counters live: "memory" counts in this process alone.')
 
 /** A shared store as the file says it, with files not yet read. */

@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { fetchedUrl, issuer, keysLocation } from './addresses.ts'
-import { checking, choice, duration, list, section, text, textThat } from './values.ts'
+import { checkFields, choice, duration, list, section, text, textWhere } from './values.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { must } from '../yaml/wording.ts'
+import { mustBe } from '../yaml/wording.ts'
 
 /** The asymmetric algorithms of JOSE: who verifies with them cannot sign with them. */
 export const ALGORITHMS = [
@@ -37,7 +37,7 @@ const issuerOfTokens = section({
   audience: z
     .union(
       [text('the audience'), list(text('an audience'), 1, 'a list of audiences')],
-      must('the audience of the tokens or a list of some, such as https://api.example.com'),
+      mustBe('the audience of the tokens or a list of some, such as https://api.example.com'),
     )
     .transform((audience) => (typeof audience === 'string' ? [audience] : audience))
     .describe('For whom the tokens are; one of theirs must be one of these.'),
@@ -49,7 +49,7 @@ const issuerOfTokens = section({
     .default(['PS256', 'ES256', 'EdDSA', 'RS256'])
     .describe('The signature algorithms that are accepted.'),
   leeway: duration('0s', '10m').prefault('5s').describe('How far clocks may differ, on exp, nbf and iat.'),
-  realm: textThat((realm) => /^[ !#-[\]-~]+$/.test(realm), 'plain ASCII without quotes and backslashes')
+  realm: textWhere((realm) => /^[ !#-[\]-~]+$/.test(realm), 'plain ASCII without quotes and backslashes')
     .optional()
     .describe('The realm in WWW-Authenticate; the issuer’s host, unless set.'),
   type: choice(['any', 'strict']).default('any').describe('strict takes at+jwt tokens alone (RFC 9068).'),
@@ -81,8 +81,8 @@ function* apart(issuers: readonly IssuerSettings[]): Generator<Mistake> {
 /** Whose tokens are taken: those of one issuer, or of several. */
 export const tokens = z
   .union(
-    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(checking(apart))],
-    must(`a mapping with keys of ${KEYS}, or a list of such mappings`),
+    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(checkFields(apart))],
+    mustBe(`a mapping with keys of ${KEYS}, or a list of such mappings`),
   )
   .describe('How a caller proves who it is where a route says bearer; a list for several issuers.')
 

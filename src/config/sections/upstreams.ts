@@ -1,21 +1,21 @@
 import { z } from 'zod'
 import { HOP_BY_HOP, JUDGED, plainName } from '../../upstream/header-policy.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { must } from '../yaml/wording.ts'
+import { mustBe } from '../yaml/wording.ts'
 import { origin, tlsName } from './addresses.ts'
-import { halfOf, tlsFiles } from './store.ts'
-import { checking, duration, list, name, section, textThat, whole } from './values.ts'
+import { certWithoutKey, tlsFiles } from './store.ts'
+import { checkFields, duration, int, list, name, section, textWhere } from './values.ts'
 
 const tls = section({
   ...tlsFiles('the gateway'),
   servername: tlsName().optional().describe('The name in the backend’s certificate; its host, unless set.'),
 })
-  .superRefine(checking(halfOf))
+  .superRefine(checkFields(certWithoutKey))
   .describe('How https is spoken to it, with PEM files relative to this one.')
 
 /** A request field of an upstream's own. */
 function fieldName() {
-  return textThat((field) => {
+  return textWhere((field) => {
     const name = plainName(field.toLowerCase())
     if (JUDGED.has(name) || HOP_BY_HOP.has(name) || name.startsWith('content-'))
       return 'is read by the gateway itself; take it out'
@@ -30,9 +30,7 @@ const backend = section({
     .describe('In place of url: several addresses, used in turn; one that fails is passed over for a while.'),
   timeout: duration('1ms', '1d').prefault('30s').describe('Longest wait for a head, and between body bytes.'),
   connectTimeout: duration('1ms', '1h').prefault('2s').describe('Longest wait for a connection.'),
-  maxConnections: whole(1, 100_000)
-    .prefault(256)
-    .describe('Most connections, to all its addresses together.'),
+  maxConnections: int(1, 100_000).prefault(256).describe('Most connections, to all its addresses together.'),
   tls: tls.optional(),
   identityHeaders: list(fieldName(), 0, 'a list of header fields')
     .default([])
@@ -59,7 +57,7 @@ function* reachable({ url, urls = [], tls }: z.output<typeof backend>): Generato
 }
 
 const upstream = backend
-  .superRefine(checking(reachable))
+  .superRefine(checkFields(reachable))
   .transform(({ url, urls = [], timeout, connectTimeout, ...rest }) => ({
     origins: url === undefined ? urls : [url],
     timeoutMs: timeout,
@@ -70,6 +68,6 @@ const upstream = backend
 
 /** The backends, in the order of the file. */
 export const upstreams = z
-  .record(name(), upstream, must('a mapping of names to upstreams'))
+  .record(name(), upstream, mustBe('a mapping of names to upstreams'))
   .transform((upstreams) => Object.entries(upstreams).map(([name, one]) => ({ name, ...one })))
   .describe('The backends, by name.')

@@ -90,6 +90,14 @@ export function methodNotAllowed(methods: readonly string[]): Refusal {
   return new Refusal('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
 }
 
+/** 429: over a limit, whose decision adds `Retry-After`; or too many failures of one address, with it in `headers`. */
+export function tooManyRequests(
+  message: string,
+  details: RefusalDetails & { readonly retryAfterSecs: number },
+): Refusal {
+  return new Refusal('TooManyRequests', message, details)
+}
+
 /** 503 with `Retry-After`: something that the gateway needs to decide is not available now. */
 export function serviceUnavailable(message: string, cause?: unknown): Refusal {
   return new Refusal('ServiceUnavailable', message, { cause, headers: { 'Retry-After': '1' } })

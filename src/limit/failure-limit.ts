@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { Refusal } from '../errors.ts'
+import { type Refusal, tooManyRequests } from '../errors.ts'
 import { ipPart } from './key.ts'
 import { add, createRing, growsAt, type Ring, type View, viewAt } from './memory/ring.ts'
 
@@ -31,7 +31,7 @@ export function createFailures(now = () => performance.now()): (limit: FailureLi
       if (view.used < limit) return undefined
       const waitUs = growsAt(ring, view, limit, windowUs, at) - at
       const retryAfterSecs = Math.max(1, Math.ceil(waitUs / 1_000_000))
-      return new Refusal('TooManyRequests', 'Too many requests from this address have failed.', {
+      return tooManyRequests('Too many requests from this address have failed.', {
         headers: { 'Retry-After': String(retryAfterSecs) },
         retryAfterSecs,
       })

@@ -35,9 +35,9 @@ function instant() {
 }
 
 const change = section({
-  announced: instant().describe('From when on callers are told of the change.'),
-  from: instant().describe('From when on the change is in force.'),
-  limit: calls().describe('Most calls in any window from then on.'),
+  announced: instant().describe('From when on callers can read the change at respond: limits.'),
+  from: instant().describe('From when on the change is in force, for calls already counted, too.'),
+  limit: calls().describe('Most calls in any window from then on; 0 refuses all.'),
 })
   .transform(({ announced, from, limit }) => ({ announcedAt: announced, fromAt: from, limit }))
   .describe('An announced change of the limit.')
@@ -64,38 +64,38 @@ const limit = section({
     }, 'client, user, ip or a parameter’s name'),
     1,
     'a list of what a key is made of, such as [client]',
-  ).describe('What is counted apart: client, user, ip or the name of a path parameter, in this order.'),
+  ).describe('What has a counter of its own: a client, user, ip or path parameter, or a combination.'),
   limit: calls().describe('Most calls in any window; 0 refuses all.'),
-  window: window().describe('The length of the window, wherever it starts.'),
+  window: window().describe('The length of the window; the limit holds wherever a window starts.'),
   changes: list(change, 0, 'a list of announced changes')
     .superRefine(checkFields(inOrder))
     .default([])
     .describe('Announced changes of the limit, in the order in which they take effect.'),
-  shadow: bool().prefault(false).describe('true counts and reports, and never refuses: to try a limit out.'),
+  shadow: bool().prefault(false).describe('true counts and reports but never refuses, to try a limit out.'),
 })
   .transform(({ window, ...rest }) => ({ ...rest, windowMs: window }))
-  .describe('So many calls per window for each key.')
+  .describe('A limit: so many calls per window. It has the same counters on all its routes.')
 
 /** The limits, in the order of the file. */
 export const limits = z
   .record(name(), limit, mustBe('a mapping of names to limits'))
   .transform((limits) => Object.entries(limits).map(([name, limit]) => ({ name, ...limit })))
-  .describe('The limits, by name.')
+  .describe('The limits, by the names that routes use.')
 
 const ownLimit = section({
   limit: calls().describe('Most calls of this client in any window; 0 refuses all.'),
-  window: window().optional().describe('In place of the limit’s window.'),
-  until: instant().optional().describe('Until when this holds; for good, unless set.'),
+  window: window().optional().describe('Instead of the limit’s window.'),
+  until: instant().optional().describe('Until when the client has this limit; for good by default.'),
 })
   .transform(({ window, until, ...rest }) => ({
     ...rest,
     ...(window !== undefined && { windowMs: window }),
     ...(until !== undefined && { untilAt: until }),
   }))
-  .describe('What a limit is for this client, in place of what it is for others.')
+  .describe('The limit of this client, instead of the one that others have.')
 
 /** The limits of one client, by the names of the limits that they replace. */
 export const ownLimits = z
   .record(z.string(), ownLimit, mustBe('a mapping of limits to what they are for this client'))
   .default({})
-  .describe('Its own limits, by the names of the limits that they stand in for.')
+  .describe('Limits of its own, by the names of the limits that they replace.')

@@ -15,7 +15,7 @@ export const parameters = z
     mustBe('a mapping of path parameters to their kinds'),
   )
   .describe(
-    'What a path parameter that a limit counts by must be, else 400: plain (default: letters, digits and -_:@~=), uuid, integer or a regular expression for all of it.',
+    'Kinds of the path parameters that limits count by; other values get 400: plain (default: letters, digits and -_:@~=), uuid, integer, or a regular expression for the whole segment.',
   )
 
 function kindProblem(kind: string): string | undefined {

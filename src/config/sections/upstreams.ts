@@ -7,11 +7,11 @@ import { certWithoutKey, tlsFiles } from './store.ts'
 import { checkFields, duration, int, list, name, section, textWhere } from './values.ts'
 
 const tls = section({
-  ...tlsFiles('the gateway'),
-  servername: tlsName().optional().describe('The name in the backend’s certificate; its host, unless set.'),
+  ...tlsFiles(),
+  servername: tlsName().optional().describe('The name expected in its certificate; by default its host.'),
 })
   .superRefine(checkFields(certWithoutKey))
-  .describe('How https is spoken to it, with PEM files relative to this one.')
+  .describe('TLS to an https backend, with PEM files relative to this file.')
 
 /** A request field of an upstream's own. */
 function fieldName() {
@@ -27,14 +27,16 @@ const backend = section({
   url: origin().optional().describe('The backend’s address: scheme, host and port.'),
   urls: list(origin(), 1, 'a list of addresses such as http://10.0.0.1:4000')
     .optional()
-    .describe('In place of url: several addresses, used in turn; one that fails is passed over for a while.'),
-  timeout: duration('1ms', '1d').prefault('30s').describe('Longest wait for a head, and between body bytes.'),
-  connectTimeout: duration('1ms', '1h').prefault('2s').describe('Longest wait for a connection.'),
+    .describe('Instead of url: several addresses, used in turn; one that fails is skipped for a while.'),
+  timeout: duration('1ms', '1d')
+    .prefault('30s')
+    .describe('Longest wait for the head of the response, and between bytes of its body; then 504.'),
+  connectTimeout: duration('1ms', '1h').prefault('2s').describe('Longest wait for a new connection.'),
   maxConnections: int(1, 100_000).prefault(256).describe('Most connections, to all its addresses together.'),
   tls: tls.optional(),
   identityHeaders: list(fieldName(), 0, 'a list of header fields')
     .default([])
-    .describe('Fields that say who calls, taken from trusted proxies alone, beside those that are known.'),
+    .describe('Fields that identify the caller to this upstream, accepted from listen.trustedProxies only.'),
 })
 
 /** An upstream without an address or with two kinds of them, and addresses that do not go together. */

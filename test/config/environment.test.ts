@@ -3,7 +3,7 @@ import { FLAGS, overridesOf } from '../../src/config/flags.ts'
 import { completed, load, mistakesIn } from './load-text.ts'
 
 describe('the environment', () => {
-  it('stands in for whole values, typed like plain YAML, and for parts of texts', async () => {
+  it('replaces whole values, typed like plain YAML, and parts of texts', async () => {
     const text = completed(
       'listen: { port: "${PORT}", host: ${HOST} }'.replace('${HOST}', "'127.0.0.${LAST}'"),
     )
@@ -27,7 +27,7 @@ describe('the environment', () => {
     expect(config.limits).toMatchObject([{ limit: 100, shadow: true }])
   })
 
-  it('stands back for the default where it is unset or empty', async () => {
+  it('gives way to the default where it is unset or empty', async () => {
     const text = completed(
       'listen: { port: "${A:-1}" }\nadmin: { port: "${B:-2}" }\nlog: { level: "${C:-warn}" }',
     )
@@ -43,7 +43,7 @@ describe('the environment', () => {
     ])
   })
 
-  it('is left alone behind two dollars', async () => {
+  it('is not replaced after two dollar signs', async () => {
     const { config } = await load(completed('tokens: { issuer: https://a.example.com, audience: "$${A}" }'))
     expect(config.tokens[0]?.audience).toEqual(['${A}'])
   })
@@ -98,7 +98,7 @@ describe('a secret', () => {
 })
 
 describe('flags', () => {
-  it('beat the file', async () => {
+  it('override the file', async () => {
     const given = {
       host: '::1',
       port: '1',
@@ -171,7 +171,7 @@ describe('flags', () => {
     },
   )
 
-  it('mend what is wrong in the file', async () => {
+  it('correct what is wrong in the file', async () => {
     expect(await mistakesIn(completed('listen: { port: x }'), {}, overridesOf({ port: '1' }))).toEqual([])
     expect(await mistakesIn(completed('listen:'), {}, overridesOf({ port: '1' }))).toEqual([])
   })

@@ -98,7 +98,7 @@ const BREAKS: readonly (readonly [
 
 describe.concurrent('a body that', () => {
   it.each(BREAKS)(
-    '%s is answered %i in the words of the Data API, and counted',
+    '%s is answered %i in the format of the Data API, and counted',
     async (_, status, code, breaks) => {
       const caller = await begun('/v3/upload')
       breaks(caller.socket)
@@ -120,10 +120,10 @@ describe.concurrent('a body that', () => {
     },
   )
 
-  it.each(BREAKS)('%s is answered %i in the words of OAuth, where it was forwarded', async (...way) => {
+  it.each(BREAKS)('%s is answered %i in the format of OAuth, where it was forwarded', async (...way) => {
     await expectOAuthAnswer('/oidc/upload', way)
   })
-  it.each(BREAKS)('%s is answered %i in the words of OAuth, where it was pushed', async (...way) => {
+  it.each(BREAKS)('%s is answered %i in the format of OAuth, where it was pushed', async (...way) => {
     await expectOAuthAnswer('/oidc/request', way)
   })
 
@@ -164,7 +164,7 @@ describe('a body that', () => {
     expect(reached).not.toContain(caller.id)
   })
 
-  it('breaks off behind the first of its answer cuts that', async () => {
+  it('breaks off after the response began cuts the response', async () => {
     const caller = await begun('/v3/early')
     caller.socket.write(`${(100_000).toString(16)}\r\n${'x'.repeat(100_000)}`)
     await until('the answer begins', () => caller.said().endsWith('begun'))
@@ -174,7 +174,7 @@ describe('a body that', () => {
     expect(await lineOf(caller.id)).toMatchObject({ status: 200, code: 'BadRequest', incomplete: 'cut' })
   })
 
-  it('goes on after it broke off does not keep its sender from the answer', async () => {
+  it('continues after a refusal does not keep its sender from the response', async () => {
     const caller = await begun('/v3/upload')
     caller.socket.write('zz\r\n')
     for (let i = 0; i < 50; i++) {

@@ -50,7 +50,7 @@ const left = async (issuer: TestIssuer, client: string): Promise<string> => {
 }
 
 describe('clients of several issuers', () => {
-  it('with one id are two, each with its own calls and limits', async () => {
+  it('with the same id are two clients, each with its own calls and limits', async () => {
     expect(await left(second, 'shared')).toBe('200: 2 of 3')
     for (let i = 0; i < 2; i++) await send(second, 'shared')
     expect(await left(second, 'shared')).toBe('429: 0 of 3')
@@ -77,8 +77,8 @@ describe('clients of several issuers', () => {
 
   it('are named by callers, operators and the log with the issuer, those of the first without', async () => {
     await send(second, 'acme')
-    const told = await send(second, 'acme', '/v3/rate-limits')
-    expect(told.json.limits).toMatchObject([{ name: 'requests', limit: 7, remaining: 6 }])
+    const answer = await send(second, 'acme', '/v3/rate-limits')
+    expect(answer.json.limits).toMatchObject([{ name: 'requests', limit: 7, remaining: 6 }])
     const name = `acme@${second.issuer}`
     const path = `/limits/${encodeURIComponent(name)}`
     expect((await call(gateway.adminPort, { path })).json).toMatchObject({

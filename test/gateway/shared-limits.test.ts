@@ -54,7 +54,7 @@ describe('exact, for every instance together', () => {
     const resets = new Set(
       answers.filter(({ status }) => status === 429).map(({ headers }) => headers['x-ratelimit-reset']),
     )
-    // The instant is Redis's, whichever gateway tells it.
+    // The instant is Redis's, whichever gateway reports it.
     expect(resets.size).toBe(1)
   })
 
@@ -75,8 +75,8 @@ describe('exact, for every instance together', () => {
   })
 })
 
-describe('while Redis is out of reach', () => {
-  it('starts without it, with a warning, and decides once it is there', async () => {
+describe('while Redis is down', () => {
+  it('starts without it, with a warning, and decides once Redis is up', async () => {
     await redis.kill()
     const { port, adminPort, lines } = await gateway()
     expect((await call(port, { path: '/oidc/x' })).status).toBe(200)

@@ -13,16 +13,16 @@ const LINGER_MS = 2000
  * Ends a socket after its last answer: what its peer still sends is read and dropped for a moment, since a reset could overtake
  * the answer, and then the socket is closed, whether the peer has closed its side or not (RFC 9112 section 9.6).
  */
-export function endGently(socket: Socket, last = ''): void {
+function endGently(socket: Socket, last = ''): void {
   socket.on('error', () => {})
   socket.end(last)
   socket.resume()
-  const timer = setTimeout(() => socket.destroy(), LINGER_MS)
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
   socket.once('end', () => socket.destroy())
   socket.once('close', () => clearTimeout(timer))
 }
 
-/** Makes Node end this socket gently after the answer under way. */
+/** Makes Node end an HTTP socket gently after its last answer, too. */
 export function lingerOnClose(socket: Socket): void {
   socket.destroySoon = () => endGently(socket)
 }

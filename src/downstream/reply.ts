@@ -1,6 +1,5 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Refusal } from '../errors.ts'
-import { lingerOnClose } from './graceful-close.ts'
 import type { Route } from './router.ts'
 import { parseHost } from './target.ts'
 
@@ -86,10 +85,7 @@ function oauthCode(status: number): string {
   return status >= 500 ? 'server_error' : 'invalid_request'
 }
 
-/**
- * Writes a reply. A request whose body is still coming closes its socket, so that the rest is never taken for the next request;
- * what arrives is read and dropped for a moment, as a reset could overtake the reply.
- */
+/** Writes a reply. A request whose body is still coming closes its socket, so that the rest is never taken for the next request. */
 export function writeReply(response: ServerResponse, reply: Reply): void {
   if (response.headersSent || response.destroyed) {
     response.destroy()
@@ -99,7 +95,6 @@ export function writeReply(response: ServerResponse, reply: Reply): void {
   const { req: request } = response
   if (!request.complete) {
     if (!headers.includes('Connection')) headers.push('Connection', 'close')
-    if (response.socket) lingerOnClose(response.socket)
     request.resume()
   }
   response.writeHead(reply.status, headers)

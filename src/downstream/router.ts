@@ -1,4 +1,4 @@
-import { canonicalEscapes, foldCase, hidingSegment, segmentsOf } from './target.ts'
+import { canonicalEscapes, foldCase, HIDING, parseHost, segmentsOf } from './target.ts'
 
 /** The methods, host and path that a route takes. */
 export interface Pattern {
@@ -134,7 +134,6 @@ export function takesHost({ host: named, hosts }: Pattern, host: string): boolea
 const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/
 const LITERAL = /^(?!\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
 const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
-const HOST = /^(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)$/
 
 /** Parses `[METHOD[,METHOD]] [host]/path`; returns a string if something is wrong with it. */
 export function parsePattern(text: string): Pattern | string {
@@ -144,11 +143,10 @@ export function parsePattern(text: string): Pattern | string {
   const unknown = methods?.find((method) => !METHODS.has(method))
   if (unknown !== undefined)
     return `"${unknown}" is no method that a route takes; use ${[...METHODS].join(', ')}`
-  const host = parts[2]!.toLowerCase()
-  if (host !== '' && !HOST.test(host))
+  const host = parseHost(parts[2]!)
+  if (parts[2] !== '' && host?.port !== '')
     return `"${parts[2]!.replace(/^.*@/, '***@')}" is no host name; leave the port out`
-  const hidden = hidingSegment(parts[3]!)
-  if (hidden !== undefined) return `the path cannot match; write it without ${hidden}`
+  if (HIDING.test(parts[3]!)) return 'the path cannot match; write it without "(S(" and what follows ".php"'
 
   const written = [...segmentsOf(parts[3]!)]
   const rest = written.at(-1) === '*'
@@ -163,7 +161,7 @@ export function parsePattern(text: string): Pattern | string {
   }
   return {
     methods: methods && new Set(methods.includes('GET') ? [...methods, 'HEAD'] : methods),
-    host: host === '' ? undefined : host,
+    host: host?.host,
     segments,
     rest,
   }

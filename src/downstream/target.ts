@@ -76,8 +76,7 @@ export function parseTarget(
   }
   if (path.includes('//')) return badRequest('The path holds an empty segment.')
   if (path.includes('/.') && /\/\.\.?(?:\/|$)/.test(path)) return badRequest('The path holds a dot segment.')
-  const hidden = hidingSegment(path)
-  if (hidden !== undefined) return badRequest(`The path holds ${hidden}.`)
+  if (HIDING.test(path)) return badRequest('The path holds a segment that some frameworks leave out.')
   if (query.startsWith('?/') && NO_PATH.test(path))
     return badRequest('The query looks like a path; send it as one.')
 
@@ -85,18 +84,9 @@ export function parseTarget(
 }
 
 /** What some frameworks leave out of a path: PHP's the script before other segments, ASP.NET the sessions of callers without cookies, `(S(…))`. */
-const HIDING: readonly (readonly [pattern: RegExp, words: string])[] = [
-  [/\.php\/./i, 'a segment behind one that ends in ".php"'],
-  [/\([A-Za-z]\(/, 'a session in parentheses'],
-]
+export const HIDING = /\.php\/.|\([a-z]\(/i
 /** Frameworks of PHP that find nothing behind the script take the query for the path. */
 const NO_PATH = /^\/$|\.php\/?$/i
-
-/** Describes what some frameworks would leave out of a canonical path, if anything. */
-export function hidingSegment(path: string): string | undefined {
-  for (const [pattern, words] of HIDING) if (pattern.test(path)) return words
-  return undefined
-}
 
 /** Splits a path into its segments; a trailing slash adds none. */
 export function segmentsOf(path: string): readonly string[] {

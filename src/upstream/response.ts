@@ -1,5 +1,4 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
-import { lingerOnClose } from '../downstream/graceful-close.ts'
 import { type AnswerHead, readAnswerHead } from './headers.ts'
 import type { PooledSocket } from './pool.ts'
 import type { UpstreamRequest } from './request.ts'
@@ -41,10 +40,7 @@ export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamReq
     clearImmediate(flushing)
     const reason = incoming.statusMessage ?? ''
     // The rest of an unfinished request must not be taken for the next one.
-    if (!request.complete) {
-      head.headers.push('Connection', 'close')
-      if (response.socket) lingerOnClose(response.socket)
-    }
+    if (!request.complete) head.headers.push('Connection', 'close')
     try {
       if (reason === STATUS_CODES[status] || reason === '' || BAD_REASON.test(reason))
         response.writeHead(status, head.headers)

@@ -1,5 +1,6 @@
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
+import { requestComing } from './body.ts'
 
 /**
  * How many milliseconds a caller that seems to read nothing of its answer is given. A system does not report each byte that was read: Linux does when
@@ -14,17 +15,17 @@ const LINGER_MS = 2000
  * the answer, and then the socket is closed, whether the peer has closed its side or not (RFC 9112 section 9.6).
  */
 function endGently(socket: Socket, last = ''): void {
-  socket.on('error', () => {})
   socket.end(last)
   socket.resume()
   const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
-  socket.once('end', () => socket.destroy())
   socket.once('close', () => clearTimeout(timer))
 }
 
-/** Makes Node end an HTTP socket gently after its last answer, too. */
+/** Makes Node end an HTTP socket gently after its last answer if the request is still coming. */
 export function lingerOnClose(socket: Socket): void {
-  socket.destroySoon = () => endGently(socket)
+  const { destroySoon } = socket
+  socket.destroySoon = () =>
+    requestComing(socket) === undefined ? destroySoon.call(socket) : endGently(socket)
 }
 
 /** Ends a socket whose request never became one with a bare status line. */

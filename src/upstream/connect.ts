@@ -1,5 +1,5 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
-import { connect as connectTls, type ConnectionOptions, createSecureContext, type TLSSocket } from 'node:tls'
+import { connect as connectTls, type ConnectionOptions, createSecureContext, TLSSocket } from 'node:tls'
 import type { Address } from './addresses.ts'
 
 /** PEM texts, and the name that the certificate of the upstream must bear. */
@@ -24,15 +24,10 @@ export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined):
     const { host, port } = address
     const options = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
     const session = secure && sessions.get(address)
-    let socket: Socket
-    if (secure === undefined) socket = connectTcp(options)
-    else {
-      // Node's agent would take the name to verify from the caller's Host.
-      const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
-      const secured = connectTls({ ...options, ...secure, servername, session })
-      sessions.keep(secured, address)
-      socket = secured
-    }
+    // Node's agent would take the name to verify from the caller's Host.
+    const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
+    const socket = secure ? connectTls({ ...options, ...secure, servername, session }) : connectTcp(options)
+    if (socket instanceof TLSSocket) sessions.keep(socket, address)
     let failure: Error | undefined
     let reached = false
     let ready = false
@@ -52,7 +47,7 @@ export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined):
       if (ready) return
       clearTimeout(timer)
       const again = session !== undefined && reached && !late
-      if (again) sessions.refused(address)
+      if (again) sessions.forget(address)
       done(failure ?? new Error('closed before it was connected'), again)
     })
     return socket
@@ -77,18 +72,15 @@ function withMessage(error: Error): Error {
 
 /** How long a verified certificate is trusted without being seen again: a resumed session shows none. */
 const MAX_UNVERIFIED_MS = 5 * 60_000
-const REFUSED_MS = 5 * 60_000
 
 /** Keeps TLS sessions that new sockets resume, which spares both ends most of a handshake. All sockets verify by the same rules. */
 export function createTlsSessions(now = (): number => performance.now()) {
   const known = new Map<Address, { readonly session: Buffer; readonly verifiedAt: number }>()
-  const refusedUntil = new Map<Address, number>()
   return {
     /** Returns the session that a new socket to `address` may offer, if any. */
     get(address: Address): Buffer | undefined {
       const kept = known.get(address)
-      if (kept === undefined || now() < (refusedUntil.get(address) ?? 0)) return undefined
-      return now() - kept.verifiedAt < MAX_UNVERIFIED_MS ? kept.session : undefined
+      return kept && now() - kept.verifiedAt < MAX_UNVERIFIED_MS ? kept.session : undefined
     },
     /** Keeps the sessions that the upstream issues on a new socket, which offers what `get` returned. */
     keep(socket: TLSSocket, address: Address): void {
@@ -99,7 +91,7 @@ export function createTlsSessions(now = (): number => performance.now()) {
         if (verifiedAt !== undefined) known.set(address, { session, verifiedAt })
       })
     },
-    /** Offers no session to `address` for a while: a handshake with one failed. */
-    refused: (address: Address) => void refusedUntil.set(address, now() + REFUSED_MS),
+    /** Offers none until there is another: a handshake with it failed. */
+    forget: (address: Address): boolean => known.delete(address),
   }
 }

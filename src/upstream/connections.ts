@@ -23,7 +23,13 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
 
   /** Gives a request a connected socket, at once or when one is free. */
   function acquire(request: UpstreamRequest): void {
-    if (!begin(request) && !enqueue(request)) request.failBusy()
+    if (begin(request)) return
+    const { caller } = request.outgoing
+    if (!waiting.isFree(caller)) for (let i = queue.length - 1; i >= 0; i--) if (queue[i]!.over) dequeue(i)
+    if (waiting.isFree(caller)) {
+      waiting.take(caller)
+      queue.push(request)
+    } else request.failBusy()
   }
 
   /** Releases the upload slot of a request whose body is whole. */
@@ -52,11 +58,9 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     request.holds = true
     held.take(caller)
     if (uploading) uploads.take(caller)
+    request.sent!.reusedSocket = socket !== undefined
     if (socket === undefined) dial(request, address)
-    else {
-      request.sent!.reusedSocket = true
-      assign(request, socket)
-    }
+    else assign(request, socket)
     return true
   }
 
@@ -93,17 +97,6 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     request.holds = false
     held.release(request.outgoing.caller)
     if (request.uploading) uploads.release(request.outgoing.caller)
-  }
-
-  function enqueue(request: UpstreamRequest): boolean {
-    const { caller } = request.outgoing
-    if (!waiting.isFree(caller)) {
-      for (let i = queue.length - 1; i >= 0; i--) if (queue[i]!.over) dequeue(i)
-      if (!waiting.isFree(caller)) return false
-    }
-    waiting.take(caller)
-    queue.push(request)
-    return true
   }
 
   function dequeue(index: number): void {

@@ -22,12 +22,12 @@ export function identityHeadersOf(names: readonly string[]): IdentityHeaders {
   return new Map(names.map((name) => [plainName(name.toLowerCase()), name.toLowerCase()]))
 }
 
-const NO_IDENTITY: IdentityHeaders = new Map()
-
-type Fields = Readonly<Record<string, string | string[] | undefined>>
-
 /** Returns the request's fields as the upstream gets them: a flat list of names, in lower case, and values. */
-export function requestHeaders(fields: Fields, connection: Connection, identity = NO_IDENTITY): string[] {
+export function requestHeaders(
+  fields: Readonly<Record<string, string | string[] | undefined>>,
+  connection: Connection,
+  identity: IdentityHeaders,
+): string[] {
   const { trusted, peer } = connection
   const out: string[] = []
   const named = namedByConnection(fields['connection'] as string | undefined)
@@ -93,16 +93,12 @@ export function readAnswerHead(
     headers.push(name, value)
   }
   const named = namedByConnection(connection)
-  if (named !== undefined) headers = without(headers, named)
+  if (named !== undefined) {
+    const isKept = (name: string): boolean => !named.has(name) || JUDGED.has(name)
+    headers = headers.filter((_, i) => isKept(headers[i - (i % 2)]!.toLowerCase()))
+  }
   if (rateLimit !== undefined) headers.push(...rateLimit)
   return { headers, contentLength, transferEncoding, keepAliveMs }
-}
-
-export type AnswerHead = ReturnType<typeof readAnswerHead>
-
-function without(headers: readonly string[], named: ReadonlySet<string>): string[] {
-  const isKept = (name: string): boolean => !named.has(name) || JUDGED.has(name)
-  return headers.filter((_, i) => isKept(headers[i - (i % 2)]!.toLowerCase()))
 }
 
 /** Parses `Keep-Alive: timeout=5` (RFC 2068 section 19.7.1.1), which is in seconds. */

@@ -9,7 +9,7 @@ export interface PooledSocket extends Socket {
   target: Address
   /** The request that uses it. */
   owner: UpstreamRequest | undefined
-  /** True once its slot was released, ahead of its `close`. */
+  /** True once its slot was released, perhaps ahead of its `close`. */
   released?: boolean
   /** `performance.now()` until which it may be used again; undefined while it is in use. */
   idleUntil?: number | undefined
@@ -69,7 +69,7 @@ export function createPool(
     address.sockets++
     const socket = connect(address, (failure, again) => {
       if (failure === undefined) watch(socket)
-      else release(address)
+      else release(socket)
       done(failure, again)
     }) as PooledSocket
     socket.target = address
@@ -111,7 +111,7 @@ export function createPool(
     })
     socket.on('free', () => onFree(socket))
     socket.once('close', () => {
-      if (socket.released !== true) release(socket.target)
+      release(socket)
       if (socket.idleUntil !== undefined) {
         if (socket.readableEnded || socket.errored) recordClosed(socket)
         const at = idle.indexOf(socket)
@@ -147,14 +147,15 @@ export function createPool(
 
   /** Closes an idle socket and releases its slot at once. */
   function drop(socket: PooledSocket): void {
-    release(socket.target)
-    socket.released = true
+    release(socket)
     socket.destroy()
   }
 
-  function release(address: Address): void {
+  function release(socket: PooledSocket): void {
+    if (socket.released === true) return
+    socket.released = true
     openCount--
-    address.sockets--
+    socket.target.sockets--
   }
 
   function closeExpired(): void {

@@ -1,5 +1,5 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
-import { type AnswerHead, readAnswerHead } from './headers.ts'
+import { readAnswerHead } from './headers.ts'
 import type { PooledSocket } from './pool.ts'
 import type { UpstreamRequest } from './request.ts'
 
@@ -9,7 +9,7 @@ const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
 /** Returns what is wrong with a head that can be parsed, if anything. */
 function faultOf(
   { statusCode, httpVersionMajor }: IncomingMessage,
-  { transferEncoding: coding }: AnswerHead,
+  coding: string | undefined,
 ): string | undefined {
   if (statusCode! < 200) return `the upstream answered ${statusCode} unasked`
   if (httpVersionMajor !== 1) return `the upstream answered in HTTP/${httpVersionMajor}`
@@ -23,7 +23,7 @@ export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamReq
   const { request, response, sent, outgoing } = upstreamRequest
   const status = incoming.statusCode!
   const head = readAnswerHead(incoming.rawHeaders, status, outgoing.rateLimit)
-  const fault = faultOf(incoming, head)
+  const fault = faultOf(incoming, head.transferEncoding)
   if (upstreamRequest.over || fault !== undefined) {
     incoming.destroy()
     upstreamRequest.onError(new Error(fault))

@@ -15,23 +15,13 @@ export function clientCertificate(
   return socket instanceof TLSSocket ? certificateOf(socket)?.der : undefined
 }
 
-interface Shown {
-  readonly der: Buffer
-  /** As a byte sequence (RFC 9440 section 2.1). */
-  readonly field: string
-}
+const certificates = new WeakMap<TLSSocket, { readonly der: Buffer; readonly field: string }>()
 
-const certificates = new WeakMap<TLSSocket, Shown>()
-
-/** Reads the certificate once for each socket. */
-function certificateOf(socket: TLSSocket): Shown | undefined {
-  const known = certificates.get(socket)
-  if (known !== undefined) return known
-  const der = socket.getPeerX509Certificate()?.raw
-  if (der === undefined) return undefined
-  const shown = { der, field: `:${der.toString('base64')}:` }
-  certificates.set(socket, shown)
-  return shown
+/** Reads the certificate, and its byte sequence (RFC 9440 section 2.1), once for each socket. */
+function certificateOf(socket: TLSSocket) {
+  const der = certificates.has(socket) ? undefined : socket.getPeerX509Certificate()?.raw
+  if (der !== undefined) certificates.set(socket, { der, field: `:${der.toString('base64')}:` })
+  return certificates.get(socket)
 }
 
 /**

@@ -1,10 +1,9 @@
 import type { Server, Socket } from 'node:net'
 import { networkOf } from './trusted-proxies.ts'
 
-/** How many sockets may be open at a time. */
+/** How many sockets may be open at a time: in all, and from one address, or from one /64 of IPv6. */
 export interface SocketBounds {
   readonly maxConnections: number
-  /** From one address, or from one /64 of IPv6. */
   readonly maxConnectionsPerAddress: number
 }
 

@@ -22,10 +22,9 @@ export function errorFormatOf({ upstream, authenticate }: Route): ErrorFormat {
 /** Returns the error format of a `Host` value while no route is known: OAuth's where all routes of the host have it. */
 export function hostErrorFormats(routes: readonly Route[]): (host: string | undefined) => ErrorFormat {
   const formats = new Map<string, ErrorFormat>()
-  for (const route of routes) {
-    if (route.host === undefined || formats.get(route.host) === 'problem') continue
-    formats.set(route.host, errorFormatOf(route))
-  }
+  for (const route of routes)
+    if (route.host !== undefined && formats.get(route.host) !== 'problem')
+      formats.set(route.host, errorFormatOf(route))
   return (host = '') => formats.get(parseHost(host)?.host ?? '') ?? 'problem'
 }
 

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
@@ -159,12 +160,9 @@ export function renewCertificate(server: Server, tls: Tls, bounds: Bounds): void
 
 /** Listens, and returns the URL; rejects with a message for the operator, in which `key` names the setting. */
 export async function listen(server: Server, host: string, port: number, key: string): Promise<string> {
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', ({ code, message }: NodeJS.ErrnoException) => {
-      const why = code === 'EADDRINUSE' ? 'is in use' : `cannot be opened: ${message}`
-      reject(new Error(`${key} ${host}:${port} ${why}; correct ${key}.host or ${key}.port`))
-    })
-    server.listen(port, host, resolve)
+  await once(server.listen(port, host), 'listening').catch(({ code, message }: NodeJS.ErrnoException) => {
+    const why = code === 'EADDRINUSE' ? 'is in use' : `cannot be opened: ${message}`
+    throw new Error(`${key} ${host}:${port} ${why}; correct ${key}.host or ${key}.port`)
   })
   const { address, family, port: bound } = server.address() as AddressInfo
   const scheme = server instanceof SecureServer ? 'https' : 'http'

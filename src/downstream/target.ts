@@ -20,6 +20,7 @@ const RAW_IN_SEGMENT = /^[A-Za-z0-9._~!$&'()*+,=:@-]$/
 /** Characters whose escaped form servers read differently: they decode once, twice or never. */
 // oxlint-disable-next-line no-control-regex
 const AMBIGUOUS = /[/\\%;\u0000-\u001f\u007f-\u009f]/
+const DOTS = /\/\.\.?(?:\/|$)/
 const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
 /** RFC 9110 section 4.2.3 host, with an optional port. */
 const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/
@@ -42,16 +43,13 @@ export function parseTarget(
 
   let target = rawTarget
   if (target.charCodeAt(0) !== 0x2f) {
-    const absolute = ABSOLUTE.exec(target)
-    if (absolute === null) return badRequest('The request target must be a path that starts with "/".')
-    const authority = parseHost(absolute[1]!)
-    if (authority === undefined || !serves(authority.host)) {
-      return badRequest('The request target names a host that is not served here.')
-    }
-    if (authority.host !== field.host || authority.port !== field.port) {
+    const [, host, path] = (ABSOLUTE.exec(target) ?? ['', '', '']) as [string, string, string]
+    const authority = parseHost(host)
+    if (authority === undefined || !serves(authority.host))
+      return badRequest('The request target must be a path that starts with "/", or name a host served here.')
+    if (authority.host !== field.host || authority.port !== field.port)
       return badRequest('The request target and the Host header name different hosts.')
-    }
-    target = absolute[2]!.startsWith('/') ? absolute[2]! : `/${absolute[2]!}`
+    target = path.startsWith('/') ? path : `/${path}`
   }
 
   if (!others && !serves(field.host))
@@ -63,19 +61,12 @@ export function parseTarget(
   if (query !== '' && !QUERY.test(query))
     return badRequest('The query holds a character that must be percent-encoded.')
 
-  let path = rawPath
-  if (!PLAIN_PATH.test(rawPath)) {
-    if (!ENCODED_PATH.test(rawPath)) {
-      return badRequest('The path holds a character that is not allowed there, or a broken percent-encoding.')
-    }
-    const decoded = canonicalEscapes(rawPath)
-    if (decoded === undefined) {
-      return badRequest('The path holds a percent-encoding that servers read differently.')
-    }
-    path = decoded
-  }
-  if (path.includes('//')) return badRequest('The path holds an empty segment.')
-  if (path.includes('/.') && /\/\.\.?(?:\/|$)/.test(path)) return badRequest('The path holds a dot segment.')
+  let path: string | undefined = rawPath
+  if (!PLAIN_PATH.test(rawPath)) path = ENCODED_PATH.test(rawPath) ? canonicalEscapes(rawPath) : undefined
+  if (path === undefined)
+    return badRequest('The path holds a character or a percent-encoding that is not allowed there.')
+  if (path.includes('//') || (path.includes('/.') && DOTS.test(path)))
+    return badRequest('The path holds an empty segment or a dot segment.')
   if (HIDING.test(path)) return badRequest('The path holds a segment that some frameworks leave out.')
   if (query.startsWith('?/') && NO_PATH.test(path))
     return badRequest('The query looks like a path; send it as one.')

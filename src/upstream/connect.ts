@@ -1,5 +1,5 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
-import { connect as connectTls, type ConnectionOptions, createSecureContext, TLSSocket } from 'node:tls'
+import { connect as connectTls, createSecureContext, TLSSocket } from 'node:tls'
 import type { Address } from './addresses.ts'
 
 /** PEM texts, and the name that the certificate of the upstream must bear. */
@@ -19,7 +19,12 @@ export type Connect = (address: Address, done: (failure: Error | undefined, agai
 /** Opens sockets within `timeoutMs` each, over TLS if `tls` is given. Host names are resolved anew for each. */
 export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined): Connect {
   const sessions = createTlsSessions()
-  const secure = tls && tlsOptions(tls)
+  const secure = tls && {
+    secureContext: createSecureContext({ ca: tls.ca, cert: tls.cert, key: tls.key, minVersion: 'TLSv1.2' }),
+    ALPNProtocols: ['http/1.1'],
+    // Not even NODE_TLS_REJECT_UNAUTHORIZED=0 lets an upstream go unverified.
+    rejectUnauthorized: true,
+  }
   return (address, done) => {
     const { host, port } = address
     const options = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
@@ -28,46 +33,33 @@ export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined):
     const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
     const socket = secure ? connectTls({ ...options, ...secure, servername, session }) : connectTcp(options)
     if (socket instanceof TLSSocket) sessions.keep(socket, address)
-    let failure: Error | undefined
+    let failure = new Error('closed before it was connected')
     let reached = false
-    let ready = false
     let late = false
     const timer = setTimeout(() => {
       late = true
       socket.destroy(new Error(`no connection within ${timeoutMs} ms`))
     }, timeoutMs)
-    socket.on('error', (error) => (failure = withMessage(error)))
+    socket.on('error', (error) => {
+      // Node's error for a name with several addresses has no message of its own.
+      const errors = error instanceof AggregateError ? (error.errors as Error[]) : [error]
+      failure = new Error(errors.map(({ message }) => message).join(', '), { cause: error })
+    })
     socket.once('connect', () => (reached = true))
     socket.once(secure === undefined ? 'connect' : 'secureConnect', () => {
-      ready = true
       clearTimeout(timer)
+      socket.off('close', onClose)
       done(undefined, false)
     })
-    socket.once('close', () => {
-      if (ready) return
+    const onClose = (): void => {
       clearTimeout(timer)
       const again = session !== undefined && reached && !late
       if (again) sessions.forget(address)
-      done(failure ?? new Error('closed before it was connected'), again)
-    })
+      done(failure, again)
+    }
+    socket.once('close', onClose)
     return socket
   }
-}
-
-/** What all TLS sockets to an upstream have in common, made once. */
-function tlsOptions({ ca, cert, key }: Partial<Tls>): ConnectionOptions {
-  return {
-    secureContext: createSecureContext({ ca, cert, key, minVersion: 'TLSv1.2' }),
-    ALPNProtocols: ['http/1.1'],
-    // Not even NODE_TLS_REJECT_UNAUTHORIZED=0 lets an upstream go unverified.
-    rejectUnauthorized: true,
-  }
-}
-
-/** Node's error for a name with several addresses, none of which took the connection, has no message of its own. */
-function withMessage(error: Error): Error {
-  if (!(error instanceof AggregateError)) return error
-  return new Error(error.errors.map(({ message }: Error) => message).join(', '), { cause: error })
 }
 
 /** How long a verified certificate is trusted without being seen again: a resumed session shows none. */

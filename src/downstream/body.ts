@@ -61,7 +61,6 @@ export function readBody(
   })
 }
 
-/** 413: a body has more than `maxBody` bytes. */
 export function tooLarge(maxBody: number): Refusal {
   return new Refusal('PayloadTooLarge', `A request body has at most ${maxBody} bytes here.`)
 }

@@ -12,7 +12,6 @@ export type SocketBound = keyof SocketBounds
 export interface ConnectionPolicy {
   /** True if this address may open as many as there may be in all, because it stands for many callers. */
   exempt(address: string): boolean
-  /** Called for each socket that was closed at once. */
   dropped(bound: SocketBound, address: string): void
 }
 

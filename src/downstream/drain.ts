@@ -8,11 +8,9 @@ import { responseOf } from './pipelining.ts'
 interface Load {
   /** Every socket, also those that carry no HTTP yet, or no more; a TLS socket beside the one below it. */
   readonly sockets: ReadonlySet<Socket>
-  /** Returns how many requests are under way. */
   requests(): number
 }
 
-/** The load of each server that was made by `createListener`. */
 export const loads = new WeakMap<Server, Load>()
 const NO_LOAD: Load = { sockets: new Set(), requests: () => 0 }
 

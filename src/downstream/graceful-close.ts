@@ -35,10 +35,3 @@ export function endWithStatus(socket: Socket, status: number, fields = ''): void
     `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}Connection: close\r\nContent-Length: 0\r\n\r\n`,
   )
 }
-
-/** Ends a socket at once, with all that its peer did not read: the system would keep that for minutes after an orderly end. */
-export function abandon(socket: Socket): void {
-  // Node cannot reset a TLS socket.
-  if ('encrypted' in socket) socket.destroy()
-  else socket.resetAndDestroy()
-}

@@ -1,15 +1,7 @@
 import { type Refusal, unframed } from '../errors.ts'
 
-/** The fields whose number matters, as they are in the raw head. */
-export interface Head {
-  readonly hosts: readonly string[]
-  readonly authorization: readonly string[]
-  /** Every `DPoP` value. */
-  readonly proofs: readonly string[]
-}
-
 /** Collects every `Host`, `Authorization` and `DPoP` value, since Node keeps only the first of each or joins them. */
-export function readHead(rawHeaders: readonly string[]): Head {
+export function readHead(rawHeaders: readonly string[]) {
   const hosts: string[] = []
   const authorization: string[] = []
   const proofs: string[] = []
@@ -23,6 +15,8 @@ export function readHead(rawHeaders: readonly string[]): Head {
   }
   return { hosts, authorization, proofs }
 }
+
+export type Head = Readonly<ReturnType<typeof readHead>>
 
 /** How many bytes of body a request announces: 0 for none, undefined for a chunked body of unknown length. */
 export type BodyLength = number | undefined

@@ -3,7 +3,6 @@ import type { Refusal } from '../errors.ts'
 import type { Route } from './router.ts'
 import { parseHost } from './target.ts'
 
-/** A response of the gateway's own. */
 export interface Reply {
   readonly status: number
   /** A flat list of names and values. */
@@ -44,18 +43,11 @@ export function refusalReply(
   for (const [name, value] of Object.entries(refusal.headers)) {
     for (const one of typeof value === 'string' ? [value] : value) headers.push(name, one)
   }
-  headers.push(...OWN_HEADERS, 'Content-Type')
-  if (format === 'oauth') {
-    headers.push('application/json')
-    const body = JSON.stringify({
-      error: refusal.oauthError ?? oauthCode(status),
-      error_description: message,
-    })
-    return { status, headers, body }
-  }
-  headers.push('application/problem+json')
+  const isOAuth = format === 'oauth'
+  headers.push(...OWN_HEADERS, 'Content-Type', isOAuth ? 'application/json' : 'application/problem+json')
   const title = STATUS_CODES[status] ?? 'Error'
-  const body = JSON.stringify({
+  const oauth = { error: refusal.oauthError ?? oauthCode(status), error_description: message }
+  const problem = {
     type: status === 429 ? QUOTA_EXCEEDED : 'about:blank',
     title,
     status,
@@ -65,11 +57,10 @@ export function refusalReply(
     message: title,
     retryAfterSecs: refusal.retryAfterSecs,
     correlationId: requestId,
-  })
-  return { status, headers, body }
+  }
+  return { status, headers, body: JSON.stringify(isOAuth ? oauth : problem) }
 }
 
-/** Returns a 200 with a JSON body. */
 export function jsonReply(body: object): Reply {
   return {
     status: 200,

@@ -1,6 +1,5 @@
 import { canonicalEscapes, foldCase, HIDING, parseHost, segmentsOf } from './target.ts'
 
-/** The methods, host and path that a route takes. */
 export interface Pattern {
   /** In upper case; undefined takes every method. `GET` takes `HEAD` too, as the frameworks behind do. */
   readonly methods: ReadonlySet<string> | undefined
@@ -16,18 +15,14 @@ export interface Pattern {
 /** A literal in folded case, or the name of the one segment that it takes. */
 export type Segment = { readonly literal: string } | { readonly param: string }
 
-/** What a matching request gets. */
 export interface Route extends Pattern {
   /** The pattern as configured: the route's name in logs and metrics. */
   readonly match: string
-  /** The name of the upstream that answers; undefined if the gateway itself responds. */
   readonly upstream?: string | undefined
   /** What the gateway itself responds with, if no upstream answers: the caller's own limits. */
   readonly respond?: 'limits' | undefined
   readonly authenticate: 'none' | 'bearer' | 'par'
-  /** What a bearer's token must have, all of it. */
   readonly scope: readonly string[]
-  /** Most bytes of a request body. */
   readonly maxBody: number
   /** Milliseconds to the head of the answer and between the bytes of its body; the upstream's if undefined. */
   readonly timeoutMs: number | undefined
@@ -126,7 +121,6 @@ function paramsOf({ segments: wanted }: Pattern, segments: readonly string[]): P
   return params ?? NO_PARAMS
 }
 
-/** True if a pattern takes this host, in lower case. */
 export function takesHost({ host: named, hosts }: Pattern, host: string): boolean {
   return named === undefined ? hosts === undefined || hosts.includes(host) : named === host
 }

@@ -6,7 +6,7 @@ import type { TlsOptions } from 'node:tls'
 import { breakOff, brokenBody, requestComing } from './body.ts'
 import { boundSockets, type ConnectionPolicy, type SocketBounds } from './connection-limits.ts'
 import { loads } from './drain.ts'
-import { abandon, endWithStatus, lingerOnClose, READ_MS } from './graceful-close.ts'
+import { endWithStatus, lingerOnClose, READ_MS } from './graceful-close.ts'
 import { createPipelining, responseOf, type Serve } from './pipelining.ts'
 import { METHODS } from './router.ts'
 
@@ -127,11 +127,13 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   server.timeout = Math.max(bounds.requestTimeoutMs, bounds.readMs ?? READ_MS)
   server.on('timeout', (socket: Socket) => {
     const response = responseOf(socket)
-    if (response === undefined) socket.destroy()
-    else if (response.writableEnded && socket.writableLength > 0) abandon(socket)
+    if (response !== undefined && (!response.writableEnded || socket.writableLength === 0)) return
+    // After an orderly end, the system would keep what was not read for minutes. Node cannot reset a TLS socket.
+    if (response === undefined || tls !== undefined) socket.destroy()
+    else socket.resetAndDestroy()
   })
 
-  /** RFC 6585 section 5. */
+  // RFC 6585 section 5.
   function refuseFields({ socket }: IncomingMessage, response: ServerResponse): Promise<void> {
     response.writeHead(431, { Connection: 'close', 'Content-Length': 0 }).end()
     report(socket, 431, `more than ${MAX_FIELDS} header fields`)

@@ -4,7 +4,6 @@ import { badRequest, type Refusal, unframed } from '../errors.ts'
 export interface Target {
   /** The canonical path, starting with `/`; unreserved characters decoded, escapes in upper case. */
   readonly path: string
-  /** The path's segments, without the empty one that a trailing slash leaves. */
   readonly segments: readonly string[]
   /** The query with its `?`, byte for byte as it came, or the empty string. */
   readonly query: string
@@ -79,7 +78,6 @@ export const HIDING = /\.php\/.|\([a-z]\(/i
 /** Frameworks of PHP that find nothing behind the script take the query for the path. */
 const NO_PATH = /^\/$|\.php\/?$/i
 
-/** Splits a path into its segments; a trailing slash adds none. */
 export function segmentsOf(path: string): readonly string[] {
   const end = path.length > 1 && path.endsWith('/') ? path.length - 1 : path.length
   return end === 1 ? [] : path.slice(1, end).split('/')

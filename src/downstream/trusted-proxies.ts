@@ -3,18 +3,10 @@ import { BlockList, isIP, isIPv6 } from 'node:net'
 /** Most addresses of `X-Forwarded-For` that are read: each costs far more than its bytes. */
 const MAX_HOPS = 100
 
-/** The trusted proxies, and the callers behind them. */
-export interface Peers {
-  /** True if this peer is one of `listen.trustedProxies`. */
-  trusts(peer: string): boolean
-  /** Returns the caller's address: the peer's, or the last untrusted address that trusted proxies report. */
-  caller(peer: string, forwardedFor: string | undefined): string
-}
-
 const familyOf = (address: string) => (isIP(address) === 6 ? 'ipv6' : 'ipv4')
 
-/** Takes CIDR blocks. */
-export function createPeers(trustedProxies: readonly string[]): Peers {
+/** Returns what knows the trusted proxies, given as CIDR blocks, and the callers behind them. */
+export function createPeers(trustedProxies: readonly string[]) {
   const trusted = new BlockList()
   for (const block of trustedProxies) {
     const [address, length] = block.split('/') as [string, string]
@@ -26,13 +18,13 @@ export function createPeers(trustedProxies: readonly string[]): Peers {
   }
   const none = trustedProxies.length === 0
   const trusts = (peer: string): boolean => {
-    if (none) return false
-    const plain = plainAddress(peer)
+    const plain = none ? '' : plainAddress(peer)
     return isIP(plain) !== 0 && trusted.check(plain, familyOf(plain))
   }
   return {
     trusts,
-    caller(peer, forwardedFor) {
+    /** Returns the caller's address: the peer's, or the last untrusted address that trusted proxies report. */
+    caller(peer: string, forwardedFor: string | undefined): string {
       if (forwardedFor === undefined || !trusts(peer)) return peer
       const chain = forwardedFor.split(',')
       let caller = peer
@@ -47,6 +39,8 @@ export function createPeers(trustedProxies: readonly string[]): Peers {
     },
   }
 }
+
+export type Peers = ReturnType<typeof createPeers>
 
 /** Some proxies write `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
 function withoutPort(hop: string): string {

@@ -1,6 +1,5 @@
 import { Health } from '../health.ts'
 
-/** One of an upstream's addresses. */
 export interface Address {
   /** Such as `http://10.0.0.1:4000`. */
   readonly origin: string

@@ -69,7 +69,6 @@ const MAX_UNVERIFIED_MS = 5 * 60_000
 export function createTlsSessions(now = (): number => performance.now()) {
   const known = new Map<Address, { readonly session: Buffer; readonly verifiedAt: number }>()
   return {
-    /** Returns the session that a new socket to `address` may offer, if any. */
     get(address: Address): Buffer | undefined {
       const kept = known.get(address)
       return kept && now() - kept.verifiedAt < MAX_UNVERIFIED_MS ? kept.session : undefined

@@ -21,7 +21,6 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     serveQueue()
   })
 
-  /** Gives a request a connected socket, at once or when one is free. */
   function acquire(request: UpstreamRequest): void {
     if (begin(request)) return
     const { caller } = request.outgoing
@@ -32,7 +31,6 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     } else request.failBusy()
   }
 
-  /** Releases the upload slot of a request whose body is whole. */
   function uploaded(request: UpstreamRequest): void {
     if (!request.uploading) return
     if (request.holds) uploads.release(request.outgoing.caller)
@@ -60,7 +58,10 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     if (uploading) uploads.take(caller)
     request.sent!.reusedSocket = socket !== undefined
     if (socket === undefined) dial(request, address)
-    else assign(request, socket)
+    else {
+      socket.owner = request
+      request.sent!.onSocket(socket)
+    }
     return true
   }
 
@@ -69,7 +70,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     const socket = pool.open(address, (failure, again) => {
       if (failure === undefined) {
         if (request.over) free(socket)
-        else assign(request, socket)
+        else request.sent!.onSocket(socket)
         return
       }
       if (!again) address.health.failed(failure)
@@ -114,11 +115,6 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   }
 
   return { acquire, uploaded, onStaleSocket, evict: pool.evict, close: pool.close }
-}
-
-function assign(request: UpstreamRequest, socket: PooledSocket): void {
-  socket.owner = request
-  request.sent!.onSocket(socket)
 }
 
 /** Counts slots taken, in all and by each caller; a caller that holds none takes no memory. */

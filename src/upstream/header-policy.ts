@@ -37,7 +37,6 @@ const OVERRIDES = names(`
  */
 const FROM_PROXY = new RegExp(
   [
-    // Whose connection it is.
     String.raw`\bforward(?:ed)?\b`,
     String.raw`\b(?:client|connecting|originating|peer|proxyuser|real|remote|socket|source|user)-?(?:ip(?:v[46])?|addr(?:ess)?|port)$`,
     String.raw`^x-ip$|^(?:x-)?real-host$|^x-(?:http-|backend-)?host(?:-override)?$|^x-original-(?:for|host|proto)$`,
@@ -46,7 +45,6 @@ const FROM_PROXY = new RegExp(
     String.raw`client-?cert|\b(?:client|peer|user)?cert(?:s|ificates?)?\b|\bx-?509\b|\bm?(?:ssl|tls)\b|\bdn\b`,
     String.raw`\bclient-(?:chain|cn|fingerprint|issuer|san|serial|subject|thumbprint|verif(?:y|ied))\b`,
     String.raw`^(?:wl-)?proxy-|^-ws[a-z]{2}$`,
-    // Who it is.
     String.raw`^(?:x-)?remote-|^(?:impersonate|oidc)-|^x-(?:userinfo|jwt-assertion)$`,
     String.raw`^x-(?:auth-request|authenticated|authentik|consumer|credential|goog-authenticated|ms-client-principal|amzn-oidc|webauth)\b`,
     // Which files it may be asked to send (Rack::Sendfile).
@@ -65,7 +63,6 @@ const actions = new Map<string, Action>()
 const MAX_ACTIONS = 1000
 const MAX_NAME = 64
 
-/** Returns what is done with the request field of this name. */
 export function actionOf(name: string): Action {
   const known = actions.get(name)
   if (known !== undefined) return known

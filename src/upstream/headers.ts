@@ -17,7 +17,6 @@ export interface Connection {
 /** Fields of an upstream's own in which a proxy reports who calls: the name as servers compare it → as configured, in lower case. */
 export type IdentityHeaders = ReadonlyMap<string, string>
 
-/** Normalises the names of such fields. */
 export function identityHeadersOf(names: readonly string[]): IdentityHeaders {
   return new Map(names.map((name) => [plainName(name.toLowerCase()), name.toLowerCase()]))
 }

@@ -17,19 +17,16 @@ export class UpstreamRequest {
   readonly timeoutMs: number
   /** The request to the upstream; a retry is another one. */
   sent: ClientRequest | undefined
-  /** Which sockets it may use; a retry uses a new one. */
   reuse: Reuse
   /** True while its body is still coming over a socket. */
   uploading = false
   /** True while it has a socket, or one is being opened for it. */
   holds = false
-  /** True once it has an outcome. */
   over = false
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
   /** `answered`: whole. `cut`: broken off after the head. `left`: by the caller. `failed`: no answer was begun. */
   outcome: Outcome = 'failed'
-  /** Why it was cut or failed. */
   error: Refusal | undefined
   /** Why the gateway ended it, if it did not wait for the caller any longer. */
   timedOut: string | undefined
@@ -40,7 +37,6 @@ export class UpstreamRequest {
   /** True if its body is passed on while it comes. */
   readonly streamed: boolean
   #answer: IncomingMessage | undefined
-  /** True once a socket was asked for. */
   claimed = false
   #received = 0
   /** How long the caller seems to have read nothing. */
@@ -114,8 +110,8 @@ export class UpstreamRequest {
       this.headAt === undefined &&
       this.sent?.reusedSocket === true &&
       (error.code === 'ECONNRESET' || error.code === 'EPIPE')
-    if (!isStale) this.failAddress(error)
-    else this.backend.connections.onStaleSocket(this, this.sent!.socket as PooledSocket)
+    if (isStale) this.backend.connections.onStaleSocket(this, this.sent!.socket as PooledSocket)
+    else this.failAddress(error)
     if (isStale && this.reuse === 'any') {
       this.reuse = 'new'
       this.backend.send(this)
@@ -123,7 +119,7 @@ export class UpstreamRequest {
   }
 
   failBroken(error: Error): void {
-    this.fail(badGateway('The upstream broke off.', this.backend.name, error))
+    this.#failGateway('The upstream broke off.', error)
   }
 
   failBusy(): void {
@@ -131,7 +127,12 @@ export class UpstreamRequest {
   }
 
   failUnreachable(cause: Error): void {
-    this.fail(badGateway('The upstream cannot be reached.', this.backend.name, cause))
+    this.#failGateway('The upstream cannot be reached.', cause)
+  }
+
+  #failGateway(message: string, reason: Error): void {
+    const cause = new Error(`${this.backend.name}: ${reason.message}`, { cause: reason })
+    this.fail(new Refusal('BadGateway', message, { cause }))
   }
 
   #claim(): void {
@@ -157,7 +158,6 @@ export class UpstreamRequest {
     else this.#claim()
   }
 
-  /** Counts a failure of the address, if it was asked and has not answered. */
   failAddress(cause: Error): void {
     const socket = this.sent?.socket as PooledSocket | null | undefined
     if (this.headAt === undefined) socket?.target.health.failed(cause)
@@ -184,11 +184,6 @@ export class UpstreamRequest {
   }
 }
 
-/** How it ended. */
 export type Forwarded = Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt'>
-
-function badGateway(message: string, upstream: string, cause: Error): Refusal {
-  return new Refusal('BadGateway', message, { cause: new Error(`${upstream}: ${cause.message}`, { cause }) })
-}
 
 function ignore(): void {}

@@ -6,7 +6,6 @@ import type { UpstreamRequest } from './request.ts'
 /** Characters that a reason phrase must not carry (RFC 9112 section 4). */
 const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
 
-/** Returns what is wrong with a head that can be parsed, if anything. */
 function faultOf(
   { statusCode, httpVersionMajor }: IncomingMessage,
   coding: string | undefined,
@@ -74,10 +73,8 @@ export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamReq
     else if (!response.write(chunk)) incoming.pause()
   })
   incoming.on('end', () => {
-    if (upstreamRequest.over) return
-    // `end` also comes for a body that was cut; only `complete` tells them apart.
-    if (!incoming.complete) upstreamRequest.onError(new Error('the answer was cut'))
-    else if (begin() && !response.writableEnded) response.end()
+    // `end` also comes for a body that was cut, before its `close`; only `complete` distinguishes them.
+    if (incoming.complete && !upstreamRequest.over && begin() && !response.writableEnded) response.end()
   })
   response.on('drain', () => {
     upstreamRequest.onProgress()

@@ -8,7 +8,6 @@ import { createSend, type Outgoing } from './proxy.ts'
 import { UpstreamRequest } from './request.ts'
 import { createTimeouts } from './timeouts.ts'
 
-/** A backend as it is configured. */
 export interface Upstream {
   readonly name: string
   /** Where it answers, such as `http://data.internal:4000`; several are used in rotation, all by the same scheme. */
@@ -34,7 +33,6 @@ export interface Forward {
   close(): void
 }
 
-/** Makes what all requests to one upstream have in common. */
 function createBackend(upstream: Upstream, onChange: (change: AddressChange) => void) {
   const { name, timeoutMs, readMs = READ_MS, origins } = upstream
   const { protocol } = new URL(origins[0]!)

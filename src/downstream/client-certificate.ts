@@ -8,7 +8,7 @@ import { decodeSegment } from './target.ts'
  * proxy's own is not the caller's; from any other peer it is the socket's, and the header is ignored.
  */
 export function clientCertificate(
-  { socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>,
+  { socket, headers }: IncomingMessage,
   trusted: boolean,
 ): Buffer | undefined {
   if (trusted) return readCertificateHeader(headers['client-cert'])

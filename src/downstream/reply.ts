@@ -46,19 +46,20 @@ export function refusalReply(
   const isOAuth = format === 'oauth'
   headers.push(...OWN_HEADERS, 'Content-Type', isOAuth ? 'application/json' : 'application/problem+json')
   const title = STATUS_CODES[status] ?? 'Error'
-  const oauth = { error: refusal.oauthError ?? oauthCode(status), error_description: message }
-  const problem = {
-    type: status === 429 ? QUOTA_EXCEEDED : 'about:blank',
-    title,
-    status,
-    detail: message,
-    'violated-policies': refusal.violatedPolicies,
-    code,
-    message: title,
-    retryAfterSecs: refusal.retryAfterSecs,
-    correlationId: requestId,
-  }
-  return { status, headers, body: JSON.stringify(isOAuth ? oauth : problem) }
+  const body = isOAuth
+    ? { error: refusal.oauthError ?? oauthCode(status), error_description: message }
+    : {
+        type: status === 429 ? QUOTA_EXCEEDED : 'about:blank',
+        title,
+        status,
+        detail: message,
+        'violated-policies': refusal.violatedPolicies,
+        code,
+        message: title,
+        retryAfterSecs: refusal.retryAfterSecs,
+        correlationId: requestId,
+      }
+  return { status, headers, body: JSON.stringify(body) }
 }
 
 export function jsonReply(body: object): Reply {

@@ -62,10 +62,13 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   const report = (socket: Socket, status: number, reason: string): void =>
     events.unreadable({ peer: socket.remoteAddress ?? '', status, reason: reason.slice(0, 100) })
   const pipelining = createPipelining(
-    (request, response, expectsContinue) =>
-      request.rawHeaders.length > 2 * MAX_FIELDS
-        ? refuseFields(request, response)
-        : serve(request, response, expectsContinue),
+    (request, response, expectsContinue) => {
+      if (request.rawHeaders.length <= 2 * MAX_FIELDS) return serve(request, response, expectsContinue)
+      // RFC 6585 section 5.
+      endWithStatus(request.socket, 431)
+      report(request.socket, 431, `more than ${MAX_FIELDS} header fields`)
+      return Promise.resolve()
+    },
     (socket, max) => {
       report(socket, 400, `more than ${max} requests at a time`)
       socket.destroy()
@@ -132,13 +135,6 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     if (response === undefined || tls !== undefined) socket.destroy()
     else socket.resetAndDestroy()
   })
-
-  // RFC 6585 section 5.
-  function refuseFields({ socket }: IncomingMessage, response: ServerResponse): Promise<void> {
-    response.writeHead(431, { Connection: 'close', 'Content-Length': 0 }).end()
-    report(socket, 431, `more than ${MAX_FIELDS} header fields`)
-    return new Promise((resolve) => response.once('close', resolve))
-  }
   return server
 }
 

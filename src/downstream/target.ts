@@ -116,17 +116,12 @@ export function canonicalEscapes(path: string): string | undefined {
   return sound ? canonical : undefined
 }
 
-interface Host {
-  readonly host: string
-  readonly port: string
-}
-
 /** The last Host that was parsed: most requests name the same one. */
 let lastValue = ''
-let lastHost: Host | undefined
+let lastHost: { readonly host: string; readonly port: string } | undefined
 
 /** Parses a Host value (RFC 9110 section 7.2) into lower case, without the root dot; undefined if it is not one. */
-export function parseHost(value: string): Host | undefined {
+export function parseHost(value: string): typeof lastHost {
   if (value === lastValue) return lastHost
   const match = HOST.exec(value)
   const host = match === null ? '' : (match[1] ?? match[2]!).toLowerCase()

@@ -17,10 +17,6 @@ export interface Connection {
 /** Fields of an upstream's own in which a proxy reports who calls: the name as servers compare it → as configured, in lower case. */
 export type IdentityHeaders = ReadonlyMap<string, string>
 
-export function identityHeadersOf(names: readonly string[]): IdentityHeaders {
-  return new Map(names.map((name) => [plainName(name.toLowerCase()), name.toLowerCase()]))
-}
-
 /** Returns the request's fields as the upstream gets them: a flat list of names, in lower case, and values. */
 export function requestHeaders(
   fields: Readonly<Record<string, string | string[] | undefined>>,

@@ -3,7 +3,8 @@ import { READ_MS } from '../downstream/graceful-close.ts'
 import { type AddressChange, createAddresses } from './addresses.ts'
 import { createConnect, type Tls } from './connect.ts'
 import { createConnections } from './connections.ts'
-import { type IdentityHeaders, identityHeadersOf } from './headers.ts'
+import type { IdentityHeaders } from './headers.ts'
+import { plainName } from './header-policy.ts'
 import { createSend, type Outgoing } from './proxy.ts'
 import { UpstreamRequest } from './request.ts'
 import { createTimeouts } from './timeouts.ts'
@@ -22,15 +23,6 @@ export interface Upstream {
   readonly identityHeaders?: readonly string[]
   /** Milliseconds that a caller which seems to read nothing of its answer is given at least; default `READ_MS`. */
   readonly readMs?: number
-}
-
-export interface Forward {
-  (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing): Promise<UpstreamRequest>
-  readonly identityHeaders: IdentityHeaders
-  /** The upstream's addresses, and which of them are in use. */
-  addresses(): readonly { readonly address: string; readonly up: boolean }[]
-  /** Closes the idle sockets; requests under way end undisturbed. */
-  close(): void
 }
 
 function createBackend(upstream: Upstream, onChange: (change: AddressChange) => void) {
@@ -53,15 +45,21 @@ export type Backend = ReturnType<typeof createBackend>
  * Streams requests to one upstream over kept-alive sockets, and its answers back.
  * Never rejects, never leaves the caller waiting longer than the timeouts, never completes an answer that was cut.
  */
-export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void): Forward {
+export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void) {
   const backend = createBackend(upstream, onChange)
   const forward = (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing) =>
     new Promise<UpstreamRequest>((resolve) =>
       new UpstreamRequest(backend, request, response, outgoing, resolve).start(),
     )
+  const names = (upstream.identityHeaders ?? []).map((name) => name.toLowerCase())
+  const identityHeaders: IdentityHeaders = new Map(names.map((name) => [plainName(name), name]))
   return Object.assign(forward, {
-    identityHeaders: identityHeadersOf(upstream.identityHeaders ?? []),
+    identityHeaders,
+    /** Returns the upstream's addresses, and which of them are in use. */
     addresses: () => backend.addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
+    /** Closes the idle sockets; requests under way end undisturbed. */
     close: backend.connections.close,
   })
 }
+
+export type Forward = ReturnType<typeof createForward>

@@ -63,11 +63,8 @@ export function refusalReply(
 }
 
 export function jsonReply(body: object): Reply {
-  return {
-    status: 200,
-    headers: [...OWN_HEADERS, 'Content-Type', 'application/json'],
-    body: JSON.stringify(body),
-  }
+  const headers = [...OWN_HEADERS, 'Content-Type', 'application/json']
+  return { status: 200, headers, body: JSON.stringify(body) }
 }
 
 /** The RFC 6749 code nearest to a status; `server_error` and `temporarily_unavailable` are those of section 4.1.2.1. */

@@ -134,12 +134,10 @@ export function parseHost(value: string): typeof lastHost {
 export function servedHosts(
   routes: readonly { readonly host: string | undefined; readonly hosts?: readonly string[] | undefined }[],
   listed: readonly string[],
-): { readonly serves: (host: string) => boolean; readonly servesOthers: boolean } {
+) {
   const known = new Set([...listed, ...routes.flatMap(({ host }) => host ?? [])])
-  return {
-    serves: (host) => known.has(host),
-    servesOthers: routes.every(({ hosts }) => hosts === undefined),
-  }
+  const servesOthers = routes.every(({ hosts }) => hosts === undefined)
+  return { serves: (host: string): boolean => known.has(host), servesOthers }
 }
 
 /** Scheme, userinfo, host and port of a target that does not begin with its path. */

@@ -72,9 +72,8 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
     const { request, response, outgoing } = sent
     const { bodyLength, headers, body } = outgoing
     // Node would announce chunks for a body of none.
-    if (bodyLength !== undefined && request.headers['content-length'] === undefined) {
-      if (WITH_BODY.has(request.method)) headers.push('content-length', String(bodyLength))
-    }
+    const isUnannounced = bodyLength !== undefined && request.headers['content-length'] === undefined
+    if (isUnannounced && WITH_BODY.has(request.method)) headers.push('content-length', String(bodyLength))
     const source = body !== undefined ? piping(body) : bodyLength === 0 ? WITHOUT_BODY : STREAMED
     try {
       proxy.web(request, response, source, (error) => sent.onError(error))

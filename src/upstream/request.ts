@@ -7,8 +7,6 @@ import type { Outgoing } from './proxy.ts'
 import { passBack } from './response.ts'
 import type { Backend } from './upstream.ts'
 
-type Outcome = 'answered' | 'cut' | 'left' | 'failed'
-
 /** One request on its way to an upstream, and the answer on its way back: one object for its whole life, with one outcome. */
 export class UpstreamRequest {
   readonly request: IncomingMessage
@@ -26,7 +24,7 @@ export class UpstreamRequest {
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
   /** `answered`: whole. `cut`: broken off after the head. `left`: by the caller. `failed`: no answer was begun. */
-  outcome: Outcome = 'failed'
+  outcome: 'answered' | 'cut' | 'left' | 'failed' = 'failed'
   error: Refusal | undefined
   /** Why the gateway ended it, if it did not wait for the caller any longer. */
   timedOut: string | undefined
@@ -168,7 +166,7 @@ export class UpstreamRequest {
     this.settle(this.response.headersSent ? 'cut' : 'failed')
   }
 
-  settle(outcome: Outcome): void {
+  settle(outcome: UpstreamRequest['outcome']): void {
     if (this.over) return
     this.over = true
     this.outcome = outcome

@@ -6,23 +6,19 @@ import type { UpstreamRequest } from './request.ts'
 /** Characters that a reason phrase must not carry (RFC 9112 section 4). */
 const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
 
-function faultOf(
-  { statusCode, httpVersionMajor }: IncomingMessage,
-  coding: string | undefined,
-): string | undefined {
-  if (statusCode! < 200) return `the upstream answered ${statusCode} unasked`
-  if (httpVersionMajor !== 1) return `the upstream answered in HTTP/${httpVersionMajor}`
-  // Without TE in the request, no other (RFC 9112 section 7.4).
-  if (coding === undefined || coding.toLowerCase() === 'chunked') return undefined
-  return `the upstream answered in the coding ${coding.slice(0, 100)}`
-}
-
 /** Streams an upstream's answer to the caller, as fast as that reads; one that is cut is never completed. */
 export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
   const { request, response, sent, outgoing } = upstreamRequest
   const status = incoming.statusCode!
   const head = readAnswerHead(incoming.rawHeaders, status, outgoing.rateLimit)
-  const fault = faultOf(incoming, head.transferEncoding)
+  const { transferEncoding: coding } = head
+  let fault: string | undefined
+  if (status < 200) fault = `the upstream answered ${status} unasked`
+  else if (incoming.httpVersionMajor !== 1)
+    fault = `the upstream answered in HTTP/${incoming.httpVersionMajor}`
+  // Without TE in the request, no other (RFC 9112 section 7.4).
+  else if (coding !== undefined && coding.toLowerCase() !== 'chunked')
+    fault = `the upstream answered in the coding ${coding.slice(0, 100)}`
   if (upstreamRequest.over || fault !== undefined) {
     incoming.destroy()
     upstreamRequest.onError(new Error(fault))

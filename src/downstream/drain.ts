@@ -4,15 +4,10 @@ import { setImmediate as nextTick } from 'node:timers/promises'
 import { Failure, serviceUnavailable } from '../errors.ts'
 import { responseOf } from './pipelining.ts'
 
-/** What Node does not know of a server. */
-interface Load {
-  /** Every socket, also those that carry no HTTP yet, or no more; a TLS socket beside the one below it. */
-  readonly sockets: ReadonlySet<Socket>
-  requests(): number
-}
-
-export const loads = new WeakMap<Server, Load>()
-const NO_LOAD: Load = { sockets: new Set(), requests: () => 0 }
+/** Every socket, also those that carry no HTTP yet, or no more (a TLS socket beside the one below it), and how many requests are under way. */
+const NO_LOAD = { sockets: new Set<Socket>(), requests: () => 0 }
+/** What Node does not know of each server that `createListener` made. */
+export const loads = new WeakMap<Server, Readonly<typeof NO_LOAD>>()
 
 const IDLE_CHECK_MS = 50
 /** Most iterations of the event loop to wait at a port to which connections come all the time, and for requests that were cut. */

@@ -1,5 +1,8 @@
 import { BlockList, isIP, isIPv6 } from 'node:net'
 
+/** Some proxies write `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
+const HOP = /^(?:\[(.*)\]|([\d.]+))(?::\d+)?$/
+
 /** Most addresses of `X-Forwarded-For` that are read: each costs far more than its bytes. */
 const MAX_HOPS = 100
 
@@ -29,7 +32,7 @@ export function createPeers(trustedProxies: readonly string[]) {
       const chain = forwardedFor.split(',')
       let caller = peer
       for (const written of chain.slice(-MAX_HOPS).toReversed()) {
-        const hop = plainAddress(withoutPort(written.trim()))
+        const hop = plainAddress(written.trim().replace(HOP, '$1$2'))
         // What stands before something that is no address is not a trusted proxy's.
         if (isIP(hop) === 0) break
         caller = hop
@@ -41,11 +44,6 @@ export function createPeers(trustedProxies: readonly string[]) {
 }
 
 export type Peers = ReturnType<typeof createPeers>
-
-/** Some proxies write `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
-function withoutPort(hop: string): string {
-  return /^\[(.*)\](?::\d+)?$/.exec(hop)?.[1] ?? /^([\d.]+):\d+$/.exec(hop)?.[1] ?? hop
-}
 
 /** What precedes an IPv4 address in an IPv6 one: of dual-stack sockets (RFC 4291), and of NAT64 (RFC 6052 section 2.1). */
 const BEFORE_IPV4: ReadonlySet<string> = new Set(['0:0:0:0:0:ffff', '64:ff9b:0:0:0:0'])

@@ -12,7 +12,7 @@ function setUp(
 ) {
   const { delayed = false, mode = 'store' } = options
   const clock = { ms: 1000 }
-  const memory = new MemoryStore({ clock: { monotonicMs: () => clock.ms, wallMs: () => clock.ms } })
+  const memory = new MemoryStore({ monotonicMs: () => clock.ms, wallMs: () => clock.ms })
   const asked = { count: 0 }
   const waiting: (() => void)[] = []
   const store: Store = {

@@ -18,10 +18,7 @@ if (CLOCKED_SCRIPT === CHARGE_SCRIPT) throw new Error('charge.lua does not read 
 export function memorySubject(): Subject {
   let us = 0
   // What is swept is lost to a window that grows: that is tested apart.
-  const store = new MemoryStore({
-    clock: { monotonicMs: () => us / 1000, wallMs: () => us / 1000 },
-    sweptWithCharge: 0,
-  })
+  const store = new MemoryStore({ monotonicMs: () => us / 1000, wallMs: () => us / 1000 }, 0)
   return {
     store,
     setClock(now) {

@@ -1,7 +1,16 @@
 import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
 import { type Allowance, allowanceOf, type Charge, type Store } from '../store.ts'
-import { add, bringBack, createRing, growsAt, isAhead, type Ring, type View, viewAt } from './ring.ts'
+import {
+  add,
+  bringBack,
+  type CallLog,
+  createCallLog,
+  growsAt,
+  newest,
+  type View,
+  viewAt,
+} from './call-log.ts'
 
 /** A clock that never goes back, to count on, and the wall clock, to report. Milliseconds. */
 export interface Clock {
@@ -27,18 +36,10 @@ export const SYSTEM_CLOCK: Clock = {
 const SWEEP_EVERY_MS = 1000
 const SWEPT_AT_ONCE = 50_000
 
-export interface MemoryStoreOptions {
-  readonly clock?: Clock
-  /** Keys swept with every charge, so that sweeping keeps pace with any load. */
-  readonly sweptWithCharge?: number
-}
-
 interface Counter {
-  readonly ring: Ring
+  readonly log: CallLog
   expiresAtUs: number
 }
-
-const EMPTY: View = { left: 0, used: 0 }
 
 /** Counters in this process: the same algorithm as charge.lua, decided synchronously. */
 export class MemoryStore implements Store {
@@ -48,7 +49,8 @@ export class MemoryStore implements Store {
   readonly #sweep = sweeper(this.#counters, ({ expiresAtUs }) => expiresAtUs)
   readonly #timer: NodeJS.Timeout
 
-  constructor({ clock = SYSTEM_CLOCK, sweptWithCharge = 2 }: MemoryStoreOptions = {}) {
+  /** `sweptWithCharge`: keys swept with every charge, so that sweeping keeps pace with any load. */
+  constructor(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     this.#clock = clock
     this.#sweptWithCharge = sweptWithCharge
     this.#timer = setInterval(() => this.sweep(SWEPT_AT_ONCE), SWEEP_EVERY_MS).unref()
@@ -66,20 +68,21 @@ export class MemoryStore implements Store {
     const asked = quotas.map((quota) => {
       const counter = this.#counters.get(quota.key)
       const windowUs = quota.windowMs * 1000
-      if (counter && isAhead(counter.ring, windowUs, nowUs)) {
-        bringBack(counter.ring, nowUs)
+      if (counter && newest(counter.log) - nowUs > windowUs) {
+        bringBack(counter.log, nowUs)
         counter.expiresAtUs = nowUs + windowUs
       }
-      const view = counter ? viewAt(counter.ring, windowUs, nowUs) : EMPTY
+      const log = counter?.log ?? createCallLog()
+      const view = viewAt(log, windowUs, nowUs)
       const hasRoom = view.used < quota.limit
       if (!hasRoom && !quota.shadow) admitted = false
-      return { quota, counter, view, hasRoom }
+      return { quota, log, view, hasRoom }
     })
     const wallMs = this.#clock.wallMs(nowUs / 1000)
-    const allowances = asked.map(({ quota, counter, view, hasRoom }) => {
-      if (!admitted || !hasRoom) return allowance(quota, counter?.ring, view, hasRoom, nowUs, wallMs)
-      const ring = this.#add(quota, 1, quota.limit, nowUs)
-      return allowance(quota, ring, { left: 0, used: ring.total - ring.gone }, true, nowUs, wallMs)
+    const allowances = asked.map(({ quota, log, view, hasRoom }) => {
+      if (!admitted || !hasRoom) return allowance(quota, log, view, nowUs, wallMs)
+      const added = this.#add(quota, 1, quota.limit, nowUs)
+      return allowance(quota, added, { left: 0, used: added.total - added.gone }, nowUs, wallMs, true)
     })
     return { admitted, allowances, mode: 'store', decidedAt: wallMs }
   }
@@ -89,13 +92,12 @@ export class MemoryStore implements Store {
     const wallMs = this.#clock.wallMs(nowUs / 1000)
     return quotas.map((quota) => {
       const windowUs = quota.windowMs * 1000
-      let ring = this.#counters.get(quota.key)?.ring
-      if (ring && isAhead(ring, windowUs, nowUs)) {
-        ring = structuredClone(ring)
-        bringBack(ring, nowUs)
+      let log = this.#counters.get(quota.key)?.log ?? createCallLog()
+      if (newest(log) - nowUs > windowUs) {
+        log = structuredClone(log)
+        bringBack(log, nowUs)
       }
-      const view = ring ? viewAt(ring, windowUs, nowUs) : EMPTY
-      return allowance(quota, ring, view, view.used < quota.limit, nowUs, wallMs)
+      return allowance(quota, log, viewAt(log, windowUs, nowUs), nowUs, wallMs)
     })
   }
 
@@ -114,14 +116,14 @@ export class MemoryStore implements Store {
     this.#add(quota, calls, Number.MAX_SAFE_INTEGER, this.#nowUs() - Math.round(agoMs * 1000))
   }
 
-  #add({ key, windowMs }: Quota, calls: number, limit: number, atUs: number): Ring {
+  #add({ key, windowMs }: Quota, calls: number, limit: number, atUs: number): CallLog {
     const windowUs = windowMs * 1000
     let counter = this.#counters.get(key)
-    if (counter === undefined) this.#counters.set(key, (counter = { ring: createRing(), expiresAtUs: 0 }))
-    const { ring } = counter
-    add(ring, viewAt(ring, windowUs, atUs), limit, windowUs, atUs, calls)
-    counter.expiresAtUs = ring.newest + windowUs
-    return ring
+    if (counter === undefined) this.#counters.set(key, (counter = { log: createCallLog(), expiresAtUs: 0 }))
+    const { log } = counter
+    add(log, viewAt(log, windowUs, atUs), limit, windowUs, atUs, calls)
+    counter.expiresAtUs = newest(log) + windowUs
+    return log
   }
 
   has(key: string): boolean {
@@ -130,8 +132,8 @@ export class MemoryStore implements Store {
 
   /** The calls of a quota that are still counted. */
   used({ key, windowMs }: Quota): number {
-    const ring = this.#counters.get(key)?.ring
-    return ring === undefined ? 0 : viewAt(ring, windowMs * 1000, this.#nowUs()).used
+    const log = this.#counters.get(key)?.log
+    return log === undefined ? 0 : viewAt(log, windowMs * 1000, this.#nowUs()).used
   }
 
   drop(key: string): void {
@@ -170,16 +172,13 @@ export function sweeper<Key, Value>(
 
 function allowance(
   quota: Quota,
-  ring: Ring | undefined,
+  log: CallLog,
   view: View,
-  admitted: boolean,
   nowUs: number,
   wallMs: number,
+  admitted = view.used < quota.limit,
 ): Allowance {
   const { limit, windowMs } = quota
-  const windowUs = windowMs * 1000
-  const emptyUs = limit === 0 ? nowUs + windowUs : nowUs
-  const growsAtUs = ring ? growsAt(ring, view, limit, windowUs, nowUs) : emptyUs
-  const resetAfterMs = (growsAtUs - nowUs) / 1000
+  const resetAfterMs = (growsAt(log, view, limit, windowMs * 1000, nowUs) - nowUs) / 1000
   return allowanceOf(quota, admitted, Math.max(0, limit - view.used), wallMs + resetAfterMs, resetAfterMs)
 }

@@ -99,7 +99,7 @@ describe('a start with the wrong Redis says what to write instead:', () => {
   test.each<[string, () => Topology, Options, string]>([
     ['a cluster’s node as the one server', () => ({ url: cluster.urls[0]! }), {}, IS_NODE],
     ['a database of a cluster’s node', () => ({ url: `${cluster.urls[0]!}/3` }), {}, IS_NODE],
-    ['a replica', () => ({ url: sentinels.replica.url }), {}, 'is a replica of 127.0.0.1:'],
+    ['a replica', () => ({ url: sentinels.replica.url }), {}, 'is a replica'],
     ['a Sentinel as the server', () => ({ url: sentinels.urls[0]! }), {}, IS_SENTINEL],
     ['a database of a Sentinel', () => ({ url: `${sentinels.urls[0]!}/3` }), {}, IS_SENTINEL],
     ['a server as a Sentinel', () => ({ sentinels: [plain.url], name: 'main' }), {}, OTHER_KIND],
@@ -108,7 +108,7 @@ describe('a start with the wrong Redis says what to write instead:', () => {
       'a master that the sentinels do not know',
       () => ({ sentinels: sentinels.urls, name: 'other' }),
       {},
-      'know no master of the name',
+      'know no master',
     ],
     ['a server as a cluster', () => ({ cluster: [plain.url] }), {}, OTHER_KIND],
     ['a Sentinel as a cluster', () => ({ cluster: sentinels.urls }), {}, OTHER_KIND],
@@ -187,11 +187,6 @@ describe('a start with the wrong Redis says what to write instead:', () => {
     })
     expect(error).toBeInstanceOf(StoreConfigError)
     expect((error as Error).message).toContain(GRANTS)
-  })
-
-  test('a cluster with a database', () => {
-    const url = `${cluster.urls[0]!}/3`
-    expect(() => new RedisStore({ topology: { cluster: [url] }, prefix: 't' })).toThrow('only database 0')
   })
 })
 

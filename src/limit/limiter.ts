@@ -8,16 +8,6 @@ export type Outcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_over'
 
 const NEAR = 0.8
 
-export interface LimiterOptions {
-  readonly store: Store
-  /** Called for each limit that took part in a decision. */
-  readonly onOutcome?: (limit: string, outcome: Outcome) => void
-  /** Keys in the deny cache; 0 turns it off. */
-  readonly maxDenied?: number
-  /** Milliseconds on a clock that never goes back. */
-  readonly now?: () => number
-}
-
 export interface Limiter {
   /**
    * Charges all quotas, and the DPoP proof that came with the call, or none. Rejects only if the store does: with a Failure
@@ -32,14 +22,16 @@ export interface Limiter {
 
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
 
-/** Decides by asking the store, and from memory while the next call surely cannot pass. */
-export function createLimiter({
-  store,
-  onOutcome,
-  maxDenied = 10_000,
+/**
+ * Decides by asking the store, and from memory while the next call surely cannot pass. Calls `onOutcome` for each limit that
+ * took part in a decision. `now` is in milliseconds and never goes back.
+ */
+export function createLimiter(
+  store: Store,
+  onOutcome: (limit: string, outcome: Outcome) => void = () => {},
   now = () => performance.now(),
-}: LimiterOptions): Limiter {
-  const denied = new DenyCache(maxDenied)
+): Limiter {
+  const denied = new DenyCache()
   /** How often the cache was cleared: an answer to an earlier question is not remembered. */
   let cleared = 0
 
@@ -55,7 +47,7 @@ export function createLimiter({
       return { admitted, allowances: [], mode, decidedAt, cached: false, replayed: true }
     }
     const allowances = proof === undefined ? all : all.slice(0, -1)
-    if (onOutcome) for (const allowance of allowances) report(allowance, admitted, onOutcome)
+    for (const allowance of allowances) report(allowance, admitted)
     // The fallback's answer says nothing of what the store will answer.
     if (mode === 'store' && cleared === clearedBefore) {
       denied.remember(quotas, admitted, allowances, askedAt, now())
@@ -64,10 +56,17 @@ export function createLimiter({
     return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, decidedAt, cached: false }
   }
 
+  function report({ name, limit, remaining, admitted, shadow }: Allowance, charged: boolean): void {
+    if (!charged) {
+      if (!admitted && !shadow) onOutcome(name, 'over')
+    } else if (!admitted) onOutcome(name, 'shadow_over')
+    else onOutcome(name, limit - remaining >= limit * NEAR ? 'near' : 'within')
+  }
+
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
     const allowances = denied.recall(quotas, at)
     if (allowances === undefined) return undefined
-    if (onOutcome) for (const { name, admitted } of allowances) if (!admitted) onOutcome(name, 'over_cached')
+    for (const { name, admitted } of allowances) if (!admitted) onOutcome(name, 'over_cached')
     const refusedBy = longestWait(allowances)!
     // The store's clock now, to about a round trip.
     const decidedAt = refusedBy.resetAt - refusedBy.resetAfterMs
@@ -92,15 +91,4 @@ export function createLimiter({
       cleared++
     },
   }
-}
-
-function report(
-  { name, limit, remaining, admitted, shadow }: Allowance,
-  charged: boolean,
-  onOutcome: (limit: string, outcome: Outcome) => void,
-): void {
-  if (!charged) {
-    if (!admitted && !shadow) onOutcome(name, 'over')
-  } else if (!admitted) onOutcome(name, 'shadow_over')
-  else onOutcome(name, limit - remaining >= limit * NEAR ? 'near' : 'within')
 }

@@ -54,7 +54,7 @@ const DROPPED_LOG_MS = 60_000
 export async function buildService(config: Config, output: LogOutput, metrics: Metrics): Promise<OwnService> {
   const { log } = output
   const { store, counters, prefix, ready } = await openStore(config.store, log, metrics)
-  const limiter = createLimiter({ store, onOutcome: metrics.decisions.inc })
+  const limiter = createLimiter(store, metrics.decisions.inc)
   const failures = createFailures()
   const observe = createAccessLog(output, metrics)
   const resources = createResources()

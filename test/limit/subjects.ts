@@ -47,7 +47,7 @@ export async function redisSubject(
 /** The same subject, asked through a limiter and its memory of refusals. */
 export function throughLimiter(subject: Subject): Subject {
   let us = 0
-  const limiter = createLimiter({ store: subject.store, now: () => us / 1000 })
+  const limiter = createLimiter(subject.store, undefined, () => us / 1000)
   const store: Store = {
     async charge(quotas) {
       const { admitted, allowances, mode, decidedAt } = await limiter.decide(quotas)

@@ -22,7 +22,7 @@ export interface Decision {
  * limit, for a refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3).
  */
 export function decisionHeaders(decision: Decision): string[] {
-  const reported = decision.refusedBy ?? firstLive(decision.allowances)
+  const reported = decision.refusedBy ?? decision.allowances.find(isLive)
   if (reported === undefined) return []
   const headers = [
     'X-RateLimit-Limit',
@@ -80,9 +80,8 @@ function refuses({ admitted, shadow }: Allowance): boolean {
   return !admitted && !shadow
 }
 
-function firstLive(allowances: readonly Allowance[]): Allowance | undefined {
-  const [first] = allowances
-  return first?.shadow === true ? allowances.find(({ shadow }) => !shadow) : first
+function isLive({ shadow }: Allowance): boolean {
+  return !shadow
 }
 
 /** Whole seconds, rounded up, at least 1. */

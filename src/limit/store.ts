@@ -69,25 +69,6 @@ export interface Store {
   close(): Promise<void>
 }
 
-/** Gets the outcome of each question to a server; one question may carry several decisions. */
-export type OnQuestion = (server: string, error: Error | undefined) => void
-
-/** A store on one or several servers. */
-export interface RemoteStore extends Store {
-  /** Set by the fallback. */
-  onQuestion: OnQuestion
-  /** Names the server that keeps a key. */
-  server(key: string): string
-  /** The servers that keep keys now. */
-  servers(): readonly string[]
-  /** Registers this gateway with a server; resolves if it takes calls, or keeps no keys any more. */
-  probe(server: string): Promise<void>
-  /** How many gateways share the store, as far as is known; at least 1. */
-  gateways(): number
-  /** Replaces the connection to a server. */
-  reconnect(server: string): void
-}
-
 /** A key of the store holds no log of calls. One decision fails, and the store is well. */
 export class DamagedKeyError extends Error {
   readonly key: string

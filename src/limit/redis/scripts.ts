@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import type { OnQuestion } from '../store.ts'
 import type { RedisConnection } from './connection.ts'
 import { Deadlines, ServerClocks } from './deadlines.ts'
 
@@ -13,6 +12,9 @@ export const CHARGE_SCRIPT = textOf('charge.lua')
 const GATEWAYS = scriptOf(textOf('gateways.lua'))
 /** Several times the interval of the fallback's probes. */
 const GATEWAY_LIFE_MS = 10_000
+
+/** Gets the outcome of each question to a server; one question may carry several decisions. */
+export type OnQuestion = (server: string, error: Error | undefined) => void
 
 export interface ScriptOptions {
   /** In place of charge.lua. */

@@ -341,13 +341,6 @@ describe('a store with the right Redis', () => {
     await plain.command('CONFIG', 'SET', 'maxmemory', '0', 'maxmemory-policy', 'noeviction')
     expect(warnings).toMatchObject([expect.stringContaining('allkeys-lru')])
   })
-
-  test('refuses to decide quotas of different slots together on a cluster', async () => {
-    await connect({ cluster: cluster.urls })
-    expect(() => store.charge([quota, { ...quota, name: 'y', key: 't:{b}:y' }])).toThrow(
-      'same first part: x, y',
-    )
-  })
 })
 
 test.each([

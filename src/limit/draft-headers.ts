@@ -1,5 +1,5 @@
 // oxlint-disable-next-line no-restricted-imports -- a pure formatter
-import { type Item, serializeList } from 'structured-headers'
+import { type BareItem, type Item, serializeList } from 'structured-headers'
 import type { Decision } from './decision.ts'
 import type { Quota } from './limit.ts'
 import type { Allowance } from './store.ts'
@@ -27,21 +27,19 @@ export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[])
 }
 
 function policy({ name, limit, windowMs }: Pick<Quota, 'name' | 'limit' | 'windowMs'>): Item {
-  return [
-    name,
-    new Map([
-      ['q', Math.min(limit, MOST)],
-      ['w', Math.ceil(windowMs / 1000)],
-    ]),
-  ]
+  return item(name, [
+    ['q', Math.min(limit, MOST)],
+    ['w', Math.ceil(windowMs / 1000)],
+  ])
 }
 
 function state({ name, remaining, resetAfterMs }: Allowance): Item {
-  return [
-    name,
-    new Map([
-      ['r', Math.min(remaining, MOST)],
-      ['t', Math.ceil(resetAfterMs / 1000)],
-    ]),
-  ]
+  return item(name, [
+    ['r', Math.min(remaining, MOST)],
+    ['t', Math.ceil(resetAfterMs / 1000)],
+  ])
+}
+
+function item(name: string, parameters: readonly (readonly [string, BareItem])[]): Item {
+  return [name, new Map(parameters)]
 }

@@ -3,30 +3,23 @@ import { Refusal } from '../errors.ts'
 import { ipPart } from './key.ts'
 import { add, type CallLog, createCallLog, growsAt, viewAt } from './memory/call-log.ts'
 
-/** Failures that one address may have in any window; beyond that it is refused until the oldest has left the window. */
-export interface FailureLimit {
-  readonly limit: number
-  readonly windowMs: number
-}
-
 /** The failures of addresses, counted only in this process. An IPv6 address counts as its /64. */
-export interface Failures {
-  /** Returns a 429 with `Retry-After` (RFC 6585 section 4) if the address failed too often. */
-  refusal(ip: string): Refusal | undefined
-  /** Counts one failure; returns the 429 instead if the address had failed too often, with other requests in progress. */
-  count(ip: string): Refusal | undefined
-}
+export type Failures = ReturnType<ReturnType<typeof createFailures>>
 
 /** Addresses that are held; the one that failed longest ago is dropped first. */
 const MAX_ADDRESSES = 10_000
 
-/** Counts failures, which stay when the limit changes. `now` is in milliseconds and never goes back. */
-export function createFailures(now = () => performance.now()): (limit: FailureLimit) => Failures {
+/**
+ * Refuses an address that failed `limit` times in a window, until the oldest failure has left the window. The failures stay
+ * when the limit changes. `now` is in milliseconds and never goes back.
+ */
+export function createFailures(now = () => performance.now()) {
   const logs = new LRUCache<string, CallLog>({ max: MAX_ADDRESSES })
   const nowUs = (): number => Math.round(now() * 1000)
 
-  return ({ limit, windowMs }) => {
+  return ({ limit, windowMs }: { readonly limit: number; readonly windowMs: number }) => {
     const windowUs = windowMs * 1000
+    /** Returns a 429 with `Retry-After` (RFC 6585 section 4) if the address failed too often. */
     function refusal(ip: string): Refusal | undefined {
       const log = logs.size === 0 ? undefined : logs.peek(ipPart(ip))
       if (log === undefined) return undefined
@@ -42,7 +35,8 @@ export function createFailures(now = () => performance.now()): (limit: FailureLi
     }
     return {
       refusal,
-      count(ip) {
+      /** Counts one failure; returns the 429 instead if the address had failed too often, with other requests in progress. */
+      count(ip: string): Refusal | undefined {
         const refused = refusal(ip)
         if (refused !== undefined) return refused
         const key = ipPart(ip)

@@ -64,9 +64,8 @@ export function isProof({ name }: { readonly name: string }): boolean {
 
 /**
  * Prepares the limits of a route, so that applying them to a request is cheap. Keys are
- * `<prefix>:{<first part>}:<limit>:<rest>`. They are applied
- * to a caller at an instant in epoch milliseconds, in their order. That throws a TypeError if the caller lacks a part of a key: a missing
- * part must never become one counter for everybody.
+ * `<prefix>:{<first part>}:<limit>:<rest>`. They are applied at an instant in epoch milliseconds;
+ * that throws a TypeError if the caller lacks a part of a key: a missing part must never become one counter for everybody.
  */
 export function compileLimits(
   limits: readonly Limit[],
@@ -81,7 +80,7 @@ export function compileLimits(
     .filter(({ name }) => names.size < names.add(name).size)
     .map((limit) => {
       const [first, ...rest] = limit.per.map((part) => parts.indexOf(part))
-      return { limit: inOrder(limit), first: first!, rest, name: `}:${limit.name}` }
+      return { limit, first: first!, rest, name: `}:${limit.name}` }
     })
 
   return (caller, params, nowMs) => {
@@ -124,10 +123,6 @@ export function inForce(
   return limit
 }
 
-function inOrder(limit: Limit): Limit {
-  return { ...limit, changes: limit.changes.toSorted((a, b) => a.fromAt - b.fromAt) }
-}
-
 function partReader(part: string): (caller: Caller, params: Params) => string {
   if (part === 'client') return ({ client }) => encodePart(present(client, part))
   if (part === 'user') return ({ user }) => encodePart(present(user, part))
@@ -151,5 +146,5 @@ export function quotaOfKey(
 ): Quota | undefined {
   const parsed = parseKey(prefix, key)
   const limit = parsed && limits.find(({ name }) => name === parsed.name)
-  return limit && quota(inOrder(limit), key, clientLimits.get(client)?.get(limit.name), nowMs)
+  return limit && quota(limit, key, clientLimits.get(client)?.get(limit.name), nowMs)
 }

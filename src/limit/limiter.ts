@@ -8,17 +8,7 @@ export type Outcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_over'
 
 const NEAR = 0.8
 
-export interface Limiter {
-  /**
-   * Charges all quotas, and the DPoP proof that came with the call, or none. Rejects only if the store does: with a Failure
-   * under `onOutage: deny`.
-   */
-  decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision>
-  /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
-  recall(quotas: readonly Quota[]): Decision | undefined
-  /** Drops every remembered refusal: after a reset. */
-  forget(): void
-}
+export type Limiter = ReturnType<typeof createLimiter>
 
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
 
@@ -30,7 +20,7 @@ export function createLimiter(
   store: Store,
   onOutcome: (limit: string, outcome: Outcome) => void = () => {},
   now = () => performance.now(),
-): Limiter {
+) {
   const denied = new DenyCache()
   /** How often the cache was cleared: an answer to an earlier question is not remembered. */
   let cleared = 0
@@ -74,7 +64,11 @@ export function createLimiter(
   }
 
   return {
-    decide(quotas, proof) {
+    /**
+     * Charges all quotas, and the DPoP proof that came with the call, or none. Rejects only if the store does: with a Failure
+     * under `onOutage: deny`.
+     */
+    decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision> {
       if (quotas.length === 0 && proof === undefined) return UNLIMITED
       // Taken before the question, so that no wait of the answer began earlier.
       const askedAt = now()
@@ -85,8 +79,10 @@ export function createLimiter(
       if (!(charge instanceof Promise)) return decided(charge, quotas, proof, askedAt, clearedBefore)
       return charge.then((answer) => decided(answer, quotas, proof, askedAt, clearedBefore))
     },
-    recall: (quotas) => recall(quotas, now()),
-    forget() {
+    /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
+    recall: (quotas: readonly Quota[]) => recall(quotas, now()),
+    /** Drops every remembered refusal: after a reset. */
+    forget(): void {
       denied.clear()
       cleared++
     },

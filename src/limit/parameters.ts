@@ -3,6 +3,8 @@ import type { Params } from '../downstream/router.ts'
 import { decodeSegment } from '../downstream/target.ts'
 import type { LimitedRoute } from './limit.ts'
 
+type Counted = Pick<LimitedRoute, 'segments' | 'limits'>
+
 /** What the parameters of paths must be where a limit counts by them: name → kind. A kind that is none of `KINDS` is a regular expression. */
 export type Parameters = Readonly<Record<string, string>>
 
@@ -26,10 +28,7 @@ const MAX_LENGTH = 128
 export type RefuseParams = (params: Params) => Refusal | undefined
 
 /** Prepares the check of a route's counted parameters, `plain` where `parameters` names no other kind. */
-export function compileParameters(
-  route: Pick<LimitedRoute, 'segments' | 'limits'>,
-  parameters: Parameters,
-): RefuseParams {
+export function compileParameters(route: Counted, parameters: Parameters): RefuseParams {
   const checks = countedBy(route).map((name) => {
     const kind = kindOf(name, parameters)
     const { pattern, words } = NAMED.get(kind) ?? {
@@ -49,10 +48,7 @@ export function compileParameters(
 }
 
 /** The parameters of a route's path that its limits count by, in the order of the path. */
-export function countedBy({
-  segments,
-  limits,
-}: Pick<LimitedRoute, 'segments' | 'limits'>): readonly string[] {
+export function countedBy({ segments, limits }: Counted): readonly string[] {
   return segments.flatMap((segment) =>
     'param' in segment && limits.some(({ per }) => per.includes(segment.param)) ? [segment.param] : [],
   )

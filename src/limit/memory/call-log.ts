@@ -35,12 +35,6 @@ export function newest(log: CallLog): number {
   return held(log) > 0 ? time(log, held(log) - 1) : Number.NEGATIVE_INFINITY
 }
 
-/** Moves all calls held to now: the clock went back by more than a window, and must not lock the key for longer than one. */
-export function bringBack(log: CallLog, nowUs: number): void {
-  log.slots.splice(0, Infinity, nowUs, log.total)
-  log.first = 0
-}
-
 /** Returns what is still counted at an instant; changes nothing. */
 export function viewAt(log: CallLog, windowUs: number, nowUs: number): View {
   const horizon = nowUs - windowUs

@@ -1,32 +1,18 @@
 import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
 import { type Allowance, allowanceOf, type Charge, type Store } from '../store.ts'
-import {
-  add,
-  bringBack,
-  type CallLog,
-  createCallLog,
-  growsAt,
-  newest,
-  type View,
-  viewAt,
-} from './call-log.ts'
-
-/** A clock that never goes back, to count on, and the wall clock, to report. Milliseconds. */
-export interface Clock {
-  monotonicMs(): number
-  /** Converts the other clock's now. */
-  wallMs(monotonicMs: number): number
-}
+import { add, type CallLog, createCallLog, growsAt, newest, type View, viewAt } from './call-log.ts'
 
 /** A difference above this means that the wall clock was set; one below it is its granularity. */
 const STEP_MS = 20
 let wallAheadMs = Date.now() - performance.now()
 
-/** This machine's. Reports one instant alike however often, which `Date.now()` with its whole milliseconds does not. */
-export const SYSTEM_CLOCK: Clock = {
-  monotonicMs: () => performance.now(),
-  wallMs(monotonicMs) {
+/** This machine's clocks. Milliseconds. */
+export const SYSTEM_CLOCK = {
+  /** Counts on a clock that never goes back. */
+  monotonicMs: (): number => performance.now(),
+  /** Converts it to the wall clock; one instant alike however often, which `Date.now()` with its whole milliseconds does not. */
+  wallMs(monotonicMs: number): number {
     const strayMs = Date.now() - (monotonicMs + wallAheadMs)
     if (Math.abs(strayMs) > STEP_MS) wallAheadMs += strayMs
     return monotonicMs + wallAheadMs
@@ -43,7 +29,7 @@ interface Counter {
 
 /** Counters in this process: the same algorithm as charge.lua, decided synchronously. */
 export class MemoryStore implements Store {
-  readonly #clock: Clock
+  readonly #clock: typeof SYSTEM_CLOCK
   readonly #sweptWithCharge: number
   readonly #counters = new Map<string, Counter>()
   readonly #sweep = sweeper(this.#counters, ({ expiresAtUs }) => expiresAtUs)
@@ -64,41 +50,29 @@ export class MemoryStore implements Store {
   charge(quotas: readonly Quota[]): Charge {
     const nowUs = this.#nowUs()
     this.#sweep(this.#sweptWithCharge, nowUs)
+    return this.#decide(quotas, nowUs, true)
+  }
+
+  async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
+    return this.#decide(quotas, this.#nowUs(), false).allowances
+  }
+
+  #decide(quotas: readonly Quota[], nowUs: number, charging: boolean): Charge {
     let admitted = true
     const asked = quotas.map((quota) => {
-      const counter = this.#counters.get(quota.key)
-      const windowUs = quota.windowMs * 1000
-      if (counter && newest(counter.log) - nowUs > windowUs) {
-        bringBack(counter.log, nowUs)
-        counter.expiresAtUs = nowUs + windowUs
-      }
-      const log = counter?.log ?? createCallLog()
-      const view = viewAt(log, windowUs, nowUs)
+      const log = this.#counters.get(quota.key)?.log ?? createCallLog()
+      const view = viewAt(log, quota.windowMs * 1000, nowUs)
       const hasRoom = view.used < quota.limit
       if (!hasRoom && !quota.shadow) admitted = false
       return { quota, log, view, hasRoom }
     })
     const wallMs = this.#clock.wallMs(nowUs / 1000)
     const allowances = asked.map(({ quota, log, view, hasRoom }) => {
-      if (!admitted || !hasRoom) return allowance(quota, log, view, nowUs, wallMs)
+      if (!charging || !admitted || !hasRoom) return allowance(quota, log, view, hasRoom, nowUs, wallMs)
       const added = this.#add(quota, 1, quota.limit, nowUs)
-      return allowance(quota, added, { left: 0, used: added.total - added.gone }, nowUs, wallMs, true)
+      return allowance(quota, added, { left: 0, used: added.total - added.gone }, true, nowUs, wallMs)
     })
     return { admitted, allowances, mode: 'store', decidedAt: wallMs }
-  }
-
-  async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
-    const nowUs = this.#nowUs()
-    const wallMs = this.#clock.wallMs(nowUs / 1000)
-    return quotas.map((quota) => {
-      const windowUs = quota.windowMs * 1000
-      let log = this.#counters.get(quota.key)?.log ?? createCallLog()
-      if (newest(log) - nowUs > windowUs) {
-        log = structuredClone(log)
-        bringBack(log, nowUs)
-      }
-      return allowance(quota, log, viewAt(log, windowUs, nowUs), nowUs, wallMs)
-    })
   }
 
   async keys({ matches }: KeyFilter, max = Infinity): Promise<readonly string[]> {
@@ -174,11 +148,11 @@ function allowance(
   quota: Quota,
   log: CallLog,
   view: View,
+  hasRoom: boolean,
   nowUs: number,
   wallMs: number,
-  admitted = view.used < quota.limit,
 ): Allowance {
   const { limit, windowMs } = quota
   const resetAfterMs = (growsAt(log, view, limit, windowMs * 1000, nowUs) - nowUs) / 1000
-  return allowanceOf(quota, admitted, Math.max(0, limit - view.used), wallMs + resetAfterMs, resetAfterMs)
+  return allowanceOf(quota, hasRoom, Math.max(0, limit - view.used), wallMs + resetAfterMs, resetAfterMs)
 }

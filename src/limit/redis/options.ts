@@ -36,18 +36,13 @@ export function redisAddress(url: string, { username, password, tls }: RedisCred
   })
 }
 
-/** Describes a Redis for operators, by its addresses as configured, without credentials. */
+const shown = (url: string): string => (url.startsWith('redis') ? new URL(url).host : url)
+
+/** Describes a Redis for operators, without credentials. */
 export function describeTopology(topology: RedisTopology): string {
   if ('url' in topology) return `Redis at ${shown(topology.url)}`
-  if ('cluster' in topology) return `The cluster at ${topology.cluster.map((url) => shown(url)).join(', ')}`
-  const sentinels = topology.sentinels.map((url) => shown(url, SENTINEL_PORT))
-  return `The master of the sentinels at ${sentinels.join(', ')}`
-}
-
-/** `host:port` of a URL, or the path of a socket. */
-function shown(url: string, defaultPort?: number): string {
-  const { path, host = '', port } = redisAddress(url, {}, defaultPort)
-  return path ?? `${host.includes(':') ? `[${host}]` : host}:${port}`
+  if ('cluster' in topology) return `The cluster at ${topology.cluster.map(shown).join(', ')}`
+  return `The master of the sentinels at ${topology.sentinels.map(shown).join(', ')}`
 }
 
 /** Back-off of reconnecting: 50 to 500 ms, so that recovery is seen within seconds. */

@@ -3,7 +3,7 @@ import { MemoryStore } from '../../../src/limit/memory/store.ts'
 import { storeContract } from '../store-contract.ts'
 import { memorySubject, throughLimiter } from '../subjects.ts'
 
-storeContract('the memory store', async () => memorySubject(), { runs: 150 })
+storeContract('the memory store', async () => memorySubject(), { runs: 150, monotonic: true })
 
 storeContract('the memory store through a limiter', async () => throughLimiter(memorySubject()), {
   remembers: true,

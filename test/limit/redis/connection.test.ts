@@ -354,10 +354,10 @@ test.each([
 })
 
 test.each([
-  [{ url: 'redis://u:p@h/2' }, 'Redis at h:6379'],
+  [{ url: 'redis://u:p@h/2' }, 'Redis at h'],
   [{ url: '/run/redis.sock' }, 'Redis at /run/redis.sock'],
   [{ cluster: ['redis://:p@[::1]:7000', 'redis://h:1'] }, 'The cluster at [::1]:7000, h:1'],
-  [{ sentinels: ['redis://:p@h', 'redis://i:1'], name: 'x' }, 'The master of the sentinels at h:26379, i:1'],
+  [{ sentinels: ['redis://:p@h', 'redis://i:1'], name: 'x' }, 'The master of the sentinels at h, i:1'],
 ])('describes %j', (topology, words) => {
   expect(describeTopology(topology)).toBe(words)
 })

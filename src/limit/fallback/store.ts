@@ -169,15 +169,9 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
     },
     async peek(quotas) {
       if (quotas.length === 0) return []
-      let cause: Error | undefined
-      if (isUp(quotas)) {
-        try {
-          return await store.peek(quotas)
-        } catch (error) {
-          cause = error as Error
-        }
-      }
-      if (onOutage === 'deny') throw unavailable(cause)
+      const found = isUp(quotas) ? await store.peek(quotas).catch((error: Error) => error) : undefined
+      if (found !== undefined && !(found instanceof Error)) return found
+      if (onOutage === 'deny') throw unavailable(found)
       // Nothing is counted under `allow`, so the whole limit is left.
       return local.peek(quotas, onOutage === 'local' ? gateways() : 1)
     },

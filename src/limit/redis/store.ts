@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto'
 import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
 import type { Allowance, Charge, Store } from '../store.ts'
-import { Batches } from './batches.ts'
+import { createBatches } from './batches.ts'
 import { RedisConnection, type RedisConnectionOptions } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
-import { hashSlot, hashTag, tagOfGlob } from './hash-slot.ts'
-import { type OnQuestion, type ScriptOptions, Scripts } from './scripts.ts'
+import { hashSlot, hashTag } from './hash-slot.ts'
+import { createScripts, type OnQuestion, type ScriptOptions, type Scripts } from './scripts.ts'
 
 const SCAN_COUNT = 1000
 const SCAN_TIMEOUT_MS = 10_000
@@ -39,7 +39,7 @@ export class RedisStore implements Store {
   readonly #seen = new Map<string, Seen>()
   readonly #onEmptied: RedisStoreOptions['onEmptied']
   readonly #scripts: Scripts
-  readonly #batches: Batches
+  readonly #decide: ReturnType<typeof createBatches>
   readonly #scans = new Deadlines(SCAN_TIMEOUT_MS)
   /** Set by the fallback. */
   onQuestion: OnQuestion = () => {}
@@ -48,8 +48,10 @@ export class RedisStore implements Store {
     this.#prefix = options.prefix
     this.#onEmptied = options.onEmptied
     this.#connection = new RedisConnection(options)
-    this.#scripts = new Scripts(this.#connection, options, (server, error) => this.onQuestion(server, error))
-    this.#batches = new Batches(this.#scripts)
+    this.#scripts = createScripts(this.#connection, options, (server, error) =>
+      this.onQuestion(server, error),
+    )
+    this.#decide = createBatches(this.#scripts)
   }
 
   /**
@@ -61,11 +63,11 @@ export class RedisStore implements Store {
   }
 
   charge(quotas: readonly Quota[]): Promise<Charge> {
-    return this.#batches.add(this.#slot(quotas[0]!), quotas, true)
+    return this.#decide(this.#slot(quotas[0]!), quotas, true)
   }
 
   async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
-    const peeks = quotas.map((quota) => this.#batches.add(this.#slot(quota), [quota], false))
+    const peeks = quotas.map((quota) => this.#decide(this.#slot(quota), [quota], false))
     return (await Promise.all(peeks)).flatMap(({ allowances }) => allowances)
   }
 
@@ -102,8 +104,9 @@ export class RedisStore implements Store {
     const exist = await Promise.all(counts)
     yield named.filter((_, i) => exist[i]! > 0)
     if (glob === undefined) return
-    const tag = tagOfGlob(glob)
-    for (const server of tag === undefined ? this.servers() : [client.server(`{${tag}}`)]) {
+    // A glob whose hash tag holds no wildcard matches keys of one slot.
+    const isOfOneSlot = !/[*?[\\]/.test(hashTag(glob))
+    for (const server of isOfOneSlot ? [client.server(glob)] : this.servers()) {
       const node = client.node(server)
       let cursor = '0'
       do {

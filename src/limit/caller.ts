@@ -8,14 +8,11 @@ export interface Caller {
   readonly ip: string
 }
 
-/** Names a client or a user of an issuer; default: the first one. */
-export type NameOf = (id: string, issuer?: string) => string
-
 /**
  * Names the clients and users of several issuers so that none can pass for another: those of the first by their ids, others as
  * `id@issuer`; and so an id of the first that ends like one of these.
  */
-export function createNames(issuers: readonly string[]): NameOf {
+export function createNames(issuers: readonly string[]): (id: string, issuer?: string) => string {
   const [first, ...others] = issuers
   if (others.length === 0) return (id) => id
   const marks = new Map(

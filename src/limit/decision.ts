@@ -1,7 +1,6 @@
 import { Refusal } from '../errors.ts'
 import type { Allowance, Mode } from './store.ts'
 
-/** The limiter's answer to one request. */
 export interface Decision {
   readonly admitted: boolean
   /** In the order of the route's limits; of a cached refusal only those that are known; none where `mode` is `allow`. */

@@ -8,10 +8,7 @@ type Counted = Pick<LimitedRoute, 'segments' | 'limits'>
 /** What the parameters of paths must be where a limit counts by them: name → kind. A kind that is none of `KINDS` is a regular expression. */
 export type Parameters = Readonly<Record<string, string>>
 
-/** The kinds that have a name. In each, an id has one spelling but for case. */
-export const KINDS = ['plain', 'uuid', 'integer'] as const
-
-const NAMED = new Map<string, { readonly pattern: RegExp; readonly words: string }>(
+const NAMED = new Map(
   Object.entries({
     plain: { pattern: /^[A-Za-z0-9_:@~=-]+$/, words: 'letters, digits and - _ : @ ~ =' },
     uuid: {
@@ -19,8 +16,10 @@ const NAMED = new Map<string, { readonly pattern: RegExp; readonly words: string
       words: 'a UUID such as 123e4567-e89b-12d3-a456-426614174000',
     },
     integer: { pattern: /^(?:0|[1-9]\d*)$/, words: 'a whole number without sign and leading zeros' },
-  } satisfies Record<(typeof KINDS)[number], object>),
+  }),
 )
+/** The kinds that have a name. In each, an id has one spelling but for case. */
+export const KINDS = [...NAMED.keys()]
 /** Most characters of a parameter that is counted by; they bound what matching a regular expression costs. */
 const MAX_LENGTH = 128
 
@@ -54,7 +53,6 @@ export function countedBy({ segments, limits }: Counted): readonly string[] {
   )
 }
 
-/** The kind of a parameter. */
 export function kindOf(name: string, parameters: Parameters): string {
   return Object.hasOwn(parameters, name) ? parameters[name]! : 'plain'
 }

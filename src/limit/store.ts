@@ -1,7 +1,6 @@
 import type { KeyFilter } from './key.ts'
 import type { Quota } from './limit.ts'
 
-/** What a store answers for one quota. */
 export interface Allowance {
   readonly name: string
   readonly limit: number

@@ -6,17 +6,14 @@ import type { Allowance, Store } from './store.ts'
 /** What a client may still use of a limit. Instants are ISO 8601 in UTC, with milliseconds. */
 export interface LimitUsage {
   readonly name: string
-  /** The client's own limit if it has one. */
   readonly limit: number
   readonly remaining: number
   readonly windowSeconds: number
   /** When `remaining` next grows, or the next call can pass. */
   readonly reset: string
-  /** Announced changes that will apply to this client. */
   readonly changes: readonly { readonly announced: string; readonly from: string; readonly limit: number }[]
 }
 
-/** The usage of one key, for operators. */
 export interface KeyUsage extends LimitUsage {
   readonly key: string
   /** When the client's own limit ends; null if it has none, or if it does not end. */
@@ -28,7 +25,6 @@ export interface KeyUsage extends LimitUsage {
 export interface ClientUsage {
   readonly client: string
   readonly limits: readonly KeyUsage[]
-  /** True if there are more keys. */
   readonly truncated: boolean
 }
 
@@ -43,7 +39,6 @@ export interface UsageParts {
 
 export type Usage = ReturnType<typeof createUsage>
 
-/** Keys of a client that are returned at a time. */
 export const MAX_KEYS = 1000
 /** `ofCaller` answers from a cache, so that it costs Redis little. */
 const CACHED_MS = 1000

@@ -104,7 +104,6 @@ export class MemoryStore implements Store {
     return this.#counters.has(key)
   }
 
-  /** The calls of a quota that are still counted. */
   used({ key, windowMs }: Quota): number {
     const log = this.#counters.get(key)?.log
     return log === undefined ? 0 : viewAt(log, windowMs * 1000, this.#nowUs()).used

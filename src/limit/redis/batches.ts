@@ -53,7 +53,6 @@ export function createBatches(scripts: Scripts) {
     })
 }
 
-/** Settles the decisions of a batch with the answer of charge.lua. */
 function settle(batch: readonly Waiting[], numbers: readonly number[]): void {
   const nowUs = numbers[0]!
   let at = 1

@@ -20,7 +20,6 @@ export interface RedisClient {
   connect(): Promise<void>
   /** Connections to the masters that are known now. */
   masters(): readonly Redis[]
-  /** Names the server that keeps a key. */
   server(key: string): string
   /** Every server, with a hash tag that it keeps. */
   tags(): ReadonlyMap<string, string>

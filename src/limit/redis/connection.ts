@@ -7,7 +7,6 @@ const START_MS = 2000
 
 export interface RedisConnectionOptions extends RedisCredentials {
   readonly topology: RedisTopology
-  /** Called when the connection is lost. */
   readonly onLost?: () => void
   /** Called once when Redis turns out, after `connect`, not to be what the configuration says. */
   readonly onWrong?: (error: StoreConfigError) => void

@@ -70,7 +70,6 @@ const LONE_CONNECTION = {
   retryStrategy: reconnectDelayMs,
 } as const
 
-/** ioredis's options for one server. */
 export function serverOptions(url: string, credentials: RedisCredentials) {
   return { ...LONE_CONNECTION, enableReadyCheck: false, ...redisAddress(url, credentials) }
 }
@@ -101,7 +100,6 @@ export function sentinelOptions(
   return { master, subscriptions: addresses.map((address) => ({ ...subscription, ...address })) }
 }
 
-/** ioredis's options for a cluster with these nodes. */
 export function clusterOptions(nodes: readonly ReturnType<typeof redisAddress>[]) {
   const { username, password, tls } = nodes[0]!
   return {

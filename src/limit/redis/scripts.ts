@@ -6,7 +6,6 @@ import { Deadlines, ServerClocks } from './deadlines.ts'
 const textOf = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
 const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text).digest('hex') })
 
-/** The text of charge.lua. */
 export const CHARGE_SCRIPT = textOf('charge.lua')
 const GATEWAYS = scriptOf(textOf('gateways.lua'))
 /** Several times the interval of the fallback's probes. */
@@ -16,7 +15,6 @@ const GATEWAY_LIFE_MS = 10_000
 export type OnQuestion = (server: string, error: Error | undefined) => void
 
 export interface ScriptOptions {
-  /** In place of charge.lua. */
   readonly script?: string
   /** The longest that Redis may take for an answer; what it reads later is not charged. */
   readonly timeoutMs?: number

@@ -12,7 +12,6 @@ const SCAN_COUNT = 1000
 const SCAN_TIMEOUT_MS = 10_000
 
 export interface RedisStoreOptions extends RedisConnectionOptions, ScriptOptions {
-  /** What every key starts with. */
   readonly prefix: string
   /**
    * Called when Redis came back without its data, with the time whose calls are lost, in epoch milliseconds of Redis's clock.
@@ -33,11 +32,10 @@ interface Seen {
  */
 export class RedisStore implements Store {
   readonly #connection: RedisConnection
-  readonly #prefix: string
+  readonly #options: RedisStoreOptions
   readonly #id = randomUUID()
   /** What was last seen under the sample key of each server. */
   readonly #seen = new Map<string, Seen>()
-  readonly #onEmptied: RedisStoreOptions['onEmptied']
   readonly #scripts: Scripts
   readonly #decide: ReturnType<typeof createBatches>
   readonly #scans = new Deadlines(SCAN_TIMEOUT_MS)
@@ -45,8 +43,7 @@ export class RedisStore implements Store {
   onQuestion: OnQuestion = () => {}
 
   constructor(options: RedisStoreOptions) {
-    this.#prefix = options.prefix
-    this.#onEmptied = options.onEmptied
+    this.#options = options
     this.#connection = new RedisConnection(options)
     this.#scripts = createScripts(this.#connection, options, (server, error) =>
       this.onQuestion(server, error),
@@ -83,12 +80,11 @@ export class RedisStore implements Store {
   }
 
   async reset(filter: KeyFilter, signal?: AbortSignal): Promise<number> {
-    const { commands, isCluster } = this.#connection.client
+    const { commands } = this.#connection.client
     let freed = 0
     for await (const keys of this.#find(filter, signal)) {
-      // A cluster takes keys of several slots one by one.
-      const parts = isCluster ? keys.map((key) => [key]) : keys.length > 0 ? [[...keys]] : []
-      const counts = parts.map((part) => this.#explain(commands.unlink(part), part[0]!))
+      // One by one, since they may be in several slots of a cluster.
+      const counts = keys.map((key) => this.#connection.explain(commands.unlink(key), this.server(key)))
       for (const count of await Promise.all(counts)) freed += count
     }
     return freed
@@ -99,7 +95,7 @@ export class RedisStore implements Store {
     this.#connection.assertRight()
     const { client } = this.#connection
     const counts = named.map((key) =>
-      this.#scans.bound(() => this.#explain(client.commands.exists(key), key)),
+      this.#scans.bound(() => this.#connection.explain(client.commands.exists(key), client.server(key))),
     )
     const exist = await Promise.all(counts)
     yield named.filter((_, i) => exist[i]! > 0)
@@ -120,7 +116,6 @@ export class RedisStore implements Store {
     }
   }
 
-  /** Names the server that keeps a key. */
   server(key: string): string {
     return this.#connection.client.server(key)
   }
@@ -136,12 +131,12 @@ export class RedisStore implements Store {
     const tag = this.#connection.client.tags().get(server)
     // It left the cluster, and other servers keep its keys.
     if (tag === undefined) return
-    const sample = `${this.#prefix}:{${tag}}:`
+    const sample = `${this.#options.prefix}:{${tag}}:`
     const [nowUs, gateways, sinceUs] = await this.#scripts.gateways(server, sample, this.#id)
     const [seenAt, sinceAt] = [nowUs / 1000, sinceUs / 1000]
     const before = this.#seen.get(sample)
     this.#seen.set(sample, { gateways, sinceAt, seenAt })
-    if (before !== undefined && before.sinceAt !== sinceAt) this.#onEmptied?.(before.seenAt, sinceAt)
+    if (before !== undefined && before.sinceAt !== sinceAt) this.#options.onEmptied?.(before.seenAt, sinceAt)
   }
 
   /** How many gateways share the store, as far as is known; at least 1. */
@@ -161,10 +156,6 @@ export class RedisStore implements Store {
       this.#connection.client.commands.zrem(`${sample}~gateways`, this.#id).catch(() => {})
     }
     this.#connection.close()
-  }
-
-  #explain<T>(asked: Promise<T>, key: string): Promise<T> {
-    return this.#connection.explain(asked, this.server(key))
   }
 
   /** Returns the slot of a key, 0 outside a cluster. The configuration ensures that all quotas of a decision share it. */

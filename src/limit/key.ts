@@ -69,7 +69,6 @@ export interface KeyFilter {
   readonly named: readonly string[]
   /** A glob that all others match, beside keys that are not of the set; undefined if there are none. */
   readonly glob: string | undefined
-  /** True if a key is of the set. */
   matches(key: string): boolean
 }
 

@@ -6,8 +6,6 @@ import type { Allowance, Charge, Store } from './store.ts'
 /** How a limit took a call, for the metrics: `near` has used 80 % of it, `over_cached` was refused without the store. */
 export type Outcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_over'
 
-const NEAR = 0.8
-
 export type Limiter = ReturnType<typeof createLimiter>
 
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
@@ -50,7 +48,7 @@ export function createLimiter(
     if (!charged) {
       if (!admitted && !shadow) onOutcome(name, 'over')
     } else if (!admitted) onOutcome(name, 'shadow_over')
-    else onOutcome(name, limit - remaining >= limit * NEAR ? 'near' : 'within')
+    else onOutcome(name, limit - remaining >= limit * 0.8 ? 'near' : 'within')
   }
 
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {

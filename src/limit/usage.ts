@@ -21,7 +21,6 @@ export interface KeyUsage extends LimitUsage {
   readonly shadow: boolean
 }
 
-/** A client's keys, for operators. */
 export interface ClientUsage {
   readonly client: string
   readonly limits: readonly KeyUsage[]
@@ -40,9 +39,6 @@ export interface UsageParts {
 export type Usage = ReturnType<typeof createUsage>
 
 export const MAX_KEYS = 1000
-/** `ofCaller` answers from a cache, so that it costs Redis little. */
-const CACHED_MS = 1000
-const MAX_CACHED = 10_000
 
 /** Reads and deletes what is counted of a client. Operators' questions reject if the store itself cannot be asked. */
 export function createUsage({
@@ -57,7 +53,8 @@ export function createUsage({
   const quotasOfClient = compileLimits(perClient, prefix, clientLimits)
   const quotasOfCaller = compileLimits(live, prefix, clientLimits)
   type CallerUsage = { readonly limits: readonly LimitUsage[] }
-  const cache = new LRUCache<string, Promise<CallerUsage>>({ max: MAX_CACHED, ttl: CACHED_MS })
+  // A second, so that `ofCaller` costs Redis little.
+  const cache = new LRUCache<string, Promise<CallerUsage>>({ max: 10_000, ttl: 1000 })
 
   function usageOf(allowance: Allowance, client: string, nowMs: number): LimitUsage {
     const { name, limit, remaining, windowMs, resetAt } = allowance

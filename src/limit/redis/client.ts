@@ -18,7 +18,6 @@ export interface RedisClient {
   readonly commands: Redis | Cluster
   /** Resolves when all masters are connected. */
   connect(): Promise<void>
-  /** Connections to the masters that are known now. */
   masters(): readonly Redis[]
   server(key: string): string
   /** Every server, with a hash tag that it keeps. */

@@ -34,7 +34,6 @@ export class RedisStore implements Store {
   readonly #connection: RedisConnection
   readonly #options: RedisStoreOptions
   readonly #id = randomUUID()
-  /** What was last seen under the sample key of each server. */
   readonly #seen = new Map<string, Seen>()
   readonly #scripts: Scripts
   readonly #decide: ReturnType<typeof createBatches>
@@ -120,7 +119,6 @@ export class RedisStore implements Store {
     return this.#connection.client.server(key)
   }
 
-  /** The servers that keep keys now. */
   servers(): readonly string[] {
     return [...this.#connection.client.tags().keys()]
   }

@@ -1,67 +1,85 @@
-/** What the contenders stand on: a free port, processes that end with the bench, an upstream, a Redis, tokens. */
+/** What the contenders stand on: processes that end with the bench, free ports, an upstream, a Redis. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 
-export const ISSUER = 'https://identity.bench.example/oidc'
-export const AUDIENCE = 'https://api.bench.example'
+/** The contenders' CPU, and that of wrk, the upstream and Redis. */
+export const PROXY_CPU = 0
+export const LOAD_CPU = 1
+const TICKS_PER_S = 100
 
 /** The folder of everything that the bench writes. */
 export const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'))
 const children = new Set<ChildProcess>()
 
-export function cleanUp(): void {
+process.once('exit', () => {
   for (const child of children) child.kill('SIGKILL')
   rmSync(folder, { recursive: true, force: true })
-}
+})
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
 
-/** Says what is missing before anything is started. */
-export function need(...commands: string[]): void {
+/** Throws an error that names the commands which are missing. */
+export function requireCommands(...commands: string[]): void {
   const missing = commands.filter((command) => spawnSync('which', [command]).status !== 0)
-  if (missing.length > 0)
-    throw new Error(
-      `missing: ${missing.join(', ')} (Debian: apt-get install wrk nginx-light redis-server util-linux)`,
-    )
+  if (missing.length === 0) return
+  throw new Error(
+    `missing: ${missing.join(', ')} (Debian: apt-get install wrk nginx-light redis-server util-linux)`,
+  )
 }
 
-/** Starts a process on one CPU and waits until it listens on `port`. */
-export async function run(
+export interface Command {
+  readonly command: string
+  readonly args: readonly string[]
+  readonly env?: Readonly<Record<string, string>>
+}
+
+/** Starts a process on one CPU; it is killed when the bench ends. */
+export function startOn(
   cpu: number,
-  port: number,
-  command: string,
-  args: string[],
-  env = {},
-): Promise<ChildProcess> {
+  { command, args, env }: Command,
+  stdout: 'pipe' | 'ignore',
+): ChildProcess {
   const child = spawn('taskset', ['-c', String(cpu), command, ...args], {
-    stdio: ['ignore', 'ignore', 'inherit'],
+    stdio: ['ignore', stdout, 'inherit'],
     env: { ...process.env, ...env },
   })
   children.add(child)
   child.once('exit', () => children.delete(child))
-  for (let tries = 0; tries < 200; tries++) {
+  return child
+}
+
+/** Starts a server and resolves once it listens on `port`. */
+export async function serve(cpu: number, port: number, command: Command): Promise<ChildProcess> {
+  const child = startOn(cpu, command, 'ignore')
+  for (let tries = 0; tries < 600; tries++) {
     if (child.exitCode !== null) break
     if (await listens(port)) return child
     await sleep(50)
   }
-  throw new Error(`${command} does not listen on ${port}`)
+  child.kill('SIGKILL')
+  throw new Error(`${command.command} does not listen on ${port}`)
 }
 
-export async function stop(child: ChildProcess): Promise<void> {
+/** Ends a process, with SIGKILL after `graceMs`. */
+export async function stop(child: ChildProcess, graceMs = 2000): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
   const ended = new Promise((resolve) => child.once('exit', resolve))
-  child.kill('SIGKILL')
+  const timer = setTimeout(() => child.kill('SIGKILL'), graceMs)
+  child.kill('SIGTERM')
   await ended
+  clearTimeout(timer)
 }
 
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
 function listens(port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1')
-    socket.once('connect', () => resolve(true)).once('error', () => resolve(false))
-    socket.once('connect', () => socket.destroy())
+    const socket = connect(port, '127.0.0.1', () => {
+      socket.destroy()
+      resolve(true)
+    }).once('error', () => resolve(false))
   })
 }
 
@@ -74,104 +92,77 @@ export function freePort(): Promise<number> {
   })
 }
 
-/** nginx that answers every request with 1 KiB of JSON. */
-export async function startNginx(cpu: number): Promise<number> {
-  const port = await freePort()
-  const file = join(folder, 'nginx.conf')
+/** Writes the configuration of an nginx of one process, with `main` before and `http` in its http block. */
+export function nginx(name: string, main: string, http: string): Command {
+  const home = join(folder, name)
+  mkdirSync(home)
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((of) => `${of}_temp_path ${of};`)
   writeFileSync(
-    file,
-    `daemon off; master_process off; pid ${folder}/nginx.pid; error_log /dev/null crit;
-events { worker_connections 1024; }
-http { access_log off; keepalive_requests 1000000000; keepalive_timeout 1h; default_type application/json;
-  server { listen 127.0.0.1:${port}; location / { return 200 '{"data":"${'x'.repeat(1013)}"}'; } } }
+    join(home, 'nginx.conf'),
+    `${main}
+daemon off; master_process off; pid nginx.pid; error_log error.log crit;
+events { worker_connections 4096; }
+http {
+  ${temporary.join(' ')}
+  access_log off; tcp_nodelay on; keepalive_requests 1000000000; keepalive_timeout 1h;
+  ${http}
+}
 `,
   )
-  await run(cpu, port, 'nginx', ['-c', file, '-p', folder])
-  return port
-}
-
-export async function startRedis(cpu: number): Promise<number> {
-  const port = await freePort()
-  await run(cpu, port, 'redis-server', [
-    '--port',
-    String(port),
-    '--bind',
-    '127.0.0.1',
-    '--save',
-    '',
-    '--appendonly',
-    'no',
-    '--dir',
-    folder,
-  ])
-  return port
-}
-
-/** A JWKS file, and a file of valid tokens, one a line, of as many clients. */
-export async function mintTokens(
-  algorithm: string,
-  count: number,
-): Promise<{ jwks: string; tokens: string }> {
-  const { publicKey, privateKey } = await generateKeyPair(algorithm, { extractable: true })
-  const jwks = join(folder, 'jwks.json')
-  writeFileSync(
-    jwks,
-    JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), kid: 'k', alg: algorithm, use: 'sig' }] }),
-  )
-  const lines: string[] = []
-  for (let i = 0; i < count; i++) {
-    const claims = { client_id: `client-${i}`, sub: `user-${i}`, jti: String(i) }
-    const token = new SignJWT(claims).setProtectedHeader({ alg: algorithm, kid: 'k', typ: 'at+jwt' })
-    lines.push(
-      await token
-        .setIssuer(ISSUER)
-        .setAudience(AUDIENCE)
-        .setIssuedAt()
-        .setExpirationTime('2h')
-        .sign(privateKey),
-    )
+  return {
+    command: 'nginx',
+    args: ['-p', home, '-c', join(home, 'nginx.conf'), '-e', join(home, 'error.log')],
   }
-  const tokens = join(folder, 'tokens.txt')
-  writeFileSync(tokens, lines.join('\n'))
-  return { jwks, tokens }
 }
 
-export interface Load {
-  readonly rps: number
-  readonly p50Us: number
-  readonly p99Us: number
-  readonly failed: number
-}
-
-/** One round of wrk; `failed` counts answers that were no success and errors. */
-export function wrk(cpu: number, port: number, seconds: number, connections: number, tokens: string): Load {
-  const done = spawnSync(
-    'taskset',
-    [
-      '-c',
-      String(cpu),
-      'wrk',
-      '-t1',
-      `-c${connections}`,
-      `-d${seconds}s`,
-      '-s',
-      new URL('round-robin.lua', import.meta.url).pathname,
-      `http://127.0.0.1:${port}`,
-    ],
-    { encoding: 'utf8', env: { ...process.env, SLUICE_BENCH_TOKENS: tokens } },
+/** Starts the upstream: 1 KiB of JSON for any request, 64 kB and 1 MB under /64k and /1m. */
+export async function startUpstream(): Promise<number> {
+  const port = await freePort()
+  const files = join(folder, 'files')
+  mkdirSync(files)
+  writeFileSync(join(files, '64k'), 'x'.repeat(65_536))
+  writeFileSync(join(files, '1m'), 'x'.repeat(1_048_576))
+  const json = `{"data":"${'x'.repeat(1013)}"}`
+  const command = nginx(
+    'upstream',
+    '',
+    `default_type application/json; open_file_cache max=10; sendfile on;
+  server {
+    listen 127.0.0.1:${port};
+    location / { return 200 '${json}'; }
+    location ~ ^/(64k|1m)$ { root ${files}; }
+  }`,
   )
-  const result = /RESULT (\{.*\})/.exec(done.stdout)?.[1]
-  if (result === undefined) throw new Error(`wrk failed: ${done.stderr}${done.stdout}`)
-  const { requests, durationUs, p50Us, p99Us, non2xx, errors } = JSON.parse(result) as Record<string, number>
-  return { rps: (requests! / durationUs!) * 1e6, p50Us: p50Us!, p99Us: p99Us!, failed: non2xx! + errors! }
+  await serve(LOAD_CPU, port, command)
+  return port
 }
 
-/** Processor seconds and resident megabytes of a process, from /proc. */
-export function usage(pid: number): { cpuS: number; rssMb: number } {
+export async function startRedis(): Promise<number> {
+  const port = await freePort()
+  const args = `--port ${port} --bind 127.0.0.1 --save  --appendonly no --dir ${folder}`.split(' ')
+  await serve(LOAD_CPU, port, { command: 'redis-server', args })
+  return port
+}
+
+export interface Usage {
+  /** Processor time since its start. */
+  readonly cpuS: number
+  readonly rssMb: number
+}
+
+/** Processor time and resident memory of a process, from /proc. */
+export function usage(pid: number): Usage {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return {
-    cpuS: (Number(fields[11]) + Number(fields[12])) / 100,
+    cpuS: (Number(fields[11]) + Number(fields[12])) / TICKS_PER_S,
     rssMb: (Number(fields[21]) * 4096) / 1024 / 1024,
   }
+}
+
+/** Seconds that a CPU ran processes, of this machine or of others on its host. */
+export function busyS(cpu: number): number {
+  const counts = new RegExp(`^cpu${cpu} (.*)$`, 'm').exec(readFileSync('/proc/stat', 'utf8'))![1]!.split(' ')
+  const [user, nice, system, , , , , steal] = counts.map(Number)
+  return (user! + nice! + system! + steal!) / TICKS_PER_S
 }

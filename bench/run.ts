@@ -1,155 +1,70 @@
 /**
- * Sluice with reused tokens and Redis, side by side with bare http-proxy: `npm run bench [-- --rounds N --seconds S --soak S]`.
- * Proxy on one CPU; nginx, Redis and wrk on another. Both run all the time and are asked in turn, in many short rounds: what else the
- * machine does falls on both alike, and the ratio is taken within each round.
+ * Sluice beside bare http-proxy and other gateways on Node and nginx: `npm run bench [-- --rows A,B --rounds N --seconds S --svg]`.
+ * `--parts` leaves out one part of Sluice at a time. `--svg` writes docs/performance.svg and the table of the README.
  */
-import { type ChildProcess, spawnSync } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { cpus } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import {
-  AUDIENCE,
-  cleanUp,
-  folder,
-  freePort,
-  ISSUER,
-  type Load,
-  mintTokens,
-  need,
-  run,
-  sleep,
-  startNginx,
-  startRedis,
-  stop,
-  usage,
-  wrk,
-} from './ground.ts'
+import { installPeers, ROOT } from './contenders.ts'
+import { FIGURES } from './figures.ts'
+import { type Bench, compare, runCommand } from './measure.ts'
+import { comparisonTable, type Section, svg } from './report.ts'
+import { ROWS } from './rows.ts'
 
-const PROXY_CPU = 0
-const LOAD_CPU = 1
-const CONNECTIONS = 50
-/** In which the functions that every request runs are compiled. */
-const WARM_UP_S = 4
+const MARKS = ['<!-- bench: begin -->', '<!-- bench: end -->'] as const
 
 const { values } = parseArgs({
   options: {
+    rows: { type: 'string', default: 'reused,new,refused,identity,p99' },
     rounds: { type: 'string', default: '15' },
     seconds: { type: 'string', default: '2' },
-    soak: { type: 'string', default: '60' },
-    algorithm: { type: 'string', default: 'RS256' },
+    parts: { type: 'boolean', default: false },
+    svg: { type: 'boolean', default: false },
   },
 })
-const rounds = Number(values.rounds)
-const seconds = Number(values.seconds)
 
-interface Contender {
-  readonly child: ChildProcess
-  readonly port: number
+/** The names of the rows asked for; p99 is a column of the first. */
+function chosenRows(): ReadonlySet<string> {
+  const known = [...Object.keys(ROWS), ...Object.keys(FIGURES)]
+  const names = (values.parts ? 'parts' : values.rows.replace('p99', 'reused')).split(',')
+  if (names.includes('all')) return new Set(known)
+  const unknown = names.filter((name) => !known.includes(name))
+  if (unknown.length === 0) return new Set(names)
+  throw new Error(`no row ${unknown.join(', ')}; there are ${known.join(', ')}, p99, all`)
 }
 
-interface Round extends Load {
-  readonly cpuUs: number
-  readonly rssMb: number
+function publish(sections: readonly Section[], text: string): void {
+  writeFileSync(join(ROOT, 'docs', 'performance.svg'), svg(sections))
+  const file = join(ROOT, 'README.md')
+  const [before, , after] = readFileSync(file, 'utf8').split(new RegExp(`(?<=${MARKS[0]})|(?=${MARKS[1]})`))
+  if (after === undefined) throw new Error(`README.md has no ${MARKS.join(' and ')}`)
+  const picture = '![Requests per second, bare http-proxy = 1.00](docs/performance.svg)'
+  writeFileSync(file, `${before}\n\n${picture}\n\n${text}\n\n${after}`)
 }
 
-try {
-  need('taskset', 'wrk', 'nginx', 'redis-server')
-  const upstream = await startNginx(LOAD_CPU)
-  const redis = await startRedis(LOAD_CPU)
-  const { jwks, tokens } = await mintTokens(values.algorithm, 1000)
-  const config = join(folder, 'sluice.yaml')
-  writeFileSync(
-    config,
-    `admin: { port: ${await freePort()} }
-store: { redis: { url: "redis://127.0.0.1:${redis}" } }
-upstreams: { data: { url: "http://127.0.0.1:${upstream}" } }
-tokens: { issuer: "${ISSUER}", audience: "${AUDIENCE}", jwks: "${jwks}" }
-limits: { requests: { per: [client], limit: 1000, window: 1m } }
-routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]
-`,
-  )
-
-  const contenders: Record<string, (port: number) => string[]> = {
-    'http-proxy': (port) => [
-      '--import',
-      'tsx',
-      new URL('http-proxy.ts', import.meta.url).pathname,
-      String(port),
-      `http://127.0.0.1:${upstream}`,
-    ],
-    // As the container image starts it.
-    sluice: (port) => [
-      '--max-semi-space-size=8',
-      'dist/bin/sluice.js',
-      'start',
-      '--config',
-      config,
-      '--host',
-      '127.0.0.1',
-      '--port',
-      String(port),
-    ],
+async function command(bench: Bench): Promise<number> {
+  const startedAt = performance.now()
+  const sections: Section[] = []
+  const tables: string[] = []
+  for (const name of chosenRows()) {
+    console.error(`bench: ${name}`)
+    const row = ROWS[name]
+    if (row === undefined) tables.push(await FIGURES[name]!(bench))
+    else sections.push({ title: row.title, results: await compare(bench, await row.contenders(bench)) })
   }
-
-  const start = async (name: string): Promise<Contender> => {
-    const port = await freePort()
-    const child = await run(PROXY_CPU, port, process.execPath, contenders[name]!(port))
-    await sleep(500)
-    wrk(LOAD_CPU, port, WARM_UP_S, CONNECTIONS, tokens)
-    return { child, port }
+  if (sections.length > 0) {
+    const how = `median (min..max) of ${bench.rounds} rounds of ${bench.seconds} s at 50 connections`
+    const machine = `${cpus()[0]!.model}, Node ${process.versions.node}`
+    const legend = `Requests, processor time and p99 relative to bare http-proxy in the same round; ${how}; ${machine}.`
+    tables.unshift(`${comparisonTable(sections)}\n\n${legend}`)
   }
-  const round = ({ child, port }: Contender, forSeconds: number): Round => {
-    // Nobody is refused: each client begins anew.
-    spawnSync('redis-cli', ['-p', String(redis), 'flushall'])
-    const before = usage(child.pid!)
-    const load = wrk(LOAD_CPU, port, forSeconds, CONNECTIONS, tokens)
-    const after = usage(child.pid!)
-    const cpuUs = ((after.cpuS - before.cpuS) / (load.rps * forSeconds)) * 1e6
-    return { ...load, cpuUs, rssMb: after.rssMb }
-  }
-
-  const proxy = await start('http-proxy')
-  const gateway = await start('sluice')
-  const results: { bare: Round; sluice: Round }[] = []
-  for (let i = 1; i <= rounds; i++) {
-    // Neither is always the first.
-    const first = i % 2 === 0 ? round(gateway, seconds) : undefined
-    const bare = round(proxy, seconds)
-    const sluice = first ?? round(gateway, seconds)
-    results.push({ bare, sluice })
-    console.log(
-      `round ${i}: http-proxy ${show(bare)} | sluice ${show(sluice)} | ratio ${(sluice.rps / bare.rps).toFixed(2)}`,
-    )
-  }
-  await stop(proxy.child)
-  await stop(gateway.child)
-  const middle = (of: (one: (typeof results)[number]) => number): string => {
-    const sorted = results.map(of).toSorted((a, b) => a - b)
-    return `${sorted[Math.floor(sorted.length / 2)]!.toFixed(2)} (${sorted[0]!.toFixed(2)}..${sorted.at(-1)!.toFixed(2)})`
-  }
-  console.log(
-    `\nsluice / http-proxy, median (min..max) of ${rounds} rounds of ${seconds} s at ${CONNECTIONS} connections:`,
-  )
-  console.log(`  requests per second  ${middle(({ bare, sluice }) => sluice.rps / bare.rps)}`)
-  console.log(`  cpu per request      ${middle(({ bare, sluice }) => sluice.cpuUs / bare.cpuUs)}`)
-  console.log(`  p50                  ${middle(({ bare, sluice }) => sluice.p50Us / bare.p50Us)}`)
-  console.log(`  p99                  ${middle(({ bare, sluice }) => sluice.p99Us / bare.p99Us)}`)
-
-  const soak = Number(values.soak)
-  if (soak > 0) {
-    // More calls than the limits allow: 429s are part of a minute's work.
-    for (const name of ['http-proxy', 'sluice']) {
-      const { rssMb } = round(await start(name), soak)
-      console.log(`  resident memory of ${name} after ${soak} s: ${rssMb.toFixed(0)} MB`)
-    }
-  }
-} catch (error) {
-  console.error(`bench: ${(error as Error).message}`)
-  process.exitCode = 1
-} finally {
-  cleanUp()
+  console.log(tables.join('\n\n'))
+  if (values.svg) publish(sections, tables.join('\n\n'))
+  console.error(`bench: took ${((performance.now() - startedAt) / 60_000).toFixed(1)} min`)
+  return 0
 }
 
-function show({ rps, p99Us, rssMb, failed }: Round): string {
-  return `${rps.toFixed(0)}/s p99 ${(p99Us / 1000).toFixed(1)} ms ${rssMb.toFixed(0)} MB${failed > 0 ? ` ${failed} FAILED` : ''}`
-}
+const absent = installPeers()
+for (const [name, why] of absent) console.error(`bench: ${name} is left out: ${why}`)
+await runCommand(values, command, absent)

@@ -1,5 +1,5 @@
 import { writeFileSync } from 'node:fs'
-import { jsonSchema } from '../src/config/json-schema.ts'
+import { jsonSchema } from '../src/config/schema.ts'
 
 // Run by `npm run schema`, after a change to src/config/schema.ts.
 writeFileSync(

@@ -1,5 +1,5 @@
-import { createHash, timingSafeEqual } from 'node:crypto'
-import type { IncomingHttpHeaders } from 'node:http'
+import { hash, timingSafeEqual } from 'node:crypto'
+import { type IncomingHttpHeaders, STATUS_CODES } from 'node:http'
 import { isIP } from 'node:net'
 
 /** Who may read and reset limits: who knows the token or, if none is configured, who is on this machine. */
@@ -9,21 +9,27 @@ export interface Access {
   readonly onLoopback: boolean
 }
 
-/** Why a request may not read or reset limits. */
-export interface Denial {
-  readonly status: 401 | 403
-  readonly detail: string
+/** A response of the operators' listener; an object as its body is JSON. */
+export interface Answer {
+  readonly status: number
+  readonly body: string | object
   readonly headers?: Readonly<Record<string, string>>
 }
 
+/** Returns an answer as of RFC 9457. */
+export function problem(status: number, detail: string, headers: Answer['headers'] = {}): Answer {
+  const body = { type: 'about:blank', title: STATUS_CODES[status], status, detail }
+  return { status, body, headers: { 'Content-Type': 'application/problem+json', ...headers } }
+}
+
 /**
- * Returns why a request is denied; undefined if it is not. Without a token only programs of this machine may ask: a page in a
- * browser there names another host, if that name was bound to this address, or sends its own origin.
+ * Returns the refusal of a request for limits; undefined if it is allowed. Without a token only programs of this machine may
+ * ask: a page in a browser there names another host, if that name was bound to this address, or sends its own origin.
  */
 export function deny(
   { authorization = '', host = '', origin }: IncomingHttpHeaders,
   { token, onLoopback }: Access,
-): Denial | undefined {
+): Answer | undefined {
   if (token !== undefined) {
     // RFC 6750 sections 2.1 and 3.
     const [, given] = /^bearer +(\S+) *$/i.exec(authorization) ?? []
@@ -31,24 +37,19 @@ export function deny(
     if (timingSafeEqual(digest(given), digest(token))) return undefined
     return unauthorized('This is not the token of admin.token.', ', error="invalid_token"')
   }
-  if (!onLoopback) return forbidden('Limits need admin.token, unless admin.host is 127.0.0.1.')
+  if (!onLoopback) return problem(403, 'Limits need admin.token, unless admin.host is 127.0.0.1.')
   const name = host.replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1')
   if (!isLoopback(name)) {
-    return forbidden('Limits are shown at localhost, 127.0.0.1 and [::1] alone, or with admin.token.')
+    return problem(403, 'Limits are shown at localhost, 127.0.0.1 and [::1] alone, or with admin.token.')
   }
-  return origin === undefined ? undefined : forbidden('Limits are not shown to web pages.')
+  return origin === undefined ? undefined : problem(403, 'Limits are not shown to web pages.')
 }
 
-const forbidden = (detail: string): Denial => ({ status: 403, detail })
-
-function unauthorized(detail: string, error = ''): Denial {
-  return { status: 401, detail, headers: { 'WWW-Authenticate': `Bearer realm="sluice"${error}` } }
-}
+const unauthorized = (detail: string, error = ''): Answer =>
+  problem(401, detail, { 'WWW-Authenticate': `Bearer realm="sluice"${error}` })
 
 /** Of the same length whatever the text, so that comparing takes the same time. */
-function digest(text: string): Buffer {
-  return createHash('sha256').update(text).digest()
-}
+const digest = (text: string): Buffer => hash('sha256', text, 'buffer')
 
 /** True if this host, an address without brackets or a name, is reached from this machine alone. */
 export function isLoopback(host: string): boolean {

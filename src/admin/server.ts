@@ -1,14 +1,14 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { type Answer, createLimits, type LimitParts } from './limits.ts'
+import type { Answer } from './access.ts'
+import { createLimits, type LimitParts } from './limits.ts'
 
 export interface AdminParts extends LimitParts {
   /** Returns why the process should get no requests; undefined if it should. */
   unready(): string | undefined | Promise<string | undefined>
+  /** Returns the text of `/metrics`. */
   metrics(): Promise<string>
   readonly metricsType: string
 }
-
-const PATHS: ReadonlySet<string | undefined> = new Set(['/healthz', '/readyz', '/metrics'])
 
 /** Creates the operators' listener: `/healthz`, `/readyz`, `/metrics` and `/limits/:client`. */
 export function createAdmin(parts: AdminParts): Server {
@@ -23,7 +23,7 @@ export function createAdmin(parts: AdminParts): Server {
       return { status: 403, body: 'Nothing is shown to pages of other sites.\n' }
     }
     if (path === '/limits' || path.startsWith('/limits/')) return await limits(request, response, path)
-    if (!PATHS.has(path)) {
+    if (!['/healthz', '/readyz', '/metrics'].includes(path)) {
       return { status: 404, body: 'Not found. Here are /healthz, /readyz, /metrics and /limits/CLIENT.\n' }
     }
     if (method !== 'GET' && method !== 'HEAD') {

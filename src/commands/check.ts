@@ -5,15 +5,7 @@ import { countedBy, kindOf } from '../limit/parameters.ts'
 import { formatInstant } from './format.ts'
 import { type Given, type Io, load, print } from './io.ts'
 
-const SECRETS = new Set([
-  'clientSecret',
-  'key',
-  'password',
-  'sentinelPassword',
-  'sentinelUsername',
-  'token',
-  'username',
-])
+const SECRETS = /^(?:clientSecret|key|token|username|password|sentinelUsername|sentinelPassword)$/
 
 /** Prints the effective configuration and the warnings, without secrets, as YAML or JSON. */
 export async function run(given: Given, io: Io): Promise<void> {
@@ -28,7 +20,10 @@ export function effectiveConfig(config: Config): Record<string, unknown> {
   const shown = {
     ...rest,
     listen: { ...listen, servesOtherHosts: routes.some(({ host, hosts }) => (host ?? hosts) === undefined) },
-    store: store === 'memory' ? store : { ...store, redis: withTopology(store.redis) },
+    store:
+      store === 'memory'
+        ? store
+        : { ...store, redis: { ...store.redis.topology, ...store.redis, topology: undefined } },
     clients: clients.map(({ caller, ...client }) => ({
       ...client,
       plain: undefined,
@@ -48,30 +43,20 @@ export function effectiveConfig(config: Config): Record<string, unknown> {
       })),
     })),
     parameters: Object.fromEntries(routes.flatMap(countedBy).map((name) => [name, kindOf(name, parameters)])),
-    routes: routes.map(({ match, upstream, respond, authenticate, scope, limits, maxBody, timeoutMs }) => {
-      const own = {
-        match,
-        upstream,
-        respond,
-        authenticate,
-        scope,
-        limits: limits.map(({ name }) => name),
-        maxBody,
-      }
-      return { ...own, timeoutMs: timeoutMs ?? upstreams.find(({ name }) => name === upstream)?.timeoutMs }
-    }),
+    routes: routes.map(({ match, upstream, respond, authenticate, scope, limits, maxBody, timeoutMs }) => ({
+      ...{ match, upstream, respond, authenticate, scope },
+      limits: limits.map(({ name }) => name),
+      maxBody,
+      timeoutMs: timeoutMs ?? upstreams.find(({ name }) => name === upstream)?.timeoutMs,
+    })),
   }
   return JSON.parse(JSON.stringify(shown, masked)) as Record<string, unknown>
-}
-
-function withTopology({ topology, ...credentials }: Exclude<Config['store'], 'memory'>['redis']) {
-  return { ...topology, ...credentials }
 }
 
 /** Hides secrets by name, the user of a Redis URL, and the query of a URL of keys, which may hold one. */
 function masked(name: string, value: unknown): unknown {
   if (typeof value !== 'string') return value
-  if (SECRETS.has(name)) return '***'
+  if (SECRETS.test(name)) return '***'
   const shown = value.replace(/^(rediss?:\/\/).*@/s, '$1')
   return name === 'url' ? shownUrl(shown) : shown
 }

@@ -4,27 +4,25 @@ import { FLAGS } from '../config/flags.ts'
 import { VERSION } from '../observe/version.ts'
 import { type Given, type Io, say, UsageError } from './io.ts'
 
-/** Exit codes, the last two as in sysexits.h. */
-const DONE = 0
-const FAILED = 1
+/** Exit codes beside 0 and 1, as in sysexits.h. */
 const WRONG_USAGE = 64
 const WRONG_CONFIG = 78
 
-const WHICH = 'Which command? One of start, check, explain, limits, replay, sandbox.'
 const WHICH_OF_LIMITS = 'Which command? One of limits show, limits reset.'
 
 /** Flags of `start` that change nothing for `limits`, which takes them so that both can be called alike. */
 const IDLE_FOR_LIMITS = ['host', 'port', 'log-level', 'log-format']
 
-/** The commands, with the packages that they need, which are imported when they run: so help is quick. */
+/** The commands, whose packages are imported when they run: so help is quick. */
 const COMMANDS = {
-  start: () => import('./start.ts'),
-  check: () => import('./check.ts'),
-  explain: () => import('./explain/command.ts'),
-  limits: () => import('./limits.ts'),
-  replay: () => import('./replay/replay.ts'),
-  sandbox: () => import('./sandbox/sandbox.ts'),
-}
+  start: ['serve', started, () => import('./start.ts')],
+  check: ['say what a configuration means, or list all its mistakes', checked, () => import('./check.ts')],
+  explain: ['say what a request gets, and why', explained, () => import('./explain/command.ts')],
+  limits: ['read or reset what Redis counts of one client', asking, () => import('./limits.ts')],
+  replay: ['say what limits would have done to logged calls', replayed, () => import('./replay/replay.ts')],
+  sandbox: ['serve with backends, to try it out', sandboxed, () => import('./sandbox/sandbox.ts')],
+} as const
+const WHICH = `Which command? One of ${Object.keys(COMMANDS).join(', ')}.`
 
 /** Runs a command line and returns its exit code; failures are written to `io.stderr`, without a stack. */
 export async function main(argv: readonly string[], io: Io): Promise<number> {
@@ -34,7 +32,7 @@ export async function main(argv: readonly string[], io: Io): Promise<number> {
       if (output !== '') say(io.stdout, output)
     }
     await commandLine(argv, io).parseAsync([...argv], {}, print)
-    return DONE
+    return 0
   } catch (error) {
     const { name, message } = error instanceof Error ? error : new Error(String(error))
     if (error instanceof UsageError) {
@@ -42,51 +40,26 @@ export async function main(argv: readonly string[], io: Io): Promise<number> {
       return WRONG_USAGE
     }
     say(io.stderr, name === 'ConfigError' ? message : `sluice: ${message || name}`)
-    return name === 'ConfigError' || name === 'StoreConfigError' ? WRONG_CONFIG : FAILED
+    return name === 'ConfigError' || name === 'StoreConfigError' ? WRONG_CONFIG : 1
   }
 }
 
 function commandLine(argv: readonly string[], io: Io): Argv {
-  const running = (name: keyof typeof COMMANDS) => async (given: Given) =>
-    (await COMMANDS[name]()).run(given, io)
-  return yargs()
+  const program = yargs()
+  for (const [name, [describe, build, load]] of Object.entries(COMMANDS)) {
+    const run = async (given: Given): Promise<void> => (await load()).run(given, io)
+    program.command(name, describe, (command) => build(command, run), name === 'limits' ? undefined : run)
+  }
+  return program
+    .command('worker', false, {}, () => work(io))
     .scriptName('sluice')
     .locale('en')
-    .usage(
-      '$0 <command>\n\nA rate-limiting gateway: authenticates callers, holds them to their limits, forwards the rest.',
-    )
+    .usage('$0 <command>\n\nA rate-limiting gateway: authenticates callers, limits them, forwards the rest.')
     .parserConfiguration({
       'duplicate-arguments-array': false,
       'boolean-negation': false,
       'parse-positional-numbers': false,
     })
-    .command('start', 'serve', started, running('start'))
-    .command('worker', false, {}, () => work(io))
-    .command(
-      'check',
-      'say what a configuration means, or list all its mistakes',
-      (command) => withJson(configured(command)),
-      running('check'),
-    )
-    .command('explain', 'say what a request gets, and why', explained, running('explain'))
-    .command('limits', 'read or reset what Redis counts of one client', (command) =>
-      command
-        .command('show [client]', 'what the client has used of each limit', ofClient, running('limits'))
-        .command('reset [client]', 'free all that is counted of the client', ofClient, running('limits'))
-        .demandCommand(1, 1, WHICH_OF_LIMITS),
-    )
-    .command(
-      'replay',
-      'say what limits would have done to the calls of an access log',
-      replayed,
-      running('replay'),
-    )
-    .command(
-      'sandbox',
-      'serve with an OpenID Provider and a Data API behind, to try it out',
-      sandboxed,
-      running('sandbox'),
-    )
     .example('$0 start --config config/sluice.yaml', 'serve')
     .example('$0 check --config config/sluice.yaml', 'which routes and limits are in effect?')
     .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags beat the file')
@@ -156,6 +129,17 @@ function configured(command: Argv, idle: readonly string[] = []): Argv {
 function started(command: Argv): Argv {
   const describe = 'processes that share the port and the limits, which must be in Redis'
   return text(configured(command), 'workers', describe, '1')
+}
+
+function checked(command: Argv): Argv {
+  return withJson(configured(command))
+}
+
+function asking(command: Argv, run: (given: Given) => Promise<void>): Argv {
+  return command
+    .command('show [client]', 'what the client has used of each limit', ofClient, run)
+    .command('reset [client]', 'free all that is counted of the client', ofClient, run)
+    .demandCommand(1, 1, WHICH_OF_LIMITS)
 }
 
 function ofClient(command: Argv): Argv {

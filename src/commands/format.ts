@@ -2,18 +2,20 @@ import { UNITS_BYTES, UNITS_MS } from '../config/sections/values.ts'
 
 /** Milliseconds as the configuration writes them, such as `90s`. */
 export function formatDuration(ms: number): string {
-  return inUnits(ms, UNITS_MS, '0s')
+  return inUnits(ms, UNITS_MS)
 }
 
 /** Bytes as the configuration writes them, such as `16kB`. */
 export function formatSize(bytes: number): string {
-  return inUnits(bytes, UNITS_BYTES, '0B')
+  return inUnits(bytes, UNITS_BYTES)
 }
 
 /** In the largest unit that leaves a whole number. */
-function inUnits(value: number, units: Readonly<Record<string, number>>, zero: string): string {
-  const unit = Object.entries(units).findLast(([, one]) => value >= one && value % one === 0)
-  return unit ? `${value / unit[1]}${unit[0]}` : zero
+function inUnits(value: number, units: Readonly<Record<string, number>>): string {
+  const fits = ([, one]: [string, number], i: number): boolean =>
+    i === 0 || (value >= one && value % one === 0)
+  const [name, one] = Object.entries(units).findLast(fits)!
+  return `${value / one}${name}`
 }
 
 /** Epoch milliseconds as ISO 8601 in UTC. */

@@ -27,7 +27,10 @@ export async function run(given: Given, io: Io): Promise<void> {
   const loaded = await Promise.race([loadInThread(options), signalled])
   if (typeof loaded === 'string') return
   const { config } = loaded
-  if (workers > 1 && config.store === 'memory') throw countedApart(workers)
+  if (workers > 1 && config.store === 'memory') {
+    const message = `is ${workers}, but "store: memory" counts in each process alone; write "store: { redis: … }", or leave --workers out`
+    throw new ConfigError([{ where: '--workers', path: '', message }])
+  }
   const watch = createWatch(() => void running?.reload('changed'))
   const follow = ({ file, certificates }: LoadedInThread): void =>
     watch(file === '-' ? certificates : [file, ...certificates])
@@ -56,11 +59,6 @@ export async function run(given: Given, io: Io): Promise<void> {
   io.on('SIGTERM', repeated).on('SIGINT', repeated)
   // Ctrl-C comes from a person at a terminal: no load balancer needs time to see the failing readiness.
   await running.close({ lameDuck: signal === 'SIGTERM' })
-}
-
-function countedApart(workers: number): ConfigError {
-  const message = `is ${workers}, but "store: memory" counts in each process alone, so each would grant every limit anew; write "store: { redis: … }", or leave --workers out`
-  return new ConfigError([{ where: '--workers', path: '', message }])
 }
 
 /**

@@ -3,25 +3,15 @@ import { dirname, resolve } from 'node:path'
 import { crossCheck } from './checks/checks.ts'
 import { warningsOf } from './checks/warnings.ts'
 import { compile } from './compile/compile.ts'
-import { filesOf } from './compile/tls.ts'
+import { filesOf } from './compile/named-files.ts'
 import { readSecret, readText } from './files.ts'
+import type { Override } from './flags.ts'
 import { type Config, SECRETS, settings } from './schema.ts'
 import { ConfigError, type Mistake, mistakesOf, type Path, problemsOf } from './yaml/problem.ts'
 import type { Env } from './yaml/inspect.ts'
 import { isMapping, type Mapping, readSource } from './yaml/source.ts'
 
 export { ConfigError } from './yaml/problem.ts'
-
-/** A value that beats the file's, and the flag that gave it. */
-export interface Override {
-  readonly flag: string
-  readonly path: readonly string[]
-  readonly value: string
-  /** The keys beside the value that it replaces too. */
-  readonly replaces?: readonly string[]
-  /** True if the value is a URL that takes over user, password and TLS of the one that it replaces, unless it has a user of its own. */
-  readonly keepsUser?: boolean | undefined
-}
 
 /** What `loadConfig` read. */
 export interface Loaded {
@@ -92,23 +82,22 @@ export async function loadConfig({
   }
 }
 
-/** A copy of a file's value with the value of a flag. */
-function override(file: Mapping, { path, value, replaces = [], keepsUser }: Override): Mapping {
-  const around = path.slice(0, -1)
-  const inner = get(file, around)
-  const kept = isMapping(inner)
-    ? Object.fromEntries(Object.entries(inner).filter(([key]) => !replaces.includes(key)))
-    : {}
-  const given = keepsUser === true ? withUserOf(get(file, path), value) : value
-  return put(file, around, { ...kept, [path.at(-1)!]: given })
+/** A copy of a file's value with the value of a flag; one URL of Redis replaces all of its addresses. */
+function override(file: Mapping, { path, value }: Override): Mapping {
+  const redis = path.at(-1) === 'url' ? get(file, path.slice(0, -1)) : undefined
+  return isMapping(redis) ? put(file, path.slice(0, -1), withUrl(redis, value)) : put(file, path, value)
 }
 
-/** A URL of Redis without a user of its own, with user, password and TLS of the one that it replaces. */
-function withUserOf(former: unknown, given: string): string {
-  const [, tls, user = ''] = /^redis(s?):\/\/([^@/]+@)?/.exec(String(former)) ?? []
-  return tls === undefined
-    ? given
-    : given.replace(/^redis(s?):\/\/(?!.*@)/, (_, own: string) => `redis${own || tls}://${user}`)
+/** The settings of Redis with another URL, which takes user, password and TLS over from them unless it brings its own. */
+function withUrl(redis: Mapping, given: string): Mapping {
+  const gone = new Set([
+    ...['cluster', 'sentinels', 'name', 'sentinelUsername', 'sentinelPassword'],
+    ...(given.includes('@') ? ['username', 'password'] : []),
+    ...(given.startsWith('redis') ? [] : ['tls']),
+  ])
+  const [, tls = '', user = ''] = /^redis(s?):\/\/([^@/]+@)?/.exec(String(redis['url'])) ?? []
+  const url = given.replace(/^redis(s?):\/\/(?!.*@)/, (_, own: string) => `redis${own || tls}://${user}`)
+  return { ...Object.fromEntries(Object.entries(redis).filter(([key]) => !gone.has(key))), url }
 }
 
 /** The value at a path; undefined where there is none. */

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import { z } from 'zod'
 import { isLoopback } from '../admin/access.ts'
 import type { Tls as ListenTls } from '../downstream/server.ts'
 import type { ClientLimits, LimitedRoute } from '../limit/limit.ts'
@@ -41,9 +41,7 @@ const log = section({
     .describe('What is logged: this level and the ones above it.'),
   format: choice(['json', 'pretty'])
     .optional()
-    .describe(
-      'json is one object a line, pretty is for reading; unless set, json on a pipe and pretty on a terminal.',
-    ),
+    .describe('json is one object a line, pretty is for reading; by default pretty on a terminal alone.'),
 }).describe('The log on standard output.')
 
 const failures = section({
@@ -59,9 +57,7 @@ const failures = section({
 export const settings = section({
   listen: listen.prefault({}),
   admin: admin.prefault({}),
-  drainTimeout: duration('0s', '1h')
-    .prefault('10s')
-    .describe('How long requests under way may take to end after SIGTERM.'),
+  drainTimeout: duration('0s', '1h').prefault('10s').describe('Time for requests under way after SIGTERM.'),
   log: log.prefault({}),
   store,
   upstreams,
@@ -77,6 +73,36 @@ export const settings = section({
 
 /** The file as read, with defaults; durations in milliseconds, sizes in bytes. */
 export type Settings = z.output<typeof settings>
+
+/** The JSON Schema of the file, for editors: what `settings` takes, and `${NAME}` in place of any value. */
+export function jsonSchema(): z.core.JSONSchema.BaseSchema {
+  const { $schema, ...schema } = z.toJSONSchema(settings, {
+    io: 'input',
+    override: ({ jsonSchema, path }) => {
+      if (path.at(-1) !== 'propertyNames') withVariable(jsonSchema)
+    },
+  })
+  return {
+    $schema: $schema!,
+    title: 'Sluice configuration',
+    ...schema,
+    $defs: {
+      variable: {
+        type: 'string',
+        pattern: '\\$\\{',
+        description: 'A value of the environment: ${NAME} or ${NAME:-default}.',
+      },
+    },
+  }
+}
+
+/** Lets a variable stand where a value is bounded. */
+function withVariable(schema: z.core.JSONSchema.BaseSchema): void {
+  const { description: _, default: __, ...value } = schema
+  if (value.type !== 'integer' && !value.enum && value.const === undefined && !value.pattern) return
+  for (const key of Object.keys(value)) delete schema[key]
+  schema.anyOf = [value, { $ref: '#/$defs/variable' }]
+}
 
 /** The values that `file:/path` may read from a file; `*` is every item of a list. */
 export const SECRETS: readonly (readonly string[])[] = [

@@ -1,20 +1,23 @@
-import type { Bound, Identity } from '../authenticate/token/bearer.ts'
-import { senderOf } from '../authenticate/proof/sender.ts'
+import type { Bound } from '../authenticate/proof/confirmation.ts'
+import type { Identity } from '../authenticate/token/claims.ts'
+import { senderOf } from '../authenticate/proof/dpop.ts'
 import { requireScope } from '../authenticate/token/challenge.ts'
+import { readBody } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../limit/caller.ts'
-import type { GatewayDeps, GatewayRoute } from './deps.ts'
+import { invalidRequest } from '../par/form.ts'
+import type { GatewayDeps } from './deps.ts'
 import type { Exchange } from './exchange.ts'
-import { checkPushed } from './par.ts'
 
 type Outcome = Refusal | undefined
 
 /**
  * Finds out who calls, by the rule of the route, and which quotas count the call. 401 where that is not known, 403 where the
- * caller may not do this; of the PAR endpoint 400, 401, 413. A promise only where memory does not answer.
+ * caller may not do this; of the PAR endpoint 400, 401, 413, 429. A promise only where memory does not answer.
  */
 export function authenticate(deps: GatewayDeps, x: Exchange): Outcome | Promise<Outcome> {
+  const { head, target, trusted, request } = x
   const route = x.route!
   if (route.authenticate === 'par') return checkPushed(deps, x)
   if (route.authenticate === 'none') {
@@ -22,7 +25,6 @@ export function authenticate(deps: GatewayDeps, x: Exchange): Outcome | Promise<
     x.quotas = route.quotas(x.caller, x.params)
     return undefined
   }
-  const { head, target, trusted, request } = x
   const known = deps.authenticate(head.authorization, () =>
     senderOf(request, {
       path: target!.path,
@@ -44,8 +46,12 @@ function identify(
   const bound = 'prove' in known ? known : undefined
   const identity = 'prove' in known ? known.identity : known
   const { client, user } = identity
-  const caller: Caller = { client, ...(user !== undefined && { user }), ip: x.ip }
-  const forbidden = requireScope(identity, route.scope) ?? requireUser(identity, route)
+  const caller = { client, ...(user !== undefined && { user }), ip: x.ip }
+  let forbidden = requireScope(identity, route.scope)
+  if (forbidden === undefined && route.needsUser && user === undefined) {
+    const message = 'The access token names no user, and this path is limited for each user.'
+    forbidden = new Refusal('Forbidden', message)
+  }
   if (forbidden === undefined) x.quotas = route.quotas(caller, x.params)
   if (bound !== undefined) return prove(deps, x, bound, caller, forbidden)
   x.caller = caller
@@ -58,7 +64,7 @@ async function prove(
   x: Exchange,
   bound: Bound,
   caller: Caller,
-  forbidden: Refusal | undefined,
+  forbidden: Outcome,
 ): Promise<Outcome> {
   x.bound = bound
   x.remembered = limiter.recall(x.quotas)
@@ -71,7 +77,28 @@ async function prove(
   return forbidden
 }
 
-function requireUser({ user }: Identity, { needsUser }: GatewayRoute): Refusal | undefined {
-  if (!needsUser || user !== undefined) return undefined
-  return new Refusal('Forbidden', 'The access token names no user, and this path is limited for each user.')
+/** Reads a pushed authorisation request whole and checks it; it is forwarded byte for byte. */
+async function checkPushed({ guard, failures }: GatewayDeps, x: Exchange): Promise<Outcome> {
+  const { request, response, head } = x
+  // Backends that merge it with the form would read another request than the guard (RFC 6749 section 2.3.1).
+  if (x.target!.query !== '') return invalidRequest('Send the parameters in the form, and no query.')
+  if (x.expectsContinue) response.writeContinue()
+  const body = await readBody(request, response, x.route!.maxBody)
+  if (body instanceof Refusal) return body
+  if (body === undefined) {
+    // The caller left: nothing is forwarded on a destroyed response.
+    response.destroy()
+    return undefined
+  }
+  // While the body came, the address may have failed too often.
+  const tooMany = failures?.refusal(x.ip)
+  if (tooMany !== undefined) return tooMany
+  const { 'content-type': contentType, 'content-encoding': contentEncoding } = request.headers
+  const { authorization } = head
+  const refusal = await guard!.check({ contentType, contentEncoding, authorization, body })
+  if (refusal !== undefined) return refusal
+  x.pushed = body
+  // Which client pushed it is the upstream's to say: what the guard knows may be no more than a claim.
+  x.caller = { ip: x.ip }
+  return undefined
 }

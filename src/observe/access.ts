@@ -76,17 +76,13 @@ function decisionMembers({ admitted, allowances, refusedBy, mode }: Decision): s
   let members = `,"decision":"${admitted ? 'admitted' : 'refused'}"`
   if (reported !== undefined) members += `,"limit":"${reported.name}","remaining":${reported.remaining}`
   members += `,"mode":"${mode}"`
-  for (const { shadow, admitted } of allowances) {
-    // The shadow limits that would have refused the call.
-    if (shadow && !admitted) return `${members},"shadowOver":${shadowOver(allowances)}`
-  }
-  return members
+  if (!allowances.some(isShadowOver)) return members
+  return `${members},"shadowOver":${JSON.stringify(allowances.filter(isShadowOver).map(({ name }) => name))}`
 }
 
-function shadowOver(allowances: Decision['allowances']): string {
-  return JSON.stringify(
-    allowances.filter(({ shadow, admitted }) => shadow && !admitted).map(({ name }) => name),
-  )
+/** True for a shadow limit that would have refused the call. */
+function isShadowOver({ shadow, admitted }: Decision['allowances'][number]): boolean {
+  return shadow && !admitted
 }
 
 /** True if it was refused because the store was unavailable, under `onOutage: deny`. */

@@ -1,70 +1,83 @@
 import { fstatSync, write, writeSync } from 'node:fs'
 import { Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 
-/** Takes lines and writes them to a file descriptor, many at a time. */
-export interface Lines {
-  write(line: string): void
-  /** Resolves when all is written, or after `CLOSE_MS`. */
-  close(): Promise<void>
-}
-
-/** Characters that are written at once when so many are buffered; fewer are written every `EVERY_MS`. */
-const FLUSH_CHARS = 64 * 1024
+/** A page is written when it is full, or when `EVERY_MS` have passed. */
+const PAGE_BYTES = 64 * 1024
 const EVERY_MS = 100
 /** UTF-8 bytes of one UTF-16 unit, at most. */
 const MAX_BYTES_PER_CHAR = 3
-const PAGE_BYTES = (FLUSH_CHARS + 16 * 1024) * MAX_BYTES_PER_CHAR
-/** Characters that may wait for a slow reader; lines beyond are dropped. */
-const MAX_CHARS = 8 * 1024 * 1024
+/** Bytes that may wait for a slow reader; lines beyond are dropped. */
+const MAX_WAITING_BYTES = 8 * 1024 * 1024
 const CLOSE_MS = 1000
-/** Of what is still buffered when the process exits, a pipe gets the last characters. */
-const MAX_EXIT_CHARS = 32 * 1024
+/** Of what still waits when the process exits, a pipe gets the last bytes. */
+const MAX_EXIT_BYTES = 32 * 1024
 
 /** Writes bytes, then calls `done`: true if no more can be written. */
 type Sink = (bytes: Buffer, done: (closed: boolean) => void) => void
 
 /**
- * Buffers lines as text and encodes them together: a third of what sonic-boom costs per line, and a process whose reader
- * hangs can still exit. A reader that left ends the writing, a full disk loses lines; neither ends the process. `onDropped`
- * is called with how many lines were dropped, once there is room again.
+ * Writes lines to a file descriptor, many at a time. Each is encoded into a page at once: kept as text, lines outlive several
+ * collections of garbage, which cost more than all else about them. A process whose reader hangs can still exit. A reader that
+ * left ends the writing, a full disk loses lines; neither ends the process. `onDropped` is called with how many lines were
+ * dropped, once there is room again.
  */
-export function createLines(fd: number, onDropped: (lines: number) => void = () => {}): Lines {
+export function createLines(fd: number, onDropped: (lines: number) => void) {
   const kind = fstatSync(fd)
   const isPipe = kind.isFIFO() || kind.isSocket()
   const sink = isPipe ? pipeSink(fd) : fileSink(fd)
-  const page = Buffer.allocUnsafeSlow(PAGE_BYTES)
-  let buffered = ''
+  let page: Buffer = Buffer.allocUnsafeSlow(PAGE_BYTES)
+  let used = 0
+  /** A page that was written, for the next lines. */
+  let spare: Buffer | undefined
+  const full: Buffer[] = []
+  let waitingBytes = 0
   let dropped = 0
   let writing = false
   let closed = false
   let onFlushed: (() => void) | undefined
   const timer = setInterval(flush, EVERY_MS).unref()
 
+  function enqueue(bytes: Buffer): void {
+    full.push(bytes)
+    waitingBytes += bytes.length
+  }
+
+  function endPage(): void {
+    if (used === 0) return
+    enqueue(page.subarray(0, used))
+    page = spare ?? Buffer.allocUnsafeSlow(PAGE_BYTES)
+    spare = undefined
+    used = 0
+  }
+
   function flush(): void {
     if (writing) return
-    if (buffered === '' || closed) return onFlushed?.()
-    // Mostly into the same memory, as one write is under way at most.
-    const fits = buffered.length * MAX_BYTES_PER_CHAR <= page.length
-    const bytes = fits ? page.subarray(0, page.write(buffered)) : Buffer.from(buffered)
-    buffered = ''
+    if (full.length === 0) endPage()
+    const bytes = full.shift()
+    if (bytes === undefined || closed) return onFlushed?.()
     writing = true
     sink(bytes, (isClosed) => {
       writing = false
       closed = isClosed
-      if (closed) buffered = ''
-      else if (dropped > 0 && buffered.length < MAX_CHARS / 2) {
+      waitingBytes -= bytes.length
+      if (bytes.buffer.byteLength === PAGE_BYTES) spare = Buffer.from(bytes.buffer)
+      if (closed) full.length = 0
+      if (dropped > 0 && waitingBytes < MAX_WAITING_BYTES / 2) {
         const lines = dropped
         dropped = 0
         onDropped(lines)
       }
-      if (buffered.length >= FLUSH_CHARS || onFlushed) flush()
+      if (full.length > 0 || onFlushed) flush()
     })
   }
 
   /** Of a process that exits without `close`: a pipe whose reader is slow would block all of it. */
   function flushSync(): void {
+    endPage()
+    const bytes = Buffer.concat(full)
     try {
-      if (buffered !== '') writeSync(fd, isPipe ? buffered.slice(-MAX_EXIT_CHARS) : buffered)
+      if (bytes.length > 0) writeSync(fd, isPipe ? bytes.subarray(-MAX_EXIT_BYTES) : bytes)
     } catch {
       // The reader has no room, or has left.
     }
@@ -72,25 +85,26 @@ export function createLines(fd: number, onDropped: (lines: number) => void = () 
   process.once('exit', flushSync)
 
   return {
-    write(line) {
+    write(line: string): void {
       if (closed) return
-      if (buffered.length > MAX_CHARS) {
+      if (waitingBytes > MAX_WAITING_BYTES) {
         dropped++
         return
       }
-      buffered += line
-      if (buffered.length >= FLUSH_CHARS) flush()
-    },
-    async close() {
-      clearInterval(timer)
-      await new Promise<void>((resolve) => {
-        const late = setTimeout(resolve, CLOSE_MS)
-        onFlushed = () => {
-          clearTimeout(late)
-          resolve()
-        }
+      const maxBytes = line.length * MAX_BYTES_PER_CHAR
+      if (used + maxBytes > PAGE_BYTES) {
+        endPage()
+        if (maxBytes > PAGE_BYTES) enqueue(Buffer.from(line))
         flush()
-      })
+      }
+      if (maxBytes <= PAGE_BYTES) used += page.write(line, used)
+    },
+    /** Resolves when all is written, or after `CLOSE_MS`. */
+    async close(): Promise<void> {
+      clearInterval(timer)
+      const flushed = new Promise<void>((resolve) => (onFlushed = resolve))
+      flush()
+      await Promise.race([flushed, sleep(CLOSE_MS)])
       process.removeListener('exit', flushSync)
     },
   }

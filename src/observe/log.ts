@@ -1,10 +1,8 @@
-import pino, { type Logger } from 'pino'
-import { createLines, type Lines } from './lines.ts'
-import { escaped, prettyLine } from './pretty.ts'
+import pino, { type LevelWithSilent, type Logger } from 'pino'
+import { createLines } from './lines.ts'
+import { escaped, prettyLines } from './pretty.ts'
 
 export type Log = Logger
-
-export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent'
 
 let stampedAt = 0
 let stamp = ''
@@ -30,19 +28,19 @@ export interface LogOutput {
 }
 
 /**
- * Opens the log on standard output: JSON lines, or `pretty` for people. JSON lines are buffered and written a few times a
- * second; beyond 8 MB that nobody reads, lines are dropped.
+ * Opens the log on standard output: JSON lines, or `pretty` for people. Lines are buffered and written a few times a second;
+ * beyond 8 MB that are not read, they are dropped.
  */
-export async function createLog(level: LogLevel, format: 'json' | 'pretty'): Promise<LogOutput> {
-  const { write, close } =
-    format === 'pretty' ? await openPretty() : createLines(process.stdout.fd, onDropped)
+export function createLog(level: LevelWithSilent, format: 'json' | 'pretty'): LogOutput {
+  const lines = createLines(process.stdout.fd, onDropped)
+  const write = format === 'json' ? lines.write : (text: string) => lines.write(prettyLines(text))
   const log = pino(
     { level, base: null, timestamp, formatters: { level: (label: string) => ({ level: label }) } },
     // Each ends with the one line end that is meant.
     { write: (line: string) => write(`${escaped(line.slice(0, -1))}\n`) },
   )
-  function onDropped(lines: number): void {
-    log.warn({ lines }, 'log lines dropped; the reader is too slow')
+  function onDropped(dropped: number): void {
+    log.warn({ lines: dropped }, 'log lines dropped; the reader is too slow')
   }
   return {
     log,
@@ -52,22 +50,8 @@ export async function createLog(level: LogLevel, format: 'json' | 'pretty'): Pro
       log.fatal({ cause }, 'uncaught exception; exiting')
       if (!log.isLevelEnabled('fatal')) process.stderr.write(`sluice: uncaught: ${cause}\n`)
     },
-    close,
+    close: lines.close,
   }
-}
-
-/** Loads pino-pretty for people alone: it is as large as all the rest of the log. */
-async function openPretty(): Promise<Lines> {
-  const { default: pretty } = await import('pino-pretty')
-  const stream = pretty({
-    messageFormat: (line) => prettyLine(line),
-    hideObject: true,
-    colorize: process.stdout.isTTY,
-    ignore: 'pid,hostname',
-    sync: true,
-    translateTime: 'HH:MM:ss.l',
-  })
-  return { write: (lines) => void stream.write(lines), close: () => Promise.resolve() }
 }
 
 /** Returns a function that calls `pass` at most once in so many milliseconds, and drops the other calls. */

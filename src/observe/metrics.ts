@@ -32,16 +32,16 @@ export function createMetrics() {
   const gauge = (aggregator: Aggregator, name: string, help: string, ...labelNames: string[]) =>
     new Gauge({ name, help, labelNames, registers: [registry], aggregator })
   /** Returns a function that sets where the gauge's values are read, whenever it is shown. */
-  function readGauge(...description: Parameters<typeof gauge>): (read: Read) => void {
-    const shown = gauge(...description)
-    return (read) =>
-      void Object.assign(shown, {
+  const readGauge =
+    (aggregator: Aggregator, name: string, help: string, ...labelNames: string[]) =>
+    (read: Read): void =>
+      void new Gauge({
+        ...{ name, help, labelNames, registers: [registry], aggregator },
         collect() {
-          shown.reset()
-          for (const [labels, value] of read()) shown.set(labels, value)
+          this.reset()
+          for (const [labels, value] of read()) this.set(labels, value)
         },
       })
-  }
 
   gauge('first', 'sluice_build_info', 'Which Sluice this is; always 1.', 'version', 'node').set(
     { version: VERSION, node: process.versions.node },
@@ -127,13 +127,11 @@ export type MetricValues = readonly MetricObjectWithValues<MetricValue<string>>[
 
 const aggregate = (all: readonly MetricValues[]) => AggregatorRegistry.aggregate(all as unknown as object[])
 
-/** Returns the metrics of several processes as those of one; each metric's `aggregator` says how. */
-export const addUp = (all: readonly MetricValues[]): MetricValues =>
-  aggregate(all).getMetricsAsArray() as unknown as MetricValues
+/** Returns the text of `/metrics` of several processes as one; each metric's `aggregator` says how. */
+export const textOf = (all: readonly MetricValues[]): Promise<string> => aggregate(all).metrics()
 
-/** Returns what only grows: counters, and histograms, which are made of them. */
-export const onlyCounts = (values: MetricValues): MetricValues =>
-  values.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
-
-/** Returns the text of `/metrics`. */
-export const textOf = (values: MetricValues): Promise<string> => aggregate([values]).metrics()
+/** Returns what several processes have counted: counters, and histograms, which are made of them. */
+export function countsOf(all: readonly MetricValues[]): MetricValues {
+  const values = aggregate(all).getMetricsAsArray() as unknown as MetricValues
+  return values.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
+}

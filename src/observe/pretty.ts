@@ -1,3 +1,5 @@
+import { styleText } from 'node:util'
+
 /** Moves a cursor, begins a line, or turns the direction of the text: control characters, line separators and bidi marks. */
 const UNSAFE = /[\p{Cc}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu
 
@@ -8,45 +10,39 @@ export function escaped(text: string): string {
 
 type Line = Readonly<Record<string, unknown>>
 
-const SHOWN = new Set(['level', 'time', 'msg'])
-/** What the sentence of a request shows, or leaves to the JSON log. */
-const SHOWN_OF_REQUESTS = new Set([
-  ...SHOWN,
-  ...[
-    'method',
-    'host',
-    'path',
-    'status',
-    'source',
-    'client',
-    'limit',
-    'remaining',
-    'durationMs',
-    'decidedAt',
-  ],
-  ...['decision', 'mode', 'requestId', 'route', 'upstream', 'upstreamMs', 'ip', 'code', 'error'],
-])
+const COLOURS: Readonly<Record<string, 'green' | 'yellow'>> = { info: 'green', warn: 'yellow' }
 
-/** Formats a log line for people, on one line: what happened first, then the other fields. */
-export function prettyLine(line: Line): string {
-  return escaped(line['msg'] === 'request' ? requestLine(line) : `${text(line['msg'])}${others(line, SHOWN)}`)
+/**
+ * Formats lines of JSON for people, each on one line: the time in UTC, the level, what happened, then the other fields. What is
+ * no JSON stays as it is.
+ */
+export function prettyLines(lines: string): string {
+  return lines.replaceAll(/.+/g, (json) => {
+    try {
+      const line = JSON.parse(json) as Line
+      const { level, time, msg, ...fields } = line
+      const { shadowOver, incomplete, cause } = line
+      const isRequest = msg === 'request'
+      const words = isRequest ? requestWords(line) : text(msg)
+      const others = Object.entries(isRequest ? { shadowOver, incomplete, cause } : fields)
+        .filter(([, value]) => value !== undefined)
+        .map(([key, value]) => ` ${key}=${text(value)}`)
+      const shownLevel = styleText(COLOURS[text(level)] ?? 'red', text(level).toUpperCase())
+      return `[${text(time).slice(11, 23)}] ${shownLevel}: ${escaped(words + others.join(''))}`
+    } catch {
+      return escaped(json)
+    }
+  })
 }
 
-function requestLine(line: Line): string {
+function requestWords(line: Line): string {
   const { method, path, status, source, client, limit, remaining, decision, durationMs, error } = line
   const words = [method, path ?? '-', status, `${text(durationMs)} ms`]
   if (client !== undefined) words.push(`client ${text(client)}`)
   if (decision === 'refused') words.push(`refused by ${text(limit)}`)
   else if (remaining !== undefined) words.push(`${text(remaining)} left of ${text(limit)}`)
   if (source === 'gateway' && error !== undefined) words.push(`"${text(error)}"`)
-  return `${words.map(text).join(' ')}${others(line, SHOWN_OF_REQUESTS)}`
-}
-
-function others(line: Line, shown: ReadonlySet<string>): string {
-  return Object.entries(line)
-    .filter(([key, value]) => !shown.has(key) && value !== undefined)
-    .map(([key, value]) => ` ${key}=${text(value)}`)
-    .join('')
+  return words.map(text).join(' ')
 }
 
 function text(value: unknown): string {

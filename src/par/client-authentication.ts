@@ -2,68 +2,43 @@ import { isUtf8 } from 'node:buffer'
 import { isName } from '../authenticate/token/claims.ts'
 import type { Keys } from '../authenticate/token/jwks.ts'
 import { Refusal } from '../errors.ts'
-import {
-  claimsFault,
-  type ClientJwt,
-  headerFault,
-  type JwtRules,
-  parseJwt,
-  refuseSignature,
-} from './client-jwt.ts'
+import { claimsFault, type JwtFault, type JwtRules, parseJwt, signatureFault } from './client-jwt.ts'
 import { decodeComponent, type Form, invalidRequest } from './form.ts'
 
 /** Who a request says it is from, and how it authenticates. None of it is verified. */
-export interface Credentials {
-  readonly clientId: string
-  /** The client that the method itself names; undefined for `none`, and for an assertion without a readable `sub`. */
-  readonly proved: string | undefined
-  /** `none` may still be a TLS certificate. */
-  readonly method: 'none' | 'secret' | 'assertion'
-  /** The client assertion, where it is a JWT. */
-  readonly assertion: ClientJwt | undefined
-}
-
-/** What an assertion must say of its audience and its times. */
-export interface AssertionRules extends JwtRules {
-  /** Accepted beside the issuer by `compatible`. */
-  readonly audiences: readonly string[]
-  /** `compatible` takes one of all (RFC 9126 section 2); `strict` the issuer alone (RFC 10070, FAPI 2). */
-  readonly assertionAudience: 'compatible' | 'strict'
-}
+export type Credentials = Exclude<ReturnType<typeof readCredentials>, Refusal>
 
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
 /** Reads the client and its one method of authentication (RFC 6749 section 2.3); a refusal where there are none or several. */
-export function readCredentials(form: Form, authorization: readonly string[]): Credentials | Refusal {
+export function readCredentials(form: Form, authorization: readonly string[]) {
   const [header, ...more] = authorization
   const assertionText = form.get('client_assertion')
   const used = [header, form.get('client_secret'), assertionText].filter((one) => one !== undefined)
-  if (used.length > 1 || more.length > 0) {
+  if (used.length + more.length > 1) {
     return invalidRequest('Authenticate in one way: Authorization, client_secret or client_assertion.')
   }
   // RFC 7521 section 4.2: both or neither.
   const type = form.get('client_assertion_type')
-  if (assertionText === undefined && type !== undefined) {
-    return invalidRequest('The client_assertion is missing.')
-  }
-  if (assertionText !== undefined && type !== ASSERTION_TYPE) {
-    return invalidRequest(`Send client_assertion_type=${ASSERTION_TYPE}`)
+  if (type !== (assertionText && ASSERTION_TYPE)) {
+    return invalidRequest(`Send a client_assertion and client_assertion_type=${ASSERTION_TYPE}, or neither.`)
   }
   const assertion = assertionText === undefined ? undefined : parseJwt(assertionText)
   const sub = assertion?.claims['sub']
   const basic = header === undefined ? undefined : readBasic(header)
+  /** The client that the method itself names; undefined for `none`, and for an assertion without a readable `sub`. */
   const proved = basic ?? (isName(sub) ? sub : undefined)
   if (header !== undefined && basic === undefined) {
     return invalidRequest('The Authorization header is malformed; send Basic with form-encoded credentials.')
   }
   const named = form.get('client_id')
   if (named !== undefined && proved !== undefined && named !== proved) {
-    const where = header === undefined ? 'sub in the client_assertion' : 'client in the Authorization header'
-    return invalidRequest(`The client_id is not the ${where}.`)
+    return invalidRequest('The client_id is not the client of the Authorization header or client_assertion.')
   }
   const clientId = named ?? proved
   if (clientId === undefined) return invalidRequest('The client_id is missing.')
+  /** `none` may still be a TLS certificate. */
   const method = used.length === 0 ? 'none' : assertionText === undefined ? 'secret' : 'assertion'
   return { clientId, proved, method, assertion }
 }
@@ -78,47 +53,32 @@ function readBasic(header: string): string | undefined {
 }
 
 /**
- * Verifies a client assertion (RFC 7523 section 3) of a client with known keys; 503 where these could not be read so far.
- * Single use of the jti is left to the identity backend: a client may send an assertion again that the backend never saw.
+ * What is wrong with a client assertion (RFC 7523 section 3) of a client with known keys. Single use of the jti is left to the
+ * identity backend: a client may send an assertion again that the backend never saw.
  */
-export async function refuseAssertion(
-  assertion: ClientJwt | undefined,
-  clientId: string,
+export async function assertionFault(
+  { assertion, clientId }: Credentials,
   keys: Keys,
-  rules: AssertionRules,
-): Promise<Refusal | undefined> {
-  if (assertion === undefined) return invalidAssertion('is no signed JWT.')
-  const header = headerFault(assertion.header, 'client-authentication+jwt')
-  if (header !== undefined) return invalidAssertion(header)
-  const refused = await refuseSignature(assertion, keys, invalidAssertion)
-  if (refused !== undefined) return refused
-  const fault = assertionFault(assertion, clientId, rules)
-  return fault === undefined ? undefined : invalidAssertion(fault)
-}
-
-function invalidAssertion(fault: string): Refusal {
-  return invalidClient(`The client_assertion ${fault}`)
-}
-
-function assertionFault({ claims }: ClientJwt, clientId: string, rules: AssertionRules): string | undefined {
-  const { iss, sub, aud, exp, jti } = claims
+  rules: JwtRules,
+): Promise<JwtFault> {
+  if (assertion === undefined) return 'is no signed JWT.'
+  const fault = await signatureFault(assertion, 'client-authentication+jwt', keys)
+  if (fault !== undefined) return fault
+  const { iss, sub, aud, exp, jti } = assertion.claims
   if (iss !== clientId || sub !== clientId) return 'must have the client_id as iss and sub.'
   const strict = rules.assertionAudience === 'strict'
   if (strict && Array.isArray(aud) && aud.length > 1) return `must have no audience but ${rules.issuer}`
   if (exp === undefined) return 'must have an exp.'
-  const fault = claimsFault(claims, rules, strict ? [] : rules.audiences)
-  if (fault !== undefined) return fault
-  return typeof jti === 'string' && jti !== '' ? undefined : 'must have a jti, which is a text.'
+  if (typeof jti !== 'string' || jti === '') return 'must have a jti, which is a text.'
+  return claimsFault(assertion.claims, rules, strict ? [] : rules.audiences)
 }
-
-const NOT_QUOTABLE = /[^ !#-[\]-~]/g
 
 /** 401 `invalid_client`, with a challenge of `realm` for a client that used the Authorization header (RFC 6749 section 5.2). */
 export function invalidClient(description: string, realm?: string): Refusal {
-  const challenge = realm && { 'WWW-Authenticate': `Basic realm="${realm.replace(NOT_QUOTABLE, '')}"` }
+  const quoted = realm?.replaceAll(/[^ !#-[\]-~]/g, '')
   return new Refusal('Unauthorized', description, {
     oauthError: 'invalid_client',
-    ...(challenge && { headers: challenge }),
+    headers: quoted === undefined ? {} : { 'WWW-Authenticate': `Basic realm="${quoted}"` },
   })
 }
 

@@ -12,10 +12,17 @@ export interface ClientJwt {
   readonly claims: JsonObject
 }
 
+/** What is wrong: a phrase that follows the JWT's name, or a refusal that does not depend on it. */
+export type JwtFault = string | Refusal | undefined
+
 /** What the gateway verifies JWTs of clients by. */
 export interface JwtRules {
   /** The audience. */
   readonly issuer: string
+  /** Those of assertions that are accepted beside the issuer by `compatible`. */
+  readonly audiences: readonly string[]
+  /** `compatible` takes one of all (RFC 9126 section 2); `strict` the issuer alone (RFC 10070, FAPI 2). */
+  readonly assertionAudience: 'compatible' | 'strict'
   readonly leewayMs: number
   /** The clock, in Unix milliseconds. */
   readonly now: () => number
@@ -31,30 +38,28 @@ export function parseJwt(text: string): ClientJwt | undefined {
   return jws && claims && { text, header: jws.header, claims }
 }
 
-/** What is wrong with a header, as a phrase that follows the JWT's name. `type`: the one `typ` that it may have beside `JWT`. */
-export function headerFault(header: JsonObject, type: string): string | undefined {
-  if (!needsExtension(header) && ['jwt', type].includes(typeOf(header))) return undefined
-  return `has a header that is not accepted: its typ may be JWT or ${type}, its kid a text, and it may have no crit.`
-}
-
 /**
- * Verifies a signature; `refuse` makes a refusal of a phrase that follows the JWT's name. 503 where no keys could be read so far.
- * The key's type, not the JWT, decides what may verify it. Keys that do not fit are read again first, at most once a cool-down.
+ * Checks the header, whose `typ` may be `type` or JWT, and, where `keys` are given, the signature. The key's type, not the JWT,
+ * decides what may verify it. Keys that do not fit are read again first, at most once a cool-down; 503 where none could be read so far.
  */
-export async function refuseSignature(
+export async function signatureFault(
   jwt: ClientJwt,
-  keys: Keys,
-  refuse: (fault: string) => Refusal,
-): Promise<Refusal | undefined> {
+  type: string,
+  keys: Keys | undefined,
+): Promise<JwtFault> {
   const { alg } = jwt.header
+  if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header))) {
+    return `has a header that is not accepted: its typ may be JWT or ${type}, its kid a text, and it may have no crit.`
+  }
+  if (keys === undefined) return undefined
   if (typeof alg !== 'string' || !SCHEMES.has(alg)) {
-    return refuse('is signed with an algorithm that is not accepted; use one such as PS256 or ES256.')
+    return 'is signed with an algorithm that is not accepted; use one such as PS256 or ES256.'
   }
   const known = keys.current()
   if (known !== undefined && (await isSignedBy(known, jwt, alg))) return undefined
   const fresh = await keys.refresh()
   if (fresh !== undefined && (await isSignedBy(fresh, jwt, alg))) return undefined
-  if ((fresh ?? known) !== undefined) return refuse('has a signature that is not by a key of this client.')
+  if ((fresh ?? known) !== undefined) return 'has a signature that is not by a key of this client.'
   return serviceUnavailable(
     'The keys of this client cannot be read for now. Try again.',
     'the keys of the client could not be read so far',
@@ -62,7 +67,7 @@ export async function refuseSignature(
 }
 
 async function isSignedBy(set: KeySet, { text, header }: ClientJwt, alg: string): Promise<boolean> {
-  for (const { key } of set.find(alg, header['kid'] as string | undefined)) {
+  for (const { key } of set.find(alg, header['kid'])) {
     try {
       await compactVerify(text, key, { algorithms: [alg] })
       return true
@@ -75,12 +80,13 @@ async function isSignedBy(set: KeySet, { text, header }: ClientJwt, alg: string)
 
 /** What is wrong with the audience and the times of a JWT, as a phrase that follows its name. */
 export function claimsFault(
-  { aud, exp, nbf, iat }: JsonObject,
+  claims: JsonObject,
   { issuer, leewayMs, now }: JwtRules,
   audiences: readonly string[] = [],
 ): string | undefined {
-  if (!hasAudience(aud, [issuer, ...audiences])) return `is for another audience; send the aud ${issuer}`
+  if (!hasAudience(claims['aud'], [issuer, ...audiences]))
+    return `is for another audience; send the aud ${issuer}`
   const aheadMs = Math.max(leewayMs, MAX_AHEAD_MS)
-  const fault = timeFault({ exp, nbf, iat }, now(), leewayMs, aheadMs)
+  const fault = timeFault(claims, now(), leewayMs, aheadMs)
   return fault && `${fault}.`
 }

@@ -5,16 +5,12 @@ import { badRequest, type Refusal } from '../errors.ts'
 /** The parameters of a form that have a value; of `resource`, which may repeat, the first. */
 export type Form = ReadonlyMap<string, string>
 
-const FORM = 'application/x-www-form-urlencoded'
+/** In UTF-8 unless it names a charset; the one in the second group has the bytes of ASCII for ASCII. */
+const FORM =
+  /^application\/x-www-form-urlencoded\s*(?:;\s*(?:charset=("?)(?:utf-?8|((?:us-)?ascii|iso-8859-1|latin1|windows-1252))\1\s*)?)?$/i
 const MAX_PARAMETERS = 100
-const MAX_NAME = 128
 /** Frameworks read meaning into the brackets of `a[]`, take `a.b` for `a_b`, or know no case. */
-const NAME = /^[a-z0-9_]+$/
-/** RFC 8707 section 2. */
-const REPEATABLE = 'resource'
-const UTF_8: ReadonlySet<string> = new Set(['utf-8', 'utf8'])
-/** In these, and in UTF-8, ASCII bytes mean the same. */
-const LIKE_ASCII: ReadonlySet<string> = new Set(['us-ascii', 'ascii', 'iso-8859-1', 'latin1', 'windows-1252'])
+const NAME = /^[a-z0-9_]{1,128}$/
 
 /** 400 `invalid_request` (RFC 6749 section 5.2). Descriptions are ASCII without quotes and backslashes, as that section asks. */
 export function invalidRequest(description: string): Refusal {
@@ -27,12 +23,10 @@ export function invalidRequest(description: string): Refusal {
  * (RFC 9126 section 2.1): a backend may accept an empty one.
  */
 export function readForm(contentType: string | undefined, body: Buffer): Form | Refusal {
-  const charset = charsetOf(contentType)
-  if (charset === undefined) return invalidRequest(`Send the parameters as ${FORM}.`)
-  if (!UTF_8.has(charset) && !(LIKE_ASCII.has(charset) && isAscii(body))) {
-    return invalidRequest('Send the form in UTF-8.')
+  const type = FORM.exec(contentType ?? '')
+  if (type === null || !(type[2] === undefined ? isUtf8(body) : isAscii(body))) {
+    return invalidRequest('Send the parameters as application/x-www-form-urlencoded, in UTF-8.')
   }
-  if (!isUtf8(body)) return invalidRequest('The form is not UTF-8.')
   // Some parsers split parameters there, too.
   if (body.includes(';')) return invalidRequest('Percent-encode each semicolon of the form.')
   const pairs = body.toString().split('&', MAX_PARAMETERS + 1)
@@ -45,7 +39,7 @@ export function readForm(contentType: string | undefined, body: Buffer): Form | 
     const equals = pair.indexOf('=')
     const name = decodeComponent(equals === -1 ? pair : pair.slice(0, equals))
     const value = equals === -1 ? '' : decodeComponent(pair.slice(equals + 1))
-    if (name === undefined || name.length > MAX_NAME || !NAME.test(name)) {
+    if (name === undefined || !NAME.test(name)) {
       return invalidRequest('The form has a parameter whose name is malformed.')
     }
     if (value === undefined) {
@@ -53,7 +47,8 @@ export function readForm(contentType: string | undefined, body: Buffer): Form | 
     }
     if (name === 'request_uri') return invalidRequest('The parameter request_uri must not be pushed.')
     if (seen.has(name)) {
-      if (name !== REPEATABLE) return invalidRequest(`Send the parameter ${name} once.`)
+      // RFC 8707 section 2.
+      if (name !== 'resource') return invalidRequest(`Send the parameter ${name} once.`)
     } else if (value !== '') form.set(name, value)
     seen.add(name)
   }
@@ -68,15 +63,6 @@ export function decodeComponent(text: string): string | undefined {
   } catch {
     return undefined
   }
-}
-
-/** The charset of a form's media type, by default UTF-8; undefined for another media type. */
-function charsetOf(contentType = ''): string | undefined {
-  const [type = '', ...parameters] = contentType.split(';').map((part) => part.trim().toLowerCase())
-  if (type !== FORM) return undefined
-  const [charset = 'charset=utf-8', ...more] = parameters.filter((one) => /^charset\b/.test(one))
-  const [, quoted, plain] = /^charset=(?:"([^"]*)"|([^"]*))$/.exec(charset) ?? []
-  return more.length === 0 ? (quoted ?? plain ?? '') : ''
 }
 
 const REQUIRED = ['client_id', 'scope', 'response_type', 'redirect_uri']

@@ -1,21 +1,10 @@
 import { Refusal } from '../errors.ts'
-import {
-  type AssertionRules,
-  type Credentials,
-  invalidClient,
-  readCredentials,
-  refuseAssertion,
-} from './client-authentication.ts'
+import { assertionFault, type Credentials, invalidClient, readCredentials } from './client-authentication.ts'
+import type { JwtRules } from './client-jwt.ts'
 import { invalidRequest, readForm, refuseParameters } from './form.ts'
-import { refuseRequestObject, type RequestObjectClient, requiredAlg } from './request-object.ts'
+import { type ParClient, refuseRequestObject } from './request-object.ts'
 
-/** A client whose settings are known; what is left out is not checked. */
-export interface ParClient extends RequestObjectClient {
-  /** How it authenticates, by the names of RFC 7591 section 2. */
-  readonly authentication?: string | undefined
-}
-
-export interface ParGuardOptions extends Omit<AssertionRules, 'now'> {
+export interface ParGuardOptions extends Omit<JwtRules, 'now'> {
   /** What becomes of clients that are not listed, once their form is found good. */
   readonly unknownClients: 'forward' | 'refuse'
   /** The settings of a client; undefined where it is not listed. */
@@ -35,38 +24,31 @@ export interface PushedRequest {
   readonly body: Buffer
 }
 
-export interface ParGuard {
-  /** Returns a refusal, or undefined where the request is to be forwarded: byte for byte, and once. Waits for keys at most; never rejects. */
-  check(request: PushedRequest): Promise<Refusal | undefined>
-}
+export type ParGuard = ReturnType<typeof createParGuard>
 
 /** Methods that are part of the request; TLS certificates are checked elsewhere. */
-const IN_THE_REQUEST: ReadonlySet<unknown> = new Set([
-  'client_secret_basic',
-  'client_secret_post',
-  'client_secret_jwt',
-  'private_key_jwt',
-])
+const IN_THE_REQUEST = /^(?:client_secret_|private_key_jwt$)/
 
 /**
  * Enforces at the PAR endpoint (RFC 9126) what the identity backend would refuse or forgets to: first of the form, then of the
  * client's authentication, then of the request object. Refusals are those of RFC 6749 section 5.2.
  */
-export function createParGuard(options: ParGuardOptions): ParGuard {
+export function createParGuard(options: ParGuardOptions) {
   const { issuer, unknownClients, clientOf, isMisspelt, now = Date.now } = options
   const rules = { ...options, now }
 
   async function refuseClient(
-    { method, proved, assertion, clientId }: Credentials,
+    credentials: Credentials,
     client: ParClient | undefined,
     realm: string | undefined,
   ): Promise<Refusal | undefined> {
     if (client === undefined && unknownClients === 'refuse') {
       return invalidClient('This client is not known here.', realm)
     }
+    const { method, proved } = credentials
     const { authentication, keys } = client ?? {}
     if (method === 'none') {
-      if (!IN_THE_REQUEST.has(authentication)) return undefined
+      if (!IN_THE_REQUEST.test(authentication ?? '')) return undefined
       return invalidRequest(`This client must authenticate by ${authentication}.`)
     }
     if (method === 'secret') {
@@ -75,7 +57,8 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
       return invalidClient(description, realm)
     }
     if (keys !== undefined && authentication !== 'client_secret_jwt') {
-      return refuseAssertion(assertion, clientId, keys, rules)
+      const fault = await assertionFault(credentials, keys, rules)
+      return typeof fault === 'string' ? invalidClient(`The client_assertion ${fault}`) : fault
     }
     // Only who shares its secret can verify a client_secret_jwt.
     if (proved !== undefined) return undefined
@@ -83,7 +66,13 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
   }
 
   return {
-    async check({ contentType, contentEncoding, authorization, body }) {
+    /** Returns a refusal, or undefined where the request is to be forwarded: byte for byte, and once. Waits for keys at most; never rejects. */
+    async check({
+      contentType,
+      contentEncoding,
+      authorization,
+      body,
+    }: PushedRequest): Promise<Refusal | undefined> {
       if (contentEncoding !== undefined && contentEncoding.toLowerCase() !== 'identity') {
         return invalidRequest('Send the form without a Content-Encoding.')
       }
@@ -103,11 +92,7 @@ export function createParGuard(options: ParGuardOptions): ParGuard {
       const realm = authorization.length > 0 ? issuer : undefined
       const refused = await refuseClient(credentials, client, realm)
       if (refused !== undefined || client === undefined) return refused
-      if (object !== undefined) return refuseRequestObject(object, client, rules)
-      const alg = requiredAlg(client)
-      return alg === undefined
-        ? undefined
-        : invalidRequest(`This client must send a request object signed with ${alg} as request.`)
+      return refuseRequestObject(object, client, rules)
     },
   }
 }

@@ -1,19 +1,14 @@
 import type { Keys } from '../authenticate/token/jwks.ts'
 import { badRequest, type Refusal } from '../errors.ts'
-import {
-  claimsFault,
-  type ClientJwt,
-  headerFault,
-  type JwtRules,
-  parseJwt,
-  refuseSignature,
-} from './client-jwt.ts'
-import { refuseParameters } from './form.ts'
+import { claimsFault, type JwtFault, type JwtRules, parseJwt, signatureFault } from './client-jwt.ts'
+import { invalidRequest, refuseParameters } from './form.ts'
 
-/** The client of a request object, and what it must use. */
-export interface RequestObjectClient {
+/** A client whose settings are known; what is left out is not checked. */
+export interface ParClient {
   readonly id: string
-  /** An algorithm; undefined and `none` require nothing. */
+  /** How it authenticates, by the names of RFC 7591 section 2. */
+  readonly authentication?: string | undefined
+  /** The algorithm of its request objects; undefined and `none` require nothing. */
   readonly requestObjectSigningAlg?: string | undefined
   readonly keys?: Keys | undefined
 }
@@ -21,67 +16,51 @@ export interface RequestObjectClient {
 /** RFC 7516 section 7.1; the encrypted key and the ciphertext may be empty. */
 const ENCRYPTED = /^[\w-]+(?:\.[\w-]*){4}$/
 
-/** The algorithm that a client must sign its request objects with; undefined where it need not. */
-export function requiredAlg({ requestObjectSigningAlg: alg }: RequestObjectClient): string | undefined {
-  return alg === 'none' ? undefined : alg
-}
-
-/** Checks a request object (RFC 9101 section 6, OpenID Connect Core section 6) of a listed client. */
+/** Checks the request object (RFC 9101 section 6, OpenID Connect Core section 6) of a listed client, which may have to send one. */
 export async function refuseRequestObject(
-  text: string,
-  client: RequestObjectClient,
+  text: string | undefined,
+  client: ParClient,
   rules: JwtRules,
 ): Promise<Refusal | undefined> {
-  const required = requiredAlg(client)
-  // Only the identity backend can decrypt it.
-  if (ENCRYPTED.test(text)) return required === undefined ? undefined : invalidObject(notSignedBy(required))
-  const object = parseObjectJwt(text)
-  if (object === undefined) return invalidObject('is no JWT.')
-  const fault = headerFault(object.header, 'oauth-authz-req+jwt') ?? algFault(object, required)
-  if (fault !== undefined) return invalidObject(fault)
-  // MACs are left to the identity backend, which knows the secret.
-  const { keys } = client
-  if (keys !== undefined && !/^(?:none$|HS\d)/.test(object.header['alg'] as string)) {
-    const refused = await refuseSignature(object, keys, invalidObject)
-    if (refused !== undefined) return refused
+  const { requestObjectSigningAlg: alg } = client
+  const required = alg === 'none' ? undefined : alg
+  if (text === undefined) {
+    if (required === undefined) return undefined
+    return invalidRequest(`This client must send a request object signed with ${required} as request.`)
   }
-  const bad = objectFault(object, client, rules)
-  if (bad !== undefined) return invalidObject(bad)
-  return refuseParameters((name) => object.claims[name], 'request object')
-}
-
-/** 400 `invalid_request_object` (RFC 9101 section 6). */
-function invalidObject(fault: string): Refusal {
+  const fault = await objectFault(text, required, client, rules)
+  if (typeof fault !== 'string') return fault
   return badRequest(`The request object ${fault}`, { oauthError: 'invalid_request_object' })
 }
 
-const notSignedBy = (alg: string): string => `must be signed with ${alg} and not encrypted.`
-
-/** Parses a JWT, signed or not: an unsigned one (RFC 7519 section 6) has an empty signature and the algorithm `none`. */
-function parseObjectJwt(text: string): ClientJwt | undefined {
+async function objectFault(
+  text: string,
+  required: string | undefined,
+  { id, keys }: ParClient,
+  rules: JwtRules,
+): Promise<JwtFault> {
+  // Only the identity backend can decrypt it.
+  if (required === undefined && ENCRYPTED.test(text)) return undefined
+  // An unsigned JWT (RFC 7519 section 6) has an empty signature and the algorithm none.
   const unsigned = text.endsWith('.')
   const object = parseJwt(unsigned ? `${text}AA` : text)
-  return (object?.header['alg'] === 'none') === unsigned ? object : undefined
-}
+  const alg = object?.header['alg']
+  if (required !== undefined && alg !== required) return `must be signed with ${required} and not encrypted.`
+  if (object === undefined || typeof alg !== 'string' || (alg === 'none') !== unsigned) return 'is no JWT.'
+  // MACs are left to the identity backend, which knows the secret.
+  const verifiable = alg !== 'none' && !/^HS\d/.test(alg)
+  const fault = await signatureFault(object, 'oauth-authz-req+jwt', verifiable ? keys : undefined)
+  if (fault !== undefined) return fault
 
-function algFault({ header: { alg } }: ClientJwt, required: string | undefined): string | undefined {
-  if (required !== undefined && alg !== required) return notSignedBy(required)
-  return typeof alg === 'string' ? undefined : 'names no algorithm.'
-}
-
-function objectFault(
-  { claims }: ClientJwt,
-  client: RequestObjectClient,
-  rules: JwtRules,
-): string | undefined {
+  const { claims } = object
   const { iss, aud, client_id: clientId } = claims
   // RFC 9101 section 4.
-  for (const name of ['request', 'request_uri']) if (name in claims) return `must not hold ${name}.`
-  const must = requiredAlg(client) !== undefined
-  if ((must || iss !== undefined) && iss !== client.id) return 'must have the client_id as iss.'
-  const fault = claimsFault(must || aud !== undefined ? claims : { ...claims, aud: rules.issuer }, rules)
-  if (fault !== undefined) return fault
-  return clientId === undefined || clientId === client.id
-    ? undefined
-    : 'has another client_id than the request.'
+  if ('request' in claims || 'request_uri' in claims) return 'must not hold request or request_uri.'
+  if ((required !== undefined || iss !== undefined) && iss !== id) return 'must have the client_id as iss.'
+  if (clientId !== undefined && clientId !== id) return 'has another client_id than the request.'
+  const addressed = required !== undefined || aud !== undefined
+  return (
+    claimsFault(addressed ? claims : { ...claims, aud: rules.issuer }, rules) ??
+    refuseParameters((name) => claims[name], 'request object')
+  )
 }

@@ -1,39 +1,32 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { AdminParts } from '../admin/server.ts'
 import type { Config } from '../config/schema.ts'
-import type { SocketBound } from '../downstream/connection-limits.ts'
-import { hostErrorFormats } from '../downstream/reply.ts'
 import { drain } from '../downstream/drain.ts'
-import { createRouter } from '../downstream/router.ts'
 import { createListener, listen, renewCertificate } from '../downstream/server.ts'
-import { servedHosts } from '../downstream/target.ts'
 import { createPeers, plainAddress } from '../downstream/trusted-proxies.ts'
 import type { GatewayDeps } from '../gateway/deps.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createFailures } from '../limit/failure-limit.ts'
+import { prefixOf } from '../limit/key.ts'
 import { createLimiter } from '../limit/limiter.ts'
-import { type ClientUsage, createUsage } from '../limit/usage.ts'
+import { createUsage } from '../limit/usage.ts'
 import { createAccessLog } from '../observe/access.ts'
 import { atMostEvery, type LogOutput } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuard, openIssuers } from './open-authentication.ts'
-import { openUpstreams, rateLimitHeaders, serveRoute } from './open-routes.ts'
+import { compileRoutes, openUpstreams } from './open-routes.ts'
 import { openStore } from './open-store.ts'
 import { createResources } from './resources.ts'
 
+/** What operators ask of a service. */
+export type Operated = Pick<AdminParts, 'unready' | 'metrics' | 'usage' | 'reset'>
+
 /** What serves callers: this process, or several that share its port. */
-export interface Service {
+export interface Service extends Operated {
   /** Where callers are served, such as `http://127.0.0.1:8080`. */
   readonly address: string
-  /** Returns why calls cannot be decided as configured; undefined if they can. */
-  unready(): string | undefined | Promise<string | undefined>
   /** Puts a configuration into force, whole or not at all; requests under way end with the one before. */
   apply(config: Config): Promise<void>
-  /** Returns the text of `/metrics`. */
-  metrics(): Promise<string>
-  /** Returns what a client has used of its limits; rejects if the store cannot be asked. */
-  usage(client: string, signal: AbortSignal): Promise<ClientUsage>
-  /** Frees what is counted of a client, and returns how many keys; rejects if the store cannot be asked. */
-  reset(client: string, signal: AbortSignal): Promise<number>
   /** Drains and closes everything; returns how many requests had to be cut. */
   close(times: DrainTimes): Promise<number>
 }
@@ -53,7 +46,8 @@ const DROPPED_LOG_MS = 60_000
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
 export async function buildService(config: Config, output: LogOutput, metrics: Metrics): Promise<OwnService> {
   const { log } = output
-  const { store, counters, prefix, ready } = await openStore(config.store, log, metrics)
+  const { store, counters, ready } = await openStore(config.store, log, metrics)
+  const prefix = prefixOf(config.store)
   const limiter = createLimiter(store, metrics.decisions.inc)
   const failures = createFailures()
   const observe = createAccessLog(output, metrics)
@@ -61,25 +55,21 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
   let draining = false
 
   function wire(next: Config, loadedKeys?: LoadedKeys) {
-    const { hosts, trustedProxies, tls } = next.listen
-    const peers = createPeers(trustedProxies)
+    const peers = createPeers(next.listen.trustedProxies)
     const forwards = openUpstreams(resources, next.upstreams, log)
-    const issuers = openIssuers(resources, next.tokens, hosts, log, loadedKeys)
+    const issuers = openIssuers(resources, next, log, loadedKeys)
     const usage = createUsage({ ...next, store, counters, prefix })
     const deps: GatewayDeps = {
-      match: createRouter(next.routes.map((route) => serveRoute(route, prefix, next, forwards))),
-      ...servedHosts(next.routes, hosts),
-      errorFormatOf: hostErrorFormats(next.routes),
+      ...compileRoutes(next, prefix, forwards),
       peers,
       failures: next.failures && failures(next.failures),
       authenticate: issuers.authenticate,
-      guard: openGuard(resources, next.par, next.clients, log),
+      guard: openGuard(resources, next, log),
       limiter,
-      rateLimitHeaders: rateLimitHeaders(next),
       limitsOf: ({ client }) => usage.ofCaller(client!),
       observe,
     }
-    return { answer: createGateway(deps), peers, forwards, issuers, usage, tls }
+    return { answer: createGateway(deps), peers, forwards, issuers, usage, tls: next.listen.tls }
   }
   let current = resources.replace(() => wire(config))
   metrics.readKeyAges(() => current.issuers.keyAges())
@@ -89,11 +79,8 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     ),
   )
 
-  const logDropped = atMostEvery(DROPPED_LOG_MS, (bound: SocketBound, address: string) =>
-    log.warn(
-      { bound: `listen.${bound}`, ip: plainAddress(address) },
-      'sockets dropped at the connection limit',
-    ),
+  const logDropped = atMostEvery(DROPPED_LOG_MS, (bound: string, ip: string) =>
+    log.warn({ bound: `listen.${bound}`, ip }, 'sockets dropped at the connection limit'),
   )
   const server = createListener(
     (request, response, expectsContinue) => {
@@ -111,13 +98,13 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       exempt: (address) => current.peers.trusts(address),
       dropped(bound, address) {
         metrics.droppedSockets.inc({ bound })
-        logDropped(bound, address)
+        logDropped(bound, plainAddress(address))
       },
     },
     config.listen.tls,
   )
   const release = async (): Promise<void> => {
-    resources.end()
+    resources.close()
     await store.close()
   }
   const { host, port } = config.listen
@@ -126,12 +113,6 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     throw error
   })
 
-  /** Ends the TLS sessions that callers could resume, so only if it changes. */
-  function renewTls({ tls, ...bounds }: Config['listen']): void {
-    if (tls === undefined || JSON.stringify(tls) === JSON.stringify(current.tls)) return
-    renewCertificate(server, tls, bounds)
-    log.info('TLS certificate renewed')
-  }
   function forget(): void {
     limiter.forget()
     current.usage.forget()
@@ -145,11 +126,16 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       return ready() ? undefined : 'Redis does not answer, and store.onOutage is deny'
     },
     async apply(next) {
-      const loadedKeys = await loadIssuerKeys(resources, next.tokens)
+      const loadedKeys = await loadIssuerKeys(resources, next)
       if (draining) return
       current = resources.replace(() => {
         const wired = wire(next, loadedKeys)
-        renewTls(next.listen)
+        const { tls } = next.listen
+        // It ends the TLS sessions that callers could resume.
+        if (tls !== undefined && JSON.stringify(tls) !== JSON.stringify(current.tls)) {
+          renewCertificate(server, tls, next.listen)
+          log.info('TLS certificate renewed')
+        }
         return wired
       })
       limiter.forget()

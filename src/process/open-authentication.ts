@@ -1,19 +1,14 @@
 import { createProofs } from '../authenticate/proof/dpop.ts'
 import { type Authenticate, createBearer } from '../authenticate/token/bearer.ts'
 import { createIntrospection } from '../authenticate/token/introspection.ts'
-import {
-  createKeySource,
-  type KeyPlace,
-  type KeySource,
-  loadKeys,
-  type SourceEvents,
-} from '../authenticate/token/jwks.ts'
+import { createKeySource, type KeyPlace, type KeySource, loadKeys } from '../authenticate/token/jwks.ts'
 import type { KeySet } from '../authenticate/token/key-set.ts'
-import type { Client, Par, Tokens } from '../config/schema.ts'
+import type { Client, Config, Tokens } from '../config/schema.ts'
 import { serviceUnavailable } from '../errors.ts'
 import type { Log } from '../observe/log.ts'
-import { createParGuard, type ParClient, type ParGuard } from '../par/guard.ts'
+import { createParGuard, type ParGuard } from '../par/guard.ts'
 import { plainId } from '../par/client-authentication.ts'
+import type { ParClient } from '../par/request-object.ts'
 import type { Resources } from './resources.ts'
 
 /** Checks the tokens of one configuration. */
@@ -21,48 +16,45 @@ export type Issuers = ReturnType<typeof openIssuers>
 
 const FIRST_KEYS_MS = 10_000
 
-/** By the JSON of where they are from. */
-export type LoadedKeys = ReadonlyMap<string, KeySet>
+/** By the index of their issuer; undefined for those that are known. */
+export type LoadedKeys = readonly (KeySet | undefined)[]
 
 /** Reads the keys of the issuers that are new, or have moved, for `openIssuers`; rejects if one gives none. */
-export async function loadIssuerKeys(resources: Resources, tokens: readonly Tokens[]): Promise<LoadedKeys> {
-  const missing = tokens.map(keysFrom).filter((from) => !resources.has('issuer keys', from))
-  const loads = missing.map(async (from) => {
-    const keys = await loadKeys(from).catch((error: Error) => {
-      throw new Error(`the keys of the issuer ${from.issuer} cannot be read: ${error.message}`, {
-        cause: error,
-      })
+export function loadIssuerKeys(resources: Resources, { tokens }: Config): Promise<LoadedKeys> {
+  const loads = tokens.map(keysFrom).map(async (from) => {
+    if (resources.has('issuer keys', from)) return undefined
+    return await loadKeys(from).catch((cause: Error) => {
+      throw new Error(`the keys of the issuer ${from.issuer} cannot be read: ${cause.message}`, { cause })
     })
-    return [JSON.stringify(from), keys] as const
   })
-  return new Map(await Promise.all(loads))
+  return Promise.all(loads)
 }
 
-/** Opens the issuers; keys that were not loaded are read in the background. DPoP proofs may be made for `hosts`. */
-export function openIssuers(
-  resources: Resources,
-  tokens: readonly Tokens[],
-  hosts: readonly string[],
-  log: Log,
-  loaded?: LoadedKeys,
-) {
-  const issuers = tokens.map((one) => ({
-    ...one,
-    keys: resources.get(
-      'issuer keys',
-      keysFrom(one),
-      (from) => openKeys(from, log, loaded?.get(JSON.stringify(from))),
-      (source) => source.close(),
-    ),
-    introspect: resources.get('introspection', one, () => openIntrospection(one, log)),
-  }))
-  // Without a known host, no proof can be checked to be for this gateway.
-  const proofs = () =>
-    hosts.length > 0 ? { proofs: createProofs({ serves: (host) => hosts.includes(host) }) } : {}
-  const authenticate: Authenticate =
-    tokens.length === 0
-      ? () => serviceUnavailable('Nobody can be authenticated here.')
-      : resources.get('bearer', { tokens, hosts }, () => createBearer(issuers, proofs()))
+/** Opens the issuers; keys that were not loaded are read in the background. DPoP proofs may be made for `listen.hosts`. */
+export function openIssuers(resources: Resources, config: Config, log: Log, loaded: LoadedKeys = []) {
+  const { tokens } = config
+  const { hosts } = config.listen
+  const issuers = tokens.map((one, i) => {
+    const { issuer, introspection } = one
+    const from = keysFrom(one)
+    return {
+      ...one,
+      keys: resources.get('issuer keys', from, () =>
+        createKeySource({ ...from, keys: loaded[i], events: outageLog('JWKS fetch', { issuer }, log) }),
+      ),
+      introspect: resources.get('introspection', one, () => {
+        const events = outageLog('token introspection', { issuer }, log)
+        return introspection && createIntrospection({ ...one, ...introspection, events })
+      }),
+    }
+  })
+  const createAuthenticate = (): Authenticate => {
+    if (tokens.length === 0) return () => serviceUnavailable('Nobody can be authenticated here.')
+    // Without a known host, no proof can be checked to be for this gateway.
+    const serves = (host: string): boolean => hosts.includes(host)
+    return createBearer(issuers, { proofs: hosts.length > 0 ? createProofs({ serves }) : undefined })
+  }
+  const authenticate = resources.get('bearer', { tokens, hosts }, createAuthenticate)
   return {
     authenticate,
     /** Returns an issuer whose first keys are not here yet, unless they were tried for `FIRST_KEYS_MS`. */
@@ -79,12 +71,8 @@ export function openIssuers(
 }
 
 /** Opens the guard of the PAR endpoint, for the clients of its issuer and those that name none; undefined without `par`. */
-export function openGuard(
-  resources: Resources,
-  par: Par | undefined,
-  clients: readonly Client[],
-  log: Log,
-): ParGuard | undefined {
+export function openGuard(resources: Resources, config: Config, log: Log): ParGuard | undefined {
+  const { par, clients } = config
   if (par === undefined) return undefined
   // Of two with one id, the one that names the issuer comes last and counts.
   const unnamed = clients.filter(({ issuer }) => issuer === undefined)
@@ -94,15 +82,19 @@ export function openGuard(
   const spellings = new Set<string>()
   for (const { id, plain } of listed.values()) if (plain !== id) spellings.add(plain)
 
-  const ready = new Map<string, ParClient>()
+  const opened = new Map<string, ParClient>()
   /** Opens a client's keys when they are first needed. */
   function clientOf(id: string): ParClient | undefined {
     const client = listed.get(id)
-    if (client !== undefined && !ready.has(id)) {
-      ready.set(id, { ...client, keys: openClientKeys(resources, client, log) })
-    }
-    return ready.get(id)
+    if (client !== undefined && !opened.has(id)) opened.set(id, { ...client, keys: keysOf(client) })
+    return opened.get(id)
   }
+  const keysOf = ({ id, jwks }: Client): KeySource | undefined =>
+    jwks &&
+    resources.get('client keys', { id, jwks }, () => {
+      const events = outageLog('client JWKS fetch', { client: id }, log)
+      return createKeySource({ issuer: id, jwks: 'url' in jwks ? jwks.url : jwks, events })
+    })
   // What is open stays open over a reload.
   for (const { id } of resources.before('client keys') as Client[]) clientOf(id)
   return createParGuard({
@@ -115,33 +107,11 @@ export function openGuard(
   })
 }
 
-function openClientKeys(resources: Resources, { id, jwks }: Client, log: Log): KeySource | undefined {
-  if (jwks === undefined) return undefined
-  const events = eventsOf('client JWKS fetch', { client: id }, log)
-  return resources.get(
-    'client keys',
-    { id, jwks },
-    () => createKeySource({ issuer: id, jwks: 'url' in jwks ? jwks.url : jwks, events }),
-    (keys) => keys.close(),
-  )
-}
-
-function openKeys(from: KeyPlace, log: Log, keys: KeySet | undefined): KeySource {
-  const events = eventsOf('JWKS fetch', { issuer: from.issuer }, log)
-  return createKeySource({ ...from, keys, events })
-}
-
-function openIntrospection(tokens: Tokens, log: Log) {
-  const { issuer, introspection } = tokens
-  const events = eventsOf('token introspection', { issuer }, log)
-  return introspection && createIntrospection({ ...tokens, ...introspection, events })
-}
-
 /** Logs an outage once, and its end. */
-function eventsOf(what: string, fields: object, log: Log): SourceEvents {
+function outageLog(what: string, fields: object, log: Log) {
   return {
-    failed: (reason) => log.warn({ ...fields, reason }, `${what} failed; retrying`),
-    recovered: () => log.info(fields, `${what} works again`),
+    onDown: ({ message: reason }: Error) => log.warn({ ...fields, reason }, `${what} failed; retrying`),
+    onUp: () => log.info(fields, `${what} works again`),
   }
 }
 

@@ -1,5 +1,7 @@
 import type { Config } from '../config/schema.ts'
-import { errorFormatOf } from '../downstream/reply.ts'
+import { errorFormatOf, hostErrorFormats } from '../downstream/reply.ts'
+import { createRouter } from '../downstream/router.ts'
+import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/deps.ts'
 import { decisionHeaders } from '../limit/decision.ts'
 import { draftHeaders } from '../limit/draft-headers.ts'
@@ -17,46 +19,48 @@ export function openUpstreams(
   upstreams: readonly Upstream[],
   log: Log,
 ): ReadonlyMap<string, Forward> {
-  const open = (upstream: Upstream): Forward =>
-    createForward(upstream, ({ address, up, cause }) => {
-      const fields = { upstream: upstream.name, address }
-      if (up) log.info(fields, 'upstream address up')
-      else log.warn({ ...fields, cause }, 'upstream address down')
+  function open(upstream: Upstream): Forward {
+    const { name } = upstream
+    return createForward(upstream, ({ address, up, cause }) => {
+      if (up) log.info({ upstream: name, address }, 'upstream address up')
+      else log.warn({ upstream: name, address, cause }, 'upstream address down')
     })
-  return new Map(
-    upstreams.map((upstream) => [
-      upstream.name,
-      resources.get('upstream', upstream, open, (forward) => forward.close()),
-    ]),
-  )
-}
-
-/** Connects a route with the parts that serve it. */
-export function serveRoute(
-  route: LimitedRoute,
-  prefix: string,
-  { clientLimits, parameters }: Config,
-  forwards: ReadonlyMap<string, Forward>,
-): GatewayRoute {
-  const apply = compileLimits(route.limits, prefix, clientLimits)
-  return {
-    ...route,
-    forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
-    errorFormat: errorFormatOf(route),
-    refuseParams: compileParameters(route, parameters),
-    needsUser: route.limits.some(({ per }) => per.includes('user')),
-    quotas: (caller, params) => apply(caller, params, Date.now()),
-    proofQuota({ id, windowMs }, caller, quotas) {
-      // Beside the limits, so that a cluster decides it with them; but a replay may come from another address.
-      const byClient = quotas.length === 0 || route.limits[0]!.per[0] === 'ip'
-      const first = byClient ? encodePart(caller.client!) : hashTag(quotas[0]!.key)
-      return proofQuota(prefix, first, id, windowMs)
-    },
   }
+  return new Map(upstreams.map((one) => [one.name, resources.get('upstream', one, () => open(one))]))
 }
 
-/** Returns what writes the fields of a decision, as `headers` asks for. */
-export function rateLimitHeaders({ headers }: Config): GatewayDeps['rateLimitHeaders'] {
-  if (headers.draft !== 'draft-10') return decisionHeaders
-  return (decision, quotas) => [...decisionHeaders(decision), ...draftHeaders(decision, quotas)]
+const withDraftHeaders: GatewayDeps['rateLimitHeaders'] = (decision, quotas) => [
+  ...decisionHeaders(decision),
+  ...draftHeaders(decision, quotas),
+]
+
+/** Connects the routes with the parts that serve them; keys of limits start with `prefix`. */
+export function compileRoutes(
+  { routes, listen, headers, clientLimits, parameters }: Config,
+  prefix: string,
+  forwards: ReadonlyMap<string, Forward>,
+) {
+  function serve(route: LimitedRoute): GatewayRoute {
+    const apply = compileLimits(route.limits, prefix, clientLimits)
+    return {
+      ...route,
+      forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
+      errorFormat: errorFormatOf(route),
+      refuseParams: compileParameters(route, parameters),
+      needsUser: route.limits.some(({ per }) => per.includes('user')),
+      quotas: (caller, params) => apply(caller, params, Date.now()),
+      proofQuota({ id, windowMs }, caller, quotas) {
+        // Beside the limits, so that a cluster decides it with them; but a replay may come from another address.
+        const byClient = quotas.length === 0 || route.limits[0]!.per[0] === 'ip'
+        const first = byClient ? encodePart(caller.client!) : hashTag(quotas[0]!.key)
+        return proofQuota(prefix, first, id, windowMs)
+      },
+    }
+  }
+  return {
+    match: createRouter(routes.map(serve)),
+    ...servedHosts(routes, listen.hosts),
+    errorFormatOf: hostErrorFormats(routes),
+    rateLimitHeaders: headers.draft === 'draft-10' ? withDraftHeaders : decisionHeaders,
+  }
 }

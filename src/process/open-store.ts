@@ -8,26 +8,22 @@ import type { Store } from '../limit/store.ts'
 import { atMostEvery, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
-export interface OpenStore {
-  readonly store: Store
-  /** The counters that `store` asks, without its fallback. */
-  readonly counters: Pick<Store, 'peek'>
-  /** What their keys start with. */
-  readonly prefix: string
-  /** True if calls can be decided as configured. */
-  ready(): boolean
-}
-
 const DAMAGED_LOG_MS = 10_000
 
-const MODES = ['store', 'local', 'allow', 'deny'] as const
-type Mode = (typeof MODES)[number]
-
-const MODE_CHANGED: Readonly<Record<Mode, string>> = {
+const MODE_CHANGED = {
   store: 'Redis available again',
   local: 'Redis unavailable; counting in this process',
   allow: 'Redis unavailable; admitting every call',
   deny: 'Redis unavailable; refusing limited calls with 503',
+}
+type Mode = keyof typeof MODE_CHANGED
+
+export interface OpenStore {
+  readonly store: Store
+  /** The counters that `store` asks, without its fallback. */
+  readonly counters: Pick<Store, 'peek'>
+  /** True if calls can be decided as configured. */
+  ready(): boolean
 }
 
 /**
@@ -36,21 +32,20 @@ const MODE_CHANGED: Readonly<Record<Mode, string>> = {
  */
 export async function openStore(config: StoreConfig, log: Log, metrics: Metrics): Promise<OpenStore> {
   const show = (now: Mode): void => {
-    for (const mode of MODES) metrics.storeMode.set({ mode }, mode === now ? 1 : 0)
+    for (const mode of Object.keys(MODE_CHANGED)) metrics.storeMode.set({ mode }, mode === now ? 1 : 0)
     metrics.storeUp.set(now === 'store' ? 1 : 0)
   }
-  const prefix = prefixOf(config)
   if (config === 'memory') {
     show('store')
     const store = new MemoryStore()
-    return { store, counters: store, prefix, ready: () => true }
+    return { store, counters: store, ready: () => true }
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
   metrics.standIns.inc({ mode }, 0)
   const remote = new RedisStore({
     ...redis,
-    prefix,
+    prefix: prefixOf(config),
     timeoutMs,
     onLost: () => store.check(),
     onWrong(error) {
@@ -82,5 +77,5 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
   })
   if (!(await remote.connect())) await store.begin()
   show(store.mode())
-  return { store, counters: remote, prefix, ready: () => mode !== 'deny' || store.mode() === 'store' }
+  return { store, counters: remote, ready: () => mode !== 'deny' || store.mode() === 'store' }
 }

@@ -17,29 +17,23 @@ export interface Source extends Reading {
   load(): Promise<Reading & { readonly config: Config }>
 }
 
-export interface ReloadParts {
-  readonly config: Config
-  readonly source: Source
-  /** Puts a configuration into force, whole or not at all. */
-  apply(config: Config): void | Promise<void>
-  readonly log: Log
-  readonly metrics: Pick<Metrics, 'configLoaded' | 'configFailed'>
-}
-
 /** `changed`: reload only if the text, or a file that it names, differs from what is in force; `asked`: in any case. */
 export type Occasion = 'changed' | 'asked'
 
 /** Sections that are read at the start only, but for parts of `listen`. */
 const AT_START = ['listen', 'admin', 'store', 'log'] as const
 
-/** Returns a function that reloads the configuration, one reload at a time. A bad one changes nothing; it is logged and counted. */
-export function createReload({
-  config: started,
-  source,
-  apply,
-  log,
-  metrics,
-}: ReloadParts): (occasion: Occasion) => Promise<void> {
+/**
+ * Returns a function that reloads the configuration, one reload at a time. A bad one changes nothing; it is logged and counted.
+ * `apply` puts a configuration into force, whole or not at all.
+ */
+export function createReload(
+  started: Config,
+  source: Source,
+  apply: (config: Config) => void | Promise<void>,
+  log: Log,
+  metrics: Metrics,
+): (occasion: Occasion) => Promise<void> {
   let { hash, content } = source
   let rejected: string | undefined
   let last: Promise<void> = Promise.resolve()

@@ -2,7 +2,6 @@ interface Part {
   readonly kind: string
   readonly settings: unknown
   readonly value: unknown
-  end(): void
 }
 type Parts = Map<string, Part>
 
@@ -16,19 +15,10 @@ export function createResources() {
   const find = (key: string): Part | undefined => parts.get(key) ?? before.get(key)
 
   return {
-    /** Returns the part for these settings, built unless there is one. */
-    get<Settings, Value>(
-      kind: string,
-      settings: Settings,
-      build: (settings: Settings) => Value,
-      end: (value: Value) => void = () => {},
-    ): Value {
+    /** Returns the part for these settings, built unless there is one. Its method `close`, if any, is called when it is dropped. */
+    get<Value>(kind: string, settings: unknown, build: () => Value): Value {
       const key = keyOf(kind, settings)
-      let part = find(key)
-      if (part === undefined) {
-        const value = build(settings)
-        part = { kind, settings, value, end: () => end(value) }
-      }
+      const part = find(key) ?? { kind, settings, value: build() }
       parts.set(key, part)
       return part.value as Value
     },
@@ -37,28 +27,30 @@ export function createResources() {
     /** Returns, within `replace`, the settings of the parts of one kind that are in force. */
     before: (kind: string): readonly unknown[] =>
       [...before.values()].filter((part) => part.kind === kind).map(({ settings }) => settings),
-    /** Builds a configuration, and ends the parts that it does not use; if `build` throws, those that are new. */
+    /** Builds a configuration, and closes the parts that it does not use; if `build` throws, those that are new. */
     replace<Value>(build: () => Value): Value {
       before = parts
       parts = new Map()
       try {
         const value = build()
-        endAll(before, parts)
+        closeAll(before, parts)
         return value
       } catch (error) {
-        endAll(parts, before)
+        closeAll(parts, before)
         parts = before
         throw error
       } finally {
         before = new Map()
       }
     },
-    end: (): void => endAll(parts),
+    close: (): void => closeAll(parts),
   }
 }
 
-function endAll(parts: Parts, except?: Parts): void {
-  for (const [key, part] of parts) if (except?.has(key) !== true) part.end()
+function closeAll(parts: Parts, except?: Parts): void {
+  for (const [key, { value }] of parts) {
+    if (except?.has(key) !== true) (value as { close?: () => void } | undefined)?.close?.()
+  }
 }
 
 const keyOf = (kind: string, settings: unknown): string => `${kind} ${JSON.stringify(settings)}`

@@ -4,7 +4,7 @@ import { drain } from '../downstream/drain.ts'
 import { listen } from '../downstream/server.ts'
 import { createLog } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
-import { buildService, type Service } from './build.ts'
+import { buildService, type Operated } from './build.ts'
 import { createReload, type Occasion, type Source } from './reload.ts'
 import { openWorkers } from './workers/pool.ts'
 
@@ -41,36 +41,29 @@ const LAME_DUCK_PART = 4
 /** Most warnings of one configuration that are logged: each of 10,000 clients may give one. */
 const MAX_WARNINGS = 100
 
+const NOT_STARTED = 'the gateway does not serve yet'
+const refuse = (): Promise<never> => Promise.reject(new Error(NOT_STARTED))
+const UNSERVED: Omit<Operated, 'metrics'> = { unready: () => NOT_STARTED, usage: refuse, reset: refuse }
+
 /** Opens the operators' port, then the callers'. Rejects with a message for the operator. */
 export async function start(config: Config, { source, workers = 1 }: StartOptions = {}): Promise<Running> {
   const { level, format = process.stdout.isTTY ? 'pretty' : 'json' } = config.log
-  const output = await createLog(level, format)
+  const output = createLog(level, format)
   const { log } = output
   const metrics = createMetrics()
-  /** Undefined until it serves. */
-  let service: Service | undefined
-  let { drainTimeoutMs } = config
-  let draining = false
-  let closed: Promise<void> | undefined
-
-  const started = (): Service => {
-    if (service === undefined) throw new Error(NOT_STARTED)
-    return service
-  }
+  /** What operators see; replaced when it serves, and when it drains. */
+  let operated: Operated = { ...UNSERVED, metrics: metrics.text }
   const admin = createAdmin({
-    unready: () =>
-      draining ? 'the gateway drains' : service === undefined ? NOT_STARTED : service.unready(),
-    metrics: () => (service === undefined ? metrics.text() : service.metrics()),
+    unready: () => operated.unready(),
+    metrics: () => operated.metrics(),
     metricsType: metrics.contentType,
     ...config.admin,
-    usage: async (client, signal) => await started().usage(client, signal),
+    usage: (client, signal) => operated.usage(client, signal),
     async reset(client, signal) {
-      const freed = await started()
-        .reset(client, signal)
-        .catch((error: Error) => {
-          log.warn({ client, cause: error.message }, 'client limits reset in part by an operator')
-          throw error
-        })
+      const freed = await operated.reset(client, signal).catch((error: Error) => {
+        log.warn({ client, cause: error.message }, 'client limits reset in part by an operator')
+        throw error
+      })
       log.info({ client, freed }, 'client limits reset by an operator')
       return freed
     },
@@ -84,32 +77,36 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
     const more = warnings.length - MAX_WARNINGS
     if (more > 0) log.warn({ more }, 'more warnings; "sluice check" lists them all')
   }
-  async function apply(next: Config): Promise<void> {
-    await service!.apply(next)
-    ;({ drainTimeoutMs } = next)
-    warn(next)
-  }
-  async function close(lameDuckMs: number): Promise<void> {
-    draining = true
-    log.info('sluice drains')
-    const cut = await service!.close({ lameDuckMs, drainTimeoutMs })
-    if (cut > 0) log.warn({ requests: cut }, 'requests cut at the end of drainTimeout')
-    await drain(admin, 0)
-    log.info('sluice stopped')
-    await output.close()
-  }
 
   try {
     const adminAddress = await listen(admin, config.admin.host, config.admin.port, 'admin')
     warn(config)
-    if (workers === 1) {
-      service = await buildService(config, output, metrics)
-      metrics.workers.set(1)
-    } else service = await openWorkers(workers, config, output, metrics)
+    const several = workers > 1 ? workers : undefined
+    const service = several
+      ? await openWorkers(several, config, output, metrics)
+      : await buildService(config, output, metrics)
+    if (several === undefined) metrics.workers.set(1)
+    operated = service
     const { address } = service
-    const several = workers === 1 ? undefined : workers
     log.info({ address, adminAddress, workers: several, loadMs: source?.loadMs }, 'sluice serves')
-    const reload = source && createReload({ config, source, apply, log, metrics })
+
+    let { drainTimeoutMs } = config
+    async function apply(next: Config): Promise<void> {
+      await service.apply(next)
+      ;({ drainTimeoutMs } = next)
+      warn(next)
+    }
+    async function close(lameDuckMs: number): Promise<void> {
+      operated = { ...service, unready: () => 'the gateway drains' }
+      log.info('sluice drains')
+      const cut = await service.close({ lameDuckMs, drainTimeoutMs })
+      if (cut > 0) log.warn({ requests: cut }, 'requests cut at the end of drainTimeout')
+      await drain(admin, 0)
+      log.info('sluice stopped')
+      await output.close()
+    }
+    const reload = source && createReload(config, source, apply, log, metrics)
+    let closed: Promise<void> | undefined
     return {
       address,
       adminAddress,
@@ -124,5 +121,3 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
     throw error
   }
 }
-
-const NOT_STARTED = 'the gateway does not serve yet'

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { z } from 'zod'
-import { jsonSchema } from '../../src/config/json-schema.ts'
+import { jsonSchema } from '../../src/config/schema.ts'
 import { loadConfig } from '../../src/config/load.ts'
 
 const CONFIG = join(import.meta.dirname, '../../config')

@@ -9,7 +9,7 @@ import { createServer, request as httpsRequest } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { connect } from 'node:tls'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type Sender, senderOf } from '../../src/authenticate/proof/sender.ts'
+import { type Sender, senderOf } from '../../src/authenticate/proof/dpop.ts'
 import {
   certificateThumbprint,
   clientCertificate,

@@ -1,7 +1,8 @@
 import { expect } from 'vitest'
 import { randomUUID } from 'node:crypto'
 import { createKeySource, type KeySourceOptions } from '../../src/authenticate/token/jwks.ts'
-import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
+import { createParGuard, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
+import type { ParClient } from '../../src/par/request-object.ts'
 import { plainId } from '../../src/par/client-authentication.ts'
 import { refusalReply } from '../../src/downstream/reply.ts'
 import { makeKey, signJws, type TestKey } from './issuer.ts'
@@ -19,7 +20,7 @@ export const KEYS = clientKeys({ keys: [KEY.jwk] })
 
 /** The keys of a client, from a JWK Set or from its URL. */
 export function clientKeys(jwks: string | object, events: Partial<KeySourceOptions['events']> = {}) {
-  return createKeySource({ issuer: 'client', jwks, events: { failed() {}, recovered() {}, ...events } })
+  return createKeySource({ issuer: 'client', jwks, events: { onDown() {}, onUp() {}, ...events } })
 }
 
 type Members = Readonly<Record<string, unknown>>

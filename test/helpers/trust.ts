@@ -1,11 +1,7 @@
-import {
-  type Authenticate,
-  type Bound,
-  type BearerOptions,
-  createBearer,
-  type Identity,
-  type TrustedIssuer,
-} from '../../src/authenticate/token/bearer.ts'
+import type { Bound } from '../../src/authenticate/proof/confirmation.ts'
+import { type Authenticate, type BearerOptions, createBearer } from '../../src/authenticate/token/bearer.ts'
+import type { Identity } from '../../src/authenticate/token/claims.ts'
+import type { TrustedIssuer } from '../../src/authenticate/token/jwt.ts'
 import {
   createKeySource,
   type Keys,
@@ -21,7 +17,7 @@ export async function keysOf(
   { issuer }: TestIssuer,
   options: Partial<KeySourceOptions> = {},
 ): Promise<KeySource> {
-  const keys = createKeySource({ issuer, events: { failed() {}, recovered() {} }, ...options })
+  const keys = createKeySource({ issuer, events: { onDown() {}, onUp() {} }, ...options })
   await keys.refresh()
   return keys
 }

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { addUp, createMetrics, onlyCounts, textOf } from '../../src/observe/metrics.ts'
+import { countsOf, createMetrics, textOf } from '../../src/observe/metrics.ts'
 
 /** The lines of some metrics. */
 async function linesOf(values: Parameters<typeof textOf>[0], name: RegExp): Promise<string[]> {
@@ -21,9 +21,7 @@ it('adds up what processes count, and shows of gauges what an operator must know
     first.workers.inc()
   }
   const all = await Promise.all([first, ...workers].map(({ values }) => values()))
-  expect(
-    await linesOf(addUp(all), /^sluice_(http_requests_total|store|.*info|config|workers|.*_count)/),
-  ).toEqual([
+  expect(await linesOf(all, /^sluice_(http_requests_total|store|.*info|config|workers|.*_count)/)).toEqual([
     expect.stringMatching(/^sluice_build_info\{version="[^"]+",node="[^"]+"\} 1$/),
     'sluice_config_last_reload_successful 1',
     expect.stringMatching(/^sluice_config_last_reload_success_timestamp_seconds \d{10}/),
@@ -33,7 +31,7 @@ it('adds up what processes count, and shows of gauges what an operator must know
     'sluice_http_requests_total{route="/*",method="GET",code="200",source="gateway"} 1',
     'sluice_http_requests_total{route="/*",method="GET",code="429",source="gateway"} 1',
     'sluice_http_request_duration_seconds_count 2',
-    ...(await linesOf(addUp(all), /^sluice_store_duration_seconds/)),
+    ...(await linesOf(all, /^sluice_store_duration_seconds/)),
     'sluice_store_up 0',
     'sluice_store_mode{mode="local"} 1',
     'sluice_store_mode{mode="store"} 1',
@@ -42,7 +40,7 @@ it('adds up what processes count, and shows of gauges what an operator must know
 
   first.configFailed()
   const failed = await Promise.all([first, ...workers].map(({ values }) => values()))
-  expect(await linesOf(addUp(failed), /^sluice_config_(last_reload_successful|reload_failures)/)).toEqual([
+  expect(await linesOf(failed, /^sluice_config_(last_reload_successful|reload_failures)/)).toEqual([
     'sluice_config_last_reload_successful 0',
     'sluice_config_reload_failures_total 1',
   ])
@@ -53,11 +51,11 @@ it('keeps of a process that is gone what it counted, and nothing that it was', a
   gone.requests.inc('/*', 'GET', '200', 'upstream')
   gone.requestSeconds.observe(0.002)
   gone.storeUp.set(0)
-  const kept = onlyCounts(await gone.values())
+  const kept = countsOf([await gone.values()])
   const heir = createMetrics()
   heir.requests.inc('/*', 'GET', '200', 'upstream')
   heir.storeUp.set(1)
-  const sum = addUp([await heir.values(), addUp([kept, kept])])
+  const sum = [await heir.values(), countsOf([kept, kept])]
   expect(await linesOf(sum, /^sluice_(http_requests_total|store_up|.*seconds_count)/)).toEqual([
     'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream"} 3',
     'sluice_http_request_duration_seconds_count 2',

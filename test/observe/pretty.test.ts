@@ -1,11 +1,14 @@
 import { expect, it } from 'vitest'
-import { prettyLine } from '../../src/observe/pretty.ts'
+import { prettyLines } from '../../src/observe/pretty.ts'
+
+const shownAs = (line: object): string =>
+  prettyLines(`${JSON.stringify({ level: 'info', time: '2026-11-22T08:15:30.123Z', ...line })}\n`)
 
 it.each([
-  [{ level: 'info', time: 'x', msg: 'sluice drains' }, 'sluice drains'],
+  [{ msg: 'sluice drains' }, 'INFO: sluice drains'],
   [
-    { level: 'warn', time: 'x', msg: 'Redis unavailable', server: 'redis', cause: undefined },
-    'Redis unavailable server=redis',
+    { level: 'warn', msg: 'Redis unavailable', server: 'redis', cause: undefined },
+    'WARN: Redis unavailable server=redis',
   ],
   [
     {
@@ -20,7 +23,7 @@ it.each([
       remaining: 0,
       source: 'gateway',
     },
-    'POST /sync/a 429 0.3 ms client acme refused by sync',
+    'INFO: POST /sync/a 429 0.3 ms client acme refused by sync',
   ],
   [
     {
@@ -38,7 +41,7 @@ it.each([
       source: 'upstream',
       shadowOver: ['trial'],
     },
-    'GET /x 200 2 ms client acme 9 left of requests shadowOver=["trial"]',
+    'INFO: GET /x 200 2 ms client acme 9 left of requests shadowOver=["trial"]',
   ],
   [
     {
@@ -51,10 +54,10 @@ it.each([
       error: 'The upstream broke off.',
       cause: 'data: reset',
     },
-    'GET /x 502 2 ms "The upstream broke off." cause=data: reset',
+    'INFO: GET /x 502 2 ms "The upstream broke off." cause=data: reset',
   ],
 ])('%j is shown on one line', (line, shown) => {
-  expect(prettyLine(line)).toBe(shown)
+  expect(shownAs(line)).toBe(`[08:15:30.123] ${shown}\n`)
 })
 
 it('lets no word that callers choose begin a line or move a cursor', () => {
@@ -68,5 +71,11 @@ it('lets no word that callers choose begin a line or move a cursor', () => {
     source: 'gateway',
     error: 'b\r',
   }
-  expect(prettyLine(line)).toBe('GET /\\u009b31m 400 1 ms client a\\u000a\\u001b[2Jsluice stopped "b\\u000d"')
+  expect(shownAs(line)).toContain(
+    ': GET /\\u009b31m 400 1 ms client a\\u000a\\u001b[2Jsluice stopped "b\\u000d"\n',
+  )
+})
+
+it('leaves what is no JSON as it is', () => {
+  expect(prettyLines('{ a: 1 }\nnull\n')).toBe('{ a: 1 }\nnull\n')
 })

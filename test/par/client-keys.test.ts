@@ -94,7 +94,7 @@ describe('keys in the configuration', () => {
 
   it('that are no keys are reported, and let nothing pass', async () => {
     const reasons: string[] = []
-    const keys = clientKeys([], { failed: (reason) => reasons.push(reason) })
+    const keys = clientKeys([], { onDown: ({ message: reason }) => reasons.push(reason) })
     const guard = guardOf({ acme: { keys } })
     const send = () => push(guard, { ...plain('acme'), ...assertion('acme') })
     expect(await send()).toEqual(unavailable)

@@ -62,16 +62,16 @@ describe('a signed request object', () => {
 
   it.each([
     ['expired', { exp: NOW - 10 }, /expired/],
-    ['has an exp that is a text', { exp: 'later' }, /exp that is no number/],
+    ['has an exp that is a text', { exp: 'later' }, /that is no number/],
     ['is not valid yet', { nbf: NOW + 11 }, /not valid yet/],
     ['is from the future', { iat: NOW + 3600 }, /future/],
     ['is for another audience', { aud: TOKEN }, new RegExp(`send the aud ${ISSUER}`)],
     ['is of another issuer', { iss: 'other' }, /iss/],
     ['is of another client', { client_id: 'other' }, /client_id/],
     ['has a client_id that is a list', { client_id: ['on'] }, /client_id/],
-    ['holds a request', { request: 'e30.e30.' }, /must not hold request\./],
-    ['holds a request_uri', { request_uri: '' }, /must not hold request_uri/],
-    ['holds a request that is null', { request: null }, /must not hold request\./],
+    ['holds a request', { request: 'e30.e30.' }, /must not hold request/],
+    ['holds a request_uri', { request_uri: '' }, /must not hold request/],
+    ['holds a request that is null', { request: null }, /must not hold request/],
   ])('is refused where it %s', async (_, claims, words) => {
     for (const client of ALL) expect(await signed(client, claims)).toEqual(badObject(words))
   })
@@ -212,9 +212,7 @@ describe('the setting none, or no setting', () => {
       badObject(/use one such as PS256/),
     )
     for (const alg of [undefined, 256]) {
-      expect(await signed('noneWithoutKeys', {}, { header: { alg } })).toEqual(
-        badObject(/names no algorithm/),
-      )
+      expect(await signed('noneWithoutKeys', {}, { header: { alg } })).toEqual(badObject(/is no JWT/))
     }
   })
 })

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Client, Par, Tokens } from '../../src/config/schema.ts'
+import type { Client, Config, Par, Tokens } from '../../src/config/schema.ts'
 import { Refusal } from '../../src/errors.ts'
 import type { Log } from '../../src/observe/log.ts'
 import {
@@ -32,20 +32,24 @@ beforeAll(async () => {
 })
 afterAll(() => Promise.all([first.close(), second.close(), introspection.close()]))
 
+const configOf = (some: object): Config => some as Config
+
 /** Opens one configuration after another, as the process does. */
 function configurations() {
   const resources = createResources()
   return {
-    end: resources.end,
+    end: resources.close,
     openIssuers: (tokens: readonly Tokens[], hosts: readonly string[] = []): Issuers =>
-      resources.replace(() => openIssuersIn(resources, tokens, hosts, log)),
+      resources.replace(() => openIssuersIn(resources, configOf({ tokens, listen: { hosts } }), log)),
     /** With the keys read before. */
     async reload(tokens: readonly Tokens[]): Promise<Issuers> {
-      const keys = await loadIssuerKeys(resources, tokens)
-      return resources.replace(() => openIssuersIn(resources, tokens, [], log, keys))
+      const keys = await loadIssuerKeys(resources, configOf({ tokens }))
+      return resources.replace(() =>
+        openIssuersIn(resources, configOf({ tokens, listen: { hosts: [] } }), log, keys),
+      )
     },
-    openGuard: (clients: readonly Client[], { par }: { par?: Par } = { par: PAR }) =>
-      resources.replace(() => openGuardIn(resources, par, clients, log)),
+    openGuard: (clients: readonly Client[], par: Par | null = PAR) =>
+      resources.replace(() => openGuardIn(resources, configOf({ par: par ?? undefined, clients }), log)),
   }
 }
 
@@ -167,7 +171,7 @@ describe('the clients of the PAR endpoint', () => {
     second.fault = 'down'
     const unavailable = { status: 503 }
     expect(await ask(openGuard([{ ...remote, name: 'Remote' }, client('other')])!)).toEqual(opened)
-    expect(openGuard([remote], {})).toBeUndefined()
+    expect(openGuard([remote], null)).toBeUndefined()
     expect(await ask(openGuard([remote])!)).toMatchObject(unavailable)
     second.fault = undefined
     end()

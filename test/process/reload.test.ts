@@ -196,15 +196,11 @@ it('a file that cannot be put into force is logged and counted once, and again a
   const wrong = new Error('no such cipher')
   let refusal: Error | undefined = wrong
   let next = second
-  const reload = createReload({
-    config: first.config,
-    source: { ...first, load: async () => next },
-    apply() {
-      if (refusal) throw refusal
-    },
-    log: { info: write, warn: write, error: write } as unknown as Log,
-    metrics: counters,
-  })
+  const apply = (): void => {
+    if (refusal) throw refusal
+  }
+  const log = { info: write, warn: write, error: write } as unknown as Log
+  const reload = createReload(first.config, { ...first, load: async () => next }, apply, log, counters)
   const REJECTED = 'configuration rejected; the previous one stays in force'
   for (let i = 0; i < 3; i++) await reload('changed')
   expect(lines.splice(0)).toEqual([REJECTED])

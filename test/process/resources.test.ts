@@ -1,20 +1,15 @@
 import { expect, it } from 'vitest'
 import { createResources } from '../../src/process/resources.ts'
 
-it('builds a part once for each kind and settings, and ends what a reload does not use, or built in vain', () => {
+it('builds a part once for each kind and settings, and closes what a reload does not use, or built in vain', () => {
   const resources = createResources()
   const events: string[] = []
   const get = (kind: string, settings: object) =>
-    resources.get(
-      kind,
-      settings,
-      () => {
-        const name = `${kind} ${Object.values(settings).join()}`
-        events.push(`build ${name}`)
-        return name
-      },
-      (name) => events.push(`end ${name}`),
-    )
+    resources.get(kind, settings, () => {
+      const name = `${kind} ${Object.values(settings).join()}`
+      events.push(`build ${name}`)
+      return { close: () => events.push(`close ${name}`) }
+    })
   resources.replace(() => [get('a', { x: 1 }), get('b', { x: 1 }), get('a', { x: 1 })])
   // As a request does later.
   get('a', { x: 2 })
@@ -27,7 +22,7 @@ it('builds a part once for each kind and settings, and ends what a reload does n
       throw new Error('a bad certificate')
     }),
   ).toThrow('a bad certificate')
-  expect(events.splice(0)).toEqual(['build a 3', 'end a 3'])
+  expect(events.splice(0)).toEqual(['build a 3', 'close a 3'])
   expect(resources.has('b', { x: 1 })).toBe(true)
 
   const before = resources.replace(() => {
@@ -35,7 +30,7 @@ it('builds a part once for each kind and settings, and ends what a reload does n
     return resources.before('a')
   })
   expect(before).toEqual([{ x: 1 }, { x: 2 }])
-  expect(events.splice(0)).toEqual(['end a 1', 'end b 1'])
-  resources.end()
-  expect(events).toEqual(['end a 2'])
+  expect(events.splice(0)).toEqual(['close a 1', 'close b 1'])
+  resources.close()
+  expect(events).toEqual(['close a 2'])
 })

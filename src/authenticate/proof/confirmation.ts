@@ -2,15 +2,14 @@ import { hash } from 'node:crypto'
 import type { Refusal } from '../../errors.ts'
 import { type Challenges, type Fault, invalidToken, type Scheme } from '../token/challenge.ts'
 import type { Identity } from '../token/claims.ts'
-import type { Proof, Proofs } from './dpop.ts'
-import type { Sender } from './sender.ts'
+import type { Proof, Proofs, Sender } from './dpop.ts'
 
 /** What the sender of a token must hold (RFC 7800 section 3): where both are set, both. */
 export interface Confirmation {
   /** The key of its DPoP proofs, by SHA-256 thumbprint (RFC 9449 section 6.1). */
-  readonly jkt?: string
+  readonly jkt?: string | undefined
   /** Its TLS client certificate, by SHA-256 (RFC 8705 section 3.1). */
-  readonly x5t?: string
+  readonly x5t?: string | undefined
 }
 
 /**
@@ -32,13 +31,11 @@ const REPLAYED: Fault = { error: 'invalid_dpop_proof', description: 'The DPoP pr
 export function readConfirmation(cnf: unknown): Confirmation | undefined {
   if (typeof cnf !== 'object' || cnf === null) return undefined
   const { jkt, 'x5t#S256': x5t, ...others } = cnf as Readonly<Record<string, unknown>>
-  if (Object.keys(others).length > 0 || (jkt === undefined && x5t === undefined)) return undefined
-  if ((jkt !== undefined && !isThumbprint(jkt)) || (x5t !== undefined && !isThumbprint(x5t))) return undefined
-  return { ...(jkt !== undefined && { jkt }), ...(x5t !== undefined && { x5t }) }
-}
-
-function isThumbprint(value: unknown): value is string {
-  return typeof value === 'string' && SHA256.test(value)
+  const thumbprints = [jkt, x5t].filter((one) => one !== undefined)
+  if (Object.keys(others).length > 0 || thumbprints.length === 0) return undefined
+  return thumbprints.every((one) => typeof one === 'string' && SHA256.test(one))
+    ? ({ jkt, x5t } as Confirmation)
+    : undefined
 }
 
 /**
@@ -53,39 +50,28 @@ export function createConfirm({ refuse }: Challenges, proofs: Proofs | undefined
     sender: Sender | undefined,
   ): Identity | Bound | Refusal {
     const { jkt, x5t } = identity.confirmation ?? {}
+    const certificate = x5t === undefined ? undefined : sender?.certificate()
+    let fault: string | undefined
     if (scheme === 'dpop' && jkt === undefined) {
-      return refuse(
-        invalidToken('The access token is not bound to a key; send it as a Bearer token.'),
-        scheme,
-      )
-    }
-    // RFC 9449 section 7.2: otherwise a thief of the token would just leave the proof out.
-    if (scheme === 'bearer' && jkt !== undefined && proofs !== undefined) {
-      const fault = 'The access token is bound to a key; send it as a DPoP token, with a proof.'
+      fault = 'The access token is not bound to a key; send it as a Bearer token.'
+    } else if (scheme === 'bearer' && jkt !== undefined && proofs !== undefined) {
+      // RFC 9449 section 7.2: otherwise a thief of the token would just leave the proof out.
+      fault = 'The access token is bound to a key; send it as a DPoP token, with a proof.'
       return refuse(invalidToken(fault), scheme, 'dpop')
+    } else if (sender === undefined || (jkt !== undefined && proofs === undefined)) {
+      fault = 'The access token is bound to a key of its client, which cannot be checked here.'
+    } else if (x5t !== (certificate && hash('sha256', certificate, 'base64url'))) {
+      fault = 'The access token is bound to a TLS client certificate, which did not come with it.'
     }
-    if (sender === undefined || (jkt !== undefined && proofs === undefined)) {
-      const fault = 'The access token is bound to a key of its client, which cannot be checked here.'
-      return refuse(invalidToken(fault), scheme)
-    }
-    const fault = x5t === undefined ? undefined : certificateFault(x5t, sender.certificate())
     if (fault !== undefined) return refuse(invalidToken(fault), scheme)
     if (jkt === undefined) return identity
     return {
       identity,
       async prove() {
-        const proof = await proofs!.verify({ jkt, ath: digest }, sender)
+        const proof = await proofs!.verify({ jkt, ath: digest }, sender!)
         return 'error' in proof ? refuse(proof, scheme) : proof
       },
       replayed: () => refuse(REPLAYED, scheme),
     }
   }
-}
-
-function certificateFault(x5t: string, certificate: Buffer | undefined): string | undefined {
-  if (certificate === undefined) {
-    return 'The access token is bound to a TLS client certificate, and none came with it.'
-  }
-  if (hash('sha256', certificate, 'base64url') === x5t) return undefined
-  return 'The access token is bound to another TLS client certificate.'
 }

@@ -1,11 +1,11 @@
 import { hash } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
 import { LRUCache } from 'lru-cache'
 import { canonicalEscapes } from '../../downstream/target.ts'
 import type { Fault } from '../token/challenge.ts'
 import { needsExtension } from '../token/claims.ts'
-import { isObject, type JsonObject, type Jws, parseJws, parseObject, verifyJws } from '../token/jws.ts'
+import { isObject, type JsonObject, type Jws, parseJws, parseObject } from '../token/jws.ts'
 import { type KeySet, privateMember, readKeySet } from '../token/key-set.ts'
-import type { Sender } from './sender.ts'
 
 export interface ProofOptions {
   /** True if this, in lower case and without its port, is a host of this gateway. Proofs for others are refused. */
@@ -15,10 +15,7 @@ export interface ProofOptions {
 }
 
 /** What a token requires of a proof: the thumbprint of its key, and the base64url SHA-256 of the token. */
-interface Binding {
-  readonly jkt: string
-  readonly ath: string
-}
+type Binding = Readonly<Record<'jkt' | 'ath', string>>
 
 /** A proof that is good, but may have been used before: it is to be charged beside the limits of its call. */
 export interface Proof {
@@ -29,6 +26,20 @@ export interface Proof {
 }
 
 export type Proofs = ReturnType<typeof createProofs>
+
+/** What a request shows of its sender, beside the token. */
+export interface Sender {
+  readonly method: string
+  readonly scheme: string
+  /** With its port, unless that is the scheme's own. */
+  readonly host: string
+  /** The canonical path. */
+  readonly path: string
+  /** Every `DPoP` value. */
+  readonly proofs: readonly string[]
+  /** The TLS client certificate in DER. */
+  certificate(): Buffer | undefined
+}
 
 const ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
 /** How old a proof may be. */
@@ -56,29 +67,28 @@ export function createProofs({ serves, now = Date.now }: ProofOptions) {
     const claims = parseObject(jws?.payload)
     if (jws === undefined || claims === undefined) return invalid('The DPoP proof is malformed.')
     const { typ, alg, jwk } = jws.header
-    if (typ !== 'dpop+jwt' || needsExtension(jws.header)) {
-      return invalid('The DPoP header holds no DPoP proof.')
-    }
-    if (typeof alg !== 'string' || !ALGORITHMS.includes(alg)) {
-      return invalid('The DPoP proof is signed with an algorithm that is not accepted.')
+    if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !ALGORITHMS.includes(alg as string)) {
+      return invalid(
+        `The DPoP proof must have the typ dpop+jwt, no crit, and an alg of ${ALGORITHMS.join(', ')}.`,
+      )
     }
     const key = canonicalJwk(jwk)
     if (key === undefined) return invalid('The DPoP proof holds no public key.')
     if (thumbprintOf(key) !== binding.jkt) {
       return { error: 'invalid_token', description: 'The access token is bound to another key.' }
     }
-    if (!(await isSigned(jws, alg, key))) return invalid('The signature of the DPoP proof is not valid.')
+    if (!(await isSigned(jws, key))) return invalid('The signature of the DPoP proof is not valid.')
     return judge(claims, binding, sender)
   }
 
   /** Keys are imported once they are known to be some token's, and cached: a client signs many proofs with one. */
-  async function isSigned(jws: Jws, algorithm: string, jwk: string): Promise<boolean> {
+  async function isSigned(jws: Jws, jwk: string): Promise<boolean> {
     let set = keys.get(jwk)
     if (set === undefined) {
       set = await readKeySet({ keys: [JSON.parse(jwk)] })
       keys.set(jwk, set)
     }
-    return set.find(algorithm, undefined).some(({ key }) => verifyJws(jws, algorithm, key))
+    return set.verifies(jws, undefined)
   }
 
   function judge(claims: JsonObject, binding: Binding, sender: Sender): Proof | Fault {
@@ -89,10 +99,10 @@ export function createProofs({ serves, now = Date.now }: ProofOptions) {
     if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI) {
       return invalid('The DPoP proof has no jti, or one that is too long.')
     }
-    if (typeof iat !== 'number') return invalid('The DPoP proof does not say when it was made.')
-    const ageMs = now() - iat * 1000
-    if (!(ageMs <= MAX_AGE_MS)) return invalid('The DPoP proof is too old.')
-    if (ageMs < -LEEWAY_MS) return invalid('The DPoP proof is from the future.')
+    const ageMs = typeof iat === 'number' ? now() - iat * 1000 : Infinity
+    if (!(ageMs <= MAX_AGE_MS && ageMs >= -LEEWAY_MS)) {
+      return invalid(`The DPoP proof has no iat of the last ${MAX_AGE_MS / 1000} seconds.`)
+    }
 
     // From the leeway before its iat to its age after it, and by another gateway's clock a leeway longer.
     return { id: hash('sha256', `${binding.jkt}.${jti}`, 'base64url'), windowMs: MAX_AGE_MS + 2 * LEEWAY_MS }
@@ -139,4 +149,24 @@ function normalizeUrl(url: string): { readonly hostname: string; readonly href: 
   const { origin, hostname, pathname } = new URL(url)
   const path = canonicalEscapes(pathname)
   return path === undefined ? undefined : { hostname, href: origin + path }
+}
+
+/** The sender of a request, with the URL that it requested, as the socket or, where the peer is `trusted`, its `X-Forwarded-*` fields show it. */
+export function senderOf(
+  request: IncomingMessage,
+  options: Pick<Sender, 'path' | 'proofs' | 'certificate'> & { readonly trusted: boolean },
+): Sender {
+  const { headers, socket, method = '' } = request
+  const { path, proofs, trusted, certificate } = options
+  // Of a list the first, which is what the proxy next to the caller wrote.
+  const forwarded = (name: string): string =>
+    trusted
+      ? /^[^,]*/
+          .exec(String(headers[name] ?? ''))![0]
+          .trim()
+          .toLowerCase()
+      : ''
+  const scheme = forwarded('x-forwarded-proto') || ('encrypted' in socket ? 'https' : 'http')
+  const host = forwarded('x-forwarded-host') || (headers.host ?? '')
+  return { method, scheme, host, path, proofs, certificate }
 }

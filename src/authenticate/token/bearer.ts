@@ -1,18 +1,12 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Refusal } from '../../errors.ts'
-import { createNames } from '../../limit/caller.ts'
 import { type Bound, createConfirm } from '../proof/confirmation.ts'
-import type { Proofs } from '../proof/dpop.ts'
-import type { Sender } from '../proof/sender.ts'
+import type { Proofs, Sender } from '../proof/dpop.ts'
 import { createChallenges, type Fault, invalidToken, type Scheme } from './challenge.ts'
-import { type Identity, sizeOf } from './claims.ts'
+import { createNames, type Identity } from './claims.ts'
 import { parseJws, parseObject } from './jws.ts'
-import { createJwtVerifier, type TrustedIssuer, type Verdict, type VerifyJwt } from './jwt.ts'
-
-export type { Identity } from './claims.ts'
-export type { TrustedIssuer } from './jwt.ts'
-export type { Bound } from '../proof/confirmation.ts'
+import { type TrustedIssuer, type Verdict, verifyJwt } from './jwt.ts'
 
 export interface BearerOptions {
   /** Verifies DPoP proofs; without it, the DPoP scheme is unknown and tokens bound to a key are refused. */
@@ -30,17 +24,15 @@ export type Authenticate = (
   sender?: () => Sender,
 ) => Identity | Bound | Refusal | Promise<Identity | Bound | Refusal>
 
-/** RFC 6750 section 2.1 and RFC 9449 section 7.1. */
-const CREDENTIALS = /^(bearer|dpop) +([A-Za-z0-9._~+/-]+=*)$/i
-/** `credentials` of RFC 9110 section 11.4: the scheme, and what follows it. */
-const ANY_SCHEME = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?: +.+)?$/
+/** RFC 6750 section 2.1 and RFC 9449 section 7.1; without a token where that is missing or malformed. */
+const CREDENTIALS = /^(bearer|dpop)(?= |$)(?: +([A-Za-z0-9._~+/-]+=*)$)?/i
 const MAX_TOKEN = 16 * 1024
 const CACHED_TOKENS = 10_000
 const CACHED_BYTES = 4 * 1024 * 1024
 
-const MALFORMED_HEADER: Fault = {
+const MALFORMED: Fault = {
   error: 'invalid_request',
-  description: 'The Authorization header is malformed.',
+  description: 'Send one Authorization header, with one access token.',
 }
 
 /**
@@ -52,9 +44,7 @@ export function createBearer(
   trusted: readonly TrustedIssuer[],
   { proofs, now = Date.now }: BearerOptions = {},
 ): Authenticate {
-  const verifiers = new Map<unknown, VerifyJwt>(
-    trusted.map((issuer) => [issuer.issuer, createJwtVerifier(issuer, now)]),
-  )
+  const issuers = new Map<unknown, TrustedIssuer>(trusted.map((one) => [one.issuer, one]))
   const introspecting = trusted.find(({ introspect }) => introspect !== undefined)
   const nameOf = createNames(trusted.map(({ issuer }) => issuer))
   const challenges = createChallenges(trusted[0]!.realm, proofs?.algorithms)
@@ -62,23 +52,16 @@ export function createBearer(
   const verdicts = new LRUCache<string, Verdict>({
     max: CACHED_TOKENS,
     maxSize: CACHED_BYTES,
-    sizeCalculation: ({ identity }) => sizeOf(identity),
+    // About the bytes that each takes.
+    sizeCalculation: ({ identity: { client, user = '', scope = '' } }) =>
+      384 + 2 * (client.length + user.length + scope.length),
   })
 
-  function isKnown(scheme: string): scheme is Scheme {
-    return scheme === 'bearer' || (scheme === 'dpop' && proofs !== undefined)
-  }
-
-  function refuseHeader(field: string): Refusal {
-    const scheme = ANY_SCHEME.exec(field)?.[1]!.toLowerCase() ?? 'bearer'
-    return isKnown(scheme) ? challenges.refuse(MALFORMED_HEADER, scheme) : challenges.noCredentials()
-  }
-
   function find(token: string, digest: string): Identity | Fault | Promise<Identity | Fault> {
+    if (token.length > MAX_TOKEN) return invalidToken('The access token is too long.')
     const known = verdicts.get(digest)
     if (known !== undefined) {
-      const { identity, until, key, keys } = known
-      if (until > now() && (key === undefined || keys!.current()?.holds(key) === true)) return identity
+      if (known.until > now() && known.keys?.current() === known.set) return known.identity
       verdicts.delete(digest)
     }
     const jws = parseJws(token)
@@ -88,12 +71,11 @@ export function createBearer(
     const claims = parseObject(jws?.payload)
     if (jws === undefined || claims === undefined) return invalidToken('The access token is malformed.')
     // Not verified yet: it selects the verifier, which compares it again.
-    const issuer = claims['iss'] as string
-    const verify = verifiers.get(issuer)
-    if (verify === undefined) {
+    const issuer = issuers.get(claims['iss'])
+    if (issuer === undefined) {
       return invalidToken('The access token is not from an issuer that is trusted here.')
     }
-    return remember(digest, verify(jws, claims), issuer)
+    return remember(digest, verifyJwt(issuer, jws, claims, now), issuer.issuer)
   }
 
   function remember(
@@ -103,15 +85,13 @@ export function createBearer(
   ): Identity | Fault | Promise<Identity | Fault> {
     if (verdict instanceof Promise) return verdict.then((judged) => remember(digest, judged, issuer))
     if ('error' in verdict) return verdict
-    const identity = trusted.length === 1 ? verdict.identity : name(verdict.identity, issuer)
+    let { identity } = verdict
+    if (trusted.length > 1) {
+      const { client, user } = identity
+      identity = { ...identity, client: nameOf(client, issuer), user: user && nameOf(user, issuer) }
+    }
     verdicts.set(digest, { ...verdict, identity })
     return identity
-  }
-
-  function name(identity: Identity, issuer: string): Identity {
-    const { client, user } = identity
-    const named = { ...identity, client: nameOf(client, issuer) }
-    return user === undefined ? named : { ...named, user: nameOf(user, issuer) }
   }
 
   function settle(
@@ -126,20 +106,12 @@ export function createBearer(
   }
 
   return function authenticate(authorization, sender) {
-    const [field] = authorization
-    if (field === undefined) return challenges.noCredentials()
-    if (authorization.length > 1) {
-      const description = 'Send one Authorization header.'
-      return challenges.refuse({ error: 'invalid_request', description }, 'bearer')
-    }
-    const credentials = CREDENTIALS.exec(field)
-    if (credentials === null) return refuseHeader(field)
-    const scheme = credentials[1]!.toLowerCase()
-    if (!isKnown(scheme)) return challenges.noCredentials()
-    const token = credentials[2]!
-    if (token.length > MAX_TOKEN) {
-      return challenges.refuse(invalidToken('The access token is too long.'), scheme)
-    }
+    if (authorization.length > 1) return challenges.refuse(MALFORMED, 'bearer')
+    const credentials = CREDENTIALS.exec(authorization[0] ?? '')
+    const scheme = credentials?.[1]!.toLowerCase() as Scheme | undefined
+    if (scheme === undefined || (scheme === 'dpop' && proofs === undefined)) return challenges.noCredentials()
+    const token = credentials![2]
+    if (token === undefined) return challenges.refuse(MALFORMED, scheme)
     // Of the whole token: a digest of less would give one caller another's identity.
     const digest = hash('sha256', token, 'base64url')
     const finding = find(token, digest)

@@ -19,11 +19,8 @@ export function invalidToken(description: string): Fault {
 
 /** 503: what is needed to verify a token is not available. */
 export function unverifiable(cause: unknown): Fault {
-  return {
-    error: 'temporarily_unavailable',
-    description: 'Access tokens cannot be verified for now.',
-    cause,
-  }
+  const description = 'Access tokens cannot be verified for now.'
+  return { error: 'temporarily_unavailable', description, cause }
 }
 
 export type Challenges = ReturnType<typeof createChallenges>
@@ -35,12 +32,13 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
     bearer: `Bearer ${quoted}`,
     dpop: `DPoP ${quoted}, algs="${algorithms?.join(' ') ?? ''}"`,
   }
-  const { bearer, dpop } = challenges
   return {
     /** 401 without an error code: there are no credentials of a known scheme. */
     noCredentials: () =>
       new Refusal('Unauthorized', 'Send an access token as "Authorization: Bearer" and the token.', {
-        headers: { 'WWW-Authenticate': algorithms === undefined ? bearer : [bearer, dpop] },
+        headers: {
+          'WWW-Authenticate': algorithms === undefined ? challenges.bearer : Object.values(challenges),
+        },
       }),
     /** 400, 401 or 503 with the challenge of the scheme that was used, and that of `other`, which is needed. */
     refuse({ error, description, cause }: Fault, used: Scheme, other?: Scheme): Refusal {

@@ -7,13 +7,11 @@ export interface Identity {
   /** The OAuth API client, by its id; where several issuers are trusted, as `createNames` names it, and so the user. */
   readonly client: string
   /** The token's `sub`; for a token without a user, issuers put the client there. */
-  readonly user?: string
+  readonly user?: string | undefined
   /** Space-separated scopes. */
-  readonly scope?: string
+  readonly scope?: string | undefined
   /** What its sender must hold; absent from a mere bearer token. */
-  readonly confirmation?: Confirmation
-  /** Unix milliseconds. */
-  readonly expiresAt: number
+  readonly confirmation?: Confirmation | undefined
 }
 
 /** What a token must say. */
@@ -69,13 +67,7 @@ export function readClaims(
   if (typeOf(header) !== 'at+jwt' && OF_ID_TOKENS.some((name) => name in claims)) return NOT_ACCESS
   if (!isClientId(client)) return invalidToken('The access token does not name a client.')
   if (sub !== undefined && !isName(sub)) return invalidToken('The access token is malformed.')
-  return {
-    client,
-    ...(sub !== undefined && { user: sub }),
-    ...(typeof scope === 'string' && { scope }),
-    ...(confirmation !== undefined && { confirmation }),
-    expiresAt: (exp as number) * 1000,
-  }
+  return { client, user: sub, scope: typeof scope === 'string' ? scope : undefined, confirmation }
 }
 
 /** True if one of the audiences in `aud`, a text or a list, is accepted. */
@@ -88,29 +80,25 @@ export function hasAudience(aud: unknown, accepted: readonly string[]): boolean 
  * section 2), and all optional. `aheadMs`: how far ahead the clock behind `iat` may be.
  */
 export function timeFault(
-  { exp, nbf, iat }: JsonObject,
+  claims: JsonObject,
   nowMs: number,
   leewayMs: number,
   aheadMs = leewayMs,
 ): string | undefined {
-  if (!isTime(exp)) return 'has an exp that is no number'
-  if (!isTime(nbf)) return 'has an nbf that is no number'
-  if (!isTime(iat)) return 'has an iat that is no number'
-  if (exp !== undefined && nowMs >= exp * 1000 + leewayMs) return 'expired'
-  if (nbf !== undefined && nowMs < nbf * 1000 - leewayMs) return 'is not valid yet'
-  return iat !== undefined && nowMs < iat * 1000 - aheadMs ? 'has an iat in the future' : undefined
-}
-
-function isTime(value: unknown): value is number | undefined {
-  return value === undefined || Number.isFinite(value)
+  const { exp = Number.MAX_VALUE, nbf = 0, iat = 0 } = claims as Readonly<Record<string, number | undefined>>
+  if (!(Number.isFinite(exp) && Number.isFinite(nbf) && Number.isFinite(iat))) {
+    return 'has an exp, nbf or iat that is no number'
+  }
+  if (nowMs >= exp * 1000 + leewayMs) return 'expired'
+  if (nowMs < nbf * 1000 - leewayMs) return 'is not valid yet'
+  return nowMs < iat * 1000 - aheadMs ? 'has an iat in the future' : undefined
 }
 
 const UNSOUND = /[\p{Surrogate}\p{Cc}]/u
-const CLIENT_ID = /^.{1,255}$/su
 
 /** True if it is a name of 1 to 255 characters. */
 export function isClientId(value: unknown): value is string {
-  return isName(value) && CLIENT_ID.test(value)
+  return isName(value) && /^.{1,255}$/su.test(value)
 }
 
 /** True if it is a text without control characters and lone surrogates, which would be the same in UTF-8. */
@@ -118,7 +106,17 @@ export function isName(value: unknown): value is string {
   return typeof value === 'string' && value !== '' && !UNSOUND.test(value)
 }
 
-/** About how many bytes it takes to remember an identity. */
-export function sizeOf({ client, user, scope }: Identity): number {
-  return 384 + 2 * (client.length + (user?.length ?? 0) + (scope?.length ?? 0))
+/**
+ * Names clients and users of several issuers: those of the first by their ids, others as `id@issuer`. So is an id of the first
+ * that ends as if it were another's: what follows the last `@` of a name is the issuer, or the name is an id of the first.
+ */
+export function createNames(issuers: readonly string[]): (id: string, issuer?: string) => string {
+  const [first, ...others] = issuers
+  if (others.length === 0) return (id) => id
+  const marks = new Map(
+    issuers.map((issuer) => [issuer, `@${issuer.replaceAll('%', '%25').replaceAll('@', '%40')}`]),
+  )
+  const isMarked = (id: string): boolean =>
+    id.includes('@') && [...marks.values()].some((mark) => id.endsWith(mark))
+  return (id, issuer = first!) => (issuer === first && !isMarked(id) ? id : `${id}${marks.get(issuer)}`)
 }

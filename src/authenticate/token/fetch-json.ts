@@ -1,4 +1,5 @@
 import { createReadStream } from 'node:fs'
+import { type JsonObject, parseObject } from './jws.ts'
 
 /** Most bytes of a document; real ones have 40 kB. */
 const MAX_BYTES = 1024 * 1024
@@ -7,21 +8,17 @@ const MAX_BYTES = 1024 * 1024
 export class Problem extends Error {}
 
 /**
- * Reads a JSON document from an http(s) URL or a file; rejects with an Error that names the URL and what is wrong there.
+ * Reads a JSON object from an http(s) URL or a file; rejects with an Error that names the URL and what is wrong there.
  * No redirect is followed: the keys of an issuer come from where the operator or the issuer said.
  */
-export async function readJson(url: string, signal: AbortSignal): Promise<unknown> {
-  let bytes: Buffer
+export async function readJson(url: string, signal: AbortSignal): Promise<JsonObject> {
   try {
     const body = /^https?:\/\//i.test(url) ? await open(url, signal) : createReadStream(url, { signal })
-    bytes = await readBytes(body, MAX_BYTES)
+    const document = parseObject(await readBytes(body, MAX_BYTES))
+    if (document === undefined) throw new Problem('is no JSON object')
+    return document
   } catch (error) {
     throw new Error(`${shownUrl(url)} ${describeFailure(error)}`, { cause: error })
-  }
-  try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
-  } catch (error) {
-    throw new Error(`${shownUrl(url)} is no JSON`, { cause: error })
   }
 }
 

@@ -1,6 +1,5 @@
-import { Health } from '../../health.ts'
+import { Health, type HealthOptions } from '../../health.ts'
 import { describeFailure, describeStatus, Problem, readBytes, shownUrl, withTimeout } from './fetch-json.ts'
-import type { SourceEvents } from './jwks.ts'
 import { type JsonObject, parseObject } from './jws.ts'
 
 export interface EndpointOptions {
@@ -8,7 +7,8 @@ export interface EndpointOptions {
   /** The gateway's credentials (RFC 6749 section 2.3.1). */
   readonly clientId: string
   readonly clientSecret: string
-  readonly events: SourceEvents
+  /** Called once when the endpoint goes down, and once when it is up again. */
+  readonly events: Pick<HealthOptions, 'onDown' | 'onUp'>
   /** Longest that one token waits for its answer. */
   readonly timeoutMs?: number
   /** How long the endpoint is left alone once it is down. */
@@ -38,19 +38,15 @@ const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'
  */
 export function createEndpoint(options: EndpointOptions) {
   const { url, events, timeoutMs = 3000, cooldownMs = 1000 } = options
-  const semaphore = createSemaphore(MAX_CONCURRENT, MAX_WAITING)
   const headers = {
     accept: 'application/json',
     authorization: basic(options.clientId, options.clientSecret),
     'content-type': 'application/x-www-form-urlencoded',
   }
-  const health = new Health({
-    failures: Infinity,
-    backoffMs: cooldownMs,
-    onDown: ({ message }) => events.failed(message),
-    onUp: () => events.recovered(),
-  })
+  const health = new Health({ failures: Infinity, backoffMs: cooldownMs, ...events })
   let probing = false
+  let sending = 0
+  const waiting: (() => void)[] = []
 
   async function post(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
     const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString()
@@ -63,6 +59,13 @@ export function createEndpoint(options: EndpointOptions) {
     if (status === 400 || status === 422) throw new TokenProblem(describeStatus(response))
     if (status !== 401 && status !== 403) throw new Problem(describeStatus(response))
     throw new Problem(`answered ${status}: it does not take the gateway's clientId and clientSecret`)
+  }
+
+  /** Waits until it may send: first come, first served. All have the same time, so none waits beyond its own. */
+  async function acquire(): Promise<void> {
+    if (sending < MAX_CONCURRENT) sending++
+    else if (waiting.length < MAX_WAITING) await new Promise<void>((resolve) => waiting.push(resolve))
+    else throw new Error(`${MAX_WAITING} wait already`)
   }
 
   async function send(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
@@ -97,45 +100,20 @@ export function createEndpoint(options: EndpointOptions) {
       void probe()
     }
     return withTimeout(timeoutMs, async (signal) => {
-      await semaphore.acquire(signal)
+      await acquire()
       try {
+        signal.throwIfAborted()
         return await send(token, signal)
       } catch (error) {
         if (health.up && health.failures >= MAX_FAILURES) void probe()
         throw error
       } finally {
-        semaphore.release()
+        const next = waiting.shift()
+        if (next === undefined) sending--
+        // After the timers that are due: what is out of time is not sent.
+        else setImmediate(next)
       }
     })
-  }
-}
-
-/** Lets `max` in at a time, first come, first served; at most `maxWaiting` wait, each until its signal aborts. */
-function createSemaphore(max: number, maxWaiting: number) {
-  const waiting = new Set<() => void>()
-  let taken = 0
-  return {
-    async acquire(signal: AbortSignal): Promise<void> {
-      if (taken < max) {
-        taken++
-        return
-      }
-      if (waiting.size >= maxWaiting) throw new Error(`${maxWaiting} wait already`)
-      await new Promise<void>((resolve, reject) => {
-        waiting.add(resolve)
-        signal.addEventListener('abort', () => {
-          if (waiting.delete(resolve)) reject(signal.reason as Error)
-        })
-      })
-    },
-    release(): void {
-      const [next] = waiting
-      if (next === undefined) taken--
-      else {
-        waiting.delete(next)
-        next()
-      }
-    },
   }
 }
 

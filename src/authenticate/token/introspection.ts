@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { type Fault, invalidToken, unverifiable } from './challenge.ts'
-import { readClaims, type TokenRules } from './claims.ts'
+import { NOT_ACCESS, readClaims, type TokenRules } from './claims.ts'
 import { createEndpoint, type EndpointOptions } from './introspection-endpoint.ts'
 import type { JsonObject } from './jws.ts'
 import type { Verdict } from './jwt.ts'
@@ -48,19 +48,15 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
 
   function read(answer: JsonObject, askedAt: number): Verdict | Fault {
     const { token_type: type } = answer
-    if (type !== undefined && !(typeof type === 'string' && ACCESS_TOKEN.test(type))) {
-      return invalidToken('The token is not an access token.')
-    }
+    if (type !== undefined && !(typeof type === 'string' && ACCESS_TOKEN.test(type))) return NOT_ACCESS
     // RFC 7662 section 2.2: both are optional, and the issuer is known.
-    const identity = readClaims(HEADER, { iss: options.issuer, exp: NEVER, ...answer }, rules, now())
+    const claims: JsonObject = { iss: options.issuer, exp: Number.MAX_VALUE, ...answer }
+    const identity = readClaims(HEADER, claims, rules, now())
     if ('error' in identity) return identity
     if (type?.toLowerCase() === 'dpop' && !identity.confirmation?.jkt) {
       return invalidToken('The access token is bound to its client in a way that cannot be checked here.')
     }
-    const until = askedAt + maxAgeMs
-    // Without `exp` the answer, not the token, expires.
-    if (!('exp' in answer)) return { identity: { ...identity, expiresAt: until }, until }
-    return { identity, until: Math.min(until, identity.expiresAt) }
+    return { identity, until: Math.min(askedAt + maxAgeMs, (claims['exp'] as number) * 1000) }
   }
 
   return function introspect(token, digest) {
@@ -75,8 +71,6 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
   }
 }
 
-/** Seconds, later than any `exp`. */
-const NEVER = Number.MAX_SAFE_INTEGER / 1000
 /** The issuer says itself that it is an access token. */
 const HEADER = { typ: 'at+jwt' }
 /** RFC 6749 section 7.1, RFC 9449 section 5, and what some write in their place. */

@@ -1,4 +1,4 @@
-import { Health } from '../../health.ts'
+import { Health, type HealthOptions } from '../../health.ts'
 import { readJson, shownUrl, withTimeout } from './fetch-json.ts'
 import { type KeySet, readKeySet } from './key-set.ts'
 
@@ -15,7 +15,8 @@ export interface KeyPlace {
 export interface KeySourceOptions extends KeyPlace {
   /** The keys, if they were just read. */
   readonly keys?: KeySet | undefined
-  readonly events: SourceEvents
+  /** Called once when loads begin to fail, and once when that is over. What was read before stays in force. */
+  readonly events: Pick<HealthOptions, 'onDown' | 'onUp'>
   /** How often the keys are read again; by default 10 minutes for a URL, 10 s for a file. */
   readonly refreshMs?: number
   /** Shortest pause between two loads for unknown keys in tokens. */
@@ -24,28 +25,11 @@ export interface KeySourceOptions extends KeyPlace {
   readonly retryMs?: number
 }
 
-/** Notified of outages of what is asked in the background. */
-export interface SourceEvents {
-  /** Called once an outage, with what went wrong. What was read before stays in force. */
-  failed(reason: string): void
-  /** Called once when the outage is over. */
-  recovered(): void
-}
+/** An issuer's keys, loaded in the background. */
+export type KeySource = ReturnType<typeof createKeySource>
 
 /** The keys that signatures are verified with. */
-export interface Keys {
-  /** The keys as last read; undefined before that, or where the issuer publishes none that can be used. */
-  current(): KeySet | undefined
-  /** Reads the keys again and returns what then holds; undefined during the cool-down. Never rejects. */
-  refresh(): Promise<KeySet | undefined> | undefined
-}
-
-/** An issuer's keys, loaded in the background. */
-export interface KeySource extends Keys {
-  /** When they were last read, or, before the first time, when the source was made: `performance.now()` milliseconds. */
-  readAt(): number
-  close(): void
-}
+export type Keys = Pick<KeySource, 'current' | 'refresh'>
 
 const MAX_RETRY_MS = 30_000
 
@@ -53,7 +37,7 @@ const MAX_RETRY_MS = 30_000
  * Keeps an issuer's keys: loads them at once, unless they are given, retries with a back-off while that fails, then loads them
  * periodically, and on demand once a cool-down. Loads never overlap. A removed key is gone with the next load.
  */
-export function createKeySource(options: KeySourceOptions): KeySource {
+export function createKeySource(options: KeySourceOptions) {
   const { jwks, events, cooldownMs = 10_000, retryMs = 500 } = options
   const isFile = typeof jwks === 'string' && !/^https?:\/\//i.test(jwks)
   const refreshMs = options.refreshMs ?? (isFile ? 10_000 : 600_000)
@@ -67,8 +51,7 @@ export function createKeySource(options: KeySourceOptions): KeySource {
   const health = new Health({
     backoffMs: Math.min(retryMs, refreshMs),
     maxBackoffMs: Math.min(MAX_RETRY_MS, refreshMs),
-    onDown: ({ message }) => events.failed(message),
-    onUp: () => events.recovered(),
+    ...events,
     async probe() {
       await load()
       if (!health.up) throw new Error('still down')
@@ -102,9 +85,12 @@ export function createKeySource(options: KeySourceOptions): KeySource {
   if (keys === undefined) void load()
   else scheduleRefresh()
   return {
+    /** The keys as last read; undefined before that, or where the issuer publishes none that can be used. */
     current: () => keys,
+    /** When they were last read, or, before the first time, when the source was made: `performance.now()` milliseconds. */
     readAt: () => readAt,
-    refresh() {
+    /** Reads the keys again and returns what then holds; undefined during the cool-down. Never rejects. */
+    refresh(): Promise<KeySet | undefined> | undefined {
       if (loading !== undefined) return loading
       const now = performance.now()
       const pauseMs = keys === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs
@@ -139,7 +125,7 @@ export function loadKeys(
       const keys = await readKeySet(document, previous).catch((error: Error) => {
         throw new Error(`${name} ${error.message}`, { cause: error })
       })
-      if (keys.size === 0) throw new NoKeys(`${name} holds no key that could verify a token`)
+      if (keys.keys.length === 0) throw new NoKeys(`${name} holds no key that could verify a token`)
       return keys
     },
     controller,
@@ -149,9 +135,8 @@ export function loadKeys(
 /** The `jwks_uri` of an issuer (OpenID Connect Discovery 1.0, sections 4 and 4.3). */
 async function discover(issuer: string, signal: AbortSignal): Promise<string> {
   const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
-  const document = (await readJson(url, signal)) as { issuer?: unknown; jwks_uri?: unknown } | null
-  if (document?.issuer !== issuer) throw new Error(`${url} is the document of another issuer than ${issuer}`)
-  const uri = document.jwks_uri
+  const { issuer: named, jwks_uri: uri } = await readJson(url, signal)
+  if (named !== issuer) throw new Error(`${url} is the document of another issuer than ${issuer}`)
   const safe = issuer.startsWith('https:') ? /^https:\/\//i : /^https?:\/\//i
   if (typeof uri === 'string' && URL.canParse(uri) && safe.test(uri)) return uri
   throw new Error(`${url} names no jwks_uri that can be used`)

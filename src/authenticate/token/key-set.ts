@@ -1,17 +1,15 @@
 import { KeyObject } from 'node:crypto'
 import { importJWK, type JWK } from 'jose'
-import { isObject, SCHEMES } from './jws.ts'
+import { isObject, type Jws, SCHEMES, verifyJws } from './jws.ts'
 
-/** One public key that verifies signatures. Read twice from equal JWKs it is the same object. */
-export interface VerificationKey {
+/** One public key that verifies signatures. */
+interface VerificationKey {
   readonly kid: string | undefined
   /** What its type, curve and `alg` allow. */
-  readonly algorithms: ReadonlySet<string>
+  readonly algorithms: ReadonlySet<unknown>
   readonly key: KeyObject
   /** True if verifying with it takes as long as with several others. */
   readonly slow: boolean
-  /** The JWK as JSON. */
-  readonly source: string
 }
 
 const MAX_KEYS = 100
@@ -25,45 +23,47 @@ const USUAL_EXPONENT = 65537n
 /** The usable keys of a JWK Set (RFC 7517 section 5). */
 export class KeySet {
   readonly keys: readonly VerificationKey[]
+  /** The JWK Set as JSON. */
+  readonly source: string
 
-  constructor(keys: readonly VerificationKey[]) {
+  constructor(keys: readonly VerificationKey[], source: string) {
     this.keys = keys
-  }
-
-  get size(): number {
-    return this.keys.length
+    this.source = source
   }
 
   /** The keys to try for an algorithm, with this `kid` or without one: the first 5, or, where one of them is slow, the first. */
-  find(algorithm: string, kid: string | undefined): readonly VerificationKey[] {
+  find(algorithm: unknown, kid: unknown): readonly VerificationKey[] {
     const fitting = this.keys.filter(
       (key) => (kid === undefined || key.kid === kid) && key.algorithms.has(algorithm),
     )
     return fitting.slice(0, fitting.some(({ slow }) => slow) ? 1 : MAX_TRIED)
   }
 
-  holds(key: VerificationKey): boolean {
-    return this.keys.includes(key)
+  /** True if a signature is by one of these keys (`find`). Keys that the JWS carries or points to are ignored. */
+  verifies(jws: Jws, kid: unknown): boolean {
+    const alg = jws.header['alg'] as string
+    return this.find(alg, kid).some(({ key }) => verifyJws(jws, alg, key))
   }
 }
 
 /**
  * Reads a JWK Set. Keys of other kinds, for other uses, too weak, malformed or private are left out; what is no JWK Set
- * throws. Keys that `previous` holds too are taken over from it.
+ * throws. An equal one read before is returned itself.
  */
 export async function readKeySet(document: unknown, previous?: KeySet): Promise<KeySet> {
   const list = (document as { readonly keys?: unknown } | null | undefined)?.keys
   if (!Array.isArray(list)) throw new Error('is no JWK Set: it has no list "keys"')
   if (list.length > MAX_KEYS) throw new Error(`is a JWK Set of ${list.length} keys; ${MAX_KEYS} at most`)
-  const sources = new Set(list.map((jwk) => JSON.stringify(jwk)))
-  const keys = await Promise.all(Array.from(sources, (source) => readKey(source, previous)))
-  return new KeySet(keys.filter((key) => key !== undefined))
+  const source = JSON.stringify(list)
+  if (source === previous?.source) return previous
+  const keys = await Promise.all(list.map(readKey))
+  return new KeySet(
+    keys.filter((key) => key !== undefined),
+    source,
+  )
 }
 
-async function readKey(source: string, previous?: KeySet): Promise<VerificationKey | undefined> {
-  const known = previous?.keys.find((key) => key.source === source)
-  if (known !== undefined) return known
-  const jwk: unknown = JSON.parse(source)
+async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
   if (!isObject(jwk)) return undefined
   const { kty, crv, n, e, x, y, kid, alg, use, key_ops: operations } = jwk
   if (use !== undefined && use !== 'sig') return undefined
@@ -83,9 +83,12 @@ async function readKey(source: string, previous?: KeySet): Promise<VerificationK
   try {
     const imported = await importJWK({ kty, crv, n, e, x, y } as JWK, first)
     const key = KeyObject.from(imported as Parameters<typeof KeyObject.from>[0])
-    const { modulusLength, publicExponent: exponent = 0n } = key.asymmetricKeyDetails ?? {}
-    if (modulusLength !== undefined && !isUsable(modulusLength, exponent)) return undefined
-    return { kid, algorithms, key, slow: crv === 'P-384' || exponent > USUAL_EXPONENT, source }
+    const details = key.asymmetricKeyDetails
+    const { modulusLength: bits = MIN_RSA_BITS, publicExponent: exponent = USUAL_EXPONENT } = details ?? {}
+    if (bits < MIN_RSA_BITS || bits > MAX_RSA_BITS) return undefined
+    // With the exponent 1 every message is its own signature.
+    if (exponent < 3n || exponent >= MAX_EXPONENT || exponent % 2n === 0n) return undefined
+    return { kid, algorithms, key, slow: crv === 'P-384' || exponent > USUAL_EXPONENT }
   } catch {
     return undefined
   }
@@ -94,10 +97,4 @@ async function readKey(source: string, previous?: KeySet): Promise<VerificationK
 /** The first member of a private or symmetric key (RFC 7518 section 6) in a JWK. */
 export function privateMember(jwk: object): string | undefined {
   return ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k'].find((member) => member in jwk)
-}
-
-function isUsable(bits: number, exponent: bigint): boolean {
-  if (bits < MIN_RSA_BITS || bits > MAX_RSA_BITS) return false
-  // With the exponent 1 every message is its own signature.
-  return exponent >= 3n && exponent < MAX_EXPONENT && exponent % 2n === 1n
 }

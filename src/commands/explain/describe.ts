@@ -7,7 +7,7 @@ import {
   formatSize,
   formatTable,
 } from '../format.ts'
-import type { Explained, ExplainedClient, ExplainedLimit, ExplainedRoute } from './explain.ts'
+import type { Explained } from './explain.ts'
 
 /** An explanation for people: what the request gets, its limits, and the routes that do not take it. */
 export function describeExplained(explained: Explained, config: Config): string {
@@ -41,44 +41,37 @@ export function describeExplained(explained: Explained, config: Config): string 
 }
 
 function describeRoute(
-  route: ExplainedRoute,
-  limits: readonly ExplainedLimit[],
-  config: Config,
+  { match, index, params, authenticate, scope, upstream, ...route }: NonNullable<Explained['route']>,
+  limits: Explained['limits'],
+  { tokens, par }: Config,
 ): readonly (readonly string[])[] {
-  const { match, index, params, authenticate, upstream, origins, respond, timeoutMs, maxBody } = route
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
+  const asked = {
+    none: 'no authentication',
+    par: `the form, the client's authentication and the request object are checked for ${par?.issuer}; no limit is asked`,
+    bearer: [
+      `401 without a token of ${tokens.map(({ issuer }) => issuer).join(' or ')}`,
+      ...(scope.length > 0 ? [`403 without the scope ${scope.join(' ')}`] : []),
+      ...(limits.some(({ per }) => per.includes('user')) ? ['403 where it names no user'] : []),
+    ].join(', '),
+  }
+  const answer =
+    upstream === null
+      ? ['gateway', `the caller's own ${route.respond}`]
+      : [
+          upstream,
+          `at ${formatList(route.origins)}, within ${formatDuration(route.timeoutMs!)}, bodies up to ${formatSize(route.maxBody)}`,
+        ]
   return [
     ['route', match, [`routes[${index}]`, ...named].join(', ')],
-    ['identify', authenticate, describeAuthentication(route, limits, config)],
-    upstream === null
-      ? ['answer', 'gateway', `the caller's own ${respond}`]
-      : [
-          'answer',
-          upstream,
-          `at ${formatList(origins)}, within ${formatDuration(timeoutMs!)}, bodies up to ${formatSize(maxBody)}`,
-        ],
+    ['identify', authenticate, asked[authenticate]],
+    ['answer', ...answer],
   ]
 }
 
-function describeAuthentication(
-  { authenticate, scope }: ExplainedRoute,
-  limits: readonly ExplainedLimit[],
-  { tokens, par }: Config,
-): string {
-  if (authenticate === 'none') return 'no authentication'
-  if (authenticate === 'par') {
-    return `the form, the client's authentication and the request object are checked for ${par?.issuer}; no limit is asked`
-  }
-  return [
-    `401 without a token of ${tokens.map(({ issuer }) => issuer).join(' or ')}`,
-    ...(scope.length > 0 ? [`403 without the scope ${scope.join(' ')}`] : []),
-    ...(limits.some(({ per }) => per.includes('user')) ? ['403 where it names no user'] : []),
-  ].join(', ')
-}
-
 function describeClient(
-  { name, listed, requestObjectSigningAlg: alg, authentication }: ExplainedClient,
-  route: ExplainedRoute | null,
+  { name, listed, requestObjectSigningAlg: alg, authentication }: NonNullable<Explained['client']>,
+  route: Explained['route'],
   { par }: Config,
 ): string {
   const known = listed ? (name ?? 'one of "clients"') : 'not one of "clients"'

@@ -1,6 +1,6 @@
 import type { Config } from '../../config/schema.ts'
 import { createRouter, matchRoute, METHODS, type Params, takesHost } from '../../downstream/router.ts'
-import { foldCase, parseTarget, segmentsOf, servedHosts, type Target } from '../../downstream/target.ts'
+import { parseTarget, servedHosts, type Target } from '../../downstream/target.ts'
 import { methodNotAllowed, notFound, Refusal } from '../../errors.ts'
 import type { Caller } from '../../limit/caller.ts'
 import { prefixOf } from '../../limit/key.ts'
@@ -11,9 +11,6 @@ import type { Question } from './command.ts'
 
 /** What a request gets, and why. Instants are ISO 8601 in UTC. */
 export type Explained = ReturnType<typeof explain>
-export type ExplainedRoute = ReturnType<typeof explainRoute>
-export type ExplainedClient = ReturnType<typeof explainClient>
-export type ExplainedLimit = ReturnType<typeof explainLimits>[number]
 
 /** What the question says of the caller. */
 export type Asker = { readonly [Part in keyof Caller]?: Caller[Part] | undefined }
@@ -150,30 +147,13 @@ function decidedBy(configured: Limit, own: ClientLimit | undefined, nowMs: numbe
 }
 
 /** Why a route does not take a request. */
-function reasonOf(
-  route: LimitedRoute,
-  method: string,
-  { host, segments }: Pick<Target, 'host' | 'segments'>,
-): string {
+function reasonOf(route: LimitedRoute, method: string, { host, segments }: Target): string {
   const found = matchRoute([route], method, host, segments)
-  if (found !== undefined && 'allow' in found) return `takes ${found.allow.join(', ')}, not ${method}`
-  if (found !== undefined) {
-    // What the router refuses although a route would take it.
-    return METHODS.has(method)
-      ? 'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it'
-      : `takes any method, but ${method} is none that the gateway takes`
-  }
-  if (route.host !== undefined && route.host !== host) return `is for the host ${route.host}, not ${host}`
-  if (!takesHost(route, host)) return `is for the hosts of listen.hosts, not ${host}`
-  return pathReason(route, segments)
-}
-
-function pathReason({ match, segments: wanted, rest }: LimitedRoute, segments: readonly string[]): string {
-  const written = segmentsOf(match.slice(match.indexOf('/')))
-  for (const [i, want] of wanted.entries()) {
-    const have = segments[i]
-    if (have === undefined) return `wants a further segment, "${written[i]}"`
-    if ('literal' in want && foldCase(have) !== want.literal) return `wants "${written[i]}", not "${have}"`
-  }
-  return rest ? 'takes another path' : `ends before "${segments[wanted.length]}"`
+  if (found === undefined)
+    return takesHost(route, host) ? 'takes another path' : `takes another host than ${host}`
+  if ('allow' in found) return `takes ${found.allow.join(', ')}, not ${method}`
+  // What the router refuses although a route would take it.
+  return METHODS.has(method)
+    ? 'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it'
+    : `takes any method, but ${method} is none that the gateway takes`
 }

@@ -57,10 +57,7 @@ function describeTotals({ totals, limits, from, to }: Report): string {
 
 function describeNothing({ lines }: Report, client: string): string {
   if (lines.replayed > 0) return `None of the replayed calls is of the client "${cell(client)}".`
-  const { refusedBefore, unmatched, unlimited, lacking } = lines
-  return refusedBefore + unmatched + unlimited + lacking > 0
-    ? 'These limits are asked about none of the calls in these logs.'
-    : 'These logs hold no line of an access log: the JSON that the gateway writes with "log.format: json".'
+  return 'These limits are asked about no call of these logs. An access log is the JSON of "log.format: json".'
 }
 
 function describeLines({ lines }: Report): string {
@@ -77,17 +74,13 @@ function describeLines({ lines }: Report): string {
 }
 
 function warningsOf({ limits, lines, late }: Report): readonly string[] {
-  const lack = 'the client, the address, or the whole path'
   const seconds = (late.byMs / 1000).toFixed(1)
   return [
-    ...limits
-      .filter(({ replayed }) => !replayed)
-      .map(
-        ({ name }) =>
-          `limits.${name}: is counted per user, whom the access log does not name; it is left out`,
-      ),
+    ...limits.flatMap(({ name, replayed }) =>
+      replayed ? [] : `limits.${name}: is left out, since the access log names no users`,
+    ),
     lines.lacking > 0 &&
-      `${counted(lines.lacking, 'call')} left out, whose lines lack what a limit is counted by: ${lack}`,
+      `${counted(lines.lacking, 'call')} left out, whose lines lack the client, the address or the whole path`,
     lines.overlong > 0 && `${counted(lines.overlong, 'line')} passed over, too long for an access log`,
     late.calls > 0 &&
       `${counted(late.calls, 'call')} logged too late to be put in order, by up to ${seconds} seconds: counted as if decided that much later; give the log of each instance as a file of its own`,

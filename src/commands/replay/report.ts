@@ -162,12 +162,7 @@ function add(counts: ByLimit, name: string): void {
 }
 
 function byRefused({ client: a = '', counts: one }: Tally, { client: b = '', counts: other }: Tally): number {
-  return (
-    other.refused - one.refused ||
-    other.newlyAdmitted - one.newlyAdmitted ||
-    other.calls - one.calls ||
-    (a < b ? -1 : 1)
-  )
+  return other.refused - one.refused || other.calls - one.calls || (a < b ? -1 : 1)
 }
 
 /** Finds the busiest minute of each client exactly; keeps no times of clients that were idle for a minute. */

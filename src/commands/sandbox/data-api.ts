@@ -2,10 +2,6 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 
 const SHOPS = ['Corner Bakery', 'City Railways', 'Green Grocer', 'Book Cellar', 'Cinema Lumière']
 
-const accounts = [
-  { id: 'acc-1', accountName: 'Current account', currency: 'GBP', balance: { amount: { value: 124_350 } } },
-  { id: 'acc-2', accountName: 'Savings', currency: 'GBP', balance: { amount: { value: 1_250_000 } } },
-]
 const transactions = Array.from({ length: 60 }, (_, i) => ({
   id: `txn-${i + 1}`,
   accountId: i % 4 === 0 ? 'acc-2' : 'acc-1',
@@ -14,10 +10,9 @@ const transactions = Array.from({ length: 60 }, (_, i) => ({
   shortDescription: SHOPS[i % SHOPS.length],
   status: 'posted',
 }))
-const COLLECTIONS = new Map<string, readonly unknown[]>(Object.entries({ accounts, transactions }))
 const PAGE = 10
 
-/** A small Data API, with and without `/v3`: accounts, transactions, and a sync that always succeeds. The gateway authenticates. */
+/** A small Data API, with and without `/v3`: transactions, and a sync that always succeeds. The gateway authenticates. */
 export function createDataApi(): Server {
   return createServer((request, response) => {
     // The whole body is taken before the answer, as a real backend does.
@@ -29,9 +24,9 @@ export function createDataApi(): Server {
 function answer(request: IncomingMessage, response: ServerResponse): void {
   const url = new URL(request.url ?? '/', `http://${request.headers.host ?? 'localhost'}`)
   const [, name = '', id = ''] = /^(?:\/v3)?\/(\w+)(?:\/([^/]+))?$/.exec(url.pathname) ?? []
-  const collection = id === '' ? COLLECTIONS.get(name) : undefined
-  if (collection !== undefined && (request.method === 'GET' || request.method === 'HEAD')) {
-    send(response, 200, page(collection, url))
+  const isRead = request.method === 'GET' || request.method === 'HEAD'
+  if (isRead && name === 'transactions' && id === '') {
+    send(response, 200, page(url))
   } else if (request.method === 'POST' && name === 'sync' && id !== '') {
     send(response, 200, { data: { syncId: crypto.randomUUID(), status: 'ok' }, meta: {} })
   } else {
@@ -39,15 +34,15 @@ function answer(request: IncomingMessage, response: ServerResponse): void {
   }
 }
 
-function page(collection: readonly unknown[], url: URL): object {
+function page(url: URL): object {
   const limit = Number(url.searchParams.get('limit')) || PAGE
   const offset = Number(url.searchParams.get('offset')) || 0
   const next = new URL(url)
   next.searchParams.set('offset', String(offset + limit))
   return {
-    data: collection.slice(offset, offset + limit),
-    links: { self: url.href, ...(offset + limit < collection.length && { next: next.href }) },
-    meta: { total: collection.length },
+    data: transactions.slice(offset, offset + limit),
+    links: { self: url.href, ...(offset + limit < transactions.length && { next: next.href }) },
+    meta: { total: transactions.length },
   }
 }
 

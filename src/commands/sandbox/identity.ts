@@ -38,12 +38,9 @@ export async function createIdentity(options: IdentityOptions): Promise<Server> 
     const { pathname, searchParams } = new URL(url, options.issuer)
     const found = pathname === CALLBACK
     response.writeHead(found ? 200 : 404, { 'Content-Type': 'text/plain; charset=utf-8' })
-    response.end(found ? `Back at the client, with:\n\n${listed(searchParams)}` : 'Not Found\n')
+    const listed = [...searchParams].map(([name, value]) => `${name}: ${value}\n`).join('')
+    response.end(found ? `Back at the client, with:\n\n${listed}` : 'Not Found\n')
   })
-}
-
-function listed(query: URLSearchParams): string {
-  return [...query].map(([name, value]) => `${name}: ${value}\n`).join('')
 }
 
 function configure({ audience, clients }: IdentityOptions): Configuration {

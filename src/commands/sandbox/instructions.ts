@@ -8,8 +8,6 @@ type Values = Readonly<Record<'gateway' | 'admin' | 'identity' | 'data' | 'issue
 
 /** Any bank connection will do. */
 const CONNECTION = '1ffe704d-3962-4a92-8c8e-293880fb449a'
-/** Most calls that the instructions make to use up the limit. */
-const MOST_CALLS = 100
 
 /** What runs where, and the lines to paste into a shell: bash, curl and sed are all they need. */
 export function instructions({ gateway, admin, identity, data, issuer, client, limit }: Values): string {
@@ -21,10 +19,6 @@ export function instructions({ gateway, admin, identity, data, issuer, client, l
     `-d redirect_uri=${gateway}${CALLBACK} --data-urlencode 'scope=openid ${DATA_SCOPES}'`,
     '-d state=a-state -d nonce=a-nonce',
   ].join(' ')
-
-  const usingUp = `What is left of the client's ${limit} calls a minute, used up: 200 as long as it lasts, then 429:
-
-for i in $(seq ${limit + 1}); do curl -s -o /dev/null -w '%{http_code}\\n' ${bearer} ${gateway}/v3/transactions; done`
 
   return `
 Sluice's sandbox
@@ -57,7 +51,9 @@ A pushed authorisation request, and the address at which the user goes on; open 
 REQUEST_URI=$(${push} | ${member('request_uri')})
 echo "${issuer}/auth?client_id=${client.id}&request_uri=$REQUEST_URI"
 
-${limit > MOST_CALLS ? `Start with --limit 5 to see a client use up its ${limit} calls a minute sooner.` : usingUp}
+What is left of the client's ${limit} calls a minute, used up (after --limit 5, sooner): 200 as long as it lasts, then 429:
+
+for i in $(seq ${limit + 1}); do curl -s -o /dev/null -w '%{http_code}\\n' ${bearer} ${gateway}/v3/transactions; done
 `
 }
 

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
+import type { ClientMetadata } from 'oidc-provider'
 import { type Given, type Io, say, wholeOf } from '../io.ts'
 import { createDataApi } from './data-api.ts'
 import { CALLBACK, createIdentity, DATA_SCOPES } from './identity.ts'
@@ -15,6 +16,13 @@ export type SandboxOptions = Readonly<
 const HOST = '127.0.0.1'
 const AUDIENCE = 'https://data.sandbox.example'
 const CLIENT = { id: 'sandbox', secret: 'sandbox-secret' }
+const CLIENT_METADATA: ClientMetadata = {
+  client_id: CLIENT.id,
+  client_secret: CLIENT.secret,
+  grant_types: ['client_credentials', 'authorization_code', 'refresh_token'],
+  response_types: ['code'],
+  scope: `openid offline_access ${DATA_SCOPES}`,
+}
 const DRAIN_MS = 1000
 const MOST_PORTS = 65_535
 
@@ -66,7 +74,8 @@ export async function openSandbox(options: SandboxOptions, signal: AbortSignal) 
     const gateway = `http://localhost:${port}`
     const issuer = `${gateway}/oidc`
 
-    const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: [sandboxClient(gateway)] })
+    const client = { ...CLIENT_METADATA, redirect_uris: [`${gateway}${CALLBACK}`] }
+    const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: [client] })
     signal.throwIfAborted()
     const identity = await serve(provider, options.identityPort, '--identity-port')
     const data = await serve(createDataApi(), options.dataPort, '--data-port')
@@ -89,34 +98,19 @@ export async function openSandbox(options: SandboxOptions, signal: AbortSignal) 
     signal.throwIfAborted()
     const { adminAddress: admin, close: drain } = await start({ ...config, drainTimeoutMs: DRAIN_MS })
     closers.push(() => drain())
-    const { limit } = options
-    return {
-      instructions: instructions({ gateway, admin, identity, data, issuer, client: CLIENT, limit }),
-      close,
-    }
+    const values = { gateway, admin, identity, data, issuer, client: CLIENT, limit: options.limit }
+    return { instructions: instructions(values), close }
   } catch (error) {
     await close()
     throw error
   }
 }
 
-function sandboxClient(gateway: string) {
-  return {
-    client_id: CLIENT.id,
-    client_secret: CLIENT.secret,
-    grant_types: ['client_credentials', 'authorization_code', 'refresh_token'],
-    response_types: ['code' as const],
-    redirect_uris: [`${gateway}${CALLBACK}`],
-    scope: `openid offline_access ${DATA_SCOPES}`,
-  }
-}
+/** From the sources the folder is three up, from the build four. */
+const CONFIG = ['../../../config/sandbox.yaml', '../../../../config/sandbox.yaml']
 
 function sandboxConfig(): string {
-  // From the sources the folder is three up, from the build four.
-  const [sources, build] = ['../../../config/sandbox.yaml', '../../../../config/sandbox.yaml'].map((path) =>
-    fileURLToPath(new URL(path, import.meta.url)),
-  )
-  return existsSync(sources!) ? sources! : build!
+  return CONFIG.map((path) => fileURLToPath(new URL(path, import.meta.url))).find((path) => existsSync(path))!
 }
 
 async function findPort(wanted: number, flag: string): Promise<number> {

@@ -9,12 +9,11 @@ type Compiled = Omit<Config, 'warnings'>
 export function* warningsOf(config: Compiled, nowMs: number): Generator<Mistake> {
   const { admin, store } = config
   if (!admin.onLoopback && admin.token === undefined) {
-    const message = `is reached from other machines, and there is no "token", so /limits is refused here; set admin.token to a secret of 16 characters or more`
+    const message = 'is reached from other machines, so /limits is refused here; set admin.token'
     yield { path: ['admin', 'host'], message }
   }
   if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false) {
-    const message =
-      'trusts any server that answers for Redis; write "ca" with the authority that signed its certificate'
+    const message = 'trusts any server that answers for Redis; write "ca" in place of it'
     yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message }
   }
   yield* reachable(config)
@@ -30,44 +29,39 @@ function* reachable({ listen, upstreams, routes }: Compiled): Generator<Mistake>
   for (const [i, range] of listen.trustedProxies.entries()) {
     if (!/\/0+$/.test(range)) continue
     const message =
-      'trusts every caller, so that any of them sets X-Forwarded-For and Client-Cert; write the addresses of your proxies'
+      'lets every caller set X-Forwarded-For and Client-Cert; write the addresses of your proxies'
     yield { path: ['listen', 'trustedProxies', i], message }
   }
-  for (const { name } of upstreams) {
-    if (routes.some(({ upstream }) => upstream === name)) continue
-    yield { path: ['upstreams', name], message: 'is named by no route, so nothing is sent to it', key: true }
-  }
+  for (const { name } of upstreams)
+    if (!routes.some(({ upstream }) => upstream === name))
+      yield {
+        path: ['upstreams', name],
+        message: 'is named by no route, so nothing is sent to it',
+        key: true,
+      }
 }
 
+/** Certificates that have expired or are not valid yet. */
 function* certificates({ listen, upstreams }: Compiled, nowMs: number): Generator<Mistake> {
-  yield* certificate(listen.tls?.cert, ['listen', 'tls', 'cert'], 'callers will not connect', nowMs)
-  for (const { name, tls } of upstreams) {
-    yield* certificate(tls?.cert, ['upstreams', name, 'tls', 'cert'], 'the backend will not take it', nowMs)
+  for (const [tls, path] of [
+    [listen.tls, ['listen']] as const,
+    ...upstreams.map(({ name, tls }) => [tls, ['upstreams', name]] as const),
+  ]) {
+    if (tls?.cert === undefined) continue
+    const { validFrom, validTo } = new X509Certificate(tls.cert)
+    const isOver = Date.parse(validTo) <= nowMs
+    if (!isOver && Date.parse(validFrom) <= nowMs) continue
+    const message = isOver ? `expired at ${validTo}; write a new one` : `is not valid before ${validFrom}`
+    yield { path: [...path, 'tls', 'cert'], message }
   }
 }
 
-function* certificate(
-  pem: string | undefined,
-  path: Path,
-  consequence: string,
-  nowMs: number,
-): Generator<Mistake> {
-  if (pem === undefined) return
-  const { validFrom, validTo } = new X509Certificate(pem)
-  if (Date.parse(validTo) <= nowMs) {
-    yield { path, message: `expired at ${validTo}, so ${consequence}; write a new one` }
-  } else if (Date.parse(validFrom) > nowMs) {
-    yield { path, message: `is not valid before ${validFrom}; ${consequence} until then` }
-  }
-}
+const UNGUARDED = 'has no effect, because no route says "authenticate: par"'
 
 /** Rules of the PAR endpoint that are never enforced. */
 function* identity({ par, routes, clients }: Compiled): Generator<Mistake> {
   const isGuarded = routes.some(({ authenticate }) => authenticate === 'par')
-  if (par !== undefined && !isGuarded) {
-    const message = 'has no effect, because no route says "authenticate: par"'
-    yield { path: ['par'], message, key: true }
-  }
+  if (par !== undefined && !isGuarded) yield { path: ['par'], message: UNGUARDED, key: true }
   for (const [i, client] of clients.entries()) {
     const { requestObjectSigningAlg: alg, authentication, jwks, issuer } = client
     const given = (['requestObjectSigningAlg', 'authentication', 'jwks'] as const).find(
@@ -76,16 +70,14 @@ function* identity({ par, routes, clients }: Compiled): Generator<Mistake> {
     const elsewhere = issuer !== undefined && issuer !== par?.issuer
     if (given !== undefined && (!isGuarded || elsewhere)) {
       const key = given === 'jwks' && 'url' in jwks! ? 'jwksUri' : given
-      const why = isGuarded ? 'the issuer of "par" is another' : 'no route says "authenticate: par"'
-      const message = `has no effect, because ${why}`
+      const message = isGuarded ? 'has no effect, because the issuer of "par" is another' : UNGUARDED
       yield { path: ['clients', i, key], message, key: true }
-    } else if (jwks === undefined && authentication === 'private_key_jwt') {
-      const message =
-        'is checked by the identity backend alone; for the gateway to check it too, write "jwks" or "jwksUri"'
-      yield { path: ['clients', i, 'authentication'], message }
-    } else if (jwks === undefined && alg !== undefined && alg !== 'none' && !alg.startsWith('HS')) {
-      const message = 'is compared, but no signature is verified; for that, write "jwks" or "jwksUri"'
-      yield { path: ['clients', i, 'requestObjectSigningAlg'], message }
+    } else if (jwks === undefined) {
+      const isSigned = alg !== undefined && alg !== 'none' && !alg.startsWith('HS')
+      const key =
+        authentication === 'private_key_jwt' ? 'authentication' : isSigned && 'requestObjectSigningAlg'
+      const message = 'is compared here, but no signature is verified; for that, write "jwks" or "jwksUri"'
+      if (key) yield { path: ['clients', i, key], message }
     }
   }
 }
@@ -116,15 +108,16 @@ function* parameters({ parameters, routes }: Compiled): Generator<Mistake> {
 function* ownLimits({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Mistake> {
   for (const [i, { id, caller }] of clients.entries()) {
     if (id !== id.trim()) {
-      const message = 'begins or ends with a blank, which is part of the id; take it out if it is not meant'
-      yield { path: ['clients', i, 'id'], message }
+      yield {
+        path: ['clients', i, 'id'],
+        message: 'begins or ends with a blank; take it out if it is not meant',
+      }
     }
     for (const [name, { limit, windowMs, untilAt }] of clientLimits.get(caller) ?? []) {
       const path: Path = ['clients', i, 'limits', name]
       const general = limits.find((one) => one.name === name)!
       if (untilAt !== undefined && untilAt <= nowMs) {
-        const message =
-          'has passed, so this limit has no effect any more; take it out or write a later instant'
+        const message = 'has passed, so this limit has no effect any more; take it out'
         yield { path: [...path, 'until'], message }
       } else if (
         general.changes.length === 0 &&

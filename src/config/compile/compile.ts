@@ -1,11 +1,11 @@
-import { createNames } from '../../limit/caller.ts'
-import type { RedisTopology } from '../../limit/redis/options.ts'
+import { createNames } from '../../authenticate/token/claims.ts'
+import { readKeySet } from '../../authenticate/token/key-set.ts'
+import type { ClientLimit } from '../../limit/limit.ts'
 import { plainId } from '../../par/client-authentication.ts'
-import type { Client, Config, Settings, StoreConfig } from '../schema.ts'
-import type { SharedStoreSettings } from '../sections/store.ts'
+import type { Config, Settings, StoreConfig } from '../schema.ts'
+import { httpUrl } from '../sections/addresses.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { compileTokens, uselessKeys } from './keys.ts'
-import { createTlsReader, type ReadTls } from './tls.ts'
+import { createFileReader } from './named-files.ts'
 
 /** The settings as the gateway's parts take them; what is wrong with the files that they name is added to `mistakes`. */
 export async function compile(
@@ -14,38 +14,61 @@ export async function compile(
   mistakes: Mistake[],
 ): Promise<Omit<Config, 'warnings'>> {
   const { upstreams, listen, tokens, routes, limits, par } = settings
-  const readTls = createTlsReader(directory, mistakes)
+  const files = createFileReader(directory, mistakes)
   const issuers = [tokens ?? []].flat()
   const nameOf = createNames(issuers.map(({ issuer }) => issuer))
-  const clients = settings.clients.map((client) => ({ ...client, caller: nameOf(client.id, client.issuer) }))
+  const clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
+
+  async function compileStore(store: Settings['store']): Promise<StoreConfig> {
+    if (store === 'memory') return store
+    const { tls } = store.redis
+    const read = tls === true ? {} : tls && (await files.tls(tls, ['store', 'redis', 'tls']))
+    return { ...store, redis: { ...store.redis, tls: read } }
+  }
+
   return {
     ...settings,
     listen: {
       ...listen,
       hosts: listen.hosts ?? [...new Set(routes.flatMap(({ host }) => host ?? []))],
       tls: listen.tls && {
-        ...(await readTls(listen.tls, ['listen', 'tls'])),
+        ...(await files.tls(listen.tls, ['listen', 'tls'])),
         requestClientCert: listen.tls.requestClientCert ?? false,
       },
     },
-    store: await compileStore(settings.store, readTls),
+    store: await compileStore(settings.store),
     upstreams: await Promise.all(
       upstreams.map(async ({ tls, ...rest }) => ({
         ...rest,
         tls: tls && {
           servername: undefined,
-          ...(await readTls(tls, ['upstreams', rest.name, 'tls'])),
+          ...(await files.tls(tls, ['upstreams', rest.name, 'tls'])),
         },
       })),
     ),
-    tokens: await compileTokens(tokens, directory, mistakes),
-    clients: await compileClients(clients, mistakes),
-    clientLimits: new Map(
-      clients.flatMap(({ caller, limits }) => {
-        const own = Object.entries(limits)
-        return own.length > 0 ? [[caller, new Map(own)]] : []
+    tokens: await Promise.all(
+      issuers.map(async ({ jwks, ...issuer }, i) => {
+        if (jwks === undefined || httpUrl(jwks))
+          return { ...issuer, jwks: jwks === undefined ? jwks : { url: jwks } }
+        const path = Array.isArray(tokens) ? ['tokens', i, 'jwks'] : ['tokens', 'jwks']
+        return { ...issuer, jwks: { file: await files.keySet(jwks, path) } }
       }),
     ),
+    clients: await Promise.all(
+      settings.clients.map(async ({ limits: own, jwks, jwksUri, ...client }, i) => {
+        const caller = nameOf(client.id, client.issuer)
+        if (Object.keys(own).length > 0) clientLimits.set(caller, new Map(Object.entries(own)))
+        const message = jwks && (await uselessKeys(client.requestObjectSigningAlg, jwks))
+        if (message !== undefined) mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
+        return {
+          ...client,
+          caller,
+          plain: plainId(client.id),
+          jwks: jwks ?? (jwksUri === undefined ? jwks : { url: jwksUri }),
+        }
+      }),
+    ),
+    clientLimits,
     routes: routes.map((route) => ({
       ...route,
       hosts: route.host === undefined ? listen.hosts : undefined,
@@ -55,41 +78,11 @@ export async function compile(
   }
 }
 
-async function compileStore(store: Settings['store'], readTls: ReadTls): Promise<StoreConfig> {
-  if (store === 'memory') return store
-  const { username, password, tls: given } = store.redis
-  const tls = given === true ? {} : given && (await readTls(given, ['store', 'redis', 'tls']))
-  return { ...store, redis: { topology: topologyOf(store.redis), username, password, tls } }
-}
-
-/** That one of the three is there was checked before. */
-function topologyOf(redis: SharedStoreSettings['redis']): RedisTopology {
-  const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword } = redis
-  if (cluster !== undefined) return { cluster }
-  if (sentinels !== undefined) return { sentinels, name: name!, sentinelUsername, sentinelPassword }
-  return { url: url! }
-}
-
-async function compileClients(
-  clients: readonly (Settings['clients'][number] & Pick<Client, 'caller'>)[],
-  mistakes: Mistake[],
-): Promise<readonly Client[]> {
-  return Promise.all(
-    clients.map(async ({ id, issuer, caller, name, jwks, jwksUri, ...par }, i) => {
-      const { requestObjectSigningAlg, authentication } = par
-      const message = jwks && (await uselessKeys(requestObjectSigningAlg, jwks))
-      if (message !== undefined) mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
-      const keys = jwks ?? (jwksUri === undefined ? undefined : { url: jwksUri })
-      return {
-        id,
-        plain: plainId(id),
-        issuer,
-        caller,
-        name,
-        requestObjectSigningAlg,
-        authentication,
-        jwks: keys,
-      }
-    }),
-  )
+/** What is wrong with the keys of a client that signs with `algorithm`. */
+async function uselessKeys(algorithm = 'none', jwks: object): Promise<string | undefined> {
+  const keys = await readKeySet(jwks).catch(() => undefined)
+  const isSigned = algorithm !== 'none' && !algorithm.startsWith('HS')
+  if (keys !== undefined && (isSigned ? keys.find(algorithm, undefined) : keys.keys).length > 0)
+    return undefined
+  return `hold no key that verifies ${isSigned ? algorithm : 'signatures'}; write a public one: RSA of 2048 to 4096 bits with an exponent of at most 64, P-256, P-384 or Ed25519`
 }

@@ -1,7 +1,8 @@
-import { BlockList, isIP } from 'node:net'
+import { isIP } from 'node:net'
 import { parseHost } from '../../downstream/target.ts'
 import { textThat } from './values.ts'
 
+const WITHOUT_FILE = 'is a path already; write it without "file:"'
 const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/
 
 /** The address or name that a listener binds. */
@@ -35,14 +36,9 @@ export function cidr() {
 }
 
 function isCidr(range: string): boolean {
-  const [address = '', bits = '', ...more] = range.split('/')
-  if (more.length > 0 || isIP(address) === 0 || !/^\d{1,3}$/.test(bits) || address.includes('%')) return false
-  try {
-    new BlockList().addSubnet(address, Number(bits), isIP(address) === 4 ? 'ipv4' : 'ipv6')
-    return true
-  } catch {
-    return false
-  }
+  const [, address = '', bits] = /^([^/%]+)\/(\d{1,3})$/.exec(range) ?? []
+  const family = isIP(address)
+  return family !== 0 && Number(bits) <= (family === 4 ? 32 : 128)
 }
 
 /** The address of an http or https server, without anything after the port → its origin. */
@@ -67,7 +63,7 @@ export function issuer() {
 /** Where the issuer’s keys are: an http or https URL, or a path. */
 export function keysLocation() {
   return textThat((text) => {
-    if (text.startsWith('file:')) return plainPath(text)
+    if (text.startsWith('file:')) return WITHOUT_FILE
     return text !== '' && (!/^\w+:/.test(text) || isFetched(text))
   }, 'an http or https URL, or the path of a file')
 }
@@ -91,14 +87,7 @@ function isPublic({ username, password }: URL): boolean {
 
 /** The path of a PEM file, relative to the configuration. */
 export function pemFile() {
-  return textThat(
-    (path) => (path.startsWith('file:') ? plainPath(path) : path !== ''),
-    'the path of a PEM file',
-  )
-}
-
-function plainPath(text: string): string {
-  return `is a path already; write ${text.replace(/^file:(?:\/\/)?/, '')}`
+  return textThat((path) => (path.startsWith('file:') ? WITHOUT_FILE : path !== ''), 'the path of a PEM file')
 }
 
 /** The URL, where it is one of http or https. */

@@ -17,24 +17,21 @@ export function instantMs(text: string): number {
 
 /** An instant of ISO 8601 with its offset → epoch milliseconds. */
 function instant() {
-  const wording = must('an instant such as 2027-01-31T00:00:00Z', (input) =>
-    typeof input === 'string' ? explainInstant(input) : undefined,
-  )
+  const wording = must('an instant such as 2027-01-31T00:00:00Z', (input) => {
+    if (typeof input !== 'string') return undefined
+    if (INSTANT.test(input)) return 'is no instant that there is; check the day, the time and the offset'
+    const withT = input.toUpperCase().replace(/\s+/, 'T').replace(/\s+/, '')
+    const meant = [withT, `${withT}Z`, `${withT}T00:00:00Z`].find((text) => !Number.isNaN(instantMs(text)))
+    return (
+      meant &&
+      `must have a date, a "T", a time and an offset; write ${meant}, or with the offset that is meant`
+    )
+  })
   return z
     .string(wording)
     .regex(INSTANT, { ...wording, abort: true })
     .refine((text) => !Number.isNaN(instantMs(text)), wording)
     .transform(instantMs)
-}
-
-function explainInstant(text: string): string | undefined {
-  if (INSTANT.test(text)) return 'is no instant that there is; check the day, the time and the offset'
-  if (INSTANT.test(`${text}T00:00:00Z`)) return `has no time of day; write ${text}T00:00:00Z`
-  if (INSTANT.test(`${text}Z`)) {
-    return `has no offset, so it is another instant in every place; write ${text}Z, or ${text}+01:00 with the offset that is meant`
-  }
-  const mended = text.toUpperCase().replace(/^(\S+)\s+/, '$1T')
-  return INSTANT.test(mended) ? `must have a "T" and no space; write ${mended}` : undefined
 }
 
 const change = section({
@@ -48,15 +45,13 @@ const change = section({
 function* inOrder(changes: readonly z.output<typeof change>[]): Generator<Mistake> {
   let latestAt = -Infinity
   for (const [i, { announcedAt, fromAt }] of changes.entries()) {
-    if (announcedAt > fromAt) {
+    if (announcedAt > fromAt)
       yield { path: [i, 'announced'], message: 'is after "from"; announce a change before it takes effect' }
-    }
-    if (fromAt === latestAt) {
-      yield { path: [i, 'from'], message: 'is when another change takes effect; take one of the two out' }
-    } else if (fromAt < latestAt) {
-      const message = 'is before that of an earlier change; write them in the order in which they take effect'
-      yield { path: [i, 'from'], message }
-    }
+    if (fromAt <= latestAt)
+      yield {
+        path: [i, 'from'],
+        message: 'must be later than that of the change before it; write them in order',
+      }
     latestAt = Math.max(latestAt, fromAt)
   }
 }
@@ -76,9 +71,7 @@ const limit = section({
     .superRefine(checking(inOrder))
     .default([])
     .describe('Announced changes of the limit, in the order in which they take effect.'),
-  shadow: flag()
-    .prefault(false)
-    .describe('true counts and reports, and never refuses: to try a limit out beside a live one.'),
+  shadow: flag().prefault(false).describe('true counts and reports, and never refuses: to try a limit out.'),
 })
   .transform(({ window, ...rest }) => ({ ...rest, windowMs: window }))
   .describe('So many calls per window for each key.')

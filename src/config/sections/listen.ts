@@ -4,14 +4,8 @@ import { checking, duration, flag, list, port, section, size, whole } from './va
 const tls = section({
   cert: pemFile().describe('The certificate that callers are shown, and after it those that vouch for it.'),
   key: pemFile().describe('The private key of that certificate.'),
-  clientCa: pemFile()
-    .optional()
-    .describe('The authorities of clients’ certificates; whoever shows none of theirs cannot connect.'),
-  requestClientCert: flag()
-    .optional()
-    .describe(
-      'true asks callers for a certificate: any will do, and none too, for the tokens that are bound to one.',
-    ),
+  clientCa: pemFile().optional().describe('The authorities of clients’ certificates, then required.'),
+  requestClientCert: flag().optional().describe('true asks for certificates, for tokens bound to one.'),
 })
   .superRefine(
     checking(function* ({ clientCa, requestClientCert }) {
@@ -21,22 +15,6 @@ const tls = section({
     }),
   )
   .describe('HTTPS, with PEM files relative to this one; plain HTTP, unless set.')
-
-const REQUEST_TIMEOUT_MS = 60_000
-
-/** The time for the head is part of the time for the request. */
-function* inTime({
-  headersTimeout,
-  requestTimeout,
-}: Readonly<Record<'headersTimeout' | 'requestTimeout', number>>) {
-  if (headersTimeout <= requestTimeout) return
-  if (requestTimeout === REQUEST_TIMEOUT_MS) {
-    yield { path: ['headersTimeout'], message: 'must be at most requestTimeout (60s), of which it is part' }
-  } else {
-    const message = `must be at least headersTimeout (${headersTimeout / 1000}s), which is part of it`
-    yield { path: ['requestTimeout'], message }
-  }
-}
 
 /** Where callers are served. */
 export const listen = section({
@@ -48,23 +26,23 @@ export const listen = section({
     .describe('The proxies whose X-Forwarded-* and Client-Cert are believed. Nobody, unless listed.'),
   hosts: list(servedHost(), 1, 'a list of host names')
     .optional()
-    .describe(
-      'The hosts served here, for which DPoP proofs are taken, beside those that routes name; any, unless listed, on routes that name none.',
-    ),
+    .describe('Hosts served, and taken in DPoP proofs, beside those of routes; any where none is listed.'),
   maxHeaderSize: size('1kB', '1MB').prefault('16kB').describe('Most bytes of a request’s head.'),
-  headersTimeout: duration('1s', '1h')
-    .prefault('15s')
-    .describe('Longest time for a request’s head to arrive.'),
-  requestTimeout: duration('1s', '1d')
-    .prefault(`${REQUEST_TIMEOUT_MS / 1000}s`)
-    .describe('Longest time for a whole request to arrive.'),
+  headersTimeout: duration('1s', '1h').prefault('15s').describe('Longest time for a request’s head.'),
+  requestTimeout: duration('1s', '1d').prefault('60s').describe('Longest time for a whole request.'),
   keepAliveTimeout: duration('1ms', '1d').prefault('75s').describe('How long an idle connection is kept.'),
   maxConnections: whole(1, 1_000_000).prefault(10_000).describe('Most connections at a time.'),
   maxConnectionsPerAddress: whole(1, 1_000_000)
     .prefault(1000)
     .describe('Most connections at a time from one address, IPv6 by its /64; trusted proxies may have more.'),
 })
-  .superRefine(checking(inTime))
+  .superRefine(
+    checking(function* ({ headersTimeout, requestTimeout }) {
+      if (headersTimeout <= requestTimeout) return
+      const message = `must be at most requestTimeout (${requestTimeout / 1000}s), of which it is part`
+      yield { path: ['headersTimeout'], message }
+    }),
+  )
   .transform(({ headersTimeout, requestTimeout, keepAliveTimeout, ...rest }) => ({
     ...rest,
     headersTimeoutMs: headersTimeout,

@@ -1,17 +1,15 @@
 import { z } from 'zod'
 import { isClientId } from '../../authenticate/token/claims.ts'
+import { privateMember } from '../../authenticate/token/key-set.ts'
 import { must, mustHave } from '../yaml/wording.ts'
 import { fetchedUrl, issuer } from './addresses.ts'
 import { ownLimits } from './limits.ts'
 import { ALGORITHMS } from './tokens.ts'
 import { checking, choice, duration, list, section, size, text } from './values.ts'
 
-/** Every member of a private or symmetric key (RFC 7518 section 6). */
-const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
-
 const jwk = z.record(z.string(), z.unknown(), must('a JWK: a mapping with "kty"')).superRefine(
   checking(function* (jwk) {
-    const secret = PRIVATE.find((member) => member in jwk)
+    const secret = privateMember(jwk)
     if (secret === undefined) return
     const message =
       'is a part of a private key, which its owner alone should have; write the public key without it, and have the client make a new one'
@@ -19,27 +17,18 @@ const jwk = z.record(z.string(), z.unknown(), must('a JWK: a mapping with "kty"'
   }),
 )
 
-const JWKS = 'a list of JWKs, in [ ] or with a "- " before each'
-
 const jwks = z
   .strictObject(
-    {
-      keys: z
-        .array(jwk, must(JWKS))
-        .min(1, 'is empty; write at least one JWK')
-        .describe('The keys, each a JWK without private members.'),
-    },
+    { keys: list(jwk, 1, 'a list of JWKs').describe('The keys, each a JWK without private members.') },
     mustHave(['keys'], 'a JWK Set: a mapping with "keys"'),
   )
-  .describe('Its public keys as a JWK Set, for its request objects and assertions.')
+  .describe('Its public keys, for its request objects and assertions.')
 
 const client = section({
   id: text('the client’s id')
     .refine((id) => id === '' || isClientId(id), 'must have at most 255 characters, none a control character')
     .describe('The id as tokens name it, compared exactly.'),
-  issuer: issuer()
-    .optional()
-    .describe('Whose tokens name it so, where "tokens" is a list; the first issuer, unless set.'),
+  issuer: issuer().optional().describe('The issuer whose tokens name it so; the first one, unless set.'),
   name: text('the client’s name').optional().describe('What operators call it.'),
   requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512'])
     .optional()
@@ -79,17 +68,13 @@ export const par = section({
   issuer: issuer().describe('The audience of assertions and request objects: the identity backend’s issuer.'),
   audiences: list(text('an audience'), 0, 'a list of audiences')
     .optional()
-    .describe(
-      'What the audience of an assertion may be, too; <issuer>/token and <issuer>/request, unless set.',
-    ),
+    .describe('What else an assertion’s audience may be; <issuer>/token and <issuer>/request, unless set.'),
   assertionAudience: choice(['compatible', 'strict'])
     .default('compatible')
     .describe('strict takes assertions for the issuer alone (FAPI 2.0).'),
   leeway: duration('0s', '10m').prefault('10s').describe('How far clocks may differ.'),
   maxBody: size('1kB', '10MB').prefault('64kB').describe('Most bytes of a request to the PAR endpoint.'),
-  unknownClients: choice(['forward', 'refuse'])
-    .default('forward')
-    .describe('What becomes of clients that are not listed under "clients".'),
+  unknownClients: choice(['forward', 'refuse']).default('forward').describe('Clients that are not listed.'),
 })
   .transform(({ leeway, audiences, ...rest }) => {
     const base = rest.issuer.replace(/\/$/, '')

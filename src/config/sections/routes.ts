@@ -7,34 +7,22 @@ import { checking, choice, distinct, duration, list, section, size, text, textTh
 const MAX_BODY = 10 * 1024 ** 2
 
 function scope() {
-  return textThat(
-    (word) =>
-      /\S\s+\S/.test(word)
-        ? 'holds a space; write each scope apart, as [read, write]'
-        : /^[!#-[\]-~]+$/.test(word),
-    'a scope such as payments:read',
-  )
-}
-
-function* sound(match: string): Generator<Mistake> {
-  const parsed = parsePattern(match)
-  if (typeof parsed === 'string') yield { path: [], message: `is not a pattern: ${parsed}` }
+  return textThat((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
 }
 
 const fields = section({
-  match: text('a pattern such as "POST /sync/:connection"')
-    .superRefine(checking(sound))
-    .describe('[METHOD[,METHOD]] [host]/path; ":name" takes one segment, a last "*" the rest.'),
+  match: textThat((match) => {
+    const parsed = parsePattern(match)
+    return typeof parsed !== 'string' || `is not a pattern: ${parsed}`
+  }, 'a pattern such as "POST /sync/:connection"').describe(
+    '[METHOD[,METHOD]] [host]/path; ":name" takes one segment, a last "*" the rest.',
+  ),
   upstream: text('the name of an upstream').optional().describe('The upstream that answers.'),
-  respond: choice(['limits'])
-    .optional()
-    .describe('In place of an upstream: limits tells callers what they may still do, which costs no call.'),
+  respond: choice(['limits']).optional().describe('In place of upstream: limits shows a caller its limits.'),
   authenticate: choice(['none', 'bearer', 'par']).describe(
     'What a caller must prove; par is for the PAR endpoint, whose rules the gateway enforces. There is no default.',
   ),
-  scope: list(scope(), 1, 'a list of scopes')
-    .default([])
-    .describe('The scopes that a token must have, all of them; needs bearer.'),
+  scope: list(scope(), 1, 'a list of scopes').default([]).describe('Scopes that a token needs, all of them.'),
   limits: distinct(text('the name of a limit'), 0, 'a list of limits')
     .default([])
     .describe('The limits that a call is charged to, all or none; the first one is reported in the headers.'),

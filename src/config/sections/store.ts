@@ -1,29 +1,29 @@
 import { z } from 'zod'
-import type { Mistake, Path } from '../yaml/problem.ts'
+import type { RedisTopology } from '../../limit/redis/options.ts'
+import type { Mistake } from '../yaml/problem.ts'
 import { must } from '../yaml/wording.ts'
 import { pemFile } from './addresses.ts'
 import { checking, choice, coerced, duration, flag, list, section, text, textThat, whole } from './values.ts'
 
 const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
-const NODE = 'redis://host:6379 or rediss://host:6379'
-const SENTINEL = 'redis://host:26379 or rediss://host:26379'
+const NODE = 'redis://host:port or rediss://host:port'
 
 /** A server: `redis://`, `rediss://` or a socket file. */
 const redisUrl = () => textThat(judgeServer, SERVER)
 /** A node of a Redis Cluster, which has database 0 alone. */
-const clusterUrl = () => textThat((text) => judgeNode(text, NODE), NODE)
+const clusterUrl = () => textThat(judgeNode, NODE)
 /** A sentinel, without credentials: its own are another setting, and so are those of the master. */
 const sentinelUrl = () =>
   textThat((text) => {
-    const found = judgeNode(text, SENTINEL)
+    const found = judgeNode(text)
     if (found !== true || !text.includes('@')) return found
     return 'must hold no credentials; write them as username, password, sentinelUsername and sentinelPassword'
-  }, SENTINEL)
+  }, NODE)
 
-function judgeNode(text: string, what: string): boolean | string {
+function judgeNode(text: string): boolean | string {
   if (!/^rediss?:\/\//.test(text)) return false
   const isLonger = URL.canParse(text) && new URL(text).pathname.length > 1
-  return isLonger ? `must end after the port; write ${what}` : judgeServer(text)
+  return isLonger ? `must end after the port; write ${NODE}` : judgeServer(text)
 }
 
 function judgeServer(text: string): boolean | string {
@@ -60,9 +60,7 @@ const tls = z
         servername: text('the name in the certificate of Redis')
           .optional()
           .describe('The name that the certificate of Redis must bear; the host’s, unless set.'),
-        rejectUnauthorized: flag()
-          .prefault(true)
-          .describe('false takes any certificate, and so anybody who answers for Redis.'),
+        rejectUnauthorized: flag().prefault(true).describe('false takes the certificate of any impostor.'),
       }).superRefine(checking(halfOf)),
     ],
     must('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
@@ -70,24 +68,16 @@ const tls = z
   .describe('TLS to Redis, with files relative to this one; rediss:// alone switches it on too.')
 
 const servers = section({
-  url: redisUrl()
-    .optional()
-    .describe('One server: redis://, rediss:// or the path of a socket; may be file:/path to read it from.'),
+  url: redisUrl().optional().describe('One server: redis://, rediss:// or a socket file; may be file:/path.'),
   cluster: list(clusterUrl(), 1, 'a list of the URLs of some nodes')
     .optional()
     .describe('In place of url: a Redis Cluster, by some of its nodes.'),
   sentinels: list(sentinelUrl(), 1, 'a list of the URLs of the sentinels')
     .optional()
     .describe('In place of url: the master that these sentinels know.'),
-  name: text('the name by which the sentinels know the master')
-    .optional()
-    .describe('The name by which the sentinels know the master.'),
-  sentinelUsername: text('a user of the sentinels')
-    .optional()
-    .describe('The user of the sentinels themselves, for sentinelPassword; the default one, unless set.'),
-  sentinelPassword: text('the password of the sentinels')
-    .optional()
-    .describe('The password of the sentinels themselves; none, unless set.'),
+  name: text('the name by which the sentinels know the master').optional().describe('The master’s name.'),
+  sentinelUsername: text('a user of the sentinels').optional().describe('Goes with sentinelPassword.'),
+  sentinelPassword: text('the password of the sentinels').optional().describe('Of the sentinels themselves.'),
   username: text('a user of Redis').optional().describe('In place of the user in the URL.'),
   password: text('the password of that user').optional().describe('In place of the password in the URL.'),
   tls: tls.optional(),
@@ -114,29 +104,31 @@ function* fitting(redis: z.output<typeof servers>): Generator<Mistake> {
       if (redis[key] !== undefined)
         yield { path: [key], message: 'goes with "sentinels" alone; take it out', key: true }
   }
-  yield* alike(cluster, ['cluster'], 'scheme, user and password', ({ protocol, username, password }) =>
-    JSON.stringify([protocol, username, password]),
-  )
-  yield* alike(sentinels, ['sentinels'], 'scheme', ({ protocol }) => protocol)
   if (redis.tls !== undefined && url !== undefined && !url.startsWith('redis'))
     yield { path: ['tls'], message: 'has no meaning on a socket file; take it out', key: true }
-}
-
-/** All nodes are reached with the same settings. */
-function* alike(
-  urls: readonly string[] = [],
-  path: Path,
-  what: string,
-  how: (url: URL) => string,
-): Generator<Mistake> {
-  const i = urls.findIndex((url) => how(new URL(url)) !== how(new URL(urls[0]!)))
-  if (i !== -1)
-    yield { path: [...path, i], message: `differs from the first one in ${what}; write all alike` }
+  // All nodes are reached with the same settings.
+  const nodes = (cluster ?? sentinels ?? []).map((node) => {
+    const { protocol, username, password } = new URL(node)
+    return JSON.stringify([protocol, username, password])
+  })
+  const i = nodes.findIndex((node) => node !== nodes[0])
+  const message = 'differs from the first one in scheme, user or password; write all alike'
+  if (i !== -1) yield { path: [kind!, i], message }
 }
 
 const sharedStore = section({
   redis: servers
     .superRefine(checking(fitting))
+    .transform(({ url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest }) => {
+      // Exactly one of the three is there.
+      const topology: RedisTopology =
+        cluster !== undefined
+          ? { cluster }
+          : sentinels !== undefined
+            ? { sentinels, name: name!, sentinelUsername, sentinelPassword }
+            : { url: url! }
+      return { topology, ...rest }
+    })
     .describe('The Redis that every instance of the gateway shares.'),
   prefix: textThat(
     (prefix) => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix),
@@ -150,9 +142,7 @@ const sharedStore = section({
     .describe('While Redis is out of reach: count in this process, let every call pass, or refuse with 503.'),
   instances: whole(1, 100_000)
     .optional()
-    .describe(
-      'How many gateways share the limits, in place of those counted in Redis; under onOutage: local each takes its part of them.',
-    ),
+    .describe('How many gateways share the limits under onOutage: local; counted in Redis, unless set.'),
 }).transform(({ timeout, ...rest }) => ({ ...rest, timeoutMs: timeout }))
 
 /** Where the counters live. */

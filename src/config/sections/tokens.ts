@@ -25,9 +25,7 @@ const introspection = section({
     'With which secret; may be file:/path to read it from.',
   ),
   timeout: duration('1ms', '1m').prefault('3s').describe('Longest wait for an answer.'),
-  maxAge: duration('0s', '1h')
-    .prefault('30s')
-    .describe('Longest that an answer counts, and so that a revoked token lives on.'),
+  maxAge: duration('0s', '1h').prefault('30s').describe('How long an answer counts, and a revoked token.'),
 })
   .transform(({ timeout, maxAge, ...rest }) => ({ ...rest, timeoutMs: timeout, maxAgeMs: maxAge }))
   .describe('How opaque tokens are looked up (RFC 7662); without it none are taken.')
@@ -45,12 +43,8 @@ const issuerOfTokens = section({
     .describe('For whom the tokens are; one of theirs must be one of these.'),
   jwks: keysLocation()
     .optional()
-    .describe(
-      'The issuer’s keys: a URL, or a file relative to this one. Unless set, found by the issuer’s discovery.',
-    ),
-  clientClaim: text('the name of a claim')
-    .default('client_id')
-    .describe('The claim that names the API client; some issuers call it azp.'),
+    .describe('A URL, or a file relative to this one; unless set, by discovery.'),
+  clientClaim: text('the name of a claim').default('client_id').describe('The claim that names the client.'),
   algorithms: list(choice(ALGORITHMS), 1, 'a list of algorithms')
     .default(['PS256', 'ES256', 'EdDSA', 'RS256'])
     .describe('The signature algorithms that are accepted.'),
@@ -58,9 +52,7 @@ const issuerOfTokens = section({
   realm: textThat((realm) => /^[ !#-[\]-~]+$/.test(realm), 'plain ASCII without quotes and backslashes')
     .optional()
     .describe('The realm in WWW-Authenticate; the issuer’s host, unless set.'),
-  type: choice(['any', 'strict'])
-    .default('any')
-    .describe('strict takes only tokens that say they are access tokens (RFC 9068, at+jwt).'),
+  type: choice(['any', 'strict']).default('any').describe('strict takes at+jwt tokens alone (RFC 9068).'),
   introspection: introspection.optional(),
 })
   .transform(({ leeway, realm, ...rest }) => ({

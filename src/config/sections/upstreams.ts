@@ -8,9 +8,7 @@ import { checking, duration, list, name, section, textThat, whole } from './valu
 
 const tls = section({
   ...tlsFiles('the gateway'),
-  servername: tlsName()
-    .optional()
-    .describe('The name that the certificate of the backend must bear; the host’s, unless set.'),
+  servername: tlsName().optional().describe('The name in the backend’s certificate; its host, unless set.'),
 })
   .superRefine(checking(halfOf))
   .describe('How https is spoken to it, with PEM files relative to this one.')
@@ -30,19 +28,15 @@ const backend = section({
   urls: list(origin(), 1, 'a list of addresses such as http://10.0.0.1:4000')
     .optional()
     .describe('In place of url: several addresses, used in turn; one that fails is passed over for a while.'),
-  timeout: duration('1ms', '1d')
-    .prefault('30s')
-    .describe('Longest wait for the head of an answer, and between the bytes of its body.'),
+  timeout: duration('1ms', '1d').prefault('30s').describe('Longest wait for a head, and between body bytes.'),
   connectTimeout: duration('1ms', '1h').prefault('2s').describe('Longest wait for a connection.'),
   maxConnections: whole(1, 100_000)
     .prefault(256)
-    .describe('Most connections to it at a time, to all of its addresses together.'),
+    .describe('Most connections, to all its addresses together.'),
   tls: tls.optional(),
   identityHeaders: list(fieldName(), 0, 'a list of header fields')
     .default([])
-    .describe(
-      'Fields by which it is told who calls: taken from trusted proxies alone, beside those that are known.',
-    ),
+    .describe('Fields that say who calls, taken from trusted proxies alone, beside those that are known.'),
 })
 
 /** An upstream without an address or with two kinds of them, and addresses that do not go together. */

@@ -92,11 +92,8 @@ export function choice<const T extends readonly [string, ...string[]]>(words: T)
   )
 }
 
-/** Judges a text: true if it is sound, else false, or a message that says more than what it must be. */
-export type Judge = (text: string) => boolean | string
-
-/** A text that is sound. */
-export function textThat(judge: Judge, what: string) {
+/** A text that `judge` finds sound; else it returns false, or a message that says more than `what` it must be. */
+export function textThat(judge: (text: string) => boolean | string, what: string) {
   const wording = must(what, (input) => {
     if (typeof input === 'number') return 'is a number here; put it in quotes'
     const found = typeof input === 'string' && judge(input)

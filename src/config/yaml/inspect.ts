@@ -1,69 +1,55 @@
-import { isAlias, isMap, isScalar, isSeq } from 'yaml'
-import type { Alias, Document, Node, Scalar } from 'yaml'
-import type { Mistake, Place } from './problem.ts'
+import { isAlias, isPair, isScalar, isSeq, visit } from 'yaml'
+import type { Document, Node, Scalar } from 'yaml'
+import type { Mistake, Path, Place } from './problem.ts'
 
 /** A variable to shells, and a plain text here. */
 const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+/
 
-/** Walks through a document once, since it may be long, and replaces every scalar that names variables. */
+/** Visits a document once, since it may be long, and replaces every scalar that names variables. */
 export function inspect(document: Document.Parsed, env: Env, placeAt: (offset?: number) => Place) {
   const shape: Mistake[] = []
   const unset: Mistake[] = []
   const literal: Mistake[] = []
   const anchors = new Map<string, Node>()
-  const path: (string | number)[] = []
-  const report = (to: Mistake[], node: Node, message: string): void => {
-    to.push({ path: [...path], message, place: placeAt(node.range?.[0]) })
-  }
-
-  function walk(node: unknown): void {
-    if (isAlias(node)) return alias(node)
-    if (!isScalar(node) && !isMap(node) && !isSeq(node)) return
-    if (node.anchor !== undefined) anchors.set(node.anchor, node)
-    if (isScalar(node)) scalar(node)
-    else if (isMap(node)) {
-      for (const pair of node.items) {
-        const key = pair.key as Scalar<string>
-        path.push(key.value)
-        if (key.anchor !== undefined) anchors.set(key.anchor, key)
+  visit(document, {
+    Node(key, node, ancestors) {
+      const report = (to: Mistake[], message: string): void =>
+        void to.push({ path: pathOf(node, ancestors), message, place: placeAt(node.range?.[0]) })
+      if (isAlias(node)) {
+        const anchored = anchors.get(node.source)
+        if (anchored === undefined)
+          report(
+            shape,
+            'stands for nothing, since no "&" gives it a name; put a text that begins with "*" in quotes',
+          )
+        else if (anchored.range![1] > node.range![0])
+          report(shape, 'stands within what it stands for; write the value out')
+        return
+      }
+      if (node.anchor !== undefined) anchors.set(node.anchor, node)
+      if (!isScalar(node) || typeof node.value !== 'string') return
+      if (key === 'key') {
         // JavaScript has another meaning for it, so that records of zod pass it over.
-        if (key.value === '__proto__') report(shape, key, 'unknown key; take it out')
-        walk(pair.value)
-        path.pop()
+        if (node.value === '__proto__') report(shape, 'unknown key; take it out')
+        return
       }
-    } else {
-      for (const [i, item] of node.items.entries()) {
-        path.push(i)
-        walk(item)
-        path.pop()
-      }
-    }
-  }
-
-  function alias(node: Alias): void {
-    const anchored = anchors.get(node.source)
-    if (anchored === undefined)
-      report(
-        shape,
-        node,
-        'stands for nothing, since no "&" gives it a name; put a text that begins with "*" in quotes',
-      )
-    else if (anchored.range![1] > node.range![0])
-      report(shape, node, 'stands within what it stands for; write the value out')
-  }
-
-  function scalar(node: Scalar): void {
-    if (typeof node.value !== 'string') return
-    const given = substitute(node.value, env)
-    if (given !== undefined) {
-      if ('problem' in given) report(unset, node, given.problem)
+      const given = substitute(node.value, env)
+      if (given === undefined) {
+        if (UNBRACED.test(node.value))
+          report(literal, 'is taken as it stands; write ${NAME} for the environment variable NAME')
+      } else if (given.problem !== undefined) report(unset, given.problem)
       else node.value = given.text
-    } else if (UNBRACED.test(node.value))
-      report(literal, node, 'is taken as it stands; write ${NAME} for the environment variable NAME')
-  }
-
-  walk(document.contents)
+    },
+  })
   return { shape, unset, literal }
+}
+
+/** The keys and positions that lead to a node. */
+function pathOf(node: unknown, ancestors: readonly unknown[]): Path {
+  return ancestors.flatMap((one, i): Path => {
+    if (isPair(one)) return [(one.key as Scalar<string>).value]
+    return isSeq(one) ? [one.items.indexOf(ancestors[i + 1] ?? node)] : []
+  })
 }
 
 const VARIABLE = /\$\$\{|\$\{([^}]*)\}?/g
@@ -76,10 +62,7 @@ export type Env = Readonly<Record<string, string | undefined>>
  * Puts the environment in for `${NAME}` and `${NAME:-default}`; `$${` is a plain `${`. An empty variable counts as unset,
  * as in the shell's `:-`. Undefined where the text names none.
  */
-function substitute(
-  source: string,
-  env: Env,
-): { readonly text: string } | { readonly problem: string } | undefined {
+function substitute(source: string, env: Env) {
   if (!source.includes('${')) return undefined
   let problem: string | undefined
   const text = source.replace(VARIABLE, (all, inside: string | undefined) => {
@@ -99,5 +82,5 @@ function substitute(
     }
     return ''
   })
-  return problem === undefined ? { text } : { problem }
+  return { text, problem }
 }

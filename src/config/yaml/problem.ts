@@ -54,14 +54,14 @@ export function mistakesOf(issue: Issue, at: Path = []): readonly Mistake[] {
     return issue.keys.map((key) => ({ path: [...path, key], message: unknownKey(key, message), key: true }))
   if (issue.code === 'invalid_key') return [{ path, message: issue.issues[0]!.message, key: true }]
   if (issue.code === 'invalid_union') {
-    const meant = issue.errors.filter((issues) => !issues.some(isOfAnotherKind))
+    // A case of another type has an issue at the value itself.
+    const meant = issue.errors.filter(
+      (issues) =>
+        !issues.some(({ code, path }) => path.length === 0 && /^invalid_(?:type|value)$/.test(code)),
+    )
     if (meant.length === 1) return meant[0]!.flatMap((inner) => mistakesOf(inner, path))
   }
   return [{ path, message, key: issue.code === 'custom' && issue.params?.['key'] === true }]
-}
-
-function isOfAnotherKind({ code, path }: Issue): boolean {
-  return path.length === 0 && (code === 'invalid_type' || code === 'invalid_value')
 }
 
 /** Where mistakes and warnings stand: the file, the places in it, and the flag that gave the value at a path. */
@@ -72,23 +72,21 @@ export interface Places {
 }
 
 /** Lists mistakes in the order of the file, one of each path, as others there follow from the first. */
-export function problemsOf(mistakes: readonly Mistake[], places: Places): readonly Problem[] {
-  const { label, placeOf, flagOf } = places
-  const problems: (Problem & Place)[] = []
+export function problemsOf(
+  mistakes: readonly Mistake[],
+  { label, placeOf, flagOf }: Places,
+): readonly Problem[] {
   const seen = new Set<string>()
-  for (const { path, message, key, place } of mistakes) {
-    const full = writePath(path)
-    if (path.length > 0 && seen.has(full)) continue
-    seen.add(full)
-    const flag = flagOf(path)
-    const { line, column } = place ?? placeOf(path, key)
-    const written = message.startsWith('unknown key') ? writePath(path, true) : full
-    if (flag !== undefined) problems.push({ where: flag, path: '', message, line: 0, column: 0 })
-    else problems.push({ where: `${label}:${line}:${column}`, path: written, message, line, column })
-  }
-  return problems
+  return mistakes
+    .filter(({ path }) => path.length === 0 || seen.size < seen.add(writePath(path)).size)
+    .map(({ path, key, place, message }) => ({ path, message, ...(place ?? placeOf(path, key)) }))
     .toSorted((a, b) => a.line - b.line || a.column - b.column)
-    .map(({ where, path, message }) => ({ where, path, message }))
+    .map(({ path, message, line, column }) => {
+      const flag = flagOf(path)
+      if (flag !== undefined) return { where: flag, path: '', message }
+      const written = writePath(path, message.startsWith('unknown key'))
+      return { where: `${label}:${line}:${column}`, path: written, message }
+    })
 }
 
 /** Such as `routes[2].upstream`; with `plain`, without steps that are no words: they may be a key and its secret, without the colon. */

@@ -1,4 +1,4 @@
-import { isAlias, isMap, isScalar, isSeq, Lexer, LineCounter, parseDocument } from 'yaml'
+import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
 import type { Document, Node, Scalar } from 'yaml'
 import { type Env, inspect } from './inspect.ts'
 import type { Mistake, Path, Place } from './problem.ts'
@@ -21,8 +21,8 @@ export type Mapping = Readonly<Record<string, unknown>>
 /** More uses of an anchor, times what it multiplies itself, are an attack. */
 const MAX_ALIASES = 100
 
-/** The deepest that brackets may nest; thousands make the parser take all memory. */
-const MAX_DEPTH = 100
+/** The deepest that brackets may nest, those in texts and comments too; many thousands make the parser take all memory. */
+const MAX_DEPTH = 1000
 
 /** The core schema, whatever the file asks for. */
 const OPTIONS = {
@@ -49,8 +49,7 @@ export function readSource(source: string, env: Env): Source {
   })
   const wrong = (message: string, offset?: number) => ({ path: [], message, place: placeAt(offset) })
 
-  // Brackets in texts count too, so that a file is lexed twice only where there are many.
-  if (depthOf(text.match(/[[\]{}]/g) ?? []) > MAX_DEPTH && depthOf(new Lexer().lex(text)) > MAX_DEPTH)
+  if (depthOf(text) > MAX_DEPTH)
     return refuse([wrong('the brackets of the file nest too deeply; take some out')])
   const document = parseDocument(text, { ...OPTIONS, lineCounter })
   const broken = [...document.errors, ...document.warnings].map((error) =>
@@ -76,13 +75,12 @@ export function readSource(source: string, env: Env): Source {
   }
 }
 
-/** The deepest that brackets nest, in a file's characters or in its lexemes. */
-function depthOf(lexemes: Iterable<string>): number {
+function depthOf(text: string): number {
   let depth = 0
   let deepest = 0
-  for (const lexeme of lexemes) {
-    if (lexeme === '[' || lexeme === '{') deepest = Math.max(deepest, ++depth)
-    else if ((lexeme === ']' || lexeme === '}') && depth > 0) depth -= 1
+  for (const [bracket] of text.matchAll(/[[\]{}]/g)) {
+    depth = Math.max(0, depth + (bracket === '[' || bracket === '{' ? 1 : -1))
+    deepest = Math.max(deepest, depth)
   }
   return deepest
 }

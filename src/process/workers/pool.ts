@@ -1,6 +1,6 @@
 import type { Config } from '../../config/schema.ts'
 import type { LogOutput } from '../../observe/log.ts'
-import { addUp, type Metrics, type MetricValues, onlyCounts, textOf } from '../../observe/metrics.ts'
+import { countsOf, type Metrics, type MetricValues, textOf } from '../../observe/metrics.ts'
 import type { Service } from '../build.ts'
 import { superviseWorker } from './supervisor.ts'
 import { CallTimeout, type WorkerProcess } from './worker-process.ts'
@@ -11,8 +11,6 @@ const READY_MS = 500
 const ANSWER_MS = 3000
 /** How long it may take to put a configuration into force. */
 const APPLY_MS = 10_000
-/** Time beyond `drainTimeout` to close a worker. */
-const CLOSE_MS = 5000
 
 /**
  * Opens a service of several processes that share the callers' port; those that exit are restarted. Rejects with the error
@@ -31,27 +29,25 @@ export async function openWorkers(
   // The least of all is shown, so this process says nothing against it.
   metrics.storeUp.set(1)
 
-  const workers = Array.from({ length: count }, () =>
-    superviseWorker({
-      config: () => current,
-      output,
-      onExit(worker) {
-        metrics.workerEnds.inc()
-        counted = onlyCounts(addUp([counted, latest.get(worker) ?? []]))
-        latest.delete(worker)
-      },
-    }),
-  )
+  const workers = Array.from({ length: count }, () => superviseWorker(() => current, output, onExit))
+  function onExit(worker: WorkerProcess): void {
+    metrics.workerEnds.inc()
+    counted = countsOf([counted, latest.get(worker) ?? []])
+    latest.delete(worker)
+  }
   const serving = (): WorkerProcess[] => workers.flatMap((worker) => worker.serving() ?? [])
   const [address] = await Promise.all(workers.map(({ started }) => started)).catch((error: Error) => {
     for (const worker of workers) worker.kill()
     throw error
   })
 
-  function firstServing(): WorkerProcess {
-    const [first] = serving()
-    if (first === undefined) throw new Error('no worker serves')
-    return first
+  /** Makes a call that may take long to the first worker, and stops it when `signal` aborts. */
+  async function scan<T>(signal: AbortSignal, call: (worker: WorkerProcess) => Promise<T>): Promise<T> {
+    const [worker] = serving()
+    if (worker === undefined) throw new Error('no worker serves')
+    const abort = (): void => void worker.call('abort').catch(() => {})
+    signal.addEventListener('abort', abort)
+    return await call(worker).finally(() => signal.removeEventListener('abort', abort))
   }
   /** A worker that is busy, or has exited, keeps its last values: what was counted must not shrink. */
   async function collect(worker: WorkerProcess): Promise<void> {
@@ -85,31 +81,19 @@ export async function openWorkers(
     async metrics() {
       await Promise.all(serving().map(collect))
       metrics.workers.set(serving().length)
-      return await textOf(addUp([await metrics.values(), ...latest.values(), counted]))
+      return await textOf([await metrics.values(), ...latest.values(), counted])
     },
-    async usage(client, signal) {
-      const worker = firstServing()
-      return await scan(worker, () => worker.call('usage', client), signal)
-    },
+    usage: (client, signal) => scan(signal, (worker) => worker.call('usage', client)),
     async reset(client, signal) {
-      const worker = firstServing()
-      const freed = await scan(worker, () => worker.call('reset', client), signal)
-      const others = serving().filter((other) => other !== worker)
-      await Promise.allSettled(others.map((other) => other.call('forget', undefined, ANSWER_MS)))
+      const freed = await scan(signal, (worker) => worker.call('reset', client))
+      await Promise.allSettled(serving().map((worker) => worker.call('forget', undefined, ANSWER_MS)))
       return freed
     },
     async close(times) {
-      const cuts = workers.map((worker) => worker.close(times, times.drainTimeoutMs + CLOSE_MS))
-      return (await Promise.all(cuts)).reduce((sum, cut) => sum + cut, 0)
+      const cuts = await Promise.all(workers.map((worker) => worker.close(times)))
+      return cuts.reduce((sum, cut) => sum + cut, 0)
     },
   }
-}
-
-/** Makes a call that may take long, and stops it when `signal` aborts. */
-async function scan<T>(worker: WorkerProcess, call: () => Promise<T>, signal: AbortSignal): Promise<T> {
-  const abort = (): void => void worker.call('abort').catch(() => {})
-  signal.addEventListener('abort', abort)
-  return await call().finally(() => signal.removeEventListener('abort', abort))
 }
 
 /** Returns what each of so many processes serves: under `onOutage: local`, its part of every limit. */

@@ -10,26 +10,26 @@ const START_MS = 60_000
 const CHECK_MS = 3000
 const MAX_CHECKS = 10
 
+const CLOSE_MS = 5000
+
 const FIRST_BACKOFF_MS = 100
 const MAX_BACKOFF_MS = 30_000
 /** A worker that lived so long is restarted at once. */
 const STEADY_MS = 10_000
 
-export interface SupervisorOptions {
-  /** Returns what a worker that starts now is to serve. */
-  config(): Config
-  readonly output: LogOutput
-  /** Called for each worker that exited unasked. */
-  onExit(worker: WorkerProcess): void
-}
-
-/** Starts a worker, restarts it with back-off whenever it exits, and kills it if it hangs. */
-export function superviseWorker({ config, output, onExit }: SupervisorOptions) {
-  const { log, write } = output
+/**
+ * Starts a worker, restarts it with back-off whenever it exits, and kills it if it hangs. `config` returns what a worker that
+ * starts now is to serve; `onExit` is called for each that exited unasked.
+ */
+export function superviseWorker(
+  config: () => Config,
+  { log, write }: LogOutput,
+  onExit: (worker: WorkerProcess) => void,
+) {
   const backoff = createBackoff()
   let current: WorkerProcess | undefined
-  let serves = false
   let closing = false
+  /** Undefined until it serves. */
   let stopChecks: (() => void) | undefined
   let retry: NodeJS.Timeout | undefined
 
@@ -40,7 +40,7 @@ export function superviseWorker({ config, output, onExit }: SupervisorOptions) {
     void worker.exited.then((how) => {
       current = undefined
       stopChecks?.()
-      serves = false
+      stopChecks = undefined
       if (closing) return
       onExit(worker)
       const retryMs = backoff(performance.now() - startedAt)
@@ -52,9 +52,8 @@ export function superviseWorker({ config, output, onExit }: SupervisorOptions) {
     const address = await worker.configure(applied, START_MS)
     // It may have changed while the worker started.
     while (config() !== applied) await worker.configure((applied = config()), START_MS)
-    serves = true
     stopChecks = checkAlive(
-      () => worker.call('unready', undefined),
+      () => worker.call('unready'),
       () => {
         hung = true
         worker.kill()
@@ -86,14 +85,14 @@ export function superviseWorker({ config, output, onExit }: SupervisorOptions) {
     /** Resolves with the address of the first start; rejects if that one failed. */
     started: spawn(),
     /** Returns the process that serves now, if one does. */
-    serving: () => (serves ? current : undefined),
-    /** Drains it for good, or kills it after `withinMs`; returns how many requests had to be cut. */
-    async close(times: DrainTimes, withinMs: number): Promise<number> {
+    serving: () => stopChecks && current,
+    /** Drains it for good, or kills it `CLOSE_MS` after `drainTimeoutMs`; returns how many requests had to be cut. */
+    async close(times: DrainTimes): Promise<number> {
       stop()
       const worker = current
       if (worker === undefined) return 0
-      if (!serves) worker.kill()
-      const late = setTimeout(worker.kill, withinMs)
+      if (stopChecks === undefined) worker.kill()
+      const late = setTimeout(worker.kill, times.drainTimeoutMs + CLOSE_MS)
       const cut = await worker.call('close', times).catch(() => 0)
       await worker.exited
       clearTimeout(late)

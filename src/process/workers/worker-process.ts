@@ -19,14 +19,14 @@ export function forkWorker(write: (lines: string) => void) {
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   })
   const worker = cluster.fork()
-  const waiting = new Map<number, (result: Omit<Result, 'id'>) => void>()
+  const waiting = new Map<number, (result: Result) => void>()
   let calls = 0
   let hasExited = false
 
   worker.process.stdout!.setEncoding('utf8').on('data', wholeLines(write))
   worker.on('error', () => worker.process.kill('SIGKILL'))
-  const listening = new Promise((resolve) => worker.once('message', resolve))
-  worker.on('message', ({ id, ...result }: Result) => waiting.get(id)?.(result))
+  worker.on('message', (result: Result) => waiting.get(result.id)?.(result))
+  const listening = new Promise((resolve) => waiting.set(0, resolve))
 
   /** Resolves when it has exited, with its exit code or the signal that ended it. */
   const exited = new Promise<number | string>((resolve) => {
@@ -35,7 +35,7 @@ export function forkWorker(write: (lines: string) => void) {
       hasExited = true
       const how = signal ?? code ?? 'unknown'
       const error = { name: 'Error', message: `the worker exited (${how})` }
-      for (const settle of waiting.values()) settle({ error })
+      for (const settle of waiting.values()) settle({ id: 0, error })
       resolve(how)
     })
   })
@@ -47,10 +47,7 @@ export function forkWorker(write: (lines: string) => void) {
     withinMs?: number,
   ): Promise<Awaited<ReturnType<WorkerCalls[Name]>>> {
     return new Promise((resolve, reject) => {
-      if (hasExited || !worker.isConnected()) {
-        reject(new Error('the worker is gone'))
-        return
-      }
+      if (hasExited || !worker.isConnected()) throw new Error('the worker is gone')
       const id = ++calls
       const late = (): void => {
         waiting.delete(id)
@@ -74,7 +71,7 @@ export function forkWorker(write: (lines: string) => void) {
     /** Calls `configure`, with the many clients ahead in pieces. */
     async configure(config: Config, withinMs: number): Promise<string> {
       // A message that comes before the worker listens is lost.
-      await Promise.race([listening, exited, sleep(withinMs, undefined, { ref: false })])
+      await Promise.race([listening, sleep(withinMs, undefined, { ref: false })])
       for (const piece of piecesOf(config)) await call('addClients', piece, withinMs)
       return await call('configure', withoutClients(config), withinMs)
     },

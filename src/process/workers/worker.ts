@@ -13,7 +13,7 @@ export interface Call {
   readonly argument: unknown
 }
 
-/** The result of a call; of an error, only name and message travel. The first one, of no call, says that the worker listens. */
+/** The result of a call; of an error, only name and message travel. The first one, of no call, says with the id 0 that the worker listens. */
 export interface Result {
   readonly id: number
   readonly value?: unknown
@@ -74,7 +74,7 @@ function createCalls() {
       const config = collect(given)
       if (service === undefined) {
         // Only the primary process formats for people.
-        output = await createLog(config.log.level, 'json')
+        output = createLog(config.log.level, 'json')
         service = await buildService(config, output, metrics)
       } else await service.apply(config)
       ;({ drainTimeoutMs } = config)

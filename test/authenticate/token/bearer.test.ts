@@ -3,10 +3,10 @@ import {
   type Authenticate,
   type BearerOptions,
   createBearer,
-  type TrustedIssuer,
 } from '../../../src/authenticate/token/bearer.ts'
 import { invalidToken } from '../../../src/authenticate/token/challenge.ts'
 import type { Keys } from '../../../src/authenticate/token/jwks.ts'
+import type { TrustedIssuer } from '../../../src/authenticate/token/jwt.ts'
 import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
 import { Refusal } from '../../../src/errors.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
@@ -57,7 +57,6 @@ describe('the answers of RFC 6750', () => {
       client: 'client-1',
       user: 'user-1',
       scope: 'a b',
-      expiresAt: exp * 1000,
     })
   })
 
@@ -65,30 +64,31 @@ describe('the answers of RFC 6750', () => {
     expect((await bearer())([`${scheme} ${issuer.token()}`])).toMatchObject({ client: 'client-1' })
   })
 
-  it.each([[[]], [['Basic Y2xpZW50OnNlY3JldA==']], [['DPoP abc']], [['Bearers abc']]])(
-    'challenges %j without an error code',
-    async (authorization) => {
-      expect(answer((await bearer())(authorization))).toMatchObject({
-        status: 401,
-        code: 'Unauthorized',
-        challenge: 'Bearer realm="identity.example.com"',
-      })
-    },
-  )
+  it.each([
+    [[]],
+    [['']],
+    [['Basic Y2xpZW50OnNlY3JldA==']],
+    [['DPoP abc']],
+    [['Bearers abc']],
+    [['Bearer: a']],
+  ])('challenges %j without an error code', async (authorization) => {
+    expect(answer((await bearer())(authorization))).toMatchObject({
+      status: 401,
+      code: 'Unauthorized',
+      challenge: 'Bearer realm="identity.example.com"',
+    })
+  })
 
   it.each([
     [['Bearer a.b.c', 'Bearer a.b.c']],
     [['Bearer a.b.c', 'Basic abc']],
     [['Bearer']],
-    [['']],
     [['Bearer a.b.c, Bearer d.e.f']],
     [['Bearer a b']],
     [['Bearer a\tb']],
     [['Bearer "a.b.c"']],
     [['Bearer =']],
     [['Bearer a=b']],
-    [['Bearer: a.b.c']],
-    [['Bearer\ta.b.c']],
     [['Bearer tökén']],
   ])('calls %j a bad request', async (authorization) => {
     const { status, code, challenge, description } = answer((await bearer())(authorization))
@@ -242,8 +242,10 @@ describe('remembering verified tokens', () => {
     const token = issuer.token({}, { alg: 'ES256' })
     const first = authenticate([`Bearer ${token}`])
     const others = [issuer.key('ES256').jwk, makeKey('RS256').jwk]
-    keys.set = await readKeySet({ keys: others }, keys.set)
+    keys.set = await readKeySet(issuer.jwks, keys.set)
     expect(authenticate([`Bearer ${token}`])).toBe(first)
+    keys.set = await readKeySet({ keys: others }, keys.set)
+    expect(authenticate([`Bearer ${token}`])).toEqual(first)
     keys.set = await readKeySet({ keys: others.slice(1) }, keys.set)
     expect(answer(authenticate([`Bearer ${token}`])).status).toBe(401)
     keys.set = undefined

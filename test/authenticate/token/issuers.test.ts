@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Identity, TrustedIssuer } from '../../../src/authenticate/token/bearer.ts'
+import type { Identity } from '../../../src/authenticate/token/claims.ts'
+import type { TrustedIssuer } from '../../../src/authenticate/token/jwt.ts'
 import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
 import { requireScope } from '../../../src/authenticate/token/challenge.ts'
 import { Refusal } from '../../../src/errors.ts'
@@ -104,10 +105,10 @@ describe('several issuers', () => {
 
   it('send opaque tokens to the one that introspects them, and no JWT', async () => {
     const asked: string[] = []
-    const identity: Identity = { client: 'opaque', expiresAt: Date.now() + 1000 }
+    const identity: Identity = { client: 'opaque' }
     const introspect = async (token: string) => {
       asked.push(token)
-      return { identity, until: identity.expiresAt }
+      return { identity, until: Date.now() + 1000 }
     }
     const authenticate = createServing([await trusted(first), await trusted(second, { introspect })])
     const named = { ...identity, client: `opaque@${second.issuer}` }
@@ -148,7 +149,6 @@ describe('the keys of an issuer', () => {
 describe('the scopes of a route', () => {
   const holding = (scope?: string): Identity => ({
     client: 'client-1',
-    expiresAt: 0,
     ...(scope !== undefined && { scope }),
   })
 

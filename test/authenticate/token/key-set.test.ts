@@ -20,7 +20,7 @@ const modulus = (bits: number): string => encode((1n << BigInt(bits)) - 159n)
 describe('reading a JWK Set', () => {
   it('distinguishes keys of one kid by type and algorithm', async () => {
     const set = await readKeySet({ keys: [rsa.jwk, ec.jwk, ed.jwk] })
-    expect(set.size).toBe(3)
+    expect(set.keys).toHaveLength(3)
     expect(set.find('RS256', 'one')).toHaveLength(1)
     expect(set.find('ES256', 'one')).toHaveLength(1)
     expect(set.find('EdDSA', 'one')).toHaveLength(0)
@@ -68,13 +68,13 @@ describe('reading a JWK Set', () => {
     ['that is a string', 'key'],
   ])('leaves out a key %s, and takes the others', async (_, jwk) => {
     const set = await readKeySet({ keys: [jwk, ed.jwk] })
-    expect(set.size).toBe(1)
+    expect(set.keys).toHaveLength(1)
     expect(set.find('EdDSA', 'two')).toHaveLength(1)
   })
 
   it('takes the largest key that costs little', async () => {
     const set = await readKeySet({ keys: [{ ...rsa.jwk, n: modulus(4096), e: exponent(64) }] })
-    expect(set.size).toBe(1)
+    expect(set.keys).toHaveLength(1)
   })
 
   it('has at most five keys tried for one token, with a kid and without', async () => {
@@ -105,13 +105,9 @@ describe('reading a JWK Set', () => {
     )
   })
 
-  it('keeps the key objects of an earlier reading, and those alone', async () => {
+  it('is the same set where an earlier reading was of equal keys', async () => {
     const first = await readKeySet({ keys: [rsa.jwk, ed.jwk] })
-    const [rsaKey] = first.find('RS256', 'one')
-    const [edKey] = first.find('EdDSA', 'two')
-    const second = await readKeySet({ keys: [ed.jwk, makeKey('ES256').jwk] }, first)
-    expect(second.find('EdDSA', 'two')[0]).toBe(edKey)
-    expect(second.holds(edKey!)).toBe(true)
-    expect(second.holds(rsaKey!)).toBe(false)
+    expect(await readKeySet({ keys: [rsa.jwk, { ...ed.jwk }] }, first)).toBe(first)
+    expect(await readKeySet({ keys: [ed.jwk] }, first)).not.toBe(first)
   })
 })

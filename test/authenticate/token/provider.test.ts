@@ -5,10 +5,9 @@ import type { AddressInfo } from 'node:net'
 import type * as OidcProvider from 'oidc-provider'
 import * as client from 'openid-client'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { createProofs } from '../../../src/authenticate/proof/dpop.ts'
+import { createProofs, senderOf } from '../../../src/authenticate/proof/dpop.ts'
 import { createIntrospection } from '../../../src/authenticate/token/introspection.ts'
 import { createKeySource, type KeySource } from '../../../src/authenticate/token/jwks.ts'
-import { senderOf } from '../../../src/authenticate/proof/sender.ts'
 import { Refusal } from '../../../src/errors.ts'
 import { makeCertificate } from '../../helpers/self-signed.ts'
 import { createServing } from '../../helpers/trust.ts'
@@ -77,7 +76,7 @@ beforeAll(async () => {
   issuer = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`
   answer = makeProvider(await import('oidc-provider'), issuer).callback()
 
-  keys = createKeySource({ issuer, events: { failed() {}, recovered() {} } })
+  keys = createKeySource({ issuer, events: { onDown() {}, onUp() {} } })
   events = []
   authenticate = createServing(
     {
@@ -134,7 +133,7 @@ function introspection(clientSecret: string) {
     leewayMs: 5000,
     maxAgeMs: 20_000,
     now: () => Date.now() + now,
-    events: { failed: (reason) => events.push(reason), recovered() {} },
+    events: { onDown: ({ message: reason }) => events.push(reason), onUp() {} },
   })
 }
 

@@ -52,7 +52,7 @@ describe('sluice explain', () => {
     const ended = await sluice(['explain', 'POST', '/open/x', '--host', 'api.example.com', '--config', file])
     expect(ended).toMatchObject({ code: 0, stderr: '' })
     expect(ended.stdout).toContain('PASSED OVER             BECAUSE IT\n')
-    expect(ended.stdout).toContain('\n/open                   ends before "x"\n')
+    expect(ended.stdout).toContain('\n/open                   takes another path\n')
     expect(ended.stdout).toContain('\nrequests  10     1m      live  needs --client  for every client\n')
     const refused = await sluice(['explain', '/a//b', '--config', file])
     expect(refused.stdout).toMatch(

@@ -115,9 +115,9 @@ clients:
         },
       ],
       passedOver: [
-        { match: 'id.example.com/*', because: 'is for the host id.example.com, not localhost' },
-        { match: 'POST /oidc/request', because: 'wants "oidc", not "Sync"' },
-        { match: 'GET /limits', because: 'wants "limits", not "Sync"' },
+        { match: 'id.example.com/*', because: 'takes another host than localhost' },
+        { match: 'POST /oidc/request', because: 'takes another path' },
+        { match: 'GET /limits', because: 'takes another path' },
       ],
     })
   })
@@ -156,22 +156,12 @@ clients:
     },
   )
 
-  it('compares segments as the router does, and shows them as they are written', async () => {
+  it('compares segments as the router does', async () => {
     const spelled = configFile(LIMITS, {
       routes: `  - { match: "GET,POST x.example/Caf%C3%A9/:id/X", upstream: data, authenticate: none }
   - { match: "POST /sync/:connection", upstream: data, authenticate: none }
   - { match: "/stra%C3%9Fe/*", upstream: data, authenticate: none }`,
     })
-    const reasons = async (text: string) =>
-      (await explained(text, spelled)).passedOver.map(({ because }) => because)
-    expect(await reasons('x.example/caf%c3%a9/1/y')).toEqual([
-      'wants "X", not "y"',
-      'wants "sync", not "caf%C3%A9"',
-      'wants "stra%C3%9Fe", not "caf%C3%A9"',
-    ])
-    expect((await reasons('x.example/tea/1/X'))[0]).toBe('wants "Caf%C3%A9", not "tea"')
-    expect((await reasons('x.example/CAF%C3%89/1'))[0]).toBe('wants a further segment, "X"')
-    expect((await reasons('/%C5%BFync'))[1]).toBe('wants a further segment, ":connection"')
     expect(await explained('/STRASSE/x', spelled)).toMatchObject({ route: { index: 2 } })
   })
 
@@ -195,7 +185,7 @@ clients:
     })
     expect((await explained('id.example.com/v3/x', narrow)).passedOver[0]).toEqual({
       match: '/v3/*',
-      because: 'is for the hosts of listen.hosts, not id.example.com',
+      because: 'takes another host than id.example.com',
     })
   })
 
@@ -241,18 +231,14 @@ clients:
     })
   })
 
-  /** Why the routes for any host do not take a path, in their order, but for the one whose reason is given. */
-  const reasons = (first: string, at = -1, because = ''): readonly string[] =>
-    ['oidc', 'limits', 'sync', 'v3'].map((want, i) =>
-      i === at ? because : `wants "${want}", not "${first}"`,
-    )
+  const ELSEWHERE = 'takes another path'
 
   it.for([
     ['/v3/../x', 400, 'BadRequest', []],
-    ['/elsewhere', 404, 'NotFound', reasons('elsewhere')],
-    ['PUT /sync/a', 405, 'MethodNotAllowed', reasons('sync', 2, 'takes POST, not PUT')],
-    ['/sync', 404, 'NotFound', reasons('sync', 2, 'wants a further segment, ":connection"')],
-    ['/limits/x', 404, 'NotFound', reasons('limits', 1, 'ends before "x"')],
+    ['/elsewhere', 404, 'NotFound', [ELSEWHERE, ELSEWHERE, ELSEWHERE, ELSEWHERE]],
+    ['PUT /sync/a', 405, 'MethodNotAllowed', [ELSEWHERE, ELSEWHERE, 'takes POST, not PUT', ELSEWHERE]],
+    ['/sync', 404, 'NotFound', [ELSEWHERE, ELSEWHERE, ELSEWHERE, ELSEWHERE]],
+    ['/limits/x', 404, 'NotFound', [ELSEWHERE, ELSEWHERE, ELSEWHERE, ELSEWHERE]],
     [
       'PROPFIND id.example.com/x',
       405,
@@ -271,7 +257,7 @@ clients:
   ] as const)('says why the gateway refuses %s', async ([text, status, code, reasons]) => {
     const { refusal, route, limits, passedOver } = await explained(text, file)
     expect({ refusal, route, limits }).toMatchObject({ refusal: { status, code }, route: null, limits: [] })
-    const elsewhere = 'is for the host id.example.com, not localhost'
+    const elsewhere = 'takes another host than localhost'
     const given = passedOver.map(({ because }) => because).filter((because) => because !== elsewhere)
     expect(given.slice(0, reasons.length)).toEqual(reasons)
   })

@@ -43,7 +43,7 @@ describe('sluice replay', () => {
       '',
       '7 lines: 5 replayed, 1 refused before any limit, 1 no lines of an access log.',
       '',
-      'warning: limits.own: is counted per user, whom the access log does not name; it is left out',
+      'warning: limits.own: is left out, since the access log names no users',
       '',
     ])
   })
@@ -110,7 +110,7 @@ describe('sluice replay', () => {
     expect(await sluice(args, { stdin: 'x\ny\n' })).toEqual({
       code: 0,
       stdout:
-        'These logs hold no line of an access log: the JSON that the gateway writes with "log.format: json".\n\n2 lines: 2 no lines of an access log.\n',
+        'These limits are asked about no call of these logs. An access log is the JSON of "log.format: json".\n\n2 lines: 2 no lines of an access log.\n',
       stderr: '',
     })
     const denied = line({
@@ -126,7 +126,7 @@ describe('sluice replay', () => {
     )
     const open = line({ at: 0, path: '/open', client: undefined, decision: undefined })
     expect((await sluice(args, { stdin: open })).stdout).toBe(
-      'These limits are asked about none of the calls in these logs.\n\n1 line: 1 of routes without limits.\n',
+      'These limits are asked about no call of these logs. An access log is the JSON of "log.format: json".\n\n1 line: 1 of routes without limits.\n',
     )
   })
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createNames } from '../../src/limit/caller.ts'
+import { createNames } from '../../../src/authenticate/token/claims.ts'
 
 const A = 'https://a.example.com'
 const B = 'https://b.example.com/oidc'

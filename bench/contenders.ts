@@ -1,0 +1,198 @@
+/** The processes that are compared, and the proof that each does its work. */
+import { spawnSync } from 'node:child_process'
+import { existsSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { type Command, folder, freePort, nginx } from './ground.ts'
+import { AUDIENCE, ISSUER, jwksFile, publicKeyFile, token, type Work } from './load.ts'
+
+export const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const PEERS = join(ROOT, 'bench', 'peers')
+
+export interface Contender {
+  readonly name: string
+  /** What is special about its work or setting. */
+  readonly detail?: string
+  readonly start: Start
+  readonly work: Work
+  /** The name of the contender that counts as 1.00, of the same detail where there is one; default: http-proxy. */
+  readonly against?: string
+  /** True if a forged token must get 401. */
+  readonly authenticates?: boolean
+  /** Calls after which a client must get 429. */
+  readonly limit?: number
+  /** True if every call of the work must get 429. */
+  readonly refuses?: boolean
+  /** True if its counters in Redis outlive a round. */
+  readonly keepsCounters?: boolean
+  /** Requests before the first round, where the usual seconds of warm-up do not do. */
+  readonly warmUpRequests?: number
+}
+
+type Start = (port: number) => Promise<Command>
+
+/** The ports of the upstream and of Redis. */
+export interface Backends {
+  readonly upstream: number
+  readonly redis: number
+}
+
+export interface Options {
+  /** Calls of a client in a window; default: 1000 in 60 seconds. */
+  readonly limit?: number
+  readonly windowS?: number
+  readonly node?: string
+  readonly nodeFlags?: readonly string[]
+  /** Of a peer: false verifies each token anew. */
+  readonly tokenCache?: boolean
+}
+
+export interface GatewayOptions extends Options {
+  /** False for a route that asks nothing. */
+  readonly authenticate?: boolean
+  /** Limits of each request; default: 1. */
+  readonly limits?: number
+  readonly routes?: number
+  /** Clients with limits of their own. */
+  readonly clients?: number
+  readonly store?: 'memory'
+  readonly flags?: readonly string[]
+  /** The folder that holds `dist`. */
+  readonly root?: string
+}
+
+/** Sluice, as the container starts it. */
+export function gateway({ upstream, redis }: Backends, options: GatewayOptions = {}): Start {
+  const { limit = 1000, windowS = 60, limits = 1, authenticate = true, routes = 1, clients = 0 } = options
+  const { node = process.execPath, nodeFlags = [], flags = [], root = ROOT } = options
+  const window = `${windowS}s`
+  const names = Array.from({ length: limits }, (_, i) => `limit-${i}`)
+  const route = { upstream: 'data', authenticate: authenticate ? 'bearer' : 'none', limits: names }
+  return async (port) => {
+    const file = join(folder, `sluice-${port}.yaml`)
+    const config = {
+      listen: { host: '127.0.0.1', port },
+      admin: { port: await freePort() },
+      drainTimeout: '1s',
+      // Under a prefix of its own, so that it shares its limits with no other contender.
+      store: options.store ?? { redis: { url: `redis://127.0.0.1:${redis}` }, prefix: `sluice-${port}` },
+      upstreams: { data: { url: `http://127.0.0.1:${upstream}` } },
+      tokens: { issuer: ISSUER, audience: AUDIENCE, jwks: jwksFile },
+      clients: Array.from({ length: clients }, (_, i) => ({
+        id: `client-${String(i).padStart(7, '0')}`,
+        limits: { 'limit-0': { limit, window } },
+      })),
+      limits: Object.fromEntries(
+        names.map((name, i) => [name, { per: ['client'], limit: limit + i, window }]),
+      ),
+      routes: [
+        ...Array.from({ length: routes - 1 }, (_, i) => ({ ...route, match: `GET /service-${i}/:id` })),
+        { ...route, match: '/*' },
+      ],
+    }
+    // JSON is YAML.
+    writeFileSync(file, JSON.stringify(config))
+    const script = join(root, 'dist', 'bin', 'sluice.js')
+    const args = [...nodeFlags, '--max-semi-space-size=8', script, 'start', '--config', file, ...flags]
+    return { command: node, args, env: { NODE_ENV: 'production' } }
+  }
+}
+
+/** One of the programs under peers/. */
+export function nodePeer(
+  name: 'http-proxy' | 'fastify' | 'flexible',
+  { upstream, redis }: Backends,
+  options: Options = {},
+): Start {
+  const { limit = 1000, windowS = 60, tokenCache = true, node = process.execPath, nodeFlags = [] } = options
+  return async (port) => ({
+    command: node,
+    args: [...nodeFlags, join(PEERS, `${name}.mjs`)],
+    env: {
+      ...{ NODE_ENV: 'production', PORT: String(port), UPSTREAM: `http://127.0.0.1:${upstream}` },
+      ...{ REDIS_PORT: String(redis), PUBLIC_KEY: publicKeyFile, ISSUER, AUDIENCE },
+      ...{ LIMIT: String(limit), WINDOW_S: String(windowS), TOKEN_CACHE: tokenCache ? '1' : '0' },
+    },
+  })
+}
+
+/** nginx with peers/gateway.lua. */
+export function nginxLua({ upstream, redis }: Backends, options: Options = {}): Start {
+  const { limit = 1000, windowS = 60, tokenCache = true } = options
+  const lua = `publicKey = "${publicKeyFile}", issuer = "${ISSUER}", audience = "${AUDIENCE}",
+    redisPort = ${redis}, limit = ${limit}, windowS = ${windowS}, tokenCache = ${tokenCache}`
+  return async (port) =>
+    nginx(
+      `lua-${port}`,
+      luaModules()
+        .map((module) => `load_module ${module};`)
+        .join('\n'),
+      `upstream data { server 127.0.0.1:${upstream}; keepalive 128; keepalive_requests 1000000000; }
+  init_by_lua_block { handle = dofile("${join(PEERS, 'gateway.lua')}")({ ${lua} }) }
+  server {
+    listen 127.0.0.1:${port};
+    location / {
+      access_by_lua_block { handle() }
+      proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass http://data;
+    }
+  }`,
+    )
+}
+
+function luaModules(): readonly string[] {
+  const { stderr } = spawnSync('nginx', ['-V'], { encoding: 'utf8' })
+  const modules = /--modules-path=(\S+)/.exec(stderr)?.[1] ?? ''
+  return ['ndk_http_module.so', 'ngx_http_lua_module.so'].map((name) => join(modules, name))
+}
+
+/** Installs the peers on first use; returns those that must be left out, and why. */
+export function installPeers(): Map<string, string> {
+  const absent = new Map<string, string>()
+  const changedAt = (...file: string[]): number =>
+    statSync(join(PEERS, ...file), { throwIfNoEntry: false })?.mtimeMs ?? 0
+  if (changedAt('node_modules', '.package-lock.json') < changedAt('package-lock.json')) {
+    console.error('bench: npm ci in bench/peers')
+    const { status, stderr } = spawnSync('npm', ['ci', '--silent'], { cwd: PEERS, encoding: 'utf8' })
+    const why = `npm ci failed: ${stderr.trim()}`
+    if (status !== 0) absent.set('Fastify', why).set('rate-limiter-flexible', why)
+  }
+  if (!luaModules().every((file) => existsSync(file))) {
+    absent.set(
+      'nginx + Lua',
+      'its modules are missing (Debian: apt-get install nginx-extras lua-nginx-redis)',
+    )
+  }
+  return absent
+}
+
+/** Throws an error that names the part of its work that a contender does not do. */
+export async function prove(contender: Contender, port: number, { upstream }: Backends): Promise<void> {
+  const { work, authenticates, limit } = contender
+  const ask = async (of: number, bearer: string): Promise<{ status: number; text: string }> => {
+    const response = await fetch(`http://127.0.0.1:${of}${work.path ?? '/transactions'}`, {
+      headers: { Authorization: `Bearer ${bearer}` },
+      signal: AbortSignal.timeout(10_000),
+      ...(work.body !== undefined && { method: 'POST', body: 'x'.repeat(work.body) }),
+    })
+    return { status: response.status, text: await response.text() }
+  }
+  const good = await token('RS256', 9_999_999, 0)
+  const [answer, expected] = [await ask(port, good), await ask(upstream, good)]
+  if (answer.status !== 200) throw new Error(`a good call gets ${answer.status}: ${answer.text}`)
+  if (answer.text !== expected.text) throw new Error("the body is not the upstream's")
+  if (authenticates === true) {
+    const forged = `${good.slice(0, -100)}${good.at(-100) === 'A' ? 'B' : 'A'}${good.slice(-99)}`
+    const { status } = await ask(port, forged)
+    if (status !== 401) throw new Error(`a forged signature gets ${status}`)
+  }
+  if (limit === undefined) return
+  let admitted = 1
+  let status: number = answer.status
+  while (status === 200 && admitted <= limit) {
+    status = (await ask(port, good)).status
+    if (status === 200) admitted++
+  }
+  // A call that Redis answered too late may count twice.
+  if (status === 429 && admitted <= limit && admitted > 0.9 * limit) return
+  throw new Error(`${admitted} calls are admitted of ${limit}, and the next gets ${status}`)
+}

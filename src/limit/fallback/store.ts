@@ -2,7 +2,8 @@ import { Failure, serviceUnavailable } from '../../errors.ts'
 import { Health } from '../../health.ts'
 import { isProof, type Quota } from '../limit.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
-import { type Charge, DamagedKeyError, type RemoteStore, type Store } from '../store.ts'
+import type { RedisStore } from '../redis/store.ts'
+import { type Charge, DamagedKeyError, type Store } from '../store.ts'
 import { LocalCounters } from './local-counters.ts'
 
 /** What decides while the store is out of reach: counters in this process, nothing, or a 503. */
@@ -34,6 +35,9 @@ export interface OutageChange {
   readonly degraded: boolean
   readonly cause: Error | undefined
 }
+
+/** A store on one or several servers, each of which may fail. */
+export type RemoteStore = Omit<RedisStore, 'connect'>
 
 /** A store that fails the way the operator chose. */
 export interface FallbackStore extends Store {
@@ -155,9 +159,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
     },
     charge(quotas) {
       if (!isUp(quotas)) return chargeFallback(quotas, undefined)
-      const asked = store.charge(quotas)
-      if (!(asked instanceof Promise)) return asked
-      return asked.then(
+      return store.charge(quotas).then(
         (charge) => {
           if (onOutage === 'local') local.note(quotas, charge)
           return charge
@@ -167,15 +169,9 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
     },
     async peek(quotas) {
       if (quotas.length === 0) return []
-      let cause: Error | undefined
-      if (isUp(quotas)) {
-        try {
-          return await store.peek(quotas)
-        } catch (error) {
-          cause = error as Error
-        }
-      }
-      if (onOutage === 'deny') throw unavailable(cause)
+      const found = isUp(quotas) ? await store.peek(quotas).catch((error: Error) => error) : undefined
+      if (found !== undefined && !(found instanceof Error)) return found
+      if (onOutage === 'deny') throw unavailable(found)
       // Nothing is counted under `allow`, so the whole limit is left.
       return local.peek(quotas, onOutage === 'local' ? gateways() : 1)
     },

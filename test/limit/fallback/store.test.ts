@@ -6,9 +6,10 @@ import {
   type OutageChange,
   type FallbackOptions,
   type FallbackStore,
+  type RemoteStore,
   withFallback,
 } from '../../../src/limit/fallback/store.ts'
-import { type Charge, DamagedKeyError, type RemoteStore } from '../../../src/limit/store.ts'
+import { type Charge, DamagedKeyError } from '../../../src/limit/store.ts'
 import { until } from '../../helpers/wait.ts'
 
 function quota(key = 'p:{a}:x', limit = 10): Quota {

@@ -57,7 +57,7 @@ export function readBody(
     const onClose = (): void => settle(undefined)
     request.on('data', onData).on('end', onEnd).on('close', onClose)
     response.once('close', () => hold(EMPTY))
-    onBreak(request, settle)
+    onBodyAborted(request, settle)
   })
 }
 
@@ -68,15 +68,15 @@ export function tooLarge(maxBody: number): Refusal {
 const BROKEN = 'broken'
 const broken = new WeakMap<IncomingMessage, Refusal>()
 
-/** Reports to `onBreak` that the rest of a body will not come; the first reason stands. */
-export function breakOff(request: IncomingMessage, reason: Refusal): void {
+/** Reports to `onBodyAborted` that the rest of a body will not come; the first reason stands. */
+export function abortBody(request: IncomingMessage, reason: Refusal): void {
   if (broken.has(request)) return
   broken.set(request, reason)
   request.emit(BROKEN, reason)
 }
 
 /** Calls back once when a body breaks off: at once if it has already, so that no break falls between two phases. */
-export function onBreak(request: IncomingMessage, act: (reason: Refusal) => void): void {
+export function onBodyAborted(request: IncomingMessage, act: (reason: Refusal) => void): void {
   const reason = broken.get(request)
   if (reason === undefined) request.once(BROKEN, act)
   else act(reason)

@@ -57,7 +57,7 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
     const folded = (segments.length > deepest ? segments.slice(0, deepest) : segments).map(foldCase)
     for (const route of guarded) if (isBehind(route, host, folded)) return undefined
     if (method !== 'POST') {
-      const nearest = guarded.find((route) => takesPath(route, host, folded, segments.length))
+      const nearest = guarded.find((route) => matchesPath(route, host, folded, segments.length))
       if (nearest !== undefined) return { allow: ['POST'], nearest }
       if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
     }
@@ -75,7 +75,7 @@ function isBehind(route: Pattern, host: string, folded: readonly string[]): bool
   const have = folded[last]
   if (want === undefined || 'param' in want || have?.startsWith(want.literal) !== true) return false
   if (!IGNORED.test(have.slice(want.literal.length))) return false
-  return takesPath(route, host, [...folded.slice(0, last), want.literal], last + 1)
+  return matchesPath(route, host, [...folded.slice(0, last), want.literal], last + 1)
 }
 
 /** Returns the first of `routes` that takes the request, or what the path would allow; undefined if nothing takes the path. */
@@ -89,7 +89,7 @@ export function matchRoute<R extends Pattern>(
   let allow: Set<string> | undefined
   let nearest: R | undefined
   for (const route of routes) {
-    if (!takesPath(route, host, folded, segments.length)) continue
+    if (!matchesPath(route, host, folded, segments.length)) continue
     if (route.methods === undefined || route.methods.has(method))
       return { route, params: paramsOf(route, segments) }
     allow ??= new Set()
@@ -100,9 +100,9 @@ export function matchRoute<R extends Pattern>(
 }
 
 /** True if the pattern takes a path of `length` segments, by whatever method; `folded` are those that a literal may stand for. */
-function takesPath(pattern: Pattern, host: string, folded: readonly string[], length: number): boolean {
+function matchesPath(pattern: Pattern, host: string, folded: readonly string[], length: number): boolean {
   const { segments: wanted, rest } = pattern
-  if (length < wanted.length || (!rest && length > wanted.length) || !takesHost(pattern, host)) return false
+  if (length < wanted.length || (!rest && length > wanted.length) || !matchesHost(pattern, host)) return false
   for (let i = 0; i < wanted.length; i++) {
     const want = wanted[i]!
     if ('literal' in want && want.literal !== folded[i]) return false
@@ -121,7 +121,7 @@ function paramsOf({ segments: wanted }: Pattern, segments: readonly string[]): P
   return params ?? NO_PARAMS
 }
 
-export function takesHost({ host: named, hosts }: Pattern, host: string): boolean {
+export function matchesHost({ host: named, hosts }: Pattern, host: string): boolean {
   return named === undefined ? hosts === undefined || hosts.includes(host) : named === host
 }
 

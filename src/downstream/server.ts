@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
-import { breakOff, brokenBody, requestComing } from './body.ts'
+import { abortBody, brokenBody, requestComing } from './body.ts'
 import { boundSockets, type ConnectionPolicy, type SocketBounds } from './connection-limits.ts'
 import { loads } from './drain.ts'
 import { endWithStatus, lingerOnClose, READ_MS } from './graceful-close.ts'
@@ -122,7 +122,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     const request = requestComing(socket)
     const refusal = brokenBody(code)
     if (code === 'ECONNRESET') socket.destroy()
-    else if (request !== undefined) breakOff(request, refusal)
+    else if (request !== undefined) abortBody(request, refusal)
     else refuse(socket, refusal.status, code)
   })
 

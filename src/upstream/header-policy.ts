@@ -11,7 +11,7 @@ export const HOP_BY_HOP = names(`
 `)
 
 /** What was judged here must reach the upstream: no `Connection` header can name it away, and nothing else may pass for it. */
-export const JUDGED = names(`
+export const INSPECTED = names(`
   authorization content-encoding content-length content-type cookie dpop host x-request-id
 `)
 
@@ -83,7 +83,7 @@ export function plainName(name: string): string {
 function judge(name: string): Action {
   const plain = plainName(name)
   if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain)) return 'drop'
-  if (JUDGED.has(plain)) return plain === name ? 'keep' : 'drop'
+  if (INSPECTED.has(plain)) return plain === name ? 'keep' : 'drop'
   if (OF_CLIENTS.test(plain) || !FROM_PROXY.test(plain)) return 'keep'
   // A proxy that sets the one spelling may pass on the caller's other one; Apache writes `SSL_CLIENT_CERT` and `OIDC_CLAIM_sub` itself, WebSphere `$WSCC`.
   return plain === name || /^(?:ssl|oidc)_/.test(name) || name.startsWith('$ws') ? 'from-proxy' : 'drop'

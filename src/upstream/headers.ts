@@ -1,4 +1,4 @@
-import { actionOf, HOP_BY_HOP, JUDGED, plainName, RATE_LIMIT } from './header-policy.ts'
+import { actionOf, HOP_BY_HOP, INSPECTED, plainName, RATE_LIMIT } from './header-policy.ts'
 
 /** What the gateway itself reports to the upstream of the connection and the request. */
 export interface Connection {
@@ -31,7 +31,7 @@ export function requestHeaders(
     const action = own === undefined ? actionOf(name) : own === name ? 'from-proxy' : 'drop'
     if (action === 'drop' || (action === 'from-proxy' && !trusted)) continue
     // What a trusted proxy reports is not the caller's to name away.
-    if (action === 'keep' && named?.has(name) === true && !JUDGED.has(name)) continue
+    if (action === 'keep' && named?.has(name) === true && !INSPECTED.has(name)) continue
     if (name === 'x-request-id' || name === 'x-forwarded-for') continue
     const value = fields[name]
     if (typeof value === 'string') out.push(name, value)
@@ -89,7 +89,7 @@ export function readAnswerHead(
   }
   const named = namedByConnection(connection)
   if (named !== undefined) {
-    const isKept = (name: string): boolean => !named.has(name) || JUDGED.has(name)
+    const isKept = (name: string): boolean => !named.has(name) || INSPECTED.has(name)
     headers = headers.filter((_, i) => isKept(headers[i - (i % 2)]!.toLowerCase()))
   }
   if (rateLimit !== undefined) headers.push(...rateLimit)

@@ -1,10 +1,10 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { onBreak, tooLarge } from '../downstream/body.ts'
+import { onBodyAborted, tooLarge } from '../downstream/body.ts'
 import { Refusal, serviceUnavailable } from '../errors.ts'
 import type { PooledSocket, Reuse } from './pool.ts'
 import type { Outgoing } from './proxy.ts'
-import { passBack } from './response.ts'
+import { streamAnswer } from './response.ts'
 import type { Backend } from './upstream.ts'
 
 /** One request on its way to an upstream, and the answer on its way back: one object for its whole life, with one outcome. */
@@ -19,8 +19,8 @@ export class UpstreamRequest {
   /** True while its body is still coming over a socket. */
   uploading = false
   /** True while it has a socket, or one is being opened for it. */
-  holds = false
-  over = false
+  hasSlot = false
+  settled = false
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
   /** `answered`: whole. `cut`: broken off after the head. `left`: by the caller. `failed`: no answer was begun. */
@@ -35,7 +35,7 @@ export class UpstreamRequest {
   /** True if its body is passed on while it comes. */
   readonly streamed: boolean
   #answer: IncomingMessage | undefined
-  claimed = false
+  asksForSocket = false
   #received = 0
   /** How long the caller seems to have read nothing. */
   unreadMs = 0
@@ -68,10 +68,10 @@ export class UpstreamRequest {
     }
     this.backend.timeouts.add(this)
     if (this.streamed) {
-      onBreak(request, (reason) => {
+      onBodyAborted(request, (reason) => {
         if (!response.writableEnded && this.#answer?.complete !== true) this.fail(reason)
       })
-      if (this.over) return
+      if (this.settled) return
     }
     this.backend.send(this)
     if (!this.streamed) return
@@ -81,7 +81,7 @@ export class UpstreamRequest {
 
   onRequest(sent: ClientRequest): void {
     this.sent = sent
-    sent.on('response', (answer) => passBack(answer, this))
+    sent.on('response', (answer) => streamAnswer(answer, this))
     // A 101 that the gateway did not ask for (RFC 9110 section 15.2.2).
     sent.on('upgrade', (_: IncomingMessage, socket: Socket) => {
       socket.destroy()
@@ -102,7 +102,7 @@ export class UpstreamRequest {
 
   onError(error: NodeJS.ErrnoException): void {
     // What an upstream does after its whole answer is no concern of the caller's.
-    if (this.over || this.response.writableEnded || this.#answer?.complete === true) return
+    if (this.settled || this.response.writableEnded || this.#answer?.complete === true) return
     // A kept-alive socket that dies unanswered: most likely the upstream was just closing it.
     const isStale =
       this.headAt === undefined &&
@@ -134,7 +134,7 @@ export class UpstreamRequest {
   }
 
   #claim(): void {
-    this.claimed = true
+    this.asksForSocket = true
     this.backend.connections.acquire(this)
   }
 
@@ -143,16 +143,16 @@ export class UpstreamRequest {
     this.silentSince = performance.now()
     if (this.#received > this.outgoing.maxBody) this.fail(tooLarge(this.outgoing.maxBody))
     // A body that fills the first buffer is passed on while it comes; a sender of less holds no socket until it is whole.
-    else if (!this.claimed && !this.over && this.sent!.writableNeedDrain) {
+    else if (!this.asksForSocket && !this.settled && this.sent!.writableNeedDrain) {
       this.uploading = true
       this.#claim()
     }
   }
 
   #onBodyEnd(): void {
-    if (this.over) return
+    if (this.settled) return
     this.silentSince = performance.now()
-    if (this.claimed) this.backend.connections.uploaded(this)
+    if (this.asksForSocket) this.backend.connections.uploaded(this)
     else this.#claim()
   }
 
@@ -162,13 +162,13 @@ export class UpstreamRequest {
   }
 
   fail(error: Refusal): void {
-    if (!this.over) this.error = error
+    if (!this.settled) this.error = error
     this.settle(this.response.headersSent ? 'cut' : 'failed')
   }
 
   settle(outcome: UpstreamRequest['outcome']): void {
-    if (this.over) return
-    this.over = true
+    if (this.settled) return
+    this.settled = true
     this.outcome = outcome
     this.backend.timeouts.delete(this)
     // An upstream that answers early need not take the rest of the request.

@@ -7,7 +7,7 @@ import type { UpstreamRequest } from './request.ts'
 const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
 
 /** Streams an upstream's answer to the caller, as fast as that reads; one that is cut is never completed. */
-export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
+export function streamAnswer(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
   const { request, response, sent, outgoing } = upstreamRequest
   const status = incoming.statusCode!
   const head = readAnswerHead(incoming.rawHeaders, status, outgoing.rateLimit)
@@ -19,7 +19,7 @@ export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamReq
   // Without TE in the request, no other (RFC 9112 section 7.4).
   else if (coding !== undefined && coding.toLowerCase() !== 'chunked')
     fault = `the upstream answered in the coding ${coding.slice(0, 100)}`
-  if (upstreamRequest.over || fault !== undefined) {
+  if (upstreamRequest.settled || fault !== undefined) {
     incoming.destroy()
     upstreamRequest.onError(new Error(fault))
     return
@@ -31,7 +31,7 @@ export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamReq
 
   /** Writes the head, once; false if it cannot be. */
   const begin = (): boolean => {
-    if (response.headersSent || upstreamRequest.over) return response.headersSent
+    if (response.headersSent || upstreamRequest.settled) return response.headersSent
     clearImmediate(flushing)
     const reason = incoming.statusMessage ?? ''
     // The rest of an unfinished request must not be taken for the next one.
@@ -47,7 +47,7 @@ export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamReq
   }
   // The head waits for the bytes that come with it: if they are broken, it can still be a 502.
   const flushing = setImmediate(() => {
-    if (!upstreamRequest.over && begin()) response.flushHeaders()
+    if (!upstreamRequest.settled && begin()) response.flushHeaders()
   })
 
   incoming.on('error', (error) => upstreamRequest.onError(error))
@@ -70,7 +70,7 @@ export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamReq
   })
   incoming.on('end', () => {
     // `end` also comes for a body that was cut, before its `close`; only `complete` distinguishes them.
-    if (incoming.complete && !upstreamRequest.over && begin() && !response.writableEnded) response.end()
+    if (incoming.complete && !upstreamRequest.settled && begin() && !response.writableEnded) response.end()
   })
   response.on('drain', () => {
     upstreamRequest.onProgress()

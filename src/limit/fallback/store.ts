@@ -55,7 +55,12 @@ const FAILURES = 3
 const RECONNECT_EVERY_MS = 1000
 const RESTORED_AT_ONCE = 64
 
-/** Wraps a store that may fail in a circuit breaker for each server. Under `deny` it rejects with a 503. */
+/**
+ * Wraps a store that may fail in a circuit breaker for each server. A question without an answer within `timeout` (100 ms unless
+ * set) is decided by the fallback; under `deny` that rejects with a 503. After 3 failures in a row, 250 ms from the first to the
+ * last, the server is down: the fallback decides at once, a silent connection is replaced, and a probe is sent every 250 ms until
+ * one succeeds. Then the calls counted here are written back. A server without callers is probed every 2 s.
+ */
 export function withFallback(store: RemoteStore, options: FallbackOptions): FallbackStore {
   const { onOutage, instances, processes = 1, probeEveryMs = 250, idleEveryMs = 2000 } = options
   const local = new LocalCounters()
@@ -95,7 +100,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
     return breaker
   }
 
-  store.onQuestion = (server, error) => {
+  store.onReply = (server, error) => {
     // While it is down, only a probe brings it back.
     const breaker = breakerOf(server)
     if (!breaker.up) return

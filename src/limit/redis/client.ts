@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { Cluster, Redis } from 'ioredis'
 import { LRUCache } from 'lru-cache'
-import { isVague } from './diagnose.ts'
+import { isGeneric } from './diagnose.ts'
 import { hashSlot, hashTag, SLOTS, tagOf } from './hash-slot.ts'
 import {
   clusterOptions,
@@ -108,7 +108,7 @@ function openCluster(
 
   client.on('node error', (error: Error, name: string) => {
     const reason = new Error(`${name}: ${error.message}`, { cause: error })
-    if (!reasons.has(name) || !isVague(error)) reasons.set(name, reason)
+    if (!reasons.has(name) || !isGeneric(error)) reasons.set(name, reason)
     onError(reason)
   })
   client.on('+node', (node: Redis) => {

@@ -1,5 +1,5 @@
 import { openClient, type RedisClient } from './client.ts'
-import { checkInfo, configError, isVague, type StoreConfigError } from './diagnose.ts'
+import { checkInfo, configError, isGeneric, type StoreConfigError } from './diagnose.ts'
 import type { RedisCredentials, RedisTopology } from './options.ts'
 
 /** The longest that a start waits for Redis. */
@@ -118,7 +118,7 @@ export class RedisConnection {
 
   #failed(error: Error & { readonly lastNodeError?: Error }): void {
     // That a connection is closed, or that all nodes fail, says less than an error before.
-    if (this.#lastError === undefined || !(isVague(error) || error.lastNodeError)) {
+    if (this.#lastError === undefined || !(isGeneric(error) || error.lastNodeError)) {
       this.#lastError = error.lastNodeError ?? error
     }
     const wrong = configError(error)

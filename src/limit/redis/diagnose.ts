@@ -80,6 +80,6 @@ export function checkInfo(topology: RedisTopology, info: string): string | undef
 }
 
 /** True if an error says only that a connection is closed. */
-export function isVague({ message }: Error): boolean {
+export function isGeneric({ message }: Error): boolean {
   return /Connection is closed\.?$/.test(message)
 }

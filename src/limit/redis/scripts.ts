@@ -12,7 +12,7 @@ const GATEWAYS = scriptOf(textOf('gateways.lua'))
 const GATEWAY_LIFE_MS = 10_000
 
 /** Gets the outcome of each question to a server; one question may carry several decisions. */
-export type OnQuestion = (server: string, error: Error | undefined) => void
+export type OnReply = (server: string, error: Error | undefined) => void
 
 export interface ScriptOptions {
   readonly script?: string
@@ -22,11 +22,11 @@ export interface ScriptOptions {
 
 export type Scripts = ReturnType<typeof createScripts>
 
-/** Runs the scripts, each within the timeout, and reports the outcome of every charge to `onQuestion`. */
+/** Runs the scripts, each within the timeout, and reports the outcome of every charge to `onReply`. */
 export function createScripts(
   connection: RedisConnection,
   { script = CHARGE_SCRIPT, timeoutMs = 60_000 }: ScriptOptions,
-  onQuestion: OnQuestion,
+  onReply: OnReply,
 ) {
   const chargeScript = scriptOf(script)
   const deadlines = new Deadlines(timeoutMs)
@@ -91,10 +91,10 @@ export function createScripts(
         connection.assertRight()
         const reply = await deadlines.bound((left) => chargeUntil(server, keys, args, left))
         if (reply.length !== size) throw new Error('Redis did not answer as charge.lua does.')
-        onQuestion(server, undefined)
+        onReply(server, undefined)
         return reply
       } catch (error) {
-        onQuestion(server, error as Error)
+        onReply(server, error as Error)
         throw error
       }
     },

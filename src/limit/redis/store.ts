@@ -6,7 +6,7 @@ import { createBatches } from './batches.ts'
 import { RedisConnection, type RedisConnectionOptions } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
 import { hashSlot, hashTag } from './hash-slot.ts'
-import { createScripts, type OnQuestion, type ScriptOptions, type Scripts } from './scripts.ts'
+import { createScripts, type OnReply, type ScriptOptions, type Scripts } from './scripts.ts'
 
 const SCAN_COUNT = 1000
 const SCAN_TIMEOUT_MS = 10_000
@@ -39,14 +39,12 @@ export class RedisStore implements Store {
   readonly #decide: ReturnType<typeof createBatches>
   readonly #scans = new Deadlines(SCAN_TIMEOUT_MS)
   /** Set by the fallback. */
-  onQuestion: OnQuestion = () => {}
+  onReply: OnReply = () => {}
 
   constructor(options: RedisStoreOptions) {
     this.#options = options
     this.#connection = new RedisConnection(options)
-    this.#scripts = createScripts(this.#connection, options, (server, error) =>
-      this.onQuestion(server, error),
-    )
+    this.#scripts = createScripts(this.#connection, options, (server, error) => this.onReply(server, error))
     this.#decide = createBatches(this.#scripts)
   }
 

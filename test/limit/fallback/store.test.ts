@@ -57,17 +57,17 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     const server = failing.server(key)
     return await behaviour.charge().then(
       (charge) => {
-        failing.onQuestion(server, undefined)
+        failing.onReply(server, undefined)
         return charge
       },
       (error: Error) => {
-        if (!(error instanceof DamagedKeyError)) failing.onQuestion(server, error)
+        if (!(error instanceof DamagedKeyError)) failing.onReply(server, error)
         throw error
       },
     )
   }
   const failing: RemoteStore = {
-    onQuestion: () => {},
+    onReply: () => {},
     async charge(quotas) {
       restored.push(...quotas.filter(({ calls }) => calls !== undefined))
       return await ask(quotas[0]!.key)

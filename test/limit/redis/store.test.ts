@@ -165,7 +165,7 @@ describe('the Redis store', () => {
       else await server.command('DEL', bad.key)
       await server.command(command[0]!, ...command.slice(1))
       const questions: (Error | undefined)[] = []
-      store.onQuestion = (_, error) => void questions.push(error)
+      store.onReply = (_, error) => void questions.push(error)
       let admitted = 0
       for (let i = 0; i < 20; i++) {
         const batch = [
@@ -178,7 +178,7 @@ describe('the Redis store', () => {
       }
       expect(admitted).toBe(1001)
       expect(new Set(questions)).toEqual(new Set([undefined]))
-      store.onQuestion = () => {}
+      store.onReply = () => {}
       await expect(store.peek([bad])).rejects.toThrow(DamagedKeyError)
       await server.command('DEL', bad.key)
       expect(await store.charge([bad])).toMatchObject({ admitted: true })

@@ -98,7 +98,7 @@ const BREAKS: readonly (readonly [
 
 describe.concurrent('a body that', () => {
   it.each(BREAKS)(
-    '%s is answered %i in the words of the Data API, and counted',
+    '%s is answered %i in the format of the Data API, and counted',
     async (_, status, code, breaks) => {
       const caller = await begun('/v3/upload')
       breaks(caller.socket)
@@ -120,10 +120,10 @@ describe.concurrent('a body that', () => {
     },
   )
 
-  it.each(BREAKS)('%s is answered %i in the words of OAuth, where it was forwarded', async (...way) => {
+  it.each(BREAKS)('%s is answered %i in the format of OAuth, where it was forwarded', async (...way) => {
     await expectOAuthAnswer('/oidc/upload', way)
   })
-  it.each(BREAKS)('%s is answered %i in the words of OAuth, where it was pushed', async (...way) => {
+  it.each(BREAKS)('%s is answered %i in the format of OAuth, where it was pushed', async (...way) => {
     await expectOAuthAnswer('/oidc/request', way)
   })
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { Mistake } from '../yaml/problem.ts'
 import { mustBe } from '../yaml/wording.ts'
-import { bool, checkFields, distinct, duration, int, list, name, section, textWhere } from './values.ts'
+import { bool, checkWhole, distinct, duration, int, list, name, section, textWhere } from './values.ts'
 
 const calls = () => int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
 const window = () => duration('100ms', '31d')
@@ -68,7 +68,7 @@ const limit = section({
   limit: calls().describe('Most calls in any window; 0 refuses all.'),
   window: window().describe('The length of the window; the limit holds wherever a window starts.'),
   changes: list(change, 0, 'a list of announced changes')
-    .superRefine(checkFields(inOrder))
+    .superRefine(checkWhole(inOrder))
     .default([])
     .describe('Announced changes of the limit, in the order in which they take effect.'),
   shadow: bool().prefault(false).describe('true counts and reports but never refuses, to try a limit out.'),

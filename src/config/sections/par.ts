@@ -5,10 +5,10 @@ import { mustBe, mustBeMapping } from '../yaml/wording.ts'
 import { fetchedUrl, issuer } from './addresses.ts'
 import { ownLimits } from './limits.ts'
 import { ALGORITHMS } from './tokens.ts'
-import { checkFields, choice, duration, list, section, size, text } from './values.ts'
+import { checkWhole, choice, duration, list, section, size, text } from './values.ts'
 
 const jwk = z.record(z.string(), z.unknown(), mustBe('a JWK: a mapping with "kty"')).superRefine(
-  checkFields(function* (jwk) {
+  checkWhole(function* (jwk) {
     const secret = privateMember(jwk)
     if (secret === undefined) return
     const message =
@@ -51,7 +51,7 @@ const client = section({
   limits: ownLimits,
 })
   .superRefine(
-    checkFields(function* ({ jwks, jwksUri }) {
+    checkWhole(function* ({ jwks, jwksUri }) {
       if (jwks !== undefined && jwksUri !== undefined)
         yield { path: ['jwksUri'], message: 'stands beside "jwks"; take one of the two out', key: true }
     }),

@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import { parsePattern, type Pattern } from '../../downstream/router.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { checkFields, choice, distinct, duration, list, section, size, text, textWhere } from './values.ts'
+import { checkWhole, choice, distinct, duration, list, section, size, text, textWhere } from './values.ts'
 
 /** 10MB: as much as none, at the PAR endpoint. */
 const MAX_BODY = 10 * 1024 ** 2
@@ -72,7 +72,7 @@ function* fitting({ match, upstream, respond, authenticate, scope, limits, maxBo
 }
 
 const route = fields
-  .superRefine(checkFields(fitting))
+  .superRefine(checkWhole(fitting))
   .transform(({ match, timeout, ...rest }) => ({
     ...(parsePattern(match) as Pattern),
     match,

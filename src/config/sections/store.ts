@@ -3,18 +3,7 @@ import type { RedisTopology } from '../../limit/redis/options.ts'
 import type { Mistake } from '../yaml/problem.ts'
 import { mustBe } from '../yaml/wording.ts'
 import { pemFile } from './addresses.ts'
-import {
-  bool,
-  checkFields,
-  choice,
-  coerced,
-  duration,
-  int,
-  list,
-  section,
-  text,
-  textWhere,
-} from './values.ts'
+import { bool, checkWhole, choice, coerced, duration, int, list, section, text, textWhere } from './values.ts'
 
 const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
 const NODE = 'redis://host:port or rediss://host:port'
@@ -72,7 +61,7 @@ const tls = z
           .optional()
           .describe('The name expected in the certificate of Redis; by default the host of the URL.'),
         rejectUnauthorized: bool().prefault(true).describe('false accepts the certificate of any impostor.'),
-      }).superRefine(checkFields(certWithoutKey)),
+      }).superRefine(checkWhole(certWithoutKey)),
     ],
     mustBe('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
   )
@@ -139,7 +128,7 @@ function* fitting(redis: z.output<typeof servers>): Generator<Mistake> {
 
 const sharedStore = section({
   redis: servers
-    .superRefine(checkFields(fitting))
+    .superRefine(checkWhole(fitting))
     .transform(({ url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest }) => {
       // Exactly one of the three is there.
       const topology: RedisTopology =

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { fetchedUrl, issuer, keysLocation } from './addresses.ts'
-import { checkFields, choice, duration, list, section, text, textWhere } from './values.ts'
+import { checkWhole, choice, duration, list, section, text, textWhere } from './values.ts'
 import type { Mistake } from '../yaml/problem.ts'
 import { mustBe } from '../yaml/wording.ts'
 
@@ -83,7 +83,7 @@ function* apart(issuers: readonly IssuerSettings[]): Generator<Mistake> {
 /** Whose tokens are taken: those of one issuer, or of several. */
 export const tokens = z
   .union(
-    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(checkFields(apart))],
+    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(checkWhole(apart))],
     mustBe(`a mapping with keys of ${KEYS}, or a list of such mappings`),
   )
   .describe('How callers authenticate on routes with authenticate: bearer; a list for several issuers.')

@@ -4,13 +4,13 @@ import type { Mistake } from '../yaml/problem.ts'
 import { mustBe } from '../yaml/wording.ts'
 import { origin, tlsName } from './addresses.ts'
 import { certWithoutKey, tlsFiles } from './store.ts'
-import { checkFields, duration, int, list, name, section, textWhere } from './values.ts'
+import { checkWhole, duration, int, list, name, section, textWhere } from './values.ts'
 
 const tls = section({
   ...tlsFiles(),
   servername: tlsName().optional().describe('The name expected in its certificate; by default its host.'),
 })
-  .superRefine(checkFields(certWithoutKey))
+  .superRefine(checkWhole(certWithoutKey))
   .describe('TLS to an https backend, with PEM files relative to this file.')
 
 /** A request field of an upstream's own. */
@@ -59,7 +59,7 @@ function* reachable({ url, urls = [], tls }: z.output<typeof backend>): Generato
 }
 
 const upstream = backend
-  .superRefine(checkFields(reachable))
+  .superRefine(checkWhole(reachable))
   .transform(({ url, urls = [], timeout, connectTimeout, ...rest }) => ({
     origins: url === undefined ? urls : [url],
     timeoutMs: timeout,

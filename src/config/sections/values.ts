@@ -120,7 +120,7 @@ export function list<T extends z.ZodType>(item: T, least: number, what: string) 
 /** A list of words without duplicates. */
 export function distinct<T extends z.ZodType<string>>(item: T, least: number, what: string) {
   return list(item, least, what).superRefine(
-    checkFields(function* (words) {
+    checkWhole(function* (words) {
       for (const [i, word] of words.entries())
         if (words.indexOf(word) < i) yield { path: [i], message: `stands twice; take one "${word}" out` }
     }),
@@ -133,7 +133,7 @@ export function section<T extends z.core.$ZodLooseShape>(shape: T) {
 }
 
 /** For `superRefine`: reports what no value inside gets wrong alone, where each is right by itself. Paths begin at the value. */
-export function checkFields<T>(check: (value: T) => Iterable<Mistake>) {
+export function checkWhole<T>(check: (value: T) => Iterable<Mistake>) {
   return (value: T, context: z.core.$RefinementCtx<T>): void => {
     if (context.issues.length > 0) return
     for (const { path, message, key } of check(value))

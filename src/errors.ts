@@ -58,7 +58,7 @@ export class Refusal {
   }
 }
 
-/** A refusal that is thrown, or that ends a response under way. */
+/** A refusal that is thrown, or that ends a response in flight. */
 export class Failure extends Error {
   readonly refusal: Refusal
 
@@ -88,6 +88,14 @@ export function notFound(): Refusal {
 export function methodNotAllowed(methods: readonly string[]): Refusal {
   const allow = methods.join(', ')
   return new Refusal('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
+}
+
+/** 429: over a limit, whose decision adds `Retry-After`; or too many failures of one address, with it in `headers`. */
+export function tooManyRequests(
+  message: string,
+  details: RefusalDetails & { readonly retryAfterSecs: number },
+): Refusal {
+  return new Refusal('TooManyRequests', message, details)
 }
 
 /** 503 with `Retry-After`: something that the gateway needs to decide is not available now. */

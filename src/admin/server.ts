@@ -4,7 +4,7 @@ import { createLimits, type LimitParts } from './limits.ts'
 
 export interface AdminParts extends LimitParts {
   /** Returns why the process should get no requests; undefined if it should. */
-  unready(): string | undefined | Promise<string | undefined>
+  notReadyReason(): string | undefined | Promise<string | undefined>
   /** Returns the text of `/metrics`. */
   metrics(): Promise<string>
   readonly metricsType: string
@@ -31,7 +31,7 @@ export function createAdmin(parts: AdminParts): Server {
     }
     if (path === '/healthz') return { status: 200, body: 'ok\n' }
     if (path === '/readyz') {
-      const reason = await parts.unready()
+      const reason = await parts.notReadyReason()
       if (reason === undefined) return { status: 200, body: 'ready\n' }
       return { status: 503, body: `not ready: ${reason}\n` }
     }

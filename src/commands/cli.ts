@@ -2,7 +2,7 @@ import yargs, { type Argv } from 'yargs'
 import { nearest } from '../config/yaml/wording.ts'
 import { FLAGS } from '../config/flags.ts'
 import { VERSION } from '../observe/version.ts'
-import { type Given, type Io, say, UsageError } from './io.ts'
+import { type Given, type Io, writeLines, UsageError } from './io.ts'
 
 /** Exit codes beside 0 and 1, as in sysexits.h. */
 const WRONG_USAGE = 64
@@ -29,17 +29,17 @@ export async function main(argv: readonly string[], io: Io): Promise<number> {
   try {
     // Has yargs return help and version in place of printing them.
     const print = (_error: unknown, _given: unknown, output: string): void => {
-      if (output !== '') say(io.stdout, output)
+      if (output !== '') writeLines(io.stdout, output)
     }
     await commandLine(argv, io).parseAsync([...argv], {}, print)
     return 0
   } catch (error) {
     const { name, message } = error instanceof Error ? error : new Error(String(error))
     if (error instanceof UsageError) {
-      say(io.stderr, `sluice: ${message}\nSee "sluice --help".`)
+      writeLines(io.stderr, `sluice: ${message}\nSee "sluice --help".`)
       return WRONG_USAGE
     }
-    say(io.stderr, name === 'ConfigError' ? message : `sluice: ${message || name}`)
+    writeLines(io.stderr, name === 'ConfigError' ? message : `sluice: ${message || name}`)
     return name === 'ConfigError' || name === 'StoreConfigError' ? WRONG_CONFIG : 1
   }
 }

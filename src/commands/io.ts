@@ -1,7 +1,7 @@
 import type { Readable, Writable } from 'node:stream'
 import type { Loaded, LoadOptions } from '../config/load.ts'
 import { overridesOf } from '../config/flags.ts'
-import { escaped } from '../observe/pretty.ts'
+import { escaped } from '../observe/escape.ts'
 
 /** What commands use of their process; tests bring their own. */
 export interface Io extends Pick<NodeJS.Process, 'env' | 'exit' | 'on' | 'once' | 'send'> {
@@ -17,13 +17,13 @@ export type Given = Readonly<Record<string, unknown>>
 export class UsageError extends Error {}
 
 /** Writes lines, escaped: callers and logs choose some words, which must not move a cursor. */
-export function say(stream: Writable, text: string): void {
+export function writeLines(stream: Writable, text: string): void {
   stream.write(`${text.split('\n').map(escaped).join('\n')}\n`)
 }
 
 /** Writes a value, with `--json` as JSON, else as `describe` puts it. */
 export function print<T>({ stdout }: Io, given: Given, value: T, describe: (value: T) => string): void {
-  say(stdout, given['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
+  writeLines(stdout, given['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
 }
 
 /** What `--config` and the flags beside it ask for; throws a UsageError without a file. */

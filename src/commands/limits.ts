@@ -4,7 +4,7 @@ import { describeTopology } from '../limit/redis/options.ts'
 import { RedisStore } from '../limit/redis/store.ts'
 import { type ClientUsage, createUsage, type Usage } from '../limit/usage.ts'
 import { formatDuration, formatParagraphs, formatTable } from './format.ts'
-import { type Given, idOf, type Io, load, print, say, UsageError, wordsOf } from './io.ts'
+import { type Given, idOf, type Io, load, print, writeLines, UsageError, wordsOf } from './io.ts'
 
 /** Longest wait for an answer of Redis. */
 const TIMEOUT_MS = 5000
@@ -14,7 +14,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   const client = idOf(given, 'client')
   if (client === undefined) throw new UsageError('Which client? Give its id.')
   const { config } = await load(given, io)
-  const warn = (warning: string): void => say(io.stderr, `warning: ${warning}`)
+  const warn = (warning: string): void => writeLines(io.stderr, `warning: ${warning}`)
   if (wordsOf(given)[0] === 'show') {
     const usage = await withCounters(config, client, ({ ofClient }) => ofClient(client), warn)
     print(io, given, usage, describeUsage)

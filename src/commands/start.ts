@@ -20,7 +20,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   const options = loadOptionsOf(given, io)
   // Before anything is awaited: without a listener, each of these signals would end the process.
   let running: Running | undefined
-  io.on('SIGHUP', () => void running?.reload('asked'))
+  io.on('SIGHUP', () => void running?.reload('signal'))
   const signalled = new Promise<NodeJS.Signals>((resolve) => {
     io.once('SIGTERM', resolve).once('SIGINT', resolve)
   })
@@ -31,7 +31,7 @@ export async function run(given: Given, io: Io): Promise<void> {
     const message = `is ${workers}, but "store: memory" counts in each process alone; write "store: { redis: … }", or leave --workers out`
     throw new ConfigError([{ where: '--workers', path: '', message }])
   }
-  const watch = createWatch(() => void running?.reload('changed'))
+  const watch = createWatch(() => void running?.reload('file-change'))
   const follow = ({ file, certificates }: LoadedInThread): void =>
     watch(file === '-' ? certificates : [file, ...certificates])
   const load = async (): Promise<LoadedInThread> => {
@@ -49,7 +49,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   })
   follow(loaded)
   // The files may have changed since they were read.
-  void running.reload('changed')
+  void running.reload('file-change')
   const signal = await signalled
   const signalledAt = performance.now()
   const repeated = (): void => {

@@ -2,12 +2,12 @@ import { once } from 'node:events'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
 import { readText } from './files.ts'
 import type { Loaded, LoadOptions } from './load.ts'
-import { createCollector, type Piece, piecesOf, withoutClients } from './pieces.ts'
+import { type ClientChunk, clientChunks, createCollector, withoutClients } from './client-chunks.ts'
 import { ConfigError, type Problem } from './yaml/problem.ts'
 
-/** What the thread says: the clients a piece at a time, each once it is asked for the next, and then the rest. */
-type Said =
-  | { readonly piece: Piece }
+/** What the thread sends: the clients a chunk at a time, each once it is asked for the next, and then the rest. */
+type ThreadMessage =
+  | { readonly chunk: ClientChunk }
   | { readonly loaded: Loaded }
   | { readonly problems: readonly Problem[] }
 
@@ -28,14 +28,14 @@ export async function loadInThread(options: LoadOptions): Promise<LoadedInThread
     return await new Promise((resolve, reject) => {
       thread.on('error', reject)
       thread.on('exit', () => reject(new Error('the thread that reads the configuration ended')))
-      thread.on('message', (said: Said) => {
-        if ('piece' in said) {
-          add(said.piece)
+      thread.on('message', (message: ThreadMessage) => {
+        if ('chunk' in message) {
+          add(message.chunk)
           thread.postMessage('next')
-        } else if ('problems' in said) reject(new ConfigError(said.problems))
+        } else if ('problems' in message) reject(new ConfigError(message.problems))
         else {
           const loadMs = Math.round(performance.now() - startedAt)
-          resolve({ ...said.loaded, config: collect(said.loaded.config), loadMs })
+          resolve({ ...message.loaded, config: collect(message.loaded.config), loadMs })
         }
       })
     })
@@ -44,11 +44,11 @@ export async function loadInThread(options: LoadOptions): Promise<LoadedInThread
   }
 }
 
-async function* load(options: LoadOptions): AsyncGenerator<Said> {
+async function* load(options: LoadOptions): AsyncGenerator<ThreadMessage> {
   const { loadConfig } = await import('./load.ts')
   try {
     const loaded = await loadConfig(options)
-    for (const piece of piecesOf(loaded.config)) yield { piece }
+    for (const chunk of clientChunks(loaded.config)) yield { chunk }
     yield { loaded: { ...loaded, config: withoutClients(loaded.config) } }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
@@ -60,8 +60,8 @@ const { loads } = (workerData ?? {}) as { readonly loads?: LoadOptions }
 if (!isMainThread && loads !== undefined) {
   // The YAML parser asks it at every word, and Node.js's own is slow to answer.
   process.env = { ...process.env }
-  for await (const said of load(loads)) {
-    parentPort!.postMessage(said)
-    if ('piece' in said) await once(parentPort!, 'message')
+  for await (const message of load(loads)) {
+    parentPort!.postMessage(message)
+    if ('chunk' in message) await once(parentPort!, 'message')
   }
 }

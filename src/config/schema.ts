@@ -13,51 +13,53 @@ import { routes } from './sections/routes.ts'
 import { type SharedStoreSettings, store } from './sections/store.ts'
 import { type IssuerSettings, tokens } from './sections/tokens.ts'
 import { upstreams } from './sections/upstreams.ts'
-import { choice, duration, port, section, textThat, whole } from './sections/values.ts'
+import { choice, duration, int, port, section, textWhere } from './sections/values.ts'
 import type { Problem } from './yaml/problem.ts'
 
 const admin = section({
   host: bindHost().default('127.0.0.1').describe('The address of the admin listener.'),
   port: port().prefault(9090).describe('The port of the admin listener; 0 takes a free one.'),
-  token: textThat(
+  token: textWhere(
     (token) => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(token),
     'a token of 16 characters or more, letters, digits and - . _ ~ + / =',
   )
     .optional()
-    .describe('What operators send as a bearer token to read and reset limits; needed off loopback.'),
+    .describe('The bearer token for reading and resetting limits; required off loopback.'),
 })
   .transform(({ token, ...rest }) => ({ ...rest, token, onLoopback: isLoopback(rest.host) }))
-  .describe('Where operators look: health, readiness, metrics and limits.')
+  .describe('The operators’ listener: health, readiness, metrics and limits. Keep callers away from it.')
 
 const headers = section({
   draft: choice(['none', 'draft-10'])
     .default('none')
     .describe('draft-10 adds RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10).'),
-}).describe('What answers say of limits beside X-RateLimit-*.')
+}).describe('Rate-limit header fields of responses, beside X-RateLimit-*.')
 
 const log = section({
   level: choice(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
     .default('info')
-    .describe('What is logged: this level and the ones above it.'),
+    .describe('The lowest level that is logged, with all above it; silent logs nothing.'),
   format: choice(['json', 'pretty'])
     .optional()
-    .describe('json is one object a line, pretty is for reading; by default pretty on a terminal alone.'),
+    .describe('json is one object per line, pretty is for people and the default on a terminal.'),
 }).describe('The log on standard output.')
 
 const failures = section({
-  limit: whole(1, 1000).describe('Most failures of one address in any window.'),
+  limit: int(1, 1000).describe('Most failures of one address in any window.'),
   window: duration('1s', '1h').describe('The length of the window, wherever it starts.'),
 })
   .transform(({ limit, window }) => ({ limit, windowMs: window }))
   .describe(
-    'Failed authentications and unmatched requests of one address, in this process; beyond: 429 before any key is tried.',
+    'Most failed authentications and unmatched requests of one address; beyond, 429 without authenticating. Counted per process; not limited by default.',
   )
 
 /** The shape of the file: its types, defaults, descriptions and bounds. */
 export const settings = section({
   listen: listen.prefault({}),
   admin: admin.prefault({}),
-  drainTimeout: duration('0s', '1h').prefault('10s').describe('Time for requests under way after SIGTERM.'),
+  drainTimeout: duration('0s', '1h')
+    .prefault('10s')
+    .describe('How long requests may take to finish after SIGTERM; new ones are taken for a quarter of it.'),
   log: log.prefault({}),
   store,
   upstreams,

@@ -67,8 +67,8 @@ async function prove(
   forbidden: Outcome,
 ): Promise<Outcome> {
   x.bound = bound
-  x.remembered = limiter.recall(x.quotas)
-  if (x.remembered === undefined) {
+  x.cachedRefusal = limiter.recall(x.quotas)
+  if (x.cachedRefusal === undefined) {
     const proof = await bound.prove()
     if (proof instanceof Refusal) return proof
     x.proof = x.route!.proofQuota(proof, caller, x.quotas)
@@ -91,8 +91,8 @@ async function checkPushed({ guard, failures }: GatewayDeps, x: Exchange): Promi
     return undefined
   }
   // While the body came, the address may have failed too often.
-  const tooMany = failures?.refusal(x.ip)
-  if (tooMany !== undefined) return tooMany
+  const tooManyFailures = failures?.refusal(x.ip)
+  if (tooManyFailures !== undefined) return tooManyFailures
   const { 'content-type': contentType, 'content-encoding': contentEncoding } = request.headers
   const { authorization } = head
   const refusal = await guard!.check({ contentType, contentEncoding, authorization, body })

@@ -50,7 +50,7 @@ export class Exchange {
   bound: Bound | undefined = undefined
   proof: Quota | undefined = undefined
   /** The refusal that is known without the store, so that the proof was not looked at. */
-  remembered: Decision | undefined = undefined
+  cachedRefusal: Decision | undefined = undefined
   /** The pushed authorisation request, read whole. */
   pushed: Buffer | undefined = undefined
 

@@ -32,11 +32,11 @@ export function createGateway(deps: GatewayDeps): Serve {
     try {
       refusal = await run(deps, x)
     } catch (failure) {
-      refusal = rescue(failure)
+      refusal = toRefusal(failure)
     }
     if (refusal !== undefined) refuse(deps, x, refusal)
     await closed
-    conclude(x)
+    recordOutcome(x)
     deps.observe(x)
   }
 }
@@ -77,8 +77,8 @@ function screen(
   { failures }: GatewayDeps,
   { route, params, bodyLength: length, ip }: Exchange,
 ): Refusal | undefined {
-  const misfit = route!.refuseParams(params)
-  if (misfit !== undefined) return misfit
+  const badParams = route!.refuseParams(params)
+  if (badParams !== undefined) return badParams
   if (length instanceof Refusal) return length
   if (length !== undefined && length > route!.maxBody) return tooLarge(route!.maxBody)
   return route!.authenticate === 'none' ? undefined : failures?.refusal(ip)
@@ -89,7 +89,7 @@ async function limit({ limiter, rateLimitHeaders }: GatewayDeps, x: Exchange): P
   const { quotas, proof } = x
   if (quotas.length === 0 && proof === undefined) return undefined
   x.limitAt = performance.now()
-  const decision = x.remembered ?? (await limiter.decide(quotas, proof))
+  const decision = x.cachedRefusal ?? (await limiter.decide(quotas, proof))
   if (decision.replayed === true) return x.bound!.replayed()
   x.decidedAt = performance.now()
   if (quotas.length === 0) return undefined
@@ -109,13 +109,13 @@ async function respond({ limiter, limitsOf }: GatewayDeps, x: Exchange): Promise
 
 /** Turns a refusal into the reply, in the format of the route or host. */
 function refuse(deps: GatewayDeps, x: Exchange, refusal: Refusal): void {
-  const tooMany = isFailure(x, refusal) ? deps.failures?.count(x.ip) : undefined
-  x.refusal = tooMany ?? refusal
+  const tooManyFailures = isFailure(x, refusal) ? deps.failures?.count(x.ip) : undefined
+  x.refusal = tooManyFailures ?? refusal
   const format = (x.route ?? x.nearest)?.errorFormat ?? deps.errorFormatOf(x.head.hosts[0])
   try {
     writeReply(x.response, refusalReply(x.refusal, format, x.requestId, x.rateLimit))
   } catch (failure) {
-    x.refusal = rescue(failure)
+    x.refusal = toRefusal(failure)
     x.response.destroy()
   }
 }
@@ -125,13 +125,13 @@ function isFailure({ route }: Exchange, { status }: Refusal): boolean {
   return status === 401 || (route === undefined && status < 500 && status !== 429)
 }
 
-function rescue(failure: unknown): Refusal {
+function toRefusal(failure: unknown): Refusal {
   if (failure instanceof Failure) return failure.refusal
   return new Refusal('InternalServer', 'The gateway failed to handle this request.', { cause: failure })
 }
 
 /** Notes how the response ended, for log and metrics. */
-function conclude(x: Exchange): void {
+function recordOutcome(x: Exchange): void {
   const { response, forwarded, refusal } = x
   // Set by the server where it ended the response.
   const cut = response.errored instanceof Failure ? response.errored.refusal : undefined

@@ -1,4 +1,4 @@
-import { Refusal } from '../errors.ts'
+import { type Refusal, tooManyRequests } from '../errors.ts'
 import type { Allowance, Mode } from './store.ts'
 
 export interface Decision {
@@ -62,7 +62,7 @@ export function exceeded({ allowances, refusedBy }: Decision): Refusal {
   const secs = retryAfterSecs(refusedBy)
   const message = `The limit "${name}" allows ${count(limit, 'call')} in ${duration(windowMs)}. Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map((allowance) => allowance.name)
-  return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies })
+  return tooManyRequests(message, { retryAfterSecs: secs, violatedPolicies })
 }
 
 /** Returns the refusing live allowance with the longest wait; undefined if none refuses. */

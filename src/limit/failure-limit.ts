@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { Refusal } from '../errors.ts'
+import { type Refusal, tooManyRequests } from '../errors.ts'
 import { ipPart } from './key.ts'
 import { add, type CallLog, createCallLog, growsAt, viewAt } from './memory/call-log.ts'
 
@@ -28,7 +28,7 @@ export function createFailures(now = () => performance.now()) {
       if (view.used < limit) return undefined
       const waitUs = growsAt(log, view, limit, windowUs, at) - at
       const retryAfterSecs = Math.max(1, Math.ceil(waitUs / 1_000_000))
-      return new Refusal('TooManyRequests', 'Too many requests from this address have failed.', {
+      return tooManyRequests('Too many requests from this address have failed.', {
         headers: { 'Retry-After': String(retryAfterSecs) },
         retryAfterSecs,
       })

@@ -1,6 +1,7 @@
 import pino, { type LevelWithSilent, type Logger } from 'pino'
+import { escaped } from './escape.ts'
 import { createLines } from './lines.ts'
-import { escaped, prettyLines } from './pretty.ts'
+import { prettyLines } from './pretty.ts'
 
 export type Log = Logger
 

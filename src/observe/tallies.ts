@@ -8,8 +8,9 @@ interface Cell {
 }
 
 /**
- * Registers a counter for the hot path. `inc` takes the values of the labels, in their order, and adds one in plain numbers;
- * prom-client gets them when the metrics are read, as its hash of the labels costs more than all else that is counted.
+ * Registers a counter for the hot path; what is counted less often than per request uses prom-client's own. `inc` takes the
+ * values of the labels, in their order, and adds one in plain numbers; prom-client gets them when the metrics are read, as its
+ * hash of the labels costs more than all else that is counted.
  */
 export function tally(registry: Registry, name: string, help: string, ...labelNames: string[]) {
   const root: Cell = { values: [], next: new Map(), pending: 0 }

@@ -42,7 +42,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
-  metrics.standIns.inc({ mode }, 0)
+  metrics.fallbackDecisions.inc({ mode }, 0)
   const remote = new RedisStore({
     ...redis,
     prefix: prefixOf(config),
@@ -65,7 +65,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
     onDamaged: atMostEvery(DAMAGED_LOG_MS, (key: string) =>
       log.error({ key, mode }, 'Redis key damaged; its calls are decided without Redis'),
     ),
-    onFallback: () => metrics.standIns.inc({ mode }),
+    onFallback: () => metrics.fallbackDecisions.inc({ mode }),
     onChange({ mode: now, server, degraded, cause }) {
       show(degraded ? mode : 'store')
       if (now === 'store') log.info({ server, mode: now }, MODE_CHANGED.store)

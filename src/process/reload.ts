@@ -3,7 +3,7 @@ import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
 /** Identifies a loaded configuration. */
-interface Reading {
+interface ConfigVersion {
   /** Of the text. */
   readonly hash: string
   /** Of the text, and of the files and secrets that it names. */
@@ -12,16 +12,16 @@ interface Reading {
 }
 
 /** The configuration in force at the start, and how to load it again. */
-export interface Source extends Reading {
+export interface Source extends ConfigVersion {
   /** Rejects with an error whose message lists every mistake, a line each. */
-  load(): Promise<Reading & { readonly config: Config }>
+  load(): Promise<ConfigVersion & { readonly config: Config }>
 }
 
-/** `changed`: reload only if the text, or a file that it names, differs from what is in force; `asked`: in any case. */
-export type Occasion = 'changed' | 'asked'
+/** `file-change`: reload only if the text, or a file that it names, differs from what is in force; `signal`: in any case. */
+export type ReloadTrigger = 'file-change' | 'signal'
 
 /** Sections that are read at the start only, but for parts of `listen`. */
-const AT_START = ['listen', 'admin', 'store', 'log'] as const
+const RESTART_ONLY = ['listen', 'admin', 'store', 'log'] as const
 
 /**
  * Returns a function that reloads the configuration, one reload at a time. A bad one changes nothing; it is logged and counted.
@@ -33,44 +33,44 @@ export function createReload(
   apply: (config: Config) => void | Promise<void>,
   log: Log,
   metrics: Metrics,
-): (occasion: Occasion) => Promise<void> {
+): (trigger: ReloadTrigger) => Promise<void> {
   let { hash, content } = source
   let rejected: string | undefined
   let last: Promise<void> = Promise.resolve()
   metrics.configLoaded(hash)
 
-  async function reload(occasion: Occasion): Promise<void> {
+  async function reload(trigger: ReloadTrigger): Promise<void> {
     try {
       const loaded = await source.load()
-      if (occasion === 'changed' && loaded.content === content) {
+      if (trigger === 'file-change' && loaded.content === content) {
         if (rejected === undefined) return
         rejected = undefined
         metrics.configLoaded(hash)
         log.info({ hash }, 'configuration valid again and unchanged')
         return
       }
-      const next = withStarted(started, loaded.config)
+      const next = keepRestartOnly(started, loaded.config)
       await apply(next)
       rejected = undefined
       metrics.configLoaded(loaded.hash, hash)
       ;({ hash, content } = loaded)
       log.info({ hash, loadMs: loaded.loadMs }, 'configuration reloaded')
-      const keys = AT_START.flatMap((section) => changedKeys(section, loaded.config[section], next[section]))
+      const keys = RESTART_ONLY.flatMap((key) => changedKeys(key, loaded.config[key], next[key]))
       if (keys.length > 0) log.warn({ keys }, 'settings changed that need a restart')
     } catch (error) {
       const { message } = error as Error
       // The same mistake is logged and counted once, however many of the watched files changed.
-      if (occasion === 'changed' && message === rejected) return
+      if (trigger === 'file-change' && message === rejected) return
       rejected = message
       metrics.configFailed()
       log.error({ problems: message.split('\n') }, 'configuration rejected; the previous one stays in force')
     }
   }
-  return (occasion) => (last = last.then(() => reload(occasion)))
+  return (trigger) => (last = last.then(() => reload(trigger)))
 }
 
 /** Returns a new configuration with those settings that only a start reads as they were at the start. */
-function withStarted(started: Config, next: Config): Config {
+function keepRestartOnly(started: Config, next: Config): Config {
   const { admin, store, log } = started
   const { trustedProxies, hosts } = next.listen
   const tls = renewed(started.listen.tls, next.listen.tls)

@@ -4,8 +4,8 @@ import { drain } from '../downstream/drain.ts'
 import { listen } from '../downstream/server.ts'
 import { createLog } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
-import { buildService, type Operated } from './build.ts'
-import { createReload, type Occasion, type Source } from './reload.ts'
+import { buildService, type Operated } from './service.ts'
+import { createReload, type ReloadTrigger, type Source } from './reload.ts'
 import { openWorkers } from './workers/pool.ts'
 
 /** A gateway that serves. */
@@ -15,14 +15,14 @@ export interface Running {
   /** Where operators are served. */
   readonly adminAddress: string
   /**
-   * Loads the configuration again, for every request from then on; requests under way end with the old one, and counters
+   * Loads the configuration again, for every request from then on; requests in flight end with the old one, and counters
    * stay. A bad one changes nothing. Never rejects.
    */
-  reload(occasion: Occasion): Promise<void>
+  reload(trigger: ReloadTrigger): Promise<void>
   /** Logs an uncaught exception, as the last line of the log. */
   fatal(error: Error): void
   /**
-   * Fails readiness, lets requests under way end within `drainTimeout`, then closes everything. With `lameDuck`, new requests
+   * Fails readiness, lets requests in flight end within `drainTimeout`, then closes everything. With `lameDuck`, new requests
    * are still taken for a part of that time, so that a load balancer can see the failing readiness.
    */
   close(options?: { readonly lameDuck?: boolean }): Promise<void>
@@ -43,7 +43,7 @@ const MAX_WARNINGS = 100
 
 const NOT_STARTED = 'the gateway does not serve yet'
 const refuse = (): Promise<never> => Promise.reject(new Error(NOT_STARTED))
-const UNSERVED: Omit<Operated, 'metrics'> = { unready: () => NOT_STARTED, usage: refuse, reset: refuse }
+const UNSERVED = { notReadyReason: () => NOT_STARTED, usage: refuse, reset: refuse }
 
 /** Opens the operators' port, then the callers'. Rejects with a message for the operator. */
 export async function start(config: Config, { source, workers = 1 }: StartOptions = {}): Promise<Running> {
@@ -54,7 +54,7 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
   /** What operators see; replaced when it serves, and when it drains. */
   let operated: Operated = { ...UNSERVED, metrics: metrics.text }
   const admin = createAdmin({
-    unready: () => operated.unready(),
+    notReadyReason: () => operated.notReadyReason(),
     metrics: () => operated.metrics(),
     metricsType: metrics.contentType,
     ...config.admin,
@@ -97,7 +97,7 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
       warn(next)
     }
     async function close(lameDuckMs: number): Promise<void> {
-      operated = { ...service, unready: () => 'the gateway drains' }
+      operated = { ...service, notReadyReason: () => 'the gateway drains' }
       log.info('sluice drains')
       const cut = await service.close({ lameDuckMs, drainTimeoutMs })
       if (cut > 0) log.warn({ requests: cut }, 'requests cut at the end of drainTimeout')
@@ -110,7 +110,7 @@ export async function start(config: Config, { source, workers = 1 }: StartOption
     return {
       address,
       adminAddress,
-      reload: async (occasion) => await reload?.(occasion),
+      reload: async (trigger) => await reload?.(trigger),
       fatal: output.fatal,
       close: ({ lameDuck = false } = {}) =>
         (closed ??= close(lameDuck ? drainTimeoutMs / LAME_DUCK_PART : 0)),

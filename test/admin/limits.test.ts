@@ -25,7 +25,7 @@ async function admin(parts: Partial<AdminParts> = {}) {
   const failed = vi.fn<AdminParts['failed']>()
   const asked: string[] = []
   server = createAdmin({
-    unready: () => undefined,
+    notReadyReason: () => undefined,
     metrics: async () => '',
     metricsType: 'text/plain',
     token: undefined,

@@ -146,7 +146,7 @@ describe('sluice sandbox', () => {
 describe('starting the sandbox', () => {
   const ports = { port: 0, adminPort: 0, identityPort: 0, dataPort: 0, limit: 1000 }
 
-  it('is given up between two steps', async () => {
+  it('is aborted between two steps', async () => {
     await expect(openSandbox(ports, AbortSignal.abort())).rejects.toThrow('aborted')
   })
 

@@ -3,7 +3,7 @@ import { FLAGS, overridesOf } from '../../src/config/flags.ts'
 import { completed, load, mistakesIn } from './load-text.ts'
 
 describe('the environment', () => {
-  it('stands in for whole values, typed like plain YAML, and for parts of texts', async () => {
+  it('replaces whole values, typed like plain YAML, and parts of texts', async () => {
     const text = completed(
       'listen: { port: "${PORT}", host: ${HOST} }'.replace('${HOST}', "'127.0.0.${LAST}'"),
     )
@@ -27,7 +27,7 @@ describe('the environment', () => {
     expect(config.limits).toMatchObject([{ limit: 100, shadow: true }])
   })
 
-  it('stands back for the default where it is unset or empty', async () => {
+  it('gives way to the default where it is unset or empty', async () => {
     const text = completed(
       'listen: { port: "${A:-1}" }\nadmin: { port: "${B:-2}" }\nlog: { level: "${C:-warn}" }',
     )

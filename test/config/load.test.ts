@@ -220,7 +220,7 @@ describe('loadConfig', () => {
     }
   })
 
-  it('takes several issuers, of which one looks up opaque tokens with a secret out of a file', async () => {
+  it('accepts several issuers, one with introspection and its secret from a file', async () => {
     const tokens = [
       'tokens:',
       '  - { issuer: https://a.example.com, audience: [a, b] }',

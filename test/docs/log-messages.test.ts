@@ -14,7 +14,7 @@ const sources = ['src', 'bin'].flatMap((folder) =>
 )
 
 const CALL = /\blog\??\.(trace|debug|info|warn|error|fatal)\(/g
-/** A string, a template or a comment, none of which ends an argument. */
+/** A string, a template or a comment, where an argument does not end. */
 const OPAQUE = /^(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`|\/\/.*\n)/
 
 /** Returns the last argument of the call whose arguments begin at `from`. */

@@ -86,7 +86,7 @@ describe('a scope', () => {
 })
 
 describe('several issuers', () => {
-  it('are each taken at their word, by their own claim', async () => {
+  it('each identify their clients, by their own claim', async () => {
     expect((await send(`Bearer ${await token('acme')}`)).headers['x-ratelimit-remaining']).toBeDefined()
     const fresh = () => send(`Bearer ${other.token({ azp: 'party' })}`)
     expect((await fresh()).headers['x-ratelimit-remaining']).toBe('999')
@@ -109,7 +109,7 @@ describe('an opaque token', () => {
     ])
   })
 
-  it('is a 401 where it is not active, and a 503 while nobody can tell', async () => {
+  it('is a 401 where it is not active, and a 503 while the issuer does not answer', async () => {
     introspection.answer = { active: false }
     expect((await send('Bearer opaque-2')).status).toBe(401)
     introspection.answer = (response) => response.destroy()
@@ -204,7 +204,7 @@ describe('over HTTPS', () => {
   }
   const bound = () => token('acme', { cnf: { 'x5t#S256': client.thumbprint } })
 
-  it('callers are served as over HTTP, and upstreams hear of it', async () => {
+  it('callers are served as over HTTP, and reported to upstreams as https', async () => {
     const { port, running } = await started({ listen: tls() })
     expect(running.address).toBe(`https://127.0.0.1:${port}`)
     expect((await get(port, `Bearer ${await token('acme')}`)).status).toBe(200)
@@ -222,7 +222,7 @@ describe('over HTTPS', () => {
     const { port } = await started({ listen: tls(', requestClientCert: true') })
     const mine = `Bearer ${await bound()}`
     expect((await get(port, mine, client)).status).toBe(200)
-    // Nobody vouches for this one, so its names are nobody's to believe.
+    // No authority has signed this certificate, so it is not passed on.
     expect(data.seen.at(-1)!.headers['client-cert']).toBeUndefined()
     const without = await get(port, mine)
     expect(without.status).toBe(401)
@@ -233,7 +233,7 @@ describe('over HTTPS', () => {
     expect((await get(port, `Bearer ${await token('acme')}`)).status).toBe(200)
   })
 
-  it('with clientCa, others cannot connect, and upstreams are told the certificate', async () => {
+  it('with clientCa, others cannot connect, and upstreams get the certificate', async () => {
     const { port } = await started({ listen: tls(`, clientCa: ${folder}/ca.pem`) })
     const mine = `Bearer ${await bound()}`
     const forged = { 'Client-Cert': ':AAAA:' }

@@ -98,7 +98,7 @@ const BREAKS: readonly (readonly [
 
 describe.concurrent('a body that', () => {
   it.each(BREAKS)(
-    '%s is answered %i in the words of the Data API, and counted',
+    '%s is answered %i in the format of the Data API, and counted',
     async (_, status, code, breaks) => {
       const caller = await begun('/v3/upload')
       breaks(caller.socket)
@@ -120,10 +120,10 @@ describe.concurrent('a body that', () => {
     },
   )
 
-  it.each(BREAKS)('%s is answered %i in the words of OAuth, where it was forwarded', async (...way) => {
+  it.each(BREAKS)('%s is answered %i in the format of OAuth, where it was forwarded', async (...way) => {
     await expectOAuthAnswer('/oidc/upload', way)
   })
-  it.each(BREAKS)('%s is answered %i in the words of OAuth, where it was pushed', async (...way) => {
+  it.each(BREAKS)('%s is answered %i in the format of OAuth, where it was pushed', async (...way) => {
     await expectOAuthAnswer('/oidc/request', way)
   })
 
@@ -139,10 +139,10 @@ describe.concurrent('a body that', () => {
 })
 
 describe('a body that', () => {
-  it('breaks off under way is never whole at the upstream, whose socket is freed', async () => {
+  it('breaks off in flight is never whole at the upstream, whose socket is freed', async () => {
     const caller = await begun('/v3/long')
     caller.socket.write(`${(100_000).toString(16)}\r\n${'x'.repeat(100_000)}`)
-    await until('it is under way', () => reached.includes(caller.id))
+    await until('it is in flight', () => reached.includes(caller.id))
     caller.socket.write('\r\nzz\r\n')
     await caller.closed()
     expect(statuses(caller.said())).toEqual([400])

@@ -36,7 +36,7 @@ async function send(port: number, client: number, bearer: string): Promise<Sent>
     sentAt,
     answeredAt: performance.now(),
     outcome,
-    // Whatever the upstream made of it; of those without an answer nobody knows.
+    // Whatever the upstream answered; unknown for those without an answer.
     admitted: typeof outcome === 'number' && outcome !== 429 && outcome !== 503,
   })
   const headers = { 'X-Request-Id': id }
@@ -58,7 +58,7 @@ async function send(port: number, client: number, bearer: string): Promise<Sent>
   }
 }
 
-/** Breaks one thing after the other and mends each: everything once, and on until it is told to stop. */
+/** Breaks one thing after the other and mends each: everything once, and on until it is stopped. */
 async function havoc(redis: RedisServer, upstream: FragileUpstream, on: () => boolean): Promise<void> {
   const faults: readonly (() => Promise<void>)[] = [
     async () => {
@@ -97,7 +97,7 @@ const bytesOf = async (gateway: ServingProcess): Promise<number> =>
       (await call(gateway.adminPort, { path: '/metrics' })).body,
     )![1],
   )
-/** Open descriptors, where the system tells. */
+/** Open descriptors, where the system reports them. */
 function descriptorsOf({ child }: ServingProcess): number {
   return process.platform === 'linux' ? readdirSync(`/proc/${child.pid}/fd`).length : 0
 }
@@ -152,7 +152,10 @@ describe.concurrent.each([
     const sent = await load(() => !broken)
     await breaking
     for (const { port } of gateways) {
-      await until('all is well again', async () => (await call(port, { token: bearers[0]! })).status === 200)
+      await until(
+        'calls are answered again',
+        async () => (await call(port, { token: bearers[0]! })).status === 200,
+      )
     }
 
     const outcomes = new Set(sent.map(({ outcome }) => outcome))
@@ -168,7 +171,7 @@ describe.concurrent.each([
     }
 
     const lines = new Map<string, number>()
-    const told = () => {
+    const isLogged = () => {
       lines.clear()
       for (const gateway of gateways) {
         for (const { msg, requestId } of gateway.lines()) {
@@ -177,7 +180,7 @@ describe.concurrent.each([
       }
       return [...warm, ...sent].every(({ id, outcome }) => outcome === 'left' || lines.has(id))
     }
-    await until('every request has its log line', told)
+    await until('every request has its log line', isLogged)
     expect([...lines].filter(([, count]) => count > 1)).toEqual([])
 
     await until(

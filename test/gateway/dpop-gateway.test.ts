@@ -57,7 +57,7 @@ describe('a proof', () => {
     expect(statuses(answers).filter((status) => status === 200)).toHaveLength(1)
   })
 
-  it('that comes again is charged to nobody', async () => {
+  it('that is replayed is not charged', async () => {
     const mine = await bound()
     const proof = prove(mine)
     expect((await send(mine, proof)).headers['x-ratelimit-remaining']).toBe(String(LIMIT - 1))
@@ -133,7 +133,7 @@ describe('while Redis is silent', () => {
 })
 
 describe('while Redis is gone', () => {
-  it('nobody can tell whether a proof was used, which is a 503, and it stays good', async () => {
+  it('a proof that cannot be checked for replay gets 503, and stays good', async () => {
     const mine = await bound()
     const proof = prove(mine)
     await redis.kill()

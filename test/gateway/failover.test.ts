@@ -134,7 +134,7 @@ it.each<[string, () => Promise<Ground>]>([
     expect(refused.status).toBe(503)
     expect(Number(refused.headers['retry-after'])).toBeGreaterThanOrEqual(1)
     for (const gateway of [one, two, local]) {
-      await until('the store decides, whoever calls', () => decidesAll(gateway, ground), FAILED_OVER_MS)
+      await until('the store decides for every caller', () => decidesAll(gateway, ground), FAILED_OVER_MS)
     }
     failover.isOver = true
     await callers

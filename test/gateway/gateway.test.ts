@@ -45,7 +45,7 @@ let clients = 0
 const newClient = () => `client-${++clients}`
 
 describe('understands the request first', () => {
-  it('answers 400 to an ambiguous target, in the dialect of the Data API, and forwards nothing', async () => {
+  it('answers 400 to an ambiguous target, in the format of the Data API, and forwards nothing', async () => {
     const before = data.seen.length
     const got = await call(gateway.port, { path: '/sync/..%2fx', token: await token(newClient()) })
     expect(got.status).toBe(400)
@@ -162,7 +162,7 @@ describe('matches the route', () => {
 })
 
 describe('authenticates', () => {
-  it('401 without a token says nothing of an error; a bad one is invalid_token; two are 400', async () => {
+  it('401 without a token names no error; a bad one is invalid_token; two are 400', async () => {
     const none = await call(gateway.port)
     expect(none.status).toBe(401)
     expect(none.headers['www-authenticate']).toBe('Bearer realm="identity.example.com"')
@@ -183,7 +183,7 @@ describe('authenticates', () => {
     expect(got.status).toBe(401)
   })
 
-  it('a refused request carries no rate-limit headers and reaches nobody', async () => {
+  it('a refused request carries no rate-limit headers and is not forwarded', async () => {
     const before = data.seen.length
     const got = await call(gateway.port)
     expect(Object.keys(got.headers).filter((name) => name.includes('ratelimit'))).toEqual([])
@@ -192,7 +192,7 @@ describe('authenticates', () => {
 })
 
 describe('limits', () => {
-  it('tells limit, remaining and reset on every admitted call, in place of what the upstream says', async () => {
+  it('reports limit, remaining and reset on every admitted call, instead of the upstream’s fields', async () => {
     const mine = await token(newClient())
     const first = await call(gateway.port, { token: mine })
     expect(first.status).toBe(200)
@@ -306,14 +306,14 @@ describe('several requests on one socket', () => {
     expect(again.status).toBe(statuses(text).length === 2 ? 429 : 200)
   })
 
-  it('what comes behind a request and is none does not take its answer', async () => {
+  it('garbage behind a request does not take its answer', async () => {
     const mine = await token(newClient())
     const { text, closed } = await raw(gateway.port, `${sync(mine, 'garbage')}GARBAGE\r\n\r\n`)
     expect(statuses(text)).toEqual([200, 400])
     expect(closed).toBe(true)
   })
 
-  it('an expectation that nobody knows is passed over', async () => {
+  it('an unknown expectation is ignored', async () => {
     const { text } = await raw(
       gateway.port,
       'POST /sync/a HTTP/1.1\r\nHost: a\r\nExpect: foo\r\nContent-Length: 2\r\n\r\nhi',
@@ -324,7 +324,7 @@ describe('several requests on one socket', () => {
 })
 
 describe('forwards', () => {
-  it('identity answers untouched: status, Location, each Set-Cookie, and whatever it says of limits', async () => {
+  it('identity responses unchanged: status, Location, each Set-Cookie, and rate-limit headers', async () => {
     const got = await call(gateway.port, {
       path: '/oidc/auth?client_id=a&redirect_uri=https%3A%2F%2Fx%2F%2Fy',
     })
@@ -340,7 +340,7 @@ describe('forwards', () => {
     expect(got.headers['x-ratelimit-limit']).toBe('77')
   })
 
-  it('tells the upstream who called, whatever the caller claims', async () => {
+  it('reports the caller to the upstream, whatever the caller claims', async () => {
     await call(gateway.port, {
       path: '/oidc/x',
       headers: {

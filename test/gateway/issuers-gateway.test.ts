@@ -77,8 +77,8 @@ describe('clients of several issuers', () => {
 
   it('are named by callers, operators and the log with the issuer, those of the first without', async () => {
     await send(second, 'acme')
-    const told = await send(second, 'acme', '/v3/rate-limits')
-    expect(told.json.limits).toMatchObject([{ name: 'requests', limit: 7, remaining: 6 }])
+    const answer = await send(second, 'acme', '/v3/rate-limits')
+    expect(answer.json.limits).toMatchObject([{ name: 'requests', limit: 7, remaining: 6 }])
     const name = `acme@${second.issuer}`
     const path = `/limits/${encodeURIComponent(name)}`
     expect((await call(gateway.adminPort, { path })).json).toMatchObject({

@@ -24,7 +24,7 @@ const inMs = (ms: number) => new Date(Date.now() + ms).toISOString()
 const HOUR = 3_600_000
 
 describe("a client's own limit", () => {
-  it('stands in for the limit until its end, for this client alone', async () => {
+  it('replaces the limit until its end, for this client alone', async () => {
     const { port } = await gateway({
       more: `clients:
   - { id: big, limits: { requests: { limit: 5000, until: "${inMs(HOUR)}" } } }
@@ -59,7 +59,7 @@ describe('an announced change', () => {
   sync: { per: [client, connection], limit: 1, window: 5s }`,
   })
 
-  it('is in force from its date on, and told before to whoever reads the limits, which costs no call', async () => {
+  it('is in force from its date on, and reported before to callers who read the limits, which costs no call', async () => {
     const [announced, from] = [inMs(-HOUR), inMs(HOUR)]
     const { port } = await gateway(limits(`{ announced: "${announced}", from: "${from}", limit: 1200 }`))
     const mine = await token('acme')
@@ -160,7 +160,7 @@ describe('several limits of a route', () => {
     })
   })
 
-  it('are all told of when the refusal is remembered, too', async () => {
+  it('are all reported for a cached refusal, too', async () => {
     const { port } = await gateway({ limits, routes: route, more: 'headers: { draft: draft-10 }' })
     const mine = await token('acme')
     for (let i = 0; i < 2; i++) await call(port, { token: mine })
@@ -209,7 +209,7 @@ describe('an operator', () => {
 })
 
 describe('per ip', () => {
-  it('counts callers by their address, as trusted proxies tell it, and by nothing that a caller claims', async () => {
+  it('counts callers by their address, as trusted proxies report it, and by nothing that a caller claims', async () => {
     const settings = {
       tokens: TOKENS,
       limits: 'limits: { address: { per: [ip], limit: 1, window: 1m } }',

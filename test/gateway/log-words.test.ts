@@ -33,7 +33,7 @@ describe('the access log', () => {
     [`GET /v3/tx;access_token=${SECRET}`, '/v3/tx…'],
     [`GET /v3/tx%3Faccess_token=${SECRET}`, '/v3/tx…'],
     [`GET http://user:${SECRET}@api.example.com/v3/tx`, '/v3/tx'],
-  ])('tells of %s no more than its path', async (line, path) => {
+  ])('logs no more of %s than its path', async (line, path) => {
     const before = requests().length
     await raw(
       gateway.port,
@@ -45,7 +45,7 @@ describe('the access log', () => {
     expect(gateway.stdout()).not.toContain(SECRET)
   })
 
-  it('tells of CONNECT nothing more', async () => {
+  it('logs no more of CONNECT', async () => {
     const lines = () => gateway.lines().filter(({ msg }) => msg === 'malformed request')
     await raw(gateway.port, `CONNECT user:${SECRET}@x:443 HTTP/1.1\r\nHost: x\r\n\r\n`, answered)
     await until('the line', () => lines().length > 0)

@@ -110,13 +110,13 @@ async function load(port: number) {
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
-/** What a gateway has told of its store since `from` characters of its log, and of which server. */
-function told(gateway: ServingProcess, from: number): { level: string; server?: string }[] {
+/** What a gateway has logged about its store since `from` characters of its log, and of which server. */
+function storeLines(gateway: ServingProcess, from: number): { level: string; server?: string }[] {
   const lines = gateway.stdout().slice(from).split('\n').slice(0, -1)
   return (
     lines
       .filter((line) => !line.includes('"msg":"request"'))
-      // Which slots of a cluster have no master is told beside.
+      // Which slots of a cluster have no master is logged beside.
       .filter((line) => !line.includes('slots of the cluster have no master'))
       .filter((line) => !line.includes('Redis data lost'))
       .map((line) => JSON.parse(line) as { level: string; server?: string })
@@ -145,7 +145,7 @@ async function expectOutageAsPromised(
   const loads = await Promise.all(gateways.map(({ port }) => load(port)))
   await pause(50)
   await breakIt()
-  await until(`all stand in: ${what}`, async () =>
+  await until(`all decide by the fallback: ${what}`, async () =>
     (await Promise.all(each.map(({ gateway, mode }) => shows(gateway, mode, 0)))).every(Boolean),
   )
   await Promise.all(loads.map((one) => one.turn()))
@@ -168,9 +168,9 @@ async function expectOutageAsPromised(
       if (status === 503) expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1)
     }
     judge[mode](held[i]!)
-    // What is wrong with a replica is told beside, as an error.
-    const all = () => told(gateway, from[i]!)
-    await until('the end is told', () => all().at(-1)?.level === 'info')
+    // What is wrong with a replica is logged beside, as an error.
+    const all = () => storeLines(gateway, from[i]!)
+    await until('the end is logged', () => all().at(-1)?.level === 'info')
     const isWrong = all().some(({ level }) => level === 'error')
     const lines = all().filter(({ level }) => level !== 'error')
     // Where that comes first, it is the beginning.

@@ -212,7 +212,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toHaveLength(2)
   })
 
-  it('that breaks off reaches nobody', async () => {
+  it('that breaks off is not forwarded', async () => {
     const socket = connect(gateway.port, '127.0.0.1')
     socket.write(
       `POST /oidc/request HTTP/1.1\r\nHost: a\r\nContent-Type: ${FORM['Content-Type']}\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY.slice(1)}`,
@@ -240,7 +240,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toEqual([])
   })
 
-  it('of a client that signs is one signed by it, with keys that stand in the file or behind a URL', async () => {
+  it('of a client that signs is one signed by it, with keys in the file or at a URL', async () => {
     expect((await push(BODY.replace('=plain', '=signer'))).json).toMatchObject({ error: 'invalid_request' })
     expect((await push(`client_id=signer&request=${object('signer')}`)).status).toBe(201)
     const forged = await push(`client_id=signer&request=${object('signer', makeKey('ES256', 'signing'))}`)

@@ -54,7 +54,7 @@ describe('exact, for every instance together', () => {
     const resets = new Set(
       answers.filter(({ status }) => status === 429).map(({ headers }) => headers['x-ratelimit-reset']),
     )
-    // The instant is Redis's, whichever gateway tells it.
+    // The instant is Redis's, whichever gateway reports it.
     expect(resets.size).toBe(1)
   })
 

@@ -1,6 +1,6 @@
 import { createServer, type Socket } from 'node:net'
 
-/** A server that speaks RESP, and says what the test tells it to. */
+/** A RESP server that sends what the test chooses. */
 export interface FakeRedis {
   readonly url: string
   /** Connections made so far. */
@@ -9,7 +9,7 @@ export interface FakeRedis {
   commands(): readonly string[][]
   /** From now on it answers every command with these bytes; undefined: with nothing. */
   answer(reply: ((command: readonly string[]) => string) | string | undefined): void
-  /** Says these bytes to everybody who is connected, unasked. */
+  /** Sends these bytes to every connection, unasked. */
   say(bytes: string): void
   /** Drops every connection, and takes new ones. */
   drop(): void

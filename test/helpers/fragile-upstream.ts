@@ -17,7 +17,7 @@ export interface FragileUpstream {
   close(): Promise<void>
 }
 
-/** Answers every request with 100 kB in two parts, so that whoever breaks it breaks answers too. */
+/** Answers every request with 100 kB in two parts, so that a break also breaks answers. */
 export async function startFragileUpstream(): Promise<FragileUpstream> {
   const part = Buffer.alloc(50_000)
   const open = new Set<Socket>()

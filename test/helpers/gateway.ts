@@ -32,7 +32,7 @@ export function token(client: string, claims: Record<string, unknown> = {}): Pro
 /** The part of a configuration that says whose tokens are taken: those of `token`. */
 export const TOKENS = `tokens: { issuer: "${ISSUER}", audience: "${AUDIENCE}", jwks: "${jwks}" }`
 
-/** The service's routes on one host, told apart by path. */
+/** The service's routes on one host, distinguished by path. */
 export const ROUTES = `routes:
   - { match: "POST /oidc/request", upstream: identity, authenticate: none }
   - { match: "/oidc/*", upstream: identity, authenticate: none }

@@ -21,7 +21,7 @@ export interface IntrospectionServer {
   close(): Promise<void>
 }
 
-/** A real introspection endpoint on a free port, that says what it is told to. */
+/** A real introspection endpoint on a free port, that answers as the test chooses. */
 export async function startIntrospection(): Promise<IntrospectionServer> {
   let open = 0
   const server = createServer((request, response) => {

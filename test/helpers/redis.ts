@@ -329,11 +329,11 @@ export async function startSentinels(
   }
 }
 
-/** Below those that the system gives to connections, from anywhere, lest other processes that test come to the same. */
+/** Below those that the system gives to connections, from a random one, so that other test processes do not get the same. */
 const PORTS = { from: 10_000, to: 32_000 }
 let nextPort = PORTS.from + Math.floor(Math.random() * (PORTS.to - PORTS.from))
 
-/** A TCP port that was free a moment ago, and is given to nobody else by this process. */
+/** A TCP port that was free a moment ago, and is returned only once by this process. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = nextPort++
@@ -354,11 +354,11 @@ function launch(program: string, args: readonly string[]): ChildProcess & { said
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] })
   running.add(child)
   let said = ''
-  const hear = (chunk: Buffer) => {
+  const append = (chunk: Buffer) => {
     said = (said + chunk.toString()).slice(-2000)
   }
-  child.stdout.on('data', hear)
-  child.stderr.on('data', hear)
+  child.stdout.on('data', append)
+  child.stderr.on('data', append)
   child.once('error', (error: NodeJS.ErrnoException) => {
     said = error.code === 'ENOENT' ? `${program} is not on PATH; get it with: npm run setup` : error.message
     running.delete(child)

@@ -83,7 +83,7 @@ export interface RawUpstream {
   close(): Promise<void>
 }
 
-/** A backend that is a bare socket: `talk` says whatever it wants to whoever connects. */
+/** A backend that is a bare socket: `talk` sends any bytes to each connection. */
 export async function startRawUpstream(
   talk: (socket: Socket, first: Buffer, connection: number) => void,
 ): Promise<RawUpstream> {

@@ -4,7 +4,7 @@ import * as module from 'node:module'
 const resolve = (name, context, next) =>
   next(name === 'oidc-provider' ? 'oidc-provider-that-is-not-there' : name, context)
 
-// Node.js 20 has the second alone, of which Node.js 26 says that it is deprecated.
+// Node.js 20 has only the second, which Node.js 26 reports as deprecated.
 if ('registerHooks' in module) module.registerHooks({ resolve })
 else
   module.register(

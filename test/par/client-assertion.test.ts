@@ -136,7 +136,7 @@ describe('a client assertion that is refused', () => {
     expect(await push(guard, fields)).toEqual(refusal(401, 'invalid_client', /no signed JWT/))
   })
 
-  it('was changed under way', async () => {
+  it('was changed in flight', async () => {
     const { client_assertion: text } = assertion('acme') as { client_assertion: string }
     const [header, , signature] = text.split('.') as [string, string, string]
     const payload = encode({ iss: 'acme', sub: 'acme', aud: ISSUER, jti: 'x', exp: NOW + 9999 })

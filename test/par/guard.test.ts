@@ -301,7 +301,7 @@ describe('what a refusal says', () => {
     }
   })
 
-  it('quotes a realm that could not stand in a header', async () => {
+  it('quotes a realm that is not valid in a header', async () => {
     const odd = guardOf({}, { unknownClients: 'refuse', issuer: 'https://é"\\.example/oidc' })
     expect(await push(odd, plain('x'), { authorization: basic('x') })).toMatchObject({
       headers: { 'WWW-Authenticate': 'Basic realm="https://.example/oidc"' },

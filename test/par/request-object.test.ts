@@ -207,7 +207,7 @@ describe('the setting none, or no setting', () => {
     expect(await send('none', request)).toEqual(badObject(/./))
   })
 
-  it('names the algorithms where one is not known, and refuses an object without one from anybody', async () => {
+  it('names the algorithms where one is not known, and refuses an object without one from any client', async () => {
     expect(await signed('none', {}, { header: { alg: 'ES256K' } })).toEqual(
       badObject(/use one such as PS256/),
     )

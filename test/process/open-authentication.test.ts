@@ -139,7 +139,7 @@ describe('the issuers of a configuration', () => {
     expect(open()).toBe(open())
   })
 
-  it('are closed when none is left, and then nobody is authenticated', async () => {
+  it('are closed when none is left, and then no caller is authenticated', async () => {
     expect(await answerOf(openIssuers([]), second)).toBe(503)
     // Its keys were dropped, and it is down.
     expect(await answerOf(openIssuers([settingsOf(first)]), first)).toBe(503)

@@ -169,14 +169,14 @@ it.concurrent("an outage begins in the log, the metrics and for readiness at onc
     ['1', '1', '0', true, 0],
     ['0', '0', '1', false, 1],
   ]
-  const standIns = () => metric('sluice_store_stand_in_decisions_total{mode="deny"}')
+  const fallbackDecisions = () => metric('sluice_store_stand_in_decisions_total{mode="deny"}')
   expect(await state()).toEqual(answers[0])
-  expect(await standIns()).toBe('0')
+  expect(await fallbackDecisions()).toBe('0')
 
   server.freeze()
   for (const failures of [1, 2, 3, 4]) {
     await expect(opened.store.charge([quota])).rejects.toThrow('cannot be checked')
-    expect(await standIns()).toBe(String(failures))
+    expect(await fallbackDecisions()).toBe(String(failures))
     expect(await state()).toEqual(answers[failures < 3 ? 0 : 1])
   }
   server.thaw()

@@ -130,7 +130,7 @@ describe('a changed file', () => {
     expect((await call(gateway.port, { token: mine })).status).toBe(401)
   })
 
-  it('is read again on SIGHUP even if its text is the same, which loses no call under way', async () => {
+  it('is read again on SIGHUP even if its text is the same, which loses no call in flight', async () => {
     await reloaded(settings(1000))
     await onceLogged('configuration reloaded', async () => {
       const calls = Array.from({ length: 200 }, (_, i) => {
@@ -202,23 +202,23 @@ it('a file that cannot be put into force is logged and counted once, and again a
   const log = { info: write, warn: write, error: write } as unknown as Log
   const reload = createReload(first.config, { ...first, load: async () => next }, apply, log, counters)
   const REJECTED = 'configuration rejected; the previous one stays in force'
-  for (let i = 0; i < 3; i++) await reload('changed')
+  for (let i = 0; i < 3; i++) await reload('file-change')
   expect(lines.splice(0)).toEqual([REJECTED])
   expect(await counters.text()).toContain('sluice_config_reload_failures_total 1')
-  await reload('asked')
+  await reload('signal')
   expect(lines.splice(0)).toEqual([REJECTED])
   expect(await counters.text()).toContain('sluice_config_reload_failures_total 2')
   next = first
-  for (let i = 0; i < 2; i++) await reload('changed')
+  for (let i = 0; i < 2; i++) await reload('file-change')
   expect(lines.splice(0)).toEqual(['configuration valid again and unchanged'])
   next = second
-  await reload('changed')
+  await reload('file-change')
   expect(lines.splice(0)).toEqual([REJECTED])
   refusal = undefined
-  await reload('changed')
+  await reload('file-change')
   expect(lines.splice(0)).toEqual(['configuration reloaded'])
   refusal = wrong
   next = first
-  await reload('changed')
+  await reload('file-change')
   expect(lines).toEqual([REJECTED])
 })

@@ -78,7 +78,7 @@ export function createProofs({ serves, now = Date.now }: ProofOptions) {
       return { error: 'invalid_token', description: 'The access token is bound to another key.' }
     }
     if (!(await isSigned(jws, key))) return invalid('The signature of the DPoP proof is not valid.')
-    return judge(claims, binding, sender)
+    return checkClaims(claims, binding, sender)
   }
 
   /** Keys are imported once they are known to be some token's, and cached: a client signs many proofs with one. */
@@ -91,7 +91,7 @@ export function createProofs({ serves, now = Date.now }: ProofOptions) {
     return set.verifies(jws, undefined)
   }
 
-  function judge(claims: JsonObject, binding: Binding, sender: Sender): Proof | Fault {
+  function checkClaims(claims: JsonObject, binding: Binding, sender: Sender): Proof | Fault {
     const { jti, htm, htu, iat, ath } = claims
     if (htm !== sender.method) return invalid('The DPoP proof is for another method.')
     if (!isHtuOf(htu, sender, serves)) return invalid('The DPoP proof is for another URL.')

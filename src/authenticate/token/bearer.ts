@@ -6,7 +6,7 @@ import type { Proofs, Sender } from '../proof/dpop.ts'
 import { createChallenges, type Fault, invalidToken, type Scheme } from './challenge.ts'
 import { createNames, type Identity } from './claims.ts'
 import { parseJws, parseObject } from './jws.ts'
-import { type TrustedIssuer, type Verdict, verifyJwt } from './jwt.ts'
+import { type TrustedIssuer, type VerifiedToken, verifyJwt } from './jwt.ts'
 
 export interface BearerOptions {
   /** Verifies DPoP proofs; without it, the DPoP scheme is unknown and tokens bound to a key are refused. */
@@ -49,7 +49,7 @@ export function createBearer(
   const nameOf = createNames(trusted.map(({ issuer }) => issuer))
   const challenges = createChallenges(trusted[0]!.realm, proofs?.algorithms)
   const confirm = createConfirm(challenges, proofs)
-  const verdicts = new LRUCache<string, Verdict>({
+  const verified = new LRUCache<string, VerifiedToken>({
     max: CACHED_TOKENS,
     maxSize: CACHED_BYTES,
     // About the bytes that each takes.
@@ -59,10 +59,10 @@ export function createBearer(
 
   function find(token: string, digest: string): Identity | Fault | Promise<Identity | Fault> {
     if (token.length > MAX_TOKEN) return invalidToken('The access token is too long.')
-    const known = verdicts.get(digest)
+    const known = verified.get(digest)
     if (known !== undefined) {
       if (known.until > now() && known.keys?.current() === known.set) return known.identity
-      verdicts.delete(digest)
+      verified.delete(digest)
     }
     const jws = parseJws(token)
     if (jws === undefined && introspecting !== undefined && !looksLikeJwt(token)) {
@@ -80,17 +80,17 @@ export function createBearer(
 
   function remember(
     digest: string,
-    verdict: Verdict | Fault | Promise<Verdict | Fault>,
+    result: VerifiedToken | Fault | Promise<VerifiedToken | Fault>,
     issuer: string,
   ): Identity | Fault | Promise<Identity | Fault> {
-    if (verdict instanceof Promise) return verdict.then((judged) => remember(digest, judged, issuer))
-    if ('error' in verdict) return verdict
-    let { identity } = verdict
+    if (result instanceof Promise) return result.then((settled) => remember(digest, settled, issuer))
+    if ('error' in result) return result
+    let { identity } = result
     if (trusted.length > 1) {
       const { client, user } = identity
       identity = { ...identity, client: nameOf(client, issuer), user: user && nameOf(user, issuer) }
     }
-    verdicts.set(digest, { ...verdict, identity })
+    verified.set(digest, { ...result, identity })
     return identity
   }
 

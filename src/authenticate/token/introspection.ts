@@ -3,7 +3,7 @@ import { type Fault, invalidToken, unverifiable } from './challenge.ts'
 import { NOT_ACCESS, readClaims, type TokenRules } from './claims.ts'
 import { createEndpoint, type EndpointOptions } from './introspection-endpoint.ts'
 import type { JsonObject } from './jws.ts'
-import type { Verdict } from './jwt.ts'
+import type { VerifiedToken } from './jwt.ts'
 
 export interface IntrospectionOptions extends EndpointOptions, Omit<TokenRules, 'type'> {
   /** Longest that a token is accepted without asking again, and so that a revoked one may live on. */
@@ -13,7 +13,7 @@ export interface IntrospectionOptions extends EndpointOptions, Omit<TokenRules, 
 }
 
 /** Verifies an opaque token; `digest` is the SHA-256 of the token. A promise only where the issuer must be asked; it never rejects. */
-export type Introspect = (token: string, digest: string) => Fault | Promise<Verdict | Fault>
+export type Introspect = (token: string, digest: string) => Fault | Promise<VerifiedToken | Fault>
 
 /** How long a refused token is refused without asking again. */
 const REFUSED_MS = 5000
@@ -21,19 +21,19 @@ const MAX_REFUSED = 10_000
 const NOT_ACTIVE = invalidToken('The access token is not active.')
 
 /**
- * Identifies opaque tokens by their issuer's introspection endpoint (RFC 7662). Lookups of one token under way are one;
+ * Identifies opaque tokens by their issuer's introspection endpoint (RFC 7662). Concurrent lookups of one token are one;
  * refusals are remembered for a moment by the token's digest. An outage is a 503.
  */
 export function createIntrospection(options: IntrospectionOptions): Introspect {
   const { maxAgeMs = 30_000, now = Date.now } = options
   const rules = { ...options, type: 'any' as const }
   const ask = createEndpoint(options)
-  const underWay = new Map<string, Promise<Verdict | Fault>>()
+  const inFlight = new Map<string, Promise<VerifiedToken | Fault>>()
   const refused = new LRUCache<string, { readonly fault: Fault; readonly until: number }>({
     max: MAX_REFUSED,
   })
 
-  async function lookUp(token: string, digest: string): Promise<Verdict | Fault> {
+  async function lookUp(token: string, digest: string): Promise<VerifiedToken | Fault> {
     const askedAt = now()
     let answer: JsonObject | undefined
     try {
@@ -41,12 +41,12 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
     } catch (cause) {
       return unverifiable(cause)
     }
-    const verdict = answer?.['active'] === true ? read(answer, askedAt) : NOT_ACTIVE
-    if ('error' in verdict) refused.set(digest, { fault: verdict, until: askedAt + REFUSED_MS })
-    return verdict
+    const result = answer?.['active'] === true ? read(answer, askedAt) : NOT_ACTIVE
+    if ('error' in result) refused.set(digest, { fault: result, until: askedAt + REFUSED_MS })
+    return result
   }
 
-  function read(answer: JsonObject, askedAt: number): Verdict | Fault {
+  function read(answer: JsonObject, askedAt: number): VerifiedToken | Fault {
     const { token_type: type } = answer
     if (type !== undefined && !(typeof type === 'string' && ACCESS_TOKEN.test(type))) return NOT_ACCESS
     // RFC 7662 section 2.2: both are optional, and the issuer is known.
@@ -62,10 +62,10 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
   return function introspect(token, digest) {
     const known = refused.get(digest)
     if (known !== undefined && known.until > now()) return known.fault
-    let lookup = underWay.get(digest)
+    let lookup = inFlight.get(digest)
     if (lookup === undefined) {
-      lookup = lookUp(token, digest).finally(() => underWay.delete(digest))
-      underWay.set(digest, lookup)
+      lookup = lookUp(token, digest).finally(() => inFlight.delete(digest))
+      inFlight.set(digest, lookup)
     }
     return lookup
   }

@@ -17,8 +17,8 @@ export interface TrustedIssuer extends TokenRules {
   readonly introspect?: Introspect | undefined
 }
 
-/** An accepted token. The verdict holds until `until`, Unix milliseconds, and as long as `set` is what `keys` hold. */
-export interface Verdict {
+/** An accepted token. Holds until `until`, Unix milliseconds, and as long as `set` is what `keys` hold. */
+export interface VerifiedToken {
   readonly identity: Identity
   readonly until: number
   readonly keys?: Keys
@@ -31,7 +31,7 @@ export function verifyJwt(
   jws: Jws,
   claims: JsonObject,
   now: () => number,
-): Verdict | Fault | Promise<Verdict | Fault> {
+): VerifiedToken | Fault | Promise<VerifiedToken | Fault> {
   const { keys, type, algorithms } = issuer
   const { alg, kid } = jws.header
   if (!algorithms.includes(alg as string)) {
@@ -43,21 +43,21 @@ export function verifyJwt(
   const typ = typeOf(jws.header)
   if (typ !== 'at+jwt' && (typ !== 'jwt' || type === 'strict')) return NOT_ACCESS
   const known = keys.current()
-  if (known?.verifies(jws, kid)) return judge(issuer, known, true, jws, claims, now())
+  if (known?.verifies(jws, kid)) return evaluate(issuer, known, true, jws, claims, now())
   // The issuer may have a new key, even under an old kid.
   const fresh = keys.refresh()
-  if (fresh === undefined) return judge(issuer, known, false, jws, claims, now())
-  return fresh.then((set) => judge(issuer, set, set?.verifies(jws, kid), jws, claims, now()))
+  if (fresh === undefined) return evaluate(issuer, known, false, jws, claims, now())
+  return fresh.then((set) => evaluate(issuer, set, set?.verifies(jws, kid), jws, claims, now()))
 }
 
-function judge(
+function evaluate(
   issuer: TrustedIssuer,
   set: KeySet | undefined,
   signed: boolean | undefined,
   jws: Jws,
   claims: JsonObject,
   nowMs: number,
-): Verdict | Fault {
+): VerifiedToken | Fault {
   if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
   if (!signed) return invalidToken('The signature of the access token is not valid.')
   const identity = readClaims(jws.header, claims, issuer, nowMs)

@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import type { ClientMetadata } from 'oidc-provider'
-import { type Given, type Io, say, wholeOf } from '../io.ts'
+import { type Given, type Io, writeLines, wholeOf } from '../io.ts'
 import { createDataApi } from './data-api.ts'
 import { CALLBACK, createIdentity, DATA_SCOPES } from './identity.ts'
 import { instructions } from './instructions.ts'
@@ -45,7 +45,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   const ended = new Promise((resolve) => ending.signal.addEventListener('abort', resolve))
   try {
     const sandbox = await openSandbox(options, ending.signal)
-    say(io.stdout, sandbox.instructions)
+    writeLines(io.stdout, sandbox.instructions)
     await ended
     await sandbox.close()
   } catch (error) {

@@ -1,7 +1,7 @@
 import { hides } from '../../downstream/router.ts'
 import type { Settings } from '../schema.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { dangling, nearest, oneOf } from '../yaml/wording.ts'
+import { undefinedName, nearest, oneOf } from '../yaml/wording.ts'
 
 /** The mistakes across sections: names that lead nowhere, routes that hide others, and the like. */
 export function* crossCheck(settings: Settings): Generator<Mistake> {
@@ -42,7 +42,7 @@ function* clients({ clients, limits, tokens }: Settings): Generator<Mistake> {
       if (limit?.per.includes('client') === true) continue
       const message =
         limit === undefined
-          ? dangling('limit', name, [...known.keys()])
+          ? undefinedName('limit', name, [...known.keys()])
           : 'is a limit that is not counted per client, so no client has one of its own; add client to its "per" or take this out'
       yield { path: ['clients', i, 'limits', name], message, key: true }
     }
@@ -118,11 +118,11 @@ function* routes(settings: Settings): Generator<Mistake> {
   for (const [i, route] of routes.entries()) {
     const { match, upstream } = route
     if (upstream !== undefined && !backends.includes(upstream)) {
-      yield { path: ['routes', i, 'upstream'], message: dangling('upstream', upstream, backends) }
+      yield { path: ['routes', i, 'upstream'], message: undefinedName('upstream', upstream, backends) }
     }
     for (const [j, name] of route.limits.entries()) {
       if (!names.includes(name))
-        yield { path: ['routes', i, 'limits', j], message: dangling('limit', name, names) }
+        yield { path: ['routes', i, 'limits', j], message: undefinedName('limit', name, names) }
     }
     yield* together(route, i, settings)
     const hiding = routes.slice(0, i).findIndex((other) => hides(other, route))

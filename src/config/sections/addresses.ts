@@ -1,13 +1,13 @@
 import { isIP } from 'node:net'
 import { parseHost } from '../../downstream/target.ts'
-import { textThat } from './values.ts'
+import { textWhere } from './values.ts'
 
 const WITHOUT_FILE = 'is a path already; write it without "file:"'
 const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/
 
 /** The address or name that a listener binds. */
 export function bindHost() {
-  return textThat(
+  return textWhere(
     (host) => isIP(host) !== 0 || HOST_NAME.test(host),
     'an address or a host name without port, such as 127.0.0.1',
   )
@@ -15,7 +15,7 @@ export function bindHost() {
 
 /** A host that the gateway serves, in lower case. */
 export function servedHost() {
-  return textThat(
+  return textWhere(
     (host) => parseHost(host)?.port === '' && !host.endsWith(':'),
     'a host name without port, such as api.example.com',
   ).transform((host) => parseHost(host)!.host)
@@ -23,12 +23,12 @@ export function servedHost() {
 
 /** The name in a server’s certificate; an address cannot be asked for (RFC 6066 section 3). */
 export function tlsName() {
-  return textThat((host) => isIP(host) === 0 && HOST_NAME.test(host), 'a host name such as data.internal')
+  return textWhere((host) => isIP(host) === 0 && HOST_NAME.test(host), 'a host name such as data.internal')
 }
 
 /** A range of addresses, such as `10.0.0.0/8`. */
 export function cidr() {
-  return textThat((range) => {
+  return textWhere((range) => {
     const family = isIP(range)
     if (family === 0) return isCidr(range)
     return `must be a range of addresses; write ${range}/${family === 4 ? 32 : 128} for this one alone`
@@ -43,7 +43,7 @@ function isCidr(range: string): boolean {
 
 /** The address of an http or https server, without anything after the port → its origin. */
 export function origin() {
-  return textThat((text) => {
+  return textWhere((text) => {
     const url = httpUrl(text)
     if (url === undefined) return 'must be an http or https address, such as http://data.internal:4000'
     if (!isPublic(url)) return 'must hold no credentials; upstreams are asked without any'
@@ -54,7 +54,7 @@ export function origin() {
 
 /** An http or https URL exactly as written, because it is compared so (RFC 8414 section 2: no query, no fragment). */
 export function issuer() {
-  return textThat((text) => {
+  return textWhere((text) => {
     const url = httpUrl(text)
     return url !== undefined && !/[?#\s]/.test(text) && isPublic(url)
   }, 'the issuer’s URL without query or fragment, such as https://identity.example.com/oidc')
@@ -62,7 +62,7 @@ export function issuer() {
 
 /** Where the issuer’s keys are: an http or https URL, or a path. */
 export function keysLocation() {
-  return textThat((text) => {
+  return textWhere((text) => {
     if (text.startsWith('file:')) return WITHOUT_FILE
     return text !== '' && (!/^\w+:/.test(text) || isFetched(text))
   }, 'an http or https URL, or the path of a file')
@@ -70,7 +70,7 @@ export function keysLocation() {
 
 /** An http or https URL without credentials, which is fetched as written. */
 export function fetchedUrl(what: string) {
-  return textThat((text) => {
+  return textWhere((text) => {
     if (httpUrl(text) === undefined) return false
     return isFetched(text) || 'must hold no credentials and no fragment'
   }, what)
@@ -87,7 +87,10 @@ function isPublic({ username, password }: URL): boolean {
 
 /** The path of a PEM file, relative to the configuration. */
 export function pemFile() {
-  return textThat((path) => (path.startsWith('file:') ? WITHOUT_FILE : path !== ''), 'the path of a PEM file')
+  return textWhere(
+    (path) => (path.startsWith('file:') ? WITHOUT_FILE : path !== ''),
+    'the path of a PEM file',
+  )
 }
 
 /** The URL, where it is one of http or https. */

@@ -1,9 +1,9 @@
 import { z } from 'zod'
 import type { Mistake } from '../yaml/problem.ts'
-import { must } from '../yaml/wording.ts'
-import { checking, distinct, duration, flag, list, name, section, textThat, whole } from './values.ts'
+import { mustBe } from '../yaml/wording.ts'
+import { bool, checkWhole, distinct, duration, int, list, name, section, textWhere } from './values.ts'
 
-const calls = () => whole(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
+const calls = () => int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
 const window = () => duration('100ms', '31d')
 
 const INSTANT = /^(\d{4})-(\d\d)-(\d\d)T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d)$/
@@ -17,7 +17,7 @@ export function instantMs(text: string): number {
 
 /** An instant of ISO 8601 with its offset → epoch milliseconds. */
 function instant() {
-  const wording = must('an instant such as 2027-01-31T00:00:00Z', (input) => {
+  const wording = mustBe('an instant such as 2027-01-31T00:00:00Z', (input) => {
     if (typeof input !== 'string') return undefined
     if (INSTANT.test(input)) return 'is no instant that there is; check the day, the time and the offset'
     const withT = input.toUpperCase().replace(/\s+/, 'T').replace(/\s+/, '')
@@ -35,9 +35,9 @@ function instant() {
 }
 
 const change = section({
-  announced: instant().describe('From when on callers are told of the change.'),
-  from: instant().describe('From when on the change is in force.'),
-  limit: calls().describe('Most calls in any window from then on.'),
+  announced: instant().describe('From when on callers can read the change at respond: limits.'),
+  from: instant().describe('From when on the change is in force, for calls already counted, too.'),
+  limit: calls().describe('Most calls in any window from then on; 0 refuses all.'),
 })
   .transform(({ announced, from, limit }) => ({ announcedAt: announced, fromAt: from, limit }))
   .describe('An announced change of the limit.')
@@ -58,44 +58,44 @@ function* inOrder(changes: readonly z.output<typeof change>[]): Generator<Mistak
 
 const limit = section({
   per: distinct(
-    textThat((part) => {
+    textWhere((part) => {
       if (part.startsWith(':')) return `is written without the colon; write ${part.slice(1)}`
       return /^[A-Za-z_][A-Za-z0-9_]*$/.test(part)
     }, 'client, user, ip or a parameter’s name'),
     1,
     'a list of what a key is made of, such as [client]',
-  ).describe('What is counted apart: client, user, ip or the name of a path parameter, in this order.'),
+  ).describe('What has a counter of its own: a client, user, ip or path parameter, or a combination.'),
   limit: calls().describe('Most calls in any window; 0 refuses all.'),
-  window: window().describe('The length of the window, wherever it starts.'),
+  window: window().describe('The length of the window; the limit holds wherever a window starts.'),
   changes: list(change, 0, 'a list of announced changes')
-    .superRefine(checking(inOrder))
+    .superRefine(checkWhole(inOrder))
     .default([])
     .describe('Announced changes of the limit, in the order in which they take effect.'),
-  shadow: flag().prefault(false).describe('true counts and reports, and never refuses: to try a limit out.'),
+  shadow: bool().prefault(false).describe('true counts and reports but never refuses, to try a limit out.'),
 })
   .transform(({ window, ...rest }) => ({ ...rest, windowMs: window }))
-  .describe('So many calls per window for each key.')
+  .describe('A limit: so many calls per window. It has the same counters on all its routes.')
 
 /** The limits, in the order of the file. */
 export const limits = z
-  .record(name(), limit, must('a mapping of names to limits'))
+  .record(name(), limit, mustBe('a mapping of names to limits'))
   .transform((limits) => Object.entries(limits).map(([name, limit]) => ({ name, ...limit })))
-  .describe('The limits, by name.')
+  .describe('The limits, by the names that routes use.')
 
 const ownLimit = section({
   limit: calls().describe('Most calls of this client in any window; 0 refuses all.'),
-  window: window().optional().describe('In place of the limit’s window.'),
-  until: instant().optional().describe('Until when this holds; for good, unless set.'),
+  window: window().optional().describe('Instead of the limit’s window.'),
+  until: instant().optional().describe('Until when the client has this limit; for good by default.'),
 })
   .transform(({ window, until, ...rest }) => ({
     ...rest,
     ...(window !== undefined && { windowMs: window }),
     ...(until !== undefined && { untilAt: until }),
   }))
-  .describe('What a limit is for this client, in place of what it is for others.')
+  .describe('The limit of this client, instead of the one that others have.')
 
 /** The limits of one client, by the names of the limits that they replace. */
 export const ownLimits = z
-  .record(z.string(), ownLimit, must('a mapping of limits to what they are for this client'))
+  .record(z.string(), ownLimit, mustBe('a mapping of limits to what they are for this client'))
   .default({})
-  .describe('Its own limits, by the names of the limits that they stand in for.')
+  .describe('Limits of its own, by the names of the limits that they replace.')

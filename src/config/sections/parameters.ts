@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { KINDS, wholeSegment } from '../../limit/parameters.ts'
-import { must, nearest } from '../yaml/wording.ts'
-import { textThat } from './values.ts'
+import { mustBe, nearest } from '../yaml/wording.ts'
+import { textWhere } from './values.ts'
 
 const WHAT = `${KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]+"`
 
@@ -11,11 +11,11 @@ export const parameters = z
     z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, {
       error: 'is not the name of a parameter; write it as routes do, without the colon',
     }),
-    textThat((kind) => kindProblem(kind) ?? true, WHAT),
-    must('a mapping of path parameters to their kinds'),
+    textWhere((kind) => kindProblem(kind) ?? true, WHAT),
+    mustBe('a mapping of path parameters to their kinds'),
   )
   .describe(
-    'What a path parameter that a limit counts by must be, else 400: plain (default: letters, digits and -_:@~=), uuid, integer or a regular expression for all of it.',
+    'Kinds of the path parameters that limits count by; other values get 400: plain (default: letters, digits and -_:@~=), uuid, integer, or a regular expression for the whole segment.',
   )
 
 function kindProblem(kind: string): string | undefined {

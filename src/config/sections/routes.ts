@@ -1,33 +1,37 @@
 import type { z } from 'zod'
 import { parsePattern, type Pattern } from '../../downstream/router.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { checking, choice, distinct, duration, list, section, size, text, textThat } from './values.ts'
+import { checkWhole, choice, distinct, duration, list, section, size, text, textWhere } from './values.ts'
 
 /** 10MB: as much as none, at the PAR endpoint. */
 const MAX_BODY = 10 * 1024 ** 2
 
 function scope() {
-  return textThat((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
+  return textWhere((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
 }
 
 const fields = section({
-  match: textThat((match) => {
+  match: textWhere((match) => {
     const parsed = parsePattern(match)
     return typeof parsed !== 'string' || `is not a pattern: ${parsed}`
   }, 'a pattern such as "POST /sync/:connection"').describe(
     '[METHOD[,METHOD]] [host]/path; ":name" takes one segment, a last "*" the rest.',
   ),
-  upstream: text('the name of an upstream').optional().describe('The upstream that answers.'),
-  respond: choice(['limits']).optional().describe('In place of upstream: limits shows a caller its limits.'),
+  upstream: text('the name of an upstream').optional().describe('The upstream that gets the requests.'),
+  respond: choice(['limits'])
+    .optional()
+    .describe('Instead of upstream: limits shows callers their own limits, which costs no call.'),
   authenticate: choice(['none', 'bearer', 'par']).describe(
-    'What a caller must prove; par is for the PAR endpoint, whose rules the gateway enforces. There is no default.',
+    'none is open to all, bearer requires an access token, par is for the PAR endpoint and its rules. No default.',
   ),
-  scope: list(scope(), 1, 'a list of scopes').default([]).describe('Scopes that a token needs, all of them.'),
+  scope: list(scope(), 1, 'a list of scopes')
+    .default([])
+    .describe('Scopes that a token must have, all of them, else 403; needs authenticate: bearer.'),
   limits: distinct(text('the name of a limit'), 0, 'a list of limits')
     .default([])
-    .describe('The limits that a call is charged to, all or none; the first one is reported in the headers.'),
-  maxBody: size('0B', '100GB').prefault('10MB').describe('Most bytes of a request’s body.'),
-  timeout: duration('1ms', '1d').optional().describe('In place of the upstream’s timeout.'),
+    .describe('The limits of a call: all are charged, or none. Headers report the first.'),
+  maxBody: size('0B', '100GB').prefault('10MB').describe('Largest body of a request; a larger one gets 413.'),
+  timeout: duration('1ms', '1d').optional().describe('Instead of the upstream’s timeout, for this route.'),
 })
 
 type Fields = z.output<typeof fields>
@@ -68,14 +72,14 @@ function* fitting({ match, upstream, respond, authenticate, scope, limits, maxBo
 }
 
 const route = fields
-  .superRefine(checking(fitting))
+  .superRefine(checkWhole(fitting))
   .transform(({ match, timeout, ...rest }) => ({
     ...(parsePattern(match) as Pattern),
     match,
     ...rest,
     timeoutMs: timeout,
   }))
-  .describe('What a request gets. The first match wins.')
+  .describe('What happens to the requests that match.')
 
 /** The routes, in the order of matching. */
 export const routes = list(route, 1, 'a list of routes').describe('In order: the first match wins.')

@@ -1,32 +1,32 @@
 import { z } from 'zod'
 import type { RedisTopology } from '../../limit/redis/options.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { must } from '../yaml/wording.ts'
+import { mustBe } from '../yaml/wording.ts'
 import { pemFile } from './addresses.ts'
-import { checking, choice, coerced, duration, flag, list, section, text, textThat, whole } from './values.ts'
+import { bool, checkWhole, choice, coerced, duration, int, list, section, text, textWhere } from './values.ts'
 
 const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
 const NODE = 'redis://host:port or rediss://host:port'
 
 /** A server: `redis://`, `rediss://` or a socket file. */
-const redisUrl = () => textThat(judgeServer, SERVER)
+const redisUrl = () => textWhere(checkServer, SERVER)
 /** A node of a Redis Cluster, which has database 0 alone. */
-const clusterUrl = () => textThat(judgeNode, NODE)
+const clusterUrl = () => textWhere(checkNode, NODE)
 /** A sentinel, without credentials: its own are another setting, and so are those of the master. */
 const sentinelUrl = () =>
-  textThat((text) => {
-    const found = judgeNode(text)
+  textWhere((text) => {
+    const found = checkNode(text)
     if (found !== true || !text.includes('@')) return found
     return 'must hold no credentials; write them as username, password, sentinelUsername and sentinelPassword'
   }, NODE)
 
-function judgeNode(text: string): boolean | string {
+function checkNode(text: string): boolean | string {
   if (!/^rediss?:\/\//.test(text)) return false
   const isLonger = URL.canParse(text) && new URL(text).pathname.length > 1
-  return isLonger ? `must end after the port; write ${NODE}` : judgeServer(text)
+  return isLonger ? `must end after the port; write ${NODE}` : checkServer(text)
 }
 
-function judgeServer(text: string): boolean | string {
+function checkServer(text: string): boolean | string {
   if (/^(?:unix:\/\/)?\/[^\s?#]+$/.test(text)) return true
   if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) return `must be ${SERVER}`
   const { hostname, search, hash, pathname } = new URL(text)
@@ -36,18 +36,18 @@ function judgeServer(text: string): boolean | string {
 }
 
 /** The PEM files of TLS to a server. */
-export function tlsFiles(we: string) {
+export function tlsFiles() {
   return {
-    ca: pemFile().optional().describe('The authorities that are trusted; those of Node.js, unless set.'),
-    cert: pemFile().optional().describe(`The certificate that ${we} shows.`),
+    ca: pemFile().optional().describe('Authorities (CAs) that are trusted; by default those of Node.js.'),
+    cert: pemFile().optional().describe('The client certificate that the gateway presents; needs key.'),
     key: pemFile().optional().describe('The private key of that certificate.'),
   }
 }
 
 /** A certificate without its key, or a key without its certificate. */
-export function* halfOf(tls: { readonly cert?: unknown; readonly key?: unknown }): Generator<Mistake> {
-  if ((tls.cert === undefined) === (tls.key === undefined)) return
-  const [one, other] = tls.key === undefined ? ['cert', 'key'] : ['key', 'cert']
+export function* certWithoutKey({ cert, key }: { cert?: unknown; key?: unknown }): Generator<Mistake> {
+  if ((cert === undefined) === (key === undefined)) return
+  const [one, other] = key === undefined ? ['cert', 'key'] : ['key', 'cert']
   yield { path: [one], message: `is of no use without "${other}"; write both or neither`, key: true }
 }
 
@@ -56,30 +56,40 @@ const tls = z
     [
       coerced(z.literal(true)),
       section({
-        ...tlsFiles('this gateway'),
+        ...tlsFiles(),
         servername: text('the name in the certificate of Redis')
           .optional()
-          .describe('The name that the certificate of Redis must bear; the host’s, unless set.'),
-        rejectUnauthorized: flag().prefault(true).describe('false takes the certificate of any impostor.'),
-      }).superRefine(checking(halfOf)),
+          .describe('The name expected in the certificate of Redis; by default the host of the URL.'),
+        rejectUnauthorized: bool().prefault(true).describe('false accepts the certificate of any impostor.'),
+      }).superRefine(checkWhole(certWithoutKey)),
     ],
-    must('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
+    mustBe('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
   )
-  .describe('TLS to Redis, with files relative to this one; rediss:// alone switches it on too.')
+  .describe('TLS to Redis: true, or PEM files relative to this file; rediss:// switches it on, too.')
 
 const servers = section({
-  url: redisUrl().optional().describe('One server: redis://, rediss:// or a socket file; may be file:/path.'),
+  url: redisUrl()
+    .optional()
+    .describe('One server: redis://, rediss:// (TLS) or unix:///path; file:/path reads the URL from a file.'),
   cluster: list(clusterUrl(), 1, 'a list of the URLs of some nodes')
     .optional()
-    .describe('In place of url: a Redis Cluster, by some of its nodes.'),
+    .describe('Instead of url: the URLs of some nodes of a Redis Cluster; the others are discovered.'),
   sentinels: list(sentinelUrl(), 1, 'a list of the URLs of the sentinels')
     .optional()
-    .describe('In place of url: the master that these sentinels know.'),
-  name: text('the name by which the sentinels know the master').optional().describe('The master’s name.'),
-  sentinelUsername: text('a user of the sentinels').optional().describe('Goes with sentinelPassword.'),
-  sentinelPassword: text('the password of the sentinels').optional().describe('Of the sentinels themselves.'),
-  username: text('a user of Redis').optional().describe('In place of the user in the URL.'),
-  password: text('the password of that user').optional().describe('In place of the password in the URL.'),
+    .describe('Instead of url: the URLs of sentinels, which report the master by its name.'),
+  name: text('the name by which the sentinels know the master')
+    .optional()
+    .describe('The name by which the sentinels know the master.'),
+  sentinelUsername: text('a user of the sentinels')
+    .optional()
+    .describe('The user at the sentinels, with sentinelPassword; by default their default user.'),
+  sentinelPassword: text('the password of the sentinels')
+    .optional()
+    .describe('The password at the sentinels, not at Redis itself; none by default.'),
+  username: text('a user of Redis').optional().describe('Instead of the user in the URL; may be file:/path.'),
+  password: text('the password of that user')
+    .optional()
+    .describe('Instead of the password in the URL; file:/path reads it from a file.'),
   tls: tls.optional(),
 })
 
@@ -118,7 +128,7 @@ function* fitting(redis: z.output<typeof servers>): Generator<Mistake> {
 
 const sharedStore = section({
   redis: servers
-    .superRefine(checking(fitting))
+    .superRefine(checkWhole(fitting))
     .transform(({ url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest }) => {
       // Exactly one of the three is there.
       const topology: RedisTopology =
@@ -130,24 +140,24 @@ const sharedStore = section({
       return { topology, ...rest }
     })
     .describe('The Redis that every instance of the gateway shares.'),
-  prefix: textThat(
+  prefix: textWhere(
     (prefix) => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix),
     'letters, digits and . _ : - (64 at most)',
   )
     .default('sluice')
-    .describe('What every key in Redis starts with.'),
-  timeout: duration('1ms', '1m').prefault('100ms').describe('Longest that one decision waits for Redis.'),
+    .describe('The beginning of every key in Redis; gateways share their limits if it is the same.'),
+  timeout: duration('1ms', '1m').prefault('100ms').describe('Longest wait for Redis; then onOutage applies.'),
   onOutage: choice(['local', 'allow', 'deny'])
     .default('local')
-    .describe('While Redis is out of reach: count in this process, let every call pass, or refuse with 503.'),
-  instances: whole(1, 100_000)
+    .describe('While Redis is down: local counts per process, allow admits every call, deny answers 503.'),
+  instances: int(1, 100_000)
     .optional()
-    .describe('How many gateways share the limits under onOutage: local; counted in Redis, unless set.'),
+    .describe('Gateways among which onOutage: local divides the limits; by default counted in Redis.'),
 }).transform(({ timeout, ...rest }) => ({ ...rest, timeoutMs: timeout }))
 
 /** Where the counters live. */
 export const store = z
-  .union([z.literal('memory'), sharedStore], must('"memory" or a mapping with "redis"'))
+  .union([z.literal('memory'), sharedStore], mustBe('"memory" or a mapping with "redis"'))
   .describe('Where the counters live: "memory" counts in this process alone.')
 
 /** A shared store as the file says it, with files not yet read. */

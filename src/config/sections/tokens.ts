@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { fetchedUrl, issuer, keysLocation } from './addresses.ts'
-import { checking, choice, duration, list, section, text, textThat } from './values.ts'
+import { checkWhole, choice, duration, list, section, text, textWhere } from './values.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { must } from '../yaml/wording.ts'
+import { mustBe } from '../yaml/wording.ts'
 
 /** The asymmetric algorithms of JOSE: who verifies with them cannot sign with them. */
 export const ALGORITHMS = [
@@ -20,39 +20,41 @@ export const ALGORITHMS = [
 
 const introspection = section({
   url: fetchedUrl('the URL of the introspection endpoint').describe('The issuer’s introspection endpoint.'),
-  clientId: text('the id of the gateway at the issuer').describe('Whom the gateway authenticates as there.'),
+  clientId: text('the id of the gateway at the issuer').describe('The gateway’s client id at the issuer.'),
   clientSecret: text('the secret of that client').describe(
-    'With which secret; may be file:/path to read it from.',
+    'The client secret for that id; file:/path reads it from a file.',
   ),
-  timeout: duration('1ms', '1m').prefault('3s').describe('Longest wait for an answer.'),
-  maxAge: duration('0s', '1h').prefault('30s').describe('How long an answer counts, and a revoked token.'),
+  timeout: duration('1ms', '1m').prefault('3s').describe('Longest wait for an answer; then 503.'),
+  maxAge: duration('0s', '1h')
+    .prefault('30s')
+    .describe('How long an answer is cached, and so how long a revoked token may still be accepted.'),
 })
   .transform(({ timeout, maxAge, ...rest }) => ({ ...rest, timeoutMs: timeout, maxAgeMs: maxAge }))
-  .describe('How opaque tokens are looked up (RFC 7662); without it none are taken.')
+  .describe('Introspection of opaque tokens (RFC 7662), at one issuer at most; without it they are refused.')
 
 const KEYS = 'issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type, introspection'
 
 const issuerOfTokens = section({
-  issuer: issuer().describe('Who signs the tokens; compared exactly with their `iss`.'),
+  issuer: issuer().describe('The issuer of the tokens, exactly as in their iss claim.'),
   audience: z
     .union(
       [text('the audience'), list(text('an audience'), 1, 'a list of audiences')],
-      must('the audience of the tokens or a list of some, such as https://api.example.com'),
+      mustBe('the audience of the tokens or a list of some, such as https://api.example.com'),
     )
     .transform((audience) => (typeof audience === 'string' ? [audience] : audience))
-    .describe('For whom the tokens are; one of theirs must be one of these.'),
+    .describe('The audience of the tokens, or a list; the aud claim must contain one of them.'),
   jwks: keysLocation()
     .optional()
-    .describe('A URL, or a file relative to this one; unless set, by discovery.'),
-  clientClaim: text('the name of a claim').default('client_id').describe('The claim that names the client.'),
+    .describe('The issuer’s keys: a URL or a file relative to this one; by default found by its discovery.'),
+  clientClaim: text('the name of a claim').default('client_id').describe('The claim with the client’s id.'),
   algorithms: list(choice(ALGORITHMS), 1, 'a list of algorithms')
     .default(['PS256', 'ES256', 'EdDSA', 'RS256'])
-    .describe('The signature algorithms that are accepted.'),
-  leeway: duration('0s', '10m').prefault('5s').describe('How far clocks may differ, on exp, nbf and iat.'),
-  realm: textThat((realm) => /^[ !#-[\]-~]+$/.test(realm), 'plain ASCII without quotes and backslashes')
+    .describe('The signature algorithms that are accepted in JWTs.'),
+  leeway: duration('0s', '10m').prefault('5s').describe('Allowed clock difference, for exp, nbf and iat.'),
+  realm: textWhere((realm) => /^[ !#-[\]-~]+$/.test(realm), 'plain ASCII without quotes and backslashes')
     .optional()
-    .describe('The realm in WWW-Authenticate; the issuer’s host, unless set.'),
-  type: choice(['any', 'strict']).default('any').describe('strict takes at+jwt tokens alone (RFC 9068).'),
+    .describe('The realm in WWW-Authenticate; by default the issuer’s host.'),
+  type: choice(['any', 'strict']).default('any').describe('strict accepts only at+jwt tokens (RFC 9068).'),
   introspection: introspection.optional(),
 })
   .transform(({ leeway, realm, ...rest }) => ({
@@ -60,7 +62,7 @@ const issuerOfTokens = section({
     leewayMs: leeway,
     realm: realm ?? new URL(rest.issuer).host,
   }))
-  .describe('Whose tokens are taken.')
+  .describe('An issuer whose access tokens are accepted.')
 
 /** Issuers stand once, and one alone has an introspection endpoint. */
 function* apart(issuers: readonly IssuerSettings[]): Generator<Mistake> {
@@ -81,10 +83,10 @@ function* apart(issuers: readonly IssuerSettings[]): Generator<Mistake> {
 /** Whose tokens are taken: those of one issuer, or of several. */
 export const tokens = z
   .union(
-    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(checking(apart))],
-    must(`a mapping with keys of ${KEYS}, or a list of such mappings`),
+    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(checkWhole(apart))],
+    mustBe(`a mapping with keys of ${KEYS}, or a list of such mappings`),
   )
-  .describe('How a caller proves who it is where a route says bearer; a list for several issuers.')
+  .describe('How callers authenticate on routes with authenticate: bearer; a list for several issuers.')
 
 /** One issuer as the file says it, with the place of its keys not yet resolved. */
 export type IssuerSettings = z.output<typeof issuerOfTokens>

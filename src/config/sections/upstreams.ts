@@ -1,21 +1,21 @@
 import { z } from 'zod'
 import { HOP_BY_HOP, INSPECTED, plainName } from '../../upstream/header-policy.ts'
 import type { Mistake } from '../yaml/problem.ts'
-import { must } from '../yaml/wording.ts'
+import { mustBe } from '../yaml/wording.ts'
 import { origin, tlsName } from './addresses.ts'
-import { halfOf, tlsFiles } from './store.ts'
-import { checking, duration, list, name, section, textThat, whole } from './values.ts'
+import { certWithoutKey, tlsFiles } from './store.ts'
+import { checkWhole, duration, int, list, name, section, textWhere } from './values.ts'
 
 const tls = section({
-  ...tlsFiles('the gateway'),
-  servername: tlsName().optional().describe('The name in the backend’s certificate; its host, unless set.'),
+  ...tlsFiles(),
+  servername: tlsName().optional().describe('The name expected in its certificate; by default its host.'),
 })
-  .superRefine(checking(halfOf))
-  .describe('How https is spoken to it, with PEM files relative to this one.')
+  .superRefine(checkWhole(certWithoutKey))
+  .describe('TLS to an https backend, with PEM files relative to this file.')
 
 /** A request field of an upstream's own. */
 function fieldName() {
-  return textThat((field) => {
+  return textWhere((field) => {
     const name = plainName(field.toLowerCase())
     if (INSPECTED.has(name) || HOP_BY_HOP.has(name) || name.startsWith('content-'))
       return 'is read by the gateway itself; take it out'
@@ -27,16 +27,16 @@ const backend = section({
   url: origin().optional().describe('The backend’s address: scheme, host and port.'),
   urls: list(origin(), 1, 'a list of addresses such as http://10.0.0.1:4000')
     .optional()
-    .describe('In place of url: several addresses, used in turn; one that fails is passed over for a while.'),
-  timeout: duration('1ms', '1d').prefault('30s').describe('Longest wait for a head, and between body bytes.'),
-  connectTimeout: duration('1ms', '1h').prefault('2s').describe('Longest wait for a connection.'),
-  maxConnections: whole(1, 100_000)
-    .prefault(256)
-    .describe('Most connections, to all its addresses together.'),
+    .describe('Instead of url: several addresses, used in turn; one that fails is skipped for a while.'),
+  timeout: duration('1ms', '1d')
+    .prefault('30s')
+    .describe('Longest wait for the head of the response, and between bytes of its body; then 504.'),
+  connectTimeout: duration('1ms', '1h').prefault('2s').describe('Longest wait for a new connection.'),
+  maxConnections: int(1, 100_000).prefault(256).describe('Most connections, to all its addresses together.'),
   tls: tls.optional(),
   identityHeaders: list(fieldName(), 0, 'a list of header fields')
     .default([])
-    .describe('Fields that say who calls, taken from trusted proxies alone, beside those that are known.'),
+    .describe('Fields that identify the caller to this upstream, accepted from listen.trustedProxies only.'),
 })
 
 /** An upstream without an address or with two kinds of them, and addresses that do not go together. */
@@ -59,7 +59,7 @@ function* reachable({ url, urls = [], tls }: z.output<typeof backend>): Generato
 }
 
 const upstream = backend
-  .superRefine(checking(reachable))
+  .superRefine(checkWhole(reachable))
   .transform(({ url, urls = [], timeout, connectTimeout, ...rest }) => ({
     origins: url === undefined ? urls : [url],
     timeoutMs: timeout,
@@ -70,6 +70,6 @@ const upstream = backend
 
 /** The backends, in the order of the file. */
 export const upstreams = z
-  .record(name(), upstream, must('a mapping of names to upstreams'))
+  .record(name(), upstream, mustBe('a mapping of names to upstreams'))
   .transform((upstreams) => Object.entries(upstreams).map(([name, one]) => ({ name, ...one })))
   .describe('The backends, by name.')

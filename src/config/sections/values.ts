@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Mistake } from '../yaml/problem.ts'
-import { must, mustHave, nearest, oneOf } from '../yaml/wording.ts'
+import { mustBe, mustBeMapping, nearest, oneOf } from '../yaml/wording.ts'
 
 /** The units of durations, in milliseconds. */
 export const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
@@ -35,7 +35,7 @@ function measure(
     const value = read(text)
     return Number.isInteger(value) && value >= lowest && value <= highest
   }
-  const wording = must(`a ${noun} from ${least} to ${most} (units ${names.join(', ')})`, (input) => {
+  const wording = mustBe(`a ${noun} from ${least} to ${most} (units ${names.join(', ')})`, (input) => {
     if (typeof input === 'number') {
       const meant = names.slice(0, 2).map((unit) => `${input}${unit}`)
       return meant.some(fits) ? `has no unit; write ${meant.filter(fits).join(' or ')}` : undefined
@@ -65,51 +65,51 @@ function plainScalar(text: string): string | number | boolean {
 }
 
 /** A whole number. */
-export function whole(least: number, most: number, what = `a whole number from ${least} to ${most}`) {
-  const wording = must(what)
+export function int(least: number, most: number, what = `a whole number from ${least} to ${most}`) {
+  const wording = mustBe(what)
   const number = z.number(wording).int({ ...wording, abort: true })
   return coerced(number.min(least, wording).max(most, wording))
 }
 
 /** True or false. */
-export function flag() {
-  return coerced(z.boolean(must('true or false')))
+export function bool() {
+  return coerced(z.boolean(mustBe('true or false')))
 }
 
 /** 0 lets the system choose a free port. */
 export function port() {
-  return whole(0, 65_535, 'a port from 0 to 65535')
+  return int(0, 65_535, 'a port from 0 to 65535')
 }
 
 /** One of a few words. */
 export function choice<const T extends readonly [string, ...string[]]>(words: T) {
   return z.enum(
     words,
-    must(oneOf(words), (input) => {
+    mustBe(oneOf(words), (input) => {
       const meant = typeof input === 'string' ? nearest(input, words) : undefined
       return meant === undefined ? undefined : `must be ${oneOf(words)}; did you mean "${meant}"?`
     }),
   )
 }
 
-/** A text that `judge` finds sound; else it returns false, or a message that says more than `what` it must be. */
-export function textThat(judge: (text: string) => boolean | string, what: string) {
-  const wording = must(what, (input) => {
+/** A text that `check` finds sound; else it returns false, or a message that says more than `what` it must be. */
+export function textWhere(check: (text: string) => boolean | string, what: string) {
+  const wording = mustBe(what, (input) => {
     if (typeof input === 'number') return 'is a number here; put it in quotes'
-    const found = typeof input === 'string' && judge(input)
+    const found = typeof input === 'string' && check(input)
     return typeof found === 'string' ? found : undefined
   })
-  return z.string(wording).refine((text) => judge(text) === true, wording)
+  return z.string(wording).refine((text) => check(text) === true, wording)
 }
 
 /** A text that is not empty. */
 export function text(what: string) {
-  return textThat((text) => text !== '' || `is empty; write ${what}`, what).min(1)
+  return textWhere((text) => text !== '' || `is empty; write ${what}`, what).min(1)
 }
 
 /** A list. */
 export function list<T extends z.ZodType>(item: T, least: number, what: string) {
-  const wording = must(what, (input) =>
+  const wording = mustBe(what, (input) =>
     Array.isArray(input)
       ? 'is empty; write at least one'
       : `must be ${what}, in [ ] or with a "- " before each`,
@@ -120,7 +120,7 @@ export function list<T extends z.ZodType>(item: T, least: number, what: string) 
 /** A list of words without duplicates. */
 export function distinct<T extends z.ZodType<string>>(item: T, least: number, what: string) {
   return list(item, least, what).superRefine(
-    checking(function* (words) {
+    checkWhole(function* (words) {
       for (const [i, word] of words.entries())
         if (words.indexOf(word) < i) yield { path: [i], message: `stands twice; take one "${word}" out` }
     }),
@@ -129,11 +129,11 @@ export function distinct<T extends z.ZodType<string>>(item: T, least: number, wh
 
 /** A mapping with the keys of `shape` and no other. */
 export function section<T extends z.core.$ZodLooseShape>(shape: T) {
-  return z.strictObject(shape, mustHave(Object.keys(shape)))
+  return z.strictObject(shape, mustBeMapping(Object.keys(shape)))
 }
 
 /** For `superRefine`: reports what no value inside gets wrong alone, where each is right by itself. Paths begin at the value. */
-export function checking<T>(check: (value: T) => Iterable<Mistake>) {
+export function checkWhole<T>(check: (value: T) => Iterable<Mistake>) {
   return (value: T, context: z.core.$RefinementCtx<T>): void => {
     if (context.issues.length > 0) return
     for (const { path, message, key } of check(value))

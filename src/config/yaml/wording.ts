@@ -10,7 +10,7 @@ interface Raised {
 export type Explain = (input: unknown) => string | undefined
 
 /** The `error` option of a value that must be `what`. The value is never repeated, because it may hold a secret. */
-export function must(what: string, explain?: Explain) {
+export function mustBe(what: string, explain?: Explain) {
   return {
     error: ({ input }: Raised): string => {
       if (input === undefined) return `is missing; write ${what}`
@@ -21,15 +21,15 @@ export function must(what: string, explain?: Explain) {
 }
 
 /** The `error` option of a mapping: how its other mistakes are worded, and which keys it knows. */
-export function mustHave(
+export function mustBeMapping(
   keys: readonly string[],
   what = `a mapping with ${keys.length === 1 ? `"${keys[0]}"` : `keys of ${keys.join(', ')}`}`,
 ) {
-  const { error } = must(what)
+  const { error } = mustBe(what)
   return { error: (raised: Raised) => (raised.code === 'unrecognized_keys' ? keys.join(' ') : error(raised)) }
 }
 
-/** Words an unknown key, with `known` the keys separated by spaces that `mustHave` left as the message. */
+/** Words an unknown key, with `known` the keys separated by spaces that `mustBeMapping` left as the message. */
 export function unknownKey(key: string, known: string): string {
   const keys = known.split(' ')
   const meant = nearest(key, keys)
@@ -37,8 +37,8 @@ export function unknownKey(key: string, known: string): string {
   return `unknown key; write ${keys.length === 1 ? `"${keys[0]}"` : `one of ${keys.join(', ')}`}`
 }
 
-/** Words a name that is defined nowhere. */
-export function dangling(kind: string, name: string, known: readonly string[]): string {
+/** Words a reference to an upstream or a limit that is not defined. */
+export function undefinedName(kind: string, name: string, known: readonly string[]): string {
   const meant = nearest(name, known)
   const others = known.length === 0 ? '' : ` or write ${oneOf(known)}`
   const hint = meant === undefined ? `define it under "${kind}s"${others}` : `did you mean "${meant}"?`

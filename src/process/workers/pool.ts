@@ -1,7 +1,7 @@
 import type { Config } from '../../config/schema.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { countsOf, type Metrics, type MetricValues, textOf } from '../../observe/metrics.ts'
-import type { Service } from '../build.ts'
+import type { Service } from '../service.ts'
 import { superviseWorker } from './supervisor.ts'
 import { CallTimeout, type WorkerProcess } from './worker-process.ts'
 
@@ -57,9 +57,9 @@ export async function openWorkers(
 
   return {
     address: address!,
-    async unready() {
+    async notReadyReason() {
       const calls = serving().map((worker) =>
-        worker.call('unready', undefined, READY_MS).catch(() => 'a worker does not answer'),
+        worker.call('notReadyReason', undefined, READY_MS).catch(() => 'a worker does not answer'),
       )
       const reasons = (await Promise.all(calls)).filter((reason) => reason !== undefined)
       if (calls.length - reasons.length >= count / 2) return undefined

@@ -1,6 +1,6 @@
 import type { Config } from '../../config/schema.ts'
 import type { LogOutput } from '../../observe/log.ts'
-import type { DrainTimes } from '../build.ts'
+import type { DrainTimes } from '../service.ts'
 import { forkWorker, type WorkerProcess } from './worker-process.ts'
 
 /** How long a worker may take until it serves. */
@@ -53,7 +53,7 @@ export function superviseWorker(
     // It may have changed while the worker started.
     while (config() !== applied) await worker.configure((applied = config()), START_MS)
     stopChecks = checkAlive(
-      () => worker.call('unready'),
+      () => worker.call('notReadyReason'),
       () => {
         hung = true
         worker.kill()

@@ -1,6 +1,6 @@
 import cluster from 'node:cluster'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { piecesOf, withoutClients } from '../../config/pieces.ts'
+import { clientChunks, withoutClients } from '../../config/client-chunks.ts'
 import type { Config } from '../../config/schema.ts'
 import type { Call, Result, WorkerCalls } from './worker.ts'
 
@@ -68,11 +68,11 @@ export function forkWorker(write: (lines: string) => void) {
     pid: worker.process.pid,
     exited,
     call,
-    /** Calls `configure`, with the many clients ahead in pieces. */
+    /** Calls `configure`, with the many clients ahead in chunks. */
     async configure(config: Config, withinMs: number): Promise<string> {
       // A message that comes before the worker listens is lost.
       await Promise.race([listening, sleep(withinMs, undefined, { ref: false })])
-      for (const piece of piecesOf(config)) await call('addClients', piece, withinMs)
+      for (const chunk of clientChunks(config)) await call('addClients', chunk, withinMs)
       return await call('configure', withoutClients(config), withinMs)
     },
     /** Kills it at once. */

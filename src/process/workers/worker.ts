@@ -1,8 +1,8 @@
-import { createCollector } from '../../config/pieces.ts'
+import { createCollector } from '../../config/client-chunks.ts'
 import type { Config } from '../../config/schema.ts'
 import { createLog, type LogOutput } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'
-import { buildService, type DrainTimes, type OwnService } from '../build.ts'
+import { buildService, type DrainTimes, type OwnService } from '../service.ts'
 
 /** What the primary process calls in a worker, with one argument at most, which is copied, as is the result. */
 export type WorkerCalls = ReturnType<typeof createCalls>
@@ -62,7 +62,7 @@ function createCalls() {
   process.on('disconnect', () => {
     if (closing || service === undefined) process.exit(1)
     closing = true
-    // The port is closed already; requests under way may end.
+    // The port is closed already; requests in flight may end.
     void service.close({ lameDuckMs: 0, drainTimeoutMs }).finally(() => process.exit(1))
   })
 
@@ -80,11 +80,11 @@ function createCalls() {
       ;({ drainTimeoutMs } = config)
       return service.address
     },
-    unready: () => service!.unready(),
+    notReadyReason: () => service!.notReadyReason(),
     metrics: metrics.values,
     usage: (client: string) => service!.usage(client, newScan()),
     reset: (client: string) => service!.reset(client, newScan()),
-    /** Aborts the `usage` or `reset` under way: its operator has left. */
+    /** Aborts the `usage` or `reset` in flight: its operator has left. */
     abort: () => scan.abort(),
     forget: () => service!.forget(),
     /** Drains and exits; returns how many requests had to be cut. */

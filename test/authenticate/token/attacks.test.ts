@@ -103,7 +103,7 @@ describe('access tokens', () => {
     'that carry keys which are ignored': () =>
       issuer.token({}, { header: { jku: trapUrl, jwk: mallory.jwk } }),
     'with a nonce, being typed': () => issuer.token({ nonce: 'n' }),
-    'with a claim twice, the last of which counts': () =>
+    'with a claim twice: the last counts': () =>
       signed(Buffer.from(JSON.stringify(claims()).replace('{', '{"client_id":"first",'))),
   }
   it.each(Object.keys(takes))('takes those %s, as jose does', async (name) => {

@@ -12,7 +12,7 @@ describe('the names of clients and users', () => {
     for (const id of ['acme', 'acme@', `acme@${A}`]) expect([nameOf(id, A), nameOf(id)]).toEqual([id, id])
   })
 
-  it('are the ids of the first of several issuers, and tell the issuer of others', () => {
+  it('are the ids of the first of several issuers, and name the issuer of others', () => {
     const nameOf = createNames([A, B, C])
     expect(nameOf('acme')).toBe('acme')
     expect(nameOf('joe@example.com', A)).toBe('joe@example.com')
@@ -20,7 +20,7 @@ describe('the names of clients and users', () => {
     expect(nameOf('acme', C)).toBe('acme@https://c.example.com/%40https://b.example.com/oidc')
   })
 
-  it('of the first issuer tell it where they would pass for others', () => {
+  it('of the first issuer name it where they would pass for others', () => {
     expect(createNames([A, B])(`acme@${B}`, A)).toBe(`acme@${B}@${A}`)
   })
 

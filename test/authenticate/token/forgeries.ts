@@ -45,7 +45,7 @@ export function createForgeries(ground: Ground) {
   }
   const unsigned = (alg: unknown, signature = ''): string =>
     `${encode({ alg, typ: 'at+jwt', kid: rsa().kid })}.${encode(claims())}.${signature}`
-  /** An HMAC keyed by what everybody knows. */
+  /** An HMAC keyed by public data. */
   function mac(secret: string | Buffer, alg = 'HS256', header: object = {}): string {
     const input = `${encode({ alg, typ: 'at+jwt', ...header })}.${encode(claims())}`
     return `${input}.${createHmac('sha256', secret).update(input).digest('base64url')}`

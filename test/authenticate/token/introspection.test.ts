@@ -288,7 +288,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     for (let i = 0; i < 2; i++) expect(await ask()).toMatchObject({ client: 'client-1' })
   })
 
-  it('is asked for everybody again once it answers the gateway’s own token, whatever callers send', async () => {
+  it('is asked for every caller again once it answers the gateway’s own token, whatever callers send', async () => {
     const { ask, clock } = await outage()
     server.answer = (response, asked) => {
       if (asked.form['token'] === 'bad') response.destroy()

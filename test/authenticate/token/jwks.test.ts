@@ -165,10 +165,10 @@ describe('an issuer’s keys from a URL', () => {
     await loaded(keys)
     issuer.fault = 'silent'
     const asked = issuer.asked.jwks
-    await until('a load under way', () => issuer.asked.jwks > asked)
-    const underWay = keys.refresh()
+    await until('a load in flight', () => issuer.asked.jwks > asked)
+    const inFlight = keys.refresh()
     keys.close()
-    await underWay
+    await inFlight
     expect(keys.refresh()).toBeUndefined()
     expect(reported).toEqual([])
   })

@@ -1,8 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { compactVerify, createLocalJWKSet, type JWK } from 'jose'
 import { describe, expect, it } from 'vitest'
+import { createProofs } from '../../../src/authenticate/proof/dpop.ts'
 import { parseJws, SCHEMES } from '../../../src/authenticate/token/jws.ts'
 import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
+import { ALGORITHMS } from '../../../src/config/sections/tokens.ts'
 import { makeKey, signJws } from '../../helpers/issuer.ts'
 
 interface Vectors {
@@ -41,6 +43,11 @@ async function joseVerifies(text: string, jwk: JWK): Promise<boolean> {
 }
 
 describe('verifying signatures', () => {
+  it('is possible by every algorithm that tokens and DPoP proofs may have', () => {
+    const { algorithms } = createProofs({ serves: () => true })
+    expect([...SCHEMES.keys()]).toEqual(expect.arrayContaining([...ALGORITHMS, ...algorithms]))
+  })
+
   it.each(vectors.testGroups)(
     'gives each Wycheproof vector its verdict, and jose’s: $comment',
     async (group) => {

@@ -189,18 +189,18 @@ describe('sluice replay takes', () => {
     ['a client', { status: 403, code: 'Forbidden' }, 'refusedBefore'],
     ['a client', { source: 'upstream', status: 403 }, 'admitted'],
     ['a client', { source: 'upstream', status: 503 }, 'admitted'],
-    ['anybody', { status: 499, incomplete: 'left' }, 'admitted'],
-    ['anybody', { source: 'upstream', status: 500 }, 'admitted'],
-    ['anybody', { status: 413, code: 'PayloadTooLarge' }, 'refusedBefore'],
-    ['anybody', { status: 503, code: 'ServiceUnavailable' }, 'refusedBefore'],
-    ['anybody', { status: 503, code: 'ServiceUnavailable', mode: 'deny' }, 'undecided'],
+    ['anonymous', { status: 499, incomplete: 'left' }, 'admitted'],
+    ['anonymous', { source: 'upstream', status: 500 }, 'admitted'],
+    ['anonymous', { status: 413, code: 'PayloadTooLarge' }, 'refusedBefore'],
+    ['anonymous', { status: 503, code: 'ServiceUnavailable' }, 'refusedBefore'],
+    ['anonymous', { status: 503, code: 'ServiceUnavailable', mode: 'deny' }, 'undecided'],
   ] as const)(
     'a call of %s that ended without a decision by its end: %j is %s',
     async ([whose, members, what]) => {
       const config = configFile('  requests: { per: [ip], limit: 9, window: 1s }', {
         routes: '  - { match: "/*", upstream: data, authenticate: none, limits: [requests] }',
       })
-      const client = whose === 'anybody' ? undefined : 'acme'
+      const client = whose === 'anonymous' ? undefined : 'acme'
       const own = {
         client,
         source: 'gateway',

@@ -218,7 +218,7 @@ describe('several workers', () => {
     }
   })
 
-  it('do not outlive the first process, but for requests under way', async () => {
+  it('do not outlive the first process, but for requests in flight', async () => {
     const pending = apart('/v3/held').catch(() => {})
     await until('the request reached the upstream', () => held.length === 1)
     const pids = workers()
@@ -270,7 +270,7 @@ describe('a worker that hangs', () => {
 describe('a second signal', () => {
   useGateway('', '1h')
 
-  it('ends the workers, whatever is under way', async () => {
+  it('ends the workers, whatever is in flight', async () => {
     const pending = apart('/v3/held').catch(() => {})
     await until('the request reached the upstream', () => held.length === 1)
     const pids = workers()

@@ -10,7 +10,7 @@ import { createFailures } from '../limit/failure-limit.ts'
 import { prefixOf } from '../limit/key.ts'
 import { createLimiter } from '../limit/limiter.ts'
 import { createUsage } from '../limit/usage.ts'
-import { createAccessLog } from '../observe/access.ts'
+import { createAccessLog } from '../observe/access-log.ts'
 import { atMostEvery, type LogOutput } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuard, openIssuers } from './open-authentication.ts'
@@ -19,13 +19,13 @@ import { openStore } from './open-store.ts'
 import { createResources } from './resources.ts'
 
 /** What operators ask of a service. */
-export type Operated = Pick<AdminParts, 'unready' | 'metrics' | 'usage' | 'reset'>
+export type Operated = Pick<AdminParts, 'notReadyReason' | 'metrics' | 'usage' | 'reset'>
 
 /** What serves callers: this process, or several that share its port. */
 export interface Service extends Operated {
   /** Where callers are served, such as `http://127.0.0.1:8080`. */
   readonly address: string
-  /** Puts a configuration into force, whole or not at all; requests under way end with the one before. */
+  /** Puts a configuration into force, whole or not at all; requests in flight end with the one before. */
   apply(config: Config): Promise<void>
   /** Drains and closes everything; returns how many requests had to be cut. */
   close(times: DrainTimes): Promise<number>
@@ -34,7 +34,7 @@ export interface Service extends Operated {
 export interface DrainTimes {
   /** New requests are still taken so long, so that a load balancer can see the failing readiness. */
   readonly lameDuckMs: number
-  /** Requests under way may end so long, `lameDuckMs` included. */
+  /** Requests in flight may end so long, `lameDuckMs` included. */
   readonly drainTimeoutMs: number
 }
 
@@ -120,7 +120,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
 
   return {
     address,
-    unready() {
+    notReadyReason() {
       const issuer = current.issuers.awaited()
       if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
       return ready() ? undefined : 'Redis does not answer, and store.onOutage is deny'

@@ -40,7 +40,11 @@ export function readBody(
       if (bytes > held.length) {
         const size = Math.min(maxBody, Math.max(bytes, 2 * held.length, FIRST_BYTES))
         if (heldBytes - held.length + size > MAX_HELD) {
-          settle(tooMany())
+          // The rest of its body is not awaited.
+          const headers = { 'Retry-After': '1', Connection: 'close' }
+          settle(
+            new Refusal('ServiceUnavailable', 'Too many requests are being read. Try again.', { headers }),
+          )
           return
         }
         const larger = Buffer.allocUnsafe(size)
@@ -53,18 +57,10 @@ export function readBody(
     const onClose = (): void => settle(undefined)
     request.on('data', onData).on('end', onEnd).on('close', onClose)
     response.once('close', () => hold(EMPTY))
-    onBreak(request, settle)
+    onBodyAborted(request, settle)
   })
 }
 
-/** 503 that ends the socket, so that the rest of its body is not awaited. */
-function tooMany(): Refusal {
-  return new Refusal('ServiceUnavailable', 'Too many requests are being read. Try again.', {
-    headers: { 'Retry-After': '1', Connection: 'close' },
-  })
-}
-
-/** 413: a body has more than `maxBody` bytes. */
 export function tooLarge(maxBody: number): Refusal {
   return new Refusal('PayloadTooLarge', `A request body has at most ${maxBody} bytes here.`)
 }
@@ -72,15 +68,15 @@ export function tooLarge(maxBody: number): Refusal {
 const BROKEN = 'broken'
 const broken = new WeakMap<IncomingMessage, Refusal>()
 
-/** Reports to `onBreak` that the rest of a body will not come; the first reason stands. */
-export function breakOff(request: IncomingMessage, reason: Refusal): void {
+/** Reports to `onBodyAborted` that the rest of a body will not come; the first reason stands. */
+export function abortBody(request: IncomingMessage, reason: Refusal): void {
   if (broken.has(request)) return
   broken.set(request, reason)
   request.emit(BROKEN, reason)
 }
 
 /** Calls back once when a body breaks off: at once if it has already, so that no break falls between two phases. */
-export function onBreak(request: IncomingMessage, act: (reason: Refusal) => void): void {
+export function onBodyAborted(request: IncomingMessage, act: (reason: Refusal) => void): void {
   const reason = broken.get(request)
   if (reason === undefined) request.once(BROKEN, act)
   else act(reason)
@@ -92,17 +88,14 @@ export function requestComing(socket: Socket): IncomingMessage | undefined {
   return parser?.incoming?.complete === false ? parser.incoming : undefined
 }
 
-const BREAKS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
-  HPE_HEADER_OVERFLOW: ['HeaderFieldsTooLarge', 'The trailers of the request are too large.'],
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: [
-    'PayloadTooLarge',
-    'The chunk extensions of the request body are too large.',
-  ],
-  ERR_HTTP_REQUEST_TIMEOUT: ['RequestTimeout', 'The request did not come to its end in time.'],
+const BREAKS: Readonly<Record<string, ErrorCode>> = {
+  HPE_HEADER_OVERFLOW: 'HeaderFieldsTooLarge',
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'PayloadTooLarge',
+  ERR_HTTP_REQUEST_TIMEOUT: 'RequestTimeout',
 }
 
 /** Refuses a body that will not come to its end. The rest of it must not be taken for the next request. */
 export function brokenBody(cause: string): Refusal {
-  const [code, message] = BREAKS[cause] ?? ['BadRequest', 'The request body broke off, or is malformed.']
-  return new Refusal(code, message, { cause, headers: { Connection: 'close' } })
+  const message = 'The request body is malformed or too large, or broke off.'
+  return new Refusal(BREAKS[cause] ?? 'BadRequest', message, { cause, headers: { Connection: 'close' } })
 }

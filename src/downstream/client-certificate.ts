@@ -1,42 +1,27 @@
-import { hash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
-
-/** Returns the `x5t#S256` of a certificate in DER (RFC 8705 section 3.1). */
-export function certificateThumbprint(der: Buffer): string {
-  return hash('sha256', der, 'base64url')
-}
+import { decodeSegment } from './target.ts'
 
 /**
  * Returns the caller's TLS client certificate in DER. From a trusted proxy it is the one that `Client-Cert` reports, since the
  * proxy's own is not the caller's; from any other peer it is the socket's, and the header is ignored.
  */
 export function clientCertificate(
-  { socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>,
+  { socket, headers }: IncomingMessage,
   trusted: boolean,
 ): Buffer | undefined {
   if (trusted) return readCertificateHeader(headers['client-cert'])
   return socket instanceof TLSSocket ? certificateOf(socket)?.der : undefined
 }
 
-interface Shown {
-  readonly der: Buffer
-  /** As a byte sequence (RFC 9440 section 2.1). */
-  readonly field: string
-}
+const certificates = new WeakMap<TLSSocket, { readonly der: Buffer; readonly field: string }>()
 
-const certificates = new WeakMap<TLSSocket, Shown>()
-
-/** Reads the certificate once for each socket. */
-function certificateOf(socket: TLSSocket): Shown | undefined {
-  const known = certificates.get(socket)
-  if (known !== undefined) return known
-  const der = socket.getPeerX509Certificate()?.raw
-  if (der === undefined) return undefined
-  const shown = { der, field: `:${der.toString('base64')}:` }
-  certificates.set(socket, shown)
-  return shown
+/** Reads the certificate, and its byte sequence (RFC 9440 section 2.1), once for each socket. */
+function certificateOf(socket: TLSSocket) {
+  const der = certificates.has(socket) ? undefined : socket.getPeerX509Certificate()?.raw
+  if (der !== undefined) certificates.set(socket, { der, field: `:${der.toString('base64')}:` })
+  return certificates.get(socket)
 }
 
 /**
@@ -56,16 +41,8 @@ const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
  */
 export function readCertificateHeader(value: string | string[] | undefined): Buffer | undefined {
   if (typeof value !== 'string') return undefined
-  const base64 = bare(value.trim())?.replace(/\s/g, '')
-  return base64 !== undefined && BASE64.test(base64) ? Buffer.from(base64, 'base64') : undefined
-}
-
-function bare(value: string): string | undefined {
-  if (value.length > 1 && value.startsWith(':') && value.endsWith(':')) return value.slice(1, -1)
-  if (!value.startsWith('-')) return value
-  try {
-    return ARMOUR.exec(decodeURIComponent(value))?.[1]
-  } catch {
-    return undefined
-  }
+  const text = value.trim()
+  const body = text.startsWith('-') ? ARMOUR.exec(decodeSegment(text))?.[1] : text.replace(/^:(.*):$/, '$1')
+  const base64 = body?.replace(/\s/g, '') ?? ''
+  return BASE64.test(base64) ? Buffer.from(base64, 'base64') : undefined
 }

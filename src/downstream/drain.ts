@@ -2,34 +2,23 @@ import type { Server } from 'node:http'
 import { Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as nextTick } from 'node:timers/promises'
 import { Failure, serviceUnavailable } from '../errors.ts'
-import { type Pipelining, responseOf } from './pipelining.ts'
+import { responseOf } from './pipelining.ts'
 
-/** What Node does not know of a server. */
-export interface Load {
-  /** Every socket, also those that carry no HTTP yet, or no more. */
-  readonly open: ReadonlySet<Socket>
-  /** Those on which no request has come yet: Node does not count them among the idle ones. */
-  readonly idle: Set<Socket>
-  /** Those that carry HTTP: a TLS socket is another one than the socket below it. */
-  readonly http: Set<Socket>
-  readonly pipelining: Pipelining
-}
-
-/** The load of each server that was made by `createListener`. */
-export const loads = new WeakMap<Server, Load>()
+/** Every socket, also those that carry no HTTP yet, or no more (a TLS socket beside the one below it), and how many requests are under way. */
+const NO_LOAD = { sockets: new Set<Socket>(), requests: () => 0 }
+/** What Node does not know of each server that `createListener` made. */
+export const loads = new WeakMap<Server, Readonly<typeof NO_LOAD>>()
 
 const IDLE_CHECK_MS = 50
-/** Iterations of the event loop that requests which were cut may take to end. */
-const MAX_LAST_TICKS = 100
-/** Most iterations to wait at a port to which connections come all the time. */
-const MAX_ACCEPT_TICKS = 100
+/** Most iterations of the event loop to wait at a port to which connections come all the time, and for requests that were cut. */
+const MAX_TICKS = 100
 
 /**
  * Ends a server: no new sockets, answers under way get `withinMs`, then everything is closed; returns how many requests were cut.
  * Idle sockets stay for `idleMs`, since closing one may cross a request on its way.
  */
 export async function drain(server: Server, withinMs: number, idleMs = 0): Promise<number> {
-  const load = loads.get(server)
+  const { sockets, requests } = loads.get(server) ?? NO_LOAD
   let cut = 0
   const idleAt = performance.now() + idleMs
   await portEmptied(server)
@@ -38,22 +27,21 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   const closeIdle = (): void => {
     if (performance.now() < idleAt) return
     server.closeIdleConnections()
-    // Also those of TLS that never began a handshake.
-    for (const sockets of [load?.idle, load?.open])
-      for (const socket of sockets ?? []) if (socket.bytesRead === 0) socket.destroy()
+    // Node does not count those on which nothing has come.
+    for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
   }
   const idle = setInterval(closeIdle, IDLE_CHECK_MS)
   const hard = setTimeout(() => {
-    cut = load?.pipelining.requests() ?? 0
+    cut = requests()
     const reason = serviceUnavailable('The gateway ended before the answer was whole.')
-    for (const socket of load?.http ?? []) responseOf(socket)?.destroy(new Failure(reason))
-    for (const socket of load?.open ?? []) socket.destroy()
+    for (const socket of sockets) responseOf(socket)?.destroy(new Failure(reason))
+    for (const socket of sockets) socket.destroy()
     server.closeAllConnections()
   }, withinMs)
   closeIdle()
   await closed
   // Each request that was cut still writes its log line.
-  for (let i = 0; i < MAX_LAST_TICKS && (load?.pipelining.requests() ?? 0) > 0; i++) await nextTick()
+  for (let i = 0; i < MAX_TICKS && requests() > 0; i++) await nextTick()
   clearInterval(idle)
   clearTimeout(hard)
   return cut
@@ -65,7 +53,7 @@ async function portEmptied(server: Server): Promise<void> {
   const note = (): void => void (came = true)
   server.on('connection', note)
   await nextTick()
-  for (let i = 0; i < MAX_ACCEPT_TICKS && came; i++) {
+  for (let i = 0; i < MAX_TICKS && came; i++) {
     came = false
     await nextTick()
   }

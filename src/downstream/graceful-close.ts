@@ -1,5 +1,6 @@
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
+import { requestComing } from './body.ts'
 
 /**
  * How many milliseconds a caller that seems to read nothing of its answer is given. A system does not report each byte that was read: Linux does when
@@ -13,18 +14,18 @@ const LINGER_MS = 2000
  * Ends a socket after its last answer: what its peer still sends is read and dropped for a moment, since a reset could overtake
  * the answer, and then the socket is closed, whether the peer has closed its side or not (RFC 9112 section 9.6).
  */
-export function endGently(socket: Socket, last = ''): void {
-  socket.on('error', () => {})
+function endGently(socket: Socket, last = ''): void {
   socket.end(last)
   socket.resume()
-  const timer = setTimeout(() => socket.destroy(), LINGER_MS)
-  socket.once('end', () => socket.destroy())
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
   socket.once('close', () => clearTimeout(timer))
 }
 
-/** Makes Node end this socket gently after the answer under way. */
+/** Makes Node end an HTTP socket gently after its last answer if the request is still coming. */
 export function lingerOnClose(socket: Socket): void {
-  socket.destroySoon = () => endGently(socket)
+  const { destroySoon } = socket
+  socket.destroySoon = () =>
+    requestComing(socket) === undefined ? destroySoon.call(socket) : endGently(socket)
 }
 
 /** Ends a socket whose request never became one with a bare status line. */
@@ -33,11 +34,4 @@ export function endWithStatus(socket: Socket, status: number, fields = ''): void
     socket,
     `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}Connection: close\r\nContent-Length: 0\r\n\r\n`,
   )
-}
-
-/** Ends a socket at once, with all that its peer did not read: the system would keep that for minutes after an orderly end. */
-export function abandon(socket: Socket): void {
-  // Node cannot reset a TLS socket.
-  if ('encrypted' in socket) socket.destroy()
-  else socket.resetAndDestroy()
 }

@@ -1,15 +1,7 @@
 import { type Refusal, unframed } from '../errors.ts'
 
-/** The fields whose number matters, as they are in the raw head. */
-export interface Head {
-  readonly hosts: readonly string[]
-  readonly authorization: readonly string[]
-  /** Every `DPoP` value. */
-  readonly proofs: readonly string[]
-}
-
 /** Collects every `Host`, `Authorization` and `DPoP` value, since Node keeps only the first of each or joins them. */
-export function readHead(rawHeaders: readonly string[]): Head {
+export function readHead(rawHeaders: readonly string[]) {
   const hosts: string[] = []
   const authorization: string[] = []
   const proofs: string[] = []
@@ -23,6 +15,8 @@ export function readHead(rawHeaders: readonly string[]): Head {
   }
   return { hosts, authorization, proofs }
 }
+
+export type Head = Readonly<ReturnType<typeof readHead>>
 
 /** How many bytes of body a request announces: 0 for none, undefined for a chunked body of unknown length. */
 export type BodyLength = number | undefined
@@ -40,16 +34,13 @@ export function bodyLength(
   const coding = headers['transfer-encoding']
   const length = headers['content-length']
   if (coding === undefined && length === undefined) return 0
-  if (coding !== undefined) {
-    if (length !== undefined) return unframed('Send Content-Length or Transfer-Encoding, not both.')
-    if (BODILESS.has(method)) return unframed(`A ${method} request carries no body here.`)
-    if (httpVersion !== '1.1') return unframed('Transfer-Encoding needs HTTP/1.1.')
-    if (String(coding).toLowerCase() !== 'chunked')
-      return unframed('The only Transfer-Encoding taken is "chunked".')
-    return undefined
-  }
-  if (!/^(?:0|[1-9]\d{0,14})$/.test(String(length))) return unframed('The Content-Length is no plain number.')
-  const bytes = Number(length)
-  if (bytes > 0 && BODILESS.has(method)) return unframed(`A ${method} request carries no body here.`)
+  if (length !== undefined && coding !== undefined)
+    return unframed('Send Content-Length or Transfer-Encoding, not both.')
+  if (coding !== undefined && (httpVersion !== '1.1' || String(coding).toLowerCase() !== 'chunked'))
+    return unframed('The only Transfer-Encoding taken is "chunked", in HTTP/1.1.')
+  if (length !== undefined && !/^(?:0|[1-9]\d{0,14})$/.test(String(length)))
+    return unframed('The Content-Length is no plain number.')
+  const bytes = length === undefined ? undefined : Number(length)
+  if (bytes !== 0 && BODILESS.has(method)) return unframed(`A ${method} request carries no body here.`)
   return bytes
 }

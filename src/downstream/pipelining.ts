@@ -1,6 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { endGently, lingerOnClose } from './graceful-close.ts'
 
 /** Serves one request; resolves when its response is closed, and never rejects. */
 export type Serve = (
@@ -34,25 +33,18 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
   function add(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
     const { socket } = request
     if (!socket.writable) return
-    const pipeline = pipelines.get(socket) ?? {
-      pending: 0,
-      last: undefined,
-      resume: undefined,
-      ends: false,
-    }
-    if (pipeline.pending >= MAX_PENDING) {
+    let pipeline = pipelines.get(socket)
+    if (pipeline === undefined) {
+      pipeline = { pending: 0, last: undefined, resume: undefined, ends: false }
+      pipelines.set(socket, pipeline)
+    } else if (pipeline.pending >= MAX_PENDING) {
       onOverflow(socket, MAX_PENDING)
       return
     }
-    if (pipeline.last === undefined) pipelines.set(socket, pipeline)
     const served =
       pipeline.pending === 0
         ? serve(request, response, expectsContinue)
-        : pipeline.last!.then(() => {
-            if (!socket.writable) return undefined
-            if (pipeline.ends && pipeline.pending === 1) response.shouldKeepAlive = false
-            return serve(request, response, expectsContinue)
-          })
+        : pipeline.last!.then(() => (socket.writable ? serve(request, response, expectsContinue) : undefined))
     pipeline.pending++
     underWay++
     if (pipeline.pending >= PAUSE_AT) pipeline.resume ??= hold(socket)
@@ -65,33 +57,20 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
     })
   }
 
-  /** Calls back when all requests of a socket so far are answered: at once if none is pending. */
-  function afterPending(socket: Socket, act: () => void): void {
+  /** Calls `end` once the pending requests of a socket are answered, unless an answer ended it: nothing can follow them. */
+  function endAfterPending(socket: Socket, end: () => void): void {
     const pipeline = pipelines.get(socket)
-    if (pipeline === undefined || pipeline.pending === 0) act()
-    else void pipeline.last!.then(act)
+    if (pipeline === undefined || pipeline.pending === 0) end()
+    else if (!pipeline.ends) {
+      pipeline.ends = true
+      void pipeline.last!.then(() => {
+        if (socket.writable) end()
+      })
+    }
   }
 
-  /** Answers the pending requests of a socket, and then ends it: nothing can follow. */
-  function endAfterPending(socket: Socket): void {
-    const pipeline = pipelines.get(socket)!
-    if (pipeline.ends) return
-    pipeline.ends = true
-    lingerOnClose(socket)
-    const response = responseOf(socket)
-    if (response !== undefined && pipeline.pending === 1) response.shouldKeepAlive = false
-    void pipeline.last!.then(() => {
-      if (socket.writable) endGently(socket)
-    })
-  }
-
-  /** Returns how many requests are under way. */
-  const requests = (): number => underWay
-
-  return { add, afterPending, endAfterPending, requests }
+  return { add, endAfterPending, requests: (): number => underWay }
 }
-
-export type Pipelining = ReturnType<typeof createPipelining>
 
 /** The response that is under way on a socket, if any. */
 export function responseOf(socket: Socket): ServerResponse | undefined {

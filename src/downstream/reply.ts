@@ -1,10 +1,8 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Refusal } from '../errors.ts'
-import { lingerOnClose } from './graceful-close.ts'
 import type { Route } from './router.ts'
 import { parseHost } from './target.ts'
 
-/** A response of the gateway's own. */
 export interface Reply {
   readonly status: number
   /** A flat list of names and values. */
@@ -23,10 +21,9 @@ export function errorFormatOf({ upstream, authenticate }: Route): ErrorFormat {
 /** Returns the error format of a `Host` value while no route is known: OAuth's where all routes of the host have it. */
 export function hostErrorFormats(routes: readonly Route[]): (host: string | undefined) => ErrorFormat {
   const formats = new Map<string, ErrorFormat>()
-  for (const route of routes) {
-    if (route.host === undefined || formats.get(route.host) === 'problem') continue
-    formats.set(route.host, errorFormatOf(route))
-  }
+  for (const route of routes)
+    if (route.host !== undefined && formats.get(route.host) !== 'problem')
+      formats.set(route.host, errorFormatOf(route))
   return (host = '') => formats.get(parseHost(host)?.host ?? '') ?? 'problem'
 }
 
@@ -46,38 +43,28 @@ export function refusalReply(
   for (const [name, value] of Object.entries(refusal.headers)) {
     for (const one of typeof value === 'string' ? [value] : value) headers.push(name, one)
   }
-  headers.push(...OWN_HEADERS, 'Content-Type')
-  if (format === 'oauth') {
-    headers.push('application/json')
-    const body = JSON.stringify({
-      error: refusal.oauthError ?? oauthCode(status),
-      error_description: message,
-    })
-    return { status, headers, body }
-  }
-  headers.push('application/problem+json')
+  const isOAuth = format === 'oauth'
+  headers.push(...OWN_HEADERS, 'Content-Type', isOAuth ? 'application/json' : 'application/problem+json')
   const title = STATUS_CODES[status] ?? 'Error'
-  const body = JSON.stringify({
-    type: status === 429 ? QUOTA_EXCEEDED : 'about:blank',
-    title,
-    status,
-    detail: message,
-    'violated-policies': refusal.violatedPolicies,
-    code,
-    message: title,
-    retryAfterSecs: refusal.retryAfterSecs,
-    correlationId: requestId,
-  })
-  return { status, headers, body }
+  const body = isOAuth
+    ? { error: refusal.oauthError ?? oauthCode(status), error_description: message }
+    : {
+        type: status === 429 ? QUOTA_EXCEEDED : 'about:blank',
+        title,
+        status,
+        detail: message,
+        'violated-policies': refusal.violatedPolicies,
+        code,
+        message: title,
+        retryAfterSecs: refusal.retryAfterSecs,
+        correlationId: requestId,
+      }
+  return { status, headers, body: JSON.stringify(body) }
 }
 
-/** Returns a 200 with a JSON body. */
 export function jsonReply(body: object): Reply {
-  return {
-    status: 200,
-    headers: [...OWN_HEADERS, 'Content-Type', 'application/json'],
-    body: JSON.stringify(body),
-  }
+  const headers = [...OWN_HEADERS, 'Content-Type', 'application/json']
+  return { status: 200, headers, body: JSON.stringify(body) }
 }
 
 /** The RFC 6749 code nearest to a status; `server_error` and `temporarily_unavailable` are those of section 4.1.2.1. */
@@ -86,10 +73,7 @@ function oauthCode(status: number): string {
   return status >= 500 ? 'server_error' : 'invalid_request'
 }
 
-/**
- * Writes a reply. A request whose body is still coming closes its socket, so that the rest is never taken for the next request;
- * what arrives is read and dropped for a moment, as a reset could overtake the reply.
- */
+/** Writes a reply. A request whose body is still coming closes its socket, so that the rest is never taken for the next request. */
 export function writeReply(response: ServerResponse, reply: Reply): void {
   if (response.headersSent || response.destroyed) {
     response.destroy()
@@ -99,7 +83,6 @@ export function writeReply(response: ServerResponse, reply: Reply): void {
   const { req: request } = response
   if (!request.complete) {
     if (!headers.includes('Connection')) headers.push('Connection', 'close')
-    if (response.socket) lingerOnClose(response.socket)
     request.resume()
   }
   response.writeHead(reply.status, headers)

@@ -1,6 +1,5 @@
-import { canonicalEscapes, foldCase, hidingSegment, segmentsOf } from './target.ts'
+import { canonicalEscapes, foldCase, HIDING, parseHost, segmentsOf } from './target.ts'
 
-/** The methods, host and path that a route takes. */
 export interface Pattern {
   /** In upper case; undefined takes every method. `GET` takes `HEAD` too, as the frameworks behind do. */
   readonly methods: ReadonlySet<string> | undefined
@@ -16,18 +15,14 @@ export interface Pattern {
 /** A literal in folded case, or the name of the one segment that it takes. */
 export type Segment = { readonly literal: string } | { readonly param: string }
 
-/** What a matching request gets. */
 export interface Route extends Pattern {
   /** The pattern as configured: the route's name in logs and metrics. */
   readonly match: string
-  /** The name of the upstream that answers; undefined if the gateway itself responds. */
   readonly upstream?: string | undefined
   /** What the gateway itself responds with, if no upstream answers: the caller's own limits. */
   readonly respond?: 'limits' | undefined
   readonly authenticate: 'none' | 'bearer' | 'par'
-  /** What a bearer's token must have, all of it. */
   readonly scope: readonly string[]
-  /** Most bytes of a request body. */
   readonly maxBody: number
   /** Milliseconds to the head of the answer and between the bytes of its body; the upstream's if undefined. */
   readonly timeoutMs: number | undefined
@@ -62,7 +57,7 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
     const folded = (segments.length > deepest ? segments.slice(0, deepest) : segments).map(foldCase)
     for (const route of guarded) if (isBehind(route, host, folded)) return undefined
     if (method !== 'POST') {
-      const nearest = guarded.find((route) => takesPath(route, host, folded, segments.length))
+      const nearest = guarded.find((route) => matchesPath(route, host, folded, segments.length))
       if (nearest !== undefined) return { allow: ['POST'], nearest }
       if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
     }
@@ -80,7 +75,7 @@ function isBehind(route: Pattern, host: string, folded: readonly string[]): bool
   const have = folded[last]
   if (want === undefined || 'param' in want || have?.startsWith(want.literal) !== true) return false
   if (!IGNORED.test(have.slice(want.literal.length))) return false
-  return takesPath(route, host, [...folded.slice(0, last), want.literal], last + 1)
+  return matchesPath(route, host, [...folded.slice(0, last), want.literal], last + 1)
 }
 
 /** Returns the first of `routes` that takes the request, or what the path would allow; undefined if nothing takes the path. */
@@ -94,7 +89,7 @@ export function matchRoute<R extends Pattern>(
   let allow: Set<string> | undefined
   let nearest: R | undefined
   for (const route of routes) {
-    if (!takesPath(route, host, folded, segments.length)) continue
+    if (!matchesPath(route, host, folded, segments.length)) continue
     if (route.methods === undefined || route.methods.has(method))
       return { route, params: paramsOf(route, segments) }
     allow ??= new Set()
@@ -105,9 +100,9 @@ export function matchRoute<R extends Pattern>(
 }
 
 /** True if the pattern takes a path of `length` segments, by whatever method; `folded` are those that a literal may stand for. */
-function takesPath(pattern: Pattern, host: string, folded: readonly string[], length: number): boolean {
+function matchesPath(pattern: Pattern, host: string, folded: readonly string[], length: number): boolean {
   const { segments: wanted, rest } = pattern
-  if (length < wanted.length || (!rest && length > wanted.length) || !takesHost(pattern, host)) return false
+  if (length < wanted.length || (!rest && length > wanted.length) || !matchesHost(pattern, host)) return false
   for (let i = 0; i < wanted.length; i++) {
     const want = wanted[i]!
     if ('literal' in want && want.literal !== folded[i]) return false
@@ -126,15 +121,13 @@ function paramsOf({ segments: wanted }: Pattern, segments: readonly string[]): P
   return params ?? NO_PARAMS
 }
 
-/** True if a pattern takes this host, in lower case. */
-export function takesHost({ host: named, hosts }: Pattern, host: string): boolean {
+export function matchesHost({ host: named, hosts }: Pattern, host: string): boolean {
   return named === undefined ? hosts === undefined || hosts.includes(host) : named === host
 }
 
 const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/
 const LITERAL = /^(?!\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
 const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
-const HOST = /^(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)$/
 
 /** Parses `[METHOD[,METHOD]] [host]/path`; returns a string if something is wrong with it. */
 export function parsePattern(text: string): Pattern | string {
@@ -144,11 +137,10 @@ export function parsePattern(text: string): Pattern | string {
   const unknown = methods?.find((method) => !METHODS.has(method))
   if (unknown !== undefined)
     return `"${unknown}" is no method that a route takes; use ${[...METHODS].join(', ')}`
-  const host = parts[2]!.toLowerCase()
-  if (host !== '' && !HOST.test(host))
+  const host = parseHost(parts[2]!)
+  if (parts[2] !== '' && host?.port !== '')
     return `"${parts[2]!.replace(/^.*@/, '***@')}" is no host name; leave the port out`
-  const hidden = hidingSegment(parts[3]!)
-  if (hidden !== undefined) return `the path cannot match; write it without ${hidden}`
+  if (HIDING.test(parts[3]!)) return 'the path cannot match; write it without "(S(" and what follows ".php"'
 
   const written = [...segmentsOf(parts[3]!)]
   const rest = written.at(-1) === '*'
@@ -163,7 +155,7 @@ export function parsePattern(text: string): Pattern | string {
   }
   return {
     methods: methods && new Set(methods.includes('GET') ? [...methods, 'HEAD'] : methods),
-    host: host === '' ? undefined : host,
+    host: host?.host,
     segments,
     rest,
   }

@@ -1,11 +1,12 @@
+import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
-import { breakOff, brokenBody, requestComing } from './body.ts'
+import { abortBody, brokenBody, requestComing } from './body.ts'
 import { boundSockets, type ConnectionPolicy, type SocketBounds } from './connection-limits.ts'
-import { type Load, loads } from './drain.ts'
-import { abandon, endWithStatus, lingerOnClose, READ_MS } from './graceful-close.ts'
+import { loads } from './drain.ts'
+import { endWithStatus, lingerOnClose, READ_MS } from './graceful-close.ts'
 import { createPipelining, responseOf, type Serve } from './pipelining.ts'
 import { METHODS } from './router.ts'
 
@@ -61,51 +62,52 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   const report = (socket: Socket, status: number, reason: string): void =>
     events.unreadable({ peer: socket.remoteAddress ?? '', status, reason: reason.slice(0, 100) })
   const pipelining = createPipelining(
-    (request, response, expectsContinue) =>
-      request.rawHeaders.length > 2 * MAX_FIELDS
-        ? refuseFields(request, response)
-        : serve(request, response, expectsContinue),
+    (request, response, expectsContinue) => {
+      if (request.rawHeaders.length <= 2 * MAX_FIELDS) return serve(request, response, expectsContinue)
+      // RFC 6585 section 5.
+      endWithStatus(request.socket, 431)
+      report(request.socket, 431, `more than ${MAX_FIELDS} header fields`)
+      return Promise.resolve()
+    },
     (socket, max) => {
       report(socket, 400, `more than ${max} requests at a time`)
       socket.destroy()
     },
   )
-  const open = boundSockets(server, bounds, events)
-  const load: Load = { open, idle: new Set(), http: new Set(), pipelining }
-  loads.set(server, load)
+  const sockets = boundSockets(server, bounds, events)
+  loads.set(server, { sockets, requests: pipelining.requests })
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
-    load.idle.add(socket)
-    load.http.add(socket)
-    socket.once('close', () => {
-      load.idle.delete(socket)
-      load.http.delete(socket)
-    })
+    lingerOnClose(socket)
+    // A TLS socket is another one than the socket below it.
+    sockets.add(socket)
+    socket.once('close', () => sockets.delete(socket))
   })
   const onRequest = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
-    load.idle.delete(request.socket)
     // Node drops bytes behind a request that would switch protocols, so that the next one could begin anywhere.
     if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
     pipelining.add(request, response, expectsContinue)
   }
-  server.on('request', (request, response) => onRequest(request, response, false))
-  server.on('checkContinue', (request, response) => onRequest(request, response, true))
   // RFC 9110 section 10.1.1 lets a server ignore an expectation that it does not know.
-  server.on('checkExpectation', (request, response) => onRequest(request, response, false))
+  for (const event of ['request', 'checkContinue', 'checkExpectation'])
+    server.on(event, (request, response) => onRequest(request, response, event === 'checkContinue'))
+  const refuse = (socket: Socket, status: number, reason: string, fields?: string): void =>
+    pipelining.endAfterPending(socket, () => {
+      endWithStatus(socket, status, fields)
+      report(socket, status, reason)
+    })
   server.on('connect', (_: IncomingMessage, socket: Socket) => {
     // Node has released the socket, on which answers may be under way.
     socket.on('error', () => {})
     socket.on('drain', () => responseOf(socket)?.emit('drain'))
-    pipelining.afterPending(socket, () => {
-      endWithStatus(socket, 405, `Allow: ${[...METHODS].join(', ')}\r\n`)
-      report(socket, 405, 'CONNECT')
-    })
+    refuse(socket, 405, 'CONNECT', `Allow: ${[...METHODS].join(', ')}\r\n`)
   })
 
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     const { code = error.message } = error
-    if (tls !== undefined && !load.http.has(socket)) {
-      // No HTTP client is there yet to read an answer.
-      const peer = socketBelow(socket).remoteAddress ?? ''
+    if (!sockets.has(socket)) {
+      // In a TLS handshake: no HTTP client is there yet to read an answer. The socket below knows its peer even when that is gone.
+      const { _parent } = socket as Socket & { readonly _parent?: Socket }
+      const peer = _parent?.remoteAddress ?? ''
       socket.destroy()
       events.insecure(peer, code)
       return
@@ -120,31 +122,19 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     const request = requestComing(socket)
     const refusal = brokenBody(code)
     if (code === 'ECONNRESET') socket.destroy()
-    else if (request !== undefined) breakOff(request, refusal)
-    // Garbage behind whole requests.
-    else if (responseOf(socket) !== undefined) pipelining.endAfterPending(socket)
-    else {
-      endWithStatus(socket, refusal.status)
-      report(socket, refusal.status, code)
-    }
+    else if (request !== undefined) abortBody(request, refusal)
+    else refuse(socket, refusal.status, code)
   })
 
   // A caller that reads nothing of a whole answer times out; one that waits for an upstream, or is given its answer, does not.
   server.timeout = Math.max(bounds.requestTimeoutMs, bounds.readMs ?? READ_MS)
   server.on('timeout', (socket: Socket) => {
     const response = responseOf(socket)
-    if (response === undefined) socket.destroy()
-    else if (response.writableEnded && socket.writableLength > 0) abandon(socket)
+    if (response !== undefined && (!response.writableEnded || socket.writableLength === 0)) return
+    // After an orderly end, the system would keep what was not read for minutes. Node cannot reset a TLS socket.
+    if (response === undefined || tls !== undefined) socket.destroy()
+    else socket.resetAndDestroy()
   })
-
-  /** RFC 6585 section 5. */
-  async function refuseFields({ socket }: IncomingMessage, response: ServerResponse): Promise<void> {
-    lingerOnClose(socket)
-    response.on('error', () => {})
-    response.writeHead(431, { Connection: 'close', 'Content-Length': 0 }).end()
-    report(socket, 431, `more than ${MAX_FIELDS} header fields`)
-    await new Promise((resolve) => response.once('close', resolve))
-  }
   return server
 }
 
@@ -166,29 +156,13 @@ export function renewCertificate(server: Server, tls: Tls, bounds: Bounds): void
   if (server instanceof SecureServer) server.setSecureContext(tlsOptions(tls, bounds))
 }
 
-/** The socket below a TLS socket, which knows its peer's address even when that is gone. */
-function socketBelow(socket: Socket): Socket {
-  return (socket as Socket & { readonly _parent?: Socket })._parent ?? socket
-}
-
 /** Listens, and returns the URL; rejects with a message for the operator, in which `key` names the setting. */
 export async function listen(server: Server, host: string, port: number, key: string): Promise<string> {
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', ({ code = '', message }: NodeJS.ErrnoException) => {
-      const why = LISTEN_ERRORS[code]?.replaceAll('KEY', key) ?? ` cannot be opened: ${message}`
-      reject(new Error(`${key} ${host}:${port}${why}`))
-    })
-    server.listen(port, host, resolve)
+  await once(server.listen(port, host), 'listening').catch(({ code, message }: NodeJS.ErrnoException) => {
+    const why = code === 'EADDRINUSE' ? 'is in use' : `cannot be opened: ${message}`
+    throw new Error(`${key} ${host}:${port} ${why}; correct ${key}.host or ${key}.port`)
   })
   const { address, family, port: bound } = server.address() as AddressInfo
   const scheme = server instanceof SecureServer ? 'https' : 'http'
   return `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${bound}`
-}
-
-const NO_ADDRESS = ': this machine has no such address; correct KEY.host'
-const LISTEN_ERRORS: Readonly<Record<string, string>> = {
-  EADDRINUSE: ' is in use; stop what listens there or choose another KEY.port',
-  EACCES: ' may not be opened; choose a KEY.port above 1023 or grant the right',
-  EADDRNOTAVAIL: NO_ADDRESS,
-  ENOTFOUND: NO_ADDRESS,
 }

@@ -4,7 +4,6 @@ import { badRequest, type Refusal, unframed } from '../errors.ts'
 export interface Target {
   /** The canonical path, starting with `/`; unreserved characters decoded, escapes in upper case. */
   readonly path: string
-  /** The path's segments, without the empty one that a trailing slash leaves. */
   readonly segments: readonly string[]
   /** The query with its `?`, byte for byte as it came, or the empty string. */
   readonly query: string
@@ -20,6 +19,7 @@ const RAW_IN_SEGMENT = /^[A-Za-z0-9._~!$&'()*+,=:@-]$/
 /** Characters whose escaped form servers read differently: they decode once, twice or never. */
 // oxlint-disable-next-line no-control-regex
 const AMBIGUOUS = /[/\\%;\u0000-\u001f\u007f-\u009f]/
+const DOTS = /\/\.\.?(?:\/|$)/
 const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
 /** RFC 9110 section 4.2.3 host, with an optional port. */
 const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/
@@ -42,16 +42,13 @@ export function parseTarget(
 
   let target = rawTarget
   if (target.charCodeAt(0) !== 0x2f) {
-    const absolute = ABSOLUTE.exec(target)
-    if (absolute === null) return badRequest('The request target must be a path that starts with "/".')
-    const authority = parseHost(absolute[1]!)
-    if (authority === undefined || !serves(authority.host)) {
-      return badRequest('The request target names a host that is not served here.')
-    }
-    if (authority.host !== field.host || authority.port !== field.port) {
+    const [, host, path] = (ABSOLUTE.exec(target) ?? ['', '', '']) as [string, string, string]
+    const authority = parseHost(host)
+    if (authority === undefined || !serves(authority.host))
+      return badRequest('The request target must be a path that starts with "/", or name a host served here.')
+    if (authority.host !== field.host || authority.port !== field.port)
       return badRequest('The request target and the Host header name different hosts.')
-    }
-    target = absolute[2]!.startsWith('/') ? absolute[2]! : `/${absolute[2]!}`
+    target = path.startsWith('/') ? path : `/${path}`
   }
 
   if (!others && !serves(field.host))
@@ -63,21 +60,13 @@ export function parseTarget(
   if (query !== '' && !QUERY.test(query))
     return badRequest('The query holds a character that must be percent-encoded.')
 
-  let path = rawPath
-  if (!PLAIN_PATH.test(rawPath)) {
-    if (!ENCODED_PATH.test(rawPath)) {
-      return badRequest('The path holds a character that is not allowed there, or a broken percent-encoding.')
-    }
-    const decoded = canonicalEscapes(rawPath)
-    if (decoded === undefined) {
-      return badRequest('The path holds a percent-encoding that servers read differently.')
-    }
-    path = decoded
-  }
-  if (path.includes('//')) return badRequest('The path holds an empty segment.')
-  if (path.includes('/.') && /\/\.\.?(?:\/|$)/.test(path)) return badRequest('The path holds a dot segment.')
-  const hidden = hidingSegment(path)
-  if (hidden !== undefined) return badRequest(`The path holds ${hidden}.`)
+  let path: string | undefined = rawPath
+  if (!PLAIN_PATH.test(rawPath)) path = ENCODED_PATH.test(rawPath) ? canonicalEscapes(rawPath) : undefined
+  if (path === undefined)
+    return badRequest('The path holds a character or a percent-encoding that is not allowed there.')
+  if (path.includes('//') || (path.includes('/.') && DOTS.test(path)))
+    return badRequest('The path holds an empty segment or a dot segment.')
+  if (HIDING.test(path)) return badRequest('The path holds a segment that some frameworks leave out.')
   if (query.startsWith('?/') && NO_PATH.test(path))
     return badRequest('The query looks like a path; send it as one.')
 
@@ -85,20 +74,10 @@ export function parseTarget(
 }
 
 /** What some frameworks leave out of a path: PHP's the script before other segments, ASP.NET the sessions of callers without cookies, `(S(…))`. */
-const HIDING: readonly (readonly [pattern: RegExp, words: string])[] = [
-  [/\.php\/./i, 'a segment behind one that ends in ".php"'],
-  [/\([A-Za-z]\(/, 'a session in parentheses'],
-]
+export const HIDING = /\.php\/.|\([a-z]\(/i
 /** Frameworks of PHP that find nothing behind the script take the query for the path. */
 const NO_PATH = /^\/$|\.php\/?$/i
 
-/** Describes what some frameworks would leave out of a canonical path, if anything. */
-export function hidingSegment(path: string): string | undefined {
-  for (const [pattern, words] of HIDING) if (pattern.test(path)) return words
-  return undefined
-}
-
-/** Splits a path into its segments; a trailing slash adds none. */
 export function segmentsOf(path: string): readonly string[] {
   const end = path.length > 1 && path.endsWith('/') ? path.length - 1 : path.length
   return end === 1 ? [] : path.slice(1, end).split('/')
@@ -137,17 +116,12 @@ export function canonicalEscapes(path: string): string | undefined {
   return sound ? canonical : undefined
 }
 
-interface Host {
-  readonly host: string
-  readonly port: string
-}
-
 /** The last Host that was parsed: most requests name the same one. */
 let lastValue = ''
-let lastHost: Host | undefined
+let lastHost: { readonly host: string; readonly port: string } | undefined
 
 /** Parses a Host value (RFC 9110 section 7.2) into lower case, without the root dot; undefined if it is not one. */
-export function parseHost(value: string): Host | undefined {
+export function parseHost(value: string): typeof lastHost {
   if (value === lastValue) return lastHost
   const match = HOST.exec(value)
   const host = match === null ? '' : (match[1] ?? match[2]!).toLowerCase()
@@ -160,12 +134,10 @@ export function parseHost(value: string): Host | undefined {
 export function servedHosts(
   routes: readonly { readonly host: string | undefined; readonly hosts?: readonly string[] | undefined }[],
   listed: readonly string[],
-): { readonly serves: (host: string) => boolean; readonly servesOthers: boolean } {
+) {
   const known = new Set([...listed, ...routes.flatMap(({ host }) => host ?? [])])
-  return {
-    serves: (host) => known.has(host),
-    servesOthers: routes.every(({ hosts }) => hosts === undefined),
-  }
+  const servesOthers = routes.every(({ hosts }) => hosts === undefined)
+  return { serves: (host: string): boolean => known.has(host), servesOthers }
 }
 
 /** Scheme, userinfo, host and port of a target that does not begin with its path. */

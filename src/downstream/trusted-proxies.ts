@@ -1,20 +1,15 @@
 import { BlockList, isIP, isIPv6 } from 'node:net'
 
+/** Some proxies write `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
+const HOP = /^(?:\[(.*)\]|([\d.]+))(?::\d+)?$/
+
 /** Most addresses of `X-Forwarded-For` that are read: each costs far more than its bytes. */
 const MAX_HOPS = 100
 
-/** The trusted proxies, and the callers behind them. */
-export interface Peers {
-  /** True if this peer is one of `listen.trustedProxies`. */
-  trusts(peer: string): boolean
-  /** Returns the caller's address: the peer's, or the last untrusted address that trusted proxies report. */
-  caller(peer: string, forwardedFor: string | undefined): string
-}
-
 const familyOf = (address: string) => (isIP(address) === 6 ? 'ipv6' : 'ipv4')
 
-/** Takes CIDR blocks. */
-export function createPeers(trustedProxies: readonly string[]): Peers {
+/** Returns what knows the trusted proxies, given as CIDR blocks, and the callers behind them. */
+export function createPeers(trustedProxies: readonly string[]) {
   const trusted = new BlockList()
   for (const block of trustedProxies) {
     const [address, length] = block.split('/') as [string, string]
@@ -26,18 +21,18 @@ export function createPeers(trustedProxies: readonly string[]): Peers {
   }
   const none = trustedProxies.length === 0
   const trusts = (peer: string): boolean => {
-    if (none) return false
-    const plain = plainAddress(peer)
+    const plain = none ? '' : plainAddress(peer)
     return isIP(plain) !== 0 && trusted.check(plain, familyOf(plain))
   }
   return {
     trusts,
-    caller(peer, forwardedFor) {
+    /** Returns the caller's address: the peer's, or the last untrusted address that trusted proxies report. */
+    caller(peer: string, forwardedFor: string | undefined): string {
       if (forwardedFor === undefined || !trusts(peer)) return peer
       const chain = forwardedFor.split(',')
       let caller = peer
       for (const written of chain.slice(-MAX_HOPS).toReversed()) {
-        const hop = plainAddress(withoutPort(written.trim()))
+        const hop = plainAddress(written.trim().replace(HOP, '$1$2'))
         // What stands before something that is no address is not a trusted proxy's.
         if (isIP(hop) === 0) break
         caller = hop
@@ -48,19 +43,16 @@ export function createPeers(trustedProxies: readonly string[]): Peers {
   }
 }
 
-/** Some proxies write `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
-function withoutPort(hop: string): string {
-  return /^\[(.*)\](?::\d+)?$/.exec(hop)?.[1] ?? /^([\d.]+):\d+$/.exec(hop)?.[1] ?? hop
-}
+export type Peers = ReturnType<typeof createPeers>
 
 /** What precedes an IPv4 address in an IPv6 one: of dual-stack sockets (RFC 4291), and of NAT64 (RFC 6052 section 2.1). */
-const BEFORE_IPV4: ReadonlySet<string> = new Set(['0,0,0,0,0,65535', '100,65435,0,0,0,0'])
+const BEFORE_IPV4: ReadonlySet<string> = new Set(['0:0:0:0:0:ffff', '64:ff9b:0:0:0:0'])
 
 /** Returns an address as IPv4 if it is an IPv6 one that stands for that, else unchanged. */
 export function plainAddress(address: string): string {
   const groups = ipv6Groups(address)
-  if (groups === undefined || !BEFORE_IPV4.has(groups.slice(0, 6).join())) return address
-  const [high, low] = groups.slice(6) as [number, number]
+  if (groups === undefined || !BEFORE_IPV4.has(groups.slice(0, 6).join(':'))) return address
+  const [high, low] = groups.slice(6).map((group) => Number.parseInt(group, 16)) as [number, number]
   return `${high >> 8}.${high & 255}.${low >> 8}.${low & 255}`
 }
 
@@ -68,21 +60,15 @@ export function plainAddress(address: string): string {
 export function networkOf(ip: string): string {
   const plain = plainAddress(ip)
   const groups = ipv6Groups(plain)
-  return groups === undefined ? plain : `${groups.slice(0, 4).map(inHex).join('-')}/64`
+  return groups === undefined ? plain : `${groups.slice(0, 4).join('-')}/64`
 }
 
-const inHex = (group: number): string => group.toString(16)
-
-/** Parses the eight groups of an IPv6 address; undefined for anything else. */
-function ipv6Groups(ip: string): readonly number[] | undefined {
+/** Parses the eight groups of an IPv6 address, in hexadecimal digits; undefined for anything else. */
+function ipv6Groups(ip: string): readonly string[] | undefined {
   if (!ip.includes(':') || !isIPv6(ip)) return undefined
   const [address] = ip.split('%', 1) as [string]
   // Normalised, with no dotted part and no group in full that `::` stands for.
-  const [head, tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::').map(groupsOf)
-  const missing = 8 - head!.length - (tail?.length ?? 0)
-  return [...head!, ...Array.from({ length: missing }, () => 0), ...(tail ?? [])]
-}
-
-function groupsOf(half: string): number[] {
-  return half === '' ? [] : half.split(':').map((group) => Number.parseInt(group, 16))
+  const halves = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::')
+  const [head = [], tail = []] = halves.map((half) => half.split(':').filter(Boolean))
+  return [...head, ...Array.from({ length: 8 - head.length - tail.length }, () => '0'), ...tail]
 }

@@ -1,7 +1,6 @@
 import { type Refusal, tooManyRequests } from '../errors.ts'
 import type { Allowance, Mode } from './store.ts'
 
-/** The limiter's answer to one request. */
 export interface Decision {
   readonly admitted: boolean
   /** In the order of the route's limits; of a cached refusal only those that are known; none where `mode` is `allow`. */
@@ -22,7 +21,7 @@ export interface Decision {
  * limit, for a refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3).
  */
 export function decisionHeaders(decision: Decision): string[] {
-  const reported = decision.refusedBy ?? firstLive(decision.allowances)
+  const reported = decision.refusedBy ?? decision.allowances.find(isLive)
   if (reported === undefined) return []
   const headers = [
     'X-RateLimit-Limit',
@@ -80,9 +79,8 @@ function refuses({ admitted, shadow }: Allowance): boolean {
   return !admitted && !shadow
 }
 
-function firstLive(allowances: readonly Allowance[]): Allowance | undefined {
-  const [first] = allowances
-  return first?.shadow === true ? allowances.find(({ shadow }) => !shadow) : first
+function isLive({ shadow }: Allowance): boolean {
+  return !shadow
 }
 
 /** Whole seconds, rounded up, at least 1. */

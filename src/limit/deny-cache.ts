@@ -3,6 +3,8 @@ import type { Allowance } from './store.ts'
 
 /** The longest that the store is not asked again, so that a reset or a raised limit elsewhere is seen. */
 const MAX_MS = 1000
+/** Keys that are remembered; the oldest is dropped first. */
+const MAX_KEYS = 10_000
 /** Re-checks in that time for a key known to be full, in case another limit of the call has a longer wait. */
 const MAX_RECHECKS = 16
 
@@ -15,17 +17,9 @@ interface Known {
   readonly rechecks: { count: number; sinceAt: number }
 }
 
-/**
- * Refusals that hold still, remembered without the store: up to `max` keys, the oldest dropped first; those that an admitted
- * call filled, and all of a refused one.
- */
+/** Refusals that hold still, remembered without the store: the keys that an admitted call filled, and all of a refused one. */
 export class DenyCache {
-  readonly #max: number
   readonly #keys = new Map<string, Known>()
-
-  constructor(max: number) {
-    this.#max = max
-  }
 
   /**
    * Returns what is known of the quotas that are not shadow, with waits that count from now, if one is known to refuse and no
@@ -57,7 +51,6 @@ export class DenyCache {
     askedAt: number,
     now: number,
   ): void {
-    if (this.#max === 0) return
     for (const [i, { key, shadow }] of quotas.entries()) {
       const allowance = allowances[i]!
       if (shadow || (admitted && allowance.remaining > 0)) {
@@ -69,7 +62,7 @@ export class DenyCache {
       this.#keys.delete(key)
       // Each is kept for a second at most, so the stale ones are first.
       for (const [oldest, known] of this.#keys) {
-        if (askedAt - known.askedAt < MAX_MS && this.#keys.size < this.#max) break
+        if (askedAt - known.askedAt < MAX_MS && this.#keys.size < MAX_KEYS) break
         this.#keys.delete(oldest)
       }
       this.#keys.set(key, { allowance, askedAt, answeredAt: now, rechecks })

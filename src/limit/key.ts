@@ -6,8 +6,6 @@ import type { Limit } from './limit.ts'
 
 /** Longest part in UTF-8 bytes before encoding; a longer one is replaced by its hash. */
 const MAX_BYTES = 256
-/** The empty part: a lone `%` begins no escape. */
-const EMPTY = '%'
 /** Precedes a hash: `#` is always escaped in a part. */
 const HASHED = '#'
 
@@ -30,7 +28,8 @@ export function prefixOf(store: 'memory' | { readonly prefix: string }): string 
  */
 export function encodePart(part: string): string {
   const { length } = part
-  if (length === 0) return EMPTY
+  // A lone `%` begins no escape.
+  if (length === 0) return '%'
   if (length > MAX_BYTES) return encodeSlowly(part)
   for (let i = 0; i < length; i++) {
     const code = part.charCodeAt(i)
@@ -70,16 +69,11 @@ export interface KeyFilter {
   readonly named: readonly string[]
   /** A glob that all others match, beside keys that are not of the set; undefined if there are none. */
   readonly glob: string | undefined
-  /** True if a key is of the set. */
   matches(key: string): boolean
 }
 
 /** Returns the keys of a client under these limits, wherever in the key the client is. */
-export function clientKeys(
-  limits: readonly Pick<Limit, 'name' | 'per'>[],
-  prefix: string,
-  client: string,
-): KeyFilter {
+export function clientKeys(limits: readonly Limit[], prefix: string, client: string): KeyFilter {
   const wanted = encodePart(client)
   const mine = limits.filter(({ per }) => per.includes('client'))
   const further = mine.filter(({ per }) => per.length > 1)
@@ -103,10 +97,7 @@ export function clientKeys(
 }
 
 /** Returns the limit and the encoded parts of a key; undefined if it does not start with the prefix. */
-export function parseKey(
-  prefix: string,
-  key: string,
-): { readonly name: string; readonly parts: readonly string[] } | undefined {
+export function parseKey(prefix: string, key: string) {
   const end = key.indexOf('}:', prefix.length)
   if (end === -1 || !key.startsWith(`${prefix}:{`)) return undefined
   const [name, ...rest] = key.slice(end + 2).split(':')

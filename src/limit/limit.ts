@@ -62,33 +62,35 @@ export function isProof({ name }: { readonly name: string }): boolean {
   return name === PROOF
 }
 
-/** Applies the compiled limits to a caller at an instant (epoch milliseconds), in their order. */
-export type ApplyLimits = (caller: Caller, params: Params, nowMs: number) => readonly Quota[]
-
 /**
  * Prepares the limits of a route, so that applying them to a request is cheap. Keys are
- * `<prefix>:{<first part>}:<limit>:<rest>`. Applying throws a TypeError if the caller lacks a part of a key: a missing
- * part must never become one counter for everybody.
+ * `<prefix>:{<first part>}:<limit>:<rest>`. They are applied at an instant in epoch milliseconds;
+ * that throws a TypeError if the caller lacks a part of a key: a missing part must never become one counter for everybody.
  */
 export function compileLimits(
   limits: readonly Limit[],
   prefix: string,
   clientLimits: ClientLimits = new Map(),
-): ApplyLimits {
+): (caller: Caller, params: Params, nowMs: number) => readonly Quota[] {
   const names = new Set<string>()
+  const before = `${prefix}:{`
   const parts = [...new Set(limits.flatMap(({ per }) => per))]
   const readers = parts.map(partReader)
   const compiled = limits
     .filter(({ name }) => names.size < names.add(name).size)
     .map((limit) => {
-      const indexes = limit.per.map((part) => parts.indexOf(part))
-      return { limit: inOrder(limit), key: compileKey(limit, prefix, indexes) }
+      const [first, ...rest] = limit.per.map((part) => parts.indexOf(part))
+      return { limit, first: first!, rest, name: `}:${limit.name}` }
     })
 
   return (caller, params, nowMs) => {
     const encoded = readers.map((read) => read(caller, params))
     const own = caller.client === undefined ? undefined : clientLimits.get(caller.client)
-    return compiled.map(({ limit, key }) => quota(limit, key(encoded), own?.get(limit.name), nowMs))
+    return compiled.map(({ limit, first, rest, name }) => {
+      let key = before + encoded[first]! + name
+      for (const part of rest) key += `:${encoded[part]!}`
+      return quota(limit, key, own?.get(limit.name), nowMs)
+    })
   }
 }
 
@@ -121,25 +123,6 @@ export function inForce(
   return limit
 }
 
-function inOrder(limit: Limit): Limit {
-  return { ...limit, changes: limit.changes.toSorted((a, b) => a.fromAt - b.fromAt) }
-}
-
-/** Returns a function that makes the key of a limit from encoded parts; `parts` are their indexes. */
-function compileKey(
-  { name }: Limit,
-  prefix: string,
-  [first, ...rest]: readonly number[],
-): (encoded: readonly string[]) => string {
-  const before = `${prefix}:{`
-  const after = `}:${name}`
-  return (encoded) => {
-    let key = before + encoded[first!]! + after
-    for (const part of rest) key += `:${encoded[part]!}`
-    return key
-  }
-}
-
 function partReader(part: string): (caller: Caller, params: Params) => string {
   if (part === 'client') return ({ client }) => encodePart(present(client, part))
   if (part === 'user') return ({ user }) => encodePart(present(user, part))
@@ -163,5 +146,5 @@ export function quotaOfKey(
 ): Quota | undefined {
   const parsed = parseKey(prefix, key)
   const limit = parsed && limits.find(({ name }) => name === parsed.name)
-  return limit && quota(inOrder(limit), key, clientLimits.get(client)?.get(limit.name), nowMs)
+  return limit && quota(limit, key, clientLimits.get(client)?.get(limit.name), nowMs)
 }

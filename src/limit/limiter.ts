@@ -6,40 +6,20 @@ import type { Allowance, Charge, Store } from './store.ts'
 /** How a limit took a call, for the metrics: `near` has used 80 % of it, `over_cached` was refused without the store. */
 export type Outcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_over'
 
-const NEAR = 0.8
-
-export interface LimiterOptions {
-  readonly store: Store
-  /** Called for each limit that took part in a decision. */
-  readonly onOutcome?: (limit: string, outcome: Outcome) => void
-  /** Keys in the deny cache; 0 turns it off. */
-  readonly maxDenied?: number
-  /** Milliseconds on a clock that never goes back. */
-  readonly now?: () => number
-}
-
-export interface Limiter {
-  /**
-   * Charges all quotas, and the DPoP proof that came with the call, or none. Rejects only if the store does: with a Failure
-   * under `onOutage: deny`.
-   */
-  decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision>
-  /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
-  recall(quotas: readonly Quota[]): Decision | undefined
-  /** Drops every remembered refusal: after a reset. */
-  forget(): void
-}
+export type Limiter = ReturnType<typeof createLimiter>
 
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
 
-/** Decides by asking the store, and from memory while the next call surely cannot pass. */
-export function createLimiter({
-  store,
-  onOutcome,
-  maxDenied = 10_000,
+/**
+ * Decides by asking the store, and from memory while the next call surely cannot pass. Calls `onOutcome` for each limit that
+ * took part in a decision. `now` is in milliseconds and never goes back.
+ */
+export function createLimiter(
+  store: Store,
+  onOutcome: (limit: string, outcome: Outcome) => void = () => {},
   now = () => performance.now(),
-}: LimiterOptions): Limiter {
-  const denied = new DenyCache(maxDenied)
+) {
+  const denied = new DenyCache()
   /** How often the cache was cleared: an answer to an earlier question is not remembered. */
   let cleared = 0
 
@@ -55,7 +35,7 @@ export function createLimiter({
       return { admitted, allowances: [], mode, decidedAt, cached: false, replayed: true }
     }
     const allowances = proof === undefined ? all : all.slice(0, -1)
-    if (onOutcome) for (const allowance of allowances) report(allowance, admitted, onOutcome)
+    for (const allowance of allowances) report(allowance, admitted)
     // The fallback's answer says nothing of what the store will answer.
     if (mode === 'store' && cleared === clearedBefore) {
       denied.remember(quotas, admitted, allowances, askedAt, now())
@@ -64,10 +44,17 @@ export function createLimiter({
     return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, decidedAt, cached: false }
   }
 
+  function report({ name, limit, remaining, admitted, shadow }: Allowance, charged: boolean): void {
+    if (!charged) {
+      if (!admitted && !shadow) onOutcome(name, 'over')
+    } else if (!admitted) onOutcome(name, 'shadow_over')
+    else onOutcome(name, limit - remaining >= limit * 0.8 ? 'near' : 'within')
+  }
+
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
     const allowances = denied.recall(quotas, at)
     if (allowances === undefined) return undefined
-    if (onOutcome) for (const { name, admitted } of allowances) if (!admitted) onOutcome(name, 'over_cached')
+    for (const { name, admitted } of allowances) if (!admitted) onOutcome(name, 'over_cached')
     const refusedBy = longestWait(allowances)!
     // The store's clock now, to about a round trip.
     const decidedAt = refusedBy.resetAt - refusedBy.resetAfterMs
@@ -75,7 +62,11 @@ export function createLimiter({
   }
 
   return {
-    decide(quotas, proof) {
+    /**
+     * Charges all quotas, and the DPoP proof that came with the call, or none. Rejects only if the store does: with a Failure
+     * under `onOutage: deny`.
+     */
+    decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision> {
       if (quotas.length === 0 && proof === undefined) return UNLIMITED
       // Taken before the question, so that no wait of the answer began earlier.
       const askedAt = now()
@@ -86,21 +77,12 @@ export function createLimiter({
       if (!(charge instanceof Promise)) return decided(charge, quotas, proof, askedAt, clearedBefore)
       return charge.then((answer) => decided(answer, quotas, proof, askedAt, clearedBefore))
     },
-    recall: (quotas) => recall(quotas, now()),
-    forget() {
+    /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
+    recall: (quotas: readonly Quota[]) => recall(quotas, now()),
+    /** Drops every remembered refusal: after a reset. */
+    forget(): void {
       denied.clear()
       cleared++
     },
   }
-}
-
-function report(
-  { name, limit, remaining, admitted, shadow }: Allowance,
-  charged: boolean,
-  onOutcome: (limit: string, outcome: Outcome) => void,
-): void {
-  if (!charged) {
-    if (!admitted && !shadow) onOutcome(name, 'over')
-  } else if (!admitted) onOutcome(name, 'shadow_over')
-  else onOutcome(name, limit - remaining >= limit * NEAR ? 'near' : 'within')
 }

@@ -3,13 +3,12 @@ import type { Params } from '../downstream/router.ts'
 import { decodeSegment } from '../downstream/target.ts'
 import type { LimitedRoute } from './limit.ts'
 
+type Counted = Pick<LimitedRoute, 'segments' | 'limits'>
+
 /** What the parameters of paths must be where a limit counts by them: name → kind. A kind that is none of `KINDS` is a regular expression. */
 export type Parameters = Readonly<Record<string, string>>
 
-/** The kinds that have a name. In each, an id has one spelling but for case. */
-export const KINDS = ['plain', 'uuid', 'integer'] as const
-
-const NAMED = new Map<string, { readonly pattern: RegExp; readonly words: string }>(
+const NAMED = new Map(
   Object.entries({
     plain: { pattern: /^[A-Za-z0-9_:@~=-]+$/, words: 'letters, digits and - _ : @ ~ =' },
     uuid: {
@@ -17,8 +16,10 @@ const NAMED = new Map<string, { readonly pattern: RegExp; readonly words: string
       words: 'a UUID such as 123e4567-e89b-12d3-a456-426614174000',
     },
     integer: { pattern: /^(?:0|[1-9]\d*)$/, words: 'a whole number without sign and leading zeros' },
-  } satisfies Record<(typeof KINDS)[number], object>),
+  }),
 )
+/** The kinds that have a name. In each, an id has one spelling but for case. */
+export const KINDS = [...NAMED.keys()]
 /** Most characters of a parameter that is counted by; they bound what matching a regular expression costs. */
 const MAX_LENGTH = 128
 
@@ -26,10 +27,7 @@ const MAX_LENGTH = 128
 export type RefuseParams = (params: Params) => Refusal | undefined
 
 /** Prepares the check of a route's counted parameters, `plain` where `parameters` names no other kind. */
-export function compileParameters(
-  route: Pick<LimitedRoute, 'segments' | 'limits'>,
-  parameters: Parameters,
-): RefuseParams {
+export function compileParameters(route: Counted, parameters: Parameters): RefuseParams {
   const checks = countedBy(route).map((name) => {
     const kind = kindOf(name, parameters)
     const { pattern, words } = NAMED.get(kind) ?? {
@@ -49,16 +47,12 @@ export function compileParameters(
 }
 
 /** The parameters of a route's path that its limits count by, in the order of the path. */
-export function countedBy({
-  segments,
-  limits,
-}: Pick<LimitedRoute, 'segments' | 'limits'>): readonly string[] {
+export function countedBy({ segments, limits }: Counted): readonly string[] {
   return segments.flatMap((segment) =>
     'param' in segment && limits.some(({ per }) => per.includes(segment.param)) ? [segment.param] : [],
   )
 }
 
-/** The kind of a parameter. */
 export function kindOf(name: string, parameters: Parameters): string {
   return Object.hasOwn(parameters, name) ? parameters[name]! : 'plain'
 }

@@ -1,7 +1,6 @@
 import type { KeyFilter } from './key.ts'
 import type { Quota } from './limit.ts'
 
-/** What a store answers for one quota. */
 export interface Allowance {
   readonly name: string
   readonly limit: number
@@ -67,25 +66,6 @@ export interface Store {
   /** Deletes every key that a filter takes, and returns how many there were. It may scan, as `keys` does. */
   reset(filter: KeyFilter, signal?: AbortSignal): Promise<number>
   close(): Promise<void>
-}
-
-/** Gets the outcome of each question to a server; one question may carry several decisions. */
-export type OnQuestion = (server: string, error: Error | undefined) => void
-
-/** A store on one or several servers. */
-export interface RemoteStore extends Store {
-  /** Set by the fallback. */
-  onQuestion: OnQuestion
-  /** Names the server that keeps a key. */
-  server(key: string): string
-  /** The servers that keep keys now. */
-  servers(): readonly string[]
-  /** Registers this gateway with a server; resolves if it takes calls, or keeps no keys any more. */
-  probe(server: string): Promise<void>
-  /** How many gateways share the store, as far as is known; at least 1. */
-  gateways(): number
-  /** Replaces the connection to a server. */
-  reconnect(server: string): void
 }
 
 /** A key of the store holds no log of calls. One decision fails, and the store is well. */

@@ -1,22 +1,19 @@
 import { LRUCache } from 'lru-cache'
 import { clientKeys } from './key.ts'
-import { type ClientLimits, compileLimits, type Limit, type Quota, quotaOfKey } from './limit.ts'
+import { type ClientLimits, compileLimits, type Limit, quotaOfKey } from './limit.ts'
 import type { Allowance, Store } from './store.ts'
 
 /** What a client may still use of a limit. Instants are ISO 8601 in UTC, with milliseconds. */
 export interface LimitUsage {
   readonly name: string
-  /** The client's own limit if it has one. */
   readonly limit: number
   readonly remaining: number
   readonly windowSeconds: number
   /** When `remaining` next grows, or the next call can pass. */
   readonly reset: string
-  /** Announced changes that will apply to this client. */
   readonly changes: readonly { readonly announced: string; readonly from: string; readonly limit: number }[]
 }
 
-/** The usage of one key, for operators. */
 export interface KeyUsage extends LimitUsage {
   readonly key: string
   /** When the client's own limit ends; null if it has none, or if it does not end. */
@@ -24,16 +21,9 @@ export interface KeyUsage extends LimitUsage {
   readonly shadow: boolean
 }
 
-/** A caller's own limits. */
-export interface CallerUsage {
-  readonly limits: readonly LimitUsage[]
-}
-
-/** A client's keys, for operators. */
 export interface ClientUsage {
   readonly client: string
   readonly limits: readonly KeyUsage[]
-  /** True if there are more keys. */
   readonly truncated: boolean
 }
 
@@ -44,36 +34,27 @@ export interface UsageParts {
   readonly prefix: string
   readonly limits: readonly Limit[]
   readonly clientLimits?: ClientLimits
-  /** Epoch milliseconds. */
-  readonly now?: () => number
 }
+
+export type Usage = ReturnType<typeof createUsage>
+
+export const MAX_KEYS = 1000
 
 /** Reads and deletes what is counted of a client. Operators' questions reject if the store itself cannot be asked. */
-export interface Usage {
-  /** Returns the live limits counted per client alone, up to a second old. It costs no call. */
-  ofCaller(client: string): Promise<CallerUsage>
-  /** Returns the limits counted per client alone, and each key in which calls are counted. It may scan the store. */
-  ofClient(client: string, signal?: AbortSignal): Promise<ClientUsage>
-  /** Deletes every key of the client, and returns how many there were. It may scan the store. */
-  free(client: string, signal?: AbortSignal): Promise<number>
-  /** Drops the cached answers of `ofCaller`: after a reset. */
-  forget(): void
-}
-
-/** Keys of a client that are returned at a time. */
-export const MAX_KEYS = 1000
-const PEEKED_AT_ONCE = 100
-/** `ofCaller` answers from a cache, so that it costs Redis little. */
-const CACHED_MS = 1000
-const MAX_CACHED = 10_000
-
-export function createUsage(parts: UsageParts): Usage {
-  const { store, counters = store, prefix, limits, clientLimits = new Map(), now = Date.now } = parts
+export function createUsage({
+  store,
+  counters = store,
+  prefix,
+  limits,
+  clientLimits = new Map(),
+}: UsageParts) {
   const perClient = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
   const live = perClient.filter(({ shadow }) => !shadow)
   const quotasOfClient = compileLimits(perClient, prefix, clientLimits)
   const quotasOfCaller = compileLimits(live, prefix, clientLimits)
-  const cache = new LRUCache<string, Promise<CallerUsage>>({ max: MAX_CACHED, ttl: CACHED_MS })
+  type CallerUsage = { readonly limits: readonly LimitUsage[] }
+  // A second, so that `ofCaller` costs Redis little.
+  const cache = new LRUCache<string, Promise<CallerUsage>>({ max: 10_000, ttl: 1000 })
 
   function usageOf(allowance: Allowance, client: string, nowMs: number): LimitUsage {
     const { name, limit, remaining, windowMs, resetAt } = allowance
@@ -83,35 +64,23 @@ export function createUsage(parts: UsageParts): Usage {
       // The client's own limit beats a change until it ends.
       .filter(({ announcedAt, fromAt }) => announcedAt <= nowMs && nowMs < fromAt)
       .filter(({ fromAt }) => fromAt >= ownEndsAt || nowMs >= ownEndsAt)
-      .map((change) => ({
-        announced: instant(change.announcedAt),
-        from: instant(change.fromAt),
-        limit: change.limit,
+      .map(({ announcedAt, fromAt, limit }) => ({
+        announced: instant(announcedAt),
+        from: instant(fromAt),
+        limit,
       }))
     return { name, limit, remaining, windowSeconds: windowMs / 1000, reset: instant(resetAt), changes }
   }
 
   async function readOfCaller(client: string): Promise<CallerUsage> {
-    const nowMs = now()
+    const nowMs = Date.now()
     const allowances = await store.peek(quotasOfCaller({ client, ip: '' }, {}, nowMs))
     return { limits: allowances.map((allowance) => usageOf(allowance, client, nowMs)) }
   }
 
-  async function peek(quotas: readonly Quota[], client: string, nowMs: number): Promise<KeyUsage[]> {
-    const found: KeyUsage[] = []
-    for (let i = 0; i < quotas.length; i += PEEKED_AT_ONCE) {
-      const some = quotas.slice(i, i + PEEKED_AT_ONCE)
-      for (const [j, allowance] of (await counters.peek(some)).entries()) {
-        const { key, untilAt, shadow } = some[j]!
-        const until = untilAt === undefined ? null : instant(untilAt)
-        found.push({ key, ...usageOf(allowance, client, nowMs), until, shadow })
-      }
-    }
-    return found
-  }
-
   return {
-    ofCaller(client) {
+    /** Returns the live limits counted per client alone, up to a second old. It costs no call. */
+    ofCaller(client: string): Promise<CallerUsage> {
       const cached = cache.get(client)
       if (cached !== undefined) return cached
       const answer = readOfCaller(client)
@@ -120,28 +89,33 @@ export function createUsage(parts: UsageParts): Usage {
       return answer
     },
 
-    async ofClient(client, signal) {
-      const nowMs = now()
-      const first = quotasOfClient({ client, ip: '' }, {}, nowMs)
-      const known = new Set(first.map(({ key }) => key))
-      const max = Math.max(0, MAX_KEYS - first.length)
+    /** Returns the limits counted per client alone, and each key in which calls are counted. It may scan the store. */
+    async ofClient(client: string, signal?: AbortSignal): Promise<ClientUsage> {
+      const nowMs = Date.now()
+      const alone = quotasOfClient({ client, ip: '' }, {}, nowMs)
+      const known = new Set(alone.map(({ key }) => key))
+      const max = Math.max(0, MAX_KEYS - alone.length)
       const found = await store.keys(clientKeys(limits, prefix, client), MAX_KEYS + 1, signal)
-      const keys = found.filter((key) => !known.has(key))
-      const further = keys
-        .toSorted()
-        .slice(0, max)
-        .flatMap((key) => quotaOfKey(limits, prefix, key, client, nowMs, clientLimits) ?? [])
-      const used = (await peek(further, client, nowMs)).filter(
-        ({ remaining, limit }) => remaining < limit || limit === 0,
-      )
-      return {
-        client,
-        limits: [...(await peek(first, client, nowMs)), ...used],
-        truncated: keys.length > max,
+      const further = found.filter((key) => !known.has(key)).toSorted()
+      const quotas = [...alone]
+      for (const key of further.slice(0, max)) {
+        const quota = quotaOfKey(limits, prefix, key, client, nowMs, clientLimits)
+        if (quota !== undefined) quotas.push(quota)
       }
+      const allowances = await counters.peek(quotas)
+      const keys = quotas.map(({ key, untilAt, shadow }, i) => {
+        const until = untilAt === undefined ? null : instant(untilAt)
+        return { key, ...usageOf(allowances[i]!, client, nowMs), until, shadow }
+      })
+      const isUsed = ({ key, remaining, limit }: KeyUsage): boolean =>
+        known.has(key) || remaining < limit || limit === 0
+      return { client, limits: keys.filter(isUsed), truncated: further.length > max }
     },
 
-    free: (client, signal) => store.reset(clientKeys(limits, prefix, client), signal),
+    /** Deletes every key of the client, and returns how many there were. It may scan the store. */
+    free: (client: string, signal?: AbortSignal): Promise<number> =>
+      store.reset(clientKeys(limits, prefix, client), signal),
+    /** Drops the cached answers of `ofCaller`: after a reset. */
     forget: () => cache.clear(),
   }
 }

@@ -53,7 +53,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
       store.fail(error)
     },
     onWarning: (warning) => log.warn(warning),
-    onEmptied({ countedUntil, emptySince }) {
+    onEmptied(countedUntil, emptySince) {
       const range = { countedUntil: new Date(countedUntil), emptySince: new Date(emptySince) }
       log.warn(range, 'Redis data lost; earlier calls are no longer counted')
     },

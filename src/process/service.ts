@@ -48,7 +48,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
   const { log } = output
   const { store, counters, ready } = await openStore(config.store, log, metrics)
   const prefix = prefixOf(config.store)
-  const limiter = createLimiter({ store, onOutcome: metrics.decisions.inc })
+  const limiter = createLimiter(store, metrics.decisions.inc)
   const failures = createFailures()
   const observe = createAccessLog(output, metrics)
   const resources = createResources()

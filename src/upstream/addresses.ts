@@ -1,6 +1,5 @@
 import { Health } from '../health.ts'
 
-/** One of an upstream's addresses. */
 export interface Address {
   /** Such as `http://10.0.0.1:4000`. */
   readonly origin: string
@@ -20,28 +19,38 @@ export interface AddressChange {
   readonly cause?: string
 }
 
-type OnChange = (change: AddressChange) => void
-
-/** Three in a row are no single call's fault. */
-const MAX_FAILURES = 3
-const BACKOFF_MS = 1000
-const MAX_BACKOFF_MS = 30_000
-
 /**
  * Takes addresses in rotation and passes over those that are down. Each of these comes back by a single trial request, after a
  * back-off that doubles with every trial that fails. If all are down, all are used.
  */
 export function createAddresses(
   origins: readonly string[],
-  onChange: OnChange,
+  onChange: (change: AddressChange) => void,
   now = (): number => performance.now(),
 ) {
-  const all: readonly Address[] = origins.map((origin) => addressOf(origin, onChange, now))
+  const all = origins.map((origin): Address => {
+    const { protocol, hostname, port } = new URL(origin)
+    return {
+      origin,
+      host: hostname.replace(/^\[|\]$/g, ''),
+      port: Number(port) || (protocol === 'https:' ? 443 : 80),
+      health: new Health({
+        // So many in a row are no single call's fault.
+        failures: 3,
+        backoffMs: 1000,
+        maxBackoffMs: 30_000,
+        onDown: ({ message }) => onChange({ address: origin, up: false, cause: message }),
+        onUp: () => onChange({ address: origin, up: true }),
+        now,
+      }),
+      keepAlive: createKeepAliveEstimate(now),
+      sockets: 0,
+    }
+  })
   let rotation = 0
 
   /** Returns the next one that is not in `tried`: one that is up or due for a trial, else any; undefined if all were tried. */
   function next(tried: readonly Address[] = []): Address | undefined {
-    if (all.length === 1) return tried.length === 0 ? all[0] : undefined
     let down: Address | undefined
     for (let i = 0; i < all.length; i++) {
       const address = all[(rotation + i) % all.length]!
@@ -60,25 +69,6 @@ export function createAddresses(
 }
 
 export type Addresses = ReturnType<typeof createAddresses>
-
-function addressOf(origin: string, onChange: OnChange, now: () => number): Address {
-  const { protocol, hostname, port } = new URL(origin)
-  return {
-    origin,
-    host: hostname.replace(/^\[|\]$/g, ''),
-    port: Number(port) || (protocol === 'https:' ? 443 : 80),
-    health: new Health({
-      failures: MAX_FAILURES,
-      backoffMs: BACKOFF_MS,
-      maxBackoffMs: MAX_BACKOFF_MS,
-      onDown: ({ message }) => onChange({ address: origin, up: false, cause: message }),
-      onUp: () => onChange({ address: origin, up: true }),
-      now,
-    }),
-    keepAlive: createKeepAliveEstimate(now),
-    sockets: 0,
-  }
-}
 
 /** A socket closed sooner was not closed for being idle: it was much used, or the server ends. */
 const MIN_IDLE_MS = 100

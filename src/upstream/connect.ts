@@ -1,5 +1,5 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
-import { connect as connectTls, type ConnectionOptions, createSecureContext, type TLSSocket } from 'node:tls'
+import { connect as connectTls, createSecureContext, TLSSocket } from 'node:tls'
 import type { Address } from './addresses.ts'
 
 /** PEM texts, and the name that the certificate of the upstream must bear. */
@@ -19,76 +19,59 @@ export type Connect = (address: Address, done: (failure: Error | undefined, agai
 /** Opens sockets within `timeoutMs` each, over TLS if `tls` is given. Host names are resolved anew for each. */
 export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined): Connect {
   const sessions = createTlsSessions()
-  const secure = tls && tlsOptions(tls)
+  const secure = tls && {
+    secureContext: createSecureContext({ ca: tls.ca, cert: tls.cert, key: tls.key, minVersion: 'TLSv1.2' }),
+    ALPNProtocols: ['http/1.1'],
+    // Not even NODE_TLS_REJECT_UNAUTHORIZED=0 lets an upstream go unverified.
+    rejectUnauthorized: true,
+  }
   return (address, done) => {
     const { host, port } = address
     const options = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
     const session = secure && sessions.get(address)
-    let socket: Socket
-    if (secure === undefined) socket = connectTcp(options)
-    else {
-      // Node's agent would take the name to verify from the caller's Host.
-      const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
-      const secured = connectTls({ ...options, ...secure, servername, session })
-      sessions.keep(secured, address)
-      socket = secured
-    }
-    let failure: Error | undefined
+    // Node's agent would take the name to verify from the caller's Host.
+    const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
+    const socket = secure ? connectTls({ ...options, ...secure, servername, session }) : connectTcp(options)
+    if (socket instanceof TLSSocket) sessions.keep(socket, address)
+    let failure = new Error('closed before it was connected')
     let reached = false
-    let ready = false
     let late = false
     const timer = setTimeout(() => {
       late = true
       socket.destroy(new Error(`no connection within ${timeoutMs} ms`))
     }, timeoutMs)
-    socket.on('error', (error) => (failure = withMessage(error)))
+    socket.on('error', (error) => {
+      // Node's error for a name with several addresses has no message of its own.
+      const errors = error instanceof AggregateError ? (error.errors as Error[]) : [error]
+      failure = new Error(errors.map(({ message }) => message).join(', '), { cause: error })
+    })
     socket.once('connect', () => (reached = true))
     socket.once(secure === undefined ? 'connect' : 'secureConnect', () => {
-      ready = true
       clearTimeout(timer)
+      socket.off('close', onClose)
       done(undefined, false)
     })
-    socket.once('close', () => {
-      if (ready) return
+    const onClose = (): void => {
       clearTimeout(timer)
       const again = session !== undefined && reached && !late
-      if (again) sessions.refused(address)
-      done(failure ?? new Error('closed before it was connected'), again)
-    })
+      if (again) sessions.forget(address)
+      done(failure, again)
+    }
+    socket.once('close', onClose)
     return socket
   }
 }
 
-/** What all TLS sockets to an upstream have in common, made once. */
-function tlsOptions({ ca, cert, key }: Partial<Tls>): ConnectionOptions {
-  return {
-    secureContext: createSecureContext({ ca, cert, key, minVersion: 'TLSv1.2' }),
-    ALPNProtocols: ['http/1.1'],
-    // Not even NODE_TLS_REJECT_UNAUTHORIZED=0 lets an upstream go unverified.
-    rejectUnauthorized: true,
-  }
-}
-
-/** Node's error for a name with several addresses, none of which took the connection, has no message of its own. */
-function withMessage(error: Error): Error {
-  if (!(error instanceof AggregateError)) return error
-  return new Error(error.errors.map(({ message }: Error) => message).join(', '), { cause: error })
-}
-
 /** How long a verified certificate is trusted without being seen again: a resumed session shows none. */
 const MAX_UNVERIFIED_MS = 5 * 60_000
-const REFUSED_MS = 5 * 60_000
 
 /** Keeps TLS sessions that new sockets resume, which spares both ends most of a handshake. All sockets verify by the same rules. */
 export function createTlsSessions(now = (): number => performance.now()) {
   const known = new Map<Address, { readonly session: Buffer; readonly verifiedAt: number }>()
-  const refusedUntil = new Map<Address, number>()
   return {
-    /** Returns the session that a new socket to `address` may offer, if any. */
     get(address: Address): Buffer | undefined {
       const kept = known.get(address)
-      if (kept === undefined || now() < (refusedUntil.get(address) ?? 0)) return undefined
-      return now() - kept.verifiedAt < MAX_UNVERIFIED_MS ? kept.session : undefined
+      return kept && now() - kept.verifiedAt < MAX_UNVERIFIED_MS ? kept.session : undefined
     },
     /** Keeps the sessions that the upstream issues on a new socket, which offers what `get` returned. */
     keep(socket: TLSSocket, address: Address): void {
@@ -99,7 +82,7 @@ export function createTlsSessions(now = (): number => performance.now()) {
         if (verifiedAt !== undefined) known.set(address, { session, verifiedAt })
       })
     },
-    /** Offers no session to `address` for a while: a handshake with one failed. */
-    refused: (address: Address) => void refusedUntil.set(address, now() + REFUSED_MS),
+    /** Offers none until there is another: a handshake with it failed. */
+    forget: (address: Address): boolean => known.delete(address),
   }
 }

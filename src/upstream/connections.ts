@@ -21,15 +21,19 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     serveQueue()
   })
 
-  /** Gives a request a connected socket, at once or when one is free. */
   function acquire(request: UpstreamRequest): void {
-    if (!begin(request) && !enqueue(request)) request.failBusy()
+    if (begin(request)) return
+    const { caller } = request.outgoing
+    if (!waiting.isFree(caller)) for (let i = queue.length - 1; i >= 0; i--) if (queue[i]!.settled) dequeue(i)
+    if (waiting.isFree(caller)) {
+      waiting.take(caller)
+      queue.push(request)
+    } else request.failBusy()
   }
 
-  /** Releases the upload slot of a request whose body is whole. */
   function uploaded(request: UpstreamRequest): void {
     if (!request.uploading) return
-    if (request.holds) uploads.release(request.outgoing.caller)
+    if (request.hasSlot) uploads.release(request.outgoing.caller)
     request.uploading = false
     serveQueue()
   }
@@ -49,13 +53,14 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     if (uploading && !uploads.isFree(caller)) return false
     const address = addresses.next()!
     const socket = pool.take(request.reuse, address)
-    request.holds = true
+    request.hasSlot = true
     held.take(caller)
     if (uploading) uploads.take(caller)
+    request.sent!.reusedSocket = socket !== undefined
     if (socket === undefined) dial(request, address)
     else {
-      request.sent!.reusedSocket = true
-      assign(request, socket)
+      socket.owner = request
+      request.sent!.onSocket(socket)
     }
     return true
   }
@@ -64,19 +69,19 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   function dial(request: UpstreamRequest, address: Address, tried: readonly Address[] = []): void {
     const socket = pool.open(address, (failure, again) => {
       if (failure === undefined) {
-        if (request.over) free(socket)
-        else assign(request, socket)
+        if (request.settled) free(socket)
+        else request.sent!.onSocket(socket)
         return
       }
       if (!again) address.health.failed(failure)
       const attempted = again ? tried : [...tried, address]
       const next = again ? address : addresses.next(attempted)
-      if (next !== undefined && !request.over) {
+      if (next !== undefined && !request.settled) {
         dial(request, next, attempted)
         return
       }
       release(request)
-      if (!request.over) request.failUnreachable(failure)
+      if (!request.settled) request.failUnreachable(failure)
       serveQueue()
     })
     socket.owner = request
@@ -89,21 +94,10 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   }
 
   function release(request: UpstreamRequest | undefined): void {
-    if (request?.holds !== true) return
-    request.holds = false
+    if (request?.hasSlot !== true) return
+    request.hasSlot = false
     held.release(request.outgoing.caller)
     if (request.uploading) uploads.release(request.outgoing.caller)
-  }
-
-  function enqueue(request: UpstreamRequest): boolean {
-    const { caller } = request.outgoing
-    if (!waiting.isFree(caller)) {
-      for (let i = queue.length - 1; i >= 0; i--) if (queue[i]!.over) dequeue(i)
-      if (!waiting.isFree(caller)) return false
-    }
-    waiting.take(caller)
-    queue.push(request)
-    return true
   }
 
   function dequeue(index: number): void {
@@ -115,17 +109,12 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   function serveQueue(): void {
     for (let i = 0; i < queue.length && !pool.isFull();) {
       const request = queue[i]!
-      if (request.over || begin(request)) dequeue(i)
+      if (request.settled || begin(request)) dequeue(i)
       else i++
     }
   }
 
   return { acquire, uploaded, onStaleSocket, evict: pool.evict, close: pool.close }
-}
-
-function assign(request: UpstreamRequest, socket: PooledSocket): void {
-  socket.owner = request
-  request.sent!.onSocket(socket)
 }
 
 /** Counts slots taken, in all and by each caller; a caller that holds none takes no memory. */

@@ -11,7 +11,7 @@ export const HOP_BY_HOP = names(`
 `)
 
 /** What was judged here must reach the upstream: no `Connection` header can name it away, and nothing else may pass for it. */
-export const JUDGED = names(`
+export const INSPECTED = names(`
   authorization content-encoding content-length content-type cookie dpop host x-request-id
 `)
 
@@ -37,7 +37,6 @@ const OVERRIDES = names(`
  */
 const FROM_PROXY = new RegExp(
   [
-    // Whose connection it is.
     String.raw`\bforward(?:ed)?\b`,
     String.raw`\b(?:client|connecting|originating|peer|proxyuser|real|remote|socket|source|user)-?(?:ip(?:v[46])?|addr(?:ess)?|port)$`,
     String.raw`^x-ip$|^(?:x-)?real-host$|^x-(?:http-|backend-)?host(?:-override)?$|^x-original-(?:for|host|proto)$`,
@@ -46,7 +45,6 @@ const FROM_PROXY = new RegExp(
     String.raw`client-?cert|\b(?:client|peer|user)?cert(?:s|ificates?)?\b|\bx-?509\b|\bm?(?:ssl|tls)\b|\bdn\b`,
     String.raw`\bclient-(?:chain|cn|fingerprint|issuer|san|serial|subject|thumbprint|verif(?:y|ied))\b`,
     String.raw`^(?:wl-)?proxy-|^-ws[a-z]{2}$`,
-    // Who it is.
     String.raw`^(?:x-)?remote-|^(?:impersonate|oidc)-|^x-(?:userinfo|jwt-assertion)$`,
     String.raw`^x-(?:auth-request|authenticated|authentik|consumer|credential|goog-authenticated|ms-client-principal|amzn-oidc|webauth)\b`,
     // Which files it may be asked to send (Rack::Sendfile).
@@ -65,7 +63,6 @@ const actions = new Map<string, Action>()
 const MAX_ACTIONS = 1000
 const MAX_NAME = 64
 
-/** Returns what is done with the request field of this name. */
 export function actionOf(name: string): Action {
   const known = actions.get(name)
   if (known !== undefined) return known
@@ -86,7 +83,7 @@ export function plainName(name: string): string {
 function judge(name: string): Action {
   const plain = plainName(name)
   if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain)) return 'drop'
-  if (JUDGED.has(plain)) return plain === name ? 'keep' : 'drop'
+  if (INSPECTED.has(plain)) return plain === name ? 'keep' : 'drop'
   if (OF_CLIENTS.test(plain) || !FROM_PROXY.test(plain)) return 'keep'
   // A proxy that sets the one spelling may pass on the caller's other one; Apache writes `SSL_CLIENT_CERT` and `OIDC_CLAIM_sub` itself, WebSphere `$WSCC`.
   return plain === name || /^(?:ssl|oidc)_/.test(name) || name.startsWith('$ws') ? 'from-proxy' : 'drop'

@@ -1,4 +1,4 @@
-import { actionOf, HOP_BY_HOP, JUDGED, plainName, RATE_LIMIT } from './header-policy.ts'
+import { actionOf, HOP_BY_HOP, INSPECTED, plainName, RATE_LIMIT } from './header-policy.ts'
 
 /** What the gateway itself reports to the upstream of the connection and the request. */
 export interface Connection {
@@ -17,17 +17,12 @@ export interface Connection {
 /** Fields of an upstream's own in which a proxy reports who calls: the name as servers compare it → as configured, in lower case. */
 export type IdentityHeaders = ReadonlyMap<string, string>
 
-/** Normalises the names of such fields. */
-export function identityHeadersOf(names: readonly string[]): IdentityHeaders {
-  return new Map(names.map((name) => [plainName(name.toLowerCase()), name.toLowerCase()]))
-}
-
-const NO_IDENTITY: IdentityHeaders = new Map()
-
-type Fields = Readonly<Record<string, string | string[] | undefined>>
-
 /** Returns the request's fields as the upstream gets them: a flat list of names, in lower case, and values. */
-export function requestHeaders(fields: Fields, connection: Connection, identity = NO_IDENTITY): string[] {
+export function requestHeaders(
+  fields: Readonly<Record<string, string | string[] | undefined>>,
+  connection: Connection,
+  identity: IdentityHeaders,
+): string[] {
   const { trusted, peer } = connection
   const out: string[] = []
   const named = namedByConnection(fields['connection'] as string | undefined)
@@ -36,7 +31,7 @@ export function requestHeaders(fields: Fields, connection: Connection, identity 
     const action = own === undefined ? actionOf(name) : own === name ? 'from-proxy' : 'drop'
     if (action === 'drop' || (action === 'from-proxy' && !trusted)) continue
     // What a trusted proxy reports is not the caller's to name away.
-    if (action === 'keep' && named?.has(name) === true && !JUDGED.has(name)) continue
+    if (action === 'keep' && named?.has(name) === true && !INSPECTED.has(name)) continue
     if (name === 'x-request-id' || name === 'x-forwarded-for') continue
     const value = fields[name]
     if (typeof value === 'string') out.push(name, value)
@@ -93,16 +88,12 @@ export function readAnswerHead(
     headers.push(name, value)
   }
   const named = namedByConnection(connection)
-  if (named !== undefined) headers = without(headers, named)
+  if (named !== undefined) {
+    const isKept = (name: string): boolean => !named.has(name) || INSPECTED.has(name)
+    headers = headers.filter((_, i) => isKept(headers[i - (i % 2)]!.toLowerCase()))
+  }
   if (rateLimit !== undefined) headers.push(...rateLimit)
   return { headers, contentLength, transferEncoding, keepAliveMs }
-}
-
-export type AnswerHead = ReturnType<typeof readAnswerHead>
-
-function without(headers: readonly string[], named: ReadonlySet<string>): string[] {
-  const isKept = (name: string): boolean => !named.has(name) || JUDGED.has(name)
-  return headers.filter((_, i) => isKept(headers[i - (i % 2)]!.toLowerCase()))
 }
 
 /** Parses `Keep-Alive: timeout=5` (RFC 2068 section 19.7.1.1), which is in seconds. */

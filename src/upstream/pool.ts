@@ -4,12 +4,10 @@ import type { Address, Addresses } from './addresses.ts'
 import type { Connect } from './connect.ts'
 import type { UpstreamRequest } from './request.ts'
 
-/** One of an upstream's sockets. */
 export interface PooledSocket extends Socket {
   target: Address
-  /** The request that uses it. */
   owner: UpstreamRequest | undefined
-  /** True once its slot was released, ahead of its `close`. */
+  /** True once its slot was released, perhaps ahead of its `close`. */
   released?: boolean
   /** `performance.now()` until which it may be used again; undefined while it is in use. */
   idleUntil?: number | undefined
@@ -36,7 +34,6 @@ export function createPool(
   { all }: Addresses,
   connect: Connect,
   max: number,
-  /** Called when a request is over with a socket. */
   onFree: (socket: PooledSocket) => void,
   /** Called when a socket that was connected is closed, and its slot free. */
   onClose: (socket: PooledSocket) => void,
@@ -69,7 +66,7 @@ export function createPool(
     address.sockets++
     const socket = connect(address, (failure, again) => {
       if (failure === undefined) watch(socket)
-      else release(address)
+      else release(socket)
       done(failure, again)
     }) as PooledSocket
     socket.target = address
@@ -90,7 +87,6 @@ export function createPool(
     return true
   }
 
-  /** Closes the idle sockets to one address. */
   function evict(origin: string): void {
     for (const socket of idle) if (socket.target.origin === origin) socket.destroy()
   }
@@ -105,15 +101,15 @@ export function createPool(
   function watch(socket: PooledSocket): void {
     // Unsolicited bytes would be read as the answer to the next request.
     socket.on('data', () => {
-      if (socket.idleUntil === undefined) return
-      recordClosed(socket)
-      socket.destroy()
+      if (socket.idleUntil !== undefined) socket.destroy(new Error('the upstream sent bytes unasked'))
     })
     socket.on('free', () => onFree(socket))
     socket.once('close', () => {
-      if (socket.released !== true) release(socket.target)
+      release(socket)
       if (socket.idleUntil !== undefined) {
-        if (socket.readableEnded || socket.errored) recordClosed(socket)
+        const now = performance.now()
+        const isEarly = now < socket.idleUntil && (socket.readableEnded || socket.errored !== null)
+        if (isEarly) socket.target.keepAlive.record(now - socket.idleSince)
         const at = idle.indexOf(socket)
         if (at !== -1) idle.splice(at, 1)
       }
@@ -147,14 +143,15 @@ export function createPool(
 
   /** Closes an idle socket and releases its slot at once. */
   function drop(socket: PooledSocket): void {
-    release(socket.target)
-    socket.released = true
+    release(socket)
     socket.destroy()
   }
 
-  function release(address: Address): void {
+  function release(socket: PooledSocket): void {
+    if (socket.released === true) return
+    socket.released = true
     openCount--
-    address.sockets--
+    socket.target.sockets--
   }
 
   function closeExpired(): void {
@@ -167,10 +164,4 @@ export function createPool(
   }
 
   return { isFull, take, open, keep, evict, close }
-}
-
-/** Records how long the upstream kept an idle socket, unless it closed at its announced keep-alive timeout. */
-function recordClosed({ target, idleSince, idleUntil }: PooledSocket): void {
-  const now = performance.now()
-  if (now < idleUntil!) target.keepAlive.record(now - idleSince)
 }

@@ -9,9 +9,7 @@ import type { UpstreamRequest } from './request.ts'
 Object.assign(util, { _extend: Object.assign })
 const httpProxy = createRequire(import.meta.url)('http-proxy') as typeof HttpProxy
 
-/** One request as the earlier phases left it. */
 export interface Outgoing {
-  /** The canonical path and the query. */
   readonly target: string
   /** A flat list of names and values. */
   readonly headers: string[]
@@ -20,7 +18,6 @@ export interface Outgoing {
   readonly body?: Buffer | undefined
   /** Most bytes of a body of unknown length. */
   readonly maxBody: number
-  /** Replaces the upstream's timeout if the route has its own. */
   readonly timeoutMs: number | undefined
   /** The gateway's rate-limit fields, as a flat list, on a limited route. */
   readonly rateLimit: readonly string[] | undefined
@@ -75,9 +72,8 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
     const { request, response, outgoing } = sent
     const { bodyLength, headers, body } = outgoing
     // Node would announce chunks for a body of none.
-    if (bodyLength !== undefined && request.headers['content-length'] === undefined) {
-      if (WITH_BODY.has(request.method)) headers.push('content-length', String(bodyLength))
-    }
+    const isUnannounced = bodyLength !== undefined && request.headers['content-length'] === undefined
+    if (isUnannounced && WITH_BODY.has(request.method)) headers.push('content-length', String(bodyLength))
     const source = body !== undefined ? piping(body) : bodyLength === 0 ? WITHOUT_BODY : STREAMED
     try {
       proxy.web(request, response, source, (error) => sent.onError(error))

@@ -1,13 +1,11 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { onBreak, tooLarge } from '../downstream/body.ts'
+import { onBodyAborted, tooLarge } from '../downstream/body.ts'
 import { Refusal, serviceUnavailable } from '../errors.ts'
 import type { PooledSocket, Reuse } from './pool.ts'
 import type { Outgoing } from './proxy.ts'
-import { passBack } from './response.ts'
+import { streamAnswer } from './response.ts'
 import type { Backend } from './upstream.ts'
-
-type Outcome = 'answered' | 'cut' | 'left' | 'failed'
 
 /** One request on its way to an upstream, and the answer on its way back: one object for its whole life, with one outcome. */
 export class UpstreamRequest {
@@ -17,19 +15,16 @@ export class UpstreamRequest {
   readonly timeoutMs: number
   /** The request to the upstream; a retry is another one. */
   sent: ClientRequest | undefined
-  /** Which sockets it may use; a retry uses a new one. */
   reuse: Reuse
   /** True while its body is still coming over a socket. */
   uploading = false
   /** True while it has a socket, or one is being opened for it. */
-  holds = false
-  /** True once it has an outcome. */
-  over = false
+  hasSlot = false
+  settled = false
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
   /** `answered`: whole. `cut`: broken off after the head. `left`: by the caller. `failed`: no answer was begun. */
-  outcome: Outcome = 'failed'
-  /** Why it was cut or failed. */
+  outcome: 'answered' | 'cut' | 'left' | 'failed' = 'failed'
   error: Refusal | undefined
   /** Why the gateway ended it, if it did not wait for the caller any longer. */
   timedOut: string | undefined
@@ -40,8 +35,7 @@ export class UpstreamRequest {
   /** True if its body is passed on while it comes. */
   readonly streamed: boolean
   #answer: IncomingMessage | undefined
-  /** True once a socket was asked for. */
-  claimed = false
+  asksForSocket = false
   #received = 0
   /** How long the caller seems to have read nothing. */
   unreadMs = 0
@@ -74,10 +68,10 @@ export class UpstreamRequest {
     }
     this.backend.timeouts.add(this)
     if (this.streamed) {
-      onBreak(request, (reason) => {
+      onBodyAborted(request, (reason) => {
         if (!response.writableEnded && this.#answer?.complete !== true) this.fail(reason)
       })
-      if (this.over) return
+      if (this.settled) return
     }
     this.backend.send(this)
     if (!this.streamed) return
@@ -87,7 +81,7 @@ export class UpstreamRequest {
 
   onRequest(sent: ClientRequest): void {
     this.sent = sent
-    sent.on('response', (answer) => passBack(answer, this))
+    sent.on('response', (answer) => streamAnswer(answer, this))
     // A 101 that the gateway did not ask for (RFC 9110 section 15.2.2).
     sent.on('upgrade', (_: IncomingMessage, socket: Socket) => {
       socket.destroy()
@@ -108,14 +102,14 @@ export class UpstreamRequest {
 
   onError(error: NodeJS.ErrnoException): void {
     // What an upstream does after its whole answer is no concern of the caller's.
-    if (this.over || this.response.writableEnded || this.#answer?.complete === true) return
+    if (this.settled || this.response.writableEnded || this.#answer?.complete === true) return
     // A kept-alive socket that dies unanswered: most likely the upstream was just closing it.
     const isStale =
       this.headAt === undefined &&
       this.sent?.reusedSocket === true &&
       (error.code === 'ECONNRESET' || error.code === 'EPIPE')
-    if (!isStale) this.failAddress(error)
-    else this.backend.connections.onStaleSocket(this, this.sent!.socket as PooledSocket)
+    if (isStale) this.backend.connections.onStaleSocket(this, this.sent!.socket as PooledSocket)
+    else this.failAddress(error)
     if (isStale && this.reuse === 'any') {
       this.reuse = 'new'
       this.backend.send(this)
@@ -123,7 +117,7 @@ export class UpstreamRequest {
   }
 
   failBroken(error: Error): void {
-    this.fail(badGateway('The upstream broke off.', this.backend.name, error))
+    this.#failGateway('The upstream broke off.', error)
   }
 
   failBusy(): void {
@@ -131,11 +125,16 @@ export class UpstreamRequest {
   }
 
   failUnreachable(cause: Error): void {
-    this.fail(badGateway('The upstream cannot be reached.', this.backend.name, cause))
+    this.#failGateway('The upstream cannot be reached.', cause)
+  }
+
+  #failGateway(message: string, reason: Error): void {
+    const cause = new Error(`${this.backend.name}: ${reason.message}`, { cause: reason })
+    this.fail(new Refusal('BadGateway', message, { cause }))
   }
 
   #claim(): void {
-    this.claimed = true
+    this.asksForSocket = true
     this.backend.connections.acquire(this)
   }
 
@@ -144,33 +143,32 @@ export class UpstreamRequest {
     this.silentSince = performance.now()
     if (this.#received > this.outgoing.maxBody) this.fail(tooLarge(this.outgoing.maxBody))
     // A body that fills the first buffer is passed on while it comes; a sender of less holds no socket until it is whole.
-    else if (!this.claimed && !this.over && this.sent!.writableNeedDrain) {
+    else if (!this.asksForSocket && !this.settled && this.sent!.writableNeedDrain) {
       this.uploading = true
       this.#claim()
     }
   }
 
   #onBodyEnd(): void {
-    if (this.over) return
+    if (this.settled) return
     this.silentSince = performance.now()
-    if (this.claimed) this.backend.connections.uploaded(this)
+    if (this.asksForSocket) this.backend.connections.uploaded(this)
     else this.#claim()
   }
 
-  /** Counts a failure of the address, if it was asked and has not answered. */
   failAddress(cause: Error): void {
     const socket = this.sent?.socket as PooledSocket | null | undefined
     if (this.headAt === undefined) socket?.target.health.failed(cause)
   }
 
   fail(error: Refusal): void {
-    if (!this.over) this.error = error
+    if (!this.settled) this.error = error
     this.settle(this.response.headersSent ? 'cut' : 'failed')
   }
 
-  settle(outcome: Outcome): void {
-    if (this.over) return
-    this.over = true
+  settle(outcome: UpstreamRequest['outcome']): void {
+    if (this.settled) return
+    this.settled = true
     this.outcome = outcome
     this.backend.timeouts.delete(this)
     // An upstream that answers early need not take the rest of the request.
@@ -184,11 +182,6 @@ export class UpstreamRequest {
   }
 }
 
-/** How it ended. */
 export type Forwarded = Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt'>
-
-function badGateway(message: string, upstream: string, cause: Error): Refusal {
-  return new Refusal('BadGateway', message, { cause: new Error(`${upstream}: ${cause.message}`, { cause }) })
-}
 
 function ignore(): void {}

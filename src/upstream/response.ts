@@ -1,31 +1,25 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
-import { lingerOnClose } from '../downstream/graceful-close.ts'
-import { type AnswerHead, readAnswerHead } from './headers.ts'
+import { readAnswerHead } from './headers.ts'
 import type { PooledSocket } from './pool.ts'
 import type { UpstreamRequest } from './request.ts'
 
 /** Characters that a reason phrase must not carry (RFC 9112 section 4). */
 const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
 
-/** Returns what is wrong with a head that can be parsed, if anything. */
-function faultOf(
-  { statusCode, httpVersionMajor }: IncomingMessage,
-  { transferEncoding: coding }: AnswerHead,
-): string | undefined {
-  if (statusCode! < 200) return `the upstream answered ${statusCode} unasked`
-  if (httpVersionMajor !== 1) return `the upstream answered in HTTP/${httpVersionMajor}`
-  // Without TE in the request, no other (RFC 9112 section 7.4).
-  if (coding === undefined || coding.toLowerCase() === 'chunked') return undefined
-  return `the upstream answered in the coding ${coding.slice(0, 100)}`
-}
-
 /** Streams an upstream's answer to the caller, as fast as that reads; one that is cut is never completed. */
-export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
+export function streamAnswer(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
   const { request, response, sent, outgoing } = upstreamRequest
   const status = incoming.statusCode!
   const head = readAnswerHead(incoming.rawHeaders, status, outgoing.rateLimit)
-  const fault = faultOf(incoming, head)
-  if (upstreamRequest.over || fault !== undefined) {
+  const { transferEncoding: coding } = head
+  let fault: string | undefined
+  if (status < 200) fault = `the upstream answered ${status} unasked`
+  else if (incoming.httpVersionMajor !== 1)
+    fault = `the upstream answered in HTTP/${incoming.httpVersionMajor}`
+  // Without TE in the request, no other (RFC 9112 section 7.4).
+  else if (coding !== undefined && coding.toLowerCase() !== 'chunked')
+    fault = `the upstream answered in the coding ${coding.slice(0, 100)}`
+  if (upstreamRequest.settled || fault !== undefined) {
     incoming.destroy()
     upstreamRequest.onError(new Error(fault))
     return
@@ -37,14 +31,11 @@ export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamReq
 
   /** Writes the head, once; false if it cannot be. */
   const begin = (): boolean => {
-    if (response.headersSent || upstreamRequest.over) return response.headersSent
+    if (response.headersSent || upstreamRequest.settled) return response.headersSent
     clearImmediate(flushing)
     const reason = incoming.statusMessage ?? ''
     // The rest of an unfinished request must not be taken for the next one.
-    if (!request.complete) {
-      head.headers.push('Connection', 'close')
-      if (response.socket) lingerOnClose(response.socket)
-    }
+    if (!request.complete) head.headers.push('Connection', 'close')
     try {
       if (reason === STATUS_CODES[status] || reason === '' || BAD_REASON.test(reason))
         response.writeHead(status, head.headers)
@@ -56,7 +47,7 @@ export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamReq
   }
   // The head waits for the bytes that come with it: if they are broken, it can still be a 502.
   const flushing = setImmediate(() => {
-    if (!upstreamRequest.over && begin()) response.flushHeaders()
+    if (!upstreamRequest.settled && begin()) response.flushHeaders()
   })
 
   incoming.on('error', (error) => upstreamRequest.onError(error))
@@ -78,10 +69,8 @@ export function passBack(incoming: IncomingMessage, upstreamRequest: UpstreamReq
     else if (!response.write(chunk)) incoming.pause()
   })
   incoming.on('end', () => {
-    if (upstreamRequest.over) return
-    // `end` also comes for a body that was cut; only `complete` tells them apart.
-    if (!incoming.complete) upstreamRequest.onError(new Error('the answer was cut'))
-    else if (begin() && !response.writableEnded) response.end()
+    // `end` also comes for a body that was cut, before its `close`; only `complete` distinguishes them.
+    if (incoming.complete && !upstreamRequest.settled && begin() && !response.writableEnded) response.end()
   })
   response.on('drain', () => {
     upstreamRequest.onProgress()

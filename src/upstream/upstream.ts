@@ -3,12 +3,12 @@ import { READ_MS } from '../downstream/graceful-close.ts'
 import { type AddressChange, createAddresses } from './addresses.ts'
 import { createConnect, type Tls } from './connect.ts'
 import { createConnections } from './connections.ts'
-import { type IdentityHeaders, identityHeadersOf } from './headers.ts'
+import type { IdentityHeaders } from './headers.ts'
+import { plainName } from './header-policy.ts'
 import { createSend, type Outgoing } from './proxy.ts'
 import { UpstreamRequest } from './request.ts'
 import { createTimeouts } from './timeouts.ts'
 
-/** A backend as it is configured. */
 export interface Upstream {
   readonly name: string
   /** Where it answers, such as `http://data.internal:4000`; several are used in rotation, all by the same scheme. */
@@ -25,16 +25,6 @@ export interface Upstream {
   readonly readMs?: number
 }
 
-export interface Forward {
-  (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing): Promise<UpstreamRequest>
-  readonly identityHeaders: IdentityHeaders
-  /** The upstream's addresses, and which of them are in use. */
-  addresses(): readonly { readonly address: string; readonly up: boolean }[]
-  /** Closes the idle sockets; requests under way end undisturbed. */
-  close(): void
-}
-
-/** Makes what all requests to one upstream have in common. */
 function createBackend(upstream: Upstream, onChange: (change: AddressChange) => void) {
   const { name, timeoutMs, readMs = READ_MS, origins } = upstream
   const { protocol } = new URL(origins[0]!)
@@ -55,15 +45,21 @@ export type Backend = ReturnType<typeof createBackend>
  * Streams requests to one upstream over kept-alive sockets, and its answers back.
  * Never rejects, never leaves the caller waiting longer than the timeouts, never completes an answer that was cut.
  */
-export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void): Forward {
+export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void) {
   const backend = createBackend(upstream, onChange)
   const forward = (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing) =>
     new Promise<UpstreamRequest>((resolve) =>
       new UpstreamRequest(backend, request, response, outgoing, resolve).start(),
     )
+  const names = (upstream.identityHeaders ?? []).map((name) => name.toLowerCase())
+  const identityHeaders: IdentityHeaders = new Map(names.map((name) => [plainName(name), name]))
   return Object.assign(forward, {
-    identityHeaders: identityHeadersOf(upstream.identityHeaders ?? []),
+    identityHeaders,
+    /** Returns the upstream's addresses, and which of them are in use. */
     addresses: () => backend.addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
+    /** Closes the idle sockets; requests under way end undisturbed. */
     close: backend.connections.close,
   })
 }
+
+export type Forward = ReturnType<typeof createForward>

@@ -271,6 +271,6 @@ describe('sluice limits, behind sentinels', () => {
     expect((await limits(redis, ['reset'])).stdout).toBe('Freed 3 keys of the client "acme".\n')
     const wrong = await limits(redis.replace(`name: ${name}`, 'name: other'), ['show'])
     expect(wrong).toMatchObject({ code: 78, stdout: '' })
-    expect(wrong.stderr).toContain('the sentinels know no master of the name in store.redis.name')
+    expect(wrong.stderr).toContain('the sentinels know no master of this store.redis.name')
   })
 })

@@ -68,16 +68,16 @@ const echoed = (said: string) => [...said.matchAll(/\/n\d+/g)].map(([path]) => p
 
 describe('requests that follow each other on a socket', () => {
   it.each([
-    ['garbage', 'garbage\r\n\r\n'],
-    ['a head that is too large', get('/large', `X: ${'x'.repeat(20_000)}\r\n`)],
-  ])('are all answered before %s ends it', async (_, garbage) => {
+    ['garbage', 400, 'garbage\r\n\r\n'],
+    ['a head that is too large', 431, get('/large', `X: ${'x'.repeat(20_000)}\r\n`)],
+  ])('are all answered before %s is refused', async (_, refusal, garbage) => {
     const { said, ended } = caller(get('/held') + get('/n1') + get('/n2') + garbage)
     await until('the first is under way', () => letGo.length === 1)
     letGo[0]!()
     await ended()
-    expect(statuses(said())).toEqual([200, 200, 200])
+    expect(statuses(said())).toEqual([200, 200, 200, refusal])
     expect(echoed(said())).toEqual(['/n1', '/n2'])
-    // Told with the last alone.
+    // In the last alone.
     expect(said().match(/Connection: close/g)).toHaveLength(1)
     expect(said().indexOf('Connection: close')).toBeGreaterThan(said().indexOf('/n1'))
   })
@@ -90,7 +90,7 @@ describe('requests that follow each other on a socket', () => {
     await new Promise((resolve) => setTimeout(resolve, 50))
     letGo[0]!()
     await ended()
-    expect(statuses(said())).toEqual([200, 200])
+    expect(statuses(said())).toEqual([200, 200, 400])
     expect(echoed(said())).toEqual(['/n1'])
   })
 

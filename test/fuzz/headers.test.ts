@@ -82,14 +82,15 @@ it(
     fc.assert(
       fc.property(headers, (sent) => {
         const before = structuredClone(sent)
-        const list = requestHeaders(sent, {
+        const connection = {
           peer: '1.1.1.1',
-          proto: 'http',
+          proto: 'http' as const,
           host: 'a',
           port: '80',
           requestId: 'r',
           trusted: false,
-        })
+        }
+        const list = requestHeaders(sent, connection, new Map())
         expect(sent).toEqual(before)
         const out = Object.fromEntries(list.flatMap((name, i) => (i % 2 === 0 ? [[name, list[i + 1]!]] : [])))
         expect(Object.keys(out)).toHaveLength(list.length / 2)

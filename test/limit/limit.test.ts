@@ -116,8 +116,8 @@ describe('a limit', () => {
   const changed = limit('requests', ['client'], {
     limit: 1000,
     changes: [
-      { announcedAt: 0, fromAt: 200, limit: 1200 },
       { announcedAt: 0, fromAt: 100, limit: 500 },
+      { announcedAt: 0, fromAt: 200, limit: 1200 },
     ],
   })
   const at = (nowMs: number, clientLimits?: ClientLimits) =>

@@ -18,10 +18,7 @@ if (CLOCKED_SCRIPT === CHARGE_SCRIPT) throw new Error('charge.lua does not read 
 export function memorySubject(): Subject {
   let us = 0
   // What is swept is lost to a window that grows: that is tested apart.
-  const store = new MemoryStore({
-    clock: { monotonicMs: () => us / 1000, wallMs: () => us / 1000 },
-    sweptWithCharge: 0,
-  })
+  const store = new MemoryStore({ monotonicMs: () => us / 1000, wallMs: () => us / 1000 }, 0)
   return {
     store,
     setClock(now) {
@@ -50,7 +47,7 @@ export async function redisSubject(
 /** The same subject, asked through a limiter and its memory of refusals. */
 export function throughLimiter(subject: Subject): Subject {
   let us = 0
-  const limiter = createLimiter({ store: subject.store, now: () => us / 1000 })
+  const limiter = createLimiter(subject.store, undefined, () => us / 1000)
   const store: Store = {
     async charge(quotas) {
       const { admitted, allowances, mode, decidedAt } = await limiter.decide(quotas)

@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest'
 import { type Connection, readAnswerHead, requestHeaders as listed } from '../../src/upstream/headers.ts'
 
 /** The request's fields by name; none of them stands twice. */
-function requestHeaders(...args: Parameters<typeof listed>): Record<string, string> {
+function requestHeaders(sent: Parameters<typeof listed>[0], connection: Connection): Record<string, string> {
   const pairs = Array.from({ length: 0 }, () => ['', ''] as [string, string])
-  const list = listed(...args)
+  const list = listed(sent, connection, new Map())
   for (let i = 0; i < list.length; i += 2) pairs.push([list[i]!, list[i + 1]!])
   expect(new Set(pairs.map(([name]) => name)).size).toBe(pairs.length)
   return Object.fromEntries(pairs)

@@ -1,5 +1,5 @@
 import type { Config } from '../../config/schema.ts'
-import { createRouter, matchRoute, METHODS, type Params, takesHost } from '../../downstream/router.ts'
+import { createRouter, matchRoute, METHODS, type Params, matchesHost } from '../../downstream/router.ts'
 import { parseTarget, servedHosts, type Target } from '../../downstream/target.ts'
 import { methodNotAllowed, notFound, Refusal } from '../../errors.ts'
 import type { Caller } from '../../limit/caller.ts'
@@ -150,7 +150,7 @@ function decidedBy(configured: Limit, own: ClientLimit | undefined, nowMs: numbe
 function reasonOf(route: LimitedRoute, method: string, { host, segments }: Target): string {
   const found = matchRoute([route], method, host, segments)
   if (found === undefined)
-    return takesHost(route, host) ? 'takes another path' : `takes another host than ${host}`
+    return matchesHost(route, host) ? 'takes another path' : `takes another host than ${host}`
   if ('allow' in found) return `takes ${found.allow.join(', ')}, not ${method}`
   // What the router refuses although a route would take it.
   return METHODS.has(method)

@@ -51,8 +51,8 @@ export async function replay(
   const tallies = createTallies(config, client)
   let clockMs = 0
   const clock = { monotonicMs: () => clockMs, wallMs: (monotonicMs: number) => monotonicMs }
-  const store = new MemoryStore({ clock })
-  const limiter = createLimiter({ store, now: clock.monotonicMs })
+  const store = new MemoryStore(clock)
+  const limiter = createLimiter(store, undefined, clock.monotonicMs)
   const order = createOrder((call, nowMs) => {
     const quotas = chargesOf(call, nowMs)
     if (typeof quotas === 'string') {

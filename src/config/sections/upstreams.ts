@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { HOP_BY_HOP, JUDGED, plainName } from '../../upstream/header-policy.ts'
+import { HOP_BY_HOP, INSPECTED, plainName } from '../../upstream/header-policy.ts'
 import type { Mistake } from '../yaml/problem.ts'
 import { mustBe } from '../yaml/wording.ts'
 import { origin, tlsName } from './addresses.ts'
@@ -17,7 +17,7 @@ const tls = section({
 function fieldName() {
   return textWhere((field) => {
     const name = plainName(field.toLowerCase())
-    if (JUDGED.has(name) || HOP_BY_HOP.has(name) || name.startsWith('content-'))
+    if (INSPECTED.has(name) || HOP_BY_HOP.has(name) || name.startsWith('content-'))
       return 'is read by the gateway itself; take it out'
     return /^[\w!#$%&'*+.^`|~-]+$/.test(field)
   }, 'the name of a header field such as X-My-User')

@@ -19,7 +19,6 @@ interface Counted {
   readonly quota: Quota
   readonly seeded: number
   readonly seededAt: number
-  expiresAt: number
 }
 
 /**
@@ -30,7 +29,7 @@ export class LocalCounters {
   readonly #store = new MemoryStore()
   readonly #known = new LRUCache<string, Known>({ max: MAX_KNOWN })
   readonly #counted = new Map<string, Counted>()
-  readonly #sweep = sweeper(this.#counted, ({ expiresAt }) => expiresAt)
+  readonly #sweep = sweeper(this.#counted, ({ quota: { key } }) => (this.#store.has(key) ? Infinity : 0))
 
   /** Stores the store's answer; its allowances are in the order of the quotas. */
   note(quotas: readonly Quota[], { allowances }: Charge): void {
@@ -49,7 +48,7 @@ export class LocalCounters {
 
   /** Charges all quotas or none of this gateway's part of each: one of `gateways`, at least one call. */
   charge(quotas: readonly Quota[], gateways: number): Charge {
-    this.#sweep(2 * quotas.length, performance.now())
+    this.#sweep(2 * quotas.length, 0)
     const parts = quotas.map((quota) => this.#seed(quota, gateways))
     return { ...this.#store.charge(parts), mode: 'local' }
   }
@@ -95,18 +94,14 @@ export class LocalCounters {
   #seed(quota: Quota, gateways: number): Quota {
     const { key, windowMs } = quota
     const part = { ...quota, limit: partOf(quota.limit, gateways) }
+    if (this.#counted.has(key) && this.#store.has(key)) return part
     const now = performance.now()
-    const counted = this.#counted.get(key)
-    if (counted !== undefined && this.#store.has(key)) {
-      counted.expiresAt = now + windowMs
-      return part
-    }
     const known = this.#known.peek(key)
     const isCurrent = known !== undefined && now - known.knownAt < windowMs
     const seeded = isCurrent ? Math.max(0, part.limit - partOf(known.remaining, gateways)) : 0
     const seededAt = isCurrent ? known.knownAt : now
     if (seeded > 0) this.#store.add(part, seeded, now - seededAt)
-    this.#counted.set(key, { quota, seeded, seededAt, expiresAt: now + windowMs })
+    this.#counted.set(key, { quota, seeded, seededAt })
     return part
   }
 }

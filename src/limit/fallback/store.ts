@@ -2,7 +2,8 @@ import { Failure, serviceUnavailable } from '../../errors.ts'
 import { Health } from '../../health.ts'
 import { isProof, type Quota } from '../limit.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
-import { type Charge, DamagedKeyError, type RemoteStore, type Store } from '../store.ts'
+import type { RedisStore } from '../redis/store.ts'
+import { type Charge, DamagedKeyError, type Store } from '../store.ts'
 import { LocalCounters } from './local-counters.ts'
 
 /** What decides while the store is out of reach: counters in this process, nothing, or a 503. */
@@ -35,6 +36,9 @@ export interface OutageChange {
   readonly cause: Error | undefined
 }
 
+/** A store on one or several servers, each of which may fail. */
+export type RemoteStore = Omit<RedisStore, 'connect'>
+
 /** A store that fails the way the operator chose. */
 export interface FallbackStore extends Store {
   /** `store`, or `onOutage` while any server of the store is down. */
@@ -51,7 +55,12 @@ const FAILURES = 3
 const RECONNECT_EVERY_MS = 1000
 const RESTORED_AT_ONCE = 64
 
-/** Wraps a store that may fail in a circuit breaker for each server. Under `deny` it rejects with a 503. */
+/**
+ * Wraps a store that may fail in a circuit breaker for each server. A question without an answer within `timeout` (100 ms unless
+ * set) is decided by the fallback; under `deny` that rejects with a 503. After 3 failures in a row, 250 ms from the first to the
+ * last, the server is down: the fallback decides at once, a silent connection is replaced, and a probe is sent every 250 ms until
+ * one succeeds. Then the calls counted here are written back. A server without callers is probed every 2 s.
+ */
 export function withFallback(store: RemoteStore, options: FallbackOptions): FallbackStore {
   const { onOutage, instances, processes = 1, probeEveryMs = 250, idleEveryMs = 2000 } = options
   const local = new LocalCounters()
@@ -91,7 +100,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
     return breaker
   }
 
-  store.onQuestion = (server, error) => {
+  store.onReply = (server, error) => {
     // While it is down, only a probe brings it back.
     const breaker = breakerOf(server)
     if (!breaker.up) return
@@ -155,9 +164,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
     },
     charge(quotas) {
       if (!isUp(quotas)) return chargeFallback(quotas, undefined)
-      const asked = store.charge(quotas)
-      if (!(asked instanceof Promise)) return asked
-      return asked.then(
+      return store.charge(quotas).then(
         (charge) => {
           if (onOutage === 'local') local.note(quotas, charge)
           return charge
@@ -167,15 +174,9 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
     },
     async peek(quotas) {
       if (quotas.length === 0) return []
-      let cause: Error | undefined
-      if (isUp(quotas)) {
-        try {
-          return await store.peek(quotas)
-        } catch (error) {
-          cause = error as Error
-        }
-      }
-      if (onOutage === 'deny') throw unavailable(cause)
+      const found = isUp(quotas) ? await store.peek(quotas).catch((error: Error) => error) : undefined
+      if (found !== undefined && !(found instanceof Error)) return found
+      if (onOutage === 'deny') throw unavailable(found)
       // Nothing is counted under `allow`, so the whole limit is left.
       return local.peek(quotas, onOutage === 'local' ? gateways() : 1)
     },

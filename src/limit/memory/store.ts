@@ -1,23 +1,18 @@
 import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
 import { type Allowance, allowanceOf, type Charge, type Store } from '../store.ts'
-import { add, bringBack, createRing, growsAt, isAhead, type Ring, type View, viewAt } from './ring.ts'
-
-/** A clock that never goes back, to count on, and the wall clock, to report. Milliseconds. */
-export interface Clock {
-  monotonicMs(): number
-  /** Converts the other clock's now. */
-  wallMs(monotonicMs: number): number
-}
+import { add, type CallLog, createCallLog, growsAt, newest, type View, viewAt } from './call-log.ts'
 
 /** A difference above this means that the wall clock was set; one below it is its granularity. */
 const STEP_MS = 20
 let wallAheadMs = Date.now() - performance.now()
 
-/** This machine's. Reports one instant alike however often, which `Date.now()` with its whole milliseconds does not. */
-export const SYSTEM_CLOCK: Clock = {
-  monotonicMs: () => performance.now(),
-  wallMs(monotonicMs) {
+/** This machine's clocks. Milliseconds. */
+export const SYSTEM_CLOCK = {
+  /** Counts on a clock that never goes back. */
+  monotonicMs: (): number => performance.now(),
+  /** Converts it to the wall clock; one instant alike however often, which `Date.now()` with its whole milliseconds does not. */
+  wallMs(monotonicMs: number): number {
     const strayMs = Date.now() - (monotonicMs + wallAheadMs)
     if (Math.abs(strayMs) > STEP_MS) wallAheadMs += strayMs
     return monotonicMs + wallAheadMs
@@ -27,28 +22,21 @@ export const SYSTEM_CLOCK: Clock = {
 const SWEEP_EVERY_MS = 1000
 const SWEPT_AT_ONCE = 50_000
 
-export interface MemoryStoreOptions {
-  readonly clock?: Clock
-  /** Keys swept with every charge, so that sweeping keeps pace with any load. */
-  readonly sweptWithCharge?: number
-}
-
 interface Counter {
-  readonly ring: Ring
+  readonly log: CallLog
   expiresAtUs: number
 }
 
-const EMPTY: View = { left: 0, used: 0 }
-
 /** Counters in this process: the same algorithm as charge.lua, decided synchronously. */
 export class MemoryStore implements Store {
-  readonly #clock: Clock
+  readonly #clock: typeof SYSTEM_CLOCK
   readonly #sweptWithCharge: number
   readonly #counters = new Map<string, Counter>()
   readonly #sweep = sweeper(this.#counters, ({ expiresAtUs }) => expiresAtUs)
   readonly #timer: NodeJS.Timeout
 
-  constructor({ clock = SYSTEM_CLOCK, sweptWithCharge = 2 }: MemoryStoreOptions = {}) {
+  /** `sweptWithCharge`: keys swept with every charge, so that sweeping keeps pace with any load. */
+  constructor(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     this.#clock = clock
     this.#sweptWithCharge = sweptWithCharge
     this.#timer = setInterval(() => this.sweep(SWEPT_AT_ONCE), SWEEP_EVERY_MS).unref()
@@ -62,41 +50,29 @@ export class MemoryStore implements Store {
   charge(quotas: readonly Quota[]): Charge {
     const nowUs = this.#nowUs()
     this.#sweep(this.#sweptWithCharge, nowUs)
-    let admitted = true
-    const asked = quotas.map((quota) => {
-      const counter = this.#counters.get(quota.key)
-      const windowUs = quota.windowMs * 1000
-      if (counter && isAhead(counter.ring, windowUs, nowUs)) {
-        bringBack(counter.ring, nowUs)
-        counter.expiresAtUs = nowUs + windowUs
-      }
-      const view = counter ? viewAt(counter.ring, windowUs, nowUs) : EMPTY
-      const hasRoom = view.used < quota.limit
-      if (!hasRoom && !quota.shadow) admitted = false
-      return { quota, counter, view, hasRoom }
-    })
-    const wallMs = this.#clock.wallMs(nowUs / 1000)
-    const allowances = asked.map(({ quota, counter, view, hasRoom }) => {
-      if (!admitted || !hasRoom) return allowance(quota, counter?.ring, view, hasRoom, nowUs, wallMs)
-      const ring = this.#add(quota, 1, quota.limit, nowUs)
-      return allowance(quota, ring, { left: 0, used: ring.total - ring.gone }, true, nowUs, wallMs)
-    })
-    return { admitted, allowances, mode: 'store', decidedAt: wallMs }
+    return this.#decide(quotas, nowUs, true)
   }
 
   async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
-    const nowUs = this.#nowUs()
-    const wallMs = this.#clock.wallMs(nowUs / 1000)
-    return quotas.map((quota) => {
-      const windowUs = quota.windowMs * 1000
-      let ring = this.#counters.get(quota.key)?.ring
-      if (ring && isAhead(ring, windowUs, nowUs)) {
-        ring = structuredClone(ring)
-        bringBack(ring, nowUs)
-      }
-      const view = ring ? viewAt(ring, windowUs, nowUs) : EMPTY
-      return allowance(quota, ring, view, view.used < quota.limit, nowUs, wallMs)
+    return this.#decide(quotas, this.#nowUs(), false).allowances
+  }
+
+  #decide(quotas: readonly Quota[], nowUs: number, charging: boolean): Charge {
+    let admitted = true
+    const asked = quotas.map((quota) => {
+      const log = this.#counters.get(quota.key)?.log ?? createCallLog()
+      const view = viewAt(log, quota.windowMs * 1000, nowUs)
+      const hasRoom = view.used < quota.limit
+      if (!hasRoom && !quota.shadow) admitted = false
+      return { quota, log, view, hasRoom }
     })
+    const wallMs = this.#clock.wallMs(nowUs / 1000)
+    const allowances = asked.map(({ quota, log, view, hasRoom }) => {
+      if (!charging || !admitted || !hasRoom) return allowance(quota, log, view, hasRoom, nowUs, wallMs)
+      const added = this.#add(quota, 1, quota.limit, nowUs)
+      return allowance(quota, added, { left: 0, used: added.total - added.gone }, true, nowUs, wallMs)
+    })
+    return { admitted, allowances, mode: 'store', decidedAt: wallMs }
   }
 
   async keys({ matches }: KeyFilter, max = Infinity): Promise<readonly string[]> {
@@ -114,24 +90,23 @@ export class MemoryStore implements Store {
     this.#add(quota, calls, Number.MAX_SAFE_INTEGER, this.#nowUs() - Math.round(agoMs * 1000))
   }
 
-  #add({ key, windowMs }: Quota, calls: number, limit: number, atUs: number): Ring {
+  #add({ key, windowMs }: Quota, calls: number, limit: number, atUs: number): CallLog {
     const windowUs = windowMs * 1000
     let counter = this.#counters.get(key)
-    if (counter === undefined) this.#counters.set(key, (counter = { ring: createRing(), expiresAtUs: 0 }))
-    const { ring } = counter
-    add(ring, viewAt(ring, windowUs, atUs), limit, windowUs, atUs, calls)
-    counter.expiresAtUs = ring.newest + windowUs
-    return ring
+    if (counter === undefined) this.#counters.set(key, (counter = { log: createCallLog(), expiresAtUs: 0 }))
+    const { log } = counter
+    add(log, viewAt(log, windowUs, atUs), limit, windowUs, atUs, calls)
+    counter.expiresAtUs = newest(log) + windowUs
+    return log
   }
 
   has(key: string): boolean {
     return this.#counters.has(key)
   }
 
-  /** The calls of a quota that are still counted. */
   used({ key, windowMs }: Quota): number {
-    const ring = this.#counters.get(key)?.ring
-    return ring === undefined ? 0 : viewAt(ring, windowMs * 1000, this.#nowUs()).used
+    const log = this.#counters.get(key)?.log
+    return log === undefined ? 0 : viewAt(log, windowMs * 1000, this.#nowUs()).used
   }
 
   drop(key: string): void {
@@ -170,16 +145,13 @@ export function sweeper<Key, Value>(
 
 function allowance(
   quota: Quota,
-  ring: Ring | undefined,
+  log: CallLog,
   view: View,
-  admitted: boolean,
+  hasRoom: boolean,
   nowUs: number,
   wallMs: number,
 ): Allowance {
   const { limit, windowMs } = quota
-  const windowUs = windowMs * 1000
-  const emptyUs = limit === 0 ? nowUs + windowUs : nowUs
-  const growsAtUs = ring ? growsAt(ring, view, limit, windowUs, nowUs) : emptyUs
-  const resetAfterMs = (growsAtUs - nowUs) / 1000
-  return allowanceOf(quota, admitted, Math.max(0, limit - view.used), wallMs + resetAfterMs, resetAfterMs)
+  const resetAfterMs = (growsAt(log, view, limit, windowMs * 1000, nowUs) - nowUs) / 1000
+  return allowanceOf(quota, hasRoom, Math.max(0, limit - view.used), wallMs + resetAfterMs, resetAfterMs)
 }

@@ -12,35 +12,19 @@ interface Waiting {
 /** So that one script call blocks Redis for less than a millisecond. */
 const MAX_BATCH = 64
 
-/** Gathers the decisions of one turn of the event loop by hash slot, and asks charge.lua for them together. */
-export class Batches {
-  readonly #scripts: Scripts
-  #gathering = new Map<number, Waiting[]>()
+/** Gathers the decisions of one iteration of the event loop by hash slot, and asks charge.lua for them together. */
+export function createBatches(scripts: Scripts) {
+  let gathering = new Map<number, Waiting[]>()
 
-  constructor(scripts: Scripts) {
-    this.#scripts = scripts
-  }
-
-  /** Rejects if the script fails, or with a DamagedKeyError. */
-  add(slot: number, quotas: readonly Quota[], charging: boolean): Promise<Charge> {
-    return new Promise((resolve, reject) => {
-      if (this.#gathering.size === 0) setImmediate(() => this.#flush())
-      const one = { quotas, charging, resolve, reject }
-      const batch = this.#gathering.get(slot)
-      if (batch === undefined) this.#gathering.set(slot, [one])
-      else batch.push(one)
-    })
-  }
-
-  #flush(): void {
-    const gathered = this.#gathering
-    this.#gathering = new Map()
+  function flush(): void {
+    const gathered = gathering
+    gathering = new Map()
     for (const all of gathered.values()) {
-      for (let i = 0; i < all.length; i += MAX_BATCH) this.#send(all.slice(i, i + MAX_BATCH))
+      for (let i = 0; i < all.length; i += MAX_BATCH) send(all.slice(i, i + MAX_BATCH))
     }
   }
 
-  #send(batch: readonly Waiting[]): void {
+  function send(batch: readonly Waiting[]): void {
     const keys: string[] = []
     const args: number[] = []
     for (const { quotas, charging } of batch) {
@@ -50,16 +34,25 @@ export class Batches {
         args.push(limit, windowMs * 1000, calls === undefined ? Number(shadow) : -calls)
       }
     }
-    this.#scripts.charge(keys, args, 1 + batch.length + 3 * keys.length).then(
+    scripts.charge(keys, args, 1 + batch.length + 3 * keys.length).then(
       (numbers) => settle(batch, numbers),
       (error: Error) => {
         for (const { reject } of batch) reject(error)
       },
     )
   }
+
+  /** Rejects if the script fails, or with a DamagedKeyError. */
+  return (slot: number, quotas: readonly Quota[], charging: boolean): Promise<Charge> =>
+    new Promise((resolve, reject) => {
+      if (gathering.size === 0) setImmediate(flush)
+      const one = { quotas, charging, resolve, reject }
+      const batch = gathering.get(slot)
+      if (batch === undefined) gathering.set(slot, [one])
+      else batch.push(one)
+    })
 }
 
-/** Settles the decisions of a batch with the answer of charge.lua. */
 function settle(batch: readonly Waiting[], numbers: readonly number[]): void {
   const nowUs = numbers[0]!
   let at = 1

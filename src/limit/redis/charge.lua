@@ -10,9 +10,9 @@
 --             now        this server's clock in microseconds since the epoch, read once for the whole batch;
 --                        nothing else if it is past the deadline
 --             then for every decision:
---             admitted   1 or 0, or -1 if one of its keys is damaged and nothing is decided
+--             admitted   1 or 0
 --             then for every limit of it:
---               room       1 if this limit alone had room for the call, or 0; -1 if its key is damaged
+--               room       1 if this limit alone had room for the call, or 0; -1 if its key is damaged: nothing is decided
 --               remaining  calls that may still be made, after this one if it was charged
 --               growsAt    when remaining next grows, in microseconds since the epoch
 --
@@ -28,11 +28,8 @@
 local HEADER, HEADER_BYTES, SLOT, SLOT_BYTES = '>I4I4I4I6I6I7I7', 38, '>I7I6', 13
 -- Logs of up to so many slots are read and written whole.
 local SMALL = 8
-local SMALL_BYTES = HEADER_BYTES + SMALL * SLOT_BYTES
 -- Above so many calls a window, calls share slots.
 local EXACT = 1000
--- The first number of a header is below this in version 0.
-local VERSIONS = 2 ^ 24
 
 local call, pcall, floor, ceil, min, max = redis.call, redis.pcall, math.floor, math.ceil, math.min, math.max
 local pack, unpackBytes, sub = struct.pack, struct.unpack, string.sub
@@ -64,19 +61,17 @@ local function write(log, index, when)
   if index == 0 then log.oldest = when end
 end
 
--- The log of a key; its `damaged` is true where the key holds none.
+-- The log of a key; an empty one that is `damaged` where the key holds none.
 local function load(name)
-  local raw = pcall('GETRANGE', name, 0, SMALL_BYTES - 1)
+  local raw = pcall('GETRANGE', name, 0, HEADER_BYTES + SMALL * SLOT_BYTES - 1)
   local capacity, first, held, total, gone, newest, oldest = 0, 0, 0, 0, 0, 0, 0
-  local damaged = type(raw) ~= 'string'
+  local damaged = type(raw) ~= 'string' or raw ~= '' and #raw < HEADER_BYTES
   if not damaged and raw ~= '' then
-    if #raw < HEADER_BYTES then
-      damaged = true
-    else
-      capacity, first, held, total, gone, newest, oldest = unpackBytes(HEADER, raw)
-      damaged = capacity >= VERSIONS or first >= capacity or held > capacity or gone > total
-        or HEADER_BYTES + capacity * SLOT_BYTES ~= (capacity <= SMALL and #raw or call('STRLEN', name))
-    end
+    capacity, first, held, total, gone, newest, oldest = unpackBytes(HEADER, raw)
+    -- A greater capacity is that of another version.
+    damaged = capacity >= 2 ^ 24 or first >= capacity or held > capacity or gone > total
+      or HEADER_BYTES + capacity * SLOT_BYTES ~= (capacity <= SMALL and #raw or call('STRLEN', name))
+    if damaged then held, total, gone = 0, 0, 0 end
   end
   -- `whole`: `raw` is the whole string and stays what it shall become; else it is no more than the beginning.
   return {
@@ -94,11 +89,9 @@ local key, arg, args = 0, 2, #ARGV
 while arg <= args do
   local charging = tonumber(ARGV[arg]) > 0
   local count = math.abs(tonumber(ARGV[arg]))
-  local damaged = false
-  for i = key + 1, key + count do damaged = damaged or logs[KEYS[i]].damaged end
   -- What has left the window of each limit, and has it room?
-  local admitted = not damaged
-  for i = key + 1, damaged and key or key + count do
+  local admitted = true
+  for i = key + 1, key + count do
     local at = arg + 3 * (i - key)
     local limit, window, flag = tonumber(ARGV[at - 2]), tonumber(ARGV[at - 1]), tonumber(ARGV[at])
     local span = limit > EXACT and ceil(window / EXACT) or 1
@@ -132,18 +125,12 @@ while arg <= args do
     end
     local room = flag < 0 or log.total - log.gone < limit
     log.limit, log.window, log.span, log.room, log.calls = limit, window, span, room, flag < 0 and -flag or 1
-    if not room and flag ~= 1 then admitted = false end
+    if log.damaged or not room and flag ~= 1 then admitted = false end
   end
 
   size = size + 1
-  answer[size] = damaged and -1 or admitted and 1 or 0
-  if damaged then
-    for i = key + 1, key + count do
-      answer[size + 1], answer[size + 2], answer[size + 3] = logs[KEYS[i]].damaged and -1 or 0, 0, 0
-      size = size + 3
-    end
-  end
-  for i = key + 1, damaged and key or key + count do
+  answer[size] = admitted and 1 or 0
+  for i = key + 1, key + count do
     local log = logs[KEYS[i]]
     local limit, window = log.limit, log.window
     if charging and admitted and log.room then
@@ -189,9 +176,8 @@ while arg <= args do
       end
       growsAt = slot(log, low) + window
     end
-    answer[size + 1] = log.room and 1 or 0
-    answer[size + 2] = used < limit and limit - used or 0
-    answer[size + 3] = growsAt
+    local room, remaining = log.damaged and -1 or log.room and 1 or 0, used < limit and limit - used or 0
+    answer[size + 1], answer[size + 2], answer[size + 3] = room, remaining, growsAt
     size = size + 3
   end
   key, arg = key + count, arg + 3 * count + 1

@@ -1,16 +1,15 @@
 import { once } from 'node:events'
 import { Cluster, Redis } from 'ioredis'
-import { isVague, StoreConfigError } from './diagnose.ts'
+import { LRUCache } from 'lru-cache'
+import { isGeneric } from './diagnose.ts'
 import { hashSlot, hashTag, SLOTS, tagOf } from './hash-slot.ts'
 import {
   clusterOptions,
-  type RedisAddress,
   redisAddress,
   type RedisCredentials,
   type RedisTopology,
   sentinelOptions,
   serverOptions,
-  watcherOptions,
 } from './options.ts'
 
 /** A client of one server or of a cluster. A `server` is `redis`, or `host:port` in a cluster. */
@@ -19,9 +18,7 @@ export interface RedisClient {
   readonly commands: Redis | Cluster
   /** Resolves when all masters are connected. */
   connect(): Promise<void>
-  /** Connections to the masters that are known now. */
   masters(): readonly Redis[]
-  /** Names the server that keeps a key. */
   server(key: string): string
   /** Every server, with a hash tag that it keeps. */
   tags(): ReadonlyMap<string, string>
@@ -34,47 +31,45 @@ export interface RedisClient {
   close(): void
 }
 
-export interface RedisEvents {
-  readonly onError: (error: Error) => void
-  /** Called with each connection that is made or lost. */
-  readonly onChange: (up: boolean) => void
-}
-
-/** Opens a client; throws a StoreConfigError if the topology is impossible. */
+/** Opens a client; `onChange` is called with each connection that is made or lost. */
 export function openClient(
   topology: RedisTopology,
   credentials: RedisCredentials,
-  events: RedisEvents,
+  onError: (error: Error) => void,
+  onChange: (up: boolean) => void,
 ): RedisClient {
   const client =
     'cluster' in topology
-      ? openCluster(
-          topology.cluster.map((url) => redisAddress(url, credentials)),
-          events,
-        )
+      ? openCluster(topology.cluster, credentials, onError)
       : 'url' in topology
-        ? openOne(new Redis(serverOptions(topology.url, credentials)), [], '')
-        : openOne(
-            new Redis(sentinelOptions(topology, credentials)),
-            watcherOptions(topology, credentials).map((options) => new Redis(options)),
-            topology.name,
-          )
+        ? openOne(new Redis(serverOptions(topology.url, credentials)), [])
+        : openBehindSentinels(topology, credentials)
   const emitter = client.commands as Redis
-  emitter.on('error', events.onError).on('sentinelError', events.onError)
-  emitter.on('ready', () => events.onChange(true)).on('close', () => events.onChange(false))
+  emitter.on('error', onError).on('sentinelError', onError)
+  emitter.on('ready', () => onChange(true)).on('close', () => onChange(false))
   return client
 }
 
-/** One server; sentinels that `watchers` subscribe to announce a new master of this name before the old one ends connections. */
-function openOne(client: Redis, watchers: readonly Redis[], name: string): RedisClient {
+/** The sentinels announce a new master before the old one ends its connections. */
+function openBehindSentinels(
+  topology: Extract<RedisTopology, { readonly name: string }>,
+  credentials: RedisCredentials,
+): RedisClient {
+  const { master, subscriptions } = sentinelOptions(topology, credentials)
+  const client = new Redis(master)
+  const watchers = subscriptions.map((options) => new Redis(options))
   for (const watcher of watchers) {
     client.once('ready', () => void watcher.connect().catch(() => {}))
     watcher.on('error', () => {})
     watcher.on('ready', () => void watcher.subscribe('+switch-master').catch(() => {}))
     watcher.on('message', (_, message: string) => {
-      if (message.startsWith(`${name} `)) disconnect(client, true)
+      if (message.startsWith(`${topology.name} `)) disconnect(client, true)
     })
   }
+  return openOne(client, watchers)
+}
+
+function openOne(client: Redis, watchers: readonly Redis[]): RedisClient {
   return {
     isCluster: false,
     commands: client,
@@ -95,35 +90,32 @@ function openOne(client: Redis, watchers: readonly Redis[], name: string): Redis
 /** The `server` of keys whose slot no master serves. */
 const MASTERLESS = 'slots without a master'
 
-function openCluster(nodes: readonly RedisAddress[], { onError }: RedisEvents): RedisClient {
-  if (nodes.some(({ db }) => db !== undefined)) {
-    throw new StoreConfigError('A Redis Cluster has only database 0; write the URLs without a path.')
-  }
-  const client = new Cluster([...nodes], clusterOptions(nodes))
-  /** `host:port` of a node → why it is not connected. */
-  const reasons = new Map<string, Error>()
+function openCluster(
+  urls: readonly string[],
+  credentials: RedisCredentials,
+  onError: (error: Error) => void,
+): RedisClient {
+  const nodes = urls.map((url) => redisAddress(url, credentials))
+  const client = new Cluster(nodes, clusterOptions(nodes))
+  /** `host:port` of a node → why it is not connected; also of nodes that left. */
+  const reasons = new LRUCache<string, Error>({ max: 1000 })
 
   const masters = (): readonly Redis[] => (client.status === 'ready' ? client.nodes('master') : [])
-  const masterOf = (slot: number): string | undefined => client.slots[slot]?.[0]
   const server = (slot: number): string =>
-    masterOf(slot) ?? (client.slots.length === 0 ? 'unknown' : MASTERLESS)
+    client.slots[slot]?.[0] ?? (client.slots.length === 0 ? 'unknown' : MASTERLESS)
   const nodeOf = (name: string): Redis | undefined =>
     client.nodes('master').find((node) => nameOf(node) === name)
 
   client.on('node error', (error: Error, name: string) => {
     const reason = new Error(`${name}: ${error.message}`, { cause: error })
-    if (!reasons.has(name) || !isVague(error)) reasons.set(name, reason)
+    if (!reasons.has(name) || !isGeneric(error)) reasons.set(name, reason)
     onError(reason)
   })
   client.on('+node', (node: Redis) => {
     node.on('ready', () => reasons.delete(nameOf(node)))
     connectMasters()
   })
-  client.on('refresh', () => {
-    connectMasters()
-    const known = new Set(client.slots.flat())
-    for (const name of reasons.keys()) if (!known.has(name)) reasons.delete(name)
-  })
+  client.on('refresh', connectMasters)
   /** Left alone, a node connects with its first command, and commands beside that one fail. */
   function connectMasters(): void {
     for (const node of client.nodes('master')) if (node.status === 'wait') node.connect().catch(() => {})

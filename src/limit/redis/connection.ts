@@ -1,5 +1,5 @@
 import { openClient, type RedisClient } from './client.ts'
-import { checkInfo, configError, isVague, type StoreConfigError } from './diagnose.ts'
+import { checkInfo, configError, isGeneric, type StoreConfigError } from './diagnose.ts'
 import type { RedisCredentials, RedisTopology } from './options.ts'
 
 /** The longest that a start waits for Redis. */
@@ -7,11 +7,10 @@ const START_MS = 2000
 
 export interface RedisConnectionOptions extends RedisCredentials {
   readonly topology: RedisTopology
-  /** Called when the connection is lost. */
   readonly onLost?: () => void
   /** Called once when Redis turns out, after `connect`, not to be what the configuration says. */
   readonly onWrong?: (error: StoreConfigError) => void
-  /** Gets what the operator should know of a Redis that can be used; each text once. */
+  /** Gets what the operator should know of a Redis that can be used; once unless it changes. */
   readonly onWarning?: (warning: string) => void
 }
 
@@ -19,7 +18,7 @@ export interface RedisConnectionOptions extends RedisCredentials {
 export class RedisConnection {
   readonly client: RedisClient
   readonly #options: RedisConnectionOptions
-  readonly #warnings = new Set<string>()
+  #warning: string | undefined
   #lastError: Error | undefined
   #onWrong: (wrong: StoreConfigError) => void = () => {}
   #up = false
@@ -30,10 +29,12 @@ export class RedisConnection {
 
   constructor(options: RedisConnectionOptions) {
     this.#options = options
-    this.client = openClient(options.topology, options, {
-      onError: (error) => this.#failed(error),
-      onChange: (up) => this.#changed(up),
-    })
+    this.client = openClient(
+      options.topology,
+      options,
+      (error) => this.#failed(error),
+      (up) => this.#changed(up),
+    )
   }
 
   /**
@@ -69,21 +70,19 @@ export class RedisConnection {
   async check(): Promise<void> {
     if (this.#isRight) return
     try {
-      const warnings = await this.#compare()
+      const warning = await this.#compare()
       this.#isRight = true
       this.#wrong = undefined
-      for (const warning of warnings) {
-        if (this.#warnings.size < this.#warnings.add(warning).size) this.#options.onWarning?.(warning)
-      }
+      if (warning !== undefined && warning !== this.#warning) this.#options.onWarning?.(warning)
+      this.#warning = warning
     } catch (error) {
       const wrong = configError(error)
-      if (wrong === undefined) throw this.#explained(error as Error, undefined)
-      this.#report(wrong)
-      throw wrong
+      if (wrong !== undefined) this.#report(wrong)
+      throw wrong ?? this.#explained(error as Error, undefined)
     }
   }
 
-  async #compare(): Promise<readonly string[]> {
+  async #compare(): Promise<string | undefined> {
     const masters = this.client.masters()
     const [first] = masters
     if (first === undefined) throw new Error('the cluster gives no node its slots')
@@ -91,11 +90,11 @@ export class RedisConnection {
     const info = await Promise.any(masters.map((node) => node.info())).catch((all: AggregateError) => {
       throw all.errors[0]
     })
-    const warnings = checkInfo(this.#options.topology, info)
+    const warning = checkInfo(this.#options.topology, info)
     const { db = 0 } = first.options
     // Where the server refuses the database, ioredis goes on in database 0, which may be another's.
     if (db !== 0) await first.select(db)
-    return warnings
+    return warning
   }
 
   /** Adds the reason to a failure while the server is not connected; reconnects to one that refuses writes. */
@@ -119,7 +118,7 @@ export class RedisConnection {
 
   #failed(error: Error & { readonly lastNodeError?: Error }): void {
     // That a connection is closed, or that all nodes fail, says less than an error before.
-    if (this.#lastError === undefined || !(isVague(error) || error.lastNodeError)) {
+    if (this.#lastError === undefined || !(isGeneric(error) || error.lastNodeError)) {
       this.#lastError = error.lastNodeError ?? error
     }
     const wrong = configError(error)

@@ -1,4 +1,3 @@
-/** No answer came in time. */
 export class TimeoutError extends Error {
   constructor(ms: number) {
     super(`No answer within ${ms} ms.`)

@@ -40,11 +40,11 @@ const REMEDIES: readonly (readonly [RegExp, string])[] = [
   ],
   [
     /No such master with that name|invalid reply: null/,
-    'the sentinels know no master of the name in store.redis.name.',
+    'the sentinels know no master of this store.redis.name.',
   ],
   [
     /DB index is out of range/i,
-    'store.redis.url names a database that this Redis does not have; write one that it has, or raise "databases" in its configuration.',
+    'store.redis.url names a database that this Redis does not have; write one that it has.',
   ],
   [
     /self[- ]signed certificate|unable to (?:verify|get local issuer)|certificate has expired|altnames/i,
@@ -55,49 +55,31 @@ const REMEDIES: readonly (readonly [RegExp, string])[] = [
 /** Returns the remedy of an error that no retry mends; undefined for an outage. */
 export function configError(error: unknown): StoreConfigError | undefined {
   if (error instanceof StoreConfigError) return error
-  for (
-    let at = error;
-    at instanceof Error;
-    at = at.cause ?? (at as { lastNodeError?: unknown }).lastNodeError
-  ) {
-    const { message } = at
-    const remedy = REMEDIES.find(([pattern]) => pattern.test(message))
-    if (remedy) return new StoreConfigError(remedy[1], at)
-  }
-  return undefined
+  if (!(error instanceof Error)) return undefined
+  const remedy = REMEDIES.find(([pattern]) => pattern.test(error.message))
+  if (remedy) return new StoreConfigError(remedy[1], error)
+  return configError(error.cause ?? (error as { lastNodeError?: unknown }).lastNodeError)
 }
 
-/**
- * Compares a server's INFO with the configuration: throws a StoreConfigError if the store must not use it, or returns
- * warnings for the operator.
- */
-export function checkInfo(topology: RedisTopology, info: string): readonly string[] {
+/** Fields of INFO that a lone server must not show, and the remedy. */
+const WRONG_SERVERS = [
+  ['redis_mode', 'sentinel', 'a Sentinel; write sentinels: [its URL] and name: the name of its master.'],
+  ['cluster_enabled', '1', 'one node of a cluster; write cluster: [its URL] in place of url.'],
+  ['role', 'slave', 'a replica, which takes no writes; write the URL of the master, or sentinels with name.'],
+] as const
+
+/** Compares INFO with the configuration: throws a StoreConfigError if the store must not use the server; may return a warning. */
+export function checkInfo(topology: RedisTopology, info: string): string | undefined {
   const field = (name: string) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1]
-  if ('url' in topology) {
-    if (field('redis_mode') === 'sentinel') {
-      throw new StoreConfigError(
-        'store.redis.url is a Sentinel, which keeps no data; write sentinels: [its URL] and name: the name of its master.',
-      )
-    }
-    if (field('cluster_enabled') === '1') {
-      throw new StoreConfigError(
-        'store.redis.url is one node of a cluster, which serves only a part of the keys; write cluster: [its URL] in place of url.',
-      )
-    }
-    if (field('role') === 'slave') {
-      throw new StoreConfigError(
-        `store.redis.url is a replica of ${field('master_host') ?? '?'}:${field('master_port') ?? '?'} and takes no writes; write the URL of the master, or sentinels: […] with name.`,
-      )
-    }
+  for (const [name, value, remedy] of 'url' in topology ? WRONG_SERVERS : []) {
+    if (field(name) === value) throw new StoreConfigError(`store.redis.url is ${remedy}`)
   }
   const policy = field('maxmemory_policy') ?? 'noeviction'
-  if (policy === 'noeviction' || Number(field('maxmemory') ?? '0') === 0) return []
-  return [
-    `Redis may evict counters when its memory is full (maxmemory-policy ${policy}), and so forget calls; set maxmemory-policy to noeviction.`,
-  ]
+  if (policy === 'noeviction' || Number(field('maxmemory') ?? '0') === 0) return undefined
+  return `Redis may evict counters when its memory is full (maxmemory-policy ${policy}), and so forget calls; set maxmemory-policy to noeviction.`
 }
 
 /** True if an error says only that a connection is closed. */
-export function isVague({ message }: Error): boolean {
+export function isGeneric({ message }: Error): boolean {
   return /Connection is closed\.?$/.test(message)
 }

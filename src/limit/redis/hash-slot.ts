@@ -14,13 +14,6 @@ export function hashTag(key: string): string {
   return close <= open + 1 ? key : key.slice(open + 1, close)
 }
 
-/** Returns the hash tag of every key that a glob matches; undefined if they may have any. */
-export function tagOfGlob(glob: string): string | undefined {
-  const tag = hashTag(glob)
-  return /[*?[\\]/.test(tag) ? undefined : tag
-}
-
-/** How many slots a Redis Cluster has. */
 export const SLOTS = 16_384
 
 /** Returns the Redis Cluster slot of an ASCII hash tag, 0 to 16383. */

@@ -1,3 +1,5 @@
+import type { ConnectionOptions } from 'node:tls'
+
 /** A Redis as configured: one server, some nodes of a cluster, or the sentinels of a master. */
 export type RedisTopology =
   | { readonly url: string }
@@ -9,75 +11,38 @@ export type RedisTopology =
       readonly sentinelPassword?: string | undefined
     }
 
-/** Options of node:tls; certificates and keys as PEM. */
-export interface RedisTls {
-  readonly ca?: string | undefined
-  readonly cert?: string | undefined
-  readonly key?: string | undefined
-  readonly servername?: string | undefined
-  readonly rejectUnauthorized?: boolean | undefined
-}
-
 export interface RedisCredentials {
   /** In place of those in the URLs. */
   readonly username?: string | undefined
   readonly password?: string | undefined
-  /** TLS is on too where the URL starts with `rediss://`. */
-  readonly tls?: RedisTls | undefined
+  /** TLS is on too where the URL starts with `rediss://`. Certificates and keys are PEM. */
+  readonly tls?: ConnectionOptions | undefined
 }
 
-/** A server's address and credentials, as ioredis takes them. */
-export interface RedisAddress {
-  readonly host?: string
-  readonly port?: number
-  readonly path?: string
-  readonly username?: string
-  readonly password?: string
-  readonly db?: number
-  readonly tls?: RedisTls
+const SENTINEL_PORT = 26_379
+
+/** Reads `redis://`, `rediss://`, or the path of a socket (`/path`, `unix:///path`) into options of ioredis. */
+export function redisAddress(url: string, { username, password, tls }: RedisCredentials, defaultPort = 6379) {
+  const path = /^(?:unix:\/\/)?(\/.*)$/.exec(url)?.[1]
+  const parsed = path === undefined ? new URL(url) : undefined
+  return given({
+    path,
+    host: parsed?.hostname.replace(/^\[(.*)\]$/, '$1'),
+    port: parsed && Number(parsed.port || defaultPort),
+    username: username ?? (decodeURIComponent(parsed?.username ?? '') || undefined),
+    password: password ?? (decodeURIComponent(parsed?.password ?? '') || undefined),
+    db: Number(parsed?.pathname.slice(1)) || undefined,
+    tls: tls ?? (parsed?.protocol === 'rediss:' ? {} : undefined),
+  })
 }
 
-/** The default port of a sentinel. */
-export const SENTINEL_PORT = 26_379
-const DEFAULT_PORTS = { 'redis:': 6379, 'rediss:': 6379, 'sentinel:': SENTINEL_PORT } as const
+const shown = (url: string): string => (url.startsWith('redis') ? new URL(url).host : url)
 
-/** Reads `redis://`, `rediss://`, or the path of a socket (`/path`, `unix:/path`); throws a TypeError of anything else. */
-export function redisAddress(
-  url: string,
-  { username, password, tls }: RedisCredentials,
-  defaultPort?: number,
-): RedisAddress {
-  const own = given({ username, password })
-  const path = /^(?:unix:(?:\/\/)?)?(\/.*)$/.exec(url)?.[1]
-  if (path !== undefined) return { path, ...own }
-  const parsed = new URL(url)
-  const standard = DEFAULT_PORTS[parsed.protocol as keyof typeof DEFAULT_PORTS]
-  if (standard === undefined) throw new TypeError('A Redis URL starts with redis:// or rediss://.')
-  const db = Number(parsed.pathname.slice(1) || '0')
-  if (!Number.isInteger(db)) throw new TypeError('The path of a Redis URL is the number of a database.')
-  return {
-    host: parsed.hostname.replace(/^\[(.*)\]$/, '$1') || '127.0.0.1',
-    port: parsed.port === '' ? (defaultPort ?? standard) : Number(parsed.port),
-    ...(parsed.username !== '' && { username: decodeURIComponent(parsed.username) }),
-    ...(parsed.password !== '' && { password: decodeURIComponent(parsed.password) }),
-    ...own,
-    ...(db !== 0 && { db }),
-    ...((tls !== undefined || parsed.protocol === 'rediss:') && { tls: tls ?? {} }),
-  }
-}
-
-/** Describes a Redis for operators, by its addresses as configured, without credentials. */
+/** Describes a Redis for operators, without credentials. */
 export function describeTopology(topology: RedisTopology): string {
   if ('url' in topology) return `Redis at ${shown(topology.url)}`
-  if ('cluster' in topology) return `The cluster at ${topology.cluster.map((url) => shown(url)).join(', ')}`
-  const sentinels = topology.sentinels.map((url) => shown(url, SENTINEL_PORT))
-  return `The master of the sentinels at ${sentinels.join(', ')}`
-}
-
-/** `host:port` of a URL, or the path of a socket. */
-function shown(url: string, defaultPort?: number): string {
-  const { path, host = '', port } = redisAddress(url, {}, defaultPort)
-  return path ?? `${host.includes(':') ? `[${host}]` : host}:${port}`
+  if ('cluster' in topology) return `The cluster at ${topology.cluster.map(shown).join(', ')}`
+  return `The master of the sentinels at ${topology.sentinels.map(shown).join(', ')}`
 }
 
 /** Back-off of reconnecting: 50 to 500 ms, so that recovery is seen within seconds. */
@@ -105,47 +70,37 @@ const LONE_CONNECTION = {
   retryStrategy: reconnectDelayMs,
 } as const
 
-/** ioredis's options for one server. */
 export function serverOptions(url: string, credentials: RedisCredentials) {
   return { ...LONE_CONNECTION, enableReadyCheck: false, ...redisAddress(url, credentials) }
 }
 
-/** ioredis's options for the master that sentinels name; the two have credentials of their own. */
+/** ioredis's options for the master that sentinels name, and for a subscription to each of them. */
 export function sentinelOptions(
   { sentinels, name, sentinelUsername, sentinelPassword }: Extract<RedisTopology, { readonly name: string }>,
   { username, password, tls }: RedisCredentials,
 ) {
-  const addresses = sentinels.map((url) => redisAddress(url, { tls }, SENTINEL_PORT))
-  const [first] = addresses
-  return {
+  const own = { username: sentinelUsername, password: sentinelPassword, tls }
+  const addresses = sentinels.map((url) => redisAddress(url, own, SENTINEL_PORT))
+  const sentinelTLS = addresses[0]!.tls
+  const master = {
     ...LONE_CONNECTION,
     sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
     name,
-    role: 'master' as const,
     sentinelRetryStrategy: reconnectDelayMs,
     sentinelCommandTimeout: 1000,
-    ...given({ sentinelUsername, sentinelPassword, username, password }),
-    ...(first?.tls && { tls: first.tls, sentinelTLS: first.tls, enableTLSForSentinelMode: true }),
+    enableTLSForSentinelMode: sentinelTLS !== undefined,
+    ...given({ sentinelUsername, sentinelPassword, username, password, tls: sentinelTLS, sentinelTLS }),
   }
-}
-
-/** ioredis's options for a subscription to each sentinel. */
-export function watcherOptions(
-  { sentinels, sentinelUsername, sentinelPassword }: Extract<RedisTopology, { readonly name: string }>,
-  { tls }: RedisCredentials,
-) {
-  const own = given({ username: sentinelUsername, password: sentinelPassword, tls })
-  return sentinels.map((url) => ({
+  const subscription = {
     ...LONE_CONNECTION,
     enableReadyCheck: false,
     autoResubscribe: false,
     retryStrategy: () => 1000,
-    ...redisAddress(url, own, SENTINEL_PORT),
-  }))
+  }
+  return { master, subscriptions: addresses.map((address) => ({ ...subscription, ...address })) }
 }
 
-/** ioredis's options for a cluster with these nodes. */
-export function clusterOptions(nodes: readonly RedisAddress[]) {
+export function clusterOptions(nodes: readonly ReturnType<typeof redisAddress>[]) {
   const { username, password, tls } = nodes[0]!
   return {
     lazyConnect: true,

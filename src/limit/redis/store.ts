@@ -1,27 +1,22 @@
 import { randomUUID } from 'node:crypto'
 import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
-import type { Allowance, Charge, OnQuestion, RemoteStore } from '../store.ts'
-import { Batches } from './batches.ts'
+import type { Allowance, Charge, Store } from '../store.ts'
+import { createBatches } from './batches.ts'
 import { RedisConnection, type RedisConnectionOptions } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
-import { hashSlot, hashTag, tagOfGlob } from './hash-slot.ts'
-import { type ScriptOptions, Scripts } from './scripts.ts'
+import { hashSlot, hashTag } from './hash-slot.ts'
+import { createScripts, type OnReply, type ScriptOptions, type Scripts } from './scripts.ts'
 
 const SCAN_COUNT = 1000
 const SCAN_TIMEOUT_MS = 10_000
 
 export interface RedisStoreOptions extends RedisConnectionOptions, ScriptOptions {
-  /** What every key starts with. */
   readonly prefix: string
-  /** Called when Redis came back without its data. */
-  readonly onEmptied?: (range: LostRange) => void
-}
-
-/** The time whose calls are lost, in epoch milliseconds of Redis's clock. */
-export interface LostRange {
-  readonly countedUntil: number
-  readonly emptySince: number
+  /**
+   * Called when Redis came back without its data, with the time whose calls are lost, in epoch milliseconds of Redis's clock.
+   */
+  readonly onEmptied?: (countedUntil: number, emptySince: number) => void
 }
 
 /** What gateways.lua last answered; epoch milliseconds of Redis's clock. */
@@ -35,24 +30,22 @@ interface Seen {
  * Counters shared by all gateways, in one Redis, behind Sentinel or in a Cluster. Nothing is queued or retried: what cannot be
  * sent at once fails at once.
  */
-export class RedisStore implements RemoteStore {
+export class RedisStore implements Store {
   readonly #connection: RedisConnection
-  readonly #prefix: string
+  readonly #options: RedisStoreOptions
   readonly #id = randomUUID()
-  /** What was last seen under the sample key of each server. */
   readonly #seen = new Map<string, Seen>()
-  readonly #onEmptied: (range: LostRange) => void
   readonly #scripts: Scripts
-  readonly #batches: Batches
+  readonly #decide: ReturnType<typeof createBatches>
   readonly #scans = new Deadlines(SCAN_TIMEOUT_MS)
-  onQuestion: OnQuestion = () => {}
+  /** Set by the fallback. */
+  onReply: OnReply = () => {}
 
   constructor(options: RedisStoreOptions) {
-    this.#prefix = options.prefix
-    this.#onEmptied = options.onEmptied ?? (() => {})
+    this.#options = options
     this.#connection = new RedisConnection(options)
-    this.#scripts = new Scripts(this.#connection, options, (server, error) => this.onQuestion(server, error))
-    this.#batches = new Batches(this.#scripts)
+    this.#scripts = createScripts(this.#connection, options, (server, error) => this.onReply(server, error))
+    this.#decide = createBatches(this.#scripts)
   }
 
   /**
@@ -64,11 +57,11 @@ export class RedisStore implements RemoteStore {
   }
 
   charge(quotas: readonly Quota[]): Promise<Charge> {
-    return this.#batches.add(this.#slot(quotas), quotas, true)
+    return this.#decide(this.#slot(quotas[0]!), quotas, true)
   }
 
   async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
-    const peeks = quotas.map((quota) => this.#batches.add(this.#slot([quota]), [quota], false))
+    const peeks = quotas.map((quota) => this.#decide(this.#slot(quota), [quota], false))
     return (await Promise.all(peeks)).flatMap(({ allowances }) => allowances)
   }
 
@@ -84,12 +77,11 @@ export class RedisStore implements RemoteStore {
   }
 
   async reset(filter: KeyFilter, signal?: AbortSignal): Promise<number> {
-    const { commands, isCluster } = this.#connection.client
+    const { commands } = this.#connection.client
     let freed = 0
     for await (const keys of this.#find(filter, signal)) {
-      // A cluster takes keys of several slots one by one.
-      const parts = isCluster ? keys.map((key) => [key]) : keys.length > 0 ? [[...keys]] : []
-      const counts = parts.map((part) => this.#explain(commands.unlink(part), part[0]!))
+      // One by one, since they may be in several slots of a cluster.
+      const counts = keys.map((key) => this.#connection.explain(commands.unlink(key), this.server(key)))
       for (const count of await Promise.all(counts)) freed += count
     }
     return freed
@@ -100,13 +92,14 @@ export class RedisStore implements RemoteStore {
     this.#connection.assertRight()
     const { client } = this.#connection
     const counts = named.map((key) =>
-      this.#scans.bound(() => this.#explain(client.commands.exists(key), key)),
+      this.#scans.bound(() => this.#connection.explain(client.commands.exists(key), client.server(key))),
     )
     const exist = await Promise.all(counts)
     yield named.filter((_, i) => exist[i]! > 0)
     if (glob === undefined) return
-    const tag = tagOfGlob(glob)
-    for (const server of tag === undefined ? this.servers() : [client.server(`{${tag}}`)]) {
+    // A glob whose hash tag holds no wildcard matches keys of one slot.
+    const isOfOneSlot = !/[*?[\\]/.test(hashTag(glob))
+    for (const server of isOfOneSlot ? [client.server(glob)] : this.servers()) {
       const node = client.node(server)
       let cursor = '0'
       do {
@@ -128,21 +121,21 @@ export class RedisStore implements RemoteStore {
     return [...this.#connection.client.tags().keys()]
   }
 
+  /** Registers this gateway with a server; resolves if it takes calls, or keeps no keys any more. */
   async probe(server: string): Promise<void> {
     await this.#scripts.check()
     const tag = this.#connection.client.tags().get(server)
     // It left the cluster, and other servers keep its keys.
     if (tag === undefined) return
-    const sample = `${this.#prefix}:{${tag}}:`
+    const sample = `${this.#options.prefix}:{${tag}}:`
     const [nowUs, gateways, sinceUs] = await this.#scripts.gateways(server, sample, this.#id)
     const [seenAt, sinceAt] = [nowUs / 1000, sinceUs / 1000]
     const before = this.#seen.get(sample)
     this.#seen.set(sample, { gateways, sinceAt, seenAt })
-    if (before !== undefined && before.sinceAt !== sinceAt) {
-      this.#onEmptied({ countedUntil: before.seenAt, emptySince: sinceAt })
-    }
+    if (before !== undefined && before.sinceAt !== sinceAt) this.#options.onEmptied?.(before.seenAt, sinceAt)
   }
 
+  /** How many gateways share the store, as far as is known; at least 1. */
   gateways(): number {
     let most = 1
     for (const { gateways } of this.#seen.values()) most = Math.max(most, gateways)
@@ -161,23 +154,8 @@ export class RedisStore implements RemoteStore {
     this.#connection.close()
   }
 
-  #explain<T>(asked: Promise<T>, key: string): Promise<T> {
-    return this.#connection.explain(asked, this.server(key))
-  }
-
-  /** Returns the slot that decides quotas together: 0 outside a cluster. Throws a TypeError if there is none. */
-  #slot(quotas: readonly Quota[]): number {
-    if (!this.#connection.client.isCluster) return 0
-    const tag = hashTag(quotas[0]!.key)
-    const slot = hashSlot(tag)
-    for (const { key } of quotas) {
-      const other = hashTag(key)
-      if (other !== tag && hashSlot(other) !== slot) {
-        throw new TypeError(
-          `On a Redis Cluster, limits that are decided together must be counted per the same first part: ${quotas.map(({ name }) => name).join(', ')}.`,
-        )
-      }
-    }
-    return slot
+  /** Returns the slot of a key, 0 outside a cluster. The configuration ensures that all quotas of a decision share it. */
+  #slot({ key }: Quota): number {
+    return this.#connection.client.isCluster ? hashSlot(hashTag(key)) : 0
   }
 }

@@ -6,9 +6,10 @@ import {
   type OutageChange,
   type FallbackOptions,
   type FallbackStore,
+  type RemoteStore,
   withFallback,
 } from '../../../src/limit/fallback/store.ts'
-import { type Charge, DamagedKeyError, type RemoteStore } from '../../../src/limit/store.ts'
+import { type Charge, DamagedKeyError } from '../../../src/limit/store.ts'
 import { until } from '../../helpers/wait.ts'
 
 function quota(key = 'p:{a}:x', limit = 10): Quota {
@@ -56,17 +57,17 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     const server = failing.server(key)
     return await behaviour.charge().then(
       (charge) => {
-        failing.onQuestion(server, undefined)
+        failing.onReply(server, undefined)
         return charge
       },
       (error: Error) => {
-        if (!(error instanceof DamagedKeyError)) failing.onQuestion(server, error)
+        if (!(error instanceof DamagedKeyError)) failing.onReply(server, error)
         throw error
       },
     )
   }
   const failing: RemoteStore = {
-    onQuestion: () => {},
+    onReply: () => {},
     async charge(quotas) {
       restored.push(...quotas.filter(({ calls }) => calls !== undefined))
       return await ask(quotas[0]!.key)

@@ -4,7 +4,7 @@ import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
 import { withFallback } from '../../../src/limit/fallback/store.ts'
 import { RedisStore } from '../../../src/limit/redis/store.ts'
 import { CHARGE_SCRIPT } from '../../../src/limit/redis/scripts.ts'
-import { DamagedKeyError, type RemoteStore } from '../../../src/limit/store.ts'
+import { DamagedKeyError } from '../../../src/limit/store.ts'
 import type { SharedCluster, SharedRedis } from '../../helpers/redis.ts'
 import { sharedCluster, sharedRedis } from '../../helpers/shared-redis.ts'
 import { until } from '../../helpers/wait.ts'
@@ -28,7 +28,7 @@ storeContract('the Redis store through a limiter', async () => throughLimiter(aw
 
 storeContract('the Redis store that may fail', async () => {
   const subject = await single()
-  const store = withFallback(subject.store as RemoteStore, { onOutage: 'deny' })
+  const store = withFallback(subject.store as RedisStore, { onOutage: 'deny' })
   return { ...subject, store }
 })
 
@@ -165,7 +165,7 @@ describe('the Redis store', () => {
       else await server.command('DEL', bad.key)
       await server.command(command[0]!, ...command.slice(1))
       const questions: (Error | undefined)[] = []
-      store.onQuestion = (_, error) => void questions.push(error)
+      store.onReply = (_, error) => void questions.push(error)
       let admitted = 0
       for (let i = 0; i < 20; i++) {
         const batch = [
@@ -178,7 +178,7 @@ describe('the Redis store', () => {
       }
       expect(admitted).toBe(1001)
       expect(new Set(questions)).toEqual(new Set([undefined]))
-      store.onQuestion = () => {}
+      store.onReply = () => {}
       await expect(store.peek([bad])).rejects.toThrow(DamagedKeyError)
       await server.command('DEL', bad.key)
       expect(await store.charge([bad])).toMatchObject({ admitted: true })
@@ -186,12 +186,12 @@ describe('the Redis store', () => {
   )
 
   test('counts the gateways that share it, and says when it came back without its data', async () => {
-    const lost: unknown[] = []
+    const lost: (readonly [number, number])[] = []
     const open = async () => {
       const one = new RedisStore({
         topology: { url: server.url },
         prefix: 'shared',
-        onEmptied: (range) => lost.push(range),
+        onEmptied: (...range) => lost.push(range),
       })
       await one.connect()
       return one
@@ -204,7 +204,7 @@ describe('the Redis store', () => {
     await first.probe('redis')
     await first.probe('redis')
     expect(lost).toHaveLength(1)
-    const { countedUntil, emptySince } = lost[0] as { countedUntil: number; emptySince: number }
+    const [countedUntil, emptySince] = lost[0]!
     expect(emptySince).toBeGreaterThan(countedUntil)
     await Promise.all([first.close(), second.close()])
   })

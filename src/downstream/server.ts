@@ -4,14 +4,20 @@ import { createServer as createSecureServer, Server as SecureServer } from 'node
 import type { AddressInfo, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
 import { abortBody, brokenBody, requestComing } from './body.ts'
-import { boundSockets, type ConnectionPolicy, type SocketBounds } from './connection-limits.ts'
 import { loads } from './drain.ts'
-import { endWithStatus, lingerOnClose, READ_MS } from './graceful-close.ts'
 import { createPipelining, responseOf, type Serve } from './pipelining.ts'
 import { METHODS } from './router.ts'
+import {
+  boundSockets,
+  type ConnectionPolicy,
+  endWithStatus,
+  lingerOnClose,
+  READ_MS,
+  type SocketBound,
+} from './sockets.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
-export interface Bounds extends SocketBounds {
+export interface Bounds extends Readonly<Record<SocketBound, number>> {
   readonly maxHeaderSize: number
   readonly headersTimeoutMs: number
   readonly requestTimeoutMs: number
@@ -82,14 +88,13 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     sockets.add(socket)
     socket.once('close', () => sockets.delete(socket))
   })
-  const onRequest = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
-    // Node drops bytes behind a request that would switch protocols, so that the next one could begin anywhere.
-    if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
-    pipelining.add(request, response, expectsContinue)
-  }
   // RFC 9110 section 10.1.1 lets a server ignore an expectation that it does not know.
   for (const event of ['request', 'checkContinue', 'checkExpectation'])
-    server.on(event, (request, response) => onRequest(request, response, event === 'checkContinue'))
+    server.on(event, (request: IncomingMessage, response: ServerResponse) => {
+      // Node drops bytes behind a request that would switch protocols, so that the next one could begin anywhere.
+      if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
+      pipelining.add(request, response, event === 'checkContinue')
+    })
   const refuse = (socket: Socket, status: number, reason: string, fields?: string): void =>
     pipelining.endAfterPending(socket, () => {
       endWithStatus(socket, status, fields)

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Bound } from '../authenticate/proof/confirmation.ts'
-import type { BodyLength, Head } from '../downstream/head.ts'
+import type { BodyLength, Head } from '../downstream/body.ts'
 import type { Params } from '../downstream/router.ts'
 import type { Target } from '../downstream/target.ts'
 import { type Peers, plainAddress } from '../downstream/trusted-proxies.ts'

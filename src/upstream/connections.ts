@@ -1,3 +1,4 @@
+import { createSlots } from '../downstream/sockets.ts'
 import type { Address, Addresses } from './addresses.ts'
 import type { Connect } from './connect.ts'
 import { createPool, type PooledSocket } from './pool.ts'
@@ -115,23 +116,4 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   }
 
   return { acquire, uploaded, onStaleSocket, evict: pool.evict, close: pool.close }
-}
-
-/** Counts slots taken, in all and by each caller; a caller that holds none takes no memory. */
-export function createSlots(max: number, maxEach: number) {
-  const held = new Map<string, number>()
-  let taken = 0
-  return {
-    isFree: (caller: string): boolean => taken < max && (held.get(caller) ?? 0) < maxEach,
-    take(caller: string): void {
-      taken++
-      held.set(caller, (held.get(caller) ?? 0) + 1)
-    },
-    release(caller: string): void {
-      taken--
-      const left = held.get(caller)! - 1
-      if (left === 0) held.delete(caller)
-      else held.set(caller, left)
-    },
-  }
 }

@@ -2,7 +2,7 @@ import type { ClientRequest } from 'node:http'
 import { createRequire } from 'node:module'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
-import type { BodyLength } from '../downstream/head.ts'
+import type { BodyLength } from '../downstream/body.ts'
 import type { UpstreamRequest } from './request.ts'
 
 // http-proxy takes `util._extend` while it loads; calling Node's own one prints a deprecation warning.

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { READ_MS } from '../downstream/graceful-close.ts'
+import { READ_MS } from '../downstream/sockets.ts'
 import { type AddressChange, createAddresses } from './addresses.ts'
 import { createConnect, type Tls } from './connect.ts'
 import { createConnections } from './connections.ts'

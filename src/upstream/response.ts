@@ -41,7 +41,7 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
         response.writeHead(status, head.headers)
       else response.writeHead(status, reason, head.headers)
     } catch (error) {
-      upstreamRequest.failBroken(error as Error)
+      upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
     }
     return response.headersSent
   }

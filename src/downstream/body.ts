@@ -78,19 +78,14 @@ export function readBody(
     const onData = (chunk: Buffer): void => {
       const before = bytes
       bytes += chunk.length
-      if (bytes > maxBody) {
-        settle(tooLarge(maxBody))
-        return
-      }
+      if (bytes > maxBody) return settle(tooLarge(maxBody))
       if (bytes > held.length) {
         const size = Math.min(maxBody, Math.max(bytes, 2 * held.length, FIRST_BYTES))
         if (heldBytes - held.length + size > MAX_HELD) {
           // The rest of its body is not awaited.
           const headers = { 'Retry-After': '1', Connection: 'close' }
-          settle(
-            new Refusal('ServiceUnavailable', 'Too many requests are being read. Try again.', { headers }),
-          )
-          return
+          const message = 'Too many requests are being read. Try again.'
+          return settle(new Refusal('ServiceUnavailable', message, { headers }))
         }
         const larger = Buffer.allocUnsafe(size)
         held.copy(larger, 0, 0, before)

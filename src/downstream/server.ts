@@ -7,17 +7,12 @@ import { abortBody, brokenBody, requestComing } from './body.ts'
 import { loads } from './drain.ts'
 import { createPipelining, responseOf, type Serve } from './pipelining.ts'
 import { METHODS } from './router.ts'
-import {
-  boundSockets,
-  type ConnectionPolicy,
-  endWithStatus,
-  lingerOnClose,
-  READ_MS,
-  type SocketBound,
-} from './sockets.ts'
+import { boundSockets, type ConnectionPolicy, endWithStatus, lingerOnClose, READ_MS } from './sockets.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
-export interface Bounds extends Readonly<Record<SocketBound, number>> {
+export interface Bounds {
+  readonly maxConnections: number
+  readonly maxConnectionsPerAddress: number
   readonly maxHeaderSize: number
   readonly headersTimeoutMs: number
   readonly requestTimeoutMs: number
@@ -44,7 +39,6 @@ export interface ListenerEvents extends ConnectionPolicy {
 
 /** How often Node checks for sockets that are over their time. */
 const CHECK_MS = 1000
-
 /** Most header fields of a request: each costs more than its bytes, and the smallest has few. */
 const MAX_FIELDS = 200
 
@@ -119,14 +113,11 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     }
     // What comes behind a last answer is dropped.
     if (!socket.writable) return
-    // Node pauses its parser while a caller reads no answers, and yet goes on with what TLS has decrypted: for later.
-    if (code === 'HPE_PAUSED' && socket.isPaused()) {
-      socket.push(error.rawPacket)
-      return
-    }
     const request = requestComing(socket)
     const refusal = brokenBody(code)
-    if (code === 'ECONNRESET') socket.destroy()
+    // Node pauses its parser while a caller reads no answers, and yet goes on with what TLS has decrypted: for later.
+    if (code === 'HPE_PAUSED' && socket.isPaused()) socket.push(error.rawPacket)
+    else if (code === 'ECONNRESET') socket.destroy()
     else if (request !== undefined) abortBody(request, refusal)
     else refuse(socket, refusal.status, code)
   })

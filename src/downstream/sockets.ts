@@ -67,17 +67,14 @@ export function createSlots(max: number, maxEach: number) {
 }
 
 /**
- * How many milliseconds a caller that seems to read nothing of its answer is given. A system does not report each byte that was read: Linux does when
- * about 1.4 of the 4 MB that it may hold are free again, and a caller's may ask for more by the megabyte. This is the time for 4 MB at 20 kB a second.
+ * Milliseconds that a caller which seems to read nothing of its answer is given: the time for 4 MB at 20 kB a second. Linux reports
+ * what was read only when about 1.4 of the 4 MB that it may hold are free again, and a caller's system may ask for it by the megabyte.
  */
 export const READ_MS = 200_000
 
 const LINGER_MS = 2000
 
-/**
- * Ends a socket after its last answer: what its peer still sends is read and dropped for a moment, since a reset could overtake
- * the answer, and then the socket is closed, whether the peer has closed its side or not (RFC 9112 section 9.6).
- */
+/** Ends a socket, but reads and drops for a moment: a reset could overtake its last answer (RFC 9112 section 9.6). */
 function endGently(socket: Socket, last = ''): void {
   socket.end(last)
   socket.resume()

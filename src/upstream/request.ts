@@ -62,10 +62,7 @@ export class UpstreamRequest {
     const { request, response } = this
     response.on('error', ignore)
     response.on('close', () => this.settle(response.writableFinished ? 'answered' : 'left'))
-    if (response.destroyed) {
-      this.settle('left')
-      return
-    }
+    if (response.destroyed) return this.settle('left')
     this.backend.timeouts.add(this)
     if (this.streamed) {
       onBodyAborted(request, (reason) => {
@@ -110,10 +107,9 @@ export class UpstreamRequest {
       (error.code === 'ECONNRESET' || error.code === 'EPIPE')
     if (isStale) this.backend.connections.onStaleSocket(this, this.sent!.socket as PooledSocket)
     else this.failAddress(error)
-    if (isStale && this.reuse === 'any') {
-      this.reuse = 'new'
-      this.backend.send(this)
-    } else this.failGateway(error, 'The upstream broke off.')
+    if (!isStale || this.reuse !== 'any') return this.failGateway(error, 'The upstream broke off.')
+    this.reuse = 'new'
+    this.backend.send(this)
   }
 
   failBusy(): void {

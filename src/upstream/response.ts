@@ -11,7 +11,7 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
   const { request, response, sent, outgoing } = upstreamRequest
   const status = incoming.statusCode!
   const head = readAnswerHead(incoming.rawHeaders, status, outgoing.rateLimit)
-  const { transferEncoding: coding } = head
+  const coding = head.transferEncoding
   let fault: string | undefined
   if (status < 200) fault = `the upstream answered ${status} unasked`
   else if (incoming.httpVersionMajor !== 1)

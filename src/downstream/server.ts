@@ -17,8 +17,6 @@ export interface Bounds {
   readonly headersTimeoutMs: number
   readonly requestTimeoutMs: number
   readonly keepAliveTimeoutMs: number
-  /** How long a caller that seems to read nothing of a whole answer is given at least; default `READ_MS`. */
-  readonly readMs?: number
 }
 
 /** PEM texts, and whether callers are asked for certificates. */
@@ -123,7 +121,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   })
 
   // A caller that reads nothing of a whole answer times out; one that waits for an upstream, or is given its answer, does not.
-  server.timeout = Math.max(bounds.requestTimeoutMs, bounds.readMs ?? READ_MS)
+  server.timeout = Math.max(bounds.requestTimeoutMs, READ_MS)
   server.on('timeout', (socket: Socket) => {
     const response = responseOf(socket)
     if (response !== undefined && (!response.writableEnded || socket.writableLength === 0)) return

@@ -73,7 +73,12 @@ export class UpstreamRequest {
     this.backend.send(this)
     if (!this.streamed) return
     request.on('data', (chunk: Buffer) => this.#onBody(chunk))
-    request.on('end', () => this.#onBodyEnd())
+    request.on('end', () => {
+      if (this.settled) return
+      this.silentSince = performance.now()
+      if (this.asksForSocket) this.backend.connections.uploaded(this)
+      else this.backend.connections.acquire(this)
+    })
   }
 
   onRequest(sent: ClientRequest): void {
@@ -130,13 +135,6 @@ export class UpstreamRequest {
       this.uploading = true
       this.backend.connections.acquire(this)
     }
-  }
-
-  #onBodyEnd(): void {
-    if (this.settled) return
-    this.silentSince = performance.now()
-    if (this.asksForSocket) this.backend.connections.uploaded(this)
-    else this.backend.connections.acquire(this)
   }
 
   failAddress(cause: Error): void {

@@ -11,7 +11,7 @@ import type { ParGuard } from '../par/guard.ts'
 import type { RefuseParams } from '../limit/parameters.ts'
 import type { Peers } from '../downstream/trusted-proxies.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
-import type { Params, Router } from '../downstream/router.ts'
+import type { createRouter, Params } from '../downstream/router.ts'
 
 /** A route with what serves it. */
 export interface GatewayRoute extends LimitedRoute {
@@ -30,7 +30,7 @@ export interface GatewayRoute extends LimitedRoute {
 
 /** What the gateway depends on; a reload replaces all of it at once. */
 export interface GatewayDeps {
-  readonly match: Router<GatewayRoute>
+  readonly match: ReturnType<typeof createRouter<GatewayRoute>>
   /** True for a host that is served by its name, and that absolute-form targets may name. */
   serves(host: string): boolean
   /** True if requests to other hosts are served, too. */

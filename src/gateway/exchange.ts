@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Bound } from '../authenticate/proof/confirmation.ts'
-import type { BodyLength, Head } from '../downstream/head.ts'
+import type { BodyLength, Head } from '../downstream/body.ts'
 import type { Params } from '../downstream/router.ts'
 import type { Target } from '../downstream/target.ts'
 import { type Peers, plainAddress } from '../downstream/trusted-proxies.ts'
@@ -9,7 +9,7 @@ import type { Refusal } from '../errors.ts'
 import type { Caller } from '../limit/caller.ts'
 import type { Decision } from '../limit/decision.ts'
 import type { Quota } from '../limit/limit.ts'
-import type { Forwarded } from '../upstream/request.ts'
+import type { UpstreamRequest } from '../upstream/request.ts'
 import type { GatewayRoute } from './deps.ts'
 
 const NO_QUOTAS: readonly Quota[] = []
@@ -63,7 +63,7 @@ export class Exchange {
 
   // forward
   askedAt: number | undefined = undefined
-  forwarded: Forwarded | undefined = undefined
+  forwarded: Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt'> | undefined = undefined
 
   // the end
   /** Why the gateway itself answered. */

@@ -1,5 +1,5 @@
 import { certificateField } from '../downstream/client-certificate.ts'
-import type { BodyLength } from '../downstream/head.ts'
+import type { BodyLength } from '../downstream/body.ts'
 import type { Refusal } from '../errors.ts'
 import { ipPart } from '../limit/key.ts'
 import { requestHeaders } from '../upstream/headers.ts'

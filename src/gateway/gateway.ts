@@ -1,5 +1,4 @@
-import { tooLarge } from '../downstream/body.ts'
-import { bodyLength, readHead } from '../downstream/head.ts'
+import { bodyLength, readHead, tooLarge } from '../downstream/body.ts'
 import type { Serve } from '../downstream/pipelining.ts'
 import { jsonReply, refusalReply, writeReply } from '../downstream/reply.ts'
 import { parseTarget, plainTarget } from '../downstream/target.ts'

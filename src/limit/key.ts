@@ -88,10 +88,8 @@ export function clientKeys(limits: readonly Limit[], prefix: string, client: str
     glob: further.length > 0 ? glob : undefined,
     matches(key) {
       const parsed = parseKey(prefix, key)
-      return (
-        parsed !== undefined &&
-        (positions.get(parsed.name)?.every((at) => parsed.parts[at] === wanted) ?? false)
-      )
+      if (parsed === undefined) return false
+      return positions.get(parsed.name)?.every((at) => parsed.parts[at] === wanted) ?? false
     },
   }
 }

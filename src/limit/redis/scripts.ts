@@ -79,36 +79,17 @@ export function createScripts(
     return []
   }
 
-  /** Runs charge.lua with the arguments that follow the deadline; resolves with so many numbers. */
-  async function charge(
-    keys: readonly string[],
-    args: readonly number[],
-    size: number,
-  ): Promise<readonly number[]> {
-    const server = client.server(keys[0]!)
-    try {
-      connection.assertRight()
-      const reply = await bound((left) => chargeUntil(server, keys, args, left))
-      if (reply.length !== size) throw new Error('Redis did not answer as charge.lua does.')
-      onReply(server, undefined)
-      return reply
-    } catch (error) {
-      onReply(server, error as Error)
-      throw error
-    }
-  }
-
   let gathering = new Map<number, Waiting[]>()
 
   function flush(): void {
     const gathered = gathering
     gathering = new Map()
     for (const all of gathered.values()) {
-      for (let i = 0; i < all.length; i += MAX_BATCH) send(all.slice(i, i + MAX_BATCH))
+      for (let i = 0; i < all.length; i += MAX_BATCH) void send(all.slice(i, i + MAX_BATCH))
     }
   }
 
-  function send(batch: readonly Waiting[]): void {
+  async function send(batch: readonly Waiting[]): Promise<void> {
     const keys: string[] = []
     const args: number[] = []
     for (const { quotas, charging } of batch) {
@@ -118,12 +99,19 @@ export function createScripts(
         args.push(limit, windowMs * 1000, calls === undefined ? Number(shadow) : -calls)
       }
     }
-    charge(keys, args, 1 + batch.length + 3 * keys.length).then(
-      (numbers) => settle(batch, numbers),
-      (error: Error) => {
-        for (const { reject } of batch) reject(error)
-      },
-    )
+    const server = client.server(keys[0]!)
+    try {
+      connection.assertRight()
+      const reply = await bound((left) => chargeUntil(server, keys, args, left))
+      if (reply.length !== 1 + batch.length + 3 * keys.length) {
+        throw new Error('Redis did not answer as charge.lua does.')
+      }
+      onReply(server, undefined)
+      settle(batch, reply)
+    } catch (error) {
+      onReply(server, error as Error)
+      for (const { reject } of batch) reject(error as Error)
+    }
   }
 
   return {

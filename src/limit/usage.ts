@@ -117,6 +117,4 @@ export function createUsage({
   }
 }
 
-function instant(ms: number): string {
-  return new Date(ms).toISOString()
-}
+const instant = (ms: number): string => new Date(ms).toISOString()

@@ -153,10 +153,9 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
   return {
     mode: () => (down > 0 ? onOutage : 'store'),
     async begin() {
-      const probes = store
-        .servers()
-        .map((server) => store.probe(server).catch((error: Error) => breakerOf(server).trip(error)))
-      await Promise.all(probes)
+      const probe = (server: string) =>
+        store.probe(server).catch((error: Error) => breakerOf(server).trip(error))
+      await Promise.all(store.servers().map(probe))
     },
     check,
     fail(cause) {

@@ -151,9 +151,7 @@ function openCluster(
 }
 
 /** `host:port` of a node, as the slots name it. */
-function nameOf({ options }: Redis): string {
-  return `${options.host}:${options.port}`
-}
+const nameOf = ({ options }: Redis): string => `${options.host}:${options.port}`
 
 /** Node.js may emit two errors for a TLS socket that is closed in its handshake; ioredis listens for one. */
 function close(client: Redis | Cluster, connections: readonly { readonly stream?: Redis['stream'] }[]): void {

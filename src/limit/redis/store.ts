@@ -12,9 +12,7 @@ const SCAN_TIMEOUT_MS = 10_000
 
 export interface RedisStoreOptions extends RedisConnectionOptions, ScriptOptions {
   readonly prefix: string
-  /**
-   * Called when Redis came back without its data, with the time whose calls are lost, in epoch milliseconds of Redis's clock.
-   */
+  /** Called when Redis lost its data, with the time whose calls are lost, in epoch milliseconds of Redis's clock. */
   readonly onEmptied?: (countedUntil: number, emptySince: number) => void
 }
 

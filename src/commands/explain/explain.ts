@@ -2,9 +2,15 @@ import type { Config } from '../../config/schema.ts'
 import { createRouter, matchRoute, METHODS, type Params, matchesHost } from '../../downstream/router.ts'
 import { parseTarget, servedHosts, type Target } from '../../downstream/target.ts'
 import { methodNotAllowed, notFound, Refusal } from '../../errors.ts'
-import type { Caller } from '../../limit/caller.ts'
 import { prefixOf } from '../../limit/key.ts'
-import { type ClientLimit, compileLimits, inForce, type Limit, type LimitedRoute } from '../../limit/limit.ts'
+import {
+  type Caller,
+  type ClientLimit,
+  compileLimits,
+  inForce,
+  type Limit,
+  type LimitedRoute,
+} from '../../limit/limit.ts'
 import { compileParameters } from '../../limit/parameters.ts'
 import { formatInstant } from '../format.ts'
 import type { Question } from './command.ts'

@@ -1,8 +1,7 @@
 import yargs, { type Argv } from 'yargs'
-import { nearest } from '../config/yaml/wording.ts'
-import { FLAGS } from '../config/flags.ts'
+import { nearest } from '../config/yaml/problem.ts'
 import { VERSION } from '../observe/version.ts'
-import { type Given, type Io, writeLines, UsageError } from './io.ts'
+import { FLAGS, type Given, type Io, writeLines, UsageError } from './io.ts'
 
 /** Exit codes beside 0 and 1, as in sysexits.h. */
 const WRONG_USAGE = 64

@@ -1,7 +1,6 @@
 import { hides } from '../../downstream/router.ts'
 import type { Settings } from '../schema.ts'
-import type { Mistake } from '../yaml/problem.ts'
-import { undefinedName, nearest, oneOf } from '../yaml/wording.ts'
+import { type Mistake, undefinedName, nearest, oneOf } from '../yaml/problem.ts'
 
 /** The mistakes across sections: names that lead nowhere, routes that hide others, and the like. */
 export function* crossCheck(settings: Settings): Generator<Mistake> {

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import type { Mistake } from '../yaml/problem.ts'
-import { mustBe } from '../yaml/wording.ts'
-import { bool, checkWhole, distinct, duration, int, list, name, section, textWhere } from './values.ts'
+import { KINDS, wholeSegment } from '../../limit/parameters.ts'
+import { type Mistake, mustBe, nearest } from '../yaml/problem.ts'
+import { bool, checkWhole, distinct, duration, int, list, named, section, textWhere } from './values.ts'
 
 const calls = () => int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
 const window = () => duration('100ms', '31d')
@@ -76,11 +76,9 @@ const limit = section({
   .transform(({ window, ...rest }) => ({ ...rest, windowMs: window }))
   .describe('A limit: so many calls per window. It has the same counters on all its routes.')
 
-/** The limits, in the order of the file. */
-export const limits = z
-  .record(name(), limit, mustBe('a mapping of names to limits'))
-  .transform((limits) => Object.entries(limits).map(([name, limit]) => ({ name, ...limit })))
-  .describe('The limits, by the names that routes use.')
+export const limits = named(limit, 'a mapping of names to limits').describe(
+  'The limits, by the names that routes use.',
+)
 
 const ownLimit = section({
   limit: calls().describe('Most calls of this client in any window; 0 refuses all.'),
@@ -99,3 +97,56 @@ export const ownLimits = z
   .record(z.string(), ownLimit, mustBe('a mapping of limits to what they are for this client'))
   .default({})
   .describe('Limits of its own, by the names of the limits that they replace.')
+
+const WHAT = `${KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]+"`
+
+/** The kinds of path parameters, by the names of these. */
+export const parameters = z
+  .record(
+    z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, {
+      error: 'is not the name of a parameter; write it as routes do, without the colon',
+    }),
+    textWhere((kind) => kindProblem(kind) ?? true, WHAT),
+    mustBe('a mapping of path parameters to their kinds'),
+  )
+  .describe(
+    'Kinds of the path parameters that limits count by; other values get 400: plain (default: letters, digits and -_:@~=), uuid, integer, or a regular expression for the whole segment.',
+  )
+
+function kindProblem(kind: string): string | undefined {
+  if (KINDS.some((name) => name === kind)) return undefined
+  // As a regular expression it would match this one word alone.
+  if (/^[A-Za-z]*$/.test(kind)) {
+    const meant = nearest(kind, KINDS)
+    return `must be ${WHAT}${meant === undefined ? '' : `; did you mean "${meant}"?`}`
+  }
+  try {
+    wholeSegment(kind)
+  } catch (error) {
+    return `is no regular expression: ${(error as Error).message.replace(/^.*: /s, '')}`
+  }
+  return costlyPart(kind)
+}
+
+/** Repetitions without a fixed number that a regular expression may have: a segment's length to this power is what a mismatch costs. */
+const MOST_OPEN = 2
+
+/** Finds what makes a sound regular expression backtrack too long; undefined if nothing does. */
+function costlyPart(source: string): string | undefined {
+  // A letter for each escape and class; `(` for every group, and no mark of laziness.
+  let rest = source
+    .replaceAll(/\\[^1-9k]|\[(?:\\.|[^\\\]])*\]/gu, 'x')
+    .replaceAll('(?:', '(')
+    .replaceAll(/([*+?}])\?/g, '$1')
+  if (rest.includes('\\')) return 'must not refer back to a group; write out what it matches'
+  if (rest.split(/[*+?]|\{\d+,\d*\}/).length - 1 > MOST_OPEN)
+    return `may take too long: it has more than ${MOST_OPEN} of *, +, ? and {n,m}; write {n} or characters in [ ]`
+  for (;;) {
+    const [group, inner = '', times = ''] = /\(([^()]*)\)([*+]|\{[\d,]+\})?/.exec(rest) ?? []
+    if (group === undefined) return undefined
+    const isOpen = /[|*+?]|\{\d+,/.test(inner)
+    if (isOpen && times !== '')
+      return 'may take too long: it repeats a group that has alternatives or repetitions in it; write it without'
+    rest = rest.replace(group, isOpen || /[*+,]/.test(times) ? '|' : 'x')
+  }
+}

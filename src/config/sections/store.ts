@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import type { RedisTopology } from '../../limit/redis/options.ts'
-import type { Mistake } from '../yaml/problem.ts'
-import { mustBe } from '../yaml/wording.ts'
+import { type Mistake, mustBe } from '../yaml/problem.ts'
 import { pemFile } from './addresses.ts'
 import { bool, checkWhole, choice, coerced, duration, int, list, section, text, textWhere } from './values.ts'
 

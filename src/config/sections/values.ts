@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import type { Mistake } from '../yaml/problem.ts'
-import { mustBe, mustBeMapping, nearest, oneOf } from '../yaml/wording.ts'
+import { type Mistake, mustBe, mustBeMapping, nearest, oneOf } from '../yaml/problem.ts'
 
 /** The units of durations, in milliseconds. */
 export const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
@@ -141,9 +140,12 @@ export function checkWhole<T>(check: (value: T) => Iterable<Mistake>) {
   }
 }
 
-/** The names that operators give to upstreams and limits. */
-export function name() {
-  return z.string().regex(/^[a-z][a-z0-9_-]*$/, {
+/** A mapping of the names that operators give to `schema`, as a list in the order of the file. */
+export function named<T extends z.ZodType<object>>(schema: T, what: string) {
+  const name = z.string().regex(/^[a-z][a-z0-9_-]*$/, {
     error: 'is not a name; write lower-case letters, digits, "-" and "_", a letter first',
   })
+  return z
+    .record(name, schema, mustBe(what))
+    .transform((all) => Object.entries(all).map(([name, one]) => ({ name, ...one })))
 }

@@ -96,9 +96,8 @@ function reworded(message: string | null, argv: readonly string[]): string | und
     return unknown[1]! + plain.join(', ')
   }
   const suggested = /^Did you mean (\S+)\?$/.exec(message ?? '')?.[1]
-  if (suggested === undefined || argv.some((word) => nearest(word, [suggested]) !== undefined)) {
+  if (suggested === undefined || argv.some((word) => nearest(word, [suggested]) !== undefined))
     return message ?? undefined
-  }
   return argv[0] === 'limits' ? WHICH_OF_LIMITS : WHICH
 }
 

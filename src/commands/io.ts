@@ -54,9 +54,8 @@ export function overridesOf(given: Readonly<Record<string, unknown>>): readonly 
 /** What `--config` and the flags beside it ask for; throws a UsageError without a file. */
 export function loadOptionsOf(given: Given, { env }: Io): LoadOptions {
   const file = given['config'] ?? env['SLUICE_CONFIG']
-  if (typeof file !== 'string' || file === '') {
+  if (typeof file !== 'string' || file === '')
     throw new UsageError('Which configuration? Give --config FILE, or set SLUICE_CONFIG.')
-  }
   return { file, overrides: overridesOf(given), env }
 }
 

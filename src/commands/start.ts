@@ -69,9 +69,7 @@ function createWatch(onChange: () => void): (files: readonly string[]) => void {
   let watched: readonly string[] = []
   return (files) => {
     for (const file of watched) if (!files.includes(file)) unwatchFile(file, onChange)
-    for (const file of files) {
-      if (!watched.includes(file)) watchFile(file, { interval: WATCH_MS }, onChange)
-    }
+    for (const file of files) if (!watched.includes(file)) watchFile(file, { interval: WATCH_MS }, onChange)
     watched = files
   }
 }

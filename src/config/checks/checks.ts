@@ -116,9 +116,8 @@ function* routes(settings: Settings): Generator<Mistake> {
   const names = limits.map(({ name }) => name)
   for (const [i, route] of routes.entries()) {
     const { match, upstream } = route
-    if (upstream !== undefined && !backends.includes(upstream)) {
+    if (upstream !== undefined && !backends.includes(upstream))
       yield { path: ['routes', i, 'upstream'], message: undefinedName('upstream', upstream, backends) }
-    }
     for (const [j, name] of route.limits.entries()) {
       if (!names.includes(name))
         yield { path: ['routes', i, 'limits', j], message: undefinedName('limit', name, names) }

@@ -86,9 +86,8 @@ function* limits({ limits, routes }: Compiled, nowMs: number): Generator<Mistake
   for (const limit of limits) {
     const { name, changes } = limit
     const path = ['limits', name]
-    if (!routes.some(({ limits }) => limits.includes(limit))) {
+    if (!routes.some(({ limits }) => limits.includes(limit)))
       yield { path, message: 'is named by no route, so it limits nothing', key: true }
-    }
     const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)
     if (last === -1) continue
     const message = `has passed; write limit: ${changes[last]!.limit} for "${name}" and take this change out`

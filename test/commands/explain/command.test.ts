@@ -56,7 +56,7 @@ describe('sluice explain', () => {
     expect(ended.stdout).toContain('\nrequests  10     1m      live  needs --client  for every client\n')
     const refused = await sluice(['explain', '/a//b', '--config', file])
     expect(refused.stdout).toMatch(
-      /^request .*\nrefused  400 BadRequest      The path holds an empty segment\.\n$/,
+      /^request .*\nrefused  400 BadRequest      The path holds an empty segment or a dot segment\.\n$/,
     )
   })
 

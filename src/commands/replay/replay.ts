@@ -40,11 +40,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   print(io, given, report, () => describeReport(report, client))
 }
 
-/**
- * Sends recorded calls through the limits of a configuration, at the instants at which they were decided. Memory grows with
- * the clients in the logs and the keys that are active at a time. Rejects with words for the operator where a log cannot be
- * read.
- */
+/** Sends recorded calls through the limits as of when they were decided. Memory grows with the clients and the keys active at a time. */
 export async function replay(
   { logs, config: { config, file }, top, client }: ReplayOptions,
   { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,

@@ -40,8 +40,7 @@ interface Tally {
   readonly busiest: { calls: number; fromMs: number }
 }
 
-export type Report = ReturnType<Tallies['report']>
-export type Tallies = ReturnType<typeof createTallies>
+export type Report = ReturnType<ReturnType<typeof createTallies>['report']>
 
 const MINUTE_MS = 60_000
 /** Entries of idle clients that are looked for with each call. */

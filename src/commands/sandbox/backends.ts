@@ -16,11 +16,7 @@ export const DATA_SCOPES = 'accounts:read transactions:read'
 /** Where the sandbox's own client is sent back to; the page shows its query. */
 export const CALLBACK = '/interaction/callback'
 
-/**
- * A real OpenID Provider behind the gateway: pushed authorisation requests, signed request objects, JWT access tokens
- * (RFC 9068) for the Data API, and a login that takes any name. Its URLs have the host that callers use, which the gateway
- * forwards.
- */
+/** A real OpenID Provider behind the gateway: PAR, request objects, access tokens (RFC 9068) for the Data API, and a login that takes any name. */
 export async function createIdentity(options: IdentityOptions): Promise<Server> {
   const { Provider } = await load()
   const provider = new Provider(options.issuer, configure(options))

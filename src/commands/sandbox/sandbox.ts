@@ -19,10 +19,7 @@ const CLIENT_METADATA: ClientMetadata = {
 const DRAIN_MS = 1000
 const MOST_PORTS = 65_535
 
-/**
- * Serves everything in this process: an OpenID Provider, a Data API, and the gateway before them, until SIGINT or SIGTERM.
- * Prints how to try it out. Rejects with words for the operator where it cannot start.
- */
+/** Serves an OpenID Provider, a Data API and the gateway before them until SIGINT or SIGTERM, and prints how to try it out. */
 export async function run(given: Given, io: Io): Promise<void> {
   const port = (flag: string): number => wholeOf(given, flag, MOST_PORTS)
   const options = {

@@ -77,7 +77,6 @@ function* keyParts({ limits, routes }: Settings): Generator<Mistake> {
   }
 }
 
-/** Kinds of parameters that no route has. */
 function* parameters({ parameters, routes }: Settings): Generator<Mistake> {
   const known = routes.flatMap(paramsOf)
   for (const name of Object.keys(parameters)) {
@@ -104,7 +103,6 @@ function* missing({ tokens, par, routes }: Settings): Generator<Mistake> {
 
 type RouteSettings = Settings['routes'][number]
 
-/** The names of the parameters in a route's path. */
 function paramsOf({ segments }: RouteSettings): readonly string[] {
   return segments.flatMap((segment) => ('param' in segment ? [segment.param] : []))
 }

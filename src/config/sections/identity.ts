@@ -34,10 +34,8 @@ const introspection = section({
   .transform(({ timeout, maxAge, ...rest }) => ({ ...rest, timeoutMs: timeout, maxAgeMs: maxAge }))
   .describe('Introspection of opaque tokens (RFC 7662), at one issuer at most; without it they are refused.')
 
-const KEYS = 'issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type, introspection'
-
 const issuerOfTokens = section({
-  issuer: issuer().describe('The issuer of the tokens, exactly as in their iss claim.'),
+  issuer: issuer.describe('The issuer of the tokens, exactly as in their iss claim.'),
   audience: z
     .union(
       [text('the audience'), list(text('an audience'), 1, 'a list of audiences')],
@@ -45,7 +43,7 @@ const issuerOfTokens = section({
     )
     .transform((audience) => (typeof audience === 'string' ? [audience] : audience))
     .describe('The audience of the tokens, or a list; the aud claim must contain one of them.'),
-  jwks: keysLocation()
+  jwks: keysLocation
     .optional()
     .describe('The issuer’s keys: a URL or a file relative to this one; by default found by its discovery.'),
   clientClaim: text('the name of a claim').default('client_id').describe('The claim with the client’s id.'),
@@ -82,11 +80,12 @@ function* apart(issuers: readonly IssuerSettings[]): Generator<Mistake> {
   }
 }
 
-/** Whose tokens are taken: those of one issuer, or of several. */
 export const tokens = z
   .union(
     [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(checkWhole(apart))],
-    mustBe(`a mapping with keys of ${KEYS}, or a list of such mappings`),
+    mustBe(
+      'a mapping with keys of issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type, introspection, or a list of such mappings',
+    ),
   )
   .describe('How callers authenticate on routes with authenticate: bearer; a list for several issuers.')
 
@@ -114,7 +113,7 @@ const client = section({
   id: text('the client’s id')
     .refine((id) => id === '' || isClientId(id), 'must have at most 255 characters, none a control character')
     .describe('The client’s id, exactly as in its tokens.'),
-  issuer: issuer().optional().describe('The issuer of its tokens, if several; by default the first.'),
+  issuer: issuer.optional().describe('The issuer of its tokens, if several; by default the first.'),
   name: text('the client’s name').optional().describe('A name for operators.'),
   requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512'])
     .optional()
@@ -144,14 +143,12 @@ const client = section({
   )
   .describe('An API client with settings of its own.')
 
-/** The clients with settings of their own. */
 export const clients = list(client, 0, 'a list of clients').describe(
   'The API clients with settings of their own.',
 )
 
-/** What is enforced at the PAR endpoint. */
 export const par = section({
-  issuer: issuer().describe('The identity backend’s issuer: audience of assertions and request objects.'),
+  issuer: issuer.describe('The identity backend’s issuer: audience of assertions and request objects.'),
   audiences: list(text('an audience'), 0, 'a list of audiences')
     .optional()
     .describe('Further audiences of client assertions; by default <issuer>/token and <issuer>/request.'),

@@ -3,8 +3,8 @@ import { KINDS, wholeSegment } from '../../limit/parameters.ts'
 import { type Mistake, mustBe, nearest } from '../yaml/problem.ts'
 import { bool, checkWhole, distinct, duration, int, list, named, section, textWhere } from './values.ts'
 
-const calls = () => int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
-const window = () => duration('100ms', '31d')
+const calls = int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
+const window = duration('100ms', '31d')
 
 const INSTANT = /^(\d{4})-(\d\d)-(\d\d)T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d)$/
 
@@ -15,29 +15,25 @@ export function instantMs(text: string): number {
   return isDay ? Date.parse(text) : Number.NaN
 }
 
-/** An instant of ISO 8601 with its offset → epoch milliseconds. */
-function instant() {
-  const wording = mustBe('an instant such as 2027-01-31T00:00:00Z', (input) => {
-    if (typeof input !== 'string') return undefined
-    if (INSTANT.test(input)) return 'is no instant that there is; check the day, the time and the offset'
-    const withT = input.toUpperCase().replace(/\s+/, 'T').replace(/\s+/, '')
-    const meant = [withT, `${withT}Z`, `${withT}T00:00:00Z`].find((text) => !Number.isNaN(instantMs(text)))
-    return (
-      meant &&
-      `must have a date, a "T", a time and an offset; write ${meant}, or with the offset that is meant`
-    )
-  })
-  return z
-    .string(wording)
-    .regex(INSTANT, { ...wording, abort: true })
-    .refine((text) => !Number.isNaN(instantMs(text)), wording)
-    .transform(instantMs)
-}
+const instantWording = mustBe('an instant such as 2027-01-31T00:00:00Z', (input) => {
+  if (typeof input !== 'string') return undefined
+  if (INSTANT.test(input)) return 'is no instant that there is; check the day, the time and the offset'
+  const withT = input.toUpperCase().replace(/\s+/, 'T').replace(/\s+/, '')
+  const meant = [withT, `${withT}Z`, `${withT}T00:00:00Z`].find((text) => !Number.isNaN(instantMs(text)))
+  return (
+    meant && `must have a date, a "T", a time and an offset; write ${meant}, or with the offset that is meant`
+  )
+})
+const instant = z
+  .string(instantWording)
+  .regex(INSTANT, { ...instantWording, abort: true })
+  .refine((text) => !Number.isNaN(instantMs(text)), instantWording)
+  .transform(instantMs)
 
 const change = section({
-  announced: instant().describe('From when on callers can read the change at respond: limits.'),
-  from: instant().describe('From when on the change is in force, for calls already counted, too.'),
-  limit: calls().describe('Most calls in any window from then on; 0 refuses all.'),
+  announced: instant.describe('From when on callers can read the change at respond: limits.'),
+  from: instant.describe('From when on the change is in force, for calls already counted, too.'),
+  limit: calls.describe('Most calls in any window from then on; 0 refuses all.'),
 })
   .transform(({ announced, from, limit }) => ({ announcedAt: announced, fromAt: from, limit }))
   .describe('An announced change of the limit.')
@@ -47,11 +43,8 @@ function* inOrder(changes: readonly z.output<typeof change>[]): Generator<Mistak
   for (const [i, { announcedAt, fromAt }] of changes.entries()) {
     if (announcedAt > fromAt)
       yield { path: [i, 'announced'], message: 'is after "from"; announce a change before it takes effect' }
-    if (fromAt <= latestAt)
-      yield {
-        path: [i, 'from'],
-        message: 'must be later than that of the change before it; write them in order',
-      }
+    const message = 'must be later than that of the change before it; write them in order'
+    if (fromAt <= latestAt) yield { path: [i, 'from'], message }
     latestAt = Math.max(latestAt, fromAt)
   }
 }
@@ -65,13 +58,13 @@ const limit = section({
     1,
     'a list of what a key is made of, such as [client]',
   ).describe('What has a counter of its own: a client, user, ip or path parameter, or a combination.'),
-  limit: calls().describe('Most calls in any window; 0 refuses all.'),
-  window: window().describe('The length of the window; the limit holds wherever a window starts.'),
+  limit: calls.describe('Most calls in any window; 0 refuses all.'),
+  window: window.describe('The length of the window; the limit holds wherever a window starts.'),
   changes: list(change, 0, 'a list of announced changes')
     .superRefine(checkWhole(inOrder))
     .default([])
     .describe('Announced changes of the limit, in the order in which they take effect.'),
-  shadow: bool().prefault(false).describe('true counts and reports but never refuses, to try a limit out.'),
+  shadow: bool.prefault(false).describe('true counts and reports but never refuses, to try a limit out.'),
 })
   .transform(({ window, ...rest }) => ({ ...rest, windowMs: window }))
   .describe('A limit: so many calls per window. It has the same counters on all its routes.')
@@ -81,9 +74,9 @@ export const limits = named(limit, 'a mapping of names to limits').describe(
 )
 
 const ownLimit = section({
-  limit: calls().describe('Most calls of this client in any window; 0 refuses all.'),
-  window: window().optional().describe('Instead of the limit’s window.'),
-  until: instant().optional().describe('Until when the client has this limit; for good by default.'),
+  limit: calls.describe('Most calls of this client in any window; 0 refuses all.'),
+  window: window.optional().describe('Instead of the limit’s window.'),
+  until: instant.optional().describe('Until when the client has this limit; for good by default.'),
 })
   .transform(({ window, until, ...rest }) => ({
     ...rest,
@@ -92,7 +85,6 @@ const ownLimit = section({
   }))
   .describe('The limit of this client, instead of the one that others have.')
 
-/** The limits of one client, by the names of the limits that they replace. */
 export const ownLimits = z
   .record(z.string(), ownLimit, mustBe('a mapping of limits to what they are for this client'))
   .default({})
@@ -100,7 +92,6 @@ export const ownLimits = z
 
 const WHAT = `${KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]+"`
 
-/** The kinds of path parameters, by the names of these. */
 export const parameters = z
   .record(
     z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, {

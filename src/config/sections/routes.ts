@@ -19,25 +19,22 @@ import {
 } from './values.ts'
 
 const tls = section({
-  ...tlsFiles(),
-  servername: tlsName().optional().describe('The name expected in its certificate; by default its host.'),
+  ...tlsFiles,
+  servername: tlsName.optional().describe('The name expected in its certificate; by default its host.'),
 })
   .superRefine(checkWhole(certWithoutKey))
   .describe('TLS to an https backend, with PEM files relative to this file.')
 
-/** A request field of an upstream's own. */
-function fieldName() {
-  return textWhere((field) => {
-    const name = plainName(field.toLowerCase())
-    if (INSPECTED.has(name) || HOP_BY_HOP.has(name) || name.startsWith('content-'))
-      return 'is read by the gateway itself; take it out'
-    return /^[\w!#$%&'*+.^`|~-]+$/.test(field)
-  }, 'the name of a header field such as X-My-User')
-}
+const fieldName = textWhere((field) => {
+  const name = plainName(field.toLowerCase())
+  if (INSPECTED.has(name) || HOP_BY_HOP.has(name) || name.startsWith('content-'))
+    return 'is read by the gateway itself; take it out'
+  return /^[\w!#$%&'*+.^`|~-]+$/.test(field)
+}, 'the name of a header field such as X-My-User')
 
 const backend = section({
-  url: origin().optional().describe('The backend’s address: scheme, host and port.'),
-  urls: list(origin(), 1, 'a list of addresses such as http://10.0.0.1:4000')
+  url: origin.optional().describe('The backend’s address: scheme, host and port.'),
+  urls: list(origin, 1, 'a list of addresses such as http://10.0.0.1:4000')
     .optional()
     .describe('Instead of url: several addresses, used in turn; one that fails is skipped for a while.'),
   timeout: duration('1ms', '1d')
@@ -46,7 +43,7 @@ const backend = section({
   connectTimeout: duration('1ms', '1h').prefault('2s').describe('Longest wait for a new connection.'),
   maxConnections: int(1, 100_000).prefault(256).describe('Most connections, to all its addresses together.'),
   tls: tls.optional(),
-  identityHeaders: list(fieldName(), 0, 'a list of header fields')
+  identityHeaders: list(fieldName, 0, 'a list of header fields')
     .default([])
     .describe('Fields that identify the caller to this upstream, accepted from listen.trustedProxies only.'),
 })
@@ -85,9 +82,7 @@ export const upstreams = named(upstream, 'a mapping of names to upstreams').desc
 /** 10MB: as much as none, at the PAR endpoint. */
 const MAX_BODY = 10 * 1024 ** 2
 
-function scope() {
-  return textWhere((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
-}
+const scope = textWhere((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
 
 const fields = section({
   match: textWhere((match) => {
@@ -103,7 +98,7 @@ const fields = section({
   authenticate: choice(['none', 'bearer', 'par']).describe(
     'none is open to all, bearer requires an access token, par is for the PAR endpoint and its rules. No default.',
   ),
-  scope: list(scope(), 1, 'a list of scopes')
+  scope: list(scope, 1, 'a list of scopes')
     .default([])
     .describe('Scopes that a token must have, all of them, else 403; needs authenticate: bearer.'),
   limits: distinct(text('the name of a limit'), 0, 'a list of limits')
@@ -160,5 +155,4 @@ const route = fields
   }))
   .describe('What happens to the requests that match.')
 
-/** The routes, in the order of matching. */
 export const routes = list(route, 1, 'a list of routes').describe('In order: the first match wins.')

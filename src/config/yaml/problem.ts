@@ -30,11 +30,11 @@ export interface Problem {
 
 /** Every mistake of a configuration, in the order of the file; its message has a line for each. */
 export class ConfigError extends Error {
+  override readonly name = 'ConfigError'
   readonly problems: readonly Problem[]
 
   constructor(problems: readonly Problem[]) {
-    super(problems.map((problem) => problemLine(problem)).join('\n'))
-    this.name = 'ConfigError'
+    super(problems.map(problemLine).join('\n'))
     this.problems = problems
   }
 }
@@ -158,16 +158,9 @@ export function wordError({ code, message, pos }: YAMLError, text: string): stri
 
 /** The one of `known` that `word` was probably meant to be: at most a third of it differs, or only case and dashes. */
 export function nearest(word: string, known: readonly string[]): string | undefined {
-  let best: string | undefined
-  let least = Math.min(3, Math.ceil(word.length / 3)) + 1
-  for (const candidate of known) {
-    const distance = plain(candidate) === plain(word) ? 0 : edits(word, candidate)
-    if (distance < least) {
-      least = distance
-      best = candidate
-    }
-  }
-  return best
+  const most = Math.min(3, Math.ceil(word.length / 3))
+  const edited = known.map((one) => ({ one, by: plain(one) === plain(word) ? 0 : edits(word, one) }))
+  return edited.filter(({ by }) => by <= most).toSorted((a, b) => a.by - b.by)[0]?.one
 }
 
 function plain(word: string): string {

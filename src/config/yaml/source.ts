@@ -162,10 +162,7 @@ function pathOf(node: unknown, ancestors: readonly unknown[]): Path {
 const VARIABLE = /\$\$\{|\$\{([^}]*)\}?/g
 const INSIDE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 
-/**
- * Puts the environment in for `${NAME}` and `${NAME:-default}`; `$${` is a plain `${`. An empty variable counts as unset,
- * as in the shell's `:-`. Undefined where the text names none.
- */
+/** Puts the environment in for `${NAME}` and `${NAME:-default}`, where an empty variable counts as unset; `$${` is a plain `${`. Undefined without any. */
 function substitute(source: string, env: Env) {
   if (!source.includes('${')) return undefined
   let problem: string | undefined

@@ -38,8 +38,7 @@ export async function run(given: Given, io: Io): Promise<void> {
     follow(loaded)
     return loaded
   }
-  const opened = start(config, { source: { ...loaded, load }, workers })
-  const first = await Promise.race([opened, signalled])
+  const first = await Promise.race([start(config, { source: { ...loaded, load }, workers }), signalled])
   if (typeof first === 'string') return
   running = first
   io.on('uncaughtException', (error) => {

@@ -40,10 +40,7 @@ export async function compile(
     upstreams: await Promise.all(
       upstreams.map(async ({ tls, ...rest }) => ({
         ...rest,
-        tls: tls && {
-          servername: undefined,
-          ...(await files.tls(tls, ['upstreams', rest.name, 'tls'])),
-        },
+        tls: tls && { servername: undefined, ...(await files.tls(tls, ['upstreams', rest.name, 'tls'])) },
       })),
     ),
     tokens: await Promise.all(

@@ -30,9 +30,8 @@ export async function run(given: Given, io: Io): Promise<void> {
   if (Number.isNaN(nowMs)) throw new UsageError('--at must be an instant such as 2027-01-31T00:00:00Z.')
   // `--host` is the caller's here, not that of `start`.
   const { config } = await load({ config: given['config'] }, io)
-  print(io, given, explain(config, question, asker, nowMs), (explained) =>
-    describeExplained(explained, config),
-  )
+  const explained = explain(config, question, asker, nowMs)
+  print(io, given, explained, () => describeExplained(explained, config))
 }
 
 /** Parses `[METHOD] [host]/path`, or a URL in place of the host and path (path and query as in the request line); throws a UsageError. */

@@ -141,13 +141,10 @@ function answer(request: IncomingMessage, response: ServerResponse): void {
   const url = new URL(request.url ?? '/', `http://${request.headers.host ?? 'localhost'}`)
   const [, name = '', id = ''] = /^(?:\/v3)?\/(\w+)(?:\/([^/]+))?$/.exec(url.pathname) ?? []
   const isRead = request.method === 'GET' || request.method === 'HEAD'
-  if (isRead && name === 'transactions' && id === '') {
-    send(response, 200, page(url))
-  } else if (request.method === 'POST' && name === 'sync' && id !== '') {
+  if (isRead && name === 'transactions' && id === '') send(response, 200, page(url))
+  else if (request.method === 'POST' && name === 'sync' && id !== '')
     send(response, 200, { data: { syncId: crypto.randomUUID(), status: 'ok' }, meta: {} })
-  } else {
-    send(response, 404, { code: 'NotFound', message: 'Not Found' })
-  }
+  else send(response, 404, { code: 'NotFound', message: 'Not Found' })
 }
 
 function page(url: URL): object {

@@ -25,16 +25,11 @@ export const tlsName = textWhere(
 
 /** A range of addresses, such as `10.0.0.0/8`. */
 export const cidr = textWhere((range) => {
-  const family = isIP(range)
-  if (family === 0) return isCidr(range)
-  return `must be a range of addresses; write ${range}/${family === 4 ? 32 : 128} for this one alone`
+  const [, address = range, bits] = /^([^/%]+)\/(\d{1,3})$/.exec(range) ?? []
+  const most = { 4: 32, 6: 128 }[isIP(address)]
+  if (most === undefined || bits !== undefined) return most !== undefined && Number(bits) <= most
+  return `must be a range of addresses; write ${range}/${most} for this one alone`
 }, 'a range of addresses such as 10.0.0.0/8')
-
-function isCidr(range: string): boolean {
-  const [, address = '', bits] = /^([^/%]+)\/(\d{1,3})$/.exec(range) ?? []
-  const family = isIP(address)
-  return family !== 0 && Number(bits) <= (family === 4 ? 32 : 128)
-}
 
 /** The address of an http or https server, without anything after the port → its origin. */
 export const origin = textWhere((text) => {

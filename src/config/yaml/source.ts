@@ -2,7 +2,6 @@ import { isAlias, isMap, isPair, isScalar, isSeq, LineCounter, parseDocument, vi
 import type { Document, Node, Scalar } from 'yaml'
 import { type Mistake, type Path, type Place, wordError } from './problem.ts'
 
-/** Keys and their values. */
 export type Mapping = Readonly<Record<string, unknown>>
 
 /** More uses of an anchor, times what it multiplies itself, are an attack. */
@@ -31,7 +30,7 @@ export function readSource(source: string, env: Env) {
 
   if (isTooDeep(text)) return refuse([wrong('the brackets of the file nest too deeply; take some out')])
   const document = parseDocument(text, {
-    // Whatever the file asks for.
+    // The core schema, whatever the file asks for.
     schema: 'core',
     merge: true,
     stringKeys: true,
@@ -71,7 +70,6 @@ function isTooDeep(text: string): boolean {
   return false
 }
 
-/** True if this is a mapping of keys to values. */
 export function isMapping(value: unknown): value is Mapping {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

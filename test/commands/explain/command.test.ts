@@ -60,7 +60,7 @@ describe('sluice explain', () => {
     )
   })
 
-  it('says what is asked of a client that pushes requests', async () => {
+  it('shows what a client that pushes requests must send', async () => {
     const pushing = (unknownClients: string) => `store: memory
 upstreams: { d: { url: http://d } }
 par: { issuer: https://id.example.com/oidc, unknownClients: ${unknownClients} }

@@ -25,10 +25,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   }
 }
 
-/**
- * Acts on one client's counters, straight in Redis. Rejects with words for the operator where the store is configured
- * wrongly or Redis is out of reach.
- */
+/** Acts on one client’s counters in Redis; rejects with words for the operator where the store is not Redis or out of reach. */
 export async function withCounters<T>(
   { store, admin, limits, clientLimits }: Config,
   client: string,

@@ -103,7 +103,6 @@ function explainClient(id: string, { clients }: Config) {
   }
 }
 
-/** Applies limits as the gateway does. */
 function explainLimits(
   limits: readonly Limit[],
   { client, user, ip }: Asker,
@@ -152,7 +151,6 @@ function decidedBy(configured: Limit, own: ClientLimit | undefined, nowMs: numbe
   return { decidedBy: 'change' as const, because: `changed at ${formatInstant(rule.fromAt)}${ended}`, next }
 }
 
-/** Why a route does not take a request. */
 function reasonOf(route: LimitedRoute, method: string, { host, segments }: Target): string {
   const found = matchRoute([route], method, host, segments)
   if (found === undefined)

@@ -158,7 +158,12 @@ export class UpstreamRequest {
       this.#answer?.destroy()
     }
     // Once begun, an answer that is not whole must never look whole.
-    if (outcome !== 'answered' && this.response.headersSent) this.response.destroy()
+    if (outcome !== 'answered' && this.response.headersSent) {
+      // The end of the socket may end an answer of HTTP/1.0 (RFC 9112 section 6.3). Node cannot reset a TLS socket.
+      const { socket } = this.response
+      if (this.request.httpVersionMinor === 0 && socket && !('encrypted' in socket)) socket.resetAndDestroy()
+      this.response.destroy()
+    }
     this.#resolve(this)
   }
 }

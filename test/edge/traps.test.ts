@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import util from 'node:util'
 import { connect, type Socket } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -148,6 +149,13 @@ describe('the defects of http-proxy, through a gateway', () => {
       expect(text).not.toContain('\r\n0\r\n')
     },
   )
+
+  it('7: one that is broken off for a caller of HTTP/1.0, which only the end of the socket ends, is reset', async () => {
+    const socket = connect(gateway.port, '127.0.0.1')
+    socket.resume().write('GET /odd/cut-chunks HTTP/1.0\r\nHost: a\r\n\r\n')
+    const [error] = (await once(socket, 'error')) as [NodeJS.ErrnoException]
+    expect(error.code).toBe('ECONNRESET')
+  })
 
   it.each(['silent', 'byte-by-byte', 'interim'])(
     '8: an upstream that is %s is given up in time',

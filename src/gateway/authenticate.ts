@@ -7,8 +7,7 @@ import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../limit/caller.ts'
 import { invalidRequest } from '../par/form.ts'
-import type { GatewayDeps } from './deps.ts'
-import type { Exchange } from './exchange.ts'
+import type { Exchange, GatewayDeps } from './exchange.ts'
 
 type Outcome = Refusal | undefined
 

@@ -24,8 +24,6 @@ export interface JwtRules {
   /** `compatible` takes one of all (RFC 9126 section 2); `strict` the issuer alone (RFC 10070, FAPI 2). */
   readonly assertionAudience: 'compatible' | 'strict'
   readonly leewayMs: number
-  /** The clock, in Unix milliseconds. */
-  readonly now: () => number
 }
 
 /** Clients' clocks run ahead: how far the `iat` of their JWTs may (FAPI 2 section 5.3.2.1). */
@@ -81,12 +79,12 @@ async function isSignedBy(set: KeySet, { text, header }: ClientJwt, alg: string)
 /** What is wrong with the audience and the times of a JWT, as a phrase that follows its name. */
 export function claimsFault(
   claims: JsonObject,
-  { issuer, leewayMs, now }: JwtRules,
+  { issuer, leewayMs }: JwtRules,
   audiences: readonly string[] = [],
 ): string | undefined {
   if (!hasAudience(claims['aud'], [issuer, ...audiences]))
     return `is for another audience; send the aud ${issuer}`
   const aheadMs = Math.max(leewayMs, MAX_AHEAD_MS)
-  const fault = timeFault(claims, now(), leewayMs, aheadMs)
+  const fault = timeFault(claims, Date.now(), leewayMs, aheadMs)
   return fault && `${fault}.`
 }

@@ -4,15 +4,13 @@ import type { JwtRules } from './client-jwt.ts'
 import { invalidRequest, readForm, refuseParameters } from './form.ts'
 import { type ParClient, refuseRequestObject } from './request-object.ts'
 
-export interface ParGuardOptions extends Omit<JwtRules, 'now'> {
+export interface ParGuardOptions extends JwtRules {
   /** What becomes of clients that are not listed, once their form is found good. */
   readonly unknownClients: 'forward' | 'refuse'
   /** The settings of a client; undefined where it is not listed. */
   clientOf(id: string): ParClient | undefined
   /** True if an id that is not listed is a listed client's in another spelling. */
   isMisspelt(id: string): boolean
-  /** The clock, in Unix milliseconds. */
-  readonly now?: () => number
 }
 
 /** A POST to the PAR endpoint, its body read. */
@@ -34,8 +32,7 @@ const IN_THE_REQUEST = /^(?:client_secret_|private_key_jwt$)/
  * client's authentication, then of the request object. Refusals are those of RFC 6749 section 5.2.
  */
 export function createParGuard(options: ParGuardOptions) {
-  const { issuer, unknownClients, clientOf, isMisspelt, now = Date.now } = options
-  const rules = { ...options, now }
+  const { issuer, unknownClients, clientOf, isMisspelt } = options
 
   async function refuseClient(
     credentials: Credentials,
@@ -57,7 +54,7 @@ export function createParGuard(options: ParGuardOptions) {
       return invalidClient(description, realm)
     }
     if (keys !== undefined && authentication !== 'client_secret_jwt') {
-      const fault = await assertionFault(credentials, keys, rules)
+      const fault = await assertionFault(credentials, keys, options)
       return typeof fault === 'string' ? invalidClient(`The client_assertion ${fault}`) : fault
     }
     // Only who shares its secret can verify a client_secret_jwt.
@@ -92,7 +89,7 @@ export function createParGuard(options: ParGuardOptions) {
       const realm = authorization.length > 0 ? issuer : undefined
       const refused = await refuseClient(credentials, client, realm)
       if (refused !== undefined || client === undefined) return refused
-      return refuseRequestObject(object, client, rules)
+      return refuseRequestObject(object, client, options)
     },
   }
 }

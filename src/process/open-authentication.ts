@@ -52,7 +52,7 @@ export function openIssuers(resources: Resources, config: Config, log: Log, load
     if (tokens.length === 0) return () => serviceUnavailable('Nobody can be authenticated here.')
     // Without a known host, no proof can be checked to be for this gateway.
     const serves = (host: string): boolean => hosts.includes(host)
-    return createBearer(issuers, { proofs: hosts.length > 0 ? createProofs({ serves }) : undefined })
+    return createBearer(issuers, hosts.length > 0 ? createProofs(serves) : undefined)
   }
   const authenticate = resources.get('bearer', { tokens, hosts }, createAuthenticate)
   return {

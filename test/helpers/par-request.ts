@@ -1,4 +1,4 @@
-import { expect } from 'vitest'
+import { expect, vi } from 'vitest'
 import { randomUUID } from 'node:crypto'
 import { createKeySource, type KeySourceOptions } from '../../src/authenticate/token/jwks.ts'
 import { createParGuard, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
@@ -25,18 +25,18 @@ export function clientKeys(jwks: string | object, events: Partial<KeySourceOptio
 
 type Members = Readonly<Record<string, unknown>>
 
-/** A guard with the clients given, each by its id. */
+/** A guard with the clients given, each by its id; from then on it is `NOW` in this test file. */
 export function guardOf(
   clients: Readonly<Record<string, Omit<ParClient, 'id'>>>,
   options: Partial<ParGuardOptions> = {},
 ): ParGuard {
+  vi.setSystemTime(NOW * 1000)
   return createParGuard({
     issuer: ISSUER,
     audiences: [TOKEN, PAR],
     assertionAudience: 'compatible',
     leewayMs: 10_000,
     unknownClients: 'forward',
-    now: () => NOW * 1000,
     clientOf: (id) => (Object.hasOwn(clients, id) ? { id, ...clients[id] } : undefined),
     isMisspelt: (id) => Object.keys(clients).some((one) => plainId(one) === plainId(id)),
     ...options,

@@ -8,13 +8,6 @@ import { createNames, type Identity } from './claims.ts'
 import { parseJws, parseObject } from './jws.ts'
 import { type TrustedIssuer, type VerifiedToken, verifyJwt } from './jwt.ts'
 
-export interface BearerOptions {
-  /** Verifies DPoP proofs; without it, the DPoP scheme is unknown and tokens bound to a key are refused. */
-  readonly proofs?: Proofs | undefined
-  /** The clock, in Unix milliseconds. */
-  readonly now?: () => number
-}
-
 /**
  * Identifies the caller by every `Authorization` value of a request; `sender` is called for tokens that are bound to a key,
  * which are refused without it. A promise only where something must be fetched first; it never rejects.
@@ -38,12 +31,10 @@ const MALFORMED: Fault = {
 /**
  * Authenticates callers by access tokens, JWT (RFC 9068) or opaque (RFC 7662), sent as bearer tokens (RFC 6750) or with a
  * proof of possession (RFC 9449, RFC 8705). A refusal carries its challenge: 401, 400 where the credentials are malformed or
- * ambiguous, 503 where what is needed to decide is not available.
+ * ambiguous, 503 where what is needed to decide is not available. Without `proofs`, which verify DPoP proofs, the DPoP scheme is
+ * unknown and tokens bound to a key are refused.
  */
-export function createBearer(
-  trusted: readonly TrustedIssuer[],
-  { proofs, now = Date.now }: BearerOptions = {},
-): Authenticate {
+export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs): Authenticate {
   const issuers = new Map<unknown, TrustedIssuer>(trusted.map((one) => [one.issuer, one]))
   const introspecting = trusted.find(({ introspect }) => introspect !== undefined)
   const nameOf = createNames(trusted.map(({ issuer }) => issuer))
@@ -61,7 +52,7 @@ export function createBearer(
     if (token.length > MAX_TOKEN) return invalidToken('The access token is too long.')
     const known = verified.get(digest)
     if (known !== undefined) {
-      if (known.until > now() && known.keys?.current() === known.set) return known.identity
+      if (known.until > Date.now() && known.keys?.current() === known.set) return known.identity
       verified.delete(digest)
     }
     const jws = parseJws(token)
@@ -75,7 +66,7 @@ export function createBearer(
     if (issuer === undefined) {
       return invalidToken('The access token is not from an issuer that is trusted here.')
     }
-    return remember(digest, verifyJwt(issuer, jws, claims, now), issuer.issuer)
+    return remember(digest, verifyJwt(issuer, jws, claims), issuer.issuer)
   }
 
   function remember(

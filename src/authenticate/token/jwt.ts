@@ -30,7 +30,6 @@ export function verifyJwt(
   issuer: TrustedIssuer,
   jws: Jws,
   claims: JsonObject,
-  now: () => number,
 ): VerifiedToken | Fault | Promise<VerifiedToken | Fault> {
   const { keys, type, algorithms } = issuer
   const { alg, kid } = jws.header
@@ -43,11 +42,11 @@ export function verifyJwt(
   const typ = typeOf(jws.header)
   if (typ !== 'at+jwt' && (typ !== 'jwt' || type === 'strict')) return NOT_ACCESS
   const known = keys.current()
-  if (known?.verifies(jws, kid)) return evaluate(issuer, known, true, jws, claims, now())
+  if (known?.verifies(jws, kid)) return evaluate(issuer, known, true, jws, claims)
   // The issuer may have a new key, even under an old kid.
   const fresh = keys.refresh()
-  if (fresh === undefined) return evaluate(issuer, known, false, jws, claims, now())
-  return fresh.then((set) => evaluate(issuer, set, set?.verifies(jws, kid), jws, claims, now()))
+  if (fresh === undefined) return evaluate(issuer, known, false, jws, claims)
+  return fresh.then((set) => evaluate(issuer, set, set?.verifies(jws, kid), jws, claims))
 }
 
 function evaluate(
@@ -56,11 +55,10 @@ function evaluate(
   signed: boolean | undefined,
   jws: Jws,
   claims: JsonObject,
-  nowMs: number,
 ): VerifiedToken | Fault {
   if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
   if (!signed) return invalidToken('The signature of the access token is not valid.')
-  const identity = readClaims(jws.header, claims, issuer, nowMs)
+  const identity = readClaims(jws.header, claims, issuer, Date.now())
   if ('error' in identity) return identity
   return { identity, until: (claims['exp'] as number) * 1000, keys: issuer.keys, set }
 }

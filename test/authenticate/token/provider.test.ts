@@ -24,7 +24,6 @@ let issuer: string
 let url: string
 let keys: KeySource
 let events: string[]
-let now = 0
 let authenticate: ReturnType<typeof createServing>
 let config: client.Configuration
 
@@ -90,7 +89,7 @@ beforeAll(async () => {
       keys,
       introspect: introspection(GATEWAY.secret),
     },
-    { proofs: createProofs({ serves: (host) => host === '127.0.0.1' }), now: () => Date.now() + now },
+    createProofs((host) => host === '127.0.0.1'),
   )
   api = createServer((request, response) => {
     const { authorization } = request.headers
@@ -132,7 +131,6 @@ function introspection(clientSecret: string) {
     clientClaim: 'client_id',
     leewayMs: 5000,
     maxAgeMs: 20_000,
-    now: () => Date.now() + now,
     events: { onDown: ({ message: reason }) => events.push(reason), onUp() {} },
   })
 }
@@ -179,10 +177,11 @@ describe('the tokens of a real provider', () => {
     const authorization = `Bearer ${token}`
     expect((await call({ authorization })).status).toBe(200)
     await client.tokenRevocation(config, token)
-    now += 19_000
+    vi.setSystemTime(Date.now() + 19_000)
     expect((await call({ authorization })).status).toBe(200)
-    now += 2000
+    vi.setSystemTime(Date.now() + 2000)
     expect((await call({ authorization })).status).toBe(401)
+    vi.useRealTimers()
   })
 
   it('cannot be introspected with a wrong secret: a 503, not a refusal', async () => {

@@ -6,9 +6,8 @@ import type { KeySet } from '../authenticate/token/key-set.ts'
 import type { Client, Config, Tokens } from '../config/schema.ts'
 import { serviceUnavailable } from '../errors.ts'
 import type { Log } from '../observe/log.ts'
-import { createParGuard, type ParGuard } from '../par/guard.ts'
 import { plainId } from '../par/client-authentication.ts'
-import type { ParClient } from '../par/request-object.ts'
+import { createParGuard, type ParClient, type ParGuard } from '../par/guard.ts'
 import type { Resources } from './resources.ts'
 
 /** Checks the tokens of one configuration. */

@@ -6,7 +6,7 @@ import type { Proofs, Sender } from '../proof/dpop.ts'
 import { createChallenges, type Fault, invalidToken, type Scheme } from './challenge.ts'
 import { createNames, type Identity } from './claims.ts'
 import { parseJws, parseObject } from './jws.ts'
-import { type TrustedIssuer, type VerifiedToken, verifyJwt } from './jwt.ts'
+import { type TrustedIssuer, type Verified, type VerifiedToken, verifyJwt } from './jwt.ts'
 
 /**
  * Identifies the caller by every `Authorization` value of a request; `sender` is called for tokens that are bound to a key,
@@ -16,6 +16,8 @@ export type Authenticate = (
   authorization: readonly string[],
   sender?: () => Sender,
 ) => Identity | Bound | Refusal | Promise<Identity | Bound | Refusal>
+
+type Found = Identity | Fault | Promise<Identity | Fault>
 
 /** RFC 6750 section 2.1 and RFC 9449 section 7.1; without a token where that is missing or malformed. */
 const CREDENTIALS = /^(bearer|dpop)(?= |$)(?: +([A-Za-z0-9._~+/-]+=*)$)?/i
@@ -48,7 +50,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
       384 + 2 * (client.length + user.length + scope.length),
   })
 
-  function find(token: string, digest: string): Identity | Fault | Promise<Identity | Fault> {
+  function find(token: string, digest: string): Found {
     if (token.length > MAX_TOKEN) return invalidToken('The access token is too long.')
     const known = verified.get(digest)
     if (known !== undefined) {
@@ -69,11 +71,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     return remember(digest, verifyJwt(issuer, jws, claims), issuer.issuer)
   }
 
-  function remember(
-    digest: string,
-    result: VerifiedToken | Fault | Promise<VerifiedToken | Fault>,
-    issuer: string,
-  ): Identity | Fault | Promise<Identity | Fault> {
+  function remember(digest: string, result: Verified, issuer: string): Found {
     if (result instanceof Promise) return result.then((settled) => remember(digest, settled, issuer))
     if ('error' in result) return result
     let { identity } = result
@@ -85,12 +83,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     return identity
   }
 
-  function settle(
-    finding: Identity | Fault,
-    scheme: Scheme,
-    digest: string,
-    sender: (() => Sender) | undefined,
-  ): Identity | Bound | Refusal {
+  function settle(finding: Identity | Fault, scheme: Scheme, digest: string, sender?: () => Sender) {
     if ('error' in finding) return challenges.refuse(finding, scheme)
     if (scheme === 'bearer' && finding.confirmation === undefined) return finding
     return confirm(finding, scheme, digest, sender?.())

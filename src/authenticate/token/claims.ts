@@ -45,19 +45,14 @@ export function needsExtension(header: JsonObject): boolean {
 }
 
 /** Reads the claims of a token whose signature is good (RFC 9068 section 4, RFC 7519 section 4.1). */
-export function readClaims(
-  header: JsonObject,
-  claims: JsonObject,
-  rules: TokenRules,
-  nowMs: number,
-): Identity | Fault {
+export function readClaims(header: JsonObject, claims: JsonObject, rules: TokenRules): Identity | Fault {
   const { iss, aud, exp, sub, scope } = claims
   const client = claims[rules.clientClaim]
   if (iss !== rules.issuer)
     return invalidToken('The access token is not from the issuer that is trusted here.')
   if (!hasAudience(aud, rules.audience)) return invalidToken('The access token is for another audience.')
   if (exp === undefined) return invalidToken('The access token does not say when it expires.')
-  const fault = timeFault(claims, nowMs, rules.leewayMs)
+  const fault = timeFault(claims, rules.leewayMs)
   if (fault !== undefined) return invalidToken(`The access token ${fault}.`)
   const confirmation = 'cnf' in claims ? readConfirmation(claims['cnf']) : undefined
   if ('cnf' in claims && confirmation === undefined) {
@@ -79,16 +74,12 @@ export function hasAudience(aud: unknown, accepted: readonly string[]): boolean 
  * What is wrong with the times of a JWT, as a phrase that follows its name. They are seconds, whole or not (RFC 7519
  * section 2), and all optional. `aheadMs`: how far ahead the clock behind `iat` may be.
  */
-export function timeFault(
-  claims: JsonObject,
-  nowMs: number,
-  leewayMs: number,
-  aheadMs = leewayMs,
-): string | undefined {
+export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leewayMs): string | undefined {
   const { exp = Number.MAX_VALUE, nbf = 0, iat = 0 } = claims as Readonly<Record<string, number | undefined>>
   if (!(Number.isFinite(exp) && Number.isFinite(nbf) && Number.isFinite(iat))) {
     return 'has an exp, nbf or iat that is no number'
   }
+  const nowMs = Date.now()
   if (nowMs >= exp * 1000 + leewayMs) return 'expired'
   if (nowMs < nbf * 1000 - leewayMs) return 'is not valid yet'
   return nowMs < iat * 1000 - aheadMs ? 'has an iat in the future' : undefined

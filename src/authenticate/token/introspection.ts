@@ -56,9 +56,7 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
   const rules = { ...options, type: 'any' as const }
   const ask = createEndpoint(options)
   const inFlight = new Map<string, Promise<VerifiedToken | Fault>>()
-  const refused = new LRUCache<string, { readonly fault: Fault; readonly until: number }>({
-    max: MAX_REFUSED,
-  })
+  const refused = new LRUCache<string, { fault: Fault; until: number }>({ max: MAX_REFUSED })
 
   async function lookUp(token: string, digest: string): Promise<VerifiedToken | Fault> {
     const askedAt = Date.now()
@@ -78,7 +76,7 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
     if (type !== undefined && !(typeof type === 'string' && ACCESS_TOKEN.test(type))) return NOT_ACCESS
     // RFC 7662 section 2.2: both are optional, and the issuer is known.
     const claims: JsonObject = { iss: options.issuer, exp: Number.MAX_VALUE, ...answer }
-    const identity = readClaims(HEADER, claims, rules, Date.now())
+    const identity = readClaims(HEADER, claims, rules)
     if ('error' in identity) return identity
     if (type?.toLowerCase() === 'dpop' && !identity.confirmation?.jkt) {
       return invalidToken('The access token is bound to its client in a way that cannot be checked here.')

@@ -25,12 +25,10 @@ export interface VerifiedToken {
   readonly set?: KeySet
 }
 
+export type Verified = VerifiedToken | Fault | Promise<VerifiedToken | Fault>
+
 /** Verifies a JWT access token of an issuer (RFC 9068 section 4). A promise only where keys must be fetched first; it never rejects. */
-export function verifyJwt(
-  issuer: TrustedIssuer,
-  jws: Jws,
-  claims: JsonObject,
-): VerifiedToken | Fault | Promise<VerifiedToken | Fault> {
+export function verifyJwt(issuer: TrustedIssuer, jws: Jws, claims: JsonObject): Verified {
   const { keys, type, algorithms } = issuer
   const { alg, kid } = jws.header
   if (!algorithms.includes(alg as string)) {
@@ -58,7 +56,7 @@ function evaluate(
 ): VerifiedToken | Fault {
   if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
   if (!signed) return invalidToken('The signature of the access token is not valid.')
-  const identity = readClaims(jws.header, claims, issuer, Date.now())
+  const identity = readClaims(jws.header, claims, issuer)
   if ('error' in identity) return identity
   return { identity, until: (claims['exp'] as number) * 1000, keys: issuer.keys, set }
 }

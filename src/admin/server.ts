@@ -18,7 +18,52 @@ export interface AdminParts extends Access {
 
 /** Creates the operators' listener: `/healthz`, `/readyz`, `/metrics` and `/limits/:client`. */
 export function createAdmin(parts: AdminParts): Server {
-  const limits = createLimits(parts)
+  let last: Promise<unknown> = Promise.resolve()
+
+  /** Acts for one operator at a time, as each may scan all of Redis, and for none that has left. */
+  async function queued<T>(response: ServerResponse, act: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const left = new AbortController()
+    response.once('close', () => left.abort())
+    const result = last.then(async () => {
+      left.signal.throwIfAborted()
+      return await act(left.signal)
+    })
+    last = result.catch(() => {})
+    return await result
+  }
+
+  /** Answers `GET` and `DELETE /limits/:client`, the client percent-encoded; never rejects. */
+  async function limits(request: IncomingMessage, response: ServerResponse, path: string): Promise<Answer> {
+    const { method = '', headers } = request
+    const denial = deny(headers, parts)
+    if (denial) return denial
+    const [, encoded] = /^\/limits\/([^/]+)$/.exec(path) ?? []
+    if (encoded === undefined) {
+      return problem(404, 'Ask for /limits/ with the id of a client, percent-encoded.')
+    }
+    let client: string
+    try {
+      client = decodeURIComponent(encoded)
+    } catch {
+      return problem(400, 'The id of the client is not percent-encoded UTF-8.')
+    }
+    if (!['GET', 'HEAD', 'DELETE'].includes(method)) {
+      return problem(405, 'Only GET, HEAD and DELETE.', { Allow: 'GET, HEAD, DELETE' })
+    }
+    try {
+      const body = await queued(response, async (signal) =>
+        method === 'DELETE'
+          ? { client, freed: await parts.reset(client, signal) }
+          : await parts.usage(client, signal),
+      )
+      return { status: 200, body }
+    } catch (error) {
+      if (!response.destroyed) parts.failed(error)
+      const { name, message } = error as Error
+      const detail = name === 'DamagedKeyError' ? message : 'The counters are out of reach.'
+      return problem(503, detail, { 'Retry-After': '1' })
+    }
+  }
 
   /** Never rejects. */
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<Answer> {
@@ -62,52 +107,4 @@ export function createAdmin(parts: AdminParts): Server {
         response.end(request.method === 'HEAD' ? undefined : bytes)
       }),
   )
-}
-
-/** Answers `GET` and `DELETE /limits/:client`, the client percent-encoded; never rejects. */
-function createLimits(parts: AdminParts) {
-  let last: Promise<unknown> = Promise.resolve()
-
-  /** Acts for one operator at a time, as each may scan all of Redis, and for none that has left. */
-  async function queued<T>(response: ServerResponse, act: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const left = new AbortController()
-    response.once('close', () => left.abort())
-    const result = last.then(async () => {
-      left.signal.throwIfAborted()
-      return await act(left.signal)
-    })
-    last = result.catch(() => {})
-    return await result
-  }
-
-  return async ({ method = '', headers }: IncomingMessage, response: ServerResponse, path: string) => {
-    const denial = deny(headers, parts)
-    if (denial) return denial
-    const [, encoded] = /^\/limits\/([^/]+)$/.exec(path) ?? []
-    if (encoded === undefined) {
-      return problem(404, 'Ask for /limits/ with the id of a client, percent-encoded.')
-    }
-    let client: string
-    try {
-      client = decodeURIComponent(encoded)
-    } catch {
-      return problem(400, 'The id of the client is not percent-encoded UTF-8.')
-    }
-    if (!['GET', 'HEAD', 'DELETE'].includes(method)) {
-      return problem(405, 'Only GET, HEAD and DELETE.', { Allow: 'GET, HEAD, DELETE' })
-    }
-    try {
-      const body = await queued(response, async (signal) =>
-        method === 'DELETE'
-          ? { client, freed: await parts.reset(client, signal) }
-          : await parts.usage(client, signal),
-      )
-      return { status: 200, body }
-    } catch (error) {
-      if (!response.destroyed) parts.failed(error)
-      const { name, message } = error as Error
-      const detail = name === 'DamagedKeyError' ? message : 'The counters are out of reach.'
-      return problem(503, detail, { 'Retry-After': '1' })
-    }
-  }
 }

@@ -10,7 +10,6 @@ import { plainId } from '../par/client-authentication.ts'
 import { createParGuard, type ParClient, type ParGuard } from '../par/guard.ts'
 import type { Resources } from './resources.ts'
 
-/** Checks the tokens of one configuration. */
 export type Issuers = ReturnType<typeof openIssuers>
 
 const FIRST_KEYS_MS = 10_000

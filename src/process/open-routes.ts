@@ -14,11 +14,7 @@ import { createForward, type Forward, type Upstream } from '../upstream/upstream
 import type { Resources } from './resources.ts'
 
 /** Opens the upstreams, by name; each keeps its sockets over reloads that do not change it. */
-export function openUpstreams(
-  resources: Resources,
-  upstreams: readonly Upstream[],
-  log: Log,
-): ReadonlyMap<string, Forward> {
+export function openUpstreams(resources: Resources, upstreams: readonly Upstream[], log: Log) {
   function open(upstream: Upstream): Forward {
     const { name } = upstream
     return createForward(upstream, ({ address, up, cause }) => {

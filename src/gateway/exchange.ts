@@ -59,6 +59,8 @@ export interface GatewayDeps {
 }
 
 const NO_QUOTAS: readonly Quota[] = []
+/** A well-formed `X-Request-Id`, which is kept. */
+const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 
 /** One request and what became of it. Each field is written by the phase it stands under; instants are `performance.now()` milliseconds. */
 export class Exchange {
@@ -127,18 +129,11 @@ export class Exchange {
     this.response = response
     this.expectsContinue = expectsContinue
     this.startedAt = performance.now()
-    this.requestId = requestIdOf(request)
+    const given = request.headers['x-request-id']
+    this.requestId = typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID()
     this.method = request.method ?? ''
     this.peer = plainAddress(request.socket.remoteAddress ?? '')
     this.ip = peers.caller(this.peer, request.headers['x-forwarded-for'] as string | undefined)
     this.trusted = peers.trusts(this.peer)
   }
-}
-
-const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
-
-/** Returns the caller's `X-Request-Id` where it is well formed, else a new one. */
-function requestIdOf(request: IncomingMessage): string {
-  const given = request.headers['x-request-id']
-  return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID()
 }

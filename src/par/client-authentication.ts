@@ -58,11 +58,7 @@ function readBasic(header: string): string | undefined {
  * What is wrong with a client assertion (RFC 7523 section 3) of a client with known keys. Single use of the jti is left to the
  * identity backend: a client may send an assertion again that the backend never saw.
  */
-export async function assertionFault(
-  { assertion, clientId }: Credentials,
-  keys: Keys,
-  rules: JwtRules,
-): Promise<JwtFault> {
+export async function assertionFault({ assertion, clientId }: Credentials, keys: Keys, rules: JwtRules) {
   if (assertion === undefined) return 'is no signed JWT.'
   const fault = await signatureFault(assertion, 'client-authentication+jwt', keys)
   if (fault !== undefined) return fault
@@ -128,11 +124,7 @@ export function parseJwt(text: string): ClientJwt | undefined {
  * Checks the header, whose `typ` may be `type` or JWT, and, where `keys` are given, the signature. The key's type, not the JWT,
  * decides what may verify it. Keys that do not fit are read again first, at most once a cool-down; 503 where none could be read so far.
  */
-export async function signatureFault(
-  jwt: ClientJwt,
-  type: string,
-  keys: Keys | undefined,
-): Promise<JwtFault> {
+export async function signatureFault(jwt: ClientJwt, type: string, keys: Keys | undefined) {
   const { alg } = jwt.header
   if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header))) {
     return `has a header that is not accepted: its typ may be JWT or ${type}, its kid a text, and it may have no crit.`

@@ -49,18 +49,11 @@ const ENCRYPTED = /^[\w-]+(?:\.[\w-]*){4}$/
 /** Methods that are part of the request; TLS certificates are checked elsewhere. */
 const IN_THE_REQUEST = /^(?:client_secret_|private_key_jwt$)/
 
-/**
- * Enforces at the PAR endpoint (RFC 9126) what the identity backend would refuse or forgets to: first of the form, then of the
- * client's authentication, then of the request object. Refusals are those of RFC 6749 section 5.2.
- */
+/** Enforces at the PAR endpoint (RFC 9126) what the backend would refuse or forgets to; refuses as RFC 6749 section 5.2 says. */
 export function createParGuard(options: ParGuardOptions) {
   const { issuer, unknownClients, clientOf, isMisspelt } = options
 
-  async function refuseClient(
-    credentials: Credentials,
-    client: ParClient | undefined,
-    realm: string | undefined,
-  ): Promise<Refusal | undefined> {
+  async function refuseClient(credentials: Credentials, client: ParClient | undefined, realm?: string) {
     if (client === undefined && unknownClients === 'refuse') {
       return invalidClient('This client is not known here.', realm)
     }
@@ -86,12 +79,7 @@ export function createParGuard(options: ParGuardOptions) {
 
   return {
     /** Returns a refusal, or undefined where the request is to be forwarded: byte for byte, and once. Waits for keys at most; never rejects. */
-    async check({
-      contentType,
-      contentEncoding,
-      authorization,
-      body,
-    }: PushedRequest): Promise<Refusal | undefined> {
+    async check({ contentType, contentEncoding, authorization, body }: PushedRequest) {
       if (contentEncoding !== undefined && contentEncoding.toLowerCase() !== 'identity') {
         return invalidRequest('Send the form without a Content-Encoding.')
       }
@@ -117,11 +105,7 @@ export function createParGuard(options: ParGuardOptions) {
 }
 
 /** Checks the request object (RFC 9101 section 6, OpenID Connect Core section 6) of a listed client, which may have to send one. */
-async function refuseRequestObject(
-  text: string | undefined,
-  client: ParClient,
-  rules: JwtRules,
-): Promise<Refusal | undefined> {
+async function refuseRequestObject(text: string | undefined, client: ParClient, rules: JwtRules) {
   const { requestObjectSigningAlg: alg } = client
   const required = alg === 'none' ? undefined : alg
   if (text === undefined) {

@@ -24,13 +24,14 @@ export function clientKeys(jwks: string | object, events: Partial<KeySourceOptio
 
 type Members = Readonly<Record<string, unknown>>
 
-/** A guard with the clients given, each by its id; from then on it is `NOW` in this test file. */
+let checking = 0
+
+/** A guard with the clients given, each by its id; while it checks, it is `NOW`. */
 export function guardOf(
   clients: Readonly<Record<string, Omit<ParClient, 'id'>>>,
   options: Partial<ParGuardOptions> = {},
 ): ParGuard {
-  vi.setSystemTime(NOW * 1000)
-  return createParGuard({
+  const guard = createParGuard({
     issuer: ISSUER,
     audiences: [TOKEN, PAR],
     assertionAudience: 'compatible',
@@ -40,6 +41,13 @@ export function guardOf(
     isMisspelt: (id) => Object.keys(clients).some((one) => plainId(one) === plainId(id)),
     ...options,
   })
+  return {
+    async check(request) {
+      checking++
+      vi.setSystemTime(NOW * 1000)
+      return await guard.check(request).finally(() => --checking === 0 && vi.useRealTimers())
+    },
+  }
 }
 
 /** Good plain parameters of a client, with the seed's `claims`; undefined leaves one out. */

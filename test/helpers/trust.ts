@@ -2,7 +2,7 @@ import type { Bound } from '../../src/authenticate/proof/confirmation.ts'
 import type { Proofs } from '../../src/authenticate/proof/dpop.ts'
 import { type Authenticate, createBearer } from '../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../src/authenticate/token/claims.ts'
-import type { TrustedIssuer } from '../../src/authenticate/token/jwt.ts'
+import type { TrustedIssuer } from '../../src/authenticate/token/claims.ts'
 import {
   createKeySource,
   type Keys,

@@ -12,10 +12,7 @@ export interface Confirmation {
   readonly x5t?: string | undefined
 }
 
-/**
- * A token that is bound to a key, whose proof is not verified yet. Until it is verified and charged, a request may only be
- * refused: a caller over its limit costs no signature.
- */
+/** A token bound to a key. Until its proof is verified and charged, a request may only be refused: that costs no signature. */
 export interface Bound {
   readonly identity: Identity
   /** Verifies the proof. Never rejects. */

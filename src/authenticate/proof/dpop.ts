@@ -149,20 +149,16 @@ function normalizeUrl(url: string): { readonly hostname: string; readonly href: 
 
 /** The sender of a request, with the URL that it requested, as the socket or, where the peer is `trusted`, its `X-Forwarded-*` fields show it. */
 export function senderOf(
-  request: IncomingMessage,
-  options: Pick<Sender, 'path' | 'proofs' | 'certificate'> & { readonly trusted: boolean },
+  { headers, socket, method = '' }: IncomingMessage,
+  trusted: boolean,
+  rest: Pick<Sender, 'path' | 'proofs' | 'certificate'>,
 ): Sender {
-  const { headers, socket, method = '' } = request
-  const { path, proofs, trusted, certificate } = options
   // Of a list the first, which is what the proxy next to the caller wrote.
-  const forwarded = (name: string): string =>
-    trusted
-      ? /^[^,]*/
-          .exec(String(headers[name] ?? ''))![0]
-          .trim()
-          .toLowerCase()
-      : ''
+  const forwarded = (name: string): string => {
+    const [first] = trusted ? String(headers[name] ?? '').split(',', 1) : []
+    return first?.trim().toLowerCase() ?? ''
+  }
   const scheme = forwarded('x-forwarded-proto') || ('encrypted' in socket ? 'https' : 'http')
   const host = forwarded('x-forwarded-host') || (headers.host ?? '')
-  return { method, scheme, host, path, proofs, certificate }
+  return { ...rest, method, scheme, host }
 }

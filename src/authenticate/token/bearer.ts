@@ -4,9 +4,8 @@ import type { Refusal } from '../../errors.ts'
 import { type Bound, createConfirm } from '../proof/confirmation.ts'
 import type { Proofs, Sender } from '../proof/dpop.ts'
 import { createChallenges, type Fault, invalidToken, type Scheme } from './challenge.ts'
-import { createNames, type Identity } from './claims.ts'
+import { createNames, type Identity, type TrustedIssuer, type VerifiedToken, verifyJwt } from './claims.ts'
 import { parseJws, parseObject } from './jws.ts'
-import { type TrustedIssuer, type Verified, type VerifiedToken, verifyJwt } from './jwt.ts'
 
 /**
  * Identifies the caller by every `Authorization` value of a request; `sender` is called for tokens that are bound to a key,
@@ -32,9 +31,7 @@ const MALFORMED: Fault = {
 
 /**
  * Authenticates callers by access tokens, JWT (RFC 9068) or opaque (RFC 7662), sent as bearer tokens (RFC 6750) or with a
- * proof of possession (RFC 9449, RFC 8705). A refusal carries its challenge: 401, 400 where the credentials are malformed or
- * ambiguous, 503 where what is needed to decide is not available. Without `proofs`, which verify DPoP proofs, the DPoP scheme is
- * unknown and tokens bound to a key are refused.
+ * proof of possession (RFC 9449, RFC 8705). Without `proofs`, tokens that are bound to a key are refused.
  */
 export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs): Authenticate {
   const issuers = new Map<unknown, TrustedIssuer>(trusted.map((one) => [one.issuer, one]))
@@ -71,7 +68,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     return remember(digest, verifyJwt(issuer, jws, claims), issuer.issuer)
   }
 
-  function remember(digest: string, result: Verified, issuer: string): Found {
+  function remember(digest: string, result: ReturnType<typeof verifyJwt>, issuer: string): Found {
     if (result instanceof Promise) return result.then((settled) => remember(digest, settled, issuer))
     if ('error' in result) return result
     let { identity } = result

@@ -1,10 +1,9 @@
 import { LRUCache } from 'lru-cache'
 import { Health, type HealthOptions } from '../../health.ts'
 import { type Fault, invalidToken, unverifiable } from './challenge.ts'
-import { NOT_ACCESS, readClaims, type TokenRules } from './claims.ts'
+import { NOT_ACCESS, readClaims, type TokenRules, type VerifiedToken } from './claims.ts'
 import { describeFailure, describeStatus, Problem, readBytes, shownUrl, withTimeout } from './fetch-json.ts'
 import { type JsonObject, parseObject } from './jws.ts'
-import type { VerifiedToken } from './jwt.ts'
 
 export interface IntrospectionOptions extends Omit<TokenRules, 'type'> {
   readonly url: string
@@ -47,10 +46,7 @@ class TokenProblem extends Problem {}
 /** The token is at fault, not the request (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
 const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'])
 
-/**
- * Identifies opaque tokens by their issuer's introspection endpoint (RFC 7662). Concurrent lookups of one token are one;
- * refusals are remembered for a moment by the token's digest. An outage is a 503.
- */
+/** Identifies opaque tokens (RFC 7662), in one lookup at a time each; refusals are remembered a moment. An outage is a 503. */
 export function createIntrospection(options: IntrospectionOptions): Introspect {
   const { maxAgeMs = 30_000 } = options
   const rules = { ...options, type: 'any' as const }

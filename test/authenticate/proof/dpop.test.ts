@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import type { Bound } from '../../../src/authenticate/proof/confirmation.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
@@ -299,6 +299,7 @@ describe('proofs', () => {
   it('have short ids, and are remembered equally long whenever they come', async () => {
     const iat = 1_000_000
     const { verify } = createProofs(serves)
+    onTestFinished(() => void vi.useRealTimers())
     vi.setSystemTime(iat * 1000 + 500)
     const token = bound()
     const binding = { jkt: thumbprintOf(key), ath: ath(token) }
@@ -313,7 +314,6 @@ describe('proofs', () => {
         windowMs: 70_000,
       })
     }
-    vi.useRealTimers()
   })
 
   it('are taken within their window', async () => {

@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { type Authenticate, createBearer } from '../../../src/authenticate/token/bearer.ts'
 import { invalidToken } from '../../../src/authenticate/token/challenge.ts'
 import type { Keys } from '../../../src/authenticate/token/jwks.ts'
-import type { TrustedIssuer } from '../../../src/authenticate/token/jwt.ts'
+import type { TrustedIssuer } from '../../../src/authenticate/token/claims.ts'
 import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
 import { Refusal } from '../../../src/errors.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
@@ -218,6 +218,7 @@ describe('remembering verified tokens', () => {
   it('holds no longer than exp and the leeway', async () => {
     let now = Date.now()
     const clock = vi.spyOn(Date, 'now').mockImplementation(() => now)
+    onTestFinished(() => clock.mockRestore())
     const authenticate = await bearer()
     const exp = Math.floor(now / 1000) + 60
     const token = issuer.token({ exp })
@@ -228,7 +229,6 @@ describe('remembering verified tokens', () => {
     expect(authenticate([`Bearer ${token}`])).toMatchObject({ client: 'client-1' })
     now = exp * 1000 + 5000
     expect(answer(authenticate([`Bearer ${token}`])).description).toBe('The access token expired.')
-    clock.mockRestore()
   })
 
   it('ends when the issuer withdraws the key, and no sooner', async () => {

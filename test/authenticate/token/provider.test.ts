@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type * as OidcProvider from 'oidc-provider'
 import * as client from 'openid-client'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { createProofs, senderOf } from '../../../src/authenticate/proof/dpop.ts'
 import { createIntrospection } from '../../../src/authenticate/token/introspection.ts'
 import { createKeySource, type KeySource } from '../../../src/authenticate/token/jwks.ts'
@@ -97,7 +97,7 @@ beforeAll(async () => {
     const proofs = [request.headers['dpop'] ?? []].flat()
     const shown = () => (request.headers['x-test-certificate'] ? certificate.der : undefined)
     const answered = authenticate(authorization === undefined ? [] : [authorization], () =>
-      senderOf(request, { path, proofs, trusted: false, certificate: shown }),
+      senderOf(request, false, { path, proofs, certificate: shown }),
     )
     void Promise.resolve(answered).then((answer) => {
       const refused = answer instanceof Refusal
@@ -177,11 +177,11 @@ describe('the tokens of a real provider', () => {
     const authorization = `Bearer ${token}`
     expect((await call({ authorization })).status).toBe(200)
     await client.tokenRevocation(config, token)
+    onTestFinished(() => void vi.useRealTimers())
     vi.setSystemTime(Date.now() + 19_000)
     expect((await call({ authorization })).status).toBe(200)
     vi.setSystemTime(Date.now() + 2000)
     expect((await call({ authorization })).status).toBe(401)
-    vi.useRealTimers()
   })
 
   it('cannot be introspected with a wrong secret: a 503, not a refusal', async () => {

@@ -1,5 +1,5 @@
 import { calculateJwkThumbprint, type JWK } from 'jose'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { canonicalJwk, createProofs, thumbprintOf } from '../../../src/authenticate/proof/dpop.ts'
 import { makeKey, type TestAlgorithm } from '../../helpers/issuer.ts'
 
@@ -21,6 +21,7 @@ describe('the examples of the RFCs', () => {
   }
 
   it('verify the proof of RFC 9449 section 7.1, at its time and place', async () => {
+    onTestFinished(() => void vi.useRealTimers())
     const { verify } = createProofs((host) => host === 'resource.example.org')
     const at = (now: number, host: string) => {
       vi.setSystemTime(now)
@@ -36,7 +37,6 @@ describe('the examples of the RFCs', () => {
     expect(await at(1_562_262_618_000, 'resource.example.org')).not.toHaveProperty('error')
     expect(await at(1_562_262_618_000, 'resource.example.com')).toMatchObject({ error: 'invalid_dpop_proof' })
     expect(await at(1_562_262_679_000, 'resource.example.org')).toMatchObject({ error: 'invalid_dpop_proof' })
-    vi.useRealTimers()
   })
 
   it('have the thumbprints of RFC 9449 section 6.1, RFC 7638 section 3.1 and RFC 8037 appendix A.3', () => {

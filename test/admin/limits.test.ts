@@ -265,7 +265,7 @@ describe('a gateway that counts in Redis', () => {
     expect(await redis.command('EXISTS', 'sluice:{seeker}:sync:abc')).toBe(0)
   })
 
-  it('says 503 to both while Redis is out of reach, and answers again after', async () => {
+  it('answers 503 to both while Redis is down, and succeeds again after', async () => {
     await redis.kill()
     const acme = await token('acme')
     await until('503 for the operator', async () => {

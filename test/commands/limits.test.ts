@@ -166,7 +166,7 @@ describe('sluice limits', () => {
     }
   })
 
-  it('ends with 1 where the counters are in the process, and says whom to ask', async () => {
+  it('ends with 1 where the counters are in the process, and names the admin listener', async () => {
     expect(await limits('memory', ['show'])).toEqual({
       code: 1,
       stdout: '',
@@ -227,7 +227,7 @@ describe('sluice limits, of a cluster', () => {
     expect(ended.stderr).toContain('is one node of a cluster')
   })
 
-  it('reads and frees the clients whose masters are there, and fails for those whose is gone or whose slot has none', async () => {
+  it('reads and frees clients whose master is up, and fails for those whose master is down or whose slot has none', async () => {
     const [gone, ...there] = cluster.nodes
     for (const node of there) {
       await node.command('CONFIG', 'SET', 'cluster-require-full-coverage', 'no')

@@ -54,7 +54,7 @@ afterAll(() => {
 })
 
 describe('sluice sandbox', () => {
-  it('says what runs where, and nothing else before it', async () => {
+  it('prints what runs where, and nothing else before it', async () => {
     expect(sandbox.stdout()).toMatch(/^\nSluice's sandbox\n/)
     expect(sandbox.stderr()).toBe('')
     const addresses = printed.flatMap((text) => /^ {2}(http:\S+)/.exec(text)?.[1] ?? [])
@@ -62,7 +62,7 @@ describe('sluice sandbox', () => {
     for (const address of addresses) expect((await fetch(address)).status).toBeGreaterThan(0)
   })
 
-  it('gives a token to who pastes the line for it', async () => {
+  it('returns a token to the pasted command', async () => {
     token = await bash(`${line('TOKEN=')}; printf %s "$TOKEN"`)
     expect(token).toMatch(/^[\w-]+\.[\w-]+\.[\w-]+$/)
   })
@@ -111,7 +111,7 @@ describe('sluice sandbox', () => {
     expect(new Set(statuses)).toEqual(new Set(['200', '429']))
   })
 
-  it('says in one line what to install where the optional provider is missing', async () => {
+  it('reports in one line what to install if the optional provider is missing', async () => {
     const without = fileURLToPath(new URL('../helpers/without-oidc-provider.mjs', import.meta.url))
     const lacking = sluice(['sandbox', ...anywhere], { NODE_OPTIONS: `--import ${without}` })
     expect(await lacking.ended()).toBe(1)
@@ -121,7 +121,7 @@ describe('sluice sandbox', () => {
     expect(lacking.stdout()).toBe('')
   })
 
-  it('says in one line that a port is taken', async () => {
+  it('reports in one line that a port is in use', async () => {
     const squatter = createServer().listen(0, '127.0.0.1')
     await new Promise((resolve) => squatter.once('listening', resolve))
     const port = String((squatter.address() as AddressInfo).port)

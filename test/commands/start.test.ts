@@ -108,7 +108,7 @@ describe('sluice start', () => {
     expect(await gateway.ended()).toBe(0)
   })
 
-  it('ends with 0 on SIGTERM while it still loads, and passes over SIGHUP', async () => {
+  it('ends with 0 on SIGTERM while it still loads, and ignores SIGHUP', async () => {
     const clients = Array.from(
       { length: 20_000 },
       (_, i) => `  - { id: client-${i}, limits: { requests: { limit: 5 } } }`,
@@ -161,7 +161,7 @@ describe('sluice start', () => {
     held.length = 0
   })
 
-  it('says in one line that a port is in use, and exits with 1', async () => {
+  it('reports in one line that a port is in use, and exits with 1', async () => {
     const taken: Server = createServer()
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
     const { port } = taken.address() as AddressInfo
@@ -175,7 +175,7 @@ describe('sluice start', () => {
     taken.close()
   })
 
-  it('serves identity routes while the keys of the issuer cannot be had, and says 503 on the others', async () => {
+  it('serves identity routes while the issuer’s keys cannot be loaded, and answers 503 on the others', async () => {
     const tokens = `tokens: { issuer: "${ISSUER}", audience: x, jwks: "http://127.0.0.1:9/" }`
     const gateway = await started(yaml({ data: data.url, tokens }))
     expect((await call(gateway.port, { path: '/oidc/x' })).status).toBe(200)
@@ -227,7 +227,7 @@ describe('sluice start', () => {
     })
   })
 
-  it('is alive but not ready until Redis was tried and callers are served; a signal ends it at any time', async () => {
+  it('is healthy but not ready until Redis was tried and callers are served; a signal ends it at any time', async () => {
     const silent = createServer((socket) => socket.on('error', () => {}))
     await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
     const { port: redisPort } = silent.address() as AddressInfo

@@ -43,7 +43,7 @@ describe('the environment', () => {
     ])
   })
 
-  it('is left alone behind two dollars', async () => {
+  it('is not replaced after two dollar signs', async () => {
     const { config } = await load(completed('tokens: { issuer: https://a.example.com, audience: "$${A}" }'))
     expect(config.tokens[0]?.audience).toEqual(['${A}'])
   })
@@ -98,7 +98,7 @@ describe('a secret', () => {
 })
 
 describe('flags', () => {
-  it('beat the file', async () => {
+  it('override the file', async () => {
     const given = {
       host: '::1',
       port: '1',
@@ -171,7 +171,7 @@ describe('flags', () => {
     },
   )
 
-  it('mend what is wrong in the file', async () => {
+  it('correct what is wrong in the file', async () => {
     expect(await mistakesIn(completed('listen: { port: x }'), {}, overridesOf({ port: '1' }))).toEqual([])
     expect(await mistakesIn(completed('listen:'), {}, overridesOf({ port: '1' }))).toEqual([])
   })

@@ -67,7 +67,7 @@ describe('loadConfig', () => {
     })
   })
 
-  it('hands on where Redis is: one server, a cluster, or behind sentinels', async () => {
+  it('accepts one Redis server, a cluster, or sentinels', async () => {
     const redisOf = async (inside: string, beside = {}) => {
       const { config } = await load(completed(`store: { redis: { ${inside} } }`), {}, [], beside)
       return config.store === 'memory' ? undefined : config.store.redis
@@ -187,14 +187,14 @@ describe('loadConfig', () => {
     expect(config.tokens).toEqual([])
   })
 
-  it('demands tokens where a route says bearer', async () => {
+  it('requires tokens on routes with bearer', async () => {
     const text = completed('tokens: x').replace('tokens: x\n', '')
     expect(await mistakesIn(text)).toEqual([
       'sluice.yaml:1:1: tokens: is missing; routes[0] says "authenticate: bearer", so write whose tokens are taken: issuer and audience',
     ])
   })
 
-  it('says the place of a mistake after a byte order mark and Windows line ends', async () => {
+  it('reports the position of a mistake after a byte order mark and Windows line ends', async () => {
     const text = `\uFEFF${completed('listen: { prt: 1 }\nadmin:\n  port: x').replaceAll('\n', '\r\n')}`
     expect(await mistakesIn(text)).toEqual([
       'sluice.yaml:1:11: listen.prt: unknown key; did you mean "port"?',
@@ -268,7 +268,7 @@ describe('loadConfig', () => {
     ])
   })
 
-  it('fills in the rules of the PAR endpoint, and hands on what is known of its clients', async () => {
+  it('fills in the rules of the PAR endpoint, and keeps the settings of its clients', async () => {
     const { jwk } = makeKey('ES256')
     const text = [
       'par: { issuer: https://id.example.com/oidc/ }',

@@ -43,7 +43,7 @@ describe('config/', () => {
     expect([...absent]).toEqual([])
   })
 
-  it('says the same with every default of the reference left out', async () => {
+  it('is the same with every default of the reference left out', async () => {
     const { config } = await loadConfig({ file: join(CONFIG, 'sluice.yaml'), env: {} })
     const text = await readFile(join(CONFIG, 'sluice.yaml'), 'utf8')
     const given = parse(text) as Record<string, Record<string, unknown>>

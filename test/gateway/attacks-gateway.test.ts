@@ -53,7 +53,7 @@ describe('through the gateway', () => {
     },
   )
 
-  it('a good one passes, and no pointer in a bad one was followed', async () => {
+  it('a good one is accepted, and no URL in a bad one was fetched', async () => {
     expect((await call(gateway.port, { token: issuer.token() })).status).toBe(200)
     expect(data.seen).toHaveLength(1)
     expect(sprung).toBe(0)
@@ -77,7 +77,7 @@ describe('through the gateway', () => {
 })
 
 describe('the keys of an issuer', () => {
-  it('are followed through the gateway when they change, and serve while the issuer is dead', async () => {
+  it('are reloaded when they change, and used while the issuer is down', async () => {
     const moving = await startIssuer({ algorithms: ['ES256'] })
     const following = await gatewayOf(moving)
     const statusOf = async (token: string) => (await call(following.port, { token })).status

@@ -78,7 +78,7 @@ describe('a scope', () => {
     expect(data.seen.length).toBe(before)
   })
 
-  it('that it has lets it pass, and is asked for on its own route alone', async () => {
+  it('that it has admits it, and is required only on its own route', async () => {
     const good = `Bearer ${await token('acme', { scope: 'read openid payments' })}`
     expect((await send(good, { path: '/payments' })).status).toBe(200)
     expect((await send(`Bearer ${await token('acme')}`)).status).toBe(200)
@@ -125,7 +125,7 @@ describe('a token that is bound to a key', () => {
   const prove = (token: string, url: string) => ({ DPoP: signProof({ key, token, url }) })
   const url = `http://${HOST}/transactions`
 
-  it('is taken with a fresh proof, and refused when the proof comes again', async () => {
+  it('is accepted with a fresh proof, and refused when the proof is replayed', async () => {
     const mine = await bound()
     const headers = prove(mine, url)
     expect((await send(`DPoP ${mine}`, { headers })).status).toBe(200)
@@ -137,7 +137,7 @@ describe('a token that is bound to a key', () => {
     expect((await send(`DPoP ${mine}`, { headers: prove(mine, `${url}?a=b`) })).status).toBe(200)
   })
 
-  it('is refused without a proof, as a mere bearer, and for a host that is not served', async () => {
+  it('is refused without a proof, as a bearer token, and for a host that is not served', async () => {
     const mine = await bound()
     expect((await send(`DPoP ${mine}`)).status).toBe(401)
     expect((await send(`Bearer ${mine}`, { headers: prove(mine, url) })).status).toBe(401)
@@ -150,7 +150,7 @@ describe('a token that is bound to a key', () => {
     expect((await send(`DPoP ${mine}`, { headers: prove(mine, `http://${HOST}/other`) })).status).toBe(401)
   })
 
-  it('is proved for the URL that a trusted proxy was asked for, and no other says so', async () => {
+  it('is proved for the URL that a trusted proxy reports, and no other peer', async () => {
     const proxied = await started({ trustedProxies: '[127.0.0.0/8]' })
     const mine = await bound()
     const headers = () => ({
@@ -218,7 +218,7 @@ describe('over HTTPS', () => {
     expect((await get(port, `DPoP ${mine}`, { headers: { DPoP: proof } })).status).toBe(200)
   })
 
-  it('a token that is bound to a certificate is taken with it alone', async () => {
+  it('a token that is bound to a certificate is accepted only with it', async () => {
     const { port } = await started({ listen: tls(', requestClientCert: true') })
     const mine = `Bearer ${await bound()}`
     expect((await get(port, mine, client)).status).toBe(200)
@@ -247,7 +247,7 @@ describe('over HTTPS', () => {
     }
   })
 
-  it('what is no TLS, or an old one, ends the socket and nothing else', async () => {
+  it('plain text, or an old TLS version, ends only its socket', async () => {
     const { port } = await started({ listen: tls() })
     const plain = httpRequest({ host: '127.0.0.1', port, path: '/' })
     plain.end()
@@ -265,8 +265,8 @@ describe('over HTTPS', () => {
   })
 })
 
-describe('a certificate that a trusted proxy hands on', () => {
-  it('counts as that of the caller', async () => {
+describe('a certificate that a trusted proxy passes on', () => {
+  it('counts as the caller’s', async () => {
     const proxied = await started({ trustedProxies: '[127.0.0.0/8]' })
     const client = makeCertificate('client')
     const mine = await token('acme', { cnf: { 'x5t#S256': client.thumbprint } })

@@ -164,7 +164,7 @@ describe('a body that', () => {
     expect(reached).not.toContain(caller.id)
   })
 
-  it('breaks off behind the first of its answer cuts that', async () => {
+  it('breaks off after the response began cuts the response', async () => {
     const caller = await begun('/v3/early')
     caller.socket.write(`${(100_000).toString(16)}\r\n${'x'.repeat(100_000)}`)
     await until('the answer begins', () => caller.said().endsWith('begun'))
@@ -174,7 +174,7 @@ describe('a body that', () => {
     expect(await lineOf(caller.id)).toMatchObject({ status: 200, code: 'BadRequest', incomplete: 'cut' })
   })
 
-  it('goes on after it broke off does not keep its sender from the answer', async () => {
+  it('continues after a refusal does not keep its sender from the response', async () => {
     const caller = await begun('/v3/upload')
     caller.socket.write('zz\r\n')
     for (let i = 0; i < 50; i++) {

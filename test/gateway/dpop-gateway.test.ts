@@ -46,7 +46,7 @@ async function writes(): Promise<number> {
 }
 
 describe('a proof', () => {
-  it('is taken by one of two gateways that share a Redis, and once', async () => {
+  it('is accepted once, by one of two gateways that share a Redis', async () => {
     const mine = await bound()
     const proof = prove(mine)
     expect(statuses([await send(mine, proof), await send(mine, proof, gateways[1])])).toEqual([200, 401])
@@ -105,7 +105,7 @@ describe('a caller over its limit', () => {
 })
 
 describe('while Redis is silent', () => {
-  it('a proof and its call, or its question for limits, wait for it once, not one after the other', async () => {
+  it('a call with a proof, or a request for its limits, waits for Redis once', async () => {
     const timeoutMs = 2000
     const silent = await startGateway({
       data: data.url,

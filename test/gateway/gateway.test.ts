@@ -44,7 +44,7 @@ afterAll(async () => {
 let clients = 0
 const newClient = () => `client-${++clients}`
 
-describe('understands the request first', () => {
+describe('parses the request first', () => {
   it('answers 400 to an ambiguous target, in the format of the Data API, and forwards nothing', async () => {
     const before = data.seen.length
     const got = await call(gateway.port, { path: '/sync/..%2fx', token: await token(newClient()) })

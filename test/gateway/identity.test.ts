@@ -218,7 +218,7 @@ describe('an OpenID client through the gateway', () => {
     expectUnlimited()
   })
 
-  it('is sent on with the parameters in the query, too', async () => {
+  it('is forwarded with the parameters in the query, too', async () => {
     const query = new URLSearchParams({
       client_id: provider.basic.id,
       response_type: 'code',

@@ -50,7 +50,7 @@ const left = async (issuer: TestIssuer, client: string): Promise<string> => {
 }
 
 describe('clients of several issuers', () => {
-  it('with one id are two, each with its own calls and limits', async () => {
+  it('with the same id are two clients, each with its own calls and limits', async () => {
     expect(await left(second, 'shared')).toBe('200: 2 of 3')
     for (let i = 0; i < 2; i++) await send(second, 'shared')
     expect(await left(second, 'shared')).toBe('429: 0 of 3')

@@ -53,7 +53,7 @@ describe('the access log', () => {
     expect(gateway.stdout()).not.toContain(SECRET)
   })
 
-  it('escapes what moves a cursor or turns words around, in what a caller says and in what an operator does', async () => {
+  it('escapes what moves a cursor or turns words around, in the input of callers and of operators', async () => {
     const [called, freed] = ['acme\u202E', `acme${MARKS}`]
     await call(gateway.port, { token: await token(called) })
     await call(gateway.adminPort, { method: 'DELETE', path: `/limits/${encodeURIComponent(freed)}` })

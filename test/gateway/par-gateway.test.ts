@@ -288,7 +288,7 @@ describe('the path of the PAR endpoint', () => {
   })
 })
 
-describe('bodies that do not come to their end', () => {
+describe('incomplete bodies', () => {
   it('hold no more than 64 MB together; beyond, 503 until some of them are gone', async () => {
     const many = await startGateway({
       data: identity.url,

@@ -75,8 +75,8 @@ describe('exact, for every instance together', () => {
   })
 })
 
-describe('while Redis is out of reach', () => {
-  it('starts without it, with a warning, and decides once it is there', async () => {
+describe('while Redis is down', () => {
+  it('starts without it, with a warning, and decides once Redis is up', async () => {
     await redis.kill()
     const { port, adminPort, lines } = await gateway()
     expect((await call(port, { path: '/oidc/x' })).status).toBe(200)

@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 
 const LINES = fileURLToPath(new URL('../../dist/src/observe/lines.js', import.meta.url))
 
-it('reports to a reader that comes back how many lines were dropped', async () => {
+it('reports how many lines were dropped once the reader reads again', async () => {
   const script = `
     import { createLines } from ${JSON.stringify(LINES)}
     const lines = createLines(1, (lost) => lines.write(JSON.stringify({ lost }) + '\\n'))

@@ -46,7 +46,7 @@ it('adds up what processes count, and shows of gauges what an operator must know
   ])
 })
 
-it('keeps of a process that is gone what it counted, and nothing that it was', async () => {
+it('keeps the counters of a process that exited, and drops its gauges', async () => {
   const gone = createMetrics()
   gone.requests.inc('/*', 'GET', '200', 'upstream')
   gone.requestSeconds.observe(0.002)

@@ -210,7 +210,7 @@ describe.each([7, 9] as const)('the guard and oidc-provider %i', (version) => {
   })
   afterAll(() => provider.close())
 
-  it.each(SAME)('say the same to %s', async (_, make) => {
+  it.each(SAME)('answer alike to %s', async (_, make) => {
     const guarded = await send(`${issuer}/request`, make())
     const direct = await send(provider.unguarded, make())
     expect(guarded.verdict).toBe(direct.verdict)

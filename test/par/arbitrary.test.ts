@@ -101,7 +101,7 @@ const request: fc.Arbitrary<PushedRequest> = fc.record({
 const CODES = ['invalid_request', 'invalid_client', 'invalid_request_object']
 
 describe('whatever is sent', () => {
-  it('is answered with a client or a refusal in OAuth’s words, and never changed', async () => {
+  it('is answered with a client or a refusal in OAuth’s format, and never changed', async () => {
     await fc.assert(
       fc.asyncProperty(request, async (request) => {
         const before = Buffer.from(request.body)
@@ -121,7 +121,7 @@ describe('whatever is sent', () => {
     )
   })
 
-  it('takes time in proportion to its length', async () => {
+  it('takes time proportional to its length', async () => {
     const deep = `${encode({ alg: 'none' })}.${Buffer.from('{"a":'.repeat(8000)).toString('base64url')}.`
     const wide = Buffer.from(`{${'"a":1,'.repeat(8000)}"a":1}`).toString('base64url')
     const startedAt = performance.now()

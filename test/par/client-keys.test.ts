@@ -47,7 +47,7 @@ describe('keys behind a jwksUri', () => {
     expect(publisher.asked).toEqual({ jwks: 1, discovery: 0 })
   })
 
-  it('refuse, while they could not be read, every JWT that they would have to verify', async () => {
+  it('while they could not be loaded, refuse every JWT that needs them', async () => {
     publisher.fault = 'error'
     open()
     expect(await send(assertion('acme'))).toEqual(unavailable)
@@ -92,7 +92,7 @@ describe('keys in the configuration', () => {
     expect(await push(guard, { ...plain('acme'), ...assertion('acme') })).toBe(PASSED)
   })
 
-  it('that are no keys are reported, and let nothing pass', async () => {
+  it('that are malformed are reported, and verify nothing', async () => {
     const reasons: string[] = []
     const keys = clientKeys([], { onDown: ({ message: reason }) => reasons.push(reason) })
     const guard = guardOf({ acme: { keys } })

@@ -100,7 +100,7 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
       expect(provider.reached()).toBe(before)
     })
 
-    it('and a wrong secret, which the provider refuses in its own words', async () => {
+    it('and a wrong secret, which the provider itself refuses', async () => {
       const config = await discover('secret', client6.ClientSecretBasic('wrong'))
       count()
       const refused = client6.buildAuthorizationUrlWithPAR(config, PARAMETERS)
@@ -108,7 +108,7 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
       expectReachedOnce()
     })
 
-    it('and claims with "true", which only the older generation takes', async () => {
+    it('and claims with "true", which only the older generation accepts', async () => {
       const config = await discover('secret', client6.ClientSecretBasic(SECRET))
       count()
       const url = client6.buildAuthorizationUrlWithPAR(config, { ...PARAMETERS, claims: SEED_CLAIMS })
@@ -161,7 +161,7 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
       },
     )
 
-    it('with Basic and an unsigned request object, which only the older generation takes', async () => {
+    it('with Basic and an unsigned request object, which only the older generation accepts', async () => {
       const client = await asSecret()
       const request = await client.requestObject({ ...PARAMETERS, claims: CLAIMS })
       if (version === 7) await expectPushed(client, { request })
@@ -215,7 +215,7 @@ describe.each([7, 9] as const)('before oidc-provider %i, the guard lets pass', (
       },
     )
 
-    it('with Basic and an unsigned object, which only the older generation takes', async () => {
+    it('with Basic and an unsigned object, which only the older generation accepts', async () => {
       const url = pushed({ ...none, client_id: 'secret', token_endpoint_auth_method: 'client_secret_basic' })
       if (version === 7) expect(new URL(await url).searchParams.get('request_uri')).toMatch(URN)
       else await expect(url).rejects.toMatchObject({ error: 'invalid_request_object' })

@@ -130,7 +130,7 @@ describe('reading a form', () => {
     ['spaces', '+'],
     ['names', 'resource=x&'],
     ['characters', 'é'],
-  ])('takes time in proportion to its length, of %s too', (_, piece) => {
+  ])('takes time proportional to its length, of %s too', (_, piece) => {
     const body = Buffer.from(piece.repeat(256 * 1024))
     const startedAt = performance.now()
     read(body)

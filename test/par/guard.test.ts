@@ -143,7 +143,7 @@ describe('what the guard refuses of a form', () => {
     )
   })
 
-  it('no listed client for being spelt like another', async () => {
+  it('no listed client whose id differs only in case', async () => {
     const both = guardOf({ case: {}, CASE: {} })
     expect(await push(both, plain('case'))).toBe(PASSED)
     expect(await push(both, plain('CASE'))).toBe(PASSED)
@@ -255,7 +255,7 @@ describe('what the guard refuses of a client', () => {
     )
   })
 
-  it('a client that is not listed, where the operator says so', async () => {
+  it('an unlisted client under unknownClients: refuse', async () => {
     const closed = guardOf({ secret: {} }, { unknownClients: 'refuse' })
     const words = /not known/
     expect(await push(closed, plain('secret'), asSecret)).toBe(PASSED)

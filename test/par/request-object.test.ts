@@ -139,7 +139,7 @@ describe('signing on', () => {
     expect(await send('on', half)).toEqual(badObject(/no JWT/))
   })
 
-  it('refuses an encrypted object, whose inside cannot be seen', async () => {
+  it('refuses an encrypted object, which cannot be checked', async () => {
     expect(await send('on', JWE)).toEqual(badObject(/signed with PS256 and not encrypted/))
   })
 
@@ -175,7 +175,7 @@ describe('the setting none, or no setting', () => {
     expect(await signed(client, {}, { header: { alg: 'HS512' }, key: OTHER_KEY })).toBe(PASSED)
   })
 
-  it('checks what an unsigned object says', async () => {
+  it('checks the claims of an unsigned object', async () => {
     for (const client of NOT_ON) {
       expect(await send(client, unsignedObject(client, { exp: 1 }))).toEqual(badObject(/expired/))
       expect(await send(client, unsignedObject(client, { client_id: 'on' }))).toEqual(badObject(/client_id/))

@@ -95,7 +95,7 @@ describe('the issuers of a configuration', () => {
     expect(identity).toMatchObject({ client: 'party' })
   })
 
-  it('are not replaced by what gives no keys, and are by what does', async () => {
+  it('are replaced only by issuers whose keys can be loaded', async () => {
     const before = openIssuers([settingsOf(second)])
     const moved = settingsOf(second, { jwks: { url: first.jwksUri } })
     await expect(reload([moved])).rejects.toThrow(
@@ -114,7 +114,7 @@ describe('the issuers of a configuration', () => {
     first.fault = 'down'
   })
 
-  it('are awaited at a start, by name, until their keys are here or were tried for ten seconds', async () => {
+  it('are awaited at a start, by name, until their keys are loaded or were tried for ten seconds', async () => {
     const fresh = configurations()
     const opened = fresh.openIssuers([settingsOf(second), settingsOf(first)])
     await until('the keys of one', () => opened.awaited() === first.issuer)
@@ -134,7 +134,7 @@ describe('the issuers of a configuration', () => {
     fresh.end()
   })
 
-  it('are one and the same if nothing about them changed', () => {
+  it('are reused if they did not change', () => {
     const open = () => openIssuers([settingsOf(second), settingsOf(first)], ['b.example.com']).authenticate
     expect(open()).toBe(open())
   })

@@ -94,7 +94,7 @@ describe('a changed file', () => {
     expect((await call(gateway.port, { token: await token('else') })).status).toBe(202)
   })
 
-  it('that is bad changes nothing, is logged with its mistakes and counted, and can be mended', async () => {
+  it('that is invalid changes nothing, is logged with its mistakes and counted, and can be corrected', async () => {
     await reloaded(settings(10))
     expect(await metrics()).toMatch(/^sluice_config_last_reload_successful 1$/m)
     expect(await metrics()).toMatch(/^sluice_config_reload_failures_total 0$/m)
@@ -115,7 +115,7 @@ describe('a changed file', () => {
     expect(await remaining(mine)).toBe('18 of 20')
   })
 
-  it('with an issuer that gives no keys is rejected, and taken once it gives some', async () => {
+  it('whose issuer has no keys is rejected, and applied once it has some', async () => {
     await reloaded(settings(1000))
     expect(await remaining(mine)).toBe('999 of 1000')
     issuer.fault = 'down'
@@ -187,7 +187,7 @@ describe('the keys of an issuer, of several workers', () => {
   })
 })
 
-it('a file that cannot be put into force is logged and counted once, and again after it could', async () => {
+it('a file that cannot be applied is logged and counted once, and again after it could', async () => {
   const first = { ...(await load(settings(1000))), loadMs: 0 }
   const second = { ...(await load(settings(3))), loadMs: 0 }
   const lines: string[] = []

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { createResources } from '../../src/process/resources.ts'
 
-it('builds a part once for each kind and settings, and closes what a reload does not use, or built in vain', () => {
+it('builds a resource once for each kind and settings, and closes what a reload drops, or built in vain', () => {
   const resources = createResources()
   const events: string[] = []
   const get = (kind: string, settings: object) =>

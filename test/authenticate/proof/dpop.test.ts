@@ -105,12 +105,12 @@ describe('a token that is bound to a key', () => {
     },
   )
 
-  it('is taken again and again, each time with a new proof', async () => {
+  it('is accepted repeatedly, each time with a new proof', async () => {
     const token = bound()
     for (let i = 0; i < 3; i++) await expectTaken(send({ token }))
   })
 
-  it('is refused as a bearer token, with or without a proof, known or not', async () => {
+  it('is refused as a bearer token, with or without a proof, cached or not', async () => {
     const token = bound()
     const description = 'The access token is bound to a key; send it as a DPoP token, with a proof.'
     const refused = [`Bearer realm="test", error="invalid_token", error_description="${description}"`, DPOP]
@@ -121,7 +121,7 @@ describe('a token that is bound to a key', () => {
     await expectRefused(authenticate([`Bearer ${token}`]), refused)
   })
 
-  it('is refused where nothing is known of the request', async () => {
+  it('is refused without a request to check it against', async () => {
     await expectRefused(authenticate([`DPoP ${bound()}`]), [/cannot be checked here/])
   })
 
@@ -135,7 +135,7 @@ describe('a token that is bound to a key', () => {
 })
 
 describe('the DPoP scheme', () => {
-  it('is announced beside Bearer to those who send nothing', async () => {
+  it('is offered beside Bearer to callers without credentials', async () => {
     await expectRefused(authenticate([]), ['Bearer realm="test"', DPOP])
   })
 
@@ -150,7 +150,7 @@ describe('the DPoP scheme', () => {
     await expectRefused(send({ token: 'a b', proofs: [] }), [malformed], 400)
   })
 
-  it('asks for nothing of a bearer token', () => {
+  it('requires no proof for a bearer token', () => {
     const never = () => {
       throw new Error('asked')
     }
@@ -257,7 +257,7 @@ describe('proofs', () => {
     ])
   })
 
-  it('are good once, of several sent at the same time, too', async () => {
+  it('are accepted once, even if several are sent at the same time', async () => {
     const token = bound()
     const proofs = [proves(token)]
     const answers = await Promise.all(Array.from({ length: 10 }, () => send({ token, proofs })))
@@ -316,7 +316,7 @@ describe('proofs', () => {
     }
   })
 
-  it('are taken within their window', async () => {
+  it('are accepted within their window', async () => {
     const token = bound()
     for (const iat of [seconds() - 50, seconds() + 4, seconds() - 0.5]) {
       await expectTaken(send({ token, proofs: [proves(token, { iat })] }))
@@ -343,7 +343,7 @@ describe('the URL of a proof', () => {
     await expectTaken(send({ token, proofs: [proves(token, { htu })], request: { path, ...request } }))
   })
 
-  it('names a host that is served: a proof for another host does not pass with its Host header', async () => {
+  it('names a host that is served: a proof for another host is refused, whatever the Host header', async () => {
     const token = bound()
     const proofs = [proves(token, { htu: 'https://evil.example/v3/transactions' })]
     await expectRefused(send({ token, proofs, request: { host: 'evil.example' } }), [INVALID_PROOF])
@@ -358,7 +358,7 @@ describe('a token that is bound to a certificate', () => {
   const REFUSED =
     'Bearer realm="test", error="invalid_token", error_description="The access token is bound to a TLS client certificate, which did not come with it."'
 
-  it('is taken with that certificate alone, known or not', async () => {
+  it('is accepted only with that certificate, cached or not', async () => {
     const token = boundBy(x5t)
     const by = (der?: Buffer) => send({ token, scheme: 'Bearer', request: holding(der) })
     expect(await by(client.der)).toMatchObject({ confirmation: { x5t: client.thumbprint } })
@@ -374,7 +374,7 @@ describe('a token that is bound to a certificate', () => {
     ])
   })
 
-  it('needs the proof, too, where it is bound to both', async () => {
+  it('also needs the proof if it is bound to both', async () => {
     const token = boundBy({ ...x5t, jkt: thumbprintOf(key) })
     await expectTaken(send({ token, request: holding(client.der) }))
     await expectRefused(send({ token, proofs: [], request: holding(client.der) }), [INVALID_PROOF])

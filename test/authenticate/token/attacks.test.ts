@@ -82,7 +82,7 @@ describe('tokens that are no access tokens of the issuer', () => {
     expectRefused(await verdict(token, 'strict'), token)
   })
 
-  it('follows no pointer that a token carries', () => {
+  it('fetches no URL that a token carries', () => {
     expect(sprung).toBe(0)
   })
 })

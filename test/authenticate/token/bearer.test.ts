@@ -43,7 +43,7 @@ function answer(refusal: unknown): { status: number; challenge: unknown; code: s
 }
 
 describe('the answers of RFC 6750', () => {
-  it('gives who the caller is', async () => {
+  it('identifies the caller', async () => {
     const exp = Math.floor(Date.now() / 1000) + 60
     const token = issuer.token({ sub: 'user-1', scope: 'a b', exp })
     expect((await bearer())([`Bearer ${token}`])).toEqual({
@@ -91,7 +91,7 @@ describe('the answers of RFC 6750', () => {
     )
   })
 
-  it('says what is wrong with a token in words for the caller', async () => {
+  it('describes to the caller what is wrong with a token', async () => {
     expect(answer((await bearer())([`Bearer ${issuer.token({ exp: 1 })}`]))).toEqual({
       status: 401,
       code: 'Unauthorized',
@@ -163,7 +163,7 @@ describe('what is introspected', () => {
 const SPARE: Readonly<Record<string, string>> = { A: 'B', Q: 'R', g: 'h', w: 'x' }
 
 describe('keys that are not known yet', () => {
-  it('reads them once and verifies with what is there then', async () => {
+  it('loads them once and verifies with the result', async () => {
     const key = makeKey('ES256')
     const keys = held(await readKeySet(issuer.jwks), await readKeySet({ keys: [key.jwk] }))
     const authenticate = await bearer({ keys })
@@ -197,7 +197,7 @@ describe('remembering verified tokens', () => {
     expect(authenticate([`bearer ${token}`])).toBe(first)
   })
 
-  it('never goes by a part of a token', async () => {
+  it('never identifies a token by a part of it', async () => {
     const authenticate = await bearer()
     const token = issuer.token()
     await authenticate([`Bearer ${token}`])

@@ -24,7 +24,7 @@ describe('the names of clients and users', () => {
     expect(createNames([A, B])(`acme@${B}`, A)).toBe(`acme@${B}@${A}`)
   })
 
-  it('are never those of two', () => {
+  it('never belong to two', () => {
     const issuers = [A, B, C]
     const nameOf = createNames(issuers)
     const part = fc.constantFrom('acme', '@', '%40', ...issuers, ...issuers.map((one) => `@${one}`), '')

@@ -223,7 +223,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     expect(server.asked).toHaveLength(1)
   })
 
-  it('and nothing of it is remembered', async () => {
+  it('and none of it is cached', async () => {
     const ask = asker()
     server.answer = status(500)
     expect(statusOf(await ask('a'))).toBe(503)
@@ -267,7 +267,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     expect(events).toEqual([expect.stringContaining('answered 500'), 'recovered'])
   })
 
-  it('is left alone once it fails for several tokens and for the gateway’s own', async () => {
+  it('is paused once it fails for several tokens and for the gateway’s own', async () => {
     const { ask } = await outage()
     expect(server.asked.filter(isOwn)).toHaveLength(1)
     const before = server.asked.length
@@ -277,7 +277,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     expect(server.asked).toHaveLength(before)
   })
 
-  it('is asked once a cool-down while it is left alone, not by all at once', async () => {
+  it('is asked once per cool-down while it is paused, not by all at once', async () => {
     const { ask, clock } = await outage()
     const before = askedByCallers()
     clock.mockReturnValue(1000)
@@ -320,7 +320,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
   })
 })
 
-it('is not left alone where it answers 400 to every token that it does not know', async () => {
+it('is not paused if it answers 400 to every unknown token', async () => {
   const ask = asker({ cooldownMs: 3_600_000 })
   server.answer = (response, asked) => {
     if (asked.form['token'] === 'good') response.end(JSON.stringify(active()))
@@ -332,7 +332,7 @@ it('is not left alone where it answers 400 to every token that it does not know'
 })
 
 describe('what the endpoint said', () => {
-  it('is remembered by the whole token', async () => {
+  it('is cached by the whole token', async () => {
     const ask = asker()
     server.answer = (response, { form }) => response.end(JSON.stringify(active({ client_id: form['token'] })))
     const first = await ask('token-a')
@@ -357,7 +357,7 @@ describe('what the endpoint said', () => {
     expect(await ask('a')).toEqual(refusedAs(NOT_ACTIVE))
   })
 
-  it('holds no longer than the cap, even without exp, so that a revoked token ends', async () => {
+  it('is cached no longer than maxAge, even without exp, so that a revoked token ends', async () => {
     const ask = asker({ maxAgeMs: 20_000 })
     server.answer = active({ exp: undefined })
     await ask('a')
@@ -403,7 +403,7 @@ describe('what the endpoint said', () => {
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
 
-  it('in favour of tokens is not pushed out by made-up ones', async () => {
+  it('for accepted tokens are not evicted by forged ones', async () => {
     const ask = asker()
     server.answer = active()
     await ask('a')

@@ -66,7 +66,7 @@ describe('several issuers', () => {
     expect(answerOf(await authenticate([`Bearer ${withKid}`]))[0]).toBe(401)
   })
 
-  it('leave no room for others, whose tokens cause no load of keys', async () => {
+  it('are the only ones: tokens of others cause no load of keys', async () => {
     const authenticate = createServing([await trusted(first)])
     const before = first.asked.jwks
     for (const iss of [
@@ -85,7 +85,7 @@ describe('several issuers', () => {
     expect(first.asked.jwks).toBe(before)
   })
 
-  it('are kept apart, too, when tokens are remembered', async () => {
+  it('are kept apart for cached tokens, too', async () => {
     const both = [await trusted(first), await trusted(second)]
     const authenticate = createServing(both)
     const token = second.token()
@@ -131,7 +131,7 @@ describe('the keys of an issuer', () => {
     expect(answerOf(await authenticate([`Bearer ${old}`]))[0]).toBe(401)
   })
 
-  it('go on serving while the issuer is dead, for tokens seen before and new ones', async () => {
+  it('stay in use while the issuer is down, for known tokens and new ones', async () => {
     const authenticate = createServing(await trusted(first))
     const old = first.token()
     await authenticate([`Bearer ${old}`])
@@ -179,7 +179,7 @@ describe('the scopes of a route', () => {
     )
   })
 
-  it('are asked for by the scheme of the token', () => {
+  it('are required by the scheme of the token', () => {
     const refusal = requireScope({ ...holding('a'), confirmation: { jkt: 'key' } }, ['b'])!
     expect(refusal.headers['WWW-Authenticate']).toMatch(/^DPoP error="insufficient_scope"/)
   })

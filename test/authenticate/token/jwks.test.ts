@@ -59,7 +59,7 @@ describe('an issuer’s keys from a URL', () => {
     expect(issuer.asked).toEqual({ jwks: 1, discovery: 1 })
   })
 
-  it('are awaited by those who come while they are loaded, in one request', async () => {
+  it('are loaded in one request for all callers that wait', async () => {
     const keys = create()
     const sets = await Promise.all(Array.from({ length: 50 }, async () => keys.refresh()))
     expect(new Set(sets).size).toBe(1)
@@ -133,14 +133,14 @@ describe('an issuer’s keys from a URL', () => {
     expect(reported.at(-1)).toBe('recovered')
   })
 
-  it('keep callers no longer than the timeout', async () => {
+  it('delay callers no longer than the timeout', async () => {
     issuer.fault = 'silent'
     const keys = create({ fetchTimeoutMs: 50 })
     expect(await keys.refresh()).toBeUndefined()
     expect(reported).toEqual([`${issuer.jwksUri} did not answer in time`])
   })
 
-  it('are gone when the issuer withdraws all of them', async () => {
+  it('are dropped when the issuer withdraws all of them', async () => {
     const keys = create({ cooldownMs: 0 })
     await loaded(keys)
     issuer.jwks = { keys: [] }

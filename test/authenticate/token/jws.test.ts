@@ -109,7 +109,7 @@ describe('verifying signatures', () => {
   )
 })
 
-describe('taking a JWS apart', () => {
+describe('parsing a JWS', () => {
   it.each([
     ['', 'nothing'],
     ['..', 'empty parts'],

@@ -143,7 +143,7 @@ const call = async (headers: Record<string, string>) => {
 }
 
 describe('the tokens of a real provider', () => {
-  it('are taken where they are opaque', async () => {
+  it('are accepted as opaque tokens', async () => {
     const { access_token: token } = await grant()
     expect(token).not.toContain('.')
     expect(await call({ authorization: `Bearer ${token}` })).toMatchObject({
@@ -152,7 +152,7 @@ describe('the tokens of a real provider', () => {
     })
   })
 
-  it('are taken where they are JWTs, which it does not introspect', async () => {
+  it('are accepted as JWTs, without introspection', async () => {
     const { access_token: token } = await grant({ resource: `${AUDIENCE}/jwt` })
     expect(token.split('.')).toHaveLength(3)
     expect(await call({ authorization: `Bearer ${token}` })).toMatchObject({
@@ -165,14 +165,14 @@ describe('the tokens of a real provider', () => {
     expect(events).toEqual([])
   })
 
-  it('are refused where they are for another API, or made up', async () => {
+  it('are refused if they are for another API, or forged', async () => {
     const { access_token: token } = await grant({ resource: 'https://other.example.com' })
     for (const one of [token, 'made-up', token.slice(1)]) {
       expect((await call({ authorization: `Bearer ${one}` })).status).toBe(401)
     }
   })
 
-  it('are refused once they are revoked, as soon as what was said of them is too old', async () => {
+  it('are refused once they are revoked, as soon as the cached answer expires', async () => {
     const { access_token: token } = await grant()
     const authorization = `Bearer ${token}`
     expect((await call({ authorization })).status).toBe(200)
@@ -192,7 +192,7 @@ describe('the tokens of a real provider', () => {
     })
   })
 
-  it.each(['', '/jwt'])('are taken from openid-client with DPoP, and only so (%j)', async (format) => {
+  it.each(['', '/jwt'])('are accepted from openid-client with DPoP, and only so (%j)', async (format) => {
     const proof = client.getDPoPHandle(config, await client.randomDPoPKeyPair('ES256'))
     const parameters = { scope: 'accounts:read', resource: AUDIENCE + format }
     const { access_token: token } = await client.clientCredentialsGrant(config, parameters, { DPoP: proof })

@@ -56,11 +56,11 @@ describe('sluice explain', () => {
     expect(ended.stdout).toContain('\nrequests  10     1m      live  needs --client  for every client\n')
     const refused = await sluice(['explain', '/a//b', '--config', file])
     expect(refused.stdout).toMatch(
-      /^request .*\nrefused  400 BadRequest      The path holds an empty segment\.\n$/,
+      /^request .*\nrefused  400 BadRequest      The path holds an empty segment or a dot segment\.\n$/,
     )
   })
 
-  it('says what is asked of a client that pushes requests', async () => {
+  it('shows what a client that pushes requests must send', async () => {
     const pushing = (unknownClients: string) => `store: memory
 upstreams: { d: { url: http://d } }
 par: { issuer: https://id.example.com/oidc, unknownClients: ${unknownClients} }

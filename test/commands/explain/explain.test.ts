@@ -63,7 +63,7 @@ clients:
   - { id: own, limits: { requests: { limit: 5, window: 10s, until: 2026-12-15T00:00:00Z }, sync: { limit: 0 } } }`
   const file = configFile(LIMITS, { routes: ROUTES, more: MORE })
 
-  it('says which route takes a request, what it gets there, and why none before does', async () => {
+  it('names the route that matches a request, its result, and why no earlier one matches', async () => {
     expect(await explained('POST /Sync/%61Bc?x=1', file, { client: 'acme' })).toEqual({
       at: '2026-11-20T10:00:00.000Z',
       request: { method: 'POST', host: 'localhost', target: '/Sync/%61Bc?x=1' },
@@ -203,7 +203,7 @@ clients:
     expect(await explained('POST /sync/12', kinds, { client: 'acme' })).toMatchObject({ refusal: null })
   })
 
-  it('names the parts of a key that the question leaves open', async () => {
+  it('names the parts of a key that the request leaves open', async () => {
     const without = await explained('/v3/x', file)
     expect(without.limits).toMatchObject([
       { key: null, lacking: ['client'], limit: 10 },
@@ -216,7 +216,7 @@ clients:
     ])
   })
 
-  it('knows that routes may answer themselves, ask no token, or guard what is pushed', async () => {
+  it('covers routes with respond, with no authentication and with par', async () => {
     expect(await explained('/limits', file)).toMatchObject({
       route: { upstream: null, origins: [], respond: 'limits', timeoutMs: null },
       limits: [],

@@ -105,7 +105,7 @@ describe('sluice replay', () => {
     expect(JSON.parse(zipped.stdout)).toMatchObject({ totals: report.totals })
   })
 
-  it('says that it found no call', async () => {
+  it('reports that it found no call', async () => {
     const args = ['replay', '-', '--config', configFile(LIMITS)]
     expect(await sluice(args, { stdin: 'x\ny\n' })).toEqual({
       code: 0,
@@ -157,7 +157,7 @@ describe('sluice replay', () => {
     expect(ended).toEqual({ code: 1, stdout: '', stderr: `sluice: ${log}: ${message}\n` })
   })
 
-  it('draws how far it has come on a terminal, and takes that away at the end', async () => {
+  it('shows its progress on a terminal, and clears it at the end', async () => {
     const args = ['replay', logFile(LINES), '--config', configFile(LIMITS)]
     const { stdout, stderr } = await sluice(args, { isTTY: true })
     expect(stderr).toMatch(/\[-{40}\] 0% of \d+ bytes, .* left/)
@@ -243,7 +243,7 @@ describe('sluice replay, of what a gateway wrote', () => {
     await redis.close()
   })
 
-  it('takes what no limit was asked about for admitted, though the caller left or the gateway itself answered', async () => {
+  it('counts calls without a decision as admitted, even if the caller left or the gateway answered', async () => {
     const slow = await startUpstream(() => {})
     const settings = {
       data: slow.url,

@@ -103,7 +103,7 @@ describe('the order of calls', () => {
     expect(late).toEqual({ calls: 1, byMs: 100 })
   })
 
-  it('waits for no more calls than it may, and a tenth', () => {
+  it('queues at most its limit of calls, and a tenth', () => {
     const { passed, before } = ordered(Array.from({ length: 200 }, (_, at) => [at, 0] as const))
     expect(passed).toHaveLength(200)
     expect(200 - before).toBeLessThanOrEqual(MOST_CALLS * 1.1)

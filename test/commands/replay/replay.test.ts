@@ -216,7 +216,7 @@ describe('sluice replay takes', () => {
     },
   )
 
-  it('the host and path that a call had, and what its route says of them where they are not logged', async () => {
+  it('the host and path of a call, or those of its route where they are not logged', async () => {
     const config = configFile(PLENTY, {
       routes: `  - { match: "id.example.com/*", upstream: data, authenticate: none }
   - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
@@ -284,7 +284,7 @@ describe('sluice replay takes', () => {
     expect(report.late).toEqual({ calls: 0, byMs: 0 })
   })
 
-  it('a call that is logged too late for that as one decided later, and says so', async () => {
+  it('a call that is logged too late as one decided later, and reports it', async () => {
     const report = await replayed(
       [line({ at: 0 }), line({ at: 100_000 }), line({ at: 170_000 }), line({ at: 30_000, lastsMs: 145_000 })],
       configFile(PLENTY),
@@ -295,7 +295,7 @@ describe('sluice replay takes', () => {
     ])
   })
 
-  it('a call that says it was decided at an impossible instant as one decided when it came', async () => {
+  it('a call with an impossible decision time as one decided when it came', async () => {
     const lines = [START * 1e6, START + 86_400_000, 0].map((decidedAt, n) => line({ at: n, decidedAt }))
     const report = await replayed([...lines, line({ at: 1000 })], configFile(PLENTY))
     expect(report).toMatchObject({

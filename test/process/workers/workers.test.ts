@@ -218,7 +218,7 @@ describe('several workers', () => {
     }
   })
 
-  it('do not outlive the first process, but for requests in flight', async () => {
+  it('exit with the primary process, once requests in flight have ended', async () => {
     const pending = apart('/v3/held').catch(() => {})
     await until('the request reached the upstream', () => held.length === 1)
     const pids = workers()
@@ -250,7 +250,7 @@ describe('a worker that hangs', () => {
     expect(logged('worker exited')).toEqual([])
   })
 
-  it('is no obstacle to a drain: on SIGTERM every request ends, and the process exits with 0', async () => {
+  it('does not block a drain: on SIGTERM every request ends, and the process exits with 0', async () => {
     const pending = [apart('/v3/held'), apart('/v3/held')]
     await until('the requests reached the upstream', () => held.length === 2)
     const before = gateway.lines().length
@@ -286,7 +286,7 @@ describe('a second signal', () => {
   })
 })
 
-it('a start ends with the message and the code of what one of the workers failed of', async () => {
+it('a start ends with the message and the exit code of the worker that failed', async () => {
   const taken = createServer()
   await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
   const { port } = taken.address() as AddressInfo

@@ -40,12 +40,12 @@ export function readConfirmation(cnf: unknown): Confirmation | undefined {
  * without a sender every bound one. `digest` is the base64url SHA-256 of the token.
  */
 export function createConfirm({ refuse }: Challenges, proofs: Proofs | undefined) {
-  return (
+  return function confirm(
     identity: Identity,
     scheme: Scheme,
     digest: string,
     sender?: Sender,
-  ): Identity | Bound | Refusal => {
+  ): Identity | Bound | Refusal {
     const { jkt, x5t } = identity.confirmation ?? {}
     const certificate = x5t === undefined ? undefined : sender?.certificate()
     let fault: string | undefined

@@ -31,7 +31,9 @@ const MALFORMED: Fault = {
 
 /**
  * Authenticates callers by access tokens, JWT (RFC 9068) or opaque (RFC 7662), sent as bearer tokens (RFC 6750) or with a
- * proof of possession (RFC 9449, RFC 8705). Without `proofs`, tokens that are bound to a key are refused.
+ * proof of possession (RFC 9449, RFC 8705). A refusal carries its challenge: 401, 400 where the credentials are malformed or
+ * ambiguous, 503 where what is needed to decide is not available. Without `proofs`, the DPoP scheme is unknown and tokens bound
+ * to a key are refused.
  */
 export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs): Authenticate {
   const issuers = new Map<unknown, TrustedIssuer>(trusted.map((one) => [one.issuer, one]))

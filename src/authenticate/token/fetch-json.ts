@@ -7,7 +7,10 @@ const MAX_BYTES = 1024 * 1024
 /** What is wrong with an answer, as a phrase that follows its URL. */
 export class Problem extends Error {}
 
-/** Reads a JSON object from a URL or a file. Follows no redirect: keys come from where the operator or the issuer said. */
+/**
+ * Reads a JSON object from an http(s) URL or a file; rejects with an Error that names the URL and what is wrong there.
+ * No redirect is followed: the keys of an issuer come from where the operator or the issuer said.
+ */
 export async function readJson(url: string, signal: AbortSignal): Promise<JsonObject> {
   try {
     const body = /^https?:\/\//i.test(url) ? await open(url, signal) : createReadStream(url, { signal })

@@ -11,9 +11,8 @@ export interface HealthOptions {
   readonly probe?: () => Promise<unknown>
   /** Called once when it goes down, with its last failure. */
   readonly onDown: (cause: Error) => void
-  /** Called with the failure of each probe while it is down. */
+  /** Called with each probe that fails while it is down. */
   readonly onProbeFailed?: (cause: Error) => void
-  /** Called once when it is up again. */
   readonly onUp: () => void
   /** Called with each success that follows a failure, after `onUp`. */
   readonly onRecovered?: () => void
@@ -29,7 +28,7 @@ export class Health {
   #failingSince = 0
   #up = true
   #stopped = false
-  #backoffMs: number
+  #backoffMs = 0
   #probeAt = 0
   #timer: NodeJS.Timeout | undefined
   #probing = false
@@ -37,14 +36,13 @@ export class Health {
   constructor(options: HealthOptions) {
     this.#options = options
     this.#now = options.now ?? (() => performance.now())
-    this.#backoffMs = options.backoffMs
   }
 
   get up(): boolean {
     return this.#up
   }
 
-  /** Failures in a row. */
+  /** In a row. */
   get failures(): number {
     return this.#failures
   }
@@ -52,7 +50,8 @@ export class Health {
   succeeded(): void {
     if (this.#failures === 0) return
     this.#failures = 0
-    this.#cancel()
+    clearTimeout(this.#timer)
+    this.#timer = undefined
     const wasUp = this.#up
     this.#up = true
     if (this.#stopped) return
@@ -72,73 +71,48 @@ export class Health {
     if (!this.#up || this.#stopped) return
     this.#up = false
     this.#failures ||= 1
-    this.#cancel()
-    this.#backoffMs = this.#options.backoffMs
+    clearTimeout(this.#timer)
+    this.#timer = undefined
     this.#options.onDown(cause)
-    this.#schedule()
+    this.#schedule(this.#options.backoffMs)
   }
 
   /** True if it is down and a probe is due; the caller makes it, and others wait out a longer pause. */
   due(): boolean {
     if (this.#up || this.#now() < this.#probeAt) return false
-    this.#lengthen()
-    this.#schedule()
+    this.#schedule(2 * this.#backoffMs)
     return true
   }
 
   /** Probes now while it is up, unless a probe runs or is due; repeats that while the probe fails. */
   check(): void {
-    if (this.#up && !this.#probing && this.#timer === undefined && !this.#stopped) this.#probe()
+    if (this.#up && !this.#probing && this.#timer === undefined && !this.#stopped) void this.#probe()
   }
 
   /** Ends the probes, and reports no more. */
   stop(): void {
     this.#stopped = true
-    this.#cancel()
-  }
-
-  #cancel(): void {
     clearTimeout(this.#timer)
-    this.#timer = undefined
   }
 
-  #lengthen(): void {
-    this.#backoffMs = Math.min(2 * this.#backoffMs, this.#options.maxBackoffMs ?? this.#options.backoffMs)
-  }
-
-  #schedule(): void {
+  #schedule(backoffMs: number): void {
+    const { probe, maxBackoffMs = this.#options.backoffMs } = this.#options
+    this.#backoffMs = Math.min(backoffMs, maxBackoffMs)
     this.#probeAt = this.#now() + this.#backoffMs
-    if (this.#options.probe === undefined || this.#stopped) return
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined
-      this.#probe()
-    }, this.#backoffMs).unref()
+    if (probe && !this.#stopped) this.#timer = setTimeout(() => void this.#probe(), this.#backoffMs).unref()
   }
 
-  #probe(): void {
+  async #probe(): Promise<void> {
+    this.#timer = undefined
     this.#probing = true
-    this.#options.probe!().then(
-      () => {
-        this.#probing = false
-        this.succeeded()
-      },
-      (error: Error) => {
-        this.#probing = false
-        this.#probeFailed(error)
-      },
-    )
-  }
-
-  #probeFailed(error: Error): void {
-    if (this.#up) {
-      this.failed(error)
-      if (this.#up) this.#schedule()
-      return
-    }
-    this.#failures++
-    this.#lengthen()
-    // A trip while this probe ran has scheduled the next one.
-    if (this.#timer === undefined) this.#schedule()
-    this.#options.onProbeFailed?.(error)
+    const [end] = await Promise.allSettled([this.#options.probe!()])
+    this.#probing = false
+    if (end.status === 'fulfilled') return this.succeeded()
+    const wasUp = this.#up
+    if (wasUp) this.failed(end.reason)
+    else this.#failures++
+    // A trip has scheduled the next one.
+    if (this.#timer === undefined) this.#schedule(wasUp ? this.#options.backoffMs : 2 * this.#backoffMs)
+    if (!wasUp) this.#options.onProbeFailed?.(end.reason)
   }
 }

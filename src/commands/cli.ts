@@ -1,8 +1,7 @@
 import yargs, { type Argv } from 'yargs'
-import { nearest } from '../config/yaml/wording.ts'
-import { FLAGS } from '../config/flags.ts'
+import { nearest } from '../config/yaml/problem.ts'
 import { VERSION } from '../observe/version.ts'
-import { type Given, type Io, writeLines, UsageError } from './io.ts'
+import { FLAGS, type Given, type Io, writeLines, UsageError } from './io.ts'
 
 /** Exit codes beside 0 and 1, as in sysexits.h. */
 const WRONG_USAGE = 64
@@ -97,9 +96,8 @@ function reworded(message: string | null, argv: readonly string[]): string | und
     return unknown[1]! + plain.join(', ')
   }
   const suggested = /^Did you mean (\S+)\?$/.exec(message ?? '')?.[1]
-  if (suggested === undefined || argv.some((word) => nearest(word, [suggested]) !== undefined)) {
+  if (suggested === undefined || argv.some((word) => nearest(word, [suggested]) !== undefined))
     return message ?? undefined
-  }
   return argv[0] === 'limits' ? WHICH_OF_LIMITS : WHICH
 }
 

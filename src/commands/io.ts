@@ -1,6 +1,5 @@
 import type { Readable, Writable } from 'node:stream'
-import type { Loaded, LoadOptions } from '../config/load.ts'
-import { overridesOf } from '../config/flags.ts'
+import type { Loaded, LoadOptions, Override } from '../config/load.ts'
 import { escaped } from '../observe/pretty.ts'
 
 /** What commands use of their process; tests bring their own. */
@@ -26,12 +25,37 @@ export function print<T>({ stdout }: Io, given: Given, value: T, describe: (valu
   writeLines(stdout, given['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
 }
 
+/** The flags that beat the file. Their texts go through the schema like the file's. */
+export const FLAGS: Readonly<
+  Record<string, { readonly path: readonly string[]; readonly describe: string }>
+> = {
+  host: { path: ['listen', 'host'], describe: 'address that callers connect to' },
+  port: { path: ['listen', 'port'], describe: 'port that callers connect to; 0 takes a free one' },
+  'admin-host': { path: ['admin', 'host'], describe: 'address of the admin listener' },
+  'admin-port': { path: ['admin', 'port'], describe: 'port of the admin listener' },
+  store: { path: ['store'], describe: '"memory" counts in this process alone' },
+  redis: {
+    path: ['store', 'redis', 'url'],
+    describe:
+      'URL of the Redis that counts; credentials and TLS stay the file’s, unless the URL brings its own',
+  },
+  'log-level': { path: ['log', 'level'], describe: 'fatal, error, warn, info, debug, trace or silent' },
+  'log-format': { path: ['log', 'format'], describe: 'json or pretty' },
+}
+
+/** The overrides that parsed flags ask for; flags that were not given are undefined. */
+export function overridesOf(given: Readonly<Record<string, unknown>>): readonly Override[] {
+  return Object.entries(FLAGS).flatMap(([name, { path }]) => {
+    const value = given[name]
+    return typeof value === 'string' ? [{ flag: `--${name}`, path, value }] : []
+  })
+}
+
 /** What `--config` and the flags beside it ask for; throws a UsageError without a file. */
 export function loadOptionsOf(given: Given, { env }: Io): LoadOptions {
   const file = given['config'] ?? env['SLUICE_CONFIG']
-  if (typeof file !== 'string' || file === '') {
+  if (typeof file !== 'string' || file === '')
     throw new UsageError('Which configuration? Give --config FILE, or set SLUICE_CONFIG.')
-  }
   return { file, overrides: overridesOf(given), env }
 }
 

@@ -1,7 +1,7 @@
 import type { Config } from '../config/schema.ts'
 import { encodePart } from '../limit/key.ts'
 import { describeTopology } from '../limit/redis/options.ts'
-import { RedisStore } from '../limit/redis/store.ts'
+import { createRedisStore } from '../limit/redis/store.ts'
 import { type ClientUsage, createUsage, type Usage } from '../limit/usage.ts'
 import { formatDuration, formatParagraphs, formatTable } from './format.ts'
 import { type Given, idOf, type Io, load, print, writeLines, UsageError, wordsOf } from './io.ts'
@@ -25,10 +25,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   }
 }
 
-/**
- * Acts on one client's counters, straight in Redis. Rejects with words for the operator where the store is configured
- * wrongly or Redis is out of reach.
- */
+/** Acts on one client’s counters in Redis; rejects with words for the operator where the store is not Redis or out of reach. */
 export async function withCounters<T>(
   { store, admin, limits, clientLimits }: Config,
   client: string,
@@ -43,7 +40,7 @@ export async function withCounters<T>(
     )
   }
   const { redis, prefix } = store
-  const remote = new RedisStore({ ...redis, prefix, timeoutMs, onWarning })
+  const remote = createRedisStore({ ...redis, prefix, timeoutMs, onWarning })
   // Of a cluster, other masters may be out of reach.
   const key = `${prefix}:{${encodePart(client)}}:`
   try {

@@ -1,5 +1,5 @@
 import { unwatchFile, watchFile } from 'node:fs'
-import { type LoadedInThread, loadInThread } from '../config/load-thread.ts'
+import { loadInThread } from '../config/load-thread.ts'
 import { ConfigError } from '../config/yaml/problem.ts'
 import { type Running, start } from '../process/start.ts'
 import { type Given, type Io, loadOptionsOf, wholeOf } from './io.ts'
@@ -11,9 +11,8 @@ const WATCH_MS = 1000
 const MOST_WORKERS = 256
 
 /**
- * Serves until SIGTERM or SIGINT, then drains and returns. Reads the configuration again on SIGHUP and when its file or a
- * certificate that it names changes. A second signal ends the process at once, and so does an uncaught error, since the
- * state that it leaves is unknown.
+ * Serves until SIGTERM or SIGINT, then drains and returns. Reloads on SIGHUP and when the file or a certificate changes. A
+ * second signal ends the process at once, and so does an uncaught error, since the state that it leaves is unknown.
  */
 export async function run(given: Given, io: Io): Promise<void> {
   const workers = wholeOf(given, 'workers', MOST_WORKERS, 1)
@@ -32,15 +31,14 @@ export async function run(given: Given, io: Io): Promise<void> {
     throw new ConfigError([{ where: '--workers', path: '', message }])
   }
   const watch = createWatch(() => void running?.reload('file-change'))
-  const follow = ({ file, certificates }: LoadedInThread): void =>
+  const follow = ({ file, certificates }: typeof loaded): void =>
     watch(file === '-' ? certificates : [file, ...certificates])
-  const load = async (): Promise<LoadedInThread> => {
+  const load = async () => {
     const loaded = await loadInThread(options)
     follow(loaded)
     return loaded
   }
-  const opened = start(config, { source: { ...loaded, load }, workers })
-  const first = await Promise.race([opened, signalled])
+  const first = await Promise.race([start(config, { source: { ...loaded, load }, workers }), signalled])
   if (typeof first === 'string') return
   running = first
   io.on('uncaughtException', (error) => {
@@ -61,17 +59,12 @@ export async function run(given: Given, io: Io): Promise<void> {
   await running.close({ lameDuck: signal === 'SIGTERM' })
 }
 
-/**
- * Returns a function that watches the given files and no others any more. Compares times and inodes, which also sees the
- * symbolic links of a mounted ConfigMap or Secret change.
- */
+/** Returns a function that watches the given files alone. It compares times and inodes, which symbolic links change, too (ConfigMaps, Secrets). */
 function createWatch(onChange: () => void): (files: readonly string[]) => void {
   let watched: readonly string[] = []
   return (files) => {
     for (const file of watched) if (!files.includes(file)) unwatchFile(file, onChange)
-    for (const file of files) {
-      if (!watched.includes(file)) watchFile(file, { interval: WATCH_MS }, onChange)
-    }
+    for (const file of files) if (!watched.includes(file)) watchFile(file, { interval: WATCH_MS }, onChange)
     watched = files
   }
 }

@@ -1,6 +1,9 @@
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { buffer } from 'node:stream/consumers'
+import { createSecureContext } from 'node:tls'
+import { type KeySet, readKeySet } from '../authenticate/token/key-set.ts'
 import { ConfigError, type Mistake, type Path } from './yaml/problem.ts'
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -50,4 +53,84 @@ export async function readSecret(
 export function reason(error: unknown): string {
   const { code = '', message } = error as NodeJS.ErrnoException
   return REASONS[code] ?? `cannot be read: ${code || message}`
+}
+
+type File = 'cert' | 'key' | 'ca' | 'clientCa'
+type Files = Readonly<Partial<Record<File, string | undefined>>>
+
+/** Reads the files that a configuration names, from `directory`; what is wrong with them is added to `mistakes`. */
+export function createFileReader(directory: string, mistakes: Mistake[]) {
+  /** A file and what `parse` makes of it, which returns a string to say what is wrong. */
+  async function read<T>(
+    path: Path,
+    name: string | undefined,
+    parse: (text: string) => T | string | Promise<T | string>,
+  ) {
+    if (name === undefined) return undefined
+    const file = resolve(directory, name)
+    const text = await readFile(file, 'utf8').catch((error: Error) => error)
+    const parsed = text instanceof Error ? reason(text) : await parse(text)
+    if (typeof text === 'string' && typeof parsed !== 'string') return { text, parsed }
+    mistakes.push({ path, message: `names ${file}, which ${parsed as string}` })
+    return undefined
+  }
+
+  return {
+    /** Reads the PEM files of a section of TLS into it: each sound, and the key that of the certificate. */
+    async tls<T extends Files>(section: T, path: Path): Promise<T & Record<File, string | undefined>> {
+      const cert = await read([...path, 'cert'], section.cert, parseCertificates)
+      const key = await read([...path, 'key'], section.key, parseKey)
+      if (cert && key && !cert.parsed.checkPrivateKey(key.parsed)) {
+        const message = `is not the key of the certificate in ${section.cert}; write the one that it was made with`
+        mistakes.push({ path: [...path, 'key'], message })
+      }
+      const ca = await read([...path, 'ca'], section.ca, parseCertificates)
+      const clientCa = await read([...path, 'clientCa'], section.clientCa, parseCertificates)
+      return { ...section, cert: cert?.text, key: key?.text, ca: ca?.text, clientCa: clientCa?.text }
+    },
+
+    /** Returns the absolute path of a JWK Set. */
+    async keySet(name: string, path: Path): Promise<string> {
+      await read(path, name, parseKeySet)
+      return resolve(directory, name)
+    },
+  }
+}
+
+/** Where the certificates and keys of sections are read from. */
+export function filesOf(sections: readonly (Files | undefined)[], directory: string): readonly string[] {
+  return sections
+    .flatMap((tls) => [tls?.cert, tls?.key, tls?.ca, tls?.clientCa])
+    .filter((path) => path !== undefined)
+    .map((path) => resolve(directory, path))
+}
+
+/** The first certificate of a chain, all of which are sound. */
+function parseCertificates(pem: string): X509Certificate | string {
+  try {
+    createSecureContext({ cert: pem, ca: pem })
+    return new X509Certificate(pem)
+  } catch {
+    return 'holds no certificate in PEM, or a broken one'
+  }
+}
+
+function parseKey(pem: string): KeyObject | string {
+  if (pem.includes('ENCRYPTED')) return 'is locked with a passphrase; write a key without one'
+  try {
+    return createPrivateKey(pem)
+  } catch {
+    return 'holds no private key in PEM, or a broken one'
+  }
+}
+
+async function parseKeySet(text: string): Promise<KeySet | string> {
+  let problem = 'holds no key that could verify a token'
+  try {
+    const keys = await readKeySet(JSON.parse(text))
+    if (keys.keys.length > 0) return keys
+  } catch (error) {
+    problem = error instanceof SyntaxError ? 'is no JSON' : (error as Error).message
+  }
+  return `${problem}; write the issuer's JWK Set there, or its URL here`
 }

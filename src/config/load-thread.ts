@@ -11,18 +11,12 @@ type ThreadMessage =
   | { readonly loaded: Loaded }
   | { readonly problems: readonly Problem[] }
 
-/** A loaded configuration, and how long that took. */
-export interface LoadedInThread extends Loaded {
-  readonly loadMs: number
-}
-
 /** `loadConfig` in a thread of its own, so that this one goes on serving meanwhile. */
-export async function loadInThread(options: LoadOptions): Promise<LoadedInThread> {
+export async function loadInThread(options: LoadOptions): Promise<Loaded & { readonly loadMs: number }> {
   const startedAt = performance.now()
   // The thread has a standard input of its own.
   const text = options.file === '-' ? await readText('-') : undefined
-  const loads: LoadOptions = { ...options, text }
-  const thread = new Worker(new URL(import.meta.url), { workerData: { loads } })
+  const thread = new Worker(new URL(import.meta.url), { workerData: { loads: { ...options, text } } })
   const { add, collect } = createCollector()
   try {
     return await new Promise((resolve, reject) => {

@@ -2,16 +2,11 @@ import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
 import { crossCheck } from './checks/checks.ts'
 import { warningsOf } from './checks/warnings.ts'
-import { compile } from './compile/compile.ts'
-import { filesOf } from './compile/named-files.ts'
-import { readSecret, readText } from './files.ts'
-import type { Override } from './flags.ts'
+import { compile } from './compile.ts'
+import { filesOf, readSecret, readText } from './files.ts'
 import { type Config, SECRETS, settings } from './schema.ts'
 import { ConfigError, type Mistake, mistakesOf, type Path, problemsOf } from './yaml/problem.ts'
-import type { Env } from './yaml/inspect.ts'
-import { isMapping, type Mapping, readSource } from './yaml/source.ts'
-
-export { ConfigError } from './yaml/problem.ts'
+import { type Env, isMapping, type Mapping, readSource } from './yaml/source.ts'
 
 /** What `loadConfig` read. */
 export interface Loaded {
@@ -24,6 +19,13 @@ export interface Loaded {
   readonly content: string
   /** The files of TLS, the listener’s and the upstreams’, which may be renewed while the text stays. */
   readonly certificates: readonly string[]
+}
+
+/** A value that beats the file's, and the flag that gave it. */
+export interface Override {
+  readonly flag: string
+  readonly path: readonly string[]
+  readonly value: string
 }
 
 export interface LoadOptions {
@@ -48,8 +50,9 @@ export async function loadConfig({
   const source = readSource(text, env)
   const flagOf = (path: Path) =>
     overrides.findLast((one) => one.path.every((step, i) => step === path[i]))?.flag
-  const places = { label: file === '-' ? 'stdin' : file, placeOf: source.placeOf, flagOf }
-  const refuse = (mistakes: readonly Mistake[]) => new ConfigError(problemsOf(mistakes, places))
+  const located = (mistakes: readonly Mistake[]) =>
+    problemsOf(mistakes, file === '-' ? 'stdin' : file, source.placeOf, flagOf)
+  const refuse = (mistakes: readonly Mistake[]) => new ConfigError(located(mistakes))
   if (source.value === undefined) throw refuse(source.mistakes)
 
   const mistakes: Mistake[] = [...source.mistakes]
@@ -71,10 +74,7 @@ export async function loadConfig({
   if (mistakes.length > 0) throw refuse(mistakes)
   const { listen, upstreams } = parsed.data
   return {
-    config: {
-      ...config,
-      warnings: problemsOf([...source.warnings, ...warningsOf(config, nowMs)], places),
-    },
+    config: { ...config, warnings: located([...source.warnings, ...warningsOf(config, nowMs)]) },
     file,
     hash: createHash('sha256').update(text).digest('hex'),
     content: createHash('sha256').update(text).update(JSON.stringify(config)).digest('hex'),

@@ -5,20 +5,17 @@ import type { ClientLimits, LimitedRoute } from '../limit/limit.ts'
 import type { RedisCredentials, RedisTopology } from '../limit/redis/options.ts'
 import type { Upstream } from '../upstream/upstream.ts'
 import { bindHost } from './sections/addresses.ts'
-import { limits } from './sections/limits.ts'
+import { clients, type IssuerSettings, par, tokens } from './sections/identity.ts'
+import { limits, parameters } from './sections/limits.ts'
 import { listen } from './sections/listen.ts'
-import { clients, par } from './sections/par.ts'
-import { parameters } from './sections/parameters.ts'
-import { routes } from './sections/routes.ts'
+import { routes, upstreams } from './sections/routes.ts'
 import { type SharedStoreSettings, store } from './sections/store.ts'
-import { type IssuerSettings, tokens } from './sections/tokens.ts'
-import { upstreams } from './sections/upstreams.ts'
 import { choice, duration, int, port, section, textWhere } from './sections/values.ts'
 import type { Problem } from './yaml/problem.ts'
 
 const admin = section({
-  host: bindHost().default('127.0.0.1').describe('The address of the admin listener.'),
-  port: port().prefault(9090).describe('The port of the admin listener; 0 takes a free one.'),
+  host: bindHost.default('127.0.0.1').describe('The address of the admin listener.'),
+  port: port.prefault(9090).describe('The port of the admin listener; 0 takes a free one.'),
   token: textWhere(
     (token) => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(token),
     'a token of 16 characters or more, letters, digits and - . _ ~ + / =',
@@ -128,17 +125,14 @@ export interface Tokens extends Readonly<Omit<IssuerSettings, 'jwks'>> {
 /** Where the counters live: in this process, or in Redis, which may hold credentials. */
 export type StoreConfig = 'memory' | SharedStore
 
-/** Counters in Redis. */
 export interface SharedStore extends Readonly<Omit<SharedStoreSettings, 'redis'>> {
   readonly redis: RedisCredentials & { readonly topology: RedisTopology }
   /** How many processes of this gateway share it; one, unless set. */
   readonly processes?: number
 }
 
-type ClientSettings = Settings['clients'][number]
-
 /** A client with settings of its own; what is undefined is not checked. Without `issuer` it is the first one’s, and the PAR endpoint’s. */
-export interface Client extends Readonly<Omit<ClientSettings, 'limits' | 'jwks' | 'jwksUri'>> {
+export interface Client extends Readonly<Omit<Settings['clients'][number], 'limits' | 'jwks' | 'jwksUri'>> {
   /** The id as `plainId` has it. */
   readonly plain: string
   /** How the gateway names it as a caller: in keys, limits, logs and commands. */
@@ -147,7 +141,6 @@ export interface Client extends Readonly<Omit<ClientSettings, 'limits' | 'jwks' 
   readonly jwks: { readonly keys: readonly object[] } | { readonly url: string } | undefined
 }
 
-/** What is enforced at the PAR endpoint. */
 export type Par = NonNullable<Settings['par']>
 
 /** The settings with their files read and their names resolved. Durations are milliseconds, sizes bytes. */

@@ -3,14 +3,8 @@ import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import { decodeSegment } from './target.ts'
 
-/**
- * Returns the caller's TLS client certificate in DER. From a trusted proxy it is the one that `Client-Cert` reports, since the
- * proxy's own is not the caller's; from any other peer it is the socket's, and the header is ignored.
- */
-export function clientCertificate(
-  { socket, headers }: IncomingMessage,
-  trusted: boolean,
-): Buffer | undefined {
+/** Returns the caller's client certificate in DER: that which a trusted proxy reports in `Client-Cert`, else the socket's. */
+export function clientCertificate({ socket, headers }: IncomingMessage, trusted: boolean) {
   if (trusted) return readCertificateHeader(headers['client-cert'])
   return socket instanceof TLSSocket ? certificateOf(socket)?.der : undefined
 }
@@ -24,10 +18,7 @@ function certificateOf(socket: TLSSocket) {
   return certificates.get(socket)
 }
 
-/**
- * Returns the `Client-Cert` field (RFC 9440 section 2.1) for a socket on which the caller showed a certificate of `clientCa`.
- * Others are not forwarded: an upstream could take their names for verified.
- */
+/** Returns the `Client-Cert` field for a certificate of `clientCa`; an upstream could take the names in another for verified. */
 export function certificateField(socket: Socket): string | undefined {
   return socket instanceof TLSSocket && socket.authorized ? certificateOf(socket)?.field : undefined
 }
@@ -35,10 +26,7 @@ export function certificateField(socket: Socket): string | undefined {
 const ARMOUR = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 
-/**
- * Parses a certificate in a header: a byte sequence (RFC 9440 section 2.1), or what proxies wrote before that, URL-encoded PEM
- * and bare base64. Of a chain in PEM it is the first.
- */
+/** Parses a byte sequence (RFC 9440 section 2.1), or what older proxies write: bare base64, or URL-encoded PEM (the first of a chain). */
 export function readCertificateHeader(value: string | string[] | undefined): Buffer | undefined {
   if (typeof value !== 'string') return undefined
   const text = value.trim()

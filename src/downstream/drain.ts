@@ -4,7 +4,7 @@ import { setImmediate as nextTick } from 'node:timers/promises'
 import { Failure, serviceUnavailable } from '../errors.ts'
 import { responseOf } from './pipelining.ts'
 
-/** Every socket, also those that carry no HTTP yet, or no more (a TLS socket beside the one below it), and how many requests are under way. */
+/** Every socket, also those that carry no HTTP (yet), and how many requests are under way. */
 const NO_LOAD = { sockets: new Set<Socket>(), requests: () => 0 }
 /** What Node does not know of each server that `createListener` made. */
 export const loads = new WeakMap<Server, Readonly<typeof NO_LOAD>>()

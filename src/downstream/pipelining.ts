@@ -21,10 +21,7 @@ interface Pipeline {
   ends: boolean
 }
 
-/**
- * Serves the requests of each socket one after the other; after an answer that ends it, none (RFC 9112 section 9.6). `onOverflow`
- * is called with a socket on which too many are pending, and closes it.
- */
+/** Serves the requests of each socket in order; after an answer that ends it, none (RFC 9112 section 9.6). `onOverflow` closes it. */
 export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max: number) => void) {
   const pipelines = new WeakMap<Socket, Pipeline>()
   /** A set of the responses would keep each until a later garbage collection. */
@@ -37,10 +34,7 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
     if (pipeline === undefined) {
       pipeline = { pending: 0, last: undefined, resume: undefined, ends: false }
       pipelines.set(socket, pipeline)
-    } else if (pipeline.pending >= MAX_PENDING) {
-      onOverflow(socket, MAX_PENDING)
-      return
-    }
+    } else if (pipeline.pending >= MAX_PENDING) return onOverflow(socket, MAX_PENDING)
     const served =
       pipeline.pending === 0
         ? serve(request, response, expectsContinue)

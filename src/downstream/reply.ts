@@ -28,7 +28,6 @@ export function hostErrorFormats(routes: readonly Route[]): (host: string | unde
 }
 
 const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
-
 const OWN_HEADERS = ['Cache-Control', 'no-store']
 
 /** Returns the reply to a refused request; `rateLimit` are the fields of the decision, where one was made. */
@@ -40,9 +39,8 @@ export function refusalReply(
 ): Reply {
   const { status, code, message } = refusal
   const headers = [...rateLimit]
-  for (const [name, value] of Object.entries(refusal.headers)) {
+  for (const [name, value] of Object.entries(refusal.headers))
     for (const one of typeof value === 'string' ? [value] : value) headers.push(name, one)
-  }
   const isOAuth = format === 'oauth'
   headers.push(...OWN_HEADERS, 'Content-Type', isOAuth ? 'application/json' : 'application/problem+json')
   const title = STATUS_CODES[status] ?? 'Error'

@@ -36,24 +36,17 @@ export type Match<R extends Pattern> =
   /** No route takes the method: the methods that the path takes, and the first route that takes the path, if there is one. */
   | { readonly allow: readonly string[]; readonly nearest: R | undefined }
 
-/** Finds what a request gets; undefined if nothing takes its path. `host` is in lower case, `segments` are canonical. */
-export type Router<R extends Pattern> = (
-  method: string,
-  host: string,
-  segments: readonly string[],
-) => Match<R> | undefined
-
 /** The methods that the gateway takes at all; it refuses any other itself. */
 export const METHODS: ReadonlySet<string> = new Set('GET HEAD POST PUT PATCH DELETE OPTIONS'.split(' '))
 
 /**
- * Routes by the first match. A path with a `par` route takes nothing but what its guard checks, whatever other routes would let
- * through, and nothing at all with something behind it that a backend might ignore.
+ * Routes by the first match; `host` is in lower case, `segments` are canonical. A path with a `par` route takes nothing but what its
+ * guard checks, whatever other routes would let through, and nothing at all with something behind it that a backend might ignore.
  */
-export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
+export function createRouter<R extends Route>(routes: readonly R[]) {
   const guarded = routes.filter(({ authenticate }) => authenticate === 'par')
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
-  return (method, host, segments) => {
+  return (method: string, host: string, segments: readonly string[]): Match<R> | undefined => {
     const folded = (segments.length > deepest ? segments.slice(0, deepest) : segments).map(foldCase)
     for (const route of guarded) if (isBehind(route, host, folded)) return undefined
     if (method !== 'POST') {
@@ -65,7 +58,7 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   }
 }
 
-/** A dot, comma, plus or blank, a mark that ends a path once it is decoded, or what is not ASCII, and so may be invisible. */
+/** What a backend might ignore: punctuation, a mark that ends a decoded path, or what is not ASCII, and so may be invisible. */
 const IGNORED = /^(?:[.,+ ?#;]|[^ -~])/
 
 /** True if the path begins with that of a route, but for what stands behind its last literal. */
@@ -99,7 +92,7 @@ export function matchRoute<R extends Pattern>(
   return allow && nearest && { allow: [...allow].toSorted(), nearest }
 }
 
-/** True if the pattern takes a path of `length` segments, by whatever method; `folded` are those that a literal may stand for. */
+/** True if the pattern takes a path of `length` segments, by any method; `folded` are those that literals are compared with. */
 function matchesPath(pattern: Pattern, host: string, folded: readonly string[], length: number): boolean {
   const { segments: wanted, rest } = pattern
   if (length < wanted.length || (!rest && length > wanted.length) || !matchesHost(pattern, host)) return false

@@ -4,20 +4,19 @@ import { createServer as createSecureServer, Server as SecureServer } from 'node
 import type { AddressInfo, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
 import { abortBody, brokenBody, requestComing } from './body.ts'
-import { boundSockets, type ConnectionPolicy, type SocketBounds } from './connection-limits.ts'
 import { loads } from './drain.ts'
-import { endWithStatus, lingerOnClose, READ_MS } from './graceful-close.ts'
 import { createPipelining, responseOf, type Serve } from './pipelining.ts'
 import { METHODS } from './router.ts'
+import { boundSockets, type ConnectionPolicy, endWithStatus, lingerOnClose, READ_MS } from './sockets.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
-export interface Bounds extends SocketBounds {
+export interface Bounds {
+  readonly maxConnections: number
+  readonly maxConnectionsPerAddress: number
   readonly maxHeaderSize: number
   readonly headersTimeoutMs: number
   readonly requestTimeoutMs: number
   readonly keepAliveTimeoutMs: number
-  /** How long a caller that seems to read nothing of a whole answer is given at least; default `READ_MS`. */
-  readonly readMs?: number
 }
 
 /** PEM texts, and whether callers are asked for certificates. */
@@ -38,7 +37,6 @@ export interface ListenerEvents extends ConnectionPolicy {
 
 /** How often Node checks for sockets that are over their time. */
 const CHECK_MS = 1000
-
 /** Most header fields of a request: each costs more than its bytes, and the smallest has few. */
 const MAX_FIELDS = 200
 
@@ -82,14 +80,13 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     sockets.add(socket)
     socket.once('close', () => sockets.delete(socket))
   })
-  const onRequest = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
-    // Node drops bytes behind a request that would switch protocols, so that the next one could begin anywhere.
-    if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
-    pipelining.add(request, response, expectsContinue)
-  }
   // RFC 9110 section 10.1.1 lets a server ignore an expectation that it does not know.
   for (const event of ['request', 'checkContinue', 'checkExpectation'])
-    server.on(event, (request, response) => onRequest(request, response, event === 'checkContinue'))
+    server.on(event, (request: IncomingMessage, response: ServerResponse) => {
+      // Node drops bytes behind a request that would switch protocols, so that the next one could begin anywhere.
+      if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
+      pipelining.add(request, response, event === 'checkContinue')
+    })
   const refuse = (socket: Socket, status: number, reason: string, fields?: string): void =>
     pipelining.endAfterPending(socket, () => {
       endWithStatus(socket, status, fields)
@@ -114,20 +111,17 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     }
     // What comes behind a last answer is dropped.
     if (!socket.writable) return
-    // Node pauses its parser while a caller reads no answers, and yet goes on with what TLS has decrypted: for later.
-    if (code === 'HPE_PAUSED' && socket.isPaused()) {
-      socket.push(error.rawPacket)
-      return
-    }
     const request = requestComing(socket)
     const refusal = brokenBody(code)
-    if (code === 'ECONNRESET') socket.destroy()
+    // Node pauses its parser while a caller reads no answers, and yet goes on with what TLS has decrypted: for later.
+    if (code === 'HPE_PAUSED' && socket.isPaused()) socket.push(error.rawPacket)
+    else if (code === 'ECONNRESET') socket.destroy()
     else if (request !== undefined) abortBody(request, refusal)
     else refuse(socket, refusal.status, code)
   })
 
   // A caller that reads nothing of a whole answer times out; one that waits for an upstream, or is given its answer, does not.
-  server.timeout = Math.max(bounds.requestTimeoutMs, bounds.readMs ?? READ_MS)
+  server.timeout = Math.max(bounds.requestTimeoutMs, READ_MS)
   server.on('timeout', (socket: Socket) => {
     const response = responseOf(socket)
     if (response !== undefined && (!response.writableEnded || socket.writableLength === 0)) return

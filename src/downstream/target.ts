@@ -1,8 +1,9 @@
 import { badRequest, type Refusal, unframed } from '../errors.ts'
+import type { Pattern } from './router.ts'
 
 /** A request target that can be read in one way only. It is matched and forwarded in this spelling. */
 export interface Target {
-  /** The canonical path, starting with `/`; unreserved characters decoded, escapes in upper case. */
+  /** Starts with `/`; unreserved characters decoded, escapes in upper case. */
   readonly path: string
   readonly segments: readonly string[]
   /** The query with its `?`, byte for byte as it came, or the empty string. */
@@ -53,7 +54,6 @@ export function parseTarget(
 
   if (!others && !serves(field.host))
     return badRequest('The Host header names a host that is not served here.')
-
   const mark = target.indexOf('?')
   const rawPath = mark === -1 ? target : target.slice(0, mark)
   const query = mark === -1 ? '' : target.slice(mark)
@@ -93,10 +93,7 @@ export function decodeSegment(segment: string): string {
   }
 }
 
-/**
- * Decodes a canonical segment and folds its case. Lower case alone is not enough: several letters have one upper case (σ and ς,
- * s and ſ), others one lower case (ß and ẞ).
- */
+/** Decodes a canonical segment and folds its case: some letters share only the upper case (s, ſ), some only the lower (ß, ẞ). */
 export function foldCase(segment: string): string {
   if (!segment.includes('%')) return segment.toLowerCase()
   return decodeSegment(segment).toLowerCase().toUpperCase().toLowerCase()
@@ -131,10 +128,7 @@ export function parseHost(value: string): typeof lastHost {
 }
 
 /** Returns the hosts that are served by name: those that are listed, and those of routes. */
-export function servedHosts(
-  routes: readonly { readonly host: string | undefined; readonly hosts?: readonly string[] | undefined }[],
-  listed: readonly string[],
-) {
+export function servedHosts(routes: readonly Pick<Pattern, 'host' | 'hosts'>[], listed: readonly string[]) {
   const known = new Set([...listed, ...routes.flatMap(({ host }) => host ?? [])])
   const servesOthers = routes.every(({ hosts }) => hosts === undefined)
   return { serves: (host: string): boolean => known.has(host), servesOthers }

@@ -5,7 +5,7 @@ import { requireScope } from '../authenticate/token/challenge.ts'
 import { readBody } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
-import type { Caller } from '../limit/caller.ts'
+import type { Caller } from '../limit/limit.ts'
 import { invalidRequest } from '../par/form.ts'
 import type { Exchange, GatewayDeps } from './exchange.ts'
 

@@ -3,20 +3,19 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Bound } from '../authenticate/proof/confirmation.ts'
 import type { Proof } from '../authenticate/proof/dpop.ts'
 import type { Authenticate } from '../authenticate/token/bearer.ts'
-import type { BodyLength, Head } from '../downstream/head.ts'
+import type { BodyLength, Head } from '../downstream/body.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
-import type { Params, Router } from '../downstream/router.ts'
+import type { createRouter, Params } from '../downstream/router.ts'
 import type { Target } from '../downstream/target.ts'
 import { type Peers, plainAddress } from '../downstream/trusted-proxies.ts'
 import type { Refusal } from '../errors.ts'
-import type { Caller } from '../limit/caller.ts'
 import type { Decision } from '../limit/decision.ts'
 import type { Failures } from '../limit/failure-limit.ts'
-import type { LimitedRoute, Quota } from '../limit/limit.ts'
+import type { Caller, LimitedRoute, Quota } from '../limit/limit.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import type { RefuseParams } from '../limit/parameters.ts'
 import type { ParGuard } from '../par/guard.ts'
-import type { Forwarded } from '../upstream/request.ts'
+import type { UpstreamRequest } from '../upstream/request.ts'
 import type { Forward } from '../upstream/upstream.ts'
 
 /** A route with what serves it. */
@@ -36,7 +35,7 @@ export interface GatewayRoute extends LimitedRoute {
 
 /** What the gateway depends on; a reload replaces all of it at once. */
 export interface GatewayDeps {
-  readonly match: Router<GatewayRoute>
+  readonly match: ReturnType<typeof createRouter<GatewayRoute>>
   /** True for a host that is served by its name, and that absolute-form targets may name. */
   serves(host: string): boolean
   /** True if requests to other hosts are served, too. */
@@ -111,7 +110,7 @@ export class Exchange {
 
   // forward
   askedAt: number | undefined = undefined
-  forwarded: Forwarded | undefined = undefined
+  forwarded: Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt'> | undefined = undefined
 
   // the end
   /** Why the gateway itself answered. */

@@ -1,6 +1,5 @@
-import { tooLarge } from '../downstream/body.ts'
+import { bodyLength, type BodyLength, readHead, tooLarge } from '../downstream/body.ts'
 import { certificateField } from '../downstream/client-certificate.ts'
-import { bodyLength, type BodyLength, readHead } from '../downstream/head.ts'
 import type { Serve } from '../downstream/pipelining.ts'
 import { jsonReply, refusalReply, writeReply } from '../downstream/reply.ts'
 import { parseTarget, plainTarget } from '../downstream/target.ts'

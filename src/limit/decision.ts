@@ -1,4 +1,7 @@
+// oxlint-disable-next-line no-restricted-imports -- a pure formatter
+import { serializeList } from 'structured-headers'
 import { type Refusal, tooManyRequests } from '../errors.ts'
+import type { Quota } from './limit.ts'
 import type { Allowance, Mode } from './store.ts'
 
 export interface Decision {
@@ -21,7 +24,7 @@ export interface Decision {
  * limit, for a refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3).
  */
 export function decisionHeaders(decision: Decision): string[] {
-  const reported = decision.refusedBy ?? decision.allowances.find(isLive)
+  const reported = decision.refusedBy ?? decision.allowances.find(({ shadow }) => !shadow)
   if (reported === undefined) return []
   const headers = [
     'X-RateLimit-Limit',
@@ -55,6 +58,37 @@ function iso(ms: number): string {
   return `${lastHourText}${TWO_DIGITS[Math.floor(seconds / 60)]!}:${TWO_DIGITS[seconds % 60]!}.${zeros}${millis}Z`
 }
 
+/** RFC 9651 section 3.3.1: the greatest integer of a structured field. */
+const MOST = 999_999_999_999_999
+
+/**
+ * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the decided limits that are not
+ * shadow, as a flat list of names and values. A limit that a cached refusal knows nothing of is only in the policy. The draft
+ * has only whole seconds, which are rounded up.
+ */
+export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string[] {
+  const live = allowances.filter(({ shadow }) => !shadow)
+  if (live.length === 0) return []
+  const policies = quotas
+    .filter(({ shadow }) => !shadow)
+    .map((quota) => live.find(({ name }) => name === quota.name) ?? quota)
+  return [
+    'RateLimit-Policy',
+    serializeList(policies.map(({ name, limit, windowMs }) => [name, parameters('q', limit, 'w', windowMs)])),
+    'RateLimit',
+    serializeList(
+      live.map(({ name, remaining, resetAfterMs }) => [name, parameters('r', remaining, 't', resetAfterMs)]),
+    ),
+  ]
+}
+
+function parameters(callsName: string, calls: number, secsName: string, ms: number): Map<string, number> {
+  return new Map([
+    [callsName, Math.min(calls, MOST)],
+    [secsName, Math.ceil(ms / 1000)],
+  ])
+}
+
 /** Returns the 429 of a refused decision; its `Retry-After` is among `decisionHeaders`. Throws a TypeError for an admitted one. */
 export function exceeded({ allowances, refusedBy }: Decision): Refusal {
   if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
@@ -77,10 +111,6 @@ export function longestWait(allowances: readonly Allowance[]): Allowance | undef
 
 function refuses({ admitted, shadow }: Allowance): boolean {
   return !admitted && !shadow
-}
-
-function isLive({ shadow }: Allowance): boolean {
-  return !shadow
 }
 
 /** Whole seconds, rounded up, at least 1. */

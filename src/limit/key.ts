@@ -22,10 +22,7 @@ export function prefixOf(store: 'memory' | { readonly prefix: string }): string 
   return store === 'memory' ? 'sluice' : store.prefix
 }
 
-/**
- * Encodes a part that is compared exactly, such as a client id: so that no part can imitate another, end a key's part, or enter
- * the hash tag.
- */
+/** Encodes an exactly compared part, such as a client id: none can imitate another, end a part, or enter the hash tag. */
 export function encodePart(part: string): string {
   const { length } = part
   // A lone `%` begins no escape.
@@ -39,14 +36,10 @@ export function encodePart(part: string): string {
 }
 
 /** Encodes a path parameter in canonical spelling, percent-encoded, ignoring case. */
-export function paramPart(segment: string): string {
-  return encodePart(foldCase(segment))
-}
+export const paramPart = (segment: string): string => encodePart(foldCase(segment))
 
 /** Encodes an address: IPv6 by its /64, or as IPv4 if it stands for one. */
-export function ipPart(ip: string): string {
-  return encodePart(networkOf(ip))
-}
+export const ipPart = (ip: string): string => encodePart(networkOf(ip))
 
 function encodeSlowly(part: string): string {
   const bytes = Buffer.from(part)
@@ -88,10 +81,8 @@ export function clientKeys(limits: readonly Limit[], prefix: string, client: str
     glob: further.length > 0 ? glob : undefined,
     matches(key) {
       const parsed = parseKey(prefix, key)
-      return (
-        parsed !== undefined &&
-        (positions.get(parsed.name)?.every((at) => parsed.parts[at] === wanted) ?? false)
-      )
+      if (parsed === undefined) return false
+      return positions.get(parsed.name)?.every((at) => parsed.parts[at] === wanted) ?? false
     },
   }
 }

@@ -1,6 +1,15 @@
 import type { Params, Route } from '../downstream/router.ts'
-import type { Caller } from './caller.ts'
 import { encodePart, ipPart, paramPart, parseKey } from './key.ts'
+
+/** Who makes a request; only what was proved. */
+export interface Caller {
+  /** The OAuth API client, from the token's `tokens.clientClaim`, named as in authenticate/token/claims.ts. */
+  readonly client?: string
+  /** The token's `sub`, named in the same way. */
+  readonly user?: string
+  /** The address of the socket's peer, or the one that a trusted proxy reports; IPv4-mapped IPv6 as IPv4. */
+  readonly ip: string
+}
 
 /** A named rule as configured: so many calls per window for each key. */
 export interface Limit {
@@ -58,30 +67,25 @@ export function proofQuota(prefix: string, first: string, id: string, windowMs: 
   return { name: PROOF, key: `${prefix}:{${first}}:${PROOF}:${id}`, limit: 1, windowMs, shadow: false }
 }
 
-export function isProof({ name }: { readonly name: string }): boolean {
-  return name === PROOF
-}
+export const isProof = ({ name }: Quota): boolean => name === PROOF
 
 /**
- * Prepares the limits of a route, so that applying them to a request is cheap. Keys are
- * `<prefix>:{<first part>}:<limit>:<rest>`. They are applied at an instant in epoch milliseconds;
- * that throws a TypeError if the caller lacks a part of a key: a missing part must never become one counter for everybody.
+ * Prepares the limits of a route, so that applying them to a request is cheap. Keys are `<prefix>:{<first part>}:<limit>:<rest>`.
+ * Applying them throws a TypeError if the caller lacks a part of a key: that must never become one counter for everybody.
  */
 export function compileLimits(
   limits: readonly Limit[],
   prefix: string,
   clientLimits: ClientLimits = new Map(),
 ): (caller: Caller, params: Params, nowMs: number) => readonly Quota[] {
-  const names = new Set<string>()
   const before = `${prefix}:{`
   const parts = [...new Set(limits.flatMap(({ per }) => per))]
   const readers = parts.map(partReader)
-  const compiled = limits
-    .filter(({ name }) => names.size < names.add(name).size)
-    .map((limit) => {
-      const [first, ...rest] = limit.per.map((part) => parts.indexOf(part))
-      return { limit, first: first!, rest, name: `}:${limit.name}` }
-    })
+  const distinct = new Map(limits.map((limit) => [limit.name, limit]))
+  const compiled = [...distinct.values()].map((limit) => {
+    const [first, ...rest] = limit.per.map((part) => parts.indexOf(part))
+    return { limit, first: first!, rest, name: `}:${limit.name}` }
+  })
 
   return (caller, params, nowMs) => {
     const encoded = readers.map((read) => read(caller, params))
@@ -112,11 +116,7 @@ function quota(limit: Limit, key: string, own: ClientLimit | undefined, nowMs: n
  * Returns what sets the number of calls at an instant (epoch milliseconds): the client's own limit if it has not ended, else
  * the latest change in force, else the limit itself.
  */
-export function inForce(
-  limit: Limit,
-  own: ClientLimit | undefined,
-  nowMs: number,
-): ClientLimit | Change | Limit {
+export function inForce(limit: Limit, own: ClientLimit | undefined, nowMs: number) {
   if (own !== undefined && (own.untilAt === undefined || nowMs < own.untilAt)) return own
   const { changes } = limit
   for (let i = changes.length - 1; i >= 0; i--) if (changes[i]!.fromAt <= nowMs) return changes[i]!

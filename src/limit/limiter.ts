@@ -1,5 +1,4 @@
 import { type Decision, longestWait } from './decision.ts'
-import { DenyCache } from './deny-cache.ts'
 import type { Quota } from './limit.ts'
 import type { Allowance, Charge, Store } from './store.ts'
 
@@ -7,6 +6,22 @@ import type { Allowance, Charge, Store } from './store.ts'
 export type Outcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_over'
 
 export type Limiter = ReturnType<typeof createLimiter>
+
+/** The longest that the store is not asked again, so that a reset or a raised limit elsewhere is seen. */
+const MAX_MS = 1000
+/** Keys that are remembered; the oldest is dropped first. */
+const MAX_KEYS = 10_000
+/** Re-checks in that time for a key known to be full, in case another limit of the call has a longer wait. */
+const MAX_RECHECKS = 16
+
+/** What the store answered for a key within the last second; instants are on the limiter's own clock. */
+interface Known {
+  readonly allowance: Allowance
+  /** The waits of `allowance` began no earlier than `askedAt`, and no later than `answeredAt`. */
+  readonly askedAt: number
+  readonly answeredAt: number
+  readonly rechecks: { count: number; sinceAt: number }
+}
 
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
 
@@ -19,9 +34,67 @@ export function createLimiter(
   onOutcome: (limit: string, outcome: Outcome) => void = () => {},
   now = () => performance.now(),
 ) {
-  const denied = new DenyCache()
+  /** Refusals that hold still, by key. */
+  const known = new Map<string, Known>()
   /** How often the cache was cleared: an answer to an earlier question is not remembered. */
   let cleared = 0
+
+  function lookUp({ key, limit, windowMs }: Quota, at: number): Known | undefined {
+    const one = known.get(key)
+    if (one === undefined || at - one.askedAt >= MAX_MS) return undefined
+    const { allowance, askedAt } = one
+    if (allowance.limit !== limit || allowance.windowMs !== windowMs) return undefined
+    // A full key is known only until the next call may pass.
+    return allowance.remaining > 0 || limit === 0 || askedAt + allowance.retryAfterMs > at ? one : undefined
+  }
+
+  /**
+   * Returns what is known of the quotas that are not shadow, with waits that count from now, if one is known to refuse and no
+   * other can have a longer wait; undefined if the store must be asked.
+   */
+  function knownRefusal(quotas: readonly Quota[], at: number): readonly Allowance[] | undefined {
+    if (known.size === 0) return undefined
+    let longest: Known | undefined
+    let unknownMs = 0
+    for (const quota of quotas) {
+      if (quota.shadow) continue
+      const one = lookUp(quota, at)
+      if (one === undefined) unknownMs = Math.max(unknownMs, quota.windowMs)
+      else if (longest === undefined || waitMs(one, at) > waitMs(longest, at)) longest = one
+    }
+    if (longest === undefined || longest.allowance.remaining > 0) return undefined
+    if (unknownMs > waitMs(longest, at) && mayRecheck(longest, at)) return undefined
+    return quotas.flatMap((quota) => {
+      const one = quota.shadow ? undefined : lookUp(quota, at)
+      return one === undefined ? [] : [allowanceNow(one, at)]
+    })
+  }
+
+  /** Remembers the keys that an admitted call filled, and all of a refused one; `allowances` in the order of `quotas`. */
+  function remember(
+    quotas: readonly Quota[],
+    admitted: boolean,
+    allowances: readonly Allowance[],
+    askedAt: number,
+  ): void {
+    const answeredAt = now()
+    for (const [i, { key, shadow }] of quotas.entries()) {
+      const allowance = allowances[i]!
+      if (shadow || (admitted && allowance.remaining > 0)) {
+        // The call was charged, so what was known is outdated.
+        if (admitted && known.size > 0) known.delete(key)
+        continue
+      }
+      const rechecks = known.get(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
+      known.delete(key)
+      // Each is kept for a second at most, so the stale ones are first.
+      for (const [oldest, one] of known) {
+        if (askedAt - one.askedAt < MAX_MS && known.size < MAX_KEYS) break
+        known.delete(oldest)
+      }
+      known.set(key, { allowance, askedAt, answeredAt, rechecks })
+    }
+  }
 
   function decided(
     { admitted, allowances: all, mode, decidedAt }: Charge,
@@ -37,9 +110,7 @@ export function createLimiter(
     const allowances = proof === undefined ? all : all.slice(0, -1)
     for (const allowance of allowances) report(allowance, admitted)
     // The fallback's answer says nothing of what the store will answer.
-    if (mode === 'store' && cleared === clearedBefore) {
-      denied.remember(quotas, admitted, allowances, askedAt, now())
-    }
+    if (mode === 'store' && cleared === clearedBefore) remember(quotas, admitted, allowances, askedAt)
     if (admitted) return { admitted, allowances, mode, decidedAt, cached: false }
     return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, decidedAt, cached: false }
   }
@@ -52,7 +123,7 @@ export function createLimiter(
   }
 
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
-    const allowances = denied.recall(quotas, at)
+    const allowances = knownRefusal(quotas, at)
     if (allowances === undefined) return undefined
     for (const { name, admitted } of allowances) if (!admitted) onOutcome(name, 'over_cached')
     const refusedBy = longestWait(allowances)!
@@ -81,8 +152,32 @@ export function createLimiter(
     recall: (quotas: readonly Quota[]) => recall(quotas, now()),
     /** Drops every remembered refusal: after a reset. */
     forget(): void {
-      denied.clear()
+      known.clear()
       cleared++
     },
   }
+}
+
+/** Milliseconds after which the next call of a key surely passes; with a limit of 0, a window from now. */
+function waitMs({ allowance, answeredAt }: Known, now: number): number {
+  return allowance.limit === 0 ? allowance.windowMs : answeredAt + allowance.retryAfterMs - now
+}
+
+function allowanceNow(known: Known, now: number): Allowance {
+  const { allowance, answeredAt } = known
+  const pastMs = now - answeredAt
+  if (allowance.remaining > 0) {
+    return { ...allowance, resetAfterMs: Math.max(0, allowance.resetAfterMs - pastMs) }
+  }
+  const wait = waitMs(known, now)
+  const resetAt = allowance.limit === 0 ? Math.floor(allowance.resetAt + pastMs) : allowance.resetAt
+  return { ...allowance, admitted: false, resetAt, resetAfterMs: wait, retryAfterMs: wait }
+}
+
+function mayRecheck({ rechecks }: Known, now: number): boolean {
+  if (now - rechecks.sinceAt >= MAX_MS) {
+    rechecks.count = 0
+    rechecks.sinceAt = now
+  }
+  return rechecks.count++ < MAX_RECHECKS
 }

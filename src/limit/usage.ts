@@ -27,15 +27,6 @@ export interface ClientUsage {
   readonly truncated: boolean
 }
 
-export interface UsageParts {
-  readonly store: Pick<Store, 'keys' | 'peek' | 'reset'>
-  /** The store without its fallback, from which operators read. */
-  readonly counters?: Pick<Store, 'peek'>
-  readonly prefix: string
-  readonly limits: readonly Limit[]
-  readonly clientLimits?: ClientLimits
-}
-
 export type Usage = ReturnType<typeof createUsage>
 
 export const MAX_KEYS = 1000
@@ -47,7 +38,14 @@ export function createUsage({
   prefix,
   limits,
   clientLimits = new Map(),
-}: UsageParts) {
+}: {
+  readonly store: Pick<Store, 'keys' | 'peek' | 'reset'>
+  /** The store without its fallback, from which operators read. */
+  readonly counters?: Pick<Store, 'peek'>
+  readonly prefix: string
+  readonly limits: readonly Limit[]
+  readonly clientLimits?: ClientLimits
+}) {
   const perClient = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
   const live = perClient.filter(({ shadow }) => !shadow)
   const quotasOfClient = compileLimits(perClient, prefix, clientLimits)
@@ -62,8 +60,7 @@ export function createUsage({
     const ownEndsAt = own === undefined ? 0 : (own.untilAt ?? Infinity)
     const changes = (limits.find((one) => one.name === name)?.changes ?? [])
       // The client's own limit beats a change until it ends.
-      .filter(({ announcedAt, fromAt }) => announcedAt <= nowMs && nowMs < fromAt)
-      .filter(({ fromAt }) => fromAt >= ownEndsAt || nowMs >= ownEndsAt)
+      .filter(({ announcedAt, fromAt }) => announcedAt <= nowMs && nowMs < fromAt && ownEndsAt <= fromAt)
       .map(({ announcedAt, fromAt, limit }) => ({
         announced: instant(announcedAt),
         from: instant(fromAt),
@@ -120,6 +117,4 @@ export function createUsage({
   }
 }
 
-function instant(ms: number): string {
-  return new Date(ms).toISOString()
-}
+const instant = (ms: number): string => new Date(ms).toISOString()

@@ -2,7 +2,7 @@ import type { StoreConfig } from '../config/schema.ts'
 import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
 import { prefixOf } from '../limit/key.ts'
 import { MemoryStore } from '../limit/memory/store.ts'
-import { RedisStore } from '../limit/redis/store.ts'
+import { createRedisStore } from '../limit/redis/store.ts'
 import { StoreConfigError } from '../limit/redis/diagnose.ts'
 import { atMostEvery, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
@@ -34,7 +34,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
   metrics.fallbackDecisions.inc({ mode }, 0)
-  const remote = new RedisStore({
+  const remote = createRedisStore({
     ...redis,
     prefix: prefixOf(config),
     timeoutMs,

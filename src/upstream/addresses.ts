@@ -1,52 +1,45 @@
 import { Health } from '../health.ts'
 
-export interface Address {
-  /** Such as `http://10.0.0.1:4000`. */
-  readonly origin: string
-  readonly host: string
-  readonly port: number
-  readonly health: Health
-  readonly keepAlive: ReturnType<typeof createKeepAliveEstimate>
-  /** Sockets that are open to it, or being opened. */
-  sockets: number
-}
-
-/** An address that is passed over from now on, or in use again. */
+/** An address that is passed over from now on, with its last failure, or in use again. */
 export interface AddressChange {
   readonly address: string
   readonly up: boolean
-  /** Its last failure, if it is down. */
   readonly cause?: string
 }
 
-/**
- * Takes addresses in rotation and passes over those that are down. Each of these comes back by a single trial request, after a
- * back-off that doubles with every trial that fails. If all are down, all are used.
- */
+function createAddress(origin: string, onChange: (change: AddressChange) => void, now: () => number) {
+  const { protocol, hostname, port } = new URL(origin)
+  const health = new Health({
+    // So many in a row are no single call's fault.
+    failures: 3,
+    backoffMs: 1000,
+    maxBackoffMs: 30_000,
+    onDown: ({ message }) => onChange({ address: origin, up: false, cause: message }),
+    onUp: () => onChange({ address: origin, up: true }),
+    now,
+  })
+  const keepAlive = createKeepAliveEstimate(now)
+  const host = hostname.replace(/^\[|\]$/g, '')
+  /** `sockets` are those that are open to it, or being opened. */
+  return {
+    origin,
+    host,
+    port: Number(port) || (protocol === 'https:' ? 443 : 80),
+    health,
+    keepAlive,
+    sockets: 0,
+  }
+}
+
+export type Address = ReturnType<typeof createAddress>
+
+/** Takes addresses in rotation, without those that are down until a trial request succeeds; if all are down, all are used. */
 export function createAddresses(
   origins: readonly string[],
   onChange: (change: AddressChange) => void,
   now = (): number => performance.now(),
 ) {
-  const all = origins.map((origin): Address => {
-    const { protocol, hostname, port } = new URL(origin)
-    return {
-      origin,
-      host: hostname.replace(/^\[|\]$/g, ''),
-      port: Number(port) || (protocol === 'https:' ? 443 : 80),
-      health: new Health({
-        // So many in a row are no single call's fault.
-        failures: 3,
-        backoffMs: 1000,
-        maxBackoffMs: 30_000,
-        onDown: ({ message }) => onChange({ address: origin, up: false, cause: message }),
-        onUp: () => onChange({ address: origin, up: true }),
-        now,
-      }),
-      keepAlive: createKeepAliveEstimate(now),
-      sockets: 0,
-    }
-  })
+  const all = origins.map((origin) => createAddress(origin, onChange, now))
   let rotation = 0
 
   /** Returns the next one that is not in `tried`: one that is up or due for a trial, else any; undefined if all were tried. */

@@ -1,5 +1,5 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
-import { connect as connectTls, createSecureContext, TLSSocket } from 'node:tls'
+import { connect as connectTls, createSecureContext, type TLSSocket } from 'node:tls'
 import type { Address } from './addresses.ts'
 
 /** PEM texts, and the name that the certificate of the upstream must bear. */
@@ -16,9 +16,13 @@ export interface Tls {
  */
 export type Connect = (address: Address, done: (failure: Error | undefined, again: boolean) => void) => Socket
 
+/** How long a verified certificate is trusted without being seen again: a resumed session shows none. */
+const MAX_UNVERIFIED_MS = 5 * 60_000
+
 /** Opens sockets within `timeoutMs` each, over TLS if `tls` is given. Host names are resolved anew for each. */
 export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined): Connect {
-  const sessions = createTlsSessions()
+  /** Sessions that new sockets resume, which spares both ends most of a handshake. All sockets verify by the same rules. */
+  const sessions = new Map<Address, { readonly session: Buffer; readonly verifiedAt: number }>()
   const secure = tls && {
     secureContext: createSecureContext({ ca: tls.ca, cert: tls.cert, key: tls.key, minVersion: 'TLSv1.2' }),
     ALPNProtocols: ['http/1.1'],
@@ -28,11 +32,17 @@ export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined):
   return (address, done) => {
     const { host, port } = address
     const options = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
-    const session = secure && sessions.get(address)
+    const known = sessions.get(address)
+    const isOld = known === undefined || performance.now() - known.verifiedAt >= MAX_UNVERIFIED_MS
+    const session = isOld ? undefined : known.session
     // Node's agent would take the name to verify from the caller's Host.
     const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
     const socket = secure ? connectTls({ ...options, ...secure, servername, session }) : connectTcp(options)
-    if (socket instanceof TLSSocket) sessions.keep(socket, address)
+    // Node emits none before the certificate is verified.
+    socket.on('session', (issued: Buffer) => {
+      const verifiedAt = (socket as TLSSocket).isSessionReused() ? known?.verifiedAt : performance.now()
+      if (verifiedAt !== undefined) sessions.set(address, { session: issued, verifiedAt })
+    })
     let failure = new Error('closed before it was connected')
     let reached = false
     let late = false
@@ -54,35 +64,10 @@ export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined):
     const onClose = (): void => {
       clearTimeout(timer)
       const again = session !== undefined && reached && !late
-      if (again) sessions.forget(address)
+      if (again) sessions.delete(address)
       done(failure, again)
     }
     socket.once('close', onClose)
     return socket
-  }
-}
-
-/** How long a verified certificate is trusted without being seen again: a resumed session shows none. */
-const MAX_UNVERIFIED_MS = 5 * 60_000
-
-/** Keeps TLS sessions that new sockets resume, which spares both ends most of a handshake. All sockets verify by the same rules. */
-export function createTlsSessions(now = (): number => performance.now()) {
-  const known = new Map<Address, { readonly session: Buffer; readonly verifiedAt: number }>()
-  return {
-    get(address: Address): Buffer | undefined {
-      const kept = known.get(address)
-      return kept && now() - kept.verifiedAt < MAX_UNVERIFIED_MS ? kept.session : undefined
-    },
-    /** Keeps the sessions that the upstream issues on a new socket, which offers what `get` returned. */
-    keep(socket: TLSSocket, address: Address): void {
-      const offered = known.get(address)
-      // Node emits none before the certificate is verified.
-      socket.on('session', (session) => {
-        const verifiedAt = socket.isSessionReused() ? offered?.verifiedAt : now()
-        if (verifiedAt !== undefined) known.set(address, { session, verifiedAt })
-      })
-    },
-    /** Offers none until there is another: a handshake with it failed. */
-    forget: (address: Address): boolean => known.delete(address),
   }
 }

@@ -1,3 +1,4 @@
+import { createSlots } from '../downstream/sockets.ts'
 import type { Address, Addresses } from './addresses.ts'
 import type { Connect } from './connect.ts'
 import { createPool, type PooledSocket } from './pool.ts'
@@ -22,6 +23,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   })
 
   function acquire(request: UpstreamRequest): void {
+    request.asksForSocket = true
     if (begin(request)) return
     const { caller } = request.outgoing
     if (!waiting.isFree(caller)) for (let i = queue.length - 1; i >= 0; i--) if (queue[i]!.settled) dequeue(i)
@@ -49,8 +51,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   function begin(request: UpstreamRequest): boolean {
     const { uploading } = request
     const { caller } = request.outgoing
-    if (pool.isFull() || !held.isFree(caller)) return false
-    if (uploading && !uploads.isFree(caller)) return false
+    if (pool.isFull() || !held.isFree(caller) || (uploading && !uploads.isFree(caller))) return false
     const address = addresses.next()!
     const socket = pool.take(request.reuse, address)
     request.hasSlot = true
@@ -65,23 +66,16 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     return true
   }
 
-  /** Tries one address after the other until one takes the connection: a request without a socket was not sent anywhere yet. */
+  /** Tries each address until one takes the connection: a request without a socket was not sent anywhere yet. */
   function dial(request: UpstreamRequest, address: Address, tried: readonly Address[] = []): void {
     const socket = pool.open(address, (failure, again) => {
-      if (failure === undefined) {
-        if (request.settled) free(socket)
-        else request.sent!.onSocket(socket)
-        return
-      }
+      if (failure === undefined) return request.settled ? free(socket) : request.sent!.onSocket(socket)
       if (!again) address.health.failed(failure)
       const attempted = again ? tried : [...tried, address]
       const next = again ? address : addresses.next(attempted)
-      if (next !== undefined && !request.settled) {
-        dial(request, next, attempted)
-        return
-      }
+      if (next !== undefined && !request.settled) return dial(request, next, attempted)
       release(request)
-      if (!request.settled) request.failUnreachable(failure)
+      if (!request.settled) request.failGateway(failure)
       serveQueue()
     })
     socket.owner = request
@@ -115,23 +109,4 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   }
 
   return { acquire, uploaded, onStaleSocket, evict: pool.evict, close: pool.close }
-}
-
-/** Counts slots taken, in all and by each caller; a caller that holds none takes no memory. */
-export function createSlots(max: number, maxEach: number) {
-  const held = new Map<string, number>()
-  let taken = 0
-  return {
-    isFree: (caller: string): boolean => taken < max && (held.get(caller) ?? 0) < maxEach,
-    take(caller: string): void {
-      taken++
-      held.set(caller, (held.get(caller) ?? 0) + 1)
-    },
-    release(caller: string): void {
-      taken--
-      const left = held.get(caller)! - 1
-      if (left === 0) held.delete(caller)
-      else held.set(caller, left)
-    },
-  }
 }

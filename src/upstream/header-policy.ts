@@ -21,20 +21,14 @@ export const RATE_LIMIT = names(`
   x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset
 `)
 
-/**
- * Fields that rewrite the method, the target or the client behind the gateway's decision, or where a CGI program sends
- * (`Proxy`). WSGI servers and Flask's middleware take `Script-Name` from the front of the path.
- */
+/** Fields that rewrite the method, the target (WSGI: `Script-Name`), the client, or where a CGI program sends (`Proxy`). */
 const OVERRIDES = names(`
   path-info proxy request-uri script-name x-client-id x-clientid x-envoy-original-path x-http-method
   x-http-method-override x-http-path-override x-method-override x-original-method x-original-path x-original-uri
   x-original-url x-override-url x-path-info x-replaced-path x-request-uri x-rewrite-url x-script-name
 `)
 
-/**
- * Fields that only a proxy may set: of the connection, of the client's certificate (RFC 7239, RFC 9440), or of the caller's
- * identity. Patterns, since each server has names of its own.
- */
+/** Fields that only a proxy may set: of the connection (RFC 7239), the client's certificate (RFC 9440) or the caller's identity. */
 const FROM_PROXY = new RegExp(
   [
     String.raw`\bforward(?:ed)?\b`,
@@ -58,7 +52,7 @@ const OF_CLIENTS = /^tpp-(?:signature-|signing-)?certificate$/
 /** What is done with a request field: `from-proxy` passes from a trusted proxy alone. */
 export type Action = 'keep' | 'drop' | 'from-proxy'
 
-/** The names met so far: callers send the same ones again and again. Bounded, since they may make some up. */
+/** The names met so far. Bounded, since callers may make some up. */
 const actions = new Map<string, Action>()
 const MAX_ACTIONS = 1000
 const MAX_NAME = 64
@@ -67,10 +61,8 @@ export function actionOf(name: string): Action {
   const known = actions.get(name)
   if (known !== undefined) return known
   const action = judge(name)
-  if (name.length <= MAX_NAME) {
-    if (actions.size >= MAX_ACTIONS) actions.clear()
-    actions.set(name, action)
-  }
+  if (actions.size >= MAX_ACTIONS) actions.clear()
+  if (name.length <= MAX_NAME) actions.set(name, action)
   return action
 }
 

@@ -2,7 +2,6 @@ import { actionOf, HOP_BY_HOP, INSPECTED, plainName, RATE_LIMIT } from './header
 
 /** What the gateway itself reports to the upstream of the connection and the request. */
 export interface Connection {
-  /** The address of the socket's peer. */
   readonly peer: string
   readonly proto: 'http' | 'https'
   readonly host: string
@@ -14,14 +13,14 @@ export interface Connection {
   readonly trusted: boolean
 }
 
-/** Fields of an upstream's own in which a proxy reports who calls: the name as servers compare it → as configured, in lower case. */
-export type IdentityHeaders = ReadonlyMap<string, string>
-
-/** Returns the request's fields as the upstream gets them: a flat list of names, in lower case, and values. */
+/**
+ * Returns the request's fields as the upstream gets them: a flat list of names, in lower case, and values. `identity` are fields of
+ * the upstream's own in which a proxy reports who calls: the name as servers compare it → as configured, in lower case.
+ */
 export function requestHeaders(
   fields: Readonly<Record<string, string | string[] | undefined>>,
   connection: Connection,
-  identity: IdentityHeaders,
+  identity: ReadonlyMap<string, string>,
 ): string[] {
   const { trusted, peer } = connection
   const out: string[] = []
@@ -53,9 +52,8 @@ export function requestHeaders(
 }
 
 /**
- * Reads the head of an answer. `headers` is a flat list of the fields as the caller gets them, as sent and in their order; with
- * `rateLimit`, those fields replace the upstream's. `keepAliveMs` is how long the upstream announces that it keeps the socket,
- * less the time for the next request to arrive.
+ * Reads the head of an answer. `headers` is a flat list of the fields in the order sent; `rateLimit` replaces the upstream's own.
+ * `keepAliveMs` is how long the upstream announces that it keeps the socket, less the time for the next request to arrive.
  */
 export function readAnswerHead(
   rawHeaders: readonly string[],

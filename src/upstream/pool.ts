@@ -11,9 +11,8 @@ export interface PooledSocket extends Socket {
   released?: boolean
   /** `performance.now()` until which it may be used again; undefined while it is in use. */
   idleUntil?: number | undefined
-  /** Since when it is idle, or was before it was used again. */
+  /** `performance.now()` when it became idle, and how long it had been when it was used again. */
   idleSince: number
-  /** How long it had been idle when it was used again. */
   idleMs: number
   /** How long the upstream announced, in its last answer, that it keeps an idle socket. */
   announcedMs?: number | undefined
@@ -23,7 +22,7 @@ export interface PooledSocket extends Socket {
 /** Which idle sockets a request may use: `fresh` are those that the upstream surely keeps, for what cannot be sent twice. */
 export type Reuse = 'any' | 'fresh' | 'new'
 
-/** A server that does not announce how long it keeps an idle socket is assumed to keep it this long, as Node.js (5 s) and others do. */
+/** How long a server that announces nothing is assumed to keep an idle socket; Node.js: 5 s. */
 const IDLE_MS = 4000
 /** Any server keeps an idle socket this long (gunicorn: 2 s), but for those that were seen to close sooner. */
 const FRESH_MS = 500
@@ -44,12 +43,17 @@ export function createPool(
   const idle: PooledSocket[] = []
   let openCount = 0
   let closed = false
-  const sweep = setInterval(closeExpired, SWEEP_MS).unref()
+  const sweep = setInterval(() => {
+    const now = performance.now()
+    for (const socket of idle) {
+      if (socket.idleUntil! > now) continue
+      socket.target.keepAlive.record(Number.POSITIVE_INFINITY)
+      socket.destroy()
+    }
+  }, SWEEP_MS).unref()
 
   /** True if there is neither an idle socket nor a slot for another. */
-  function isFull(): boolean {
-    return idle.length === 0 && openCount >= max
-  }
+  const isFull = (): boolean => idle.length === 0 && openCount >= max
 
   /** Takes an idle socket, of `address` if possible; undefined if one is to be opened, for which there is a slot now. */
   function take(reuse: Reuse, address: Address): PooledSocket | undefined {
@@ -106,13 +110,11 @@ export function createPool(
     socket.on('free', () => onFree(socket))
     socket.once('close', () => {
       release(socket)
-      if (socket.idleUntil !== undefined) {
-        const now = performance.now()
-        const isEarly = now < socket.idleUntil && (socket.readableEnded || socket.errored !== null)
-        if (isEarly) socket.target.keepAlive.record(now - socket.idleSince)
-        const at = idle.indexOf(socket)
-        if (at !== -1) idle.splice(at, 1)
-      }
+      const now = performance.now()
+      const isEarly = now < (socket.idleUntil ?? 0) && (socket.readableEnded || socket.errored !== null)
+      if (isEarly) socket.target.keepAlive.record(now - socket.idleSince)
+      const at = idle.indexOf(socket)
+      if (at !== -1) idle.splice(at, 1)
       onClose(socket)
     })
   }
@@ -152,15 +154,6 @@ export function createPool(
     socket.released = true
     openCount--
     socket.target.sockets--
-  }
-
-  function closeExpired(): void {
-    const now = performance.now()
-    for (const socket of idle) {
-      if (socket.idleUntil! > now) continue
-      socket.target.keepAlive.record(Number.POSITIVE_INFINITY)
-      socket.destroy()
-    }
   }
 
   return { isFull, take, open, keep, evict, close }

@@ -2,7 +2,7 @@ import type { ClientRequest } from 'node:http'
 import { createRequire } from 'node:module'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
-import type { BodyLength } from '../downstream/head.ts'
+import type { BodyLength } from '../downstream/body.ts'
 import type { UpstreamRequest } from './request.ts'
 
 // http-proxy takes `util._extend` while it loads; calling Node's own one prints a deprecation warning.
@@ -69,8 +69,8 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
 
   return (sent) => {
     current = sent
-    const { request, response, outgoing } = sent
-    const { bodyLength, headers, body } = outgoing
+    const { request, response } = sent
+    const { bodyLength, headers, body } = sent.outgoing
     // Node would announce chunks for a body of none.
     const isUnannounced = bodyLength !== undefined && request.headers['content-length'] === undefined
     if (isUnannounced && WITH_BODY.has(request.method)) headers.push('content-length', String(bodyLength))
@@ -79,7 +79,7 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
       proxy.web(request, response, source, (error) => sent.onError(error))
     } catch (error) {
       // There is something in the head that cannot be sent.
-      sent.failUnreachable(error as Error)
+      sent.failGateway(error as Error)
     }
   }
 }

@@ -7,7 +7,7 @@ import type { Outgoing } from './proxy.ts'
 import { streamAnswer } from './response.ts'
 import type { Backend } from './upstream.ts'
 
-/** One request on its way to an upstream, and the answer on its way back: one object for its whole life, with one outcome. */
+/** A request to an upstream and its answer: one object for its whole life, with one outcome. */
 export class UpstreamRequest {
   readonly request: IncomingMessage
   readonly response: ServerResponse
@@ -18,6 +18,7 @@ export class UpstreamRequest {
   reuse: Reuse
   /** True while its body is still coming over a socket. */
   uploading = false
+  asksForSocket = false
   /** True while it has a socket, or one is being opened for it. */
   hasSlot = false
   settled = false
@@ -35,7 +36,6 @@ export class UpstreamRequest {
   /** True if its body is passed on while it comes. */
   readonly streamed: boolean
   #answer: IncomingMessage | undefined
-  asksForSocket = false
   #received = 0
   /** How long the caller seems to have read nothing. */
   unreadMs = 0
@@ -47,7 +47,6 @@ export class UpstreamRequest {
     outgoing: Outgoing,
     resolve: (ended: UpstreamRequest) => void,
   ) {
-    const { method } = request
     this.backend = backend
     this.request = request
     this.response = response
@@ -55,17 +54,15 @@ export class UpstreamRequest {
     this.#resolve = resolve
     this.timeoutMs = outgoing.timeoutMs ?? backend.timeoutMs
     this.streamed = outgoing.bodyLength !== 0 && outgoing.body === undefined
-    this.reuse = outgoing.bodyLength === 0 && (method === 'GET' || method === 'HEAD') ? 'any' : 'fresh'
+    const isRepeatable = outgoing.bodyLength === 0 && (request.method === 'GET' || request.method === 'HEAD')
+    this.reuse = isRepeatable ? 'any' : 'fresh'
   }
 
   start(): void {
     const { request, response } = this
     response.on('error', ignore)
     response.on('close', () => this.settle(response.writableFinished ? 'answered' : 'left'))
-    if (response.destroyed) {
-      this.settle('left')
-      return
-    }
+    if (response.destroyed) return this.settle('left')
     this.backend.timeouts.add(this)
     if (this.streamed) {
       onBodyAborted(request, (reason) => {
@@ -76,7 +73,12 @@ export class UpstreamRequest {
     this.backend.send(this)
     if (!this.streamed) return
     request.on('data', (chunk: Buffer) => this.#onBody(chunk))
-    request.on('end', () => this.#onBodyEnd())
+    request.on('end', () => {
+      if (this.settled) return
+      this.silentSince = performance.now()
+      if (this.asksForSocket) this.backend.connections.uploaded(this)
+      else this.backend.connections.acquire(this)
+    })
   }
 
   onRequest(sent: ClientRequest): void {
@@ -87,7 +89,7 @@ export class UpstreamRequest {
       socket.destroy()
       this.onError(new Error('the upstream switched protocols unasked'))
     })
-    if (!this.streamed) this.#claim()
+    if (!this.streamed) this.backend.connections.acquire(this)
   }
 
   onHead(answer: IncomingMessage): void {
@@ -110,32 +112,18 @@ export class UpstreamRequest {
       (error.code === 'ECONNRESET' || error.code === 'EPIPE')
     if (isStale) this.backend.connections.onStaleSocket(this, this.sent!.socket as PooledSocket)
     else this.failAddress(error)
-    if (isStale && this.reuse === 'any') {
-      this.reuse = 'new'
-      this.backend.send(this)
-    } else this.failBroken(error)
-  }
-
-  failBroken(error: Error): void {
-    this.#failGateway('The upstream broke off.', error)
+    if (!isStale || this.reuse !== 'any') return this.failGateway(error, 'The upstream broke off.')
+    this.reuse = 'new'
+    this.backend.send(this)
   }
 
   failBusy(): void {
     this.fail(serviceUnavailable('The upstream is busy.'))
   }
 
-  failUnreachable(cause: Error): void {
-    this.#failGateway('The upstream cannot be reached.', cause)
-  }
-
-  #failGateway(message: string, reason: Error): void {
+  failGateway(reason: Error, message = 'The upstream cannot be reached.'): void {
     const cause = new Error(`${this.backend.name}: ${reason.message}`, { cause: reason })
     this.fail(new Refusal('BadGateway', message, { cause }))
-  }
-
-  #claim(): void {
-    this.asksForSocket = true
-    this.backend.connections.acquire(this)
   }
 
   #onBody(chunk: Buffer): void {
@@ -145,15 +133,8 @@ export class UpstreamRequest {
     // A body that fills the first buffer is passed on while it comes; a sender of less holds no socket until it is whole.
     else if (!this.asksForSocket && !this.settled && this.sent!.writableNeedDrain) {
       this.uploading = true
-      this.#claim()
+      this.backend.connections.acquire(this)
     }
-  }
-
-  #onBodyEnd(): void {
-    if (this.settled) return
-    this.silentSince = performance.now()
-    if (this.asksForSocket) this.backend.connections.uploaded(this)
-    else this.#claim()
   }
 
   failAddress(cause: Error): void {
@@ -181,7 +162,5 @@ export class UpstreamRequest {
     this.#resolve(this)
   }
 }
-
-export type Forwarded = Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt'>
 
 function ignore(): void {}

@@ -11,7 +11,7 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
   const { request, response, sent, outgoing } = upstreamRequest
   const status = incoming.statusCode!
   const head = readAnswerHead(incoming.rawHeaders, status, outgoing.rateLimit)
-  const { transferEncoding: coding } = head
+  const coding = head.transferEncoding
   let fault: string | undefined
   if (status < 200) fault = `the upstream answered ${status} unasked`
   else if (incoming.httpVersionMajor !== 1)
@@ -41,7 +41,7 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
         response.writeHead(status, head.headers)
       else response.writeHead(status, reason, head.headers)
     } catch (error) {
-      upstreamRequest.failBroken(error as Error)
+      upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
     }
     return response.headersSent
   }

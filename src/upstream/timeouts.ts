@@ -51,7 +51,7 @@ function onSilence(silent: UpstreamRequest): void {
     silent.settle('left')
   } else if (asksForSocket && !silent.hasSlot) silent.failBusy()
   else if (asksForSocket && !sent?.socket) {
-    silent.failUnreachable(new Error(`no connection within ${timeoutMs} ms`))
+    silent.failGateway(new Error(`no connection within ${timeoutMs} ms`))
   } else {
     silent.failAddress(new Error(`silent for ${timeoutMs} ms`))
     const cause = `${backend.name} was silent for ${timeoutMs} ms`

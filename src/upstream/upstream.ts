@@ -1,9 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { READ_MS } from '../downstream/graceful-close.ts'
+import { READ_MS } from '../downstream/sockets.ts'
 import { type AddressChange, createAddresses } from './addresses.ts'
 import { createConnect, type Tls } from './connect.ts'
 import { createConnections } from './connections.ts'
-import type { IdentityHeaders } from './headers.ts'
 import { plainName } from './header-policy.ts'
 import { createSend, type Outgoing } from './proxy.ts'
 import { UpstreamRequest } from './request.ts'
@@ -21,7 +20,7 @@ export interface Upstream {
   readonly maxConnections: number
   /** Fields that only a trusted proxy may send to it, beside those that are known. */
   readonly identityHeaders?: readonly string[]
-  /** Milliseconds that a caller which seems to read nothing of its answer is given at least; default `READ_MS`. */
+  /** Milliseconds that a caller which seems to read nothing is given; default `READ_MS`. */
   readonly readMs?: number
 }
 
@@ -41,10 +40,7 @@ function createBackend(upstream: Upstream, onChange: (change: AddressChange) => 
 
 export type Backend = ReturnType<typeof createBackend>
 
-/**
- * Streams requests to one upstream over kept-alive sockets, and its answers back.
- * Never rejects, never leaves the caller waiting longer than the timeouts, never completes an answer that was cut.
- */
+/** Streams requests to one upstream, and its answers back, within the timeouts. Never rejects, never completes a cut answer. */
 export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void) {
   const backend = createBackend(upstream, onChange)
   const forward = (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing) =>
@@ -52,9 +48,8 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
       new UpstreamRequest(backend, request, response, outgoing, resolve).start(),
     )
   const names = (upstream.identityHeaders ?? []).map((name) => name.toLowerCase())
-  const identityHeaders: IdentityHeaders = new Map(names.map((name) => [plainName(name), name]))
   return Object.assign(forward, {
-    identityHeaders,
+    identityHeaders: new Map(names.map((name) => [plainName(name), name])),
     /** Returns the upstream's addresses, and which of them are in use. */
     addresses: () => backend.addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
     /** Closes the idle sockets; requests under way end undisturbed. */

@@ -3,7 +3,7 @@ import { withCounters } from '../../src/commands/limits.ts'
 import { hashSlot } from '../../src/limit/redis/hash-slot.ts'
 import { compileLimits, type Limit } from '../../src/limit/limit.ts'
 import type { RedisTopology } from '../../src/limit/redis/options.ts'
-import { RedisStore } from '../../src/limit/redis/store.ts'
+import { createRedisStore } from '../../src/limit/redis/store.ts'
 import { load } from '../config/load-text.ts'
 import {
   type RedisCluster,
@@ -45,7 +45,7 @@ async function count(
   calls: readonly (readonly [client: string, connection: string])[],
   password?: string,
 ): Promise<void> {
-  const store = new RedisStore({ topology, prefix: 'sluice', password })
+  const store = createRedisStore({ topology, prefix: 'sluice', password })
   await store.connect()
   const apply = compileLimits(LIMITS, 'sluice')
   for (const [client, connection] of calls) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { FLAGS, overridesOf } from '../../src/config/flags.ts'
+import { FLAGS, overridesOf } from '../../src/commands/io.ts'
 import { completed, load, mistakesIn } from './load-text.ts'
 
 describe('the environment', () => {

@@ -2,8 +2,8 @@ import { createPrivateKey } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Override } from '../../src/config/flags.ts'
-import { ConfigError, loadConfig, type Loaded } from '../../src/config/load.ts'
+import { loadConfig, type Loaded, type Override } from '../../src/config/load.ts'
+import { ConfigError } from '../../src/config/yaml/problem.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 
 const SECTIONS = {

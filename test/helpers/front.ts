@@ -4,7 +4,7 @@ import type { AddressChange } from '../../src/upstream/addresses.ts'
 import type { UpstreamRequest } from '../../src/upstream/request.ts'
 import { createForward, type Forward, type Upstream } from '../../src/upstream/upstream.ts'
 import type { Outgoing } from '../../src/upstream/proxy.ts'
-import { bodyLength } from '../../src/downstream/head.ts'
+import { bodyLength } from '../../src/downstream/body.ts'
 
 export interface Front {
   readonly port: number

@@ -1,5 +1,5 @@
 import type { AddressInfo } from 'node:net'
-import { createIdentity } from '../../src/commands/sandbox/identity.ts'
+import { createIdentity } from '../../src/commands/sandbox/backends.ts'
 import { makeKey, type TestKey } from './issuer.ts'
 
 export interface TestProvider {

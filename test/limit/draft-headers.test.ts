@@ -1,7 +1,7 @@
 import { parseList } from 'structured-headers'
 import { expect, test } from 'vitest'
 import type { Decision } from '../../src/limit/decision.ts'
-import { draftHeaders } from '../../src/limit/draft-headers.ts'
+import { draftHeaders } from '../../src/limit/decision.ts'
 import type { Allowance } from '../../src/limit/store.ts'
 
 function allowance(name: string, rest: Partial<Allowance> = {}): Allowance {

@@ -1,7 +1,7 @@
 import { MemoryStore } from '../../src/limit/memory/store.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
 import { CHARGE_SCRIPT } from '../../src/limit/redis/scripts.ts'
-import { RedisStore, type RedisStoreOptions } from '../../src/limit/redis/store.ts'
+import { createRedisStore, type RedisStoreOptions } from '../../src/limit/redis/store.ts'
 import type { Store } from '../../src/limit/store.ts'
 import type { Subject } from './store-contract.ts'
 
@@ -33,7 +33,7 @@ export async function redisSubject(
   topology: RedisStoreOptions['topology'],
   tell: (tag: string, command: readonly string[]) => Promise<unknown>,
 ): Promise<Subject> {
-  const store = new RedisStore({ topology, prefix: 'contract', script: CLOCKED_SCRIPT })
+  const store = createRedisStore({ topology, prefix: 'contract', script: CLOCKED_SCRIPT })
   await store.connect()
   return {
     store,

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type ClientLimits, compileLimits, type Limit } from '../../src/limit/limit.ts'
 import { MemoryStore } from '../../src/limit/memory/store.ts'
-import { RedisStore } from '../../src/limit/redis/store.ts'
+import { createRedisStore } from '../../src/limit/redis/store.ts'
 import type { Store } from '../../src/limit/store.ts'
 import { createUsage, MAX_KEYS } from '../../src/limit/usage.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
@@ -38,7 +38,7 @@ const STORES: readonly (readonly [string, () => Promise<Store>])[] = [
     'Redis',
     async () => {
       await redis.command('FLUSHALL')
-      const store = new RedisStore({ topology: { url: redis.url }, prefix: 'p' })
+      const store = createRedisStore({ topology: { url: redis.url }, prefix: 'p' })
       await store.connect()
       return store
     },
@@ -174,7 +174,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
 })
 
 it('rejects where the store cannot be asked', async () => {
-  const store = new RedisStore({ topology: { url: '/nowhere/redis.sock' }, prefix: 'p' })
+  const store = createRedisStore({ topology: { url: '/nowhere/redis.sock' }, prefix: 'p' })
   await store.connect()
   const usage = createUsage({ store, prefix: 'p', limits: LIMITS })
   await expect(usage.ofCaller('a')).rejects.toThrow(/^Redis is not connected: connect ENOENT/)

@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createSlots } from '../../src/upstream/connections.ts'
+import { createSlots } from '../../src/downstream/sockets.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { startGateway } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'

@@ -1,5 +1,4 @@
 import { constants } from 'node:crypto'
-import { EventEmitter } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
 import { createServer } from 'node:https'
@@ -7,10 +6,9 @@ import { type AddressInfo, createServer as createTcpServer, type Server } from '
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TLSSocket, type TlsOptions } from 'node:tls'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { makeCertificate } from '../helpers/self-signed.ts'
-import { createAddresses } from '../../src/upstream/addresses.ts'
-import { createTlsSessions, type Tls } from '../../src/upstream/connect.ts'
+import type { Tls } from '../../src/upstream/connect.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
 
@@ -180,6 +178,23 @@ describe.each(['TLSv1.2', 'TLSv1.3'] as const)('a session of %s', (version) => {
     expect(resumed).toEqual([false, true, true, true])
   })
 
+  it('is resumed for five minutes after its certificate was verified, however often it was resumed', async () => {
+    const { url, resumed } = await fleeting(options)
+    const { port } = await front(url, { tls: WITH_CA })
+    const realNow = performance.now.bind(performance)
+    let later = 0
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => realNow() + later)
+    try {
+      for (const minutes of [0, 4, 5, 6]) {
+        later = minutes * 60_000
+        expect((await get(port)).status).toBe(200)
+      }
+    } finally {
+      clock.mockRestore()
+    }
+    expect(resumed).toEqual([false, true, false, true])
+  })
+
   it('is none of the sockets that verify otherwise', async () => {
     const { url, resumed } = await fleeting(options)
     expect((await get((await front(url, { tls: WITH_CA })).port)).status).toBe(200)
@@ -238,42 +253,3 @@ async function stubborn() {
   })
   return { ...backend, offered: () => offered }
 }
-
-describe('what sockets may resume', () => {
-  const address = createAddresses(['https://localhost:1'], () => {}).all[0]!
-  const socket = (resumes: boolean): TLSSocket =>
-    Object.assign(new EventEmitter(), { isSessionReused: () => resumes }) as unknown as TLSSocket
-  const [first, second] = [Buffer.from('1'), Buffer.from('2')]
-
-  it('is what came last, until the certificate is to be looked at again', () => {
-    let now = 0
-    const sessions = createTlsSessions(() => now)
-    const give = (resumes: boolean, session: Buffer): void => {
-      const given = socket(resumes)
-      sessions.keep(given, address)
-      given.emit('session', session)
-    }
-    expect(sessions.get(address)).toBeUndefined()
-    give(false, first)
-    expect(sessions.get(address)).toBe(first)
-    now = 4 * 60_000
-    give(true, second)
-    expect(sessions.get(address)).toBe(second)
-    // However often it was resumed, its certificate was seen only once.
-    now = 5 * 60_000
-    expect(sessions.get(address)).toBeUndefined()
-    give(false, first)
-    expect(sessions.get(address)).toBe(first)
-  })
-
-  it('is nothing after one was refused, until there is another', () => {
-    const sessions = createTlsSessions()
-    const given = socket(false)
-    sessions.keep(given, address)
-    given.emit('session', first)
-    sessions.forget(address)
-    expect(sessions.get(address)).toBeUndefined()
-    given.emit('session', second)
-    expect(sessions.get(address)).toBe(second)
-  })
-})

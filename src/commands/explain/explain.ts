@@ -2,9 +2,15 @@ import type { Config } from '../../config/schema.ts'
 import { createRouter, matchRoute, METHODS, type Params, matchesHost } from '../../downstream/router.ts'
 import { parseTarget, servedHosts, type Target } from '../../downstream/target.ts'
 import { methodNotAllowed, notFound, Refusal } from '../../errors.ts'
-import type { Caller } from '../../limit/caller.ts'
 import { prefixOf } from '../../limit/key.ts'
-import { type ClientLimit, compileLimits, inForce, type Limit, type LimitedRoute } from '../../limit/limit.ts'
+import {
+  type Caller,
+  type ClientLimit,
+  compileLimits,
+  inForce,
+  type Limit,
+  type LimitedRoute,
+} from '../../limit/limit.ts'
 import { compileParameters } from '../../limit/parameters.ts'
 import { formatInstant } from '../format.ts'
 import type { Question } from './command.ts'
@@ -97,7 +103,6 @@ function explainClient(id: string, { clients }: Config) {
   }
 }
 
-/** Applies limits as the gateway does. */
 function explainLimits(
   limits: readonly Limit[],
   { client, user, ip }: Asker,
@@ -146,7 +151,6 @@ function decidedBy(configured: Limit, own: ClientLimit | undefined, nowMs: numbe
   return { decidedBy: 'change' as const, because: `changed at ${formatInstant(rule.fromAt)}${ended}`, next }
 }
 
-/** Why a route does not take a request. */
 function reasonOf(route: LimitedRoute, method: string, { host, segments }: Target): string {
   const found = matchRoute([route], method, host, segments)
   if (found === undefined)

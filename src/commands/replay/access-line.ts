@@ -1,25 +1,5 @@
 /** A request as the access log has it. Instants are epoch milliseconds. */
-export interface LoggedCall {
-  /** When the line was written, which is when the request ended. */
-  readonly loggedAt: number
-  /** When the limiter decided; when the request came, where it was not asked or the line has no credible instant. */
-  readonly decidedAt: number
-  readonly method: string
-  /** In lower case; undefined where the log has none, or cut it short. */
-  readonly host: string | undefined
-  /** Canonical; undefined where the log cut it short. */
-  readonly path: string | undefined
-  /** The pattern of the route that took it. */
-  readonly route: string | undefined
-  readonly client: string | undefined
-  readonly ip: string | undefined
-  /** True if it got as far as the limiter, whether that was then asked or not. */
-  readonly arrived: boolean
-  /** Undefined where the gateway failed to decide or to forward. Calls without limits were admitted. */
-  readonly decision: 'admitted' | 'refused' | undefined
-  /** The limit that refused it. */
-  readonly limit: string | undefined
-}
+export type LoggedCall = NonNullable<ReturnType<typeof readAccessLine>>
 
 type Line = Readonly<Record<string, unknown>>
 
@@ -38,7 +18,7 @@ const CLOCKS_APART_MS = 60_000
 const FIVE_DIGIT_YEARS = Date.UTC(10_000, 0)
 
 /** Parses a line of the access log after whatever a collector wrote before it; undefined for any other line. */
-export function readAccessLine(text: string): LoggedCall | undefined {
+export function readAccessLine(text: string) {
   const start = text.indexOf('{')
   if (start === -1) return undefined
   let line: Line
@@ -63,7 +43,9 @@ export function readAccessLine(text: string): LoggedCall | undefined {
     FORWARDED.has(code)
   const admitted = forwarded || (client !== undefined && !MAYBE_UNDECIDED.has(code))
   return {
+    /** When the line was written, which is when the request ended. */
     loggedAt,
+    /** When the limiter decided; when the request came, where it was not asked or the line has no credible instant. */
     decidedAt:
       typeof decidedAt === 'number' &&
       decidedAt >= cameAt - CLOCKS_APART_MS &&
@@ -71,13 +53,19 @@ export function readAccessLine(text: string): LoggedCall | undefined {
         ? decidedAt
         : cameAt,
     method,
+    /** In lower case; undefined where the log has none, or cut it short. */
     host: uncutOf(line, 'host'),
+    /** Canonical; undefined where the log cut it short. */
     path: uncutOf(line, 'path'),
+    /** The pattern of the route that took it. */
     route: textOf(line, 'route'),
     client: textOf(line, 'client'),
     ip: textOf(line, 'ip'),
+    /** True if it got as far as the limiter, whether that was then asked or not. */
     arrived: decision !== undefined || mode === 'deny' || authorized || forwarded,
-    decision: decision === 'refused' ? decision : admitted ? 'admitted' : undefined,
+    /** Undefined where the gateway failed to decide or to forward. Calls without limits were admitted. */
+    decision: decision === 'refused' ? ('refused' as const) : admitted ? ('admitted' as const) : undefined,
+    /** The limit that refused it. */
     limit: decision === 'refused' ? textOf(line, 'limit') : undefined,
   }
 }

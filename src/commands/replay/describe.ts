@@ -1,5 +1,5 @@
 import { escaped } from '../../observe/pretty.ts'
-import { formatParagraphs, formatRows } from '../format.ts'
+import { formatList, formatParagraphs, formatRows } from '../format.ts'
 import type { Report } from './report.ts'
 
 const MOST_CELL_CHARS = 64
@@ -94,8 +94,7 @@ function cell(text: string): string {
 }
 
 function byLimit(counts: Readonly<Record<string, number>>): string {
-  const words = Object.entries(counts).map(([name, count]) => `${name} ${count}`)
-  return words.join(', ') || '-'
+  return formatList(Object.entries(counts).map(([name, count]) => `${name} ${count}`))
 }
 
 /** A number and its noun, such as `2 calls`. */

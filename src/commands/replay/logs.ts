@@ -26,10 +26,7 @@ export async function sizeOf(names: readonly string[]): Promise<number> {
   return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
 }
 
-/**
- * Reads a log, `-` being `stdin`: its lines in batches, decompressed if they are gzip. Reports the bytes read, as stored, and
- * each line that it leaves out since it is too long to be the gateway's. Rejects with words for the operator.
- */
+/** Reads a log, plain or gzip, in batches of lines; reports the bytes read, as stored, and each line too long to be the gateway’s. */
 export async function* readLines(
   name: string,
   stdin: Readable,
@@ -100,10 +97,7 @@ export async function merge(
   }
 }
 
-/**
- * Puts calls, which are logged as their requests end, into the order in which they were decided, and passes each on with
- * that instant. A call that comes too late for that counts as decided when the last one was.
- */
+/** Passes calls on in the order in which they were decided, with that instant; one that comes too late counts as decided when the last one was. */
 export function createOrder(
   pass: (call: LoggedCall, nowMs: number) => void,
   windowMs = WINDOW_MS,

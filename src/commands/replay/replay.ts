@@ -1,14 +1,18 @@
 import { SingleBar } from 'cli-progress'
 import type { Loaded } from '../../config/load.ts'
+import type { Config } from '../../config/schema.ts'
+import { createRouter, type Params } from '../../downstream/router.ts'
+import { segmentsOf } from '../../downstream/target.ts'
 import type { Decision } from '../../limit/decision.ts'
+import { compileLimits } from '../../limit/limit.ts'
 import { createLimiter } from '../../limit/limiter.ts'
 import { MemoryStore } from '../../limit/memory/store.ts'
+import { compileParameters } from '../../limit/parameters.ts'
 import { type Given, idOf, type Io, load, print, UsageError, wholeOf, wordsOf } from '../io.ts'
 import { type LoggedCall, readAccessLine } from './access-line.ts'
-import { createCharges } from './charges.ts'
 import { describeReport } from './describe.ts'
 import { createOrder, merge, readLines, sizeOf } from './logs.ts'
-import { createTallies, emptyLineCounts, type Report } from './report.ts'
+import { createTallies, emptyLineCounts, isReplayable, type Report } from './report.ts'
 
 const MOST_ROWS = 100_000
 
@@ -27,9 +31,8 @@ export async function run(given: Given, io: Io): Promise<void> {
   const logs = wordsOf(given)
   const again = logs.find((log, i) => logs.indexOf(log) < i)
   if (again !== undefined) throw new UsageError(`The log "${again}" is given twice.`)
-  if (logs.includes('-') && given['config'] === '-') {
+  if (logs.includes('-') && given['config'] === '-')
     throw new UsageError('Standard input is the log or the configuration, not both.')
-  }
   const top = wholeOf(given, 'top', MOST_ROWS, 1)
   const client = idOf(given, 'client')
   const config = await load(given, io)
@@ -37,11 +40,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   print(io, given, report, () => describeReport(report, client))
 }
 
-/**
- * Sends recorded calls through the limits of a configuration, at the instants at which they were decided. Memory grows with
- * the clients in the logs and the keys that are active at a time. Rejects with words for the operator where a log cannot be
- * read.
- */
+/** Sends recorded calls through the limits as of when they were decided. Memory grows with the clients and the keys active at a time. */
 export async function replay(
   { logs, config: { config, file }, top, client }: ReplayOptions,
   { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
@@ -88,6 +87,51 @@ export async function replay(
     await store.close()
   }
   return tallies.report(file, lines, order.late, top)
+}
+
+/**
+ * Returns the quotas that a logged call, decided at an instant (epoch milliseconds), is charged to, or why it is charged to
+ * none: no route takes it or its path parameters, its route has no limits, or its line lacks what they are counted by.
+ * Matches calls by the gateway's own router; where the path or host is not logged, by the recorded route.
+ */
+function createCharges({ routes, clientLimits, parameters }: Config) {
+  const replayed = routes.map((route) => {
+    const limits = route.limits.filter(isReplayable)
+    return {
+      ...route,
+      // A log may not say which host was addressed.
+      hosts: undefined,
+      limits,
+      parts: new Set(limits.flatMap(({ per }) => per)),
+      refuseParams: compileParameters({ ...route, limits }, parameters),
+      quotas: compileLimits(limits, 'replay', clientLimits),
+    }
+  })
+  const match = createRouter(replayed)
+  const byName = new Map(replayed.map((route) => [route.match, route]))
+
+  function find({ method, host, path, route = '' }: LoggedCall) {
+    if (path === undefined || host === undefined) {
+      const named = byName.get(route)
+      return named && { route: named, params: {} as Params }
+    }
+    const found = match(method, host, segmentsOf(path))
+    return found !== undefined && 'route' in found ? found : undefined
+  }
+
+  return (call: LoggedCall, nowMs: number) => {
+    const found = find(call)
+    if (found === undefined) return 'unmatched'
+    const { route, params } = found
+    if (route.limits.length === 0) return 'unlimited'
+    const { client, ip } = call
+    // The recorded gateway did not authenticate a call that this one would.
+    if (route.authenticate === 'bearer' && client === undefined) return 'lacking'
+    for (const part of route.parts)
+      if (part !== 'client' && (part === 'ip' ? ip : params[part]) === undefined) return 'lacking'
+    if (route.refuseParams(params) !== undefined) return 'unmatched'
+    return route.quotas({ ...(client !== undefined && { client }), ip: ip ?? '' }, params, nowMs)
+  }
 }
 
 /** Draws nothing where `stream` is no terminal; no bar where the total is not known (NaN). */

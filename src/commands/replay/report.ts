@@ -3,7 +3,6 @@ import type { Decision } from '../../limit/decision.ts'
 import { sweeper } from '../../limit/memory/store.ts'
 import { formatInstant } from '../format.ts'
 import type { LoggedCall } from './access-line.ts'
-import { isReplayable } from './charges.ts'
 
 /** How many lines were read, and what became of them; these add up. */
 export function emptyLineCounts() {
@@ -23,6 +22,11 @@ export function emptyLineCounts() {
   }
 }
 
+/** True if a limit can be replayed: the access log names no users. */
+export function isReplayable({ per }: { readonly per: readonly string[] }): boolean {
+  return !per.includes('user')
+}
+
 type ByLimit = Record<string, number>
 
 interface Tally {
@@ -36,8 +40,7 @@ interface Tally {
   readonly busiest: { calls: number; fromMs: number }
 }
 
-export type Report = ReturnType<Tallies['report']>
-export type Tallies = ReturnType<typeof createTallies>
+export type Report = ReturnType<ReturnType<typeof createTallies>['report']>
 
 const MINUTE_MS = 60_000
 /** Entries of idle clients that are looked for with each call. */
@@ -68,9 +71,8 @@ export function createTallies({ limits, clients }: Config, only?: string) {
       if (Object.hasOwn(recordedBy, recordedLimit)) add(recordedBy, recordedLimit)
       if (refusedBy !== undefined) add((tally.refusedBy ??= {}), refusedBy.name)
       else {
-        for (const { name, shadow, admitted } of allowances) {
+        for (const { name, shadow, admitted } of allowances)
           if (shadow && !admitted) add((tally.shadowOver ??= {}), name)
-        }
       }
       noteMinute(tally, nowMs)
       span ??= { fromMs: nowMs, toMs: nowMs }

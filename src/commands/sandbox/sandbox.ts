@@ -4,14 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import type { ClientMetadata } from 'oidc-provider'
 import { type Given, type Io, writeLines, wholeOf } from '../io.ts'
-import { createDataApi } from './data-api.ts'
-import { CALLBACK, createIdentity, DATA_SCOPES } from './identity.ts'
-import { instructions } from './instructions.ts'
-
-/** Ports, 0 for any free one, and the calls that a client may make in a minute. */
-export type SandboxOptions = Readonly<
-  Record<'port' | 'adminPort' | 'identityPort' | 'dataPort' | 'limit', number>
->
+import { CALLBACK, createDataApi, createIdentity, DATA_SCOPES } from './backends.ts'
 
 const HOST = '127.0.0.1'
 const AUDIENCE = 'https://data.sandbox.example'
@@ -26,10 +19,7 @@ const CLIENT_METADATA: ClientMetadata = {
 const DRAIN_MS = 1000
 const MOST_PORTS = 65_535
 
-/**
- * Serves everything in this process: an OpenID Provider, a Data API, and the gateway before them, until SIGINT or SIGTERM.
- * Prints how to try it out. Rejects with words for the operator where it cannot start.
- */
+/** Serves an OpenID Provider, a Data API and the gateway before them until SIGINT or SIGTERM, and prints how to try it out. */
 export async function run(given: Given, io: Io): Promise<void> {
   const port = (flag: string): number => wholeOf(given, flag, MOST_PORTS)
   const options = {
@@ -55,9 +45,12 @@ export async function run(given: Given, io: Io): Promise<void> {
 
 /**
  * Starts the backends and the gateway one after the other, and returns how to try them out. Rejects once `signal` is aborted
- * between two of them; closes what it started where it rejects.
+ * between two of them; closes what it started where it rejects. Port 0 is any free one; `limit` is a client's calls a minute.
  */
-export async function openSandbox(options: SandboxOptions, signal: AbortSignal) {
+export async function openSandbox(
+  options: Readonly<Record<'port' | 'adminPort' | 'identityPort' | 'dataPort' | 'limit', number>>,
+  signal: AbortSignal,
+) {
   const closers: (() => Promise<void>)[] = []
   const close = async (): Promise<void> => {
     for (const one of closers.splice(0).toReversed()) await one()
@@ -98,8 +91,7 @@ export async function openSandbox(options: SandboxOptions, signal: AbortSignal) 
     signal.throwIfAborted()
     const { adminAddress: admin, close: drain } = await start({ ...config, drainTimeoutMs: DRAIN_MS })
     closers.push(() => drain())
-    const values = { gateway, admin, identity, data, issuer, client: CLIENT, limit: options.limit }
-    return { instructions: instructions(values), close }
+    return { instructions: instructions({ gateway, admin, identity, data, issuer }, options.limit), close }
   } catch (error) {
     await close()
     throw error
@@ -135,4 +127,70 @@ function shut(server: Server): Promise<void> {
     server.close(() => resolve())
     server.closeAllConnections()
   })
+}
+
+/** Any bank connection will do. */
+const CONNECTION = '1ffe704d-3962-4a92-8c8e-293880fb449a'
+
+/** What runs where, and the lines to paste into a shell: bash, curl and sed are all they need. */
+function instructions(
+  {
+    gateway,
+    admin,
+    identity,
+    data,
+    issuer,
+  }: Readonly<Record<'gateway' | 'admin' | 'identity' | 'data' | 'issuer', string>>,
+  limit: number,
+): string {
+  const { id, secret } = CLIENT
+  const basic = `-u ${id}:${secret}`
+  const bearer = '-H "Authorization: Bearer $TOKEN"'
+  const sync = `${gateway}/v3/sync/${CONNECTION}`
+  const push = [
+    `curl -s ${basic} ${issuer}/request -d response_type=code -d client_id=${id}`,
+    `-d redirect_uri=${gateway}${CALLBACK} --data-urlencode 'scope=openid ${DATA_SCOPES}'`,
+    '-d state=a-state -d nonce=a-nonce',
+  ].join(' ')
+
+  return `
+Sluice's sandbox
+
+  ${gateway.padEnd(28)} the gateway; ${issuer} is the issuer
+  ${admin.padEnd(28)} its admin listener: /healthz /readyz /metrics
+  ${identity.padEnd(28)} the OpenID Provider behind it
+  ${data.padEnd(28)} the Data API behind it
+
+Paste these into another terminal. Ctrl-C here ends everything.
+
+An access token for the client "${id}":
+
+TOKEN=$(curl -s ${basic} -d grant_type=client_credentials --data-urlencode 'scope=${DATA_SCOPES}' ${issuer}/token | ${member('access_token')})
+
+A call: 200, and the X-RateLimit headers show what is left:
+
+curl -i ${bearer} '${gateway}/v3/transactions?limit=2'
+
+A sync of a bank connection, allowed once in 5 seconds: 200:
+
+curl -i -X POST ${bearer} ${sync}
+
+Twice at once: whatever the first gets, the second is refused with 429:
+
+for i in 1 2; do curl -i -X POST ${bearer} ${sync}; echo; done
+
+A pushed authorisation request, and the address at which the user goes on; open it in a browser:
+
+REQUEST_URI=$(${push} | ${member('request_uri')})
+echo "${issuer}/auth?client_id=${id}&request_uri=$REQUEST_URI"
+
+What is left of the client's ${limit} calls a minute, used up (after --limit 5, sooner): 200 as long as it lasts, then 429:
+
+for i in $(seq ${limit + 1}); do curl -s -o /dev/null -w '%{http_code}\\n' ${bearer} ${gateway}/v3/transactions; done
+`
+}
+
+/** A filter that takes one text member out of a line of JSON. */
+function member(name: string): string {
+  return `sed -E 's/.*"${name}":"([^"]+)".*/\\1/'`
 }

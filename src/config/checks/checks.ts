@@ -1,7 +1,6 @@
 import { hides } from '../../downstream/router.ts'
 import type { Settings } from '../schema.ts'
-import type { Mistake } from '../yaml/problem.ts'
-import { undefinedName, nearest, oneOf } from '../yaml/wording.ts'
+import { type Mistake, undefinedName, nearest, oneOf } from '../yaml/problem.ts'
 
 /** The mistakes across sections: names that lead nowhere, routes that hide others, and the like. */
 export function* crossCheck(settings: Settings): Generator<Mistake> {
@@ -78,7 +77,6 @@ function* keyParts({ limits, routes }: Settings): Generator<Mistake> {
   }
 }
 
-/** Kinds of parameters that no route has. */
 function* parameters({ parameters, routes }: Settings): Generator<Mistake> {
   const known = routes.flatMap(paramsOf)
   for (const name of Object.keys(parameters)) {
@@ -105,7 +103,6 @@ function* missing({ tokens, par, routes }: Settings): Generator<Mistake> {
 
 type RouteSettings = Settings['routes'][number]
 
-/** The names of the parameters in a route's path. */
 function paramsOf({ segments }: RouteSettings): readonly string[] {
   return segments.flatMap((segment) => ('param' in segment ? [segment.param] : []))
 }
@@ -117,9 +114,8 @@ function* routes(settings: Settings): Generator<Mistake> {
   const names = limits.map(({ name }) => name)
   for (const [i, route] of routes.entries()) {
     const { match, upstream } = route
-    if (upstream !== undefined && !backends.includes(upstream)) {
+    if (upstream !== undefined && !backends.includes(upstream))
       yield { path: ['routes', i, 'upstream'], message: undefinedName('upstream', upstream, backends) }
-    }
     for (const [j, name] of route.limits.entries()) {
       if (!names.includes(name))
         yield { path: ['routes', i, 'limits', j], message: undefinedName('limit', name, names) }

@@ -32,16 +32,12 @@ function* reachable({ listen, upstreams, routes }: Compiled): Generator<Mistake>
       'lets every caller set X-Forwarded-For and Client-Cert; write the addresses of your proxies'
     yield { path: ['listen', 'trustedProxies', i], message }
   }
+  const message = 'is named by no route, so nothing is sent to it'
   for (const { name } of upstreams)
     if (!routes.some(({ upstream }) => upstream === name))
-      yield {
-        path: ['upstreams', name],
-        message: 'is named by no route, so nothing is sent to it',
-        key: true,
-      }
+      yield { path: ['upstreams', name], message, key: true }
 }
 
-/** Certificates that have expired or are not valid yet. */
 function* certificates({ listen, upstreams }: Compiled, nowMs: number): Generator<Mistake> {
   for (const [tls, path] of [
     [listen.tls, ['listen']] as const,
@@ -86,9 +82,8 @@ function* limits({ limits, routes }: Compiled, nowMs: number): Generator<Mistake
   for (const limit of limits) {
     const { name, changes } = limit
     const path = ['limits', name]
-    if (!routes.some(({ limits }) => limits.includes(limit))) {
+    if (!routes.some(({ limits }) => limits.includes(limit)))
       yield { path, message: 'is named by no route, so it limits nothing', key: true }
-    }
     const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)
     if (last === -1) continue
     const message = `has passed; write limit: ${changes[last]!.limit} for "${name}" and take this change out`
@@ -107,12 +102,8 @@ function* parameters({ parameters, routes }: Compiled): Generator<Mistake> {
 
 function* ownLimits({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Mistake> {
   for (const [i, { id, caller }] of clients.entries()) {
-    if (id !== id.trim()) {
-      yield {
-        path: ['clients', i, 'id'],
-        message: 'begins or ends with a blank; take it out if it is not meant',
-      }
-    }
+    const message = 'begins or ends with a blank; take it out if it is not meant'
+    if (id !== id.trim()) yield { path: ['clients', i, 'id'], message }
     for (const [name, { limit, windowMs, untilAt }] of clientLimits.get(caller) ?? []) {
       const path: Path = ['clients', i, 'limits', name]
       const general = limits.find((one) => one.name === name)!

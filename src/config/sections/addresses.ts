@@ -6,67 +6,51 @@ const WITHOUT_FILE = 'is a path already; write it without "file:"'
 const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/
 
 /** The address or name that a listener binds. */
-export function bindHost() {
-  return textWhere(
-    (host) => isIP(host) !== 0 || HOST_NAME.test(host),
-    'an address or a host name without port, such as 127.0.0.1',
-  )
-}
+export const bindHost = textWhere(
+  (host) => isIP(host) !== 0 || HOST_NAME.test(host),
+  'an address or a host name without port, such as 127.0.0.1',
+)
 
 /** A host that the gateway serves, in lower case. */
-export function servedHost() {
-  return textWhere(
-    (host) => parseHost(host)?.port === '' && !host.endsWith(':'),
-    'a host name without port, such as api.example.com',
-  ).transform((host) => parseHost(host)!.host)
-}
+export const servedHost = textWhere(
+  (host) => parseHost(host)?.port === '' && !host.endsWith(':'),
+  'a host name without port, such as api.example.com',
+).transform((host) => parseHost(host)!.host)
 
 /** The name in a server’s certificate; an address cannot be asked for (RFC 6066 section 3). */
-export function tlsName() {
-  return textWhere((host) => isIP(host) === 0 && HOST_NAME.test(host), 'a host name such as data.internal')
-}
+export const tlsName = textWhere(
+  (host) => isIP(host) === 0 && HOST_NAME.test(host),
+  'a host name such as data.internal',
+)
 
 /** A range of addresses, such as `10.0.0.0/8`. */
-export function cidr() {
-  return textWhere((range) => {
-    const family = isIP(range)
-    if (family === 0) return isCidr(range)
-    return `must be a range of addresses; write ${range}/${family === 4 ? 32 : 128} for this one alone`
-  }, 'a range of addresses such as 10.0.0.0/8')
-}
-
-function isCidr(range: string): boolean {
-  const [, address = '', bits] = /^([^/%]+)\/(\d{1,3})$/.exec(range) ?? []
-  const family = isIP(address)
-  return family !== 0 && Number(bits) <= (family === 4 ? 32 : 128)
-}
+export const cidr = textWhere((range) => {
+  const [, address = range, bits] = /^([^/%]+)\/(\d{1,3})$/.exec(range) ?? []
+  const most = { 4: 32, 6: 128 }[isIP(address)]
+  if (most === undefined || bits !== undefined) return most !== undefined && Number(bits) <= most
+  return `must be a range of addresses; write ${range}/${most} for this one alone`
+}, 'a range of addresses such as 10.0.0.0/8')
 
 /** The address of an http or https server, without anything after the port → its origin. */
-export function origin() {
-  return textWhere((text) => {
-    const url = httpUrl(text)
-    if (url === undefined) return 'must be an http or https address, such as http://data.internal:4000'
-    if (!isPublic(url)) return 'must hold no credentials; upstreams are asked without any'
-    if (url.search !== '' || url.hash !== '') return `must end after the port; write ${url.origin}`
-    return url.pathname === '/' || `must have no path, because requests keep theirs; write ${url.origin}`
-  }, 'an address such as http://data.internal:4000').transform((url) => new URL(url).origin)
-}
+export const origin = textWhere((text) => {
+  const url = httpUrl(text)
+  if (url === undefined) return 'must be an http or https address, such as http://data.internal:4000'
+  if (!isPublic(url)) return 'must hold no credentials; upstreams are asked without any'
+  if (url.search !== '' || url.hash !== '') return `must end after the port; write ${url.origin}`
+  return url.pathname === '/' || `must have no path, because requests keep theirs; write ${url.origin}`
+}, 'an address such as http://data.internal:4000').transform((url) => new URL(url).origin)
 
 /** An http or https URL exactly as written, because it is compared so (RFC 8414 section 2: no query, no fragment). */
-export function issuer() {
-  return textWhere((text) => {
-    const url = httpUrl(text)
-    return url !== undefined && !/[?#\s]/.test(text) && isPublic(url)
-  }, 'the issuer’s URL without query or fragment, such as https://identity.example.com/oidc')
-}
+export const issuer = textWhere((text) => {
+  const url = httpUrl(text)
+  return url !== undefined && !/[?#\s]/.test(text) && isPublic(url)
+}, 'the issuer’s URL without query or fragment, such as https://identity.example.com/oidc')
 
 /** Where the issuer’s keys are: an http or https URL, or a path. */
-export function keysLocation() {
-  return textWhere((text) => {
-    if (text.startsWith('file:')) return WITHOUT_FILE
-    return text !== '' && (!/^\w+:/.test(text) || isFetched(text))
-  }, 'an http or https URL, or the path of a file')
-}
+export const keysLocation = textWhere((text) => {
+  if (text.startsWith('file:')) return WITHOUT_FILE
+  return text !== '' && (!/^\w+:/.test(text) || isFetched(text))
+}, 'an http or https URL, or the path of a file')
 
 /** An http or https URL without credentials, which is fetched as written. */
 export function fetchedUrl(what: string) {
@@ -86,12 +70,10 @@ function isPublic({ username, password }: URL): boolean {
 }
 
 /** The path of a PEM file, relative to the configuration. */
-export function pemFile() {
-  return textWhere(
-    (path) => (path.startsWith('file:') ? WITHOUT_FILE : path !== ''),
-    'the path of a PEM file',
-  )
-}
+export const pemFile = textWhere(
+  (path) => (path.startsWith('file:') ? WITHOUT_FILE : path !== ''),
+  'the path of a PEM file',
+)
 
 /** The URL, where it is one of http or https. */
 export function httpUrl(text: string): URL | undefined {

@@ -2,10 +2,10 @@ import { bindHost, cidr, pemFile, servedHost } from './addresses.ts'
 import { bool, checkWhole, duration, int, list, port, section, size } from './values.ts'
 
 const tls = section({
-  cert: pemFile().describe('The gateway’s certificate, followed by its intermediate certificates.'),
-  key: pemFile().describe('The private key of that certificate.'),
-  clientCa: pemFile().optional().describe('CAs of the client certificates that callers need to connect.'),
-  requestClientCert: bool()
+  cert: pemFile.describe('The gateway’s certificate, followed by its intermediate certificates.'),
+  key: pemFile.describe('The private key of that certificate.'),
+  clientCa: pemFile.optional().describe('CAs of the client certificates that callers need to connect.'),
+  requestClientCert: bool
     .optional()
     .describe('true requests client certificates without requiring one, for tokens bound to one.'),
 })
@@ -18,15 +18,14 @@ const tls = section({
   )
   .describe('HTTPS, with PEM files relative to this one; plain HTTP, unless set.')
 
-/** Where callers are served. */
 export const listen = section({
-  host: bindHost().default('0.0.0.0').describe('The address that callers connect to.'),
-  port: port().prefault(8080).describe('The port that callers connect to; 0 takes a free one.'),
+  host: bindHost.default('0.0.0.0').describe('The address that callers connect to.'),
+  port: port.prefault(8080).describe('The port that callers connect to; 0 takes a free one.'),
   tls: tls.optional(),
-  trustedProxies: list(cidr(), 0, 'a list of address ranges')
+  trustedProxies: list(cidr, 0, 'a list of address ranges')
     .default([])
     .describe('Address ranges of proxies whose X-Forwarded-* and Client-Cert are trusted; none by default.'),
-  hosts: list(servedHost(), 1, 'a list of host names')
+  hosts: list(servedHost, 1, 'a list of host names')
     .optional()
     .describe('Hosts of routes that name none, and of DPoP proofs; others get 400. Any host by default.'),
   maxHeaderSize: size('1kB', '1MB').prefault('16kB').describe('Largest head of a request; beyond, 431.'),

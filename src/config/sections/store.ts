@@ -1,25 +1,20 @@
 import { z } from 'zod'
 import type { RedisTopology } from '../../limit/redis/options.ts'
-import type { Mistake } from '../yaml/problem.ts'
-import { mustBe } from '../yaml/wording.ts'
+import { type Mistake, mustBe } from '../yaml/problem.ts'
 import { pemFile } from './addresses.ts'
 import { bool, checkWhole, choice, coerced, duration, int, list, section, text, textWhere } from './values.ts'
 
 const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
 const NODE = 'redis://host:port or rediss://host:port'
 
-/** A server: `redis://`, `rediss://` or a socket file. */
-const redisUrl = () => textWhere(checkServer, SERVER)
-/** A node of a Redis Cluster, which has database 0 alone. */
-const clusterUrl = () => textWhere(checkNode, NODE)
-/** A sentinel, without credentials: its own are another setting, and so are those of the master. */
-const sentinelUrl = () =>
-  textWhere((text) => {
-    const found = checkNode(text)
-    if (found !== true || !text.includes('@')) return found
-    return 'must hold no credentials; write them as username, password, sentinelUsername and sentinelPassword'
-  }, NODE)
+/** Sentinels have no credentials in their URLs: their own are another setting, and so are those of the master. */
+function checkSentinel(text: string): boolean | string {
+  const found = checkNode(text)
+  if (found !== true || !text.includes('@')) return found
+  return 'must hold no credentials; write them as username, password, sentinelUsername and sentinelPassword'
+}
 
+/** A node of a Redis Cluster, which has database 0 alone, or a sentinel. */
 function checkNode(text: string): boolean | string {
   if (!/^rediss?:\/\//.test(text)) return false
   const isLonger = URL.canParse(text) && new URL(text).pathname.length > 1
@@ -36,15 +31,12 @@ function checkServer(text: string): boolean | string {
 }
 
 /** The PEM files of TLS to a server. */
-export function tlsFiles() {
-  return {
-    ca: pemFile().optional().describe('Authorities (CAs) that are trusted; by default those of Node.js.'),
-    cert: pemFile().optional().describe('The client certificate that the gateway presents; needs key.'),
-    key: pemFile().optional().describe('The private key of that certificate.'),
-  }
+export const tlsFiles = {
+  ca: pemFile.optional().describe('Authorities (CAs) that are trusted; by default those of Node.js.'),
+  cert: pemFile.optional().describe('The client certificate that the gateway presents; needs key.'),
+  key: pemFile.optional().describe('The private key of that certificate.'),
 }
 
-/** A certificate without its key, or a key without its certificate. */
 export function* certWithoutKey({ cert, key }: { cert?: unknown; key?: unknown }): Generator<Mistake> {
   if ((cert === undefined) === (key === undefined)) return
   const [one, other] = key === undefined ? ['cert', 'key'] : ['key', 'cert']
@@ -56,11 +48,11 @@ const tls = z
     [
       coerced(z.literal(true)),
       section({
-        ...tlsFiles(),
+        ...tlsFiles,
         servername: text('the name in the certificate of Redis')
           .optional()
           .describe('The name expected in the certificate of Redis; by default the host of the URL.'),
-        rejectUnauthorized: bool().prefault(true).describe('false accepts the certificate of any impostor.'),
+        rejectUnauthorized: bool.prefault(true).describe('false accepts the certificate of any impostor.'),
       }).superRefine(checkWhole(certWithoutKey)),
     ],
     mustBe('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
@@ -68,13 +60,13 @@ const tls = z
   .describe('TLS to Redis: true, or PEM files relative to this file; rediss:// switches it on, too.')
 
 const servers = section({
-  url: redisUrl()
+  url: textWhere(checkServer, SERVER)
     .optional()
     .describe('One server: redis://, rediss:// (TLS) or unix:///path; file:/path reads the URL from a file.'),
-  cluster: list(clusterUrl(), 1, 'a list of the URLs of some nodes')
+  cluster: list(textWhere(checkNode, NODE), 1, 'a list of the URLs of some nodes')
     .optional()
     .describe('Instead of url: the URLs of some nodes of a Redis Cluster; the others are discovered.'),
-  sentinels: list(sentinelUrl(), 1, 'a list of the URLs of the sentinels')
+  sentinels: list(textWhere(checkSentinel, NODE), 1, 'a list of the URLs of the sentinels')
     .optional()
     .describe('Instead of url: the URLs of sentinels, which report the master by its name.'),
   name: text('the name by which the sentinels know the master')
@@ -155,7 +147,6 @@ const sharedStore = section({
     .describe('Gateways among which onOutage: local divides the limits; by default counted in Redis.'),
 }).transform(({ timeout, ...rest }) => ({ ...rest, timeoutMs: timeout }))
 
-/** Where the counters live. */
 export const store = z
   .union([z.literal('memory'), sharedStore], mustBe('"memory" or a mapping with "redis"'))
   .describe('Where the counters live: "memory" counts in this process alone.')

@@ -1,85 +1,69 @@
 import { z } from 'zod'
-import type { Mistake } from '../yaml/problem.ts'
-import { mustBe, mustBeMapping, nearest, oneOf } from '../yaml/wording.ts'
+import { type Mistake, mustBe, mustBeMapping, nearest, oneOf } from '../yaml/problem.ts'
 
 /** The units of durations, in milliseconds. */
 export const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 /** The units of sizes, in bytes. */
 export const UNITS_BYTES = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
 
-/** A duration with its unit → milliseconds. */
-export function duration(least: string, most: string) {
-  return measure('duration', UNITS_MS, 'milliseconds', least, most)
-}
+/** Durations between two, with their units → milliseconds. */
+export const duration = measure('duration', UNITS_MS, 'milliseconds')
+/** Sizes between two, with their units → bytes. */
+export const size = measure('size', UNITS_BYTES, 'bytes')
 
-/** A size with its unit → bytes. */
-export function size(least: string, most: string) {
-  return measure('size', UNITS_BYTES, 'bytes', least, most)
-}
-
-function measure(
-  noun: string,
-  units: Readonly<Record<string, number>>,
-  grain: string,
-  least: string,
-  most: string,
-) {
+function measure(noun: string, units: Readonly<Record<string, number>>, grain: string) {
   const names = Object.keys(units)
   const pattern = new RegExp(`^(\\d+(?:\\.\\d+)?)(${names.join('|')})$`)
   const read = (text: string): number => {
     const [, count, unit = ''] = pattern.exec(text) ?? []
     return Number(count) * units[unit]!
   }
-  const [lowest, highest] = [read(least), read(most)]
-  const fits = (text: string): boolean => {
-    const value = read(text)
-    return Number.isInteger(value) && value >= lowest && value <= highest
-  }
-  const wording = mustBe(`a ${noun} from ${least} to ${most} (units ${names.join(', ')})`, (input) => {
-    if (typeof input === 'number') {
-      const meant = names.slice(0, 2).map((unit) => `${input}${unit}`)
-      return meant.some(fits) ? `has no unit; write ${meant.filter(fits).join(' or ')}` : undefined
+  return (least: string, most: string) => {
+    const [lowest, highest] = [read(least), read(most)]
+    const fits = (text: string): boolean => {
+      const value = read(text)
+      return Number.isInteger(value) && value >= lowest && value <= highest
     }
-    if (typeof input !== 'string') return undefined
-    if (pattern.test(input)) return Number.isInteger(read(input)) ? undefined : `must come to whole ${grain}`
-    const [, count = '', written = ''] = /^([\d.]+)\s*([A-Za-z]+)$/.exec(input) ?? []
-    const meant = names.find((one) => one.toLowerCase() === written.toLowerCase())
-    return meant && `must be a ${noun} such as 30${names[1]}; did you mean "${count}${meant}"?`
-  })
-  return z
-    .string(wording)
-    .regex(pattern, { ...wording, abort: true })
-    .refine(fits, wording)
-    .transform(read)
+    const wording = mustBe(`a ${noun} from ${least} to ${most} (units ${names.join(', ')})`, (input) => {
+      if (typeof input === 'number') {
+        const meant = names.slice(0, 2).map((unit) => `${input}${unit}`)
+        return meant.some(fits) ? `has no unit; write ${meant.filter(fits).join(' or ')}` : undefined
+      }
+      if (typeof input !== 'string') return undefined
+      if (pattern.test(input))
+        return Number.isInteger(read(input)) ? undefined : `must come to whole ${grain}`
+      const [, count = '', written = ''] = /^([\d.]+)\s*([A-Za-z]+)$/.exec(input) ?? []
+      const meant = names.find((one) => one.toLowerCase() === written.toLowerCase())
+      return meant && `must be a ${noun} such as 30${names[1]}; did you mean "${count}${meant}"?`
+    })
+    return z
+      .string(wording)
+      .regex(pattern, { ...wording, abort: true })
+      .refine(fits, wording)
+      .transform(read)
+  }
 }
 
 /** A value that is no text: the environment and flags give it as one, which is read like a plain YAML scalar. */
 export function coerced<T extends z.ZodType>(schema: T) {
-  return z.preprocess((input) => (typeof input === 'string' ? plainScalar(input) : input), schema)
+  return z.preprocess((input) => {
+    if (typeof input !== 'string') return input
+    if (/^(?:true|True|TRUE)$/.test(input)) return true
+    if (/^(?:false|False|FALSE)$/.test(input)) return false
+    return /^[-+]?(?:\d+|\d*\.\d+|\d+\.)(?:[eE][-+]?\d+)?$/.test(input) ? Number(input) : input
+  }, schema)
 }
 
-function plainScalar(text: string): string | number | boolean {
-  if (/^(?:true|True|TRUE)$/.test(text)) return true
-  if (/^(?:false|False|FALSE)$/.test(text)) return false
-  return /^[-+]?(?:\d+|\d*\.\d+|\d+\.)(?:[eE][-+]?\d+)?$/.test(text) ? Number(text) : text
-}
-
-/** A whole number. */
 export function int(least: number, most: number, what = `a whole number from ${least} to ${most}`) {
   const wording = mustBe(what)
   const number = z.number(wording).int({ ...wording, abort: true })
   return coerced(number.min(least, wording).max(most, wording))
 }
 
-/** True or false. */
-export function bool() {
-  return coerced(z.boolean(mustBe('true or false')))
-}
+export const bool = coerced(z.boolean(mustBe('true or false')))
 
 /** 0 lets the system choose a free port. */
-export function port() {
-  return int(0, 65_535, 'a port from 0 to 65535')
-}
+export const port = int(0, 65_535, 'a port from 0 to 65535')
 
 /** One of a few words. */
 export function choice<const T extends readonly [string, ...string[]]>(words: T) {
@@ -107,7 +91,6 @@ export function text(what: string) {
   return textWhere((text) => text !== '' || `is empty; write ${what}`, what).min(1)
 }
 
-/** A list. */
 export function list<T extends z.ZodType>(item: T, least: number, what: string) {
   const wording = mustBe(what, (input) =>
     Array.isArray(input)
@@ -141,9 +124,12 @@ export function checkWhole<T>(check: (value: T) => Iterable<Mistake>) {
   }
 }
 
-/** The names that operators give to upstreams and limits. */
-export function name() {
-  return z.string().regex(/^[a-z][a-z0-9_-]*$/, {
+/** A mapping of the names that operators give to `schema`, as a list in the order of the file. */
+export function named<T extends z.ZodType<object>>(schema: T, what: string) {
+  const name = z.string().regex(/^[a-z][a-z0-9_-]*$/, {
     error: 'is not a name; write lower-case letters, digits, "-" and "_", a letter first',
   })
+  return z
+    .record(name, schema, mustBe(what))
+    .transform((all) => Object.entries(all).map(([name, one]) => ({ name, ...one })))
 }

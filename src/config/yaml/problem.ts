@@ -1,5 +1,5 @@
+import type { YAMLError } from 'yaml'
 import type { z } from 'zod'
-import { unknownKey } from './wording.ts'
 
 /** From the document to a value: keys and positions in lists. */
 export type Path = readonly (string | number)[]
@@ -30,11 +30,11 @@ export interface Problem {
 
 /** Every mistake of a configuration, in the order of the file; its message has a line for each. */
 export class ConfigError extends Error {
+  override readonly name = 'ConfigError'
   readonly problems: readonly Problem[]
 
   constructor(problems: readonly Problem[]) {
-    super(problems.map((problem) => problemLine(problem)).join('\n'))
-    this.name = 'ConfigError'
+    super(problems.map(problemLine).join('\n'))
     this.problems = problems
   }
 }
@@ -44,10 +44,8 @@ export function problemLine({ where, path, message }: Problem): string {
   return [where, path, message].filter(Boolean).join(': ')
 }
 
-type Issue = z.core.$ZodIssue
-
 /** Words an issue of the schema: one mistake for each unknown key, and of a union the case that was meant. */
-export function mistakesOf(issue: Issue, at: Path = []): readonly Mistake[] {
+export function mistakesOf(issue: z.core.$ZodIssue, at: Path = []): readonly Mistake[] {
   const path = [...at, ...issue.path] as Path
   const { message } = issue
   if (issue.code === 'unrecognized_keys')
@@ -64,17 +62,12 @@ export function mistakesOf(issue: Issue, at: Path = []): readonly Mistake[] {
   return [{ path, message, key: issue.code === 'custom' && issue.params?.['key'] === true }]
 }
 
-/** Where mistakes and warnings stand: the file, the places in it, and the flag that gave the value at a path. */
-export interface Places {
-  readonly label: string
-  readonly placeOf: (path: Path, key?: boolean) => Place
-  readonly flagOf: (path: Path) => string | undefined
-}
-
-/** Lists mistakes in the order of the file, one of each path, as others there follow from the first. */
+/** Lists mistakes in the order of the file, one of each path, as others there follow from the first; `flagOf` names the flag that gave a value. */
 export function problemsOf(
   mistakes: readonly Mistake[],
-  { label, placeOf, flagOf }: Places,
+  label: string,
+  placeOf: (path: Path, key?: boolean) => Place,
+  flagOf: (path: Path) => string | undefined,
 ): readonly Problem[] {
   const seen = new Set<string>()
   return mistakes
@@ -98,4 +91,92 @@ function writePath(path: Path, plain = false): string {
     else if (!plain) written += `[${JSON.stringify(step)}]`
   }
   return written
+}
+
+/** The `error` option of a value that must be `what`, unless `explain` knows more. The value is never repeated: it may hold a secret. */
+export function mustBe(what: string, explain?: (input: unknown) => string | undefined) {
+  return {
+    error: ({ input }: { readonly input?: unknown }): string => {
+      if (input === undefined) return `is missing; write ${what}`
+      if (input === null) return `is empty; write ${what}`
+      return explain?.(input) ?? `must be ${what}`
+    },
+  }
+}
+
+/** The `error` option of a mapping: how its other mistakes are worded, and which keys it knows. */
+export function mustBeMapping(
+  keys: readonly string[],
+  what = `a mapping with ${keys.length === 1 ? `"${keys[0]}"` : `keys of ${keys.join(', ')}`}`,
+) {
+  const { error } = mustBe(what)
+  return {
+    error: (raised: z.core.$ZodRawIssue) =>
+      raised.code === 'unrecognized_keys' ? keys.join(' ') : error(raised),
+  }
+}
+
+/** Words an unknown key, with `known` the keys separated by spaces that `mustBeMapping` left as the message. */
+export function unknownKey(key: string, known: string): string {
+  const keys = known.split(' ')
+  const meant = nearest(key, keys)
+  if (meant !== undefined) return `unknown key; did you mean "${meant}"?`
+  return `unknown key; write ${keys.length === 1 ? `"${keys[0]}"` : `one of ${keys.join(', ')}`}`
+}
+
+/** Words a reference to an upstream or a limit that is not defined. */
+export function undefinedName(kind: string, name: string, known: readonly string[]): string {
+  const meant = nearest(name, known)
+  const others = known.length === 0 ? '' : ` or write ${oneOf(known)}`
+  const hint = meant === undefined ? `define it under "${kind}s"${others}` : `did you mean "${meant}"?`
+  return `there is no such ${kind}; ${hint}`
+}
+
+/** `a`, `a or b`, `a, b or c`. */
+export function oneOf(words: readonly string[]): string {
+  return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
+}
+
+const PLAINER: Readonly<Record<string, string>> = {
+  DUPLICATE_KEY: 'this key stands here again; take one of the two out',
+  MULTIPLE_DOCS: 'a second document starts here; a configuration is one document, so take the "---" out',
+  NON_STRING_KEY: 'holds a key that is not a word; write a plain one',
+  RESOURCE_EXHAUSTION: 'this nests too deeply; take some out',
+  TAB_AS_INDENT: 'a tab indents this line; YAML takes spaces alone',
+  TAG_RESOLVE_FAILED: 'a tag (!name) means nothing here; take it out',
+}
+
+/** Words what the YAML parser found, without the text behind the colon, which may be a secret. */
+export function wordError({ code, message, pos }: YAMLError, text: string): string {
+  const plainer = PLAINER[code]
+  if (plainer !== undefined) return plainer
+  const [line] = text.slice(text.lastIndexOf('\n', pos[0] - 1) + 1).split('\n', 1) as [string]
+  const isUnquoted = /^[^#]*[{,[][^"'#]*\$\{/.test(line.slice(0, 1000))
+  const hint = isUnquoted ? '; within { } and [ ], put quotes around "${NAME}"' : ''
+  return `${message.split(/\n|: /, 1)[0]}${hint}`
+}
+
+/** The one of `known` that `word` was probably meant to be: at most a third of it differs, or only case and dashes. */
+export function nearest(word: string, known: readonly string[]): string | undefined {
+  const most = Math.min(3, Math.ceil(word.length / 3))
+  const edited = known.map((one) => ({ one, by: plain(one) === plain(word) ? 0 : edits(word, one) }))
+  return edited.filter(({ by }) => by <= most).toSorted((a, b) => a.by - b.by)[0]?.one
+}
+
+function plain(word: string): string {
+  return word.toLowerCase().replaceAll(/[-_ ]/g, '')
+}
+
+/** The edits between two words: insert, delete or replace (Levenshtein). */
+function edits(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j)
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const replaced = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, replaced))
+    }
+    row = next
+  }
+  return row[b.length]!
 }

@@ -1,21 +1,7 @@
-import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
+import { isAlias, isMap, isPair, isScalar, isSeq, LineCounter, parseDocument, visit } from 'yaml'
 import type { Document, Node, Scalar } from 'yaml'
-import { type Env, inspect } from './inspect.ts'
-import type { Mistake, Path, Place } from './problem.ts'
-import { wordError } from './wording.ts'
+import { type Mistake, type Path, type Place, wordError } from './problem.ts'
 
-/** What a YAML text says. */
-export interface Source {
-  /** Undefined where the mistakes leave no mapping. */
-  readonly value: Mapping | undefined
-  readonly mistakes: readonly Mistake[]
-  /** What is not wrong, but probably not meant either. */
-  readonly warnings: readonly Mistake[]
-  /** Where the path's value or key stands, or the innermost thing around it; within an alias, where its anchor is. */
-  placeOf(path: Path, key?: boolean): Place
-}
-
-/** Keys and their values. */
 export type Mapping = Readonly<Record<string, unknown>>
 
 /** More uses of an anchor, times what it multiplies itself, are an attack. */
@@ -24,34 +10,34 @@ const MAX_ALIASES = 100
 /** The deepest that brackets may nest, those in texts and comments too; many thousands make the parser take all memory. */
 const MAX_DEPTH = 1000
 
-/** The core schema, whatever the file asks for. */
-const OPTIONS = {
-  schema: 'core',
-  merge: true,
-  stringKeys: true,
-  prettyErrors: false,
-  logLevel: 'error',
-} as const
+/** The environment: what `${NAME}` stands for. */
+export type Env = Readonly<Record<string, string | undefined>>
 
-/** Reads one YAML document, with the environment put in scalar by scalar, so that no value can change the structure. */
-export function readSource(source: string, env: Env): Source {
+/**
+ * Reads one YAML document, with the environment put in scalar by scalar, so that no value can change the structure. `value`
+ * is undefined where the mistakes leave no mapping. `placeOf` finds a path's value or key, or the innermost thing around it.
+ */
+export function readSource(source: string, env: Env) {
   const text = source.replace(/^\uFEFF/, '')
   const lineCounter = new LineCounter()
   const placeAt = (offset = 0): Place => {
     const { line, col } = lineCounter.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
-  const refuse = (mistakes: readonly Mistake[]): Source => ({
-    value: undefined,
-    mistakes,
-    warnings: [],
-    placeOf: () => placeAt(),
-  })
+  const refuse = (mistakes: readonly Mistake[]) =>
+    ({ value: undefined, mistakes, warnings: [], placeOf: () => placeAt() }) as const
   const wrong = (message: string, offset?: number) => ({ path: [], message, place: placeAt(offset) })
 
-  if (depthOf(text) > MAX_DEPTH)
-    return refuse([wrong('the brackets of the file nest too deeply; take some out')])
-  const document = parseDocument(text, { ...OPTIONS, lineCounter })
+  if (isTooDeep(text)) return refuse([wrong('the brackets of the file nest too deeply; take some out')])
+  const document = parseDocument(text, {
+    // The core schema, whatever the file asks for.
+    schema: 'core',
+    merge: true,
+    stringKeys: true,
+    prettyErrors: false,
+    logLevel: 'error',
+    lineCounter,
+  })
   const broken = [...document.errors, ...document.warnings].map((error) =>
     wrong(wordError(error, text), error.pos[0]),
   )
@@ -75,17 +61,15 @@ export function readSource(source: string, env: Env): Source {
   }
 }
 
-function depthOf(text: string): number {
+function isTooDeep(text: string): boolean {
   let depth = 0
-  let deepest = 0
   for (const [bracket] of text.matchAll(/[[\]{}]/g)) {
     depth = Math.max(0, depth + (bracket === '[' || bracket === '{' ? 1 : -1))
-    deepest = Math.max(deepest, depth)
+    if (depth > MAX_DEPTH) return true
   }
-  return deepest
+  return false
 }
 
-/** True if this is a mapping of keys to values. */
 export function isMapping(value: unknown): value is Mapping {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
@@ -121,4 +105,81 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
     if (entry) return entry
   }
   return undefined
+}
+
+/** A variable to shells, and a plain text here. */
+const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+/
+
+/** Visits a document once, since it may be long, and replaces every scalar that names variables. */
+function inspect(document: Document.Parsed, env: Env, placeAt: (offset?: number) => Place) {
+  const shape: Mistake[] = []
+  const unset: Mistake[] = []
+  const literal: Mistake[] = []
+  const anchors = new Map<string, Node>()
+  visit(document, {
+    Node(key, node, ancestors) {
+      const report = (to: Mistake[], message: string): void =>
+        void to.push({ path: pathOf(node, ancestors), message, place: placeAt(node.range?.[0]) })
+      if (isAlias(node)) {
+        const anchored = anchors.get(node.source)
+        if (anchored === undefined)
+          report(
+            shape,
+            'stands for nothing, since no "&" gives it a name; put a text that begins with "*" in quotes',
+          )
+        else if (anchored.range![1] > node.range![0])
+          report(shape, 'stands within what it stands for; write the value out')
+        return
+      }
+      if (node.anchor !== undefined) anchors.set(node.anchor, node)
+      if (!isScalar(node) || typeof node.value !== 'string') return
+      if (key === 'key') {
+        // JavaScript has another meaning for it, so that records of zod pass it over.
+        if (node.value === '__proto__') report(shape, 'unknown key; take it out')
+        return
+      }
+      const given = substitute(node.value, env)
+      if (given === undefined) {
+        if (UNBRACED.test(node.value))
+          report(literal, 'is taken as it stands; write ${NAME} for the environment variable NAME')
+      } else if (given.problem !== undefined) report(unset, given.problem)
+      else node.value = given.text
+    },
+  })
+  return { shape, unset, literal }
+}
+
+/** The keys and positions that lead to a node. */
+function pathOf(node: unknown, ancestors: readonly unknown[]): Path {
+  return ancestors.flatMap((one, i): Path => {
+    if (isPair(one)) return [(one.key as Scalar<string>).value]
+    return isSeq(one) ? [one.items.indexOf(ancestors[i + 1] ?? node)] : []
+  })
+}
+
+const VARIABLE = /\$\$\{|\$\{([^}]*)\}?/g
+const INSIDE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
+
+/** Puts the environment in for `${NAME}` and `${NAME:-default}`, where an empty variable counts as unset; `$${` is a plain `${`. Undefined without any. */
+function substitute(source: string, env: Env) {
+  if (!source.includes('${')) return undefined
+  let problem: string | undefined
+  const text = source.replace(VARIABLE, (all, inside: string | undefined) => {
+    if (inside === undefined) return '${'
+    const [, name, otherwise] = INSIDE.exec(inside) ?? []
+    if (!all.endsWith('}'))
+      problem ??= `has a "\${" that no "}" ends; write \${NAME}, or $\${ for a plain "\${"`
+    else if (name === undefined)
+      problem ??= `has a "\${" that names no variable; write \${NAME} or \${NAME:-default}`
+    else if (otherwise?.includes('${'))
+      problem ??= `has a variable within the default of \${${name}}; write a plain one`
+    else {
+      const value = env[name]
+      if (value !== undefined && value !== '') return value
+      if (otherwise !== undefined) return otherwise
+      problem ??= `needs the environment variable ${name}, which is ${value === '' ? 'empty' : 'not set'}; set it or write \${${name}:-default}`
+    }
+    return ''
+  })
+  return { text, problem }
 }

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { isProof, type Quota } from '../limit.ts'
 import { MemoryStore, sweeper } from '../memory/store.ts'
-import type { Allowance, Charge } from '../store.ts'
+import type { Charge } from '../store.ts'
 
 /** Keys whose last answer of the store is known. */
 const MAX_KNOWN = 20_000
@@ -25,20 +25,20 @@ interface Counted {
  * Counts in this process while the store is out of reach. Each gateway takes its part of what the store last reported as left,
  * and keeps the calls of each key, to be written back.
  */
-export class LocalCounters {
-  readonly #store = new MemoryStore()
-  readonly #known = new LRUCache<string, Known>({ max: MAX_KNOWN })
-  readonly #counted = new Map<string, Counted>()
-  readonly #sweep = sweeper(this.#counted, ({ quota: { key } }) => (this.#store.has(key) ? Infinity : 0))
+export function createLocalCounters() {
+  const store = new MemoryStore()
+  const lastKnown = new LRUCache<string, Known>({ max: MAX_KNOWN })
+  const counted = new Map<string, Counted>()
+  const sweep = sweeper(counted, ({ quota: { key } }) => (store.has(key) ? Infinity : 0))
 
   /** Stores the store's answer; its allowances are in the order of the quotas. */
-  note(quotas: readonly Quota[], { allowances }: Charge): void {
+  function note(quotas: readonly Quota[], { allowances }: Charge): void {
     const knownAt = performance.now()
     for (const [i, quota] of quotas.entries()) {
       if (isProof(quota)) continue
       const { remaining } = allowances[i]!
-      const known = this.#known.get(quota.key)
-      if (known === undefined) this.#known.set(quota.key, { remaining, knownAt })
+      const known = lastKnown.get(quota.key)
+      if (known === undefined) lastKnown.set(quota.key, { remaining, knownAt })
       else {
         known.remaining = remaining
         known.knownAt = knownAt
@@ -46,63 +46,57 @@ export class LocalCounters {
     }
   }
 
-  /** Charges all quotas or none of this gateway's part of each: one of `gateways`, at least one call. */
-  charge(quotas: readonly Quota[], gateways: number): Charge {
-    this.#sweep(2 * quotas.length, 0)
-    const parts = quotas.map((quota) => this.#seed(quota, gateways))
-    return { ...this.#store.charge(parts), mode: 'local' }
-  }
-
-  peek(quotas: readonly Quota[], gateways: number): Promise<readonly Allowance[]> {
-    return this.#store.peek(quotas.map((quota) => this.#seed(quota, gateways)))
-  }
-
-  /** Returns the calls counted here under the wanted keys, as quotas that add them to the store; the latest keys first. */
-  counted(isWanted: (key: string) => boolean): readonly Quota[] {
-    const found: Quota[] = []
-    for (const [key, { quota, seeded, seededAt }] of [...this.#counted].toReversed()) {
-      if (!isWanted(key)) continue
-      const stillSeeded = performance.now() - seededAt < quota.windowMs ? seeded : 0
-      const calls = this.#store.used(quota) - stillSeeded
-      if (calls > 0 && found.length < MAX_RESTORED) found.push({ ...quota, calls })
-      else this.#drop(key)
-    }
-    return found
-  }
-
-  /** Drops the calls of a key that were written back, and stores the answer. */
-  restored(quota: Quota, charge: Charge): void {
-    this.note([quota], charge)
-    this.#drop(quota.key)
-  }
-
-  reset(matches: (key: string) => boolean): void {
-    for (const key of [...this.#known.keys()]) if (matches(key)) this.#known.delete(key)
-    for (const key of this.#counted.keys()) if (matches(key)) this.#drop(key)
-  }
-
-  close(): Promise<void> {
-    return this.#store.close()
-  }
-
-  #drop(key: string): void {
-    this.#store.drop(key)
-    this.#counted.delete(key)
+  function drop(key: string): void {
+    store.drop(key)
+    counted.delete(key)
   }
 
   /** Returns this gateway's part of a quota. A key that is new here starts with what the store had counted. */
-  #seed(quota: Quota, gateways: number): Quota {
+  function seed(quota: Quota, gateways: number): Quota {
     const { key, windowMs } = quota
     const part = { ...quota, limit: partOf(quota.limit, gateways) }
-    if (this.#counted.has(key) && this.#store.has(key)) return part
+    if (counted.has(key) && store.has(key)) return part
     const now = performance.now()
-    const known = this.#known.peek(key)
+    const known = lastKnown.peek(key)
     const isCurrent = known !== undefined && now - known.knownAt < windowMs
     const seeded = isCurrent ? Math.max(0, part.limit - partOf(known.remaining, gateways)) : 0
     const seededAt = isCurrent ? known.knownAt : now
-    if (seeded > 0) this.#store.add(part, seeded, now - seededAt)
-    this.#counted.set(key, { quota, seeded, seededAt })
+    if (seeded > 0) store.add(part, seeded, now - seededAt)
+    counted.set(key, { quota, seeded, seededAt })
     return part
+  }
+
+  return {
+    note,
+    /** Charges all quotas or none of this gateway's part of each: one of `gateways`, at least one call. */
+    charge(quotas: readonly Quota[], gateways: number): Charge {
+      sweep(2 * quotas.length, 0)
+      return { ...store.charge(quotas.map((quota) => seed(quota, gateways))), mode: 'local' }
+    },
+    peek: (quotas: readonly Quota[], gateways: number) =>
+      store.peek(quotas.map((quota) => seed(quota, gateways))),
+    /** Returns the calls counted here under the wanted keys, as quotas that add them to the store; the latest keys first. */
+    counted(isWanted: (key: string) => boolean): readonly Quota[] {
+      const found: Quota[] = []
+      for (const [key, { quota, seeded, seededAt }] of [...counted].toReversed()) {
+        if (!isWanted(key)) continue
+        const stillSeeded = performance.now() - seededAt < quota.windowMs ? seeded : 0
+        const calls = store.used(quota) - stillSeeded
+        if (calls > 0 && found.length < MAX_RESTORED) found.push({ ...quota, calls })
+        else drop(key)
+      }
+      return found
+    },
+    /** Drops the calls of a key that were written back, and stores the answer. */
+    restored(quota: Quota, charge: Charge): void {
+      note([quota], charge)
+      drop(quota.key)
+    },
+    reset(matches: (key: string) => boolean): void {
+      for (const key of [...lastKnown.keys()]) if (matches(key)) lastKnown.delete(key)
+      for (const key of counted.keys()) if (matches(key)) drop(key)
+    },
+    close: () => store.close(),
   }
 }
 

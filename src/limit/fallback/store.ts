@@ -4,7 +4,7 @@ import { isProof, type Quota } from '../limit.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
 import type { RedisStore } from '../redis/store.ts'
 import { type Charge, DamagedKeyError, type Store } from '../store.ts'
-import { LocalCounters } from './local-counters.ts'
+import { createLocalCounters } from './local-counters.ts'
 
 /** What decides while the store is out of reach: counters in this process, nothing, or a 503. */
 export type OutageMode = 'local' | 'allow' | 'deny'
@@ -63,7 +63,7 @@ const RESTORED_AT_ONCE = 64
  */
 export function withFallback(store: RemoteStore, options: FallbackOptions): FallbackStore {
   const { onOutage, instances, processes = 1, probeEveryMs = 250, idleEveryMs = 2000 } = options
-  const local = new LocalCounters()
+  const local = createLocalCounters()
   const breakers = new Map<string, Health>()
   const restoring = new Set<string>()
   let down = 0
@@ -153,10 +153,9 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
   return {
     mode: () => (down > 0 ? onOutage : 'store'),
     async begin() {
-      const probes = store
-        .servers()
-        .map((server) => store.probe(server).catch((error: Error) => breakerOf(server).trip(error)))
-      await Promise.all(probes)
+      const probe = (server: string) =>
+        store.probe(server).catch((error: Error) => breakerOf(server).trip(error))
+      await Promise.all(store.servers().map(probe))
     },
     check,
     fail(cause) {

@@ -1,7 +1,7 @@
 import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
 import { type Allowance, allowanceOf, type Charge, type Store } from '../store.ts'
-import { add, type CallLog, createCallLog, growsAt, newest, type View, viewAt } from './call-log.ts'
+import { add, type CallLog, createCallLog, growsAt, newest, viewAt } from './call-log.ts'
 
 /** A difference above this means that the wall clock was set; one below it is its granularity. */
 const STEP_MS = 20
@@ -68,9 +68,11 @@ export class MemoryStore implements Store {
     })
     const wallMs = this.#clock.wallMs(nowUs / 1000)
     const allowances = asked.map(({ quota, log, view, hasRoom }) => {
-      if (!charging || !admitted || !hasRoom) return allowance(quota, log, view, hasRoom, nowUs, wallMs)
-      const added = this.#add(quota, 1, quota.limit, nowUs)
-      return allowance(quota, added, { left: 0, used: added.total - added.gone }, true, nowUs, wallMs)
+      const { limit, windowMs } = quota
+      const charged = charging && admitted && hasRoom ? this.#add(quota, 1, limit, nowUs) : undefined
+      const seen = charged === undefined ? view : { left: 0, used: charged.total - charged.gone }
+      const resetAfterMs = (growsAt(charged ?? log, seen, limit, windowMs * 1000, nowUs) - nowUs) / 1000
+      return allowanceOf(quota, hasRoom, Math.max(0, limit - seen.used), wallMs + resetAfterMs, resetAfterMs)
     })
     return { admitted, allowances, mode: 'store', decidedAt: wallMs }
   }
@@ -141,17 +143,4 @@ export function sweeper<Key, Value>(
       else if (expiresAt(entry[1]) <= now) map.delete(entry[0])
     }
   }
-}
-
-function allowance(
-  quota: Quota,
-  log: CallLog,
-  view: View,
-  hasRoom: boolean,
-  nowUs: number,
-  wallMs: number,
-): Allowance {
-  const { limit, windowMs } = quota
-  const resetAfterMs = (growsAt(log, view, limit, windowMs * 1000, nowUs) - nowUs) / 1000
-  return allowanceOf(quota, hasRoom, Math.max(0, limit - view.used), wallMs + resetAfterMs, resetAfterMs)
 }

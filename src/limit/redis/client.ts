@@ -13,23 +13,7 @@ import {
 } from './options.ts'
 
 /** A client of one server or of a cluster. A `server` is `redis`, or `host:port` in a cluster. */
-export interface RedisClient {
-  readonly isCluster: boolean
-  readonly commands: Redis | Cluster
-  /** Resolves when all masters are connected. */
-  connect(): Promise<void>
-  masters(): readonly Redis[]
-  server(key: string): string
-  /** Every server, with a hash tag that it keeps. */
-  tags(): ReadonlyMap<string, string>
-  /** Returns the connection to a server; throws an Error if there is none. */
-  node(server: string): Redis
-  /** Why this server of a cluster is not connected; undefined if it is. */
-  reason(server: string): Error | undefined
-  /** Drops an open connection and makes a new one. */
-  reconnect(server: string): void
-  close(): void
-}
+type RedisClient = ReturnType<typeof openCluster>
 
 /** Opens a client; `onChange` is called with each connection that is made or lost. */
 export function openClient(
@@ -94,7 +78,7 @@ function openCluster(
   urls: readonly string[],
   credentials: RedisCredentials,
   onError: (error: Error) => void,
-): RedisClient {
+) {
   const nodes = urls.map((url) => redisAddress(url, credentials))
   const client = new Cluster(nodes, clusterOptions(nodes))
   /** `host:port` of a node → why it is not connected; also of nodes that left. */
@@ -122,9 +106,10 @@ function openCluster(
   }
 
   return {
-    commands: client,
+    commands: client as Redis | Cluster,
     isCluster: true,
-    async connect() {
+    /** Resolves when all masters are connected. */
+    async connect(): Promise<void> {
       await client.connect()
       const others = masters().filter(({ status }) => status !== 'ready')
       // All of them are awaited, so that every reason is known.
@@ -133,8 +118,9 @@ function openCluster(
       if (failed) throw failed.reason
     },
     masters,
-    server: (key) => server(hashSlot(hashTag(key))),
-    tags() {
+    server: (key: string): string => server(hashSlot(hashTag(key))),
+    /** Every server, with a hash tag that it keeps. */
+    tags(): ReadonlyMap<string, string> {
       const tags = new Map<string, string>()
       for (let slot = 0; slot < SLOTS; slot++) {
         const name = server(slot)
@@ -142,29 +128,30 @@ function openCluster(
       }
       return tags
     },
-    node(name) {
+    /** Returns the connection to a server; throws an Error if there is none. */
+    node(name: string): Redis {
       const node = nodeOf(name)
       if (node === undefined) throw new Error(`Redis is not connected: ${name}.`)
       return node
     },
-    reason(name) {
+    /** Why this server of a cluster is not connected; undefined if it is. */
+    reason(name: string): Error | undefined {
       if (name === MASTERLESS) return new Error(MASTERLESS)
       return nodeOf(name)?.status === 'ready' ? undefined : reasons.get(name)
     },
-    reconnect(name) {
-      // The refresh connects to it again.
+    /** Drops an open connection and makes a new one. */
+    reconnect(name: string): void {
       const node = nodeOf(name)
+      // The refresh connects to it again.
       if (node) disconnect(node, false)
       client.refreshSlotsCache()
     },
-    close: () => close(client, client.nodes()),
+    close: (): void => close(client, client.nodes()),
   }
 }
 
 /** `host:port` of a node, as the slots name it. */
-function nameOf({ options }: Redis): string {
-  return `${options.host}:${options.port}`
-}
+const nameOf = ({ options }: Redis): string => `${options.host}:${options.port}`
 
 /** Node.js may emit two errors for a TLS socket that is closed in its handshake; ioredis listens for one. */
 function close(client: Redis | Cluster, connections: readonly { readonly stream?: Redis['stream'] }[]): void {

@@ -11,64 +11,56 @@ const TICK_MS = 10
  * Bounds how long answers are waited for, with one timer for all of them. Counts time by ticks, each for at most a quarter of
  * the timeout: in a longer one this process was busy or suspended, which is no failure of the server.
  */
-export class Deadlines {
-  readonly #timeoutMs: number
-  readonly #tickMs: number
-  readonly #maxTickMs: number
+export function createDeadlines(timeoutMs: number) {
+  const tickMs = Math.min(TICK_MS, timeoutMs / 10)
+  const maxTickMs = Math.max(timeoutMs / 4, 2 * tickMs)
   /** When each ends → what ends it, in order, since all wait equally long. */
-  readonly #waiting = new Set<{ readonly endsAt: number; readonly expire: () => void }>()
-  #countedMs = 0
-  #tickedAt = performance.now()
-  #timer: NodeJS.Timeout | undefined
+  const waiting = new Set<{ readonly endsAt: number; readonly expire: () => void }>()
+  let countedMs = 0
+  let tickedAt = performance.now()
+  let isTicking = false
 
-  constructor(timeoutMs: number) {
-    this.#timeoutMs = timeoutMs
-    this.#tickMs = Math.min(TICK_MS, timeoutMs / 10)
-    this.#maxTickMs = Math.max(timeoutMs / 4, 2 * this.#tickMs)
+  const elapsedMs = (): number => countedMs + Math.min(performance.now() - tickedAt, maxTickMs)
+
+  function count(): void {
+    countedMs = elapsedMs()
+    tickedAt = performance.now()
+    isTicking = true
+    setTimeout(tick, tickMs).unref()
+  }
+
+  function tick(): void {
+    isTicking = waiting.size > 0
+    if (!isTicking) return
+    count()
+    const now = countedMs
+    // The event loop runs timers before it reads answers, and immediates after that.
+    setImmediate(() => {
+      for (const one of waiting) {
+        if (one.endsAt > now) return
+        waiting.delete(one)
+        one.expire()
+      }
+    })
   }
 
   /**
    * Settles as `ask` does, or rejects with a TimeoutError once the time is over in which this process could have read the
    * answer. An answer that has arrived by then is read first. `left` returns how many milliseconds are left.
    */
-  bound<T>(ask: (left: () => number) => Promise<T>): Promise<T> {
-    if (this.#timer === undefined) this.#count()
-    const endsAt = this.#now() + this.#timeoutMs
+  return <T>(ask: (left: () => number) => Promise<T>): Promise<T> => {
+    if (!isTicking) count()
+    const endsAt = elapsedMs() + timeoutMs
     return new Promise((resolve, reject) => {
-      const one = { endsAt, expire: () => reject(new TimeoutError(this.#timeoutMs)) }
-      this.#waiting.add(one)
+      const one = { endsAt, expire: () => reject(new TimeoutError(timeoutMs)) }
+      waiting.add(one)
       const settling =
         <A>(settle: (outcome: A) => void) =>
         (outcome: A): void => {
-          this.#waiting.delete(one)
+          waiting.delete(one)
           settle(outcome)
         }
-      ask(() => endsAt - this.#now()).then(settling(resolve), settling(reject))
-    })
-  }
-
-  #now(): number {
-    return this.#countedMs + Math.min(performance.now() - this.#tickedAt, this.#maxTickMs)
-  }
-
-  #count(): void {
-    this.#countedMs = this.#now()
-    this.#tickedAt = performance.now()
-    this.#timer = setTimeout(() => this.#tick(), this.#tickMs).unref()
-  }
-
-  #tick(): void {
-    this.#timer = undefined
-    if (this.#waiting.size === 0) return
-    this.#count()
-    const now = this.#countedMs
-    // The event loop runs timers before it reads answers, and immediates after that.
-    setImmediate(() => {
-      for (const one of this.#waiting) {
-        if (one.endsAt > now) return
-        this.#waiting.delete(one)
-        one.expire()
-      }
+      ask(() => endsAt - elapsedMs()).then(settling(resolve), settling(reject))
     })
   }
 }

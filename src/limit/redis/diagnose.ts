@@ -20,44 +20,30 @@ export const GRANTS =
 export const SENTINEL_GRANTS =
   '+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe &+switch-master +client|setname'
 
-/** Error texts of Redis, Sentinel and TLS that no retry mends, and the remedy. */
-const REMEDIES: readonly (readonly [RegExp, string])[] = [
-  [
+/** Remedy → the error texts of Redis, Sentinel and TLS that it mends and no retry does; the first that matches counts. */
+const REMEDIES: Readonly<Record<string, RegExp>> = {
+  [`the sentinels refuse the user; correct store.redis.sentinelUsername and store.redis.sentinelPassword, and grant it ${SENTINEL_GRANTS}.`]:
     /sentinel.*(?:\bWRONGPASS\b|\bNOAUTH\b|\bNOPERM\b|invalid password|Authentication required)/i,
-    `the sentinels refuse the user; correct store.redis.sentinelUsername and store.redis.sentinelPassword, and grant it ${SENTINEL_GRANTS}.`,
-  ],
-  [
+  'Redis refuses the user name or password; correct store.redis.username and store.redis.password.':
     /\bWRONGPASS\b|\bNOAUTH\b|invalid password|Authentication required/,
-    'Redis refuses the user name or password; correct store.redis.username and store.redis.password.',
-  ],
-  [
+  [`the Redis user may not do what the store needs; grant it ${GRANTS} and the keys under store.prefix, such as ~sluice:*.`]:
     /\bNOPERM\b|user executing the script|ACL failure in script/,
-    `the Redis user may not do what the store needs; grant it ${GRANTS} and the keys under store.prefix, such as ~sluice:*.`,
-  ],
-  [
+  'store.redis names a server of another kind; write one server as url, nodes of a cluster as cluster, and sentinels (mostly port 26379) as sentinels with name.':
     /cluster support disabled|unknown command [`'"]?(?:cluster|sentinel)/i,
-    'store.redis names a server of another kind; write one server as url, nodes of a cluster as cluster, and sentinels (mostly port 26379) as sentinels with name.',
-  ],
-  [
+  'the sentinels know no master of this store.redis.name.':
     /No such master with that name|invalid reply: null/,
-    'the sentinels know no master of this store.redis.name.',
-  ],
-  [
+  'store.redis.url names a database that this Redis does not have; write one that it has.':
     /DB index is out of range/i,
-    'store.redis.url names a database that this Redis does not have; write one that it has.',
-  ],
-  [
+  'the certificate of Redis is not trusted; set store.redis.tls.ca to the authority that signed it.':
     /self[- ]signed certificate|unable to (?:verify|get local issuer)|certificate has expired|altnames/i,
-    'the certificate of Redis is not trusted; set store.redis.tls.ca to the authority that signed it.',
-  ],
-]
+}
 
 /** Returns the remedy of an error that no retry mends; undefined for an outage. */
 export function configError(error: unknown): StoreConfigError | undefined {
   if (error instanceof StoreConfigError) return error
   if (!(error instanceof Error)) return undefined
-  const remedy = REMEDIES.find(([pattern]) => pattern.test(error.message))
-  if (remedy) return new StoreConfigError(remedy[1], error)
+  const remedy = Object.keys(REMEDIES).find((one) => REMEDIES[one]!.test(error.message))
+  if (remedy !== undefined) return new StoreConfigError(remedy, error)
   return configError(error.cause ?? (error as { lastNodeError?: unknown }).lastNodeError)
 }
 
@@ -80,6 +66,4 @@ export function checkInfo(topology: RedisTopology, info: string): string | undef
 }
 
 /** True if an error says only that a connection is closed. */
-export function isGeneric({ message }: Error): boolean {
-  return /Connection is closed\.?$/.test(message)
-}
+export const isGeneric = ({ message }: Error): boolean => /Connection is closed\.?$/.test(message)

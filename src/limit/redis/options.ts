@@ -19,8 +19,6 @@ export interface RedisCredentials {
   readonly tls?: ConnectionOptions | undefined
 }
 
-const SENTINEL_PORT = 26_379
-
 /** Reads `redis://`, `rediss://`, or the path of a socket (`/path`, `unix:///path`) into options of ioredis. */
 export function redisAddress(url: string, { username, password, tls }: RedisCredentials, defaultPort = 6379) {
   const path = /^(?:unix:\/\/)?(\/.*)$/.exec(url)?.[1]
@@ -80,7 +78,7 @@ export function sentinelOptions(
   { username, password, tls }: RedisCredentials,
 ) {
   const own = { username: sentinelUsername, password: sentinelPassword, tls }
-  const addresses = sentinels.map((url) => redisAddress(url, own, SENTINEL_PORT))
+  const addresses = sentinels.map((url) => redisAddress(url, own, 26_379))
   const sentinelTLS = addresses[0]!.tls
   const master = {
     ...LONE_CONNECTION,

@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import type { Quota } from '../limit.ts'
+import { allowanceOf, type Charge, DamagedKeyError } from '../store.ts'
 import type { RedisConnection } from './connection.ts'
-import { Deadlines, ServerClocks } from './deadlines.ts'
+import { createDeadlines, ServerClocks } from './deadlines.ts'
 
 const textOf = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
 const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text).digest('hex') })
@@ -14,13 +16,21 @@ const GATEWAY_LIFE_MS = 10_000
 /** Gets the outcome of each question to a server; one question may carry several decisions. */
 export type OnReply = (server: string, error: Error | undefined) => void
 
+/** So that one script call blocks Redis for less than a millisecond. */
+const MAX_BATCH = 64
+
+interface Waiting {
+  readonly quotas: readonly Quota[]
+  readonly charging: boolean
+  readonly resolve: (charge: Charge) => void
+  readonly reject: (error: Error) => void
+}
+
 export interface ScriptOptions {
   readonly script?: string
   /** The longest that Redis may take for an answer; what it reads later is not charged. */
   readonly timeoutMs?: number
 }
-
-export type Scripts = ReturnType<typeof createScripts>
 
 /** Runs the scripts, each within the timeout, and reports the outcome of every charge to `onReply`. */
 export function createScripts(
@@ -28,8 +38,10 @@ export function createScripts(
   { script = CHARGE_SCRIPT, timeoutMs = 60_000 }: ScriptOptions,
   onReply: OnReply,
 ) {
+  const { client } = connection
+  const { commands } = client
   const chargeScript = scriptOf(script)
-  const deadlines = new Deadlines(timeoutMs)
+  const bound = createDeadlines(timeoutMs)
   const clocks = new ServerClocks()
 
   function run(
@@ -38,7 +50,6 @@ export function createScripts(
     keys: readonly string[],
     args: readonly (number | string)[],
   ): Promise<unknown> {
-    const { commands } = connection.client
     const asked = commands.evalsha(sha, keys.length, ...keys, ...args).catch((error: Error) => {
       // Redis forgets its scripts at a restart, a failover or SCRIPT FLUSH.
       if (!error.message.startsWith('NOSCRIPT')) throw error
@@ -57,9 +68,9 @@ export function createScripts(
     args: readonly number[],
     left: () => number,
   ): Promise<readonly number[]> {
-    for (const bound of ['no later', 'no earlier'] as const) {
+    for (const side of ['no later', 'no earlier'] as const) {
       const sentAt = performance.now()
-      const deadline = clocks.at(server, sentAt + left(), bound)
+      const deadline = clocks.at(server, sentAt + left(), side)
       const reply = await run(server, chargeScript, keys, [deadline, ...args])
       if (!isNumbers(reply)) break
       clocks.learn(server, sentAt, performance.now(), reply[0]!)
@@ -68,15 +79,50 @@ export function createScripts(
     return []
   }
 
+  let gathering = new Map<number, Waiting[]>()
+
+  function flush(): void {
+    const gathered = gathering
+    gathering = new Map()
+    for (const all of gathered.values()) {
+      for (let i = 0; i < all.length; i += MAX_BATCH) void send(all.slice(i, i + MAX_BATCH))
+    }
+  }
+
+  async function send(batch: readonly Waiting[]): Promise<void> {
+    const keys: string[] = []
+    const args: number[] = []
+    for (const { quotas, charging } of batch) {
+      args.push(charging ? quotas.length : -quotas.length)
+      for (const { key, limit, windowMs, shadow, calls } of quotas) {
+        keys.push(key)
+        args.push(limit, windowMs * 1000, calls === undefined ? Number(shadow) : -calls)
+      }
+    }
+    const server = client.server(keys[0]!)
+    try {
+      connection.assertRight()
+      const reply = await bound((left) => chargeUntil(server, keys, args, left))
+      if (reply.length !== 1 + batch.length + 3 * keys.length) {
+        throw new Error('Redis did not answer as charge.lua does.')
+      }
+      onReply(server, undefined)
+      settle(batch, reply)
+    } catch (error) {
+      onReply(server, error as Error)
+      for (const { reject } of batch) reject(error as Error)
+    }
+  }
+
   return {
     /** Compares the connection with the configuration, as `RedisConnection.check`. */
-    check: () => deadlines.bound(() => connection.check()),
+    check: () => bound(connection.check),
 
     /** Runs gateways.lua under a sample key of a server; resolves with its three numbers. */
     async gateways(server: string, sample: string, id: string): Promise<readonly [number, number, number]> {
       const keys = [`${sample}~gateways`, `${sample}~since`]
       const sentAt = performance.now()
-      const reply = await deadlines.bound(() => run(server, GATEWAYS, keys, [id, GATEWAY_LIFE_MS]))
+      const reply = await bound(() => run(server, GATEWAYS, keys, [id, GATEWAY_LIFE_MS]))
       if (!isNumbers(reply) || reply.length !== 3) {
         throw new Error('Redis did not answer as gateways.lua does.')
       }
@@ -84,20 +130,37 @@ export function createScripts(
       return reply as readonly [number, number, number]
     },
 
-    /** Runs charge.lua with the arguments that follow the deadline; resolves with so many numbers. */
-    async charge(keys: readonly string[], args: readonly number[], size: number): Promise<readonly number[]> {
-      const server = connection.client.server(keys[0]!)
-      try {
-        connection.assertRight()
-        const reply = await deadlines.bound((left) => chargeUntil(server, keys, args, left))
-        if (reply.length !== size) throw new Error('Redis did not answer as charge.lua does.')
-        onReply(server, undefined)
-        return reply
-      } catch (error) {
-        onReply(server, error as Error)
-        throw error
-      }
-    },
+    /**
+     * Asks charge.lua for a decision, together with the others of the same hash slot in this iteration of the event loop.
+     * Rejects if the script fails, or with a DamagedKeyError.
+     */
+    decide: (slot: number, quotas: readonly Quota[], charging: boolean): Promise<Charge> =>
+      new Promise((resolve, reject) => {
+        if (gathering.size === 0) setImmediate(flush)
+        const one = { quotas, charging, resolve, reject }
+        const batch = gathering.get(slot)
+        if (batch === undefined) gathering.set(slot, [one])
+        else batch.push(one)
+      }),
+  }
+}
+
+function settle(batch: readonly Waiting[], numbers: readonly number[]): void {
+  const nowUs = numbers[0]!
+  let at = 1
+  for (const [i, { quotas, resolve, reject }] of batch.entries()) {
+    const verdict = numbers[at++]
+    let damaged: string | undefined
+    const allowances = quotas.map((quota) => {
+      const room = numbers[at++]!
+      const remaining = numbers[at++]!
+      const growsAtUs = numbers[at++]!
+      if (room === -1) damaged ??= quota.key
+      return allowanceOf(quota, room === 1, remaining, growsAtUs / 1000, (growsAtUs - nowUs) / 1000)
+    })
+    if (damaged !== undefined) reject(new DamagedKeyError(damaged))
+    // All share one instant; a microsecond each keeps them in the order in which they were decided.
+    else resolve({ admitted: verdict === 1, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000 })
   }
 }
 

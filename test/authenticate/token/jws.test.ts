@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { createProofs } from '../../../src/authenticate/proof/dpop.ts'
 import { parseJws, SCHEMES } from '../../../src/authenticate/token/jws.ts'
 import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
-import { ALGORITHMS } from '../../../src/config/sections/tokens.ts'
+import { ALGORITHMS } from '../../../src/config/sections/identity.ts'
 import { makeKey, signJws } from '../../helpers/issuer.ts'
 
 interface Vectors {

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { type OutageChange, withFallback } from '../../../src/limit/fallback/store.ts'
 import type { Limit } from '../../../src/limit/limit.ts'
 import { hashSlot, tagOf } from '../../../src/limit/redis/hash-slot.ts'
-import { RedisStore } from '../../../src/limit/redis/store.ts'
+import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { createUsage } from '../../../src/limit/usage.ts'
 import { type RedisCluster, startCluster } from '../../helpers/redis.ts'
 import { until } from '../../helpers/wait.ts'
@@ -22,7 +22,7 @@ afterEach(async () => {
 })
 
 async function connect(urls: readonly string[]): Promise<{ store: RedisStore; connected: boolean }> {
-  const store = new RedisStore({ topology: { cluster: urls }, prefix: 't', timeoutMs: 2000 })
+  const store = createRedisStore({ topology: { cluster: urls }, prefix: 't', timeoutMs: 2000 })
   closers.push(() => store.close())
   return { store, connected: await store.connect() }
 }

@@ -4,7 +4,7 @@ import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { GRANTS, SENTINEL_GRANTS, StoreConfigError } from '../../../src/limit/redis/diagnose.ts'
 import { describeTopology, redisAddress } from '../../../src/limit/redis/options.ts'
-import { RedisStore, type RedisStoreOptions } from '../../../src/limit/redis/store.ts'
+import { createRedisStore, type RedisStore, type RedisStoreOptions } from '../../../src/limit/redis/store.ts'
 import { admitsAll, startFakeRedis } from '../../helpers/fake-redis.ts'
 import {
   freePort,
@@ -73,7 +73,7 @@ afterEach(() => store?.close())
 /** Connects `store`; resolves with its warnings, or why it could not. */
 async function connect(topology: Topology, rest: Options = {}): Promise<readonly string[] | Error> {
   const warnings: string[] = []
-  store = new RedisStore({ topology, prefix: 't', onWarning: (one) => void warnings.push(one), ...rest })
+  store = createRedisStore({ topology, prefix: 't', onWarning: (one) => void warnings.push(one), ...rest })
   return await store.connect().then(
     () => warnings,
     (error: Error) => error,

@@ -2,7 +2,7 @@ import { afterEach, expect, it } from 'vitest'
 import type { Quota } from '../../../src/limit/limit.ts'
 import { ServerClocks } from '../../../src/limit/redis/deadlines.ts'
 import { CHARGE_SCRIPT } from '../../../src/limit/redis/scripts.ts'
-import { RedisStore } from '../../../src/limit/redis/store.ts'
+import { createRedisStore } from '../../../src/limit/redis/store.ts'
 import { startRedis } from '../../helpers/redis.ts'
 
 const closers: (() => unknown)[] = []
@@ -21,7 +21,7 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 it('what a stalled Redis reads after the calls were given up is not charged', async () => {
   const server = await startRedis()
-  const store = new RedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 200 })
+  const store = createRedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 200 })
   closers.push(server.close, () => store.close())
   await store.connect()
   expect((await store.charge([quota])).allowances[0]!.remaining).toBe(19)
@@ -46,7 +46,7 @@ it('a clock that was set costs one more question, and no call', async () => {
     "call('TIME')",
     "{ call('TIME')[1] - (call('EXISTS', 'late:{acme}:set') == 1 and 0 or 3600), 0 }",
   )
-  const store = new RedisStore({ ...options, script })
+  const store = createRedisStore({ ...options, script })
   closers.push(server.close, () => store.close())
   await store.connect()
   expect((await store.charge([quota])).allowances[0]!.remaining).toBe(19)
@@ -76,7 +76,7 @@ it('a clock is known as narrowly as any answer shows, unless a later one contrad
 
 it('a call that is given up after a slow answer is not charged', async () => {
   const server = await startRedis()
-  const store = new RedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 400 })
+  const store = createRedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 400 })
   closers.push(server.close, () => store.close())
   await store.connect()
   server.freeze()
@@ -94,7 +94,7 @@ it('a call that is given up after a slow answer is not charged', async () => {
 
 it('a call that is given up before the first answer of a server is not charged', async () => {
   const server = await startRedis()
-  const store = new RedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 200 })
+  const store = createRedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 200 })
   closers.push(server.close, () => store.close())
   await store.connect()
   server.freeze()

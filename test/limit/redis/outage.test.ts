@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
 import type { Quota } from '../../../src/limit/limit.ts'
 import { type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
-import { RedisStore, type RedisStoreOptions } from '../../../src/limit/redis/store.ts'
+import { createRedisStore, type RedisStore, type RedisStoreOptions } from '../../../src/limit/redis/store.ts'
 import { freePort, type RedisServer, startCluster, startRedis, startSentinels } from '../../helpers/redis.ts'
 import { until } from '../../helpers/wait.ts'
 import { admitsAll, type FakeRedis, startFakeRedis } from '../../helpers/fake-redis.ts'
@@ -31,7 +31,7 @@ function quota(limit = 1_000_000): Quota {
 async function storeOf(
   topology: RedisStoreOptions['topology'],
 ): Promise<{ store: FallbackStore; redis: RedisStore }> {
-  const redis = new RedisStore({ topology, prefix: 't', timeoutMs: TIMEOUT_MS })
+  const redis = createRedisStore({ topology, prefix: 't', timeoutMs: TIMEOUT_MS })
   await redis.connect()
   const store = closing(withFallback(redis, { onOutage: 'local', probeEveryMs: 50 }))
   return { store, redis }
@@ -141,7 +141,7 @@ describe('under load, with a Redis that', () => {
   test('goes, comes and goes, it is told once each time that it went', async () => {
     let lost = 0
     const redis = closing(
-      new RedisStore({ topology: { url: server.url }, prefix: 't', onLost: () => lost++ }),
+      createRedisStore({ topology: { url: server.url }, prefix: 't', onLost: () => lost++ }),
     )
     expect(await redis.connect()).toBe(true)
     for (const times of [1, 2]) {
@@ -182,7 +182,7 @@ test.each<[string, (url: string) => RedisStoreOptions['topology']]>([
   'while %s is not connected, nothing waits until it is: it fails in the same turns',
   async (_, topology) => {
     const url = `redis://127.0.0.1:${await freePort()}`
-    const redis = closing(new RedisStore({ topology: topology(url), prefix: 't' }))
+    const redis = closing(createRedisStore({ topology: topology(url), prefix: 't' }))
     await redis.connect()
     let failed = false
     redis.charge([quota()]).catch(() => void (failed = true))

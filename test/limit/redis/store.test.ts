@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
 import { withFallback } from '../../../src/limit/fallback/store.ts'
-import { RedisStore } from '../../../src/limit/redis/store.ts'
+import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { CHARGE_SCRIPT } from '../../../src/limit/redis/scripts.ts'
 import { DamagedKeyError } from '../../../src/limit/store.ts'
 import type { SharedCluster, SharedRedis } from '../../helpers/redis.ts'
@@ -48,7 +48,7 @@ const COUNTED_SCRIPT = `redis.call('INCR', 'calls:{' .. KEYS[1]:match('{(.-)}') 
 describe('the Redis store', () => {
   let store: RedisStore
   beforeAll(async () => {
-    store = new RedisStore({ topology: { url: server.url }, prefix: 'r' })
+    store = createRedisStore({ topology: { url: server.url }, prefix: 'r' })
     await store.connect()
   })
   afterAll(() => store?.close())
@@ -119,7 +119,7 @@ describe('the Redis store', () => {
   })
 
   test('sends the decisions of one turn in one script call, of at most 64 decisions', async () => {
-    const counted = new RedisStore({ topology: { url: server.url }, prefix: 'r', script: COUNTED_SCRIPT })
+    const counted = createRedisStore({ topology: { url: server.url }, prefix: 'r', script: COUNTED_SCRIPT })
     await counted.connect()
     const one = quota('turn', 5, 1000)
     for (const [times, calls] of [
@@ -134,7 +134,7 @@ describe('the Redis store', () => {
 
   test('sends the decisions of one turn in one script call for each slot of a cluster', async () => {
     const topology = { cluster: cluster.urls }
-    const counted = new RedisStore({ topology, prefix: 'r', script: COUNTED_SCRIPT })
+    const counted = createRedisStore({ topology, prefix: 'r', script: COUNTED_SCRIPT })
     await counted.connect()
     const charge = async (tag: string, times: number) => {
       const one = quota(tag, 1000, 1000)
@@ -188,7 +188,7 @@ describe('the Redis store', () => {
   test('counts the gateways that share it, and says when it came back without its data', async () => {
     const lost: (readonly [number, number])[] = []
     const open = async () => {
-      const one = new RedisStore({
+      const one = createRedisStore({
         topology: { url: server.url },
         prefix: 'shared',
         onEmptied: (...range) => lost.push(range),
@@ -227,7 +227,7 @@ describe('the Redis store', () => {
   })
 
   test('says the same Reset as any other gateway, on Redis’s clock', async () => {
-    const other = new RedisStore({ topology: { url: server.url }, prefix: 'r' })
+    const other = createRedisStore({ topology: { url: server.url }, prefix: 'r' })
     await other.connect()
     const one = quota('reset', 5, 60_000)
     await store.charge([one])

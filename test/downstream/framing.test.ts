@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
-import { bodyLength, readHead } from '../../src/downstream/head.ts'
+import { bodyLength, readHead } from '../../src/downstream/body.ts'
 
 describe('the raw head', () => {
   it('shows every Host, Authorization and DPoP, in any case', () => {

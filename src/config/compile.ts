@@ -1,11 +1,11 @@
-import { createNames } from '../../authenticate/token/claims.ts'
-import { readKeySet } from '../../authenticate/token/key-set.ts'
-import type { ClientLimit } from '../../limit/limit.ts'
-import { plainId } from '../../par/client-authentication.ts'
-import type { Config, Settings, StoreConfig } from '../schema.ts'
-import { httpUrl } from '../sections/addresses.ts'
-import type { Mistake } from '../yaml/problem.ts'
-import { createFileReader } from './named-files.ts'
+import { createNames } from '../authenticate/token/claims.ts'
+import { readKeySet } from '../authenticate/token/key-set.ts'
+import type { ClientLimit } from '../limit/limit.ts'
+import { plainId } from '../par/client-authentication.ts'
+import type { Config, Settings, StoreConfig } from './schema.ts'
+import { httpUrl } from './sections/addresses.ts'
+import type { Mistake } from './yaml/problem.ts'
+import { createFileReader } from './files.ts'
 
 /** The settings as the gateway's parts take them; what is wrong with the files that they name is added to `mistakes`. */
 export async function compile(
@@ -40,10 +40,7 @@ export async function compile(
     upstreams: await Promise.all(
       upstreams.map(async ({ tls, ...rest }) => ({
         ...rest,
-        tls: tls && {
-          servername: undefined,
-          ...(await files.tls(tls, ['upstreams', rest.name, 'tls'])),
-        },
+        tls: tls && { servername: undefined, ...(await files.tls(tls, ['upstreams', rest.name, 'tls'])) },
       })),
     ),
     tokens: await Promise.all(

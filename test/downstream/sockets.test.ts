@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { boundSockets } from '../../src/downstream/connection-limits.ts'
+import { boundSockets } from '../../src/downstream/sockets.ts'
 import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'

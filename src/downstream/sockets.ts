@@ -1,0 +1,98 @@
+import { STATUS_CODES } from 'node:http'
+import type { Server, Socket } from 'node:net'
+import { requestComing } from './body.ts'
+import { networkOf } from './trusted-proxies.ts'
+
+/** How many sockets may be open at a time: in all, and from one address, or from one /64 of IPv6. */
+export type SocketBound = 'maxConnections' | 'maxConnectionsPerAddress'
+
+export interface ConnectionPolicy {
+  /** True if this address may open as many as there may be in all, because it stands for many callers. */
+  exempt(address: string): boolean
+  dropped(bound: SocketBound, address: string): void
+}
+
+/**
+ * Closes sockets beyond the bounds before a byte is read or a TLS handshake begun, and returns those that are open.
+ * (`server.maxConnections` knows no addresses, and in a cluster it sends sockets around between full workers.)
+ */
+export function boundSockets(
+  server: Server,
+  bounds: Readonly<Record<SocketBound, number>>,
+  policy: ConnectionPolicy,
+): Set<Socket> {
+  const sockets = new Set<Socket>()
+  const slots = createSlots(bounds.maxConnections, bounds.maxConnectionsPerAddress)
+  const accept = server.listeners('connection')[0] as (socket: Socket) => void
+  server.removeAllListeners('connection')
+
+  server.on('connection', (socket: Socket) => {
+    const address = socket.remoteAddress ?? ''
+    const network = networkOf(address)
+    const isFull = slots.isFull()
+    if (isFull || !(slots.isFree(network) || policy.exempt(address))) {
+      socket.destroy()
+      policy.dropped(isFull ? 'maxConnections' : 'maxConnectionsPerAddress', address)
+      return
+    }
+    slots.take(network)
+    sockets.add(socket)
+    socket.once('close', () => {
+      slots.release(network)
+      sockets.delete(socket)
+    })
+    accept.call(server, socket)
+  })
+  return sockets
+}
+
+/** Counts slots taken, in all and by each caller; a caller that holds none takes no memory. */
+export function createSlots(max: number, maxEach: number) {
+  const held = new Map<string, number>()
+  let taken = 0
+  return {
+    isFull: (): boolean => taken >= max,
+    isFree: (caller: string): boolean => taken < max && (held.get(caller) ?? 0) < maxEach,
+    take(caller: string): void {
+      taken++
+      held.set(caller, (held.get(caller) ?? 0) + 1)
+    },
+    release(caller: string): void {
+      taken--
+      const left = held.get(caller)! - 1
+      if (left === 0) held.delete(caller)
+      else held.set(caller, left)
+    },
+  }
+}
+
+/**
+ * Milliseconds that a caller which seems to read nothing of its answer is given: the time for 4 MB at 20 kB a second. Linux reports
+ * what was read only when about 1.4 of the 4 MB that it may hold are free again, and a caller's system may ask for it by the megabyte.
+ */
+export const READ_MS = 200_000
+
+const LINGER_MS = 2000
+
+/** Ends a socket, but reads and drops for a moment: a reset could overtake its last answer (RFC 9112 section 9.6). */
+function endGently(socket: Socket, last = ''): void {
+  socket.end(last)
+  socket.resume()
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
+  socket.once('close', () => clearTimeout(timer))
+}
+
+/** Makes Node end an HTTP socket gently after its last answer if the request is still coming. */
+export function lingerOnClose(socket: Socket): void {
+  const { destroySoon } = socket
+  socket.destroySoon = () =>
+    requestComing(socket) === undefined ? destroySoon.call(socket) : endGently(socket)
+}
+
+/** Ends a socket whose request never became one with a bare status line. */
+export function endWithStatus(socket: Socket, status: number, fields = ''): void {
+  endGently(
+    socket,
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}Connection: close\r\nContent-Length: 0\r\n\r\n`,
+  )
+}

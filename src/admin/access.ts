@@ -54,12 +54,7 @@ const digest = (text: string): Buffer => hash('sha256', text, 'buffer')
 /** True if this host, an address without brackets or a name, is reached from this machine alone. */
 export function isLoopback(host: string): boolean {
   const plain = host.toLowerCase().replace(/^::ffff:(?=\d+\.)/, '')
-  switch (isIP(plain)) {
-    case 4:
-      return plain.startsWith('127.')
-    case 6:
-      return /^(?:0{0,4}:){2,7}0{0,3}1$/.test(plain)
-    default:
-      return plain === 'localhost'
-  }
+  const version = isIP(plain)
+  if (version === 4) return plain.startsWith('127.')
+  return version === 6 ? /^(?:0{0,4}:){2,7}0{0,3}1$/.test(plain) : plain === 'localhost'
 }

@@ -1,18 +1,69 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { Answer } from './access.ts'
-import { createLimits, type LimitParts } from './limits.ts'
+import type { ClientUsage } from '../limit/usage.ts'
+import { type Access, type Answer, deny, problem } from './access.ts'
 
-export interface AdminParts extends LimitParts {
+export interface AdminParts extends Access {
   /** Returns why the process should get no requests; undefined if it should. */
   notReadyReason(): string | undefined | Promise<string | undefined>
   /** Returns the text of `/metrics`. */
   metrics(): Promise<string>
   readonly metricsType: string
+  /** Returns what a client has used; rejects if the store cannot be asked. */
+  usage(client: string, signal: AbortSignal): Promise<ClientUsage>
+  /** Frees what is counted of a client, and returns how many keys; rejects if the store cannot be asked. */
+  reset(client: string, signal: AbortSignal): Promise<number>
+  /** Called with why the store could not be asked. */
+  failed(error: unknown): void
 }
 
 /** Creates the operators' listener: `/healthz`, `/readyz`, `/metrics` and `/limits/:client`. */
 export function createAdmin(parts: AdminParts): Server {
-  const limits = createLimits(parts)
+  let last: Promise<unknown> = Promise.resolve()
+
+  /** Acts for one operator at a time, as each may scan all of Redis, and for none that has left. */
+  async function queued<T>(response: ServerResponse, act: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const left = new AbortController()
+    response.once('close', () => left.abort())
+    const result = last.then(async () => {
+      left.signal.throwIfAborted()
+      return await act(left.signal)
+    })
+    last = result.catch(() => {})
+    return await result
+  }
+
+  /** Answers `GET` and `DELETE /limits/:client`, the client percent-encoded; never rejects. */
+  async function limits(request: IncomingMessage, response: ServerResponse, path: string): Promise<Answer> {
+    const { method = '', headers } = request
+    const denial = deny(headers, parts)
+    if (denial) return denial
+    const [, encoded] = /^\/limits\/([^/]+)$/.exec(path) ?? []
+    if (encoded === undefined) {
+      return problem(404, 'Ask for /limits/ with the id of a client, percent-encoded.')
+    }
+    let client: string
+    try {
+      client = decodeURIComponent(encoded)
+    } catch {
+      return problem(400, 'The id of the client is not percent-encoded UTF-8.')
+    }
+    if (!['GET', 'HEAD', 'DELETE'].includes(method)) {
+      return problem(405, 'Only GET, HEAD and DELETE.', { Allow: 'GET, HEAD, DELETE' })
+    }
+    try {
+      const body = await queued(response, async (signal) =>
+        method === 'DELETE'
+          ? { client, freed: await parts.reset(client, signal) }
+          : await parts.usage(client, signal),
+      )
+      return { status: 200, body }
+    } catch (error) {
+      if (!response.destroyed) parts.failed(error)
+      const { name, message } = error as Error
+      const detail = name === 'DamagedKeyError' ? message : 'The counters are out of reach.'
+      return problem(503, detail, { 'Retry-After': '1' })
+    }
+  }
 
   /** Never rejects. */
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<Answer> {

@@ -1,6 +1,6 @@
 import type { Readable, Writable } from 'node:stream'
 import type { Loaded, LoadOptions, Override } from '../config/load.ts'
-import { escaped } from '../observe/escape.ts'
+import { escaped } from '../observe/pretty.ts'
 
 /** What commands use of their process; tests bring their own. */
 export interface Io extends Pick<NodeJS.Process, 'env' | 'exit' | 'on' | 'once' | 'send'> {

@@ -7,8 +7,7 @@ import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../limit/limit.ts'
 import { invalidRequest } from '../par/form.ts'
-import type { GatewayDeps } from './deps.ts'
-import type { Exchange } from './exchange.ts'
+import type { Exchange, GatewayDeps } from './exchange.ts'
 
 type Outcome = Refusal | undefined
 
@@ -26,21 +25,16 @@ export function authenticate(deps: GatewayDeps, x: Exchange): Outcome | Promise<
     return undefined
   }
   const known = deps.authenticate(head.authorization, () =>
-    senderOf(request, {
+    senderOf(request, trusted, {
       path: target!.path,
       proofs: head.proofs,
-      trusted,
       certificate: () => clientCertificate(request, trusted),
     }),
   )
   return known instanceof Promise ? known.then((late) => identify(deps, x, late)) : identify(deps, x, known)
 }
 
-function identify(
-  deps: GatewayDeps,
-  x: Exchange,
-  known: Identity | Bound | Refusal,
-): Outcome | Promise<Outcome> {
+function identify(deps: GatewayDeps, x: Exchange, known: Identity | Bound | Refusal) {
   if (known instanceof Refusal) return known
   const route = x.route!
   const bound = 'prove' in known ? known : undefined
@@ -65,7 +59,7 @@ async function prove(
   bound: Bound,
   caller: Caller,
   forbidden: Outcome,
-): Promise<Outcome> {
+) {
   x.bound = bound
   x.cachedRefusal = limiter.recall(x.quotas)
   if (x.cachedRefusal === undefined) {

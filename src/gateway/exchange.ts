@@ -1,17 +1,65 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Bound } from '../authenticate/proof/confirmation.ts'
+import type { Proof } from '../authenticate/proof/dpop.ts'
+import type { Authenticate } from '../authenticate/token/bearer.ts'
 import type { BodyLength, Head } from '../downstream/body.ts'
-import type { Params } from '../downstream/router.ts'
+import type { ErrorFormat } from '../downstream/reply.ts'
+import type { createRouter, Params } from '../downstream/router.ts'
 import type { Target } from '../downstream/target.ts'
 import { type Peers, plainAddress } from '../downstream/trusted-proxies.ts'
 import type { Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
-import type { Caller, Quota } from '../limit/limit.ts'
+import type { Failures } from '../limit/failure-limit.ts'
+import type { Caller, LimitedRoute, Quota } from '../limit/limit.ts'
+import type { Limiter } from '../limit/limiter.ts'
+import type { RefuseParams } from '../limit/parameters.ts'
+import type { ParGuard } from '../par/guard.ts'
 import type { UpstreamRequest } from '../upstream/request.ts'
-import type { GatewayRoute } from './deps.ts'
+import type { Forward } from '../upstream/upstream.ts'
+
+/** A route with what serves it. */
+export interface GatewayRoute extends LimitedRoute {
+  /** Its upstream; undefined where the gateway itself responds. */
+  readonly forward: Forward | undefined
+  readonly errorFormat: ErrorFormat
+  /** True if one of its limits is counted per user. */
+  readonly needsUser: boolean
+  /** 400 for path parameters by which its limits cannot count. */
+  readonly refuseParams: RefuseParams
+  /** Applies the route's limits to a caller, now. */
+  quotas(caller: Caller, params: Params): readonly Quota[]
+  /** Returns the quota that makes a proof pass once, to be charged with the quotas of its call. */
+  proofQuota(proof: Proof, caller: Caller, quotas: readonly Quota[]): Quota
+}
+
+/** What the gateway depends on; a reload replaces all of it at once. */
+export interface GatewayDeps {
+  readonly match: ReturnType<typeof createRouter<GatewayRoute>>
+  /** True for a host that is served by its name, and that absolute-form targets may name. */
+  serves(host: string): boolean
+  /** True if requests to other hosts are served, too. */
+  readonly servesOthers: boolean
+  /** Returns the error format of a `Host`, as it was sent, while no route is known. */
+  errorFormatOf(host: string | undefined): ErrorFormat
+  readonly peers: Peers
+  /** Undefined where failures are not counted. */
+  readonly failures: Failures | undefined
+  readonly authenticate: Authenticate
+  /** Checks pushed authorisation requests; undefined without a PAR route. */
+  readonly guard: ParGuard | undefined
+  readonly limiter: Limiter
+  /** Returns a decision's header fields as a flat list. */
+  rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): readonly string[]
+  /** Returns the body of `respond: limits`. */
+  limitsOf(caller: Caller): Promise<object>
+  /** Logs and counts a request; called once, when it is over. */
+  observe(exchange: Exchange): void
+}
 
 const NO_QUOTAS: readonly Quota[] = []
+/** A well-formed `X-Request-Id`, which is kept. */
+const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 
 /** One request and what became of it. Each field is written by the phase it stands under; instants are `performance.now()` milliseconds. */
 export class Exchange {
@@ -80,18 +128,11 @@ export class Exchange {
     this.response = response
     this.expectsContinue = expectsContinue
     this.startedAt = performance.now()
-    this.requestId = requestIdOf(request)
+    const given = request.headers['x-request-id']
+    this.requestId = typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID()
     this.method = request.method ?? ''
     this.peer = plainAddress(request.socket.remoteAddress ?? '')
     this.ip = peers.caller(this.peer, request.headers['x-forwarded-for'] as string | undefined)
     this.trusted = peers.trusts(this.peer)
   }
-}
-
-const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
-
-/** Returns the caller's `X-Request-Id` where it is well formed, else a new one. */
-function requestIdOf(request: IncomingMessage): string {
-  const given = request.headers['x-request-id']
-  return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID()
 }

@@ -1,13 +1,18 @@
-import { bodyLength, readHead, tooLarge } from '../downstream/body.ts'
+import { bodyLength, type BodyLength, readHead, tooLarge } from '../downstream/body.ts'
+import { certificateField } from '../downstream/client-certificate.ts'
 import type { Serve } from '../downstream/pipelining.ts'
 import { jsonReply, refusalReply, writeReply } from '../downstream/reply.ts'
 import { parseTarget, plainTarget } from '../downstream/target.ts'
 import { Failure, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { exceeded } from '../limit/decision.ts'
+import { ipPart } from '../limit/key.ts'
+import { requestHeaders } from '../upstream/headers.ts'
+import type { Forward } from '../upstream/upstream.ts'
 import { authenticate } from './authenticate.ts'
-import type { GatewayDeps } from './deps.ts'
-import { Exchange } from './exchange.ts'
-import { forward } from './forward.ts'
+import { Exchange, type GatewayDeps } from './exchange.ts'
+
+/** A lone surrogate, which no client's name holds: addresses are told apart from clients in the upstream's queue. */
+const NO_NAME = '\ud800'
 
 /** The life of a request: each phase returns the refusal that ends it, or undefined. */
 async function run(deps: GatewayDeps, x: Exchange): Promise<Refusal | undefined> {
@@ -104,6 +109,41 @@ async function respond({ limiter, limitsOf }: GatewayDeps, x: Exchange): Promise
   if (decision.replayed === true) return x.bound!.replayed()
   writeReply(x.response, jsonReply(limits))
   return undefined
+}
+
+/** Forwards a request and streams the answer back. Returns the refusal (502, 503, 504) where no answer was begun. */
+async function forward(x: Exchange, upstream: Forward): Promise<Refusal | undefined> {
+  const { request, response, pushed, rateLimit } = x
+  const { maxBody, timeoutMs } = x.route!
+  const target = x.target!
+  if (x.expectsContinue && pushed === undefined) response.writeContinue()
+  const proto = 'encrypted' in request.socket ? 'https' : 'http'
+  x.askedAt = performance.now()
+  const headers = requestHeaders(
+    request.headers,
+    {
+      peer: x.peer,
+      proto,
+      host: request.headers.host!,
+      port: String(request.socket.localPort ?? ''),
+      requestId: x.requestId,
+      clientCert: proto === 'https' ? certificateField(request.socket) : undefined,
+      trusted: x.trusted,
+    },
+    upstream.identityHeaders,
+  )
+  x.forwarded = await upstream(request, response, {
+    target: target.path + target.query,
+    headers,
+    // Screened before.
+    bodyLength: pushed?.length ?? (x.bodyLength as BodyLength),
+    body: pushed,
+    maxBody,
+    timeoutMs,
+    rateLimit,
+    caller: x.caller?.client ?? NO_NAME + ipPart(x.ip),
+  })
+  return x.forwarded.outcome === 'failed' ? x.forwarded.error : undefined
 }
 
 /** Turns a refusal into the reply, in the format of the route or host. */

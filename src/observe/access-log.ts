@@ -1,8 +1,8 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { SYSTEM_CLOCK } from '../limit/memory/store.ts'
-import { escaped } from './escape.ts'
 import { type LogOutput, timestamp } from './log.ts'
 import type { Metrics } from './metrics.ts'
+import { escaped } from './pretty.ts'
 
 type Route = NonNullable<Exchange['route']>
 type Decision = NonNullable<Exchange['decision']>
@@ -10,10 +10,7 @@ type Decision = NonNullable<Exchange['decision']>
 /** The status logged for a caller that left before a response began, as nginx writes it. */
 const CALLER_LEFT = 499
 
-/**
- * Returns a function that is called once with each finished request: it counts the request and its times in the metrics, and
- * writes its one line of the access log.
- */
+/** Returns a function that counts a finished request and its times, and writes its line of the access log. */
 export function createAccessLog({ log, write }: LogOutput, metrics: Metrics): (exchange: Exchange) => void {
   const enabled = { info: log.isLevelEnabled('info'), error: log.isLevelEnabled('error') }
   return (exchange) => {

@@ -1,7 +1,6 @@
 import pino, { type LevelWithSilent, type Logger } from 'pino'
-import { escaped } from './escape.ts'
 import { createLines } from './lines.ts'
-import { prettyLines } from './pretty.ts'
+import { escaped, prettyLines } from './pretty.ts'
 
 export type Log = Logger
 
@@ -28,10 +27,7 @@ export interface LogOutput {
   close(): Promise<void>
 }
 
-/**
- * Opens the log on standard output: JSON lines, or `pretty` for people. Lines are buffered and written a few times a second;
- * beyond 8 MB that are not read, they are dropped.
- */
+/** Opens the log on standard output: lines of JSON, or `pretty` for people. Beyond 8 MB that are not read, they are dropped. */
 export function createLog(level: LevelWithSilent, format: 'json' | 'pretty'): LogOutput {
   const lines = createLines(process.stdout.fd, onDropped)
   const write = format === 'json' ? lines.write : (text: string) => lines.write(prettyLines(text))

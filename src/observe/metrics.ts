@@ -1,12 +1,4 @@
-import {
-  AggregatorRegistry,
-  collectDefaultMetrics,
-  Counter,
-  Gauge,
-  type MetricObjectWithValues,
-  type MetricValue,
-  Registry,
-} from 'prom-client'
+import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { durations, tally } from './tallies.ts'
 import { VERSION } from './version.ts'
 
@@ -108,14 +100,12 @@ export function createMetrics() {
       lastReload.set(1)
       lastReloadAt.setToCurrentTime()
     },
-    /** A configuration was rejected. */
     configFailed(): void {
       failedReloads.inc()
       lastReload.set(0)
     },
     /** Returns plain values, to be added to those of other processes. */
     values: (): Promise<MetricValues> => registry.getMetricsAsJSON(),
-    /** Returns the text of `/metrics`. */
     text: (): Promise<string> => registry.metrics(),
   }
   for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) metrics.droppedSockets.inc({ bound }, 0)
@@ -123,7 +113,7 @@ export function createMetrics() {
 }
 
 /** What one process shows at `/metrics`, as plain values. */
-export type MetricValues = readonly MetricObjectWithValues<MetricValue<string>>[]
+export type MetricValues = Readonly<Awaited<ReturnType<Registry['getMetricsAsJSON']>>>
 
 const aggregate = (all: readonly MetricValues[]) => AggregatorRegistry.aggregate(all as unknown as object[])
 

@@ -1,14 +1,10 @@
 import { styleText } from 'node:util'
-import { escaped } from './escape.ts'
 
 type Line = Readonly<Record<string, unknown>>
 
 const COLOURS: Readonly<Record<string, 'green' | 'yellow'>> = { info: 'green', warn: 'yellow' }
 
-/**
- * Formats lines of JSON for people, each on one line: the time in UTC, the level, what happened, then the other fields. What is
- * no JSON stays as it is.
- */
+/** Formats lines of JSON for people: the UTC time, the level, what happened, the other fields. What is no JSON stays. */
 export function prettyLines(lines: string): string {
   return lines.replaceAll(/.+/g, (json) => {
     try {
@@ -40,4 +36,12 @@ function requestWords(line: Line): string {
 
 function text(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
+}
+
+/** Moves a cursor, begins a line, or turns the direction of the text: control characters, line separators and bidi marks. */
+const UNSAFE = /[\p{Cc}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu
+
+/** Replaces what moves a cursor by `\uXXXX`, as JSON may have it too: callers choose some of what logs and commands print. */
+export function escaped(text: string): string {
+  return text.replaceAll(UNSAFE, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }

@@ -68,10 +68,7 @@ export function decodeComponent(text: string): string | undefined {
 const REQUIRED = ['client_id', 'scope', 'response_type', 'redirect_uri']
 
 /** Checks the parameters of an authorisation request (OpenID Connect Core section 3.1.2.1), which are in the form or in a request object. */
-export function refuseParameters(
-  get: (name: string) => unknown,
-  where: 'form' | 'request object',
-): Refusal | undefined {
+export function refuseParameters(get: (name: string) => unknown, where: 'form' | 'request object') {
   for (const name of REQUIRED) {
     const value = get(name)
     if (typeof value !== 'string' || value === '') return invalidRequest(`Send ${name} in the ${where}.`)

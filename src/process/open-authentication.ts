@@ -6,12 +6,10 @@ import type { KeySet } from '../authenticate/token/key-set.ts'
 import type { Client, Config, Tokens } from '../config/schema.ts'
 import { serviceUnavailable } from '../errors.ts'
 import type { Log } from '../observe/log.ts'
-import { createParGuard, type ParGuard } from '../par/guard.ts'
 import { plainId } from '../par/client-authentication.ts'
-import type { ParClient } from '../par/request-object.ts'
+import { createParGuard, type ParClient, type ParGuard } from '../par/guard.ts'
 import type { Resources } from './resources.ts'
 
-/** Checks the tokens of one configuration. */
 export type Issuers = ReturnType<typeof openIssuers>
 
 const FIRST_KEYS_MS = 10_000
@@ -52,7 +50,7 @@ export function openIssuers(resources: Resources, config: Config, log: Log, load
     if (tokens.length === 0) return () => serviceUnavailable('Nobody can be authenticated here.')
     // Without a known host, no proof can be checked to be for this gateway.
     const serves = (host: string): boolean => hosts.includes(host)
-    return createBearer(issuers, { proofs: hosts.length > 0 ? createProofs({ serves }) : undefined })
+    return createBearer(issuers, hosts.length > 0 ? createProofs(serves) : undefined)
   }
   const authenticate = resources.get('bearer', { tokens, hosts }, createAuthenticate)
   return {

@@ -2,7 +2,7 @@ import type { Config } from '../config/schema.ts'
 import { errorFormatOf, hostErrorFormats } from '../downstream/reply.ts'
 import { createRouter } from '../downstream/router.ts'
 import { servedHosts } from '../downstream/target.ts'
-import type { GatewayDeps, GatewayRoute } from '../gateway/deps.ts'
+import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
 import { decisionHeaders, draftHeaders } from '../limit/decision.ts'
 import { encodePart } from '../limit/key.ts'
 import { compileLimits, type LimitedRoute, proofQuota } from '../limit/limit.ts'
@@ -13,11 +13,7 @@ import { createForward, type Forward, type Upstream } from '../upstream/upstream
 import type { Resources } from './resources.ts'
 
 /** Opens the upstreams, by name; each keeps its sockets over reloads that do not change it. */
-export function openUpstreams(
-  resources: Resources,
-  upstreams: readonly Upstream[],
-  log: Log,
-): ReadonlyMap<string, Forward> {
+export function openUpstreams(resources: Resources, upstreams: readonly Upstream[], log: Log) {
   function open(upstream: Upstream): Forward {
     const { name } = upstream
     return createForward(upstream, ({ address, up, cause }) => {

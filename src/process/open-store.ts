@@ -4,7 +4,6 @@ import { prefixOf } from '../limit/key.ts'
 import { MemoryStore } from '../limit/memory/store.ts'
 import { createRedisStore } from '../limit/redis/store.ts'
 import { StoreConfigError } from '../limit/redis/diagnose.ts'
-import type { Store } from '../limit/store.ts'
 import { atMostEvery, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
@@ -18,19 +17,11 @@ const MODE_CHANGED = {
 }
 type Mode = keyof typeof MODE_CHANGED
 
-export interface OpenStore {
-  readonly store: Store
-  /** The counters that `store` asks, without its fallback. */
-  readonly counters: Pick<Store, 'peek'>
-  /** True if calls can be decided as configured. */
-  ready(): boolean
-}
-
 /**
- * Opens the configured store; each outage is logged once, and shown by the metrics. An unreachable Redis is no error; rejects
- * if Redis is not what the configuration says.
+ * Opens the store, and its `counters` without the fallback; `ready` returns true if calls can be decided as configured. Rejects
+ * if Redis is not what the configuration says; if it cannot be reached, that is logged once, and shown by the metrics.
  */
-export async function openStore(config: StoreConfig, log: Log, metrics: Metrics): Promise<OpenStore> {
+export async function openStore(config: StoreConfig, log: Log, metrics: Metrics) {
   const show = (now: Mode): void => {
     for (const mode of Object.keys(MODE_CHANGED)) metrics.storeMode.set({ mode }, mode === now ? 1 : 0)
     metrics.storeUp.set(now === 'store' ? 1 : 0)

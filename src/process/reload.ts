@@ -2,19 +2,15 @@ import type { Config } from '../config/schema.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
-/** Identifies a loaded configuration. */
-interface ConfigVersion {
+/** The configuration in force at the start, and how to load it again. */
+export interface Source {
   /** Of the text. */
   readonly hash: string
   /** Of the text, and of the files and secrets that it names. */
   readonly content: string
   readonly loadMs: number
-}
-
-/** The configuration in force at the start, and how to load it again. */
-export interface Source extends ConfigVersion {
   /** Rejects with an error whose message lists every mistake, a line each. */
-  load(): Promise<ConfigVersion & { readonly config: Config }>
+  load(): Promise<Omit<Source, 'load'> & { readonly config: Config }>
 }
 
 /** `file-change`: reload only if the text, or a file that it names, differs from what is in force; `signal`: in any case. */
@@ -23,10 +19,7 @@ export type ReloadTrigger = 'file-change' | 'signal'
 /** Sections that are read at the start only, but for parts of `listen`. */
 const RESTART_ONLY = ['listen', 'admin', 'store', 'log'] as const
 
-/**
- * Returns a function that reloads the configuration, one reload at a time. A bad one changes nothing; it is logged and counted.
- * `apply` puts a configuration into force, whole or not at all.
- */
+/** Returns what reloads the configuration, one at a time; a bad one changes nothing. `apply` is to be whole or not at all. */
 export function createReload(
   started: Config,
   source: Source,
@@ -77,10 +70,8 @@ function keepRestartOnly(started: Config, next: Config): Config {
   return { ...next, admin, store, log, listen: { ...started.listen, trustedProxies, hosts, tls } }
 }
 
-type ListenTls = Config['listen']['tls']
-
 /** Certificates and keys may change; whether callers are asked for theirs may not. */
-function renewed(started: ListenTls, next: ListenTls): ListenTls {
+function renewed(started: Config['listen']['tls'], next: typeof started) {
   if (started === undefined || next === undefined) return started
   const clientCa = started.clientCa && (next.clientCa ?? started.clientCa)
   return { ...started, cert: next.cert, key: next.key, clientCa }

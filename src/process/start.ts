@@ -8,16 +8,12 @@ import { buildService, type Operated } from './service.ts'
 import { createReload, type ReloadTrigger, type Source } from './reload.ts'
 import { openWorkers } from './workers/pool.ts'
 
-/** A gateway that serves. */
 export interface Running {
   /** Where callers are served, such as `http://127.0.0.1:8080`. */
   readonly address: string
   /** Where operators are served. */
   readonly adminAddress: string
-  /**
-   * Loads the configuration again, for every request from then on; requests in flight end with the old one, and counters
-   * stay. A bad one changes nothing. Never rejects.
-   */
+  /** Loads the configuration again; requests in flight end with the old one. A bad one changes nothing. Never rejects. */
   reload(trigger: ReloadTrigger): Promise<void>
   /** Logs an uncaught exception, as the last line of the log. */
   fatal(error: Error): void
@@ -28,16 +24,8 @@ export interface Running {
   close(options?: { readonly lameDuck?: boolean }): Promise<void>
 }
 
-export interface StartOptions {
-  /** How to load the configuration again; without one, it never changes. */
-  readonly source?: Source | undefined
-  /** Processes that share the callers' port; one is this process itself. */
-  readonly workers?: number
-}
-
 /** The part of `drainTimeout` in which new requests are still taken. */
 const LAME_DUCK_PART = 4
-
 /** Most warnings of one configuration that are logged: each of 10,000 clients may give one. */
 const MAX_WARNINGS = 100
 
@@ -45,8 +33,14 @@ const NOT_STARTED = 'the gateway does not serve yet'
 const refuse = (): Promise<never> => Promise.reject(new Error(NOT_STARTED))
 const UNSERVED = { notReadyReason: () => NOT_STARTED, usage: refuse, reset: refuse }
 
-/** Opens the operators' port, then the callers'. Rejects with a message for the operator. */
-export async function start(config: Config, { source, workers = 1 }: StartOptions = {}): Promise<Running> {
+/**
+ * Opens the operators' port, then the callers', which `workers` share; one is this process itself. Without `source`, the
+ * configuration never changes. Rejects with a message for the operator.
+ */
+export async function start(
+  config: Config,
+  { source, workers = 1 }: { readonly source?: Source | undefined; readonly workers?: number } = {},
+): Promise<Running> {
   const { level, format = process.stdout.isTTY ? 'pretty' : 'json' } = config.log
   const output = createLog(level, format)
   const { log } = output

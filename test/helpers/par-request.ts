@@ -1,8 +1,7 @@
-import { expect } from 'vitest'
+import { expect, vi } from 'vitest'
 import { randomUUID } from 'node:crypto'
 import { createKeySource, type KeySourceOptions } from '../../src/authenticate/token/jwks.ts'
-import { createParGuard, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
-import type { ParClient } from '../../src/par/request-object.ts'
+import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
 import { plainId } from '../../src/par/client-authentication.ts'
 import { refusalReply } from '../../src/downstream/reply.ts'
 import { makeKey, signJws, type TestKey } from './issuer.ts'
@@ -25,22 +24,30 @@ export function clientKeys(jwks: string | object, events: Partial<KeySourceOptio
 
 type Members = Readonly<Record<string, unknown>>
 
-/** A guard with the clients given, each by its id. */
+let checking = 0
+
+/** A guard with the clients given, each by its id; while it checks, it is `NOW`. */
 export function guardOf(
   clients: Readonly<Record<string, Omit<ParClient, 'id'>>>,
   options: Partial<ParGuardOptions> = {},
 ): ParGuard {
-  return createParGuard({
+  const guard = createParGuard({
     issuer: ISSUER,
     audiences: [TOKEN, PAR],
     assertionAudience: 'compatible',
     leewayMs: 10_000,
     unknownClients: 'forward',
-    now: () => NOW * 1000,
     clientOf: (id) => (Object.hasOwn(clients, id) ? { id, ...clients[id] } : undefined),
     isMisspelt: (id) => Object.keys(clients).some((one) => plainId(one) === plainId(id)),
     ...options,
   })
+  return {
+    async check(request) {
+      checking++
+      vi.setSystemTime(NOW * 1000)
+      return await guard.check(request).finally(() => --checking === 0 && vi.useRealTimers())
+    },
+  }
 }
 
 /** Good plain parameters of a client, with the seed's `claims`; undefined leaves one out. */

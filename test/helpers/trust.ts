@@ -1,7 +1,8 @@
 import type { Bound } from '../../src/authenticate/proof/confirmation.ts'
-import { type Authenticate, type BearerOptions, createBearer } from '../../src/authenticate/token/bearer.ts'
+import type { Proofs } from '../../src/authenticate/proof/dpop.ts'
+import { type Authenticate, createBearer } from '../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../src/authenticate/token/claims.ts'
-import type { TrustedIssuer } from '../../src/authenticate/token/jwt.ts'
+import type { TrustedIssuer } from '../../src/authenticate/token/claims.ts'
 import {
   createKeySource,
   type Keys,
@@ -44,11 +45,8 @@ export function trust(
 type Serving = (...request: Parameters<Authenticate>) => Identity | Refusal | Promise<Identity | Refusal>
 
 /** Authenticates as for a call that is served: a proof passes once. */
-export function createServing(
-  trusted: TrustedIssuer | readonly TrustedIssuer[],
-  options: BearerOptions = {},
-): Serving {
-  const authenticate = createBearer([trusted].flat(), options)
+export function createServing(trusted: TrustedIssuer | readonly TrustedIssuer[], proofs?: Proofs): Serving {
+  const authenticate = createBearer([trusted].flat(), proofs)
   const used = new Set<string>()
   async function serve(bound: Bound): Promise<Identity | Refusal> {
     const proof = await bound.prove()

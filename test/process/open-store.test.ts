@@ -1,6 +1,6 @@
 import { describe, it } from 'vitest'
 import type { StoreConfig } from '../../src/config/schema.ts'
-import { openStore, type OpenStore } from '../../src/process/open-store.ts'
+import { openStore } from '../../src/process/open-store.ts'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
@@ -10,7 +10,7 @@ import { until } from '../helpers/wait.ts'
 type Closing = (close: () => Promise<void>) => void
 
 interface Opened {
-  readonly opened: OpenStore
+  readonly opened: Awaited<ReturnType<typeof openStore>>
   /** The log: level and message. */
   readonly lines: readonly string[]
   up(): Promise<boolean>

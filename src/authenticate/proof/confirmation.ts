@@ -12,10 +12,7 @@ export interface Confirmation {
   readonly x5t?: string | undefined
 }
 
-/**
- * A token that is bound to a key, whose proof is not verified yet. Until it is verified and charged, a request may only be
- * refused: a caller over its limit costs no signature.
- */
+/** A token bound to a key. Until its proof is verified and charged, a request may only be refused: that costs no signature. */
 export interface Bound {
   readonly identity: Identity
   /** Verifies the proof. Never rejects. */
@@ -47,7 +44,7 @@ export function createConfirm({ refuse }: Challenges, proofs: Proofs | undefined
     identity: Identity,
     scheme: Scheme,
     digest: string,
-    sender: Sender | undefined,
+    sender?: Sender,
   ): Identity | Bound | Refusal {
     const { jkt, x5t } = identity.confirmation ?? {}
     const certificate = x5t === undefined ? undefined : sender?.certificate()

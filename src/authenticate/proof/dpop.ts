@@ -7,12 +7,8 @@ import { needsExtension } from '../token/claims.ts'
 import { isObject, type JsonObject, type Jws, parseJws, parseObject } from '../token/jws.ts'
 import { type KeySet, privateMember, readKeySet } from '../token/key-set.ts'
 
-export interface ProofOptions {
-  /** True if this, in lower case and without its port, is a host of this gateway. Proofs for others are refused. */
-  serves(host: string): boolean
-  /** The clock, in Unix milliseconds. */
-  readonly now?: () => number
-}
+/** True if this, in lower case and without its port, is a host of this gateway. Proofs for others are refused. */
+type Serves = (host: string) => boolean
 
 /** What a token requires of a proof: the thumbprint of its key, and the base64url SHA-256 of the token. */
 type Binding = Readonly<Record<'jkt' | 'ath', string>>
@@ -56,7 +52,7 @@ const invalid = (description: string): Fault => ({ error: 'invalid_dpop_proof', 
  * Verifies proofs of possession by RFC 9449 section 4.3. Nonces (section 9), which are optional, are not required: proofs made
  * ahead of time are limited by their age, and a client that waits for a nonce would call twice.
  */
-export function createProofs({ serves, now = Date.now }: ProofOptions) {
+export function createProofs(serves: Serves) {
   const keys = new LRUCache<string, KeySet>({ max: KNOWN_KEYS })
 
   /** Verifies the one proof that the request carries. Asks no store; never rejects. */
@@ -99,7 +95,7 @@ export function createProofs({ serves, now = Date.now }: ProofOptions) {
     if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI) {
       return invalid('The DPoP proof has no jti, or one that is too long.')
     }
-    const ageMs = typeof iat === 'number' ? now() - iat * 1000 : Infinity
+    const ageMs = typeof iat === 'number' ? Date.now() - iat * 1000 : Infinity
     if (!(ageMs <= MAX_AGE_MS && ageMs >= -LEEWAY_MS)) {
       return invalid(`The DPoP proof has no iat of the last ${MAX_AGE_MS / 1000} seconds.`)
     }
@@ -135,7 +131,7 @@ export function thumbprintOf(canonical: string): string {
 const HTTP_URI = /^https?:\/\/[^\s/?#@\\"<>^`{|}]+(?:[/?#][!#-;=?-[\]_a-z~]*)?$/i
 
 /** True if `htu` is the URL that the sender requested (RFC 9449 section 4.3), at a host that is served here. */
-function isHtuOf(htu: unknown, { scheme, host, path }: Sender, serves: ProofOptions['serves']): boolean {
+function isHtuOf(htu: unknown, { scheme, host, path }: Sender, serves: Serves): boolean {
   if (typeof htu !== 'string') return false
   const claimed = normalizeUrl(htu)
   const requested = normalizeUrl(`${scheme}://${host}${path}`)
@@ -153,20 +149,16 @@ function normalizeUrl(url: string): { readonly hostname: string; readonly href: 
 
 /** The sender of a request, with the URL that it requested, as the socket or, where the peer is `trusted`, its `X-Forwarded-*` fields show it. */
 export function senderOf(
-  request: IncomingMessage,
-  options: Pick<Sender, 'path' | 'proofs' | 'certificate'> & { readonly trusted: boolean },
+  { headers, socket, method = '' }: IncomingMessage,
+  trusted: boolean,
+  rest: Pick<Sender, 'path' | 'proofs' | 'certificate'>,
 ): Sender {
-  const { headers, socket, method = '' } = request
-  const { path, proofs, trusted, certificate } = options
   // Of a list the first, which is what the proxy next to the caller wrote.
-  const forwarded = (name: string): string =>
-    trusted
-      ? /^[^,]*/
-          .exec(String(headers[name] ?? ''))![0]
-          .trim()
-          .toLowerCase()
-      : ''
+  const forwarded = (name: string): string => {
+    const [first] = trusted ? String(headers[name] ?? '').split(',', 1) : []
+    return first?.trim().toLowerCase() ?? ''
+  }
   const scheme = forwarded('x-forwarded-proto') || ('encrypted' in socket ? 'https' : 'http')
   const host = forwarded('x-forwarded-host') || (headers.host ?? '')
-  return { method, scheme, host, path, proofs, certificate }
+  return { ...rest, method, scheme, host }
 }

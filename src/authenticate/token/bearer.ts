@@ -4,16 +4,8 @@ import type { Refusal } from '../../errors.ts'
 import { type Bound, createConfirm } from '../proof/confirmation.ts'
 import type { Proofs, Sender } from '../proof/dpop.ts'
 import { createChallenges, type Fault, invalidToken, type Scheme } from './challenge.ts'
-import { createNames, type Identity } from './claims.ts'
+import { createNames, type Identity, type TrustedIssuer, type VerifiedToken, verifyJwt } from './claims.ts'
 import { parseJws, parseObject } from './jws.ts'
-import { type TrustedIssuer, type VerifiedToken, verifyJwt } from './jwt.ts'
-
-export interface BearerOptions {
-  /** Verifies DPoP proofs; without it, the DPoP scheme is unknown and tokens bound to a key are refused. */
-  readonly proofs?: Proofs | undefined
-  /** The clock, in Unix milliseconds. */
-  readonly now?: () => number
-}
 
 /**
  * Identifies the caller by every `Authorization` value of a request; `sender` is called for tokens that are bound to a key,
@@ -23,6 +15,8 @@ export type Authenticate = (
   authorization: readonly string[],
   sender?: () => Sender,
 ) => Identity | Bound | Refusal | Promise<Identity | Bound | Refusal>
+
+type Found = Identity | Fault | Promise<Identity | Fault>
 
 /** RFC 6750 section 2.1 and RFC 9449 section 7.1; without a token where that is missing or malformed. */
 const CREDENTIALS = /^(bearer|dpop)(?= |$)(?: +([A-Za-z0-9._~+/-]+=*)$)?/i
@@ -38,12 +32,10 @@ const MALFORMED: Fault = {
 /**
  * Authenticates callers by access tokens, JWT (RFC 9068) or opaque (RFC 7662), sent as bearer tokens (RFC 6750) or with a
  * proof of possession (RFC 9449, RFC 8705). A refusal carries its challenge: 401, 400 where the credentials are malformed or
- * ambiguous, 503 where what is needed to decide is not available.
+ * ambiguous, 503 where what is needed to decide is not available. Without `proofs`, the DPoP scheme is unknown and tokens bound
+ * to a key are refused.
  */
-export function createBearer(
-  trusted: readonly TrustedIssuer[],
-  { proofs, now = Date.now }: BearerOptions = {},
-): Authenticate {
+export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs): Authenticate {
   const issuers = new Map<unknown, TrustedIssuer>(trusted.map((one) => [one.issuer, one]))
   const introspecting = trusted.find(({ introspect }) => introspect !== undefined)
   const nameOf = createNames(trusted.map(({ issuer }) => issuer))
@@ -57,11 +49,11 @@ export function createBearer(
       384 + 2 * (client.length + user.length + scope.length),
   })
 
-  function find(token: string, digest: string): Identity | Fault | Promise<Identity | Fault> {
+  function find(token: string, digest: string): Found {
     if (token.length > MAX_TOKEN) return invalidToken('The access token is too long.')
     const known = verified.get(digest)
     if (known !== undefined) {
-      if (known.until > now() && known.keys?.current() === known.set) return known.identity
+      if (known.until > Date.now() && known.keys?.current() === known.set) return known.identity
       verified.delete(digest)
     }
     const jws = parseJws(token)
@@ -75,14 +67,10 @@ export function createBearer(
     if (issuer === undefined) {
       return invalidToken('The access token is not from an issuer that is trusted here.')
     }
-    return remember(digest, verifyJwt(issuer, jws, claims, now), issuer.issuer)
+    return remember(digest, verifyJwt(issuer, jws, claims), issuer.issuer)
   }
 
-  function remember(
-    digest: string,
-    result: VerifiedToken | Fault | Promise<VerifiedToken | Fault>,
-    issuer: string,
-  ): Identity | Fault | Promise<Identity | Fault> {
+  function remember(digest: string, result: ReturnType<typeof verifyJwt>, issuer: string): Found {
     if (result instanceof Promise) return result.then((settled) => remember(digest, settled, issuer))
     if ('error' in result) return result
     let { identity } = result
@@ -94,12 +82,7 @@ export function createBearer(
     return identity
   }
 
-  function settle(
-    finding: Identity | Fault,
-    scheme: Scheme,
-    digest: string,
-    sender: (() => Sender) | undefined,
-  ): Identity | Bound | Refusal {
+  function settle(finding: Identity | Fault, scheme: Scheme, digest: string, sender?: () => Sender) {
     if ('error' in finding) return challenges.refuse(finding, scheme)
     if (scheme === 'bearer' && finding.confirmation === undefined) return finding
     return confirm(finding, scheme, digest, sender?.())

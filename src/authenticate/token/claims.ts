@@ -1,6 +1,9 @@
 import { type Confirmation, readConfirmation } from '../proof/confirmation.ts'
-import { type Fault, invalidToken } from './challenge.ts'
-import type { JsonObject } from './jws.ts'
+import { type Fault, invalidToken, unverifiable } from './challenge.ts'
+import type { Introspect } from './introspection.ts'
+import type { Keys } from './jwks.ts'
+import type { JsonObject, Jws } from './jws.ts'
+import type { KeySet } from './key-set.ts'
 
 /** Who an access token speaks for. */
 export interface Identity {
@@ -28,6 +31,26 @@ export interface TokenRules {
   readonly type: 'any' | 'strict'
 }
 
+/** An issuer whose tokens are accepted, and what they must say. */
+export interface TrustedIssuer extends TokenRules {
+  /** The signature algorithms taken, such as PS256. */
+  readonly algorithms: readonly string[]
+  /** For `WWW-Authenticate`; the first issuer's counts. */
+  readonly realm: string
+  /** For JWTs, which are matched by their `iss`. */
+  readonly keys: Keys
+  /** For opaque tokens; of several issuers one may have it. */
+  readonly introspect?: Introspect | undefined
+}
+
+/** An accepted token. Holds until `until`, Unix milliseconds, and as long as `set` is what `keys` hold. */
+export interface VerifiedToken {
+  readonly identity: Identity
+  readonly until: number
+  readonly keys?: Keys
+  readonly set?: KeySet
+}
+
 /** Claims of ID tokens (OpenID Connect Core sections 2 and 3.3.2.11). */
 const OF_ID_TOKENS = ['nonce', 'at_hash', 'c_hash', 's_hash']
 export const NOT_ACCESS = invalidToken('The token is not an access token.')
@@ -44,20 +67,49 @@ export function needsExtension(header: JsonObject): boolean {
   return 'crit' in header || 'b64' in header || 'zip' in header
 }
 
-/** Reads the claims of a token whose signature is good (RFC 9068 section 4, RFC 7519 section 4.1). */
-export function readClaims(
-  header: JsonObject,
+/** Verifies a JWT access token of an issuer (RFC 9068 section 4). A promise only where keys must be fetched first; it never rejects. */
+export function verifyJwt(issuer: TrustedIssuer, jws: Jws, claims: JsonObject) {
+  const { keys, type, algorithms } = issuer
+  const { alg, kid } = jws.header
+  if (!algorithms.includes(alg as string)) {
+    return invalidToken('The access token is signed with an algorithm that is not accepted.')
+  }
+  if (needsExtension(jws.header)) {
+    return invalidToken('The header of the access token has a parameter that is not supported.')
+  }
+  const typ = typeOf(jws.header)
+  if (typ !== 'at+jwt' && (typ !== 'jwt' || type === 'strict')) return NOT_ACCESS
+  const known = keys.current()
+  if (known?.verifies(jws, kid)) return evaluate(issuer, known, true, jws, claims)
+  // The issuer may have a new key, even under an old kid.
+  const fresh = keys.refresh()
+  if (fresh === undefined) return evaluate(issuer, known, false, jws, claims)
+  return fresh.then((set) => evaluate(issuer, set, set?.verifies(jws, kid), jws, claims))
+}
+
+function evaluate(
+  issuer: TrustedIssuer,
+  set: KeySet | undefined,
+  signed: boolean | undefined,
+  jws: Jws,
   claims: JsonObject,
-  rules: TokenRules,
-  nowMs: number,
-): Identity | Fault {
+): VerifiedToken | Fault {
+  if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
+  if (!signed) return invalidToken('The signature of the access token is not valid.')
+  const identity = readClaims(jws.header, claims, issuer)
+  if ('error' in identity) return identity
+  return { identity, until: (claims['exp'] as number) * 1000, keys: issuer.keys, set }
+}
+
+/** Reads the claims of a token whose signature is good (RFC 9068 section 4, RFC 7519 section 4.1). */
+export function readClaims(header: JsonObject, claims: JsonObject, rules: TokenRules): Identity | Fault {
   const { iss, aud, exp, sub, scope } = claims
   const client = claims[rules.clientClaim]
   if (iss !== rules.issuer)
     return invalidToken('The access token is not from the issuer that is trusted here.')
   if (!hasAudience(aud, rules.audience)) return invalidToken('The access token is for another audience.')
   if (exp === undefined) return invalidToken('The access token does not say when it expires.')
-  const fault = timeFault(claims, nowMs, rules.leewayMs)
+  const fault = timeFault(claims, rules.leewayMs)
   if (fault !== undefined) return invalidToken(`The access token ${fault}.`)
   const confirmation = 'cnf' in claims ? readConfirmation(claims['cnf']) : undefined
   if ('cnf' in claims && confirmation === undefined) {
@@ -75,20 +127,13 @@ export function hasAudience(aud: unknown, accepted: readonly string[]): boolean 
   return Array.isArray(aud) ? aud.some((one) => accepted.includes(one)) : accepted.includes(aud as string)
 }
 
-/**
- * What is wrong with the times of a JWT, as a phrase that follows its name. They are seconds, whole or not (RFC 7519
- * section 2), and all optional. `aheadMs`: how far ahead the clock behind `iat` may be.
- */
-export function timeFault(
-  claims: JsonObject,
-  nowMs: number,
-  leewayMs: number,
-  aheadMs = leewayMs,
-): string | undefined {
+/** What is wrong with the times of a JWT (seconds, RFC 7519 section 2, all optional), after its name; `aheadMs` is for `iat`. */
+export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leewayMs): string | undefined {
   const { exp = Number.MAX_VALUE, nbf = 0, iat = 0 } = claims as Readonly<Record<string, number | undefined>>
   if (!(Number.isFinite(exp) && Number.isFinite(nbf) && Number.isFinite(iat))) {
     return 'has an exp, nbf or iat that is no number'
   }
+  const nowMs = Date.now()
   if (nowMs >= exp * 1000 + leewayMs) return 'expired'
   if (nowMs < nbf * 1000 - leewayMs) return 'is not valid yet'
   return nowMs < iat * 1000 - aheadMs ? 'has an iat in the future' : undefined

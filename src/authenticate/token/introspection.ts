@@ -1,15 +1,23 @@
 import { LRUCache } from 'lru-cache'
+import { Health, type HealthOptions } from '../../health.ts'
 import { type Fault, invalidToken, unverifiable } from './challenge.ts'
-import { NOT_ACCESS, readClaims, type TokenRules } from './claims.ts'
-import { createEndpoint, type EndpointOptions } from './introspection-endpoint.ts'
-import type { JsonObject } from './jws.ts'
-import type { VerifiedToken } from './jwt.ts'
+import { NOT_ACCESS, readClaims, type TokenRules, type VerifiedToken } from './claims.ts'
+import { describeFailure, describeStatus, Problem, readBytes, shownUrl, withTimeout } from './fetch-json.ts'
+import { type JsonObject, parseObject } from './jws.ts'
 
-export interface IntrospectionOptions extends EndpointOptions, Omit<TokenRules, 'type'> {
+export interface IntrospectionOptions extends Omit<TokenRules, 'type'> {
+  readonly url: string
+  /** The gateway's credentials (RFC 6749 section 2.3.1). */
+  readonly clientId: string
+  readonly clientSecret: string
+  /** Called once when the endpoint goes down, and once when it is up again. */
+  readonly events: Pick<HealthOptions, 'onDown' | 'onUp'>
+  /** Longest that one token waits for its answer. */
+  readonly timeoutMs?: number
+  /** How long the endpoint is left alone once it is down. */
+  readonly cooldownMs?: number
   /** Longest that a token is accepted without asking again, and so that a revoked one may live on. */
   readonly maxAgeMs?: number
-  /** The clock, in Unix milliseconds. */
-  readonly now?: () => number
 }
 
 /** Verifies an opaque token; `digest` is the SHA-256 of the token. A promise only where the issuer must be asked; it never rejects. */
@@ -19,22 +27,35 @@ export type Introspect = (token: string, digest: string) => Fault | Promise<Veri
 const REFUSED_MS = 5000
 const MAX_REFUSED = 10_000
 const NOT_ACTIVE = invalidToken('The access token is not active.')
+/** The issuer says itself that it is an access token. */
+const HEADER = { typ: 'at+jwt' }
+/** RFC 6749 section 7.1, RFC 9449 section 5, and what some write in their place. */
+const ACCESS_TOKEN = /^(?:bearer|dpop|access_token)$/i
 
-/**
- * Identifies opaque tokens by their issuer's introspection endpoint (RFC 7662). Concurrent lookups of one token are one;
- * refusals are remembered for a moment by the token's digest. An outage is a 503.
- */
+const MAX_BYTES = 64 * 1024
+/** Most requests at a time, and most tokens that may wait for one. */
+const MAX_CONCURRENT = 32
+const MAX_WAITING = 1000
+/** Failures in a row after which the gateway probes. */
+const MAX_FAILURES = 3
+/** The probe: a token that no caller chose, so that a failure is the endpoint's own. */
+const PROBE_TOKEN = 'sluice-asks-whether-tokens-can-be-looked-up'
+/** An answer that may be about the token alone, so that it says nothing of other tokens. */
+class TokenProblem extends Problem {}
+
+/** The token is at fault, not the request (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
+const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'])
+
+/** Identifies opaque tokens (RFC 7662), in one lookup at a time each; refusals are remembered a moment. An outage is a 503. */
 export function createIntrospection(options: IntrospectionOptions): Introspect {
-  const { maxAgeMs = 30_000, now = Date.now } = options
+  const { maxAgeMs = 30_000 } = options
   const rules = { ...options, type: 'any' as const }
   const ask = createEndpoint(options)
   const inFlight = new Map<string, Promise<VerifiedToken | Fault>>()
-  const refused = new LRUCache<string, { readonly fault: Fault; readonly until: number }>({
-    max: MAX_REFUSED,
-  })
+  const refused = new LRUCache<string, { fault: Fault; until: number }>({ max: MAX_REFUSED })
 
   async function lookUp(token: string, digest: string): Promise<VerifiedToken | Fault> {
-    const askedAt = now()
+    const askedAt = Date.now()
     let answer: JsonObject | undefined
     try {
       answer = await ask(token)
@@ -51,7 +72,7 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
     if (type !== undefined && !(typeof type === 'string' && ACCESS_TOKEN.test(type))) return NOT_ACCESS
     // RFC 7662 section 2.2: both are optional, and the issuer is known.
     const claims: JsonObject = { iss: options.issuer, exp: Number.MAX_VALUE, ...answer }
-    const identity = readClaims(HEADER, claims, rules, now())
+    const identity = readClaims(HEADER, claims, rules)
     if ('error' in identity) return identity
     if (type?.toLowerCase() === 'dpop' && !identity.confirmation?.jkt) {
       return invalidToken('The access token is bound to its client in a way that cannot be checked here.')
@@ -61,7 +82,7 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
 
   return function introspect(token, digest) {
     const known = refused.get(digest)
-    if (known !== undefined && known.until > now()) return known.fault
+    if (known !== undefined && known.until > Date.now()) return known.fault
     let lookup = inFlight.get(digest)
     if (lookup === undefined) {
       lookup = lookUp(token, digest).finally(() => inFlight.delete(digest))
@@ -71,7 +92,96 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
   }
 }
 
-/** The issuer says itself that it is an access token. */
-const HEADER = { typ: 'at+jwt' }
-/** RFC 6749 section 7.1, RFC 9449 section 5, and what some write in their place. */
-const ACCESS_TOKEN = /^(?:bearer|dpop|access_token)$/i
+/**
+ * Asks an introspection endpoint (RFC 7662 section 2), in bounded time and number. No redirect is followed.
+ *
+ * An endpoint that is down is left alone, so that callers do not wait for it: it is asked once a cool-down. Callers may make up
+ * tokens that upset a good endpoint. So that these do not lock out others, failures in a row only make the gateway send a
+ * token of its own, and only a failure of that one counts as an outage.
+ */
+function createEndpoint(options: IntrospectionOptions) {
+  const { url, events, timeoutMs = 3000, cooldownMs = 1000 } = options
+  const headers = {
+    accept: 'application/json',
+    authorization: basic(options.clientId, options.clientSecret),
+    'content-type': 'application/x-www-form-urlencoded',
+  }
+  const health = new Health({ failures: Infinity, backoffMs: cooldownMs, ...events })
+  let probing = false
+  let sending = 0
+  const waiting: (() => void)[] = []
+
+  async function post(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
+    const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString()
+    const response = await fetch(url, { method: 'POST', headers, body, signal, redirect: 'manual' })
+    const answer = parseObject(await readBytes(response.body, MAX_BYTES))
+    const { status } = response
+    if (status === 200 && typeof answer?.['active'] === 'boolean') return answer
+    if (status === 400 && TOKEN_ERRORS.has(answer?.['error'])) return undefined
+    if (status === 200) throw new Problem('answered what is no introspection response')
+    if (status === 400 || status === 422) throw new TokenProblem(describeStatus(response))
+    if (status !== 401 && status !== 403) throw new Problem(describeStatus(response))
+    throw new Problem(`answered ${status}: it does not take the gateway's clientId and clientSecret`)
+  }
+
+  /** Waits until it may send: first come, first served. All have the same time, so none waits beyond its own. */
+  async function acquire(): Promise<void> {
+    if (sending < MAX_CONCURRENT) sending++
+    else if (waiting.length < MAX_WAITING) await new Promise<void>((resolve) => waiting.push(resolve))
+    else throw new Error(`${MAX_WAITING} wait already`)
+  }
+
+  async function send(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
+    try {
+      const answer = await post(token, signal)
+      health.succeeded()
+      return answer
+    } catch (cause) {
+      const error = new Error(`${shownUrl(url)} ${describeFailure(cause)}`, { cause })
+      if (!(cause instanceof TokenProblem)) health.failed(error)
+      throw error
+    }
+  }
+
+  async function probe(): Promise<void> {
+    if (probing) return
+    probing = true
+    try {
+      await withTimeout(timeoutMs, (signal) => send(PROBE_TOKEN, signal))
+    } catch (error) {
+      // Of a single failure in a row, a caller's token was answered meanwhile.
+      if (health.failures > 1) health.trip(error as Error)
+    } finally {
+      probing = false
+    }
+  }
+
+  /** Returns the answer; undefined where the endpoint takes no such tokens. Rejects where there is no answer. */
+  return async function ask(token: string): Promise<JsonObject | undefined> {
+    if (!health.up) {
+      if (!health.due()) throw new Error(`${shownUrl(url)} fails and is left alone`)
+      void probe()
+    }
+    return withTimeout(timeoutMs, async (signal) => {
+      await acquire()
+      try {
+        signal.throwIfAborted()
+        return await send(token, signal)
+      } catch (error) {
+        if (health.up && health.failures >= MAX_FAILURES) void probe()
+        throw error
+      } finally {
+        const next = waiting.shift()
+        if (next === undefined) sending--
+        // After the timers that are due: what is out of time is not sent.
+        else setImmediate(next)
+      }
+    })
+  }
+}
+
+/** Client authentication by RFC 6749 section 2.3.1: both halves form-encoded. */
+function basic(id: string, secret: string): string {
+  const [user, password] = [id, secret].map((text) => new URLSearchParams({ '': text }).toString().slice(1))
+  return `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`
+}

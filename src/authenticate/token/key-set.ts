@@ -46,10 +46,7 @@ export class KeySet {
   }
 }
 
-/**
- * Reads a JWK Set. Keys of other kinds, for other uses, too weak, malformed or private are left out; what is no JWK Set
- * throws. An equal one read before is returned itself.
- */
+/** Reads the keys of a JWK Set that can be used; rejects if it is none. Returns `previous` itself if that is equal. */
 export async function readKeySet(document: unknown, previous?: KeySet): Promise<KeySet> {
   const list = (document as { readonly keys?: unknown } | null | undefined)?.keys
   if (!Array.isArray(list)) throw new Error('is no JWK Set: it has no list "keys"')

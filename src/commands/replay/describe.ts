@@ -1,4 +1,4 @@
-import { escaped } from '../../observe/escape.ts'
+import { escaped } from '../../observe/pretty.ts'
 import { formatList, formatParagraphs, formatRows } from '../format.ts'
 import type { Report } from './report.ts'
 

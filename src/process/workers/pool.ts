@@ -12,10 +12,7 @@ const ANSWER_MS = 3000
 /** How long it may take to put a configuration into force. */
 const APPLY_MS = 10_000
 
-/**
- * Opens a service of several processes that share the callers' port; those that exit are restarted. Rejects with the error
- * of the first worker that could not start.
- */
+/** Opens a service of several processes; those that exit are restarted. Rejects if one could not start, with its error. */
 export async function openWorkers(
   count: number,
   config: Config,

@@ -20,10 +20,7 @@ export interface Result {
   readonly error?: { readonly name: string; readonly message: string }
 }
 
-/**
- * Runs one of the processes that share the callers' port: does what the primary process calls over their channel, `send`, and
- * ends when that one is gone.
- */
+/** Runs a worker: does what the primary process calls over their channel, `send`, and ends when that one is gone. */
 export function runWorker(send: NonNullable<typeof process.send>): void {
   // A terminal and some supervisors signal all processes; only the primary acts on it.
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {})

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import type { Bound } from '../../../src/authenticate/proof/confirmation.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
@@ -30,7 +30,7 @@ let authenticate: ReturnType<typeof createServing>
 beforeAll(async () => {
   issuer = await startIssuer({ algorithms: ['ES256'] })
   keys = await keysOf(issuer)
-  authenticate = createServing(trust(issuer, keys), { proofs: createProofs({ serves }) })
+  authenticate = createServing(trust(issuer, keys), createProofs(serves))
 })
 afterAll(async () => {
   keys.close()
@@ -278,7 +278,7 @@ describe('proofs', () => {
   })
 
   it('cost no signature until they are to be proved, and are the same each time', async () => {
-    const authenticate = createBearer([trust(issuer, keys)], { proofs: createProofs({ serves }) })
+    const authenticate = createBearer([trust(issuer, keys)], createProofs(serves))
     const token = bound()
     const prove = async (proof: string) =>
       (await authenticate([`DPoP ${token}`], () => sender([proof]))) as Bound
@@ -298,7 +298,9 @@ describe('proofs', () => {
 
   it('have short ids, and are remembered equally long whenever they come', async () => {
     const iat = 1_000_000
-    const { verify } = createProofs({ serves, now: () => iat * 1000 + 500 })
+    const { verify } = createProofs(serves)
+    onTestFinished(() => void vi.useRealTimers())
+    vi.setSystemTime(iat * 1000 + 500)
     const token = bound()
     const binding = { jkt: thumbprintOf(key), ath: ath(token) }
     for (const claims of [

@@ -1,12 +1,8 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type Authenticate,
-  type BearerOptions,
-  createBearer,
-} from '../../../src/authenticate/token/bearer.ts'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
+import { type Authenticate, createBearer } from '../../../src/authenticate/token/bearer.ts'
 import { invalidToken } from '../../../src/authenticate/token/challenge.ts'
 import type { Keys } from '../../../src/authenticate/token/jwks.ts'
-import type { TrustedIssuer } from '../../../src/authenticate/token/jwt.ts'
+import type { TrustedIssuer } from '../../../src/authenticate/token/claims.ts'
 import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
 import { Refusal } from '../../../src/errors.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
@@ -34,13 +30,10 @@ function held(first: KeySet | undefined, next?: KeySet): Keys & { set: KeySet | 
   return source
 }
 
-async function bearer({
-  now,
-  ...options
-}: Partial<TrustedIssuer> & BearerOptions = {}): Promise<Authenticate> {
+async function bearer(options: Partial<TrustedIssuer> = {}): Promise<Authenticate> {
   const keys = held(await readKeySet(issuer.jwks))
   const trusted = trust(issuer, keys, { realm: 'identity.example.com', ...options })
-  return createBearer([trusted], now && { now })
+  return createBearer([trusted])
 }
 
 function answer(refusal: unknown): { status: number; challenge: unknown; code: string; description: string } {
@@ -224,7 +217,9 @@ describe('remembering verified tokens', () => {
 
   it('holds no longer than exp and the leeway', async () => {
     let now = Date.now()
-    const authenticate = await bearer({ now: () => now })
+    const clock = vi.spyOn(Date, 'now').mockImplementation(() => now)
+    onTestFinished(() => clock.mockRestore())
+    const authenticate = await bearer()
     const exp = Math.floor(now / 1000) + 60
     const token = issuer.token({ exp })
     const first = authenticate([`Bearer ${token}`])

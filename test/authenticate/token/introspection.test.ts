@@ -31,6 +31,7 @@ beforeEach(async () => {
   server = await startIntrospection()
   events = []
   now = START
+  vi.spyOn(Date, 'now').mockImplementation(() => now)
 })
 afterEach(async () => {
   vi.restoreAllMocks()
@@ -60,7 +61,6 @@ function introspection(options: Partial<IntrospectionOptions> = {}) {
     clientClaim: 'client_id',
     leewayMs: 5000,
     timeoutMs: 3000,
-    now: () => now,
     events: { onDown: ({ message: reason }) => events.push(reason), onUp: () => events.push('recovered') },
     ...options,
   })
@@ -71,7 +71,7 @@ function asker(options: Partial<IntrospectionOptions> = {}): (token?: string) =>
   const introspect = introspection(options)
   const keys = { current: () => undefined, refresh: () => undefined }
   const trusted = trust({ issuer: ISSUER, audience: AUDIENCE }, keys, { introspect })
-  const authenticate = createBearer([trusted], { now: () => now })
+  const authenticate = createBearer([trusted])
   return async (token = randomUUID()) => authenticate([`Bearer ${token}`])
 }
 

@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type * as OidcProvider from 'oidc-provider'
 import * as client from 'openid-client'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { createProofs, senderOf } from '../../../src/authenticate/proof/dpop.ts'
 import { createIntrospection } from '../../../src/authenticate/token/introspection.ts'
 import { createKeySource, type KeySource } from '../../../src/authenticate/token/jwks.ts'
@@ -24,7 +24,6 @@ let issuer: string
 let url: string
 let keys: KeySource
 let events: string[]
-let now = 0
 let authenticate: ReturnType<typeof createServing>
 let config: client.Configuration
 
@@ -90,7 +89,7 @@ beforeAll(async () => {
       keys,
       introspect: introspection(GATEWAY.secret),
     },
-    { proofs: createProofs({ serves: (host) => host === '127.0.0.1' }), now: () => Date.now() + now },
+    createProofs((host) => host === '127.0.0.1'),
   )
   api = createServer((request, response) => {
     const { authorization } = request.headers
@@ -98,7 +97,7 @@ beforeAll(async () => {
     const proofs = [request.headers['dpop'] ?? []].flat()
     const shown = () => (request.headers['x-test-certificate'] ? certificate.der : undefined)
     const answered = authenticate(authorization === undefined ? [] : [authorization], () =>
-      senderOf(request, { path, proofs, trusted: false, certificate: shown }),
+      senderOf(request, false, { path, proofs, certificate: shown }),
     )
     void Promise.resolve(answered).then((answer) => {
       const refused = answer instanceof Refusal
@@ -132,7 +131,6 @@ function introspection(clientSecret: string) {
     clientClaim: 'client_id',
     leewayMs: 5000,
     maxAgeMs: 20_000,
-    now: () => Date.now() + now,
     events: { onDown: ({ message: reason }) => events.push(reason), onUp() {} },
   })
 }
@@ -179,9 +177,10 @@ describe('the tokens of a real provider', () => {
     const authorization = `Bearer ${token}`
     expect((await call({ authorization })).status).toBe(200)
     await client.tokenRevocation(config, token)
-    now += 19_000
+    onTestFinished(() => void vi.useRealTimers())
+    vi.setSystemTime(Date.now() + 19_000)
     expect((await call({ authorization })).status).toBe(200)
-    now += 2000
+    vi.setSystemTime(Date.now() + 2000)
     expect((await call({ authorization })).status).toBe(401)
   })
 

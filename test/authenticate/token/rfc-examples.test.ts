@@ -1,5 +1,5 @@
 import { calculateJwkThumbprint, type JWK } from 'jose'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { canonicalJwk, createProofs, thumbprintOf } from '../../../src/authenticate/proof/dpop.ts'
 import { makeKey, type TestAlgorithm } from '../../helpers/issuer.ts'
 
@@ -21,11 +21,11 @@ describe('the examples of the RFCs', () => {
   }
 
   it('verify the proof of RFC 9449 section 7.1, at its time and place', async () => {
-    const at = (now: number, host: string) =>
-      createProofs({
-        serves: (host) => host === 'resource.example.org',
-        now: () => now,
-      }).verify(BOUND, {
+    onTestFinished(() => void vi.useRealTimers())
+    const { verify } = createProofs((host) => host === 'resource.example.org')
+    const at = (now: number, host: string) => {
+      vi.setSystemTime(now)
+      return verify(BOUND, {
         method: 'GET',
         scheme: 'https',
         host,
@@ -33,6 +33,7 @@ describe('the examples of the RFCs', () => {
         proofs: [RFC_PROOF],
         certificate: () => undefined,
       })
+    }
     expect(await at(1_562_262_618_000, 'resource.example.org')).not.toHaveProperty('error')
     expect(await at(1_562_262_618_000, 'resource.example.com')).toMatchObject({ error: 'invalid_dpop_proof' })
     expect(await at(1_562_262_679_000, 'resource.example.org')).toMatchObject({ error: 'invalid_dpop_proof' })

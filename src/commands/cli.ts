@@ -93,7 +93,8 @@ function reworded(message: string | null, argv: readonly string[]): string | und
     // What is no flag may be a password, or a URL with one.
     const isFlag = (word: string): boolean => argv.some((one) => /^--?/.test(one) && one.includes(word))
     const plain = unknown[2]!.split(', ').map((word) => (isFlag(word) ? word : '***'))
-    return unknown[1]! + plain.join(', ')
+    const advice = plain.includes('***') ? '. Give values by flags, such as --config FILE.' : ''
+    return unknown[1]! + plain.join(', ') + advice
   }
   const suggested = /^Did you mean (\S+)\?$/.exec(message ?? '')?.[1]
   if (suggested === undefined || argv.some((word) => nearest(word, [suggested]) !== undefined))

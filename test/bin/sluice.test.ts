@@ -5,6 +5,7 @@ import type { Report } from '../../src/commands/replay/report.ts'
 import { VERSION } from '../../src/observe/version.ts'
 import { configFile, line, SYNC } from '../commands/replay/logs.ts'
 import { sluice } from '../helpers/process.ts'
+import { until } from '../helpers/wait.ts'
 
 const ended = async (args: readonly string[], stdin: string | Buffer = '') => {
   const process = sluice(args, {}, stdin)
@@ -21,6 +22,24 @@ describe('the built program', () => {
       stdout: '',
       stderr: 'sluice: Not enough arguments following: port\nSee "sluice --help".\n',
     })
+  })
+
+  it('goes on when it is asked to reload while it starts', async () => {
+    const process = sluice(
+      ['start', '--config', '-', '--store', 'memory', '--port', '0'],
+      {},
+      readFileSync('config/sluice.yaml', 'utf8'),
+    )
+    // The kernel's mask of caught signals, in hex; SIGHUP is the lowest bit. Set before the packages are loaded.
+    const caught = () =>
+      /^SigCgt:\s*(\w+)$/m.exec(readFileSync(`/proc/${process.child.pid}/status`, 'utf8'))?.[1]
+    await until('it handles SIGHUP', () => Number.parseInt(caught()!.slice(-1), 16) % 2 === 1)
+    expect(process.stdout()).toBe('')
+    for (let i = 0; i < 5; i++) process.kill('SIGHUP')
+    expect(await Promise.race([process.ended(), until('it starts', () => process.stdout() !== '')])).toBe(
+      undefined,
+    )
+    process.kill()
   })
 
   it('reads the configuration from standard input, and starts no workers that would each count alone', async () => {

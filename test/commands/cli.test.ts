@@ -23,8 +23,11 @@ describe('sluice', () => {
     [['chek'], 'Did you mean check?'],
     [['start'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
     [['check', '--confg', 'x'], 'Unknown argument: confg'],
-    [['check', 'sluice.yaml'], 'Unknown argument: ***'],
-    [['check', 'redis://u:hunter2@h', 'x'], 'Unknown arguments: ***, ***'],
+    [['check', 'sluice.yaml'], 'Unknown argument: ***. Give values by flags, such as --config FILE.'],
+    [
+      ['check', 'redis://u:hunter2@h', 'x'],
+      'Unknown arguments: ***, ***. Give values by flags, such as --config FILE.',
+    ],
     [['check', '--port'], 'Not enough arguments following: port'],
     [
       ['start', '--store', 'memory', '--redis', 'redis://r'],

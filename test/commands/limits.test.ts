@@ -191,7 +191,10 @@ describe('sluice limits', () => {
     [['limits', 'show'], 'Which client? Give its id.'],
     [['limits', 'reset', ''], 'Which client? Give its id.'],
     [['limits', 'show', 'acme'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
-    [['limits', 'show', 'acme', 'other'], 'Unknown argument: ***'],
+    [
+      ['limits', 'show', 'acme', 'other'],
+      'Unknown argument: ***. Give values by flags, such as --config FILE.',
+    ],
   ])
 })
 

@@ -1,10 +1,11 @@
+import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import type { Report } from '../../src/commands/replay/report.ts'
 import { VERSION } from '../../src/observe/version.ts'
 import { configFile, line, SYNC } from '../commands/replay/logs.ts'
-import { sluice } from '../helpers/process.ts'
+import { BIN, sluice, withTests } from '../helpers/process.ts'
 import { until } from '../helpers/wait.ts'
 
 const ended = async (args: readonly string[], stdin: string | Buffer = '') => {
@@ -24,22 +25,19 @@ describe('the built program', () => {
     })
   })
 
-  it('goes on when it is asked to reload while it starts', async () => {
-    const process = sluice(
-      ['start', '--config', '-', '--store', 'memory', '--port', '0'],
-      {},
-      readFileSync('config/sluice.yaml', 'utf8'),
-    )
-    // The kernel's mask of caught signals, in hex; SIGHUP is the lowest bit. Set before the packages are loaded.
-    const caught = () =>
-      /^SigCgt:\s*(\w+)$/m.exec(readFileSync(`/proc/${process.child.pid}/status`, 'utf8'))?.[1]
-    await until('it handles SIGHUP', () => Number.parseInt(caught()!.slice(-1), 16) % 2 === 1)
-    expect(process.stdout()).toBe('')
-    for (let i = 0; i < 5; i++) process.kill('SIGHUP')
-    expect(await Promise.race([process.ended(), until('it starts', () => process.stdout() !== '')])).toBe(
-      undefined,
-    )
-    process.kill()
+  it('goes on when it is asked to reload before it has its configuration', async () => {
+    const args = ['start', '--config', '-', '--store', 'memory', '--port', '0']
+    const child = withTests(spawn(process.execPath, [BIN, ...args]))
+    let stdout = ''
+    child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()))
+    // The kernel's mask of caught signals, in hex; SIGHUP is the lowest bit.
+    const caught = () => /^SigCgt:\s*(\w+)$/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))![1]!
+    await until('it handles SIGHUP', () => Number.parseInt(caught().slice(-1), 16) % 2 === 1)
+    child.kill('SIGHUP')
+    child.stdin.end(readFileSync('config/sluice.yaml', 'utf8'))
+    await until('it serves or has ended', () => stdout !== '' || child.exitCode !== null)
+    expect([child.exitCode, child.signalCode]).toEqual([null, null])
+    child.kill('SIGKILL')
   })
 
   it('reads the configuration from standard input, and starts no workers that would each count alone', async () => {

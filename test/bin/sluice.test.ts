@@ -1,12 +1,10 @@
-import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import type { Report } from '../../src/commands/replay/report.ts'
 import { VERSION } from '../../src/observe/version.ts'
 import { configFile, line, SYNC } from '../commands/replay/logs.ts'
-import { BIN, sluice, withTests } from '../helpers/process.ts'
-import { until } from '../helpers/wait.ts'
+import { sluice } from '../helpers/process.ts'
 
 const ended = async (args: readonly string[], stdin: string | Buffer = '') => {
   const process = sluice(args, {}, stdin)
@@ -23,20 +21,6 @@ describe('the built program', () => {
       stdout: '',
       stderr: 'sluice: Not enough arguments following: port\nSee "sluice --help".\n',
     })
-  })
-
-  it('is not ended by a reload that comes while its packages load', async () => {
-    const hang =
-      'export const load = (url, _, next) => (url.includes("/yargs/") ? new Promise(() => {}) : next(url))'
-    const hooks = `import { register } from 'node:module'; register(${JSON.stringify(`data:text/javascript,${hang}`)})`
-    const child = withTests(
-      spawn(process.execPath, ['--import', `data:text/javascript,${hooks}`, BIN, 'start']),
-    )
-    // The kernel's mask of caught signals, in hex; SIGHUP is the lowest bit.
-    const caught = () => /^SigCgt:\s*(\w+)$/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))![1]!
-    await until('it handles SIGHUP', () => Number.parseInt(caught().slice(-1), 16) % 2 === 1, 10_000)
-    expect([child.exitCode, child.signalCode]).toEqual([null, null])
-    child.kill('SIGKILL')
   })
 
   it('reads the configuration from standard input, and starts no workers that would each count alone', async () => {

@@ -12,20 +12,20 @@ import { makeCertificate } from '../helpers/self-signed.ts'
 import { call, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { raw, statuses } from '../helpers/raw.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import type { SharedRedis } from '../helpers/redis.ts'
+import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 let data: TestUpstream
-let redis: RedisServer
+let redis: SharedRedis
 let gateway: ServingProcess | undefined
 beforeAll(async () => {
   data = await startUpstream((_, response) => void setTimeout(() => response.end('{}'), 20))
-  redis = await startRedis()
+  redis = await sharedRedis()
 })
 afterAll(async () => {
   await data.close()
-  await redis.close()
 })
 afterEach(async () => {
   gateway?.kill()
@@ -74,7 +74,7 @@ it.each([1, 2])(
   async (workers) => {
     const text = yaml({
       data: data.url,
-      store: `{ redis: { url: "${redis.url}" } }`,
+      store: `{ redis: { url: "${redis.url}" }, prefix: drain }`,
       more: 'drainTimeout: 4s',
     })
     gateway = await serving(text, ['--workers', String(workers)])

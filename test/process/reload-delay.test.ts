@@ -6,7 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import type { SharedRedis } from '../helpers/redis.ts'
+import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
 const CLIENTS = 10_000
@@ -15,16 +16,15 @@ const EVERY_MS = 5
 const MOST_MS = 250
 
 let data: TestUpstream
-let redis: RedisServer
+let redis: SharedRedis
 let folder: string
 beforeAll(async () => {
   data = await startUpstream()
-  redis = await startRedis()
+  redis = await sharedRedis()
   folder = mkdtempSync(join(tmpdir(), 'sluice-delay-'))
 })
 afterAll(async () => {
   await data.close()
-  await redis.close()
   rmSync(folder, { recursive: true })
 })
 
@@ -61,7 +61,9 @@ describe('with 10,000 clients no caller waits', () => {
     ['', 'memory', []],
     [', nor at one of several workers', 'redis', ['--workers', '2']],
   ])('for what is read after a start, or on SIGHUP%s', { retry: 2 }, async (_, store, args) => {
-    const file = fileOf(store === 'redis' ? `{ redis: { url: "${redis.url}" } }` : store)
+    const file = fileOf(
+      store === 'redis' ? `{ redis: { url: "${redis.url}" }, prefix: reload-delay }` : store,
+    )
     const gateway = await serving({ file }, args)
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     const read = (words: string) => gateway.lines().filter(({ msg }) => msg === words)

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Report } from '../../../src/commands/replay/report.ts'
 import { call, token, yaml } from '../../helpers/gateway.ts'
 import { serving } from '../../helpers/process.ts'
-import { startRedis } from '../../helpers/redis.ts'
+import { sharedRedis } from '../../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 import { fileOf, itEndsWrongUsage, sluice } from '../run.ts'
@@ -177,11 +177,11 @@ describe('sluice replay, of what a gateway wrote', () => {
   afterAll(() => data.close())
 
   it('admits and refuses the same calls under the same limits, and others under others', async () => {
-    const redis = await startRedis()
+    const redis = await sharedRedis()
     const settings = { data: data.url, limit: 6, window: '700ms', syncWindow: '300ms' }
     const configs = [
       yaml(settings),
-      yaml({ ...settings, store: `{ redis: { url: "${redis.url}" }, timeout: 5s }` }),
+      yaml({ ...settings, store: `{ redis: { url: "${redis.url}" }, prefix: replay, timeout: 5s }` }),
     ]
     const gateways = await Promise.all(
       configs.map(async (config) => ({ config, ...(await serving(config)) })),
@@ -240,7 +240,6 @@ describe('sluice replay, of what a gateway wrote', () => {
       expect(totals.newlyRefused).toBe(0)
       expect(totals.newlyAdmitted).toBeGreaterThan(0)
     }
-    await redis.close()
   })
 
   it('counts calls without a decision as admitted, even if the caller left or the gateway answered', async () => {

@@ -22,6 +22,8 @@ export class UpstreamRequest {
   /** True while it has a socket, or one is being opened for it. */
   hasSlot = false
   settled = false
+  /** Among the requests that `timeouts` bounds. */
+  place = -1
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
   /** `answered`: whole. `cut`: broken off after the head. `left`: by the caller. `failed`: no answer was begun. */

@@ -1,3 +1,4 @@
+import { Bag } from '../bag.ts'
 import { Refusal } from '../errors.ts'
 import type { UpstreamRequest } from './request.ts'
 
@@ -13,16 +14,16 @@ const TICK_MS = 40
  *   sends (server.ts): 408.
  */
 export function createTimeouts() {
-  const requests = new Set<UpstreamRequest>()
+  const requests = new Bag<UpstreamRequest>()
   let timer: NodeJS.Timeout | undefined
 
   function sweep(): void {
     const now = performance.now()
-    for (const request of requests) {
-      if (now - request.silentSince < request.timeoutMs) continue
+    requests.forEach((request) => {
+      if (now - request.silentSince < request.timeoutMs) return
       request.silentSince = now
       onSilence(request)
-    }
+    })
     if (requests.size > 0) return
     clearInterval(timer)
     timer = undefined
@@ -33,7 +34,7 @@ export function createTimeouts() {
       requests.add(request)
       timer ??= setInterval(sweep, TICK_MS)
     },
-    delete: (request: UpstreamRequest): boolean => requests.delete(request),
+    delete: (request: UpstreamRequest): void => requests.delete(request),
   }
 }
 

@@ -1,3 +1,5 @@
+import { Bag, type InBag } from '../../bag.ts'
+
 export class TimeoutError extends Error {
   constructor(ms: number) {
     super(`No answer within ${ms} ms.`)
@@ -14,8 +16,7 @@ const TICK_MS = 10
 export function createDeadlines(timeoutMs: number) {
   const tickMs = Math.min(TICK_MS, timeoutMs / 10)
   const maxTickMs = Math.max(timeoutMs / 4, 2 * tickMs)
-  /** When each ends → what ends it, in order, since all wait equally long. */
-  const waiting = new Set<{ readonly endsAt: number; readonly expire: () => void }>()
+  const waiting = new Bag<InBag & { readonly endsAt: number; readonly expire: () => void }>()
   let countedMs = 0
   let tickedAt = performance.now()
   let isTicking = false
@@ -36,11 +37,11 @@ export function createDeadlines(timeoutMs: number) {
     const now = countedMs
     // The event loop runs timers before it reads answers, and immediates after that.
     setImmediate(() => {
-      for (const one of waiting) {
+      waiting.forEach((one) => {
         if (one.endsAt > now) return
         waiting.delete(one)
         one.expire()
-      }
+      })
     })
   }
 
@@ -52,7 +53,7 @@ export function createDeadlines(timeoutMs: number) {
     if (!isTicking) count()
     const endsAt = elapsedMs() + timeoutMs
     return new Promise((resolve, reject) => {
-      const one = { endsAt, expire: () => reject(new TimeoutError(timeoutMs)) }
+      const one = { place: -1, endsAt, expire: () => reject(new TimeoutError(timeoutMs)) }
       waiting.add(one)
       const settling =
         <A>(settle: (outcome: A) => void) =>

@@ -1,4 +1,4 @@
-import type { ClientRequest } from 'node:http'
+import type { ClientRequest, ServerResponse } from 'node:http'
 import { createRequire } from 'node:module'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
@@ -27,11 +27,53 @@ export interface Outgoing {
 
 const WITH_BODY: ReadonlySet<string | undefined> = new Set(['POST', 'PUT', 'PATCH'])
 
+/** What http-proxy sees of the caller's request: no fields, which it would copy, and no events, which are handled elsewhere. */
+class Seen {
+  readonly headers = {}
+  readonly url = '/'
+  readonly socket = { destroyed: false }
+  readonly method: string | undefined
+  readonly of: UpstreamRequest
+
+  constructor(of: UpstreamRequest) {
+    this.of = of
+    this.method = of.request.method
+  }
+
+  on(): void {}
+
+  pipe(sent: ClientRequest): void {
+    const { request, streamed, outgoing } = this.of
+    if (streamed) request.pipe(sent)
+    else sent.end(outgoing.body)
+  }
+}
+
+/** What it sees of the response: nothing to do. */
+const SEEN_RESPONSE = { finished: true } as ServerResponse
+
+/** What http-proxy sets and nobody needs, as the sockets know where they go; not enumerable, so that Node does not copy it. */
+const UNUSED = Object.fromEntries(
+  'port host hostname socketPath localAddress pfx key passphrase cert ca ciphers secureProtocol rejectUnauthorized'
+    .split(' ')
+    .map((name) => [name, { value: undefined, writable: true }]),
+)
+
+const onError = (error: Error, { of }: Seen): void => of.onError(error)
+
 /** Has http-proxy make the requests to an upstream. */
 export function createSend(protocol: string): (request: UpstreamRequest) => void {
   let current: UpstreamRequest
+  // http-proxy writes the options of each request into this object, and Node copies it twice. http-proxy's own path has its
+  // slashes joined and `http:/` rewritten; its own fields are an object, which Node copies again, while it writes a list as
+  // it is.
+  const options = Object.defineProperties({} as Record<string, string>, {
+    ...UNUSED,
+    path: { get: () => current.outgoing.target, set() {}, enumerable: true },
+    headers: { get: () => current.outgoing.headers, set() {}, enumerable: true },
+  })
   const proxy = httpProxy.createProxyServer({
-    // Only the protocol matters: the sockets know where they lead.
+    // Only the protocol matters.
     target: { protocol, host: 'upstream', port: 0 },
     // `http.Agent` builds a pool's name and merges options for every request; one upstream needs neither.
     agent: {
@@ -44,18 +86,7 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
         current.onRequest(sent)
       },
     },
-    // The options of the request are written into this object. http-proxy's own path has its slashes joined and `http:/`
-    // rewritten, and its own fields are an object, which Node copies twice; a list it writes as it is.
-    ssl: {
-      get path() {
-        return current.outgoing.target
-      },
-      set path(_: string) {},
-      get headers() {
-        return current.outgoing.headers
-      },
-      set headers(_: unknown) {},
-    },
+    ssl: options,
     selfHandleResponse: true,
     ignorePath: true,
     // Else it would parse the path that it ignores.
@@ -64,29 +95,20 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
   // This pass turns a chunked DELETE or OPTIONS into two requests (CVE-2026-29057).
   const passes = proxy as unknown as { webPasses: { name: string }[] }
   passes.webPasses = passes.webPasses.filter((pass) => pass.name !== 'deleteLength')
-  // The caller has left, which its response reports too.
-  proxy.on('econnreset', () => {})
 
   return (sent) => {
     current = sent
-    const { request, response } = sent
-    const { bodyLength, headers, body } = sent.outgoing
+    const { request } = sent
+    const { bodyLength, headers } = sent.outgoing
     // Node would announce chunks for a body of none.
     const isUnannounced = bodyLength !== undefined && request.headers['content-length'] === undefined
     if (isUnannounced && WITH_BODY.has(request.method)) headers.push('content-length', String(bodyLength))
-    const source = body !== undefined ? piping(body) : bodyLength === 0 ? WITHOUT_BODY : STREAMED
     try {
-      proxy.web(request, response, source, (error) => sent.onError(error))
+      // Without options of its own, so that http-proxy copies none.
+      proxy.web(new Seen(sent) as never, SEEN_RESPONSE, onError as never)
     } catch (error) {
       // There is something in the head that cannot be sent.
       sent.failGateway(error as Error)
     }
   }
 }
-
-/** What http-proxy pipes into the upstream request instead of the caller's. */
-const piping = (body?: Buffer): HttpProxy.ServerOptions => ({
-  buffer: { pipe: (destination: ClientRequest) => destination.end(body) } as never,
-})
-const WITHOUT_BODY = piping()
-const STREAMED: HttpProxy.ServerOptions = {}

@@ -1,12 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** Serves one request; resolves when its response is closed, and never rejects. */
+/** Serves one request; calls `done` once, when its response is closed. Never throws. */
 export type Serve = (
   request: IncomingMessage,
   response: ServerResponse,
-  expectsContinue?: boolean,
-) => Promise<void>
+  expectsContinue: boolean,
+  done: () => void,
+) => void
 
 /** While so many requests of a socket are pending, no more is read from it. */
 const PAUSE_AT = 20
@@ -15,7 +16,8 @@ const MAX_PENDING = 500
 
 interface Pipeline {
   pending: number
-  last: Promise<void> | undefined
+  /** What begins when those before it are done. */
+  readonly waiting: (() => void)[]
   /** Ends the back-pressure, while there is any. */
   resume: (() => void) | undefined
   ends: boolean
@@ -24,31 +26,35 @@ interface Pipeline {
 /** Serves the requests of each socket in order; after an answer that ends it, none (RFC 9112 section 9.6). `onOverflow` closes it. */
 export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max: number) => void) {
   const pipelines = new WeakMap<Socket, Pipeline>()
-  /** A set of the responses would keep each until a later garbage collection. */
-  let underWay = 0
+  let inFlight = 0
 
   function add(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
     const { socket } = request
     if (!socket.writable) return
-    let pipeline = pipelines.get(socket)
-    if (pipeline === undefined) {
-      pipeline = { pending: 0, last: undefined, resume: undefined, ends: false }
-      pipelines.set(socket, pipeline)
-    } else if (pipeline.pending >= MAX_PENDING) return onOverflow(socket, MAX_PENDING)
-    const served =
-      pipeline.pending === 0
-        ? serve(request, response, expectsContinue)
-        : pipeline.last!.then(() => (socket.writable ? serve(request, response, expectsContinue) : undefined))
-    pipeline.pending++
-    underWay++
-    if (pipeline.pending >= PAUSE_AT) pipeline.resume ??= hold(socket)
-    pipeline.last = served.then(() => {
+    let found = pipelines.get(socket)
+    if (found === undefined) {
+      found = { pending: 0, waiting: [], resume: undefined, ends: false }
+      pipelines.set(socket, found)
+    } else if (found.pending >= MAX_PENDING) return onOverflow(socket, MAX_PENDING)
+    const pipeline = found
+    const done = (): void => {
       pipeline.pending--
-      underWay--
-      if (pipeline.resume === undefined || pipeline.pending >= PAUSE_AT) return
-      pipeline.resume()
-      pipeline.resume = undefined
-    })
+      inFlight--
+      if (pipeline.resume !== undefined && pipeline.pending < PAUSE_AT) {
+        pipeline.resume()
+        pipeline.resume = undefined
+      }
+      pipeline.waiting.shift()?.()
+    }
+    pipeline.pending++
+    inFlight++
+    if (pipeline.pending >= PAUSE_AT) pipeline.resume ??= hold(socket)
+    if (pipeline.pending === 1) serve(request, response, expectsContinue, done)
+    else
+      pipeline.waiting.push(() => {
+        if (socket.writable) serve(request, response, expectsContinue, done)
+        else done()
+      })
   }
 
   /** Calls `end` once the pending requests of a socket are answered, unless an answer ended it: nothing can follow them. */
@@ -57,16 +63,16 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
     if (pipeline === undefined || pipeline.pending === 0) end()
     else if (!pipeline.ends) {
       pipeline.ends = true
-      void pipeline.last!.then(() => {
+      pipeline.waiting.push(() => {
         if (socket.writable) end()
       })
     }
   }
 
-  return { add, endAfterPending, requests: (): number => underWay }
+  return { add, endAfterPending, requests: (): number => inFlight }
 }
 
-/** The response that is under way on a socket, if any. */
+/** The response in flight on a socket, if any. */
 export function responseOf(socket: Socket): ServerResponse | undefined {
   return (socket as Socket & { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined
 }

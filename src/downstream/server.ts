@@ -60,12 +60,12 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   const report = (socket: Socket, status: number, reason: string): void =>
     events.unreadable({ peer: socket.remoteAddress ?? '', status, reason: reason.slice(0, 100) })
   const pipelining = createPipelining(
-    (request, response, expectsContinue) => {
-      if (request.rawHeaders.length <= 2 * MAX_FIELDS) return serve(request, response, expectsContinue)
+    (request, response, expectsContinue, done) => {
+      if (request.rawHeaders.length <= 2 * MAX_FIELDS) return serve(request, response, expectsContinue, done)
       // RFC 6585 section 5.
       endWithStatus(request.socket, 431)
       report(request.socket, 431, `more than ${MAX_FIELDS} header fields`)
-      return Promise.resolve()
+      done()
     },
     (socket, max) => {
       report(socket, 400, `more than ${max} requests at a time`)

@@ -4,7 +4,7 @@ import type { Serve } from '../downstream/pipelining.ts'
 import { jsonReply, refusalReply, writeReply } from '../downstream/reply.ts'
 import { parseTarget, plainTarget } from '../downstream/target.ts'
 import { Failure, methodNotAllowed, notFound, Refusal } from '../errors.ts'
-import { exceeded } from '../limit/decision.ts'
+import { type Decision, exceeded } from '../limit/decision.ts'
 import { ipPart } from '../limit/key.ts'
 import { requestHeaders } from '../upstream/headers.ts'
 import type { Forward } from '../upstream/upstream.ts'
@@ -14,39 +14,49 @@ import { Exchange, type GatewayDeps } from './exchange.ts'
 /** A lone surrogate, which no client's name holds: addresses are told apart from clients in the upstream's queue. */
 const NO_NAME = '\ud800'
 
+type Outcome = Refusal | undefined
+
 /** The life of a request: each phase returns the refusal that ends it, or undefined. */
-async function run(deps: GatewayDeps, x: Exchange): Promise<Refusal | undefined> {
-  return (
-    understand(deps, x) ??
-    match(deps, x) ??
-    screen(deps, x) ??
-    (await authenticate(deps, x)) ??
-    (x.route!.forward === undefined
-      ? await respond(deps, x)
-      : ((await limit(deps, x)) ?? (await forward(x, x.route!.forward))))
-  )
+const PHASES = [understand, match, screen, authenticate, limit, answer]
+
+/** Takes a request through the phases; a promise only where one of them waits. */
+function run(deps: GatewayDeps, x: Exchange, from = 0): Outcome | Promise<Outcome> {
+  for (let i = from; i < PHASES.length; i++) {
+    const outcome = PHASES[i]!(deps, x)
+    if (outcome instanceof Promise) return outcome.then((refusal) => refusal ?? run(deps, x, i + 1))
+    if (outcome !== undefined) return outcome
+  }
+  return undefined
 }
 
-/** Serves one request; never rejects. Resolves when its response is closed and it is logged. */
+/** Serves one request. Calls `done` when its response is closed and it is logged. */
 export function createGateway(deps: GatewayDeps): Serve {
-  return async function serve(request, response, expectsContinue = false) {
+  return (request, response, expectsContinue, done) => {
     const x = new Exchange(request, response, expectsContinue, deps.peers)
-    const closed = new Promise((resolve) => response.once('close', resolve))
-    let refusal: Refusal | undefined
-    try {
-      refusal = await run(deps, x)
-    } catch (failure) {
-      refusal = toRefusal(failure)
+    let left = 2
+    const close = (): void => {
+      if (--left > 0) return
+      recordOutcome(x)
+      deps.observe(x)
+      done()
     }
-    if (refusal !== undefined) refuse(deps, x, refusal)
-    await closed
-    recordOutcome(x)
-    deps.observe(x)
+    const end = (refusal: Outcome): void => {
+      if (refusal !== undefined) refuse(deps, x, refusal)
+      close()
+    }
+    response.once('close', close)
+    try {
+      const outcome = run(deps, x)
+      if (outcome instanceof Promise) outcome.then(end, (failure) => end(toRefusal(failure)))
+      else end(outcome)
+    } catch (failure) {
+      end(toRefusal(failure))
+    }
   }
 }
 
 /** 400: a target, host or framing that can be read in two ways. */
-function understand({ serves, servesOthers }: GatewayDeps, x: Exchange): Refusal | undefined {
+function understand({ serves, servesOthers }: GatewayDeps, x: Exchange): Outcome {
   const { request } = x
   x.head = readHead(request.rawHeaders)
   x.bodyLength = bodyLength(x.method, request.httpVersion, request.headers)
@@ -64,7 +74,7 @@ function understand({ serves, servesOthers }: GatewayDeps, x: Exchange): Refusal
 }
 
 /** 404, 405: no route. */
-function match({ match: router }: GatewayDeps, x: Exchange): Refusal | undefined {
+function match({ match: router }: GatewayDeps, x: Exchange): Outcome {
   const found = router(x.method, x.target!.host, x.target!.segments)
   if (found === undefined) return notFound()
   if ('allow' in found) {
@@ -77,10 +87,7 @@ function match({ match: router }: GatewayDeps, x: Exchange): Refusal | undefined
 }
 
 /** 400, 413, 429: what is refused whoever asks. */
-function screen(
-  { failures }: GatewayDeps,
-  { route, params, bodyLength: length, ip }: Exchange,
-): Refusal | undefined {
+function screen({ failures }: GatewayDeps, { route, params, bodyLength: length, ip }: Exchange): Outcome {
   const badParams = route!.refuseParams(params)
   if (badParams !== undefined) return badParams
   if (length instanceof Refusal) return length
@@ -89,21 +96,32 @@ function screen(
 }
 
 /** 429: over a limit. 401: a proof that was used before. Throws 503 where the store is down and the operator chose `deny`. */
-async function limit({ limiter, rateLimitHeaders }: GatewayDeps, x: Exchange): Promise<Refusal | undefined> {
-  const { quotas, proof } = x
-  if (quotas.length === 0 && proof === undefined) return undefined
+function limit(deps: GatewayDeps, x: Exchange): Outcome | Promise<Outcome> {
+  const { quotas, proof, route } = x
+  if (route!.forward === undefined || (quotas.length === 0 && proof === undefined)) return undefined
   x.limitAt = performance.now()
-  const decision = x.cachedRefusal ?? (await limiter.decide(quotas, proof))
+  const decision = x.cachedRefusal ?? deps.limiter.decide(quotas, proof)
+  return decision instanceof Promise
+    ? decision.then((late) => decided(deps, x, late))
+    : decided(deps, x, decision)
+}
+
+function decided({ rateLimitHeaders }: GatewayDeps, x: Exchange, decision: Decision): Outcome {
   if (decision.replayed === true) return x.bound!.replayed()
   x.decidedAt = performance.now()
-  if (quotas.length === 0) return undefined
+  if (x.quotas.length === 0) return undefined
   x.decision = decision
-  x.rateLimit = rateLimitHeaders(decision, quotas)
+  x.rateLimit = rateLimitHeaders(decision, x.quotas)
   return decision.admitted ? undefined : exceeded(decision)
 }
 
+function answer(deps: GatewayDeps, x: Exchange): Promise<Outcome> {
+  const { forward: upstream } = x.route!
+  return upstream === undefined ? respond(deps, x) : forward(x, upstream)
+}
+
 /** Answers `respond: limits`. */
-async function respond({ limiter, limitsOf }: GatewayDeps, x: Exchange): Promise<Refusal | undefined> {
+async function respond({ limiter, limitsOf }: GatewayDeps, x: Exchange): Promise<Outcome> {
   // Both at once, so that the caller waits for Redis once.
   const [decision, limits] = await Promise.all([limiter.decide([], x.proof), limitsOf(x.caller!)])
   if (decision.replayed === true) return x.bound!.replayed()
@@ -112,7 +130,7 @@ async function respond({ limiter, limitsOf }: GatewayDeps, x: Exchange): Promise
 }
 
 /** Forwards a request and streams the answer back. Returns the refusal (502, 503, 504) where no answer was begun. */
-async function forward(x: Exchange, upstream: Forward): Promise<Refusal | undefined> {
+function forward(x: Exchange, upstream: Forward): Promise<Outcome> {
   const { request, response, pushed, rateLimit } = x
   const { maxBody, timeoutMs } = x.route!
   const target = x.target!
@@ -132,7 +150,7 @@ async function forward(x: Exchange, upstream: Forward): Promise<Refusal | undefi
     },
     upstream.identityHeaders,
   )
-  x.forwarded = await upstream(request, response, {
+  const forwarded = upstream(request, response, {
     target: target.path + target.query,
     headers,
     // Screened before.
@@ -143,7 +161,10 @@ async function forward(x: Exchange, upstream: Forward): Promise<Refusal | undefi
     rateLimit,
     caller: x.caller?.client ?? NO_NAME + ipPart(x.ip),
   })
-  return x.forwarded.outcome === 'failed' ? x.forwarded.error : undefined
+  return forwarded.then((ended) => {
+    x.forwarded = ended
+    return ended.outcome === 'failed' ? ended.error : undefined
+  })
 }
 
 /** Turns a refusal into the reply, in the format of the route or host. */

@@ -69,7 +69,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       limitsOf: ({ client }) => usage.ofCaller(client!),
       observe,
     }
-    return { answer: createGateway(deps), peers, forwards, issuers, usage, tls: next.listen.tls }
+    return { serve: createGateway(deps), peers, forwards, issuers, usage, tls: next.listen.tls }
   }
   let current = resources.replace(() => wire(config))
   metrics.readKeyAges(() => current.issuers.keyAges())
@@ -83,9 +83,9 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     log.warn({ bound: `listen.${bound}`, ip }, 'sockets dropped at the connection limit'),
   )
   const server = createListener(
-    (request, response, expectsContinue) => {
+    (request, response, expectsContinue, done) => {
       if (draining) response.shouldKeepAlive = false
-      return current.answer(request, response, expectsContinue)
+      current.serve(request, response, expectsContinue, done)
     },
     config.listen,
     {

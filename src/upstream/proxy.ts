@@ -67,11 +67,14 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
   // http-proxy writes the options of each request into this object, and Node copies it twice. http-proxy's own path has its
   // slashes joined and `http:/` rewritten; its own fields are an object, which Node copies again, while it writes a list as
   // it is.
-  const options = Object.defineProperties({} as Record<string, string>, {
-    ...UNUSED,
-    path: { get: () => current.outgoing.target, set() {}, enumerable: true },
-    headers: { get: () => current.outgoing.headers, set() {}, enumerable: true },
-  })
+  const options = Object.defineProperties(
+    {},
+    {
+      ...UNUSED,
+      path: { get: () => current.outgoing.target, set() {}, enumerable: true },
+      headers: { get: () => current.outgoing.headers, set() {}, enumerable: true },
+    },
+  )
   const proxy = httpProxy.createProxyServer({
     // Only the protocol matters.
     target: { protocol, host: 'upstream', port: 0 },

@@ -131,9 +131,9 @@ const silent = { unreadable() {}, insecure() {}, exempt: () => false, dropped() 
 
 it('over TLS, too, only requests under way hold the end up', async () => {
   let answer: (() => void) | undefined
-  const serve: Serve = async (_, response) => {
+  const serve: Serve = (_, response, __, done) => {
     answer = () => void response.end('ok')
-    await once(response, 'close')
+    response.once('close', done)
   }
   const { cert, key } = makeCertificate()
   const tls = { cert, key, clientCa: undefined, requestClientCert: false }
@@ -160,7 +160,7 @@ it('over TLS, too, only requests under way hold the end up', async () => {
 }, 20_000)
 
 it('whoever has connected before the port closes is served', async () => {
-  const server = createListener(async (_, response) => void response.end('ok'), bounds, silent)
+  const server = createListener((_, response, __, done) => void response.end('ok', done), bounds, silent)
   const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
   const answers = Array.from({ length: 20 }, () =>
     raw(port, 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'),

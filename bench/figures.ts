@@ -73,6 +73,8 @@ const NO_DEADLINE = Number.MAX_SAFE_INTEGER
 const CALLS = 100_000
 const PIPELINE = 100
 const CLIENTS = 1000
+/** The rule of a call with one limit. */
+const ONE_LIMIT = `1 1000 ${WINDOW_US} 0`
 const INCR_SCRIPT = `if redis.call('INCR', KEYS[1]) == 1 then redis.call('PEXPIRE', KEYS[1], 60000) end`
 
 /** Microseconds so far that Redis spent in scripts, and of the processor, its sockets included. */
@@ -100,14 +102,14 @@ async function scriptUs(bench: Bench, call: Call): Promise<string> {
   await bench.store.flushall()
   const sha = (await bench.store.script('LOAD', script)) as string
   const each = Array.from({ length: limits }, (_, i) => i)
-  const args = [limits, ...each.flatMap((i) => [limit + i, WINDOW_US, 0])]
+  const rule = `1 ${each.map((i) => `${limit + i} ${WINDOW_US} 0`).join(' ')}`
   const before = await redisUs(bench)
   for (let done = 0; done < CALLS;) {
     const pipeline = bench.store.pipeline()
     for (let i = 0; i < PIPELINE; i++, done += decisions) {
       const clients = Array.from({ length: decisions }, (_, j) => (done + j) % CLIENTS)
       const keys = clients.flatMap((client) => each.map((i) => `sluice:{client-${client}}:limit-${i}`))
-      pipeline.evalsha(sha, keys.length, ...keys, NO_DEADLINE, ...clients.flatMap(() => args))
+      pipeline.evalsha(sha, keys.length, ...keys, NO_DEADLINE, ...clients.map(() => rule))
     }
     await pipeline.exec()
   }
@@ -132,11 +134,9 @@ async function gatewayUs(bench: Bench, limits: number): Promise<string> {
 async function callRate(bench: Bench, sha: string): Promise<string> {
   requireCommands('redis-benchmark')
   const before = await redisUs(bench)
-  const call = `EVALSHA ${sha} 1 {rate-__rand_int__} ${NO_DEADLINE} 1 1000 ${WINDOW_US} 0`
-  const args = `-c 0 redis-benchmark -p ${bench.redis} -c 50 -n ${CALLS} -r ${CLIENTS} --csv ${call}`.split(
-    ' ',
-  )
-  const { stdout } = spawnSync('taskset', args, { encoding: 'utf8' })
+  const call = ['EVALSHA', sha, '1', '{rate-__rand_int__}', String(NO_DEADLINE), ONE_LIMIT]
+  const options = `-c 0 redis-benchmark -p ${bench.redis} -c 50 -n ${CALLS} -r ${CLIENTS} --csv`
+  const { stdout } = spawnSync('taskset', [...options.split(' '), ...call], { encoding: 'utf8' })
   const perSecond = Number(/","([\d.]+)"/.exec(stdout)?.[1])
   const us = ((await redisUs(bench)).processor - before.processor) / CALLS
   return `${perSecond.toFixed(0)}, ${us.toFixed(1)} us of the processor each`
@@ -157,7 +157,7 @@ async function redis(bench: Bench): Promise<string> {
   lines.push(['script calls a second, 50 connections', await callRate(bench, sha)])
   for (const calls of [1, 16, 20, 100, 500, 1000]) {
     const key = `sluice:{00000000-0000-4000-8000-${String(calls).padStart(12, '0')}}:requests`
-    for (let i = 0; i < calls; i++) await bench.store.evalsha(sha, 1, key, NO_DEADLINE, 1, 1000, WINDOW_US, 0)
+    for (let i = 0; i < calls; i++) await bench.store.evalsha(sha, 1, key, NO_DEADLINE, ONE_LIMIT)
     lines.push([
       `a client with ${calls} calls in its window`,
       `${await bench.store.memory('USAGE', key)} bytes`,

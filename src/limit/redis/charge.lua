@@ -2,10 +2,10 @@
 --
 -- KEYS      the keys of every limit of every decision, in order. On a cluster all share one slot.
 -- ARGV      the deadline in microseconds on this server's clock: later, nothing is decided
---           then for every decision:
---             n          how many limits it has; negative: read only, charge nothing
---             then n times: limit, window in microseconds, and 0, or 1 for a shadow limit, or -c to add c calls that were
---             counted elsewhere, even without room
+--           then for every decision its rule, numbers with blanks between them:
+--             1 to charge, 0 to read only
+--             then for every limit of it: limit, window in microseconds, and 0, or 1 for a shadow limit, or -c to add c calls
+--             that were counted elsewhere, even without room
 -- returns   a flat list of integers:
 --             now        this server's clock in microseconds since the epoch, read once for the whole batch;
 --                        nothing else if it is past the deadline
@@ -31,8 +31,9 @@ local SMALL = 8
 -- Above so many calls a window, calls share slots.
 local EXACT = 1000
 
+local KEYS, ARGV = KEYS, ARGV
 local call, pcall, floor, ceil, min, max = redis.call, redis.pcall, math.floor, math.ceil, math.min, math.max
-local pack, unpackBytes, sub = struct.pack, struct.unpack, string.sub
+local pack, unpackBytes, sub, gmatch = struct.pack, struct.unpack, string.sub, string.gmatch
 
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -40,67 +41,57 @@ local now = time[1] * 1000000 + time[2]
 -- What waited in the queue of a stalled server has timed out at the caller, and must not be charged now.
 if now > tonumber(ARGV[1]) then return { now } end
 
--- Every call of the script creates its closures, so there are only three.
-
--- Time and cumulative count of a slot, counted from the oldest.
+-- Time and cumulative count of a slot, counted from the oldest. The only function, as every call of the script creates it anew.
 local function slot(log, index)
   local at = HEADER_BYTES + (log.first + index) % log.capacity * SLOT_BYTES
   if log.whole then return unpackBytes(SLOT, log.raw, at + 1) end
   return unpackBytes(SLOT, call('GETRANGE', log.key, at, at + SLOT_BYTES - 1))
 end
 
-local function write(log, index, when)
-  local at = HEADER_BYTES + (log.first + index) % log.capacity * SLOT_BYTES
-  local bytes = pack(SLOT, when, log.total)
-  if log.whole then
-    log.raw = sub(log.raw, 1, at) .. bytes .. sub(log.raw, at + SLOT_BYTES + 1)
-  else
-    call('SETRANGE', log.key, at, bytes)
-  end
-  log.newest = when
-  if index == 0 then log.oldest = when end
-end
-
--- The log of a key; an empty one that is `damaged` where the key holds none.
-local function load(name)
-  local raw = pcall('GETRANGE', name, 0, HEADER_BYTES + SMALL * SLOT_BYTES - 1)
-  local capacity, first, held, total, gone, newest, oldest = 0, 0, 0, 0, 0, 0, 0
-  local damaged = type(raw) ~= 'string' or raw ~= '' and #raw < HEADER_BYTES
-  if not damaged and raw ~= '' then
-    capacity, first, held, total, gone, newest, oldest = unpackBytes(HEADER, raw)
-    -- A greater capacity is that of another version.
-    damaged = capacity >= 2 ^ 24 or first >= capacity or held > capacity or gone > total
-      or HEADER_BYTES + capacity * SLOT_BYTES ~= (capacity <= SMALL and #raw or call('STRLEN', name))
-    if damaged then held, total, gone = 0, 0, 0 end
-  end
-  -- `whole`: `raw` is the whole string and stays what it shall become; else it is no more than the beginning.
-  return {
-    key = name, raw = raw, damaged = damaged, whole = capacity <= SMALL, capacity = capacity, first = first,
-    held = held, total = total, gone = gone, newest = newest, oldest = oldest, dirty = false,
-    limit = 0, window = 0, span = 0, room = true, calls = 1,
-  }
-end
-
 -- Every key is read and checked before the first write: what a script wrote stays even if it fails later.
 local logs, answer, size = {}, { now }, 1
-for _, name in ipairs(KEYS) do logs[name] = logs[name] or load(name) end
+for i = 1, #KEYS do
+  local name = KEYS[i]
+  if not logs[name] then
+    local raw = pcall('GETRANGE', name, 0, HEADER_BYTES + SMALL * SLOT_BYTES - 1)
+    local capacity, first, held, total, gone, newest, oldest = 0, 0, 0, 0, 0, 0, 0
+    local damaged = type(raw) ~= 'string' or raw ~= '' and #raw < HEADER_BYTES
+    if not damaged and raw ~= '' then
+      capacity, first, held, total, gone, newest, oldest = unpackBytes(HEADER, raw)
+      -- A greater capacity is that of another version.
+      damaged = capacity >= 2 ^ 24 or first >= capacity or held > capacity or gone > total
+        or HEADER_BYTES + capacity * SLOT_BYTES ~= (capacity <= SMALL and #raw or call('STRLEN', name))
+      if damaged then held, total, gone = 0, 0, 0 end
+    end
+    -- `whole`: `raw` is the whole string and stays what it shall become; else it is no more than the beginning.
+    logs[name] = {
+      key = name, raw = raw, damaged = damaged, whole = capacity <= SMALL, capacity = capacity, first = first,
+      held = held, total = total, gone = gone, newest = newest, oldest = oldest, dirty = false,
+      window = 0, room = true,
+    }
+  end
+end
 
-local key, arg, args = 0, 2, #ARGV
-while arg <= args do
-  local charging = tonumber(ARGV[arg]) > 0
-  local count = math.abs(tonumber(ARGV[arg]))
+-- The rules that are parsed: many decisions have the same one.
+local rules, key = {}, 0
+for decision = 2, #ARGV do
+  local rule = rules[ARGV[decision]]
+  if not rule then
+    rule = {}
+    for number in gmatch(ARGV[decision], '%S+') do rule[#rule + 1] = tonumber(number) end
+    rules[ARGV[decision]] = rule
+  end
+  local charging, count = rule[1] == 1, floor(#rule / 3)
   -- What has left the window of each limit, and has it room?
   local admitted = true
   for i = key + 1, key + count do
-    local at = arg + 3 * (i - key)
-    local limit, window, flag = tonumber(ARGV[at - 2]), tonumber(ARGV[at - 1]), tonumber(ARGV[at])
-    local span = limit > EXACT and ceil(window / EXACT) or 1
+    local at = 3 * (i - key)
+    local limit, window, flag = rule[at - 1], rule[at], rule[at + 1]
     local log = logs[KEYS[i]]
     if log.held > 0 and log.newest - now > window then
       -- The clock went back by more than a window, and must not lock the key for longer than one.
-      log.raw = ('\0'):rep(HEADER_BYTES + SLOT_BYTES)
-      log.whole, log.capacity, log.first, log.held = true, 1, 0, 1
-      write(log, 0, now)
+      log.raw = ('\0'):rep(HEADER_BYTES) .. pack(SLOT, now, log.total)
+      log.whole, log.capacity, log.first, log.held, log.newest, log.oldest = true, 1, 0, 1, now, now
       log.dirty = log.dirty or charging
     end
     local horizon, held = now - window, log.held
@@ -123,22 +114,23 @@ while arg <= args do
       end
       log.first, log.held, log.gone = (log.first + left) % log.capacity, held - left, gone
     end
-    local room = flag < 0 or log.total - log.gone < limit
-    log.limit, log.window, log.span, log.room, log.calls = limit, window, span, room, flag < 0 and -flag or 1
-    if log.damaged or not room and flag ~= 1 then admitted = false end
+    log.window, log.room = window, flag < 0 or log.total - log.gone < limit
+    if log.damaged or not log.room and flag ~= 1 then admitted = false end
   end
 
   size = size + 1
   answer[size] = admitted and 1 or 0
   for i = key + 1, key + count do
+    local at = 3 * (i - key)
+    local limit, window, flag = rule[at - 1], rule[at], rule[at + 1]
     local log = logs[KEYS[i]]
-    local limit, window = log.limit, log.window
+    local span = limit > EXACT and ceil(window / EXACT) or 1
     if charging and admitted and log.room then
       -- Charge it: add the call to the newest slot, or to a new one.
-      local held, span = log.held, log.span
-      log.total = log.total + log.calls
+      local held, when = log.held, now
+      log.total = log.total + (flag < 0 and -flag or 1)
       if held > 0 and (log.newest >= now or floor(log.newest / span) == floor(now / span)) then
-        write(log, held - 1, max(log.newest, now))
+        when = max(log.newest, now)
       else
         if held == log.capacity then
           -- A copy, oldest first, of twice the capacity but no more than is ever needed.
@@ -149,8 +141,16 @@ while arg <= args do
           log.raw = ('\0'):rep(HEADER_BYTES) .. slots .. ('\0'):rep((capacity - held) * SLOT_BYTES)
           log.whole, log.capacity, log.first = true, capacity, 0
         end
-        log.held = held + 1
-        write(log, held, now)
+        held = held + 1
+      end
+      log.held, log.newest = held, when
+      if held == 1 then log.oldest = when end
+      local begin = HEADER_BYTES + (log.first + held - 1) % log.capacity * SLOT_BYTES
+      local bytes = pack(SLOT, when, log.total)
+      if log.whole then
+        log.raw = sub(log.raw, 1, begin) .. bytes .. sub(log.raw, begin + SLOT_BYTES + 1)
+      else
+        call('SETRANGE', log.key, begin, bytes)
       end
       log.dirty = true
     end
@@ -163,7 +163,7 @@ while arg <= args do
       growsAt = now
     elseif used < limit and log.held == 1 then
       -- Its one slot may still take calls, until its span ends.
-      growsAt = (floor(log.oldest / log.span) + 1) * log.span - 1 + window
+      growsAt = (floor(log.oldest / span) + 1) * span - 1 + window
     elseif used <= limit then
       growsAt = log.oldest + window
     else
@@ -180,13 +180,13 @@ while arg <= args do
     answer[size + 1], answer[size + 2], answer[size + 3] = room, remaining, growsAt
     size = size + 3
   end
-  key, arg = key + count, arg + 3 * count + 1
+  key = key + count
 end
 
 for name, log in pairs(logs) do
   if log.dirty then
-    local header = pack(HEADER, log.capacity, log.first, log.held, log.total, log.gone, log.newest, log.oldest)
     local ttl = ceil((log.newest + log.window - now) / 1000)
+    local header = pack(HEADER, log.capacity, log.first, log.held, log.total, log.gone, log.newest, log.oldest)
     if log.whole then
       call('SET', name, header .. sub(log.raw, HEADER_BYTES + 1), 'PX', ttl)
     else

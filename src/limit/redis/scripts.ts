@@ -65,13 +65,13 @@ export function createScripts(
   async function chargeUntil(
     server: string,
     keys: readonly string[],
-    args: readonly number[],
+    rules: readonly string[],
     left: () => number,
   ): Promise<readonly number[]> {
     for (const side of ['no later', 'no earlier'] as const) {
       const sentAt = performance.now()
       const deadline = clocks.at(server, sentAt + left(), side)
-      const reply = await run(server, chargeScript, keys, [deadline, ...args])
+      const reply = await run(server, chargeScript, keys, [deadline, ...rules])
       if (!isNumbers(reply)) break
       clocks.learn(server, sentAt, performance.now(), reply[0]!)
       if (reply.length > 1) return reply
@@ -91,18 +91,19 @@ export function createScripts(
 
   async function send(batch: readonly Waiting[]): Promise<void> {
     const keys: string[] = []
-    const args: number[] = []
+    const rules: string[] = []
     for (const { quotas, charging } of batch) {
-      args.push(charging ? quotas.length : -quotas.length)
+      let rule = charging ? '1' : '0'
       for (const { key, limit, windowMs, shadow, calls } of quotas) {
         keys.push(key)
-        args.push(limit, windowMs * 1000, calls === undefined ? Number(shadow) : -calls)
+        rule += ` ${limit} ${windowMs * 1000} ${calls === undefined ? Number(shadow) : -calls}`
       }
+      rules.push(rule)
     }
     const server = client.server(keys[0]!)
     try {
       connection.assertRight()
-      const reply = await bound((left) => chargeUntil(server, keys, args, left))
+      const reply = await bound((left) => chargeUntil(server, keys, rules, left))
       if (reply.length !== 1 + batch.length + 3 * keys.length) {
         throw new Error('Redis did not answer as charge.lua does.')
       }

@@ -136,7 +136,7 @@ function forward(x: Exchange, upstream: Forward): Promise<Outcome> {
   const target = x.target!
   if (x.expectsContinue && pushed === undefined) response.writeContinue()
   const proto = 'encrypted' in request.socket ? 'https' : 'http'
-  x.askedAt = performance.now()
+  x.askedAt = x.decidedAt ?? performance.now()
   const headers = requestHeaders(
     request.headers,
     {

@@ -78,23 +78,38 @@ export function compileLimits(
   prefix: string,
   clientLimits: ClientLimits = new Map(),
 ): (caller: Caller, params: Params, nowMs: number) => readonly Quota[] {
-  const before = `${prefix}:{`
-  const parts = [...new Set(limits.flatMap(({ per }) => per))]
-  const readers = parts.map(partReader)
   const distinct = new Map(limits.map((limit) => [limit.name, limit]))
-  const compiled = [...distinct.values()].map((limit) => {
-    const [first, ...rest] = limit.per.map((part) => parts.indexOf(part))
-    return { limit, first: first!, rest, name: `}:${limit.name}` }
-  })
+  const compiled = [...distinct.values()].map((limit) => ({ limit, keyOf: compileKey(limit, prefix) }))
 
   return (caller, params, nowMs) => {
-    const encoded = readers.map((read) => read(caller, params))
     const own = caller.client === undefined ? undefined : clientLimits.get(caller.client)
-    return compiled.map(({ limit, first, rest, name }) => {
-      let key = before + encoded[first]! + name
-      for (const part of rest) key += `:${encoded[part]!}`
-      return quota(limit, key, own?.get(limit.name), nowMs)
-    })
+    return compiled.map(({ limit, keyOf }) =>
+      quota(limit, keyOf(caller, params), own?.get(limit.name), nowMs),
+    )
+  }
+}
+
+type Read = (caller: Caller, params: Params) => string
+
+/** Keys that are remembered: the same string is found faster than an equal one, wherever it is looked up. */
+const MAX_KEYS = 10_000
+
+function compileKey({ name, per }: Limit, prefix: string): Read {
+  const [first, ...rest] = per.map(partReader) as [Read, ...Read[]]
+  const read: Read = (caller, params) => {
+    let key = `${prefix}:{${first(caller, params)}}:${name}`
+    for (const part of rest) key += `:${part(caller, params)}`
+    return key
+  }
+  if (per.length > 1 || per[0] !== 'client') return read
+  const keys = new Map<string, string>()
+  return (caller, params) => {
+    const known = keys.get(caller.client!)
+    if (known !== undefined) return known
+    const key = read(caller, params)
+    if (keys.size === MAX_KEYS) keys.clear()
+    keys.set(caller.client!, key)
+    return key
   }
 }
 
@@ -123,7 +138,7 @@ export function inForce(limit: Limit, own: ClientLimit | undefined, nowMs: numbe
   return limit
 }
 
-function partReader(part: string): (caller: Caller, params: Params) => string {
+function partReader(part: string): Read {
   if (part === 'client') return ({ client }) => encodePart(present(client, part))
   if (part === 'user') return ({ user }) => encodePart(present(user, part))
   if (part === 'ip') return ({ ip }) => ipPart(present(ip, part))

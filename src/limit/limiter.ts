@@ -77,8 +77,8 @@ export function createLimiter(
     allowances: readonly Allowance[],
     askedAt: number,
   ): void {
-    const answeredAt = now()
-    for (const [i, { key, shadow }] of quotas.entries()) {
+    for (let i = 0; i < quotas.length; i++) {
+      const { key, shadow } = quotas[i]!
       const allowance = allowances[i]!
       if (shadow || (admitted && allowance.remaining > 0)) {
         // The call was charged, so what was known is outdated.
@@ -92,7 +92,7 @@ export function createLimiter(
         if (askedAt - one.askedAt < MAX_MS && known.size < MAX_KEYS) break
         known.delete(oldest)
       }
-      known.set(key, { allowance, askedAt, answeredAt, rechecks })
+      known.set(key, { allowance, askedAt, answeredAt: now(), rechecks })
     }
   }
 

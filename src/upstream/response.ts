@@ -32,7 +32,6 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
   /** Writes the head, once; false if it cannot be. */
   const begin = (): boolean => {
     if (response.headersSent || upstreamRequest.settled) return response.headersSent
-    clearImmediate(flushing)
     const reason = incoming.statusMessage ?? ''
     // The rest of an unfinished request must not be taken for the next one.
     if (!request.complete) head.headers.push('Connection', 'close')
@@ -46,13 +45,12 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
     return response.headersSent
   }
   // The head waits for the bytes that come with it: if they are broken, it can still be a 502.
-  const flushing = setImmediate(() => {
-    if (!upstreamRequest.settled && begin()) response.flushHeaders()
+  afterThis(() => {
+    if (!response.headersSent && begin()) response.flushHeaders()
   })
 
   incoming.on('error', (error) => upstreamRequest.onError(error))
   incoming.on('close', () => {
-    clearImmediate(flushing)
     if (!incoming.complete) upstreamRequest.onError(new Error('the answer was cut'))
   })
   if (request.method === 'HEAD' || status === 204 || status === 304) {
@@ -75,5 +73,17 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
   response.on('drain', () => {
     upstreamRequest.onProgress()
     incoming.resume()
+  })
+}
+
+let waiting: (() => void)[] = []
+
+/** Calls back after this iteration of the event loop; one immediate for all is cheaper than one for each. */
+function afterThis(act: () => void): void {
+  if (waiting.push(act) > 1) return
+  setImmediate(() => {
+    const acts = waiting
+    waiting = []
+    for (const one of acts) one()
   })
 }

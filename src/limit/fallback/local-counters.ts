@@ -34,7 +34,8 @@ export function createLocalCounters() {
   /** Stores the store's answer; its allowances are in the order of the quotas. */
   function note(quotas: readonly Quota[], { allowances }: Charge): void {
     const knownAt = performance.now()
-    for (const [i, quota] of quotas.entries()) {
+    for (let i = 0; i < quotas.length; i++) {
+      const quota = quotas[i]!
       if (isProof(quota)) continue
       const { remaining } = allowances[i]!
       const known = lastKnown.get(quota.key)

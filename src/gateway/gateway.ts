@@ -45,13 +45,15 @@ export function createGateway(deps: GatewayDeps): Serve {
       close()
     }
     response.once('close', close)
+    let outcome: Outcome | Promise<Outcome>
     try {
-      const outcome = run(deps, x)
-      if (outcome instanceof Promise) outcome.then(end, (failure) => end(toRefusal(failure)))
-      else end(outcome)
+      outcome = run(deps, x)
     } catch (failure) {
-      end(toRefusal(failure))
+      outcome = toRefusal(failure)
     }
+    if (outcome instanceof Promise) outcome.then(end, (failure) => end(toRefusal(failure)))
+    // Node has not parsed the end of the request yet, without which a refusal closes the socket.
+    else process.nextTick(end, outcome)
   }
 }
 

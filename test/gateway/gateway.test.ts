@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
-import { answered, raw, statuses } from '../helpers/raw.ts'
+import { answered, raw, type RawAnswer, statuses } from '../helpers/raw.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
 let data: TestUpstream
@@ -43,6 +43,25 @@ afterAll(async () => {
 
 let clients = 0
 const newClient = () => `client-${++clients}`
+
+describe('keeps the socket of a refused request', () => {
+  it.each([
+    ['that no route takes', 'GET /nowhere', 404],
+    ['with an ambiguous target', 'GET /sync/..%2fx', 400],
+    ['without a token', 'GET /v3/x', 401],
+    ['that is over its limit, whether memory or Redis says so', 'POST /v3/sync/kept', 429],
+  ])('%s', async (_, line, status) => {
+    const authorization = status === 429 ? `Authorization: Bearer ${await token('kept')}\r\n` : ''
+    const head = `${line} HTTP/1.1\r\nHost: a\r\n${authorization}Content-Length: 0\r\n\r\n`
+    const answers: RawAnswer[] = []
+    while (answers.length < 3) answers.push(await raw(gateway.port, head, answered))
+    expect(statuses(answers.at(-1)!.text)).toEqual([status])
+    for (const { text, closed } of answers) {
+      expect(text).not.toContain('Connection: close')
+      expect(closed).toBe(false)
+    }
+  })
+})
 
 describe('parses the request first', () => {
   it('answers 400 to an ambiguous target, in the format of the Data API, and forwards nothing', async () => {

@@ -1,3 +1,4 @@
+import { indexRoutes } from './route-index.ts'
 import { canonicalEscapes, foldCase, HIDING, parseHost, segmentsOf } from './target.ts'
 
 export interface Pattern {
@@ -45,6 +46,7 @@ export const METHODS: ReadonlySet<string> = new Set('GET HEAD POST PUT PATCH DEL
  */
 export function createRouter<R extends Route>(routes: readonly R[]) {
   const guarded = routes.filter(({ authenticate }) => authenticate === 'par')
+  const mayTake = indexRoutes(routes)
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
   return (method: string, host: string, segments: readonly string[]): Match<R> | undefined => {
     const folded = (segments.length > deepest ? segments.slice(0, deepest) : segments).map(foldCase)
@@ -54,7 +56,7 @@ export function createRouter<R extends Route>(routes: readonly R[]) {
       if (nearest !== undefined) return { allow: ['POST'], nearest }
       if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
     }
-    return matchRoute(routes, method, host, segments, folded)
+    return matchRoute(mayTake(folded), method, host, segments, folded)
   }
 }
 

@@ -74,15 +74,16 @@ describe('matching', () => {
   })
 })
 
+const route = (text: string, authenticate: Route['authenticate']): Route & { readonly text: string } => ({
+  ...named(text),
+  match: text,
+  authenticate,
+  scope: [],
+  maxBody: 1,
+  timeoutMs: undefined,
+})
+
 describe('a path whose pushes are guarded', () => {
-  const route = (text: string, authenticate: Route['authenticate']): Route & { readonly text: string } => ({
-    ...named(text),
-    match: text,
-    authenticate,
-    scope: [],
-    maxBody: 1,
-    timeoutMs: undefined,
-  })
   const routes = [
     route('GET,PUT /oidc/*', 'none'),
     route('POST id.example/oidc/request', 'par'),
@@ -217,4 +218,35 @@ describe('hidden routes', () => {
       }),
     )
   })
+})
+
+it('finds among many routes what the first one that takes the request would be', () => {
+  const segment = fc.constantFrom('a', 'B', 'c', ':x', ':y')
+  const texts = fc
+    .tuple(
+      fc.constantFrom('', 'GET ', 'POST,PUT '),
+      fc.constantFrom('', 'h.example'),
+      fc.uniqueArray(segment, { maxLength: 3 }),
+      fc.boolean(),
+    )
+    .map(
+      ([methods, host, segments, rest]) =>
+        `${methods}${host}/${[...segments, ...(rest ? ['*'] : [])].join('/')}`,
+    )
+  const path = fc.array(fc.constantFrom('a', 'b', 'C', 'd'), { maxLength: 5 })
+  fc.assert(
+    fc.property(
+      fc.array(texts, { maxLength: 20 }),
+      fc.constantFrom('GET', 'POST', 'DELETE'),
+      fc.constantFrom('h.example', 'other'),
+      path,
+      (patterns, method, host, segments) => {
+        const routes = patterns.map((text) => route(text, 'none'))
+        expect(createRouter(routes)(method, host, segments)).toEqual(
+          matchRoute(routes, method, host, segments),
+        )
+      },
+    ),
+    { numRuns: 2000 },
+  )
 })

@@ -6,7 +6,7 @@ import { parseHost } from './target.ts'
 export interface Reply {
   readonly status: number
   /** A flat list of names and values. */
-  readonly headers: readonly string[]
+  readonly headers: string[]
   readonly body: string
 }
 
@@ -37,27 +37,32 @@ export function refusalReply(
   requestId: string,
   rateLimit: readonly string[] = [],
 ): Reply {
-  const { status, code, message } = refusal
+  const { status, message } = refusal
   const headers = [...rateLimit]
-  for (const [name, value] of Object.entries(refusal.headers))
+  for (const name in refusal.headers) {
+    const value = refusal.headers[name]!
     for (const one of typeof value === 'string' ? [value] : value) headers.push(name, one)
+  }
   const isOAuth = format === 'oauth'
   headers.push(...OWN_HEADERS, 'Content-Type', isOAuth ? 'application/json' : 'application/problem+json')
-  const title = STATUS_CODES[status] ?? 'Error'
   const body = isOAuth
-    ? { error: refusal.oauthError ?? oauthCode(status), error_description: message }
-    : {
-        type: status === 429 ? QUOTA_EXCEEDED : 'about:blank',
-        title,
-        status,
-        detail: message,
-        'violated-policies': refusal.violatedPolicies,
-        code,
-        message: title,
-        retryAfterSecs: refusal.retryAfterSecs,
-        correlationId: requestId,
-      }
-  return { status, headers, body: JSON.stringify(body) }
+    ? JSON.stringify({ error: refusal.oauthError ?? oauthCode(status), error_description: message })
+    : problem(refusal, requestId)
+  return { status, headers, body }
+}
+
+/** Writes the members by hand, as all but the message are plain: 429s are many. */
+function problem(
+  { status, code, message, violatedPolicies, retryAfterSecs }: Refusal,
+  requestId: string,
+): string {
+  const title = STATUS_CODES[status] ?? 'Error'
+  const type = status === 429 ? QUOTA_EXCEEDED : 'about:blank'
+  let body = `{"type":"${type}","title":"${title}","status":${status},"detail":${JSON.stringify(message)}`
+  if (violatedPolicies !== undefined) body += `,"violated-policies":${JSON.stringify(violatedPolicies)}`
+  body += `,"code":"${code}","message":"${title}"`
+  if (retryAfterSecs !== undefined) body += `,"retryAfterSecs":${retryAfterSecs}`
+  return `${body},"correlationId":"${requestId}"}`
 }
 
 export function jsonReply(body: object): Reply {
@@ -77,7 +82,8 @@ export function writeReply(response: ServerResponse, reply: Reply): void {
     response.destroy()
     return
   }
-  const headers = [...reply.headers, 'Content-Length', String(Buffer.byteLength(reply.body))]
+  const { headers } = reply
+  headers.push('Content-Length', String(Buffer.byteLength(reply.body)))
   const { req: request } = response
   if (!request.complete) {
     if (!headers.includes('Connection')) headers.push('Connection', 'close')

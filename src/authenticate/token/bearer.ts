@@ -18,8 +18,9 @@ export type Authenticate = (
 
 type Found = Identity | Fault | Promise<Identity | Fault>
 
-/** RFC 6750 section 2.1 and RFC 9449 section 7.1; without a token where that is missing or malformed. */
-const CREDENTIALS = /^(bearer|dpop)(?= |$)(?: +([A-Za-z0-9._~+/-]+=*)$)?/i
+/** RFC 6750 section 2.1 and RFC 9449 section 7.1. */
+const SCHEME = /^(bearer|dpop)(?: +|$)/i
+const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
 const MAX_TOKEN = 16 * 1024
 const CACHED_TOKENS = 10_000
 const CACHED_BYTES = 4 * 1024 * 1024
@@ -50,12 +51,13 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
   })
 
   function find(token: string, digest: string): Found {
-    if (token.length > MAX_TOKEN) return invalidToken('The access token is too long.')
     const known = verified.get(digest)
     if (known !== undefined) {
       if (known.until > Date.now() && known.keys?.current() === known.set) return known.identity
       verified.delete(digest)
     }
+    if (!TOKEN.test(token)) return MALFORMED
+    if (token.length > MAX_TOKEN) return invalidToken('The access token is too long.')
     const jws = parseJws(token)
     if (jws === undefined && introspecting !== undefined && !looksLikeJwt(token)) {
       return remember(digest, introspecting.introspect!(token, digest), introspecting.issuer)
@@ -90,11 +92,11 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
 
   return function authenticate(authorization, sender) {
     if (authorization.length > 1) return challenges.refuse(MALFORMED, 'bearer')
-    const credentials = CREDENTIALS.exec(authorization[0] ?? '')
-    const scheme = credentials?.[1]!.toLowerCase() as Scheme | undefined
+    const credentials = authorization[0] ?? ''
+    const begin = SCHEME.exec(credentials)
+    const scheme = begin?.[1]!.toLowerCase() as Scheme | undefined
     if (scheme === undefined || (scheme === 'dpop' && proofs === undefined)) return challenges.noCredentials()
-    const token = credentials![2]
-    if (token === undefined) return challenges.refuse(MALFORMED, scheme)
+    const token = credentials.slice(begin![0].length)
     // Of the whole token: a digest of less would give one caller another's identity.
     const digest = hash('sha256', token, 'base64url')
     const finding = find(token, digest)

@@ -16,7 +16,7 @@ export const INSPECTED = names(`
 `)
 
 /** Fields of an answer that the gateway's own replace on limited routes. */
-export const RATE_LIMIT = names(`
+const RATE_LIMIT = names(`
   ratelimit ratelimit-limit ratelimit-policy ratelimit-remaining ratelimit-reset
   x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset
 `)
@@ -52,19 +52,33 @@ const OF_CLIENTS = /^tpp-(?:signature-|signing-)?certificate$/
 /** What is done with a request field: `from-proxy` passes from a trusted proxy alone. */
 export type Action = 'keep' | 'drop' | 'from-proxy'
 
-/** The names met so far. Bounded, since callers may make some up. */
-const actions = new Map<string, Action>()
-const MAX_ACTIONS = 1000
+const MAX_KNOWN = 1000
 const MAX_NAME = 64
 
-export function actionOf(name: string): Action {
-  const known = actions.get(name)
-  if (known !== undefined) return known
-  const action = judge(name)
-  if (actions.size >= MAX_ACTIONS) actions.clear()
-  if (name.length <= MAX_NAME) actions.set(name, action)
-  return action
+/** Remembers what is known of the names met so far; bounded, since callers may make some up. */
+function remembered<Known>(judge: (name: string) => Known): (name: string) => Known {
+  const known = new Map<string, Known>()
+  return (name) => {
+    const before = known.get(name)
+    if (before !== undefined) return before
+    const judged = judge(name)
+    if (known.size >= MAX_KNOWN) known.clear()
+    if (name.length <= MAX_NAME) known.set(name, judged)
+    return judged
+  }
 }
+
+export const actionOf = remembered(judge)
+
+const READ = ['connection', 'content-length', 'keep-alive', 'transfer-encoding'] as const
+
+/** Returns what a field of an answer is, in whatever case: `keep` passes, `drop` ends here, and the others must be read. */
+export const answerFieldOf = remembered((name) => {
+  const lower = name.toLowerCase()
+  const read = READ.find((one) => one === lower)
+  if (read !== undefined) return read
+  return HOP_BY_HOP.has(lower) ? 'drop' : RATE_LIMIT.has(lower) ? 'rate-limit' : 'keep'
+})
 
 /** Normalises a name as servers do for their programs (RFC 3875 section 4.1.18), to which `_` and `.` are `-`. */
 export function plainName(name: string): string {

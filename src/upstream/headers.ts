@@ -1,4 +1,4 @@
-import { actionOf, HOP_BY_HOP, INSPECTED, plainName, RATE_LIMIT } from './header-policy.ts'
+import { actionOf, answerFieldOf, INSPECTED, plainName } from './header-policy.ts'
 
 /** What the gateway itself reports to the upstream of the connection and the request. */
 export interface Connection {
@@ -68,22 +68,20 @@ export function readAnswerHead(
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!
     const value = rawHeaders[i + 1]!
-    const lower = name.toLowerCase()
-    if (HOP_BY_HOP.has(lower)) {
-      if (lower === 'connection') connection = connection === undefined ? value : `${connection},${value}`
-      else if (lower === 'keep-alive') keepAliveMs = announcedBy(value)
-      else if (lower === 'transfer-encoding') {
-        transferEncoding = transferEncoding === undefined ? value : `${transferEncoding}, ${value}`
-      }
-      continue
-    }
-    if (rateLimit !== undefined && RATE_LIMIT.has(lower)) continue
-    if (lower === 'content-length') {
+    const field = answerFieldOf(name)
+    if (field === 'keep') headers.push(name, value)
+    else if (field === 'rate-limit') {
+      if (rateLimit === undefined) headers.push(name, value)
+    } else if (field === 'content-length') {
       contentLength = Number(value)
       // RFC 9110 section 8.6: no Content-Length in a 204.
-      if (status === 204) continue
+      if (status !== 204) headers.push(name, value)
+    } else if (field === 'connection')
+      connection = connection === undefined ? value : `${connection},${value}`
+    else if (field === 'keep-alive') keepAliveMs = announcedBy(value)
+    else if (field === 'transfer-encoding') {
+      transferEncoding = transferEncoding === undefined ? value : `${transferEncoding}, ${value}`
     }
-    headers.push(name, value)
   }
   const named = namedByConnection(connection)
   if (named !== undefined) {

@@ -64,15 +64,17 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
     if (!begin()) return
     // Most answers are one chunk, and so one write.
     if (chunk.length === head.contentLength) response.end(chunk)
-    else if (!response.write(chunk)) incoming.pause()
+    else if (!response.write(chunk)) {
+      incoming.pause()
+      response.once('drain', () => {
+        upstreamRequest.onProgress()
+        incoming.resume()
+      })
+    }
   })
   incoming.on('end', () => {
     // `end` also comes for a body that was cut, before its `close`; only `complete` distinguishes them.
     if (incoming.complete && !upstreamRequest.settled && begin() && !response.writableEnded) response.end()
-  })
-  response.on('drain', () => {
-    upstreamRequest.onProgress()
-    incoming.resume()
   })
 }
 

@@ -126,7 +126,8 @@ function configured(command: Argv, idle: readonly string[] = []): Argv {
 }
 
 function started(command: Argv): Argv {
-  const describe = 'processes that share the port and the limits, which must be in Redis'
+  const describe =
+    'processes that share the port and the limits, which must be in Redis; auto: one for each usable core'
   return text(configured(command), 'workers', describe, '1')
 }
 

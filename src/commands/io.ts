@@ -84,8 +84,8 @@ export function idOf(given: Given, whose: 'client' | 'user'): string | undefined
 }
 
 /** A whole number of a flag, within bounds; throws a UsageError. */
-export function wholeOf(given: Given, flag: string, most: number, least = 0): number {
+export function wholeOf(given: Given, flag: string, most: number, least = 0, orElse = ''): number {
   const text = String(given[flag])
   if (/^\d{1,16}$/.test(text) && Number(text) >= least && Number(text) <= most) return Number(text)
-  throw new UsageError(`--${flag} must be a whole number from ${least} to ${most}.`)
+  throw new UsageError(`--${flag} must be a whole number from ${least} to ${most}${orElse}.`)
 }

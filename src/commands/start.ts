@@ -2,6 +2,7 @@ import { unwatchFile, watchFile } from 'node:fs'
 import { loadInThread } from '../config/load-thread.ts'
 import { ConfigError } from '../config/yaml/problem.ts'
 import { type Running, start } from '../process/start.ts'
+import { usableCores } from '../process/workers/cores.ts'
 import { type Given, type Io, loadOptionsOf, wholeOf } from './io.ts'
 
 /** A signal this soon after another is the same one: npm repeats what the terminal has already sent. */
@@ -15,7 +16,8 @@ const MOST_WORKERS = 256
  * second signal ends the process at once, and so does an uncaught error, since the state that it leaves is unknown.
  */
 export async function run(given: Given, io: Io): Promise<void> {
-  const workers = wholeOf(given, 'workers', MOST_WORKERS, 1)
+  const isAuto = given['workers'] === 'auto'
+  const most = isAuto ? usableCores() : wholeOf(given, 'workers', MOST_WORKERS, 1, ', or auto')
   const options = loadOptionsOf(given, io)
   // Before anything is awaited: without a listener, each of these signals would end the process.
   let running: Running | undefined
@@ -26,6 +28,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   const loaded = await Promise.race([loadInThread(options), signalled])
   if (typeof loaded === 'string') return
   const { config } = loaded
+  const workers = isAuto && config.store === 'memory' ? 1 : most
   if (workers > 1 && config.store === 'memory') {
     const message = `is ${workers}, but "store: memory" counts in each process alone; write "store: { redis: … }", or leave --workers out`
     throw new ConfigError([{ where: '--workers', path: '', message }])

@@ -34,7 +34,7 @@ describe('sluice', () => {
       'Arguments store and redis are mutually exclusive',
     ],
     [['sandbox', '--limit', 'few'], '--limit must be a whole number from 0 to 9007199254740991.'],
-    [['start', '--workers', '0'], '--workers must be a whole number from 1 to 256.'],
+    [['start', '--workers', '0'], '--workers must be a whole number from 1 to 256, or auto.'],
     [['worker'], 'Workers are started by "sluice start --workers N".'],
     [['sandbox', '--port', '70000'], '--port must be a whole number from 0 to 65535.'],
   ])

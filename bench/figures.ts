@@ -1,5 +1,6 @@
 /** Figures that are no comparison: speed after a start, memory, and what Redis does for a call. */
 import { spawnSync } from 'node:child_process'
+import { availableParallelism } from 'node:os'
 import { CHARGE_SCRIPT } from '../src/limit/redis/scripts.ts'
 import { type Contender, gateway, nodePeer } from './contenders.ts'
 import { requireCommands, sleep, stop } from './ground.ts'
@@ -66,6 +67,31 @@ async function memory(bench: Bench): Promise<string> {
     lines.push([contender.name, ...cells])
   }
   return markdown(['resident memory', 'after 60 s of load', 'after another 30 s'], lines)
+}
+
+/** What several processes serve on all cores, which wrk, the upstream and Redis share with them. */
+async function workers(bench: Bench): Promise<string> {
+  const work = { tokens: await mintTokens('RS256', 1000) }
+  const cpus = `0-${availableParallelism() - 1}`
+  const rps = new Map<string, number[]>()
+  for (let i = 0; i < STARTS; i++) {
+    for (const count of ['1', '2']) {
+      const start = gateway(bench, { limit: 100_000, flags: ['--workers', count] })
+      const running = await run({ name: 'Sluice', work, start, cpus })
+      await measure(bench, running, SETTLING_S)
+      const round = await measure(bench, running, STEADY_S)
+      if (round.wrong > 0) throw new Error(`${round.wrong} wrong answers of ${count} workers`)
+      await stop(running.child)
+      rps.set(count, [...(rps.get(count) ?? []), round.rps])
+    }
+  }
+  const one = rps.get('1')!
+  const lines = [...rps].map(([count, each]) => [
+    count,
+    spread(each).median.toFixed(0),
+    showSpread(spread(each.map((value, i) => value / one[i]!))),
+  ])
+  return markdown(['workers', 'requests/s', 'of one worker'], lines)
 }
 
 const WINDOW_US = 60_000_000
@@ -170,5 +196,6 @@ async function redis(bench: Bench): Promise<string> {
 export const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<string>>> = {
   start: firstSeconds,
   memory,
+  workers,
   redis,
 }

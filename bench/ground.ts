@@ -37,11 +37,11 @@ export interface Command {
 
 /** Starts a process on one CPU; it is killed when the bench ends. */
 export function startOn(
-  cpu: number,
+  cpus: number | string,
   { command, args, env }: Command,
   stdout: 'pipe' | 'ignore',
 ): ChildProcess {
-  const child = spawn('taskset', ['-c', String(cpu), command, ...args], {
+  const child = spawn('taskset', ['-c', String(cpus), command, ...args], {
     stdio: ['ignore', stdout, 'inherit'],
     env: { ...process.env, ...env },
   })
@@ -51,8 +51,8 @@ export function startOn(
 }
 
 /** Starts a server and resolves once it listens on `port`. */
-export async function serve(cpu: number, port: number, command: Command): Promise<ChildProcess> {
-  const child = startOn(cpu, command, 'ignore')
+export async function serve(cpus: number | string, port: number, command: Command): Promise<ChildProcess> {
+  const child = startOn(cpus, command, 'ignore')
   for (let tries = 0; tries < 600; tries++) {
     if (child.exitCode !== null) break
     if (await listens(port)) return child

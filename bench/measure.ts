@@ -58,7 +58,7 @@ export interface Running {
 
 export async function run(contender: Contender): Promise<Running> {
   const port = await freePort()
-  const child = await serve(PROXY_CPU, port, await contender.start(port))
+  const child = await serve(contender.cpus ?? PROXY_CPU, port, await contender.start(port))
   return { contender, port, child, sent: 0 }
 }
 

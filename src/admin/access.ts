@@ -1,6 +1,6 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import { type IncomingHttpHeaders, STATUS_CODES } from 'node:http'
-import { isIP } from 'node:net'
+import { isLoopback } from '../loopback.ts'
 
 /** Who may read and reset limits: who knows the token or, if none is configured, who is on this machine. */
 export interface Access {
@@ -50,11 +50,3 @@ const unauthorized = (detail: string, error = ''): Answer =>
 
 /** Of the same length whatever the text, so that comparing takes the same time. */
 const digest = (text: string): Buffer => hash('sha256', text, 'buffer')
-
-/** True if this host, an address without brackets or a name, is reached from this machine alone. */
-export function isLoopback(host: string): boolean {
-  const plain = host.toLowerCase().replace(/^::ffff:(?=\d+\.)/, '')
-  const version = isIP(plain)
-  if (version === 4) return plain.startsWith('127.')
-  return version === 6 ? /^(?:0{0,4}:){2,7}0{0,3}1$/.test(plain) : plain === 'localhost'
-}

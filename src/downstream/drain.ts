@@ -4,7 +4,7 @@ import { setImmediate as nextTick } from 'node:timers/promises'
 import { Failure, serviceUnavailable } from '../errors.ts'
 import { responseOf } from './pipelining.ts'
 
-/** Every socket, also those that carry no HTTP (yet), and how many requests are under way. */
+/** Every socket, also those that carry no HTTP (yet), and how many requests are in flight. */
 const NO_LOAD = { sockets: new Set<Socket>(), requests: () => 0 }
 /** What Node does not know of each server that `createListener` made. */
 export const loads = new WeakMap<Server, Readonly<typeof NO_LOAD>>()
@@ -14,7 +14,7 @@ const IDLE_CHECK_MS = 50
 const MAX_TICKS = 100
 
 /**
- * Ends a server: no new sockets, answers under way get `withinMs`, then everything is closed; returns how many requests were cut.
+ * Ends a server: no new sockets, answers in flight get `withinMs`, then everything is closed; returns how many requests were cut.
  * Idle sockets stay for `idleMs`, since closing one may cross a request on its way.
  */
 export async function drain(server: Server, withinMs: number, idleMs = 0): Promise<number> {

@@ -7,7 +7,14 @@ import { abortBody, brokenBody, requestComing } from './body.ts'
 import { loads } from './drain.ts'
 import { createPipelining, responseOf, type Serve } from './pipelining.ts'
 import { METHODS } from './router.ts'
-import { boundSockets, type ConnectionPolicy, endWithStatus, lingerOnClose, READ_MS } from './sockets.ts'
+import {
+  boundSockets,
+  type ConnectionPolicy,
+  endWithStatus,
+  lingerOnClose,
+  READ_MS,
+  reset,
+} from './sockets.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
 export interface Bounds {
@@ -93,7 +100,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
       report(socket, status, reason)
     })
   server.on('connect', (_: IncomingMessage, socket: Socket) => {
-    // Node has released the socket, on which answers may be under way.
+    // Node has released the socket, on which answers may be in flight.
     socket.on('error', () => {})
     socket.on('drain', () => responseOf(socket)?.emit('drain'))
     refuse(socket, 405, 'CONNECT', `Allow: ${[...METHODS].join(', ')}\r\n`)
@@ -125,9 +132,9 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   server.on('timeout', (socket: Socket) => {
     const response = responseOf(socket)
     if (response !== undefined && (!response.writableEnded || socket.writableLength === 0)) return
-    // After an orderly end, the system would keep what was not read for minutes. Node cannot reset a TLS socket.
-    if (response === undefined || tls !== undefined) socket.destroy()
-    else socket.resetAndDestroy()
+    // After an orderly end, the system would keep what was not read for minutes.
+    if (response !== undefined) reset(socket)
+    socket.destroy()
   })
   return server
 }

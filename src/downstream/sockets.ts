@@ -72,6 +72,11 @@ export function createSlots(max: number, maxEach: number) {
  */
 export const READ_MS = 200_000
 
+/** Closes a socket with a reset, so that no end is taken for an orderly one. Node cannot reset a TLS socket, which stays open. */
+export function reset(socket: Socket): void {
+  if (!('encrypted' in socket)) socket.resetAndDestroy()
+}
+
 const LINGER_MS = 2000
 
 /** Ends a socket, but reads and drops for a moment: a reset could overtake its last answer (RFC 9112 section 9.6). */

@@ -1,6 +1,7 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { onBodyAborted, tooLarge } from '../downstream/body.ts'
+import { reset } from '../downstream/sockets.ts'
 import { Refusal, serviceUnavailable } from '../errors.ts'
 import type { PooledSocket, Reuse } from './pool.ts'
 import type { Outgoing } from './proxy.ts'
@@ -161,9 +162,9 @@ export class UpstreamRequest {
     }
     // Once begun, an answer that is not whole must never look whole.
     if (outcome !== 'answered' && this.response.headersSent) {
-      // The end of the socket may end an answer of HTTP/1.0 (RFC 9112 section 6.3). Node cannot reset a TLS socket.
+      // The end of the socket may end an answer of HTTP/1.0 (RFC 9112 section 6.3).
       const { socket } = this.response
-      if (this.request.httpVersionMinor === 0 && socket && !('encrypted' in socket)) socket.resetAndDestroy()
+      if (this.request.httpVersionMinor === 0 && socket !== null) reset(socket)
       this.response.destroy()
     }
     this.#resolve(this)

@@ -52,7 +52,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
     identityHeaders: new Map(names.map((name) => [plainName(name), name])),
     /** Returns the upstream's addresses, and which of them are in use. */
     addresses: () => backend.addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
-    /** Closes the idle sockets; requests under way end undisturbed. */
+    /** Closes the idle sockets; requests in flight end undisturbed. */
     close: backend.connections.close,
   })
 }

@@ -28,7 +28,7 @@ const ED25519: Scheme = { kty: 'OKP', crv: 'Ed25519', digest: undefined }
 
 /**
  * Asymmetric signatures only: no `none`, no HS*, and no ES512, which takes 1.6 ms to verify. A new algorithm also goes into
- * `ALGORITHMS` of `config/sections/tokens.ts`, for tokens, and of `proof/dpop.ts`, for proofs.
+ * `ALGORITHMS` of `config/sections/identity.ts`, for tokens, and of `proof/dpop.ts`, for proofs.
  */
 export const SCHEMES: ReadonlyMap<string, Scheme> = new Map<string, Scheme>([
   ['RS256', { kty: 'RSA', digest: 'sha256', options: PKCS1 }],

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isLoopback } from '../../src/admin/access.ts'
+import { isLoopback } from '../src/loopback.ts'
 
 describe('isLoopback', () => {
   it.for([

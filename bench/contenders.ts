@@ -25,7 +25,7 @@ export interface Contender {
   readonly refuses?: boolean
   /** True if its counters in Redis outlive a round. */
   readonly keepsCounters?: boolean
-  /** The CPUs it may use, as for taskset; default: the one that nobody else uses. */
+  /** The CPUs it may use, as for taskset; default: `PROXY_CPU`. */
   readonly cpus?: string
   /** Requests before the first round, where the usual seconds of warm-up do not do. */
   readonly warmUpRequests?: number

@@ -69,7 +69,7 @@ async function memory(bench: Bench): Promise<string> {
   return markdown(['resident memory', 'after 60 s of load', 'after another 30 s'], lines)
 }
 
-/** What several processes serve on all cores, which wrk, the upstream and Redis share with them. */
+/** What several processes serve on all CPUs, one of which wrk, the upstream and Redis have, too. Disturbed rounds are not repeated. */
 async function workers(bench: Bench): Promise<string> {
   const work = { tokens: await mintTokens('RS256', 1000) }
   const cpus = `0-${availableParallelism() - 1}`

@@ -35,7 +35,7 @@ export interface Command {
   readonly env?: Readonly<Record<string, string>>
 }
 
-/** Starts a process on one CPU; it is killed when the bench ends. */
+/** Starts a process on some CPUs; it is killed when the bench ends. */
 export function startOn(
   cpus: number | string,
   { command, args, env }: Command,

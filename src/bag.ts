@@ -1,11 +1,12 @@
-/** What a bag holds knows its place there; -1 while it is in none. */
+/** An item of a bag. `index` is where it stands there, written by the bag; -1 while it is in none. */
 export interface InBag {
-  place: number
+  index: number
 }
 
 /**
- * Holds what comes and goes with each request, in no order. A Set would leave garbage that collections of young objects do not
- * free: each table it has outgrown points to the next one, so an old one keeps all later ones with all that they held.
+ * An unordered collection for what comes and goes with each request; an item is in one bag at most. A Set grows and shrinks by
+ * new tables, and each old table points to the next one: once an old one has been promoted, it keeps all later ones, and what
+ * they held, until a full garbage collection.
  */
 export class Bag<Item extends InBag> {
   readonly #items: Item[] = []
@@ -15,20 +16,20 @@ export class Bag<Item extends InBag> {
   }
 
   add(item: Item): void {
-    item.place = this.#items.push(item) - 1
+    item.index = this.#items.push(item) - 1
   }
 
   delete(item: Item): void {
-    if (item.place === -1) return
+    if (item.index === -1) return
     const last = this.#items.pop()!
     if (last !== item) {
-      this.#items[item.place] = last
-      last.place = item.place
+      this.#items[item.index] = last
+      last.index = item.index
     }
-    item.place = -1
+    item.index = -1
   }
 
-  /** Calls back with each item, with some of them twice if others are deleted meanwhile. */
+  /** Calls `act` with each item; with one perhaps twice, if `act` deletes another. */
   forEach(act: (item: Item) => void): void {
     for (let i = this.#items.length - 1; i >= 0; i--) if (i < this.#items.length) act(this.#items[i]!)
   }

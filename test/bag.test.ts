@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Bag, type InBag } from '../src/bag.ts'
 
-const items = (count: number): InBag[] => Array.from({ length: count }, () => ({ place: -1 }))
+const items = (count: number): InBag[] => Array.from({ length: count }, () => ({ index: -1 }))
 
 function held(bag: Bag<InBag>): ReadonlySet<InBag> {
   const found: InBag[] = []

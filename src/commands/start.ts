@@ -17,7 +17,9 @@ const MOST_WORKERS = 256
  */
 export async function run(given: Given, io: Io): Promise<void> {
   const isAuto = given['workers'] === 'auto'
-  const most = isAuto ? usableCores() : wholeOf(given, 'workers', MOST_WORKERS, 1, ', or auto')
+  const asked = isAuto
+    ? Math.min(usableCores(), MOST_WORKERS)
+    : wholeOf(given, 'workers', MOST_WORKERS, 1, ', or auto')
   const options = loadOptionsOf(given, io)
   // Before anything is awaited: without a listener, each of these signals would end the process.
   let running: Running | undefined
@@ -28,7 +30,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   const loaded = await Promise.race([loadInThread(options), signalled])
   if (typeof loaded === 'string') return
   const { config } = loaded
-  const workers = isAuto && config.store === 'memory' ? 1 : most
+  const workers = isAuto && config.store === 'memory' ? 1 : asked
   if (workers > 1 && config.store === 'memory') {
     const message = `is ${workers}, but "store: memory" counts in each process alone; write "store: { redis: … }", or leave --workers out`
     throw new ConfigError([{ where: '--workers', path: '', message }])

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** Serves one request; calls `done` once, when its response is closed. Never throws. */
+/** Serves one request; calls `done` once, when its response is closed. */
 export type Serve = (
   request: IncomingMessage,
   response: ServerResponse,
@@ -28,15 +28,17 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
   const pipelines = new WeakMap<Socket, Pipeline>()
   let inFlight = 0
 
+  function begin(socket: Socket): Pipeline {
+    const pipeline = { pending: 0, waiting: [], resume: undefined, ends: false }
+    pipelines.set(socket, pipeline)
+    return pipeline
+  }
+
   function add(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
     const { socket } = request
     if (!socket.writable) return
-    let found = pipelines.get(socket)
-    if (found === undefined) {
-      found = { pending: 0, waiting: [], resume: undefined, ends: false }
-      pipelines.set(socket, found)
-    } else if (found.pending >= MAX_PENDING) return onOverflow(socket, MAX_PENDING)
-    const pipeline = found
+    const pipeline = pipelines.get(socket) ?? begin(socket)
+    if (pipeline.pending >= MAX_PENDING) return onOverflow(socket, MAX_PENDING)
     const done = (): void => {
       pipeline.pending--
       inFlight--
@@ -65,6 +67,8 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
       pipeline.ends = true
       pipeline.waiting.push(() => {
         if (socket.writable) end()
+        // What came behind it is not served, but must be counted out.
+        pipeline.waiting.shift()?.()
       })
     }
   }

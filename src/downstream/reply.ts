@@ -51,7 +51,7 @@ export function refusalReply(
   return { status, headers, body }
 }
 
-/** Writes the members by hand, as all but the message are plain: 429s are many. */
+/** Written by hand, since 429s are many, and only the message and the policies may need escapes: ids are well formed. */
 function problem(
   { status, code, message, violatedPolicies, retryAfterSecs }: Refusal,
   requestId: string,
@@ -76,7 +76,7 @@ function oauthCode(status: number): string {
   return status >= 500 ? 'server_error' : 'invalid_request'
 }
 
-/** Writes a reply. A request whose body is still coming closes its socket, so that the rest is never taken for the next request. */
+/** Writes a reply. A request whose body is still coming closes its socket, so that the rest is never taken for the next request. Adds to `reply.headers`. */
 export function writeReply(response: ServerResponse, reply: Reply): void {
   if (response.headersSent || response.destroyed) {
     response.destroy()

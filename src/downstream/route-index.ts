@@ -5,15 +5,16 @@ interface Branch {
   readonly literals: Map<string, Branch>
   /** Behind a parameter. */
   any: Branch | undefined
-  /** Those that end here, and may take further segments. */
+  /** The patterns that end here, with or without a last `*`. */
   readonly ends: number[]
 }
 
 const newBranch = (): Branch => ({ literals: new Map(), any: undefined, ends: [] })
 
 /**
- * Returns a function that narrows routes down to those whose segments begin like a path, in their order, so that a thousand
- * routes cost a request no more than ten. `folded` are the segments that literals are compared with.
+ * Returns a function that narrows routes down to those whose segments begin like a path, in their order: a thousand routes cost
+ * no more than ten if their segments differ; methods and hosts are compared one by one. `folded` are the segments that
+ * literals are compared with.
  */
 export function indexRoutes<R extends Pattern>(
   routes: readonly R[],
@@ -28,7 +29,8 @@ export function indexRoutes<R extends Pattern>(
   return (folded) => {
     const found: number[] = []
     collect(root, folded, 0, found)
-    return found.toSorted((a, b) => a - b).map((i) => routes[i]!)
+    if (found.length > 1) found.sort((a, b) => a - b)
+    return found.map((i) => routes[i]!)
   }
 }
 

@@ -13,7 +13,7 @@ import {
   endWithStatus,
   lingerOnClose,
   READ_MS,
-  reset,
+  destroyWithReset,
 } from './sockets.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
@@ -82,6 +82,11 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   const sockets = boundSockets(server, bounds, events)
   loads.set(server, { sockets, requests: pipelining.requests })
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
+    // It was reset already: nobody could tell whose requests these are. Node keeps an address that was read once.
+    if (socket.remoteAddress === undefined) {
+      socket.destroy()
+      return
+    }
     lingerOnClose(socket)
     // A TLS socket is another one than the socket below it.
     sockets.add(socket)
@@ -133,8 +138,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     const response = responseOf(socket)
     if (response !== undefined && (!response.writableEnded || socket.writableLength === 0)) return
     // After an orderly end, the system would keep what was not read for minutes.
-    if (response !== undefined) reset(socket)
-    socket.destroy()
+    if (response === undefined) socket.destroy()
+    else destroyWithReset(socket)
   })
   return server
 }

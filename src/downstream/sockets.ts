@@ -72,9 +72,10 @@ export function createSlots(max: number, maxEach: number) {
  */
 export const READ_MS = 200_000
 
-/** Closes a socket with a reset, so that no end is taken for an orderly one. Node cannot reset a TLS socket, which stays open. */
-export function reset(socket: Socket): void {
-  if (!('encrypted' in socket)) socket.resetAndDestroy()
+/** Closes a socket at once, with a reset, so that its end is not taken for an orderly one; Node cannot reset a TLS socket. */
+export function destroyWithReset(socket: Socket): void {
+  if ('encrypted' in socket) socket.destroy()
+  else socket.resetAndDestroy()
 }
 
 const LINGER_MS = 2000

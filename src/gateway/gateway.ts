@@ -33,18 +33,19 @@ function run(deps: GatewayDeps, x: Exchange, from = 0): Outcome | Promise<Outcom
 export function createGateway(deps: GatewayDeps): Serve {
   return (request, response, expectsContinue, done) => {
     const x = new Exchange(request, response, expectsContinue, deps.peers)
-    let left = 2
-    const close = (): void => {
-      if (--left > 0) return
+    // The outcome, and the close of the response.
+    let awaited = 2
+    const finish = (): void => {
+      if (--awaited > 0) return
       recordOutcome(x)
       deps.observe(x)
       done()
     }
     const end = (refusal: Outcome): void => {
       if (refusal !== undefined) refuse(deps, x, refusal)
-      close()
+      finish()
     }
-    response.once('close', close)
+    response.once('close', finish)
     let outcome: Outcome | Promise<Outcome>
     try {
       outcome = run(deps, x)
@@ -52,7 +53,7 @@ export function createGateway(deps: GatewayDeps): Serve {
       outcome = toRefusal(failure)
     }
     if (outcome instanceof Promise) outcome.then(end, (failure) => end(toRefusal(failure)))
-    // Node has not parsed the end of the request yet, without which a refusal closes the socket.
+    // Not at once: Node has not yet parsed the end of the request, and a refusal before that would close its socket.
     else process.nextTick(end, outcome)
   }
 }
@@ -97,7 +98,7 @@ function screen({ failures }: GatewayDeps, { route, params, bodyLength: length, 
   return route!.authenticate === 'none' ? undefined : failures?.refusal(ip)
 }
 
-/** 429: over a limit. 401: a proof that was used before. Throws 503 where the store is down and the operator chose `deny`. */
+/** 429: over a limit. 401: a proof that was used before. Throws 503 where the store is down and the operator chose `deny`. `respond` charges its proof itself. */
 function limit(deps: GatewayDeps, x: Exchange): Outcome | Promise<Outcome> {
   const { quotas, proof, route } = x
   if (route!.forward === undefined || (quotas.length === 0 && proof === undefined)) return undefined
@@ -117,6 +118,7 @@ function decided({ rateLimitHeaders }: GatewayDeps, x: Exchange, decision: Decis
   return decision.admitted ? undefined : exceeded(decision)
 }
 
+/** Has the upstream answer, or the gateway itself. */
 function answer(deps: GatewayDeps, x: Exchange): Promise<Outcome> {
   const { forward: upstream } = x.route!
   return upstream === undefined ? respond(deps, x) : forward(x, upstream)

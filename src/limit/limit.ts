@@ -79,7 +79,7 @@ export function compileLimits(
   clientLimits: ClientLimits = new Map(),
 ): (caller: Caller, params: Params, nowMs: number) => readonly Quota[] {
   const distinct = new Map(limits.map((limit) => [limit.name, limit]))
-  const compiled = [...distinct.values()].map((limit) => ({ limit, keyOf: compileKey(limit, prefix) }))
+  const compiled = [...distinct.values()].map((limit) => ({ limit, keyOf: keyReader(limit, prefix) }))
 
   return (caller, params, nowMs) => {
     const own = caller.client === undefined ? undefined : clientLimits.get(caller.client)
@@ -91,8 +91,20 @@ export function compileLimits(
 
 type Read = (caller: Caller, params: Params) => string
 
-/** Keys that are remembered: the same string is found faster than an equal one, wherever it is looked up. */
+/** Keys that are remembered for each limit, and the longest client that is: the same string is found faster than an equal one. */
 const MAX_KEYS = 10_000
+const MAX_CLIENT = 256
+
+/** One for each limit, whatever routes have it. */
+const keyReaders = new WeakMap<Limit, { readonly prefix: string; readonly read: Read }>()
+
+function keyReader(limit: Limit, prefix: string): Read {
+  const known = keyReaders.get(limit)
+  if (known?.prefix === prefix) return known.read
+  const read = compileKey(limit, prefix)
+  keyReaders.set(limit, { prefix, read })
+  return read
+}
 
 function compileKey({ name, per }: Limit, prefix: string): Read {
   const [first, ...rest] = per.map(partReader) as [Read, ...Read[]]
@@ -104,11 +116,14 @@ function compileKey({ name, per }: Limit, prefix: string): Read {
   if (per.length > 1 || per[0] !== 'client') return read
   const keys = new Map<string, string>()
   return (caller, params) => {
-    const known = keys.get(caller.client!)
-    if (known !== undefined) return known
-    const key = read(caller, params)
-    if (keys.size === MAX_KEYS) keys.clear()
-    keys.set(caller.client!, key)
+    const { client } = caller
+    if (client === undefined || client.length > MAX_CLIENT) return read(caller, params)
+    let key = keys.get(client)
+    if (key === undefined) {
+      key = read(caller, params)
+      if (keys.size === MAX_KEYS) keys.clear()
+      keys.set(client, key)
+    }
     return key
   }
 }

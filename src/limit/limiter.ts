@@ -77,6 +77,7 @@ export function createLimiter(
     allowances: readonly Allowance[],
     askedAt: number,
   ): void {
+    let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
       const { key, shadow } = quotas[i]!
       const allowance = allowances[i]!
@@ -92,7 +93,7 @@ export function createLimiter(
         if (askedAt - one.askedAt < MAX_MS && known.size < MAX_KEYS) break
         known.delete(oldest)
       }
-      known.set(key, { allowance, askedAt, answeredAt: now(), rechecks })
+      known.set(key, { allowance, askedAt, answeredAt: (answeredAt ??= now()), rechecks })
     }
   }
 

@@ -132,7 +132,7 @@ function text(name: string, value: string | undefined): string {
   return PLAIN.test(value) ? `,"${name}":"${value}"` : `,"${name}":${escaped(JSON.stringify(value))}`
 }
 
-/** Milliseconds with three decimals, written as two whole numbers: that takes a fraction of the time. */
+/** Milliseconds, not negative, with three decimals: written as two whole numbers, which takes a fraction of the time. */
 function rounded(ms: number): string {
   const us = Math.round(ms * 1000)
   const whole = Math.floor(us / 1000)

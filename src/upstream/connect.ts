@@ -16,8 +16,8 @@ export interface Tls {
  */
 export type Connect = (address: Address, done: (failure: Error | undefined, again: boolean) => void) => Socket
 
-/** What all sockets read into in turn: Node would allocate as much for every read, and give most of it back. */
-const READ = Buffer.allocUnsafeSlow(64 * 1024)
+/** What every socket without TLS reads into, one after the other: Node would allocate as much for each read, and shrink it. */
+const READ_BUFFER = Buffer.allocUnsafeSlow(64 * 1024)
 
 /** How long a verified certificate is trusted without being seen again: a resumed session shows none. */
 const MAX_UNVERIFIED_MS = 5 * 60_000
@@ -40,13 +40,13 @@ export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined):
     const session = isOld ? undefined : known.session
     // Node's agent would take the name to verify from the caller's Host.
     const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
-    const onread = {
-      buffer: READ,
-      callback: (bytes: number) => socket.emit('data', Buffer.from(READ.subarray(0, bytes))),
-    }
     const socket: Socket = secure
       ? connectTls({ ...options, ...secure, servername, session })
-      : connectTcp({ ...options, onread })
+      : connectTcp({ ...options, onread: { buffer: READ_BUFFER, callback: emitCopy } })
+    function emitCopy(bytes: number): boolean {
+      socket.emit('data', Buffer.from(READ_BUFFER.subarray(0, bytes)))
+      return true
+    }
     // Node emits none before the certificate is verified.
     socket.on('session', (issued: Buffer) => {
       const verifiedAt = (socket as TLSSocket).isSessionReused() ? known?.verifiedAt : performance.now()

@@ -55,27 +55,28 @@ export type Action = 'keep' | 'drop' | 'from-proxy'
 const MAX_KNOWN = 1000
 const MAX_NAME = 64
 
-/** Remembers what is known of the names met so far; bounded, since callers may make some up. */
-function remembered<Known>(judge: (name: string) => Known): (name: string) => Known {
+/** Caches `judgeName` by name; bounded, since callers and upstreams may make names up. */
+function remembered<Known>(judgeName: (name: string) => Known): (name: string) => Known {
   const known = new Map<string, Known>()
   return (name) => {
     const before = known.get(name)
     if (before !== undefined) return before
-    const judged = judge(name)
-    if (known.size >= MAX_KNOWN) known.clear()
-    if (name.length <= MAX_NAME) known.set(name, judged)
+    const judged = judgeName(name)
+    if (name.length > MAX_NAME) return judged
+    if (known.size === MAX_KNOWN) known.clear()
+    known.set(name, judged)
     return judged
   }
 }
 
 export const actionOf = remembered(judge)
 
-const READ = ['connection', 'content-length', 'keep-alive', 'transfer-encoding'] as const
+const READ_FIELDS = ['connection', 'content-length', 'keep-alive', 'transfer-encoding'] as const
 
 /** Returns what a field of an answer is, in whatever case: `keep` passes, `drop` ends here, and the others must be read. */
 export const answerFieldOf = remembered((name) => {
   const lower = name.toLowerCase()
-  const read = READ.find((one) => one === lower)
+  const read = READ_FIELDS.find((one) => one === lower)
   if (read !== undefined) return read
   return HOP_BY_HOP.has(lower) ? 'drop' : RATE_LIMIT.has(lower) ? 'rate-limit' : 'keep'
 })

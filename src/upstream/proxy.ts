@@ -27,46 +27,48 @@ export interface Outgoing {
 
 const WITH_BODY: ReadonlySet<string | undefined> = new Set(['POST', 'PUT', 'PATCH'])
 
-/** What http-proxy sees of the caller's request: no fields, which it would copy, and no events, which are handled elsewhere. */
-class Seen {
-  readonly headers = {}
-  readonly url = '/'
-  readonly socket = { destroyed: false }
-  readonly method: string | undefined
-  readonly of: UpstreamRequest
+const NO_FIELDS = {}
+const OPEN = { destroyed: false }
 
-  constructor(of: UpstreamRequest) {
-    this.of = of
-    this.method = of.request.method
+/** What http-proxy sees of the caller's request: no fields, which it would copy, and no events, which are handled elsewhere. */
+class RequestFacade {
+  readonly headers = NO_FIELDS
+  readonly url = '/'
+  readonly socket = OPEN
+  readonly method: string | undefined
+  readonly upstreamRequest: UpstreamRequest
+
+  constructor(upstreamRequest: UpstreamRequest) {
+    this.upstreamRequest = upstreamRequest
+    this.method = upstreamRequest.request.method
   }
 
   on(): void {}
 
   pipe(sent: ClientRequest): void {
-    const { request, streamed, outgoing } = this.of
+    const { request, streamed, outgoing } = this.upstreamRequest
     if (streamed) request.pipe(sent)
     else sent.end(outgoing.body)
   }
 }
 
 /** What it sees of the response: nothing to do. */
-const SEEN_RESPONSE = { finished: true } as ServerResponse
+const RESPONSE_FACADE = { finished: true } as ServerResponse
 
-/** What http-proxy sets and nobody needs, as the sockets know where they go; not enumerable, so that Node does not copy it. */
+/** Options that http-proxy sets to no effect, as the sockets know where they go; not enumerable, so that Node does not copy them. */
 const UNUSED = Object.fromEntries(
   'port host hostname socketPath localAddress pfx key passphrase cert ca ciphers secureProtocol rejectUnauthorized'
     .split(' ')
     .map((name) => [name, { value: undefined, writable: true }]),
 )
 
-const onError = (error: Error, { of }: Seen): void => of.onError(error)
+const onError = (error: Error, { upstreamRequest }: RequestFacade): void => upstreamRequest.onError(error)
 
 /** Has http-proxy make the requests to an upstream. */
 export function createSend(protocol: string): (request: UpstreamRequest) => void {
   let current: UpstreamRequest
-  // http-proxy writes the options of each request into this object, and Node copies it twice. http-proxy's own path has its
-  // slashes joined and `http:/` rewritten; its own fields are an object, which Node copies again, while it writes a list as
-  // it is.
+  // http-proxy writes each request's options into this object, which Node copies twice. `path` is a getter, since http-proxy
+  // joins slashes and rewrites `http:/`; `headers` is one, since Node copies an object again, and writes a list as it is.
   const options = Object.defineProperties(
     {},
     {
@@ -108,7 +110,7 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
     if (isUnannounced && WITH_BODY.has(request.method)) headers.push('content-length', String(bodyLength))
     try {
       // Without options of its own, so that http-proxy copies none.
-      proxy.web(new Seen(sent) as never, SEEN_RESPONSE, onError as never)
+      proxy.web(new RequestFacade(sent) as never, RESPONSE_FACADE, onError as never)
     } catch (error) {
       // There is something in the head that cannot be sent.
       sent.failGateway(error as Error)

@@ -1,7 +1,7 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { onBodyAborted, tooLarge } from '../downstream/body.ts'
-import { reset } from '../downstream/sockets.ts'
+import { destroyWithReset } from '../downstream/sockets.ts'
 import { Refusal, serviceUnavailable } from '../errors.ts'
 import type { PooledSocket, Reuse } from './pool.ts'
 import type { Outgoing } from './proxy.ts'
@@ -23,8 +23,8 @@ export class UpstreamRequest {
   /** True while it has a socket, or one is being opened for it. */
   hasSlot = false
   settled = false
-  /** Among the requests that `timeouts` bounds. */
-  place = -1
+  /** Its index in the bag of the upstream's timeouts. */
+  index = -1
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
   /** `answered`: whole. `cut`: broken off after the head. `left`: by the caller. `failed`: no answer was begun. */
@@ -108,6 +108,8 @@ export class UpstreamRequest {
   onError(error: NodeJS.ErrnoException): void {
     // What an upstream does after its whole answer is no concern of the caller's.
     if (this.settled || this.response.writableEnded || this.#answer?.complete === true) return
+    // The caller has just left, which its response reports next.
+    if (this.request.socket.destroyed) return
     // A kept-alive socket that dies unanswered: most likely the upstream was just closing it.
     const isStale =
       this.headAt === undefined &&
@@ -164,7 +166,7 @@ export class UpstreamRequest {
     if (outcome !== 'answered' && this.response.headersSent) {
       // The end of the socket may end an answer of HTTP/1.0 (RFC 9112 section 6.3).
       const { socket } = this.response
-      if (this.request.httpVersionMinor === 0 && socket !== null) reset(socket)
+      if (this.request.httpVersionMinor === 0 && socket !== null) destroyWithReset(socket)
       this.response.destroy()
     }
     this.#resolve(this)

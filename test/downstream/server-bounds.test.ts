@@ -1,10 +1,11 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import type { ServerResponse } from 'node:http'
 import { connect as connectTcp, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect as connectTls } from 'node:tls'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { drain } from '../../src/downstream/drain.ts'
+import { drain, loads } from '../../src/downstream/drain.ts'
 import { createListener, listen } from '../../src/downstream/server.ts'
 import { READ_MS } from '../../src/downstream/sockets.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
@@ -172,6 +173,34 @@ describe.concurrent('a caller', () => {
     socket.pause()
     socket.write(`${GET}\r\n`)
     await until('its socket is closed', () => timedOut)
+    expect(await drain(server, 0)).toBe(0)
+  })
+
+  it('that ends its next head too late is refused after its answers, and counted out', async () => {
+    const begun: ServerResponse[] = []
+    let refused = false
+    const server = createListener(
+      (_, response, __, done) => {
+        begun.push(response)
+        response.once('close', done)
+      },
+      BOUNDS,
+      { ...SILENT, unreadable: () => (refused = true) },
+    )
+    const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
+    let timedOut = false
+    server.once('clientError', () => (timedOut = true))
+    const one = caller({ port })
+    one.socket.write(`${GET}\r\n${GET}`)
+    await until('its time is over', () => timedOut)
+    one.socket.write('\r\n')
+    await until('the rest is read', () => loads.get(server)!.requests() === 2)
+    begun[0]!.end('ok')
+    await closed(one)
+    expect(statuses(one.said())).toEqual([200, 408])
+    expect(refused).toBe(true)
+    await until('nothing is in flight', () => loads.get(server)!.requests() === 0)
+    expect(begun).toHaveLength(1)
     expect(await drain(server, 0)).toBe(0)
   })
 

@@ -1,4 +1,6 @@
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { answered, raw, type RawAnswer, statuses } from '../helpers/raw.ts'
@@ -61,6 +63,21 @@ describe('keeps the socket of a refused request', () => {
       expect(closed).toBe(false)
     }
   })
+})
+
+it('serves nobody whose address is unknown, as the socket was reset at once', async () => {
+  const before = identity.seen.length
+  for (let i = 0; i < 20; i++) {
+    const sockets = Array.from({ length: 10 }, () => connect(gateway.port, '127.0.0.1').on('error', () => {}))
+    for (const socket of sockets) {
+      socket.write('GET /oidc/reset HTTP/1.1\r\nHost: a\r\n\r\n')
+      socket.resetAndDestroy()
+    }
+    await Promise.all(sockets.map((socket) => once(socket, 'close')))
+  }
+  expect((await call(gateway.port, { path: '/oidc/reset' })).status).toBe(303)
+  const sent = identity.seen.slice(before).map(({ headers }) => headers['x-forwarded-for'])
+  expect(new Set(sent)).toEqual(new Set(['127.0.0.1']))
 })
 
 describe('parses the request first', () => {

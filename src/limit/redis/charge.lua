@@ -41,7 +41,7 @@ local now = time[1] * 1000000 + time[2]
 -- What waited in the queue of a stalled server has timed out at the caller, and must not be charged now.
 if now > tonumber(ARGV[1]) then return { now } end
 
--- Time and cumulative count of a slot, counted from the oldest. The only function, as every call of the script creates it anew.
+-- Time and cumulative count of a slot, counted from the oldest. The only function: each call of the script would create every other one anew.
 local function slot(log, index)
   local at = HEADER_BYTES + (log.first + index) % log.capacity * SLOT_BYTES
   if log.whole then return unpackBytes(SLOT, log.raw, at + 1) end
@@ -81,7 +81,7 @@ for decision = 2, #ARGV do
     for number in gmatch(ARGV[decision], '%S+') do rule[#rule + 1] = tonumber(number) end
     rules[ARGV[decision]] = rule
   end
-  local charging, count = rule[1] == 1, floor(#rule / 3)
+  local charging, count = rule[1] == 1, (#rule - 1) / 3
   -- What has left the window of each limit, and has it room?
   local admitted = true
   for i = key + 1, key + count do

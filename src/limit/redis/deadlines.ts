@@ -9,6 +9,11 @@ export class TimeoutError extends Error {
 
 const TICK_MS = 10
 
+interface Waiting extends InBag {
+  readonly endsAt: number
+  readonly expire: () => void
+}
+
 /**
  * Bounds how long answers are waited for, with one timer for all of them. Counts time by ticks, each for at most a quarter of
  * the timeout: in a longer one this process was busy or suspended, which is no failure of the server.
@@ -16,7 +21,7 @@ const TICK_MS = 10
 export function createDeadlines(timeoutMs: number) {
   const tickMs = Math.min(TICK_MS, timeoutMs / 10)
   const maxTickMs = Math.max(timeoutMs / 4, 2 * tickMs)
-  const waiting = new Bag<InBag & { readonly endsAt: number; readonly expire: () => void }>()
+  const waiting = new Bag<Waiting>()
   let countedMs = 0
   let tickedAt = performance.now()
   let isTicking = false
@@ -37,11 +42,15 @@ export function createDeadlines(timeoutMs: number) {
     const now = countedMs
     // The event loop runs timers before it reads answers, and immediates after that.
     setImmediate(() => {
+      const expired: Waiting[] = []
       waiting.forEach((one) => {
-        if (one.endsAt > now) return
+        if (one.endsAt <= now) expired.push(one)
+      })
+      // Those that waited longest first, as they take what a fallback has left.
+      for (const one of expired.toSorted((a, b) => a.endsAt - b.endsAt)) {
         waiting.delete(one)
         one.expire()
-      })
+      }
     })
   }
 
@@ -53,7 +62,7 @@ export function createDeadlines(timeoutMs: number) {
     if (!isTicking) count()
     const endsAt = elapsedMs() + timeoutMs
     return new Promise((resolve, reject) => {
-      const one = { place: -1, endsAt, expire: () => reject(new TimeoutError(timeoutMs)) }
+      const one = { index: -1, endsAt, expire: () => reject(new TimeoutError(timeoutMs)) }
       waiting.add(one)
       const settling =
         <A>(settle: (outcome: A) => void) =>

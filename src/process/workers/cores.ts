@@ -38,7 +38,8 @@ export function usableCores(read = readText, affinity = availableParallelism()):
 /** The path of a line of `/proc/self/cgroup`, which may hold colons. */
 const pathOf = (line: readonly string[] | undefined): string => line?.slice(2).join(':') ?? '/'
 
-/** A group and those around it. In a container, the paths of `/proc/self/cgroup` may begin outside of what is mounted. */
+/** A group and those around it; the root alone where the path leads out of what is mounted, as it may in a container. */
 function around(group: string): readonly string[] {
+  if (group.includes('/..')) return ['/']
   return group === '/' || group === '.' ? ['/'] : [group, ...around(dirname(group))]
 }

@@ -42,6 +42,8 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   await closed
   // Each request that was cut still writes its log line.
   for (let i = 0; i < MAX_TICKS && requests() > 0; i++) await nextTick()
+  // Log lines are written at the end of an iteration.
+  await nextTick()
   clearInterval(idle)
   clearTimeout(hard)
   return cut

@@ -113,6 +113,7 @@ export class Exchange {
   forwarded: Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt'> | undefined = undefined
 
   // the end
+  endedAt = 0
   /** Why the gateway itself answered. */
   refusal: Refusal | undefined = undefined
   source: 'gateway' | 'upstream' = 'gateway'

@@ -105,7 +105,7 @@ export function filesOf(sections: readonly (Files | undefined)[], directory: str
     .map((path) => resolve(directory, path))
 }
 
-/** The first certificate of a chain, all of which are sound. */
+/** Returns the first certificate of a chain, or what is wrong if any of them is broken. */
 function parseCertificates(pem: string): X509Certificate | string {
   try {
     createSecureContext({ cert: pem, ca: pem })

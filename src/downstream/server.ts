@@ -82,7 +82,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   const sockets = boundSockets(server, bounds, events)
   loads.set(server, { sockets, requests: pipelining.requests })
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
-    // It was reset already: nobody could tell whose requests these are. Node keeps an address that was read once.
+    // The peer has reset it, so its address is lost. Node keeps an address once it was read.
     if (socket.remoteAddress === undefined) {
       socket.destroy()
       return

@@ -8,7 +8,7 @@ import type { ErrorFormat } from '../downstream/reply.ts'
 import type { createRouter, Params } from '../downstream/router.ts'
 import type { Target } from '../downstream/target.ts'
 import { type Peers, plainAddress } from '../downstream/trusted-proxies.ts'
-import type { Refusal } from '../errors.ts'
+import { Failure, type Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import type { Failures } from '../limit/failure-limit.ts'
 import type { Caller, LimitedRoute, Quota } from '../limit/limit.ts'
@@ -136,4 +136,16 @@ export class Exchange {
     this.ip = peers.caller(this.peer, request.headers['x-forwarded-for'] as string | undefined)
     this.trusted = peers.trusts(this.peer)
   }
+}
+
+/** Notes how the response ended, for log and metrics. */
+export function recordOutcome(x: Exchange): void {
+  const { response, forwarded, refusal } = x
+  // Set by the server where it ended the response.
+  const cut = response.errored instanceof Failure ? response.errored.refusal : undefined
+  if (refusal === undefined && forwarded !== undefined && response.headersSent) x.source = 'upstream'
+  x.status = refusal?.status ?? (response.headersSent ? response.statusCode : (cut?.status ?? 0))
+  x.error = cut ?? forwarded?.error ?? (x.decision?.admitted === false ? undefined : refusal)
+  if (cut !== undefined || forwarded?.outcome === 'cut') x.incomplete = 'cut'
+  else if (!response.writableFinished) x.incomplete = 'left'
 }

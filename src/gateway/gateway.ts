@@ -9,9 +9,9 @@ import { ipPart } from '../limit/key.ts'
 import { requestHeaders } from '../upstream/headers.ts'
 import type { Forward } from '../upstream/upstream.ts'
 import { authenticate } from './authenticate.ts'
-import { Exchange, type GatewayDeps } from './exchange.ts'
+import { Exchange, type GatewayDeps, recordOutcome } from './exchange.ts'
 
-/** A lone surrogate, which no client's name holds: addresses are told apart from clients in the upstream's queue. */
+/** Precedes the address of a caller without a name in the upstream's queue. A lone surrogate: no client's name holds one. */
 const NO_NAME = '\ud800'
 
 type Outcome = Refusal | undefined
@@ -192,16 +192,4 @@ function isFailure({ route }: Exchange, { status }: Refusal): boolean {
 function toRefusal(failure: unknown): Refusal {
   if (failure instanceof Failure) return failure.refusal
   return new Refusal('InternalServer', 'The gateway failed to handle this request.', { cause: failure })
-}
-
-/** Notes how the response ended, for log and metrics. */
-function recordOutcome(x: Exchange): void {
-  const { response, forwarded, refusal } = x
-  // Set by the server where it ended the response.
-  const cut = response.errored instanceof Failure ? response.errored.refusal : undefined
-  if (refusal === undefined && forwarded !== undefined && response.headersSent) x.source = 'upstream'
-  x.status = refusal?.status ?? (response.headersSent ? response.statusCode : (cut?.status ?? 0))
-  x.error = cut ?? forwarded?.error ?? (x.decision?.admitted === false ? undefined : refusal)
-  if (cut !== undefined || forwarded?.outcome === 'cut') x.incomplete = 'cut'
-  else if (!response.writableFinished) x.incomplete = 'left'
 }

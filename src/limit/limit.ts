@@ -1,4 +1,5 @@
 import type { Params, Route } from '../downstream/router.ts'
+import { memoize } from '../memoize.ts'
 import { encodePart, ipPart, paramPart, parseKey } from './key.ts'
 
 /** Who makes a request; only what was proved. */
@@ -107,23 +108,15 @@ function keyReader(limit: Limit, prefix: string): Read {
 }
 
 function compileKey({ name, per }: Limit, prefix: string): Read {
-  const [first, ...rest] = per.map(partReader) as [Read, ...Read[]]
-  const read: Read = (caller, params) => {
-    let key = `${prefix}:{${first(caller, params)}}:${name}`
-    for (const part of rest) key += `:${part(caller, params)}`
-    return key
+  const before = `${prefix}:{`
+  if (per.length === 1 && per[0] === 'client') {
+    const keyOf = memoize((client) => `${before}${encodePart(client)}}:${name}`, MAX_KEYS, MAX_CLIENT)
+    return ({ client }) => keyOf(present(client, 'client'))
   }
-  if (per.length > 1 || per[0] !== 'client') return read
-  const keys = new Map<string, string>()
+  const [first, ...rest] = per.map(partReader) as [Read, ...Read[]]
   return (caller, params) => {
-    const { client } = caller
-    if (client === undefined || client.length > MAX_CLIENT) return read(caller, params)
-    let key = keys.get(client)
-    if (key === undefined) {
-      key = read(caller, params)
-      if (keys.size === MAX_KEYS) keys.clear()
-      keys.set(client, key)
-    }
+    let key = `${before}${first(caller, params)}}:${name}`
+    for (const part of rest) key += `:${part(caller, params)}`
     return key
   }
 }

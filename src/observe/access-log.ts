@@ -1,4 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts'
+import { atIterationEnd } from '../iteration.ts'
 import { SYSTEM_CLOCK } from '../limit/memory/store.ts'
 import { type LogOutput, timestamp } from './log.ts'
 import type { Metrics } from './metrics.ts'
@@ -13,16 +14,7 @@ const CALLER_LEFT = 499
 /** Returns a function that counts a finished request and its times, and writes its line of the access log. */
 export function createAccessLog({ log, write }: LogOutput, metrics: Metrics): (exchange: Exchange) => void {
   const enabled = { info: log.isLevelEnabled('info'), error: log.isLevelEnabled('error') }
-  let finished: Exchange[] = []
-
-  /** Those that ended in one iteration of the event loop together: code and data are then in the processor's caches. */
-  function observeAll(): void {
-    const all = finished
-    finished = []
-    for (const exchange of all) observe(exchange)
-  }
-
-  function observe(exchange: Exchange): void {
+  const observe = atIterationEnd((exchange: Exchange) => {
     const { route, method, decision, source, forwarded } = exchange
     const status = exchange.status === 0 ? CALLER_LEFT : exchange.status
     const durationMs = exchange.endedAt - exchange.startedAt
@@ -38,11 +30,11 @@ export function createAccessLog({ log, write }: LogOutput, metrics: Metrics): (e
     }
     const level = status >= 500 && source === 'gateway' ? 'error' : 'info'
     if (enabled[level]) write(accessLine(level, exchange, status, durationMs))
-  }
+  })
 
   return (exchange) => {
     exchange.endedAt = performance.now()
-    if (finished.push(exchange) === 1) setImmediate(observeAll)
+    observe(exchange)
   }
 }
 

@@ -1,4 +1,5 @@
 /** Which header fields pass the gateway. All names are in lower case. */
+import { memoize } from '../memoize.ts'
 
 function names(list: string): ReadonlySet<string> {
   return new Set(list.trim().split(/\s+/))
@@ -55,31 +56,21 @@ export type Action = 'keep' | 'drop' | 'from-proxy'
 const MAX_KNOWN = 1000
 const MAX_NAME = 64
 
-/** Caches `judgeName` by name; bounded, since callers and upstreams may make names up. */
-function remembered<Known>(judgeName: (name: string) => Known): (name: string) => Known {
-  const known = new Map<string, Known>()
-  return (name) => {
-    const before = known.get(name)
-    if (before !== undefined) return before
-    const judged = judgeName(name)
-    if (name.length > MAX_NAME) return judged
-    if (known.size === MAX_KNOWN) known.clear()
-    known.set(name, judged)
-    return judged
-  }
-}
-
-export const actionOf = remembered(judge)
+export const actionOf = memoize(judge, MAX_KNOWN, MAX_NAME)
 
 const READ_FIELDS = ['connection', 'content-length', 'keep-alive', 'transfer-encoding'] as const
 
 /** Returns what a field of an answer is, in whatever case: `keep` passes, `drop` ends here, and the others must be read. */
-export const answerFieldOf = remembered((name) => {
-  const lower = name.toLowerCase()
-  const read = READ_FIELDS.find((one) => one === lower)
-  if (read !== undefined) return read
-  return HOP_BY_HOP.has(lower) ? 'drop' : RATE_LIMIT.has(lower) ? 'rate-limit' : 'keep'
-})
+export const answerFieldOf = memoize(
+  (name) => {
+    const lower = name.toLowerCase()
+    const read = READ_FIELDS.find((one) => one === lower)
+    if (read !== undefined) return read
+    return HOP_BY_HOP.has(lower) ? 'drop' : RATE_LIMIT.has(lower) ? 'rate-limit' : 'keep'
+  },
+  MAX_KNOWN,
+  MAX_NAME,
+)
 
 /** Normalises a name as servers do for their programs (RFC 3875 section 4.1.18), to which `_` and `.` are `-`. */
 export function plainName(name: string): string {

@@ -1,10 +1,13 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
+import { atIterationEnd } from '../iteration.ts'
 import { readAnswerHead } from './headers.ts'
 import type { PooledSocket } from './pool.ts'
 import type { UpstreamRequest } from './request.ts'
 
 /** Characters that a reason phrase must not carry (RFC 9112 section 4). */
 const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
+
+const callAtIterationEnd = atIterationEnd((act: () => void) => act())
 
 /** Streams an upstream's answer to the caller, as fast as that reads; one that is cut is never completed. */
 export function streamAnswer(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
@@ -45,7 +48,7 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
     return response.headersSent
   }
   // The head waits for the bytes that come with it: if they are broken, it can still be a 502.
-  afterThis(() => {
+  callAtIterationEnd(() => {
     if (!response.headersSent && begin()) response.flushHeaders()
   })
 
@@ -75,17 +78,5 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
   incoming.on('end', () => {
     // `end` also comes for a body that was cut, before its `close`; only `complete` distinguishes them.
     if (incoming.complete && !upstreamRequest.settled && begin() && !response.writableEnded) response.end()
-  })
-}
-
-let waiting: (() => void)[] = []
-
-/** Calls back after this iteration of the event loop; one immediate for all is cheaper than one for each. */
-function afterThis(act: () => void): void {
-  if (waiting.push(act) > 1) return
-  setImmediate(() => {
-    const acts = waiting
-    waiting = []
-    for (const one of acts) one()
   })
 }

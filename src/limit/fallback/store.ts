@@ -36,7 +36,7 @@ export interface OutageChange {
   readonly cause: Error | undefined
 }
 
-/** A store on one or several servers, each of which may fail. */
+/** A store on one or several servers. Any of them may fail. */
 export type RemoteStore = Omit<RedisStore, 'connect'>
 
 /** A store that fails the way the operator chose. */

@@ -44,7 +44,8 @@ export function refusalReply(
     for (const one of typeof value === 'string' ? [value] : value) headers.push(name, one)
   }
   const isOAuth = format === 'oauth'
-  headers.push(...OWN_HEADERS, 'Content-Type', isOAuth ? 'application/json' : 'application/problem+json')
+  headers.push(...OWN_HEADERS, 'X-Request-Id', requestId)
+  headers.push('Content-Type', isOAuth ? 'application/json' : 'application/problem+json')
   const body = isOAuth
     ? JSON.stringify({ error: refusal.oauthError ?? oauthCode(status), error_description: message })
     : problem(refusal, requestId)
@@ -65,8 +66,8 @@ function problem(
   return `${body},"correlationId":"${requestId}"}`
 }
 
-export function jsonReply(body: object): Reply {
-  const headers = [...OWN_HEADERS, 'Content-Type', 'application/json']
+export function jsonReply(body: object, requestId: string): Reply {
+  const headers = [...OWN_HEADERS, 'X-Request-Id', requestId, 'Content-Type', 'application/json']
   return { status: 200, headers, body: JSON.stringify(body) }
 }
 

@@ -35,9 +35,17 @@ export interface Tls {
   readonly requestClientCert: boolean
 }
 
+export interface Unreadable {
+  readonly peer: string
+  readonly status: number
+  readonly reason: string
+  /** Of the answer; undefined where there was none. */
+  readonly requestId: string | undefined
+}
+
 export interface ListenerEvents extends ConnectionPolicy {
   /** Called with bytes that are no request, after they were answered. */
-  unreadable(what: { readonly peer: string; readonly status: number; readonly reason: string }): void
+  unreadable(what: Unreadable): void
   /** Called for each TLS handshake that failed, with its peer and the reason. */
   insecure(peer: string, reason: string): void
 }
@@ -64,14 +72,14 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   // Node would drop the fields beyond a count in silence.
   server.maxHeadersCount = 0
 
-  const report = (socket: Socket, status: number, reason: string): void =>
-    events.unreadable({ peer: socket.remoteAddress ?? '', status, reason: reason.slice(0, 100) })
+  const report = (socket: Socket, status: number, reason: string, requestId?: string): void =>
+    events.unreadable({ peer: socket.remoteAddress ?? '', status, reason: reason.slice(0, 100), requestId })
   const pipelining = createPipelining(
     (request, response, expectsContinue, done) => {
       if (request.rawHeaders.length <= 2 * MAX_FIELDS) return serve(request, response, expectsContinue, done)
       // RFC 6585 section 5.
-      endWithStatus(request.socket, 431)
-      report(request.socket, 431, `more than ${MAX_FIELDS} header fields`)
+      const requestId = endWithStatus(request.socket, 431)
+      report(request.socket, 431, `more than ${MAX_FIELDS} header fields`, requestId)
       done()
     },
     (socket, max) => {
@@ -101,8 +109,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     })
   const refuse = (socket: Socket, status: number, reason: string, fields?: string): void =>
     pipelining.endAfterPending(socket, () => {
-      endWithStatus(socket, status, fields)
-      report(socket, status, reason)
+      report(socket, status, reason, endWithStatus(socket, status, fields))
     })
   server.on('connect', (_: IncomingMessage, socket: Socket) => {
     // Node has released the socket, on which answers may be in flight.

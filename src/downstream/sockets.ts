@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import type { Server, Socket } from 'node:net'
 import { requestComing } from './body.ts'
@@ -95,10 +96,12 @@ export function lingerOnClose(socket: Socket): void {
     requestComing(socket) === undefined ? destroySoon.call(socket) : endGently(socket)
 }
 
-/** Ends a socket whose request never became one with a bare status line. */
-export function endWithStatus(socket: Socket, status: number, fields = ''): void {
+/** Ends a socket whose request never became one with a bare status line; returns the id of the answer. */
+export function endWithStatus(socket: Socket, status: number, fields = ''): string {
+  const requestId = randomUUID()
   endGently(
     socket,
-    `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}Connection: close\r\nContent-Length: 0\r\n\r\n`,
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}X-Request-Id: ${requestId}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
   )
+  return requestId
 }

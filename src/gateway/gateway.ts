@@ -129,7 +129,7 @@ async function respond({ limiter, limitsOf }: GatewayDeps, x: Exchange): Promise
   // Both at once, so that the caller waits for Redis once.
   const [decision, limits] = await Promise.all([limiter.decide([], x.proof), limitsOf(x.caller!)])
   if (decision.replayed === true) return x.bound!.replayed()
-  writeReply(x.response, jsonReply(limits))
+  writeReply(x.response, jsonReply(limits, x.requestId))
   return undefined
 }
 
@@ -163,6 +163,7 @@ function forward(x: Exchange, upstream: Forward): Promise<Outcome> {
     maxBody,
     timeoutMs,
     rateLimit,
+    requestId: x.requestId,
     caller: x.caller?.client ?? NO_NAME + ipPart(x.ip),
   })
   return forwarded.then((ended) => {

@@ -89,9 +89,12 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     },
     config.listen,
     {
-      unreadable({ peer, status, reason }) {
+      unreadable({ peer, status, reason, requestId }) {
         metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
-        log.info({ ip: plainAddress(peer), source: 'gateway', status, error: reason }, 'malformed request')
+        log.info(
+          { requestId, ip: plainAddress(peer), source: 'gateway', status, error: reason },
+          'malformed request',
+        )
       },
       insecure: (peer, reason) =>
         log.info({ ip: plainAddress(peer), source: 'gateway', error: reason }, 'TLS handshake failed'),

@@ -58,7 +58,13 @@ const MAX_NAME = 64
 
 export const actionOf = memoize(judge, MAX_KNOWN, MAX_NAME)
 
-const READ_FIELDS = ['connection', 'content-length', 'keep-alive', 'transfer-encoding'] as const
+const READ_FIELDS = [
+  'connection',
+  'content-length',
+  'keep-alive',
+  'transfer-encoding',
+  'x-request-id',
+] as const
 
 /** Returns what a field of an answer is, in whatever case: `keep` passes, `drop` ends here, and the others must be read. */
 export const answerFieldOf = memoize(

@@ -52,19 +52,21 @@ export function requestHeaders(
 }
 
 /**
- * Reads the head of an answer. `headers` is a flat list of the fields in the order sent; `rateLimit` replaces the upstream's own.
- * `keepAliveMs` is how long the upstream announces that it keeps the socket, less the time for the next request to arrive.
+ * Reads the head of an answer. `headers` is a flat list of the fields in the order sent; `rateLimit` replaces the upstream's own,
+ * `requestId` is added where it sent none. `keepAliveMs` is how long the upstream announces that it keeps the socket, less the time for the next request to arrive.
  */
 export function readAnswerHead(
   rawHeaders: readonly string[],
   status: number,
   rateLimit: readonly string[] | undefined,
+  requestId: string,
 ) {
   let headers: string[] = []
   let connection: string | undefined
   let contentLength: number | undefined
   let transferEncoding: string | undefined
   let keepAliveMs: number | undefined
+  let hasId = false
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!
     const value = rawHeaders[i + 1]!
@@ -76,6 +78,9 @@ export function readAnswerHead(
       contentLength = Number(value)
       // RFC 9110 section 8.6: no Content-Length in a 204.
       if (status !== 204) headers.push(name, value)
+    } else if (field === 'x-request-id') {
+      hasId = true
+      headers.push(name, value)
     } else if (field === 'connection')
       connection = connection === undefined ? value : `${connection},${value}`
     else if (field === 'keep-alive') keepAliveMs = announcedBy(value)
@@ -89,6 +94,7 @@ export function readAnswerHead(
     headers = headers.filter((_, i) => isKept(headers[i - (i % 2)]!.toLowerCase()))
   }
   if (rateLimit !== undefined) headers.push(...rateLimit)
+  if (!hasId) headers.push('X-Request-Id', requestId)
   return { headers, contentLength, transferEncoding, keepAliveMs }
 }
 

@@ -21,6 +21,8 @@ export interface Outgoing {
   readonly timeoutMs: number | undefined
   /** The gateway's rate-limit fields, as a flat list, on a limited route. */
   readonly rateLimit: readonly string[] | undefined
+  /** The `X-Request-Id` of an answer that has none. */
+  readonly requestId: string
   /** Whose sockets to the upstream it is counted among. */
   readonly caller: string
 }

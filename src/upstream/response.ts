@@ -13,7 +13,7 @@ const callAtIterationEnd = atIterationEnd((act: () => void) => act())
 export function streamAnswer(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
   const { request, response, sent, outgoing } = upstreamRequest
   const status = incoming.statusCode!
-  const head = readAnswerHead(incoming.rawHeaders, status, outgoing.rateLimit)
+  const head = readAnswerHead(incoming.rawHeaders, status, outgoing.rateLimit, outgoing.requestId)
   const coding = head.transferEncoding
   let fault: string | undefined
   if (status < 200) fault = `the upstream answered ${status} unasked`

@@ -45,11 +45,16 @@ describe('the access log', () => {
     expect(gateway.stdout()).not.toContain(SECRET)
   })
 
-  it('logs no more of CONNECT', async () => {
+  it('logs no more of CONNECT, and the id of its answer', async () => {
     const lines = () => gateway.lines().filter(({ msg }) => msg === 'malformed request')
-    await raw(gateway.port, `CONNECT user:${SECRET}@x:443 HTTP/1.1\r\nHost: x\r\n\r\n`, answered)
+    const { text } = await raw(
+      gateway.port,
+      `CONNECT user:${SECRET}@x:443 HTTP/1.1\r\nHost: x\r\n\r\n`,
+      answered,
+    )
     await until('the line', () => lines().length > 0)
     expect(lines()).toMatchObject([{ status: 405, error: 'CONNECT' }])
+    expect(text).toContain(`\r\nX-Request-Id: ${String(lines()[0]!['requestId'])}\r\n`)
     expect(gateway.stdout()).not.toContain(SECRET)
   })
 

@@ -45,6 +45,7 @@ export async function startFront(
       maxBody: 1e6,
       timeoutMs: undefined,
       rateLimit: undefined,
+      requestId: 'an-id',
       caller: String(request.headers['x-caller']),
       ...outgoing,
     }).then((forwarded) => {

@@ -193,15 +193,17 @@ describe('fields of the answer', () => {
     const raw = headersOf(`X-B 1 Set-Cookie a Keep-Alive timeout=5 set-cookie b X-Hop 2 RateLimit y
       X-RateLimit-Reset z Trailer X Content-Length 3`)
     const answer = (connection: string, status: number, rateLimit?: readonly string[]) =>
-      readAnswerHead([...raw, 'Connection', connection], status, rateLimit)
+      readAnswerHead([...raw, 'Connection', connection], status, rateLimit, 'r')
     expect(answer('x-hop, Content-Length', 200, ['X-RateLimit-Limit', '1'])).toEqual({
-      headers: headersOf('X-B 1 Set-Cookie a set-cookie b Content-Length 3 X-RateLimit-Limit 1'),
+      headers: headersOf(
+        'X-B 1 Set-Cookie a set-cookie b Content-Length 3 X-RateLimit-Limit 1 X-Request-Id r',
+      ),
       contentLength: 3,
       transferEncoding: undefined,
       keepAliveMs: 4000,
     })
     expect(answer('close', 204).headers).toEqual(
-      headersOf('X-B 1 Set-Cookie a set-cookie b X-Hop 2 RateLimit y X-RateLimit-Reset z'),
+      headersOf('X-B 1 Set-Cookie a set-cookie b X-Hop 2 RateLimit y X-RateLimit-Reset z X-Request-Id r'),
     )
   })
 })

@@ -17,7 +17,7 @@ async function answering(says: string, method = 'GET'): Promise<{ head: string[]
   const { text } = await raw(front.port, `${method} / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
   const end = text.indexOf('\r\n\r\n')
   const head = text.slice(0, end).split('\r\n')
-  const added = /^(?:Date|Connection|Keep-Alive): /
+  const added = /^(?:Date|Connection|Keep-Alive|X-Request-Id): /
   return { head: head.filter((line) => !added.test(line)), body: text.slice(end + 4) }
 }
 

@@ -30,7 +30,7 @@ export interface RefusalDetails {
   readonly headers?: Headers
   /** The RFC 6749 or RFC 6750 `error` value, where the code alone does not give it. */
   readonly oauthError?: string
-  /** Of a 429: when to retry, in whole seconds, and the names of the limits that refused. */
+  /** Of a 429: when to retry, in whole seconds, if that is known, and the names of the limits that refused. */
   readonly retryAfterSecs?: number
   readonly violatedPolicies?: readonly string[]
 }
@@ -91,10 +91,7 @@ export function methodNotAllowed(methods: readonly string[]): Refusal {
 }
 
 /** 429: over a limit, whose decision adds `Retry-After`; or too many failures of one address, with it in `headers`. */
-export function tooManyRequests(
-  message: string,
-  details: RefusalDetails & { readonly retryAfterSecs: number },
-): Refusal {
+export function tooManyRequests(message: string, details: RefusalDetails): Refusal {
   return new Refusal('TooManyRequests', message, details)
 }
 

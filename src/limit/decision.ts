@@ -21,7 +21,7 @@ export interface Decision {
 
 /**
  * Returns the header fields of a decision, as a flat list of names and values: for an admitted call those of the route's first
- * limit, for a refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3).
+ * limit, for a refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3) unless it allows no calls.
  */
 export function decisionHeaders(decision: Decision): string[] {
   const reported = decision.refusedBy ?? decision.allowances.find(({ shadow }) => !shadow)
@@ -34,7 +34,7 @@ export function decisionHeaders(decision: Decision): string[] {
     'X-RateLimit-Reset',
     iso(reported.resetAt),
   ]
-  if (!decision.admitted) headers.push('Retry-After', String(retryAfterSecs(reported)))
+  if (!decision.admitted && reported.limit > 0) headers.push('Retry-After', String(retryAfterSecs(reported)))
   return headers
 }
 
@@ -63,8 +63,8 @@ const MOST = 999_999_999_999_999
 
 /**
  * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the decided limits that are not
- * shadow, as a flat list of names and values. A limit that a cached refusal knows nothing of is only in the policy. The draft
- * has only whole seconds, which are rounded up.
+ * shadow, as a flat list of names and values. A limit that a cached refusal knows nothing of is only in the policy; one that
+ * allows no calls is never restored, and so has no `t`. The draft has only whole seconds, which are rounded up.
  */
 export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string[] {
   const live = allowances.filter(({ shadow }) => !shadow)
@@ -77,7 +77,10 @@ export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[])
     serializeList(policies.map(({ name, limit, windowMs }) => [name, parameters('q', limit, 'w', windowMs)])),
     'RateLimit',
     serializeList(
-      live.map(({ name, remaining, resetAfterMs }) => [name, parameters('r', remaining, 't', resetAfterMs)]),
+      live.map(({ name, limit, remaining, resetAfterMs }) => [
+        name,
+        limit === 0 ? new Map([['r', 0]]) : parameters('r', remaining, 't', resetAfterMs),
+      ]),
     ),
   ]
 }
@@ -89,22 +92,29 @@ function parameters(callsName: string, calls: number, secsName: string, ms: numb
   ])
 }
 
-/** Returns the 429 of a refused decision; its `Retry-After` is among `decisionHeaders`. Throws a TypeError for an admitted one. */
+/**
+ * Returns the 429 of a refused decision; its `Retry-After` is among `decisionHeaders`. A limit of 0 has none: when it ends is
+ * for the operator to say. Throws a TypeError for an admitted decision.
+ */
 export function exceeded({ allowances, refusedBy }: Decision): Refusal {
   if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
   const { name, limit, windowMs } = refusedBy
+  const violatedPolicies = allowances.filter(refuses).map((allowance) => allowance.name)
+  if (limit === 0) {
+    return tooManyRequests(`The limit "${name}" allows this client no calls.`, { violatedPolicies })
+  }
   const secs = retryAfterSecs(refusedBy)
   const message = `The limit "${name}" allows ${count(limit, 'call')} in ${duration(windowMs)}. Retry in ${count(secs, 'second')}.`
-  const violatedPolicies = allowances.filter(refuses).map((allowance) => allowance.name)
   return tooManyRequests(message, { retryAfterSecs: secs, violatedPolicies })
 }
 
-/** Returns the refusing live allowance with the longest wait; undefined if none refuses. */
+/** Returns the refusing live allowance with the longest wait, which is without end where none is allowed; undefined if none refuses. */
 export function longestWait(allowances: readonly Allowance[]): Allowance | undefined {
   let longest: Allowance | undefined
   for (const allowance of allowances) {
-    if (refuses(allowance) && !(longest && longest.retryAfterMs >= allowance.retryAfterMs))
-      longest = allowance
+    if (!refuses(allowance)) continue
+    if (allowance.limit === 0) return allowance
+    if (!(longest && longest.retryAfterMs >= allowance.retryAfterMs)) longest = allowance
   }
   return longest
 }

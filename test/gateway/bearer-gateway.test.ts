@@ -67,13 +67,19 @@ const send = (authorization: string, more: Parameters<typeof call>[1] = {}) =>
 describe('a scope', () => {
   it('that a token lacks is a 403 that names what is needed, and reaches no upstream', async () => {
     const before = data.seen.length
-    for (const scope of [undefined, 'read', 'payments', 'payments:read']) {
+    for (const [scope, missing] of [
+      [undefined, 'scopes payments read'],
+      ['read', 'scope payments'],
+      ['payments', 'scope read'],
+      ['payments:read', 'scopes payments read'],
+    ] as const) {
+      const message = `This path needs the ${missing}, which the access token lacks.`
       const refused = await send(`Bearer ${await token('acme', { scope })}`, { path: '/payments' })
       expect(refused.status).toBe(403)
       expect(refused.headers['www-authenticate']).toBe(
-        'Bearer error="insufficient_scope", error_description="The access token lacks a scope that is needed here.", scope="payments read"',
+        `Bearer error="insufficient_scope", error_description="${message}", scope="payments read"`,
       )
-      expect(refused.json).toMatchObject({ code: 'Forbidden' })
+      expect(refused.json).toMatchObject({ code: 'Forbidden', detail: message })
     }
     expect(data.seen.length).toBe(before)
   })

@@ -74,6 +74,15 @@ describe('the headers of a decision', () => {
       ['X-RateLimit-Limit', '1', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '1'],
     ],
     [
+      'have no wait where no call is allowed, whatever other limits refused',
+      refused(
+        allowance({ name: 'a', limit: 3, retryAfterMs: 9000 }),
+        allowance({ limit: 0, retryAfterMs: 5000 }),
+        allowance({ name: 'b', limit: 3, retryAfterMs: 9000 }),
+      ),
+      ['X-RateLimit-Limit', '0', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO],
+    ],
+    [
       'round whole seconds to themselves',
       refused(allowance({ retryAfterMs: 5000 })),
       ['X-RateLimit-Limit', '1', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '5'],
@@ -110,10 +119,7 @@ describe('the words of a exceeded', () => {
       { limit: 2, windowMs: 500, retryAfterMs: 400 },
       'The limit "sync" allows 2 calls in 500 milliseconds. Retry in 1 second.',
     ],
-    [
-      { limit: 0, windowMs: 90_000, retryAfterMs: 90_000 },
-      'The limit "sync" allows 0 calls in 90 seconds. Retry in 90 seconds.',
-    ],
+    [{ limit: 0, windowMs: 90_000, retryAfterMs: 90_000 }, 'The limit "sync" allows this client no calls.'],
     [{ limit: 5, windowMs: 7_200_000 }, 'The limit "sync" allows 5 calls in 2 hours. Retry in 5 seconds.'],
     [
       { limit: 5, windowMs: 31 * 86_400_000 },
@@ -122,6 +128,11 @@ describe('the words of a exceeded', () => {
     [{ limit: 5, windowMs: 1000 }, 'The limit "sync" allows 5 calls in 1 second. Retry in 5 seconds.'],
   ])('%j', (rest, detail) => {
     expect(exceeded(refused(allowance(rest))).message).toBe(detail)
+  })
+
+  test('name no time to wait where no call is allowed', () => {
+    const blocked = exceeded(refused(sync, allowance({ name: 'a', limit: 0 })))
+    expect(blocked).toMatchObject({ violatedPolicies: ['sync', 'a'], retryAfterSecs: undefined })
   })
 
   test('name every limit that refused, and no shadow limit', () => {

@@ -95,7 +95,8 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     const credentials = authorization[0] ?? ''
     const begin = SCHEME.exec(credentials)
     const scheme = begin?.[1]!.toLowerCase() as Scheme | undefined
-    if (scheme === undefined || (scheme === 'dpop' && proofs === undefined)) return challenges.noCredentials()
+    if (scheme === undefined || (scheme === 'dpop' && proofs === undefined))
+      return challenges.noCredentials(credentials !== '')
     const token = credentials.slice(begin![0].length)
     // Of the whole token: a digest of less would give one caller another's identity.
     const digest = hash('sha256', token, 'base64url')

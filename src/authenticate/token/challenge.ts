@@ -27,15 +27,18 @@ export type Challenges = ReturnType<typeof createChallenges>
 
 /** Makes the refusals of one realm. With `algorithms`, those of DPoP proofs, the DPoP scheme is announced beside Bearer. */
 export function createChallenges(realm: string, algorithms?: readonly string[]) {
+  const how = `an access token as "Authorization: Bearer" and the token${algorithms === undefined ? '' : ', or as DPoP with a proof'}`
+  const noToken = `Send ${how}. A token in the query is not read.`
+  const otherScheme = `The scheme of the Authorization header is not accepted here. Send ${how}.`
   const quoted = `realm="${realm.replace(/["\\]/g, '\\$&')}"`
   const challenges = {
     bearer: `Bearer ${quoted}`,
     dpop: `DPoP ${quoted}, algs="${algorithms?.join(' ') ?? ''}"`,
   }
   return {
-    /** 401 without an error code: there are no credentials of a known scheme. */
-    noCredentials: () =>
-      new Refusal('Unauthorized', 'Send an access token as "Authorization: Bearer" and the token.', {
+    /** 401 without an error code: there are no credentials, or they are of `another` scheme. */
+    noCredentials: (another: boolean) =>
+      new Refusal('Unauthorized', another ? otherScheme : noToken, {
         headers: {
           'WWW-Authenticate': algorithms === undefined ? challenges.bearer : Object.values(challenges),
         },
@@ -57,9 +60,12 @@ export function requireScope(identity: Identity, scopes: readonly string[]): Ref
   if (scopes.length === 0) return undefined
   // RFC 6749 section 3.3: case-sensitive, in any order, with a space between.
   const held = identity.scope?.split(' ') ?? []
-  if (scopes.every((scope) => held.includes(scope))) return undefined
+  const missing = scopes.filter((scope) => !held.includes(scope))
+  if (missing.length === 0) return undefined
   const scheme = identity.confirmation?.jkt === undefined ? 'Bearer' : 'DPoP'
-  const description = 'The access token lacks a scope that is needed here.'
+  // Scopes are ASCII without `"` and `\` (RFC 6749 section 3.3).
+  const what = `scope${missing.length === 1 ? '' : 's'} ${missing.join(' ')}`
+  const description = `This path needs the ${what}, which the access token lacks.`
   return new Refusal('Forbidden', description, {
     oauthError: 'insufficient_scope',
     headers: {

@@ -175,8 +175,9 @@ describe('the scopes of a route', () => {
     const refusal = requireScope(holding(scope), scopes)!
     expect([refusal.status, refusal.oauthError]).toEqual([403, 'insufficient_scope'])
     expect(refusal.headers['WWW-Authenticate']).toBe(
-      `Bearer error="insufficient_scope", error_description="The access token lacks a scope that is needed here.", scope="${scopes.join(' ')}"`,
+      `Bearer error="insufficient_scope", error_description="${refusal.message}", scope="${scopes.join(' ')}"`,
     )
+    expect(refusal.message).toContain(` ${scopes.at(-1)},`)
   })
 
   it('are required by the scheme of the token', () => {

@@ -172,6 +172,8 @@ function replayed(command: Argv): Argv {
 }
 
 function sandboxed(command: Argv): Argv {
+  const hosts = 'address or name at which callers connect to the gateway; 0.0.0.0 for every address'
+  text(command, 'host', hosts, '127.0.0.1')
   text(command, 'port', 'port of the gateway; 0 takes a free one, here as below', '8080')
   text(command, 'admin-port', 'port of its admin listener', '9090')
   text(command, 'identity-port', 'port of the OpenID Provider', '0')

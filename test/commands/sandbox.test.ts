@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openSandbox } from '../../src/commands/sandbox/sandbox.ts'
+import { call } from '../helpers/gateway.ts'
 import { sluice, type TestProcess } from '../helpers/process.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -104,6 +105,11 @@ describe('sluice sandbox', () => {
     expect(end).toMatch(/^state: a-state$/m)
   })
 
+  it('answers the pasted question for what is left', async () => {
+    const answer = await bash(line('curl', '/rate-limits'))
+    expect(JSON.parse(answer)).toMatchObject({ limits: [{ name: 'requests', limit: 5, windowSeconds: 60 }] })
+  })
+
   it('uses up what is left of the client’s limit', async () => {
     const statuses = (await bash(line('for', '/transactions'))).trim().split('\n')
     expect(statuses).toHaveLength(6)
@@ -144,10 +150,32 @@ describe('sluice sandbox', () => {
 })
 
 describe('starting the sandbox', () => {
-  const ports = { port: 0, adminPort: 0, identityPort: 0, dataPort: 0, limit: 1000 }
+  const ports = { host: '127.0.0.1', port: 0, adminPort: 0, identityPort: 0, dataPort: 0, limit: 1000 }
 
   it('is aborted between two steps', async () => {
     await expect(openSandbox(ports, AbortSignal.abort())).rejects.toThrow('aborted')
+  })
+
+  it('prints URLs of the host that callers use, of which the issuer is one', async () => {
+    const named = { ...ports, host: 'sandbox.example.com' }
+    const { instructions, close } = await openSandbox(named, new AbortController().signal)
+    const [, port, issuer] = /^ +http:\/\/sandbox\.example\.com:(\d+) +the gateway; (\S+) is the/m.exec(
+      instructions,
+    )!
+    expect(issuer).toBe(`http://sandbox.example.com:${port}/oidc`)
+    expect(instructions).not.toContain('localhost')
+    const headers = { Host: `sandbox.example.com:${port}` }
+    const { json } = await call(Number(port), { path: '/oidc/.well-known/openid-configuration', headers })
+    expect(json).toMatchObject({ issuer, token_endpoint: `${issuer}/token` })
+    await close()
+  })
+
+  it('says of an address that is not this machine’s what to give instead', async () => {
+    const elsewhere = openSandbox({ ...ports, host: '198.51.100.7' }, new AbortController().signal)
+    await expect(elsewhere).rejects.toThrow('198.51.100.7 is no address of this machine. Give --host')
+    const wrong = sluice(['sandbox', '--host', 'http://a'])
+    expect(await wrong.ended()).toBe(64)
+    expect(wrong.stderr()).toContain('--host: "http://a" is no address or host name')
   })
 
   it('leaves nothing behind where a port is taken', async () => {

@@ -11,6 +11,8 @@ export interface IdentityOptions {
   readonly clients: readonly ClientMetadata[]
 }
 
+/** The client that the sandbox knows. */
+export const CLIENT = { id: 'sandbox', secret: 'sandbox-secret' }
 /** What a client may ask of the Data API. */
 export const DATA_SCOPES = 'accounts:read transactions:read'
 /** Where the sandbox's own client is sent back to; the page shows its query. */

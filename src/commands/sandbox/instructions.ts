@@ -1,0 +1,71 @@
+import { CALLBACK, CLIENT, DATA_SCOPES } from './backends.ts'
+
+/** Any bank connection will do. */
+const CONNECTION = '1ffe704d-3962-4a92-8c8e-293880fb449a'
+
+/** Returns what runs where, and the lines to paste into a shell: bash, curl and sed are all they need. */
+export function instructions(
+  {
+    gateway,
+    admin,
+    identity,
+    data,
+    issuer,
+  }: Readonly<Record<'gateway' | 'admin' | 'identity' | 'data' | 'issuer', string>>,
+  limit: number,
+): string {
+  const { id, secret } = CLIENT
+  const basic = `-u ${id}:${secret}`
+  const bearer = '-H "Authorization: Bearer $TOKEN"'
+  const sync = `${gateway}/v3/sync/${CONNECTION}`
+  const push = [
+    `curl -s ${basic} ${issuer}/request -d response_type=code -d client_id=${id}`,
+    `-d redirect_uri=${gateway}${CALLBACK} --data-urlencode 'scope=openid ${DATA_SCOPES}'`,
+    '-d state=a-state -d nonce=a-nonce',
+  ].join(' ')
+
+  return `
+Sluice's sandbox
+
+  ${gateway.padEnd(28)} the gateway; ${issuer} is the issuer
+  ${admin.padEnd(28)} its admin listener: /healthz /readyz /metrics
+  ${identity.padEnd(28)} the OpenID Provider behind it
+  ${data.padEnd(28)} the Data API behind it
+
+Paste these into another terminal. Ctrl-C here ends everything.
+
+An access token for the client "${id}":
+
+TOKEN=$(curl -s ${basic} -d grant_type=client_credentials --data-urlencode 'scope=${DATA_SCOPES}' ${issuer}/token | ${member('access_token')})
+
+A call: 200, and the X-RateLimit headers show what is left:
+
+curl -i ${bearer} '${gateway}/v3/transactions?limit=2'
+
+What is left of the client's limits, which costs no call:
+
+curl -s ${bearer} ${gateway}/v3/rate-limits; echo
+
+A sync of a bank connection, allowed once in 5 seconds: 200:
+
+curl -i -X POST ${bearer} ${sync}
+
+Twice at once: whatever the first gets, the second is refused with 429:
+
+for i in 1 2; do curl -i -X POST ${bearer} ${sync}; echo; done
+
+A pushed authorisation request, and the address at which the user goes on; open it in a browser:
+
+REQUEST_URI=$(${push} | ${member('request_uri')})
+echo "${issuer}/auth?client_id=${id}&request_uri=$REQUEST_URI"
+
+What is left of the client's ${limit} calls a minute, used up (after --limit 5, sooner): 200 as long as it lasts, then 429:
+
+for i in $(seq ${limit + 1}); do curl -s -o /dev/null -w '%{http_code}\\n' ${bearer} ${gateway}/v3/transactions; done
+`
+}
+
+/** A filter that takes one text member out of a line of JSON. */
+function member(name: string): string {
+  return `sed -E 's/.*"${name}":"([^"]+)".*/\\1/'`
+}

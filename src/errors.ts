@@ -30,6 +30,8 @@ export interface RefusalDetails {
   readonly headers?: Headers
   /** The RFC 6749 or RFC 6750 `error` value, where the code alone does not give it. */
   readonly oauthError?: string
+  /** Whose verified credentials are refused, for the log. */
+  readonly client?: string | undefined
   /** Of a 429: when to retry, in whole seconds, if that is known, and the names of the limits that refused. */
   readonly retryAfterSecs?: number
   readonly violatedPolicies?: readonly string[]
@@ -45,6 +47,7 @@ export class Refusal {
   readonly retryAfterSecs: number | undefined
   readonly violatedPolicies: readonly string[] | undefined
   readonly cause: unknown
+  readonly client: string | undefined
 
   constructor(code: ErrorCode, message: string, details: RefusalDetails = {}) {
     this.code = code
@@ -55,6 +58,7 @@ export class Refusal {
     this.retryAfterSecs = details.retryAfterSecs
     this.violatedPolicies = details.violatedPolicies
     this.cause = details.cause
+    this.client = details.client
   }
 }
 

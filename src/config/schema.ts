@@ -39,6 +39,11 @@ const log = section({
   format: choice(['json', 'pretty'])
     .optional()
     .describe('json is one object per line, pretty is for people and the default on a terminal.'),
+  refusals: choice(['all', 'sampled'])
+    .default('all')
+    .describe(
+      'all logs every request. sampled logs, of calls refused from memory, at most one a second for each key of a limit; its omitted counts the others.',
+    ),
 }).describe('The log on standard output.')
 
 const failures = section({

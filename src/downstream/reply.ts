@@ -77,19 +77,22 @@ function oauthCode(status: number): string {
   return status >= 500 ? 'server_error' : 'invalid_request'
 }
 
-/** Writes a reply. A request whose body is still coming closes its socket, so that the rest is never taken for the next request. Adds to `reply.headers`. */
-export function writeReply(response: ServerResponse, reply: Reply): void {
+/** Writes a reply. A request whose body is still coming closes its socket, so that the rest is never taken for the next request. Adds to `reply.headers`; returns the bytes of the body. */
+export function writeReply(response: ServerResponse, reply: Reply): number {
   if (response.headersSent || response.destroyed) {
     response.destroy()
-    return
+    return 0
   }
   const { headers } = reply
-  headers.push('Content-Length', String(Buffer.byteLength(reply.body)))
+  const bytes = Buffer.byteLength(reply.body)
+  headers.push('Content-Length', String(bytes))
   const { req: request } = response
+  const bodiless = request.method === 'HEAD'
   if (!request.complete) {
     if (!headers.includes('Connection')) headers.push('Connection', 'close')
     request.resume()
   }
   response.writeHead(reply.status, headers)
-  response.end(request.method === 'HEAD' ? undefined : reply.body)
+  response.end(bodiless ? undefined : reply.body)
+  return bodiless ? 0 : bytes
 }

@@ -89,7 +89,8 @@ async function checkPushed({ guard, failures }: GatewayDeps, x: Exchange): Promi
   if (tooManyFailures !== undefined) return tooManyFailures
   const { 'content-type': contentType, 'content-encoding': contentEncoding } = request.headers
   const { authorization } = head
-  const refusal = await guard!.check({ contentType, contentEncoding, authorization, body })
+  const pushed = { contentType, contentEncoding, authorization, body }
+  const refusal = await guard!.check(pushed, (clientId) => (x.claimed = clientId))
   if (refusal !== undefined) return refusal
   x.pushed = body
   // Which client pushed it is the upstream's to say: what the guard knows may be no more than a claim.

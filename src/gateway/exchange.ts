@@ -98,6 +98,8 @@ export class Exchange {
   proof: Quota | undefined = undefined
   /** The refusal that is known without the store, so that the proof was not looked at. */
   cachedRefusal: Decision | undefined = undefined
+  /** The client that a pushed authorisation request names, for the log: of up to 255 characters, and maybe a lie. */
+  claimed: string | undefined = undefined
   /** The pushed authorisation request, read whole. */
   pushed: Buffer | undefined = undefined
 
@@ -119,6 +121,8 @@ export class Exchange {
   source: 'gateway' | 'upstream' = 'gateway'
   /** 0 where the caller left before a response began. */
   status = 0
+  /** Bytes of the body that was sent to the caller, or was about to be. */
+  bytes = 0
   /** Who ended a response that is not whole: the caller (`left`), or the upstream or the gateway (`cut`). */
   incomplete: 'left' | 'cut' | undefined = undefined
   /** What went wrong, for the log; undefined for a call over its limit. */

@@ -129,7 +129,7 @@ async function respond({ limiter, limitsOf }: GatewayDeps, x: Exchange): Promise
   // Both at once, so that the caller waits for Redis once.
   const [decision, limits] = await Promise.all([limiter.decide([], x.proof), limitsOf(x.caller!)])
   if (decision.replayed === true) return x.bound!.replayed()
-  writeReply(x.response, jsonReply(limits, x.requestId))
+  x.bytes = writeReply(x.response, jsonReply(limits, x.requestId))
   return undefined
 }
 
@@ -168,6 +168,7 @@ function forward(x: Exchange, upstream: Forward): Promise<Outcome> {
   })
   return forwarded.then((ended) => {
     x.forwarded = ended
+    x.bytes = ended.bytes
     return ended.outcome === 'failed' ? ended.error : undefined
   })
 }
@@ -178,7 +179,7 @@ function refuse(deps: GatewayDeps, x: Exchange, refusal: Refusal): void {
   x.refusal = tooManyFailures ?? refusal
   const format = (x.route ?? x.nearest)?.errorFormat ?? deps.errorFormatOf(x.head.hosts[0])
   try {
-    writeReply(x.response, refusalReply(x.refusal, format, x.requestId, x.rateLimit))
+    x.bytes += writeReply(x.response, refusalReply(x.refusal, format, x.requestId, x.rateLimit))
   } catch (failure) {
     x.refusal = toRefusal(failure)
     x.response.destroy()

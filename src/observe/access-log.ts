@@ -1,22 +1,29 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { atIterationEnd } from '../iteration.ts'
-import { SYSTEM_CLOCK } from '../limit/memory/store.ts'
-import { type LogOutput, timestamp } from './log.ts'
+import { accessLine, withOmitted } from './access-line.ts'
+import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'
-import { escaped } from './pretty.ts'
-
-type Route = NonNullable<Exchange['route']>
-type Decision = NonNullable<Exchange['decision']>
+import { createSample } from './sample.ts'
 
 /** The status logged for a caller that left before a response began, as nginx writes it. */
 const CALLER_LEFT = 499
 
-/** Returns a function that counts a finished request and its times, and writes its line of the access log. */
-export function createAccessLog({ log, write }: LogOutput, metrics: Metrics): (exchange: Exchange) => void {
-  const enabled = { info: log.isLevelEnabled('info'), error: log.isLevelEnabled('error') }
+/**
+ * Counts finished requests and their times, and writes their lines of the access log; with `sampled`, of refusals from memory
+ * at most one a second for each key of a limit.
+ */
+export function createAccessLog(
+  { enabled, write }: LogOutput,
+  metrics: Metrics,
+  refusals: 'all' | 'sampled' = 'all',
+) {
+  const sample =
+    refusals === 'all'
+      ? undefined
+      : createSample(refusalLine, (line, omitted) => write(withOmitted(line, omitted)))
   const observe = atIterationEnd((exchange: Exchange) => {
     const { route, method, decision, source, forwarded } = exchange
-    const status = exchange.status === 0 ? CALLER_LEFT : exchange.status
+    const status = statusOf(exchange)
     const durationMs = exchange.endedAt - exchange.startedAt
 
     if (route === undefined) metrics.requests.inc('unmatched', 'any', String(status), source)
@@ -29,119 +36,32 @@ export function createAccessLog({ log, write }: LogOutput, metrics: Metrics): (e
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)
     }
     const level = status >= 500 && source === 'gateway' ? 'error' : 'info'
-    if (enabled[level]) write(accessLine(level, exchange, status, durationMs))
+    if (!enabled[level]) return
+    if (sample !== undefined && decision?.cached === true)
+      sample.take(refusedKey(exchange), exchange, exchange.endedAt)
+    else write(accessLine(level, exchange, status, durationMs))
   })
-
-  return (exchange) => {
-    exchange.endedAt = performance.now()
-    observe(exchange)
+  return {
+    /** To be called once for each request, when it is over. */
+    observe(exchange: Exchange): void {
+      exchange.endedAt = performance.now()
+      observe(exchange)
+    },
+    /** Writes what is still counted of refusals without a line. */
+    close: () => sample?.close(),
   }
 }
 
-/**
- * Returns the JSON line of a finished request, written by hand as every member is known. Members that are plain by their
- * making (id, method, address, names of the configuration, numbers) are not searched for what needs an escape. Never shows a
- * token, an assertion, a request object or a query.
- */
-export function accessLine(
-  level: 'info' | 'error',
-  exchange: Exchange,
-  status: number,
-  durationMs: number,
-): string {
-  const { route, caller, decision, error, forwarded, decidedAt } = exchange
-  let line = `{"level":"${level}"${timestamp()},"requestId":"${exchange.requestId}","method":"${exchange.method}"`
-  line += text('host', cut(exchange.host)) + text('path', cut(plainPath(exchange.path)))
-  if (route !== undefined) line += routeMembers(route)
-  line += `${text('client', caller?.client)},"ip":"${exchange.ip}"`
-  if (decision !== undefined) line += decisionMembers(decision)
-  else if (isDenied(exchange)) line += ',"mode":"deny"'
-  line += `,"source":"${exchange.source}","status":${status},"durationMs":${rounded(durationMs)}`
-  if (decidedAt !== undefined) line += `,"decidedAt":${rounded(decision?.decidedAt ?? epochMs(decidedAt))}`
-  if (forwarded?.headAt !== undefined)
-    line += `,"upstreamMs":${rounded(forwarded.headAt - exchange.askedAt!)}`
-  if (exchange.incomplete !== undefined) line += `,"incomplete":"${exchange.incomplete}"`
-  if (error !== undefined) line += `,"code":"${error.code}"${text('error', error.message)}`
-  line += text('cause', forwarded?.timedOut ?? causeOf(error?.cause))
-  return `${line},"msg":"request"}\n`
+function statusOf({ status }: Exchange): number {
+  return status === 0 ? CALLER_LEFT : status
 }
 
-const membersOfRoutes = new WeakMap<Route, string>()
-
-function routeMembers(route: Route): string {
-  let members = membersOfRoutes.get(route)
-  if (members === undefined) {
-    members = text('route', route.match) + text('upstream', route.upstream)
-    membersOfRoutes.set(route, members)
-  }
-  return members
+function refusalLine(exchange: Exchange): string {
+  return accessLine('info', exchange, statusOf(exchange), exchange.endedAt - exchange.startedAt)
 }
 
-function decisionMembers({ admitted, allowances, refusedBy, mode }: Decision): string {
-  const reported = refusedBy ?? allowances[0]
-  let members = `,"decision":"${admitted ? 'admitted' : 'refused'}"`
-  if (reported !== undefined) members += `,"limit":"${reported.name}","remaining":${reported.remaining}`
-  members += `,"mode":"${mode}"`
-  if (!allowances.some(isShadowOver)) return members
-  return `${members},"shadowOver":${JSON.stringify(allowances.filter(isShadowOver).map(({ name }) => name))}`
-}
-
-/** True for a shadow limit that would have refused the call. */
-function isShadowOver({ shadow, admitted }: Decision['allowances'][number]): boolean {
-  return shadow && !admitted
-}
-
-/** True if it was refused because the store was unavailable, under `onOutage: deny`. */
-function isDenied({ limitAt, decidedAt, error, incomplete }: Exchange): boolean {
-  const undecided = limitAt !== undefined && decidedAt === undefined
-  // A drain cuts off with the same code.
-  return undecided && error?.code === 'ServiceUnavailable' && incomplete !== 'cut'
-}
-
-/** Returns what happened, for the operator: the message, with the stack if it is a fault of the gateway's own. */
-function causeOf(cause: unknown): string | undefined {
-  if (cause === undefined) return undefined
-  if (typeof cause === 'string') return cause.slice(0, 500)
-  if (!(cause instanceof Error)) return 'unknown'
-  const own = cause instanceof TypeError || cause instanceof RangeError || cause instanceof ReferenceError
-  return (own ? (cause.stack ?? cause.message) : cause.message).slice(0, 2000)
-}
-
-/** Longest path or host; `…` stands for the rest, and is in neither. */
-const MAX_CHARS = 256
-
-function cut(text: string | undefined): string | undefined {
-  return text !== undefined && text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text
-}
-
-/** Begins a query, a fragment or a parameter, which may hold a token, however often it is encoded. */
-const NO_PATH = /[?#;]|%(?:25)*(?:3[bf]|23)/i
-
-/** Returns a path up to what an upstream may take for its end, for which `…` stands. */
-function plainPath(path: string | undefined): string | undefined {
-  const end = path?.search(NO_PATH) ?? -1
-  return end === -1 ? path : `${path!.slice(0, end)}…`
-}
-
-/** Returns the epoch time of an instant of `performance.now()`, for decisions without the store's clock. */
-function epochMs(at: number): number {
-  const now = SYSTEM_CLOCK.monotonicMs()
-  return at + SYSTEM_CLOCK.wallMs(now) - now
-}
-
-/** What JSON needs no escapes for. */
-const PLAIN = /^[ !#-[\]-~]*$/
-
-/** Returns one member, or nothing without a value. */
-function text(name: string, value: string | undefined): string {
-  if (value === undefined) return ''
-  return PLAIN.test(value) ? `,"${name}":"${value}"` : `,"${name}":${escaped(JSON.stringify(value))}`
-}
-
-/** Milliseconds, not negative, with three decimals: written as two whole numbers, which takes a fraction of the time. */
-function rounded(ms: number): string {
-  const us = Math.round(ms * 1000)
-  const whole = Math.floor(us / 1000)
-  const rest = us - whole * 1000
-  return `${whole}.${rest < 10 ? '00' : rest < 100 ? '0' : ''}${rest}`
+/** Returns the key of the limit that refused. */
+function refusedKey({ quotas, decision }: Exchange): string {
+  for (const { name, key } of quotas) if (name === decision!.refusedBy!.name) return key
+  throw new TypeError('A refusal is by a limit of its route.')
 }

@@ -21,6 +21,9 @@ export interface LogOutput {
   readonly log: Log
   /** Writes whole lines of JSON, such as another process logged, in this log's format. */
   write(lines: string): void
+  /** What the level lets through, for lines that are written without `log`; kept up to date. */
+  readonly enabled: Readonly<Record<'info' | 'error', boolean>>
+  setLevel(level: LevelWithSilent): void
   /** Logs an uncaught exception, on standard error if the log is silent. */
   fatal(error: Error): void
   /** Flushes the log; to be called once, last. */
@@ -39,9 +42,18 @@ export function createLog(level: LevelWithSilent, format: 'json' | 'pretty'): Lo
   function onDropped(dropped: number): void {
     log.warn({ lines: dropped }, 'log lines dropped; the reader is too slow')
   }
+  const enabled = { info: false, error: false }
+  function setLevel(next: LevelWithSilent): void {
+    log.level = next
+    enabled.info = log.isLevelEnabled('info')
+    enabled.error = log.isLevelEnabled('error')
+  }
+  setLevel(level)
   return {
     log,
     write,
+    enabled,
+    setLevel,
     fatal({ stack, message }) {
       const cause = stack ?? message
       log.fatal({ cause }, 'uncaught exception; exiting')

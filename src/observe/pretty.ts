@@ -10,10 +10,10 @@ export function prettyLines(lines: string): string {
     try {
       const line = JSON.parse(json) as Line
       const { level, time, msg, ...fields } = line
-      const { shadowOver, incomplete, cause } = line
+      const { claimed, shadowOver, incomplete, cause, omitted } = line
       const isRequest = msg === 'request'
       const words = isRequest ? requestWords(line) : text(msg)
-      const others = Object.entries(isRequest ? { shadowOver, incomplete, cause } : fields)
+      const others = Object.entries(isRequest ? { claimed, shadowOver, incomplete, cause, omitted } : fields)
         .filter(([, value]) => value !== undefined)
         .map(([key, value]) => ` ${key}=${text(value)}`)
       const shownLevel = styleText(COLOURS[text(level)] ?? 'red', text(level).toUpperCase())

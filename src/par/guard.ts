@@ -1,3 +1,4 @@
+import { isClientId } from '../authenticate/token/claims.ts'
 import type { Keys } from '../authenticate/token/jwks.ts'
 import { badRequest, Refusal } from '../errors.ts'
 import {
@@ -78,8 +79,14 @@ export function createParGuard(options: ParGuardOptions) {
   }
 
   return {
-    /** Returns a refusal, or undefined where the request is to be forwarded: byte for byte, and once. Waits for keys at most; never rejects. */
-    async check({ contentType, contentEncoding, authorization, body }: PushedRequest) {
+    /**
+     * Returns a refusal, or undefined where the request is to be forwarded: byte for byte, and once. Waits for keys at most;
+     * never rejects. Calls `onClaim` with the client that the request names, once its form can be read.
+     */
+    async check(
+      { contentType, contentEncoding, authorization, body }: PushedRequest,
+      onClaim?: (clientId: string) => void,
+    ) {
       if (contentEncoding !== undefined && contentEncoding.toLowerCase() !== 'identity') {
         return invalidRequest('Send the form without a Content-Encoding.')
       }
@@ -87,11 +94,12 @@ export function createParGuard(options: ParGuardOptions) {
       if (form instanceof Refusal) return form
       const credentials = readCredentials(form, authorization)
       if (credentials instanceof Refusal) return credentials
+      const { clientId } = credentials
+      if (isClientId(clientId)) onClaim?.(clientId)
       const object = form.get('request')
       const incomplete = object === undefined ? refuseParameters((name) => form.get(name), 'form') : undefined
       if (incomplete !== undefined) return incomplete
 
-      const { clientId } = credentials
       const client = clientOf(clientId)
       if (client === undefined && isMisspelt(clientId)) {
         return invalidRequest('The client_id is not spelt as it is registered.')

@@ -27,9 +27,13 @@ export interface Service extends Operated {
   readonly address: string
   /** Puts a configuration into force, whole or not at all; requests in flight end with the one before. */
   apply(config: Config): Promise<void>
+  /** Of several processes: sets the level of their logs. */
+  setLogLevel?(level: LogLevel): Promise<void>
   /** Drains and closes everything; returns how many requests had to be cut. */
   close(times: DrainTimes): Promise<number>
 }
+
+export type LogLevel = Config['log']['level']
 
 export interface DrainTimes {
   /** New requests are still taken so long, so that a load balancer can see the failing readiness. */
@@ -50,7 +54,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
   const prefix = prefixOf(config.store)
   const limiter = createLimiter(store, metrics.decisions.inc)
   const failures = createFailures()
-  const observe = createAccessLog(output, metrics)
+  const accessLog = createAccessLog(output, metrics, config.log.refusals)
   const resources = createResources()
   let draining = false
 
@@ -67,7 +71,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       guard: openGuard(resources, next, log),
       limiter,
       limitsOf: ({ client }) => usage.ofCaller(client!),
-      observe,
+      observe: accessLog.observe,
     }
     return { serve: createGateway(deps), peers, forwards, issuers, usage, tls: next.listen.tls }
   }
@@ -152,6 +156,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       draining = true
       const cut = await drain(server, drainTimeoutMs - lameDuckMs, lameDuckMs / 2)
       await release()
+      accessLog.close()
       return cut
     },
   }

@@ -40,6 +40,8 @@ export class UpstreamRequest {
   readonly streamed: boolean
   #answer: IncomingMessage | undefined
   #received = 0
+  /** Bytes of the answer's body that were passed on. */
+  bytes = 0
   /** How long the caller seems to have read nothing. */
   unreadMs = 0
 

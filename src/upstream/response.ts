@@ -65,6 +65,7 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
   incoming.on('data', (chunk: Buffer) => {
     upstreamRequest.onProgress()
     if (!begin()) return
+    upstreamRequest.bytes += chunk.length
     // Most answers are one chunk, and so one write.
     if (chunk.length === head.contentLength) response.end(chunk)
     else if (!response.write(chunk)) {

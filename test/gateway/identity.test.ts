@@ -37,7 +37,7 @@ beforeAll(async () => {
       REQUEST_LIMIT: String(LIMIT),
     },
   })
-  running = await start({ ...config, log: { level: 'silent' }, drainTimeoutMs: 1000 })
+  running = await start({ ...config, log: { ...config.log, level: 'silent' }, drainTimeoutMs: 1000 })
 })
 
 afterAll(async () => {

@@ -39,7 +39,7 @@ export function readConfirmation(cnf: unknown): Confirmation | undefined {
  * Checks that the sender of a token is the one that it is bound to. Without `proofs` a token that is bound to a key is refused;
  * without a sender every bound one. `digest` is the base64url SHA-256 of the token.
  */
-export function createConfirm({ refuse }: Challenges, proofs: Proofs | undefined) {
+export function createConfirm(challenges: Challenges, proofs: Proofs | undefined) {
   return function confirm(
     identity: Identity,
     scheme: Scheme,
@@ -47,6 +47,8 @@ export function createConfirm({ refuse }: Challenges, proofs: Proofs | undefined
     sender?: Sender,
   ): Identity | Bound | Refusal {
     const { jkt, x5t } = identity.confirmation ?? {}
+    const refuse = (fault: Fault, other?: Scheme): Refusal =>
+      challenges.refuse({ ...fault, client: identity.client }, scheme, other)
     const certificate = x5t === undefined ? undefined : sender?.certificate()
     let fault: string | undefined
     if (scheme === 'dpop' && jkt === undefined) {
@@ -54,21 +56,21 @@ export function createConfirm({ refuse }: Challenges, proofs: Proofs | undefined
     } else if (scheme === 'bearer' && jkt !== undefined && proofs !== undefined) {
       // RFC 9449 section 7.2: otherwise a thief of the token would just leave the proof out.
       fault = 'The access token is bound to a key; send it as a DPoP token, with a proof.'
-      return refuse(invalidToken(fault), scheme, 'dpop')
+      return refuse(invalidToken(fault), 'dpop')
     } else if (sender === undefined || (jkt !== undefined && proofs === undefined)) {
       fault = 'The access token is bound to a key of its client, which cannot be checked here.'
     } else if (x5t !== (certificate && hash('sha256', certificate, 'base64url'))) {
       fault = 'The access token is bound to a TLS client certificate, which did not come with it.'
     }
-    if (fault !== undefined) return refuse(invalidToken(fault), scheme)
+    if (fault !== undefined) return refuse(invalidToken(fault))
     if (jkt === undefined) return identity
     return {
       identity,
       async prove() {
         const proof = await proofs!.verify({ jkt, ath: digest }, sender!)
-        return 'error' in proof ? refuse(proof, scheme) : proof
+        return 'error' in proof ? refuse(proof) : proof
       },
-      replayed: () => refuse(REPLAYED, scheme),
+      replayed: () => refuse(REPLAYED),
     }
   }
 }

@@ -74,7 +74,10 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
 
   function remember(digest: string, result: ReturnType<typeof verifyJwt>, issuer: string): Found {
     if (result instanceof Promise) return result.then((settled) => remember(digest, settled, issuer))
-    if ('error' in result) return result
+    if ('error' in result) {
+      const { client } = result
+      return client === undefined ? result : { ...result, client: nameOf(client, issuer) }
+    }
     let { identity } = result
     if (trusted.length > 1) {
       const { client, user } = identity

@@ -11,6 +11,8 @@ export interface Fault {
   readonly description: string
   /** For the log. */
   readonly cause?: unknown
+  /** The client, where the issuer vouches for it although the token is refused; for the log. */
+  readonly client?: string
 }
 
 export function invalidToken(description: string): Fault {
@@ -44,11 +46,12 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
         },
       }),
     /** 400, 401 or 503 with the challenge of the scheme that was used, and that of `other`, which is needed. */
-    refuse({ error, description, cause }: Fault, used: Scheme, other?: Scheme): Refusal {
+    refuse({ error, description, cause, client }: Fault, used: Scheme, other?: Scheme): Refusal {
       if (error === 'temporarily_unavailable') return serviceUnavailable(description, cause)
       const challenge = `${challenges[used]}, error="${error}", error_description="${description}"`
       return new Refusal(error === 'invalid_request' ? 'BadRequest' : 'Unauthorized', description, {
         oauthError: error,
+        client,
         headers: { 'WWW-Authenticate': other === undefined ? challenge : [challenge, challenges[other]] },
       })
     },

@@ -97,8 +97,13 @@ function evaluate(
   if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
   if (!signed) return invalidToken('The signature of the access token is not valid.')
   const identity = readClaims(jws.header, claims, issuer)
-  if ('error' in identity) return identity
+  if ('error' in identity) return withClient(identity, claims[issuer.clientClaim])
   return { identity, until: (claims['exp'] as number) * 1000, keys: issuer.keys, set }
+}
+
+/** Notes whose token is at fault; only for what the issuer has said of it. */
+export function withClient(fault: Fault, client: unknown): Fault {
+  return isClientId(client) ? { ...fault, client } : fault
 }
 
 /** Reads the claims of a token whose signature is good (RFC 9068 section 4, RFC 7519 section 4.1). */

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { Health, type HealthOptions } from '../../health.ts'
 import { type Fault, invalidToken, unverifiable } from './challenge.ts'
-import { NOT_ACCESS, readClaims, type TokenRules, type VerifiedToken } from './claims.ts'
+import { NOT_ACCESS, readClaims, type TokenRules, type VerifiedToken, withClient } from './claims.ts'
 import { describeFailure, describeStatus, Problem, readBytes, shownUrl, withTimeout } from './fetch-json.ts'
 import { type JsonObject, parseObject } from './jws.ts'
 
@@ -62,9 +62,12 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
     } catch (cause) {
       return unverifiable(cause)
     }
-    const result = answer?.['active'] === true ? read(answer, askedAt) : NOT_ACTIVE
-    if ('error' in result) refused.set(digest, { fault: result, until: askedAt + REFUSED_MS })
-    return result
+    const about = answer?.['active'] === true ? answer : undefined
+    const result = about === undefined ? NOT_ACTIVE : read(about, askedAt)
+    if (!('error' in result)) return result
+    const fault = withClient(result, about?.[options.clientClaim])
+    refused.set(digest, { fault, until: askedAt + REFUSED_MS })
+    return fault
   }
 
   function read(answer: JsonObject, askedAt: number): VerifiedToken | Fault {

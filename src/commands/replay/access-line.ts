@@ -12,6 +12,8 @@ const CALLER_LEFT = 499
 /** Error codes for calls that the gateway could not decide, but also for ones that it decided and could not forward. */
 const MAYBE_UNDECIDED = new Set<unknown>(['ServiceUnavailable', 'InternalServer'])
 
+/** More refusals of one limit than a gateway answers while it omits their lines. */
+const MOST_OMITTED = 1_000_000
 /** Most that Redis's clock, which counts, and the gateway's may differ; calls wait as long to be put in order. */
 const CLOCKS_APART_MS = 60_000
 /** The gateway writes years of four digits. */
@@ -27,15 +29,17 @@ export function readAccessLine(text: string) {
   } catch {
     return undefined
   }
-  const { msg, time, method, durationMs, decidedAt, decision, mode, client, code } = line
+  const { msg, time, method, durationMs, decidedAt, decision, mode, code, omitted = 0 } = line
+  // What a pushed authorisation request claims is not known to be true.
+  const client = line['claimed'] === true ? undefined : textOf(line, 'client')
   if (msg !== 'request' || typeof time !== 'string' || typeof method !== 'string') return undefined
   if (typeof durationMs !== 'number') return undefined
   const loggedAt = Date.parse(time)
   const cameAt = loggedAt - durationMs
   if (!(cameAt >= 0 && cameAt <= loggedAt && loggedAt < FIVE_DIGIT_YEARS)) return undefined
-  // A line names an authenticated client, also where its token then lacks a scope. Without a client, only a call that was
+  // A line names the client of a verified token, also where that is then refused. Without a client, only a call that was
   // forwarded or refused by `onOutage: deny` is known to have reached the limiter.
-  const authorized = client !== undefined && code !== 'Forbidden'
+  const authorized = client !== undefined && code !== 'Forbidden' && code !== 'Unauthorized'
   const forwarded =
     decision === 'admitted' ||
     line['source'] === 'upstream' ||
@@ -59,7 +63,7 @@ export function readAccessLine(text: string) {
     path: uncutOf(line, 'path'),
     /** The pattern of the route that took it. */
     route: textOf(line, 'route'),
-    client: textOf(line, 'client'),
+    client,
     ip: textOf(line, 'ip'),
     /** True if it got as far as the limiter, whether that was then asked or not. */
     arrived: decision !== undefined || mode === 'deny' || authorized || forwarded,
@@ -67,7 +71,13 @@ export function readAccessLine(text: string) {
     decision: decision === 'refused' ? ('refused' as const) : admitted ? ('admitted' as const) : undefined,
     /** The limit that refused it. */
     limit: decision === 'refused' ? textOf(line, 'limit') : undefined,
+    /** Refusals like it, by the same limit a little earlier, that have no line of their own. */
+    omitted: decision === 'refused' && isCount(omitted) ? omitted : 0,
   }
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) > 0 && (value as number) <= MOST_OMITTED
 }
 
 function textOf(line: Line, name: string): string | undefined {

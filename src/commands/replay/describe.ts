@@ -73,12 +73,14 @@ function describeLines({ lines }: Report): string {
   return `${counted(all, 'line')}${some.length > 0 ? `: ${some.join(', ')}` : ''}.`
 }
 
-function warningsOf({ limits, lines, late }: Report): readonly string[] {
+function warningsOf({ limits, lines, late, omitted }: Report): readonly string[] {
   const seconds = (late.byMs / 1000).toFixed(1)
   return [
     ...limits.flatMap(({ name, replayed }) =>
       replayed ? [] : `limits.${name}: is left out, since the access log names no users`,
     ),
+    omitted > 0 &&
+      `${counted(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted as if decided with the next one of their limit`,
     lines.lacking > 0 &&
       `${counted(lines.lacking, 'call')} left out, whose lines lack the client, the address or the whole path`,
     lines.overlong > 0 && `${counted(lines.overlong, 'line')} passed over, too long for an access log`,

@@ -49,6 +49,7 @@ export async function replay(
   const chargesOf = createCharges(config)
   const tallies = createTallies(config, client)
   let clockMs = 0
+  let omitted = 0
   const clock = { monotonicMs: () => clockMs, wallMs: (monotonicMs: number) => monotonicMs }
   const store = new MemoryStore(clock)
   const limiter = createLimiter(store, undefined, clock.monotonicMs)
@@ -60,8 +61,9 @@ export async function replay(
     }
     lines.replayed++
     clockMs = nowMs
+    omitted += call.omitted
     // The memory store decides at once.
-    tallies.note(call, limiter.decide(quotas) as Decision, nowMs)
+    for (let i = 0; i <= call.omitted; i++) tallies.note(call, limiter.decide(quotas) as Decision, nowMs)
   })
 
   const progress = createProgress(await sizeOf(logs), stderr)
@@ -86,7 +88,7 @@ export async function replay(
     progress.stop()
     await store.close()
   }
-  return tallies.report(file, lines, order.late, top)
+  return tallies.report(file, { lines, late: order.late, omitted }, top)
 }
 
 /**

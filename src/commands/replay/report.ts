@@ -82,8 +82,13 @@ export function createTallies({ limits, clients }: Config, only?: string) {
     /** Sums up, with the first `top` clients. Instants are ISO 8601 in UTC. */
     report(
       config: string,
-      lines: ReturnType<typeof emptyLineCounts>,
-      late: { calls: number; byMs: number },
+      read: {
+        readonly lines: ReturnType<typeof emptyLineCounts>
+        /** Calls whose lines came too late to be put in order, and by how many milliseconds at most. */
+        readonly late: { calls: number; byMs: number }
+        /** Refusals that the log only counts, on the line of a later one, with which they were replayed. */
+        readonly omitted: number
+      },
       top: number,
     ) {
       const names = new Map(clients.map(({ caller, name }) => [caller, name]))
@@ -96,9 +101,7 @@ export function createTallies({ limits, clients }: Config, only?: string) {
         /** The first and the last call that was replayed; null where none was. */
         from: span === undefined ? null : formatInstant(span.fromMs),
         to: span === undefined ? null : formatInstant(span.toMs),
-        lines,
-        /** Calls whose lines came too late to be put in order, and by how many milliseconds at most. */
-        late,
+        ...read,
         totals: { clients: sorted.length, ...totals },
         limits: limits.map((limit) => {
           const { name, shadow } = limit

@@ -121,6 +121,20 @@ describe('a token that is bound to a key', () => {
     await expectRefused(authenticate([`Bearer ${token}`]), refused)
   })
 
+  it('is noted as its client’s, whatever is wrong with the proof', async () => {
+    const token = bound()
+    const proofs = [proves(token)]
+    await expectTaken(send({ token, proofs }))
+    const wrong = [
+      { scheme: 'Bearer' },
+      { proofs: [] },
+      { proofs: [proves(token, { htm: 'PUT' })] },
+      { proofs },
+    ]
+    for (const one of wrong)
+      expect(await send({ token, ...one })).toMatchObject({ status: 401, client: 'client-1' })
+  })
+
   it('is refused without a request to check it against', async () => {
     await expectRefused(authenticate([`DPoP ${bound()}`]), [/cannot be checked here/])
   })

@@ -107,6 +107,17 @@ describe('the answers of RFC 6750', () => {
     })
   })
 
+  it('notes whose token it refuses only if its signature is good', async () => {
+    const authenticate = await bearer()
+    const refused = (token: string) => authenticate([`Bearer ${token}`]) as Refusal
+    const audience = issuer.token({ aud: 'https://other.example.com' })
+    for (const token of [issuer.token({ exp: 1 }), audience])
+      expect(refused(token)).toMatchObject({ status: 401, client: 'client-1' })
+    const forged = `${audience.slice(0, audience.lastIndexOf('.'))}.${'A'.repeat(86)}`
+    expect(refused(forged)).toMatchObject({ status: 401, client: undefined })
+    expect(refused(issuer.token({ exp: 1, client_id: 'x'.repeat(256) })).client).toBeUndefined()
+  })
+
   it('quotes the realm', async () => {
     const refusal = (await bearer({ realm: 'a "b" \\ c' }))([])
     expect(answer(refusal).challenge).toBe('Bearer realm="a \\"b\\" \\\\ c"')

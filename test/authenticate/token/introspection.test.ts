@@ -116,6 +116,13 @@ describe('an active token', () => {
     expect(await asker()()).toMatchObject({ client: 'client-1' })
   })
 
+  it('is noted as its client’s where it is refused, and one that is not active as nobody’s', async () => {
+    server.answer = active({ aud: 'https://other.example.com' })
+    expect(await asker()()).toMatchObject({ status: 401, client: 'client-1' })
+    server.answer = { active: false, client_id: 'client-1' }
+    expect(await asker()()).toMatchObject({ status: 401, client: undefined })
+  })
+
   it('keeps what it is bound to', async () => {
     server.answer = active({ token_type: 'DPoP', cnf: { jkt: DIGEST } })
     expect(await introspection()('a token', 'digest')).toMatchObject({

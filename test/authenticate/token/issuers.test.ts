@@ -55,6 +55,14 @@ describe('several issuers', () => {
     )
   })
 
+  it('have the clients of tokens that are refused named apart', async () => {
+    const authenticate = createServing([await trusted(first), await trusted(second)])
+    expect(await authenticate([`Bearer ${first.token({ exp: 1 })}`])).toMatchObject({ client: 'client-1' })
+    expect(await authenticate([`Bearer ${second.token({ exp: 1 })}`])).toMatchObject({
+      client: `client-1@${second.issuer}`,
+    })
+  })
+
   it('cannot sign for each other', async () => {
     const authenticate = createServing([await trusted(first), await trusted(second)])
     const forged = second.token({ iss: first.issuer, aud: first.audience })

@@ -61,6 +61,7 @@ describe('sluice replay', () => {
       to: '2026-11-20T10:00:00.004Z',
       lines: { replayed: 5, refusedBefore: 1, unmatched: 0, unlimited: 0, lacking: 0, other: 1, overlong: 0 },
       late: { calls: 0, byMs: 0 },
+      omitted: 0,
       totals: {
         clients: 2,
         calls: 5,

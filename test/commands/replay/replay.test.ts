@@ -1,5 +1,6 @@
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
+import { describeReport } from '../../../src/commands/replay/describe.ts'
 import { configFile, line, logFile, REFUSED, replayed, START, SYNC } from './logs.ts'
 
 const TWO_IN_TEN_SECONDS = `  requests: { per: [client], limit: 2, window: 10s }\n${SYNC}`
@@ -260,6 +261,43 @@ describe('sluice replay takes', () => {
     )
     expect(report.lines).toMatchObject({ replayed: 4, other: 6, overlong: 1 })
     expect(report.clients.map(({ client }) => client)).toEqual(['acme', 'last'])
+  })
+
+  it('no call whose token was verified and refused, and no client that was only claimed', async () => {
+    const own = { source: 'gateway', decision: undefined, limit: undefined }
+    const report = await replayed(
+      [
+        line({ at: 0 }),
+        line({ at: 1, ...own, status: 401, code: 'Unauthorized' }),
+        line({ at: 2, ...own, status: 400, code: 'BadRequest', claimed: true }),
+        line({ at: 3, ...own, source: 'upstream', status: 201, path: '/open', claimed: true }),
+      ],
+      configFile(PLENTY),
+    )
+    expect(report.lines).toMatchObject({ replayed: 1, refusedBefore: 2, unlimited: 1 })
+    expect(report.totals.calls).toBe(1)
+  })
+
+  it('refusals that have no line of their own with the line that counts them', async () => {
+    const lines = [
+      line({ at: 0 }),
+      line({ at: 1, ...REFUSED }),
+      line({ at: 1002, ...REFUSED, omitted: 40 }),
+      // No gateway writes this.
+      line({ at: 1003, ...REFUSED, omitted: 1e15 }),
+      line({ at: 1004, client: 'other', omitted: 7 }),
+    ]
+    const config = configFile(`  requests: { per: [client], limit: 1, window: 10s }\n${SYNC}`)
+    const report = await replayed(lines, config)
+    expect(report).toMatchObject({
+      omitted: 40,
+      lines: { replayed: 5 },
+      totals: { calls: 45, admitted: 2, refused: 43, recorded: { refused: 43 }, newlyAdmitted: 0 },
+      limits: [{ name: 'requests', refused: 43, recordedRefused: 43 }, {}],
+    })
+    expect(describeReport(report)).toContain('warning: 40 refusals without a line of their own')
+    const wider = configFile(`  requests: { per: [client], limit: 11, window: 10s }\n${SYNC}`)
+    expect((await replayed(lines, wider)).totals).toMatchObject({ refused: 33, newlyAdmitted: 10 })
   })
 
   it('a last line without an end, and an empty log', async () => {

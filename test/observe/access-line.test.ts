@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
 import type { Exchange } from '../../src/gateway/exchange.ts'
-import { accessLine } from '../../src/observe/access-log.ts'
+import { accessLine, withOmitted } from '../../src/observe/access-line.ts'
 
 const allowance = {
   ...{ name: 'requests', limit: 10, windowMs: 1000, remaining: 9, resetAt: 0, resetAfterMs: 0 },
@@ -10,7 +10,7 @@ const allowance = {
 }
 const bare = {
   ...{ requestId: 'r1', method: 'GET', startedAt: 1, peer: '::1', ip: '::1', trusted: false },
-  ...{ source: 'gateway', status: 404 },
+  ...{ source: 'gateway', status: 404, bytes: 7, request: { headers: {} } },
 } as Exchange
 const read = (exchange: Exchange, status = exchange.status): Record<string, unknown> =>
   JSON.parse(accessLine('info', exchange, status, 1.23456)) as Record<string, unknown>
@@ -23,7 +23,7 @@ it('shows a request that nothing is known of', () => {
       requestId: 'r1',
       method: 'GET',
     },
-    ...{ ip: '::1', source: 'gateway', status: 404, durationMs: 1.235, msg: 'request' },
+    ...{ ip: '::1', source: 'gateway', status: 404, bytes: 7, durationMs: 1.235, msg: 'request' },
   })
 })
 
@@ -41,6 +41,35 @@ it('shows the deciding limit, and the shadow limits that would have refused', ()
   expect(read({ ...bare, decision: { ...decision, allowances: [], mode: 'allow' } })).toMatchObject({
     ...{ decision: 'admitted', mode: 'allow' },
   })
+})
+
+it('names the client of a verified token that was refused, and marks one that a pushed request claims', () => {
+  const refusal = new Refusal('Unauthorized', 'The access token expired.', { client: 'acme' })
+  expect(read({ ...bare, refusal })).toMatchObject({ client: 'acme' })
+  expect(read({ ...bare, refusal })).not.toHaveProperty('claimed')
+  const caller = { ip: '::1' }
+  expect(read({ ...bare, caller, claimed: 'a"\n' })).toMatchObject({ client: 'a"\n', claimed: true })
+})
+
+const TRACE = '0af7651916cd43dd8448eb211c80319c'
+it.each([
+  [`00-${TRACE}-b7ad6b7169203331-01`, TRACE],
+  [`00-${'0'.repeat(32)}-b7ad6b7169203331-01`, undefined],
+  [`00-${TRACE}-${'0'.repeat(16)}-01`, undefined],
+  [`01-${TRACE}-b7ad6b7169203331-01`, undefined],
+  [`00-${TRACE.toUpperCase()}-b7ad6b7169203331-01`, undefined],
+  [`00-${TRACE}-b7ad6b7169203331-01-x`, undefined],
+  [`00-${TRACE}-b7ad6b7169203331-01, 00-${TRACE}-b7ad6b7169203331-01`, undefined],
+])('shows of the traceparent %s the trace %s', (traceparent, traceId) => {
+  const request = { headers: { traceparent } } as unknown as Exchange['request']
+  expect(read({ ...bare, request })['traceId']).toBe(traceId)
+})
+
+it('counts the lines like it that were left out', () => {
+  const line = accessLine('info', bare, 404, 1)
+  expect(withOmitted(line, 0)).toBe(line)
+  expect(JSON.parse(withOmitted(line, 3))).toEqual({ ...(JSON.parse(line) as object), omitted: 3 })
+  expect(withOmitted(line, 3)).toMatch(/\n$/)
 })
 
 it('shows mode deny for what no store decided, and not for what a drain cut off before', () => {

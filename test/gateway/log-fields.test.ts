@@ -1,0 +1,134 @@
+import { gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { call, type Call, type Got, token, yaml } from '../helpers/gateway.ts'
+import { thumbprintOf, makeKey } from '../helpers/issuer.ts'
+import { serving, type ServingProcess } from '../helpers/process.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const TRACE = '0af7651916cd43dd8448eb211c80319c'
+const ZIPPED = gzipSync('x'.repeat(5000))
+const ROUTES = `routes:
+  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
+  - { match: "/oidc/*", upstream: identity, authenticate: none }
+  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`
+
+let upstream: TestUpstream
+let gateway: ServingProcess
+const processes: ServingProcess[] = []
+const settings = () => ({
+  data: upstream.url,
+  limit: 1,
+  routes: ROUTES,
+  more: `par: { issuer: "https://identity.example.com/oidc" }
+clients: [{ id: listed, authentication: private_key_jwt }]`,
+})
+beforeAll(async () => {
+  upstream = await startUpstream((request, response) => {
+    if (request.url === '/oidc/zipped') response.writeHead(200, { 'Content-Encoding': 'gzip' }).end(ZIPPED)
+    else if (request.url === '/oidc/parts') {
+      response.write('first')
+      setImmediate(() => response.end('second'))
+    } else response.end('hello')
+  })
+  gateway = await serving(yaml(settings()))
+  processes.push(gateway)
+})
+afterAll(async () => {
+  for (const one of processes) one.kill()
+  await upstream.close()
+})
+
+let ids = 0
+/** An answer and its line of the access log. */
+async function logged(options: Call): Promise<{ got: Got; line: Record<string, unknown> }> {
+  const id = `call-${++ids}`
+  const got = await call(gateway.port, { ...options, headers: { ...options.headers, 'X-Request-Id': id } })
+  const own = () => gateway.lines().find(({ requestId }) => requestId === id)
+  await until('the line', () => own() !== undefined)
+  return { got, line: own()! }
+}
+
+const FORM = { 'Content-Type': 'application/x-www-form-urlencoded' }
+const PARAMETERS = 'scope=openid&redirect_uri=https://a.example.com&response_type=code'
+const push = (body: string) => logged({ method: 'POST', path: '/oidc/request', headers: FORM, body })
+
+describe('the line of a pushed authorisation request', () => {
+  it('names the client that it claims, forwarded or refused', async () => {
+    const forwarded = await push(`client_id=any%22one&${PARAMETERS}`)
+    expect(forwarded.line).toMatchObject({ status: 200, client: 'any"one', claimed: true })
+    const secret = await push(`client_id=listed&client_secret=hunter2&${PARAMETERS}`)
+    expect(secret.line).toMatchObject({ status: 401, client: 'listed', claimed: true })
+    const incomplete = await push('client_id=listed&scope=openid')
+    expect(incomplete.line).toMatchObject({ status: 400, client: 'listed', claimed: true })
+  })
+
+  it.each([
+    ['names several', `client_id=a&client_id=b&${PARAMETERS}`],
+    ['names one that is too long', `client_id=${'x'.repeat(256)}&${PARAMETERS}`],
+    ['names one with a control character', `client_id=a%0Ab&${PARAMETERS}`],
+    ['names none', PARAMETERS],
+  ])('names none where the request %s', async (_, body) => {
+    expect((await push(body)).line).not.toHaveProperty('client')
+  })
+})
+
+describe('the line of a 401', () => {
+  it('names the client of a token whose signature is good', async () => {
+    const early = await logged({ token: await token('acme', { nbf: 9_999_999_999 }) })
+    expect(early.line).toMatchObject({ status: 401, client: 'acme' })
+    const cnf = { jkt: thumbprintOf(makeKey('ES256')) }
+    expect((await logged({ token: await token('bound', { cnf }) })).line).toMatchObject({
+      ...{ status: 401, client: 'bound' },
+    })
+    expect((await logged({ token: `${await token('acme')}A` })).line).not.toHaveProperty('client')
+  })
+})
+
+describe('the bytes of a line', () => {
+  it.each([
+    ['an answer', { path: '/oidc/x' }, 5],
+    ['an answer as it was sent, compressed', { path: '/oidc/zipped' }, ZIPPED.length],
+    ['an answer in parts, without their framing', { path: '/oidc/parts' }, 11],
+    ['an answer to HEAD', { path: '/oidc/x', method: 'HEAD' }, 0],
+    ['a refusal to HEAD', { path: '/x', method: 'HEAD' }, 0],
+  ])('are those of %s', async (_, options, bytes) => {
+    expect((await logged(options)).line).toMatchObject({ bytes })
+  })
+
+  it('are those of the gateway’s own answers', async () => {
+    const refused = await logged({ path: '/x' })
+    const limits = await logged({ path: '/v3/rate-limits', token: await token('acme') })
+    for (const { got, line } of [refused, limits])
+      expect(line['bytes']).toBe(Number(got.headers['content-length']))
+  })
+})
+
+it('a line names the trace of the request', async () => {
+  const headers = { traceparent: `00-${TRACE}-b7ad6b7169203331-01` }
+  expect((await logged({ path: '/oidc/x', headers })).line).toMatchObject({ traceId: TRACE })
+  expect((await logged({ path: '/oidc/x' })).line).not.toHaveProperty('traceId')
+})
+
+it('sampled, refusals from memory have few lines, which count them all, also at the end', async () => {
+  const sampled = await serving(
+    yaml(settings()).replace('log: { level: silent }', 'log: { refusals: sampled }'),
+  )
+  processes.push(sampled)
+  for (const client of ['one', 'two']) {
+    const mine = await token(client)
+    for (let i = 0; i < 40; i++) await call(sampled.port, { path: '/v3/x', token: mine })
+  }
+  sampled.kill('SIGTERM')
+  expect(await sampled.ended()).toBe(0)
+  const lines = sampled.lines().filter(({ msg }) => msg === 'request')
+  expect(lines.length).toBeLessThan(40)
+  for (const client of ['one', 'two']) {
+    const own = lines.filter((line) => line['client'] === client)
+    const counts: number[] = own.map(({ omitted = 0 }) => 1 + (omitted as number))
+    expect(counts.reduce((sum, count) => sum + count)).toBe(40)
+  }
+  for (const { omitted, ...line } of lines)
+    expect(line).toMatchObject(omitted === undefined ? { msg: 'request' } : { decision: 'refused' })
+})

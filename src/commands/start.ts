@@ -12,8 +12,8 @@ const WATCH_MS = 1000
 const MOST_WORKERS = 256
 
 /**
- * Serves until SIGTERM or SIGINT, then drains and returns. Reloads on SIGHUP and when the file or a certificate changes. A
- * second signal ends the process at once, and so does an uncaught error, since the state that it leaves is unknown.
+ * Serves until SIGTERM or SIGINT, then drains and returns. Reloads on SIGHUP and when the file or a certificate changes;
+ * SIGUSR2 switches the log level to debug and back. A second signal ends the process at once, and so does an uncaught error, since the state that it leaves is unknown.
  */
 export async function run(given: Given, io: Io): Promise<void> {
   const isAuto = given['workers'] === 'auto'
@@ -23,7 +23,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   const options = loadOptionsOf(given, io)
   // Before anything is awaited: without a listener, each of these signals would end the process.
   let running: Running | undefined
-  io.on('SIGHUP', () => void running?.reload('signal'))
+  io.on('SIGHUP', () => void running?.reload('signal')).on('SIGUSR2', () => void running?.switchLogLevel())
   const signalled = new Promise<NodeJS.Signals>((resolve) => {
     io.once('SIGTERM', resolve).once('SIGINT', resolve)
   })

@@ -4,6 +4,7 @@ import { drain } from '../downstream/drain.ts'
 import { listen } from '../downstream/server.ts'
 import { createLog } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
+import { VERSION } from '../observe/version.ts'
 import { buildService, type Operated } from './service.ts'
 import { createReload, type ReloadTrigger, type Source } from './reload.ts'
 import { openWorkers } from './workers/pool.ts'
@@ -15,6 +16,8 @@ export interface Running {
   readonly adminAddress: string
   /** Loads the configuration again; requests in flight end with the old one. A bad one changes nothing. Never rejects. */
   reload(trigger: ReloadTrigger): Promise<void>
+  /** Switches the log level, of all processes, to debug, and the next time back. Never rejects. */
+  switchLogLevel(): Promise<void>
   /** Logs an uncaught exception, as the last line of the log. */
   fatal(error: Error): void
   /**
@@ -82,7 +85,13 @@ export async function start(
     if (several === undefined) metrics.workers.set(1)
     operated = service
     const { address } = service
-    log.info({ address, adminAddress, workers: several, loadMs: source?.loadMs }, 'sluice serves')
+    log.info(
+      {
+        ...{ version: VERSION, configHash: source?.hash, address, adminAddress },
+        ...{ workers: several, loadMs: source?.loadMs },
+      },
+      'sluice serves',
+    )
 
     let { drainTimeoutMs } = config
     async function apply(next: Config): Promise<void> {
@@ -99,12 +108,23 @@ export async function start(
       log.info('sluice stopped')
       await output.close()
     }
+    let debugs = false
+    async function switchLogLevel(): Promise<void> {
+      debugs = !debugs
+      const next = debugs ? 'debug' : level
+      if (debugs) output.setLevel('debug')
+      await service.setLogLevel?.(next)
+      // Before it is quiet again, so that each switch is logged.
+      log.info({ logLevel: next }, 'log level switched')
+      if (!debugs) output.setLevel(level)
+    }
     const reload = source && createReload(config, source, apply, log, metrics)
     let closed: Promise<void> | undefined
     return {
       address,
       adminAddress,
       reload: async (trigger) => await reload?.(trigger),
+      switchLogLevel,
       fatal: output.fatal,
       close: ({ lameDuck = false } = {}) =>
         (closed ??= close(lameDuck ? drainTimeoutMs / LAME_DUCK_PART : 0)),

@@ -69,6 +69,7 @@ describe('sluice start', () => {
         mode: expect.any(String),
         source: 'upstream',
         status: 200,
+        bytes: 2,
         durationMs: expect.any(Number),
         decidedAt: expect.any(Number),
         upstreamMs: expect.any(Number),
@@ -108,7 +109,15 @@ describe('sluice start', () => {
     expect(await gateway.ended()).toBe(0)
   })
 
-  it('ends with 0 on SIGTERM while it still loads, and ignores SIGHUP', async () => {
+  it('names its version and configuration at the start', async () => {
+    const gateway = await started(yaml({ data: data.url }))
+    const [first] = gateway.lines()
+    const { body } = await call(gateway.adminPort, { path: '/metrics' })
+    expect(body).toContain(`sluice_config_hash_info{hash="${String(first!['configHash'])}"} 1`)
+    expect(body).toContain(`sluice_build_info{version="${String(first!['version'])}",`)
+  })
+
+  it('ends with 0 on SIGTERM while it still loads, and ignores SIGHUP and SIGUSR2', async () => {
     const clients = Array.from(
       { length: 20_000 },
       (_, i) => `  - { id: client-${i}, limits: { requests: { limit: 5 } } }`,
@@ -118,6 +127,7 @@ describe('sluice start', () => {
     processes.push(loading)
     await until('it loads', () => processorTime(loading) > 0.8)
     loading.kill('SIGHUP')
+    loading.kill('SIGUSR2')
     await new Promise((resolve) => setImmediate(resolve))
     expect(loading.child.exitCode).toBeNull()
     loading.kill('SIGTERM')
@@ -211,10 +221,10 @@ describe('sluice start', () => {
 
   it('ends with 1 and a last line on an uncaught error', async () => {
     const fault = 'Promise.reject(new Error("boom"))'
-    const preload = `data:text/javascript,${encodeURIComponent(`process.on('SIGUSR2', () => { ${fault} })`)}`
+    const preload = `data:text/javascript,${encodeURIComponent(`process.on('SIGWINCH', () => { ${fault} })`)}`
     const gateway = await started(yaml({ data: data.url }), [], { NODE_OPTIONS: `--import=${preload}` })
     await call(gateway.port, { path: '/oidc/x' })
-    gateway.kill('SIGUSR2')
+    gateway.kill('SIGWINCH')
     expect(await gateway.ended()).toBe(1)
     expect(gateway.lines().map(({ msg }) => msg)).toEqual([
       'sluice serves',

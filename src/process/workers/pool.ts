@@ -19,7 +19,9 @@ export async function openWorkers(
   output: LogOutput,
   metrics: Metrics,
 ): Promise<Service> {
-  let current = divided(config, count)
+  let { level } = config.log
+  const ofWorkers = (next: Config): Config => divided({ ...next, log: { ...next.log, level } }, count)
+  let current = ofWorkers(config)
   /** What the workers that are gone have counted; and the last values of the others. */
   let counted: MetricValues = []
   const latest = new Map<WorkerProcess, MetricValues>()
@@ -63,7 +65,7 @@ export async function openWorkers(
       return reasons[0] ?? 'too few workers serve'
     },
     async apply(next) {
-      const config = divided(next, count)
+      const config = ofWorkers(next)
       const [first] = serving()
       // If the first rejects it, it comes into force nowhere: nor may that worker apply it later.
       await first?.configure(config, APPLY_MS).catch((error: Error) => {
@@ -85,6 +87,12 @@ export async function openWorkers(
       const freed = await scan(signal, (worker) => worker.call('reset', client))
       await Promise.allSettled(serving().map((worker) => worker.call('forget', undefined, ANSWER_MS)))
       return freed
+    },
+    async setLogLevel(next) {
+      level = next
+      // Also for workers that are started later.
+      current = { ...current, log: { ...current.log, level } }
+      await Promise.allSettled(serving().map((worker) => worker.call('setLogLevel', level, ANSWER_MS)))
     },
     async close(times) {
       const cuts = await Promise.all(workers.map((worker) => worker.close(times)))

@@ -2,7 +2,7 @@ import { createCollector } from '../../config/client-chunks.ts'
 import type { Config } from '../../config/schema.ts'
 import { createLog, type LogOutput } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'
-import { buildService, type DrainTimes, type OwnService } from '../service.ts'
+import { buildService, type DrainTimes, type LogLevel, type OwnService } from '../service.ts'
 
 /** What the primary process calls in a worker, with one argument at most, which is copied, as is the result. */
 export type WorkerCalls = ReturnType<typeof createCalls>
@@ -23,7 +23,7 @@ export interface Result {
 /** Runs a worker: does what the primary process calls over their channel, `send`, and ends when that one is gone. */
 export function runWorker(send: NonNullable<typeof process.send>): void {
   // A terminal and some supervisors signal all processes; only the primary acts on it.
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {})
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => {})
   const calls = createCalls()
 
   async function resultOf({ id, name, argument }: Call): Promise<Result> {
@@ -73,10 +73,14 @@ function createCalls() {
         // Only the primary process formats for people.
         output = createLog(config.log.level, 'json')
         service = await buildService(config, output, metrics)
-      } else await service.apply(config)
+      } else {
+        output!.setLevel(config.log.level)
+        await service.apply(config)
+      }
       ;({ drainTimeoutMs } = config)
       return service.address
     },
+    setLogLevel: (level: LogLevel) => output!.setLevel(level),
     notReadyReason: () => service!.notReadyReason(),
     metrics: metrics.values,
     usage: (client: string) => service!.usage(client, newScan()),

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { call, token, yaml } from '../../helpers/gateway.ts'
 import { serving, type ServingProcess, sluice } from '../../helpers/process.ts'
-import { type RedisServer, startRedis } from '../../helpers/redis.ts'
+import { freePort, type RedisServer, startRedis } from '../../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
@@ -104,9 +104,37 @@ const isAlive = (pid: number): boolean => {
   }
 }
 
+it('all switch their log level with the first process, on its signal alone', async () => {
+  const [port, adminPort] = [await freePort(), await freePort()]
+  const args = ['--workers', '2', '--log-level', 'warn', '--port', `${port}`, '--admin-port', `${adminPort}`]
+  const quiet = sluice(['start', '--config', '-', ...args], {}, settings())
+  const ofKind = (message: string) => quiet.lines().filter(({ msg }) => msg === message)
+  const ask = () => Promise.all(Array.from({ length: 6 }, () => call(port, { path: '/oidc/x', agent })))
+  await until('it serves', () =>
+    call(adminPort, { path: '/readyz' }).then(
+      ({ status }) => status === 200,
+      () => false,
+    ),
+  )
+  await ask()
+  const { pid } = quiet.child
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ')
+  for (const child of children) process.kill(Number(child), 'SIGUSR2')
+  quiet.kill('SIGUSR2')
+  await until('it is switched', () => ofKind('log level switched').length === 1)
+  await ask()
+  quiet.kill('SIGUSR2')
+  await until('it is switched back', () => ofKind('log level switched').length === 2)
+  await ask()
+  quiet.kill('SIGINT')
+  expect(await quiet.ended()).toBe(0)
+  expect(ofKind('log level switched')).toMatchObject([{ logLevel: 'debug' }, { logLevel: 'warn' }])
+  expect(ofKind('request')).toHaveLength(6)
+})
+
 describe('several workers', () => {
   useGateway(
-    `process.on('SIGUSR2', () => { throw new Error('boom') })
+    `process.on('SIGWINCH', () => { throw new Error('boom') })
      if (process.argv[2] === 'worker' && (await import('node:fs')).existsSync('${broken}')) process.exit(7)`,
     '1h',
   )
@@ -187,7 +215,7 @@ describe('several workers', () => {
     for (const pid of workers()) process.kill(pid, 'SIGTERM')
     expect(await statuses(2)).toEqual([429, 429])
     writeFileSync(broken, '')
-    await onceLogged('uncaught exception', () => process.kill(workers()[0]!, 'SIGUSR2'))
+    await onceLogged('uncaught exception', () => process.kill(workers()[0]!, 'SIGWINCH'))
     expect(logged('uncaught exception')).toMatchObject([
       { level: 'fatal', cause: expect.stringMatching(/^Error: boom\n/) },
     ])

@@ -39,17 +39,20 @@ export function createLiveOverrides(
   async function readChanged(): Promise<readonly Override[] | undefined> {
     const now = await source!.read(VERSION_LENGTH)
     if (now === version) return undefined
-    const { overrides, bad } = parseOverrides(await source!.read(MAX_BYTES))
+    const parsed = parseOverrides(await source!.read(MAX_BYTES))
     version = now
-    if (bad > 0) onBad(bad)
-    return overrides
+    // Without a version, something else answers or was written there: as if Redis were out of reach.
+    if (parsed === undefined || parsed.bad > 0) onBad(parsed?.bad ?? 1)
+    return parsed?.overrides
   }
 
   /** Returns true if something changed since. */
   function put(changed: readonly Override[] | undefined): boolean {
     const nowMs = Date.now()
     if (changed === undefined && nowMs < firstEndAt) return false
+    const before = known.length
     known = (changed ?? known).filter((one) => lasts(one, nowMs))
+    if (known.length + before === 0) return false
     firstEndAt = known.reduce((first, { untilAt = Infinity }) => Math.min(first, untilAt), Infinity)
     limits.clear()
     for (const [client, own] of byClient(known)) limits.set(client, own)
@@ -95,7 +98,7 @@ export async function changeOverrides(
 ): Promise<readonly Override[]> {
   for (let tries = 0; tries < MAX_TRIES; tries++) {
     const before = await source.read(MAX_BYTES)
-    const overrides = change(parseOverrides(before).overrides.filter((one) => lasts(one, nowMs)))
+    const overrides = change((parseOverrides(before)?.overrides ?? []).filter((one) => lasts(one, nowMs)))
     const text = overrides.length === 0 ? '' : formatOverrides(randomUUID(), overrides)
     if (overrides.length > MAX_OVERRIDES || Buffer.byteLength(text) > MAX_BYTES) {
       throw new Error(

@@ -55,14 +55,16 @@ export function formatOverrides(version: string, overrides: readonly Override[])
   return [version, ...overrides.map((one) => JSON.stringify(one))].join('\n')
 }
 
-/** Parses that text. `bad` is how many lines were no override or beyond the most that there may be; they are left out. */
-export function parseOverrides(text: string): {
-  readonly overrides: readonly Override[]
-  readonly bad: number
-} {
+/**
+ * Parses that text; undefined if it has no version, and so is something else. `bad` is how many lines were no override or beyond
+ * the most that there may be; they are left out.
+ */
+export function parseOverrides(
+  text: string,
+): { readonly overrides: readonly Override[]; readonly bad: number } | undefined {
   if (text === '') return { overrides: [], bad: 0 }
-  const lines = text.split('\n')
-  if (versionOf(text) === lines[0]) lines.shift()
+  const [version, ...lines] = text.split('\n')
+  if (version !== versionOf(text) || version === '') return undefined
   const overrides = lines.slice(0, MAX_OVERRIDES).flatMap((line) => parseLine(line) ?? [])
   return { overrides, bad: lines.length - overrides.length }
 }

@@ -73,10 +73,10 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
       }
     },
   })
-  if (!(await remote.connect())) await store.begin()
-  show(store.mode())
   const overrides = createLiveOverrides(remote.overrides, toLog)
-  // If Redis is out of reach now, they are read later.
-  await overrides.load().catch(() => {})
+  // What cannot be read now is read later.
+  if (await remote.connect()) await overrides.load().catch(() => {})
+  else await store.begin()
+  show(store.mode())
   return { store, counters: remote, overrides, ready: () => mode !== 'deny' || store.mode() === 'store' }
 }

@@ -69,6 +69,10 @@ it('raises a limit that refuses, within a second and for this client alone, and 
   const { port, adminPort } = await gateway()
   expect([await status(port), await status(port)]).toEqual([200, 429])
   const before = Date.now()
+  expect((await call(port, { path: '/v3/rate-limits', token: mine })).json.limits[0]).toMatchObject({
+    limit: 1,
+    changes: [],
+  })
   await set('requests=30', '--until', '1h')
   await until('it is admitted', async () => (await status(port)) === 200)
   expect(await limitAt(port)).toBe('30')

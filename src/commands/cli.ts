@@ -7,7 +7,7 @@ import { FLAGS, type Given, type Io, writeLines, UsageError } from './io.ts'
 const WRONG_USAGE = 64
 const WRONG_CONFIG = 78
 
-const WHICH_OF_LIMITS = 'Which command? One of limits show, limits reset.'
+const WHICH_OF_LIMITS = 'Which command? One of limits show, limits set, limits reset.'
 
 /** Flags of `start` that change nothing for `limits`, which takes them so that both can be called alike. */
 const IDLE_FOR_LIMITS = ['host', 'port', 'log-level', 'log-format']
@@ -17,7 +17,11 @@ const COMMANDS = {
   start: ['serve', started, () => import('./start.ts')],
   check: ['say what a configuration means, or list all its mistakes', checked, () => import('./check.ts')],
   explain: ['say what a request gets, and why', explained, () => import('./explain/command.ts')],
-  limits: ['read or reset what Redis counts of one client', asking, () => import('./limits.ts')],
+  limits: [
+    'read or reset what Redis counts of one client, or set its limits',
+    asking,
+    () => import('./limits.ts'),
+  ],
   replay: ['say what limits would have done to logged calls', replayed, () => import('./replay/replay.ts')],
   sandbox: ['serve with backends, to try it out', sandboxed, () => import('./sandbox/sandbox.ts')],
 } as const
@@ -137,7 +141,8 @@ function checked(command: Argv): Argv {
 
 function asking(command: Argv, run: (given: Given) => Promise<void>): Argv {
   return command
-    .command('show [client]', 'what the client has used of each limit', ofClient, run)
+    .command('show [client]', 'what the client has used; all overrides, if none is given', ofClient, run)
+    .command('set [client]', 'set LIMIT=N, or end that by LIMIT=default', setting, run)
     .command('reset [client]', 'free all that is counted of the client', ofClient, run)
     .demandCommand(1, 1, WHICH_OF_LIMITS)
 }
@@ -150,6 +155,17 @@ function ofClient(command: Argv): Argv {
 /** Takes the words behind the command as they are: of positionals, yargs would lose `-` and all but the last. */
 function withWords(command: Argv, missing: string): Argv {
   return withJson(withConfig(command)).strict(false).strictOptions().demandCommand(1, missing)
+}
+
+function setting(command: Argv): Argv {
+  ofClient(command)
+    .usage(
+      '$0 limits set CLIENT LIMIT=N... [--until T]\n\nGive one client another limit, at every gateway within a second; LIMIT=default ends it.',
+    )
+    .strict(false)
+    .strictOptions()
+    .demandCommand(0)
+  return text(command, 'until', 'such as 2027-01-31T00:00:00Z, or 2h from now; for good, unless given')
 }
 
 function explained(command: Argv): Argv {

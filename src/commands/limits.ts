@@ -1,22 +1,42 @@
 import type { Config } from '../config/schema.ts'
 import { encodePart } from '../limit/key.ts'
-import { describeTopology } from '../limit/redis/options.ts'
-import { createRedisStore } from '../limit/redis/store.ts'
+import { createLiveOverrides } from '../limit/overrides-live.ts'
+import { type ListedOverride, listOverrides } from '../limit/overrides.ts'
+import { overridesKey } from '../limit/redis/overrides.ts'
+import type { RedisStore } from '../limit/redis/store.ts'
 import { type ClientUsage, createUsage, type Usage } from '../limit/usage.ts'
 import { formatDuration, formatParagraphs, formatTable } from './format.ts'
 import { type Given, idOf, type Io, load, print, writeLines, UsageError, wordsOf } from './io.ts'
+import { setLimits } from './limits-set.ts'
+import { withRedis } from './with-redis.ts'
 
-/** Longest wait for an answer of Redis. */
-const TIMEOUT_MS = 5000
-
-/** Shows or resets what Redis counts of one client. */
+/** Shows or resets what Redis counts of one client, or sets its limits; without a client, shows the overrides of all. */
 export async function run(given: Given, io: Io): Promise<void> {
+  const [action] = wordsOf(given)
   const client = idOf(given, 'client')
-  if (client === undefined) throw new UsageError('Which client? Give its id.')
-  const { config } = await load(given, io)
   const warn = (warning: string): void => writeLines(io.stderr, `warning: ${warning}`)
-  if (wordsOf(given)[0] === 'show') {
-    const usage = await withCounters(config, client, ({ ofClient }) => ofClient(client), warn)
+  if (client === undefined) {
+    if (action !== 'show') throw new UsageError('Which client? Give its id.')
+    const { config } = await load(given, io)
+    print(io, given, { overrides: await readOverrides(config, warn) }, describeOverrides)
+    return
+  }
+  if (action === 'set') {
+    await setLimits(given, client, io, warn)
+    return
+  }
+  const { config } = await load(given, io)
+  if (action === 'show') {
+    const usage = await withCounters(
+      config,
+      client,
+      async ({ ofClient }, loadOverrides) => {
+        // In a cluster, another master may have them.
+        await loadOverrides().catch((error: Error) => warn(`without the overrides: ${error.message}`))
+        return await ofClient(client)
+      },
+      warn,
+    )
     print(io, given, usage, describeUsage)
   } else {
     const freed = await withCounters(config, client, ({ free }) => free(client), warn)
@@ -25,43 +45,72 @@ export async function run(given: Given, io: Io): Promise<void> {
   }
 }
 
-/** Acts on one client’s counters in Redis; rejects with words for the operator where the store is not Redis or out of reach. */
+/** Acts on one client’s counters in Redis, as `withRedis`; under the overrides, once `loadOverrides` has read them. */
 export async function withCounters<T>(
-  { store, admin, limits, clientLimits }: Config,
+  config: Config,
   client: string,
-  act: (usage: Usage) => Promise<T>,
+  act: (usage: Usage, loadOverrides: () => Promise<void>) => Promise<T>,
   onWarning: (warning: string) => void,
-  timeoutMs = TIMEOUT_MS,
+  timeoutMs?: number,
 ): Promise<T> {
-  if (store === 'memory') {
-    const host = admin.host.includes(':') ? `[${admin.host}]` : admin.host
-    throw new Error(
-      `The counters of "store: memory" are within the gateway's process. Ask its admin listener: curl http://${host}:${admin.port}/limits/CLIENT, with -X DELETE to reset.`,
-    )
-  }
-  const { redis, prefix } = store
-  const remote = createRedisStore({ ...redis, prefix, timeoutMs, onWarning })
-  // Of a cluster, other masters may be out of reach.
-  const key = `${prefix}:{${encodePart(client)}}:`
-  try {
-    await remote.connect()
-    await remote.probe(remote.server(key))
-    return await act(createUsage({ store: remote, prefix, limits, clientLimits }))
-  } catch (error) {
-    if ((error as Error).name !== 'TimeoutError') throw error
-    const server = remote.server(key)
-    const where = server.includes(':') ? `Redis at ${server}` : describeTopology(redis.topology)
-    throw new Error(`${where} gave no answer in time.`, { cause: error })
-  } finally {
-    await remote.close()
-  }
+  const { limits, clientLimits } = config
+  const keyOf = (prefix: string): string => `${prefix}:{${encodePart(client)}}:`
+  return await withRedis(
+    config,
+    keyOf,
+    (store, prefix) => {
+      const { limits: overrides, load } = overridesOf(store, onWarning)
+      return act(createUsage({ store, prefix, limits, clientLimits, overrides }), load)
+    },
+    onWarning,
+    timeoutMs,
+  )
+}
+
+/** Returns every override in Redis that has not ended; rejects as `withRedis`. */
+export async function readOverrides(
+  config: Config,
+  onWarning: (warning: string) => void,
+): Promise<readonly ListedOverride[]> {
+  return await withRedis(
+    config,
+    overridesKey,
+    async (store) => {
+      const { limits: overrides, load } = overridesOf(store, onWarning)
+      await load()
+      return listOverrides(overrides, config.limits, config.clientLimits, Date.now())
+    },
+    onWarning,
+  )
+}
+
+const overridesOf = (store: RedisStore, onWarning: (warning: string) => void) =>
+  createLiveOverrides(store.overrides, {
+    onChange: () => {},
+    onBad: (lines) =>
+      onWarning(`${lines} of the lines in which Redis keeps the overrides cannot be read, and are ignored`),
+  })
+
+function describeOverrides({ overrides }: { readonly overrides: readonly ListedOverride[] }): string {
+  if (overrides.length === 0) return 'There are no overrides.'
+  return formatTable([
+    ['CLIENT', 'LIMIT', 'CALLS', 'UNTIL', 'SET', 'IN FORCE'],
+    ...overrides.map(({ client, name, limit, until, set, beatenByFile, applies }) => [
+      client,
+      name,
+      String(limit),
+      until ?? '-',
+      set,
+      applies ? (beatenByFile ? 'no: the file has its own limit of the client' : 'yes') : 'no: no such limit',
+    ]),
+  ])
 }
 
 function describeUsage({ client, limits, truncated }: ClientUsage): string {
   if (limits.length === 0) return `Nothing is counted of the client "${client}".`
   const table = formatTable([
     ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'MODE'],
-    ...limits.map(({ key, name, limit, remaining, windowSeconds, reset, until, shadow }) => [
+    ...limits.map(({ key, name, limit, remaining, windowSeconds, reset, until, override, shadow }) => [
       key,
       name,
       String(limit),
@@ -70,7 +119,7 @@ function describeUsage({ client, limits, truncated }: ClientUsage): string {
       formatDuration(windowSeconds * 1000),
       limit > remaining || limit === 0 ? reset : '-',
       until ?? '-',
-      shadow ? 'shadow' : 'live',
+      `${shadow ? 'shadow' : 'live'}${override ? ', override' : ''}`,
     ]),
   ])
   const changes = limits.flatMap(({ name, changes }) =>

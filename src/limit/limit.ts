@@ -1,6 +1,7 @@
 import type { Params, Route } from '../downstream/router.ts'
 import { memoize } from '../memoize.ts'
 import { encodePart, ipPart, paramPart, parseKey } from './key.ts'
+import { isOverridable, lasts, type Override, type Overrides } from './overrides.ts'
 
 /** Who makes a request; only what was proved. */
 export interface Caller {
@@ -54,7 +55,7 @@ export interface Quota {
   readonly limit: number
   readonly windowMs: number
   readonly shadow: boolean
-  /** Epoch milliseconds at which the client's own limit ends, where one applies and ends. */
+  /** Epoch milliseconds at which the client's own limit, or the override, ends, where one applies and ends. */
   readonly untilAt?: number | undefined
   /** Calls that were counted elsewhere, and are added even without room. Default: one call, if there is room. */
   readonly calls?: number
@@ -78,14 +79,17 @@ export function compileLimits(
   limits: readonly Limit[],
   prefix: string,
   clientLimits: ClientLimits = new Map(),
+  overrides: Overrides = new Map(),
 ): (caller: Caller, params: Params, nowMs: number) => readonly Quota[] {
   const distinct = new Map(limits.map((limit) => [limit.name, limit]))
   const compiled = [...distinct.values()].map((limit) => ({ limit, keyOf: keyReader(limit, prefix) }))
 
   return (caller, params, nowMs) => {
-    const own = caller.client === undefined ? undefined : clientLimits.get(caller.client)
+    const { client } = caller
+    const own = client === undefined ? undefined : clientLimits.get(client)
+    const set = client === undefined || overrides.size === 0 ? undefined : overrides.get(client)
     return compiled.map(({ limit, keyOf }) =>
-      quota(limit, keyOf(caller, params), own?.get(limit.name), nowMs),
+      quota(limit, keyOf(caller, params), own?.get(limit.name), set?.get(limit.name), nowMs),
     )
   }
 }
@@ -121,9 +125,15 @@ function compileKey({ name, per }: Limit, prefix: string): Read {
   }
 }
 
-function quota(limit: Limit, key: string, own: ClientLimit | undefined, nowMs: number): Quota {
+function quota(
+  limit: Limit,
+  key: string,
+  own: ClientLimit | undefined,
+  set: Override | undefined,
+  nowMs: number,
+): Quota {
   const { name, windowMs, shadow } = limit
-  const rule = inForce(limit, own, nowMs)
+  const rule = inForce(limit, own, nowMs, set)
   const ofClient = rule === own ? own : undefined
   return {
     name,
@@ -131,16 +141,17 @@ function quota(limit: Limit, key: string, own: ClientLimit | undefined, nowMs: n
     limit: rule.limit,
     windowMs: ofClient?.windowMs ?? windowMs,
     shadow,
-    untilAt: ofClient?.untilAt,
+    untilAt: rule === set ? set?.untilAt : ofClient?.untilAt,
   }
 }
 
 /**
  * Returns what sets the number of calls at an instant (epoch milliseconds): the client's own limit if it has not ended, else
- * the latest change in force, else the limit itself.
+ * an override that has not, else the latest change in force, else the limit itself.
  */
-export function inForce(limit: Limit, own: ClientLimit | undefined, nowMs: number) {
-  if (own !== undefined && (own.untilAt === undefined || nowMs < own.untilAt)) return own
+export function inForce(limit: Limit, own: ClientLimit | undefined, nowMs: number, set?: Override) {
+  if (own !== undefined && lasts(own, nowMs)) return own
+  if (set !== undefined && lasts(set, nowMs) && isOverridable(limit)) return set
   const { changes } = limit
   for (let i = changes.length - 1; i >= 0; i--) if (changes[i]!.fromAt <= nowMs) return changes[i]!
   return limit
@@ -166,8 +177,11 @@ export function quotaOfKey(
   client: string,
   nowMs: number,
   clientLimits: ClientLimits = new Map(),
+  overrides: Overrides = new Map(),
 ): Quota | undefined {
   const parsed = parseKey(prefix, key)
   const limit = parsed && limits.find(({ name }) => name === parsed.name)
-  return limit && quota(limit, key, clientLimits.get(client)?.get(limit.name), nowMs)
+  if (limit === undefined) return undefined
+  const { name } = limit
+  return quota(limit, key, clientLimits.get(client)?.get(name), overrides.get(client)?.get(name), nowMs)
 }

@@ -1,6 +1,14 @@
 import { LRUCache } from 'lru-cache'
 import { clientKeys } from './key.ts'
-import { type ClientLimits, compileLimits, type Limit, quotaOfKey } from './limit.ts'
+import {
+  type ClientLimit,
+  type ClientLimits,
+  compileLimits,
+  inForce,
+  type Limit,
+  quotaOfKey,
+} from './limit.ts'
+import { listOverrides, type Override, type Overrides } from './overrides.ts'
 import type { Allowance, Store } from './store.ts'
 
 /** What a client may still use of a limit. Instants are ISO 8601 in UTC, with milliseconds. */
@@ -11,13 +19,23 @@ export interface LimitUsage {
   readonly windowSeconds: number
   /** When `remaining` next grows, or the next call can pass. */
   readonly reset: string
-  readonly changes: readonly { readonly announced: string; readonly from: string; readonly limit: number }[]
+  readonly changes: readonly Coming[]
+}
+
+/** What a limit will be: by an announced change, or since the client's own limit or override ends. */
+export interface Coming {
+  /** When it was announced; null where the file alone knows: the end of the client's own limit. */
+  readonly announced: string | null
+  readonly from: string
+  readonly limit: number
 }
 
 export interface KeyUsage extends LimitUsage {
   readonly key: string
-  /** When the client's own limit ends; null if it has none, or if it does not end. */
+  /** When the client's own limit, or the override, ends; null if there is none, or if it does not end. */
   readonly until: string | null
+  /** True if an override is in force. */
+  readonly override: boolean
   readonly shadow: boolean
 }
 
@@ -38,6 +56,7 @@ export function createUsage({
   prefix,
   limits,
   clientLimits = new Map(),
+  overrides = new Map(),
 }: {
   readonly store: Pick<Store, 'keys' | 'peek' | 'reset'>
   /** The store without its fallback, from which operators read. */
@@ -45,27 +64,25 @@ export function createUsage({
   readonly prefix: string
   readonly limits: readonly Limit[]
   readonly clientLimits?: ClientLimits
+  readonly overrides?: Overrides
 }) {
   const perClient = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
   const live = perClient.filter(({ shadow }) => !shadow)
-  const quotasOfClient = compileLimits(perClient, prefix, clientLimits)
-  const quotasOfCaller = compileLimits(live, prefix, clientLimits)
+  const quotasOfClient = compileLimits(perClient, prefix, clientLimits, overrides)
+  const quotasOfCaller = compileLimits(live, prefix, clientLimits, overrides)
   type CallerUsage = { readonly limits: readonly LimitUsage[] }
   // A second, so that `ofCaller` costs Redis little.
   const cache = new LRUCache<string, Promise<CallerUsage>>({ max: 10_000, ttl: 1000 })
 
+  /** Returns the limit of an allowance, with what beats it for a client. */
+  function rulesOf(name: string, client: string): Rules {
+    const limit = limits.find((one) => one.name === name)!
+    return { limit, own: clientLimits.get(client)?.get(name), set: overrides.get(client)?.get(name) }
+  }
+
   function usageOf(allowance: Allowance, client: string, nowMs: number): LimitUsage {
     const { name, limit, remaining, windowMs, resetAt } = allowance
-    const own = clientLimits.get(client)?.get(name)
-    const ownEndsAt = own === undefined ? 0 : (own.untilAt ?? Infinity)
-    const changes = (limits.find((one) => one.name === name)?.changes ?? [])
-      // The client's own limit beats a change until it ends.
-      .filter(({ announcedAt, fromAt }) => announcedAt <= nowMs && nowMs < fromAt && ownEndsAt <= fromAt)
-      .map(({ announcedAt, fromAt, limit }) => ({
-        announced: instant(announcedAt),
-        from: instant(fromAt),
-        limit,
-      }))
+    const changes = coming(rulesOf(name, client), nowMs)
     return { name, limit, remaining, windowSeconds: windowMs / 1000, reset: instant(resetAt), changes }
   }
 
@@ -96,13 +113,15 @@ export function createUsage({
       const further = found.filter((key) => !known.has(key)).toSorted()
       const quotas = [...alone]
       for (const key of further.slice(0, max)) {
-        const quota = quotaOfKey(limits, prefix, key, client, nowMs, clientLimits)
+        const quota = quotaOfKey(limits, prefix, key, client, nowMs, clientLimits, overrides)
         if (quota !== undefined) quotas.push(quota)
       }
       const allowances = await counters.peek(quotas)
-      const keys = quotas.map(({ key, untilAt, shadow }, i) => {
+      const keys = quotas.map(({ key, name, untilAt, shadow }, i) => {
         const until = untilAt === undefined ? null : instant(untilAt)
-        return { key, ...usageOf(allowances[i]!, client, nowMs), until, shadow }
+        const { limit, own, set } = rulesOf(name, client)
+        const override = set !== undefined && inForce(limit, own, nowMs, set) === set
+        return { key, ...usageOf(allowances[i]!, client, nowMs), until, override, shadow }
       })
       const isUsed = ({ key, remaining, limit }: KeyUsage): boolean =>
         known.has(key) || remaining < limit || limit === 0
@@ -112,9 +131,37 @@ export function createUsage({
     /** Deletes every key of the client, and returns how many there were. It may scan the store. */
     free: (client: string, signal?: AbortSignal): Promise<number> =>
       store.reset(clientKeys(limits, prefix, client), signal),
+    /** Returns every override that has not ended. */
+    overrides: () => listOverrides(overrides, limits, clientLimits, Date.now()),
     /** Drops the cached answers of `ofCaller`: after a reset. */
     forget: () => cache.clear(),
   }
+}
+
+/** A limit, the client's own and the override. */
+interface Rules {
+  readonly limit: Limit
+  readonly own: ClientLimit | undefined
+  readonly set: Override | undefined
+}
+
+/** Returns what follows, in order. Changes that are not announced, or never in force for this client, are left out. */
+function coming({ limit, own, set }: Rules, nowMs: number): readonly Coming[] {
+  const announced = { ...limit, changes: limit.changes.filter(({ announcedAt }) => announcedAt <= nowMs) }
+  const turns = [
+    ...announced.changes.map(({ fromAt, announcedAt }) => ({ fromAt, announced: instant(announcedAt) })),
+    ...(set?.untilAt === undefined ? [] : [{ fromAt: set.untilAt, announced: instant(set.setAt) }]),
+    ...(own?.untilAt === undefined ? [] : [{ fromAt: own.untilAt, announced: null }]),
+  ]
+  let before = inForce(announced, own, nowMs, set)
+  const found: Coming[] = []
+  for (const { fromAt, announced: since } of turns.toSorted((a, b) => a.fromAt - b.fromAt)) {
+    if (fromAt <= nowMs) continue
+    const rule = inForce(announced, own, fromAt, set)
+    if (rule !== before) found.push({ announced: since, from: instant(fromAt), limit: rule.limit })
+    before = rule
+  }
+  return found
 }
 
 const instant = (ms: number): string => new Date(ms).toISOString()

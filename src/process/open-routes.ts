@@ -6,6 +6,7 @@ import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
 import { decisionHeaders, draftHeaders } from '../limit/decision.ts'
 import { encodePart } from '../limit/key.ts'
 import { compileLimits, type LimitedRoute, proofQuota } from '../limit/limit.ts'
+import type { Overrides } from '../limit/overrides.ts'
 import { compileParameters } from '../limit/parameters.ts'
 import { hashTag } from '../limit/redis/hash-slot.ts'
 import type { Log } from '../observe/log.ts'
@@ -34,9 +35,10 @@ export function compileRoutes(
   { routes, listen, headers, clientLimits, parameters }: Config,
   prefix: string,
   forwards: ReadonlyMap<string, Forward>,
+  overrides: Overrides,
 ) {
   function serve(route: LimitedRoute): GatewayRoute {
-    const apply = compileLimits(route.limits, prefix, clientLimits)
+    const apply = compileLimits(route.limits, prefix, clientLimits, overrides)
     return {
       ...route,
       forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,

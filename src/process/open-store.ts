@@ -2,6 +2,7 @@ import type { StoreConfig } from '../config/schema.ts'
 import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
 import { prefixOf } from '../limit/key.ts'
 import { MemoryStore } from '../limit/memory/store.ts'
+import { createLiveOverrides, type LiveOverridesOptions } from '../limit/overrides-live.ts'
 import { createRedisStore } from '../limit/redis/store.ts'
 import { StoreConfigError } from '../limit/redis/diagnose.ts'
 import { atMostEvery, type Log } from '../observe/log.ts'
@@ -18,18 +19,24 @@ const MODE_CHANGED = {
 type Mode = keyof typeof MODE_CHANGED
 
 /**
- * Opens the store, and its `counters` without the fallback; `ready` returns true if calls can be decided as configured. Rejects
- * if Redis is not what the configuration says; if it cannot be reached, that is logged once, and shown by the metrics.
+ * Opens the store, its `counters` without the fallback, and the overrides beside them; `ready` returns true if calls can be
+ * decided as configured. Rejects if Redis is not what the configuration says; if it cannot be reached, that is logged once, and
+ * shown by the metrics.
  */
 export async function openStore(config: StoreConfig, log: Log, metrics: Metrics) {
   const show = (now: Mode): void => {
     for (const mode of Object.keys(MODE_CHANGED)) metrics.storeMode.set({ mode }, mode === now ? 1 : 0)
     metrics.storeUp.set(now === 'store' ? 1 : 0)
   }
+  const toLog: LiveOverridesOptions = {
+    onChange: (overrides) => log.info({ overrides }, 'limit overrides changed'),
+    onBad: (lines) => log.warn({ lines }, 'limit overrides damaged; what cannot be read is ignored'),
+  }
   if (config === 'memory') {
     show('store')
     const store = new MemoryStore()
-    return { store, counters: store, ready: () => true }
+    const overrides = createLiveOverrides(undefined, toLog)
+    return { store, counters: store, overrides, ready: () => true }
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
@@ -66,7 +73,10 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
       }
     },
   })
-  if (!(await remote.connect())) await store.begin()
+  const overrides = createLiveOverrides(remote.overrides, toLog)
+  // What cannot be read now is read later.
+  if (await remote.connect()) await overrides.load().catch(() => {})
+  else await store.begin()
   show(store.mode())
-  return { store, counters: remote, ready: () => mode !== 'deny' || store.mode() === 'store' }
+  return { store, counters: remote, overrides, ready: () => mode !== 'deny' || store.mode() === 'store' }
 }

@@ -50,7 +50,7 @@ const DROPPED_LOG_MS = 60_000
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
 export async function buildService(config: Config, output: LogOutput, metrics: Metrics): Promise<OwnService> {
   const { log } = output
-  const { store, counters, ready } = await openStore(config.store, log, metrics)
+  const { store, counters, overrides, ready } = await openStore(config.store, log, metrics)
   const prefix = prefixOf(config.store)
   const limiter = createLimiter(store, metrics.decisions.inc)
   const failures = createFailures()
@@ -62,9 +62,9 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     const peers = createPeers(next.listen.trustedProxies)
     const forwards = openUpstreams(resources, next.upstreams, log)
     const issuers = openIssuers(resources, next, log, loadedKeys)
-    const usage = createUsage({ ...next, store, counters, prefix })
+    const usage = createUsage({ ...next, store, counters, prefix, overrides: overrides.limits })
     const deps: GatewayDeps = {
-      ...compileRoutes(next, prefix, forwards),
+      ...compileRoutes(next, prefix, forwards, overrides.limits),
       peers,
       failures: next.failures && failures(next.failures),
       authenticate: issuers.authenticate,
@@ -112,6 +112,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
   )
   const release = async (): Promise<void> => {
     resources.close()
+    overrides.close()
     await store.close()
   }
   const { host, port } = config.listen
@@ -124,6 +125,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     limiter.forget()
     current.usage.forget()
   }
+  overrides.watch(forget)
 
   return {
     address,

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { withCounters } from '../../src/commands/limits.ts'
 import { hashSlot } from '../../src/limit/redis/hash-slot.ts'
 import { compileLimits, type Limit } from '../../src/limit/limit.ts'
@@ -31,6 +31,7 @@ limits:
     changes: [{ announced: 2026-01-01T00:00:00Z, from: 2100-01-01T00:00:00Z, limit: 20 }]
   sync: { per: [client, connection], limit: 1, window: 1500s }
   trial: { per: [client], limit: 5, window: 10m, shadow: true }
+  address: { per: [ip], limit: 5, window: 10m }
 routes:
   - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync, trial] }
 `
@@ -115,6 +116,125 @@ describe('sluice limits', () => {
     expect(JSON.parse(other.stdout)).toMatchObject({ limits: [{ limit: 10, remaining: 9 }, {}, {}] })
   })
 
+  describe('set', () => {
+    const set = (...args: string[]) => sluice(['limits', 'set', ...args, '--config', fileOf(config(store()))])
+    const shown = (...args: string[]) =>
+      sluice(['limits', 'show', ...args, '--config', fileOf(config(store()))])
+    const END = '2100-01-01T00:00:00.000Z'
+    afterEach(() => redis.command('DEL', 'sluice:{}:~overrides'))
+
+    it('sets several limits of a client, which show lists for all clients and marks for one', async () => {
+      const until = ['--until', '2100-01-01T01:00:00+01:00']
+      expect(await set('12', 'requests=0', 'sync=3', ...until)).toEqual({
+        code: 0,
+        stdout: `Set "requests" of the client "12" to 0 until ${END}.\nSet "sync" of the client "12" to 3 until ${END}.\nEvery gateway has this within a second.\n`,
+        stderr: '',
+      })
+      expect((await set('b', 'requests=9')).stdout).toContain(
+        'Set "requests" of the client "b" to 9, for good.\n',
+      )
+      const all = await shown()
+      expect(all.stdout.replaceAll(/\S+Z/g, (text) => (text === END ? 'END' : 'NOW')).split(/ *\n/)).toEqual([
+        expect.stringMatching(/^CLIENT +LIMIT +CALLS +UNTIL +SET +IN FORCE$/),
+        expect.stringMatching(/^12 +requests +0 +END +NOW +yes$/),
+        expect.stringMatching(/^12 +sync +3 +END +NOW +yes$/),
+        expect.stringMatching(/^b +requests +9 +- +NOW +yes$/),
+        '',
+      ])
+      const one = await shown('12')
+      expect(one.stdout).toMatch(
+        /^sluice:\{12\}:requests +requests +0 +0 +0 +10m +\S+ +\S+ +live, override$/m,
+      )
+      expect(JSON.parse((await shown('12', '--json')).stdout)).toMatchObject({
+        limits: [
+          { name: 'requests', limit: 0, override: true, until: END },
+          { name: 'trial', override: false },
+        ],
+      })
+    })
+
+    it('replaces and ends them, and prints as JSON what the client has then', async () => {
+      await set('b', 'requests=9', 'trial=4')
+      const replaced = JSON.parse(
+        (await set('b', 'requests=default', 'trial=7', '--until', '2h', '--json')).stdout,
+      )
+      expect(replaced).toEqual({
+        client: 'b',
+        overrides: [
+          {
+            ...{ client: 'b', name: 'trial', limit: 7, beatenByFile: false, applies: true },
+            ...{ until: expect.any(String), set: expect.any(String) },
+          },
+        ],
+        removed: ['requests'],
+      })
+      const [{ until, set: since }] = replaced.overrides
+      expect(Date.parse(until) - Date.parse(since)).toBe(2 * 3_600_000)
+      expect((await set('b', 'requests=default')).stdout).toBe(
+        'The client "b" had no override of "requests".\n',
+      )
+      expect((await set('b', 'trial=default')).stdout).toBe(
+        'Removed the override of "trial" of the client "b".\nEvery gateway has this within a second.\n',
+      )
+      expect((await shown()).stdout).toBe('There are no overrides.\n')
+    })
+
+    it('warns where the file beats it', async () => {
+      expect(await set('acme', 'requests=9')).toMatchObject({
+        code: 0,
+        stderr: `warning: the file gives the client "acme" its own "requests" of 50 until ${END}, which beats this override; change it in the file\n`,
+      })
+      expect((await shown()).stdout).toContain('no: the file has its own limit of the client')
+    })
+
+    it.for([
+      [['b'], 'Which limit? Write LIMIT=N, such as requests=5000, or LIMIT=default.'],
+      [['b', 'requests'], '"requests" must be LIMIT=N, such as requests=5000, or LIMIT=default.'],
+      ...['-1', '1.5', '', '1e3', '9007199254740992'].map((number) => [
+        ['b', `requests=${number}`],
+        `"requests=${number}": the limit must be a whole number from 0 to 9007199254740991, or "default".`,
+      ]),
+      [['b', 'requests=1', 'requests=2'], '"requests" is given twice.'],
+      [['b', 'reqests=1'], 'There is no limit "reqests"; did you mean "requests"?'],
+      [
+        ['b', 'nonsense=1'],
+        'There is no limit "nonsense"; those that can be set are: requests, sync, trial.',
+      ],
+      [
+        ['b', 'address=1'],
+        'The limit "address" does not count by the client first; those that can be set are: requests, sync, trial.',
+      ],
+      [
+        ['b', 'requests=1', '--until', '2020-01-01T00:00:00Z'],
+        '--until has passed; give an instant to come.',
+      ],
+      ...['tomorrow', '2100-01-01', '2', '0s', '4000d'].map((text) => [
+        ['b', 'requests=1', '--until', text],
+        '--until must be an instant such as 2027-01-31T00:00:00Z, or a duration from now such as 2h, from 1s to 3650d.',
+      ]),
+      [['b', 'requests=default', '--until', '2h'], '--until goes with a number; "default" has no end.'],
+    ] as [string[], string][])('ends wrong usage with 64: %j', async ([args, message]) => {
+      expect(await set(...args)).toEqual({
+        code: 64,
+        stdout: '',
+        stderr: `sluice: ${message}\nSee "sluice --help".\n`,
+      })
+    })
+
+    it('ends with 1 where the store has no Redis, or one that is out of reach', async () => {
+      const at = (where: string) =>
+        sluice(['limits', 'set', 'b', 'requests=1', '--config', fileOf(config(where))])
+      expect(await at('memory')).toEqual({
+        ...{ code: 1, stdout: '' },
+        stderr:
+          'sluice: Overrides are kept in Redis, and "store: memory" has none; write the limit to "clients" in the file, which is reloaded.\n',
+      })
+      const gone = await at('{ redis: { url: "redis://127.0.0.1:1" } }')
+      expect(gone).toMatchObject({ code: 1, stdout: '' })
+      expect(gone.stderr).toMatch(/^sluice: Redis is not connected: .+\n$/)
+    })
+  })
+
   it('ends soon where Redis gives no answer, and names it', async () => {
     const { config: read } = await load(config(store()))
     redis.freeze()
@@ -185,10 +305,12 @@ describe('sluice limits', () => {
   })
 
   itEndsWrongUsage([
-    [['limits'], 'Which command? One of limits show, limits reset.'],
+    [['limits'], 'Which command? One of limits show, limits set, limits reset.'],
     [['limits', 'shw', 'acme'], 'Did you mean show?'],
-    [['limits', 'foo', 'a'], 'Which command? One of limits show, limits reset.'],
-    [['limits', 'show'], 'Which client? Give its id.'],
+    [['limits', 'foo', 'a'], 'Which command? One of limits show, limits set, limits reset.'],
+    [['limits', 'show'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
+    [['limits', 'show', ''], 'Which client? Give its id.'],
+    [['limits', 'set'], 'Which client? Give its id.'],
     [['limits', 'reset', ''], 'Which client? Give its id.'],
     [['limits', 'show', 'acme'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
     [

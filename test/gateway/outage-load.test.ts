@@ -118,7 +118,7 @@ function storeLines(gateway: ServingProcess, from: number): { level: string; ser
       .filter((line) => !line.includes('"msg":"request"'))
       // Which slots of a cluster have no master is logged beside.
       .filter((line) => !line.includes('slots of the cluster have no master'))
-      .filter((line) => !line.includes('Redis data lost'))
+      .filter((line) => !line.includes('Redis data lost') && !line.includes('limit overrides'))
       .map((line) => JSON.parse(line) as { level: string; server?: string })
   )
 }

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { clientKeys } from '../../src/limit/key.ts'
 import { hashSlot, hashTag } from '../../src/limit/redis/hash-slot.ts'
 import { type ClientLimits, compileLimits, type Limit, quotaOfKey } from '../../src/limit/limit.ts'
+import { byClient } from '../../src/limit/overrides.ts'
 
 const ip = '192.0.2.7'
 
@@ -136,6 +137,31 @@ describe('a limit', () => {
     const always: ClientLimits = new Map([['acme', new Map([['requests', { limit: 0 }]])]])
     expect(at(1e12, always)).toMatchObject({ limit: 0, windowMs: 60_000 })
     expect(compileLimits([changed], 'p', always)({ client: 'other', ip }, {}, 0)[0]!.limit).toBe(1000)
+  })
+
+  test('gives way to an override until its end, and that to the client’s own', () => {
+    const [client, name, setAt] = ['acme', 'requests', 0]
+    const overrides = byClient([{ client, name, limit: 9, untilAt: 180, setAt }])
+    const own: ClientLimits = new Map([
+      ['acme', new Map([['requests', { limit: 7, windowMs: 1000, untilAt: 150 }]])],
+    ])
+    const under = (nowMs: number, clientLimits?: ClientLimits, caller = client) =>
+      compileLimits([changed], 'p', clientLimits, overrides)({ client: caller, ip }, {}, nowMs)[0]!
+    expect([0, 100, 179, 180].map((nowMs) => under(nowMs).limit)).toEqual([9, 9, 9, 500])
+    expect([149, 150, 180].map((nowMs) => under(nowMs, own).limit)).toEqual([7, 9, 500])
+    expect(under(150, own)).toMatchObject({ windowMs: 60_000, untilAt: 180 })
+    expect(under(180)).toMatchObject({ untilAt: undefined })
+    expect(under(0, undefined, 'other').limit).toBe(1000)
+    expect(quotaOfKey([changed], 'p', 'p:{acme}:requests', 'acme', 0, undefined, overrides)).toMatchObject({
+      limit: 9,
+    })
+  })
+
+  test('has no override where its keys do not begin with the client, which others share', () => {
+    const overrides = byClient([{ client: 'acme', name: 'shared', limit: 9, setAt: 0 }])
+    const shared = [limit('shared', ['connection', 'client'])]
+    const apply = compileLimits(shared, 'p', undefined, overrides)
+    expect(apply({ client: 'acme', ip }, { connection: 'c' }, 0)[0]!.limit).toBe(shared[0]!.limit)
   })
 
   test('is applied once, though a route names it twice', () => {

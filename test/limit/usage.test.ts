@@ -3,6 +3,7 @@ import { type ClientLimits, compileLimits, type Limit } from '../../src/limit/li
 import { MemoryStore } from '../../src/limit/memory/store.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
 import type { Store } from '../../src/limit/store.ts'
+import { byClient } from '../../src/limit/overrides.ts'
 import { createUsage, MAX_KEYS } from '../../src/limit/usage.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 
@@ -104,13 +105,77 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     }
     expect(await told('anybody')).toEqual([11, 12, 13])
     expect(await told('for good')).toEqual([99])
-    expect(await told('for three days')).toEqual([98, 13])
+    expect(await told('for three days')).toEqual([98, 12, 13])
     expect(await told('no more')).toEqual([11, 12, 13])
     expect((await usage.ofCaller('anybody')).limits[0]!.changes[0]).toEqual({
       announced: new Date(nowMs - DAY_MS).toISOString(),
       from: new Date(nowMs + 2 * DAY_MS).toISOString(),
       limit: 12,
     })
+    await store.close()
+  })
+
+  it('tells of the end of an own limit and of an override, and of what applies then', async () => {
+    const nowMs = Date.now()
+    const at = (days: number) => nowMs + days * DAY_MS
+    const iso = (days: number) => new Date(at(days)).toISOString()
+    const [announced, unannounced] = [
+      { announcedAt: at(-1), fromAt: at(4), limit: 12 },
+      { announcedAt: at(1), fromAt: at(2), limit: 99 },
+    ]
+    const requests = limit('requests', ['client'], { changes: [unannounced, announced] })
+    const own: ClientLimits = new Map([
+      ['file', new Map([['requests', { limit: 50, untilAt: at(3) }]])],
+      ['both', new Map([['requests', { limit: 50, untilAt: at(3) }]])],
+      ['beaten', new Map([['requests', { limit: 50 }]])],
+    ])
+    const set = (client: string, days?: number) => ({
+      ...{ client, name: 'requests', limit: 70, setAt: at(-2) },
+      ...(days !== undefined && { untilAt: at(days) }),
+    })
+    const overrides = byClient([
+      set('set', 3),
+      set('both', 5),
+      set('beaten', 3),
+      set('for good'),
+      set('ended', -1),
+    ])
+    const store = await open()
+    const usage = createUsage({ store, prefix: 'p', limits: [requests], clientLimits: own, overrides })
+    const told = async (client: string) => {
+      const [one] = (await usage.ofClient(client)).limits
+      const { limits } = await usage.ofCaller(client)
+      expect(limits[0]!.changes).toEqual(one!.changes)
+      return [one!.limit, one!.override, one!.until, ...one!.changes]
+    }
+    const change = { announced: iso(-1), from: iso(4), limit: 12 }
+    expect(await told('file')).toEqual([
+      50,
+      false,
+      iso(3),
+      { announced: null, from: iso(3), limit: 10 },
+      change,
+    ])
+    expect(await told('set')).toEqual([
+      70,
+      true,
+      iso(3),
+      { announced: iso(-2), from: iso(3), limit: 10 },
+      change,
+    ])
+    expect(await told('both')).toEqual([
+      ...[50, false, iso(3), { announced: null, from: iso(3), limit: 70 }],
+      { announced: iso(-2), from: iso(5), limit: 12 },
+    ])
+    expect(await told('beaten')).toEqual([50, false, null])
+    expect(await told('for good')).toEqual([70, true, null])
+    expect(await told('ended')).toEqual([10, false, null, change])
+    expect(usage.overrides().map(({ client, beatenByFile }) => [client, beatenByFile])).toEqual([
+      ['beaten', true],
+      ['both', true],
+      ['for good', false],
+      ['set', false],
+    ])
     await store.close()
   })
 

@@ -37,7 +37,7 @@ export interface OutageChange {
 }
 
 /** A store on one or several servers. Any of them may fail. */
-export type RemoteStore = Omit<RedisStore, 'connect'>
+export type RemoteStore = Omit<RedisStore, 'connect' | 'overrides'>
 
 /** A store that fails the way the operator chose. */
 export interface FallbackStore extends Store {

@@ -1,0 +1,164 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import { call, ROUTES, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
+import { sluice } from '../commands/run.ts'
+import { serving, type ServingProcess } from '../helpers/process.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+/** What `sluice limits set` does to the answers of running gateways. */
+
+const folder = mkdtempSync(join(tmpdir(), 'sluice-overrides-'))
+const file = join(folder, 'sluice.yaml')
+const HOUR_MS = 3_600_000
+let data: TestUpstream
+let redis: RedisServer
+let mine: string
+let client: string
+let clients = 0
+const closing: (() => unknown)[] = []
+beforeAll(async () => {
+  data = await startUpstream()
+  redis = await startRedis()
+})
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close()
+  await redis.command('FLUSHALL')
+})
+afterAll(async () => {
+  rmSync(folder, { recursive: true })
+  await data.close()
+  await redis.close()
+})
+
+/** The configuration, in the file too; each call is of a new client. */
+async function settings(more: Partial<Parameters<typeof yaml>[0]> = {}) {
+  client = `client-${++clients}`
+  mine = await token(client)
+  const all = {
+    data: data.url,
+    store: `{ redis: { url: "${redis.url}" }, timeout: 5s, instances: 1 }`,
+    limit: 1,
+    routes: ROUTES.replace(
+      'routes:\n',
+      'routes:\n  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }\n',
+    ),
+    ...more,
+  }
+  writeFileSync(file, yaml(all))
+  return all
+}
+async function gateway(more: Parameters<typeof settings>[0] = {}): Promise<TestGateway> {
+  const started = await startGateway(await settings(more))
+  closing.push(started.close)
+  return started
+}
+async function set(...args: string[]) {
+  const ran = await sluice(['limits', 'set', client, ...args, '--config', file])
+  expect(ran).toMatchObject({ code: 0 })
+  return ran
+}
+const status = async (port: number) => (await call(port, { token: mine })).status
+const limitAt = async (port: number) => (await call(port, { token: mine })).headers['x-ratelimit-limit']
+const isLimit = (port: number, limit: number) => async () => (await limitAt(port)) === String(limit)
+
+it('raises a limit that refuses, within a second and for this client alone, and is announced with its end', async () => {
+  const { port, adminPort } = await gateway()
+  expect([await status(port), await status(port)]).toEqual([200, 429])
+  const before = Date.now()
+  expect((await call(port, { path: '/v3/rate-limits', token: mine })).json.limits[0]).toMatchObject({
+    limit: 1,
+    changes: [],
+  })
+  await set('requests=30', '--until', '1h')
+  await until('it is admitted', async () => (await status(port)) === 200)
+  expect(await limitAt(port)).toBe('30')
+  expect((await call(port, { token: await token('another') })).headers['x-ratelimit-limit']).toBe('1')
+
+  const { json } = await call(port, { path: '/v3/rate-limits', token: mine })
+  const [change] = json.limits[0].changes
+  expect(json.limits[0]).toMatchObject({ name: 'requests', limit: 30, changes: [{ limit: 1 }] })
+  const [announcedAt, fromAt] = [Date.parse(change.announced), Date.parse(change.from)]
+  expect(announcedAt).toBeGreaterThanOrEqual(before)
+  expect(fromAt - announcedAt).toBe(HOUR_MS)
+  const shown = await call(adminPort, { path: `/limits/${client}` })
+  expect(shown.json.limits[0]).toMatchObject({ override: true, until: change.from, limit: 30 })
+
+  await set('requests=default')
+  await until('the limit is that of all again', isLimit(port, 1))
+  expect((await call(adminPort, { path: `/limits/${client}` })).json.limits[0]).toMatchObject({
+    ...{ override: false, until: null, limit: 1 },
+  })
+})
+
+it('is beaten by the client’s own limit of the file, also of a reload, which keeps it', async () => {
+  const all = await settings({ limit: 10, more: 'drainTimeout: 1s' })
+  const running: ServingProcess = await serving({ file })
+  closing.push(() => running.kill())
+  const { port } = running
+  await set('requests=30')
+  await until('it is in force', isLimit(port, 30))
+  const own = `clients: [{ id: ${client}, limits: { requests: { limit: 20 } } }]`
+  const reload = (text: string) => {
+    writeFileSync(file, text)
+    running.kill('SIGHUP')
+  }
+  reload(yaml({ ...all, more: own }))
+  await until('the file beats it', isLimit(port, 20))
+  const warned = await set('requests=40')
+  expect(warned.stderr).toBe(
+    `warning: the file gives the client "${client}" its own "requests" of 20, which beats this override; change it in the file\n`,
+  )
+  reload(yaml({ ...all, limit: 11 }))
+  await until('it is in force again', isLimit(port, 40))
+  expect(running.lines().filter(({ msg }) => msg === 'limit overrides changed')).toMatchObject([
+    { level: 'info', overrides: 1 },
+    { level: 'info', overrides: 1 },
+  ])
+})
+
+it('is in force from the first call of a gateway that starts later, and in each worker', async () => {
+  await settings()
+  await set('requests=30')
+  const running = await serving({ file }, ['--workers', '2'])
+  closing.push(() => running.kill())
+  const loaded = () => running.lines().filter(({ msg }) => msg === 'limit overrides changed')
+  expect(await limitAt(running.port)).toBe('30')
+  await until('both have logged it', () => loaded().length === 2)
+  await set('requests=25')
+  await until('both have it', () => loaded().length === 4)
+  for (let i = 0; i < 8; i++) {
+    const got = await call(running.port, { token: mine, headers: { Connection: 'close' } })
+    expect(got.headers['x-ratelimit-limit']).toBe('25')
+  }
+})
+
+it('stays in force while Redis is down', async () => {
+  const { port } = await gateway({
+    store: `{ redis: { url: "${redis.url}" }, onOutage: local, instances: 1 }`,
+  })
+  await set('requests=30')
+  await until('it is in force', isLimit(port, 30))
+  await redis.kill()
+  const got = await call(port, { token: mine })
+  expect([got.status, got.headers['x-ratelimit-limit']]).toEqual([200, '30'])
+  await redis.start()
+  await until('Redis, which is empty, is read again', isLimit(port, 1))
+})
+
+it('ends no request where its key is damaged', async () => {
+  const { port } = await gateway()
+  for (const command of [
+    ['SET', '{"client":"'],
+    ['RPUSH', 'x'],
+  ] as const) {
+    await redis.command('DEL', 'sluice:{}:~overrides')
+    await redis.command(command[0], 'sluice:{}:~overrides', command[1])
+    expect([200, 429]).toContain(await status(port))
+  }
+  await set('requests=30')
+  await until('it is made anew', isLimit(port, 30))
+})

@@ -13,6 +13,7 @@ import { createUsage } from '../limit/usage.ts'
 import { createAccessLog } from '../observe/access-log.ts'
 import { atMostEvery, type LogOutput } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import { certificateExpiries, showGauges } from './gauges.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuard, openIssuers } from './open-authentication.ts'
 import { compileRoutes, openUpstreams } from './open-routes.ts'
 import { openStore } from './open-store.ts'
@@ -49,7 +50,10 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
   const { store, counters, ready } = await openStore(config.store, log, metrics)
   const prefix = prefixOf(config.store)
   const limiter = createLimiter(store, metrics.decisions.inc)
-  const failures = createFailures()
+  const failures = createFailures({
+    onCounted: () => metrics.failures.inc(),
+    onRefused: () => metrics.failuresRefused.inc(),
+  })
   const observe = createAccessLog(output, metrics)
   const resources = createResources()
   let draining = false
@@ -57,7 +61,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
   function wire(next: Config, loadedKeys?: LoadedKeys) {
     const peers = createPeers(next.listen.trustedProxies)
     const forwards = openUpstreams(resources, next.upstreams, log)
-    const issuers = openIssuers(resources, next, log, loadedKeys)
+    const issuers = openIssuers(resources, next, log, metrics, loadedKeys)
     const usage = createUsage({ ...next, store, counters, prefix })
     const deps: GatewayDeps = {
       ...compileRoutes(next, prefix, forwards),
@@ -69,15 +73,20 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       limitsOf: ({ client }) => usage.ofCaller(client!),
       observe,
     }
-    return { serve: createGateway(deps), peers, forwards, issuers, usage, tls: next.listen.tls }
+    const certificates = certificateExpiries(next)
+    const { upstreams, listen } = next
+    return {
+      serve: createGateway(deps),
+      peers,
+      forwards,
+      issuers,
+      usage,
+      tls: listen.tls,
+      upstreams,
+      certificates,
+    }
   }
   let current = resources.replace(() => wire(config))
-  metrics.readKeyAges(() => current.issuers.keyAges())
-  metrics.readUpstreams(() =>
-    [...current.forwards].flatMap(([upstream, { addresses }]) =>
-      addresses().map(({ address, up }) => [{ upstream, address }, up ? 1 : 0] as const),
-    ),
-  )
 
   const logDropped = atMostEvery(DROPPED_LOG_MS, (bound: string, ip: string) =>
     log.warn({ bound: `listen.${bound}`, ip }, 'sockets dropped at the connection limit'),
@@ -103,6 +112,8 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     },
     config.listen.tls,
   )
+  metrics.maxSockets.set(config.listen.maxConnections)
+  showGauges(metrics, server, () => current)
   const release = async (): Promise<void> => {
     resources.close()
     await store.close()

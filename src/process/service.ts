@@ -4,7 +4,7 @@ import type { Config } from '../config/schema.ts'
 import { drain } from '../downstream/drain.ts'
 import { createListener, listen, renewCertificate } from '../downstream/server.ts'
 import { createPeers, plainAddress } from '../downstream/trusted-proxies.ts'
-import type { GatewayDeps } from '../gateway/exchange.ts'
+import type { Exchange, GatewayDeps } from '../gateway/exchange.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createFailures } from '../limit/failure-limit.ts'
 import { prefixOf } from '../limit/key.ts'
@@ -47,6 +47,7 @@ const DROPPED_LOG_MS = 60_000
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
 export async function buildService(config: Config, output: LogOutput, metrics: Metrics): Promise<OwnService> {
   const { log } = output
+  const tracing = config.tracing && (await import('../observe/tracing.ts')).createTracing(config.tracing, log)
   const { store, counters, ready } = await openStore(config.store, log, metrics)
   const prefix = prefixOf(config.store)
   const limiter = createLimiter(store, metrics.decisions.inc)
@@ -54,7 +55,8 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     onCounted: () => metrics.failures.inc(),
     onRefused: () => metrics.failuresRefused.inc(),
   })
-  const observe = createAccessLog(output, metrics)
+  const record = createAccessLog(output, metrics)
+  const observe = tracing === undefined ? record : (x: Exchange) => (record(x), tracing.end(x))
   const resources = createResources()
   let draining = false
 
@@ -71,6 +73,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       guard: openGuard(resources, next, log),
       limiter,
       limitsOf: ({ client }) => usage.ofCaller(client!),
+      trace: tracing?.begin,
       observe,
     }
     const certificates = certificateExpiries(next)
@@ -156,10 +159,11 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     reset: (client, signal) => current.usage.free(client, signal).finally(forget),
     forget,
     async close({ lameDuckMs, drainTimeoutMs }) {
+      const endAt = performance.now() + drainTimeoutMs
       await sleep(lameDuckMs)
       draining = true
       const cut = await drain(server, drainTimeoutMs - lameDuckMs, lameDuckMs / 2)
-      await release()
+      await Promise.all([release(), tracing?.close(endAt - performance.now())])
       return cut
     },
   }

@@ -69,6 +69,46 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
+/** What operators' own alerts and panels may name. */
+const NAMES = [
+  'sluice_http_requests_total{route,method,code,source}',
+  'sluice_http_request_duration_seconds_count{route}',
+  'sluice_upstream_duration_seconds_count{upstream}',
+  'sluice_limit_decisions_total{limit,outcome}',
+  'sluice_store_duration_seconds_count',
+  'sluice_store_up',
+  'sluice_store_mode{mode}',
+  'sluice_store_stand_in_decisions_total{mode}',
+  'sluice_issuer_keys_age_seconds{issuer}',
+  'sluice_issuer_keys_failures_total{issuer}',
+  'sluice_introspection_up{issuer}',
+  'sluice_introspection_requests_total{issuer,result}',
+  'sluice_downstream_sockets',
+  'sluice_downstream_max_sockets',
+  'sluice_dropped_sockets_total{bound}',
+  'sluice_upstream_up{upstream,address}',
+  'sluice_upstream_sockets{upstream}',
+  'sluice_upstream_max_sockets{upstream}',
+  'sluice_upstream_queue{upstream}',
+  'sluice_failures_total',
+  'sluice_failures_refused_total',
+  'sluice_config_last_reload_successful',
+  'sluice_config_last_reload_success_timestamp_seconds',
+  'sluice_config_reload_failures_total',
+  'sluice_build_info{version,node}',
+  'sluice_workers',
+  'sluice_worker_ends_total',
+]
+
+it('/metrics shows each metric under its name, with its labels and no other', () => {
+  const series = [...metrics.matchAll(/^(sluice_\w+)(?:\{(.*)\})? /gm)].map(([, name, labels = '']) => {
+    const keys = [...labels.matchAll(/(?:^|,)(\w+)="(?:[^"\\]|\\.)*"/g)].map(([, key]) => key)
+    return `${name!}${keys.length > 0 ? `{${keys.join(',')}}` : ''}`
+  })
+  const shown = new Set(series.filter((one) => !/_(?:bucket|sum)(?:\{|$)/.test(one)))
+  expect([...shown].toSorted()).toEqual(NAMES.toSorted())
+})
+
 it('/metrics is what Prometheus recommends', () => {
   expect(metrics).toContain('sluice_http_request_duration_seconds_count{route="unmatched"} 1')
   expect(promtool(['check', 'metrics'], metrics)).toEqual([0, ''])

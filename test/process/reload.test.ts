@@ -89,8 +89,10 @@ describe('a changed file', () => {
     expect(await remaining(mine)).toBe('5 of 10')
     await reloaded(settings(100))
     expect(await remaining(mine)).toBe('94 of 100')
+    expect(await metrics()).toContain(`sluice_upstream_up{upstream="data",address="${data.url}"} 1`)
     await reloaded(settings(3, { data: other.url }))
     expect(await remaining(mine)).toBe('0 of 3')
+    expect(await metrics()).not.toContain(data.url)
     expect((await call(gateway.port, { token: await token('else') })).status).toBe(202)
   })
 

@@ -16,7 +16,7 @@ export async function run(given: Given, io: Io): Promise<void> {
 /** A configuration as JSON values, with `***` in place of secrets. */
 export function effectiveConfig(config: Config): Record<string, unknown> {
   const { clientLimits, ...rest } = config
-  const { listen, store, upstreams, limits, clients, parameters, routes } = config
+  const { listen, store, upstreams, limits, clients, parameters, routes, tracing } = config
   const shown = {
     ...rest,
     listen: { ...listen, servesOtherHosts: routes.some(({ host, hosts }) => (host ?? hosts) === undefined) },
@@ -24,6 +24,11 @@ export function effectiveConfig(config: Config): Record<string, unknown> {
       store === 'memory'
         ? store
         : { ...store, redis: { ...store.redis.topology, ...store.redis, topology: undefined } },
+    tracing: tracing && {
+      ...tracing,
+      endpoint: shownUrl(tracing.endpoint),
+      headers: Object.fromEntries(Object.keys(tracing.headers).map((name) => [name, '***'])),
+    },
     clients: clients.map(({ caller, ...client }) => ({
       ...client,
       plain: undefined,

@@ -120,10 +120,11 @@ function put<T>(value: T, [step, ...rest]: Path, leaf: unknown): T {
   return inner as T
 }
 
-/** The paths of a pattern in which `*` is every item of a list. */
+/** The paths of a pattern in which `*` is every item of a list, or every key of a mapping. */
 function pathsOf(value: unknown, pattern: Path): readonly Path[] {
   const star = pattern.indexOf('*')
   if (star === -1) return [pattern]
   const items = get(value, pattern.slice(0, star))
-  return Array.isArray(items) ? items.map((_, i) => pattern.with(star, i)) : []
+  if (Array.isArray(items)) return items.map((_, i) => pattern.with(star, i))
+  return isMapping(items) ? Object.keys(items).map((key) => pattern.with(star, key)) : []
 }

@@ -10,6 +10,7 @@ import { limits, parameters } from './sections/limits.ts'
 import { listen } from './sections/listen.ts'
 import { routes, upstreams } from './sections/routes.ts'
 import { type SharedStoreSettings, store } from './sections/store.ts'
+import { tracing } from './sections/tracing.ts'
 import { choice, duration, int, port, section, textWhere } from './sections/values.ts'
 import type { Problem } from './yaml/problem.ts'
 
@@ -72,6 +73,7 @@ export const settings = section({
   parameters: parameters.default({}),
   headers: headers.prefault({}),
   failures: failures.optional(),
+  tracing: tracing.optional(),
   routes,
 }).transform(({ drainTimeout, ...rest }) => ({ ...rest, drainTimeoutMs: drainTimeout }))
 
@@ -103,12 +105,19 @@ export function jsonSchema(): z.core.JSONSchema.BaseSchema {
 /** Lets a variable stand where a value is bounded. */
 function withVariable(schema: z.core.JSONSchema.BaseSchema): void {
   const { description: _, default: __, ...value } = schema
-  if (value.type !== 'integer' && !value.enum && value.const === undefined && !value.pattern) return
+  if (
+    value.type !== 'integer' &&
+    value.type !== 'number' &&
+    !value.enum &&
+    value.const === undefined &&
+    !value.pattern
+  )
+    return
   for (const key of Object.keys(value)) delete schema[key]
   schema.anyOf = [value, { $ref: '#/$defs/variable' }]
 }
 
-/** The values that `file:/path` may read from a file; `*` is every item of a list. */
+/** The values that `file:/path` may read from a file; `*` is every item of a list or mapping. */
 export const SECRETS: readonly (readonly string[])[] = [
   ['admin', 'token'],
   ['tokens', 'introspection', 'clientSecret'],
@@ -119,6 +128,7 @@ export const SECRETS: readonly (readonly string[])[] = [
   ['store', 'redis', 'password'],
   ['store', 'redis', 'sentinelUsername'],
   ['store', 'redis', 'sentinelPassword'],
+  ['tracing', 'headers', '*'],
 ]
 
 /** How the bearer tokens of one issuer are verified. `introspection` holds a secret. */

@@ -9,6 +9,12 @@ const NO_LOAD = { sockets: new Set<Socket>(), requests: () => 0 }
 /** What Node does not know of each server that `createListener` made. */
 export const loads = new WeakMap<Server, Readonly<typeof NO_LOAD>>()
 
+/** Returns how many sockets of a server are open; one with TLS counts once. */
+export function openSockets(server: Server): number {
+  const sockets = [...(loads.get(server) ?? NO_LOAD).sockets]
+  return sockets.filter((socket) => !('encrypted' in socket)).length
+}
+
 const IDLE_CHECK_MS = 50
 /** Most iterations of the event loop to wait at a port to which connections come all the time, and for requests that were cut. */
 const MAX_TICKS = 100

@@ -53,6 +53,8 @@ export interface GatewayDeps {
   rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): readonly string[]
   /** Returns the body of `respond: limits`. */
   limitsOf(caller: Caller): Promise<object>
+  /** Starts to trace a request, as it is forwarded: its `traceparent` becomes that of the gateway. Undefined where none is traced. */
+  readonly trace: ((exchange: Exchange) => void) | undefined
   /** Logs and counts a request; called once, when it is over. */
   observe(exchange: Exchange): void
 }
@@ -112,6 +114,8 @@ export class Exchange {
 
   // forward
   askedAt: number | undefined = undefined
+  /** The span of its trace, which is known to the tracing alone. */
+  span: unknown = undefined
   forwarded: Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt'> | undefined = undefined
 
   // the end

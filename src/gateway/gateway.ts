@@ -121,7 +121,9 @@ function decided({ rateLimitHeaders }: GatewayDeps, x: Exchange, decision: Decis
 /** Has the upstream answer, or the gateway itself. */
 function answer(deps: GatewayDeps, x: Exchange): Promise<Outcome> {
   const { forward: upstream } = x.route!
-  return upstream === undefined ? respond(deps, x) : forward(x, upstream)
+  if (upstream === undefined) return respond(deps, x)
+  deps.trace?.(x)
+  return forward(x, upstream)
 }
 
 /** Answers `respond: limits`. */

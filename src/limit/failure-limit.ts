@@ -6,6 +6,12 @@ import { add, type CallLog, createCallLog, growsAt, viewAt } from './memory/call
 /** The failures of addresses, counted only in this process. An IPv6 address counts as its /64. */
 export type Failures = ReturnType<ReturnType<typeof createFailures>>
 
+/** Called for each failure that is counted, and for each request that is refused because of earlier ones. */
+export interface FailureEvents {
+  onCounted(): void
+  onRefused(): void
+}
+
 /** Addresses that are held; the one that failed longest ago is dropped first. */
 const MAX_ADDRESSES = 10_000
 
@@ -13,7 +19,7 @@ const MAX_ADDRESSES = 10_000
  * Refuses an address that failed `limit` times in a window, until the oldest failure has left the window. The failures stay
  * when the limit changes. `now` is in milliseconds and never goes back.
  */
-export function createFailures(now = () => performance.now()) {
+export function createFailures(events: FailureEvents, now = () => performance.now()) {
   const logs = new LRUCache<string, CallLog>({ max: MAX_ADDRESSES })
   const nowUs = (): number => Math.round(now() * 1000)
 
@@ -27,6 +33,7 @@ export function createFailures(now = () => performance.now()) {
       const view = viewAt(log, windowUs, at)
       if (view.used < limit) return undefined
       const waitUs = growsAt(log, view, limit, windowUs, at) - at
+      events.onRefused()
       const retryAfterSecs = Math.max(1, Math.ceil(waitUs / 1_000_000))
       return tooManyRequests('Too many requests from this address have failed.', {
         headers: { 'Retry-After': String(retryAfterSecs) },
@@ -44,6 +51,7 @@ export function createFailures(now = () => performance.now()) {
         logs.set(key, log)
         const at = nowUs()
         add(log, viewAt(log, windowUs, at), limit, windowUs, at)
+        events.onCounted()
         return undefined
       },
     }

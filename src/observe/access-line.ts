@@ -80,7 +80,7 @@ function isShadowOver({ shadow, admitted }: Decision['allowances'][number]): boo
 }
 
 /** True if it was refused because the store was unavailable, under `onOutage: deny`. */
-function isDenied({ limitAt, decidedAt, error, incomplete }: Exchange): boolean {
+export function isDenied({ limitAt, decidedAt, error, incomplete }: Exchange): boolean {
   const undecided = limitAt !== undefined && decidedAt === undefined
   // A drain cuts off with the same code.
   return undecided && error?.code === 'ServiceUnavailable' && incomplete !== 'cut'
@@ -98,7 +98,7 @@ function causeOf(cause: unknown): string | undefined {
 /** Longest path or host; `…` stands for the rest, and is in neither. */
 const MAX_CHARS = 256
 
-function cut(text: string | undefined): string | undefined {
+export function cut(text: string | undefined): string | undefined {
   return text !== undefined && text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text
 }
 
@@ -106,13 +106,13 @@ function cut(text: string | undefined): string | undefined {
 const NO_PATH = /[?#;]|%(?:25)*(?:3[bf]|23)/i
 
 /** Returns a path up to what an upstream may take for its end, for which `…` stands. */
-function plainPath(path: string | undefined): string | undefined {
+export function plainPath(path: string | undefined): string | undefined {
   const end = path?.search(NO_PATH) ?? -1
   return end === -1 ? path : `${path!.slice(0, end)}…`
 }
 
 /** Returns the epoch time of an instant of `performance.now()`, for decisions without the store's clock. */
-function epochMs(at: number): number {
+export function epochMs(at: number): number {
   const now = SYSTEM_CLOCK.monotonicMs()
   return at + SYSTEM_CLOCK.wallMs(now) - now
 }

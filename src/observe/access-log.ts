@@ -28,7 +28,7 @@ export function createAccessLog(
 
     if (route === undefined) metrics.requests.inc('unmatched', 'any', String(status), source)
     else metrics.requests.inc(route.match, method, String(status), source)
-    metrics.requestSeconds.observe(durationMs / 1000)
+    metrics.requestSeconds.observe(durationMs / 1000, route === undefined ? 'unmatched' : route.match)
     if (forwarded?.headAt !== undefined && route?.upstream !== undefined) {
       metrics.upstreamSeconds.observe((forwarded.headAt - exchange.askedAt!) / 1000, route.upstream)
     }

@@ -6,6 +6,9 @@ import { VERSION } from './version.ts'
 const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
 
+/** Gauges of prom-client with a counter's name, which `promtool check metrics` refuses. */
+const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`)
+
 export type Metrics = ReturnType<typeof createMetrics>
 
 type Aggregator = 'sum' | 'first' | 'min' | 'max'
@@ -17,6 +20,7 @@ type Read = () => Iterable<readonly [labels: Readonly<Record<string, string>>, v
 export function createMetrics() {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
+  for (const what of MISNAMED) registry.removeSingleMetric(what)
 
   const counter = (name: string, help: string, ...labelNames: string[]) =>
     new Counter({ name, help, labelNames, registers: [registry] })
@@ -55,6 +59,36 @@ export function createMetrics() {
       'Since the keys were last read, or, if they never were, since they were first tried.',
       'issuer',
     ),
+    keyFailures: counter('sluice_issuer_keys_failures_total', 'Failed reads of the keys.', 'issuer'),
+    readIntrospections: readGauge('min', 'sluice_introspection_up', '0 while it fails.', 'issuer'),
+    introspections: counter(
+      'sluice_introspection_requests_total',
+      'Tokens looked up: active, inactive, failed (without an answer).',
+      ...['issuer', 'result'],
+    ),
+    readCertificates: readGauge(
+      'min',
+      'sluice_certificate_expiry_timestamp_seconds',
+      'When the first certificate of the file at this path of the configuration expires.',
+      'certificate',
+    ),
+    readSockets: readGauge('sum', 'sluice_downstream_sockets', "Callers' sockets that are open."),
+    maxSockets: gauge('sum', 'sluice_downstream_max_sockets', 'Most of them: listen.maxConnections.'),
+    readUpstreamSockets: readGauge('sum', 'sluice_upstream_sockets', 'Sockets that are open.', 'upstream'),
+    readUpstreamMaxSockets: readGauge(
+      'sum',
+      'sluice_upstream_max_sockets',
+      'Most of them: maxConnections of the upstream.',
+      'upstream',
+    ),
+    readUpstreamQueues: readGauge(
+      'sum',
+      'sluice_upstream_queue',
+      'Requests without a socket yet.',
+      'upstream',
+    ),
+    failures: counter('sluice_failures_total', 'What the key failures counts.'),
+    failuresRefused: counter('sluice_failures_refused_total', 'Requests that it refused with 429.'),
     droppedSockets: counter('sluice_dropped_sockets_total', 'Sockets closed over a bound.', 'bound'),
     requests: tally(
       registry,
@@ -67,6 +101,7 @@ export function createMetrics() {
       'sluice_http_request_duration_seconds',
       'From the head of a request to the end of its response.',
       REQUEST_BUCKETS,
+      'route',
     ),
     upstreamSeconds: durations(
       registry,

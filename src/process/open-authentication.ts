@@ -1,11 +1,12 @@
 import { createProofs } from '../authenticate/proof/dpop.ts'
 import { type Authenticate, createBearer } from '../authenticate/token/bearer.ts'
-import { createIntrospection } from '../authenticate/token/introspection.ts'
+import { createIntrospection, type IntrospectionResult } from '../authenticate/token/introspection.ts'
 import { createKeySource, type KeyPlace, type KeySource, loadKeys } from '../authenticate/token/jwks.ts'
 import type { KeySet } from '../authenticate/token/key-set.ts'
 import type { Client, Config, Tokens } from '../config/schema.ts'
 import { serviceUnavailable } from '../errors.ts'
 import type { Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
 import { plainId } from '../par/client-authentication.ts'
 import { createParGuard, type ParClient, type ParGuard } from '../par/guard.ts'
 import type { Resources } from './resources.ts'
@@ -13,6 +14,7 @@ import type { Resources } from './resources.ts'
 export type Issuers = ReturnType<typeof openIssuers>
 
 const FIRST_KEYS_MS = 10_000
+const RESULTS: readonly IntrospectionResult[] = ['active', 'inactive', 'failed']
 
 /** By the index of their issuer; undefined for those that are known. */
 export type LoadedKeys = readonly (KeySet | undefined)[]
@@ -29,20 +31,37 @@ export function loadIssuerKeys(resources: Resources, { tokens }: Config): Promis
 }
 
 /** Opens the issuers; keys that were not loaded are read in the background. DPoP proofs may be made for `listen.hosts`. */
-export function openIssuers(resources: Resources, config: Config, log: Log, loaded: LoadedKeys = []) {
+export function openIssuers(
+  resources: Resources,
+  config: Config,
+  log: Log,
+  metrics: Pick<Metrics, 'keyFailures' | 'introspections'>,
+  loaded: LoadedKeys = [],
+) {
   const { tokens } = config
   const { hosts } = config.listen
   const issuers = tokens.map((one, i) => {
     const { issuer, introspection } = one
     const from = keysFrom(one)
+    metrics.keyFailures.inc({ issuer }, 0)
     return {
       ...one,
       keys: resources.get('issuer keys', from, () =>
-        createKeySource({ ...from, keys: loaded[i], events: outageLog('JWKS fetch', { issuer }, log) }),
+        createKeySource({
+          ...from,
+          keys: loaded[i],
+          events: {
+            ...outageLog('JWKS fetch', { issuer }, log),
+            onFailed: () => metrics.keyFailures.inc({ issuer }),
+          },
+        }),
       ),
       introspect: resources.get('introspection', one, () => {
-        const events = outageLog('token introspection', { issuer }, log)
-        return introspection && createIntrospection({ ...one, ...introspection, events })
+        if (introspection === undefined) return undefined
+        for (const result of RESULTS) metrics.introspections.inc({ issuer, result }, 0)
+        const onResult = (result: IntrospectionResult): void => metrics.introspections.inc({ issuer, result })
+        const events = { ...outageLog('token introspection', { issuer }, log), onResult }
+        return createIntrospection({ ...one, ...introspection, events })
       }),
     }
   })
@@ -65,6 +84,11 @@ export function openIssuers(resources: Resources, config: Config, log: Log, load
       const now = performance.now()
       return issuers.map(({ issuer, keys }) => [{ issuer }, (now - keys.readAt()) / 1000] as const)
     },
+    /** Returns, for each issuer with introspection, 1 if that is up, else 0. */
+    introspections: () =>
+      issuers.flatMap(({ issuer, introspect }) =>
+        introspect === undefined ? [] : [[{ issuer }, introspect.isUp() ? 1 : 0] as const],
+      ),
   }
 }
 

@@ -17,7 +17,7 @@ export interface Source {
 export type ReloadTrigger = 'file-change' | 'signal'
 
 /** Sections that are read at the start only, but for parts of `listen`. */
-const RESTART_ONLY = ['listen', 'admin', 'store', 'log'] as const
+const RESTART_ONLY = ['listen', 'admin', 'store', 'log', 'tracing'] as const
 
 /** Returns what reloads the configuration, one at a time; a bad one changes nothing. `apply` is to be whole or not at all. */
 export function createReload(
@@ -64,10 +64,10 @@ export function createReload(
 
 /** Returns a new configuration with those settings that only a start reads as they were at the start. */
 function keepRestartOnly(started: Config, next: Config): Config {
-  const { admin, store, log } = started
+  const { admin, store, log, tracing } = started
   const { trustedProxies, hosts } = next.listen
   const tls = renewed(started.listen.tls, next.listen.tls)
-  return { ...next, admin, store, log, listen: { ...started.listen, trustedProxies, hosts, tls } }
+  return { ...next, admin, store, log, tracing, listen: { ...started.listen, trustedProxies, hosts, tls } }
 }
 
 /** Certificates and keys may change; whether callers are asked for theirs may not. */
@@ -78,11 +78,11 @@ function renewed(started: Config['listen']['tls'], next: typeof started) {
 }
 
 /** Returns the settings of a section that differ, as the file names them; the section itself if it is of another kind. */
-function changedKeys(section: string, next: object | string, current: object | string): readonly string[] {
+function changedKeys(section: string, next?: object | string, current?: object | string): readonly string[] {
   if (JSON.stringify(next) === JSON.stringify(current)) return []
   if (typeof next === 'string' || typeof current === 'string') return [section]
-  const [mine, other] = [next, current] as Record<string, unknown>[]
+  const [mine, other] = [next, current] as (Record<string, unknown> | undefined)[]
   return Object.keys({ ...mine, ...other })
-    .filter((key) => JSON.stringify(mine![key]) !== JSON.stringify(other![key]))
+    .filter((key) => JSON.stringify(mine?.[key]) !== JSON.stringify(other?.[key]))
     .map((key) => `${section}.${key.replace(/Ms$/, '')}`)
 }

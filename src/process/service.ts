@@ -4,7 +4,7 @@ import type { Config } from '../config/schema.ts'
 import { drain } from '../downstream/drain.ts'
 import { createListener, listen, renewCertificate } from '../downstream/server.ts'
 import { createPeers, plainAddress } from '../downstream/trusted-proxies.ts'
-import type { GatewayDeps } from '../gateway/exchange.ts'
+import type { Exchange, GatewayDeps } from '../gateway/exchange.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createFailures } from '../limit/failure-limit.ts'
 import { prefixOf } from '../limit/key.ts'
@@ -13,6 +13,7 @@ import { createUsage } from '../limit/usage.ts'
 import { createAccessLog } from '../observe/access-log.ts'
 import { atMostEvery, type LogOutput } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import { certificateExpiries, showGauges } from './gauges.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuard, openIssuers } from './open-authentication.ts'
 import { compileRoutes, openUpstreams } from './open-routes.ts'
 import { openStore } from './open-store.ts'
@@ -50,18 +51,24 @@ const DROPPED_LOG_MS = 60_000
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
 export async function buildService(config: Config, output: LogOutput, metrics: Metrics): Promise<OwnService> {
   const { log } = output
+  const tracing = config.tracing && (await import('../observe/tracing.ts')).createTracing(config.tracing, log)
   const { store, counters, overrides, ready } = await openStore(config.store, log, metrics)
   const prefix = prefixOf(config.store)
   const limiter = createLimiter(store, metrics.decisions.inc)
-  const failures = createFailures()
+  const failures = createFailures({
+    onCounted: () => metrics.failures.inc(),
+    onRefused: () => metrics.failuresRefused.inc(),
+  })
   const accessLog = createAccessLog(output, metrics, config.log.refusals)
+  const record = accessLog.observe
+  const observe = tracing === undefined ? record : (x: Exchange) => (record(x), tracing.end(x))
   const resources = createResources()
   let draining = false
 
   function wire(next: Config, loadedKeys?: LoadedKeys) {
     const peers = createPeers(next.listen.trustedProxies)
     const forwards = openUpstreams(resources, next.upstreams, log)
-    const issuers = openIssuers(resources, next, log, loadedKeys)
+    const issuers = openIssuers(resources, next, log, metrics, loadedKeys)
     const usage = createUsage({ ...next, store, counters, prefix, overrides: overrides.limits })
     const deps: GatewayDeps = {
       ...compileRoutes(next, prefix, forwards, overrides.limits),
@@ -71,17 +78,23 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       guard: openGuard(resources, next, log),
       limiter,
       limitsOf: ({ client }) => usage.ofCaller(client!),
-      observe: accessLog.observe,
+      trace: tracing?.begin,
+      observe,
     }
-    return { serve: createGateway(deps), peers, forwards, issuers, usage, tls: next.listen.tls }
+    const certificates = certificateExpiries(next)
+    const { upstreams, listen } = next
+    return {
+      serve: createGateway(deps),
+      peers,
+      forwards,
+      issuers,
+      usage,
+      tls: listen.tls,
+      upstreams,
+      certificates,
+    }
   }
   let current = resources.replace(() => wire(config))
-  metrics.readKeyAges(() => current.issuers.keyAges())
-  metrics.readUpstreams(() =>
-    [...current.forwards].flatMap(([upstream, { addresses }]) =>
-      addresses().map(({ address, up }) => [{ upstream, address }, up ? 1 : 0] as const),
-    ),
-  )
 
   const logDropped = atMostEvery(DROPPED_LOG_MS, (bound: string, ip: string) =>
     log.warn({ bound: `listen.${bound}`, ip }, 'sockets dropped at the connection limit'),
@@ -110,6 +123,8 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     },
     config.listen.tls,
   )
+  metrics.maxSockets.set(config.listen.maxConnections)
+  showGauges(metrics, server, () => current)
   const release = async (): Promise<void> => {
     resources.close()
     overrides.close()
@@ -154,10 +169,11 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     reset: (client, signal) => current.usage.free(client, signal).finally(forget),
     forget,
     async close({ lameDuckMs, drainTimeoutMs }) {
+      const endAt = performance.now() + drainTimeoutMs
       await sleep(lameDuckMs)
       draining = true
       const cut = await drain(server, drainTimeoutMs - lameDuckMs, lameDuckMs / 2)
-      await release()
+      await Promise.all([release(), tracing?.close(endAt - performance.now())])
       accessLog.close()
       return cut
     },

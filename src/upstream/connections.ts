@@ -108,5 +108,10 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     }
   }
 
-  return { acquire, uploaded, onStaleSocket, evict: pool.evict, close: pool.close }
+  return {
+    ...{ acquire, uploaded, onStaleSocket, evict: pool.evict, close: pool.close },
+    sockets: pool.size,
+    /** Returns how many requests wait for a socket. */
+    waiting: () => queue.filter(({ settled }) => !settled).length,
+  }
 }

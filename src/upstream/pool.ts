@@ -156,5 +156,5 @@ export function createPool(
     socket.target.sockets--
   }
 
-  return { isFull, take, open, keep, evict, close }
+  return { isFull, take, open, keep, evict, close, size: () => openCount }
 }

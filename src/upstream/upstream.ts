@@ -52,6 +52,8 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
     identityHeaders: new Map(names.map((name) => [plainName(name), name])),
     /** Returns the upstream's addresses, and which of them are in use. */
     addresses: () => backend.addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
+    /** Returns how many sockets are open, and how many requests wait for one. */
+    load: () => ({ sockets: backend.connections.sockets(), waiting: backend.connections.waiting() }),
     /** Closes the idle sockets; requests in flight end undisturbed. */
     close: backend.connections.close,
   })

@@ -68,13 +68,24 @@ async function asks(socket: TLSSocket): Promise<number | undefined> {
 }
 const told = (words: string) =>
   gateway!.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
+/** When the certificate of the listener expires, by the metrics. */
+const expiry = async (): Promise<number> =>
+  Number(
+    /^sluice_certificate_expiry_timestamp_seconds\{certificate="listen\.tls\.cert"\} (\d+)$/m.exec(
+      (await call(gateway!.adminPort, { path: '/metrics' })).body,
+    )?.[1],
+  )
 const succeeded = async (): Promise<string | undefined> =>
   /^sluice_config_last_reload_successful (\d)$/m.exec(
     (await call(gateway!.adminPort, { path: '/metrics' })).body,
   )?.[1]
 
 it('a renewed certificate is shown to new connections, open ones go on, and a bad pair changes nothing', async () => {
-  const [first, second, third] = [makeCertificate(), makeCertificate(), makeCertificate()] as const
+  const [first, second, third] = [
+    makeCertificate(),
+    makeCertificate('localhost', 1e7),
+    makeCertificate(),
+  ] as const
   mount(first, first)
   for (const name of ['tls.crt', 'tls.key']) symlinkSync(`..data/${name}`, join(folder, name))
   const file = join(folder, 'sluice.yaml')
@@ -82,6 +93,7 @@ it('a renewed certificate is shown to new connections, open ones go on, and a ba
   writeFileSync(file, text)
   gateway = await serving({ file })
   expect(await shown()).toBe(first.thumbprint)
+  const expiryBefore = await expiry()
   await call(gateway.port, { path: '/' }).catch(() => {})
   const plain = { ip: '127.0.0.1', error: 'ERR_SSL_HTTP_REQUEST' }
   await until('the failed handshake is told', () =>
@@ -96,6 +108,7 @@ it('a renewed certificate is shown to new connections, open ones go on, and a ba
   mount(second, second)
   await until('it is taken', () => told('TLS certificate renewed').length === 1)
   expect(await shown()).toBe(second.thumbprint)
+  expect(await expiry()).toBeLessThan(expiryBefore - 7e4)
   expect(await asks(open)).toBe(200)
   // Nobody goes on with a session of the certificate before.
   expect((await connected(session)).isSessionReused()).toBe(false)

@@ -12,15 +12,15 @@ export interface TestCertificate {
 const ECDSA_WITH_SHA256 = Buffer.from('300a06082a8648ce3d040302', 'hex')
 const COMMON_NAME = Buffer.from('0603550403', 'hex')
 
-/** A new self-signed certificate of a new P-256 key, good for today. */
-export function makeCertificate(name = 'localhost'): TestCertificate {
+/** A new self-signed certificate of a new P-256 key, by default good for today. */
+export function makeCertificate(name = 'localhost', validMs = 86_400_000): TestCertificate {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const subject = sequence(tlv(0x31, sequence(COMMON_NAME, tlv(0x0c, Buffer.from(name)))))
   const body = sequence(
     tlv(0x02, Buffer.concat([Buffer.of(1), randomBytes(8)])),
     ECDSA_WITH_SHA256,
     subject,
-    sequence(time(-86_400_000), time(86_400_000)),
+    sequence(time(-86_400_000), time(validMs)),
     subject,
     publicKey.export({ type: 'spki', format: 'der' }),
   )

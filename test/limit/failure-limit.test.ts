@@ -18,16 +18,21 @@ import { until } from '../helpers/wait.ts'
 describe('counts failures', () => {
   const counted = () => {
     const clock = { ms: 0 }
-    const failures = createFailures(() => clock.ms)
+    const events = { counted: 0, refused: 0 }
+    const failures = createFailures(
+      { onCounted: () => events.counted++, onRefused: () => events.refused++ },
+      () => clock.ms,
+    )
     return {
       clock,
+      events,
       failures: failures({ limit: 2, windowMs: 1000 }),
       lowered: failures({ limit: 1, windowMs: 1000 }),
     }
   }
 
   it('turns an address away in whatever window it failed too often, until the oldest failure leaves it', () => {
-    const { clock, failures } = counted()
+    const { clock, failures, events } = counted()
     failures.count('192.0.2.1')
     clock.ms = 900
     failures.count('192.0.2.1')
@@ -38,6 +43,8 @@ describe('counts failures', () => {
     expect(failures.refusal('192.0.2.1')).toBeUndefined()
     failures.count('192.0.2.1')
     expect(failures.refusal('192.0.2.1')).toBeDefined()
+    expect(failures.count('192.0.2.1')).toBeDefined()
+    expect(events).toEqual({ counted: 3, refused: 4 })
   })
 
   it('tells addresses apart, IPv6 by their /64', () => {
@@ -97,6 +104,9 @@ describe('the gateway', () => {
     expect(refused.json).toMatchObject({ status: 429, code: 'TooManyRequests', retryAfterSecs: 3600 })
     expect(upstream.seen).toHaveLength(0)
     expect((await from('192.0.2.2', { token: await token('someone') })).status).toBe(200)
+    const { body } = await call(gateway.adminPort, { path: '/metrics' })
+    expect(body).toMatch(/^sluice_failures_total 3$/m)
+    expect(body).toMatch(/^sluice_failures_refused_total 1$/m)
   })
 
   it('tells an address of no more failures than it may have, however many waited for keys together', async () => {

@@ -14,7 +14,7 @@ it('adds up what processes count, and shows of gauges what an operator must know
   for (const [i, worker] of workers.entries()) {
     worker.requests.inc('/*', 'GET', '200', 'upstream')
     worker.requests.inc('/*', 'GET', i === 0 ? '200' : '429', 'gateway')
-    worker.requestSeconds.observe(0.002)
+    worker.requestSeconds.observe(0.002, '/*')
     worker.storeUp.set(i)
     worker.storeMode.set({ mode: 'local' }, i)
     worker.storeMode.set({ mode: 'store' }, 1 - i)
@@ -30,7 +30,7 @@ it('adds up what processes count, and shows of gauges what an operator must know
     'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream"} 2',
     'sluice_http_requests_total{route="/*",method="GET",code="200",source="gateway"} 1',
     'sluice_http_requests_total{route="/*",method="GET",code="429",source="gateway"} 1',
-    'sluice_http_request_duration_seconds_count 2',
+    'sluice_http_request_duration_seconds_count{route="/*"} 2',
     ...(await linesOf(all, /^sluice_store_duration_seconds/)),
     'sluice_store_up 0',
     'sluice_store_mode{mode="local"} 1',
@@ -49,7 +49,7 @@ it('adds up what processes count, and shows of gauges what an operator must know
 it('keeps the counters of a process that exited, and drops its gauges', async () => {
   const gone = createMetrics()
   gone.requests.inc('/*', 'GET', '200', 'upstream')
-  gone.requestSeconds.observe(0.002)
+  gone.requestSeconds.observe(0.002, '/*')
   gone.storeUp.set(0)
   const kept = countsOf([await gone.values()])
   const heir = createMetrics()
@@ -58,7 +58,7 @@ it('keeps the counters of a process that exited, and drops its gauges', async ()
   const sum = [await heir.values(), countsOf([kept, kept])]
   expect(await linesOf(sum, /^sluice_(http_requests_total|store_up|.*seconds_count)/)).toEqual([
     'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream"} 3',
-    'sluice_http_request_duration_seconds_count 2',
+    'sluice_http_request_duration_seconds_count{route="/*"} 2',
     'sluice_store_duration_seconds_count 0',
     'sluice_store_up 1',
   ])

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { Client, Config, Par, Tokens } from '../../src/config/schema.ts'
 import { Refusal } from '../../src/errors.ts'
 import type { Log } from '../../src/observe/log.ts'
+import { createMetrics } from '../../src/observe/metrics.ts'
 import {
   type Issuers,
   loadIssuerKeys,
@@ -18,6 +19,7 @@ import { until } from '../helpers/wait.ts'
 const lines: (readonly [message: string, fields: object])[] = []
 const write = (level: string) => (fields: object, message: string) =>
   lines.push([`${level}: ${message}`, fields])
+const metrics = createMetrics()
 const log = { warn: write('warn'), info: write('info') } as unknown as Log
 
 let first: TestIssuer
@@ -34,18 +36,26 @@ afterAll(() => Promise.all([first.close(), second.close(), introspection.close()
 
 const configOf = (some: object): Config => some as Config
 
+/** The value of a counter's series. */
+async function counted(series: string): Promise<number> {
+  const line = (await metrics.text()).split('\n').find((one) => one.startsWith(`${series} `))
+  return Number(line?.slice(series.length))
+}
+
 /** Opens one configuration after another, as the process does. */
 function configurations() {
   const resources = createResources()
   return {
     end: resources.close,
     openIssuers: (tokens: readonly Tokens[], hosts: readonly string[] = []): Issuers =>
-      resources.replace(() => openIssuersIn(resources, configOf({ tokens, listen: { hosts } }), log)),
+      resources.replace(() =>
+        openIssuersIn(resources, configOf({ tokens, listen: { hosts } }), log, metrics),
+      ),
     /** With the keys read before. */
     async reload(tokens: readonly Tokens[]): Promise<Issuers> {
       const keys = await loadIssuerKeys(resources, configOf({ tokens }))
       return resources.replace(() =>
-        openIssuersIn(resources, configOf({ tokens, listen: { hosts: [] } }), log, keys),
+        openIssuersIn(resources, configOf({ tokens, listen: { hosts: [] } }), log, metrics, keys),
       )
     },
     openGuard: (clients: readonly Client[], par: Par | null = PAR) =>
@@ -189,7 +199,10 @@ describe('an outage is logged once, and its end:', () => {
     first.fault = 'error'
     const { openIssuers, end } = configurations()
     openIssuers([settingsOf(first)])
+    const failures = () => counted(`sluice_issuer_keys_failures_total{issuer="${first.issuer}"}`)
+    const before = await failures()
     await until('the outage is logged', () => lines.length > 0)
+    await until('each failure is counted', async () => (await failures()) >= before + 2)
     first.fault = undefined
     await until('its end is logged', () => lines.length > 1)
     expectLogged(['warn: JWKS fetch failed; retrying', 'info: JWKS fetch works again'], {
@@ -204,14 +217,35 @@ describe('an outage is logged once, and its end:', () => {
       ...{ url: `${introspection.url}?apikey=hunter2`, clientId: 'sluice', clientSecret: 's3cret' },
       ...{ timeoutMs: 3000, maxAgeMs: 0 },
     }
-    const { authenticate } = openIssuers([settingsOf(first, { introspection: endpoint })])
+    const { authenticate, introspections } = openIssuers([
+      settingsOf(first, { introspection: endpoint }),
+      settingsOf(second),
+    ])
+    const { issuer } = first
+    const results = () =>
+      Promise.all(
+        ['active', 'inactive', 'failed'].map((result) =>
+          counted(`sluice_introspection_requests_total{issuer="${issuer}",result="${result}"}`),
+        ),
+      )
     await authenticate([`Bearer ${first.token()}`])
+    expect(await results()).toEqual([0, 0, 0])
+    introspection.answer = { active: true, aud: first.audience, client_id: 'client-1' }
+    await authenticate(['Bearer opaque-active'])
+    expect(introspections()).toEqual([[{ issuer }, 1]])
     introspection.answer = (response) => response.writeHead(500).end()
     let asked = 0
     const ask = () => authenticate([`Bearer opaque-${asked++}`])
     await until('the outage is logged', async () => (await ask(), lines.length > 0))
+    expect(introspections()).toEqual([[{ issuer }, 0]])
+    const failed = asked
+    expect(await results()).toEqual([1, 0, failed])
     introspection.answer = { active: false }
     await until('its end is logged', async () => (await ask(), lines.length > 1))
+    expect(introspections()).toEqual([[{ issuer }, 1]])
+    await authenticate(['Bearer opaque-inactive'])
+    const [, inactive] = await results()
+    expect(inactive).toBeGreaterThan(0)
     expect(JSON.stringify(lines)).not.toMatch(/opaque-|s3cret|hunter2/)
     expectLogged(['warn: token introspection failed; retrying', 'info: token introspection works again'], {})
     end()

@@ -89,8 +89,10 @@ describe('a changed file', () => {
     expect(await remaining(mine)).toBe('5 of 10')
     await reloaded(settings(100))
     expect(await remaining(mine)).toBe('94 of 100')
+    expect(await metrics()).toContain(`sluice_upstream_up{upstream="data",address="${data.url}"} 1`)
     await reloaded(settings(3, { data: other.url }))
     expect(await remaining(mine)).toBe('0 of 3')
+    expect(await metrics()).not.toContain(data.url)
     expect((await call(gateway.port, { token: await token('else') })).status).toBe(202)
   })
 
@@ -143,13 +145,15 @@ describe('a changed file', () => {
   })
 
   it('warns of what needs a restart', async () => {
-    const text = settings(1000, { store: '{ redis: { url: "redis://127.0.0.1:1" } }' })
+    const more = 'tracing: { endpoint: "http://127.0.0.1:1/" }'
+    const text = settings(1000, { store: '{ redis: { url: "redis://127.0.0.1:1" } }', more })
     // `trustedProxies` alone is taken at once.
     const listen = 'port: 0, maxConnections: 5, headersTimeout: 3s, trustedProxies: [192.0.2.7/32]'
     const line = await onceLogged('need a restart', () =>
       writeFileSync(file, text.replace('port: 0, trustedProxies: []', listen)),
     )
-    const keys = ['listen.maxConnections', 'listen.headersTimeout', 'store']
+    const tracing = ['tracing.endpoint', 'tracing.sampleRatio', 'tracing.headers']
+    const keys = ['listen.maxConnections', 'listen.headersTimeout', 'store', ...tracing]
     expect(line).toMatchObject({ level: 'warn', keys })
   })
 })

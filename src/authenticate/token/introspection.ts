@@ -11,7 +11,10 @@ export interface IntrospectionOptions extends Omit<TokenRules, 'type'> {
   readonly clientId: string
   readonly clientSecret: string
   /** Called once when the endpoint goes down, and once when it is up again. */
-  readonly events: Pick<HealthOptions, 'onDown' | 'onUp'>
+  readonly events: Pick<HealthOptions, 'onDown' | 'onUp'> & {
+    /** Called for each token that was looked up. */
+    readonly onResult?: (result: IntrospectionResult) => void
+  }
   /** Longest that one token waits for its answer. */
   readonly timeoutMs?: number
   /** How long the endpoint is left alone once it is down. */
@@ -19,6 +22,9 @@ export interface IntrospectionOptions extends Omit<TokenRules, 'type'> {
   /** Longest that a token is accepted without asking again, and so that a revoked one may live on. */
   readonly maxAgeMs?: number
 }
+
+/** `failed`: no answer, or not even asked, as the endpoint is down or too many wait. */
+export type IntrospectionResult = 'active' | 'inactive' | 'failed'
 
 /** Verifies an opaque token; `digest` is the SHA-256 of the token. A promise only where the issuer must be asked; it never rejects. */
 export type Introspect = (token: string, digest: string) => Fault | Promise<VerifiedToken | Fault>
@@ -47,8 +53,8 @@ class TokenProblem extends Problem {}
 const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'])
 
 /** Identifies opaque tokens (RFC 7662), in one lookup at a time each; refusals are remembered a moment. An outage is a 503. */
-export function createIntrospection(options: IntrospectionOptions): Introspect {
-  const { maxAgeMs = 30_000 } = options
+export function createIntrospection(options: IntrospectionOptions) {
+  const { maxAgeMs = 30_000, events } = options
   const rules = { ...options, type: 'any' as const }
   const ask = createEndpoint(options)
   const inFlight = new Map<string, Promise<VerifiedToken | Fault>>()
@@ -60,9 +66,11 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
     try {
       answer = await ask(token)
     } catch (cause) {
+      events.onResult?.('failed')
       return unverifiable(cause)
     }
     const about = answer?.['active'] === true ? answer : undefined
+    events.onResult?.(about === undefined ? 'inactive' : 'active')
     const result = about === undefined ? NOT_ACTIVE : read(about, askedAt)
     if (!('error' in result)) return result
     const fault = withClient(result, about?.[options.clientClaim])
@@ -83,7 +91,7 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
     return { identity, until: Math.min(askedAt + maxAgeMs, (claims['exp'] as number) * 1000) }
   }
 
-  return function introspect(token, digest) {
+  const introspect: Introspect = (token, digest) => {
     const known = refused.get(digest)
     if (known !== undefined && known.until > Date.now()) return known.fault
     let lookup = inFlight.get(digest)
@@ -93,6 +101,8 @@ export function createIntrospection(options: IntrospectionOptions): Introspect {
     }
     return lookup
   }
+  /** `isUp` returns false while the endpoint is down. */
+  return Object.assign(introspect, { isUp: ask.isUp })
 }
 
 /**
@@ -160,7 +170,7 @@ function createEndpoint(options: IntrospectionOptions) {
   }
 
   /** Returns the answer; undefined where the endpoint takes no such tokens. Rejects where there is no answer. */
-  return async function ask(token: string): Promise<JsonObject | undefined> {
+  async function ask(token: string): Promise<JsonObject | undefined> {
     if (!health.up) {
       if (!health.due()) throw new Error(`${shownUrl(url)} fails and is left alone`)
       void probe()
@@ -181,6 +191,7 @@ function createEndpoint(options: IntrospectionOptions) {
       }
     })
   }
+  return Object.assign(ask, { isUp: () => health.up })
 }
 
 /** Client authentication by RFC 6749 section 2.3.1: both halves form-encoded. */

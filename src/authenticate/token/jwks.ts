@@ -16,7 +16,10 @@ export interface KeySourceOptions extends KeyPlace {
   /** The keys, if they were just read. */
   readonly keys?: KeySet | undefined
   /** Called once when loads begin to fail, and once when that is over. What was read before stays in force. */
-  readonly events: Pick<HealthOptions, 'onDown' | 'onUp'>
+  readonly events: Pick<HealthOptions, 'onDown' | 'onUp'> & {
+    /** Called for each load that fails. */
+    readonly onFailed?: () => void
+  }
   /** How often the keys are read again; by default 10 minutes for a URL, 10 s for a file. */
   readonly refreshMs?: number
   /** Shortest pause between two loads for unknown keys in tokens. */
@@ -73,6 +76,7 @@ export function createKeySource(options: KeySourceOptions) {
       scheduleRefresh()
     } catch (error) {
       if (error instanceof NoKeys) keys = undefined
+      events.onFailed?.()
       health.failed(error as Error)
     }
     return keys

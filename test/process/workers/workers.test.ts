@@ -89,7 +89,8 @@ const shows = (...patterns: readonly RegExp[]) =>
 const ready = () => until('it is ready', async () => (await admin('/readyz')).status === 200)
 async function counted(): Promise<number> {
   const { body } = await admin('/metrics')
-  return Number(/^sluice_http_request_duration_seconds_count (\d+)$/m.exec(body)![1])
+  const counts = body.matchAll(/^sluice_http_request_duration_seconds_count\{.*\} (\d+)$/gm)
+  return [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
 }
 const workers = (): number[] => {
   const { pid } = gateway.child
@@ -145,7 +146,9 @@ describe('several workers', () => {
     await shows(
       /^sluice_http_requests_total\{.*code="200",source="upstream"\} 30$/m,
       /^sluice_http_requests_total\{.*code="429",source="gateway"\} 10$/m,
-      /^sluice_http_request_duration_seconds_count 40$/m,
+      /^sluice_http_request_duration_seconds_count\{route="GET,POST \/transactions"\} 40$/m,
+      /^sluice_downstream_max_sockets 20000$/m,
+      /^sluice_upstream_max_sockets\{upstream="data"\} 512$/m,
       /^sluice_build_info\{.*\} 1$/m,
       /^sluice_store_up 1$/m,
       /^sluice_workers 2$/m,

@@ -1,0 +1,184 @@
+/** The one file that imports OpenTelemetry; loaded only where `tracing` is configured. */
+import { hostname } from 'node:os'
+import {
+  type Context,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+  TraceFlags,
+} from '@opentelemetry/api'
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
+import { resourceFromAttributes } from '@opentelemetry/resources'
+import {
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  type SpanExporter,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+} from '@opentelemetry/sdk-trace'
+import type { Exchange } from '../gateway/exchange.ts'
+import { cut, epochMs, isDenied, plainPath } from './access-line.ts'
+import { atMostEvery, type Log } from './log.ts'
+import { VERSION } from './version.ts'
+
+export interface TracingOptions {
+  /** Where spans are posted to (OTLP/HTTP, JSON). */
+  readonly endpoint: string
+  /** The part of requests without a parent that are traced, from 0 to 1. */
+  readonly sampleRatio: number
+  /** Header fields of each post; may be secrets. */
+  readonly headers: Readonly<Record<string, string>>
+}
+
+export type Tracing = ReturnType<typeof createTracing>
+
+/** Spans beyond are dropped. */
+const MAX_QUEUED = 2048
+/** Few enough to be written as JSON between two requests. */
+const MAX_BATCH = 128
+/** Longest that one export takes, its retries included. */
+const EXPORT_MS = 5000
+const FAILED_LOG_MS = 60_000
+/** Longest that the last spans hold up the end of the process, and how long they have after a drain that took all of its time. */
+const MAX_FLUSH_MS = 1000
+const MIN_FLUSH_MS = 100
+/** Longest attribute. */
+const MAX_CHARS = 300
+
+/**
+ * Traces requests: one server span each, whose parent is the caller's `traceparent` (W3C Trace Context). Its sampled flag
+ * decides; without a parent, `sampleRatio` does. Export is in the background and its failures are only logged.
+ */
+export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions, log: Log) {
+  const logFailure = atMostEvery(FAILED_LOG_MS, (reason: string) =>
+    log.warn({ reason }, 'trace export failed; its spans are lost'),
+  )
+  const otlp = new OTLPTraceExporter({ url: endpoint, headers, timeoutMillis: EXPORT_MS })
+  const exporter: SpanExporter = {
+    export: (spans, done) =>
+      otlp.export(spans, (result) => {
+        if (result.error !== undefined) logFailure(reasonOf(result.error))
+        done(result)
+      }),
+    shutdown: () => otlp.shutdown(),
+  }
+  const provider = new TracerProvider({
+    resource: resourceFromAttributes({
+      'service.name': 'sluice',
+      'service.version': VERSION,
+      'service.instance.id': `${hostname()}:${process.pid}`,
+    }),
+    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(sampleRatio) }),
+    spanLimits: { attributeValueLengthLimit: MAX_CHARS },
+    spanProcessors: [
+      new BatchSpanProcessor({
+        exporter,
+        maxQueueSize: MAX_QUEUED,
+        maxExportBatchSize: MAX_BATCH,
+        exportTimeoutMillis: 2 * EXPORT_MS,
+      }),
+    ],
+  })
+  const tracer = provider.getTracer('sluice', VERSION)
+
+  function begin(x: Exchange): Span {
+    const { headers } = x.request
+    const parent = parentOf(headers['traceparent'])
+    // Without the parent that it belongs to, it says nothing (W3C Trace Context section 3.3).
+    if (parent === ROOT_CONTEXT) delete headers['tracestate']
+    const route = pathOf(x)
+    const span = tracer.startSpan(
+      route === undefined ? x.method : `${x.method} ${route}`,
+      { kind: SpanKind.SERVER, startTime: epochMs(x.startedAt) },
+      parent,
+    )
+    const { traceId, spanId, traceFlags } = span.spanContext()
+    headers['traceparent'] = `00-${traceId}-${spanId}-0${traceFlags}`
+    return span
+  }
+
+  return {
+    /** Starts the span of a request, and makes it the parent that the request's own `traceparent` names. */
+    begin(x: Exchange): void {
+      x.span = begin(x)
+    },
+    /** Ends the span of a finished request. */
+    end(x: Exchange): void {
+      const span = (x.span as Span | undefined) ?? begin(x)
+      if (!span.isRecording()) return
+      describe(span, x)
+      span.end(epochMs(x.endedAt))
+    },
+    /** Exports what is left, within `withinMs` and a second at most. Never rejects. */
+    async close(withinMs: number): Promise<void> {
+      let timer: NodeJS.Timeout | undefined
+      const late = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, Math.max(MIN_FLUSH_MS, Math.min(withinMs, MAX_FLUSH_MS)))
+      })
+      await Promise.race([provider.shutdown().catch(() => {}), late])
+      clearTimeout(timer)
+    },
+  }
+}
+
+/** W3C Trace Context section 3.2; later versions may have more behind the flags. */
+const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/
+/** The length of the version 00. */
+const LENGTH = 55
+
+/** Returns the context of the caller's span; `ROOT_CONTEXT` where it names none. */
+function parentOf(traceparent: unknown): Context {
+  if (typeof traceparent !== 'string') return ROOT_CONTEXT
+  const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent) ?? []
+  if (flags === undefined || (traceparent.startsWith('00') && traceparent.length > LENGTH))
+    return ROOT_CONTEXT
+  const traceFlags = Number.parseInt(flags, 16) & TraceFlags.SAMPLED
+  const parent = { traceId: traceId!, spanId: spanId!, traceFlags, isRemote: true }
+  // Of zeros alone, an id is none.
+  return trace.isSpanContextValid(parent) ? trace.setSpanContext(ROOT_CONTEXT, parent) : ROOT_CONTEXT
+}
+
+/** Returns the path of the route, as the configuration has it, without methods and host. */
+function pathOf({ route }: Exchange): string | undefined {
+  return route?.match.slice(route.match.indexOf('/'))
+}
+
+/** Sets what the access log shows, too, by OpenTelemetry's names where it has one. */
+function describe(span: Span, x: Exchange): void {
+  const { route, status, decision, error, forwarded } = x
+  const reported = decision?.refusedBy ?? decision?.allowances[0]
+  const attributes = {
+    'http.request.method': x.method,
+    'http.route': pathOf(x),
+    'http.response.status_code': status === 0 ? undefined : status,
+    'url.path': cut(plainPath(x.path)),
+    'url.scheme': 'encrypted' in x.request.socket ? 'https' : 'http',
+    'server.address': cut(x.host),
+    'client.address': x.ip,
+    'error.type': status >= 500 ? String(status) : undefined,
+    'sluice.request_id': x.requestId,
+    'sluice.source': x.source,
+    'sluice.upstream': route?.upstream,
+    'sluice.client': x.caller?.client,
+    'sluice.decision': decision && (decision.admitted ? 'admitted' : 'refused'),
+    'sluice.limit': reported?.name,
+    'sluice.remaining': reported?.remaining,
+    'sluice.store.mode': isDenied(x) ? 'deny' : decision?.mode,
+    'sluice.store.duration_ms':
+      decision?.mode === 'store' && !decision.cached ? x.decidedAt! - x.limitAt! : undefined,
+    'sluice.upstream.duration_ms':
+      forwarded?.headAt === undefined ? undefined : forwarded.headAt - x.askedAt!,
+  }
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined) span.setAttribute(name, value)
+  }
+  if (status < 500 && x.incomplete !== 'cut') return
+  span.setStatus({ code: SpanStatusCode.ERROR, ...(error !== undefined && { message: error.message }) })
+}
+
+/** Returns what went wrong, with the status that the receiver answered. */
+function reasonOf({ message, code }: Error & { readonly code?: unknown }): string {
+  return typeof code === 'number' ? `answered ${code}` : message
+}

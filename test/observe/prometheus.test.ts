@@ -1,0 +1,181 @@
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parse, stringify } from 'yaml'
+import { call, startGateway, token, TOKENS } from '../helpers/gateway.ts'
+import { type IntrospectionServer, startIntrospection } from '../helpers/introspection-server.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+
+const CONFIG = join(import.meta.dirname, '../../config')
+const folder = mkdtempSync(join(tmpdir(), 'sluice-prometheus-'))
+
+/** Runs promtool, and returns its exit code with all that it printed. */
+function promtool(args: readonly string[], input = ''): readonly [code: number | null, output: string] {
+  const { error, status, stdout, stderr } = spawnSync('promtool', args, { input, encoding: 'utf8' })
+  if (error !== undefined) throw new Error('promtool is missing; run npm run setup', { cause: error })
+  return [status, stdout + stderr]
+}
+
+interface Panel {
+  readonly id: number
+  readonly type: string
+  readonly title: string
+  readonly datasource?: { readonly uid: string }
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number }
+  readonly targets?: readonly { readonly expr: string; readonly datasource: { readonly uid: string } }[]
+}
+interface Dashboard {
+  readonly panels: readonly Panel[]
+  readonly templating: { readonly list: readonly { readonly name: string; readonly type: string }[] }
+}
+interface Rules {
+  readonly groups: readonly { readonly rules: readonly { readonly alert: string; readonly expr: string }[] }[]
+}
+
+const text = readFileSync(join(CONFIG, 'grafana/sluice.json'), 'utf8')
+const dashboard = JSON.parse(text) as Dashboard
+const shown = dashboard.panels.flatMap(({ title, targets = [] }) =>
+  targets.map(({ expr }) => ({ title, expr: expr.replaceAll('$__rate_interval', '5m') })),
+)
+const rules = (parse(readFileSync(join(CONFIG, 'prometheus/alerts.yaml'), 'utf8')) as Rules).groups.flatMap(
+  ({ rules }) => rules,
+)
+const expressions = [...shown, ...rules.map(({ alert, expr }) => ({ title: alert, expr }))]
+
+let data: TestUpstream
+let introspection: IntrospectionServer
+let metrics: string
+beforeAll(async () => {
+  ;[data, introspection] = await Promise.all([startUpstream(), startIntrospection()])
+  const gateway = await startGateway({
+    data: data.url,
+    store: '{ redis: { url: "redis://127.0.0.1:1" } }',
+    tokens: TOKENS.replace(
+      / }$/,
+      `, introspection: { url: "${introspection.url}", clientId: sluice, clientSecret: secret } }`,
+    ),
+    more: 'failures: { limit: 5, window: 1m }',
+  })
+  await call(gateway.port, { token: await token('client-1') })
+  await call(gateway.port, { token: 'opaque' })
+  await call(gateway.port, { path: '/nowhere' })
+  metrics = (await call(gateway.adminPort, { path: '/metrics' })).body
+  await gateway.close()
+})
+afterAll(async () => {
+  await Promise.all([data.close(), introspection.close()])
+  rmSync(folder, { recursive: true })
+})
+
+/** What operators' own alerts and panels may name. */
+const NAMES = [
+  'sluice_http_requests_total{route,method,code,source}',
+  'sluice_http_request_duration_seconds_count{route}',
+  'sluice_upstream_duration_seconds_count{upstream}',
+  'sluice_limit_decisions_total{limit,outcome}',
+  'sluice_store_duration_seconds_count',
+  'sluice_store_up',
+  'sluice_store_mode{mode}',
+  'sluice_store_stand_in_decisions_total{mode}',
+  'sluice_issuer_keys_age_seconds{issuer}',
+  'sluice_issuer_keys_failures_total{issuer}',
+  'sluice_introspection_up{issuer}',
+  'sluice_introspection_requests_total{issuer,result}',
+  'sluice_downstream_sockets',
+  'sluice_downstream_max_sockets',
+  'sluice_dropped_sockets_total{bound}',
+  'sluice_upstream_up{upstream,address}',
+  'sluice_upstream_sockets{upstream}',
+  'sluice_upstream_max_sockets{upstream}',
+  'sluice_upstream_queue{upstream}',
+  'sluice_failures_total',
+  'sluice_failures_refused_total',
+  'sluice_config_last_reload_successful',
+  'sluice_config_last_reload_success_timestamp_seconds',
+  'sluice_config_reload_failures_total',
+  'sluice_build_info{version,node}',
+  'sluice_workers',
+  'sluice_worker_ends_total',
+]
+
+it('/metrics shows each metric under its name, with its labels and no other', () => {
+  const series = [...metrics.matchAll(/^(sluice_\w+)(?:\{(.*)\})? /gm)].map(([, name, labels = '']) => {
+    const keys = [...labels.matchAll(/(?:^|,)(\w+)="(?:[^"\\]|\\.)*"/g)].map(([, key]) => key)
+    return `${name!}${keys.length > 0 ? `{${keys.join(',')}}` : ''}`
+  })
+  const shown = new Set(series.filter((one) => !/_(?:bucket|sum)(?:\{|$)/.test(one)))
+  expect([...shown].toSorted()).toEqual(NAMES.toSorted())
+})
+
+it('/metrics is what Prometheus recommends', () => {
+  expect(metrics).toContain('sluice_http_request_duration_seconds_count{route="unmatched"} 1')
+  expect(promtool(['check', 'metrics'], metrics)).toEqual([0, ''])
+})
+
+describe('config/prometheus', () => {
+  it('has a sound example of a configuration', () => {
+    const [code, output] = promtool(['check', 'config', join(CONFIG, 'prometheus/prometheus.yaml')])
+    expect([code, output]).toEqual([0, expect.stringContaining(`${rules.length} rules found`)])
+  })
+
+  it('alerts when it must, and not when it must not', () => {
+    const file = join(CONFIG, 'prometheus/alerts.test.yaml')
+    expect(promtool(['test', 'rules', file])).toEqual([0, expect.stringContaining('SUCCESS')])
+    const { tests } = parse(readFileSync(file, 'utf8')) as { tests: { name: string }[] }
+    const tested = new Set(tests.map(({ name }) => name.split(' ')[0]))
+    expect([...tested]).toEqual(rules.map(({ alert }) => alert))
+  })
+})
+
+describe('config/grafana/sluice.json', () => {
+  it('takes its data from the source that is chosen', () => {
+    expect(dashboard.templating.list.map(({ name, type }) => [name, type])).toEqual([
+      ['datasource', 'datasource'],
+      ['job', 'query'],
+      ['instance', 'query'],
+    ])
+    const sources = [...text.matchAll(/"uid": "([^"]*)"/g)].map(([, uid]) => uid)
+    expect(new Set(sources)).toEqual(new Set(['sluice', '${datasource}']))
+    expect(sources.filter((uid) => uid === 'sluice')).toHaveLength(1)
+  })
+
+  it('has panels that do not overlap', () => {
+    expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length)
+    const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
+      Array.from({ length: w * h }, (_, i) => `${x + (i % w)},${y + Math.floor(i / w)}`),
+    )
+    expect(new Set(cells).size).toBe(cells.length)
+  })
+
+  it('has expressions that Prometheus can evaluate', () => {
+    const file = join(folder, 'expressions.yaml')
+    const recorded = shown.map(({ expr }, i) => ({ record: `panel:${i}`, expr }))
+    writeFileSync(file, stringify({ groups: [{ name: 'panels', rules: recorded }] }))
+    expect(promtool(['check', 'rules', file])).toEqual([0, expect.stringContaining('SUCCESS')])
+  })
+})
+
+describe('expressions of alerts and panels', () => {
+  it.each(expressions)('name metrics and labels that the gateway shows: $title', ({ expr }) => {
+    const types = [...metrics.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
+    const names = new Set(
+      types.flatMap(([, name, type]) =>
+        type === 'histogram' ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
+      ),
+    )
+    // By Prometheus itself, and of the file, which this gateway has none of.
+    const labels = new Set(['job', 'instance', 'hash', 'certificate'])
+    for (const [, label] of metrics.matchAll(/[{,]([a-z]+)="/g)) labels.add(label!)
+
+    const used = expr.match(/\b(?:sluice|process|nodejs)_\w+/g) ?? []
+    expect(used.length > 0 || /^(?:sum|absent)?\(?up\{/.test(expr)).toBe(true)
+    expect(used.filter((name) => !names.has(name))).toEqual([])
+    const given = [
+      ...[...expr.matchAll(/[{,](\w+)(?:=~|!~|!=|=)"/g)].map(([, label]) => label!),
+      ...[...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, list]) => list!.split(/, */)),
+    ]
+    expect(given.filter((label) => !labels.has(label))).toEqual([])
+  })
+})

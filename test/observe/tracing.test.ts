@@ -1,0 +1,299 @@
+import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { effectiveConfig } from '../../src/commands/check.ts'
+import type { Exchange } from '../../src/gateway/exchange.ts'
+import type { Log } from '../../src/observe/log.ts'
+import { createTracing } from '../../src/observe/tracing.ts'
+import { completed, load } from '../config/load-text.ts'
+import { call, startGateway, type Settings, type TestGateway, token, yaml } from '../helpers/gateway.ts'
+import { serving } from '../helpers/process.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+interface Span {
+  readonly traceId: string
+  readonly spanId: string
+  readonly parentSpanId?: string
+  readonly name: string
+  readonly kind: number
+  readonly startTimeUnixNano: string
+  readonly endTimeUnixNano: string
+  readonly attributes: readonly { readonly key: string; readonly value: Record<string, unknown> }[]
+  readonly status: { readonly code: number; readonly message?: string }
+}
+
+const TRACE = '0af7651916cd43dd8448eb211c80319c'
+const PARENT = 'b7ad6b7169203331'
+const SERVER_KIND = 2
+const ERROR = 2
+
+/** A real receiver of OTLP/HTTP in JSON. */
+let receiver: Server
+let endpoint: string
+let spans: Span[]
+let fields: IncomingHttpHeaders[]
+/** What the next posts get. */
+let answer: number
+beforeAll(async () => {
+  receiver = createServer((request, response) => {
+    const chunks: Buffer[] = []
+    request.on('data', (chunk: Buffer) => chunks.push(chunk))
+    request.on('end', () => {
+      const { resourceSpans } = JSON.parse(Buffer.concat(chunks).toString()) as {
+        resourceSpans: { scopeSpans: { spans: Span[] }[] }[]
+      }
+      fields.push(request.headers)
+      if (answer === 200) {
+        spans.push(...resourceSpans.flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans)))
+      }
+      response.writeHead(answer, { 'content-type': 'application/json' }).end('{}')
+    })
+  })
+  await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve))
+  endpoint = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/v1/traces`
+})
+afterAll(() => {
+  receiver.closeAllConnections()
+  receiver.close()
+})
+beforeEach(() => {
+  spans = []
+  fields = []
+  answer = 200
+})
+
+const attributesOf = ({ attributes }: Span): Record<string, unknown> =>
+  Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]))
+
+describe('a traced request', () => {
+  let data: TestUpstream
+  let gateway: TestGateway
+  const start = async (more: Partial<Settings> = {}, sampleRatio = 1) => {
+    gateway = await startGateway({
+      data: data.url,
+      more: `tracing: { endpoint: "${endpoint}", sampleRatio: ${sampleRatio} }`,
+      ...more,
+    })
+  }
+  beforeEach(async () => {
+    data = await startUpstream((request, response) =>
+      response.writeHead(request.url === '/v3/broken' ? 500 : 200).end(),
+    )
+  })
+  afterEach(() => data.close())
+  /** The spans of all requests, in the order in which they began; closing the gateway flushes them. */
+  async function ended(): Promise<Span[]> {
+    await gateway.close()
+    return spans.toSorted((a, b) => (a.startTimeUnixNano < b.startTimeUnixNano ? -1 : 1))
+  }
+  const sent = () => data.seen.at(-1)!.headers
+
+  it('is a server span under that of the caller, and the parent of what the upstream does', async () => {
+    await start()
+    const before = Date.now()
+    const headers = {
+      traceparent: `00-${TRACE}-${PARENT}-01`,
+      tracestate: 'a=b',
+      'X-Request-Id': 'request-1',
+    }
+    const mine = await token('client-1')
+    await call(gateway.port, { path: '/v3/x?secret=hunter2', token: mine, headers })
+    const { traceparent, tracestate } = sent()
+    const [span] = await ended()
+    expect(span).toMatchObject({ traceId: TRACE, parentSpanId: PARENT, name: 'GET /v3/*', kind: SERVER_KIND })
+    expect(span!.status.code).not.toBe(ERROR)
+    expect([traceparent, tracestate]).toEqual([`00-${TRACE}-${span!.spanId}-01`, 'a=b'])
+    const { 'sluice.upstream.duration_ms': upstreamMs, ...attributes } = attributesOf(span!)
+    expect(attributes).toMatchObject({
+      'http.request.method': 'GET',
+      'http.route': '/v3/*',
+      'http.response.status_code': 200,
+      'url.path': '/v3/x',
+      'url.scheme': 'http',
+      'server.address': '127.0.0.1',
+      'client.address': '127.0.0.1',
+      'sluice.request_id': 'request-1',
+      'sluice.source': 'upstream',
+      'sluice.upstream': 'data',
+      'sluice.client': 'client-1',
+      'sluice.decision': 'admitted',
+      'sluice.limit': 'requests',
+      'sluice.remaining': 999,
+      'sluice.store.mode': 'store',
+      'sluice.store.duration_ms': expect.any(Number) as number,
+    })
+    const [beginMs, endMs] = [span!.startTimeUnixNano, span!.endTimeUnixNano].map((at) => Number(at) / 1e6)
+    expect(beginMs).toBeGreaterThan(before - 5)
+    expect(endMs).toBeLessThan(Date.now() + 5)
+    expect(endMs! - beginMs!).toBeGreaterThanOrEqual(upstreamMs as number)
+    expect(JSON.stringify(span)).not.toMatch(new RegExp(`hunter2|${mine}`))
+  })
+
+  it('shows a refusal, and whose error it was', async () => {
+    const dead = await startUpstream()
+    await dead.close()
+    await start({ identity: dead.url, limit: 1 })
+    const mine = await token('client-1')
+    const paths = ['/v3/broken', '/v3/x', '/nowhere', '/oidc/x']
+    for (const path of paths) await call(gateway.port, { path, token: mine })
+    const [broken, over, unmatched, unreachable] = await ended()
+    expect(attributesOf(broken!)).toMatchObject({ 'sluice.source': 'upstream', 'error.type': '500' })
+    expect(broken!.status.code).toBe(ERROR)
+    expect(attributesOf(over!)).toMatchObject({
+      'http.response.status_code': 429,
+      'sluice.decision': 'refused',
+      'sluice.remaining': 0,
+      'sluice.source': 'gateway',
+    })
+    expect(over!.status.code).not.toBe(ERROR)
+    expect(unmatched).toMatchObject({ name: 'GET', status: {} })
+    expect(attributesOf(unmatched!)).not.toHaveProperty('http.route')
+    expect(unreachable!.status).toEqual({ code: ERROR, message: 'The upstream cannot be reached.' })
+    expect(attributesOf(unreachable!)).toMatchObject({
+      ...{ 'http.response.status_code': 502, 'error.type': '502', 'sluice.source': 'gateway' },
+    })
+  })
+
+  it('is traced as the caller decided, or else as often as configured', async () => {
+    await start({}, 0)
+    const mine = await token('client-1')
+    const upstreamGot = async (traceparent?: string) => {
+      const headers = { ...(traceparent !== undefined && { traceparent, tracestate: 'a=b' }) }
+      await call(gateway.port, { token: mine, headers })
+      return sent()
+    }
+    const unsampled = await upstreamGot(`00-${TRACE}-${PARENT}-00`)
+    expect(unsampled['traceparent']).toMatch(new RegExp(`^00-${TRACE}-(?!${PARENT})[0-9a-f]{16}-00$`))
+    expect(unsampled['tracestate']).toBe('a=b')
+    expect((await upstreamGot())['traceparent']).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/)
+    const later = await upstreamGot(`01-${TRACE}-${PARENT}-03-more`)
+    for (const wrong of [
+      `ff-${TRACE}-${PARENT}-01`,
+      `00-${TRACE}-${PARENT}-01-more`,
+      `00-${'0'.repeat(32)}-${PARENT}-01`,
+      `00-${TRACE}-${'0'.repeat(16)}-01`,
+      `00-${TRACE.toUpperCase()}-${PARENT}-01`,
+      `00-${TRACE}-${PARENT}-01, 00-${TRACE}-${PARENT}-01`,
+      '1',
+    ]) {
+      const { traceparent, tracestate } = await upstreamGot(wrong)
+      expect(traceparent, wrong).toMatch(new RegExp(`^00-(?!${TRACE})[0-9a-f]{32}-[0-9a-f]{16}-00$`))
+      expect(tracestate).toBeUndefined()
+    }
+    const [span, ...others] = await ended()
+    expect(others).toEqual([])
+    expect(later['traceparent']).toBe(`00-${TRACE}-${span!.spanId}-01`)
+  })
+
+  it('passes traceparent unchanged without tracing', async () => {
+    await start({ more: '' })
+    const headers = { traceparent: `00-${TRACE}-${PARENT}-00`, tracestate: 'a=b' }
+    await call(gateway.port, { token: await token('client-1'), headers })
+    expect(sent()).toMatchObject(headers)
+    await gateway.close()
+  })
+})
+
+describe('spans', () => {
+  const lines: object[] = []
+  const log = { warn: (fields: object, msg: string) => lines.push({ ...fields, msg }) } as unknown as Log
+  const open = (to = endpoint) =>
+    createTracing({ endpoint: to, sampleRatio: 1, headers: { 'x-key': 's3cret' } }, log)
+  const finished = (): Exchange => {
+    const request = { headers: {}, socket: {} }
+    const x = { request, method: 'GET', startedAt: 1, endedAt: 2, status: 404, ip: '::1', requestId: 'r' }
+    return x as unknown as Exchange
+  }
+  beforeEach(() => void lines.splice(0))
+
+  it('that the receiver does not take are logged once, without secrets', async () => {
+    answer = 400
+    const tracing = open()
+    for (let i = 0; i < 300; i++) tracing.end(finished())
+    await tracing.close(1000)
+    await until('all batches are refused', () => fields.length >= 3)
+    expect(fields[0]).toMatchObject({ 'x-key': 's3cret' })
+    expect(lines).toEqual([{ reason: 'answered 400', msg: 'trace export failed; its spans are lost' }])
+  })
+
+  it('beyond the queue are dropped while the receiver is silent, and hold up the end for a moment only', async () => {
+    let posts = 0
+    const silent = createServer(() => posts++)
+    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
+    const tracing = open(`http://127.0.0.1:${(silent.address() as AddressInfo).port}/`)
+    for (let i = 0; i < 10_000; i++) tracing.end(finished())
+    // It does not wait for the answers.
+    await tracing.close(200)
+    // One batch was on its way, and 2048 spans in the queue, 128 each.
+    await until('the last ones are posted', () => posts === 17)
+    expect(lines).toEqual([])
+    silent.closeAllConnections()
+    silent.close()
+  })
+})
+
+describe('the SDK of OpenTelemetry', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-tracing-'))
+  let data: TestUpstream
+  beforeAll(async () => {
+    data = await startUpstream()
+  })
+  afterAll(async () => {
+    await data.close()
+    rmSync(folder, { recursive: true })
+  })
+  /** Starts a gateway whose processes print, on SIGUSR2, whether the SDK is loaded. */
+  async function start(more: string, args: readonly string[] = [], store = 'memory') {
+    const preload = `import Module from 'node:module'
+      process.on('SIGUSR2', () => {
+        console.error('loaded: ' + Object.keys(Module._cache).some((file) => file.includes('/sdk-trace/')))
+      })`
+    const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(preload)}`
+    const gateway = await serving(yaml({ data: data.url, store, more }), args, { NODE_OPTIONS })
+    await call(gateway.port, { token: await token('client-1') })
+    return gateway
+  }
+
+  it('traces in workers, is sent secrets from files, and exports the last spans before they exit', async () => {
+    const secret = join(folder, 'token')
+    writeFileSync(secret, 'Bearer s3cret\n')
+    const tracing = `{ endpoint: "${endpoint}", sampleRatio: 1, headers: { authorization: "file:${secret}" } }`
+    const store = '{ redis: { url: "redis://127.0.0.1:1" } }'
+    const gateway = await start(`drainTimeout: 1s\ntracing: ${tracing}`, ['--workers', '2'], store)
+    const { pid } = gateway.child
+    const [worker] = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number)
+    process.kill(worker!, 'SIGUSR2')
+    await until('it is loaded', () => gateway.stderr().includes('loaded: true'))
+    gateway.kill('SIGTERM')
+    expect(await gateway.ended()).toBe(0)
+    expect(spans.map(({ name }) => name)).toEqual(['GET /transactions'])
+    expect(fields.map(({ authorization }) => authorization)).toEqual(['Bearer s3cret'])
+  })
+
+  it('is not loaded without tracing', async () => {
+    const gateway = await start('')
+    gateway.kill('SIGUSR2')
+    await until('it is known', () => gateway.stderr().includes('loaded: '))
+    expect(gateway.stderr()).toContain('loaded: false')
+    gateway.kill()
+  })
+})
+
+it('shows no secret of tracing where the configuration is printed', async () => {
+  const text = 'tracing: { endpoint: "https://o.example.com/v1?key=s3cret", headers: { x-key: s3cret } }'
+  const { config } = await load(completed(text))
+  expect(config.tracing).toEqual({
+    ...{ endpoint: 'https://o.example.com/v1?key=s3cret', sampleRatio: 0.01, headers: { 'x-key': 's3cret' } },
+  })
+  expect(effectiveConfig(config)['tracing']).toEqual({
+    ...{
+      endpoint: expect.not.stringContaining('s3cret') as string,
+      sampleRatio: 0.01,
+      headers: { 'x-key': '***' },
+    },
+  })
+})

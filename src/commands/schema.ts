@@ -1,13 +1,12 @@
-import { writeFile } from 'node:fs/promises'
 import { jsonSchema } from '../config/schema.ts'
-import { type Given, type Io, textOf } from './io.ts'
+import { type Given, type Io, textOf, writeOutput } from './io.ts'
 
 /** Writes the JSON Schema of the configuration to a file, or prints it. */
 export async function run(given: Given, { stdout }: Io): Promise<void> {
   const file = textOf(given, 'output')!
   const schema = schemaText()
   if (file === '-') stdout.write(schema)
-  else await writeFile(file, schema)
+  else await writeOutput(file, schema)
 }
 
 export function schemaText(): string {

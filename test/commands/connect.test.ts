@@ -125,6 +125,11 @@ routes:
     expect(await connect({ store: redis({ url: `redis://127.0.0.1:${port}` }) }, '')).toContainEqual(
       expect.stringMatching(/^failed Redis at .*ECONNREFUSED.*; start it, or correct store\.redis$/),
     )
+    const http = await startUpstream()
+    onTestFinished(http.close)
+    expect(await connect({ store: redis({ url: `redis://127.0.0.1:${http.port}` }) }, 'Redis')).toEqual([
+      `failed Redis at 127.0.0.1:${http.port}: something other than Redis answers there; correct store.redis`,
+    ])
     const wrong = await connect({ store: redis({ url: url(':guess') }) }, 'Redis')
     expect(wrong).toEqual([expect.stringMatching(/refuses the user name or password; correct/)])
     expect(wrong[0]).not.toContain('guess')

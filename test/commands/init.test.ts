@@ -2,6 +2,8 @@ import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { readQuestion } from '../../src/commands/explain/command.ts'
+import { explain } from '../../src/commands/explain/explain.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { itEndsWrongUsage, sluice } from './run.ts'
@@ -26,6 +28,13 @@ async function init(flags: Readonly<Record<string, string>> = {}) {
   const ended = await sluice(['init', ...argsOf({ ...FLAGS, ...flags }), '--output', file])
   expect(ended).toMatchObject({ code: 0, stderr: '' })
   return { file, text: readFileSync(file, 'utf8'), ...ended }
+}
+
+/** What requests get by the configuration that is written for these flags. */
+async function explaining(flags: Readonly<Record<string, string>> = {}) {
+  const { stdout } = await sluice(['init', ...argsOf({ ...FLAGS, ...flags }), '--output', '-'])
+  const { config } = await loadConfig({ file: '-', text: stdout })
+  return (request: string) => explain(config, readQuestion(request, undefined), {}, Date.now())
 }
 
 describe('sluice init', () => {
@@ -58,23 +67,17 @@ describe('sluice init', () => {
     ['POST api.example.com/v3/sync/b74f1a79:a1d4e70e', 'data', 'bearer', ['requests', 'sync']],
     ['GET api.example.com/v3/transactions', 'data', 'bearer', ['requests']],
   ])('routes %s to %s, with %s', async (request, upstream, authenticate, limits) => {
-    const { file } = await init()
-    const { stdout } = await sluice(['explain', request, '--config', file, '--json'])
-    const { refusal, route, limits: asked } = JSON.parse(stdout) as Record<string, object>
+    const explained = await explaining()
+    const { refusal, route, limits: asked } = explained(request)
     expect(refusal).toBeNull()
     expect(route).toMatchObject({ upstream, authenticate })
-    expect((asked as { name: string }[]).map(({ name }) => name)).toEqual(limits)
+    expect(asked.map(({ name }) => name)).toEqual(limits)
   })
 
   it('refuses other hosts, and other methods at the PAR endpoint', async () => {
-    const { file } = await init()
-    for (const [request, status] of [
-      ['GET evil.example.com/v3/transactions', 400],
-      ['GET identity.example.com/oidc/request', 405],
-    ] as const) {
-      const { stdout } = await sluice(['explain', request, '--config', file, '--json'])
-      expect(JSON.parse(stdout)).toMatchObject({ refusal: { status } })
-    }
+    const explained = await explaining()
+    expect(explained('GET evil.example.com/v3/transactions').refusal).toMatchObject({ status: 400 })
+    expect(explained('GET identity.example.com/oidc/request').refusal).toMatchObject({ status: 405 })
   })
 
   it('puts the schema beside the file, where its first line points editors', async () => {
@@ -95,6 +98,16 @@ describe('sluice init', () => {
     expect(existsSync(join(dirname(file), 'sluice.schema.json'))).toBe(false)
     expect(await sluice([...args, '--force'])).toMatchObject({ code: 0 })
     expect(readFileSync(file, 'utf8')).toContain('store:')
+  })
+
+  it('asks nothing where the file could not be written', async () => {
+    const file = join(newFile(), 'sluice.yaml')
+    const stderr = `sluice: ${file} cannot be written: its folder does not exist. Create it, or give another --output.\n`
+    for (const args of [
+      ['init', '--output', file],
+      ['schema', '--output', file],
+    ])
+      expect(await sluice(args)).toEqual({ code: 1, stdout: '', stderr })
   })
 
   it('prints the file alone to standard output for -', async () => {
@@ -123,18 +136,14 @@ describe('sluice init', () => {
   })
 
   it('tells an API on the issuer’s host apart by the path of the issuer', async () => {
-    const { file } = await init({ audience: 'https://identity.example.com' })
-    const { config } = await loadConfig({ file })
-    expect(config.listen.hosts).toEqual(['identity.example.com'])
-    const upstreamOf = async (request: string) => {
-      const { stdout } = await sluice(['explain', request, '--config', file, '--json'])
-      return (JSON.parse(stdout) as { route: { upstream: string } }).route.upstream
-    }
-    expect(await upstreamOf('identity.example.com/v3/accounts')).toBe('data')
-    expect(await upstreamOf('identity.example.com/oidc/auth')).toBe('identity')
-    expect(await upstreamOf('identity.example.com/.well-known/oauth-authorization-server/oidc')).toBe(
-      'identity',
-    )
+    const explained = await explaining({ audience: 'https://identity.example.com' })
+    for (const [path, upstream] of [
+      ['/v3/accounts', 'data'],
+      ['/oidc/auth', 'identity'],
+      ['/.well-known/oauth-authorization-server/oidc', 'identity'],
+    ])
+      expect(explained(`identity.example.com${path}`).route).toMatchObject({ upstream })
+    expect(explained('api.example.com/v3/accounts').refusal).toMatchObject({ status: 400 })
   })
 
   it('asks on a terminal for what is not given, again where an answer is wrong', async () => {
@@ -198,7 +207,7 @@ describe('sluice init', () => {
 
   itEndsWrongUsage([
     [
-      ['init', '--output', 'no-such/x.yaml', '--issuer', ISSUER],
+      ['init', '--output', '-', '--issuer', ISSUER],
       'Give --identity, --data, --audience: there is no terminal to ask on.',
     ],
     [

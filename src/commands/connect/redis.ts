@@ -24,11 +24,11 @@ function describeNode(node: InspectedNode, kind: string): Finding {
   const what = `${kind} at ${shownAddress(node.url)}`
   if ('says' in node) return { state: 'ok', what, message: node.says }
   const { name, message } = node.error
-  return {
-    state: 'failed',
-    what,
-    message: name === 'StoreConfigError' ? message : `${message}; start it, or correct store.redis`,
-  }
+  if (name === 'StoreConfigError') return { state: 'failed', what, message }
+  const wrong = message.startsWith('Unknown RESP type')
+    ? 'something other than Redis answers there; correct store.redis'
+    : `${message}; start it, or correct store.redis`
+  return { state: 'failed', what, message: wrong }
 }
 
 const shownAddress = (url: string): string => (url.startsWith('redis') ? new URL(url).host : url)

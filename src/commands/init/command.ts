@@ -1,10 +1,9 @@
 import { existsSync } from 'node:fs'
-import { writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { withTimeout } from '../../authenticate/token/fetch-json.ts'
 import { discover } from '../../authenticate/token/jwks.ts'
 import { loadConfig } from '../../config/load.ts'
-import { type Given, type Io, textOf, writeLines } from '../io.ts'
+import { type Given, type Io, refuseOutput, textOf, writeLines, writeOutput } from '../io.ts'
 import { schemaText } from '../schema.ts'
 import { type Answers, answersOf } from './answers.ts'
 import { configText, type Keys, PASSWORD, splitRedis } from './template.ts'
@@ -17,28 +16,19 @@ export async function run(given: Given, io: Io): Promise<void> {
   const file = textOf(given, 'output')!
   const isFile = file !== '-'
   const isForced = given['force'] === true
-  if (isFile && !isForced && existsSync(file)) throw existing(file)
+  // Before anything is asked.
+  if (isFile) refuseOutput(file, isForced)
   const answers = await answersOf(given, io)
   const keys = await findKeys(answers)
   const text = configText(answers, keys, isFile)
   const { password } = splitRedis(answers.redis)
   await loadConfig({ file, text, env: { [PASSWORD]: password } })
   if (isFile) {
-    const flag = isForced ? 'w' : 'wx'
-    await writeFile(file, text, { flag }).catch((error: NodeJS.ErrnoException) => {
-      throw error.code === 'EEXIST' ? existing(file) : error
-    })
-    await writeFile(join(dirname(file), SCHEMA), schemaText(), { flag }).catch(
-      (error: NodeJS.ErrnoException) => {
-        if (error.code !== 'EEXIST') throw error
-      },
-    )
+    await writeOutput(file, text, isForced ? 'w' : 'wx')
+    const schema = join(dirname(file), SCHEMA)
+    if (isForced || !existsSync(schema)) await writeOutput(schema, schemaText())
   } else io.stdout.write(text)
   writeLines(isFile ? io.stdout : io.stderr, nextSteps(file, keys, password !== undefined))
-}
-
-function existing(file: string): Error {
-  return new Error(`${file} exists already. Give --force to overwrite it, or another --output.`)
 }
 
 /**

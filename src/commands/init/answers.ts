@@ -57,13 +57,20 @@ async function askFor(
   const terminal = createInterface({ input: stdin, output: stderr })
   // Keeps lines that come before they are asked for, such as pasted ones, and ends with the input.
   const lines = terminal[Symbol.asyncIterator]()
+  let isOpen = true
+  terminal.once('close', () => (isOpen = false))
   try {
     for (const [flag, question] of missing) {
       terminal.setPrompt(`${question.asks}${'otherwise' in question ? ` [${question.otherwise}]` : ''} `)
       while (answers[flag] === undefined) {
-        terminal.prompt()
+        // Lines may be left where the input has ended, and there Node.js 22 and newer throw.
+        if (isOpen) terminal.prompt()
+        else stderr.write(`${terminal.getPrompt()}\n`)
         const { value, done = false } = await lines.next()
-        if (done) throw new Error('The questions were not answered; nothing is written.')
+        if (done) {
+          stderr.write('\n')
+          throw new Error('The questions were not answered; nothing is written.')
+        }
         const read = readAnswer(question, (value as string).trim())
         if ('answer' in read) answers[flag] = read.answer
         else stderr.write(`It ${read.problem}.\n`)

@@ -7,10 +7,12 @@ import { type Given, type Io, load, print } from './io.ts'
 
 const SECRETS = /^(?:clientSecret|key|token|username|password|sentinelUsername|sentinelPassword)$/
 
-/** Prints the effective configuration and the warnings, without secrets, as YAML or JSON. */
-export async function run(given: Given, io: Io): Promise<void> {
+/** Prints the effective configuration and the warnings, without secrets, as YAML or JSON; with `--connect`, what became of trying it. */
+export async function run(given: Given, io: Io): Promise<number> {
   const { config } = await load(given, io)
+  if (given['connect'] === true) return (await import('./connect/connect.ts')).run(config, given, io)
   print(io, given, effectiveConfig(config), (shown) => stringify(shown, { lineWidth: 0 }).trimEnd())
+  return 0
 }
 
 /** A configuration as JSON values, with `***` in place of secrets. */

@@ -1,11 +1,8 @@
 import yargs, { type Argv } from 'yargs'
-import { nearest } from '../config/yaml/problem.ts'
 import { VERSION } from '../observe/version.ts'
-import { FLAGS, type Given, type Io, writeLines, UsageError } from './io.ts'
-
-/** Exit codes beside 0 and 1, as in sysexits.h. */
-const WRONG_USAGE = 64
-const WRONG_CONFIG = 78
+import { reportFailure, wordUsage } from './failure.ts'
+import { configured, text, withConfig, withJson } from './flags.ts'
+import { type Given, type Io, UsageError, writeLines } from './io.ts'
 
 const WHICH_OF_LIMITS = 'Which command? One of limits show, limits set, limits reset.'
 
@@ -15,6 +12,7 @@ const IDLE_FOR_LIMITS = ['host', 'port', 'log-level', 'log-format']
 /** The commands, whose packages are imported when they run: so help is quick. */
 const COMMANDS = {
   start: ['serve', started, () => import('./start.ts')],
+  init: ['write a configuration for your addresses', initiated, () => import('./init/command.ts')],
   check: ['say what a configuration means, or list all its mistakes', checked, () => import('./check.ts')],
   explain: ['say what a request gets, and why', explained, () => import('./explain/command.ts')],
   limits: [
@@ -24,37 +22,43 @@ const COMMANDS = {
   ],
   replay: ['say what limits would have done to logged calls', replayed, () => import('./replay/replay.ts')],
   sandbox: ['serve with backends, to try it out', sandboxed, () => import('./sandbox/sandbox.ts')],
+  schema: ['print the JSON Schema of the configuration, for editors', described, () => import('./schema.ts')],
 } as const
+const EPILOGUE = `Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.
+
+With --json, a failure is one JSON object on standard output: "error" with "exit" and "message" and, for a wrong configuration, "problems", each with "file", "line", "column" (or "flag"), "path" and "message".
+
+Completion: sluice completion >> ~/.bashrc, or >> ~/.zshrc.`
 const WHICH = `Which command? One of ${Object.keys(COMMANDS).join(', ')}.`
 
-/** Runs a command line and returns its exit code; failures are written to `io.stderr`, without a stack. */
+/** Runs a command line and returns its exit code. */
 export async function main(argv: readonly string[], io: Io): Promise<number> {
   try {
     // Has yargs return help and version in place of printing them.
     const print = (_error: unknown, _given: unknown, output: string): void => {
       if (output !== '') writeLines(io.stdout, output)
     }
-    await commandLine(argv, io).parseAsync([...argv], {}, print)
-    return 0
+    let code = 0
+    await commandLine(argv, io, (failed) => (code = failed)).parseAsync([...argv], {}, print)
+    return code
   } catch (error) {
-    const { name, message } = error instanceof Error ? error : new Error(String(error))
-    if (error instanceof UsageError) {
-      writeLines(io.stderr, `sluice: ${message}\nSee "sluice --help".`)
-      return WRONG_USAGE
-    }
-    writeLines(io.stderr, name === 'ConfigError' ? message : `sluice: ${message || name}`)
-    return name === 'ConfigError' || name === 'StoreConfigError' ? WRONG_CONFIG : 1
+    return reportFailure(error, argv, io)
   }
 }
 
-function commandLine(argv: readonly string[], io: Io): Argv {
+/** `onFailed` gets the exit code of a command that has printed itself what failed. */
+function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) => void): Argv {
   const program = yargs()
   for (const [name, [describe, build, load]] of Object.entries(COMMANDS)) {
-    const run = async (given: Given): Promise<void> => (await load()).run(given, io)
+    const run = async (given: Given): Promise<void> => {
+      const code: unknown = await (await load()).run(given, io)
+      if (typeof code === 'number') onFailed(code)
+    }
     program.command(name, describe, (command) => build(command, run), name === 'limits' ? undefined : run)
   }
   return program
     .command('worker', false, {}, () => work(io))
+    .completion('completion', 'print a script that completes commands and flags in bash or zsh')
     .scriptName('sluice')
     .locale('en')
     .usage('$0 <command>\n\nA rate-limiting gateway: authenticates callers, limits them, forwards the rest.')
@@ -64,13 +68,15 @@ function commandLine(argv: readonly string[], io: Io): Argv {
       'parse-positional-numbers': false,
     })
     .example('$0 start --config config/sluice.yaml', 'serve')
+    .example('$0 init', 'write sluice.yaml')
     .example('$0 check --config config/sluice.yaml', 'which routes and limits are in effect?')
+    .example('$0 check --config config/sluice.yaml --connect', 'does all that it names answer?')
     .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags beat the file')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
     .example('$0 limits show acme --config config/sluice.yaml', 'how much has this client used?')
     .example('$0 replay access.log --config new.yaml', 'whom would these limits refuse?')
     .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
-    .epilogue('Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.')
+    .epilogue(EPILOGUE)
     .version(VERSION)
     .alias({ help: 'h', version: 'V' })
     .demandCommand(1, 1, WHICH)
@@ -79,7 +85,12 @@ function commandLine(argv: readonly string[], io: Io): Argv {
     .exitProcess(false)
     .fail((message: string | null, error: Error | undefined) => {
       if (error !== undefined && error.name !== 'YError') throw error
-      throw new UsageError(reworded(message, argv) ?? error?.message)
+      const [first, second] = argv
+      const words =
+        first === 'limits'
+          ? wordUsage(message, argv, second, WHICH_OF_LIMITS)
+          : wordUsage(message, argv, first, WHICH)
+      throw new UsageError(words ?? error?.message)
     })
 }
 
@@ -90,53 +101,31 @@ async function work(io: Io): Promise<void> {
   await new Promise<never>(() => {})
 }
 
-/** A message of yargs without possible secrets, and without suggestions of commands that are nothing like what was written. */
-function reworded(message: string | null, argv: readonly string[]): string | undefined {
-  const unknown = /^(Unknown arguments?: )(.*)$/s.exec(message ?? '')
-  if (unknown !== null) {
-    // What is no flag may be a password, or a URL with one.
-    const isFlag = (word: string): boolean => argv.some((one) => /^--?/.test(one) && one.includes(word))
-    const plain = unknown[2]!.split(', ').map((word) => (isFlag(word) ? word : '***'))
-    const advice = plain.includes('***') ? '. Give values by flags, such as --config FILE.' : ''
-    return unknown[1]! + plain.join(', ') + advice
-  }
-  const suggested = /^Did you mean (\S+)\?$/.exec(message ?? '')?.[1]
-  if (suggested === undefined || argv.some((word) => nearest(word, [suggested]) !== undefined))
-    return message ?? undefined
-  return argv[0] === 'limits' ? WHICH_OF_LIMITS : WHICH
-}
-
-function text(command: Argv, name: string, describe: string, otherwise?: string): Argv {
-  const option = { type: 'string', requiresArg: true, describe } as const
-  return command.option(name, otherwise === undefined ? option : { ...option, default: otherwise })
-}
-
-function withJson(command: Argv): Argv {
-  return command.option('json', { type: 'boolean', describe: 'as JSON' })
-}
-
-function withConfig(command: Argv): Argv {
-  return text(command, 'config', 'the YAML file, or - for standard input; SLUICE_CONFIG, unless given')
-}
-
-/** The options of the commands that read a configuration, in which flags override the file; hides those in `idle`. */
-function configured(command: Argv, idle: readonly string[] = []): Argv {
-  withConfig(command)
-  for (const [name, { describe }] of Object.entries(FLAGS)) {
-    const group = 'In place of what the file says:'
-    command.option(name, { type: 'string', requiresArg: true, describe, hidden: idle.includes(name), group })
-  }
-  return command.conflicts('store', 'redis')
-}
-
 function started(command: Argv): Argv {
   const describe =
     'processes that share the port and the limits, which must be in Redis; auto: one for each usable core'
   return text(configured(command), 'workers', describe, '1')
 }
 
+function initiated(command: Argv): Argv {
+  text(command, 'identity', 'where the identity backend answers: scheme, host and port')
+  text(command, 'data', 'where the Data API answers: scheme, host and port')
+  text(command, 'issuer', 'the issuer of the access tokens, exactly as in them')
+  text(command, 'audience', 'the audience of the access tokens, such as the URL of the API')
+  text(command, 'redis', 'URL of the Redis that counts; redis://127.0.0.1:6379, unless given')
+  text(command, 'output', 'the file that is written, or - for standard output', 'sluice.yaml')
+  return command
+    .option('force', { type: 'boolean', describe: 'overwrite the file' })
+    .epilogue('On a terminal, it asks for what is not given.')
+}
+
+function described(command: Argv): Argv {
+  return text(command, 'output', 'the file that is written, or - for standard output', '-')
+}
+
 function checked(command: Argv): Argv {
-  return withJson(configured(command))
+  const describe = 'try Redis, upstreams, issuers and certificates too; exit code 1 if one fails'
+  return withJson(configured(command)).option('connect', { type: 'boolean', describe })
 }
 
 function asking(command: Argv, run: (given: Given) => Promise<void>): Argv {

@@ -1,10 +1,13 @@
+import { existsSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import type { Loaded, LoadOptions, Override } from '../config/load.ts'
 import { escaped } from '../observe/pretty.ts'
 
 /** What commands use of their process; tests bring their own. */
 export interface Io extends Pick<NodeJS.Process, 'env' | 'exit' | 'on' | 'once' | 'send'> {
-  readonly stdin: Readable
+  readonly stdin: Readable & { readonly isTTY?: boolean }
   readonly stdout: Writable
   readonly stderr: Writable & { readonly isTTY?: boolean }
 }
@@ -23,6 +26,28 @@ export function writeLines(stream: Writable, text: string): void {
 /** Writes a value, with `--json` as JSON, else as `describe` puts it. */
 export function print<T>({ stdout }: Io, given: Given, value: T, describe: (value: T) => string): void {
   writeLines(stdout, given['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
+}
+
+/** Writes the file that `--output` names; with `wx`, not over one that exists. Rejects with words for the operator. */
+export async function writeOutput(file: string, text: string, flag: 'w' | 'wx' = 'w'): Promise<void> {
+  try {
+    await writeFile(file, text, { flag })
+  } catch (error) {
+    const { code = '', message } = error as NodeJS.ErrnoException
+    throw new Error(UNWRITTEN[code]?.(file) ?? `${file} cannot be written: ${message}`, { cause: error })
+  }
+}
+
+/** Throws what `writeOutput` would reject with, as far as it is known before: with `over`, a file that exists is no obstacle. */
+export function refuseOutput(file: string, over: boolean): void {
+  const code = !existsSync(dirname(file)) ? 'ENOENT' : !over && existsSync(file) ? 'EEXIST' : undefined
+  if (code !== undefined) throw new Error(UNWRITTEN[code]!(file))
+}
+
+const UNWRITTEN: Readonly<Record<string, (file: string) => string>> = {
+  EEXIST: (file) => `${file} exists already. Give --force to overwrite it, or another --output.`,
+  ENOENT: (file) =>
+    `${file} cannot be written: its folder does not exist. Create it, or give another --output.`,
 }
 
 /** The flags that beat the file. Their texts go through the schema like the file's. */

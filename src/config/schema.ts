@@ -90,6 +90,7 @@ export function jsonSchema(): z.core.JSONSchema.BaseSchema {
   })
   return {
     $schema: $schema!,
+    $id: 'urn:sluice:config',
     title: 'Sluice configuration',
     ...schema,
     $defs: {

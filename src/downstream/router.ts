@@ -132,6 +132,8 @@ export function parsePattern(text: string): Pattern | string {
   const unknown = methods?.find((method) => !METHODS.has(method))
   if (unknown !== undefined)
     return `"${unknown}" is no method that a route takes; use ${[...METHODS].join(', ')}`
+  if (parts[2]!.includes('*'))
+    return '"*" takes no hosts; write a route for each host, or none in the route and the hosts in listen.hosts'
   const host = parseHost(parts[2]!)
   if (parts[2] !== '' && host?.port !== '')
     return `"${parts[2]!.replace(/^.*@/, '***@')}" is no host name; leave the port out`

@@ -137,6 +137,7 @@ function outageLog(what: string, fields: object, log: Log) {
   }
 }
 
-function keysFrom({ issuer, jwks }: Tokens): KeyPlace {
+/** Where the keys of an issuer are. */
+export function keysFrom({ issuer, jwks }: Tokens): KeyPlace {
   return { issuer, jwks: jwks && ('url' in jwks ? jwks.url : jwks.file) }
 }

@@ -1,12 +1,24 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { VERSION } from '../../src/observe/version.ts'
-import { itEndsWrongUsage, sluice } from './run.ts'
+import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
+
+const WHICH = 'Which command? One of start, init, check, explain, limits, replay, sandbox, schema.'
 
 describe('sluice', () => {
   it('shows help with examples, and its version', async () => {
     const help = await sluice(['--help'])
     expect(help).toMatchObject({ code: 0, stderr: '' })
-    for (const command of ['start', 'check', 'explain', 'limits', 'replay', 'sandbox']) {
+    for (const command of [
+      'start',
+      'init',
+      'check',
+      'explain',
+      'limits',
+      'replay',
+      'sandbox',
+      'schema',
+      'completion',
+    ]) {
       expect(help.stdout).toContain(`sluice ${command}`)
     }
     for (const part of ['Examples:', 'Exit codes:']) expect(help.stdout).toContain(part)
@@ -19,8 +31,13 @@ describe('sluice', () => {
   })
 
   itEndsWrongUsage([
-    [[], 'Which command? One of start, check, explain, limits, replay, sandbox.'],
+    [[], WHICH],
+    [['run'], WHICH],
+    [['test'], WHICH],
+    [['redis://u:hunter2@h'], WHICH],
     [['chek'], 'Did you mean check?'],
+    [['limits', 'run'], 'Which command? One of limits show, limits reset.'],
+    [['limits', 'shw'], 'Did you mean show?'],
     [['start'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
     [['check', '--confg', 'x'], 'Unknown argument: confg'],
     [['check', 'sluice.yaml'], 'Unknown argument: ***. Give values by flags, such as --config FILE.'],
@@ -38,4 +55,58 @@ describe('sluice', () => {
     [['worker'], 'Workers are started by "sluice start --workers N".'],
     [['sandbox', '--port', '70000'], '--port must be a whole number from 0 to 65535.'],
   ])
+
+  it('prints a failure as JSON, and nothing else, with --json', async () => {
+    const failure = async (...args: string[]) => {
+      const { code, stdout, stderr } = await sluice([...args, '--json'])
+      expect(stderr).toBe('')
+      const printed = JSON.parse(stdout) as { error: { exit: number; message: string } }
+      expect(printed.error.exit).toBe(code)
+      return printed
+    }
+    const file = fileOf('store: memory\nlisten: { port: http }\n')
+    const wrong = await failure('check', '--config', file, '--admin-port', 'x')
+    expect(wrong).toMatchObject({
+      error: { exit: 78, message: expect.stringContaining(`${file}:2:17: listen.port: must be`) as string },
+      problems: [
+        { flag: '--admin-port', path: '', message: 'must be a port from 0 to 65535' },
+        { file, line: 2, column: 17, path: 'listen.port', message: 'must be a port from 0 to 65535' },
+        { file, line: 1, column: 1, path: 'upstreams' },
+        { file, line: 1, column: 1, path: 'routes' },
+      ].toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)),
+    })
+    expect(await failure('explain', '/', '--config', '/nowhere/x.yaml')).toMatchObject({
+      error: { exit: 78 },
+      problems: [{ file: '/nowhere/x.yaml', message: 'does not exist' }],
+    })
+    expect(await failure('limits', 'show')).toEqual({
+      error: { exit: 64, message: 'Which client? Give its id.' },
+    })
+    const memory = await failure(
+      'limits',
+      'show',
+      'acme',
+      '--config',
+      'config/sluice.yaml',
+      '--store',
+      'memory',
+    )
+    expect(memory.error).toMatchObject({
+      exit: 1,
+      message: expect.stringContaining('admin listener') as string,
+    })
+  })
+
+  it('completes commands, subcommands and flags', async () => {
+    onTestFinished(() => void vi.unstubAllEnvs())
+    vi.stubEnv('SHELL', '/bin/bash').stubEnv('ZSH_NAME', undefined)
+    const { stdout: script } = await sluice(['completion'])
+    expect(script).toContain('complete -o bashdefault -o default -F _sluice_yargs_completions sluice')
+    const completed = async (...words: string[]) =>
+      (await sluice(['--get-yargs-completions', 'sluice', ...words])).stdout.trim().split('\n')
+    expect(await completed('ch')).toContain('check')
+    expect(await completed('')).not.toContain('worker')
+    expect(await completed('limits', '')).toEqual(['show', 'reset'])
+    expect(await completed('check', '--c')).toEqual(expect.arrayContaining(['--config', '--connect']))
+  })
 })

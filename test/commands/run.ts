@@ -29,7 +29,7 @@ export async function sluice(
   const [stdout, stderr] = [createSink(), Object.assign(createSink(), { isTTY })]
   const io = Object.assign(new EventEmitter(), {
     env,
-    stdin: Readable.from([Buffer.from(stdin)], { objectMode: false }),
+    stdin: Object.assign(Readable.from([Buffer.from(stdin)], { objectMode: false }), { isTTY }),
     stdout,
     stderr,
   })

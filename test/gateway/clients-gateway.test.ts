@@ -21,7 +21,7 @@ const PRIVATE_JWK = {
   alg: 'PS256',
 }
 
-describe.each([7, 9] as const)('through the gateway, with the tokens of oidc-provider %i,', (version) => {
+describe.each([6, 9] as const)('through the gateway, with the tokens of oidc-provider %i,', (version) => {
   let provider: GuardedProvider
   beforeAll(async () => {
     provider = await startGuardedProvider(version)

@@ -1,5 +1,8 @@
-/** The generation of the provider that behaves as the documented service does; its types are near enough. */
-declare module 'oidc-provider7' {
-  import Provider from 'oidc-provider'
-  export default Provider
+/** The generation of the provider that behaves as the documented service does. */
+declare module 'oidc-provider6' {
+  import type Provider from 'oidc-provider'
+  export default class {
+    constructor(issuer: string, configuration: object)
+    readonly callback: ReturnType<Provider['callback']>
+  }
 }

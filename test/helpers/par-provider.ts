@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type Provider from 'oidc-provider'
-import type { ClientMetadata, Configuration } from 'oidc-provider'
+import type { ClientMetadata } from 'oidc-provider'
 import { vi } from 'vitest'
 import { AUDIENCE, call, startGateway } from './gateway.ts'
 import { makeKey } from './issuer.ts'
@@ -65,11 +65,13 @@ const ROUTES = `routes:
   - { match: "POST /:version/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
   - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests] }`
 
-const FEATURES = {
+const SHARED_FEATURES = {
   devInteractions: { enabled: false },
   claimsParameter: { enabled: true },
   clientCredentials: { enabled: true },
   pushedAuthorizationRequests: { enabled: true },
+}
+const RESOURCES = {
   resourceIndicators: {
     enabled: true,
     defaultResource: () => AUDIENCE,
@@ -88,27 +90,37 @@ const COMMON = {
   pkce: { required: () => false },
   ttl: { ClientCredentials: 600 },
 }
+type Answer = ReturnType<Provider['callback']>
 const VERSIONS = {
-  7: async (issuer: string): Promise<Provider> =>
-    new (await import('oidc-provider7')).default(issuer, {
+  6: async (issuer: string): Promise<Answer> => {
+    const { callback } = new (await import('oidc-provider6')).default(issuer, {
       ...COMMON,
+      scopes: ['openid', 'accounts:read', 'transactions:read:all'],
+      formats: { AccessToken: 'jwt-ietf', ClientCredentials: 'jwt-ietf' },
+      audiences: () => [AUDIENCE],
       pkce: { ...COMMON.pkce, methods: ['S256'] },
-      enabledJWA: { requestObjectSigningAlgValues: ['none', 'PS256', 'RS256'] },
-      features: { ...FEATURES, requestObjects: { request: true } },
-    } as Configuration),
-  9: async (issuer: string): Promise<Provider> =>
+      whitelistedJWA: { requestObjectSigningAlgValues: ['none', 'PS256', 'RS256'] },
+      features: {
+        ...SHARED_FEATURES,
+        ietfJWTAccessTokenProfile: { enabled: true },
+        requestObjects: { request: true },
+      },
+    })
+    return callback
+  },
+  9: async (issuer: string): Promise<Answer> =>
     new (await import('oidc-provider')).default(issuer, {
       ...COMMON,
-      features: { ...FEATURES, requestObjects: { enabled: true } },
-    }),
+      features: { ...SHARED_FEATURES, ...RESOURCES, requestObjects: { enabled: true } },
+    }).callback(),
 }
 
 /** Starts a provider of one generation, its issuer being the address of the gateway before it. */
-export async function startGuardedProvider(version: 7 | 9): Promise<GuardedProvider> {
+export async function startGuardedProvider(version: 6 | 9): Promise<GuardedProvider> {
   const port = await freePort()
   const base = `http://127.0.0.1:${port}`
   const issuer = `${base}/oidc`
-  const answer = await quietly(async () => (await VERSIONS[version](issuer)).callback())
+  const answer = await quietly(() => VERSIONS[version](issuer))
   let reached = 0
   const provider = createServer((request, response) => {
     const url = request.url ?? '/'

@@ -136,9 +136,9 @@ export function loadKeys(
   )
 }
 
-/** The `jwks_uri` of an issuer (OpenID Connect Discovery 1.0, sections 4 and 4.3). */
-async function discover(issuer: string, signal: AbortSignal): Promise<string> {
-  const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
+/** The `jwks_uri` of an issuer (OpenID Connect Discovery 1.0, sections 4 and 4.3), of a document that is found under `base`. */
+export async function discover(issuer: string, signal: AbortSignal, base = issuer): Promise<string> {
+  const url = `${base.replace(/\/$/, '')}/.well-known/openid-configuration`
   const { issuer: named, jwks_uri: uri } = await readJson(url, signal)
   if (named !== issuer) throw new Error(`${url} is the document of another issuer than ${issuer}`)
   const safe = issuer.startsWith('https:') ? /^https:\/\//i : /^https?:\/\//i

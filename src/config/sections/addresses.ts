@@ -12,10 +12,10 @@ export const bindHost = textWhere(
 )
 
 /** A host that the gateway serves, in lower case. */
-export const servedHost = textWhere(
-  (host) => parseHost(host)?.port === '' && !host.endsWith(':'),
-  'a host name without port, such as api.example.com',
-).transform((host) => parseHost(host)!.host)
+export const servedHost = textWhere((host) => {
+  if (host.includes('*')) return 'must be one host; "*" takes none, so write each host'
+  return parseHost(host)?.port === '' && !host.endsWith(':')
+}, 'a host name without port, such as api.example.com').transform((host) => parseHost(host)!.host)
 
 /** The name in a server’s certificate; an address cannot be asked for (RFC 6066 section 3). */
 export const tlsName = textWhere(

@@ -30,6 +30,9 @@ function checkServer(text: string): boolean | string {
   return /^(?:\/\d{0,4})?$/.test(pathname) || 'must end with the number of a database, such as /0, or without'
 }
 
+/** The URL of a Redis. */
+export const redisUrl = textWhere(checkServer, SERVER)
+
 /** The PEM files of TLS to a server. */
 export const tlsFiles = {
   ca: pemFile.optional().describe('Authorities (CAs) that are trusted; by default those of Node.js.'),
@@ -60,7 +63,7 @@ const tls = z
   .describe('TLS to Redis: true, or PEM files relative to this file; rediss:// switches it on, too.')
 
 const servers = section({
-  url: textWhere(checkServer, SERVER)
+  url: redisUrl
     .optional()
     .describe('One server: redis://, rediss:// (TLS) or unix:///path; file:/path reads the URL from a file.'),
   cluster: list(textWhere(checkNode, NODE), 1, 'a list of the URLs of some nodes')

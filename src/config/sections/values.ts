@@ -6,6 +6,19 @@ export const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000
 /** The units of sizes, in bytes. */
 export const UNITS_BYTES = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
 
+/** Units as they are often written instead, but for case. */
+const MISWRITTEN: Readonly<Record<string, string>> = {
+  ms: 'msec msecs millis millisecond milliseconds',
+  s: 'sec secs second seconds',
+  m: 'min mins minute minutes',
+  h: 'hr hrs hour hours',
+  d: 'day days',
+  B: 'byte bytes',
+  kB: 'k kib',
+  MB: 'm mib',
+  GB: 'g gib',
+}
+
 /** Durations between two, with their units → milliseconds. */
 export const duration = measure('duration', UNITS_MS, 'milliseconds')
 /** Sizes between two, with their units → bytes. */
@@ -33,8 +46,12 @@ function measure(noun: string, units: Readonly<Record<string, number>>, grain: s
       if (pattern.test(input))
         return Number.isInteger(read(input)) ? undefined : `must come to whole ${grain}`
       const [, count = '', written = ''] = /^([\d.]+)\s*([A-Za-z]+)$/.exec(input) ?? []
-      const meant = names.find((one) => one.toLowerCase() === written.toLowerCase())
-      return meant && `must be a ${noun} such as 30${names[1]}; did you mean "${count}${meant}"?`
+      const word = written.toLowerCase()
+      const meant = names.find(
+        (one) => one.toLowerCase() === word || MISWRITTEN[one]!.split(' ').includes(word),
+      )
+      if (meant === undefined || !fits(`${count}${meant}`)) return undefined
+      return `must be a ${noun} such as 30${names[1]}; did you mean "${count}${meant}"?`
     })
     return z
       .string(wording)

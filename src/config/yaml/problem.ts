@@ -148,9 +148,11 @@ const PLAINER: Readonly<Record<string, string>> = {
 
 /** Words what the YAML parser found, without the text behind the colon, which may be a secret. */
 export function wordError({ code, message, pos }: YAMLError, text: string): string {
+  const [line] = text.slice(text.lastIndexOf('\n', pos[0] - 1) + 1).split('\n', 1) as [string]
+  if (code === 'NON_STRING_KEY' && line.includes('{{'))
+    return 'is a mapping within a mapping; write "${NAME}" for the environment variable NAME'
   const plainer = PLAINER[code]
   if (plainer !== undefined) return plainer
-  const [line] = text.slice(text.lastIndexOf('\n', pos[0] - 1) + 1).split('\n', 1) as [string]
   const isUnquoted = /^[^#]*[{,[][^"'#]*\$\{/.test(line.slice(0, 1000))
   const hint = isUnquoted ? '; within { } and [ ], put quotes around "${NAME}"' : ''
   return `${message.split(/\n|: /, 1)[0]}${hint}`

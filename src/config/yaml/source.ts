@@ -107,8 +107,8 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
   return undefined
 }
 
-/** A variable to shells, and a plain text here. */
-const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+/
+/** A variable to shells or to templates, and a plain text here. */
+const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/
 
 /** Visits a document once, since it may be long, and replaces every scalar that names variables. */
 function inspect(document: Document.Parsed, env: Env, placeAt: (offset?: number) => Place) {

@@ -1,0 +1,41 @@
+import type { Config } from '../../config/schema.ts'
+import { problemLine } from '../../config/yaml/problem.ts'
+import { formatTable } from '../format.ts'
+import { type Given, type Io, print } from '../io.ts'
+import { certificateProbe, type Finding, type Probe, upstreamProbes } from './probes.ts'
+import { clientProbes, issuerProbes } from './issuers.ts'
+import { redisProbe } from './redis.ts'
+
+/** Most probes at a time: each of 10,000 clients may have keys elsewhere. */
+const MOST_AT_ONCE = 32
+
+/** Tries everything that a configuration names, and prints a line for each. Returns the exit code: 1 if one of them failed. */
+export async function run(config: Config, given: Given, io: Io): Promise<number> {
+  const checks = await runAll([
+    redisProbe(config),
+    ...upstreamProbes(config),
+    ...issuerProbes(config),
+    ...clientProbes(config),
+    ...certificateProbe(config, Date.now()),
+  ])
+  const { warnings } = config
+  const ok = checks.every(({ state }) => state !== 'failed')
+  print(io, given, { ok, checks, warnings }, () =>
+    formatTable([
+      ...checks.map(({ state, what, message }) => [state, what, message]),
+      ...warnings.map((warning) => ['warning', 'configuration', problemLine(warning)]),
+    ]),
+  )
+  return ok ? 0 : 1
+}
+
+/** Runs probes side by side, and returns their findings in the order of the probes. */
+async function runAll(probes: readonly Probe[]): Promise<readonly Finding[]> {
+  const findings: (readonly Finding[])[] = []
+  const queue = probes.entries()
+  async function work(): Promise<void> {
+    for (const [i, probe] of queue) findings[i] = await probe()
+  }
+  await Promise.all(Array.from({ length: MOST_AT_ONCE }, work))
+  return findings.flat()
+}

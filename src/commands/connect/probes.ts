@@ -1,0 +1,72 @@
+import { X509Certificate } from 'node:crypto'
+import type { Config } from '../../config/schema.ts'
+import { createAddresses } from '../../upstream/addresses.ts'
+import { createConnect } from '../../upstream/connect.ts'
+import type { Upstream } from '../../upstream/upstream.ts'
+import { formatInstant } from '../format.ts'
+
+/** What became of one thing that a configuration names. */
+export interface Finding {
+  readonly state: 'ok' | 'warning' | 'failed'
+  readonly what: string
+  /** What was found and, where it failed, what to do. */
+  readonly message: string
+}
+
+/** Tries something, within a bounded time; never rejects. */
+export type Probe = () => Promise<readonly Finding[]>
+
+/** Longest wait for one answer. */
+export const TIMEOUT_MS = 3000
+
+const DAY_MS = 86_400_000
+/** A certificate that ends sooner is worth a warning. */
+const SOON_DAYS = 14
+
+/** Connects to each address of the upstreams, over TLS as for a call. */
+export function upstreamProbes({ upstreams }: Config): readonly Probe[] {
+  return upstreams.flatMap((upstream) => {
+    const { all } = createAddresses(upstream.origins, () => {})
+    return all.map((address) => async () => [await connect(upstream, address)])
+  })
+}
+
+type Address = ReturnType<typeof createAddresses>['all'][number]
+
+function connect({ name, connectTimeoutMs, tls }: Upstream, address: Address): Promise<Finding> {
+  const isTls = address.origin.startsWith('https:')
+  const what = `upstream ${name} at ${address.origin}`
+  const open = createConnect(Math.min(connectTimeoutMs, TIMEOUT_MS), isTls ? (tls ?? {}) : undefined)
+  return new Promise((resolve) => {
+    const socket = open(address, (failure) => {
+      socket.destroy()
+      if (failure === undefined)
+        resolve({ state: 'ok', what, message: isTls ? 'connected by TLS' : 'connected' })
+      else {
+        const advice = `start it, or correct upstreams.${name}${isTls ? ', with its tls' : ''}`
+        resolve({ state: 'failed', what, message: `${failure.message}; ${advice}` })
+      }
+    })
+    socket.on('error', () => {})
+  })
+}
+
+/** Reads how long the certificate of `listen.tls` is good for, at an instant in epoch milliseconds. */
+export function certificateProbe({ listen }: Config, nowMs: number): readonly Probe[] {
+  if (listen.tls?.cert === undefined) return []
+  const { validFrom, validTo } = new X509Certificate(listen.tls.cert)
+  const [fromMs, toMs] = [Date.parse(validFrom), Date.parse(validTo)]
+  const days = Math.floor((toMs - nowMs) / DAY_MS)
+  const what = 'certificate of listen.tls'
+  const finding: Finding =
+    nowMs >= toMs
+      ? { state: 'failed', what, message: `expired at ${formatInstant(toMs)}; write a new one` }
+      : nowMs < fromMs
+        ? { state: 'failed', what, message: `is not valid before ${formatInstant(fromMs)}` }
+        : {
+            state: days < SOON_DAYS ? 'warning' : 'ok',
+            what,
+            message: `is valid for ${days} ${days === 1 ? 'day' : 'days'}, until ${formatInstant(toMs)}`,
+          }
+  return [async () => [finding]]
+}

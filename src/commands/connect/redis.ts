@@ -1,0 +1,60 @@
+import { randomUUID } from 'node:crypto'
+import type { Config, SharedStore } from '../../config/schema.ts'
+import { type InspectedNode, inspectNodes } from '../../limit/redis/inspect.ts'
+import { describeTopology } from '../../limit/redis/options.ts'
+import { createRedisStore } from '../../limit/redis/store.ts'
+import { type Finding, type Probe, TIMEOUT_MS } from './probes.ts'
+
+/** Connects to each server that the store names, and then counts and frees a call as the gateway does. */
+export function redisProbe({ store }: Config): Probe {
+  return async () => {
+    if (store === 'memory')
+      return [
+        { state: 'ok', what: 'store', message: 'counts in the memory of this process; nothing to reach' },
+      ]
+    const { topology } = store.redis
+    const nodes = await inspectNodes(topology, store.redis, TIMEOUT_MS)
+    const found = nodes.map((node) => describeNode(node, 'name' in topology ? 'sentinel' : 'Redis'))
+    // Where none can be reached, counting fails for the same reason.
+    return found.every(({ state }) => state === 'failed') ? found : [...found, await countOnce(store)]
+  }
+}
+
+function describeNode(node: InspectedNode, kind: string): Finding {
+  const what = `${kind} at ${shownAddress(node.url)}`
+  if ('says' in node) return { state: 'ok', what, message: node.says }
+  const { name, message } = node.error
+  if (name === 'StoreConfigError') return { state: 'failed', what, message }
+  const wrong = message.startsWith('Unknown RESP type')
+    ? 'something other than Redis answers there; correct store.redis'
+    : `${message}; start it, or correct store.redis`
+  return { state: 'failed', what, message: wrong }
+}
+
+const shownAddress = (url: string): string => (url.startsWith('redis') ? new URL(url).host : url)
+
+async function countOnce({ redis, prefix }: SharedStore): Promise<Finding> {
+  const warnings: string[] = []
+  const what = 'counting in Redis'
+  const store = createRedisStore({
+    ...redis,
+    prefix,
+    timeoutMs: TIMEOUT_MS,
+    onWarning: (warning) => warnings.push(warning),
+  })
+  try {
+    if (!(await store.connect()))
+      throw new Error(`${describeTopology(redis.topology)} is out of reach in part`)
+    // No client has a name like this, and the key is gone within a second even if it is not freed.
+    const key = `${prefix}:{~check-${randomUUID()}}:check`
+    await store.charge([{ name: 'check', key, limit: 1, windowMs: 1000, shadow: false }])
+    await store.reset({ named: [key], glob: undefined, matches: () => true })
+    return warnings.length > 0
+      ? { state: 'warning', what, message: warnings.join(' ') }
+      : { state: 'ok', what, message: `counted a call and freed it, under the prefix "${prefix}"` }
+  } catch (error) {
+    return { state: 'failed', what, message: (error as Error).message }
+  } finally {
+    await store.close()
+  }
+}

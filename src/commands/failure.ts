@@ -1,0 +1,55 @@
+import { type ConfigError, nearest, type Problem } from '../config/yaml/problem.ts'
+import { type Io, UsageError, writeLines } from './io.ts'
+
+/** Exit codes beside 0 and 1, as in sysexits.h. */
+const WRONG_USAGE = 64
+const WRONG_CONFIG = 78
+
+/** Writes why a command failed, without a stack: one JSON object on `io.stdout` with `--json`, else lines on `io.stderr`. Returns the exit code. */
+export function reportFailure(thrown: unknown, argv: readonly string[], io: Io): number {
+  const error = thrown instanceof Error ? thrown : new Error(String(thrown))
+  // By their names: their modules are imported by the commands that need them.
+  const isConfig = error.name === 'ConfigError'
+  const isUsage = error instanceof UsageError
+  const exit = isUsage ? WRONG_USAGE : isConfig || error.name === 'StoreConfigError' ? WRONG_CONFIG : 1
+  const message = error.message || error.name
+  if (argv.includes('--json')) {
+    const problems = isConfig ? (error as ConfigError).problems.map(locatedOf) : undefined
+    writeLines(io.stdout, JSON.stringify({ error: { exit, message }, problems }, undefined, 2))
+  } else {
+    const hint = isUsage ? '\nSee "sluice --help".' : ''
+    writeLines(io.stderr, isConfig ? message : `sluice: ${message}${hint}`)
+  }
+  return exit
+}
+
+/** A problem with the parts of its place apart: a file, with line and column unless it is all of it, or a flag. */
+function locatedOf({ where, path, message }: Problem) {
+  if (where.startsWith('--')) return { flag: where, path, message }
+  const [, file = where, line, column] = /^(.*):(\d+):(\d+)$/s.exec(where) ?? []
+  const place = line === undefined ? {} : { line: Number(line), column: Number(column) }
+  return { file, ...place, path, message }
+}
+
+/** Words what yargs found, without possible secrets; `which` asks for a command where `command` is none, nor like one. */
+export function wordUsage(
+  message: string | null,
+  argv: readonly string[],
+  command: string | undefined,
+  which: string,
+): string | undefined {
+  const unknown = /^(Unknown arguments?: )(.*)$/s.exec(message ?? '')
+  if (unknown !== null) {
+    const words = unknown[2]!.split(', ')
+    if (command !== undefined && !command.startsWith('-') && words.includes(command)) return which
+    // What is no flag may be a password, or a URL with one.
+    const isFlag = (word: string): boolean => argv.some((one) => /^--?/.test(one) && one.includes(word))
+    const plain = words.map((word) => (isFlag(word) ? word : '***'))
+    const advice = plain.includes('***') ? '. Give values by flags, such as --config FILE.' : ''
+    return unknown[1]! + plain.join(', ') + advice
+  }
+  const suggested = /^Did you mean (\S+)\?$/.exec(message ?? '')?.[1]
+  if (suggested === undefined || argv.some((word) => nearest(word, [suggested]) !== undefined))
+    return message ?? undefined
+  return which
+}

@@ -1,0 +1,237 @@
+import { createServer } from 'node:tls'
+import type { AddressInfo } from 'node:net'
+import { describe, expect, it } from 'vitest'
+import { certificateProbe } from '../../src/commands/connect/probes.ts'
+import { startIntrospection } from '../helpers/introspection-server.ts'
+import { startIssuer } from '../helpers/issuer.ts'
+import { freePort, startRedis } from '../helpers/redis.ts'
+import { makeCertificate } from '../helpers/self-signed.ts'
+import { sharedCluster, sharedRedis, sharedSentinels } from '../helpers/shared-redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
+import { BESIDE, completed, load } from '../config/load-text.ts'
+import { fileOf, sluice } from './run.ts'
+
+const PREFIX = 'check-connect'
+const ISSUER = 'https://identity.example.com/oidc'
+/** Nothing answers there. */
+const NOWHERE = 'http://127.0.0.1:1'
+
+interface Settings {
+  readonly store?: string
+  readonly data?: string
+  readonly tokens?: object
+  readonly more?: string
+}
+
+const textOf = ({ store = 'memory', data = NOWHERE, tokens = {}, more = '' }: Settings) => `
+store: ${store}
+upstreams: { data: ${data.startsWith('{') ? data : `{ url: "${data}" }`} }
+tokens: ${JSON.stringify({ issuer: ISSUER, audience: 'https://api.example.com', jwks: NOWHERE, ...tokens })}
+limits: { requests: { per: [client], limit: 1000, window: 1m } }
+${more || 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]'}
+`
+
+/** The findings that begin with `what`, of a check of these settings. */
+async function connect(settings: Settings, what = '') {
+  const ended = await sluice(['check', '--connect', '--json', '--config', fileOf(textOf(settings))])
+  expect(ended.stderr).toBe('')
+  const { ok, checks } = JSON.parse(ended.stdout) as {
+    ok: boolean
+    checks: { state: string; what: string; message: string }[]
+  }
+  expect(ended.code).toBe(checks.some(({ state }) => state === 'failed') ? 1 : 0)
+  expect(ok).toBe(ended.code === 0)
+  return checks
+    .filter((check) => check.what.startsWith(what))
+    .map(({ state, what, message }) => `${state} ${what}: ${message}`)
+}
+
+const redis = (settings: object) =>
+  JSON.stringify({ redis: settings, prefix: PREFIX }).replaceAll(/"(\w+)":/g, '$1: ')
+
+describe('sluice check --connect', () => {
+  it('prints a line for each thing that answers, and ends with 0', async ({ onTestFinished }) => {
+    const [{ url }, issuer, introspection, data] = await Promise.all([
+      sharedRedis(),
+      startIssuer({ algorithms: ['ES256', 'EdDSA'] }),
+      startIntrospection(),
+      startUpstream(),
+    ])
+    for (const { close } of [issuer, introspection, data]) onTestFinished(close)
+    const text = textOf({
+      store: redis({ url }),
+      data: data.url,
+      tokens: {
+        issuer: issuer.issuer,
+        jwks: undefined,
+        introspection: { url: introspection.url, clientId: 'gateway', clientSecret: 'hunter2' },
+      },
+      more: `clients: [{ id: acme, requestObjectSigningAlg: ES256, jwksUri: "${issuer.jwksUri}" }]
+par: { issuer: "${issuer.issuer}" }
+routes:
+  - { match: "POST /oidc/request", upstream: data, authenticate: par }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
+    })
+    const { code, stdout, stderr } = await sluice(['check', '--connect', '--config', fileOf(text)])
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout.replaceAll(/  +/g, '  ').split('\n')).toEqual([
+      expect.stringMatching(/^ok  Redis at 127\.0\.0\.1:\d+  is Redis \d+\./),
+      `ok  counting in Redis  counted a call and freed it, under the prefix "${PREFIX}"`,
+      `ok  upstream data at ${data.url}  connected`,
+      `ok  keys of ${issuer.issuer}  2 keys, for ES256, EdDSA`,
+      `ok  introspection at ${introspection.url}  answers the gateway`,
+      'ok  keys of the client acme  2 keys, for ES256',
+      '',
+    ])
+    expect(introspection.asked[0]!.authorization).toMatch(/^Basic /)
+    const { command } = await sharedRedis()
+    expect(await command('KEYS', `${PREFIX}:{~check*`)).toEqual([])
+  })
+
+  it('tries no connection where the configuration is wrong', async () => {
+    const file = fileOf(textOf({ store: 'disk' }))
+    expect(await sluice(['check', '--connect', '--config', file])).toMatchObject({ code: 78, stdout: '' })
+  })
+
+  it('shows the warnings of the configuration, which fail nothing', async ({ onTestFinished }) => {
+    const [data, issuer] = await Promise.all([startUpstream(), startIssuer({ algorithms: ['ES256'] })])
+    for (const { close } of [data, issuer]) onTestFinished(close)
+    const text = textOf({ data: data.url, tokens: { jwks: issuer.jwksUri } })
+    const file = fileOf(`admin: { host: 0.0.0.0 }${text}`)
+    const { code, stdout } = await sluice(['check', '--connect', '--config', file])
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/^ok +store +counts in the memory of this process/)
+    expect(stdout).toMatch(/^warning +configuration +.*admin\.host: is reached from other machines/m)
+  })
+
+  it('tries each node of a cluster, and each sentinel', async () => {
+    const [cluster, sentinels] = await Promise.all([sharedCluster(), sharedSentinels()])
+    const found = await connect({ store: redis({ cluster: cluster.urls }) }, '')
+    expect(found.filter((line) => line.startsWith('ok Redis at'))).toHaveLength(cluster.urls.length)
+    expect(found).toContainEqual(expect.stringMatching(/^ok counting in Redis: /))
+    const { urls, name } = sentinels
+    const behind = await connect({ store: redis({ sentinels: urls, name }) }, '')
+    expect(behind.filter((line) => line.startsWith('ok sentinel at'))).toHaveLength(urls.length)
+    expect(behind).toContainEqual(expect.stringContaining('knows the master "main" at 127.0.0.1:'))
+    expect(behind).toContainEqual(expect.stringMatching(/^ok counting in Redis: /))
+    const unknown = await connect({ store: redis({ sentinels: urls, name: 'mine' }) }, 'sentinel')
+    expect(unknown[0]).toMatch(/^failed .*the sentinels know no master of this store\.redis\.name/)
+  })
+
+  it('says what is wrong with Redis', async ({ onTestFinished }) => {
+    const [server, port] = await Promise.all([startRedis({ tcp: true, password: 'open' }), freePort()])
+    onTestFinished(server.close)
+    const url = (user: string) => server.url.replace('//', `//${user}@`)
+    expect(await connect({ store: redis({ url: `redis://127.0.0.1:${port}` }) }, '')).toContainEqual(
+      expect.stringMatching(/^failed Redis at .*ECONNREFUSED.*; start it, or correct store\.redis$/),
+    )
+    const http = await startUpstream()
+    onTestFinished(http.close)
+    expect(await connect({ store: redis({ url: `redis://127.0.0.1:${http.port}` }) }, 'Redis')).toEqual([
+      `failed Redis at 127.0.0.1:${http.port}: something other than Redis answers there; correct store.redis`,
+    ])
+    const wrong = await connect({ store: redis({ url: url(':guess') }) }, 'Redis')
+    expect(wrong).toEqual([expect.stringMatching(/refuses the user name or password; correct/)])
+    expect(wrong[0]).not.toContain('guess')
+    await server.command(
+      'ACL',
+      'SETUSER',
+      'half',
+      'on',
+      '>pass',
+      `~${PREFIX}:*`,
+      '+info',
+      '+eval',
+      '+evalsha',
+    )
+    expect(await connect({ store: redis({ url: url('half:pass') }) }, 'counting')).toEqual([
+      expect.stringMatching(/^failed .*may not do what the store needs; grant it \+eval/),
+    ])
+    await server.command('CONFIG', 'SET', 'maxmemory', '100mb')
+    await server.command('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')
+    expect(await connect({ store: redis({ url: url(':open') }) }, 'counting')).toEqual([
+      expect.stringMatching(/^warning .*set maxmemory-policy to noeviction/),
+    ])
+    await server.command('REPLICAOF', '127.0.0.1', '1')
+    expect(await connect({ store: redis({ url: url(':open') }) }, 'counting')).toEqual([
+      expect.stringMatching(/^failed .*store\.redis\.url is a replica/),
+    ])
+  })
+
+  it('says which address of an upstream cannot be reached, or not by TLS', async ({ onTestFinished }) => {
+    const [own, other] = [makeCertificate('localhost'), makeCertificate('localhost')]
+    const server = createServer(own)
+    await new Promise<void>((resolve) => server.listen(0, resolve))
+    onTestFinished(() => void server.close())
+    const url = `https://localhost:${(server.address() as AddressInfo).port}`
+    const over = (ca: string) =>
+      `{ urls: ["${url}", "https://127.0.0.1:1"], tls: { ca: "${fileOf(ca, 'pem')}" } }`
+    expect(await connect({ data: over(own.cert) }, 'upstream')).toEqual([
+      `ok upstream data at ${url}: connected by TLS`,
+      expect.stringMatching(
+        /^failed upstream data at https:\/\/127\.0\.0\.1:1: .*ECONNREFUSED.*; start it, or correct upstreams\.data, with its tls$/,
+      ),
+    ])
+    expect((await connect({ data: over(other.cert) }, 'upstream'))[0]).toMatch(
+      /^failed .*self.signed certificate/,
+    )
+  })
+
+  it('says where an issuer or a client gives no keys that are of use', async ({ onTestFinished }) => {
+    const issuer = await startIssuer({ algorithms: ['ES256'] })
+    onTestFinished(issuer.close)
+    const keys = (tokens: object) => connect({ tokens }, 'keys of http')
+    expect(await keys({ jwks: `${issuer.issuer}/cert` })).toEqual([
+      `failed keys of ${ISSUER}: ${issuer.issuer}/cert answered 404; correct the issuer, or tokens.jwks`,
+    ])
+    expect(await keys({ issuer: `${issuer.issuer}/x`, jwks: undefined })).toEqual([
+      expect.stringMatching(
+        /openid-configuration answered 404; correct tokens\.issuer, or write tokens\.jwks$/,
+      ),
+    ])
+    expect(await keys({ jwks: issuer.jwksUri, algorithms: ['PS256'] })).toEqual([
+      `failed keys of ${ISSUER}: 1 key, none of them for PS256`,
+    ])
+    issuer.jwks = { keys: [] }
+    expect(await keys({ jwks: issuer.jwksUri })).toEqual([
+      expect.stringMatching(/^failed .*holds no key that could verify a token/),
+    ])
+    const more = `clients: [{ id: acme, authentication: private_key_jwt, jwksUri: "${issuer.jwksUri}" }]
+par: { issuer: "${ISSUER}" }
+routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
+    expect(await connect({ more }, 'keys of the client')).toEqual([
+      expect.stringMatching(
+        /^failed keys of the client acme: .*holds no key.*; correct the client, or its jwksUri$/,
+      ),
+    ])
+  })
+
+  it('says where introspection does not take the gateway', async ({ onTestFinished }) => {
+    const server = await startIntrospection()
+    onTestFinished(server.close)
+    const introspection = { url: server.url, clientId: 'gateway', clientSecret: 'hunter2' }
+    const ask = () => connect({ tokens: { introspection } }, 'introspection')
+    server.answer = (response) => void response.writeHead(401).end()
+    const [refused] = await ask()
+    expect(refused).toMatch(
+      /^failed .*answered 401: it does not take the gateway's clientId and clientSecret; correct/,
+    )
+    expect(refused).not.toContain('hunter2')
+    server.answer = { active: true, client_id: 'acme', aud: 'https://api.example.com' }
+    expect((await ask())[0]).toMatch(/^failed .*calls a token active that nobody was given$/)
+  })
+
+  it('says how long the certificate of the listener is good for', async () => {
+    const text = completed('listen: { tls: { cert: cert.pem, key: key.pem } }')
+    const { config } = await load(text, {}, [], BESIDE)
+    const after = async (days: number) => {
+      const [found] = await certificateProbe(config, Date.now() + days * 86_400_000)[0]!()
+      return `${found!.state} ${found!.message}`
+    }
+    // It is valid from yesterday until tomorrow.
+    expect(await after(0)).toMatch(/^warning is valid for 0 days, until \d{4}-/)
+    expect(await after(-0.9)).toMatch(/^warning is valid for 1 day, /)
+    expect(await after(2)).toMatch(/^failed expired at \d{4}-.*; write a new one$/)
+    expect(await after(-2)).toMatch(/^failed is not valid before \d{4}-/)
+  })
+})

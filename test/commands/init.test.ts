@@ -1,0 +1,222 @@
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { readQuestion } from '../../src/commands/explain/command.ts'
+import { explain } from '../../src/commands/explain/explain.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
+import { itEndsWrongUsage, sluice } from './run.ts'
+
+const ISSUER = 'https://identity.example.com/oidc'
+const API = 'https://api.example.com'
+/** Nothing answers there. */
+const IDENTITY = 'http://127.0.0.1:1'
+const FLAGS = {
+  identity: IDENTITY,
+  data: 'http://127.0.0.1:2',
+  issuer: ISSUER,
+  audience: API,
+}
+
+const argsOf = (flags: Readonly<Record<string, string>>) =>
+  Object.entries(flags).flatMap(([flag, value]) => [`--${flag}`, value])
+const newFile = () => join(mkdtempSync(join(tmpdir(), 'sluice-init-')), 'sluice.yaml')
+
+async function init(flags: Readonly<Record<string, string>> = {}) {
+  const file = newFile()
+  const ended = await sluice(['init', ...argsOf({ ...FLAGS, ...flags }), '--output', file])
+  expect(ended).toMatchObject({ code: 0, stderr: '' })
+  return { file, text: readFileSync(file, 'utf8'), ...ended }
+}
+
+/** What requests get by the configuration that is written for these flags. */
+async function explaining(flags: Readonly<Record<string, string>> = {}) {
+  const { stdout } = await sluice(['init', ...argsOf({ ...FLAGS, ...flags }), '--output', '-'])
+  const { config } = await loadConfig({ file: '-', text: stdout })
+  return (request: string) => explain(config, readQuestion(request, undefined), {}, Date.now())
+}
+
+describe('sluice init', () => {
+  it('writes what check takes without a warning, and what to do next', async () => {
+    const { file, stdout } = await init()
+    expect(await sluice(['check', '--config', file, '--json'])).toMatchObject({ code: 0, stderr: '' })
+    const { config } = await loadConfig({ file })
+    expect(config).toMatchObject({
+      warnings: [],
+      listen: { hosts: ['identity.example.com', 'api.example.com'], trustedProxies: [] },
+      admin: { host: '127.0.0.1' },
+      store: { redis: { topology: { url: 'redis://127.0.0.1:6379' } }, onOutage: 'local' },
+      tokens: [{ issuer: ISSUER, audience: [API] }],
+      par: { issuer: ISSUER },
+      limits: [
+        { name: 'requests', per: ['client'], limit: 1000, windowMs: 60_000 },
+        { name: 'sync', per: ['client', 'connection'], limit: 1, windowMs: 5000 },
+      ],
+    })
+    for (const step of ['check', 'start']) expect(stdout).toContain(`  sluice ${step} --config ${file}`)
+    expect(stdout).toContain('--connect')
+  })
+
+  it.each([
+    ['POST identity.example.com/oidc/request', 'identity', 'par', []],
+    ['GET identity.example.com/oidc/auth', 'identity', 'none', []],
+    ['GET api.example.com/v3/global-counterparties', 'data', 'none', []],
+    ['GET api.example.com/v3/rate-limits', null, 'bearer', []],
+    ['POST api.example.com/sync/b74f1a79:a1d4e70e', 'data', 'bearer', ['requests', 'sync']],
+    ['POST api.example.com/v3/sync/b74f1a79:a1d4e70e', 'data', 'bearer', ['requests', 'sync']],
+    ['GET api.example.com/v3/transactions', 'data', 'bearer', ['requests']],
+  ])('routes %s to %s, with %s', async (request, upstream, authenticate, limits) => {
+    const explained = await explaining()
+    const { refusal, route, limits: asked } = explained(request)
+    expect(refusal).toBeNull()
+    expect(route).toMatchObject({ upstream, authenticate })
+    expect(asked.map(({ name }) => name)).toEqual(limits)
+  })
+
+  it('refuses other hosts, and other methods at the PAR endpoint', async () => {
+    const explained = await explaining()
+    expect(explained('GET evil.example.com/v3/transactions').refusal).toMatchObject({ status: 400 })
+    expect(explained('GET identity.example.com/oidc/request').refusal).toMatchObject({ status: 405 })
+  })
+
+  it('puts the schema beside the file, where its first line points editors', async () => {
+    const { file, text } = await init()
+    expect(text).toMatch(/^# yaml-language-server: \$schema=\.\/sluice\.schema\.json\n/)
+    const schema = readFileSync(join(dirname(file), 'sluice.schema.json'), 'utf8')
+    expect(schema).toBe(readFileSync('config/sluice.schema.json', 'utf8'))
+    expect((await sluice(['schema'])).stdout).toBe(schema)
+  })
+
+  it('overwrites nothing without --force', async () => {
+    const file = newFile()
+    writeFileSync(file, 'mine')
+    const args = ['init', ...argsOf(FLAGS), '--output', file]
+    const stderr = `sluice: ${file} exists already. Give --force to overwrite it, or another --output.\n`
+    expect(await sluice(args)).toEqual({ code: 1, stdout: '', stderr })
+    expect(readFileSync(file, 'utf8')).toBe('mine')
+    expect(existsSync(join(dirname(file), 'sluice.schema.json'))).toBe(false)
+    expect(await sluice([...args, '--force'])).toMatchObject({ code: 0 })
+    expect(readFileSync(file, 'utf8')).toContain('store:')
+  })
+
+  it('asks nothing where the file could not be written', async () => {
+    const file = join(newFile(), 'sluice.yaml')
+    const stderr = `sluice: ${file} cannot be written: its folder does not exist. Create it, or give another --output.\n`
+    for (const args of [
+      ['init', '--output', file],
+      ['schema', '--output', file],
+    ])
+      expect(await sluice(args)).toEqual({ code: 1, stdout: '', stderr })
+  })
+
+  it('prints the file alone to standard output for -', async () => {
+    const { code, stdout, stderr } = await sluice(['init', ...argsOf(FLAGS), '--output', '-'])
+    expect(code).toBe(0)
+    expect(stderr).toContain('sluice check --config FILE')
+    expect((await loadConfig({ file: '-', text: stdout })).config.warnings).toEqual([])
+  })
+
+  it('keeps the password of Redis out of the file', async () => {
+    const { file, text, stdout } = await init({ redis: 'rediss://gate:hunter2%21@redis.internal:6380/1' })
+    expect(text + stdout).not.toContain('hunter2')
+    expect(stdout).toContain('export REDIS_PASSWORD=')
+    const { config } = await loadConfig({ file, env: { REDIS_PASSWORD: 'x' } })
+    expect(config.store).toMatchObject({
+      redis: { topology: { url: 'rediss://redis.internal:6380/1' }, username: 'gate', password: 'x' },
+    })
+  })
+
+  it('takes texts as they stand', async () => {
+    const { file } = await init({ audience: 'the "API": ${NAME} # 1' })
+    const { config } = await loadConfig({ file, env: {} })
+    expect(config.tokens[0]!.audience).toEqual(['the "API": ${NAME} # 1'])
+    expect(config.listen.hosts).toEqual(['identity.example.com'])
+    expect(config.routes.at(-1)!.hosts).toBeUndefined()
+  })
+
+  it('tells an API on the issuer’s host apart by the path of the issuer', async () => {
+    const explained = await explaining({ audience: 'https://identity.example.com' })
+    for (const [path, upstream] of [
+      ['/v3/accounts', 'data'],
+      ['/oidc/auth', 'identity'],
+      ['/.well-known/oauth-authorization-server/oidc', 'identity'],
+    ])
+      expect(explained(`identity.example.com${path}`).route).toMatchObject({ upstream })
+    expect(explained('api.example.com/v3/accounts').refusal).toMatchObject({ status: 400 })
+  })
+
+  it('asks on a terminal for what is not given, again where an answer is wrong', async () => {
+    const file = newFile()
+    const lines = ['identity.internal', IDENTITY, API, '']
+    const { code, stderr } = await sluice(
+      ['init', '--output', file, '--data', FLAGS.data, '--issuer', ISSUER],
+      { isTTY: true, stdin: `${lines.join('\n')}\n` },
+    )
+    expect(code).toBe(0)
+    expect(stderr).toContain('Where does the identity backend answer')
+    expect(stderr).toContain('It must be an http or https address')
+    expect(stderr).toContain('[redis://127.0.0.1:6379]')
+    expect(stderr).not.toContain('Data API')
+    const { config } = await loadConfig({ file })
+    expect(config.upstreams[0]!.origins).toEqual([IDENTITY])
+    expect(config.tokens[0]!.audience).toEqual([API])
+  })
+
+  it('writes nothing where the answers end early', async () => {
+    const file = newFile()
+    const ended = await sluice(['init', '--output', file], { isTTY: true, stdin: `${IDENTITY}\n` })
+    expect(ended.code).toBe(1)
+    expect(ended.stderr).toContain('nothing is written')
+    expect(existsSync(file)).toBe(false)
+  })
+
+  describe('finds the keys', () => {
+    let backend: TestIssuer
+    beforeAll(async () => {
+      backend = await startIssuer({ algorithms: ['ES256'] })
+    })
+    afterAll(() => backend.close())
+    const jwksOf = async (metadata: object, flags: Readonly<Record<string, string>> = {}) => {
+      backend.metadata = { ...metadata }
+      const { file, stdout } = await init({ identity: new URL(backend.issuer).origin, ...flags })
+      return { jwks: (await loadConfig({ file })).config.tokens[0]!.jwks, stdout }
+    }
+
+    it('at the backend itself, which callers reach by another name', async () => {
+      const { jwks, stdout } = await jwksOf({ issuer: ISSUER, jwks_uri: `${ISSUER}/keys` })
+      expect(jwks).toEqual({ url: `${backend.issuer}/keys` })
+      expect(stdout).not.toContain('guess')
+    })
+
+    it('where its document says, if that is elsewhere', async () => {
+      const elsewhere = 'https://keys.example.com/jwks'
+      expect((await jwksOf({ issuer: ISSUER, jwks_uri: elsewhere })).jwks).toEqual({ url: elsewhere })
+    })
+
+    it('by discovery at each start, where the backend has the issuer’s own address', async () => {
+      expect((await jwksOf({}, { issuer: backend.issuer })).jwks).toBeUndefined()
+    })
+
+    it('by a guess that it names, where the backend says nothing', async () => {
+      const { jwks, stdout } = await jwksOf({ issuer: 'https://other.example.com' })
+      expect(jwks).toEqual({ url: `${backend.issuer}/certs` })
+      expect(stdout).toContain('tokens.jwks is a guess')
+    })
+  })
+
+  itEndsWrongUsage([
+    [
+      ['init', '--output', '-', '--issuer', ISSUER],
+      'Give --identity, --data, --audience: there is no terminal to ask on.',
+    ],
+    [
+      ['init', ...argsOf({ ...FLAGS, data: 'http://data.internal/v3' }), '--output', '-'],
+      '--data must have no path, because requests keep theirs; write http://data.internal.',
+    ],
+    [
+      ['init', ...argsOf({ ...FLAGS, redis: 'http://r' }), '--output', '-'],
+      '--redis must be redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock.',
+    ],
+  ])
+})

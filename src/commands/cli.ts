@@ -16,6 +16,7 @@ const IDLE_FOR_LIMITS = ['host', 'port', 'log-level', 'log-format']
 const COMMANDS = {
   start: ['serve', started, () => import('./start.ts')],
   check: ['say what a configuration means, or list all its mistakes', checked, () => import('./check.ts')],
+  health: ['ask a running gateway whether it is up', examined, () => import('./health.ts')],
   explain: ['say what a request gets, and why', explained, () => import('./explain/command.ts')],
   limits: ['read or reset what Redis counts of one client', asking, () => import('./limits.ts')],
   replay: ['say what limits would have done to logged calls', replayed, () => import('./replay/replay.ts')],
@@ -133,6 +134,15 @@ function started(command: Argv): Argv {
 
 function checked(command: Argv): Argv {
   return withJson(configured(command))
+}
+
+function examined(command: Argv): Argv {
+  withConfig(command)
+  for (const name of ['admin-host', 'admin-port']) text(command, name, FLAGS[name]!.describe)
+  return command.option('ready', {
+    type: 'boolean',
+    describe: 'also whether it should get requests: /readyz',
+  })
 }
 
 function asking(command: Argv, run: (given: Given) => Promise<void>): Argv {

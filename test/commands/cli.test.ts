@@ -6,7 +6,7 @@ describe('sluice', () => {
   it('shows help with examples, and its version', async () => {
     const help = await sluice(['--help'])
     expect(help).toMatchObject({ code: 0, stderr: '' })
-    for (const command of ['start', 'check', 'explain', 'limits', 'replay', 'sandbox']) {
+    for (const command of ['start', 'check', 'health', 'explain', 'limits', 'replay', 'sandbox']) {
       expect(help.stdout).toContain(`sluice ${command}`)
     }
     for (const part of ['Examples:', 'Exit codes:']) expect(help.stdout).toContain(part)
@@ -19,7 +19,7 @@ describe('sluice', () => {
   })
 
   itEndsWrongUsage([
-    [[], 'Which command? One of start, check, explain, limits, replay, sandbox.'],
+    [[], 'Which command? One of start, check, health, explain, limits, replay, sandbox.'],
     [['chek'], 'Did you mean check?'],
     [['start'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
     [['check', '--confg', 'x'], 'Unknown argument: confg'],

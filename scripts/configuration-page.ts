@@ -92,7 +92,7 @@ function valueOf(schema: Schema): string {
 function shown(value: unknown): string {
   if (value === undefined || (typeof value === 'object' && Object.keys(value as object).length === 0))
     return ''
-  return `\`${Array.isArray(value) ? `[${value.join(', ')}]` : String(value as string)}\``
+  return `\`${Array.isArray(value) ? `[${value.join(', ')}]` : JSON.stringify(value).replaceAll('"', '')}\``
 }
 
 /** Escapes what Markdown would read as a column or a tag. */

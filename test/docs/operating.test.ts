@@ -121,6 +121,6 @@ describe('docs/', () => {
     const pages = readdirSync(join(root, 'docs')).filter(
       (name) => name.endsWith('.md') && name !== 'operating.md',
     )
-    for (const page of pages) expect(linked).toContain(`${page}`)
+    for (const page of pages) expect(linked).toContain(page)
   })
 })

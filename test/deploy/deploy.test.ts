@@ -38,6 +38,10 @@ const dockerfile = read('Dockerfile')
 const compose = parsed('deploy/compose.yaml')
 const services = compose.services as Record<string, Yaml>
 const dotEnv = assigned(read('deploy/.env.example'))
+const networksOf = (name: string): string[] => {
+  const { networks } = services[name]
+  return Array.isArray(networks) ? networks : Object.keys(networks)
+}
 const haproxy = read('deploy/haproxy.cfg')
 const unit = read('deploy/systemd/sluice.service')
 const k8s = (name: string): Yaml => parsed(`deploy/kubernetes/${name}.yaml`)
@@ -160,8 +164,17 @@ describe('deploy/compose.yaml', () => {
     )
     expect(haproxy).toContain(`check port ${admin.port} `)
     expect(listen.trustedProxies).toEqual([compose.networks.edge.ipam.config[0].subnet])
-    const onEdge = Object.keys(services).filter((name) => services[name].networks.includes('edge'))
+    const onEdge = Object.keys(services).filter((name) => networksOf(name).includes('edge'))
     expect(onEdge).toEqual([...gateways, 'balancer'])
+  })
+})
+
+const PROMETHEUS = 'config/prometheus/prometheus.yaml'
+describe.runIf(existsSync(join(root, PROMETHEUS)))('config/prometheus/prometheus.yaml', () => {
+  it('scrapes the gateways of deploy/compose.yaml by the names that they have there', () => {
+    const [{ static_configs: configs }] = parsed(PROMETHEUS).scrape_configs
+    const names = Object.values(services).flatMap(({ networks }) => networks.metrics?.aliases ?? [])
+    expect(configs[0].targets).toEqual(names.map((name) => `${name}:${gateway.admin.port}`))
   })
 })
 

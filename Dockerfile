@@ -1,3 +1,9 @@
+# docker build --build-arg VERSION=0.1.0 --tag sluice:0.1.0 .
+# docker run --read-only --cap-drop ALL --security-opt no-new-privileges --publish 8080:8080 \
+#   --volume "$PWD/sluice:/etc/sluice:ro" sluice:0.1.0        (./sluice holds sluice.yaml: a folder, so that changes of it are seen)
+# docker run --rm --volume "$PWD/sluice:/etc/sluice:ro" sluice:0.1.0 check
+# Nothing is written: no path needs a volume or a tmpfs.
+
 FROM node:24-slim AS build
 WORKDIR /sluice
 COPY package.json package-lock.json .npmrc ./
@@ -8,17 +14,24 @@ COPY src src
 RUN npm run build && npm prune --omit=dev --omit=optional
 
 FROM node:24-slim
-ENV NODE_ENV=production
+ENV NODE_ENV=production SLUICE_CONFIG=/etc/sluice/sluice.yaml
 WORKDIR /sluice
 COPY --from=build /sluice/package.json ./
 COPY --from=build /sluice/node_modules node_modules
 COPY --from=build /sluice/dist dist
 COPY config config
-USER node
+RUN ln -s /sluice/dist/bin/sluice.js /usr/local/bin/sluice
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="Sluice" \
+  org.opencontainers.image.description="A rate-limiting gateway for open-banking services" \
+  org.opencontainers.image.licenses="MIT" \
+  org.opencontainers.image.version="$VERSION"
+# The user node, as a number: Kubernetes' runAsNonRoot cannot read names.
+USER 1000:1000
 EXPOSE 8080 9090
-HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
-  CMD ["node", "-e", "fetch('http://127.0.0.1:9090/healthz').then(r => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
+# Asks the admin listener of the configuration. If flags of `start` change its address, give this the same flags.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["sluice", "health"]
 # SIGTERM drains, so node itself must be process 1.
 # A small young generation costs a few per cent of speed and saves an eighth of the memory.
 ENTRYPOINT ["node", "--max-semi-space-size=8", "dist/bin/sluice.js"]
-CMD ["start", "--config", "/etc/sluice/sluice.yaml"]
+CMD ["start"]

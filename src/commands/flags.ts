@@ -1,28 +1,127 @@
 import type { Argv } from 'yargs'
-import { FLAGS } from './io.ts'
+import { FLAGS, type Given } from './io.ts'
+
+export const WHICH_OF_LIMITS = 'Which command? One of limits show, limits set, limits reset.'
+
+/** Flags of `start` that change nothing for `limits`, which takes them so that both can be called alike. */
+const IDLE_FOR_LIMITS = ['host', 'port', 'log-level', 'log-format']
 
 /** Declares a flag that takes a text. */
-export function text(command: Argv, name: string, describe: string, otherwise?: string): Argv {
+function text(command: Argv, name: string, describe: string, otherwise?: string): Argv {
   const option = { type: 'string', requiresArg: true, describe } as const
   return command.option(name, otherwise === undefined ? option : { ...option, default: otherwise })
 }
 
 /** Declares `--json`. */
-export function withJson(command: Argv): Argv {
+function withJson(command: Argv): Argv {
   return command.option('json', { type: 'boolean', describe: 'as JSON' })
 }
 
 /** Declares `--config`. */
-export function withConfig(command: Argv): Argv {
+function withConfig(command: Argv): Argv {
   return text(command, 'config', 'the YAML file, or - for standard input; SLUICE_CONFIG, unless given')
 }
 
 /** Declares the flags of the commands that read a configuration, in which flags override the file; hides those in `idle`. */
-export function configured(command: Argv, idle: readonly string[] = []): Argv {
+function configured(command: Argv, idle: readonly string[] = []): Argv {
   withConfig(command)
   for (const [name, { describe }] of Object.entries(FLAGS)) {
     const group = 'In place of what the file says:'
     command.option(name, { type: 'string', requiresArg: true, describe, hidden: idle.includes(name), group })
   }
   return command.conflicts('store', 'redis')
+}
+
+export function start(command: Argv): Argv {
+  const describe =
+    'processes that share the port and the limits, which must be in Redis; auto: one for each usable core'
+  return text(configured(command), 'workers', describe, '1')
+}
+
+export function init(command: Argv): Argv {
+  text(command, 'identity', 'where the identity backend answers: scheme, host and port')
+  text(command, 'data', 'where the Data API answers: scheme, host and port')
+  text(command, 'issuer', 'the issuer of the access tokens, exactly as in them')
+  text(command, 'audience', 'the audience of the access tokens, such as the URL of the API')
+  text(command, 'redis', 'URL of the Redis that counts; redis://127.0.0.1:6379, unless given')
+  text(command, 'output', 'the file that is written, or - for standard output', 'sluice.yaml')
+  return command
+    .option('force', { type: 'boolean', describe: 'overwrite the file' })
+    .epilogue('On a terminal, it asks for what is not given.')
+}
+
+export function schema(command: Argv): Argv {
+  return text(command, 'output', 'the file that is written, or - for standard output', '-')
+}
+
+export function check(command: Argv): Argv {
+  const describe = 'try Redis, upstreams, issuers and certificates too; exit code 1 if one fails'
+  return withJson(configured(command)).option('connect', { type: 'boolean', describe })
+}
+
+export function health(command: Argv): Argv {
+  withConfig(command)
+  for (const name of ['admin-host', 'admin-port']) text(command, name, FLAGS[name]!.describe)
+  return command.option('ready', {
+    type: 'boolean',
+    describe: 'also whether it should get requests: /readyz',
+  })
+}
+
+export function limits(command: Argv, run: (given: Given) => Promise<void>): Argv {
+  return command
+    .command('show [client]', 'what the client has used; all overrides, if none is given', ofClient, run)
+    .command('set [client]', 'set LIMIT=N, or end that by LIMIT=default', setting, run)
+    .command('reset [client]', 'free all that is counted of the client', ofClient, run)
+    .demandCommand(1, 1, WHICH_OF_LIMITS)
+}
+
+function ofClient(command: Argv): Argv {
+  const describe = 'the id of the client, as its tokens name it; id@issuer where that is not the first'
+  return withJson(configured(command, IDLE_FOR_LIMITS).positional('client', { type: 'string', describe }))
+}
+
+/** Takes the words behind the command as they are: of positionals, yargs would lose `-` and all but the last. */
+function withWords(command: Argv, missing: string): Argv {
+  return withJson(withConfig(command)).strict(false).strictOptions().demandCommand(1, missing)
+}
+
+function setting(command: Argv): Argv {
+  ofClient(command)
+    .usage(
+      '$0 limits set CLIENT LIMIT=N... [--until T]\n\nGive one client another limit, at every gateway within a second; LIMIT=default ends it.',
+    )
+    .strict(false)
+    .strictOptions()
+    .demandCommand(0)
+  return text(command, 'until', 'such as 2027-01-31T00:00:00Z, or 2h from now; for good, unless given')
+}
+
+export function explain(command: Argv): Argv {
+  withWords(command, 'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".').usage(
+    '$0 explain "[METHOD] [host]/path"\n\nSay which route, authentication, limits and upstream a request gets, and why.',
+  )
+  text(command, 'host', 'the host that the caller addresses')
+  text(command, 'client', 'the id of the client that calls')
+  text(command, 'user', 'the user for whom it calls, as `sub` of its token')
+  text(command, 'ip', 'the address from which it calls')
+  return text(command, 'at', 'when it calls, such as 2027-01-31T00:00:00Z; now, unless given')
+}
+
+export function replay(command: Argv): Argv {
+  withWords(command, 'Which access log? Give its files, or - for standard input.').usage(
+    '$0 replay ACCESS-LOG...\n\nSay what limits would have done to the calls of an access log: files, plain or gzip, or - for standard input.',
+  )
+  text(command, 'top', 'most clients that are listed, those with the most refused first', '50')
+  return text(command, 'client', 'the id of the one client to report')
+}
+
+export function sandbox(command: Argv): Argv {
+  const hosts = 'address or name at which callers connect to the gateway; 0.0.0.0 for every address'
+  text(command, 'host', hosts, '127.0.0.1')
+  text(command, 'port', 'port of the gateway; 0 takes a free one, here as below', '8080')
+  text(command, 'admin-port', 'port of its admin listener', '9090')
+  text(command, 'identity-port', 'port of the OpenID Provider', '0')
+  text(command, 'data-port', 'port of the Data API', '0')
+  return text(command, 'limit', 'calls that a client may make in a minute', '1000')
 }

@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { VERSION } from '../../src/observe/version.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
-const WHICH = 'Which command? One of start, init, check, explain, limits, replay, sandbox, schema.'
+const WHICH = 'Which command? One of start, init, check, health, explain, limits, replay, sandbox, schema.'
 
 describe('sluice', () => {
   it('shows help with examples, and its version', async () => {
@@ -12,6 +12,7 @@ describe('sluice', () => {
       'start',
       'init',
       'check',
+      'health',
       'explain',
       'limits',
       'replay',

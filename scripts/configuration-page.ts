@@ -1,0 +1,101 @@
+interface Schema {
+  readonly type?: string
+  readonly description?: string
+  readonly default?: unknown
+  readonly enum?: readonly unknown[]
+  readonly const?: unknown
+  readonly pattern?: string
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly required?: readonly string[]
+  readonly properties?: Readonly<Record<string, Schema>>
+  readonly additionalProperties?: Schema
+  readonly items?: Schema
+  readonly anyOf?: readonly Schema[]
+  readonly $ref?: string
+}
+
+const HEAD = `# Configuration
+
+Every key of the file. \`npm run schema\` writes this page from \`src/config\`; [config/sluice.yaml](../config/sluice.yaml) is an
+annotated example with every key.
+
+- A *duration* has a unit: \`ms\`, \`s\`, \`m\`, \`h\` or \`d\`. A *size* has one: \`B\`, \`kB\` (1024 bytes), \`MB\` or \`GB\`. An *instant* is
+  as in ISO 8601, with \`Z\` or an offset.
+- Any value may contain \`\${NAME}\` or \`\${NAME:-default}\` from the environment. \`$\${\` is a literal \`\${\`.
+- Secrets may be \`file:/path\`. Other paths are relative to the file.
+- Unknown keys are mistakes. \`sluice check\` lists all mistakes of a file, and what is in effect.
+- [What a reload changes](operating.md#reload), and what needs a restart.
+`
+
+/** Returns the reference of the configuration's keys as Markdown, from the JSON Schema of the file. */
+export function configurationPage(schema: object): string {
+  const { properties = {}, required = [] } = schema as Schema
+  const sections = Object.entries(properties).map(([name, section]) => {
+    const below = rowsBelow(name, section)
+    const isRequired = required.includes(name)
+    const rows = below.length > 0 ? below : [row(name, section, isRequired)]
+    const what = below.length > 0 ? [cell(section.description ?? '') + (isRequired ? ' Required.' : '')] : []
+    return [
+      `## ${name}`,
+      ...what,
+      ['| key | value | default | |', '|---|---|---|---|', ...rows].join('\n'),
+    ].join('\n\n')
+  })
+  return `${[HEAD.trimEnd(), ...sections].join('\n\n')}\n`
+}
+
+/** Returns the rows of the keys of a mapping, of its values, or of the items of a list. */
+function rowsBelow(path: string, schema: Schema): readonly string[] {
+  const { properties, required = [], additionalProperties: values, items } = shapeOf(schema)
+  if (properties)
+    return Object.entries(properties).flatMap(([key, one]) => [
+      row(`${path}.${key}`, one, required.includes(key)),
+      ...rowsBelow(`${path}.${key}`, one),
+    ])
+  if (values?.type === 'string') return [row(`${path}.NAME`, values)]
+  return values ? rowsBelow(`${path}.NAME`, values) : items ? rowsBelow(`${path}[]`, items) : []
+}
+
+function row(path: string, schema: Schema, isRequired = false): string {
+  const otherwise = isRequired ? 'required' : shown(schema.default)
+  return `| \`${path}\` | ${valueOf(schema)} | ${otherwise} | ${cell(schema.description ?? '')} |`
+}
+
+/** Returns the one of several shapes that has keys, or else the first. */
+function shapeOf(schema: Schema): Schema {
+  const { anyOf } = schema
+  return anyOf ? (anyOf.map(shapeOf).find(({ properties }) => properties) ?? shapeOf(anyOf[0]!)) : schema
+}
+
+/** Returns what may be written, in words. */
+function valueOf(schema: Schema): string {
+  const { type, anyOf, enum: values, pattern = '', items, minimum, maximum, const: only } = schema
+  if (anyOf) {
+    const kinds = anyOf.filter(({ $ref }) => $ref === undefined).map(valueOf)
+    return [...new Set(kinds)].join(', or ')
+  }
+  if (values) return values.map((value) => `\`${String(value)}\``).join(', ')
+  if (only !== undefined) return `\`${JSON.stringify(only).replaceAll('"', '')}\``
+  if (pattern.includes('ms|')) return 'duration'
+  if (pattern.includes('kB|')) return 'size'
+  if (pattern.includes('T\\d')) return 'instant'
+  if (type === 'array') return items?.properties ? 'list of mappings' : `list of ${valueOf(items ?? {})}`
+  if (type === 'object') return 'mapping'
+  if (type === 'boolean') return '`true`, `false`'
+  if (type !== 'integer') return 'text'
+  return maximum === undefined || maximum === Number.MAX_SAFE_INTEGER
+    ? `${minimum} or more`
+    : `${minimum} to ${maximum}`
+}
+
+function shown(value: unknown): string {
+  if (value === undefined || (typeof value === 'object' && Object.keys(value as object).length === 0))
+    return ''
+  return `\`${Array.isArray(value) ? `[${value.join(', ')}]` : JSON.stringify(value).replaceAll('"', '')}\``
+}
+
+/** Escapes what Markdown would read as a column or a tag. */
+function cell(text: string): string {
+  return text.replaceAll(/[|<]/g, String.raw`\$&`).replaceAll('’', "'")
+}

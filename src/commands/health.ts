@@ -1,0 +1,77 @@
+import { get } from 'node:http'
+import { isMapping, type Mapping, readSource } from '../config/yaml/source.ts'
+import { type Given, type Io, textOf, writeLines } from './io.ts'
+
+/** Longest that a gateway may take to answer; container engines wait three seconds or more. */
+const TIMEOUT_MS = 2000
+/** Longest answer that is shown. */
+const MAX_CHARS = 500
+
+/** Prints what a running gateway answers at `/healthz`, or with `--ready` at `/readyz`; throws unless that is 200. */
+export async function run(given: Given, io: Io): Promise<void> {
+  const { section, problem } = await readAdmin(given, io)
+  const host = textOf(given, 'admin-host') ?? hostOf(section['host'])
+  const port = portOf(textOf(given, 'admin-port') ?? section['port'] ?? 9090)
+  if (port === undefined) throw new Error('The admin port is not known. Give --admin-port.')
+  const origin = `http://${host.includes(':') ? `[${host}]` : host}:${port}`
+  const answer = await ask(`${origin}/${given['ready'] === true ? 'readyz' : 'healthz'}`).catch(
+    (error: Error) => {
+      const why = problem === undefined ? '' : `; ${problem}`
+      throw new Error(`no answer from ${origin}: ${error.message}${why}`, { cause: error })
+    },
+  )
+  if (answer.status !== 200) throw new Error(`${origin} answers ${answer.status}: ${answer.text}`)
+  writeLines(io.stdout, answer.text)
+}
+
+/**
+ * Reads the section `admin` of the file, without checking the rest: what a running gateway rejects at a reload must not make
+ * it seem dead. `problem` says why there is none.
+ */
+async function readAdmin(
+  given: Given,
+  { env }: Io,
+): Promise<{ readonly section: Mapping; readonly problem?: string }> {
+  const file = textOf(given, 'config') ?? env['SLUICE_CONFIG']
+  if (file === undefined || file === '') return { section: {} }
+  try {
+    const { readText } = await import('../config/files.ts')
+    const { value, mistakes } = readSource(await readText(file), env)
+    const section = value?.['admin']
+    if (isMapping(section)) return { section }
+    return value === undefined
+      ? { section: {}, problem: `${file}: ${mistakes[0]!.message}` }
+      : { section: {} }
+  } catch (error) {
+    return { section: {}, problem: (error as Error).message }
+  }
+}
+
+/** The address at which this machine reaches a listener. */
+function hostOf(host: unknown): string {
+  if (typeof host !== 'string' || host === '0.0.0.0') return '127.0.0.1'
+  return /^[0:]*:[0:]*$/.test(host) ? '::1' : host
+}
+
+/** Undefined for what is no port to connect to, such as 0, which takes a free one. */
+function portOf(port: unknown): number | undefined {
+  const number = Number(port)
+  return Number.isInteger(number) && number > 0 && number < 65_536 ? number : undefined
+}
+
+function ask(url: string): Promise<{ readonly status: number; readonly text: string }> {
+  return new Promise((resolve, reject) => {
+    const signal = AbortSignal.timeout(TIMEOUT_MS)
+    const late = (error: Error): void =>
+      reject(signal.aborted ? new Error(`none within ${TIMEOUT_MS / 1000} s`) : error)
+    get(url, { signal, agent: false }, (response) => {
+      let text = ''
+      response.setEncoding('utf8')
+      response.on('error', late)
+      response.on('data', (more: string) => (text = (text + more).slice(0, MAX_CHARS)))
+      response.on('end', () =>
+        resolve({ status: response.statusCode!, text: text.trim().replaceAll(/\s+/g, ' ') }),
+      )
+    }).on('error', late)
+  })
+}

@@ -1,0 +1,92 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startGateway, type TestGateway } from '../helpers/gateway.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
+
+describe('sluice health', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  beforeAll(async () => {
+    upstream = await startUpstream()
+    gateway = await startGateway({ data: upstream.url })
+  })
+  afterAll(async () => {
+    await gateway.close()
+    await upstream.close()
+  })
+  const file = (host: string, rest = ''): string =>
+    fileOf(`admin: { host: "${host}", port: "\${ADMIN_PORT:-1}" }\n${rest}`)
+  const health = (...args: readonly string[]) =>
+    sluice(['health', ...args], { env: { ADMIN_PORT: String(gateway.adminPort) } })
+
+  it('asks the admin listener of the configuration, variables and all', async () => {
+    const config = file('127.0.0.1')
+    expect(await health('--config', config)).toEqual({ code: 0, stdout: 'ok\n', stderr: '' })
+    expect(await health('--config', config, '--ready')).toMatchObject({ code: 0, stdout: 'ready\n' })
+    const env = { ADMIN_PORT: String(gateway.adminPort), SLUICE_CONFIG: config }
+    expect(await sluice(['health'], { env })).toMatchObject({ code: 0, stdout: 'ok\n' })
+  })
+
+  it('reaches a listener of all addresses over loopback', async () => {
+    expect(await health('--config', file('0.0.0.0'))).toMatchObject({ code: 0 })
+    for (const host of ['::', '0:0:0:0:0:0:0:0']) {
+      const { stderr } = await sluice(['health', '--config', file(host)])
+      expect(stderr).toMatch(/^sluice: no answer from http:\/\/\[::1\]:1: /)
+    }
+  })
+
+  it('lets flags beat the file, and needs none', async () => {
+    const { adminPort } = gateway
+    expect(await sluice(['health', '--admin-port', `${adminPort}`])).toMatchObject({ code: 0 })
+    const flags = ['--admin-host', '127.0.0.1', '--admin-port', `${adminPort}`]
+    expect(await sluice(['health', '--config', file('127.0.0.9'), ...flags])).toMatchObject({ code: 0 })
+  })
+
+  it('does not mind mistakes of the file, which a running gateway has not taken', async () => {
+    const wrong = file('127.0.0.1', 'upstream: { data: "${NOT_SET}" }\nroutes: nothing\n')
+    expect(await health('--config', wrong)).toMatchObject({ code: 0 })
+    for (const unreadable of ['/nowhere/sluice.yaml', fileOf('routes: [')]) {
+      const flags = ['--config', unreadable, '--admin-port', String(gateway.adminPort)]
+      expect(await health(...flags)).toMatchObject({ code: 0 })
+    }
+  })
+
+  it('ends with 1 and one line if nothing answers', async () => {
+    const { code, stdout, stderr } = await sluice(['health', '--config', file('127.0.0.1')])
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+    expect(stderr).toMatch(/^sluice: no answer from http:\/\/127\.0\.0\.1:1: .*ECONNREFUSED.*\n$/)
+    const missing = await sluice(['health', '--config', '/nowhere.yaml', '--admin-port', '1'])
+    expect(missing.stderr).toMatch(/; \/nowhere\.yaml: does not exist\n$/)
+  })
+
+  it('ends with 1 and the reason if the gateway is not ready', async () => {
+    const { port, close } = await startUpstream((request, response) => {
+      response.writeHead(request.url === '/readyz' ? 503 : 200).end('not ready: the gateway drains\n')
+    })
+    expect(await sluice(['health', '--admin-port', `${port}`, '--ready'])).toEqual({
+      ...{ code: 1, stdout: '' },
+      stderr: `sluice: http://127.0.0.1:${port} answers 503: not ready: the gateway drains\n`,
+    })
+    expect(await sluice(['health', '--admin-port', `${port}`])).toMatchObject({ code: 0 })
+    await close()
+  })
+
+  it('waits no more than two seconds', async () => {
+    const { port, close } = await startUpstream(() => {})
+    const { code, stderr } = await sluice(['health', '--admin-port', `${port}`])
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: `sluice: no answer from http://127.0.0.1:${port}: none within 2 s\n`,
+    })
+    await close()
+  })
+
+  it('cannot know a port that the system chose', async () => {
+    expect(await sluice(['health', '--admin-port', '0'])).toMatchObject({
+      code: 1,
+      stderr: 'sluice: The admin port is not known. Give --admin-port.\n',
+    })
+  })
+
+  itEndsWrongUsage([[['health', '--redy'], 'Unknown argument: redy']])
+})

@@ -1,0 +1,271 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { parseAllDocuments } from 'yaml'
+import { loadConfig } from '../../src/config/load.ts'
+import { actionOf } from '../../src/upstream/header-policy.ts'
+import { sluice } from '../commands/run.ts'
+
+/** What deploy/ and the Dockerfile name must exist, and must agree with the gateway and with each other. */
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const read = (path: string): string => readFileSync(join(root, path), 'utf8')
+const listed = (folder: string): string[] =>
+  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.yaml'))
+    .map((name) => `${folder}/${name}`)
+
+// oxlint-disable-next-line typescript/no-explicit-any
+type Yaml = any
+
+function parsed(path: string): Yaml {
+  const [document, ...more] = parseAllDocuments(read(path), { merge: true })
+  if (document === undefined || !('errors' in document) || more.length > 0)
+    throw new Error(`not one: ${path}`)
+  expect([...document.errors, ...document.warnings], path).toEqual([])
+  return document.toJS()
+}
+const variablesOf = (text: string): Set<string> =>
+  new Set([...text.matchAll(/(?<![$])\$\{(\w+)(?!:?-|\w)/g)].map(([, name]) => name!))
+const assigned = (text: string): Record<string, string> =>
+  Object.fromEntries(
+    [...text.matchAll(/^([A-Z_]+)=(.*)$/gm)].map(([, name, value]) => [name!, value!] as const),
+  )
+/** Seconds of a duration such as `40s` or `1m`. */
+const seconds = (text: string): number => Number.parseInt(text) * (text.endsWith('m') ? 60 : 1)
+
+const dockerfile = read('Dockerfile')
+const compose = parsed('deploy/compose.yaml')
+const services = compose.services as Record<string, Yaml>
+const dotEnv = assigned(read('deploy/.env.example'))
+const networksOf = (name: string): string[] => {
+  const { networks } = services[name]
+  return Array.isArray(networks) ? networks : Object.keys(networks)
+}
+const haproxy = read('deploy/haproxy.cfg')
+const unit = read('deploy/systemd/sluice.service')
+const k8s = (name: string): Yaml => parsed(`deploy/kubernetes/${name}.yaml`)
+const pod = k8s('deployment').spec.template.spec
+const [container] = pod.containers
+const SECRETS = Object.keys(dotEnv).filter((name) => /TOKEN|PASSWORD|SECRET/.test(name))
+const filled = { ...dotEnv, ...Object.fromEntries(SECRETS.map((name) => [name, 'a-secret-of-the-test'])) }
+const K8S_ENV = { ADMIN_TOKEN: filled['ADMIN_TOKEN'], REDIS_URL: 'rediss://sluice:p@redis.example.com:6380' }
+const load = async (path: string, env: Record<string, string | undefined>) =>
+  (await loadConfig({ file: join(root, path), env })).config
+const gateway = await load('deploy/gateway/sluice.yaml', filled)
+const inPods = await load('deploy/kubernetes/sluice.yaml', K8S_ENV)
+
+/** True if it is a command line of the gateway, flags and all. */
+async function isCommandLine(words: readonly string[]): Promise<boolean> {
+  const flags = words.filter((word) => word.startsWith('--'))
+  const { code, stdout } = await sluice([words[0]!, '--help'])
+  return code === 0 && flags.every((flag) => stdout.includes(`${flag} `))
+}
+
+describe('deploy/', () => {
+  it('has YAML that parses', () => {
+    for (const path of listed('deploy')) expect(parsed(path), path).toBeTypeOf('object')
+  })
+
+  it('has configurations that load without a warning', () => {
+    expect(gateway.warnings).toEqual([])
+    expect(inPods.warnings).toEqual([])
+  })
+})
+
+describe('Dockerfile', () => {
+  it('copies what there is', () => {
+    const copied = [...dockerfile.matchAll(/^COPY (?!--from)(.+) \S+$/gm)].flatMap(([, paths]) =>
+      paths!.split(' '),
+    )
+    expect(copied.length).toBeGreaterThan(5)
+    expect(copied.filter((path) => !existsSync(join(root, path)))).toEqual([])
+  })
+
+  it('calls commands that there are, as a user that is no root', async () => {
+    const [, entry] = /^ENTRYPOINT (.*)$/m.exec(dockerfile)!
+    expect(JSON.parse(entry!)).toEqual(['node', '--max-semi-space-size=8', 'dist/bin/sluice.js'])
+    const [, command] = /^CMD (.*)$/m.exec(dockerfile)!
+    expect(await isCommandLine(JSON.parse(command!) as string[])).toBe(true)
+    const [, check] = /^HEALTHCHECK .* CMD (.*)$/m.exec(dockerfile)!
+    const [program, ...words] = JSON.parse(check!) as string[]
+    expect(program).toBe('sluice')
+    expect(await isCommandLine(words)).toBe(true)
+    expect(/^USER (\d+):/m.exec(dockerfile)![1]).toBe(String(pod.securityContext.runAsUser))
+  })
+
+  it('exposes the default ports', async () => {
+    const { listen, admin } = await load('config/sluice.yaml', {})
+    expect(/^EXPOSE (.*)$/m.exec(dockerfile)![1]).toBe(`${listen.port} ${admin.port}`)
+  })
+})
+
+describe('deploy/compose.yaml', () => {
+  it('mounts what there is', () => {
+    const sources = Object.values(services).flatMap(({ volumes = [] }) =>
+      (volumes as string[]).map((volume) => volume.split(':')[0]!),
+    )
+    const isThere = (source: string): boolean =>
+      source.startsWith('.')
+        ? existsSync(join(root, 'deploy', source)) || source.startsWith('../config/')
+        : Object.hasOwn(compose.volumes as object, source)
+    expect(sources.filter((source) => !isThere(source))).toEqual([])
+  })
+
+  it('mounts the folder of the configuration where the image reads it', () => {
+    const [, folder] = /SLUICE_CONFIG=(\S+)\/sluice\.yaml/.exec(dockerfile)!
+    expect(services['gateway-1'].volumes).toEqual([`./gateway:${folder}:ro`])
+    expect(container.volumeMounts).toMatchObject([{ mountPath: folder }])
+    expect(container.volumeMounts[0]).not.toHaveProperty('subPath')
+  })
+
+  it('gives the gateways every variable of their configuration, from .env', () => {
+    const needed = variablesOf(read('deploy/gateway/sluice.yaml'))
+    expect(new Set(Object.keys(services['gateway-1'].environment))).toEqual(needed)
+    const used = [...read('deploy/compose.yaml').matchAll(/(?<!\$)\$\{(\w+)/g)].map(([, name]) => name!)
+    expect(new Set([...used, 'VERSION'])).toEqual(new Set([...Object.keys(dotEnv), 'VERSION']))
+  })
+
+  it('has no default for a secret, and no port open to others', () => {
+    expect(SECRETS).toEqual(['ADMIN_TOKEN', 'REDIS_PASSWORD', 'GRAFANA_PASSWORD'])
+    for (const name of SECRETS) {
+      expect(dotEnv[name]).toBe('')
+      const uses = [...read('deploy/compose.yaml').matchAll(new RegExp(`(?<!\\$)\\$\\{${name}[^}]*\\}`, 'g'))]
+      for (const [use] of uses) expect(use).toBe(`\${${name}:?set it in .env}`)
+    }
+    for (const { ports = [] } of Object.values(services))
+      for (const port of ports) expect(port).toMatch(/^(?:127\.0\.0\.1|\$\{BIND:-127\.0\.0\.1\}):/)
+  })
+
+  it('runs everything without capabilities, on a read-only root, with a health check', () => {
+    for (const [name, service] of Object.entries(services)) {
+      expect(service, name).toMatchObject({ read_only: true, cap_drop: ['ALL'] })
+      if (!name.startsWith('gateway')) expect(service.healthcheck, name).toHaveProperty('test')
+    }
+  })
+
+  it('lets Redis evict nothing and keep what it counted', () => {
+    const command = (services['redis'].command as string[]).join(' ')
+    for (const flag of ['--maxmemory-policy noeviction', '--appendonly yes', '--requirepass'])
+      expect(command).toContain(flag)
+  })
+
+  it('stops gateways after their drain, whose beginning the balancer sees', () => {
+    expect(seconds(services['gateway-1'].stop_grace_period)).toBeGreaterThan(gateway.drainTimeoutMs / 1000)
+    const [, inter, fall] = /check port \d+ inter (\d+s) fall (\d+)/.exec(haproxy)!
+    expect(gateway.drainTimeoutMs / 4000).toBeGreaterThan(seconds(inter!) * (Number(fall) + 1))
+  })
+
+  it('balances between the gateways, on their ports, from a network that they trust', () => {
+    const gateways = Object.keys(services).filter((name) => name.startsWith('gateway-'))
+    const { listen, admin } = gateway
+    expect([...haproxy.matchAll(/^ {2}server (\S+) (\S+)$/gm)].map(([, ...words]) => words)).toEqual(
+      gateways.map((name) => [name, `${name}:${listen.port}`]),
+    )
+    expect(haproxy).toContain(`check port ${admin.port} `)
+    expect(listen.trustedProxies).toEqual([compose.networks.edge.ipam.config[0].subnet])
+    const onEdge = Object.keys(services).filter((name) => networksOf(name).includes('edge'))
+    expect(onEdge).toEqual([...gateways, 'balancer'])
+  })
+})
+
+const PROMETHEUS = 'config/prometheus/prometheus.yaml'
+describe.runIf(existsSync(join(root, PROMETHEUS)))('config/prometheus/prometheus.yaml', () => {
+  it('scrapes the gateways of deploy/compose.yaml by the names that they have there', () => {
+    const [{ static_configs: configs }] = parsed(PROMETHEUS).scrape_configs
+    const names = Object.values(services).flatMap(({ networks }) => networks.metrics?.aliases ?? [])
+    expect(configs[0].targets).toEqual(names.map((name) => `${name}:${gateway.admin.port}`))
+  })
+})
+
+describe('deploy/haproxy.cfg', () => {
+  const patterns = [...haproxy.matchAll(/del-header '(.*)' -m reg$/gm)].map(([, one]) => new RegExp(one!))
+  const isDeleted = (name: string): boolean => patterns.some((one) => one.test(name))
+
+  it('has every pattern of the fields that only a proxy may set', () => {
+    const policy = read('src/upstream/header-policy.ts')
+    const [, list] = /const FROM_PROXY = new RegExp\(\s*\[([\s\S]*?)\]\.join/.exec(policy)!
+    const parts = [...list!.matchAll(/String\.raw`(.*)`/g)].map(([, part]) => part!)
+    expect(parts.length).toBeGreaterThan(5)
+    for (const part of parts) expect(haproxy).toContain(part)
+  })
+
+  it('passes none of those fields of a caller, and all others', () => {
+    const claims =
+      'x-forwarded-for x-forwarded-host forwarded x-real-ip client-cert client-cert-chain remote-user'
+    const more =
+      'x-auth-request-email x-ssl-client-verify ssl_client_cert oidc_claim_sub $wscc x-client-dn x-envoy-peer'
+    for (const name of `${claims} ${more}`.split(' ')) {
+      expect(actionOf(name), name).toBe('from-proxy')
+      expect(isDeleted(name), name).toBe(true)
+    }
+    const kept =
+      'authorization dpop content-type tpp-signature-certificate tpp-certificate x-request-id x-mine'
+    for (const name of kept.split(' ')) {
+      expect(actionOf(name), name).toBe('keep')
+      expect(isDeleted(name), name).toBe(false)
+    }
+  })
+})
+
+describe('deploy/kubernetes/', () => {
+  it('applies every manifest that there is', () => {
+    const { resources, configMapGenerator, generatorOptions } = k8s('kustomization')
+    const files = [...resources, ...configMapGenerator[0].files, 'kustomization.yaml']
+    expect(new Set(files)).toEqual(new Set(readdirSync(join(root, 'deploy/kubernetes'))))
+    expect(generatorOptions.disableNameSuffixHash).toBe(true)
+    expect(pod.volumes).toEqual([{ name: 'config', configMap: { name: configMapGenerator[0].name } }])
+  })
+
+  it('takes every variable of the configuration from the Secret that it says how to make', () => {
+    const needed = variablesOf(read('deploy/kubernetes/sluice.yaml'))
+    const said = read('deploy/kubernetes/kustomization.yaml').matchAll(/--from-literal=(\w+)=/g)
+    expect(new Set([...said].map(([, name]) => name!))).toEqual(needed)
+    expect(container.envFrom).toEqual([{ secretRef: { name: 'sluice' } }])
+  })
+
+  it('names ports and labels that there are', async () => {
+    const ports = Object.fromEntries(container.ports.map((one: Yaml) => [one.name, one.containerPort]))
+    expect(ports).toEqual({ http: inPods.listen.port, admin: inPods.admin.port })
+    for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe'])
+      expect(container[probe].httpGet.port).toBe('admin')
+    const rules = k8s('networkpolicy').spec.ingress as Yaml[]
+    expect(rules.flatMap((rule) => rule.ports.map((one: Yaml) => one.port))).toEqual(['http', 'admin'])
+    expect(k8s('service').spec.ports[0].targetPort).toBe('http')
+    const { labels } = k8s('deployment').spec.template.metadata
+    expect(k8s('service').spec.selector).toEqual(labels)
+    for (const name of ['deployment', 'poddisruptionbudget'])
+      expect(k8s(name).spec.selector.matchLabels).toEqual(labels)
+    expect(k8s('networkpolicy').spec.podSelector.matchLabels).toEqual(labels)
+    expect(await isCommandLine(container.args)).toBe(true)
+  })
+
+  it('stops pods after their drain', () => {
+    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(inPods.drainTimeoutMs / 1000)
+  })
+
+  it('lets pods reach Redis and the upstreams', () => {
+    const open = (k8s('networkpolicy').spec.egress as Yaml[]).flatMap((rule) => rule.ports)
+    const upstreams = inPods.upstreams.flatMap(({ origins }) =>
+      origins.map((one) => Number(new URL(one).port)),
+    )
+    const redis = Number(new URL(K8S_ENV.REDIS_URL).port)
+    for (const port of [53, redis, ...upstreams])
+      expect(open).toContainEqual(expect.objectContaining({ port }))
+  })
+})
+
+describe('deploy/systemd/', () => {
+  it('starts, reloads and stops the gateway as it is meant', async () => {
+    const [, words] = /^ExecStart=\S+ --max-semi-space-size=8 dist\/bin\/sluice\.js (.*)$/m.exec(unit)!
+    expect(await isCommandLine(words!.split(' '))).toBe(true)
+    expect(unit).toMatch(/^ExecReload=\/bin\/kill -HUP \$MAINPID$/m)
+    expect(unit).toMatch(/^KillMode=mixed$/m)
+    expect(unit).toMatch(/^RestartPreventExitStatus=64 78$/m)
+  })
+
+  it('has an example of the variables without a secret', () => {
+    const { ADMIN_TOKEN, REDIS_PASSWORD } = assigned(read('deploy/systemd/sluice.env.example'))
+    expect([ADMIN_TOKEN, REDIS_PASSWORD]).toEqual(['', ''])
+  })
+})

@@ -1,0 +1,126 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { configurationPage } from '../../scripts/configuration-page.ts'
+import { jsonSchema } from '../../src/config/schema.ts'
+import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { sharedRedis } from '../helpers/shared-redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+/** docs/operating.md and docs/configuration.md must list what there is, all of it and nothing else. */
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const read = (path: string): string => readFileSync(join(root, path), 'utf8')
+const doc = read('docs/operating.md')
+
+/** The rows of the tables under a heading, each as its cells. */
+function rowsUnder(heading: string): readonly (readonly string[])[] {
+  const [, section = ''] =
+    new RegExp(`^#+ ${heading}\\n([\\s\\S]*?)(?=^## |(?![\\s\\S]))`, 'm').exec(doc) ?? []
+  return [...section.matchAll(/^\| (`.*) \|$/gm)].map(([, row]) => row!.split(/ *(?<!\\)\| */))
+}
+const namesIn = (cell = ''): string[] => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]) => name!)
+const sorted = (names: Iterable<string>): string[] => [...names].toSorted((a, b) => (a < b ? -1 : 1))
+
+describe('docs/operating.md', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  beforeAll(async () => {
+    upstream = await startUpstream()
+    const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: docs-operating }`
+    gateway = await startGateway({ data: upstream.url, store })
+  })
+  afterAll(async () => {
+    await gateway.close()
+    await upstream.close()
+  })
+
+  it('lists every metric that a gateway shows, with its type and labels', async () => {
+    await call(gateway.port, { token: await token('acme') })
+    let text = ''
+    await until('the call is counted', async () => {
+      text = (await call(gateway.adminPort, { path: '/metrics' })).body
+      return text.includes('sluice_http_requests_total{')
+    })
+    const types = [...text.matchAll(/^# TYPE (sluice_\w+) (\w+)$/gm)].map(
+      ([, name, type]) => `${name} ${type}`,
+    )
+    const rows = rowsUnder('Metrics')
+    expect(sorted(rows.map(([name, type]) => `${namesIn(name)[0]} ${type}`))).toEqual(sorted(types))
+
+    const labels = new Map(rows.map(([name, , labels]) => [namesIn(name)[0]!, namesIn(labels)]))
+    const samples = [...text.matchAll(/^(sluice_\w+?)(?:_bucket|_sum|_count)?\{(.*)\} /gm)]
+    expect(samples.length).toBeGreaterThan(10)
+    for (const [, name, pairs] of samples) {
+      const given = [...pairs!.matchAll(/(\w+)="/g)]
+        .map(([, label]) => label!)
+        .filter((label) => label !== 'le')
+      expect(sorted(given), name).toEqual(sorted(labels.get(name!) ?? []))
+    }
+  })
+
+  it('lists every field of the access log', () => {
+    const text = read('src/observe/access-log.ts') + read('src/observe/log.ts')
+    const written = [...text.matchAll(/[{,]"(\w+)":|\btext\('(\w+)'/g)].map(([, one, other]) => one ?? other!)
+    expect(sorted(rowsUnder('Access log').flatMap(([names]) => namesIn(names)))).toEqual(
+      sorted(new Set(written)),
+    )
+  })
+
+  it('lists every error with its status', () => {
+    const [, list] = /const STATUS = \{([\s\S]*?)\n\}/.exec(read('src/errors.ts'))!
+    const known = [...list!.matchAll(/(\w+): (\d+)/g)].map(([, code, status]) => `${code} ${status}`)
+    const shown = rowsUnder('Errors').map(([code, status]) => `${namesIn(code)[0]} ${status}`)
+    expect(sorted(shown)).toEqual(sorted(known))
+  })
+
+  it('lists every signal', () => {
+    const text = read('src/commands/start.ts') + read('bin/sluice.ts')
+    const known = new Set([...text.matchAll(/'(SIG\w+)'/g)].map(([, signal]) => signal!))
+    const shown = doc.matchAll(/^\| `(SIG\w+)` \|/gm)
+    expect(sorted([...shown].map(([, signal]) => signal!))).toEqual(sorted(known))
+  })
+
+  it('lists every exit code', () => {
+    const known = [...read('src/commands/cli.ts').matchAll(/^const WRONG_\w+ = (\d+)$/gm)].map(
+      ([, code]) => code!,
+    )
+    const shown = [...doc.matchAll(/^\| (\d+) \| /gm)].map(([, code]) => code!)
+    expect(shown).toEqual(['0', '1', ...known])
+  })
+
+  it('lists what the admin listener serves', async () => {
+    const { body } = await call(gateway.adminPort, { path: '/nowhere' })
+    const paths = body.match(/\/[a-zA-Z/]+/g)!
+    expect(paths.length).toBeGreaterThan(3)
+    for (const path of paths) expect(doc).toContain(`${path}\` |`)
+  })
+})
+
+describe('docs/configuration.md', () => {
+  it('is up to date (npm run schema)', () => {
+    expect(read('docs/configuration.md')).toBe(configurationPage(jsonSchema()))
+  })
+
+  it('has every key of the reference', () => {
+    const keys = new Set(
+      [...read('docs/configuration.md').matchAll(/^\| `([^`]+)` \|/gm)].flatMap(([, path]) =>
+        path!.split(/[.[\]]+/),
+      ),
+    )
+    const schema = JSON.stringify(jsonSchema())
+    const named = [...schema.matchAll(/"properties":\{"(\w+)":/g)].map(([, key]) => key!)
+    for (const key of named) expect(keys, key).toContain(key)
+  })
+})
+
+describe('docs/', () => {
+  it('is linked from the README or from operating.md', () => {
+    const linked = read('README.md') + doc
+    const pages = readdirSync(join(root, 'docs')).filter(
+      (name) => name.endsWith('.md') && name !== 'operating.md',
+    )
+    for (const page of pages) expect(linked).toContain(page)
+  })
+})

@@ -40,6 +40,10 @@ export function readConfirmation(cnf: unknown): Confirmation | undefined {
  * without a sender every bound one. `digest` is the base64url SHA-256 of the token.
  */
 export function createConfirm(challenges: Challenges, proofs: Proofs | undefined) {
+  function refuse(fault: Fault, { client }: Identity, scheme: Scheme, other?: Scheme): Refusal {
+    return challenges.refuse({ ...fault, client }, scheme, other)
+  }
+
   return function confirm(
     identity: Identity,
     scheme: Scheme,
@@ -47,8 +51,6 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
     sender?: Sender,
   ): Identity | Bound | Refusal {
     const { jkt, x5t } = identity.confirmation ?? {}
-    const refuse = (fault: Fault, other?: Scheme): Refusal =>
-      challenges.refuse({ ...fault, client: identity.client }, scheme, other)
     const certificate = x5t === undefined ? undefined : sender?.certificate()
     let fault: string | undefined
     if (scheme === 'dpop' && jkt === undefined) {
@@ -56,21 +58,21 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
     } else if (scheme === 'bearer' && jkt !== undefined && proofs !== undefined) {
       // RFC 9449 section 7.2: otherwise a thief of the token would just leave the proof out.
       fault = 'The access token is bound to a key; send it as a DPoP token, with a proof.'
-      return refuse(invalidToken(fault), 'dpop')
+      return refuse(invalidToken(fault), identity, scheme, 'dpop')
     } else if (sender === undefined || (jkt !== undefined && proofs === undefined)) {
       fault = 'The access token is bound to a key of its client, which cannot be checked here.'
     } else if (x5t !== (certificate && hash('sha256', certificate, 'base64url'))) {
       fault = 'The access token is bound to a TLS client certificate, which did not come with it.'
     }
-    if (fault !== undefined) return refuse(invalidToken(fault))
+    if (fault !== undefined) return refuse(invalidToken(fault), identity, scheme)
     if (jkt === undefined) return identity
     return {
       identity,
       async prove() {
         const proof = await proofs!.verify({ jkt, ath: digest }, sender!)
-        return 'error' in proof ? refuse(proof) : proof
+        return 'error' in proof ? refuse(proof, identity, scheme) : proof
       },
-      replayed: () => refuse(REPLAYED),
+      replayed: () => refuse(REPLAYED, identity, scheme),
     }
   }
 }

@@ -80,7 +80,7 @@ function warningsOf({ limits, lines, late, omitted }: Report): readonly string[]
       replayed ? [] : `limits.${name}: is left out, since the access log names no users`,
     ),
     omitted > 0 &&
-      `${counted(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted as if decided with the next one of their limit`,
+      `${counted(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted as if decided with the one whose line counts them`,
     lines.lacking > 0 &&
       `${counted(lines.lacking, 'call')} left out, whose lines lack the client, the address or the whole path`,
     lines.overlong > 0 && `${counted(lines.overlong, 'line')} passed over, too long for an access log`,

@@ -3,8 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
 import { call, ROUTES, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import { start } from '../../src/process/start.ts'
 import { sluice } from '../commands/run.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
+import { serving } from '../helpers/process.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -69,16 +71,16 @@ it('raises a limit that refuses, within a second and for this client alone, and 
   const { port, adminPort } = await gateway()
   expect([await status(port), await status(port)]).toEqual([200, 429])
   const before = Date.now()
-  expect((await call(port, { path: '/v3/rate-limits', token: mine })).json.limits[0]).toMatchObject({
-    limit: 1,
-    changes: [],
-  })
   await set('requests=30', '--until', '1h')
-  await until('it is admitted', async () => (await status(port)) === 200)
+  const read = () => call(port, { path: '/v3/rate-limits', token: mine })
+  await until('it is admitted', async () => {
+    // From now on it is answered from memory, until the override is known.
+    await read()
+    return (await status(port)) === 200
+  })
+  const { json } = await read()
   expect(await limitAt(port)).toBe('30')
   expect((await call(port, { token: await token('another') })).headers['x-ratelimit-limit']).toBe('1')
-
-  const { json } = await call(port, { path: '/v3/rate-limits', token: mine })
   const [change] = json.limits[0].changes
   expect(json.limits[0]).toMatchObject({ name: 'requests', limit: 30, changes: [{ limit: 1 }] })
   const [announcedAt, fromAt] = [Date.parse(change.announced), Date.parse(change.from)]
@@ -95,29 +97,27 @@ it('raises a limit that refuses, within a second and for this client alone, and 
 })
 
 it('is beaten by the client’s own limit of the file, also of a reload, which keeps it', async () => {
-  const all = await settings({ limit: 10, more: 'drainTimeout: 1s' })
-  const running: ServingProcess = await serving({ file })
-  closing.push(() => running.kill())
-  const { port } = running
+  const all = await settings({ limit: 10 })
+  const load = async () => ({ ...(await loadConfig({ file })), loadMs: 0 })
+  const loaded = await load()
+  const running = await start({ ...loaded.config, drainTimeoutMs: 1000 }, { source: { ...loaded, load } })
+  closing.push(() => running.close())
+  const port = Number(new URL(running.address).port)
   await set('requests=30')
   await until('it is in force', isLimit(port, 30))
   const own = `clients: [{ id: ${client}, limits: { requests: { limit: 20 } } }]`
-  const reload = (text: string) => {
+  const reload = async (text: string) => {
     writeFileSync(file, text)
-    running.kill('SIGHUP')
+    await running.reload('signal')
   }
-  reload(yaml({ ...all, more: own }))
-  await until('the file beats it', isLimit(port, 20))
+  await reload(yaml({ ...all, more: own }))
+  expect(await limitAt(port)).toBe('20')
   const warned = await set('requests=40')
   expect(warned.stderr).toBe(
     `warning: the file gives the client "${client}" its own "requests" of 20, which beats this override; change it in the file\n`,
   )
-  reload(yaml({ ...all, limit: 11 }))
+  await reload(yaml({ ...all, limit: 11 }))
   await until('it is in force again', isLimit(port, 40))
-  expect(running.lines().filter(({ msg }) => msg === 'limit overrides changed')).toMatchObject([
-    { level: 'info', overrides: 1 },
-    { level: 'info', overrides: 1 },
-  ])
 })
 
 it('is in force from the first call of a gateway that starts later, and in each worker', async () => {
@@ -130,6 +130,7 @@ it('is in force from the first call of a gateway that starts later, and in each 
   await until('both have logged it', () => loaded().length === 2)
   await set('requests=25')
   await until('both have it', () => loaded().length === 4)
+  expect(loaded()[3]).toMatchObject({ level: 'info', overrides: 1 })
   for (let i = 0; i < 8; i++) {
     const got = await call(running.port, { token: mine, headers: { Connection: 'close' } })
     expect(got.headers['x-ratelimit-limit']).toBe('25')

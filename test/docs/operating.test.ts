@@ -61,7 +61,8 @@ describe('docs/operating.md', () => {
   })
 
   it('lists every field of the access log', () => {
-    const text = read('src/observe/access-log.ts') + read('src/observe/log.ts')
+    const sources = readdirSync(join(root, 'src/observe')).filter((name) => /^(?:access|log)/.test(name))
+    const text = sources.map((name) => read(`src/observe/${name}`)).join('')
     const written = [...text.matchAll(/[{,]"(\w+)":|\btext\('(\w+)'/g)].map(([, one, other]) => one ?? other!)
     expect(sorted(rowsUnder('Access log').flatMap(([names]) => namesIn(names)))).toEqual(
       sorted(new Set(written)),

@@ -77,6 +77,7 @@ routes:
     expect(stdout.replaceAll(/  +/g, '  ').split('\n')).toEqual([
       expect.stringMatching(/^ok  Redis at 127\.0\.0\.1:\d+  is Redis \d+\./),
       `ok  counting in Redis  counted a call and freed it, under the prefix "${PREFIX}"`,
+      'ok  overrides in Redis  none',
       `ok  upstream data at ${data.url}  connected`,
       `ok  keys of ${issuer.issuer}  2 keys, for ES256, EdDSA`,
       `ok  introspection at ${introspection.url}  answers the gateway`,
@@ -102,6 +103,26 @@ routes:
     expect(code).toBe(0)
     expect(stdout).toMatch(/^ok +store +counts in the memory of this process/)
     expect(stdout).toMatch(/^warning +configuration +.*admin\.host: is reached from other machines/m)
+  })
+
+  it('counts the overrides, and warns of those without effect', async () => {
+    const store = JSON.stringify({ redis: { url: (await sharedRedis()).url }, prefix: `${PREFIX}-set` })
+    const acme = 'clients: [{ id: acme, limits: { requests: { limit: 5 } } }]\n'
+    const set = async (client: string) => {
+      const file = fileOf(textOf({ store }))
+      expect(await sluice(['limits', 'set', client, 'requests=7', '--config', file])).toMatchObject({
+        code: 0,
+      })
+    }
+    await set('bolt')
+    expect(await connect({ store }, 'overrides')).toEqual([
+      'ok overrides in Redis: 1, which "sluice limits show" lists',
+    ])
+    await set('acme')
+    const more = `${acme}routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]`
+    expect(await connect({ store, more }, 'overrides')).toEqual([
+      'warning overrides in Redis: 2, which "sluice limits show" lists; 1 without effect',
+    ])
   })
 
   it('tries each node of a cluster, and each sentinel', async () => {

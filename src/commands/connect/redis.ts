@@ -3,10 +3,12 @@ import type { Config, SharedStore } from '../../config/schema.ts'
 import { type InspectedNode, inspectNodes } from '../../limit/redis/inspect.ts'
 import { describeTopology } from '../../limit/redis/options.ts'
 import { createRedisStore } from '../../limit/redis/store.ts'
+import { readOverrides } from '../limits.ts'
 import { type Finding, type Probe, TIMEOUT_MS } from './probes.ts'
 
 /** Connects to each server that the store names, and then counts and frees a call as the gateway does. */
-export function redisProbe({ store }: Config): Probe {
+export function redisProbe(config: Config): Probe {
+  const { store } = config
   return async () => {
     if (store === 'memory')
       return [
@@ -16,7 +18,9 @@ export function redisProbe({ store }: Config): Probe {
     const nodes = await inspectNodes(topology, store.redis, TIMEOUT_MS)
     const found = nodes.map((node) => describeNode(node, 'name' in topology ? 'sentinel' : 'Redis'))
     // Where none can be reached, counting fails for the same reason.
-    return found.every(({ state }) => state === 'failed') ? found : [...found, await countOnce(store)]
+    if (found.every(({ state }) => state === 'failed')) return found
+    const counted = await countOnce(store)
+    return counted.state === 'failed' ? [...found, counted] : [...found, counted, await findOverrides(config)]
   }
 }
 
@@ -56,5 +60,23 @@ async function countOnce({ redis, prefix }: SharedStore): Promise<Finding> {
     return { state: 'failed', what, message: (error as Error).message }
   } finally {
     await store.close()
+  }
+}
+
+/** Reads the overrides; warns of those that have no effect. */
+async function findOverrides(config: Config): Promise<Finding> {
+  const what = 'overrides in Redis'
+  const warnings: string[] = []
+  try {
+    const all = await readOverrides(config, (warning) => warnings.push(warning))
+    const idle = all.filter(({ beatenByFile, applies }) => beatenByFile || !applies)
+    if (idle.length > 0) warnings.push(`${idle.length} without effect`)
+    const message = [
+      all.length === 0 ? 'none' : `${all.length}, which "sluice limits show" lists`,
+      ...warnings,
+    ]
+    return { state: warnings.length > 0 ? 'warning' : 'ok', what, message: message.join('; ') }
+  } catch (error) {
+    return { state: 'failed', what, message: (error as Error).message }
   }
 }

@@ -107,7 +107,7 @@ describe('deploy/compose.yaml', () => {
     )
     const isThere = (source: string): boolean =>
       source.startsWith('.')
-        ? existsSync(join(root, 'deploy', source)) || source.startsWith('../config/')
+        ? existsSync(join(root, 'deploy', source))
         : Object.hasOwn(compose.volumes as object, source)
     expect(sources.filter((source) => !isThere(source))).toEqual([])
   })

@@ -1,6 +1,7 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { atIterationEnd } from '../iteration.ts'
 import { SYSTEM_CLOCK } from '../limit/memory/store.ts'
+import type { Activity } from './activity.ts'
 import { type LogOutput, timestamp } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import { escaped } from './pretty.ts'
@@ -12,7 +13,11 @@ type Decision = NonNullable<Exchange['decision']>
 const CALLER_LEFT = 499
 
 /** Returns a function that counts a finished request and its times, and writes its line of the access log. */
-export function createAccessLog({ log, write }: LogOutput, metrics: Metrics): (exchange: Exchange) => void {
+export function createAccessLog(
+  { log, write }: LogOutput,
+  metrics: Metrics,
+  activity: Activity,
+): (exchange: Exchange) => void {
   const enabled = { info: log.isLevelEnabled('info'), error: log.isLevelEnabled('error') }
   const observe = atIterationEnd((exchange: Exchange) => {
     const { route, method, decision, source, forwarded } = exchange
@@ -28,6 +33,7 @@ export function createAccessLog({ log, write }: LogOutput, metrics: Metrics): (e
     if (decision?.mode === 'store' && !decision.cached) {
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)
     }
+    activity.count(exchange, status)
     const level = status >= 500 && source === 'gateway' ? 'error' : 'info'
     if (enabled[level]) write(accessLine(level, exchange, status, durationMs))
   })

@@ -1,0 +1,163 @@
+import { bar, sparkline } from './chart.js'
+import { byId, element, table, write } from './dom.js'
+import { duration, rate, time, whole } from './format.js'
+
+/** @typedef {import('./api.js').Overview} Overview */
+/** @typedef {Overview['activity']['clients'][number]} Client */
+/** @typedef {Client['limits'][number]} Limit */
+
+/** @param {{ readonly limit: number, readonly remaining: number }} limit */
+export const partUsed = ({ limit, remaining }) => (limit === 0 ? 1 : (limit - remaining) / limit)
+
+/**
+ * Of the limits that a client has one counter of, the one that it has used most; of others where there is none.
+ * @param {Client} client
+ * @returns {Limit | undefined}
+ */
+function mostUsed({ limits }) {
+  const live = limits.filter(({ shadow }) => !shadow)
+  const own = live.filter(({ perClient }) => perClient)
+  return (own.length > 0 ? own : live).toSorted((a, b) => partUsed(b) - partUsed(a))[0]
+}
+
+/** @param {Client} client */
+function useOf(client) {
+  const limit = mostUsed(client)
+  return limit === undefined ? 0 : partUsed(limit)
+}
+
+/** @param {string} client */
+export const hrefOf = (client) => `#client/${encodeURIComponent(client)}`
+
+/** @returns {import('./dom.js').View<Client>} */
+function link() {
+  const node = element('a', { class: 'client' })
+  return {
+    node,
+    update({ client }) {
+      write(node, client)
+      node.setAttribute('href', hrefOf(client))
+    },
+  }
+}
+
+/**
+ * A bar with the numbers of a limit.
+ * @template T
+ * @param {(item: T) => { readonly limit: number, readonly remaining: number } | undefined} limitOf
+ * @returns {import('./dom.js').View<T>}
+ */
+export function usage(limitOf) {
+  const part = bar()
+  const text = element('span')
+  const node = element('span', { class: 'usage' }, part.node, text)
+  return {
+    node,
+    update(item) {
+      const limit = limitOf(item)
+      node.toggleAttribute('hidden', limit === undefined)
+      if (limit === undefined) return
+      part.update(partUsed(limit))
+      write(text, `${whole(limit.limit - limit.remaining)} of ${whole(limit.limit)}`)
+    },
+  }
+}
+
+/** @param {Client} client */
+export function stateOf(client) {
+  const { refusedNow, limits } = client
+  if (refusedNow !== null) return { text: `Refused by ${refusedNow.limit}`, className: 'state refused' }
+  const trial = limits.find(({ wouldRefuse }) => wouldRefuse > 0)
+  if (trial !== undefined) return { text: `Over shadow ${trial.name}`, className: 'state near' }
+  if (useOf(client) >= 0.8) return { text: 'Near its limit', className: 'state near' }
+  return { text: 'Within', className: 'state' }
+}
+
+/** @returns {import('./dom.js').View<Client>} */
+function state() {
+  const node = element('span')
+  return {
+    node,
+    update(client) {
+      const { text, className } = stateOf(client)
+      write(node, text, className)
+    },
+  }
+}
+
+/** @returns {import('./dom.js').View<Client>} */
+function calls() {
+  const spark = sparkline({ calls: [], refused: [] })
+  const text = element('span')
+  return {
+    node: element('span', { class: 'calls' }, spark.node, text),
+    update(client) {
+      spark.update(client)
+      write(text, rate(client.calls))
+    },
+  }
+}
+
+/** Returns what shows the clients, those first that have used most of their limits; and those that are refused now. */
+export function clientTables() {
+  const showClients = table(
+    byId('clients'),
+    'Clients of the last minute, by what they used of their limits',
+    ({ client }) => client,
+    [
+      { head: 'Client', cell: link },
+      { head: 'Calls/s', numeric: true, cell: calls },
+      {
+        head: 'Refused/s',
+        numeric: true,
+        cell:
+          () =>
+          ({ refused }) =>
+            rate(refused),
+      },
+      { head: 'Limit', cell: () => (client) => mostUsed(client)?.name ?? '–' },
+      { head: 'Used', cell: () => usage(mostUsed) },
+      { head: 'State', cell: state },
+    ],
+  )
+  const showRefused = table(byId('refused'), 'Clients that are refused now', ({ client }) => client, [
+    { head: 'Client', cell: link },
+    {
+      head: 'By the limit',
+      cell:
+        () =>
+        ({ refusedNow }) =>
+          refusedNow?.limit ?? '',
+    },
+    {
+      head: 'Until',
+      cell:
+        () =>
+        ({ refusedNow }) =>
+          refusedNow === null ? '' : time(refusedNow.until),
+    },
+    {
+      head: 'For',
+      numeric: true,
+      cell:
+        () =>
+        ({ refusedNow }) =>
+          duration((refusedNow?.forMs ?? 0) / 1000),
+    },
+    {
+      head: 'Refused/s',
+      numeric: true,
+      cell:
+        () =>
+        ({ refused }) =>
+          rate(refused),
+    },
+  ])
+  return (/** @type {Overview} */ { activity: { clients } }) => {
+    showClients(clients.toSorted((a, b) => useOf(b) - useOf(a)))
+    const refused = clients.filter(({ refusedNow }) => refusedNow !== null)
+    showRefused(refused.toSorted((a, b) => (b.refusedNow?.forMs ?? 0) - (a.refusedNow?.forMs ?? 0)))
+    byId('no-clients').hidden = clients.length > 0
+    byId('nobody-refused').hidden = refused.length > 0
+  }
+}

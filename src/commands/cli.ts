@@ -7,7 +7,7 @@ import { FLAGS, type Given, type Io, writeLines, UsageError } from './io.ts'
 const WRONG_USAGE = 64
 const WRONG_CONFIG = 78
 
-const WHICH_OF_LIMITS = 'Which command? One of limits show, limits reset.'
+const WHICH_OF_LIMITS = 'Which command? One of limits show, limits reset, limits top.'
 
 /** Flags of `start` that change nothing for `limits`, which takes them so that both can be called alike. */
 const IDLE_FOR_LIMITS = ['host', 'port', 'log-level', 'log-format']
@@ -17,7 +17,11 @@ const COMMANDS = {
   start: ['serve', started, () => import('./start.ts')],
   check: ['say what a configuration means, or list all its mistakes', checked, () => import('./check.ts')],
   explain: ['say what a request gets, and why', explained, () => import('./explain/command.ts')],
-  limits: ['read or reset what Redis counts of one client', asking, () => import('./limits.ts')],
+  limits: [
+    'read or reset what Redis counts of one client, or see who uses most',
+    asking,
+    () => import('./limits.ts'),
+  ],
   replay: ['say what limits would have done to logged calls', replayed, () => import('./replay/replay.ts')],
   sandbox: ['serve with backends, to try it out', sandboxed, () => import('./sandbox/sandbox.ts')],
 } as const
@@ -64,6 +68,7 @@ function commandLine(argv: readonly string[], io: Io): Argv {
     .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags beat the file')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
     .example('$0 limits show acme --config config/sluice.yaml', 'how much has this client used?')
+    .example('$0 limits top --config config/sluice.yaml', 'who uses most of their limits now?')
     .example('$0 replay access.log --config new.yaml', 'whom would these limits refuse?')
     .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
     .epilogue('Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.')
@@ -139,12 +144,20 @@ function asking(command: Argv, run: (given: Given) => Promise<void>): Argv {
   return command
     .command('show [client]', 'what the client has used of each limit', ofClient, run)
     .command('reset [client]', 'free all that is counted of the client', ofClient, run)
+    .command('top', 'who uses most of which limit at a running gateway', watched, run)
     .demandCommand(1, 1, WHICH_OF_LIMITS)
 }
 
 function ofClient(command: Argv): Argv {
   const describe = 'the id of the client, as its tokens name it; id@issuer where that is not the first'
   return withJson(configured(command, IDLE_FOR_LIMITS).positional('client', { type: 'string', describe }))
+}
+
+function watched(command: Argv): Argv {
+  text(withJson(withConfig(command)), 'admin', 'URL of the admin listener, in place of the one in the file')
+  return command
+    .option('once', { type: 'boolean', describe: 'show it once, as without a terminal' })
+    .epilogue('The token is that of SLUICE_ADMIN_TOKEN, or admin.token of the file.')
 }
 
 /** Takes the words behind the command as they are: of positionals, yargs would lose `-` and all but the last. */

@@ -9,8 +9,9 @@ import { type Given, idOf, type Io, load, print, writeLines, UsageError, wordsOf
 /** Longest wait for an answer of Redis. */
 const TIMEOUT_MS = 5000
 
-/** Shows or resets what Redis counts of one client. */
+/** Shows or resets what Redis counts of one client, or shows those that use most. */
 export async function run(given: Given, io: Io): Promise<void> {
+  if (wordsOf(given)[0] === 'top') return await (await import('./top.ts')).run(given, io)
   const client = idOf(given, 'client')
   if (client === undefined) throw new UsageError('Which client? Give its id.')
   const { config } = await load(given, io)

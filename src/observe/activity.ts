@@ -1,13 +1,7 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { encodePart } from '../limit/key.ts'
 import type { Allowance } from '../limit/store.ts'
-import {
-  type ActivityValues,
-  busiest,
-  type ClientActivity,
-  type LimitActivity,
-  sum,
-} from './activity-values.ts'
+import { type ActivityValues, busiest, type ClientActivity, sum } from './activity-values.ts'
 import { createRing, type Ring } from './ring.ts'
 
 export type Activity = ReturnType<typeof createActivity>
@@ -29,23 +23,31 @@ interface Seen {
   overs: Ring | undefined
 }
 
+interface Refusal {
+  readonly allowance: Allowance
+  readonly key: string
+  readonly at: number
+}
+
 interface Entry {
   client: string
-  weight: number
+  readonly index: number
   readonly calls: Ring
   readonly refused: Ring
-  readonly limits: Map<string, Seen>
-  refusal:
-    | { readonly limit: string; readonly key: string; readonly reset: number; readonly endsAt: number }
-    | undefined
+  /** One for each limit; there are few. */
+  readonly limits: Seen[]
+  refusal: Refusal | undefined
 }
 
 /**
  * Counts what the busiest clients do, with the Space-Saving sketch (Metwally et al., 2005): who is new takes the place, and the
  * weight, of who weighs least. Weights decay, so that a client that stopped leaves. Whatever callers send, it stays this small.
+ * `now` is in milliseconds, as `performance.now`.
  */
-export function createActivity() {
+export function createActivity(now = () => performance.now()) {
   const entries: Entry[] = []
+  /** By the index of the entry. */
+  const weights = new Float64Array(MAX_CLIENTS)
   const byClient = new Map<string, Entry>()
   const totals = {
     requests: createRing(TOTAL_SECONDS),
@@ -54,13 +56,13 @@ export function createActivity() {
   }
   /** Calls weigh more as time passes, which is the same as a decay of all weights. */
   let gain = 1
-  let gainSecond = Math.floor(performance.now() / 1000)
+  let gainSecond = Math.floor(now() / 1000)
 
   function advance(second: number): void {
     gain *= 2 ** ((second - gainSecond) / HALF_LIFE_SECONDS)
     gainSecond = second
     if (gain < MAX_GAIN) return
-    for (const entry of entries) entry.weight /= gain
+    for (let i = 0; i < MAX_CLIENTS; i++) weights[i]! /= gain
     gain = 1
   }
 
@@ -70,16 +72,17 @@ export function createActivity() {
     let entry: Entry
     if (entries.length < MAX_CLIENTS) {
       const [calls, refused] = [createRing(CLIENT_SECONDS), createRing(CLIENT_SECONDS)]
-      entry = { client, weight: 0, calls, refused, limits: new Map(), refusal: undefined }
+      entry = { client, index: entries.length, calls, refused, limits: [], refusal: undefined }
       entries.push(entry)
     } else {
-      entry = entries[0]!
-      for (const other of entries) if (other.weight < entry.weight) entry = other
+      let least = 0
+      for (let i = 1; i < MAX_CLIENTS; i++) if (weights[i]! < weights[least]!) least = i
+      entry = entries[least]!
       byClient.delete(entry.client)
       entry.client = client
       entry.calls.clear()
       entry.refused.clear()
-      entry.limits.clear()
+      entry.limits.length = 0
       entry.refusal = undefined
     }
     byClient.set(client, entry)
@@ -95,34 +98,31 @@ export function createActivity() {
     for (const allowance of allowances) {
       const { name } = allowance
       const key = keyOf(quotas, name)
-      let seen = entry.limits.get(name)
-      if (seen === undefined)
-        entry.limits.set(name, (seen = { allowance, key, at: decidedAt, overs: undefined }))
-      seen.allowance = allowance
-      seen.key = key
-      seen.at = decidedAt
-      if (admitted && !allowance.admitted) (seen.overs ??= createRing(CLIENT_SECONDS)).add(second)
-      else if (admitted && entry.refusal?.key === key) entry.refusal = undefined
-      if (allowance === refusedBy) {
-        const endsAt = decidedAt + allowance.retryAfterMs
-        entry.refusal = { limit: name, key, reset: allowance.resetAt, endsAt }
+      let seen = entry.limits.find((one) => one.allowance.name === name)
+      if (seen === undefined) entry.limits.push((seen = { allowance, key, at: decidedAt, overs: undefined }))
+      // Calls do not end in the order in which they were decided.
+      if (decidedAt >= seen.at) {
+        seen.allowance = allowance
+        seen.key = key
+        seen.at = decidedAt
       }
+      if (admitted && !allowance.admitted) (seen.overs ??= createRing(CLIENT_SECONDS)).add(second)
+      const { refusal } = entry
+      if (refusal !== undefined && refusal.at > decidedAt) continue
+      if (allowance === refusedBy) entry.refusal = { allowance, key, at: decidedAt }
+      else if (admitted && refusal?.key === key) entry.refusal = undefined
     }
   }
 
-  function valuesOf(entry: Entry, now: number): ClientActivity {
+  function valuesOf(entry: Entry, at: number): ClientActivity {
     const { client, calls, refused, limits, refusal } = entry
-    const second = Math.floor(now / 1000)
-    const refusedNow =
-      refusal === undefined || refusal.endsAt <= now
-        ? null
-        : { limit: refusal.limit, until: instant(refusal.reset), forMs: Math.ceil(refusal.endsAt - now) }
+    const second = Math.floor(at / 1000)
     return {
       client,
       calls: calls.before(second),
       refused: refused.before(second),
-      limits: [...limits.values()].map((seen) => limitValues(client, seen, now, second)),
-      refusedNow,
+      limits: limits.map((seen) => limitValues(client, seen, at, second)),
+      refusedNow: refusal === undefined ? null : refusedUntil(refusal, at),
     }
   }
 
@@ -138,7 +138,7 @@ export function createActivity() {
       if (caller?.client === undefined) return
       if (second > gainSecond) advance(second)
       const entry = entryOf(caller.client)
-      entry.weight += gain
+      weights[entry.index]! += gain
       entry.calls.add(second)
       if (isRefused) entry.refused.add(second)
       if (decision !== undefined) note(entry, exchange, second)
@@ -147,14 +147,14 @@ export function createActivity() {
     forget(client?: string): void {
       for (const entry of entries) {
         if (client !== undefined && entry.client !== client) continue
-        entry.limits.clear()
+        entry.limits.length = 0
         entry.refusal = undefined
       }
     },
     values(): ActivityValues {
-      const now = performance.now()
-      const second = Math.floor(now / 1000)
-      const clients = entries.map((entry) => valuesOf(entry, now))
+      const at = now()
+      const second = Math.floor(at / 1000)
+      const clients = entries.map((entry) => valuesOf(entry, at))
       return {
         requests: totals.requests.before(second),
         refused: totals.refused.before(second),
@@ -165,17 +165,18 @@ export function createActivity() {
   }
 }
 
+/** Returns null for a refusal that has ended. */
+function refusedUntil({ allowance, at }: Refusal, now: number) {
+  const forMs = Math.ceil(at + allowance.retryAfterMs - now)
+  return forMs > 0 ? { limit: allowance.name, until: instant(allowance.resetAt), forMs } : null
+}
+
 function keyOf(quotas: Exchange['quotas'], name: string): string {
   for (const quota of quotas) if (quota.name === name) return quota.key
   return ''
 }
 
-function limitValues(
-  client: string,
-  { allowance, key, at, overs }: Seen,
-  now: number,
-  second: number,
-): LimitActivity {
+function limitValues(client: string, { allowance, key, at, overs }: Seen, now: number, second: number) {
   const { name, limit, remaining, windowMs, resetAt, shadow } = allowance
   const ageMs = Math.max(0, Math.round(now - at))
   return {

@@ -1,5 +1,6 @@
 import type { Config } from '../config/schema.ts'
 import { inForce } from '../limit/limit.ts'
+import type { ClientActivity, LimitActivity } from '../observe/activity-values.ts'
 import type { MetricValues } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'
 import type { ReloadRecord } from './reload.ts'
@@ -33,7 +34,10 @@ export function createOverview(started: Config, operated: () => Operated) {
         version: VERSION,
         at: new Date().toISOString(),
         notReady: notReady ?? null,
-        activity: now,
+        activity: {
+          ...now,
+          clients: now.clients.map((one) => ({ ...one, most: mostUsed(one) })).toSorted(byUse),
+        },
         limits: limitsOf(config),
         counts: config.store === 'memory' ? 'memory' : 'Redis',
         status: statusOf(values),
@@ -42,6 +46,20 @@ export function createOverview(started: Config, operated: () => Operated) {
     },
   }
 }
+
+/** Returns, of the limits that a client has one counter of, the one that it has used most; of the others where there is none. */
+function mostUsed({ limits }: ClientActivity): LimitActivity | null {
+  const live = limits.filter(({ shadow }) => !shadow)
+  const single = live.filter(({ perClient }) => perClient)
+  return (single.length > 0 ? single : live).toSorted((a, b) => partUsed(b) - partUsed(a))[0] ?? null
+}
+
+const partUsed = ({ limit, remaining }: LimitActivity): number => (limit - remaining) / Math.max(1, limit)
+
+type Most = { readonly most: LimitActivity | null }
+
+const byUse = (a: Most, b: Most): number =>
+  (b.most === null ? 0 : partUsed(b.most)) - (a.most === null ? 0 : partUsed(a.most))
 
 function limitsOf({ limits }: Config) {
   const now = Date.now()

@@ -185,9 +185,9 @@ describe('sluice limits', () => {
   })
 
   itEndsWrongUsage([
-    [['limits'], 'Which command? One of limits show, limits reset.'],
+    [['limits'], 'Which command? One of limits show, limits reset, limits top.'],
     [['limits', 'shw', 'acme'], 'Did you mean show?'],
-    [['limits', 'foo', 'a'], 'Which command? One of limits show, limits reset.'],
+    [['limits', 'foo', 'a'], 'Which command? One of limits show, limits reset, limits top.'],
     [['limits', 'show'], 'Which client? Give its id.'],
     [['limits', 'reset', ''], 'Which client? Give its id.'],
     [['limits', 'show', 'acme'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],

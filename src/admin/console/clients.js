@@ -4,27 +4,12 @@ import { duration, rate, time, whole } from './format.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 /** @typedef {Overview['activity']['clients'][number]} Client */
-/** @typedef {Client['limits'][number]} Limit */
 
 /** @param {{ readonly limit: number, readonly remaining: number }} limit */
 export const partUsed = ({ limit, remaining }) => (limit === 0 ? 1 : (limit - remaining) / limit)
 
-/**
- * Of the limits that a client has one counter of, the one that it has used most; of others where there is none.
- * @param {Client} client
- * @returns {Limit | undefined}
- */
-function mostUsed({ limits }) {
-  const live = limits.filter(({ shadow }) => !shadow)
-  const own = live.filter(({ perClient }) => perClient)
-  return (own.length > 0 ? own : live).toSorted((a, b) => partUsed(b) - partUsed(a))[0]
-}
-
 /** @param {Client} client */
-function useOf(client) {
-  const limit = mostUsed(client)
-  return limit === undefined ? 0 : partUsed(limit)
-}
+const useOf = ({ most }) => (most === null ? 0 : partUsed(most))
 
 /** @param {string} client */
 export const hrefOf = (client) => `#client/${encodeURIComponent(client)}`
@@ -115,8 +100,14 @@ export function clientTables() {
           ({ refused }) =>
             rate(refused),
       },
-      { head: 'Limit', cell: () => (client) => mostUsed(client)?.name ?? '–' },
-      { head: 'Used', cell: () => usage(mostUsed) },
+      {
+        head: 'Limit',
+        cell:
+          () =>
+          ({ most }) =>
+            most?.name ?? '–',
+      },
+      { head: 'Used', cell: () => usage(({ most }) => most ?? undefined) },
       { head: 'State', cell: state },
     ],
   )
@@ -154,7 +145,7 @@ export function clientTables() {
     },
   ])
   return (/** @type {Overview} */ { activity: { clients } }) => {
-    showClients(clients.toSorted((a, b) => useOf(b) - useOf(a)))
+    showClients(clients)
     const refused = clients.filter(({ refusedNow }) => refusedNow !== null)
     showRefused(refused.toSorted((a, b) => (b.refusedNow?.forMs ?? 0) - (a.refusedNow?.forMs ?? 0)))
     byId('no-clients').hidden = clients.length > 0

@@ -4,7 +4,8 @@ import { startUpstream } from '../test/helpers/upstream.ts'
 
 /** Writes docs/console.png: the console of a gateway with some traffic. */
 const FILE = 'docs/console.png'
-const TRAFFIC_MS = Number(process.env['TRAFFIC_MS'] ?? 75_000)
+/** As long as the chart. */
+const TRAFFIC_MS = 300_000
 const TICK_MS = 100
 /** Calls per second. */
 const CLIENTS = {
@@ -23,7 +24,7 @@ const gateway = await startGateway({
   limits: `limits:
   requests: { per: [client], limit: 1000, window: 1m, changes: [{ announced: 2026-01-01T00:00:00Z, from: 2030-01-15T00:00:00Z, limit: 1200 }] }
   sync: { per: [client, connection], limit: 1, window: 5s }
-  trial: { per: [client], limit: 300, window: 1m, shadow: true }`,
+  trial: { per: [client], limit: 700, window: 1m, shadow: true }`,
   routes: `routes:
   - { match: "POST /v3/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
   - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests, trial] }`,
@@ -37,7 +38,7 @@ const clients = await Promise.all(
   Object.entries(CLIENTS).map(async ([client, rate]) => ({ rate, token: await token(client) })),
 )
 const startedAt = performance.now()
-let calls: Promise<unknown>[] = []
+const calls: Promise<unknown>[] = []
 const timer = setInterval(() => {
   const phase = (performance.now() - startedAt) / 9000
   for (const [i, { rate, token }] of clients.entries()) {
@@ -48,7 +49,9 @@ const timer = setInterval(() => {
   }
 }, TICK_MS)
 await new Promise((resolve) => setTimeout(resolve, TRAFFIC_MS))
-await page.screenshot({ path: FILE, fullPage: true })
+const { y, height } = (await page.locator('section', { has: page.locator('#limits') }).boundingBox())!
+const clip = { x: 0, y: 0, width: 1280, height: y + height + 20 }
+await page.screenshot({ path: FILE, fullPage: true, clip })
 clearInterval(timer)
 await Promise.all(calls)
 await browser.close()

@@ -24,7 +24,8 @@ beforeAll(async () => {
 })
 afterEach(async () => {
   for (const page of pages.splice(0)) await page.context().close()
-  expect(complaints.splice(0)).toEqual([])
+  const found = complaints.splice(0)
+  if (found.length > 0) throw new Error(found.join('\n'))
 })
 afterAll(async () => {
   await browser?.close()
@@ -203,5 +204,6 @@ it('says that the connection is lost, and connects again by itself', async () =>
   await until('it is shown as live', () =>
     page.evaluate<boolean>('!document.body.classList.contains("stale")'),
   )
+  expect(await page.locator('#connection').innerText()).toBe('Live')
   await second.close()
 })

@@ -41,12 +41,8 @@ export function chart(parent, what, everySeconds) {
       ...timeMarks(seconds, everySeconds, x),
       svg('path', { class: 'area', d: area(calls, x, y) }),
       svg('path', { class: 'line', d: line(calls, x, y) }),
-      ...(refused.some((value) => value > 0)
-        ? [
-            svg('path', { class: 'refused-area', d: area(refused, x, y) }),
-            svg('path', { class: 'refused-line', d: line(refused, x, y) }),
-          ]
-        : []),
+      svg('path', { class: 'refused-area', d: area(refused, x, y) }),
+      svg('path', { class: 'refused-line', d: lineAbove0(refused, x, y) }),
     )
   }
 }
@@ -98,7 +94,7 @@ export function sparkline(first) {
     const x = (/** @type {number} */ i) => 1 + ((width - 2) * i) / Math.max(1, series.calls.length - 1)
     const y = (/** @type {number} */ value) => 2 + (height - 4) * (1 - value / top)
     calls.setAttribute('d', line(series.calls, x, y))
-    refused.setAttribute('d', series.refused.some((value) => value > 0) ? line(series.refused, x, y) : '')
+    refused.setAttribute('d', lineAbove0(series.refused, x, y))
   }
   update(first)
   return { node, update }
@@ -130,6 +126,23 @@ export function bar() {
  */
 function line(values, x, y) {
   return values.map((value, i) => `${i === 0 ? 'M' : 'L'}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join('')
+}
+
+/**
+ * Leaves out where there is nothing.
+ * @param {readonly number[]} values
+ * @param {(i: number) => number} x
+ * @param {(value: number) => number} y
+ */
+function lineAbove0(values, x, y) {
+  let path = ''
+  let before = 0
+  for (const [i, value] of values.entries()) {
+    const isAbove = value > 0 || before > 0
+    if (isAbove && i > 0) path += `M${x(i - 1)} ${y(before)}L${x(i)} ${y(value)}`
+    before = value
+  }
+  return path
 }
 
 /**

@@ -9,6 +9,8 @@ import { tiles } from './tiles.js'
 /** @typedef {import('../../limit/usage.ts').ClientUsage} ClientUsage */
 /** @typedef {ClientUsage['limits'][number] & { readonly override?: boolean }} Counted */
 
+/** The gateway shows no more. */
+const MAX_CLIENTS = 100
 const EVERY_MS = 2000
 /** Reading may scan all of Redis: it takes no more than this part of the time. */
 const PAUSE_PART = 20
@@ -27,37 +29,26 @@ export function clientPage() {
   const showCalls = chart(byId('client-calls'), 'Calls of this client', 15)
   const showTiles = tiles(byId('client-tiles'))
   const showLimits = table(byId('client-limits'), 'Limits of this client', ({ key }) => key, [
+    { head: 'Limit', text: ({ name }) => name },
     {
       head: 'Counter',
-      cell:
-        () =>
-        ({ key }) =>
-          key,
+      text: ({ key }) => key,
     },
-    { head: 'Used', cell: () => usage((/** @type {Counted} */ limit) => limit) },
+    { head: 'Used', view: () => usage((/** @type {Counted} */ limit) => limit) },
     {
       head: 'Remaining',
       numeric: true,
-      cell:
-        () =>
-        ({ remaining }) =>
-          whole(remaining),
+      text: ({ remaining }) => whole(remaining),
     },
     {
       head: 'Window',
-      cell:
-        () =>
-        ({ windowSeconds }) =>
-          duration(windowSeconds),
+      text: ({ windowSeconds }) => duration(windowSeconds),
     },
     {
       head: 'Next call freed',
-      cell:
-        () =>
-        ({ limit, remaining, reset }) =>
-          remaining < limit ? time(reset) : '–',
+      text: ({ limit, remaining, reset }) => (remaining < limit ? time(reset) : '–'),
     },
-    { head: 'Kind', cell: () => kindOf },
+    { head: 'Kind', text: kindOf },
   ])
   /** @type {AbortController | undefined} */
   let opened
@@ -124,6 +115,7 @@ export function clientPage() {
       start()
     },
     close: () => opened?.abort(),
+    resume: start,
     show(/** @type {Overview} */ { activity }) {
       const found = activity.clients.find((one) => one.client === client)
       const idle = Array(60).fill(0)
@@ -139,8 +131,13 @@ export function clientPage() {
           className: refusedNow === null ? '' : 'refused',
         },
       ])
-      if (found === undefined) write(byId('client-state'), 'No call in the last minute.', 'state muted')
-      else {
+      if (found === undefined) {
+        const isWhole = activity.clients.length < MAX_CLIENTS
+        const text = isWhole
+          ? 'No call in the last minute.'
+          : 'Not among the busiest clients of the last minute.'
+        write(byId('client-state'), text, 'state muted')
+      } else {
         const { text, className } = stateOf(found)
         write(byId('client-state'), text, className)
       }

@@ -53,7 +53,7 @@ export function stateOf(client) {
   const { refusedNow, limits } = client
   if (refusedNow !== null) return { text: `Refused by ${refusedNow.limit}`, className: 'state refused' }
   const trial = limits.find(({ wouldRefuse }) => wouldRefuse > 0)
-  if (trial !== undefined) return { text: `Over shadow ${trial.name}`, className: 'state near' }
+  if (trial !== undefined) return { text: `Would be refused by ${trial.name}`, className: 'state near' }
   if (useOf(client) >= 0.8) return { text: 'Near its limit', className: 'state near' }
   return { text: 'Within', className: 'state' }
 }
@@ -90,58 +90,40 @@ export function clientTables() {
     'Clients of the last minute, by what they used of their limits',
     ({ client }) => client,
     [
-      { head: 'Client', cell: link },
-      { head: 'Calls/s', numeric: true, cell: calls },
+      { head: 'Client', view: link },
+      { head: 'Calls/s', numeric: true, view: calls },
       {
         head: 'Refused/s',
         numeric: true,
-        cell:
-          () =>
-          ({ refused }) =>
-            rate(refused),
+        text: ({ refused }) => rate(refused),
       },
       {
         head: 'Limit',
-        cell:
-          () =>
-          ({ most }) =>
-            most?.name ?? '–',
+        text: ({ most }) => most?.name ?? '–',
       },
-      { head: 'Used', cell: () => usage(({ most }) => most ?? undefined) },
-      { head: 'State', cell: state },
+      { head: 'Used', view: () => usage(({ most }) => most ?? undefined) },
+      { head: 'State', view: state },
     ],
   )
   const showRefused = table(byId('refused'), 'Clients that are refused now', ({ client }) => client, [
-    { head: 'Client', cell: link },
+    { head: 'Client', view: link },
     {
       head: 'By the limit',
-      cell:
-        () =>
-        ({ refusedNow }) =>
-          refusedNow?.limit ?? '',
+      text: ({ refusedNow }) => refusedNow?.limit ?? '',
     },
     {
       head: 'Until',
-      cell:
-        () =>
-        ({ refusedNow }) =>
-          refusedNow === null ? '' : time(refusedNow.until),
+      text: ({ refusedNow }) => (refusedNow === null ? '' : time(refusedNow.until)),
     },
     {
       head: 'For',
       numeric: true,
-      cell:
-        () =>
-        ({ refusedNow }) =>
-          duration((refusedNow?.forMs ?? 0) / 1000),
+      text: ({ refusedNow }) => duration((refusedNow?.forMs ?? 0) / 1000),
     },
     {
       head: 'Refused/s',
       numeric: true,
-      cell:
-        () =>
-        ({ refused }) =>
-          rate(refused),
+      text: ({ refused }) => rate(refused),
     },
   ])
   return (/** @type {Overview} */ { activity: { clients } }) => {

@@ -86,13 +86,22 @@ export function list(parent, keyOf, create) {
 }
 
 /**
- * Creates a table, and returns what shows its rows. Each column has a head and what fills its cell; on narrow screens the cells
- * are below each other, each with its head.
+ * A column of a table: its head, and either the text of its cells or what shows them.
+ * @template T
+ * @typedef {object} Column
+ * @property {string} head
+ * @property {boolean} [numeric]
+ * @property {(item: T) => string} [text]
+ * @property {() => View<T>} [view]
+ */
+
+/**
+ * Creates a table, and returns what shows its rows. On narrow screens the cells are below each other, each with its head.
  * @template T
  * @param {Element} parent
  * @param {string} caption
  * @param {(item: T) => string} keyOf
- * @param {readonly { readonly head: string, readonly numeric?: boolean, cell(): View<T> | ((item: T) => string) }[]} columns
+ * @param {readonly Column<T>[]} columns
  * @returns {(items: readonly T[]) => void}
  */
 export function table(parent, caption, keyOf, columns) {
@@ -109,29 +118,41 @@ export function table(parent, caption, keyOf, columns) {
     body,
   )
   parent.append(node)
-  const show = list(body, keyOf, () => {
-    const views = columns.map(({ cell }) => {
-      const made = cell()
-      if (typeof made !== 'function') return made
-      const text = element('span')
-      return { node: text, update: (/** @type {T} */ item) => write(text, made(item)) }
-    })
-    const cells = columns.map(({ head, numeric }, i) => {
-      const node = views[i]?.node ?? ''
-      const attributes = { 'data-head': head, class: numeric === true ? 'numeric' : '' }
-      return i === 0
-        ? element('th', { ...attributes, scope: 'row', role: 'rowheader' }, node)
-        : element('td', { ...attributes, role: 'cell' }, node)
-    })
-    return {
-      node: element('tr', { role: 'row' }, ...cells),
-      update(item) {
-        for (const view of views) view.update(item)
-      },
-    }
-  })
+  const show = list(body, keyOf, () => row(columns))
   return (items) => {
     node.toggleAttribute('hidden', items.length === 0)
     show(items)
   }
+}
+
+/**
+ * @template T
+ * @param {readonly Column<T>[]} columns
+ * @returns {View<T>}
+ */
+function row(columns) {
+  const views = columns.map(({ text, view }) => view?.() ?? plain(text))
+  const cells = columns.map(({ head, numeric }, i) => {
+    const attributes = { 'data-head': head, class: numeric === true ? 'numeric' : '' }
+    const node = views[i]?.node ?? ''
+    return i === 0
+      ? element('th', { ...attributes, scope: 'row', role: 'rowheader' }, node)
+      : element('td', { ...attributes, role: 'cell' }, node)
+  })
+  return {
+    node: element('tr', { role: 'row' }, ...cells),
+    update(item) {
+      for (const view of views) view.update(item)
+    },
+  }
+}
+
+/**
+ * @template T
+ * @param {((item: T) => string) | undefined} text
+ * @returns {View<T>}
+ */
+function plain(text) {
+  const node = element('span')
+  return { node, update: (item) => write(node, text?.(item) ?? '') }
 }

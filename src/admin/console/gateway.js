@@ -23,43 +23,29 @@ export function gatewayTables() {
   const limits = table(byId('limits'), 'Limits of the configuration', ({ name }) => name, [
     {
       head: 'Limit',
-      cell:
-        () =>
-        ({ name }) =>
-          name,
+      text: ({ name }) => name,
     },
     {
       head: 'Counted per',
-      cell:
-        () =>
-        ({ per }) =>
-          per.join(', '),
+      text: ({ per }) => per.join(', '),
     },
     {
       head: 'Allows',
-      cell:
-        () =>
-        ({ limit, windowSeconds }) =>
-          `${counted(limit, 'call')} in ${duration(windowSeconds)}`,
+      text: ({ limit, windowSeconds }) => `${counted(limit, 'call')} in ${duration(windowSeconds)}`,
     },
     {
       head: 'Kind',
-      cell:
-        () =>
-        ({ shadow, over }) =>
-          shadow ? `shadow: would have refused ${counted(over, 'call')}` : 'live',
+      text: ({ shadow, over }) => (shadow ? `shadow: would have refused ${counted(over, 'call')}` : 'live'),
     },
     {
       head: 'Coming changes',
-      cell:
-        () =>
-        ({ changes }) =>
-          changes
-            .map(
-              (/** @type {{ from: string, limit: number }} */ { from, limit }) =>
-                `${whole(limit)} from ${time(from)}`,
-            )
-            .join('; ') || '–',
+      text: ({ changes }) =>
+        changes
+          .map(
+            (/** @type {{ from: string, limit: number }} */ { from, limit }) =>
+              `${whole(limit)} from ${time(from)}`,
+          )
+          .join('; ') || '–',
     },
   ])
   const upstreams = table(
@@ -69,27 +55,17 @@ export function gatewayTables() {
     [
       {
         head: 'Upstream',
-        cell:
-          () =>
-          ({ upstream }) =>
-            upstream,
+        text: ({ upstream }) => upstream,
       },
       {
         head: 'Address',
-        cell:
-          () =>
-          ({ address }) =>
-            address,
+        text: ({ address }) => address,
       },
-      { head: 'State', cell: () => words(({ up }) => (up ? ['Up', 'good'] : ['Down', 'refused'])) },
+      { head: 'State', view: () => words(({ up }) => (up ? ['Up', 'good'] : ['Down', 'refused'])) },
       {
         head: 'Load',
-        cell:
-          () =>
-          ({ sockets, queue }) =>
-            sockets === null
-              ? '–'
-              : `${counted(sockets, 'socket')}${queue ? `, ${whole(queue)} waiting` : ''}`,
+        text: ({ sockets, queue }) =>
+          sockets === null ? '–' : `${counted(sockets, 'socket')}${queue ? `, ${whole(queue)} waiting` : ''}`,
       },
     ],
   )
@@ -100,25 +76,19 @@ export function gatewayTables() {
     [
       {
         head: 'Of',
-        cell:
-          () =>
-          ({ name }) =>
-            name,
+        text: ({ name }) => name,
       },
-      { head: 'State', cell: () => words(({ text, className }) => [text, className]) },
+      { head: 'State', view: () => words(({ text, className }) => [text, className]) },
     ],
   )
   const reloads = table(byId('reloads'), 'The last reloads', ({ at }) => at, [
     {
       head: 'Time',
-      cell:
-        () =>
-        ({ at }) =>
-          time(at),
+      text: ({ at }) => time(at),
     },
     {
       head: 'Result',
-      cell: () =>
+      view: () =>
         words(({ problems }) =>
           problems.length === 0
             ? ['Loaded', 'good']
@@ -147,7 +117,7 @@ function trustOf({ issuers, introspection, certificates }) {
   return [
     ...issuers.map(({ issuer, ageSeconds, failures }) => ({
       name: `Keys of ${issuer}`,
-      text: `read ${duration(ageSeconds)} ago${failures ? `; ${counted(failures, 'failure')}` : ''}`,
+      text: `read ${duration(Math.max(1, ageSeconds))} ago${failures ? `; ${counted(failures, 'failure')}` : ''}`,
       className: failures ? 'near' : '',
     })),
     ...introspection.map(({ issuer, up }) => ({

@@ -38,10 +38,8 @@ function show(overview) {
     overview.notReady === null ? 'Ready' : `Not ready: ${overview.notReady}`,
     overview.notReady === null ? 'good' : 'refused',
   )
-  write(
-    byId('version'),
-    `Sluice ${overview.version} · configuration ${overview.status.configuration.hash.slice(0, 12)}`,
-  )
+  const { hash } = overview.status.configuration
+  write(byId('version'), `Sluice ${overview.version}${hash && ` · configuration ${hash.slice(0, 12)}`}`)
   write(byId('connection'), 'Live', 'live')
   document.body.classList.remove('stale')
   byId('denied').hidden = true
@@ -125,8 +123,11 @@ byId('find').addEventListener('submit', (event) => {
 })
 // The gateway serves a bounded number of consoles, and a browser makes few connections.
 document.addEventListener('visibilitychange', () => {
-  if (document.hidden) watching?.abort()
-  else connect()
+  watching?.abort()
+  page.close()
+  if (document.hidden) return
+  connect()
+  if (clientOfAddress() !== undefined) page.resume()
 })
 
 open()

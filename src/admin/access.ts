@@ -23,8 +23,9 @@ export function problem(status: number, detail: string, headers: Answer['headers
 }
 
 /**
- * Returns the refusal of a request for limits; undefined if it is allowed. Without a token only programs of this machine may
- * ask: a page in a browser there names another host, if that name was bound to this address, or sends its own origin.
+ * Returns the refusal of a request for limits or for what the console shows; undefined if it is allowed. Without a token only
+ * programs of this machine may ask, and the console: another page in a browser there names another host, if that name was bound
+ * to this address (DNS rebinding), or sends an origin that is not this one.
  */
 export function deny(
   { authorization = '', host = '', origin }: IncomingHttpHeaders,
@@ -37,12 +38,14 @@ export function deny(
     if (timingSafeEqual(digest(given), digest(token))) return undefined
     return unauthorized('This is not the token of admin.token.', ', error="invalid_token"')
   }
-  if (!onLoopback) return problem(403, 'Limits need admin.token, unless admin.host is 127.0.0.1.')
+  if (!onLoopback)
+    return problem(403, 'Limits and the console need admin.token, unless admin.host is 127.0.0.1.')
   const name = host.replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1')
   if (!isLoopback(name)) {
     return problem(403, 'Limits are shown at localhost, 127.0.0.1 and [::1] alone, or with admin.token.')
   }
-  return origin === undefined ? undefined : problem(403, 'Limits are not shown to web pages.')
+  if (origin === undefined || origin === `http://${host.toLowerCase()}`) return undefined
+  return problem(403, 'Limits are not shown to other web pages than the console.')
 }
 
 const unauthorized = (detail: string, error = ''): Answer =>

@@ -16,9 +16,9 @@ const COMMANDS = {
   health: ['ask a running gateway whether it is up', flags.health, () => import('./health.ts')],
   explain: ['say what a request gets, and why', flags.explain, () => import('./explain/command.ts')],
   limits: [
-    'read or reset what Redis counts of one client, or set its limits',
+    "read, reset or set one client's limits, or see who uses most",
     flags.limits,
-    () => import('./limits.ts'),
+    () => import('./limits/command.ts'),
   ],
   replay: [
     'say what limits would have done to logged calls',
@@ -82,6 +82,7 @@ function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) =
     .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags beat the file')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
     .example('$0 limits show acme --config config/sluice.yaml', 'how much has this client used?')
+    .example('$0 limits top --config config/sluice.yaml', 'who uses most of their limits now?')
     .example('$0 replay access.log --config new.yaml', 'whom would these limits refuse?')
     .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
     .epilogue(EPILOGUE)

@@ -1,7 +1,7 @@
 import type { Argv } from 'yargs'
 import { FLAGS, type Given } from './io.ts'
 
-export const WHICH_OF_LIMITS = 'Which command? One of limits show, limits set, limits reset.'
+export const WHICH_OF_LIMITS = 'Which command? One of limits show, limits set, limits reset, limits top.'
 
 /** Flags of `start` that change nothing for `limits`, which takes them so that both can be called alike. */
 const IDLE_FOR_LIMITS = ['host', 'port', 'log-level', 'log-format']
@@ -73,12 +73,20 @@ export function limits(command: Argv, run: (given: Given) => Promise<void>): Arg
     .command('show [client]', 'what the client has used; all overrides, if none is given', ofClient, run)
     .command('set [client]', 'set LIMIT=N, or end that by LIMIT=default', setting, run)
     .command('reset [client]', 'free all that is counted of the client', ofClient, run)
+    .command('top', 'who uses most of which limit at a running gateway', watched, run)
     .demandCommand(1, 1, WHICH_OF_LIMITS)
 }
 
 function ofClient(command: Argv): Argv {
   const describe = 'the id of the client, as its tokens name it; id@issuer where that is not the first'
   return withJson(configured(command, IDLE_FOR_LIMITS).positional('client', { type: 'string', describe }))
+}
+
+function watched(command: Argv): Argv {
+  text(withJson(withConfig(command)), 'admin', 'URL of the admin listener, in place of the one in the file')
+  return command
+    .option('once', { type: 'boolean', describe: 'show it once, as without a terminal' })
+    .epilogue('The token is that of SLUICE_ADMIN_TOKEN, or admin.token of the file.')
 }
 
 /** Takes the words behind the command as they are: of positionals, yargs would lose `-` and all but the last. */

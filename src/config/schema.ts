@@ -22,10 +22,14 @@ const admin = section({
     'a token of 16 characters or more, letters, digits and - . _ ~ + / =',
   )
     .optional()
-    .describe('The bearer token for reading and resetting limits; required off loopback.'),
+    .describe(
+      'The bearer token for the console and for reading and resetting limits; required off loopback.',
+    ),
 })
   .transform(({ token, ...rest }) => ({ ...rest, token, onLoopback: isLoopback(rest.host) }))
-  .describe('The operators’ listener: health, readiness, metrics and limits. Keep callers away from it.')
+  .describe(
+    'The operators’ listener: the console, health, readiness, metrics and limits. Keep callers away from it.',
+  )
 
 const headers = section({
   draft: choice(['none', 'draft-10'])

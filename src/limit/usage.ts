@@ -42,6 +42,8 @@ export interface KeyUsage extends LimitUsage {
 export interface ClientUsage {
   readonly client: string
   readonly limits: readonly KeyUsage[]
+  /** Its own limits of the configuration, in force or not; `until` is null for one that does not end. */
+  readonly own: readonly { readonly name: string; readonly limit: number; readonly until: string | null }[]
   readonly truncated: boolean
 }
 
@@ -125,7 +127,10 @@ export function createUsage({
       })
       const isUsed = ({ key, remaining, limit }: KeyUsage): boolean =>
         known.has(key) || remaining < limit || limit === 0
-      return { client, limits: keys.filter(isUsed), truncated: further.length > max }
+      const own = [...(clientLimits.get(client) ?? [])].map(([name, { limit, untilAt }]) => ({
+        ...{ name, limit, until: untilAt === undefined ? null : instant(untilAt) },
+      }))
+      return { client, limits: keys.filter(isUsed), own, truncated: further.length > max }
     },
 
     /** Deletes every key of the client, and returns how many there were. It may scan the store. */

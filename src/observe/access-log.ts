@@ -1,6 +1,7 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { atIterationEnd } from '../iteration.ts'
 import { accessLine, withOmitted } from './access-line.ts'
+import type { Activity } from './activity/activity.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import { createSample } from './sample.ts'
@@ -15,6 +16,7 @@ const CALLER_LEFT = 499
 export function createAccessLog(
   { enabled, write }: LogOutput,
   metrics: Metrics,
+  activity: Activity,
   refusals: 'all' | 'sampled' = 'all',
 ) {
   const sample =
@@ -35,6 +37,7 @@ export function createAccessLog(
     if (decision?.mode === 'store' && !decision.cached) {
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)
     }
+    activity.count(exchange, status)
     const level = status >= 500 && source === 'gateway' ? 'error' : 'info'
     if (!enabled[level]) return
     if (sample !== undefined && decision?.cached === true)

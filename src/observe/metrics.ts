@@ -155,6 +155,10 @@ const aggregate = (all: readonly MetricValues[]) => AggregatorRegistry.aggregate
 /** Returns the text of `/metrics` of several processes as one; each metric's `aggregator` says how. */
 export const textOf = (all: readonly MetricValues[]): Promise<string> => aggregate(all).metrics()
 
+/** Returns the values of several processes as those of one. */
+export const valuesOf = (all: readonly MetricValues[]): Promise<MetricValues> =>
+  aggregate(all).getMetricsAsJSON()
+
 /** Returns what several processes have counted: counters, and histograms, which are made of them. */
 export function countsOf(all: readonly MetricValues[]): MetricValues {
   const values = aggregate(all).getMetricsAsArray() as unknown as MetricValues

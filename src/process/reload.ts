@@ -13,24 +13,37 @@ export interface Source {
   load(): Promise<Omit<Source, 'load'> & { readonly config: Config }>
 }
 
+/** How a reload ended: with no problems, or rejected. */
+export interface ReloadRecord {
+  /** ISO 8601. */
+  readonly at: string
+  readonly problems: readonly string[]
+}
+
 /** `file-change`: reload only if the text, or a file that it names, differs from what is in force; `signal`: in any case. */
 export type ReloadTrigger = 'file-change' | 'signal'
 
 /** Sections that are read at the start only, but for parts of `listen`. */
 const RESTART_ONLY = ['listen', 'admin', 'store', 'log', 'tracing'] as const
 
-/** Returns what reloads the configuration, one at a time; a bad one changes nothing. `apply` is to be whole or not at all. */
+/**
+ * Returns what reloads the configuration, one at a time; a bad one changes nothing. `apply` is to be whole or not at all.
+ * `record` gets each end that is logged.
+ */
 export function createReload(
   started: Config,
   source: Source,
   apply: (config: Config) => void | Promise<void>,
   log: Log,
   metrics: Metrics,
+  record: (end: ReloadRecord) => void = () => {},
 ): (trigger: ReloadTrigger) => Promise<void> {
   let { hash, content } = source
   let rejected: string | undefined
   let last: Promise<void> = Promise.resolve()
   metrics.configLoaded(hash)
+
+  const ended = (problems: readonly string[]): void => record({ at: new Date().toISOString(), problems })
 
   async function reload(trigger: ReloadTrigger): Promise<void> {
     try {
@@ -39,6 +52,7 @@ export function createReload(
         if (rejected === undefined) return
         rejected = undefined
         metrics.configLoaded(hash)
+        ended([])
         log.info({ hash }, 'configuration valid again and unchanged')
         return
       }
@@ -46,6 +60,7 @@ export function createReload(
       await apply(next)
       rejected = undefined
       metrics.configLoaded(loaded.hash, hash)
+      ended([])
       ;({ hash, content } = loaded)
       log.info({ hash, loadMs: loaded.loadMs }, 'configuration reloaded')
       const keys = RESTART_ONLY.flatMap((key) => changedKeys(key, loaded.config[key], next[key]))
@@ -56,7 +71,9 @@ export function createReload(
       if (trigger === 'file-change' && message === rejected) return
       rejected = message
       metrics.configFailed()
-      log.error({ problems: message.split('\n') }, 'configuration rejected; the previous one stays in force')
+      const problems = message.split('\n')
+      ended(problems)
+      log.error({ problems }, 'configuration rejected; the previous one stays in force')
     }
   }
   return (trigger) => (last = last.then(() => reload(trigger)))

@@ -11,8 +11,10 @@ import { prefixOf } from '../limit/key.ts'
 import { createLimiter } from '../limit/limiter.ts'
 import { createUsage } from '../limit/usage.ts'
 import { createAccessLog } from '../observe/access-log.ts'
+import { createActivity } from '../observe/activity/activity.ts'
+import type { ActivityValues } from '../observe/activity/values.ts'
 import { atMostEvery, type LogOutput } from '../observe/log.ts'
-import type { Metrics } from '../observe/metrics.ts'
+import type { Metrics, MetricValues } from '../observe/metrics.ts'
 import { certificateExpiries, showGauges } from './gauges.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuard, openIssuers } from './open-authentication.ts'
 import { compileRoutes, openUpstreams } from './open-routes.ts'
@@ -20,7 +22,11 @@ import { openStore } from './open-store.ts'
 import { createResources } from './resources.ts'
 
 /** What operators ask of a service. */
-export type Operated = Pick<AdminParts, 'notReadyReason' | 'metrics' | 'usage' | 'reset'>
+export interface Operated extends Pick<AdminParts, 'notReadyReason' | 'metrics' | 'usage' | 'reset'> {
+  /** Returns what `metrics` shows, as plain values. */
+  metricValues(): Promise<MetricValues>
+  activity(): ActivityValues | Promise<ActivityValues>
+}
 
 /** What serves callers: this process, or several that share its port. */
 export interface Service extends Operated {
@@ -43,8 +49,8 @@ export interface DrainTimes {
   readonly drainTimeoutMs: number
 }
 
-/** A service of this process alone; `forget` drops the refusals that it caches. */
-export type OwnService = Service & { forget(): void }
+/** A service of this process alone; `forget` drops the refusals that it caches, and what it shows of a client that was reset. */
+export type OwnService = Service & { forget(client: string): void }
 
 const DROPPED_LOG_MS = 60_000
 
@@ -59,7 +65,8 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     onCounted: () => metrics.failures.inc(),
     onRefused: () => metrics.failuresRefused.inc(),
   })
-  const accessLog = createAccessLog(output, metrics, config.log.refusals)
+  const activity = createActivity()
+  const accessLog = createAccessLog(output, metrics, activity, config.log.refusals)
   const record = accessLog.observe
   const observe = tracing === undefined ? record : (x: Exchange) => (record(x), tracing.end(x))
   const resources = createResources()
@@ -136,9 +143,10 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     throw error
   })
 
-  function forget(): void {
+  function forget(client?: string): void {
     limiter.forget()
     current.usage.forget()
+    activity.forget(client)
   }
   overrides.watch(forget)
 
@@ -163,10 +171,13 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
         return wired
       })
       limiter.forget()
+      activity.forget()
     },
     metrics: metrics.text,
+    metricValues: metrics.values,
+    activity: activity.values,
     usage: (client, signal) => current.usage.ofClient(client, signal),
-    reset: (client, signal) => current.usage.free(client, signal).finally(forget),
+    reset: (client, signal) => current.usage.free(client, signal).finally(() => forget(client)),
     forget,
     async close({ lameDuckMs, drainTimeoutMs }) {
       const endAt = performance.now() + drainTimeoutMs

@@ -2,9 +2,11 @@ import { createAdmin } from '../admin/server.ts'
 import type { Config } from '../config/schema.ts'
 import { drain } from '../downstream/drain.ts'
 import { listen } from '../downstream/server.ts'
+import { NO_ACTIVITY } from '../observe/activity/values.ts'
 import { createLog } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'
+import { createOverview } from './overview.ts'
 import { buildService, type Operated } from './service.ts'
 import { createReload, type ReloadTrigger, type Source } from './reload.ts'
 import { openWorkers } from './workers/pool.ts'
@@ -34,7 +36,12 @@ const MAX_WARNINGS = 100
 
 const NOT_STARTED = 'the gateway does not serve yet'
 const refuse = (): Promise<never> => Promise.reject(new Error(NOT_STARTED))
-const UNSERVED = { notReadyReason: () => NOT_STARTED, usage: refuse, reset: refuse }
+const UNSERVED = {
+  notReadyReason: () => NOT_STARTED,
+  activity: () => NO_ACTIVITY,
+  usage: refuse,
+  reset: refuse,
+}
 
 /**
  * Opens the operators' port, then the callers', which `workers` share; one is this process itself. Without `source`, the
@@ -49,12 +56,14 @@ export async function start(
   const { log } = output
   const metrics = createMetrics()
   /** What operators see; replaced when it serves, and when it drains. */
-  let operated: Operated = { ...UNSERVED, metrics: metrics.text }
-  const admin = createAdmin({
+  let operated: Operated = { ...UNSERVED, metrics: metrics.text, metricValues: metrics.values }
+  const overview = createOverview(config, () => operated)
+  const { server: admin, endStreams } = createAdmin({
     notReadyReason: () => operated.notReadyReason(),
     metrics: () => operated.metrics(),
     metricsType: metrics.contentType,
     ...config.admin,
+    overview: overview.read,
     usage: (client, signal) => operated.usage(client, signal),
     async reset(client, signal) {
       const freed = await operated.reset(client, signal).catch((error: Error) => {
@@ -97,6 +106,7 @@ export async function start(
     async function apply(next: Config): Promise<void> {
       await service.apply(next)
       ;({ drainTimeoutMs } = next)
+      overview.configured(next)
       warn(next)
     }
     async function close(lameDuckMs: number): Promise<void> {
@@ -104,6 +114,7 @@ export async function start(
       log.info('sluice drains')
       const cut = await service.close({ lameDuckMs, drainTimeoutMs })
       if (cut > 0) log.warn({ requests: cut }, 'requests cut at the end of drainTimeout')
+      endStreams()
       await drain(admin, 0)
       log.info('sluice stopped')
       await output.close()
@@ -118,7 +129,7 @@ export async function start(
       log.info({ logLevel: next }, 'log level switched')
       if (!debugs) output.setLevel(level)
     }
-    const reload = source && createReload(config, source, apply, log, metrics)
+    const reload = source && createReload(config, source, apply, log, metrics, overview.reloaded)
     let closed: Promise<void> | undefined
     return {
       address,

@@ -24,17 +24,18 @@ afterEach(() => server?.close())
 async function admin(parts: Partial<AdminParts> = {}) {
   const failed = vi.fn<AdminParts['failed']>()
   const asked: string[] = []
-  server = createAdmin({
+  ;({ server } = createAdmin({
     notReadyReason: () => undefined,
     metrics: async () => '',
     metricsType: 'text/plain',
     token: undefined,
     onLoopback: true,
-    usage: async (client) => (asked.push(client), { client, limits: [], truncated: false }),
+    usage: async (client) => (asked.push(client), { client, limits: [], own: [], truncated: false }),
+    overview: async () => ({}),
     reset: async (client) => (asked.push(client), 2),
     failed,
     ...parts,
-  })
+  }))
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { withCounters } from '../../src/commands/limits.ts'
+import { withCounters } from '../../src/commands/limits/command.ts'
 import { hashSlot } from '../../src/limit/redis/hash-slot.ts'
 import { compileLimits, type Limit } from '../../src/limit/limit.ts'
 import type { RedisTopology } from '../../src/limit/redis/options.ts'
@@ -305,9 +305,9 @@ describe('sluice limits', () => {
   })
 
   itEndsWrongUsage([
-    [['limits'], 'Which command? One of limits show, limits set, limits reset.'],
+    [['limits'], 'Which command? One of limits show, limits set, limits reset, limits top.'],
     [['limits', 'shw', 'acme'], 'Did you mean show?'],
-    [['limits', 'foo', 'a'], 'Which command? One of limits show, limits set, limits reset.'],
+    [['limits', 'foo', 'a'], 'Which command? One of limits show, limits set, limits reset, limits top.'],
     [['limits', 'show'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
     [['limits', 'show', ''], 'Which client? Give its id.'],
     [['limits', 'set'], 'Which client? Give its id.'],

@@ -13,19 +13,14 @@ export interface Ended {
   readonly stderr: string
 }
 
-/** Runs a command line in this process. */
-export async function sluice(
-  args: readonly string[],
-  {
-    stdin = '',
-    env = {},
-    isTTY = false,
-  }: {
-    readonly stdin?: string | Buffer
-    readonly env?: Readonly<Record<string, string>>
-    readonly isTTY?: boolean
-  } = {},
-): Promise<Ended> {
+interface Given {
+  readonly stdin?: string | Buffer
+  readonly env?: Readonly<Record<string, string>>
+  readonly isTTY?: boolean
+}
+
+/** What a command line uses of its process, with what it writes. */
+export function createIo({ stdin = '', env = {}, isTTY = false }: Given = {}) {
   const [stdout, stderr] = [createSink(), Object.assign(createSink(), { isTTY })]
   const io = Object.assign(new EventEmitter(), {
     env,
@@ -33,6 +28,12 @@ export async function sluice(
     stdout,
     stderr,
   })
+  return { io, stdout, stderr }
+}
+
+/** Runs a command line in this process. */
+export async function sluice(args: readonly string[], given?: Given): Promise<Ended> {
+  const { io, stdout, stderr } = createIo(given)
   const code = await main(args, io as unknown as Io)
   return { code, stdout: stdout.text(), stderr: stderr.text() }
 }

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { copyFileSync, cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -29,6 +29,7 @@ function build(): void {
       stdio: 'inherit',
     },
   )
+  cpSync(`${ROOT}/src/admin/console`, `${ROOT}/dist/src/admin/console`, { recursive: true })
   for (const name of readdirSync(`${ROOT}/src/limit/redis`)) {
     if (name.endsWith('.lua'))
       copyFileSync(`${ROOT}/src/limit/redis/${name}`, `${ROOT}/dist/src/limit/redis/${name}`)

@@ -51,6 +51,8 @@ export interface Settings {
   readonly port?: number
   readonly identity?: string
   readonly store?: string
+  /** Default `{ port: 0 }`. */
+  readonly admin?: string
   readonly limit?: number
   readonly window?: string
   readonly syncWindow?: string
@@ -70,7 +72,7 @@ export interface Settings {
 export function yaml(settings: Settings): string {
   const { data, identity = data, store = 'memory', limit = 1000, window = '1m', syncWindow = '5s' } = settings
   return `listen: { host: "${settings.host ?? '127.0.0.1'}", port: ${settings.port ?? 0}, trustedProxies: ${settings.trustedProxies ?? '[]'}${settings.listen ?? ''} }
-admin: { port: 0 }
+admin: ${settings.admin ?? '{ port: 0 }'}
 log: { level: silent }
 store: ${store}
 upstreams:

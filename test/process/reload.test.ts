@@ -106,6 +106,11 @@ describe('a changed file', () => {
       expect.arrayContaining([expect.stringMatching(/sluice\.yaml:4:1: stroe: /)]),
     )
     expect(await metrics()).toMatch(/^sluice_config_last_reload_successful 0$/m)
+    const { reloads } = (await call(gateway.adminPort, { path: '/overview' })).json
+    expect(reloads.slice(0, 2)).toEqual([
+      { at: expect.any(String) as string, problems: line['problems'] },
+      { at: expect.any(String) as string, problems: [] },
+    ])
     expect(await metrics()).toMatch(/^sluice_config_reload_failures_total 1$/m)
     expect(await remaining(mine)).toBe('9 of 10')
     await onceLogged('configuration valid again', () => writeFileSync(file, settings(10)))

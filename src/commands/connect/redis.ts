@@ -3,7 +3,7 @@ import type { Config, SharedStore } from '../../config/schema.ts'
 import { type InspectedNode, inspectNodes } from '../../limit/redis/inspect.ts'
 import { describeTopology } from '../../limit/redis/options.ts'
 import { createRedisStore } from '../../limit/redis/store.ts'
-import { readOverrides } from '../limits.ts'
+import { readOverrides } from '../limits/command.ts'
 import { type Finding, type Probe, TIMEOUT_MS } from './probes.ts'
 
 /** Connects to each server that the store names, and then counts and frees a call as the gateway does. */

@@ -28,7 +28,7 @@ export function instructions(
 Sluice's sandbox
 
   ${gateway.padEnd(28)} the gateway; ${issuer} is the issuer
-  ${admin.padEnd(28)} its admin listener: /healthz /readyz /metrics
+  ${admin.padEnd(28)} the console; also /healthz /readyz /metrics
   ${identity.padEnd(28)} the OpenID Provider behind it
   ${data.padEnd(28)} the Data API behind it
 

@@ -1,6 +1,7 @@
 import type { Config } from '../../config/schema.ts'
+import { mergeActivity, NO_ACTIVITY } from '../../observe/activity/values.ts'
 import type { LogOutput } from '../../observe/log.ts'
-import { countsOf, type Metrics, type MetricValues, textOf } from '../../observe/metrics.ts'
+import { countsOf, type Metrics, type MetricValues, textOf, valuesOf } from '../../observe/metrics.ts'
 import type { Service } from '../service.ts'
 import { superviseWorker } from './supervisor.ts'
 import { CallTimeout, type WorkerProcess } from './worker-process.ts'
@@ -54,6 +55,12 @@ export async function openWorkers(
     if (values !== undefined && serving().includes(worker)) latest.set(worker, values)
   }
 
+  async function collectAll(): Promise<readonly MetricValues[]> {
+    await Promise.all(serving().map(collect))
+    metrics.workers.set(serving().length)
+    return [await metrics.values(), ...latest.values(), counted]
+  }
+
   return {
     address: address!,
     async notReadyReason() {
@@ -77,15 +84,18 @@ export async function openWorkers(
       const later = serving().filter((worker) => worker !== first)
       await Promise.all(later.map((worker) => worker.configure(config, APPLY_MS).catch(() => worker.kill())))
     },
-    async metrics() {
-      await Promise.all(serving().map(collect))
-      metrics.workers.set(serving().length)
-      return await textOf([await metrics.values(), ...latest.values(), counted])
+    metrics: async () => await textOf(await collectAll()),
+    metricValues: async () => await valuesOf(await collectAll()),
+    async activity() {
+      const calls = serving().map((worker) =>
+        worker.call('activity', undefined, ANSWER_MS).catch(() => NO_ACTIVITY),
+      )
+      return mergeActivity(await Promise.all(calls))
     },
     usage: (client, signal) => scan(signal, (worker) => worker.call('usage', client)),
     async reset(client, signal) {
       const freed = await scan(signal, (worker) => worker.call('reset', client))
-      await Promise.allSettled(serving().map((worker) => worker.call('forget', undefined, ANSWER_MS)))
+      await Promise.allSettled(serving().map((worker) => worker.call('forget', client, ANSWER_MS)))
       return freed
     },
     async setLogLevel(next) {

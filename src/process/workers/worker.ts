@@ -83,11 +83,12 @@ function createCalls() {
     setLogLevel: (level: LogLevel) => output!.setLevel(level),
     notReadyReason: () => service!.notReadyReason(),
     metrics: metrics.values,
+    activity: () => service!.activity(),
     usage: (client: string) => service!.usage(client, newScan()),
     reset: (client: string) => service!.reset(client, newScan()),
     /** Aborts the `usage` or `reset` in flight: its operator has left. */
     abort: () => scan.abort(),
-    forget: () => service!.forget(),
+    forget: (client: string) => service!.forget(client),
     /** Drains and exits; returns how many requests had to be cut. */
     async close(times: DrainTimes) {
       closing = true

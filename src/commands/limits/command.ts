@@ -1,18 +1,22 @@
-import type { Config } from '../config/schema.ts'
-import { encodePart } from '../limit/key.ts'
-import { createLiveOverrides } from '../limit/overrides-live.ts'
-import { type ListedOverride, listOverrides } from '../limit/overrides.ts'
-import { overridesKey } from '../limit/redis/overrides.ts'
-import type { RedisStore } from '../limit/redis/store.ts'
-import { type ClientUsage, createUsage, type Usage } from '../limit/usage.ts'
-import { formatDuration, formatParagraphs, formatTable } from './format.ts'
-import { type Given, idOf, type Io, load, print, writeLines, UsageError, wordsOf } from './io.ts'
-import { setLimits } from './limits-set.ts'
+import type { Config } from '../../config/schema.ts'
+import { encodePart } from '../../limit/key.ts'
+import { createLiveOverrides } from '../../limit/overrides-live.ts'
+import { type ListedOverride, listOverrides } from '../../limit/overrides.ts'
+import { overridesKey } from '../../limit/redis/overrides.ts'
+import type { RedisStore } from '../../limit/redis/store.ts'
+import { type ClientUsage, createUsage, type Usage } from '../../limit/usage.ts'
+import { formatDuration, formatParagraphs, formatTable } from '../format.ts'
+import { type Given, idOf, type Io, load, print, writeLines, UsageError, wordsOf } from '../io.ts'
+import { setLimits } from './set.ts'
 import { withRedis } from './with-redis.ts'
 
-/** Shows or resets what Redis counts of one client, or sets its limits; without a client, shows the overrides of all. */
+/**
+ * Shows or resets what Redis counts of one client, or sets its limits; without a client, shows the overrides of all. `top` shows
+ * those that use most.
+ */
 export async function run(given: Given, io: Io): Promise<void> {
   const [action] = wordsOf(given)
+  if (action === 'top') return await (await import('./top.ts')).run(given, io)
   const client = idOf(given, 'client')
   const warn = (warning: string): void => writeLines(io.stderr, `warning: ${warning}`)
   if (client === undefined) {

@@ -1,8 +1,8 @@
-import { instantMs } from '../config/sections/limits.ts'
-import { duration } from '../config/sections/values.ts'
-import { nearest } from '../config/yaml/problem.ts'
-import type { Config } from '../config/schema.ts'
-import { changeOverrides } from '../limit/overrides-live.ts'
+import { instantMs } from '../../config/sections/limits.ts'
+import { duration } from '../../config/sections/values.ts'
+import { nearest } from '../../config/yaml/problem.ts'
+import type { Config } from '../../config/schema.ts'
+import { changeOverrides } from '../../limit/overrides-live.ts'
 import {
   byClient,
   isOverridable,
@@ -10,10 +10,10 @@ import {
   type ListedOverride,
   listOverrides,
   type Override,
-} from '../limit/overrides.ts'
-import { overridesKey } from '../limit/redis/overrides.ts'
-import { formatInstant, formatList } from './format.ts'
-import { type Given, type Io, load, print, textOf, UsageError, wordsOf } from './io.ts'
+} from '../../limit/overrides.ts'
+import { overridesKey } from '../../limit/redis/overrides.ts'
+import { formatInstant, formatList } from '../format.ts'
+import { type Given, type Io, load, print, textOf, UsageError, wordsOf } from '../io.ts'
 import { withRedis } from './with-redis.ts'
 
 /** A limit to be set, or to be no longer overridden. */

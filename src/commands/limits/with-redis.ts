@@ -1,6 +1,6 @@
-import type { Config } from '../config/schema.ts'
-import { describeTopology } from '../limit/redis/options.ts'
-import { createRedisStore, type RedisStore } from '../limit/redis/store.ts'
+import type { Config } from '../../config/schema.ts'
+import { describeTopology } from '../../limit/redis/options.ts'
+import { createRedisStore, type RedisStore } from '../../limit/redis/store.ts'
 
 /** Longest wait for an answer of Redis. */
 const TIMEOUT_MS = 5000

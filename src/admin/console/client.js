@@ -1,0 +1,169 @@
+import { ask } from './api.js'
+import { chart } from './chart.js'
+import { stateOf, usage } from './clients.js'
+import { byId, element, table, write } from './dom.js'
+import { counted, duration, rate, time, whole } from './format.js'
+import { tiles } from './tiles.js'
+
+/** @typedef {import('./api.js').Overview} Overview */
+/** @typedef {import('../../limit/usage.ts').ClientUsage} ClientUsage */
+/** @typedef {ClientUsage['limits'][number] & { readonly override?: boolean }} Counted */
+
+/** The gateway shows no more. */
+const MAX_CLIENTS = 100
+const EVERY_MS = 2000
+/** Reading may scan all of Redis: it takes no more than this part of the time. */
+const PAUSE_PART = 20
+
+/** @param {readonly number[]} counts */
+const total = (counts) => counts.reduce((sum, count) => sum + count, 0)
+
+function say(/** @type {string} */ text, kind = '') {
+  const node = byId('client-message')
+  node.dataset['kind'] = kind
+  write(node, text, kind === 'error' ? 'refused' : 'good')
+}
+
+/** Creates the page of one client, which reads its limits as long as it is open. */
+export function clientPage() {
+  const showCalls = chart(byId('client-calls'), 'Calls of this client', 15)
+  const showTiles = tiles(byId('client-tiles'))
+  const showLimits = table(byId('client-limits'), 'Limits of this client', ({ key }) => key, [
+    { head: 'Limit', text: ({ name }) => name },
+    {
+      head: 'Counter',
+      text: ({ key }) => key,
+    },
+    { head: 'Used', view: () => usage((/** @type {Counted} */ limit) => limit) },
+    {
+      head: 'Remaining',
+      numeric: true,
+      text: ({ remaining }) => whole(remaining),
+    },
+    {
+      head: 'Window',
+      text: ({ windowSeconds }) => duration(windowSeconds),
+    },
+    {
+      head: 'Next call freed',
+      text: ({ limit, remaining, reset }) => (remaining < limit ? time(reset) : '–'),
+    },
+    { head: 'Kind', text: kindOf },
+  ])
+  /** @type {AbortController | undefined} */
+  let opened
+  let client = ''
+
+  async function read(/** @type {AbortSignal} */ signal) {
+    const startedAt = performance.now()
+    try {
+      const response = await ask(`/limits/${encodeURIComponent(client)}`, { signal })
+      /** @type {ClientUsage} */
+      const used = await response.json()
+      if (signal.aborted) return
+      showLimits(used.limits)
+      byId('client-notes').replaceChildren(...notesOf(used).map((note) => element('li', {}, note)))
+      if (byId('client-message').dataset['kind'] === 'error') say('')
+    } catch (error) {
+      if (signal.aborted) return
+      say(`The limits cannot be read: ${error instanceof Error ? error.message : ''}`, 'error')
+    }
+    const pauseMs = Math.max(EVERY_MS, PAUSE_PART * (performance.now() - startedAt))
+    setTimeout(() => {
+      if (!signal.aborted) void read(signal)
+    }, pauseMs)
+  }
+
+  /** Reads now, and again and again. */
+  function start() {
+    opened?.abort()
+    opened = new AbortController()
+    void read(opened.signal)
+  }
+
+  const dialog = /** @type {HTMLDialogElement} */ (byId('confirm'))
+  byId('reset').addEventListener('click', () => {
+    write(
+      byId('confirm-text'),
+      `All calls counted of “${client}” are forgotten, at every gateway. It may then use its limits anew.`,
+    )
+    dialog.returnValue = ''
+    dialog.showModal()
+  })
+  dialog.addEventListener('close', () => {
+    if (dialog.returnValue === 'reset') void reset()
+  })
+
+  async function reset() {
+    try {
+      const response = await ask(`/limits/${encodeURIComponent(client)}`, { method: 'DELETE' })
+      const { freed } = await response.json()
+      say(`Reset: ${counted(freed, 'counter')} freed at ${time(Date.now())}.`)
+    } catch (error) {
+      say(`The reset failed: ${error instanceof Error ? error.message : ''}`, 'error')
+    }
+    start()
+  }
+
+  return {
+    open(/** @type {string} */ name) {
+      client = name
+      write(byId('client-name'), name)
+      say('')
+      showLimits([])
+      byId('client-notes').replaceChildren()
+      start()
+    },
+    close: () => opened?.abort(),
+    resume: start,
+    show(/** @type {Overview} */ { activity }) {
+      const found = activity.clients.find((one) => one.client === client)
+      const idle = Array(60).fill(0)
+      const { calls, refused, refusedNow } = found ?? { calls: idle, refused: idle, refusedNow: null }
+      showCalls(calls, refused)
+      showTiles([
+        { name: 'Calls', text: `${rate(calls)}/s`, note: `${whole(total(calls))} in the last minute` },
+        { name: 'Refused', text: `${rate(refused)}/s`, note: `${whole(total(refused))} in the last minute` },
+        {
+          name: 'Refused now',
+          text: refusedNow === null ? 'No' : duration(refusedNow.forMs / 1000),
+          note: refusedNow === null ? '' : `by ${refusedNow.limit}, until ${time(refusedNow.until)}`,
+          className: refusedNow === null ? '' : 'refused',
+        },
+      ])
+      if (found === undefined) {
+        const isWhole = activity.clients.length < MAX_CLIENTS
+        const text = isWhole
+          ? 'No call in the last minute.'
+          : 'Not among the busiest clients of the last minute.'
+        write(byId('client-state'), text, 'state muted')
+      } else {
+        const { text, className } = stateOf(found)
+        write(byId('client-state'), text, className)
+      }
+    },
+  }
+}
+
+/** @param {Counted} counted */
+function kindOf({ shadow, override, until }) {
+  const kinds = [shadow ? 'shadow' : 'live']
+  if (override) kinds.push('override')
+  if (until !== null) kinds.push(`until ${time(until)}`)
+  return kinds.join(', ')
+}
+
+/** @param {ClientUsage} used */
+function notesOf({ own, limits, truncated }) {
+  const changes = limits.flatMap(({ name, changes }) =>
+    changes.map(({ from, limit }) => `From ${time(from)} on, “${name}” allows ${whole(limit)}.`),
+  )
+  return [
+    ...own.map(({ name, limit, until }) => {
+      const end = until === null ? '' : ` until ${time(until)}`
+      return `The configuration gives this client a limit of its own: ${name}, ${whole(limit)}${end}.`
+    }),
+    ...new Set(changes),
+    ...(truncated ? [`These are the first ${limits.length} counters; there are more.`] : []),
+  ]
+}

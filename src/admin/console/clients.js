@@ -1,0 +1,136 @@
+import { bar, sparkline } from './chart.js'
+import { byId, element, table, write } from './dom.js'
+import { duration, rate, time, whole } from './format.js'
+
+/** @typedef {import('./api.js').Overview} Overview */
+/** @typedef {Overview['activity']['clients'][number]} Client */
+
+/** @param {{ readonly limit: number, readonly remaining: number }} limit */
+export const partUsed = ({ limit, remaining }) => (limit === 0 ? 1 : (limit - remaining) / limit)
+
+/** @param {Client} client */
+const useOf = ({ most }) => (most === null ? 0 : partUsed(most))
+
+/** @param {string} client */
+export const hrefOf = (client) => `#client/${encodeURIComponent(client)}`
+
+/** @returns {import('./dom.js').View<Client>} */
+function link() {
+  const node = element('a', { class: 'client' })
+  return {
+    node,
+    update({ client }) {
+      write(node, client)
+      node.setAttribute('href', hrefOf(client))
+    },
+  }
+}
+
+/**
+ * A bar with the numbers of a limit.
+ * @template T
+ * @param {(item: T) => { readonly limit: number, readonly remaining: number } | undefined} limitOf
+ * @returns {import('./dom.js').View<T>}
+ */
+export function usage(limitOf) {
+  const part = bar()
+  const text = element('span')
+  const node = element('span', { class: 'usage' }, part.node, text)
+  return {
+    node,
+    update(item) {
+      const limit = limitOf(item)
+      node.toggleAttribute('hidden', limit === undefined)
+      if (limit === undefined) return
+      part.update(partUsed(limit))
+      write(text, `${whole(limit.limit - limit.remaining)} of ${whole(limit.limit)}`)
+    },
+  }
+}
+
+/** @param {Client} client */
+export function stateOf(client) {
+  const { refusedNow, limits } = client
+  if (refusedNow !== null) return { text: `Refused by ${refusedNow.limit}`, className: 'state refused' }
+  const trial = limits.find(({ wouldRefuse }) => wouldRefuse > 0)
+  if (trial !== undefined) return { text: `Would be refused by ${trial.name}`, className: 'state near' }
+  if (useOf(client) >= 0.8) return { text: 'Near its limit', className: 'state near' }
+  return { text: 'Within', className: 'state' }
+}
+
+/** @returns {import('./dom.js').View<Client>} */
+function state() {
+  const node = element('span')
+  return {
+    node,
+    update(client) {
+      const { text, className } = stateOf(client)
+      write(node, text, className)
+    },
+  }
+}
+
+/** @returns {import('./dom.js').View<Client>} */
+function calls() {
+  const spark = sparkline({ calls: [], refused: [] })
+  const text = element('span')
+  return {
+    node: element('span', { class: 'calls' }, spark.node, text),
+    update(client) {
+      spark.update(client)
+      write(text, rate(client.calls))
+    },
+  }
+}
+
+/** Returns what shows the clients, those first that have used most of their limits; and those that are refused now. */
+export function clientTables() {
+  const showClients = table(
+    byId('clients'),
+    'Clients of the last minute, by what they used of their limits',
+    ({ client }) => client,
+    [
+      { head: 'Client', view: link },
+      { head: 'Calls/s', numeric: true, view: calls },
+      {
+        head: 'Refused/s',
+        numeric: true,
+        text: ({ refused }) => rate(refused),
+      },
+      {
+        head: 'Limit',
+        text: ({ most }) => most?.name ?? '–',
+      },
+      { head: 'Used', view: () => usage(({ most }) => most ?? undefined) },
+      { head: 'State', view: state },
+    ],
+  )
+  const showRefused = table(byId('refused'), 'Clients that are refused now', ({ client }) => client, [
+    { head: 'Client', view: link },
+    {
+      head: 'By the limit',
+      text: ({ refusedNow }) => refusedNow?.limit ?? '',
+    },
+    {
+      head: 'Until',
+      text: ({ refusedNow }) => (refusedNow === null ? '' : time(refusedNow.until)),
+    },
+    {
+      head: 'For',
+      numeric: true,
+      text: ({ refusedNow }) => duration((refusedNow?.forMs ?? 0) / 1000),
+    },
+    {
+      head: 'Refused/s',
+      numeric: true,
+      text: ({ refused }) => rate(refused),
+    },
+  ])
+  return (/** @type {Overview} */ { activity: { clients } }) => {
+    showClients(clients)
+    const refused = clients.filter(({ refusedNow }) => refusedNow !== null)
+    showRefused(refused.toSorted((a, b) => (b.refusedNow?.forMs ?? 0) - (a.refusedNow?.forMs ?? 0)))
+    byId('no-clients').hidden = clients.length > 0
+    byId('nobody-refused').hidden = refused.length > 0
+  }
+}

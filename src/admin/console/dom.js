@@ -1,0 +1,158 @@
+/** @typedef {Readonly<Record<string, string | number>>} Attributes */
+
+/**
+ * Returns the element of the page with this id.
+ * @param {string} id
+ */
+export function byId(id) {
+  const found = document.getElementById(id)
+  if (found === null) throw new Error(`no element ${id}`)
+  return found
+}
+
+/**
+ * @param {string} tag
+ * @param {Attributes} [attributes]
+ * @param {readonly (Node | string)[]} children
+ */
+export function element(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children)
+}
+
+/**
+ * @param {string} tag
+ * @param {Attributes} [attributes]
+ * @param {readonly (Node | string)[]} children
+ */
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children)
+}
+
+/**
+ * @template {Element} E
+ * @param {E} node
+ * @param {Attributes} attributes
+ * @param {readonly (Node | string)[]} children
+ */
+function filled(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value))
+  node.append(...children)
+  return node
+}
+
+/**
+ * Writes text only where it differs, so that a selection stays.
+ * @param {Element} node
+ * @param {string} text
+ * @param {string} [className]
+ */
+export function write(node, text, className) {
+  if (node.textContent !== text) node.textContent = text
+  if (className !== undefined && node.getAttribute('class') !== className)
+    node.setAttribute('class', className)
+}
+
+/**
+ * A node that shows one item, and what shows another state of it.
+ * @template T
+ * @typedef {{ readonly node: Element, update(item: T): void }} View
+ */
+
+/**
+ * Returns a function that shows a list, with one node for each key as long as it is in the list. While one of them has the focus
+ * or is pointed at, none moves.
+ * @template T
+ * @param {Element} parent
+ * @param {(item: T) => string} keyOf
+ * @param {(item: T) => View<T>} create
+ * @returns {(items: readonly T[]) => void}
+ */
+export function list(parent, keyOf, create) {
+  /** @type {Map<string, View<T>>} */
+  let views = new Map()
+  return (items) => {
+    const held = parent.matches(':hover, :focus-within')
+    const next = new Map(items.map((item) => [keyOf(item), views.get(keyOf(item)) ?? create(item)]))
+    for (const [key, { node }] of views) if (!next.has(key)) node.remove()
+    for (const item of items) next.get(keyOf(item))?.update(item)
+    views = next
+    let at = 0
+    for (const { node } of next.values()) {
+      const there = parent.children[at++] ?? null
+      if (there !== node && !(held && node.parentNode === parent))
+        parent.insertBefore(node, held ? null : there)
+    }
+  }
+}
+
+/**
+ * A column of a table: its head, and either the text of its cells or what shows them.
+ * @template T
+ * @typedef {object} Column
+ * @property {string} head
+ * @property {boolean} [numeric]
+ * @property {(item: T) => string} [text]
+ * @property {() => View<T>} [view]
+ */
+
+/**
+ * Creates a table, and returns what shows its rows. On narrow screens the cells are below each other, each with its head.
+ * @template T
+ * @param {Element} parent
+ * @param {string} caption
+ * @param {(item: T) => string} keyOf
+ * @param {readonly Column<T>[]} columns
+ * @returns {(items: readonly T[]) => void}
+ */
+export function table(parent, caption, keyOf, columns) {
+  const body = element('tbody', { role: 'rowgroup' })
+  const heads = columns.map(({ head, numeric }) =>
+    element('th', { scope: 'col', role: 'columnheader', class: numeric === true ? 'numeric' : '' }, head),
+  )
+  const head = element('thead', { role: 'rowgroup' }, element('tr', { role: 'row' }, ...heads))
+  const node = element(
+    'table',
+    { role: 'table' },
+    element('caption', { class: 'hidden' }, caption),
+    head,
+    body,
+  )
+  parent.append(node)
+  const show = list(body, keyOf, () => row(columns))
+  return (items) => {
+    node.toggleAttribute('hidden', items.length === 0)
+    show(items)
+  }
+}
+
+/**
+ * @template T
+ * @param {readonly Column<T>[]} columns
+ * @returns {View<T>}
+ */
+function row(columns) {
+  const views = columns.map(({ text, view }) => view?.() ?? plain(text))
+  const cells = columns.map(({ head, numeric }, i) => {
+    const attributes = { 'data-head': head, class: numeric === true ? 'numeric' : '' }
+    const node = views[i]?.node ?? ''
+    return i === 0
+      ? element('th', { ...attributes, scope: 'row', role: 'rowheader' }, node)
+      : element('td', { ...attributes, role: 'cell' }, node)
+  })
+  return {
+    node: element('tr', { role: 'row' }, ...cells),
+    update(item) {
+      for (const view of views) view.update(item)
+    },
+  }
+}
+
+/**
+ * @template T
+ * @param {((item: T) => string) | undefined} text
+ * @returns {View<T>}
+ */
+function plain(text) {
+  const node = element('span')
+  return { node, update: (item) => write(node, text?.(item) ?? '') }
+}

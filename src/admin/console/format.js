@@ -1,0 +1,65 @@
+const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
+const TENTHS = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 })
+
+/** Seconds over which a rate is taken. */
+const RATE_SECONDS = 10
+
+/** @param {number} value */
+export const whole = (value) => WHOLE.format(value)
+
+/**
+ * The mean of the last seconds of a series.
+ * @param {readonly number[]} perSecond
+ */
+export function rateOf(perSecond) {
+  const last = perSecond.slice(-RATE_SECONDS)
+  return last.reduce((sum, value) => sum + value, 0) / Math.max(1, last.length)
+}
+
+/** @param {readonly number[]} perSecond */
+export function rate(perSecond) {
+  const value = rateOf(perSecond)
+  if (value === 0) return '0'
+  return value < 0.05 ? '<0.1' : value < 100 ? TENTHS.format(value) : WHOLE.format(value)
+}
+
+/**
+ * A time of day, with the date if it is not today's.
+ * @param {string | number} instant
+ */
+export function time(instant) {
+  const at = new Date(instant)
+  const clock = at.toLocaleTimeString('en-GB')
+  return at.toDateString() === new Date().toDateString()
+    ? clock
+    : `${at.toLocaleDateString('en-CA')} ${clock}`
+}
+
+/** @type {readonly (readonly [string, number])[]} */
+const UNITS = [
+  ['d', 86_400],
+  ['h', 3600],
+  ['min', 60],
+  ['s', 1],
+]
+
+/**
+ * A length of time in its two largest units, such as `1 h 5 min`.
+ * @param {number} seconds
+ */
+export function duration(seconds) {
+  if (seconds < 1) return `${Math.max(0, Math.round(seconds * 1000))} ms`
+  let rest = Math.ceil(seconds)
+  const parts = UNITS.flatMap(([unit, length]) => {
+    const count = Math.floor(rest / length)
+    rest -= count * length
+    return count > 0 ? [`${count} ${unit}`] : []
+  })
+  return parts.slice(0, 2).join(' ')
+}
+
+/**
+ * @param {number} count
+ * @param {string} noun
+ */
+export const counted = (count, noun) => `${whole(count)} ${noun}${count === 1 ? '' : 's'}`

@@ -1,0 +1,138 @@
+import { byId, element, table, write } from './dom.js'
+import { counted, duration, time, whole } from './format.js'
+
+/** @typedef {import('./api.js').Overview} Overview */
+
+const DAY_MS = 86_400_000
+/** Certificates with less left are shown as a warning. */
+const SOON_DAYS = 21
+
+/**
+ * Words with a class, which say what a colour says.
+ * @template T
+ * @param {(item: T) => readonly [text: string, className: string]} of
+ * @returns {import('./dom.js').View<T>}
+ */
+function words(of) {
+  const node = element('span')
+  return { node, update: (item) => write(node, ...of(item)) }
+}
+
+/** Returns what shows the rest of the gateway. */
+export function gatewayTables() {
+  const limits = table(byId('limits'), 'Limits of the configuration', ({ name }) => name, [
+    {
+      head: 'Limit',
+      text: ({ name }) => name,
+    },
+    {
+      head: 'Counted per',
+      text: ({ per }) => per.join(', '),
+    },
+    {
+      head: 'Allows',
+      text: ({ limit, windowSeconds }) => `${counted(limit, 'call')} in ${duration(windowSeconds)}`,
+    },
+    {
+      head: 'Kind',
+      text: ({ shadow, over }) => (shadow ? `shadow: would have refused ${counted(over, 'call')}` : 'live'),
+    },
+    {
+      head: 'Coming changes',
+      text: ({ changes }) =>
+        changes
+          .map(
+            (/** @type {{ from: string, limit: number }} */ { from, limit }) =>
+              `${whole(limit)} from ${time(from)}`,
+          )
+          .join('; ') || '–',
+    },
+  ])
+  const upstreams = table(
+    byId('upstreams'),
+    'Addresses of the upstreams',
+    ({ upstream, address }) => `${upstream} ${address}`,
+    [
+      {
+        head: 'Upstream',
+        text: ({ upstream }) => upstream,
+      },
+      {
+        head: 'Address',
+        text: ({ address }) => address,
+      },
+      { head: 'State', view: () => words(({ up }) => (up ? ['Up', 'good'] : ['Down', 'refused'])) },
+      {
+        head: 'Load',
+        text: ({ sockets, queue }) =>
+          sockets === null ? '–' : `${counted(sockets, 'socket')}${queue ? `, ${whole(queue)} waiting` : ''}`,
+      },
+    ],
+  )
+  const trust = table(
+    byId('trust'),
+    'Keys of the issuers, introspection and certificates',
+    ({ name }) => name,
+    [
+      {
+        head: 'Of',
+        text: ({ name }) => name,
+      },
+      { head: 'State', view: () => words(({ text, className }) => [text, className]) },
+    ],
+  )
+  const reloads = table(byId('reloads'), 'The last reloads', ({ at }) => at, [
+    {
+      head: 'Time',
+      text: ({ at }) => time(at),
+    },
+    {
+      head: 'Result',
+      view: () =>
+        words(({ problems }) =>
+          problems.length === 0
+            ? ['Loaded', 'good']
+            : [`Rejected: ${problems.join('\n')}`, 'refused problems'],
+        ),
+    },
+  ])
+  return (/** @type {Overview} */ { status, limits: rules, reloads: ends }) => {
+    const overOf = (/** @type {string} */ name) =>
+      status.shadowOver.find(({ limit }) => limit === name)?.calls ?? 0
+    limits(rules.map((rule) => ({ ...rule, over: overOf(rule.name) })))
+    upstreams(status.upstreams)
+    const trusted = trustOf(status)
+    trust(trusted)
+    byId('no-trust').hidden = trusted.length > 0
+    reloads(ends)
+    byId('no-reloads').hidden = ends.length > 0
+  }
+}
+
+/**
+ * @param {Overview['status']} status
+ * @returns {readonly { readonly name: string, readonly text: string, readonly className: string }[]}
+ */
+function trustOf({ issuers, introspection, certificates }) {
+  return [
+    ...issuers.map(({ issuer, ageSeconds, failures }) => ({
+      name: `Keys of ${issuer}`,
+      text: `read ${duration(Math.max(1, ageSeconds))} ago${failures ? `; ${counted(failures, 'failure')}` : ''}`,
+      className: failures ? 'near' : '',
+    })),
+    ...introspection.map(({ issuer, up }) => ({
+      name: `Introspection at ${issuer}`,
+      text: up ? 'Up' : 'Down',
+      className: up ? 'good' : 'refused',
+    })),
+    ...certificates.map(({ certificate, expiresAt }) => {
+      const days = Math.floor((expiresAt - Date.now()) / DAY_MS)
+      if (days < 0) return { name: certificate, text: `expired at ${time(expiresAt)}`, className: 'refused' }
+      return {
+        name: certificate,
+        text: `${counted(days, 'day')} left`,
+        className: days < SOON_DAYS ? 'near' : 'good',
+      }
+    }),
+  ]
+}

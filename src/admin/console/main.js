@@ -1,0 +1,134 @@
+import { hasToken, keepToken, watch } from './api.js'
+import { chart } from './chart.js'
+import { clientPage } from './client.js'
+import { clientTables, hrefOf } from './clients.js'
+import { byId, write } from './dom.js'
+import { time } from './format.js'
+import { gatewayTables } from './gateway.js'
+import { tiles, tilesOf } from './tiles.js'
+
+/** @typedef {import('./api.js').Overview} Overview */
+
+const showTiles = tiles(byId('tiles'))
+const showCalls = chart(byId('calls'), 'Calls of the last five minutes', 60)
+const showClients = clientTables()
+const showGateway = gatewayTables()
+const page = clientPage()
+/** @type {Overview | undefined} */
+let latest
+/** @type {AbortController | undefined} */
+let watching
+
+/** Returns the client that the address names; undefined on the overview. */
+function clientOfAddress() {
+  const encoded = /^#client\/(.+)$/.exec(location.hash)?.[1]
+  try {
+    return encoded === undefined ? undefined : decodeURIComponent(encoded)
+  } catch {
+    return undefined
+  }
+}
+
+/** @param {Overview} overview */
+function show(overview) {
+  latest = overview
+  const client = clientOfAddress()
+  write(
+    byId('ready'),
+    overview.notReady === null ? 'Ready' : `Not ready: ${overview.notReady}`,
+    overview.notReady === null ? 'good' : 'refused',
+  )
+  const { hash } = overview.status.configuration
+  write(byId('version'), `Sluice ${overview.version}${hash && ` · configuration ${hash.slice(0, 12)}`}`)
+  write(byId('connection'), 'Live', 'live')
+  document.body.classList.remove('stale')
+  byId('denied').hidden = true
+  byId('sign-in').hidden = true
+  byId('forget').hidden = !hasToken()
+  byId('overview').hidden = client !== undefined
+  byId('client').hidden = client === undefined
+  if (client !== undefined) return page.show(overview)
+  showTiles(tilesOf(overview))
+  showCalls(overview.activity.requests, overview.activity.refused)
+  showClients(overview)
+  showGateway(overview)
+}
+
+/** @param {string} why */
+function lost(why) {
+  const since = latest === undefined ? '' : ` Shown is ${time(latest.at)}.`
+  write(byId('connection'), `Connection lost; trying again. ${why}${since}`, 'refused')
+  document.body.classList.add('stale')
+}
+
+/** @param {import('./api.js').Problem} problem */
+function denied({ status, message }) {
+  latest = undefined
+  page.close()
+  byId('overview').hidden = true
+  byId('client').hidden = true
+  byId('forget').hidden = true
+  write(byId('connection'), 'Not connected', 'muted')
+  if (status === 401) {
+    write(byId('token-error'), hasToken() ? message : '')
+    keepToken(undefined)
+    byId('sign-in').hidden = false
+    byId('token').focus()
+  } else {
+    write(byId('denied'), message)
+    byId('denied').hidden = false
+  }
+}
+
+function connect() {
+  watching?.abort()
+  watching = new AbortController()
+  void watch(watching.signal, { show, lost, denied })
+}
+
+/** Opens what the address names. */
+function open() {
+  const client = clientOfAddress()
+  document.title = client === undefined ? 'Sluice' : `${client} – Sluice`
+  page.close()
+  if (client !== undefined) page.open(client)
+  if (latest !== undefined) show(latest)
+}
+
+window.addEventListener('hashchange', () => {
+  open()
+  scrollTo(0, 0)
+  byId(clientOfAddress() === undefined ? 'main' : 'client-name').focus({ preventScroll: true })
+})
+document.querySelector('.skip')?.addEventListener('click', (event) => {
+  // The address names what is shown.
+  event.preventDefault()
+  byId('main').focus()
+})
+byId('sign-in').addEventListener('submit', (event) => {
+  event.preventDefault()
+  const input = /** @type {HTMLInputElement} */ (byId('token'))
+  keepToken(input.value.trim())
+  input.value = ''
+  open()
+  connect()
+})
+byId('forget').addEventListener('click', () => {
+  keepToken(undefined)
+  connect()
+})
+byId('find').addEventListener('submit', (event) => {
+  event.preventDefault()
+  location.hash = hrefOf(/** @type {HTMLInputElement} */ (byId('find-client')).value.trim())
+})
+// The gateway serves a bounded number of consoles, and a browser makes few connections.
+document.addEventListener('visibilitychange', () => {
+  watching?.abort()
+  page.close()
+  if (document.hidden) return
+  connect()
+  if (clientOfAddress() !== undefined) page.resume()
+})
+
+open()
+connect()

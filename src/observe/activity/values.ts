@@ -1,0 +1,96 @@
+/** What a limit last said to a client. Instants are ISO 8601 in UTC. */
+export interface LimitActivity {
+  readonly name: string
+  readonly limit: number
+  readonly remaining: number
+  readonly windowSeconds: number
+  /** When `remaining` next grows. */
+  readonly reset: string
+  readonly shadow: boolean
+  /** False if the client has several counters of this limit; then this is the one that it used last. */
+  readonly perClient: boolean
+  /** Milliseconds since the decision. */
+  readonly ageMs: number
+  /** Calls of the last minute that this shadow limit would have refused. */
+  readonly wouldRefuse: number
+}
+
+/** Until when a client is refused, by the limit with the longest wait. */
+export interface RefusedNow {
+  readonly limit: string
+  readonly until: string
+  readonly forMs: number
+}
+
+/** What one client did in each of the last 60 seconds, oldest first. */
+export interface ClientActivity {
+  readonly client: string
+  readonly calls: readonly number[]
+  readonly refused: readonly number[]
+  readonly limits: readonly LimitActivity[]
+  readonly refusedNow: RefusedNow | null
+}
+
+/** What all callers did in each of the last 300 seconds, oldest first; and the busiest clients, busiest first. */
+export interface ActivityValues {
+  readonly requests: readonly number[]
+  readonly refused: readonly number[]
+  /** With a status of 500 or above. */
+  readonly failed: readonly number[]
+  readonly clients: readonly ClientActivity[]
+}
+
+export const NO_ACTIVITY: ActivityValues = { requests: [], refused: [], failed: [], clients: [] }
+
+const MAX_SHOWN = 100
+
+/** Returns the busiest of these clients, busiest first, without those that did nothing for a minute. */
+export function busiest(clients: readonly ClientActivity[]): readonly ClientActivity[] {
+  return clients
+    .map((one) => ({ one, calls: sum(one.calls) }))
+    .filter(({ one, calls }) => calls > 0 || one.refusedNow !== null)
+    .toSorted((a, b) => b.calls - a.calls)
+    .slice(0, MAX_SHOWN)
+    .map(({ one }) => one)
+}
+
+/** Returns what several processes have seen as one: counts are added, and of a limit the latest decision is taken. */
+export function mergeActivity(all: readonly ActivityValues[]): ActivityValues {
+  const clients = new Map<string, ClientActivity>()
+  for (const one of all.flatMap((values) => values.clients)) {
+    const before = clients.get(one.client)
+    clients.set(one.client, before === undefined ? one : mergeClient(before, one))
+  }
+  return {
+    requests: added(all.map(({ requests }) => requests)),
+    refused: added(all.map(({ refused }) => refused)),
+    failed: added(all.map(({ failed }) => failed)),
+    clients: busiest([...clients.values()]),
+  }
+}
+
+function mergeClient(a: ClientActivity, b: ClientActivity): ClientActivity {
+  const limits = new Map(a.limits.map((limit) => [limit.name, limit]))
+  for (const other of b.limits) {
+    const mine = limits.get(other.name)
+    const latest = mine !== undefined && mine.ageMs < other.ageMs ? mine : other
+    const wouldRefuse = other.wouldRefuse + (mine?.wouldRefuse ?? 0)
+    limits.set(other.name, { ...latest, wouldRefuse })
+  }
+  return {
+    client: a.client,
+    calls: added([a.calls, b.calls]),
+    refused: added([a.refused, b.refused]),
+    limits: [...limits.values()],
+    refusedNow: (a.refusedNow?.forMs ?? 0) > (b.refusedNow?.forMs ?? 0) ? a.refusedNow : b.refusedNow,
+  }
+}
+
+/** Adds up lists, number by number; all but empty ones are as long. */
+function added(lists: readonly (readonly number[])[]): readonly number[] {
+  const sums: number[] = []
+  for (const list of lists) for (const [i, value] of list.entries()) sums[i] = (sums[i] ?? 0) + value
+  return sums
+}
+
+export const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0)

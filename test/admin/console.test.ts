@@ -1,0 +1,209 @@
+import type { Browser, Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import { startBrowser } from '../helpers/browser.ts'
+import { call, type Settings, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { freePort } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const TOKEN = 'an-operator-s-token'
+const HOSTILE = '<img src=x onerror=alert(1)>'
+/** Short, so that numbers come soon on a busy machine. */
+const WAIT = { timeout: 20_000 }
+
+let upstream: TestUpstream
+let browser: Browser
+let gateway: TestGateway
+const pages: Page[] = []
+/** What the browser complains about, such as a violation of the page's policy; and what it asks elsewhere. */
+let complaints: string[] = []
+
+beforeAll(async () => {
+  ;[upstream, browser] = await Promise.all([startUpstream(), startBrowser()])
+  gateway = await start()
+})
+afterEach(async () => {
+  for (const page of pages.splice(0)) await page.context().close()
+  const found = complaints.splice(0)
+  if (found.length > 0) throw new Error(found.join('\n'))
+})
+afterAll(async () => {
+  await browser?.close()
+  await gateway?.close()
+  await upstream?.close()
+})
+
+const start = (more: Partial<Settings> = {}): Promise<TestGateway> =>
+  startGateway({
+    data: upstream.url,
+    limits: `limits:
+  requests: { per: [client], limit: 4, window: 1m, changes: [{ announced: 2026-01-01T00:00:00Z, from: 2090-01-15T00:00:00Z, limit: 7 }] }
+  trial: { per: [client], limit: 1, window: 1m, shadow: true }`,
+    routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }]',
+    more: 'clients: [{ id: generous, limits: { requests: { limit: 50 } } }]',
+    ...more,
+  })
+
+/** Opens a page of the console; what the browser says of a connection that is lost is no complaint. */
+async function open(
+  { adminPort }: TestGateway,
+  options: Parameters<Browser['newContext']>[0] = {},
+  path = '/',
+): Promise<Page> {
+  const page = await (await browser.newContext(options)).newPage()
+  pages.push(page)
+  const origin = `http://127.0.0.1:${adminPort}`
+  page.on('console', (message) => {
+    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource'))
+      complaints.push(message.text())
+  })
+  page.on('pageerror', (error) => complaints.push(String(error)))
+  page.on('dialog', (dialog) => complaints.push(dialog.message()))
+  page.on('request', (request) => {
+    if (!request.url().startsWith(`${origin}/`)) complaints.push(request.url())
+  })
+  await page.goto(origin + path)
+  return page
+}
+
+async function calls(client: string, count: number): Promise<number[]> {
+  const bearer = await token(client)
+  const statuses = []
+  for (let i = 0; i < count; i++) statuses.push((await call(gateway.port, { token: bearer })).status)
+  return statuses
+}
+
+/** The text of a row, cell by cell. */
+const row = async (page: Page, table: string, client: string): Promise<string[]> =>
+  (await page.locator(`#${table} tbody tr`, { hasText: client }).locator('th, td').allInnerTexts()).map(
+    (cell) => cell.trim(),
+  )
+
+it('shows who uses how much, who is refused until when, and what shadow limits would refuse', async () => {
+  const page = await open(gateway)
+  expect(await calls('acme', 6)).toEqual([200, 200, 200, 200, 429, 429])
+  expect(await calls(HOSTILE, 1)).toEqual([200])
+  await page.locator('#clients tbody tr').nth(1).waitFor(WAIT)
+  const [client, perSecond, refusedPerSecond, limit, used, state] = await row(page, 'clients', 'acme')
+  expect([client, limit, used, state]).toEqual(['acme', 'requests', '4 of 4', 'Refused by requests'])
+  expect([perSecond, refusedPerSecond]).toEqual(['0.6', '0.2'])
+  expect((await row(page, 'clients', HOSTILE))[0]).toBe(HOSTILE)
+
+  const [refused, by, end, left] = await row(page, 'refused', 'acme')
+  expect([refused, by]).toEqual(['acme', 'requests'])
+  expect(end).toMatch(/^\d\d:\d\d:\d\d$/)
+  expect(left).toMatch(/^(1 min|\d+ s)$/)
+  expect(await row(page, 'limits', 'trial')).toContain('shadow: would have refused 3 calls')
+  expect((await row(page, 'limits', 'requests')).at(-1)).toMatch(/^7 from 2090-01-1\d /)
+  expect(await row(page, 'upstreams', 'data')).toContain('Up')
+  expect(await page.locator('#tiles').innerText()).toContain('memory counts')
+  expect(await page.locator('#ready').innerText()).toBe('Ready')
+  expect(await page.locator('#calls svg').getAttribute('aria-label')).toContain('refused a second now')
+})
+
+it('opens a client and resets it after a question, all by the keyboard', async () => {
+  expect(await calls('keen', 5)).toEqual([200, 200, 200, 200, 429])
+  const page = await open(gateway)
+  await page.locator('#clients').getByText('keen').waitFor(WAIT)
+
+  const focus = () => page.evaluate<string>('document.activeElement.textContent.trim()')
+  const tabTo = async (text: string): Promise<void> => {
+    for (let i = 0; i < 40; i++) {
+      await page.keyboard.press('Tab')
+      if ((await focus()) === text) return
+    }
+    throw new Error(`Tab does not reach ${text}`)
+  }
+  await page.keyboard.press('Tab')
+  expect(await focus()).toBe('Skip to the content')
+  await page.keyboard.press('Enter')
+  await tabTo('keen')
+  expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')).toBe('solid')
+  await page.keyboard.press('Enter')
+  await page.locator('#client-limits').getByText('4 of 4').first().waitFor(WAIT)
+  expect(await focus()).toBe('keen')
+  expect(new URL(page.url()).hash).toBe('#client/keen')
+
+  await tabTo('Reset…')
+  await page.keyboard.press('Enter')
+  await page.locator('dialog[open]').waitFor(WAIT)
+  await page.keyboard.press('Escape')
+  await page.locator('dialog[open]').waitFor({ state: 'detached', ...WAIT })
+  expect(await calls('keen', 1)).toEqual([429])
+  expect(await focus()).toBe('Reset…')
+
+  await page.keyboard.press('Enter')
+  await tabTo('Reset')
+  await page.keyboard.press('Enter')
+  await page.getByText('Reset: 2 counters freed').waitFor(WAIT)
+  await page.locator('#client-limits').getByText('0 of 4').first().waitFor(WAIT)
+  expect(await calls('keen', 1)).toEqual([200])
+  await page.locator('#client-limits').getByText('1 of 4').first().waitFor(WAIT)
+})
+
+it('shows the limits of a client that does not call, those of its own, and coming changes', async () => {
+  const page = await open(gateway, {}, '/#client/generous')
+  await page.getByText('a limit of its own: requests, 50.').waitFor(WAIT)
+  expect(await page.locator('#client-state').innerText()).toBe('No call in the last minute.')
+  expect(await page.locator('#client-limits').innerText()).toContain('0 of 50')
+  await page.getByRole('link', { name: 'All clients' }).click()
+  await page.getByLabel('Open a client by its id').fill('an/other')
+  await page.getByRole('button', { name: 'Open' }).click()
+  await page.getByText(/^From 2090-01-1\d/).waitFor(WAIT)
+  expect(await page.locator('h1:visible').innerText()).toBe('an/other')
+})
+
+it('asks for the token, which it sends in a header alone, and forgets', async () => {
+  const closed = await start({ admin: `{ port: 0, token: ${TOKEN} }` })
+  const page = await open(closed)
+  const urls: string[] = []
+  page.on('request', (request) => urls.push(request.url()))
+  await page.getByLabel('Token').fill('wrong')
+  await page.getByRole('button', { name: 'Show the console' }).click()
+  await page.getByText('This is not the token of admin.token.').waitFor(WAIT)
+  expect(await page.locator('#overview').isVisible()).toBe(false)
+  await page.getByLabel('Token').fill(TOKEN)
+  await page.keyboard.press('Enter')
+  await page.locator('#connection.live').waitFor(WAIT)
+  expect(await page.locator('#overview').isVisible()).toBe(true)
+  await page.reload()
+  await page.locator('#connection.live').waitFor(WAIT)
+  await page.getByRole('button', { name: 'Forget the token' }).click()
+  await page.getByLabel('Token').waitFor(WAIT)
+  expect(urls.filter((url) => url.includes(TOKEN))).toEqual([])
+  await closed.close()
+})
+
+it('fits a phone, and follows the colours and the motion that its user prefers', async () => {
+  const phone = { viewport: { width: 360, height: 740 } }
+  const back = (page: Page) => page.evaluate('getComputedStyle(document.body).backgroundColor')
+  await calls('a-client-with-a-name-that-is-long-and-has-no-break-in-it-0123456789', 1)
+  const page = await open(gateway, { ...phone, colorScheme: 'dark', reducedMotion: 'reduce' })
+  await page.locator('#clients').getByText('0123456789').waitFor(WAIT)
+  const width = () => page.evaluate('document.documentElement.scrollWidth')
+  expect(await width()).toBe(360)
+  expect(await back(page)).toBe('rgb(16, 21, 27)')
+  expect(await page.evaluate('getComputedStyle(document.querySelector("main")).transitionDuration')).toBe(
+    '0s',
+  )
+  await page.locator('#clients').getByText('0123456789').click()
+  await page.locator('#client-limits').getByText('1 of 4').first().waitFor(WAIT)
+  expect(await width()).toBe(360)
+  expect(await back(await open(gateway, { ...phone, colorScheme: 'light' }))).toBe('rgb(244, 246, 248)')
+})
+
+it('says that the connection is lost, and connects again by itself', async () => {
+  const admin = `{ port: ${await freePort()} }`
+  const first = await start({ admin })
+  const page = await open(first)
+  await page.locator('#connection.live').waitFor(WAIT)
+  await first.close()
+  await page.getByText('Connection lost; trying again.').waitFor(WAIT)
+  const second = await start({ admin })
+  await page.locator('#connection.live').waitFor(WAIT)
+  await until('it is shown as live', () =>
+    page.evaluate<boolean>('!document.body.classList.contains("stale")'),
+  )
+  expect(await page.locator('#connection').innerText()).toBe('Live')
+  await second.close()
+})

@@ -1,0 +1,120 @@
+import { createServer } from 'node:http'
+import { type AddressInfo } from 'node:net'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { main } from '../../src/commands/cli.ts'
+import type { Io } from '../../src/commands/io.ts'
+import { call, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
+import { freePort } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+import { createIo, fileOf, itEndsWrongUsage, sluice } from './run.ts'
+
+let upstream: TestUpstream
+let gateway: TestGateway
+let file: string
+let url: string
+const TOKEN = 'an-operator-s-token'
+const env = { SLUICE_ADMIN_TOKEN: TOKEN }
+
+beforeAll(async () => {
+  upstream = await startUpstream()
+  const settings = { data: upstream.url, limit: 3, admin: `{ port: ${await freePort()}, token: ${TOKEN} }` }
+  gateway = await startGateway(settings)
+  file = fileOf(yaml(settings))
+  url = `http://127.0.0.1:${gateway.adminPort}`
+  const [acme, other] = [await token('acme'), await token('o\u202Ether')]
+  for (let i = 0; i < 4; i++) await call(gateway.port, { token: acme })
+  await call(gateway.port, { token: other })
+  const shown = async () => (await sluice(['limits', 'top', '--admin', url], { env })).stdout
+  await until('both are shown', async () => (await shown()).split('\n').length === 4)
+})
+afterAll(async () => {
+  await gateway.close()
+  await upstream.close()
+})
+
+it('lists the clients that use most, by the address and the token of the file, and escapes their names', async () => {
+  const { code, stdout, stderr } = await sluice(['limits', 'top', '--config', file])
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  const [head, first, second] = stdout.split('\n').map((line) => line.split(/ {2,}/))
+  expect(head).toEqual(['CLIENT', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING', 'REFUSED UNTIL'])
+  expect(first!.slice(0, 6)).toEqual(['acme', '0.4', '0.1', 'requests', '3', '0'])
+  expect(first![6]).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z by requests$/)
+  expect(second).toEqual([String.raw`o\u202ether`, '0.1', '0.0', 'requests', '1', '2', '-'])
+})
+
+it('lists them as JSON, by --admin and SLUICE_ADMIN_TOKEN', async () => {
+  const { code, stdout } = await sluice(['limits', 'top', '--admin', `${url}/`, '--json'], { env })
+  expect(code).toBe(0)
+  const { at, clients } = JSON.parse(stdout) as { at: string; clients: object[] }
+  expect(Date.parse(at)).toBeGreaterThan(0)
+  expect(clients).toHaveLength(2)
+  expect(clients[0]).toMatchObject({
+    client: 'acme',
+    limit: 'requests',
+    used: 3,
+    remaining: 0,
+    refusedBy: 'requests',
+  })
+  expect(clients[1]).toMatchObject({ client: 'o\u202Ether', refusedUntil: null })
+})
+
+it('draws them again each second on a terminal, and ends with 0 on Ctrl-C', async () => {
+  const { io, stdout } = createIo({ env })
+  Object.assign(stdout, { isTTY: true, columns: 60, rows: 12 })
+  const ended = main(['limits', 'top', '--admin', url], io as unknown as Io)
+  const frames = () => stdout.text().split('\u001B[H').slice(1)
+  await until('it is drawn twice', () => frames().length >= 2)
+  for (const frame of frames()) {
+    expect(frame).toContain('acme')
+    for (const line of frame.split('\u001B[K\n')) expect(line.length).toBeLessThanOrEqual(60)
+  }
+  io.emit('SIGINT')
+  expect(await ended).toBe(0)
+  expect(stdout.text().startsWith('\u001B[?1049h')).toBe(true)
+  expect(stdout.text().endsWith('\u001B[?1049l')).toBe(true)
+})
+
+it('says what is wrong where it cannot ask', async () => {
+  const closed = `http://127.0.0.1:${await freePort()}`
+  const other = createServer((_, response) => response.end('<p>')).listen(0, '127.0.0.1')
+  await until('it listens', () => other.listening)
+  const elsewhere = `http://127.0.0.1:${(other.address() as AddressInfo).port}`
+  for (const [place, more, words] of [
+    [closed, {}, `Nothing listens at ${closed}. Start the gateway, or give its admin listener by --admin.`],
+    [url, {}, `The gateway at ${url} asks for its admin.token: set SLUICE_ADMIN_TOKEN.`],
+    [
+      url,
+      { SLUICE_ADMIN_TOKEN: 'wrong' },
+      `The gateway at ${url} refuses the token: set SLUICE_ADMIN_TOKEN to its admin.token.`,
+    ],
+    [
+      elsewhere,
+      {},
+      `The gateway at ${elsewhere} shows nothing: it answers 200, as no admin listener of this version does.`,
+    ],
+  ] as const) {
+    expect(await sluice(['limits', 'top', '--admin', place], { env: more })).toEqual({
+      ...{ code: 1, stdout: '', stderr: `sluice: ${words}\n` },
+    })
+  }
+  other.close()
+  const free = await sluice(['limits', 'top', '--config', fileOf(yaml({ data: upstream.url }))])
+  expect(free).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('give its address by --admin') as string,
+  })
+})
+
+itEndsWrongUsage([
+  [['limits', 'top'], 'Which gateway? Give --config FILE, or --admin URL.'],
+  [
+    ['limits', 'top', '--admin', 'localhost:9090'],
+    '--admin must be a URL such as http://127.0.0.1:9090; the token is read from SLUICE_ADMIN_TOKEN.',
+  ],
+  [
+    ['limits', 'top', '--admin', 'http://u:hunter2@localhost:9090'],
+    '--admin must be a URL such as http://127.0.0.1:9090; the token is read from SLUICE_ADMIN_TOKEN.',
+  ],
+  [['limits', 'top', 'acme'], 'Unknown argument: ***. Give values by flags, such as --config FILE.'],
+])

@@ -1,0 +1,209 @@
+import { expect, it } from 'vitest'
+import type { Exchange } from '../../src/gateway/exchange.ts'
+import { createActivity } from '../../src/observe/activity/activity.ts'
+import { mergeActivity } from '../../src/observe/activity/values.ts'
+
+const MINUTE_MS = 60_000
+
+interface Limited {
+  readonly name?: string
+  readonly key?: string
+  readonly remaining?: number
+  readonly limit?: number
+  readonly admitted?: boolean
+  readonly shadow?: boolean
+  readonly retryAfterMs?: number
+}
+
+/** An activity on a clock of its own. */
+function activityAt(startMs = 1_000_000) {
+  let now = startMs
+  const activity = createActivity(() => now)
+
+  /** Counts a finished call of a client, decided by these limits; `decidedAgoMs` is how long it took after that. */
+  function call(
+    client: string | undefined,
+    limits: readonly Limited[] = [],
+    decidedAgoMs = 0,
+    status = 200,
+  ): void {
+    const allowances = limits.map(
+      ({
+        name = 'requests',
+        limit = 10,
+        remaining = 9,
+        admitted = true,
+        shadow = false,
+        retryAfterMs = 0,
+      }) => ({
+        ...{ name, limit, remaining, admitted, shadow, retryAfterMs },
+        ...{ windowMs: MINUTE_MS, resetAt: 0, resetAfterMs: 0 },
+      }),
+    )
+    const refusedBy = allowances.find(({ admitted, shadow }) => !admitted && !shadow)
+    const decision = {
+      admitted: refusedBy === undefined,
+      allowances,
+      mode: 'store',
+      cached: false,
+      refusedBy,
+    }
+    const quotas = limits.map(({ name = 'requests', key = `sluice:{${client}}:${name}` }) => ({ name, key }))
+    const exchange = {
+      ...{ caller: { ip: '::1', ...(client !== undefined && { client }) }, quotas },
+      ...{ endedAt: now, decidedAt: now - decidedAgoMs, decision: limits.length > 0 ? decision : undefined },
+    }
+    activity.count(exchange as unknown as Exchange, status)
+  }
+  return { activity, call, values: activity.values, pass: (ms: number) => void (now += ms) }
+}
+
+const total = (counts: readonly number[]) => counts.reduce((sum, count) => sum + count, 0)
+const REFUSED = { admitted: false, remaining: 0, retryAfterMs: 5000 }
+
+it('shows the calls and refusals of each second before this one, for a client and for all', () => {
+  const { call, values, pass } = activityAt()
+  call('a', [{}])
+  call('a', [REFUSED], 0, 429)
+  call(undefined, [], 0, 503)
+  expect(total(values().requests)).toBe(0)
+  pass(1000)
+  call('a', [{}])
+  pass(1000)
+  const { requests, refused, failed, clients } = values()
+  expect([requests, refused, failed].map((counts) => counts.slice(-3))).toEqual([
+    [0, 3, 1],
+    [0, 1, 0],
+    [0, 1, 0],
+  ])
+  expect([requests, refused, failed].map(({ length }) => length)).toEqual([300, 300, 300])
+  expect(clients).toHaveLength(1)
+  expect(clients[0]).toMatchObject({ client: 'a' })
+  expect([clients[0]!.calls, clients[0]!.refused].map((counts) => counts.slice(-3))).toEqual([
+    [0, 2, 1],
+    [0, 1, 0],
+  ])
+})
+
+it('forgets a client that has not called for a minute, and one that is refused once that has ended', () => {
+  const { call, values, pass } = activityAt()
+  call('a', [{}])
+  call('b', [{ ...REFUSED, retryAfterMs: 2 * MINUTE_MS }])
+  pass(60_999)
+  expect(values().clients.map(({ client }) => client)).toEqual(['a', 'b'])
+  pass(1)
+  expect(values().clients.map(({ client }) => client)).toEqual(['b'])
+  pass(MINUTE_MS)
+  expect(values().clients).toEqual([])
+})
+
+it('keeps the busiest among any number of clients, and shows a hundred at most', () => {
+  const { call, values, pass } = activityAt()
+  for (let i = 0; i < 20_000; i++) {
+    call(`once-${i}`, [{}])
+    if (i % 40 === 0) call(`busy-${(i / 40) % 5}`, [{ remaining: 3 }])
+    if (i % 1000 === 0) pass(1000)
+  }
+  pass(1000)
+  const { clients, requests } = values()
+  expect(total(requests)).toBe(20_500)
+  expect(clients).toHaveLength(100)
+  const busy = clients.slice(0, 5).map(({ client, calls }) => [client, total(calls)] as const)
+  expect(new Map(busy)).toEqual(new Map([0, 1, 2, 3, 4].map((i) => [`busy-${i}`, 100])))
+})
+
+it('makes room for who is busy now, and stays right after days', () => {
+  const { call, values, pass } = activityAt()
+  for (let i = 0; i < 300; i++) for (let k = 0; k < 100; k++) call(`old-${i}`)
+  for (const days of [0, 0.01, 1, 30]) {
+    pass(days * 86_400_000 + 20 * MINUTE_MS)
+    for (let i = 0; i < 300; i++) call(`new-${i}`)
+    for (let k = 0; k < 10; k++) call('busy')
+    pass(1000)
+    expect(values().clients[0]).toMatchObject({ client: 'busy' })
+  }
+})
+
+it('shows what each limit last said, of the decision that was last, though its call ends first', () => {
+  const { call, values, pass } = activityAt()
+  pass(5000)
+  call('a', [{ remaining: 4 }, { name: 'sync', key: 'sluice:{a}:sync:x', limit: 1, remaining: 0 }])
+  call('a', [{ remaining: 5 }], 2000)
+  pass(1000)
+  expect(values().clients[0]!.limits).toMatchObject([
+    { name: 'requests', remaining: 4, limit: 10, windowSeconds: 60, ageMs: 1000, perClient: true },
+    { name: 'sync', remaining: 0, limit: 1, perClient: false },
+  ])
+  pass(MINUTE_MS)
+  call('a')
+  pass(1000)
+  expect(values().clients[0]!.limits).toMatchObject([{ remaining: 10 }, { remaining: 1 }])
+})
+
+it('shows who is refused until when, or until a later call of that key passes', () => {
+  const { activity, call, values, pass } = activityAt()
+  const refused = () => values().clients[0]?.refusedNow
+  const x = { name: 'sync', key: 'sluice:{a}:sync:x' }
+  pass(10_000)
+  call('a', [{ ...x, ...REFUSED }], 1000)
+  expect(refused()).toEqual({ limit: 'sync', until: '1970-01-01T00:00:00.000Z', forMs: 4000 })
+  call('a', [{ ...x, key: 'sluice:{a}:sync:y' }])
+  call('a', [x], 2000)
+  expect(refused()).toMatchObject({ forMs: 4000 })
+  call('a', [x])
+  expect(refused()).toBeUndefined()
+  pass(1000)
+  expect(refused()).toBeNull()
+
+  call('a', [REFUSED])
+  expect(refused()).toMatchObject({ limit: 'requests', forMs: 5000 })
+  pass(5000)
+  expect(refused()).toBeNull()
+  call('a', [REFUSED])
+  activity.forget('b')
+  expect(refused()).toMatchObject({ limit: 'requests' })
+  activity.forget('a')
+  expect(values().clients[0]).toMatchObject({ refusedNow: null, limits: [] })
+})
+
+it('counts what a shadow limit would have refused', () => {
+  const { call, values, pass } = activityAt()
+  const trial = { name: 'trial', shadow: true, admitted: false, remaining: 0 }
+  call('a', [{}, trial])
+  call('a', [{}, trial])
+  // Refused by another limit, so it was not charged.
+  call('a', [REFUSED, trial])
+  pass(1000)
+  expect(values().clients[0]!.limits).toMatchObject([
+    { wouldRefuse: 0 },
+    { name: 'trial', shadow: true, wouldRefuse: 2 },
+  ])
+  pass(MINUTE_MS)
+  call('a', [{}])
+  pass(1000)
+  expect(values().clients[0]!.limits).toMatchObject([{}, { name: 'trial', wouldRefuse: 0 }])
+})
+
+it('adds up what several processes have seen', () => {
+  const [one, other] = [activityAt(), activityAt(7_000_000)]
+  one.call('a', [{ remaining: 7 }])
+  one.pass(500)
+  other.call('a', [{ remaining: 6, admitted: false, retryAfterMs: 9000 }])
+  other.call('b', [{}])
+  for (const { pass } of [one, other]) pass(1000)
+  const merged = mergeActivity([
+    one.values(),
+    other.values(),
+    { requests: [], refused: [], failed: [], clients: [] },
+  ])
+  expect(merged.requests).toHaveLength(300)
+  expect([total(merged.requests), total(merged.refused)]).toEqual([3, 1])
+  expect(merged.clients.map(({ client, calls }) => [client, total(calls)])).toEqual([
+    ['a', 2],
+    ['b', 1],
+  ])
+  expect(merged.clients[0]).toMatchObject({
+    refusedNow: { forMs: 8000 },
+    limits: [{ remaining: 6, ageMs: 1000 }],
+  })
+})

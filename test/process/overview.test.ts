@@ -1,0 +1,117 @@
+import { Gauge, Registry } from 'prom-client'
+import { expect, it } from 'vitest'
+import { type ClientActivity, type LimitActivity, NO_ACTIVITY } from '../../src/observe/activity/values.ts'
+import { createOverview } from '../../src/process/overview.ts'
+import type { Operated } from '../../src/process/service.ts'
+import { completed, load } from '../config/load-text.ts'
+
+const LIMITS = `limits:
+  requests:
+    per: [client]
+    limit: 10
+    window: 1m
+    changes:
+      - { announced: 2020-01-01T00:00:00Z, from: 2020-02-01T00:00:00Z, limit: 20 }
+      - { announced: 2020-01-01T00:00:00Z, from: 2090-02-01T00:00:00Z, limit: 30 }`
+
+const ROUTES = 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]'
+const configOf = async (limits: string) => (await load(completed(`${limits}\n${ROUTES}`))).config
+
+/** Returns the overview of a process that shows these metrics and clients. */
+async function overviewOf(registry = new Registry(), clients: readonly ClientActivity[] = []) {
+  const operated: Partial<Operated> = {
+    notReadyReason: () => 'not yet',
+    activity: () => ({ ...NO_ACTIVITY, clients }),
+    metricValues: () => registry.getMetricsAsJSON(),
+  }
+  return createOverview(await configOf(LIMITS), () => operated as Operated)
+}
+
+it('shows what the metrics say, and nothing of those that there are not', async () => {
+  const empty = await (await overviewOf()).read()
+  expect(empty).toMatchObject({ notReady: 'not yet', reloads: [] })
+  expect(empty.status).toMatchObject({
+    upstreams: [],
+    issuers: [],
+    introspection: [],
+    certificates: [],
+    sockets: null,
+  })
+
+  const registry = new Registry()
+  const show = (name: string, labels: Record<string, string>, value: number): void => {
+    const known = registry.getSingleMetric(name) as Gauge | undefined
+    const gauge =
+      known ?? new Gauge({ name, help: '-', labelNames: Object.keys(labels), registers: [registry] })
+    gauge.set(labels, value)
+  }
+  const expiresAt = Date.UTC(2030, 0, 1)
+  show('sluice_certificate_expiry_timestamp_seconds', { certificate: 'gw.pem' }, expiresAt / 1000)
+  show('sluice_issuer_keys_age_seconds', { issuer: 'i' }, 12)
+  show('sluice_issuer_keys_failures_total', { issuer: 'i' }, 3)
+  show('sluice_introspection_up', { issuer: 'i' }, 0)
+  show('sluice_upstream_up', { upstream: 'data', address: 'http://a' }, 0)
+  show('sluice_upstream_up', { upstream: 'identity', address: 'http://b' }, 1)
+  show('sluice_upstream_sockets', { upstream: 'data' }, 5)
+  show('sluice_upstream_queue', { upstream: 'data' }, 2)
+  show('sluice_downstream_sockets', {}, 7)
+  show('sluice_store_up', {}, 0)
+  show('sluice_store_mode', { mode: 'local' }, 1)
+  show('sluice_store_mode', { mode: 'store' }, 0)
+  show('sluice_limit_decisions_total', { limit: 'trial', outcome: 'shadow_over' }, 4)
+  show('sluice_limit_decisions_total', { limit: 'requests', outcome: 'over' }, 9)
+  expect((await (await overviewOf(registry)).read()).status).toMatchObject({
+    sockets: 7,
+    store: { up: false, modes: ['local'] },
+    upstreams: [
+      { upstream: 'data', address: 'http://a', up: false, sockets: 5, queue: 2 },
+      { upstream: 'identity', address: 'http://b', up: true, sockets: null, queue: null },
+    ],
+    issuers: [{ issuer: 'i', ageSeconds: 12, failures: 3 }],
+    introspection: [{ issuer: 'i', up: false }],
+    certificates: [{ certificate: 'gw.pem', expiresAt }],
+    shadowOver: [{ limit: 'trial', calls: 4 }],
+  })
+})
+
+it('shows the limits in force and their coming changes, and the last twenty reloads', async () => {
+  const overview = await overviewOf()
+  expect((await overview.read()).limits).toEqual([
+    {
+      ...{ name: 'requests', per: ['client'], limit: 20, windowSeconds: 60, shadow: false },
+      changes: [{ from: '2090-02-01T00:00:00.000Z', limit: 30 }],
+    },
+  ])
+  const problems = Array.from({ length: 1000 }, (_, i) => `problem ${i}`)
+  for (let i = 0; i < 25; i++) overview.reloaded({ at: String(i), problems })
+  overview.configured(await configOf(LIMITS.replace('limit: 20', 'limit: 25')))
+  const { reloads, limits } = await overview.read()
+  expect(reloads.map(({ at }) => at)).toEqual(Array.from({ length: 20 }, (_, i) => String(24 - i)))
+  expect(reloads[0]!.problems).toHaveLength(20)
+  expect(limits).toMatchObject([{ limit: 25 }])
+})
+
+it('puts those first that have used most of a live limit of which they have one counter', async () => {
+  const limit = (more: Partial<LimitActivity>): LimitActivity => ({
+    ...{ name: 'requests', limit: 10, remaining: 10, windowSeconds: 60, reset: '' },
+    ...{ shadow: false, perClient: true, ageMs: 0, wouldRefuse: 0, ...more },
+  })
+  const client = (client: string, ...limits: LimitActivity[]): ClientActivity => ({
+    ...{ client, calls: [1], refused: [0], limits, refusedNow: null },
+  })
+  const sync = limit({ name: 'sync', limit: 1, remaining: 0, perClient: false })
+  const trial = limit({ name: 'trial', limit: 1, remaining: 0, shadow: true })
+  const clients = [
+    client('idle'),
+    client('half', trial, sync, limit({ remaining: 5 })),
+    client('most', limit({ remaining: 9 }), limit({ name: 'other', remaining: 2 })),
+    client('only', sync),
+  ]
+  const { activity } = await (await overviewOf(undefined, clients)).read()
+  expect(activity.clients.map(({ client, most }) => [client, most?.name])).toEqual([
+    ['only', 'sync'],
+    ['most', 'other'],
+    ['half', 'requests'],
+    ['idle', undefined],
+  ])
+})

@@ -50,7 +50,7 @@ const timer = setInterval(() => {
 }, TICK_MS)
 await new Promise((resolve) => setTimeout(resolve, TRAFFIC_MS))
 const { y, height } = (await page.locator('section', { has: page.locator('#limits') }).boundingBox())!
-const clip = { x: 0, y: 0, width: 1280, height: y + height + 20 }
+const clip = { x: 0, y: 0, width: 1280, height: y + height + 12 }
 await page.screenshot({ path: FILE, fullPage: true, clip })
 clearInterval(timer)
 await Promise.all(calls)

@@ -18,10 +18,21 @@ const PAUSE_PART = 20
 /** @param {readonly number[]} counts */
 const total = (counts) => counts.reduce((sum, count) => sum + count, 0)
 
-function say(/** @type {string} */ text, kind = '') {
+/**
+ * Says how a reading or a reset ended; what a reading says, the next one replaces.
+ * @param {string} text
+ * @param {'reading' | 'unread' | 'reset' | 'failed'} kind
+ */
+function say(text, kind) {
   const node = byId('client-message')
   node.dataset['kind'] = kind
-  write(node, text, kind === 'error' ? 'refused' : 'good')
+  write(node, text, { reading: 'muted', reset: 'good', unread: 'refused', failed: 'refused' }[kind])
+}
+
+/** Says nothing more of readings. */
+function sayRead() {
+  const { kind = '' } = byId('client-message').dataset
+  if (kind === 'reading' || kind === 'unread') say('', 'reading')
 }
 
 /** Creates the page of one client, which reads its limits as long as it is open. */
@@ -63,10 +74,10 @@ export function clientPage() {
       if (signal.aborted) return
       showLimits(used.limits)
       byId('client-notes').replaceChildren(...notesOf(used).map((note) => element('li', {}, note)))
-      if (byId('client-message').dataset['kind'] === 'error') say('')
+      sayRead()
     } catch (error) {
       if (signal.aborted) return
-      say(`The limits cannot be read: ${error instanceof Error ? error.message : ''}`, 'error')
+      say(`The limits cannot be read: ${error instanceof Error ? error.message : ''}`, 'unread')
     }
     const pauseMs = Math.max(EVERY_MS, PAUSE_PART * (performance.now() - startedAt))
     setTimeout(() => {
@@ -98,9 +109,9 @@ export function clientPage() {
     try {
       const response = await ask(`/limits/${encodeURIComponent(client)}`, { method: 'DELETE' })
       const { freed } = await response.json()
-      say(`Reset: ${counted(freed, 'counter')} freed at ${time(Date.now())}.`)
+      say(`Reset: ${counted(freed, 'counter')} freed at ${time(Date.now())}.`, 'reset')
     } catch (error) {
-      say(`The reset failed: ${error instanceof Error ? error.message : ''}`, 'error')
+      say(`The reset failed: ${error instanceof Error ? error.message : ''}`, 'failed')
     }
     start()
   }
@@ -109,7 +120,7 @@ export function clientPage() {
     open(/** @type {string} */ name) {
       client = name
       write(byId('client-name'), name)
-      say('')
+      say('Reading what is counted…', 'reading')
       showLimits([])
       byId('client-notes').replaceChildren()
       start()

@@ -47,7 +47,9 @@ async function refresh(place: Place, first: Overview, { stdout }: Io, signal: Ab
   let overview = first
   let lost = ''
   while (!signal.aborted) {
-    const { columns = 80, rows = 24 } = stdout
+    // A terminal that does not know its size says 0.
+    const columns = stdout.columns || 80
+    const rows = stdout.rows || 24
     const head = `Sluice at ${place.url}, ${overview.at}${lost}. Ctrl-C ends.`
     const lines = [head, '', ...describe(overview).split('\n')].slice(0, rows - 1)
     // Each line replaces what stood there, so that nothing flickers.

@@ -37,7 +37,7 @@ describe('sluice', () => {
     [['test'], WHICH],
     [['redis://u:hunter2@h'], WHICH],
     [['chek'], 'Did you mean check?'],
-    [['limits', 'run'], 'Which command? One of limits show, limits reset.'],
+    [['limits', 'run'], 'Which command? One of limits show, limits set, limits reset, limits top.'],
     [['limits', 'shw'], 'Did you mean show?'],
     [['start'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
     [['check', '--confg', 'x'], 'Unknown argument: confg'],
@@ -80,7 +80,7 @@ describe('sluice', () => {
       error: { exit: 78 },
       problems: [{ file: '/nowhere/x.yaml', message: 'does not exist' }],
     })
-    expect(await failure('limits', 'show')).toEqual({
+    expect(await failure('limits', 'reset')).toEqual({
       error: { exit: 64, message: 'Which client? Give its id.' },
     })
     const memory = await failure(
@@ -107,7 +107,7 @@ describe('sluice', () => {
       (await sluice(['--get-yargs-completions', 'sluice', ...words])).stdout.trim().split('\n')
     expect(await completed('ch')).toContain('check')
     expect(await completed('')).not.toContain('worker')
-    expect(await completed('limits', '')).toEqual(['show', 'reset'])
+    expect(await completed('limits', '')).toEqual(['show', 'set', 'reset', 'top'])
     expect(await completed('check', '--c')).toEqual(expect.arrayContaining(['--config', '--connect']))
   })
 })

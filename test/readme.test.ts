@@ -70,7 +70,7 @@ describe.each(documents)('%s', (name) => {
   it('names commands and flags that there are', () => {
     for (const block of blocks(text, 'sh')) {
       for (const [, command, rest] of block.matchAll(
-        /^node dist\/bin\/sluice\.js (\w+(?: show| reset)?)(.*)$/gm,
+        /^(?:node dist\/bin\/sluice\.js|sluice) (\w+(?: show| set| reset| top)?)(.*)$/gm,
       )) {
         const { stdout, status } = spawnSync(
           process.execPath,

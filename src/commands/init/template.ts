@@ -37,10 +37,10 @@ listen: # where callers connect
   trustedProxies: [] # your load balancers, such as [10.0.0.0/8]: their X-Forwarded-* and Client-Cert are trusted
   ${serves}
 
-admin: # health, readiness, metrics, showing and resetting limits: keep callers away from it
+admin: # the console, health, readiness, metrics, showing and resetting limits: keep callers away from it
   host: 127.0.0.1
   port: 9090
-  # token: "\${ADMIN_TOKEN}" # the operators' bearer token for /limits; required off loopback
+  # token: "\${ADMIN_TOKEN}" # the operators' bearer token; required off loopback
 
 store: # where the counters are, for all gateways together
   redis:

@@ -56,7 +56,7 @@ function show(overview) {
 
 /** @param {string} why */
 function lost(why) {
-  const since = latest === undefined ? '' : ` Shown is ${time(latest.at)}.`
+  const since = latest === undefined ? '' : ` Shown is the state of ${time(latest.at)}.`
   write(byId('connection'), `Connection lost; trying again. ${why}${since}`, 'refused')
   document.body.classList.add('stale')
 }

@@ -112,11 +112,14 @@ export function exceeded({ allowances, refusedBy }: Decision): Refusal {
 export function longestWait(allowances: readonly Allowance[]): Allowance | undefined {
   let longest: Allowance | undefined
   for (const allowance of allowances) {
-    if (!refuses(allowance)) continue
-    if (allowance.limit === 0) return allowance
-    if (!(longest && longest.retryAfterMs >= allowance.retryAfterMs)) longest = allowance
+    if (refuses(allowance) && (longest === undefined || isLonger(allowance, longest))) longest = allowance
   }
   return longest
+}
+
+function isLonger(one: Allowance, other: Allowance): boolean {
+  const blocks = one.limit === 0
+  return blocks === (other.limit === 0) ? one.retryAfterMs > other.retryAfterMs : blocks
 }
 
 function refuses({ admitted, shadow }: Allowance): boolean {

@@ -10,6 +10,8 @@ export type Activity = ReturnType<typeof createActivity>
 const MAX_CLIENTS = 256
 const CLIENT_SECONDS = 60
 const TOTAL_SECONDS = 300
+/** Once there are so many, one call in so many of other clients makes its client replace one: the search costs more than the rest. */
+const CALLS_PER_REPLACEMENT = 16
 /** A call weighs half after so many seconds. */
 const HALF_LIFE_SECONDS = 60
 /** The weight of a call at which all are scaled down: far from what a number can hold. */
@@ -23,11 +25,7 @@ interface Seen {
   overs: Ring | undefined
 }
 
-interface Refusal {
-  readonly allowance: Allowance
-  readonly key: string
-  readonly at: number
-}
+type Refusal = Readonly<Omit<Seen, 'overs'>>
 
 interface Entry {
   client: string
@@ -66,7 +64,9 @@ export function createActivity(now = () => performance.now()) {
     gain = 1
   }
 
-  function entryOf(client: string): Entry {
+  let callsOfOthers = 0
+
+  function entryOf(client: string): Entry | undefined {
     const known = byClient.get(client)
     if (known !== undefined) return known
     let entry: Entry
@@ -74,7 +74,8 @@ export function createActivity(now = () => performance.now()) {
       const [calls, refused] = [createRing(CLIENT_SECONDS), createRing(CLIENT_SECONDS)]
       entry = { client, index: entries.length, calls, refused, limits: [], refusal: undefined }
       entries.push(entry)
-    } else {
+    } else if (++callsOfOthers % CALLS_PER_REPLACEMENT !== 0) return undefined
+    else {
       let least = 0
       for (let i = 1; i < MAX_CLIENTS; i++) if (weights[i]! < weights[least]!) least = i
       entry = entries[least]!
@@ -138,6 +139,7 @@ export function createActivity(now = () => performance.now()) {
       if (caller?.client === undefined) return
       if (second > gainSecond) advance(second)
       const entry = entryOf(caller.client)
+      if (entry === undefined) return
       weights[entry.index]! += gain
       entry.calls.add(second)
       if (isRefused) entry.refused.add(second)

@@ -12,7 +12,7 @@ export interface IntrospectionOptions extends Omit<TokenRules, 'type'> {
   readonly clientSecret: string
   /** Called once when the endpoint goes down, and once when it is up again. */
   readonly events: Pick<HealthOptions, 'onDown' | 'onUp'> & {
-    /** Called for each token that was looked up. */
+    /** Called for each token that was looked up; `failed`: no answer, or not asked, as the endpoint is down or too many wait. */
     readonly onResult?: (result: IntrospectionResult) => void
   }
   /** Longest that one token waits for its answer. */
@@ -23,7 +23,6 @@ export interface IntrospectionOptions extends Omit<TokenRules, 'type'> {
   readonly maxAgeMs?: number
 }
 
-/** `failed`: no answer, or not even asked, as the endpoint is down or too many wait. */
 export type IntrospectionResult = 'active' | 'inactive' | 'failed'
 
 /** Verifies an opaque token; `digest` is the SHA-256 of the token. A promise only where the issuer must be asked; it never rejects. */

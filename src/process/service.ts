@@ -170,11 +170,10 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
         }
         return wired
       })
-      limiter.forget()
-      activity.forget()
+      forget()
     },
     metrics: metrics.text,
-    metricValues: metrics.values,
+    metricValues: metrics.ownValues,
     activity: activity.values,
     usage: (client, signal) => current.usage.ofClient(client, signal),
     reset: (client, signal) => current.usage.free(client, signal).finally(() => forget(client)),

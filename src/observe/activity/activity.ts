@@ -99,7 +99,8 @@ export function createActivity(now = () => performance.now()) {
     for (const allowance of allowances) {
       const { name } = allowance
       const key = keyOf(quotas, name)
-      let seen = entry.limits.find((one) => one.allowance.name === name)
+      let seen: Seen | undefined
+      for (const one of entry.limits) if (one.allowance.name === name) seen = one
       if (seen === undefined) entry.limits.push((seen = { allowance, key, at: decidedAt, overs: undefined }))
       // Calls do not end in the order in which they were decided.
       if (decidedAt >= seen.at) {
@@ -173,7 +174,8 @@ function refusedUntil({ allowance, at }: Refusal, now: number) {
   return forMs > 0 ? { limit: allowance.name, until: instant(allowance.resetAt), forMs } : null
 }
 
-function keyOf(quotas: Exchange['quotas'], name: string): string {
+/** Returns the key of the limit with this name; the empty text if no quota has it. */
+export function keyOf(quotas: Exchange['quotas'], name: string): string {
   for (const quota of quotas) if (quota.name === name) return quota.key
   return ''
 }

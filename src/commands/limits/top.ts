@@ -23,7 +23,8 @@ interface Place {
 /** Shows the clients of a running gateway, those first that have used most of their limits: on a terminal each second, else once. */
 export async function run(given: Given, io: Io): Promise<void> {
   const place = await placeOf(given, io)
-  const overview = await ask(place)
+  const ended = new AbortController()
+  const overview = await ask(place, ended.signal)
   const { stdout } = io
   if (given['json'] === true || given['once'] === true || stdout.isTTY !== true) {
     print(io, given, { at: overview.at, clients: overview.activity.clients.map(rowOf) }, () =>
@@ -31,7 +32,6 @@ export async function run(given: Given, io: Io): Promise<void> {
     )
     return
   }
-  const ended = new AbortController()
   const end = (): void => ended.abort()
   io.once('SIGINT', end).once('SIGTERM', end)
   stdout.write(OPEN_SCREEN)
@@ -42,7 +42,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   }
 }
 
-/** Draws the clients each second, until `signal` is aborted. A gateway that is away is asked again. */
+/** Draws the clients each second, until `signal` is aborted. One that does not answer is asked again. */
 async function refresh(place: Place, first: Overview, { stdout }: Io, signal: AbortSignal): Promise<void> {
   let overview = first
   let lost = ''
@@ -59,7 +59,7 @@ async function refresh(place: Place, first: Overview, { stdout }: Io, signal: Ab
     await sleep(EVERY_MS, undefined, { signal }).catch(() => {})
     if (signal.aborted) return
     try {
-      overview = await ask(place)
+      overview = await ask(place, signal)
       lost = ''
     } catch (error) {
       lost = ` (${(error as Error).message})`
@@ -93,8 +93,8 @@ async function placeOf(given: Given, io: Io): Promise<Place> {
   }
 }
 
-/** Asks the admin listener; rejects with words for the operator. */
-async function ask({ url, token }: Place): Promise<Overview> {
+/** Asks the admin listener, until `signal` is aborted; rejects with words for the operator. */
+async function ask({ url, token }: Place, signal: AbortSignal): Promise<Overview> {
   const headers = {
     Accept: 'application/json',
     ...(token !== undefined && { Authorization: `Bearer ${token}` }),
@@ -102,7 +102,7 @@ async function ask({ url, token }: Place): Promise<Overview> {
   const response = await fetch(`${url}/overview`, {
     headers,
     redirect: 'error',
-    signal: AbortSignal.timeout(TIMEOUT_MS),
+    signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
   }).catch((error: Error) => {
     if (error.name === 'TimeoutError') throw new Error(`${url} gave no answer within ${TIMEOUT_MS / 1000} s.`)
     const { code } = (error.cause ?? {}) as NodeJS.ErrnoException

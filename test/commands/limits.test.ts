@@ -295,6 +295,12 @@ describe('sluice limits', () => {
     })
   })
 
+  it('names the admin listener of every address by loopback', async () => {
+    const everywhere = fileOf(config('memory').replace('::1', '0.0.0.0'))
+    const { stderr } = await sluice(['limits', 'show', 'acme', '--config', everywhere])
+    expect(stderr).toContain('curl http://127.0.0.1:7000/limits/CLIENT')
+  })
+
   it('ends with 78 where the configuration is wrong', async () => {
     expect(await limits('disk', ['show'])).toMatchObject({
       code: 78,

@@ -120,6 +120,9 @@ it('says what is wrong where it cannot ask', async () => {
     })
   }
   other.close()
+  const everywhere = yaml({ data: upstream.url, admin: '{ host: "0:0:0:0:0:0:0:0", port: 1 }' })
+  const unreached = await sluice(['limits', 'top', '--config', fileOf(everywhere)])
+  expect(unreached.stderr).toContain(' at http://[::1]:1')
   const free = await sluice(['limits', 'top', '--config', fileOf(yaml({ data: upstream.url }))])
   expect(free).toMatchObject({
     code: 1,

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { escaped } from '../../observe/pretty.ts'
 import type { Overview } from '../../process/overview.ts'
+import { adminUrl } from '../admin-url.ts'
 import { formatRows } from '../format.ts'
 import { type Given, type Io, load, print, textOf, UsageError } from '../io.ts'
 
@@ -85,12 +86,7 @@ async function placeOf(given: Given, io: Io): Promise<Place> {
   const { admin } = (await load(given, io)).config
   if (admin.port === 0)
     throw new Error('admin.port is 0, which takes a free one: give its address by --admin.')
-  // What listens at every address is here, too.
-  const host = admin.host === '0.0.0.0' ? '127.0.0.1' : admin.host === '::' ? '::1' : admin.host
-  return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${admin.port}`,
-    token: token ?? admin.token,
-  }
+  return { url: adminUrl(admin.host, admin.port), token: token ?? admin.token }
 }
 
 /** Asks the admin listener, until `signal` is aborted; rejects with words for the operator. */

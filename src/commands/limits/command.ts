@@ -5,7 +5,7 @@ import { type ListedOverride, listOverrides } from '../../limit/overrides.ts'
 import { overridesKey } from '../../limit/redis/overrides.ts'
 import type { RedisStore } from '../../limit/redis/store.ts'
 import { type ClientUsage, createUsage, type Usage } from '../../limit/usage.ts'
-import { formatDuration, formatParagraphs, formatTable } from '../format.ts'
+import { counted, formatDuration, formatParagraphs, formatTable } from '../format.ts'
 import { type Given, idOf, type Io, load, print, writeLines, UsageError, wordsOf } from '../io.ts'
 import { setLimits } from './set.ts'
 import { withRedis } from './with-redis.ts'
@@ -44,7 +44,7 @@ export async function run(given: Given, io: Io): Promise<void> {
     print(io, given, usage, describeUsage)
   } else {
     const freed = await withCounters(config, client, ({ free }) => free(client), warn)
-    const words = `Freed ${freed} ${freed === 1 ? 'key' : 'keys'} of the client "${client}".`
+    const words = `Freed ${counted(freed, 'key')} of the client "${client}".`
     print(io, given, { client, freed }, () => words)
   }
 }

@@ -89,7 +89,7 @@ describe('sluice limits', () => {
     const instant = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g
     const end = '2100-01-01T00:00:00.000Z'
     expect(shown.stdout.replaceAll(instant, (text) => (text === end ? 'END' : 'NOW')).split(/ *\n/)).toEqual([
-      expect.stringMatching(/^KEY +LIMIT +CALLS +USED +REMAINING +WINDOW +RESET +UNTIL +MODE$/),
+      expect.stringMatching(/^KEY +LIMIT +CALLS +USED +REMAINING +WINDOW +RESET +UNTIL +KIND$/),
       expect.stringMatching(/^sluice:\{acme\}:requests +requests +50 +2 +48 +10m +NOW +END +live$/),
       expect.stringMatching(/^sluice:\{acme\}:trial +trial +5 +0 +5 +10m +- +- +shadow$/),
       expect.stringMatching(/^sluice:\{acme\}:sync:x +sync +1 +1 +0 +25m +NOW +- +live$/),

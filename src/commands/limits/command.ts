@@ -113,7 +113,7 @@ function describeOverrides({ overrides }: { readonly overrides: readonly ListedO
 function describeUsage({ client, limits, truncated }: ClientUsage): string {
   if (limits.length === 0) return `Nothing is counted of the client "${client}".`
   const table = formatTable([
-    ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'MODE'],
+    ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND'],
     ...limits.map(({ key, name, limit, remaining, windowSeconds, reset, until, override, shadow }) => [
       key,
       name,

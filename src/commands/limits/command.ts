@@ -50,12 +50,11 @@ export async function run(given: Given, io: Io): Promise<void> {
 }
 
 /** Acts on one client’s counters in Redis, as `withRedis`; under the overrides, once `loadOverrides` has read them. */
-export async function withCounters<T>(
+async function withCounters<T>(
   config: Config,
   client: string,
   act: (usage: Usage, loadOverrides: () => Promise<void>) => Promise<T>,
   onWarning: (warning: string) => void,
-  timeoutMs?: number,
 ): Promise<T> {
   const { limits, clientLimits } = config
   const keyOf = (prefix: string): string => `${prefix}:{${encodePart(client)}}:`
@@ -67,12 +66,11 @@ export async function withCounters<T>(
       return act(createUsage({ store, prefix, limits, clientLimits, overrides }), load)
     },
     onWarning,
-    timeoutMs,
   )
 }
 
 /** Returns every override in Redis that has not ended; rejects as `withRedis`. */
-export async function readOverrides(
+async function readOverrides(
   config: Config,
   onWarning: (warning: string) => void,
 ): Promise<readonly ListedOverride[]> {

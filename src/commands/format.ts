@@ -23,6 +23,11 @@ export function formatInstant(ms: number): string {
   return new Date(ms).toISOString()
 }
 
+/** A number and its noun, such as `2 calls`. */
+export function counted(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? '' : 's'}`
+}
+
 /** Words with commas between; a dash for an empty list. */
 export function formatList(words: readonly string[]): string {
   return words.join(', ') || '-'

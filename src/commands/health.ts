@@ -1,19 +1,22 @@
 import { get } from 'node:http'
 import { isMapping, type Mapping, readSource } from '../config/yaml/source.ts'
-import { type Given, type Io, textOf, writeLines } from './io.ts'
+import { adminUrl } from './admin-url.ts'
+import { type Given, type Io, textOf, wholeOf, writeLines } from './io.ts'
 
 /** Longest that a gateway may take to answer; container engines wait three seconds or more. */
 const TIMEOUT_MS = 2000
 /** Longest answer that is shown. */
 const MAX_CHARS = 500
+const MOST_PORT = 65_535
 
 /** Prints what a running gateway answers at `/healthz`, or with `--ready` at `/readyz`; throws unless that is 200. */
 export async function run(given: Given, io: Io): Promise<void> {
   const { section, problem } = await readAdmin(given, io)
-  const host = textOf(given, 'admin-host') ?? hostOf(section['host'])
-  const port = portOf(textOf(given, 'admin-port') ?? section['port'] ?? 9090)
+  const host = textOf(given, 'admin-host') ?? section['host']
+  const hasPort = textOf(given, 'admin-port') !== undefined
+  const port = hasPort ? wholeOf(given, 'admin-port', MOST_PORT, 1) : portOf(section['port'] ?? 9090)
   if (port === undefined) throw new Error('The admin port is not known. Give --admin-port.')
-  const origin = `http://${host.includes(':') ? `[${host}]` : host}:${port}`
+  const origin = adminUrl(typeof host === 'string' ? host : '127.0.0.1', port)
   const answer = await ask(`${origin}/${given['ready'] === true ? 'readyz' : 'healthz'}`).catch(
     (error: Error) => {
       const why = problem === undefined ? '' : `; ${problem}`
@@ -47,16 +50,10 @@ async function readAdmin(
   }
 }
 
-/** The address at which this machine reaches a listener. */
-function hostOf(host: unknown): string {
-  if (typeof host !== 'string' || host === '0.0.0.0') return '127.0.0.1'
-  return /^[0:]*:[0:]*$/.test(host) ? '::1' : host
-}
-
 /** Undefined for what is no port to connect to, such as 0, which takes a free one. */
 function portOf(port: unknown): number | undefined {
   const number = Number(port)
-  return Number.isInteger(number) && number > 0 && number < 65_536 ? number : undefined
+  return Number.isInteger(number) && number > 0 && number <= MOST_PORT ? number : undefined
 }
 
 function ask(url: string): Promise<{ readonly status: number; readonly text: string }> {

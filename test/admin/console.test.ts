@@ -141,6 +141,47 @@ it('opens a client and resets it after a question, all by the keyboard', async (
   await page.locator('#client-limits').getByText('1 of 4').first().waitFor(WAIT)
 })
 
+it('resets no other client than the one that it names, and says and reads nothing more of one that was left', async () => {
+  for (const client of ['named', 'next']) expect(await calls(client, 1)).toEqual([200])
+  const page = await open(gateway, {}, '/#client/named')
+  const asked: string[] = []
+  page.on('request', (request) => {
+    const { pathname } = new URL(request.url())
+    if (pathname.startsWith('/limits/')) asked.push(`${request.method()} ${pathname}`)
+  })
+  const to = async (client: string): Promise<void> => {
+    await page.evaluate(`location.hash = '#client/${client}'`)
+    await page.locator('h1:visible', { hasText: client }).waitFor(WAIT)
+    await page.locator('#client-limits').getByText('1 of 4').first().waitFor(WAIT)
+  }
+  const reset = page.getByRole('button', { name: 'Reset', exact: true })
+  const question = page.getByRole('button', { name: 'Reset…' })
+  await page.locator('#client-limits').getByText('1 of 4').first().waitFor(WAIT)
+  await question.click()
+  await to('next')
+  expect(await page.locator('dialog').isVisible()).toBe(false)
+  expect(asked.filter((one) => one.startsWith('DELETE'))).toEqual([])
+
+  await to('named')
+  let release = (): void => {}
+  const held = new Promise<void>((resolve) => (release = resolve))
+  await page.route('**/limits/named', async (route) => {
+    if (route.request().method() === 'DELETE') await held
+    await route.continue()
+  })
+  await question.click()
+  const answered = page.waitForResponse((response) => response.request().method() === 'DELETE')
+  await reset.click()
+  await page.evaluate(`location.hash = ''`)
+  await page.locator('#overview').waitFor(WAIT)
+  release()
+  await answered
+  await to('next')
+  expect(await page.locator('#client-message').innerText()).toBe('')
+  const after = asked.slice(asked.indexOf('DELETE /limits/named') + 1)
+  expect(new Set(after)).toEqual(new Set(['GET /limits/next']))
+})
+
 it('shows the limits of a client that does not call, those of its own, and coming changes', async () => {
   const page = await open(gateway, {}, '/#client/generous')
   await page.getByText('a limit of its own: requests, 50.').waitFor(WAIT)

@@ -114,6 +114,12 @@ routes:
         code: 0,
       })
     }
+    const { command } = await sharedRedis()
+    await command('SET', `${PREFIX}-set:{}:~overrides`, 'nonsense')
+    expect(await connect({ store }, 'overrides')).toEqual([
+      'warning overrides in Redis: none; 1 unreadable line',
+    ])
+    await command('DEL', `${PREFIX}-set:{}:~overrides`)
     await set('bolt')
     expect(await connect({ store }, 'overrides')).toEqual([
       'ok overrides in Redis: 1, which "sluice limits show" lists',

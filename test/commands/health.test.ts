@@ -33,6 +33,8 @@ describe('sluice health', () => {
       const { stderr } = await sluice(['health', '--config', file(host)])
       expect(stderr).toMatch(/^sluice: no answer from http:\/\/\[::1\]:1: /)
     }
+    const flags = ['--admin-host', '::', '--admin-port', '1']
+    expect((await sluice(['health', ...flags])).stderr).toContain('no answer from http://[::1]:1: ')
   })
 
   it('lets flags beat the file, and needs none', async () => {
@@ -82,11 +84,15 @@ describe('sluice health', () => {
   })
 
   it('cannot know a port that the system chose', async () => {
-    expect(await sluice(['health', '--admin-port', '0'])).toMatchObject({
+    expect(await sluice(['health', '--config', fileOf('admin: { port: 0 }')])).toMatchObject({
       code: 1,
       stderr: 'sluice: The admin port is not known. Give --admin-port.\n',
     })
   })
 
-  itEndsWrongUsage([[['health', '--redy'], 'Unknown argument: redy']])
+  itEndsWrongUsage([
+    [['health', '--redy'], 'Unknown argument: redy'],
+    [['health', '--admin-port', 'abc'], '--admin-port must be a whole number from 1 to 65535.'],
+    [['health', '--admin-port', '0'], '--admin-port must be a whole number from 1 to 65535.'],
+  ])
 })

@@ -88,6 +88,14 @@ describe('sluice init', () => {
     expect((await sluice(['schema'])).stdout).toBe(schema)
   })
 
+  it('replaces the schema that an older version left there', async () => {
+    const file = newFile()
+    const schema = join(dirname(file), 'sluice.schema.json')
+    writeFileSync(schema, '{}')
+    expect(await sluice(['init', ...argsOf(FLAGS), '--output', file])).toMatchObject({ code: 0 })
+    expect(readFileSync(schema, 'utf8')).toBe(readFileSync('config/sluice.schema.json', 'utf8'))
+  })
+
   it('overwrites nothing without --force', async () => {
     const file = newFile()
     writeFileSync(file, 'mine')

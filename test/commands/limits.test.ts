@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { withCounters } from '../../src/commands/limits/command.ts'
+import { withRedis } from '../../src/commands/limits/with-redis.ts'
 import { hashSlot } from '../../src/limit/redis/hash-slot.ts'
 import { compileLimits, type Limit } from '../../src/limit/limit.ts'
 import type { RedisTopology } from '../../src/limit/redis/options.ts'
@@ -89,7 +89,7 @@ describe('sluice limits', () => {
     const instant = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g
     const end = '2100-01-01T00:00:00.000Z'
     expect(shown.stdout.replaceAll(instant, (text) => (text === end ? 'END' : 'NOW')).split(/ *\n/)).toEqual([
-      expect.stringMatching(/^KEY +LIMIT +CALLS +USED +REMAINING +WINDOW +RESET +UNTIL +MODE$/),
+      expect.stringMatching(/^KEY +LIMIT +CALLS +USED +REMAINING +WINDOW +RESET +UNTIL +KIND$/),
       expect.stringMatching(/^sluice:\{acme\}:requests +requests +50 +2 +48 +10m +NOW +END +live$/),
       expect.stringMatching(/^sluice:\{acme\}:trial +trial +5 +0 +5 +10m +- +- +shadow$/),
       expect.stringMatching(/^sluice:\{acme\}:sync:x +sync +1 +1 +0 +25m +NOW +- +live$/),
@@ -238,15 +238,15 @@ describe('sluice limits', () => {
   it('ends soon where Redis gives no answer, and names it', async () => {
     const { config: read } = await load(config(store()))
     redis.freeze()
-    const shown = await withCounters(
+    const ended = await withRedis(
       read,
-      'acme',
-      ({ ofClient }) => ofClient('acme'),
+      (prefix) => prefix,
+      async () => {},
       () => {},
       300,
     ).catch(String)
     redis.thaw()
-    expect(shown).toBe(`Error: Redis at ${redis.url} gave no answer in time.`)
+    expect(ended).toBe(`Error: Redis at ${redis.url} gave no answer in time.`)
   })
 
   it('lists no flag that does nothing there', async () => {
@@ -293,6 +293,12 @@ describe('sluice limits', () => {
       stderr:
         'sluice: The counters of "store: memory" are within the gateway\'s process. Ask its admin listener: curl http://[::1]:7000/limits/CLIENT, with -X DELETE to reset.\n',
     })
+  })
+
+  it('names the admin listener of every address by loopback', async () => {
+    const everywhere = fileOf(config('memory').replace('::1', '0.0.0.0'))
+    const { stderr } = await sluice(['limits', 'show', 'acme', '--config', everywhere])
+    expect(stderr).toContain('curl http://127.0.0.1:7000/limits/CLIENT')
   })
 
   it('ends with 78 where the configuration is wrong', async () => {
@@ -359,21 +365,13 @@ describe('sluice limits, of a cluster', () => {
       await node.command('CLUSTER', 'DELSLOTS', hashSlot('acme'))
     }
     await gone!.kill()
-    const { config: read } = await load(config(`{ redis: { cluster: ${JSON.stringify(cluster.urls)} } }`))
-    const quiet = (): void => {}
-    const ends: [string, 'rejected' | 'fulfilled'][] = [
-      ['client-0', 'fulfilled'],
-      ['client-1', 'fulfilled'],
-      ['client-2', 'rejected'],
-      ['acme', 'rejected'],
-    ]
-    const asked = ends.flatMap(([client]) => [
-      withCounters(read, client, ({ ofClient }) => ofClient(client), quiet),
-      withCounters(read, client, ({ free }) => free(client), quiet),
-    ])
-    const ended = await Promise.allSettled(asked)
-    expect(ended.map(({ status }) => status)).toEqual(ends.flatMap(([, end]) => [end, end]))
-    const why = (i: number) => String((ended[i] as PromiseRejectedResult).reason)
+    const store = `{ redis: { cluster: ${JSON.stringify(cluster.urls)} } }`
+    const clients = ['client-0', 'client-1', 'client-2', 'acme']
+    const ended = await Promise.all(
+      clients.flatMap((client) => [limits(store, ['show'], client), limits(store, ['reset'], client)]),
+    )
+    expect(ended.map(({ code }) => code)).toEqual([0, 0, 0, 0, 1, 1, 1, 1])
+    const why = (i: number) => ended[i]!.stderr
     for (const i of [4, 5]) expect(why(i)).toContain(`Redis is not connected: 127.0.0.1:${gone!.port}`)
     for (const i of [6, 7]) expect(why(i)).toMatch(/slot/i)
   })

@@ -75,6 +75,27 @@ it('draws them again each second on a terminal, and ends with 0 on Ctrl-C', asyn
   expect(stdout.text().endsWith('\u001B[?1049l')).toBe(true)
 })
 
+// Less time than an answer may take.
+it('ends on Ctrl-C while it waits for an answer', { timeout: 4000 }, async () => {
+  const headers = { Authorization: `Bearer ${TOKEN}` }
+  const body = await (await fetch(`${url}/overview`, { headers })).text()
+  let asked = 0
+  const slow = createServer((_, response) => {
+    if (++asked === 1) response.end(body)
+  }).listen(0, '127.0.0.1')
+  await until('it listens', () => slow.listening)
+  const { io, stdout } = createIo()
+  Object.assign(stdout, { isTTY: true })
+  const place = `http://127.0.0.1:${(slow.address() as AddressInfo).port}`
+  const ended = main(['limits', 'top', '--admin', place], io as unknown as Io)
+  await until('it waits', () => asked === 2)
+  io.emit('SIGINT')
+  expect(await ended).toBe(0)
+  expect(stdout.text().endsWith('\u001B[?1049l')).toBe(true)
+  slow.closeAllConnections()
+  slow.close()
+})
+
 it('says what is wrong where it cannot ask', async () => {
   const closed = `http://127.0.0.1:${await freePort()}`
   const other = createServer((_, response) => response.end('<p>')).listen(0, '127.0.0.1')
@@ -99,6 +120,9 @@ it('says what is wrong where it cannot ask', async () => {
     })
   }
   other.close()
+  const everywhere = yaml({ data: upstream.url, admin: '{ host: "0:0:0:0:0:0:0:0", port: 1 }' })
+  const unreached = await sluice(['limits', 'top', '--config', fileOf(everywhere)])
+  expect(unreached.stderr).toContain(' at http://[::1]:1')
   const free = await sluice(['limits', 'top', '--config', fileOf(yaml({ data: upstream.url }))])
   expect(free).toMatchObject({
     code: 1,

@@ -121,7 +121,7 @@ describe('config/prometheus', () => {
   })
 
   it('alerts when it must, and not when it must not', () => {
-    const file = join(CONFIG, 'prometheus/alerts.test.yaml')
+    const file = join(import.meta.dirname, 'alerts.test.yaml')
     expect(promtool(['test', 'rules', file])).toEqual([0, expect.stringContaining('SUCCESS')])
     const { tests } = parse(readFileSync(file, 'utf8')) as { tests: { name: string }[] }
     const tested = new Set(tests.map(({ name }) => name.split(' ')[0]))

@@ -93,7 +93,10 @@ export function clientPage() {
   }
 
   const dialog = /** @type {HTMLDialogElement} */ (byId('confirm'))
+  /** Whom the dialog names: another client may be opened while it closes. */
+  let named = ''
   byId('reset').addEventListener('click', () => {
+    named = client
     write(
       byId('confirm-text'),
       `All calls counted of “${client}” are forgotten, at every gateway. It may then use its limits anew.`,
@@ -102,22 +105,34 @@ export function clientPage() {
     dialog.showModal()
   })
   dialog.addEventListener('close', () => {
-    if (dialog.returnValue === 'reset') void reset()
+    if (dialog.returnValue === 'reset') void reset(named)
   })
 
-  async function reset() {
+  async function reset(/** @type {string} */ name) {
+    /** @type {Parameters<typeof say>} */
+    let end
     try {
-      const response = await ask(`/limits/${encodeURIComponent(client)}`, { method: 'DELETE' })
+      const response = await ask(`/limits/${encodeURIComponent(name)}`, { method: 'DELETE' })
       const { freed } = await response.json()
-      say(`Reset: ${counted(freed, 'counter')} freed at ${time(Date.now())}.`, 'reset')
+      end = [`Reset: ${counted(freed, 'counter')} freed at ${time(Date.now())}.`, 'reset']
     } catch (error) {
-      say(`The reset failed: ${error instanceof Error ? error.message : ''}`, 'failed')
+      end = [`The reset failed: ${error instanceof Error ? error.message : ''}`, 'failed']
     }
+    // The page may have been left meanwhile.
+    if (client !== name || opened?.signal.aborted) return
+    say(...end)
     start()
+  }
+
+  function close() {
+    opened?.abort()
+    // History goes on behind a modal dialog.
+    dialog.close()
   }
 
   return {
     open(/** @type {string} */ name) {
+      close()
       client = name
       write(byId('client-name'), name)
       say('Reading what is counted…', 'reading')
@@ -125,7 +140,7 @@ export function clientPage() {
       byId('client-notes').replaceChildren()
       start()
     },
-    close: () => opened?.abort(),
+    close,
     resume: start,
     show(/** @type {Overview} */ { activity }) {
       const found = activity.clients.find((one) => one.client === client)

@@ -3,7 +3,7 @@ import type { Config } from '../../config/schema.ts'
 import { createAddresses } from '../../upstream/addresses.ts'
 import { createConnect } from '../../upstream/connect.ts'
 import type { Upstream } from '../../upstream/upstream.ts'
-import { formatInstant } from '../format.ts'
+import { counted, formatInstant } from '../format.ts'
 
 /** What became of one thing that a configuration names. */
 export interface Finding {
@@ -66,7 +66,7 @@ export function certificateProbe({ listen }: Config, nowMs: number): readonly Pr
         : {
             state: days < SOON_DAYS ? 'warning' : 'ok',
             what,
-            message: `is valid for ${days} ${days === 1 ? 'day' : 'days'}, until ${formatInstant(toMs)}`,
+            message: `is valid for ${counted(days, 'day')}, until ${formatInstant(toMs)}`,
           }
   return [async () => [finding]]
 }

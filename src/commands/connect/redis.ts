@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import type { Config, SharedStore } from '../../config/schema.ts'
+import { createLiveOverrides } from '../../limit/overrides-live.ts'
+import { listOverrides } from '../../limit/overrides.ts'
 import { type InspectedNode, inspectNodes } from '../../limit/redis/inspect.ts'
 import { describeTopology } from '../../limit/redis/options.ts'
-import { createRedisStore } from '../../limit/redis/store.ts'
-import { readOverrides } from '../limits/command.ts'
+import { createRedisStore, type RedisStore } from '../../limit/redis/store.ts'
+import { counted } from '../format.ts'
 import { type Finding, type Probe, TIMEOUT_MS } from './probes.ts'
 
 /** Connects to each server that the store names, and then counts and frees a call as the gateway does. */
@@ -19,8 +21,7 @@ export function redisProbe(config: Config): Probe {
     const found = nodes.map((node) => describeNode(node, 'name' in topology ? 'sentinel' : 'Redis'))
     // Where none can be reached, counting fails for the same reason.
     if (found.every(({ state }) => state === 'failed')) return found
-    const counted = await countOnce(store)
-    return counted.state === 'failed' ? [...found, counted] : [...found, counted, await findOverrides(config)]
+    return [...found, ...(await useStore(config, store))]
   }
 }
 
@@ -37,7 +38,8 @@ function describeNode(node: InspectedNode, kind: string): Finding {
 
 const shownAddress = (url: string): string => (url.startsWith('redis') ? new URL(url).host : url)
 
-async function countOnce({ redis, prefix }: SharedStore): Promise<Finding> {
+/** Counts a call and frees it, and where that succeeds reads the overrides. */
+async function useStore(config: Config, { redis, prefix }: SharedStore): Promise<readonly Finding[]> {
   const warnings: string[] = []
   const what = 'counting in Redis'
   const store = createRedisStore({
@@ -53,22 +55,30 @@ async function countOnce({ redis, prefix }: SharedStore): Promise<Finding> {
     const key = `${prefix}:{~check-${randomUUID()}}:check`
     await store.charge([{ name: 'check', key, limit: 1, windowMs: 1000, shadow: false }])
     await store.reset({ named: [key], glob: undefined, matches: () => true })
-    return warnings.length > 0
-      ? { state: 'warning', what, message: warnings.join(' ') }
-      : { state: 'ok', what, message: `counted a call and freed it, under the prefix "${prefix}"` }
+    const overrides = await findOverrides(config, store)
+    const finding: Finding =
+      warnings.length > 0
+        ? { state: 'warning', what, message: warnings.join(' ') }
+        : { state: 'ok', what, message: `counted a call and freed it, under the prefix "${prefix}"` }
+    return [finding, overrides]
   } catch (error) {
-    return { state: 'failed', what, message: (error as Error).message }
+    return [{ state: 'failed', what, message: (error as Error).message }]
   } finally {
     await store.close()
   }
 }
 
 /** Reads the overrides; warns of those that have no effect. */
-async function findOverrides(config: Config): Promise<Finding> {
+async function findOverrides({ limits, clientLimits }: Config, store: RedisStore): Promise<Finding> {
   const what = 'overrides in Redis'
   const warnings: string[] = []
+  const overrides = createLiveOverrides(store.overrides, {
+    onChange: () => {},
+    onBad: (lines) => warnings.push(`${counted(lines, 'unreadable line')}`),
+  })
   try {
-    const all = await readOverrides(config, (warning) => warnings.push(warning))
+    await overrides.load()
+    const all = listOverrides(overrides.limits, limits, clientLimits, Date.now())
     const idle = all.filter(({ beatenByFile, applies }) => beatenByFile || !applies)
     if (idle.length > 0) warnings.push(`${idle.length} without effect`)
     const message = [

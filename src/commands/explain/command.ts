@@ -63,7 +63,7 @@ function describeExplained(explained: Explained, config: Config): string {
       ...(client === null ? [] : [['client', client.id, describeClient(client, route, config)]]),
     ]),
     formatRows(
-      ['LIMIT', 'CALLS', 'WINDOW', 'MODE', 'KEY', 'BECAUSE'],
+      ['LIMIT', 'CALLS', 'WINDOW', 'KIND', 'KEY', 'BECAUSE'],
       limits.map(({ name, limit, windowMs, shadow, key, lacking, because, next }) => [
         name,
         String(limit),

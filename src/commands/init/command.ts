@@ -1,4 +1,3 @@
-import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { withTimeout } from '../../authenticate/token/fetch-json.ts'
 import { discover } from '../../authenticate/token/jwks.ts'
@@ -25,8 +24,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   await loadConfig({ file, text, env: { [PASSWORD]: password } })
   if (isFile) {
     await writeOutput(file, text, isForced ? 'w' : 'wx')
-    const schema = join(dirname(file), SCHEMA)
-    if (isForced || !existsSync(schema)) await writeOutput(schema, schemaText())
+    await writeOutput(join(dirname(file), SCHEMA), schemaText())
   } else io.stdout.write(text)
   writeLines(isFile ? io.stdout : io.stderr, nextSteps(file, keys, password !== undefined))
 }
@@ -50,7 +48,8 @@ async function findKeys({ identity, issuer }: Answers): Promise<Keys> {
 
 function nextSteps(file: string, { guessed }: Keys, hasPassword: boolean): string {
   const isFile = file !== '-'
-  const config = `--config ${/^[\w./-]+$/.test(file) ? (isFile ? file : 'FILE') : `'${file.replaceAll("'", `'\\''`)}'`}`
+  const name = isFile ? file : 'FILE'
+  const config = `--config ${/^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`}`
   return [
     ...(isFile ? [`Wrote ${file}, and ${SCHEMA} beside it, by which editors complete it.`] : []),
     ...(guessed

@@ -5,7 +5,7 @@ import { type ListedOverride, listOverrides } from '../../limit/overrides.ts'
 import { overridesKey } from '../../limit/redis/overrides.ts'
 import type { RedisStore } from '../../limit/redis/store.ts'
 import { type ClientUsage, createUsage, type Usage } from '../../limit/usage.ts'
-import { formatDuration, formatParagraphs, formatTable } from '../format.ts'
+import { counted, formatDuration, formatParagraphs, formatTable } from '../format.ts'
 import { type Given, idOf, type Io, load, print, writeLines, UsageError, wordsOf } from '../io.ts'
 import { setLimits } from './set.ts'
 import { withRedis } from './with-redis.ts'
@@ -44,18 +44,17 @@ export async function run(given: Given, io: Io): Promise<void> {
     print(io, given, usage, describeUsage)
   } else {
     const freed = await withCounters(config, client, ({ free }) => free(client), warn)
-    const words = `Freed ${freed} ${freed === 1 ? 'key' : 'keys'} of the client "${client}".`
+    const words = `Freed ${counted(freed, 'key')} of the client "${client}".`
     print(io, given, { client, freed }, () => words)
   }
 }
 
 /** Acts on one client’s counters in Redis, as `withRedis`; under the overrides, once `loadOverrides` has read them. */
-export async function withCounters<T>(
+async function withCounters<T>(
   config: Config,
   client: string,
   act: (usage: Usage, loadOverrides: () => Promise<void>) => Promise<T>,
   onWarning: (warning: string) => void,
-  timeoutMs?: number,
 ): Promise<T> {
   const { limits, clientLimits } = config
   const keyOf = (prefix: string): string => `${prefix}:{${encodePart(client)}}:`
@@ -67,12 +66,11 @@ export async function withCounters<T>(
       return act(createUsage({ store, prefix, limits, clientLimits, overrides }), load)
     },
     onWarning,
-    timeoutMs,
   )
 }
 
 /** Returns every override in Redis that has not ended; rejects as `withRedis`. */
-export async function readOverrides(
+async function readOverrides(
   config: Config,
   onWarning: (warning: string) => void,
 ): Promise<readonly ListedOverride[]> {
@@ -113,7 +111,7 @@ function describeOverrides({ overrides }: { readonly overrides: readonly ListedO
 function describeUsage({ client, limits, truncated }: ClientUsage): string {
   if (limits.length === 0) return `Nothing is counted of the client "${client}".`
   const table = formatTable([
-    ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'MODE'],
+    ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND'],
     ...limits.map(({ key, name, limit, remaining, windowSeconds, reset, until, override, shadow }) => [
       key,
       name,

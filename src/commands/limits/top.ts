@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { escaped } from '../../observe/pretty.ts'
 import type { Overview } from '../../process/overview.ts'
+import { adminUrl } from '../admin-url.ts'
 import { formatRows } from '../format.ts'
 import { type Given, type Io, load, print, textOf, UsageError } from '../io.ts'
 
@@ -23,7 +24,8 @@ interface Place {
 /** Shows the clients of a running gateway, those first that have used most of their limits: on a terminal each second, else once. */
 export async function run(given: Given, io: Io): Promise<void> {
   const place = await placeOf(given, io)
-  const overview = await ask(place)
+  const ended = new AbortController()
+  const overview = await ask(place, ended.signal)
   const { stdout } = io
   if (given['json'] === true || given['once'] === true || stdout.isTTY !== true) {
     print(io, given, { at: overview.at, clients: overview.activity.clients.map(rowOf) }, () =>
@@ -31,7 +33,6 @@ export async function run(given: Given, io: Io): Promise<void> {
     )
     return
   }
-  const ended = new AbortController()
   const end = (): void => ended.abort()
   io.once('SIGINT', end).once('SIGTERM', end)
   stdout.write(OPEN_SCREEN)
@@ -42,7 +43,7 @@ export async function run(given: Given, io: Io): Promise<void> {
   }
 }
 
-/** Draws the clients each second, until `signal` is aborted. A gateway that is away is asked again. */
+/** Draws the clients each second, until `signal` is aborted. One that does not answer is asked again. */
 async function refresh(place: Place, first: Overview, { stdout }: Io, signal: AbortSignal): Promise<void> {
   let overview = first
   let lost = ''
@@ -59,7 +60,7 @@ async function refresh(place: Place, first: Overview, { stdout }: Io, signal: Ab
     await sleep(EVERY_MS, undefined, { signal }).catch(() => {})
     if (signal.aborted) return
     try {
-      overview = await ask(place)
+      overview = await ask(place, signal)
       lost = ''
     } catch (error) {
       lost = ` (${(error as Error).message})`
@@ -85,16 +86,11 @@ async function placeOf(given: Given, io: Io): Promise<Place> {
   const { admin } = (await load(given, io)).config
   if (admin.port === 0)
     throw new Error('admin.port is 0, which takes a free one: give its address by --admin.')
-  // What listens at every address is here, too.
-  const host = admin.host === '0.0.0.0' ? '127.0.0.1' : admin.host === '::' ? '::1' : admin.host
-  return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${admin.port}`,
-    token: token ?? admin.token,
-  }
+  return { url: adminUrl(admin.host, admin.port), token: token ?? admin.token }
 }
 
-/** Asks the admin listener; rejects with words for the operator. */
-async function ask({ url, token }: Place): Promise<Overview> {
+/** Asks the admin listener, until `signal` is aborted; rejects with words for the operator. */
+async function ask({ url, token }: Place, signal: AbortSignal): Promise<Overview> {
   const headers = {
     Accept: 'application/json',
     ...(token !== undefined && { Authorization: `Bearer ${token}` }),
@@ -102,7 +98,7 @@ async function ask({ url, token }: Place): Promise<Overview> {
   const response = await fetch(`${url}/overview`, {
     headers,
     redirect: 'error',
-    signal: AbortSignal.timeout(TIMEOUT_MS),
+    signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
   }).catch((error: Error) => {
     if (error.name === 'TimeoutError') throw new Error(`${url} gave no answer within ${TIMEOUT_MS / 1000} s.`)
     const { code } = (error.cause ?? {}) as NodeJS.ErrnoException

@@ -1,6 +1,7 @@
 import type { Config } from '../../config/schema.ts'
 import { describeTopology } from '../../limit/redis/options.ts'
 import { createRedisStore, type RedisStore } from '../../limit/redis/store.ts'
+import { adminUrl } from '../admin-url.ts'
 
 /** Longest wait for an answer of Redis. */
 const TIMEOUT_MS = 5000
@@ -17,9 +18,8 @@ export async function withRedis<T>(
   timeoutMs = TIMEOUT_MS,
 ): Promise<T> {
   if (store === 'memory') {
-    const host = admin.host.includes(':') ? `[${admin.host}]` : admin.host
     throw new Error(
-      `The counters of "store: memory" are within the gateway's process. Ask its admin listener: curl http://${host}:${admin.port}/limits/CLIENT, with -X DELETE to reset.`,
+      `The counters of "store: memory" are within the gateway's process. Ask its admin listener: curl ${adminUrl(admin.host, admin.port)}/limits/CLIENT, with -X DELETE to reset.`,
     )
   }
   const { redis, prefix } = store

@@ -1,5 +1,5 @@
 import { escaped } from '../../observe/pretty.ts'
-import { formatList, formatParagraphs, formatRows } from '../format.ts'
+import { counted, formatList, formatParagraphs, formatRows } from '../format.ts'
 import type { Report } from './report.ts'
 
 const MOST_CELL_CHARS = 64
@@ -97,9 +97,4 @@ function cell(text: string): string {
 
 function byLimit(counts: Readonly<Record<string, number>>): string {
   return formatList(Object.entries(counts).map(([name, count]) => `${name} ${count}`))
-}
-
-/** A number and its noun, such as `2 calls`. */
-function counted(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? '' : 's'}`
 }

@@ -28,7 +28,7 @@ describe('sluice explain', () => {
       'answer    data                       at http://data.internal:4000, within 30s, bodies up to 10MB',
       'client    acme                       Acme',
       '',
-      'LIMIT     CALLS  WINDOW  MODE  KEY                     BECAUSE',
+      'LIMIT     CALLS  WINDOW  KIND  KEY                     BECAUSE',
       "requests  0      1m      live  sluice:{acme}:requests  the client's own limit, until 2026-12-01T00:00:00.000Z; refuses every call; 10 from 2026-12-01T00:00:00.000Z on",
       'sync      1      5s      live  sluice:{acme}:sync:abc  for every client',
       '',

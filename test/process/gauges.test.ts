@@ -6,8 +6,6 @@ import { Agent, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
-import { certificateExpiries } from '../../src/process/gauges.ts'
-import { BESIDE, completed, load } from '../config/load-text.ts'
 import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
@@ -75,34 +73,4 @@ it('counts a socket with TLS once, and shows when its certificate expires', asyn
   )
   socket.destroy()
   await shows('sluice_downstream_sockets', 0)
-})
-
-it('shows the first certificate of each file to expire', async () => {
-  gateway = await startGateway({ data: data.url, ...OPEN })
-  const soon = makeCertificate('soon', 3_600_000).cert
-  const { config } = await load(
-    completed(
-      [
-        'listen: { tls: { cert: cert.pem, key: key.pem, clientCa: both.pem } }',
-        'upstreams: { data: { url: https://a, tls: { ca: chain.pem, cert: cert.pem, key: key.pem } }, open: { url: http://b } }',
-        'store: { redis: { url: redis://r, tls: { ca: soon.pem } } }',
-      ].join('\n'),
-    ),
-    {},
-    [],
-    { ...BESIDE, 'soon.pem': soon, 'both.pem': `# a comment\n${BESIDE['cert.pem']}\n${soon}` },
-  )
-  const secondsOf = (pem: string) => Date.parse(new X509Certificate(pem).validTo) / 1000
-  const usual = secondsOf(BESIDE['cert.pem'])
-  expect(
-    Object.fromEntries(certificateExpiries(config).map(([labels, at]) => [labels.certificate, at])),
-  ).toEqual({
-    'listen.tls.cert': usual,
-    'listen.tls.clientCa': secondsOf(soon),
-    'upstreams.data.tls.cert': usual,
-    'upstreams.data.tls.ca': usual,
-    'store.redis.tls.ca': secondsOf(soon),
-  })
-  const plain = await load(completed('store: { redis: { url: rediss://r, tls: true } }'))
-  expect(certificateExpiries(plain.config)).toEqual([])
 })

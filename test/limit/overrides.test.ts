@@ -15,6 +15,8 @@ import { sharedCluster, sharedSentinels } from '../helpers/shared-redis.ts'
 import { until } from '../helpers/wait.ts'
 
 const KEY = 'p:{}:~overrides'
+/** What is written there is then moved to `KEY`, so that no reader finds `KEY` empty. */
+const OTHER = 'other'
 const VERSION = '123e4567-e89b-12d3-a456-426614174000'
 const HOUR_MS = 3_600_000
 const of = (client: string, limit = 5, rest: Partial<Override> = {}): Override => ({
@@ -171,8 +173,8 @@ describe('the overrides in Redis', () => {
   })
 
   it.each([
-    ['a list', ['RPUSH', KEY, 'garbage']],
-    ['other text', ['SET', KEY, 'gärbage'.repeat(10)]],
+    ['a list', ['RPUSH', OTHER, 'garbage']],
+    ['other text', ['SET', OTHER, 'gärbage'.repeat(10)]],
   ])(
     'are made anew where %s was written there, which a gateway reports once, keeping what it knew',
     async (_, command) => {
@@ -180,13 +182,13 @@ describe('the overrides in Redis', () => {
       const { load, watch, seen, limitOf } = follow()
       await load()
       watch(() => {})
-      await redis.command('DEL', KEY)
       await redis.command(...command)
+      await redis.command('RENAME', OTHER, KEY)
       await until('it is reported', () => seen.includes('bad 1'))
-      expect(limitOf('a')).toBe(seen.includes('0') ? undefined : 7)
+      expect(limitOf('a')).toBe(7)
       await add(of('a', 8))
       await until('it is read again', () => limitOf('a') === 8)
-      expect(seen.filter((words) => words !== '0')).toEqual(['1', 'bad 1', '1'])
+      expect(seen).toEqual(['1', 'bad 1', '1'])
     },
   )
 

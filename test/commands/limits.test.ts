@@ -97,6 +97,8 @@ describe('sluice limits', () => {
       '',
       'From END on, "requests" allows 20.',
       '',
+      'The file gives the client its own "requests" of 50 until END.',
+      '',
     ])
     const json = JSON.parse((await limits(store(), ['show', '--json'])).stdout) as unknown
     expect(json).toMatchObject({

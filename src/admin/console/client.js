@@ -2,12 +2,12 @@ import { ask } from './api.js'
 import { chart } from './chart.js'
 import { stateOf, usage } from './clients.js'
 import { byId, element, table, write } from './dom.js'
-import { counted, duration, rate, time, whole } from './format.js'
+import { counted, duration, kindOf, notesOf, rate, refusal, refusals, time, whole } from './format.js'
 import { tiles } from './tiles.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 /** @typedef {import('../../limit/usage.ts').ClientUsage} ClientUsage */
-/** @typedef {ClientUsage['limits'][number] & { readonly override?: boolean }} Counted */
+/** @typedef {ClientUsage['limits'][number]} Counted */
 
 /** The gateway shows no more. */
 const MAX_CLIENTS = 100
@@ -149,12 +149,10 @@ export function clientPage() {
       showCalls(calls, refused)
       showTiles([
         { name: 'Calls', text: `${rate(calls)}/s`, note: `${whole(total(calls))} in the last minute` },
-        { name: 'Refused', text: `${rate(refused)}/s`, note: `${whole(total(refused))} in the last minute` },
+        { name: 'Refused', text: `${rate(refused)}/s`, note: refusals(total(refused), found?.limits ?? []) },
         {
           name: 'Refused now',
-          text: refusedNow === null ? 'No' : duration(refusedNow.forMs / 1000),
-          note: refusedNow === null ? '' : `by ${refusedNow.limit}, until ${time(refusedNow.until)}`,
-          className: refusedNow === null ? '' : 'refused',
+          ...refusal(refusedNow),
         },
       ])
       if (found === undefined) {
@@ -169,27 +167,4 @@ export function clientPage() {
       }
     },
   }
-}
-
-/** @param {Counted} counted */
-function kindOf({ shadow, override, until }) {
-  const kinds = [shadow ? 'shadow' : 'live']
-  if (override) kinds.push('override')
-  if (until !== null) kinds.push(`until ${time(until)}`)
-  return kinds.join(', ')
-}
-
-/** @param {ClientUsage} used */
-function notesOf({ own, limits, truncated }) {
-  const changes = limits.flatMap(({ name, changes }) =>
-    changes.map(({ from, limit }) => `From ${time(from)} on, “${name}” allows ${whole(limit)}.`),
-  )
-  return [
-    ...own.map(({ name, limit, until }) => {
-      const end = until === null ? '' : ` until ${time(until)}`
-      return `The configuration gives this client a limit of its own: ${name}, ${whole(limit)}${end}.`
-    }),
-    ...new Set(changes),
-    ...(truncated ? [`These are the first ${limits.length} counters; there are more.`] : []),
-  ]
 }

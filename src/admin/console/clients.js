@@ -48,6 +48,10 @@ export function usage(limitOf) {
   }
 }
 
+/** @param {Client['refusedNow']} refusedNow */
+const endOf = (refusedNow) =>
+  refusedNow === null ? '' : refusedNow.until === null ? 'no calls allowed' : time(refusedNow.until)
+
 /** @param {Client} client */
 export function stateOf(client) {
   const { refusedNow, limits } = client
@@ -55,6 +59,8 @@ export function stateOf(client) {
   const trial = limits.find(({ wouldRefuse }) => wouldRefuse > 0)
   if (trial !== undefined) return { text: `Would be refused by ${trial.name}`, className: 'state near' }
   if (useOf(client) >= 0.8) return { text: 'Near its limit', className: 'state near' }
+  const over = limits.find(({ refused }) => refused > 0)
+  if (over !== undefined) return { text: `Refused before by ${over.name}`, className: 'state near' }
   return { text: 'Within', className: 'state' }
 }
 
@@ -113,12 +119,12 @@ export function clientTables() {
     },
     {
       head: 'Until',
-      text: ({ refusedNow }) => (refusedNow === null ? '' : time(refusedNow.until)),
+      text: ({ refusedNow }) => endOf(refusedNow),
     },
     {
       head: 'For',
       numeric: true,
-      text: ({ refusedNow }) => duration((refusedNow?.forMs ?? 0) / 1000),
+      text: ({ refusedNow }) => (refusedNow?.until ? duration(refusedNow.forMs / 1000) : '–'),
     },
     {
       head: 'Refused/s',

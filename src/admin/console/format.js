@@ -1,3 +1,6 @@
+/** @typedef {import('./api.js').Overview} Overview */
+/** @typedef {import('../../limit/usage.ts').ClientUsage} ClientUsage */
+
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const TENTHS = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 })
 
@@ -63,3 +66,47 @@ export function duration(seconds) {
  * @param {string} noun
  */
 export const counted = (count, noun) => `${whole(count)} ${noun}${count === 1 ? '' : 's'}`
+
+/** @param {Overview['activity']['clients'][number]['refusedNow']} refusedNow */
+export function refusal(refusedNow) {
+  if (refusedNow === null) return { text: 'No', note: '', className: '' }
+  const { limit, until, forMs } = refusedNow
+  const [text, end] =
+    until === null
+      ? ['Blocked', ', which allows no calls']
+      : [duration(forMs / 1000), `, until ${time(until)}`]
+  return { text, note: `by ${limit}${end}`, className: 'refused' }
+}
+
+/**
+ * @param {number} calls
+ * @param {Overview['activity']['clients'][number]['limits']} limits
+ */
+export function refusals(calls, limits) {
+  const by = limits.flatMap(({ name, refused }) => (refused > 0 ? [name] : []))
+  return `${whole(calls)} in the last minute${by.length === 0 ? '' : ` by ${by.join(', ')}`}`
+}
+
+/** @param {ClientUsage['limits'][number]} counted */
+export function kindOf({ shadow, override, until }) {
+  const kinds = [shadow ? 'shadow' : 'live']
+  if (override) kinds.push('override')
+  if (until !== null) kinds.push(`until ${time(until)}`)
+  return kinds.join(', ')
+}
+
+/** @param {ClientUsage} used */
+export function notesOf({ own, overrides, limits, truncated }) {
+  const changes = limits.flatMap(({ name, changes }) =>
+    changes.map(({ from, limit }) => `From ${time(from)} on, “${name}” allows ${whole(limit)}.`),
+  )
+  /** @param {ClientUsage['own'][number]} limit */
+  const words = ({ name, limit, until }) =>
+    `${name}, ${whole(limit)}${until === null ? '' : ` until ${time(until)}`}.`
+  return [
+    ...own.map((one) => `The configuration gives this client a limit of its own: ${words(one)}`),
+    ...overrides.map((one) => `An override: ${words(one)}`),
+    ...new Set(changes),
+    ...(truncated ? [`These are the first ${limits.length} counters; there are more.`] : []),
+  ]
+}

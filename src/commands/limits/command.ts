@@ -4,7 +4,7 @@ import { createLiveOverrides } from '../../limit/overrides-live.ts'
 import { type ListedOverride, listOverrides } from '../../limit/overrides.ts'
 import { overridesKey } from '../../limit/redis/overrides.ts'
 import type { RedisStore } from '../../limit/redis/store.ts'
-import { type ClientUsage, createUsage, type Usage } from '../../limit/usage.ts'
+import { type ClientUsage, createUsage, type SetLimit, type Usage } from '../../limit/usage.ts'
 import { counted, formatDuration, formatParagraphs, formatTable } from '../format.ts'
 import { type Given, idOf, type Io, load, print, writeLines, UsageError, wordsOf } from '../io.ts'
 import { setLimits } from './set.ts'
@@ -108,8 +108,12 @@ function describeOverrides({ overrides }: { readonly overrides: readonly ListedO
   ])
 }
 
-function describeUsage({ client, limits, truncated }: ClientUsage): string {
-  if (limits.length === 0) return `Nothing is counted of the client "${client}".`
+function describeUsage({ client, limits, own, overrides, truncated }: ClientUsage): string {
+  const set = [
+    ...overrides.map((one) => `An override gives the client ${words(one)}.`),
+    ...own.map((one) => `The file gives the client its own ${words(one)}.`),
+  ].join('\n')
+  if (limits.length === 0) return formatParagraphs([`Nothing is counted of the client "${client}".`, set])
   const table = formatTable([
     ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND'],
     ...limits.map(({ key, name, limit, remaining, windowSeconds, reset, until, override, shadow }) => [
@@ -128,5 +132,8 @@ function describeUsage({ client, limits, truncated }: ClientUsage): string {
     changes.map(({ from, limit }) => `From ${from} on, "${name}" allows ${limit}.`),
   )
   const rest = truncated ? [`These are the first ${limits.length} keys; there are more.`] : []
-  return formatParagraphs([table, [...new Set(changes), ...rest].join('\n')])
+  return formatParagraphs([table, [...new Set(changes), ...rest].join('\n'), set])
 }
+
+const words = ({ name, limit, until }: SetLimit): string =>
+  `"${name}" of ${limit}${until === null ? '' : ` until ${until}`}`

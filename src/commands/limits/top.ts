@@ -120,7 +120,7 @@ async function ask({ url, token }: Place, signal: AbortSignal): Promise<Overview
   throw new Error(`The gateway at ${url} shows nothing: ${reason}`)
 }
 
-function rowOf({ client, calls, refused, most, refusedNow }: Client) {
+function rowOf({ client, calls, refused, limits, most, refusedNow }: Client) {
   return {
     client,
     callsPerSecond: rateOf(calls),
@@ -130,13 +130,15 @@ function rowOf({ client, calls, refused, most, refusedNow }: Client) {
     remaining: most?.remaining ?? null,
     refusedBy: refusedNow?.limit ?? null,
     refusedUntil: refusedNow?.until ?? null,
+    /** In the last minute. */
+    refusals: limits.flatMap(({ name, refused }) => (refused > 0 ? [{ limit: name, calls: refused }] : [])),
   }
 }
 
 function describe({ activity }: Overview): string {
   if (activity.clients.length === 0) return 'No client has called in the last minute.'
   return formatRows(
-    ['CLIENT', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING', 'REFUSED UNTIL'],
+    ['CLIENT', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING', 'REFUSED LAST MINUTE', 'REFUSED UNTIL'],
     activity.clients
       .map(rowOf)
       .map((row) => [
@@ -144,7 +146,8 @@ function describe({ activity }: Overview): string {
         row.callsPerSecond.toFixed(1),
         row.refusedPerSecond.toFixed(1),
         ...[row.limit, row.used, row.remaining].map((value) => String(value ?? '-')),
-        row.refusedUntil === null ? '-' : `${row.refusedUntil} by ${row.refusedBy}`,
+        row.refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || '-',
+        row.refusedBy === null ? '-' : `${row.refusedUntil ?? 'blocked'} by ${row.refusedBy}`,
       ]),
   )
 }

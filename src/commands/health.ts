@@ -10,14 +10,14 @@ const MAX_CHARS = 500
 const MOST_PORT = 65_535
 
 /** Prints what a running gateway answers at `/healthz`, or with `--ready` at `/readyz`; throws unless that is 200. */
-export async function run(given: Given, io: Io): Promise<void> {
+export async function run(given: Given, io: Io, timeoutMs = TIMEOUT_MS): Promise<void> {
   const { section, problem } = await readAdmin(given, io)
   const host = textOf(given, 'admin-host') ?? section['host']
   const hasPort = textOf(given, 'admin-port') !== undefined
   const port = hasPort ? wholeOf(given, 'admin-port', MOST_PORT, 1) : portOf(section['port'] ?? 9090)
   if (port === undefined) throw new Error('The admin port is not known. Give --admin-port.')
   const origin = adminUrl(typeof host === 'string' ? host : '127.0.0.1', port)
-  const answer = await ask(`${origin}/${given['ready'] === true ? 'readyz' : 'healthz'}`).catch(
+  const answer = await ask(`${origin}/${given['ready'] === true ? 'readyz' : 'healthz'}`, timeoutMs).catch(
     (error: Error) => {
       const why = problem === undefined ? '' : `; ${problem}`
       throw new Error(`no answer from ${origin}: ${error.message}${why}`, { cause: error })
@@ -56,11 +56,11 @@ function portOf(port: unknown): number | undefined {
   return Number.isInteger(number) && number > 0 && number <= MOST_PORT ? number : undefined
 }
 
-function ask(url: string): Promise<{ readonly status: number; readonly text: string }> {
+function ask(url: string, timeoutMs: number): Promise<{ readonly status: number; readonly text: string }> {
   return new Promise((resolve, reject) => {
-    const signal = AbortSignal.timeout(TIMEOUT_MS)
+    const signal = AbortSignal.timeout(timeoutMs)
     const late = (error: Error): void =>
-      reject(signal.aborted ? new Error(`none within ${TIMEOUT_MS / 1000} s`) : error)
+      reject(signal.aborted ? new Error(`none within ${timeoutMs / 1000} s`) : error)
     get(url, { signal, agent: false }, (response) => {
       let text = ''
       response.setEncoding('utf8')

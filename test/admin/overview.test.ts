@@ -290,7 +290,7 @@ describe('a gateway', () => {
   describe('of two workers', () => {
     let gateway: ServingProcess
     beforeAll(async () => {
-      const more = { limit: 3, store: store('overview-two') }
+      const more = { limit: 3, store: store('overview-two'), more: 'drainTimeout: 100ms' }
       gateway = await serving(yaml({ data: upstream.url, ...more }), ['--workers', '2'])
     })
     afterAll(async () => {

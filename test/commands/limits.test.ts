@@ -5,14 +5,8 @@ import { compileLimits, type Limit } from '../../src/limit/limit.ts'
 import type { RedisTopology } from '../../src/limit/redis/options.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
 import { load } from '../config/load-text.ts'
-import {
-  type RedisCluster,
-  type RedisSentinels,
-  type RedisServer,
-  startCluster,
-  startRedis,
-  startSentinels,
-} from '../helpers/redis.ts'
+import { type RedisCluster, type RedisServer, startCluster, startRedis } from '../helpers/redis.ts'
+import { sharedSentinels } from '../helpers/shared-redis.ts'
 import { until } from '../helpers/wait.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
@@ -44,11 +38,11 @@ const LIMITS: readonly Limit[] = [
 async function count(
   topology: RedisTopology,
   calls: readonly (readonly [client: string, connection: string])[],
-  password?: string,
+  { password, prefix = 'sluice' }: { readonly password?: string; readonly prefix?: string } = {},
 ): Promise<void> {
-  const store = createRedisStore({ topology, prefix: 'sluice', password })
+  const store = createRedisStore({ topology, prefix, password })
   await store.connect()
-  const apply = compileLimits(LIMITS, 'sluice')
+  const apply = compileLimits(LIMITS, prefix)
   for (const [client, connection] of calls) {
     const quotas = apply({ client, ip: '192.0.2.1' }, { connection }, Date.now())
     await until('a call is counted', () =>
@@ -83,7 +77,7 @@ describe('sluice limits', () => {
   afterAll(() => redis.close())
 
   it('shows a client’s counters as a table and as JSON, then frees them and no other’s', async () => {
-    await count({ url: redis.url }, CALLS, PASSWORD)
+    await count({ url: redis.url }, CALLS, { password: PASSWORD })
     const shown = await limits(store(), ['show'])
     expect(shown).toMatchObject({ code: 0, stderr: '' })
     const instant = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g
@@ -380,16 +374,11 @@ describe('sluice limits, of a cluster', () => {
 })
 
 describe('sluice limits, behind sentinels', () => {
-  let sentinels: RedisSentinels
-  beforeAll(async () => {
-    sentinels = await startSentinels()
-  })
-  afterAll(() => sentinels.close())
-
   it('asks the master that they know', async () => {
-    const { urls, name } = sentinels
-    await count({ sentinels: urls, name }, CALLS)
-    const redis = `{ redis: { sentinels: [${quoted(urls)}], name: ${name} } }`
+    const { urls, name } = await sharedSentinels()
+    const prefix = 'sentinels-know'
+    await count({ sentinels: urls, name }, CALLS, { prefix })
+    const redis = `{ redis: { sentinels: [${quoted(urls)}], name: ${name} }, prefix: ${prefix} }`
     expect(JSON.parse((await limits(redis, ['show', '--json'])).stdout)).toMatchObject({
       limits: [{ remaining: 48 }, {}, {}, {}],
     })

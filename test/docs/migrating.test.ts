@@ -28,7 +28,7 @@ describe('docs/migrating.md', () => {
     const [, ...parts] = /log_format sluice escape=json '(.*)'\n *'(.*)';/.exec(doc)!
     const values: Record<string, string> = {
       ...{ time_iso8601: '2026-11-22T14:09:58+00:00', request_method: 'GET', host: 'api.example.com' },
-      ...{ uri: '/v3/accounts', remote_user: 'acme', remote_addr: '192.0.2.1', status: '429' },
+      ...{ uri: '/v3/accounts', client_id: 'acme', remote_addr: '192.0.2.1', status: '429' },
       now_ms: '1795356598276',
     }
     const line = parts.join('').replaceAll(/\$(\w+)/g, (_, name: string) => values[name]!)

@@ -77,6 +77,9 @@ function describeExplained(explained: Explained, config: Config): string {
       ['PASSED OVER', 'BECAUSE IT'],
       passedOver.map(({ match, because }) => [match, because]),
     ),
+    client !== null && limits.length > 0 && config.store !== 'memory'
+      ? `Overrides in Redis are not read here: "sluice limits show ${client.id}" shows them.`
+      : '',
   ])
 }
 

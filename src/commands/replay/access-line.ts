@@ -30,8 +30,8 @@ export function readAccessLine(text: string) {
     return undefined
   }
   const { msg, time, method, durationMs, decidedAt, decision, mode, code, omitted = 0 } = line
-  // What a pushed authorisation request claims is not known to be true.
-  const client = line['claimed'] === true ? undefined : textOf(line, 'client')
+  // What a pushed authorisation request claims is not known to be true. Other proxies log an unknown client as an empty text.
+  const client = line['claimed'] === true ? undefined : textOf(line, 'client') || undefined
   if (msg !== 'request' || typeof time !== 'string' || typeof method !== 'string') return undefined
   if (typeof durationMs !== 'number') return undefined
   const loggedAt = Date.parse(time)

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { configFile, SYNC } from '../replay/logs.ts'
 import { fileOf, itEndsWrongUsage, sluice } from '../run.ts'
@@ -33,6 +34,19 @@ describe('sluice explain', () => {
       'sync      1      5s      live  sluice:{acme}:sync:abc  for every client',
       '',
     ])
+  })
+
+  it('says of a client that its overrides in Redis are not read', async () => {
+    const inRedis = fileOf(
+      readFileSync(file, 'utf8').replace(/^store: .*$/m, 'store: { redis: { url: redis://r } }'),
+    )
+    const words = 'Overrides in Redis are not read here: "sluice limits show acme" shows them.'
+    const explained = async (...args: readonly string[]) => (await sluice(['explain', ...args])).stdout
+    expect(await explained('POST /sync/a', '--client', 'acme', '--config', inRedis)).toContain(
+      `\n\n${words}\n`,
+    )
+    expect(await explained('POST /sync/a', '--config', inRedis)).not.toContain('Overrides')
+    expect(await explained('POST /sync/a', '--client', 'acme', '--config', file)).not.toContain('Overrides')
   })
 
   it.each([[[]], [['--json']]])(

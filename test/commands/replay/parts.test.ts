@@ -123,6 +123,10 @@ it('a decision is believed to be as near to its line as clocks are to each other
     expect(decidedAt(at)).toBe(-10)
 })
 
+it('an empty client is none', () => {
+  expect(readAccessLine(line({ at: 0, client: '' }))!.client).toBeUndefined()
+})
+
 it.for([
   ['began before 1970', { durationMs: 1e300, decidedAt: undefined }],
   ['ended before 1970', { time: '-000001-01-01T00:00:00.000Z' }],

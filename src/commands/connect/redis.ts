@@ -74,7 +74,7 @@ async function findOverrides({ limits, clientLimits }: Config, store: RedisStore
   const warnings: string[] = []
   const overrides = createLiveOverrides(store.overrides, {
     onChange: () => {},
-    onBad: (lines) => warnings.push(`${counted(lines, 'unreadable line')}`),
+    onBad: (lines) => warnings.push(counted(lines, 'unreadable line')),
   })
   try {
     await overrides.load()

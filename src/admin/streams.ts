@@ -37,6 +37,8 @@ export function createStreams(read: () => Promise<object>) {
   }
 
   async function tick(): Promise<void> {
+    // One that takes longer than a second is sent once.
+    if (reading !== undefined) return
     const event = await next()
     if (event !== undefined) for (const response of streams.keys()) send(response, event)
   }
@@ -53,9 +55,7 @@ export function createStreams(read: () => Promise<object>) {
         const why = ended ? 'The gateway ends.' : `${MAX_STREAMS} consoles are open, and no more can be.`
         return problem(503, why, { 'Retry-After': '5' })
       }
-      response.writeHead(200, {
-        ...{ 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' },
-      })
+      response.writeHead(200, { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store' })
       response.flushHeaders()
       if (streams.size === 0) timer = setInterval(() => void tick(), EVERY_MS)
       streams.set(response, 0)

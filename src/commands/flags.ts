@@ -43,6 +43,7 @@ export function init(command: Argv): Argv {
   text(command, 'data', 'where the Data API answers: scheme, host and port')
   text(command, 'issuer', 'the issuer of the access tokens, exactly as in them')
   text(command, 'audience', 'the audience of the access tokens, such as the URL of the API')
+  text(command, 'api', 'URL of the API as callers reach it; the audience, where that is a URL')
   text(command, 'redis', 'URL of the Redis that counts; redis://127.0.0.1:6379, unless given')
   text(command, 'output', 'the file that is written, or - for standard output', 'sluice.yaml')
   return command

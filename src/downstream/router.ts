@@ -174,12 +174,13 @@ function parseSegment(segment: string): Segment | string {
   return { literal: foldCase(segment) }
 }
 
-/** True if `earlier` takes every request that `later` takes, so that `later` can never match. */
+/** True if `earlier` takes every request that `later` takes, of one host or of any, so that `later` can never match there. */
 export function hides(earlier: Pattern, later: Pattern): boolean {
   const { methods } = earlier
   const others = later.methods && [...later.methods]
   if (methods !== undefined && others?.every((method) => methods.has(method)) !== true) return false
-  if (earlier.host !== undefined && earlier.host !== later.host) return false
+  const { host } = later
+  if (host === undefined ? earlier.host !== undefined : !matchesHost(earlier, host)) return false
   const more = later.segments.length - earlier.segments.length
   if (more < 0 || (!earlier.rest && (later.rest || more > 0))) return false
   return earlier.segments.every((want, i) => {

@@ -41,6 +41,9 @@ export const lasts = ({ untilAt }: { readonly untilAt?: number }, nowMs: number)
 /** True if clients may have an override of a limit: what it counts by begins with the client. */
 export const isOverridable = ({ per }: Limit): boolean => per[0] === 'client'
 
+/** The longest line, in characters: beyond what a client's id and a limit's name take. */
+const MAX_LINE = 4096
+
 /** The first characters of the text: a UUID that is new with each change. */
 export const VERSION_LENGTH = 36
 
@@ -63,7 +66,8 @@ export function parseOverrides(
   text: string,
 ): { readonly overrides: readonly Override[]; readonly bad: number } | undefined {
   if (text === '') return { overrides: [], bad: 0 }
-  const [version, ...lines] = text.split('\n')
+  // One line more than there may be, so that the rest is not read, and counts as bad.
+  const [version, ...lines] = text.split('\n', MAX_OVERRIDES + 2)
   if (version !== versionOf(text) || version === '') return undefined
   const overrides = lines.slice(0, MAX_OVERRIDES).flatMap((line) => parseLine(line) ?? [])
   return { overrides, bad: lines.length - overrides.length }
@@ -71,6 +75,7 @@ export function parseOverrides(
 
 function parseLine(line: string): Override | undefined {
   let one: Partial<Record<keyof Override, unknown>> | null
+  if (line.length > MAX_LINE) return undefined
   try {
     one = JSON.parse(line) as typeof one
   } catch {

@@ -8,7 +8,7 @@ import {
   type Limit,
   quotaOfKey,
 } from './limit.ts'
-import { listOverrides, type Override, type Overrides } from './overrides.ts'
+import { type Override, type Overrides } from './overrides.ts'
 import type { Allowance, Store } from './store.ts'
 
 /** What a client may still use of a limit. Instants are ISO 8601 in UTC, with milliseconds. */
@@ -28,6 +28,8 @@ export interface Coming {
   readonly announced: string | null
   readonly from: string
   readonly limit: number
+  /** Only where the window changes, too. */
+  readonly windowSeconds?: number
 }
 
 export interface KeyUsage extends LimitUsage {
@@ -39,11 +41,20 @@ export interface KeyUsage extends LimitUsage {
   readonly shadow: boolean
 }
 
+/** A limit that was set for a client; `until` is null for one that does not end. */
+export interface SetLimit {
+  readonly name: string
+  readonly limit: number
+  readonly until: string | null
+}
+
 export interface ClientUsage {
   readonly client: string
   readonly limits: readonly KeyUsage[]
-  /** Its own limits of the configuration, in force or not; `until` is null for one that does not end. */
-  readonly own: readonly { readonly name: string; readonly limit: number; readonly until: string | null }[]
+  /** Its own limits of the configuration, in force or not. */
+  readonly own: readonly SetLimit[]
+  /** Its overrides, in force or not. */
+  readonly overrides: readonly SetLimit[]
   readonly truncated: boolean
 }
 
@@ -127,20 +138,32 @@ export function createUsage({
       })
       const isUsed = ({ key, remaining, limit }: KeyUsage): boolean =>
         known.has(key) || remaining < limit || limit === 0
-      const own = [...(clientLimits.get(client) ?? [])].map(([name, { limit, untilAt }]) => ({
-        ...{ name, limit, until: untilAt === undefined ? null : instant(untilAt) },
-      }))
-      return { client, limits: keys.filter(isUsed), own, truncated: further.length > max }
+      const own = setLimits(clientLimits.get(client))
+      const set = setLimits(overrides.get(client))
+      return {
+        client,
+        limits: keys.filter(isUsed),
+        own,
+        overrides: set,
+        truncated: further.length > max,
+      }
     },
 
     /** Deletes every key of the client, and returns how many there were. It may scan the store. */
     free: (client: string, signal?: AbortSignal): Promise<number> =>
       store.reset(clientKeys(limits, prefix, client), signal),
-    /** Returns every override that has not ended. */
-    overrides: () => listOverrides(overrides, limits, clientLimits, Date.now()),
     /** Drops the cached answers of `ofCaller`: after a reset. */
     forget: () => cache.clear(),
   }
+}
+
+function setLimits(
+  rules: ReadonlyMap<string, { readonly limit: number; readonly untilAt?: number | undefined }> = new Map(),
+): readonly SetLimit[] {
+  return [...rules].map(([name, { limit, untilAt }]) => {
+    const until = untilAt === undefined ? null : instant(untilAt)
+    return { name, limit, until }
+  })
 }
 
 /** A limit, the client's own and the override. */
@@ -158,12 +181,17 @@ function coming({ limit, own, set }: Rules, nowMs: number): readonly Coming[] {
     ...(set?.untilAt === undefined ? [] : [{ fromAt: set.untilAt, announced: instant(set.setAt) }]),
     ...(own?.untilAt === undefined ? [] : [{ fromAt: own.untilAt, announced: null }]),
   ]
+  const windowOf = (rule: object): number => (rule === own ? own.windowMs : undefined) ?? limit.windowMs
   let before = inForce(announced, own, nowMs, set)
   const found: Coming[] = []
   for (const { fromAt, announced: since } of turns.toSorted((a, b) => a.fromAt - b.fromAt)) {
     if (fromAt <= nowMs) continue
     const rule = inForce(announced, own, fromAt, set)
-    if (rule !== before) found.push({ announced: since, from: instant(fromAt), limit: rule.limit })
+    const sameWindow = windowOf(rule) === windowOf(before)
+    if (!sameWindow || rule.limit !== before.limit) {
+      const window = sameWindow ? {} : { windowSeconds: windowOf(rule) / 1000 }
+      found.push({ announced: since, from: instant(fromAt), limit: rule.limit, ...window })
+    }
     before = rule
   }
   return found

@@ -2,6 +2,7 @@ import type { Exchange } from '../gateway/exchange.ts'
 import { SYSTEM_CLOCK } from '../limit/memory/store.ts'
 import { timestamp } from './log.ts'
 import { escaped } from './pretty.ts'
+import { parseTraceparent } from './traceparent.ts'
 
 type Route = NonNullable<Exchange['route']>
 type Decision = NonNullable<Exchange['decision']>
@@ -46,12 +47,9 @@ export function withOmitted(line: string, omitted: number): string {
   return omitted === 0 ? line : `${line.slice(0, -END.length)},"omitted":${omitted}${END}`
 }
 
-/** W3C Trace Context, version 00; ids of zeros alone are none. */
-const TRACEPARENT = /^00-(?!0{32})([\da-f]{32})-(?!0{16})[\da-f]{16}-[\da-f]{2}$/
-
-function traceMember(traceparent: string | string[]): string {
-  const traceId = TRACEPARENT.exec(String(traceparent))?.[1]
-  return traceId === undefined ? '' : `,"traceId":"${traceId}"`
+function traceMember(traceparent: unknown): string {
+  const parsed = parseTraceparent(traceparent)
+  return parsed === undefined ? '' : `,"traceId":"${parsed.traceId}"`
 }
 
 const membersOfRoutes = new WeakMap<Route, string>()

@@ -2,6 +2,7 @@ import type { Exchange } from '../gateway/exchange.ts'
 import { atIterationEnd } from '../iteration.ts'
 import { accessLine, withOmitted } from './access-line.ts'
 import type { Activity } from './activity/activity.ts'
+import { keyOf } from './activity/seen.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import { createSample } from './sample.ts'
@@ -41,7 +42,7 @@ export function createAccessLog(
     const level = status >= 500 && source === 'gateway' ? 'error' : 'info'
     if (!enabled[level]) return
     if (sample !== undefined && decision?.cached === true)
-      sample.take(refusedKey(exchange), exchange, exchange.endedAt)
+      sample.take(keyOf(exchange.quotas, decision.refusedBy!.name), exchange, exchange.endedAt)
     else write(accessLine(level, exchange, status, durationMs))
   })
   return {
@@ -61,10 +62,4 @@ function statusOf({ status }: Exchange): number {
 
 function refusalLine(exchange: Exchange): string {
   return accessLine('info', exchange, statusOf(exchange), exchange.endedAt - exchange.startedAt)
-}
-
-/** Returns the key of the limit that refused. */
-function refusedKey({ quotas, decision }: Exchange): string {
-  for (const { name, key } of quotas) if (name === decision!.refusedBy!.name) return key
-  throw new TypeError('A refusal is by a limit of its route.')
 }

@@ -19,6 +19,7 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace'
 import type { Exchange } from '../gateway/exchange.ts'
+import { parseTraceparent } from './traceparent.ts'
 import { cut, epochMs, isDenied, plainPath } from './access-line.ts'
 import { atMostEvery, type Log } from './log.ts'
 import { VERSION } from './version.ts'
@@ -123,21 +124,13 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
   }
 }
 
-/** W3C Trace Context section 3.2; later versions may have more behind the flags. */
-const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/
-/** The length of the version 00. */
-const LENGTH = 55
-
 /** Returns the context of the caller's span; `ROOT_CONTEXT` where it names none. */
 function parentOf(traceparent: unknown): Context {
-  if (typeof traceparent !== 'string') return ROOT_CONTEXT
-  const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent) ?? []
-  if (flags === undefined || (traceparent.startsWith('00') && traceparent.length > LENGTH))
-    return ROOT_CONTEXT
-  const traceFlags = Number.parseInt(flags, 16) & TraceFlags.SAMPLED
-  const parent = { traceId: traceId!, spanId: spanId!, traceFlags, isRemote: true }
-  // Of zeros alone, an id is none.
-  return trace.isSpanContextValid(parent) ? trace.setSpanContext(ROOT_CONTEXT, parent) : ROOT_CONTEXT
+  const parsed = parseTraceparent(traceparent)
+  if (parsed === undefined) return ROOT_CONTEXT
+  const { traceId, spanId, flags } = parsed
+  const parent = { traceId, spanId, traceFlags: flags & TraceFlags.SAMPLED, isRemote: true }
+  return trace.setSpanContext(ROOT_CONTEXT, parent)
 }
 
 /** Returns the path of the route, as the configuration has it, without methods and host. */

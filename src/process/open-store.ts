@@ -3,6 +3,7 @@ import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
 import { prefixOf } from '../limit/key.ts'
 import { MemoryStore } from '../limit/memory/store.ts'
 import { createLiveOverrides, type LiveOverridesOptions } from '../limit/overrides-live.ts'
+import type { Override } from '../limit/overrides.ts'
 import { createRedisStore } from '../limit/redis/store.ts'
 import { StoreConfigError } from '../limit/redis/diagnose.ts'
 import { atMostEvery, type Log } from '../observe/log.ts'
@@ -18,6 +19,12 @@ const MODE_CHANGED = {
 }
 type Mode = keyof typeof MODE_CHANGED
 
+/** Most overrides that one line names. */
+const MAX_NAMED = 20
+
+const shown = (overrides: readonly Override[]): readonly string[] =>
+  overrides.slice(0, MAX_NAMED).map(({ client, name, limit }) => `${client} ${name}=${limit}`)
+
 /**
  * Opens the store, its `counters` without the fallback, and the overrides beside them; `ready` returns true if calls can be
  * decided as configured. Rejects if Redis is not what the configuration says; if it cannot be reached, that is logged once, and
@@ -29,7 +36,9 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
     metrics.storeUp.set(now === 'store' ? 1 : 0)
   }
   const toLog: LiveOverridesOptions = {
-    onChange: (overrides) => log.info({ overrides }, 'limit overrides changed'),
+    onChange: (overrides, added, gone) =>
+      log.info({ overrides, added: shown(added), gone: shown(gone) }, 'limit overrides changed'),
+    onRestored: (overrides) => log.warn({ overrides }, 'limit overrides lost by Redis; written back'),
     onBad: (lines) => log.warn({ lines }, 'limit overrides damaged; what cannot be read is ignored'),
   }
   if (config === 'memory') {

@@ -36,7 +36,7 @@ export function createOverview(started: Config, operated: () => Operated) {
         notReady: notReady ?? null,
         activity: {
           ...now,
-          clients: now.clients.map((one) => ({ ...one, most: mostUsed(one) })).toSorted(byUse),
+          clients: now.clients.map(withMost).toSorted((a, b) => b.part - a.part),
         },
         limits: limitsOf(config),
         counts: config.store === 'memory' ? 'memory' : 'Redis',
@@ -54,12 +54,15 @@ function mostUsed({ limits }: ClientActivity): LimitActivity | null {
   return (single.length > 0 ? single : live).toSorted((a, b) => partUsed(b) - partUsed(a))[0] ?? null
 }
 
-const partUsed = ({ limit, remaining }: LimitActivity): number => (limit - remaining) / Math.max(1, limit)
+/** Returns a client with the limit that it has used most, and the part of it, from 0 to 1. */
+function withMost(client: ClientActivity) {
+  const most = mostUsed(client)
+  return { ...client, most, part: most === null ? 0 : partUsed(most) }
+}
 
-type Most = { readonly most: LimitActivity | null }
-
-const byUse = (a: Most, b: Most): number =>
-  (b.most === null ? 0 : partUsed(b.most)) - (a.most === null ? 0 : partUsed(a.most))
+/** A limit that allows no calls is used up. */
+const partUsed = ({ limit, remaining }: LimitActivity): number =>
+  limit === 0 ? 1 : (limit - remaining) / limit
 
 function limitsOf({ limits }: Config) {
   const now = Date.now()

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AdminParts } from '../admin/server.ts'
+import { certificatesOf } from '../config/certificates.ts'
 import type { Config } from '../config/schema.ts'
 import { drain } from '../downstream/drain.ts'
 import { createListener, listen, renewCertificate } from '../downstream/server.ts'
@@ -15,7 +16,7 @@ import { createActivity } from '../observe/activity/activity.ts'
 import type { ActivityValues } from '../observe/activity/values.ts'
 import { atMostEvery, type LogOutput } from '../observe/log.ts'
 import type { Metrics, MetricValues } from '../observe/metrics.ts'
-import { certificateExpiries, showGauges } from './gauges.ts'
+import { showGauges } from './gauges.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuard, openIssuers } from './open-authentication.ts'
 import { compileRoutes, openUpstreams } from './open-routes.ts'
 import { openStore } from './open-store.ts'
@@ -88,7 +89,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       trace: tracing?.begin,
       observe,
     }
-    const certificates = certificateExpiries(next)
+    const certificates = certificatesOf(next)
     const { upstreams, listen } = next
     return {
       serve: createGateway(deps),
@@ -170,11 +171,10 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
         }
         return wired
       })
-      limiter.forget()
-      activity.forget()
+      forget()
     },
     metrics: metrics.text,
-    metricValues: metrics.values,
+    metricValues: metrics.ownValues,
     activity: activity.values,
     usage: (client, signal) => current.usage.ofClient(client, signal),
     reset: (client, signal) => current.usage.free(client, signal).finally(() => forget(client)),

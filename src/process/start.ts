@@ -94,11 +94,9 @@ export async function start(
     if (several === undefined) metrics.workers.set(1)
     operated = service
     const { address } = service
+    const { hash: configHash, loadMs } = source ?? {}
     log.info(
-      {
-        ...{ version: VERSION, configHash: source?.hash, address, adminAddress },
-        ...{ workers: several, loadMs: source?.loadMs },
-      },
+      { version: VERSION, configHash, address, adminAddress, workers: several, loadMs },
       'sluice serves',
     )
 
@@ -120,7 +118,7 @@ export async function start(
       await output.close()
     }
     let debugs = false
-    async function switchLogLevel(): Promise<void> {
+    async function switchOnce(): Promise<void> {
       debugs = !debugs
       const next = debugs ? 'debug' : level
       if (debugs) output.setLevel('debug')
@@ -129,18 +127,20 @@ export async function start(
       log.info({ logLevel: next }, 'log level switched')
       if (!debugs) output.setLevel(level)
     }
+    let switching = Promise.resolve()
     const reload = source && createReload(config, source, apply, log, metrics, overview.reloaded)
     let closed: Promise<void> | undefined
     return {
       address,
       adminAddress,
       reload: async (trigger) => await reload?.(trigger),
-      switchLogLevel,
+      switchLogLevel: () => (switching = switching.then(switchOnce)),
       fatal: output.fatal,
       close: ({ lameDuck = false } = {}) =>
         (closed ??= close(lameDuck ? drainTimeoutMs / LAME_DUCK_PART : 0)),
     }
   } catch (error) {
+    endStreams()
     admin.close()
     await output.close()
     throw error

@@ -13,7 +13,7 @@ export const HOP_BY_HOP = names(`
 
 /** What was judged here must reach the upstream: no `Connection` header can name it away, and nothing else may pass for it. */
 export const INSPECTED = names(`
-  authorization content-encoding content-length content-type cookie dpop host x-request-id
+  authorization content-encoding content-length content-type cookie dpop host traceparent tracestate x-request-id
 `)
 
 /** Fields of an answer that the gateway's own replace on limited routes. */

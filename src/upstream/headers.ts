@@ -79,6 +79,8 @@ export function readAnswerHead(
       // RFC 9110 section 8.6: no Content-Length in a 204.
       if (status !== 204) headers.push(name, value)
     } else if (field === 'x-request-id') {
+      // The first of several; an empty one is none.
+      if (hasId || value === '') continue
       hasId = true
       headers.push(name, value)
     } else if (field === 'connection')

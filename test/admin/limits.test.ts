@@ -30,7 +30,10 @@ async function admin(parts: Partial<AdminParts> = {}) {
     metricsType: 'text/plain',
     token: undefined,
     onLoopback: true,
-    usage: async (client) => (asked.push(client), { client, limits: [], own: [], truncated: false }),
+    usage: async (client) => (
+      asked.push(client),
+      { client, limits: [], own: [], overrides: [], truncated: false }
+    ),
     overview: async () => ({}),
     reset: async (client) => (asked.push(client), 2),
     failed,

@@ -25,7 +25,7 @@ async function admin(parts: Partial<AdminParts> = {}) {
   const created = createAdmin({
     ...{ notReadyReason: () => undefined, metrics: async () => '', metricsType: 'text/plain' },
     ...{ token: undefined, onLoopback: true, failed: () => {}, reset },
-    usage: async (client) => ({ client, limits: [], own: [], truncated: false }),
+    usage: async (client) => ({ client, limits: [], own: [], overrides: [], truncated: false }),
     overview: async () => ({ shown: true }),
     ...parts,
   })

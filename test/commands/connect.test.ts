@@ -1,7 +1,7 @@
 import { createServer } from 'node:tls'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { certificateProbe } from '../../src/commands/connect/probes.ts'
+import { certificateFindings } from '../../src/commands/connect/probes.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
 import { startIssuer } from '../helpers/issuer.ts'
 import { freePort, startRedis } from '../helpers/redis.ts'
@@ -248,17 +248,47 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
     expect((await ask())[0]).toMatch(/^failed .*calls a token active that nobody was given$/)
   })
 
-  it('says how long the certificate of the listener is good for', async () => {
-    const text = completed('listen: { tls: { cert: cert.pem, key: key.pem } }')
-    const { config } = await load(text, {}, [], BESIDE)
-    const after = async (days: number) => {
-      const [found] = await certificateProbe(config, Date.now() + days * 86_400_000)[0]!()
-      return `${found!.state} ${found!.message}`
-    }
-    // It is valid from yesterday until tomorrow.
-    expect(await after(0)).toMatch(/^warning is valid for 0 days, until \d{4}-/)
-    expect(await after(-0.9)).toMatch(/^warning is valid for 1 day, /)
-    expect(await after(2)).toMatch(/^failed expired at \d{4}-.*; write a new one$/)
-    expect(await after(-2)).toMatch(/^failed is not valid before \d{4}-/)
+  it('says how long the certificates of each file are good for', async () => {
+    const { config } = await load(
+      completed(
+        [
+          'listen: { tls: { cert: cert.pem, key: key.pem } }',
+          'upstreams: { data: { url: https://a, tls: { cert: cert.pem, key: key.pem } } }',
+          'store: { redis: { url: redis://r, tls: { ca: chain.pem } } }',
+        ].join('\n'),
+      ),
+      {},
+      [],
+      BESIDE,
+    )
+    const after = (days: number) =>
+      certificateFindings(config, Date.now() + days * 86_400_000).map(
+        ({ state, what, message }) => `${state} ${what}: ${message.replace(/\d{4}-\S+Z/, 'THEN')}`,
+      )
+    // They are valid from yesterday until tomorrow.
+    const [soon, over] = ['is valid for 0 days, until THEN', 'expired at THEN; write a new one']
+    expect(after(0)).toEqual([
+      `warning certificate listen.tls.cert: ${soon}`,
+      `warning certificate upstreams.data.tls.cert: ${soon}`,
+      `warning certificate store.redis.tls.ca: ${soon}`,
+    ])
+    expect(after(-0.9)[0]).toContain('is valid for 1 day, ')
+    expect(after(2)).toEqual([
+      `failed certificate listen.tls.cert: ${over}`,
+      `failed certificate upstreams.data.tls.cert: ${over}`,
+      `warning certificate store.redis.tls.ca: ${over}`,
+    ])
+    expect(after(-2)[0]).toBe('failed certificate listen.tls.cert: is not valid before THEN')
+  })
+
+  it('says once that a certificate has expired', async () => {
+    const { cert, key } = makeCertificate('gateway', -3_600_000)
+    const tls = `listen: { tls: { cert: "${fileOf(cert, 'pem')}", key: "${fileOf(key, 'pem')}" } }`
+    const file = fileOf(`${tls}${textOf({})}`)
+    const { code, stdout } = await sluice(['check', '--connect', '--config', file])
+    expect(code).toBe(1)
+    expect(stdout.match(/.*expired.*/g)).toEqual([
+      expect.stringMatching(/^failed +certificate listen\.tls\.cert +expired at /),
+    ])
   })
 })

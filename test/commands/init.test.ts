@@ -6,7 +6,7 @@ import { readQuestion } from '../../src/commands/explain/command.ts'
 import { explain } from '../../src/commands/explain/explain.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
-import { itEndsWrongUsage, sluice } from './run.ts'
+import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
 const ISSUER = 'https://identity.example.com/oidc'
 const API = 'https://api.example.com'
@@ -136,11 +136,29 @@ describe('sluice init', () => {
   })
 
   it('takes texts as they stand', async () => {
-    const { file } = await init({ audience: 'the "API": ${NAME} # 1' })
+    const { file } = await init({ audience: 'the "API": ${NAME} # 1', api: API })
     const { config } = await loadConfig({ file, env: {} })
     expect(config.tokens[0]!.audience).toEqual(['the "API": ${NAME} # 1'])
+    expect(config.listen.hosts).toEqual(['identity.example.com', 'api.example.com'])
+  })
+
+  it.each([
+    [{ audience: 'my-api', api: 'https://identity.example.com/v3' }],
+    [{ audience: `${API}/v3`, api: 'http://IDENTITY.example.com:8080' }],
+  ])('leaves no path of the API open on the host of the issuer, with %j', async (flags) => {
+    const { file, text } = await init(flags)
+    const { config } = await loadConfig({ file })
     expect(config.listen.hosts).toEqual(['identity.example.com'])
-    expect(config.routes.at(-1)!.hosts).toBeUndefined()
+    expect(text).not.toContain('# hosts')
+    const explained = await explaining(flags)
+    expect(explained('identity.example.com/v3/accounts').route).toMatchObject({ authenticate: 'bearer' })
+    expect(explained('api.example.com/v3/accounts').refusal).toMatchObject({ status: 400 })
+  })
+
+  it('shows a call by the name of the API', async () => {
+    const { stdout } = await init()
+    const call = `  curl -H 'Host: api.example.com' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/…`
+    expect(stdout.trimEnd().split('\n').at(-1)).toBe(call)
   })
 
   it('tells an API on the issuer’s host apart by the path of the issuer', async () => {
@@ -169,6 +187,25 @@ describe('sluice init', () => {
     const { config } = await loadConfig({ file })
     expect(config.upstreams[0]!.origins).toEqual([IDENTITY])
     expect(config.tokens[0]!.audience).toEqual([API])
+  })
+
+  it('asks on a terminal where callers reach the API if the audience does not say it', async () => {
+    const file = newFile()
+    const { code, stderr } = await sluice(
+      ['init', '--output', file, ...argsOf({ ...FLAGS, audience: 'my-api', redis: 'redis://r' })],
+      { isTTY: true, stdin: `api\n${API}/v3\n` },
+    )
+    expect(code).toBe(0)
+    expect(stderr).toContain('Where do callers reach the API')
+    const { config } = await loadConfig({ file })
+    expect(config.listen.hosts).toEqual(['identity.example.com', 'api.example.com'])
+  })
+
+  it('asks nothing on a terminal if the file exists', async () => {
+    const file = fileOf('mine')
+    const ended = await sluice(['init', '--output', file], { isTTY: true, stdin: `${IDENTITY}\n` })
+    const stderr = `sluice: ${file} exists already. Give --force to overwrite it, or another --output.\n`
+    expect(ended).toEqual({ code: 1, stdout: '', stderr })
   })
 
   it('writes nothing where the answers end early', async () => {
@@ -213,7 +250,21 @@ describe('sluice init', () => {
     })
   })
 
+  const SAME =
+    'and no path of the issuer tells them apart: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.'
   itEndsWrongUsage([
+    [
+      ['init', ...argsOf({ ...FLAGS, issuer: API }), '--output', '-'],
+      `The issuer and the API share the host api.example.com, ${SAME}`,
+    ],
+    [
+      ['init', ...argsOf({ ...FLAGS, issuer: `${API}/V3/`, api: `${API}/v3` }), '--output', '-'],
+      `The issuer and the API share the host api.example.com, ${SAME}`,
+    ],
+    [
+      ['init', ...argsOf({ ...FLAGS, audience: 'my-api' }), '--output', '-'],
+      'Give --api: there is no terminal to ask on.',
+    ],
     [
       ['init', '--output', '-', '--issuer', ISSUER],
       'Give --identity, --data, --audience: there is no terminal to ask on.',

@@ -34,6 +34,7 @@ describe('TLS', () => {
     ['the listener', LISTEN, 7, /sluice\.yaml:1:24: listen\.tls\.cert: expired at /],
     ['the listener', LISTEN, -7, /sluice\.yaml:1:24: listen\.tls\.cert: is not valid before /],
     ['an upstream', UPSTREAM, 7, /upstreams\.data\.tls\.cert: expired at /],
+    ['Redis', REDIS, 7, /store\.redis\.tls\.cert: expired at /],
   ])('of %s is warned of where its certificate is over, or not yet valid', async (_, text, days, words) => {
     const { config } = await load(text, {}, [], files, Date.now() + days * DAY_MS)
     expect(config.warnings.map(problemLine)).toEqual([expect.stringMatching(words) as string])

@@ -71,6 +71,11 @@ describe('deploy/', () => {
     expect(gateway.warnings).toEqual([])
     expect(inPods.warnings).toEqual([])
   })
+
+  it('has a configuration that does not load if both hosts are the same', async () => {
+    const same = { ...filled, API_HOST: filled['IDENTITY_HOST'] }
+    await expect(load('deploy/gateway/sluice.yaml', same)).rejects.toThrow(/can never match: "identity/)
+  })
 })
 
 describe('Dockerfile', () => {

@@ -22,7 +22,8 @@ const settings = () => ({
   limit: 1,
   routes: ROUTES,
   more: `par: { issuer: "https://identity.example.com/oidc" }
-clients: [{ id: listed, authentication: private_key_jwt }]`,
+clients: [{ id: listed, authentication: private_key_jwt }]
+drainTimeout: 500ms`,
 })
 beforeAll(async () => {
   upstream = await startUpstream((request, response) => {

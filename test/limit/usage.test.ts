@@ -170,12 +170,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     expect(await told('beaten')).toEqual([50, false, null])
     expect(await told('for good')).toEqual([70, true, null])
     expect(await told('ended')).toEqual([10, false, null, change])
-    expect(usage.overrides().map(({ client, beatenByFile }) => [client, beatenByFile])).toEqual([
-      ['beaten', true],
-      ['both', true],
-      ['for good', false],
-      ['set', false],
-    ])
     await store.close()
   })
 

@@ -56,7 +56,7 @@ it.each([
   [`00-${TRACE}-b7ad6b7169203331-01`, TRACE],
   [`00-${'0'.repeat(32)}-b7ad6b7169203331-01`, undefined],
   [`00-${TRACE}-${'0'.repeat(16)}-01`, undefined],
-  [`01-${TRACE}-b7ad6b7169203331-01`, undefined],
+  [`01-${TRACE}-b7ad6b7169203331-01`, TRACE],
   [`00-${TRACE.toUpperCase()}-b7ad6b7169203331-01`, undefined],
   [`00-${TRACE}-b7ad6b7169203331-01-x`, undefined],
   [`00-${TRACE}-b7ad6b7169203331-01, 00-${TRACE}-b7ad6b7169203331-01`, undefined],

@@ -166,7 +166,13 @@ it('shows who is refused until when, or until a later call of that key passes', 
   expect(values().clients[0]).toMatchObject({ refusedNow: null, limits: [] })
 })
 
-it('counts what a shadow limit would have refused', () => {
+it('shows no end of a refusal by a limit that allows no calls', () => {
+  const { call, values } = activityAt()
+  call('a', [{ ...REFUSED, limit: 0 }])
+  expect(values().clients[0]!.refusedNow).toMatchObject({ limit: 'requests', until: null })
+})
+
+it('counts what a limit refused, and what a shadow limit would have refused', () => {
   const { call, values, pass } = activityAt()
   const trial = { name: 'trial', shadow: true, admitted: false, remaining: 0 }
   call('a', [{}, trial])
@@ -175,8 +181,8 @@ it('counts what a shadow limit would have refused', () => {
   call('a', [REFUSED, trial])
   pass(1000)
   expect(values().clients[0]!.limits).toMatchObject([
-    { wouldRefuse: 0 },
-    { name: 'trial', shadow: true, wouldRefuse: 2 },
+    { refused: 1, wouldRefuse: 0 },
+    { name: 'trial', shadow: true, refused: 0, wouldRefuse: 2 },
   ])
   pass(MINUTE_MS)
   call('a', [{}])

@@ -7,6 +7,7 @@ import { parse, stringify } from 'yaml'
 import { call, startGateway, token, TOKENS } from '../helpers/gateway.ts'
 import { type IntrospectionServer, startIntrospection } from '../helpers/introspection-server.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
 
 const CONFIG = join(import.meta.dirname, '../../config')
 const folder = mkdtempSync(join(tmpdir(), 'sluice-prometheus-'))
@@ -61,7 +62,11 @@ beforeAll(async () => {
   await call(gateway.port, { token: await token('client-1') })
   await call(gateway.port, { token: 'opaque' })
   await call(gateway.port, { path: '/nowhere' })
-  metrics = (await call(gateway.adminPort, { path: '/metrics' })).body
+  await until('all are counted', async () => {
+    metrics = (await call(gateway.adminPort, { path: '/metrics' })).body
+    const counts = [...metrics.matchAll(/^sluice_http_requests_total\{.*\} (\d+)$/gm)]
+    return counts.reduce((sum, [, count]) => sum + Number(count), 0) === 3
+  })
   await gateway.close()
 })
 afterAll(async () => {

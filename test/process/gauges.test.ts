@@ -5,10 +5,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
-import { certificateExpiries } from '../../src/process/gauges.ts'
-import { BESIDE, completed, load } from '../config/load-text.ts'
-import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
+import { call, type Settings, startGateway } from '../helpers/gateway.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -17,30 +15,33 @@ const OPEN = { routes: 'routes: [{ match: "/*", upstream: data, authenticate: no
 const folder = mkdtempSync(join(tmpdir(), 'sluice-gauges-'))
 const held: ServerResponse[] = []
 let data: TestUpstream
-let gateway: TestGateway
 beforeAll(async () => {
   data = await startUpstream((_, response) => void held.push(response))
 })
-afterEach(() => gateway.close())
 afterAll(async () => {
   await data.close()
   rmSync(folder, { recursive: true })
 })
 
-/** The value of a series at `/metrics`. */
-async function shown(series: string): Promise<number | undefined> {
-  const { body } = await call(gateway.adminPort, { path: '/metrics' })
-  const line = body.split('\n').find((one) => one.startsWith(`${series} `))
-  return line === undefined ? undefined : Number(line.slice(series.length))
+/** Starts a gateway; `shown` is the value of a series at its `/metrics`, and `shows` waits for one. */
+async function start(settings: Partial<Settings>) {
+  const gateway = await startGateway({ data: data.url, ...OPEN, ...settings })
+  onTestFinished(gateway.close)
+  async function shown(series: string): Promise<number | undefined> {
+    const { body } = await call(gateway.adminPort, { path: '/metrics' })
+    const line = body.split('\n').find((one) => one.startsWith(`${series} `))
+    return line === undefined ? undefined : Number(line.slice(series.length))
+  }
+  const shows = (series: string, value: number | undefined) =>
+    until(`${series} is ${value}`, async () => (await shown(series)) === value)
+  return { port: gateway.port, shown, shows }
 }
-const shows = (series: string, value: number | undefined) =>
-  until(`${series} is ${value}`, async () => (await shown(series)) === value)
 
 it('shows the open sockets, and the requests that wait for one', async () => {
-  gateway = await startGateway({ data: data.url, upstream: 'maxConnections: 2', ...OPEN })
+  const { port, shown, shows } = await start({ upstream: 'maxConnections: 2' })
   const agent = new Agent({ keepAlive: true })
   // One caller may use half of the sockets.
-  const calls = Array.from({ length: 3 }, () => call(gateway.port, { agent }))
+  const calls = Array.from({ length: 3 }, () => call(port, { agent }))
   await shows('sluice_upstream_queue{upstream="data"}', 2)
   await shows('sluice_upstream_sockets{upstream="data"}', 1)
   await shows('sluice_downstream_sockets', 3)
@@ -61,12 +62,8 @@ it('counts a socket with TLS once, and shows when its certificate expires', asyn
   writeFileSync(join(folder, 'cert.pem'), cert)
   writeFileSync(join(folder, 'key.pem'), key)
   const [file, keyFile] = ['cert.pem', 'key.pem'].map((name) => join(folder, name))
-  gateway = await startGateway({
-    data: data.url,
-    listen: `, tls: { cert: "${file}", key: "${keyFile}" }`,
-    ...OPEN,
-  })
-  const socket = connect({ port: gateway.port, host: '127.0.0.1', rejectUnauthorized: false })
+  const { port, shown, shows } = await start({ listen: `, tls: { cert: "${file}", key: "${keyFile}" }` })
+  const socket = connect({ port, host: '127.0.0.1', rejectUnauthorized: false })
   await once(socket, 'secureConnect')
   await shows('sluice_downstream_sockets', 1)
   const expiry = Date.parse(new X509Certificate(cert).validTo) / 1000
@@ -75,34 +72,4 @@ it('counts a socket with TLS once, and shows when its certificate expires', asyn
   )
   socket.destroy()
   await shows('sluice_downstream_sockets', 0)
-})
-
-it('shows the first certificate of each file to expire', async () => {
-  gateway = await startGateway({ data: data.url, ...OPEN })
-  const soon = makeCertificate('soon', 3_600_000).cert
-  const { config } = await load(
-    completed(
-      [
-        'listen: { tls: { cert: cert.pem, key: key.pem, clientCa: both.pem } }',
-        'upstreams: { data: { url: https://a, tls: { ca: chain.pem, cert: cert.pem, key: key.pem } }, open: { url: http://b } }',
-        'store: { redis: { url: redis://r, tls: { ca: soon.pem } } }',
-      ].join('\n'),
-    ),
-    {},
-    [],
-    { ...BESIDE, 'soon.pem': soon, 'both.pem': `# a comment\n${BESIDE['cert.pem']}\n${soon}` },
-  )
-  const secondsOf = (pem: string) => Date.parse(new X509Certificate(pem).validTo) / 1000
-  const usual = secondsOf(BESIDE['cert.pem'])
-  expect(
-    Object.fromEntries(certificateExpiries(config).map(([labels, at]) => [labels.certificate, at])),
-  ).toEqual({
-    'listen.tls.cert': usual,
-    'listen.tls.clientCa': secondsOf(soon),
-    'upstreams.data.tls.cert': usual,
-    'upstreams.data.tls.ca': usual,
-    'store.redis.tls.ca': secondsOf(soon),
-  })
-  const plain = await load(completed('store: { redis: { url: rediss://r, tls: true } }'))
-  expect(certificateExpiries(plain.config)).toEqual([])
 })

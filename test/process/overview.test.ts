@@ -94,7 +94,7 @@ it('shows the limits in force and their coming changes, and the last twenty relo
 it('puts those first that have used most of a live limit of which they have one counter', async () => {
   const limit = (more: Partial<LimitActivity>): LimitActivity => ({
     ...{ name: 'requests', limit: 10, remaining: 10, windowSeconds: 60, reset: '' },
-    ...{ shadow: false, perClient: true, ageMs: 0, wouldRefuse: 0, ...more },
+    ...{ shadow: false, perClient: true, ageMs: 0, refused: 0, wouldRefuse: 0, ...more },
   })
   const client = (client: string, ...limits: LimitActivity[]): ClientActivity => ({
     ...{ client, calls: [1], refused: [0], limits, refusedNow: null },

@@ -63,8 +63,8 @@ export function requireScope(identity: Identity, scopes: readonly string[]): Ref
   if (scopes.length === 0) return undefined
   // RFC 6749 section 3.3: case-sensitive, in any order, with a space between.
   const held = identity.scope?.split(' ') ?? []
+  if (scopes.every((scope) => held.includes(scope))) return undefined
   const missing = scopes.filter((scope) => !held.includes(scope))
-  if (missing.length === 0) return undefined
   const scheme = identity.confirmation?.jkt === undefined ? 'Bearer' : 'DPoP'
   // Scopes are ASCII without `"` and `\` (RFC 6749 section 3.3).
   const what = `scope${missing.length === 1 ? '' : 's'} ${missing.join(' ')}`

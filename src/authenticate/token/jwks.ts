@@ -76,7 +76,7 @@ export function createKeySource(options: KeySourceOptions) {
       scheduleRefresh()
     } catch (error) {
       if (error instanceof NoKeys) keys = undefined
-      events.onFailed?.()
+      if (!closed) events.onFailed?.()
       health.failed(error as Error)
     }
     return keys

@@ -2,7 +2,7 @@ import type { Config } from '../../config/schema.ts'
 import { problemLine } from '../../config/yaml/problem.ts'
 import { formatTable } from '../format.ts'
 import { type Given, type Io, print } from '../io.ts'
-import { certificateProbe, type Finding, type Probe, upstreamProbes } from './probes.ts'
+import { certificateFindings, type Finding, type Probe, upstreamProbes } from './probes.ts'
 import { clientProbes, issuerProbes } from './issuers.ts'
 import { redisProbe } from './redis.ts'
 
@@ -11,14 +11,19 @@ const MOST_AT_ONCE = 32
 
 /** Tries everything that a configuration names, and prints a line for each. Returns the exit code: 1 if one of them failed. */
 export async function run(config: Config, given: Given, io: Io): Promise<number> {
-  const checks = await runAll([
-    redisProbe(config),
-    ...upstreamProbes(config),
-    ...issuerProbes(config),
-    ...clientProbes(config),
-    ...certificateProbe(config, Date.now()),
-  ])
-  const { warnings } = config
+  const certificates = certificateFindings(config, Date.now())
+  const checks = [
+    ...(await runAll([
+      redisProbe(config),
+      ...upstreamProbes(config),
+      ...issuerProbes(config),
+      ...clientProbes(config),
+    ])),
+    ...certificates,
+  ]
+  const warnings = config.warnings.filter(({ path }) =>
+    certificates.every(({ what }) => what !== `certificate ${path}`),
+  )
   const ok = checks.every(({ state }) => state !== 'failed')
   print(io, given, { ok, checks, warnings }, () =>
     formatTable([

@@ -1,4 +1,4 @@
-import { X509Certificate } from 'node:crypto'
+import { certificatesOf, invalidity } from '../../config/certificates.ts'
 import type { Config } from '../../config/schema.ts'
 import { createAddresses } from '../../upstream/addresses.ts'
 import { createConnect } from '../../upstream/connect.ts'
@@ -51,22 +51,16 @@ function connect({ name, connectTimeoutMs, tls }: Upstream, address: Address): P
   })
 }
 
-/** Reads how long the certificate of `listen.tls` is good for, at an instant in epoch milliseconds. */
-export function certificateProbe({ listen }: Config, nowMs: number): readonly Probe[] {
-  if (listen.tls?.cert === undefined) return []
-  const { validFrom, validTo } = new X509Certificate(listen.tls.cert)
-  const [fromMs, toMs] = [Date.parse(validFrom), Date.parse(validTo)]
-  const days = Math.floor((toMs - nowMs) / DAY_MS)
-  const what = 'certificate of listen.tls'
-  const finding: Finding =
-    nowMs >= toMs
-      ? { state: 'failed', what, message: `expired at ${formatInstant(toMs)}; write a new one` }
-      : nowMs < fromMs
-        ? { state: 'failed', what, message: `is not valid before ${formatInstant(fromMs)}` }
-        : {
-            state: days < SOON_DAYS ? 'warning' : 'ok',
-            what,
-            message: `is valid for ${counted(days, 'day')}, until ${formatInstant(toMs)}`,
-          }
-  return [async () => [finding]]
+/** Says how long the certificates of each file are valid, at an instant in epoch milliseconds. */
+export function certificateFindings(config: Config, nowMs: number): readonly Finding[] {
+  return certificatesOf(config).map((one) => {
+    const what = `certificate ${one.path.join('.')}`
+    const message = invalidity(one, nowMs)
+    // Of authorities, an old one may be left beside its successor.
+    if (message !== undefined)
+      return { state: one.path.at(-1) === 'cert' ? 'failed' : 'warning', what, message }
+    const days = Math.floor((one.validToMs - nowMs) / DAY_MS)
+    const words = `is valid for ${counted(days, 'day')}, until ${formatInstant(one.validToMs)}`
+    return { state: days < SOON_DAYS ? 'warning' : 'ok', what, message: words }
+  })
 }

@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline/promises'
-import { issuer, origin } from '../../config/sections/addresses.ts'
+import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/addresses.ts'
 import { redisUrl } from '../../config/sections/store.ts'
 import { text } from '../../config/sections/values.ts'
 import { type Given, type Io, textOf, UsageError } from '../io.ts'
@@ -21,6 +21,13 @@ const QUESTIONS = {
     asks: 'Which audience do they name (aud), such as https://api.example.com?',
     schema: text('the audience'),
   },
+  api: {
+    asks: 'Where do callers reach the API, such as https://api.example.com?',
+    schema: fetchedUrl('the URL of the API as callers reach it, such as https://api.example.com'),
+    /** What it is without being asked for: the audience, where that is a URL. */
+    follows: ({ audience }: Given) =>
+      httpUrl(String(audience)) === undefined ? undefined : String(audience),
+  },
   redis: { asks: 'Which Redis counts?', schema: redisUrl, otherwise: 'redis://127.0.0.1:6379' },
 } as const
 type Question = (typeof QUESTIONS)[keyof typeof QUESTIONS]
@@ -39,13 +46,17 @@ export async function answersOf(given: Given, io: Io): Promise<Answers> {
     if ('problem' in read) throw new UsageError(`--${flag} ${read.problem}.`)
     answers[flag] = read.answer
   }
-  if (missing.length === 0) return answers as Answers
   if (io.stdin.isTTY === true && io.stderr.isTTY === true) await askFor(missing, answers, io)
   else {
-    const flags = missing.flatMap(([flag, question]) => ('otherwise' in question ? [] : [`--${flag}`]))
+    const flags: string[] = []
+    for (const [flag, question] of missing) {
+      const otherwise = 'otherwise' in question ? question.otherwise : followed(question, answers)
+      if (otherwise !== undefined) answers[flag] = otherwise
+      else if (!('follows' in question) || answers['audience'] !== undefined) flags.push(`--${flag}`)
+    }
     if (flags.length > 0) throw new UsageError(`Give ${flags.join(', ')}: there is no terminal to ask on.`)
-    for (const [flag, question] of missing) if ('otherwise' in question) answers[flag] = question.otherwise
   }
+  refuseSamePlace(answers as Answers)
   return answers as Answers
 }
 
@@ -61,6 +72,8 @@ async function askFor(
   terminal.once('close', () => (isOpen = false))
   try {
     for (const [flag, question] of missing) {
+      const follows = followed(question, answers)
+      if (follows !== undefined) answers[flag] = follows
       terminal.setPrompt(`${question.asks}${'otherwise' in question ? ` [${question.otherwise}]` : ''} `)
       while (answers[flag] === undefined) {
         // Lines may be left where the input has ended, and there Node.js 22 and newer throw.
@@ -79,6 +92,20 @@ async function askFor(
   } finally {
     terminal.close()
   }
+}
+
+function followed(question: Question, answers: Given): string | undefined {
+  return 'follows' in question ? question.follows(answers) : undefined
+}
+
+/** Throws a UsageError where the open routes of the issuer would take the API too. */
+function refuseSamePlace({ issuer, api }: Answers): void {
+  const [{ hostname, pathname: path }, at] = [new URL(api), new URL(issuer)]
+  const open = at.pathname.replace(/\/*$/, '/').toLowerCase()
+  if (hostname !== at.hostname || !`${path}/`.toLowerCase().startsWith(open)) return
+  throw new UsageError(
+    `The issuer and the API share the host ${hostname}, and no path of the issuer tells them apart: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.`,
+  )
 }
 
 /** Checks an answer as the configuration will; an empty one means the default. */

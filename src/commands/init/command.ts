@@ -27,6 +27,7 @@ export async function run(given: Given, io: Io): Promise<void> {
     await writeOutput(join(dirname(file), SCHEMA), schemaText())
   } else io.stdout.write(text)
   writeLines(isFile ? io.stdout : io.stderr, nextSteps(file, keys, password !== undefined))
+  writeLines(isFile ? io.stdout : io.stderr, firstCall(answers))
 }
 
 /**
@@ -64,4 +65,9 @@ function nextSteps(file: string, { guessed }: Keys, hasPassword: boolean): strin
     `  sluice check ${config} --connect  # does all that it names answer?`,
     `  sluice start ${config}`,
   ].join('\n')
+}
+
+/** A call by the name that callers use: the gateway refuses others, such as localhost. */
+function firstCall({ api }: Answers): string {
+  return `  curl -H 'Host: ${new URL(api).hostname}' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/…`
 }

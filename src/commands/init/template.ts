@@ -1,4 +1,3 @@
-import { httpUrl } from '../../config/sections/addresses.ts'
 import type { Answers } from './answers.ts'
 
 /** The environment variable of which a configuration reads the password of Redis. */
@@ -15,11 +14,7 @@ export function configText(answers: Answers, keys: Keys, schema: boolean): strin
   const { identity, data, issuer, audience } = answers
   const { host, path, api } = placesOf(answers)
   const shared = api === host
-  const hosts = api === undefined || shared ? [host] : [host, api]
-  const serves =
-    api === undefined
-      ? `# hosts: ${listed([...hosts, 'api.example.com'])} # the names by which callers reach it: others then get 400`
-      : `hosts: ${listed(hosts)} # the names by which callers reach it; others get 400`
+  const hosts = shared ? [host] : [host, api]
   const identityRoutes = shared ? [`${host}${path}/*`, `${host}/.well-known/*`] : [`${host}/*`]
   const jwks =
     keys.url === undefined
@@ -35,7 +30,7 @@ listen: # where callers connect
   port: 8080
   # tls: { cert: gateway.pem, key: gateway.key } # HTTPS instead of HTTP; relative to this file
   trustedProxies: [] # your load balancers, such as [10.0.0.0/8]: their X-Forwarded-* and Client-Cert are trusted
-  ${serves}
+  hosts: ${listed(hosts)} # the names by which callers reach it; others get 400
 
 admin: # the console, health, readiness, metrics, showing and resetting limits: keep callers away from it
   host: 127.0.0.1
@@ -81,12 +76,10 @@ ${identityRoutes.map((match) => `  - { match: ${quoted(match)}, upstream: identi
 `
 }
 
-/** The host and path of the issuer, and the host of the API, where the audience names one that can be told from the issuer's. */
-function placesOf({ issuer, audience }: Answers) {
+/** The host and path of the issuer, and the host of the API. */
+function placesOf({ issuer, api }: Answers) {
   const { hostname: host, pathname } = new URL(issuer)
-  const path = pathname.replace(/\/$/, '')
-  const api = httpUrl(audience)?.hostname
-  return { host, path, api: api === host && path === '' ? undefined : api }
+  return { host, path: pathname.replace(/\/$/, ''), api: new URL(api).hostname }
 }
 
 function redisLines(redis: string): string {

@@ -109,9 +109,10 @@ function paramsOf({ segments }: RouteSettings): readonly string[] {
 
 /** Routes that lead nowhere or can never match, and limits that cannot be decided together. */
 function* routes(settings: Settings): Generator<Mistake> {
-  const { routes, upstreams, limits } = settings
+  const { listen, routes, upstreams, limits } = settings
   const backends = upstreams.map(({ name }) => name)
   const names = limits.map(({ name }) => name)
+  const patterns = routes.map((route) => ({ ...route, hosts: listen.hosts }))
   for (const [i, route] of routes.entries()) {
     const { match, upstream } = route
     if (upstream !== undefined && !backends.includes(upstream))
@@ -121,9 +122,14 @@ function* routes(settings: Settings): Generator<Mistake> {
         yield { path: ['routes', i, 'limits', j], message: undefinedName('limit', name, names) }
     }
     yield* together(route, i, settings)
-    const hiding = routes.slice(0, i).findIndex((other) => hides(other, route))
-    if (hiding === -1) continue
-    const message = `can never match: "${routes[hiding]!.match}" (routes[${hiding}]) takes all that "${match}" would; put it first or take it out`
+    const hosts = route.host === undefined ? (listen.hosts ?? [undefined]) : [route.host]
+    const before = patterns.slice(0, i)
+    const hiding = new Set(hosts.map((host) => before.findIndex((other) => hides(other, { ...route, host }))))
+    if (hiding.has(-1)) continue
+    const taking = [...hiding].map((j) => `"${routes[j]!.match}" (routes[${j}])`).join(' and ')
+    const isByHost = [...hiding].some((j) => routes[j]!.host !== route.host)
+    const where = isByHost && route.host === undefined ? ' at the hosts of "listen.hosts"' : ''
+    const message = `can never match: ${taking} ${hiding.size > 1 ? 'take' : 'takes'} all that "${match}" would${where}; put it first or take it out`
     yield { path: ['routes', i, 'match'], message }
   }
 }

@@ -1,5 +1,5 @@
-import { X509Certificate } from 'node:crypto'
 import { countedBy } from '../../limit/parameters.ts'
+import { certificatesOf, invalidity } from '../certificates.ts'
 import type { Config } from '../schema.ts'
 import type { Mistake, Path } from '../yaml/problem.ts'
 
@@ -38,17 +38,11 @@ function* reachable({ listen, upstreams, routes }: Compiled): Generator<Mistake>
       yield { path: ['upstreams', name], message, key: true }
 }
 
-function* certificates({ listen, upstreams }: Compiled, nowMs: number): Generator<Mistake> {
-  for (const [tls, path] of [
-    [listen.tls, ['listen']] as const,
-    ...upstreams.map(({ name, tls }) => [tls, ['upstreams', name]] as const),
-  ]) {
-    if (tls?.cert === undefined) continue
-    const { validFrom, validTo } = new X509Certificate(tls.cert)
-    const isOver = Date.parse(validTo) <= nowMs
-    if (!isOver && Date.parse(validFrom) <= nowMs) continue
-    const message = isOver ? `expired at ${validTo}; write a new one` : `is not valid before ${validFrom}`
-    yield { path: [...path, 'tls', 'cert'], message }
+/** Certificates that the gateway presents; of authorities, an old one may be left beside its successor. */
+function* certificates(config: Compiled, nowMs: number): Generator<Mistake> {
+  for (const one of certificatesOf(config)) {
+    const message = one.path.at(-1) === 'cert' ? invalidity(one, nowMs) : undefined
+    if (message !== undefined) yield { path: one.path, message }
   }
 }
 

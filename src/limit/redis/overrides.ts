@@ -6,13 +6,13 @@ const LEAST_TIMEOUT_MS = 1000
 
 /**
  * Replaces the text of a key, unless another did meanwhile: ARGV[1] is the version that it begins with, or empty if there is
- * none; ARGV[2] the text, empty for none; ARGV[3] its life in milliseconds, or 0 for good. Returns 1 if it did.
+ * none; ARGV[2] the text; ARGV[3] its life in milliseconds, or 0 for good. Returns 1 if it did.
  */
 const REPLACE = `
 local version = redis.pcall('GETRANGE', KEYS[1], 0, 35)
 if type(version) == 'table' or #version ~= 36 or string.find(version, '[^%x-]') then version = '' end
 if version ~= ARGV[1] then return 0 end
-if ARGV[2] == '' then redis.call('UNLINK', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[2]) end
+redis.call('SET', KEYS[1], ARGV[2])
 if ARGV[3] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
 return 1`
 

@@ -1,8 +1,7 @@
 import type { Exchange } from '../../gateway/exchange.ts'
-import { encodePart } from '../../limit/key.ts'
-import type { Allowance } from '../../limit/store.ts'
-import { type ActivityValues, busiest, type ClientActivity, sum } from './values.ts'
+import { type ActivityValues, busiest, type ClientActivity } from './values.ts'
 import { createRing, type Ring } from './ring.ts'
+import { keyOf, limitValues, type Refusal, refusedUntil, type Seen } from './seen.ts'
 
 export type Activity = ReturnType<typeof createActivity>
 
@@ -16,16 +15,6 @@ const CALLS_PER_REPLACEMENT = 16
 const HALF_LIFE_SECONDS = 60
 /** The weight of a call at which all are scaled down: far from what a number can hold. */
 const MAX_GAIN = 2 ** 500
-
-interface Seen {
-  allowance: Allowance
-  key: string
-  at: number
-  /** Counts what a shadow limit would have refused; made when it first would. */
-  overs: Ring | undefined
-}
-
-type Refusal = Readonly<Omit<Seen, 'overs'>>
 
 interface Entry {
   client: string
@@ -99,7 +88,8 @@ export function createActivity(now = () => performance.now()) {
     for (const allowance of allowances) {
       const { name } = allowance
       const key = keyOf(quotas, name)
-      let seen = entry.limits.find((one) => one.allowance.name === name)
+      let seen: Seen | undefined
+      for (const one of entry.limits) if (one.allowance.name === name) seen = one
       if (seen === undefined) entry.limits.push((seen = { allowance, key, at: decidedAt, overs: undefined }))
       // Calls do not end in the order in which they were decided.
       if (decidedAt >= seen.at) {
@@ -107,7 +97,8 @@ export function createActivity(now = () => performance.now()) {
         seen.key = key
         seen.at = decidedAt
       }
-      if (admitted && !allowance.admitted) (seen.overs ??= createRing(CLIENT_SECONDS)).add(second)
+      if (admitted ? !allowance.admitted : allowance === refusedBy)
+        (seen.overs ??= createRing(CLIENT_SECONDS)).add(second)
       const { refusal } = entry
       if (refusal !== undefined && refusal.at > decidedAt) continue
       if (allowance === refusedBy) entry.refusal = { allowance, key, at: decidedAt }
@@ -166,33 +157,3 @@ export function createActivity(now = () => performance.now()) {
     },
   }
 }
-
-/** Returns null for a refusal that has ended. */
-function refusedUntil({ allowance, at }: Refusal, now: number) {
-  const forMs = Math.ceil(at + allowance.retryAfterMs - now)
-  return forMs > 0 ? { limit: allowance.name, until: instant(allowance.resetAt), forMs } : null
-}
-
-function keyOf(quotas: Exchange['quotas'], name: string): string {
-  for (const quota of quotas) if (quota.name === name) return quota.key
-  return ''
-}
-
-function limitValues(client: string, { allowance, key, at, overs }: Seen, now: number, second: number) {
-  const { name, limit, remaining, windowMs, resetAt, shadow } = allowance
-  const ageMs = Math.max(0, Math.round(now - at))
-  return {
-    name,
-    limit,
-    // After a window, none of its calls is counted any more.
-    remaining: ageMs > windowMs ? limit : remaining,
-    windowSeconds: windowMs / 1000,
-    reset: instant(resetAt),
-    shadow,
-    perClient: key.endsWith(`{${encodePart(client)}}:${name}`),
-    ageMs,
-    wouldRefuse: sum(overs?.before(second) ?? []),
-  }
-}
-
-const instant = (ms: number): string => new Date(ms).toISOString()

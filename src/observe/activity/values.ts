@@ -11,6 +11,8 @@ export interface LimitActivity {
   readonly perClient: boolean
   /** Milliseconds since the decision. */
   readonly ageMs: number
+  /** Calls of the last minute that it refused. */
+  readonly refused: number
   /** Calls of the last minute that this shadow limit would have refused. */
   readonly wouldRefuse: number
 }
@@ -18,7 +20,8 @@ export interface LimitActivity {
 /** Until when a client is refused, by the limit with the longest wait. */
 export interface RefusedNow {
   readonly limit: string
-  readonly until: string
+  /** Null for a limit that allows no calls. */
+  readonly until: string | null
   readonly forMs: number
 }
 
@@ -74,8 +77,9 @@ function mergeClient(a: ClientActivity, b: ClientActivity): ClientActivity {
   for (const other of b.limits) {
     const mine = limits.get(other.name)
     const latest = mine !== undefined && mine.ageMs < other.ageMs ? mine : other
+    const refused = other.refused + (mine?.refused ?? 0)
     const wouldRefuse = other.wouldRefuse + (mine?.wouldRefuse ?? 0)
-    limits.set(other.name, { ...latest, wouldRefuse })
+    limits.set(other.name, { ...latest, refused, wouldRefuse })
   }
   return {
     client: a.client,

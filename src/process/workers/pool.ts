@@ -2,7 +2,7 @@ import type { Config } from '../../config/schema.ts'
 import { mergeActivity, NO_ACTIVITY } from '../../observe/activity/values.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { countsOf, type Metrics, type MetricValues, textOf, valuesOf } from '../../observe/metrics.ts'
-import type { Service } from '../service.ts'
+import type { LogLevel, Service } from '../service.ts'
 import { superviseWorker } from './supervisor.ts'
 import { CallTimeout, type WorkerProcess } from './worker-process.ts'
 
@@ -26,7 +26,7 @@ export async function openWorkers(
   /** What the workers that are gone have counted; and the last values of the others. */
   let counted: MetricValues = []
   const latest = new Map<WorkerProcess, MetricValues>()
-  // The least of all is shown, so this process says nothing against it.
+  // The least of all is shown; 1 leaves it to the workers.
   metrics.storeUp.set(1)
 
   const workers = Array.from({ length: count }, () => superviseWorker(() => current, output, onExit))
@@ -61,6 +61,13 @@ export async function openWorkers(
     return [await metrics.values(), ...latest.values(), counted]
   }
 
+  async function setLogLevel(next: LogLevel): Promise<void> {
+    level = next
+    // Also for workers that are started later.
+    current = { ...current, log: { ...current.log, level } }
+    await Promise.allSettled(serving().map((worker) => worker.call('setLogLevel', level, ANSWER_MS)))
+  }
+
   return {
     address: address!,
     async notReadyReason() {
@@ -83,9 +90,17 @@ export async function openWorkers(
       current = config
       const later = serving().filter((worker) => worker !== first)
       await Promise.all(later.map((worker) => worker.configure(config, APPLY_MS).catch(() => worker.kill())))
+      // It was switched meanwhile.
+      if (level !== config.log.level) await setLogLevel(level)
     },
     metrics: async () => await textOf(await collectAll()),
-    metricValues: async () => await valuesOf(await collectAll()),
+    async metricValues() {
+      const calls = serving().map((worker) =>
+        worker.call('ownMetrics', undefined, ANSWER_MS).catch(() => latest.get(worker) ?? []),
+      )
+      metrics.workers.set(calls.length)
+      return await valuesOf([await metrics.ownValues(), ...(await Promise.all(calls)), counted])
+    },
     async activity() {
       const calls = serving().map((worker) =>
         worker.call('activity', undefined, ANSWER_MS).catch(() => NO_ACTIVITY),
@@ -98,12 +113,7 @@ export async function openWorkers(
       await Promise.allSettled(serving().map((worker) => worker.call('forget', client, ANSWER_MS)))
       return freed
     },
-    async setLogLevel(next) {
-      level = next
-      // Also for workers that are started later.
-      current = { ...current, log: { ...current.log, level } }
-      await Promise.allSettled(serving().map((worker) => worker.call('setLogLevel', level, ANSWER_MS)))
-    },
+    setLogLevel,
     async close(times) {
       const cuts = await Promise.all(workers.map((worker) => worker.close(times)))
       return cuts.reduce((sum, cut) => sum + cut, 0)

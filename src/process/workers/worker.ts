@@ -83,6 +83,7 @@ function createCalls() {
     setLogLevel: (level: LogLevel) => output!.setLevel(level),
     notReadyReason: () => service!.notReadyReason(),
     metrics: metrics.values,
+    ownMetrics: metrics.ownValues,
     activity: () => service!.activity(),
     usage: (client: string) => service!.usage(client, newScan()),
     reset: (client: string) => service!.reset(client, newScan()),

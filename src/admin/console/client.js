@@ -1,6 +1,6 @@
 import { ask } from './api.js'
 import { chart } from './chart.js'
-import { stateOf, usage } from './clients.js'
+import { stateOf, untilOf, usage } from './clients.js'
 import { byId, element, table, write } from './dom.js'
 import { counted, duration, rate, time, whole } from './format.js'
 import { tiles } from './tiles.js'
@@ -151,7 +151,7 @@ export function clientPage() {
         {
           name: 'Refused now',
           text: refusedNow === null ? 'No' : duration(refusedNow.forMs / 1000),
-          note: refusedNow === null ? '' : `by ${refusedNow.limit}, until ${time(refusedNow.until)}`,
+          note: refusedNow === null ? '' : `by ${refusedNow.limit}, until ${untilOf(refusedNow.until)}`,
           className: refusedNow === null ? '' : 'refused',
         },
       ])

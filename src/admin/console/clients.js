@@ -45,6 +45,9 @@ export function usage(limitOf) {
   }
 }
 
+/** A limit that allows no calls refuses without an end. @param {string | null} until */
+export const untilOf = (until) => (until === null ? 'no end' : time(until))
+
 /** @param {Client} client */
 export function stateOf({ refusedNow, limits, part }) {
   if (refusedNow !== null) return { text: `Refused by ${refusedNow.limit}`, className: 'state refused' }
@@ -109,7 +112,7 @@ export function clientTables() {
     },
     {
       head: 'Until',
-      text: ({ refusedNow }) => (refusedNow === null ? '' : time(refusedNow.until)),
+      text: ({ refusedNow }) => untilOf(refusedNow?.until ?? null),
     },
     {
       head: 'For',

@@ -144,7 +144,7 @@ function describe({ activity }: Overview): string {
         row.callsPerSecond.toFixed(1),
         row.refusedPerSecond.toFixed(1),
         ...[row.limit, row.used, row.remaining].map((value) => String(value ?? '-')),
-        row.refusedUntil === null ? '-' : `${row.refusedUntil} by ${row.refusedBy}`,
+        row.refusedBy === null ? '-' : `${row.refusedUntil ?? 'no end'} by ${row.refusedBy}`,
       ]),
   )
 }

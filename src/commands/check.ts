@@ -51,7 +51,11 @@ export function effectiveConfig(config: Config): Record<string, unknown> {
     })),
     parameters: Object.fromEntries(routes.flatMap(countedBy).map((name) => [name, kindOf(name, parameters)])),
     routes: routes.map(({ match, upstream, respond, authenticate, scope, limits, maxBody, timeoutMs }) => ({
-      ...{ match, upstream, respond, authenticate, scope },
+      match,
+      upstream,
+      respond,
+      authenticate,
+      scope,
       limits: limits.map(({ name }) => name),
       maxBody,
       timeoutMs: timeoutMs ?? upstreams.find(({ name }) => name === upstream)?.timeoutMs,

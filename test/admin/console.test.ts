@@ -100,6 +100,7 @@ it('shows who uses how much, who is refused until when, and what shadow limits w
   expect(await row(page, 'limits', 'trial')).toContain('shadow: would have refused 3 calls')
   expect((await row(page, 'limits', 'requests')).at(-1)).toMatch(/^7 from 2090-01-1\d /)
   expect(await row(page, 'upstreams', 'data')).toContain('Up')
+  expect((await row(page, 'trust', 'Keys of'))[1]).toMatch(/^read, or first tried, \d+ \w+ ago$/)
   expect(await page.locator('#tiles').innerText()).toContain('memory counts')
   expect(await page.locator('#ready').innerText()).toBe('Ready')
   expect(await page.locator('#calls svg').getAttribute('aria-label')).toContain('refused a second now')
@@ -189,7 +190,9 @@ it('resets no other client than the one that it names, and says and reads nothin
 it('shows the limits of a client that does not call, those of its own, and coming changes', async () => {
   const page = await open(gateway, {}, '/#client/generous')
   await page.getByText('a limit of its own: requests, 50.').waitFor(WAIT)
-  expect(await page.locator('#client-state').innerText()).toBe('No call in the last minute.')
+  expect(await page.locator('#client-state').innerText()).toBe(
+    'No call in the last minute, or not among the busiest clients.',
+  )
   expect(await page.locator('#client-limits').innerText()).toContain('0 of 50')
   await page.getByRole('link', { name: 'All clients' }).click()
   await page.getByLabel('Open a client by its id').fill('an/other')

@@ -63,7 +63,7 @@ function timeMarks(seconds, every, x) {
   return marks
 }
 
-/** Tells what is refused apart without colour. */
+/** Marks what is refused, also without colour. */
 function hatching() {
   const lines = svg('path', { class: 'hatch', d: 'M0 6L6 0M-1 1L1 -1M5 7L7 5' })
   return [

@@ -6,10 +6,7 @@ import { duration, rate, time, whole } from './format.js'
 /** @typedef {Overview['activity']['clients'][number]} Client */
 
 /** @param {{ readonly limit: number, readonly remaining: number }} limit */
-export const partUsed = ({ limit, remaining }) => (limit === 0 ? 1 : (limit - remaining) / limit)
-
-/** @param {Client} client */
-const useOf = ({ most }) => (most === null ? 0 : partUsed(most))
+const partUsed = ({ limit, remaining }) => (limit === 0 ? 1 : (limit - remaining) / limit)
 
 /** @param {string} client */
 export const hrefOf = (client) => `#client/${encodeURIComponent(client)}`
@@ -53,12 +50,11 @@ const endOf = (refusedNow) =>
   refusedNow === null ? '' : refusedNow.until === null ? 'no calls allowed' : time(refusedNow.until)
 
 /** @param {Client} client */
-export function stateOf(client) {
-  const { refusedNow, limits } = client
+export function stateOf({ refusedNow, limits, part }) {
   if (refusedNow !== null) return { text: `Refused by ${refusedNow.limit}`, className: 'state refused' }
   const trial = limits.find(({ wouldRefuse }) => wouldRefuse > 0)
   if (trial !== undefined) return { text: `Would be refused by ${trial.name}`, className: 'state near' }
-  if (useOf(client) >= 0.8) return { text: 'Near its limit', className: 'state near' }
+  if (part >= 0.8) return { text: 'Near its limit', className: 'state near' }
   const over = limits.find(({ refused }) => refused > 0)
   if (over !== undefined) return { text: `Refused before by ${over.name}`, className: 'state near' }
   return { text: 'Within', className: 'state' }

@@ -5,7 +5,7 @@ import { counted, duration, time, whole } from './format.js'
 
 const DAY_MS = 86_400_000
 /** Certificates with less left are shown as a warning. */
-const SOON_DAYS = 21
+const SOON_DAYS = 14
 
 /**
  * Words with a class, which say what a colour says.
@@ -117,7 +117,7 @@ function trustOf({ issuers, introspection, certificates }) {
   return [
     ...issuers.map(({ issuer, ageSeconds, failures }) => ({
       name: `Keys of ${issuer}`,
-      text: `read ${duration(Math.max(1, ageSeconds))} ago${failures ? `; ${counted(failures, 'failure')}` : ''}`,
+      text: `read, or first tried, ${duration(Math.max(1, ageSeconds))} ago${failures ? `; ${counted(failures, 'failure')}` : ''}`,
       className: failures ? 'near' : '',
     })),
     ...introspection.map(({ issuer, up }) => ({

@@ -5,9 +5,9 @@ import { counted, rate, whole } from './format.js'
 
 /** @type {Readonly<Record<string, string>>} */
 const FALLBACKS = {
-  local: 'Redis is away: each process counts alone',
-  allow: 'Redis is away: every call is admitted',
-  deny: 'Redis is away: limited calls get 503',
+  local: 'Redis unavailable; counting in each process',
+  allow: 'Redis unavailable; admitting every call',
+  deny: 'Redis unavailable; refusing limited calls with 503',
 }
 
 /**

@@ -27,7 +27,7 @@ export function redisProbe(config: Config): Probe {
 
 function describeNode(node: InspectedNode, kind: string): Finding {
   const what = `${kind} at ${shownAddress(node.url)}`
-  if ('says' in node) return { state: 'ok', what, message: node.says }
+  if ('found' in node) return { state: 'ok', what, message: node.found }
   const { name, message } = node.error
   if (name === 'StoreConfigError') return { state: 'failed', what, message }
   const wrong = message.startsWith('Unknown RESP type')
@@ -74,7 +74,7 @@ async function findOverrides({ limits, clientLimits }: Config, store: RedisStore
   const warnings: string[] = []
   const overrides = createLiveOverrides(store.overrides, {
     onChange: () => {},
-    onBad: (lines) => warnings.push(`${counted(lines, 'unreadable line')}`),
+    onBad: (lines) => warnings.push(counted(lines, 'unreadable line')),
   })
   try {
     await overrides.load()

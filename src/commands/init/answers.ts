@@ -108,7 +108,7 @@ function refuseSamePlace({ issuer, api }: Answers): void {
   )
 }
 
-/** Checks an answer as the configuration will; the default stands in for an empty one. */
+/** Checks an answer as the configuration will; an empty one means the default. */
 function readAnswer(question: Question, text: string): { answer: string } | { problem: string } {
   const given = text === '' && 'otherwise' in question ? question.otherwise : text
   const read = question.schema.safeParse(given)

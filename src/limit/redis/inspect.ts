@@ -4,7 +4,7 @@ import { type RedisCredentials, type RedisTopology, sentinelOptions, serverOptio
 
 /** A server that the configuration names: what it says of itself, or why it cannot be used. */
 export type InspectedNode =
-  | { readonly url: string; readonly says: string }
+  | { readonly url: string; readonly found: string }
   | { readonly url: string; readonly error: Error }
 
 /** The oldest version that has every command of the store. */
@@ -45,7 +45,7 @@ async function ask(
   node.on('error', (error: Error) => (reason = error))
   try {
     await node.connect()
-    return { url, says: await question(node) }
+    return { url, found: await question(node) }
   } catch (thrown) {
     // That the connection is closed says less than the error before.
     const error = reason ?? (thrown as Error)

@@ -95,14 +95,15 @@ export function kindOf({ shadow, override, until }) {
   return kinds.join(', ')
 }
 
+/** @param {ClientUsage['own'][number]} limit */
+const words = ({ name, limit, until }) =>
+  `${name}, ${whole(limit)}${until === null ? '' : ` until ${time(until)}`}.`
+
 /** @param {ClientUsage} used */
 export function notesOf({ own, overrides, limits, truncated }) {
   const changes = limits.flatMap(({ name, changes }) =>
     changes.map(({ from, limit }) => `From ${time(from)} on, “${name}” allows ${whole(limit)}.`),
   )
-  /** @param {ClientUsage['own'][number]} limit */
-  const words = ({ name, limit, until }) =>
-    `${name}, ${whole(limit)}${until === null ? '' : ` until ${time(until)}`}.`
   return [
     ...own.map((one) => `The configuration gives this client a limit of its own: ${words(one)}`),
     ...overrides.map((one) => `An override: ${words(one)}`),

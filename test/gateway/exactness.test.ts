@@ -41,6 +41,7 @@ async function ground(redis: string, limit: number): Promise<Ground> {
         limit: now,
         window: `${WINDOW_MS}ms`,
         store: `{ redis: ${redis}, prefix: exactness, timeout: 10s, onOutage: deny }`,
+        timeout: '20s',
       }),
     )
   write(limit)

@@ -23,8 +23,8 @@ const gateways: ServingProcess[] = []
 afterEach(() => {
   for (const gateway of gateways.splice(0)) gateway.kill()
 })
-/** Without an outage to see, Redis is waited for as long as a busy machine may take. */
-const patiently = () => ({ store: `{ redis: { url: "${redis.url}" }, timeout: 10s }` })
+/** Without an outage to see, Redis and the upstream are waited for as long as a busy machine may take. */
+const patiently = () => ({ store: `{ redis: { url: "${redis.url}" }, timeout: 10s }`, timeout: '20s' })
 
 async function gateway(settings: Partial<Parameters<typeof yaml>[0]> = {}, env: Record<string, string> = {}) {
   const text = yaml({

@@ -59,6 +59,8 @@ export interface Settings {
   readonly tokens?: string
   readonly limits?: string
   readonly trustedProxies?: string
+  /** `timeout` of the Data API's upstream. */
+  readonly timeout?: string
   /** Further keys of the Data API's upstream. */
   readonly upstream?: string
   /** Further keys of `listen`, after a comma. */
@@ -77,7 +79,7 @@ log: { level: silent }
 store: ${store}
 upstreams:
   identity: { url: "${identity}", timeout: 2s }
-  data: { ${settings.upstream?.includes('urls:') === true ? '' : `url: "${data}", `}timeout: 2s${settings.upstream === undefined ? '' : `, ${settings.upstream}`} }
+  data: { ${settings.upstream?.includes('urls:') === true ? '' : `url: "${data}", `}timeout: ${settings.timeout ?? '2s'}${settings.upstream === undefined ? '' : `, ${settings.upstream}`} }
 ${settings.tokens ?? TOKENS}
 ${
   settings.limits ??

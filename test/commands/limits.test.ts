@@ -119,6 +119,18 @@ describe('sluice limits', () => {
     const END = '2100-01-01T00:00:00.000Z'
     afterEach(() => redis.command('DEL', 'sluice:{}:~overrides'))
 
+    it('takes no id that no token has, and warns of blanks around one', async () => {
+      expect(await set('a\nb', 'requests=0')).toMatchObject({
+        code: 64,
+        stderr: expect.stringContaining('The id of the client has a control character') as string,
+      })
+      expect((await shown()).stdout).toBe('There are no overrides.\n')
+      expect(await set(' a', 'requests=0')).toMatchObject({
+        code: 0,
+        stderr: 'warning: the id of the client has blanks around it\n',
+      })
+    })
+
     it('sets several limits of a client, which show lists for all clients and marks for one', async () => {
       const until = ['--until', '2100-01-01T01:00:00+01:00']
       expect(await set('12', 'requests=0', 'sync=3', ...until)).toEqual({

@@ -41,6 +41,9 @@ export async function setLimits(
   io: Io,
   onWarning: (warning: string) => void,
 ): Promise<void> {
+  if (/\p{Cc}/u.test(client))
+    throw new UsageError('The id of the client has a control character, as that of no token has.')
+  if (client !== client.trim()) onWarning('the id of the client has blanks around it')
   const nowMs = Date.now()
   const wanted = readWanted(wordsOf(given).slice(1))
   const text = textOf(given, 'until')

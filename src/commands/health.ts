@@ -1,13 +1,12 @@
 import { get } from 'node:http'
 import { isMapping, type Mapping, readSource } from '../config/yaml/source.ts'
 import { adminUrl } from './admin-url.ts'
-import { type Given, type Io, textOf, wholeOf, writeLines } from './io.ts'
+import { type Given, type Io, MOST_PORT, textOf, wholeOf, writeLines } from './io.ts'
 
 /** Longest that a gateway may take to answer; container engines wait three seconds or more. */
 const TIMEOUT_MS = 2000
 /** Longest answer that is shown. */
 const MAX_CHARS = 500
-const MOST_PORT = 65_535
 
 /** Prints what a running gateway answers at `/healthz`, or with `--ready` at `/readyz`; throws unless that is 200. */
 export async function run(given: Given, io: Io, timeoutMs = TIMEOUT_MS): Promise<void> {

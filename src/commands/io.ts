@@ -108,6 +108,9 @@ export function idOf(given: Given, whose: 'client' | 'user'): string | undefined
   return id
 }
 
+/** The highest port. */
+export const MOST_PORT = 65_535
+
 /** A whole number of a flag, within bounds; throws a UsageError. */
 export function wholeOf(given: Given, flag: string, most: number, least = 0, orElse = ''): number {
   const text = String(given[flag])

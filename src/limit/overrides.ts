@@ -131,4 +131,5 @@ export function listOverrides(
 }
 
 const compare = (a: string, b: string): number => Number(a > b) - Number(a < b)
-const instant = (ms: number): string => new Date(ms).toISOString()
+/** Returns epoch milliseconds as ISO 8601 in UTC, with milliseconds. */
+export const instant = (ms: number): string => new Date(ms).toISOString()

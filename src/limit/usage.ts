@@ -8,7 +8,7 @@ import {
   type Limit,
   quotaOfKey,
 } from './limit.ts'
-import { type Override, type Overrides } from './overrides.ts'
+import { instant, type Override, type Overrides } from './overrides.ts'
 import type { Allowance, Store } from './store.ts'
 
 /** What a client may still use of a limit. Instants are ISO 8601 in UTC, with milliseconds. */
@@ -196,5 +196,3 @@ function coming({ limit, own, set }: Rules, nowMs: number): readonly Coming[] {
   }
   return found
 }
-
-const instant = (ms: number): string => new Date(ms).toISOString()

@@ -1,5 +1,6 @@
 import type { Config } from '../config/schema.ts'
 import { inForce } from '../limit/limit.ts'
+import { instant } from '../limit/overrides.ts'
 import type { ClientActivity, LimitActivity } from '../observe/activity/values.ts'
 import type { MetricValues } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'
@@ -74,7 +75,7 @@ function limitsOf({ limits }: Config) {
     shadow: limit.shadow,
     changes: limit.changes
       .filter(({ fromAt }) => fromAt > now)
-      .map(({ fromAt, limit }) => ({ from: new Date(fromAt).toISOString(), limit })),
+      .map(({ fromAt, limit }) => ({ from: instant(fromAt), limit })),
   }))
 }
 

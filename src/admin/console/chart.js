@@ -8,7 +8,7 @@ const TOP = 8
 const SPARK = { width: 120, height: 24 }
 
 /**
- * Creates a chart of calls per second, of which some are refused, and returns what shows both series, oldest first.
+ * Creates a chart of calls and refusals per second; returns the function that draws both series, oldest first.
  * @param {Element} parent
  * @param {string} what
  * @param {number} everySeconds between two marks of the time axis

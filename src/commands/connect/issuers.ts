@@ -61,7 +61,7 @@ function describeKeys(what: string, { keys }: KeySet, algorithms?: readonly stri
   return { state: 'ok', what, message: usable === undefined ? count : `${count}, for ${formatList(usable)}` }
 }
 
-/** Asks with a token that nobody has: an endpoint that takes the credentials says that it is not active. */
+/** Introspects a random token. An endpoint that accepts the gateway's credentials answers that it is not active. */
 async function introspect({ introspection, ...issuer }: Tokens): Promise<Finding> {
   const what = `introspection at ${shownUrl(introspection!.url)}`
   const ask = createIntrospection({

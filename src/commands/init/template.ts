@@ -1,9 +1,9 @@
 import type { Answers } from './answers.ts'
 
-/** The environment variable of which a configuration reads the password of Redis. */
+/** The environment variable that holds the password of Redis. */
 export const PASSWORD = 'REDIS_PASSWORD'
 
-/** Where the keys of the issuer are: undefined where discovery finds them, `guessed` where nobody was there to ask. */
+/** The URL of the issuer's keys; undefined if discovery finds it, `guessed` if the backend did not answer. */
 export interface Keys {
   readonly url: string | undefined
   readonly guessed: boolean

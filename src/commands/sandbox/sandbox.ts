@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import type { ClientMetadata } from 'oidc-provider'
-import { type Given, type Io, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
+import { type Given, type Io, MOST_PORT, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
 import { CALLBACK, CLIENT, createDataApi, createIdentity, DATA_SCOPES } from './backends.ts'
 import { instructions } from './instructions.ts'
 
@@ -20,11 +20,10 @@ const CLIENT_METADATA: ClientMetadata = {
 }
 const HOST_NAME = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i
 const DRAIN_MS = 1000
-const MOST_PORTS = 65_535
 
 /** Serves an OpenID Provider, a Data API and the gateway before them until SIGINT or SIGTERM, and prints how to try it out. */
 export async function run(given: Given, io: Io): Promise<void> {
-  const port = (flag: string): number => wholeOf(given, flag, MOST_PORTS)
+  const port = (flag: string): number => wholeOf(given, flag, MOST_PORT)
   const options = {
     host: hostOf(given),
     port: port('port'),

@@ -1,7 +1,7 @@
 import type { RedisConnection } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 
-/** Nobody waits for it, and it may be long. */
+/** At least this: no request waits for the answer, and it may be long. */
 const LEAST_TIMEOUT_MS = 1000
 
 /**

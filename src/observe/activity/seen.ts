@@ -1,5 +1,6 @@
 import type { Exchange } from '../../gateway/exchange.ts'
 import { encodePart } from '../../limit/key.ts'
+import { instant } from '../../limit/overrides.ts'
 import type { Allowance } from '../../limit/store.ts'
 import type { Ring } from './ring.ts'
 import { type LimitActivity, type RefusedNow, sum } from './values.ts'
@@ -51,5 +52,3 @@ export function limitValues(
     wouldRefuse: shadow ? over : 0,
   }
 }
-
-const instant = (ms: number): string => new Date(ms).toISOString()

@@ -1,12 +1,14 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Refusal } from '../errors.ts'
+import { addFields, endWhole } from '../raw-head.ts'
 import type { Route } from './router.ts'
 import { parseHost } from './target.ts'
 
 export interface Reply {
   readonly status: number
-  /** A flat list of names and values. */
-  readonly headers: string[]
+  /** Flat lists of names and values: fields that Node.js must know or check, and those that are well formed. */
+  readonly checked: readonly string[]
+  readonly headers: readonly string[]
   readonly body: string
 }
 
@@ -38,18 +40,18 @@ export function refusalReply(
   rateLimit: readonly string[] = [],
 ): Reply {
   const { status, message } = refusal
-  const headers = [...rateLimit]
+  const checked: string[] = []
   for (const name in refusal.headers) {
     const value = refusal.headers[name]!
-    for (const one of typeof value === 'string' ? [value] : value) headers.push(name, one)
+    for (const one of typeof value === 'string' ? [value] : value) checked.push(name, one)
   }
   const isOAuth = format === 'oauth'
-  headers.push(...OWN_HEADERS, 'X-Request-Id', requestId)
+  const headers = [...rateLimit, ...OWN_HEADERS, 'X-Request-Id', requestId]
   headers.push('Content-Type', isOAuth ? 'application/json' : 'application/problem+json')
   const body = isOAuth
     ? JSON.stringify({ error: refusal.oauthError ?? oauthCode(status), error_description: message })
     : problem(refusal, requestId)
-  return { status, headers, body }
+  return { status, checked, headers, body }
 }
 
 /** Written by hand, since 429s are many, and only the message and the policies may need escapes: ids are well formed. */
@@ -68,7 +70,7 @@ function problem(
 
 export function jsonReply(body: object, requestId: string): Reply {
   const headers = [...OWN_HEADERS, 'X-Request-Id', requestId, 'Content-Type', 'application/json']
-  return { status: 200, headers, body: JSON.stringify(body) }
+  return { status: 200, checked: [], headers, body: JSON.stringify(body) }
 }
 
 /** The RFC 6749 code nearest to a status; `server_error` and `temporarily_unavailable` are those of section 4.1.2.1. */
@@ -77,22 +79,25 @@ function oauthCode(status: number): string {
   return status >= 500 ? 'server_error' : 'invalid_request'
 }
 
-/** Writes a reply. A request whose body is still coming closes its socket, so that the rest is never taken for the next request. Adds to `reply.headers`; returns the bytes of the body. */
+/** Writes a reply. A request whose body is still coming closes its socket, so that the rest is never taken for the next request. Returns the bytes of the body. */
 export function writeReply(response: ServerResponse, reply: Reply): number {
   if (response.headersSent || response.destroyed) {
     response.destroy()
     return 0
   }
-  const { headers } = reply
-  const bytes = Buffer.byteLength(reply.body)
-  headers.push('Content-Length', String(bytes))
+  const { status, checked, headers, body } = reply
+  const bytes = Buffer.byteLength(body)
+  const framing = [...checked, 'Content-Length', String(bytes)]
   const { req: request } = response
   const bodiless = request.method === 'HEAD'
   if (!request.complete) {
-    if (!headers.includes('Connection')) headers.push('Connection', 'close')
+    if (!checked.includes('Connection')) framing.push('Connection', 'close')
     request.resume()
   }
-  response.writeHead(reply.status, headers)
-  response.end(bodiless ? undefined : reply.body)
+  response.writeHead(status, framing)
+  addFields(response, headers)
+  if (bodiless) response.end()
+  else if (bytes === body.length) endWhole(response, body)
+  else response.end(body)
   return bodiless ? 0 : bytes
 }

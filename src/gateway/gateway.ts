@@ -4,6 +4,7 @@ import type { Serve } from '../downstream/pipelining.ts'
 import { jsonReply, refusalReply, writeReply } from '../downstream/reply.ts'
 import { parseTarget, plainTarget } from '../downstream/target.ts'
 import { Failure, methodNotAllowed, notFound, Refusal } from '../errors.ts'
+import { callAtIterationEnd } from '../iteration.ts'
 import { type Decision, exceeded } from '../limit/decision.ts'
 import { ipPart } from '../limit/key.ts'
 import { requestHeaders } from '../upstream/headers.ts'
@@ -54,7 +55,7 @@ export function createGateway(deps: GatewayDeps): Serve {
     }
     if (outcome instanceof Promise) outcome.then(end, (failure) => end(toRefusal(failure)))
     // Not at once: Node has not yet parsed the end of the request, and a refusal before that would close its socket.
-    else process.nextTick(end, outcome)
+    else callAtIterationEnd(() => end(outcome))
   }
 }
 

@@ -61,6 +61,7 @@ export const actionOf = memoize(judge, MAX_KNOWN, MAX_NAME)
 const READ_FIELDS = [
   'connection',
   'content-length',
+  'date',
   'keep-alive',
   'transfer-encoding',
   'x-request-id',

@@ -14,7 +14,7 @@ export interface Connection {
 }
 
 /**
- * Returns the request's fields as the upstream gets them: a flat list of names, in lower case, and values. `identity` are fields of
+ * Returns the request's fields as the upstream gets them, but for Content-Length: a flat list of names, in lower case, and values. `identity` are fields of
  * the upstream's own in which a proxy reports who calls: the name as servers compare it → as configured, in lower case.
  */
 export function requestHeaders(
@@ -31,7 +31,7 @@ export function requestHeaders(
     if (action === 'drop' || (action === 'from-proxy' && !trusted)) continue
     // What a trusted proxy reports is not the caller's to name away.
     if (action === 'keep' && named?.has(name) === true && !INSPECTED.has(name)) continue
-    if (name === 'x-request-id' || name === 'x-forwarded-for') continue
+    if (name === 'x-request-id' || name === 'x-forwarded-for' || name === 'content-length') continue
     const value = fields[name]
     if (typeof value === 'string') out.push(name, value)
     else for (const one of value ?? []) out.push(name, one)
@@ -52,7 +52,7 @@ export function requestHeaders(
 }
 
 /**
- * Reads the head of an answer. `headers` is a flat list of the fields in the order sent; `rateLimit` replaces the upstream's own,
+ * Reads the head of an answer. `headers` and `framing` (those that Node.js must know) are flat lists of fields in the order sent; `rateLimit` replaces the upstream's own,
  * `requestId` is added where it sent none. `keepAliveMs` is how long the upstream announces that it keeps the socket, less the time for the next request to arrive.
  */
 export function readAnswerHead(
@@ -62,6 +62,7 @@ export function readAnswerHead(
   requestId: string,
 ) {
   let headers: string[] = []
+  let framing: string[] = []
   let connection: string | undefined
   let contentLength: number | undefined
   let transferEncoding: string | undefined
@@ -77,8 +78,9 @@ export function readAnswerHead(
     } else if (field === 'content-length') {
       contentLength = Number(value)
       // RFC 9110 section 8.6: no Content-Length in a 204.
-      if (status !== 204) headers.push(name, value)
-    } else if (field === 'x-request-id') {
+      if (status !== 204) framing.push(name, value)
+    } else if (field === 'date') framing.push(name, value)
+    else if (field === 'x-request-id') {
       // The first of several; an empty one is none.
       if (hasId || value === '') continue
       hasId = true
@@ -93,11 +95,13 @@ export function readAnswerHead(
   const named = namedByConnection(connection)
   if (named !== undefined) {
     const isKept = (name: string): boolean => !named.has(name) || INSPECTED.has(name)
-    headers = headers.filter((_, i) => isKept(headers[i - (i % 2)]!.toLowerCase()))
+    const keep = (fields: string[]) => fields.filter((_, i) => isKept(fields[i - (i % 2)]!.toLowerCase()))
+    headers = keep(headers)
+    framing = keep(framing)
   }
   if (rateLimit !== undefined) headers.push(...rateLimit)
   if (!hasId) headers.push('X-Request-Id', requestId)
-  return { headers, contentLength, transferEncoding, keepAliveMs }
+  return { headers, framing, contentLength, transferEncoding, keepAliveMs }
 }
 
 /** Parses `Keep-Alive: timeout=5` (RFC 2068 section 19.7.1.1), which is in seconds. */

@@ -3,6 +3,7 @@ import { createRequire } from 'node:module'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
 import type { BodyLength } from '../downstream/body.ts'
+import { addFields } from '../raw-head.ts'
 import type { UpstreamRequest } from './request.ts'
 
 // http-proxy takes `util._extend` while it loads; calling Node's own one prints a deprecation warning.
@@ -11,8 +12,8 @@ const httpProxy = createRequire(import.meta.url)('http-proxy') as typeof HttpPro
 
 export interface Outgoing {
   readonly target: string
-  /** A flat list of names and values. */
-  readonly headers: string[]
+  /** A flat list of names and values, without Content-Length. */
+  readonly headers: readonly string[]
   readonly bodyLength: BodyLength
   /** The whole body, if it was read before; else it is streamed. */
   readonly body?: Buffer | undefined
@@ -69,6 +70,7 @@ const onError = (error: Error, { upstreamRequest }: RequestFacade): void => upst
 /** Has http-proxy make the requests to an upstream. */
 export function createSend(protocol: string): (request: UpstreamRequest) => void {
   let current: UpstreamRequest
+  let framing: string[]
   // http-proxy writes each request's options into this object, which Node copies twice. `path` is a getter, since http-proxy
   // joins slashes and rewrites `http:/`; `headers` is one, since Node copies an object again, and writes a list as it is.
   const options = Object.defineProperties(
@@ -76,7 +78,7 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
     {
       ...UNUSED,
       path: { get: () => current.outgoing.target, set() {}, enumerable: true },
-      headers: { get: () => current.outgoing.headers, set() {}, enumerable: true },
+      headers: { get: () => framing, set() {}, enumerable: true },
     },
   )
   const proxy = httpProxy.createProxyServer({
@@ -90,6 +92,7 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
       addRequest(sent: ClientRequest) {
         // Node would drop the fields beyond a count in silence; its bound of a head's size stands.
         sent.maxHeadersCount = 0
+        addFields(sent, current.outgoing.headers)
         current.onRequest(sent)
       },
     },
@@ -106,10 +109,10 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
   return (sent) => {
     current = sent
     const { request } = sent
-    const { bodyLength, headers } = sent.outgoing
+    const { bodyLength } = sent.outgoing
     // Node would announce chunks for a body of none.
-    const isUnannounced = bodyLength !== undefined && request.headers['content-length'] === undefined
-    if (isUnannounced && WITH_BODY.has(request.method)) headers.push('content-length', String(bodyLength))
+    const isAnnounced = request.headers['content-length'] !== undefined || WITH_BODY.has(request.method)
+    framing = bodyLength !== undefined && isAnnounced ? ['content-length', String(bodyLength)] : []
     try {
       // Without options of its own, so that http-proxy copies none.
       proxy.web(new RequestFacade(sent) as never, RESPONSE_FACADE, onError as never)

@@ -2,11 +2,16 @@ import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { onBodyAborted, tooLarge } from '../downstream/body.ts'
 import { destroyWithReset } from '../downstream/sockets.ts'
+import { atIterationEnd } from '../iteration.ts'
 import { Refusal, serviceUnavailable } from '../errors.ts'
 import type { PooledSocket, Reuse } from './pool.ts'
 import type { Outgoing } from './proxy.ts'
 import { streamAnswer } from './response.ts'
 import type { Backend } from './upstream.ts'
+
+const sendAtIterationEnd = atIterationEnd((request: UpstreamRequest) => {
+  if (!request.settled) request.backend.send(request)
+})
 
 /** A request to an upstream and its answer: one object for its whole life, with one outcome. */
 export class UpstreamRequest {
@@ -75,8 +80,8 @@ export class UpstreamRequest {
       })
       if (this.settled) return
     }
+    if (!this.streamed) return sendAtIterationEnd(this)
     this.backend.send(this)
-    if (!this.streamed) return
     request.on('data', (chunk: Buffer) => this.#onBody(chunk))
     request.on('end', () => {
       if (this.settled) return

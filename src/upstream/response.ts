@@ -1,5 +1,6 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
-import { atIterationEnd } from '../iteration.ts'
+import { callAtIterationEnd } from '../iteration.ts'
+import { addFields, endWhole } from '../raw-head.ts'
 import { readAnswerHead } from './headers.ts'
 import type { PooledSocket } from './pool.ts'
 import type { UpstreamRequest } from './request.ts'
@@ -7,7 +8,9 @@ import type { UpstreamRequest } from './request.ts'
 /** Characters that a reason phrase must not carry (RFC 9112 section 4). */
 const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
 
-const callAtIterationEnd = atIterationEnd((act: () => void) => act())
+/** A longer body is not copied into one text with its head. */
+const MAX_TEXT = 15 * 1024
+const NO_BODY = Buffer.alloc(0)
 
 /** Streams an upstream's answer to the caller, as fast as that reads; one that is cut is never completed. */
 export function streamAnswer(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
@@ -32,52 +35,61 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
   socket.target.health.succeeded()
   upstreamRequest.onHead(incoming)
 
-  /** Writes the head, once; false if it cannot be. */
-  const begin = (): boolean => {
-    if (response.headersSent || upstreamRequest.settled) return response.headersSent
+  incoming.on('error', (error) => upstreamRequest.onError(error))
+  incoming.on('close', () => {
+    if (!incoming.complete) upstreamRequest.onError(new Error('the answer was cut'))
+  })
+  // The head waits for the bytes that come with it: if they are broken, it can still be a 502.
+  callAtIterationEnd(() => {
+    if (upstreamRequest.settled || !writeHead()) return
+    if (request.method === 'HEAD' || status === 204 || status === 304) {
+      // Whole with its head, whatever an upstream sends behind it.
+      response.end()
+      incoming.resume()
+    } else if (incoming.complete) {
+      // As most answers are by now: no events of a stream are needed.
+      const body = (incoming.read() as Buffer | null) ?? NO_BODY
+      upstreamRequest.bytes = body.length
+      const isOneText = body.length === head.contentLength && body.length <= MAX_TEXT
+      if (isOneText) endWhole(response, body.toString('latin1'))
+      else response.end(body)
+    } else {
+      response.flushHeaders()
+      streamBody()
+    }
+  })
+
+  /** Returns false if there is something in it that cannot be sent. */
+  function writeHead(): boolean {
     const reason = incoming.statusMessage ?? ''
     // The rest of an unfinished request must not be taken for the next one.
-    if (!request.complete) head.headers.push('Connection', 'close')
+    if (!request.complete) head.framing.push('Connection', 'close')
     try {
       if (reason === STATUS_CODES[status] || reason === '' || BAD_REASON.test(reason))
-        response.writeHead(status, head.headers)
-      else response.writeHead(status, reason, head.headers)
+        response.writeHead(status, head.framing)
+      else response.writeHead(status, reason, head.framing)
+      addFields(response, head.headers)
     } catch (error) {
       upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
     }
     return response.headersSent
   }
-  // The head waits for the bytes that come with it: if they are broken, it can still be a 502.
-  callAtIterationEnd(() => {
-    if (!response.headersSent && begin()) response.flushHeaders()
-  })
 
-  incoming.on('error', (error) => upstreamRequest.onError(error))
-  incoming.on('close', () => {
-    if (!incoming.complete) upstreamRequest.onError(new Error('the answer was cut'))
-  })
-  if (request.method === 'HEAD' || status === 204 || status === 304) {
-    // Whole with its head, whatever an upstream sends behind it.
-    if (begin()) response.end()
-    incoming.resume()
-    return
-  }
-  incoming.on('data', (chunk: Buffer) => {
-    upstreamRequest.onProgress()
-    if (!begin()) return
-    upstreamRequest.bytes += chunk.length
-    // Most answers are one chunk, and so one write.
-    if (chunk.length === head.contentLength) response.end(chunk)
-    else if (!response.write(chunk)) {
+  function streamBody(): void {
+    incoming.on('data', (chunk: Buffer) => {
+      upstreamRequest.onProgress()
+      if (upstreamRequest.settled) return
+      upstreamRequest.bytes += chunk.length
+      if (response.write(chunk)) return
       incoming.pause()
       response.once('drain', () => {
         upstreamRequest.onProgress()
         incoming.resume()
       })
-    }
-  })
-  incoming.on('end', () => {
-    // `end` also comes for a body that was cut, before its `close`; only `complete` distinguishes them.
-    if (incoming.complete && !upstreamRequest.settled && begin() && !response.writableEnded) response.end()
-  })
+    })
+    incoming.on('end', () => {
+      // `end` also comes for a body that was cut, before its `close`; only `complete` distinguishes them.
+      if (incoming.complete && !upstreamRequest.settled) response.end()
+    })
+  }
 }

@@ -6,6 +6,9 @@ import { createForward, type Forward, type Upstream } from '../../src/upstream/u
 import type { Outgoing } from '../../src/upstream/proxy.ts'
 import { bodyLength } from '../../src/downstream/body.ts'
 
+/** What is the gateway's to say of a connection and a body. */
+const FRAMING = new Set(['connection', 'content-length', 'transfer-encoding'])
+
 export interface Front {
   readonly port: number
   readonly outcomes: UpstreamRequest[]
@@ -40,7 +43,9 @@ export async function startFront(
     const length = bodyLength(request.method!, request.httpVersion, request.headers)
     void forward(request, response, {
       target: request.url!,
-      headers: Object.entries({ ...request.headers, connection: 'keep-alive' }).flat() as string[],
+      headers: Object.entries(request.headers)
+        .filter(([name]) => !FRAMING.has(name))
+        .flat() as string[],
       bodyLength: typeof length === 'object' ? 0 : length,
       maxBody: 1e6,
       timeoutMs: undefined,

@@ -77,7 +77,6 @@ const HARMLESS = {
   cookie: 'a=1; b=2',
   origin: 'https://x',
   traceparent: '00-1',
-  'content-length': '3',
   ...fields(
     `
   x-forwarder x-clients x-custom_name x-concert-id x-client-version client-secret x-request-host x-idn x-zip
@@ -156,7 +155,6 @@ describe('request fields', () => {
       authorization: 'Basic x',
       'content-type': 'application/x-www-form-urlencoded',
       'content-encoding': 'identity',
-      'content-length': '3',
       cookie: 'a=1',
       dpop: 'p',
     }
@@ -170,6 +168,10 @@ describe('request fields', () => {
       'x-forwarded-for': '9.9.9.9, 1.1.1.1',
       'client-cert': ':x:',
     })
+  })
+
+  it('leave Content-Length to what sends the body', () => {
+    expect(requestHeaders({ host: 'a', 'content-length': '3' }, direct)).toEqual({ host: 'a', ...OWN })
   })
 
   it('with the names of members that every object has are fields like others', () => {
@@ -191,19 +193,22 @@ describe('request fields', () => {
 describe('fields of the answer', () => {
   it('keep names, values and order; those of the hop end here, the rate limits of the gateway replace others', () => {
     const raw = headersOf(`X-B 1 Set-Cookie a Keep-Alive timeout=5 set-cookie b X-Hop 2 RateLimit y
-      X-RateLimit-Reset z Trailer X Content-Length 3`)
+      X-RateLimit-Reset z Trailer X Content-Length 3 Date d`)
     const answer = (connection: string, status: number, rateLimit?: readonly string[]) =>
       readAnswerHead([...raw, 'Connection', connection], status, rateLimit, 'r')
     expect(answer('x-hop, Content-Length', 200, ['X-RateLimit-Limit', '1'])).toEqual({
-      headers: headersOf(
-        'X-B 1 Set-Cookie a set-cookie b Content-Length 3 X-RateLimit-Limit 1 X-Request-Id r',
-      ),
+      headers: headersOf('X-B 1 Set-Cookie a set-cookie b X-RateLimit-Limit 1 X-Request-Id r'),
+      framing: headersOf('Content-Length 3 Date d'),
       contentLength: 3,
       transferEncoding: undefined,
       keepAliveMs: 4000,
     })
-    expect(answer('close', 204).headers).toEqual(
-      headersOf('X-B 1 Set-Cookie a set-cookie b X-Hop 2 RateLimit y X-RateLimit-Reset z X-Request-Id r'),
-    )
+    expect(answer('date', 200).framing).toEqual(headersOf('Content-Length 3'))
+    expect(answer('close', 204)).toMatchObject({
+      framing: headersOf('Date d'),
+      headers: headersOf(
+        'X-B 1 Set-Cookie a set-cookie b X-Hop 2 RateLimit y X-RateLimit-Reset z X-Request-Id r',
+      ),
+    })
   })
 })

@@ -44,13 +44,13 @@ describe('the head of an answer', () => {
     ['keeps its length, though Connection names it', ['Connection: Content-Length'], []],
     ['loses Trailer', ['Trailer: X-End'], []],
   ])('%s', async (_, fields, kept) => {
-    expect(await answering(answer(fields))).toEqual({ head: [OK, ...kept, LENGTH], body: 'hello' })
+    expect(await answering(answer(fields))).toEqual({ head: [OK, LENGTH, ...kept], body: 'hello' })
   })
 
   it('keeps every field of very many', async () => {
     const fields = Array.from({ length: 1600 }, (_, i) => `A${i}: b`)
     const { head } = await answering(answer(fields))
-    expect(head).toEqual([OK, ...fields, LENGTH])
+    expect(head).toEqual([OK, LENGTH, ...fields])
   })
 
   it.each([

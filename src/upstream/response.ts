@@ -54,8 +54,9 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
       if (isOneText) endWhole(response, body.toString('latin1'))
       else response.end(body)
     } else {
-      response.flushHeaders()
       streamBody()
+      // Emits what has come, which is sent with the head.
+      if (incoming.read() === null) response.flushHeaders()
     }
   })
 

@@ -14,7 +14,8 @@ COPY src src
 RUN npm run build && npm prune --omit=dev --omit=optional
 
 FROM node:24-slim
-ENV NODE_ENV=production SLUICE_CONFIG=/etc/sluice/sluice.yaml
+# Few arenas of the allocator save some memory.
+ENV NODE_ENV=production MALLOC_ARENA_MAX=2 SLUICE_CONFIG=/etc/sluice/sluice.yaml
 WORKDIR /sluice
 COPY --from=build /sluice/package.json ./
 COPY --from=build /sluice/node_modules node_modules
@@ -32,6 +33,6 @@ EXPOSE 8080 9090
 # Asks the admin listener of the configuration. If flags of `start` change its address, give this the same flags.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["sluice", "health"]
 # SIGTERM drains, so node itself must be process 1.
-# A small young generation costs a few per cent of speed and saves an eighth of the memory.
-ENTRYPOINT ["node", "--max-semi-space-size=8", "dist/bin/sluice.js"]
+# The young generation of Node.js 20: a smaller one costs speed, a larger one memory.
+ENTRYPOINT ["node", "--max-semi-space-size=16", "dist/bin/sluice.js"]
 CMD ["start"]

@@ -95,8 +95,8 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
     // JSON is YAML.
     writeFileSync(file, JSON.stringify(config))
     const script = join(root, 'dist', 'bin', 'sluice.js')
-    const args = [...nodeFlags, '--max-semi-space-size=8', script, 'start', '--config', file, ...flags]
-    return { command: node, args, env: { NODE_ENV: 'production' } }
+    const args = ['--max-semi-space-size=16', ...nodeFlags, script, 'start', '--config', file, ...flags]
+    return { command: node, args, env: { NODE_ENV: 'production', MALLOC_ARENA_MAX: '2' } }
   }
 }
 

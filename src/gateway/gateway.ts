@@ -46,7 +46,7 @@ export function createGateway(deps: GatewayDeps): Serve {
       if (refusal !== undefined) refuse(deps, x, refusal)
       finish()
     }
-    response.once('close', finish)
+    response.on('close', finish)
     let outcome: Outcome | Promise<Outcome>
     try {
       outcome = run(deps, x)

@@ -9,11 +9,11 @@ import { createPipelining, responseOf, type Serve } from './pipelining.ts'
 import { METHODS } from './router.ts'
 import {
   boundSockets,
+  closeUnread,
   type ConnectionPolicy,
   endWithStatus,
   lingerOnClose,
   READ_MS,
-  destroyWithReset,
 } from './sockets.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
@@ -24,6 +24,8 @@ export interface Bounds {
   readonly headersTimeoutMs: number
   readonly requestTimeoutMs: number
   readonly keepAliveTimeoutMs: number
+  /** For a caller that reads nothing of a whole answer; default `READ_MS`, or the request timeout if that is longer. */
+  readonly readMs?: number
 }
 
 /** PEM texts, and whether callers are asked for certificates. */
@@ -139,15 +141,9 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     else refuse(socket, refusal.status, code)
   })
 
-  // A caller that reads nothing of a whole answer times out; one that waits for an upstream, or is given its answer, does not.
-  server.timeout = Math.max(bounds.requestTimeoutMs, READ_MS)
-  server.on('timeout', (socket: Socket) => {
-    const response = responseOf(socket)
-    if (response !== undefined && (!response.writableEnded || socket.writableLength === 0)) return
-    // After an orderly end, the system would keep what was not read for minutes.
-    if (response === undefined) socket.destroy()
-    else destroyWithReset(socket)
-  })
+  const { readMs = Math.max(bounds.requestTimeoutMs, READ_MS) } = bounds
+  const closingUnread = closeUnread(sockets, readMs)
+  server.once('close', () => clearInterval(closingUnread))
   return server
 }
 

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import type { Server, Socket } from 'node:net'
 import { requestComing } from './body.ts'
+import { responseOf } from './pipelining.ts'
 import { networkOf } from './trusted-proxies.ts'
 
 /** How many sockets may be open at a time: in all, and from one address, or from one /64 of IPv6. */
@@ -77,6 +78,26 @@ export const READ_MS = 200_000
 export function destroyWithReset(socket: Socket): void {
   if ('encrypted' in socket) socket.destroy()
   else socket.resetAndDestroy()
+}
+
+/**
+ * Resets sockets whose caller takes nothing of a whole answer for `maxMs`, or up to a tenth longer; one that waits for an upstream,
+ * or is given its answer, is bounded elsewhere. A timer for all: `server.timeout` has one made for every request.
+ */
+export function closeUnread(sockets: ReadonlySet<Socket>, maxMs: number): NodeJS.Timeout {
+  const unread = new WeakMap<Socket, { readonly bytes: number; readonly since: number }>()
+  const sweep = (): void => {
+    const now = performance.now()
+    for (const socket of sockets) {
+      const bytes = responseOf(socket)?.writableEnded === true ? socket.writableLength : 0
+      const before = unread.get(socket)
+      if (bytes === 0) unread.delete(socket)
+      else if (before?.bytes !== bytes) unread.set(socket, { bytes, since: now })
+      // After an orderly end, the system would keep what was not read for minutes.
+      else if (now - before.since >= maxMs) destroyWithReset(socket)
+    }
+  }
+  return setInterval(sweep, maxMs / 10).unref()
 }
 
 const LINGER_MS = 2000

@@ -1,5 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts'
-import { atIterationEnd } from '../iteration.ts'
+import { atCallbackEnd } from '../iteration.ts'
 import { accessLine, withOmitted } from './access-line.ts'
 import type { Activity } from './activity/activity.ts'
 import { keyOf } from './activity/seen.ts'
@@ -24,7 +24,7 @@ export function createAccessLog(
     refusals === 'all'
       ? undefined
       : createSample(refusalLine, (line, omitted) => write(withOmitted(line, omitted)))
-  const observe = atIterationEnd((exchange: Exchange) => {
+  const observe = atCallbackEnd((exchange: Exchange) => {
     const { route, method, decision, source, forwarded } = exchange
     const status = statusOf(exchange)
     const durationMs = exchange.endedAt - exchange.startedAt

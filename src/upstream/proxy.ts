@@ -67,6 +67,13 @@ const UNUSED = Object.fromEntries(
 
 const onError = (error: Error, { upstreamRequest }: RequestFacade): void => upstreamRequest.onError(error)
 
+/** Never left to Node, which sends a body without any for some methods, and announces chunks where there is no body for others. */
+function framingOf({ request, outgoing: { bodyLength } }: UpstreamRequest): string[] {
+  if (bodyLength === undefined) return ['transfer-encoding', 'chunked']
+  const isAnnounced = request.headers['content-length'] !== undefined || WITH_BODY.has(request.method)
+  return isAnnounced ? ['content-length', String(bodyLength)] : []
+}
+
 /** Has http-proxy make the requests to an upstream. */
 export function createSend(protocol: string): (request: UpstreamRequest) => void {
   let current: UpstreamRequest
@@ -108,11 +115,7 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
 
   return (sent) => {
     current = sent
-    const { request } = sent
-    const { bodyLength } = sent.outgoing
-    // Node would announce chunks for a body of none.
-    const isAnnounced = request.headers['content-length'] !== undefined || WITH_BODY.has(request.method)
-    framing = bodyLength !== undefined && isAnnounced ? ['content-length', String(bodyLength)] : []
+    framing = framingOf(sent)
     try {
       // Without options of its own, so that http-proxy copies none.
       proxy.web(new RequestFacade(sent) as never, RESPONSE_FACADE, onError as never)

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { STATUS_CODES } from 'node:http'
+import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Server, Socket } from 'node:net'
 import { requestComing } from './body.ts'
 import { responseOf } from './pipelining.ts'
@@ -85,14 +85,15 @@ export function destroyWithReset(socket: Socket): void {
  * or is given its answer, is bounded elsewhere. A timer for all: `server.timeout` has one made for every request.
  */
 export function closeUnread(sockets: ReadonlySet<Socket>, maxMs: number): NodeJS.Timeout {
-  const unread = new WeakMap<Socket, { readonly bytes: number; readonly since: number }>()
+  const unread = new WeakMap<ServerResponse, { readonly bytes: number; readonly since: number }>()
   const sweep = (): void => {
     const now = performance.now()
     for (const socket of sockets) {
-      const bytes = responseOf(socket)?.writableEnded === true ? socket.writableLength : 0
-      const before = unread.get(socket)
-      if (bytes === 0) unread.delete(socket)
-      else if (before?.bytes !== bytes) unread.set(socket, { bytes, since: now })
+      const response = responseOf(socket)
+      const bytes = socket.writableLength
+      if (response?.writableEnded !== true || bytes === 0) continue
+      const before = unread.get(response)
+      if (before?.bytes !== bytes) unread.set(response, { bytes, since: now })
       // After an orderly end, the system would keep what was not read for minutes.
       else if (now - before.since >= maxMs) destroyWithReset(socket)
     }

@@ -4,6 +4,7 @@ import { connect as connectTcp, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect as connectTls } from 'node:tls'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { drain, loads } from '../../src/downstream/drain.ts'
 import { createListener, listen } from '../../src/downstream/server.ts'
@@ -170,6 +171,35 @@ describe.concurrent('a caller', () => {
     socket.pause()
     socket.write(`${GET}\r\n`)
     await until('its socket is closed', () => timedOut)
+    expect(await drain(server, 0)).toBe(0)
+  })
+
+  it('that reads its answers, however alike, one after a pause and then the next, gets them all', async () => {
+    const answer = Buffer.alloc(20_000_000)
+    const server = createListener(
+      (_, response, __, done) => {
+        response.end(answer)
+        response.once('close', done)
+      },
+      { ...BOUNDS, readMs: 4000 },
+      SILENT,
+    )
+    const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
+    const socket = connectTcp({ port, host: '127.0.0.1' }).on('error', () => {})
+    sockets.push(socket)
+    let bytes = 0
+    const read = async (until: number): Promise<void> => {
+      await sleep(2500)
+      while (bytes < until && !socket.destroyed) {
+        bytes += (socket.read() as Buffer | null)?.length ?? 0
+        await sleep(1)
+      }
+    }
+    socket.write(`${GET}\r\n`.repeat(2))
+    await read(answer.length + 500)
+    await read(2 * answer.length)
+    expect(bytes).toBeGreaterThan(2 * answer.length)
+    socket.destroy()
     expect(await drain(server, 0)).toBe(0)
   })
 

@@ -33,6 +33,6 @@ EXPOSE 8080 9090
 # Asks the admin listener of the configuration. If flags of `start` change its address, give this the same flags.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["sluice", "health"]
 # SIGTERM drains, so node itself must be process 1.
-# The young generation of Node.js 20: a smaller one costs speed, a larger one memory.
+# On Node.js 20, a smaller young generation costs speed, and a larger one memory.
 ENTRYPOINT ["node", "--max-semi-space-size=16", "dist/bin/sluice.js"]
 CMD ["start"]

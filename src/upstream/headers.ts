@@ -14,8 +14,9 @@ export interface Connection {
 }
 
 /**
- * Returns the request's fields as the upstream gets them, but for Content-Length: a flat list of names, in lower case, and values. `identity` are fields of
- * the upstream's own in which a proxy reports who calls: the name as servers compare it → as configured, in lower case.
+ * Returns the request's fields as the upstream gets them, but for Content-Length: a flat list of names, in lower case, and values.
+ * `identity` are fields of the upstream's own in which a proxy reports who calls: the name as servers compare it → as configured,
+ * in lower case.
  */
 export function requestHeaders(
   fields: Readonly<Record<string, string | string[] | undefined>>,
@@ -52,8 +53,9 @@ export function requestHeaders(
 }
 
 /**
- * Reads the head of an answer. `headers` and `framing` (those that Node.js must know) are flat lists of fields in the order sent; `rateLimit` replaces the upstream's own,
- * `requestId` is added where it sent none. `keepAliveMs` is how long the upstream announces that it keeps the socket, less the time for the next request to arrive.
+ * Reads the head of an answer. `headers` and `framing` (those that Node.js must know) are flat lists of fields in the order sent;
+ * `rateLimit` replaces the upstream's own, `requestId` is added where it sent none. `keepAliveMs` is how long the upstream announces
+ * that it keeps the socket, less the time for the next request to arrive.
  */
 export function readAnswerHead(
   rawHeaders: readonly string[],

@@ -67,7 +67,10 @@ const UNUSED = Object.fromEntries(
 
 const onError = (error: Error, { upstreamRequest }: RequestFacade): void => upstreamRequest.onError(error)
 
-/** Never left to Node, which sends a body without any for some methods, and announces chunks where there is no body for others. */
+/**
+ * Returns the fields that announce a body. This is not left to Node, which sends bodies without any for some methods, and announces
+ * chunks for a body of none for others.
+ */
 function framingOf({ request, outgoing: { bodyLength } }: UpstreamRequest): string[] {
   if (bodyLength === undefined) return ['transfer-encoding', 'chunked']
   const isAnnounced = request.headers['content-length'] !== undefined || WITH_BODY.has(request.method)

@@ -74,13 +74,11 @@ export class UpstreamRequest {
     response.on('close', () => this.settle(response.writableFinished ? 'answered' : 'left'))
     if (response.destroyed) return this.settle('left')
     this.backend.timeouts.add(this)
-    if (this.streamed) {
-      onBodyAborted(request, (reason) => {
-        if (!response.writableEnded && this.#answer?.complete !== true) this.fail(reason)
-      })
-      if (this.settled) return
-    }
     if (!this.streamed) return sendAtIterationEnd(this)
+    onBodyAborted(request, (reason) => {
+      if (!response.writableEnded && this.#answer?.complete !== true) this.fail(reason)
+    })
+    if (this.settled) return
     this.backend.send(this)
     request.on('data', (chunk: Buffer) => this.#onBody(chunk))
     request.on('end', () => {

@@ -16,8 +16,8 @@ const GATEWAY_LIFE_MS = 10_000
 /** Gets the outcome of each question to a server; one question may carry several decisions. */
 export type OnReply = (server: string, error: Error | undefined) => void
 
-/** So that one script call blocks Redis for less than a millisecond. */
-const MAX_BATCH = 64
+/** So that Redis is at work while the gateway reads on: all requests of an iteration in one batch would leave one idle at a time. */
+const MAX_BATCH = 24
 
 interface Waiting {
   readonly quotas: readonly Quota[]
@@ -84,9 +84,7 @@ export function createScripts(
   function flush(): void {
     const gathered = gathering
     gathering = new Map()
-    for (const all of gathered.values()) {
-      for (let i = 0; i < all.length; i += MAX_BATCH) void send(all.slice(i, i + MAX_BATCH))
-    }
+    for (const batch of gathered.values()) void send(batch)
   }
 
   async function send(batch: readonly Waiting[]): Promise<void> {
@@ -132,16 +130,20 @@ export function createScripts(
     },
 
     /**
-     * Asks charge.lua for a decision, together with the others of the same hash slot in this iteration of the event loop.
+     * Asks charge.lua for a decision, together with others of the same hash slot in this iteration of the event loop.
      * Rejects if the script fails, or with a DamagedKeyError.
      */
     decide: (slot: number, quotas: readonly Quota[], charging: boolean): Promise<Charge> =>
       new Promise((resolve, reject) => {
-        if (gathering.size === 0) setImmediate(flush)
         const one = { quotas, charging, resolve, reject }
         const batch = gathering.get(slot)
-        if (batch === undefined) gathering.set(slot, [one])
-        else batch.push(one)
+        if (batch === undefined) {
+          if (gathering.size === 0) setImmediate(flush)
+          gathering.set(slot, [one])
+        } else if (batch.push(one) === MAX_BATCH) {
+          gathering.delete(slot)
+          void send(batch)
+        }
       }),
   }
 }

@@ -118,13 +118,13 @@ describe('the Redis store', () => {
     )
   })
 
-  test('sends the decisions of one turn in one script call, of at most 64 decisions', async () => {
+  test('sends the decisions of one turn in one script call, of at most 24 decisions', async () => {
     const counted = createRedisStore({ topology: { url: server.url }, prefix: 'r', script: COUNTED_SCRIPT })
     await counted.connect()
     const one = quota('turn', 5, 1000)
     for (const [times, calls] of [
-      [64, '1'],
-      [200, '5'],
+      [24, '1'],
+      [100, '6'],
     ] as const) {
       await Promise.all(Array.from({ length: times }, async () => counted.charge([one])))
       expect(await server.command('GET', 'calls:{turn}')).toBe(calls)
@@ -142,7 +142,7 @@ describe('the Redis store', () => {
     }
     const calls = async (tag: string) =>
       await (await cluster.masterOf(hashSlot(tag))).command('GET', `calls:{${tag}}`)
-    await charge('turn', 64)
+    await charge('turn', 24)
     expect(hashSlot('other')).not.toBe(hashSlot('turn'))
     await Promise.all([charge('turn', 20), charge('other', 20)])
     expect([await calls('turn'), await calls('other')]).toEqual(['2', '1'])

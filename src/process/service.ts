@@ -16,6 +16,7 @@ import { createActivity } from '../observe/activity/activity.ts'
 import type { ActivityValues } from '../observe/activity/values.ts'
 import { atMostEvery, type LogOutput } from '../observe/log.ts'
 import type { Metrics, MetricValues } from '../observe/metrics.ts'
+import { keepFreedMemory } from './freed-memory.ts'
 import { showGauges } from './gauges.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuard, openIssuers } from './open-authentication.ts'
 import { compileRoutes, openUpstreams } from './open-routes.ts'
@@ -57,6 +58,7 @@ const DROPPED_LOG_MS = 60_000
 
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
 export async function buildService(config: Config, output: LogOutput, metrics: Metrics): Promise<OwnService> {
+  keepFreedMemory()
   const { log } = output
   const tracing = config.tracing && (await import('../observe/tracing.ts')).createTracing(config.tracing, log)
   const { store, counters, overrides, ready } = await openStore(config.store, log, metrics)

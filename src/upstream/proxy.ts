@@ -49,9 +49,9 @@ class RequestFacade {
   on(): void {}
 
   pipe(sent: ClientRequest): void {
-    const { request, streamed, outgoing } = this.upstreamRequest
+    const { request, streamed, body } = this.upstreamRequest
     if (streamed) request.pipe(sent)
-    else sent.end(outgoing.body)
+    else sent.end(body)
   }
 }
 

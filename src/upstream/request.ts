@@ -9,9 +9,7 @@ import type { Outgoing } from './proxy.ts'
 import { streamAnswer } from './response.ts'
 import type { Backend } from './upstream.ts'
 
-const sendAtIterationEnd = atIterationEnd((request: UpstreamRequest) => {
-  if (!request.settled) request.backend.send(request)
-})
+const beginAtIterationEnd = atIterationEnd((one: UpstreamRequest) => one.begin())
 
 /** A request to an upstream and its answer: one object for its whole life, with one outcome. */
 export class UpstreamRequest {
@@ -41,8 +39,10 @@ export class UpstreamRequest {
   headAt: number | undefined
   readonly backend: Backend
   readonly #resolve: (ended: UpstreamRequest) => void
+  /** The whole body, if it has come before the request is sent. */
+  body: Buffer | undefined
   /** True if its body is passed on while it comes. */
-  readonly streamed: boolean
+  streamed: boolean
   #answer: IncomingMessage | undefined
   #received = 0
   /** Bytes of the answer's body that were passed on. */
@@ -63,18 +63,30 @@ export class UpstreamRequest {
     this.outgoing = outgoing
     this.#resolve = resolve
     this.timeoutMs = outgoing.timeoutMs ?? backend.timeoutMs
+    this.body = outgoing.body
     this.streamed = outgoing.bodyLength !== 0 && outgoing.body === undefined
     const isRepeatable = outgoing.bodyLength === 0 && (request.method === 'GET' || request.method === 'HEAD')
     this.reuse = isRepeatable ? 'any' : 'fresh'
   }
 
   start(): void {
-    const { request, response } = this
+    const { response } = this
     response.on('error', ignore)
     response.on('close', () => this.settle(response.writableFinished ? 'answered' : 'left'))
     if (response.destroyed) return this.settle('left')
     this.backend.timeouts.add(this)
-    if (!this.streamed) return sendAtIterationEnd(this)
+    beginAtIterationEnd(this)
+  }
+
+  /** Sends it, with its body if that has come whole by now, as a small one mostly has: in one write, and without a stream's events. */
+  begin(): void {
+    const { request, response, outgoing } = this
+    if (this.settled) return
+    if (this.streamed && request.complete && request.readableLength === outgoing.bodyLength) {
+      this.body = request.read() as Buffer
+      this.streamed = false
+    }
+    if (!this.streamed) return this.backend.send(this)
     onBodyAborted(request, (reason) => {
       if (!response.writableEnded && this.#answer?.complete !== true) this.fail(reason)
     })

@@ -1,7 +1,7 @@
 import type { Exchange } from '../../gateway/exchange.ts'
 import { type ActivityValues, busiest, type ClientActivity } from './values.ts'
 import { createRing, type Ring } from './ring.ts'
-import { keyOf, limitValues, type Refusal, refusedUntil, type Seen } from './seen.ts'
+import { keyOf, limitValues, nothingSeen, type Refusal, refusedUntil, type Seen } from './seen.ts'
 
 export type Activity = ReturnType<typeof createActivity>
 
@@ -86,14 +86,18 @@ export function createActivity(now = () => performance.now()) {
   ): void {
     const { admitted, allowances, refusedBy } = decision!
     for (const allowance of allowances) {
-      const { name } = allowance
+      const { name, limit, windowMs, remaining, resetAt, shadow } = allowance
       const key = keyOf(quotas, name)
       let seen: Seen | undefined
-      for (const one of entry.limits) if (one.allowance.name === name) seen = one
-      if (seen === undefined) entry.limits.push((seen = { allowance, key, at: decidedAt, overs: undefined }))
-      // Calls do not end in the order in which they were decided.
+      for (const one of entry.limits) if (one.name === name) seen = one
+      if (seen === undefined) entry.limits.push((seen = nothingSeen(name)))
       if (decidedAt >= seen.at) {
-        seen.allowance = allowance
+        // Calls do not end in the order in which they were decided.
+        seen.limit = limit
+        seen.windowMs = windowMs
+        seen.remaining = remaining
+        seen.resetAt = resetAt
+        seen.shadow = shadow
         seen.key = key
         seen.at = decidedAt
       }

@@ -5,16 +5,32 @@ import type { Allowance } from '../../limit/store.ts'
 import type { Ring } from './ring.ts'
 import { type LimitActivity, type RefusedNow, sum } from './values.ts'
 
-/** What a limit last said to a client. */
-export interface Seen {
-  allowance: Allowance
+/**
+ * What a limit last said to a client, in numbers that are overwritten: allowances that were kept until the client's next call
+ * would become old garbage, whose collection stops the process for long.
+ */
+export interface Seen extends Pick<Allowance, 'name'> {
+  limit: number
+  windowMs: number
+  remaining: number
+  resetAt: number
+  shadow: boolean
   key: string
   at: number
   /** Counts what it refused or, a shadow limit, would have refused; made when it first does. */
   overs: Ring | undefined
 }
 
-export type Refusal = Readonly<Omit<Seen, 'overs'>>
+export interface Refusal {
+  readonly allowance: Allowance
+  readonly key: string
+  readonly at: number
+}
+
+export function nothingSeen(name: string): Seen {
+  const [resetAt, at] = [-Infinity, -Infinity]
+  return { name, limit: 0, windowMs: 0, remaining: 0, resetAt, shadow: false, key: '', at, overs: undefined }
+}
 
 /** Returns null for a refusal that has ended. */
 export function refusedUntil({ allowance, at }: Refusal, now: number): RefusedNow | null {
@@ -31,11 +47,10 @@ export function keyOf(quotas: Exchange['quotas'], name: string): string {
 
 export function limitValues(
   client: string,
-  { allowance, key, at, overs }: Seen,
+  { name, limit, remaining, windowMs, resetAt, shadow, key, at, overs }: Seen,
   now: number,
   second: number,
 ): LimitActivity {
-  const { name, limit, remaining, windowMs, resetAt, shadow } = allowance
   const ageMs = Math.max(0, Math.round(now - at))
   const over = sum(overs?.before(second) ?? [])
   return {

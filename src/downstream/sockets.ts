@@ -48,7 +48,10 @@ export function boundSockets(
   return sockets
 }
 
-/** Counts slots taken, in all and by each caller; a caller that holds none takes no memory. */
+/** Callers that hold no slot and are still known: a map that grows and shrinks with every call leaves old garbage, as `Bag` says. */
+const MAX_IDLE_CALLERS = 4096
+
+/** Counts slots taken, in all and by each caller. */
 export function createSlots(max: number, maxEach: number) {
   const held = new Map<string, number>()
   let taken = 0
@@ -61,10 +64,12 @@ export function createSlots(max: number, maxEach: number) {
     },
     release(caller: string): void {
       taken--
-      const left = held.get(caller)! - 1
-      if (left === 0) held.delete(caller)
-      else held.set(caller, left)
+      held.set(caller, held.get(caller)! - 1)
+      if (held.size <= taken + MAX_IDLE_CALLERS) return
+      for (const [one, slots] of held) if (slots === 0) held.delete(one)
     },
+    /** Returns how many callers are known. */
+    callers: (): number => held.size,
   }
 }
 

@@ -41,8 +41,6 @@ export class UpstreamRequest {
   readonly #resolve: (ended: UpstreamRequest) => void
   /** The whole body, if it has come before the request is sent. */
   body: Buffer | undefined
-  /** True if its body is passed on while it comes. */
-  streamed: boolean
   #answer: IncomingMessage | undefined
   #received = 0
   /** Bytes of the answer's body that were passed on. */
@@ -64,9 +62,13 @@ export class UpstreamRequest {
     this.#resolve = resolve
     this.timeoutMs = outgoing.timeoutMs ?? backend.timeoutMs
     this.body = outgoing.body
-    this.streamed = outgoing.bodyLength !== 0 && outgoing.body === undefined
     const isRepeatable = outgoing.bodyLength === 0 && (request.method === 'GET' || request.method === 'HEAD')
     this.reuse = isRepeatable ? 'any' : 'fresh'
+  }
+
+  /** True if its body is passed on while it comes. */
+  get streamed(): boolean {
+    return this.outgoing.bodyLength !== 0 && this.body === undefined
   }
 
   start(): void {
@@ -84,7 +86,6 @@ export class UpstreamRequest {
     if (this.settled) return
     if (this.streamed && request.complete && request.readableLength === outgoing.bodyLength) {
       this.body = request.read() as Buffer
-      this.streamed = false
     }
     if (!this.streamed) return this.backend.send(this)
     onBodyAborted(request, (reason) => {

@@ -54,20 +54,21 @@ export function createLimiter(
    */
   function knownRefusal(quotas: readonly Quota[], at: number): readonly Allowance[] | undefined {
     if (known.size === 0) return undefined
+    const found: Known[] = []
     let longest: Known | undefined
     let unknownMs = 0
     for (const quota of quotas) {
       if (quota.shadow) continue
       const one = lookUp(quota, at)
       if (one === undefined) unknownMs = Math.max(unknownMs, quota.windowMs)
-      else if (longest === undefined || waitMs(one, at) > waitMs(longest, at)) longest = one
+      else {
+        found.push(one)
+        if (longest === undefined || waitMs(one, at) > waitMs(longest, at)) longest = one
+      }
     }
     if (longest === undefined || longest.allowance.remaining > 0) return undefined
     if (unknownMs > waitMs(longest, at) && mayRecheck(longest, at)) return undefined
-    return quotas.flatMap((quota) => {
-      const one = quota.shadow ? undefined : lookUp(quota, at)
-      return one === undefined ? [] : [allowanceNow(one, at)]
-    })
+    return found.map((one) => allowanceNow(one, at))
   }
 
   /** Remembers the keys that an admitted call filled, and all of a refused one; `allowances` in the order of `quotas`. */

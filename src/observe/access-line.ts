@@ -20,9 +20,13 @@ export function accessLine(
   status: number,
   durationMs: number,
 ): string {
-  const { request, route, caller, claimed, decision, error, forwarded, decidedAt } = exchange
+  const { request, target, route, caller, claimed, decision, error, forwarded, decidedAt } = exchange
   let line = `{"level":"${level}"${timestamp()},"requestId":"${exchange.requestId}","method":"${exchange.method}"`
-  line += text('host', cut(exchange.host)) + text('path', cut(plainPath(exchange.path)))
+  if (target === undefined)
+    line += text('host', cut(exchange.host)) + text('path', cut(plainPath(exchange.path)))
+  // Canonical, so that only an escape can stand for what is not plain.
+  else
+    line += `,"host":"${cut(target.host)}","path":"${cut(target.path.includes('%') ? plainPath(target.path) : target.path)}"`
   if (route !== undefined) line += routeMembers(route)
   line += text('client', caller?.client ?? exchange.refusal?.client)
   if (claimed !== undefined) line += `${text('client', claimed)},"claimed":true`

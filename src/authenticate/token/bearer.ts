@@ -24,6 +24,8 @@ const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
 const MAX_TOKEN = 16 * 1024
 const CACHED_TOKENS = 10_000
 const CACHED_BYTES = 4 * 1024 * 1024
+/** Of how many tokens it is known that they came once: a few more than are cached. */
+const MARKS = 2 ** 14
 
 const MALFORMED: Fault = {
   error: 'invalid_request',
@@ -69,11 +71,26 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     if (issuer === undefined) {
       return invalidToken('The access token is not from an issuer that is trusted here.')
     }
-    return remember(digest, verifyJwt(issuer, jws, claims), issuer.issuer)
+    return remember(digest, verifyJwt(issuer, jws, claims), issuer.issuer, jws.signature)
   }
 
-  function remember(digest: string, result: ReturnType<typeof verifyJwt>, issuer: string): Found {
-    if (result instanceof Promise) return result.then((settled) => remember(digest, settled, issuer))
+  const marks = new Uint32Array(MARKS)
+  /** Callers that fetch a token for each call send none twice; cached, each would become old garbage and displace another. */
+  function cameBefore(signature: Buffer): boolean {
+    const mark = signature.readUInt32LE()
+    const before = marks[mark % MARKS]
+    marks[mark % MARKS] = mark
+    return before === mark
+  }
+
+  function remember(
+    digest: string,
+    result: ReturnType<typeof verifyJwt>,
+    issuer: string,
+    signature?: Buffer,
+  ): Found {
+    if (result instanceof Promise)
+      return result.then((settled) => remember(digest, settled, issuer, signature))
     if ('error' in result) {
       const { client } = result
       return client === undefined ? result : { ...result, client: nameOf(client, issuer) }
@@ -83,7 +100,8 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
       const { client, user } = identity
       identity = { ...identity, client: nameOf(client, issuer), user: user && nameOf(user, issuer) }
     }
-    verified.set(digest, { ...result, identity })
+    // To introspect again would cost far more than a place in the cache.
+    if (signature === undefined || cameBefore(signature)) verified.set(digest, { ...result, identity })
     return identity
   }
 

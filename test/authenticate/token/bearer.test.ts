@@ -207,17 +207,26 @@ describe('keys that are not known yet', () => {
 })
 
 describe('remembering verified tokens', () => {
-  it('answers at once, with the same identity', async () => {
+  /** Has a token remembered. */
+  async function twice(authenticate: Authenticate, token: string) {
+    await authenticate([`Bearer ${token}`])
+    return authenticate([`Bearer ${token}`])
+  }
+
+  it('begins when they come again, so that those that are sent once displace none', async () => {
     const authenticate = await bearer()
     const token = issuer.token()
     const first = authenticate([`Bearer ${token}`])
-    expect(authenticate([`bearer ${token}`])).toBe(first)
+    const second = authenticate([`Bearer ${token}`])
+    expect(second).toEqual(first)
+    expect(second).not.toBe(first)
+    expect(authenticate([`bearer ${token}`])).toBe(second)
   })
 
   it('never identifies a token by a part of it', async () => {
     const authenticate = await bearer()
     const token = issuer.token()
-    await authenticate([`Bearer ${token}`])
+    await twice(authenticate, token)
     const [head, payload, signature] = token.split('.') as [string, string, string]
     const other = issuer.token({ client_id: 'client-2' }).split('.') as [string, string, string]
     for (const forged of [
@@ -239,7 +248,7 @@ describe('remembering verified tokens', () => {
     const authenticate = await bearer()
     const exp = Math.floor(now / 1000) + 60
     const token = issuer.token({ exp })
-    const first = authenticate([`Bearer ${token}`])
+    const first = await twice(authenticate, token)
     now = exp * 1000 - 1
     expect(authenticate([`Bearer ${token}`])).toBe(first)
     now = exp * 1000 + 4999
@@ -252,7 +261,7 @@ describe('remembering verified tokens', () => {
     const keys = held(await readKeySet(issuer.jwks))
     const authenticate = await bearer({ keys })
     const token = issuer.token({}, { alg: 'ES256' })
-    const first = authenticate([`Bearer ${token}`])
+    const first = await twice(authenticate, token)
     const others = [issuer.key('ES256').jwk, makeKey('RS256').jwk]
     keys.set = await readKeySet(issuer.jwks, keys.set)
     expect(authenticate([`Bearer ${token}`])).toBe(first)

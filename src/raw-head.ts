@@ -6,15 +6,13 @@ interface Made {
 }
 
 /**
- * Adds fields, a flat list of names and values, to a head that is made and not sent. Node.js would search each for characters that
+ * Adds fields to a head that is made and not sent, as text: each `\r\nName: value`. Node.js would search each for characters that
  * are not allowed, which those parsed or made here do not have. Not for fields that tell Node.js how to send the message:
  * `Connection`, `Content-Length`, `Date`.
  */
-export function addFields(message: OutgoingMessage, fields: readonly string[]): void {
+export function addFields(message: OutgoingMessage, fields: string): void {
   const made = message as unknown as Made
-  let head = made._header.slice(0, -2)
-  for (let i = 0; i < fields.length; i += 2) head += `${fields[i]!}: ${fields[i + 1]!}\r\n`
-  made._header = `${head}\r\n`
+  made._header = `${made._header.slice(0, -4)}${fields}\r\n\r\n`
 }
 
 /** Ends a message that announces this body, of Latin-1 alone, in one write: Node.js would write head, body and end as three pieces. */

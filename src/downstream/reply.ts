@@ -6,9 +6,9 @@ import { parseHost } from './target.ts'
 
 export interface Reply {
   readonly status: number
-  /** Flat lists of names and values: fields that Node.js must know or check, and those that are well formed. */
+  /** The fields that Node.js must know or check, as a flat list of names and values; and those that are well formed, as text for `addFields`. */
   readonly checked: readonly string[]
-  readonly headers: readonly string[]
+  readonly headers: string
   readonly body: string
 }
 
@@ -30,14 +30,18 @@ export function hostErrorFormats(routes: readonly Route[]): (host: string | unde
 }
 
 const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
-const OWN_HEADERS = ['Cache-Control', 'no-store']
+/** What stands before the request id. */
+const headersOf = (contentType: string): string =>
+  `\r\nCache-Control: no-store\r\nContent-Type: ${contentType}\r\nX-Request-Id: `
+const JSON_HEADERS = headersOf('application/json')
+const PROBLEM_HEADERS = headersOf('application/problem+json')
 
 /** Returns the reply to a refused request; `rateLimit` are the fields of the decision, where one was made. */
 export function refusalReply(
   refusal: Refusal,
   format: ErrorFormat,
   requestId: string,
-  rateLimit: readonly string[] = [],
+  rateLimit = '',
 ): Reply {
   const { status, message } = refusal
   const checked: string[] = []
@@ -46,8 +50,7 @@ export function refusalReply(
     for (const one of typeof value === 'string' ? [value] : value) checked.push(name, one)
   }
   const isOAuth = format === 'oauth'
-  const headers = [...rateLimit, ...OWN_HEADERS, 'X-Request-Id', requestId]
-  headers.push('Content-Type', isOAuth ? 'application/json' : 'application/problem+json')
+  const headers = rateLimit + (isOAuth ? JSON_HEADERS : PROBLEM_HEADERS) + requestId
   const body = isOAuth
     ? JSON.stringify({ error: refusal.oauthError ?? oauthCode(status), error_description: message })
     : problem(refusal, requestId)
@@ -69,8 +72,7 @@ function problem(
 }
 
 export function jsonReply(body: object, requestId: string): Reply {
-  const headers = [...OWN_HEADERS, 'X-Request-Id', requestId, 'Content-Type', 'application/json']
-  return { status: 200, checked: [], headers, body: JSON.stringify(body) }
+  return { status: 200, checked: [], headers: JSON_HEADERS + requestId, body: JSON.stringify(body) }
 }
 
 /** The RFC 6749 code nearest to a status; `server_error` and `temporarily_unavailable` are those of section 4.1.2.1. */

@@ -14,6 +14,7 @@ import type { Failures } from '../limit/failure-limit.ts'
 import type { Caller, LimitedRoute, Quota } from '../limit/limit.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import type { RefuseParams } from '../limit/parameters.ts'
+import { memoize } from '../memoize.ts'
 import type { ParGuard } from '../par/guard.ts'
 import type { UpstreamRequest } from '../upstream/request.ts'
 import type { Forward } from '../upstream/upstream.ts'
@@ -49,8 +50,8 @@ export interface GatewayDeps {
   /** Checks pushed authorisation requests; undefined without a PAR route. */
   readonly guard: ParGuard | undefined
   readonly limiter: Limiter
-  /** Returns a decision's header fields as a flat list. */
-  rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): readonly string[]
+  /** Returns a decision's header fields, as text for `addFields`. */
+  rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): string
   /** Returns the body of `respond: limits`. */
   limitsOf(caller: Caller): Promise<object>
   /** Starts to trace a request, as it is forwarded: its `traceparent` becomes that of the gateway. Undefined where none is traced. */
@@ -62,6 +63,23 @@ export interface GatewayDeps {
 const NO_QUOTAS: readonly Quota[] = []
 /** A well-formed `X-Request-Id`, which is kept. */
 const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
+
+/** To parse an IPv6 address takes longer than all else here. */
+const peerAddress = memoize(plainAddress, 10_000, 45)
+
+const IDS = 128
+const ID_CHARS = 36
+let ids = ''
+let nextId = 0
+
+/** Returns a new UUID. Each is a slice of one text that holds many: `randomUUID` makes one of 20 pieces, which every text that it stands in must gather again. */
+function newId(): string {
+  if (nextId === ids.length) {
+    ids = Array.from({ length: IDS }, () => randomUUID()).join('')
+    nextId = 0
+  }
+  return ids.slice(nextId, (nextId += ID_CHARS))
+}
 
 /** One request and what became of it. Each field is written by the phase it stands under; instants are `performance.now()` milliseconds. */
 export class Exchange {
@@ -109,8 +127,8 @@ export class Exchange {
   limitAt: number | undefined = undefined
   decidedAt: number | undefined = undefined
   decision: Decision | undefined = undefined
-  /** The decision's header fields, as a flat list. */
-  rateLimit: readonly string[] | undefined = undefined
+  /** The decision's header fields, as text for `addFields`. */
+  rateLimit: string | undefined = undefined
 
   // forward
   askedAt: number | undefined = undefined
@@ -138,9 +156,9 @@ export class Exchange {
     this.expectsContinue = expectsContinue
     this.startedAt = performance.now()
     const given = request.headers['x-request-id']
-    this.requestId = typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID()
+    this.requestId = typeof given === 'string' && REQUEST_ID.test(given) ? given : newId()
     this.method = request.method ?? ''
-    this.peer = plainAddress(request.socket.remoteAddress ?? '')
+    this.peer = peerAddress(request.socket.remoteAddress ?? '')
     this.ip = peers.caller(this.peer, request.headers['x-forwarded-for'] as string | undefined)
     this.trusted = peers.trusts(this.peer)
   }

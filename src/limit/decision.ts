@@ -20,22 +20,15 @@ export interface Decision {
 }
 
 /**
- * Returns the header fields of a decision, as a flat list of names and values: for an admitted call those of the route's first
- * limit, for a refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3) unless it allows no calls.
+ * Returns the header fields of a decision, as text for `addFields`: for an admitted call those of the route's first limit, for a
+ * refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3) unless it allows no calls.
  */
-export function decisionHeaders(decision: Decision): string[] {
+export function decisionHeaders(decision: Decision): string {
   const reported = decision.refusedBy ?? decision.allowances.find(({ shadow }) => !shadow)
-  if (reported === undefined) return []
-  const headers = [
-    'X-RateLimit-Limit',
-    String(reported.limit),
-    'X-RateLimit-Remaining',
-    String(reported.remaining),
-    'X-RateLimit-Reset',
-    iso(reported.resetAt),
-  ]
-  if (!decision.admitted && reported.limit > 0) headers.push('Retry-After', String(retryAfterSecs(reported)))
-  return headers
+  if (reported === undefined) return ''
+  const { limit, remaining, resetAt } = reported
+  const headers = `\r\nX-RateLimit-Limit: ${limit}\r\nX-RateLimit-Remaining: ${remaining}\r\nX-RateLimit-Reset: ${iso(resetAt)}`
+  return decision.admitted || limit === 0 ? headers : `${headers}\r\nRetry-After: ${retryAfterSecs(reported)}`
 }
 
 const HOUR_MS = 3_600_000
@@ -63,26 +56,25 @@ const MOST = 999_999_999_999_999
 
 /**
  * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the decided limits that are not
- * shadow, as a flat list of names and values. A limit that a cached refusal knows nothing of is only in the policy; one that
+ * shadow, as text for `addFields`. A limit that a cached refusal knows nothing of is only in the policy; one that
  * allows no calls is never restored, and so has no `t`. The draft has only whole seconds, which are rounded up.
  */
-export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string[] {
+export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string {
   const live = allowances.filter(({ shadow }) => !shadow)
-  if (live.length === 0) return []
+  if (live.length === 0) return ''
   const policies = quotas
     .filter(({ shadow }) => !shadow)
     .map((quota) => live.find(({ name }) => name === quota.name) ?? quota)
-  return [
-    'RateLimit-Policy',
-    serializeList(policies.map(({ name, limit, windowMs }) => [name, parameters('q', limit, 'w', windowMs)])),
-    'RateLimit',
-    serializeList(
-      live.map(({ name, limit, remaining, resetAfterMs }) => [
-        name,
-        limit === 0 ? new Map([['r', 0]]) : parameters('r', remaining, 't', resetAfterMs),
-      ]),
-    ),
-  ]
+  const policy = serializeList(
+    policies.map(({ name, limit, windowMs }) => [name, parameters('q', limit, 'w', windowMs)]),
+  )
+  const left = serializeList(
+    live.map(({ name, limit, remaining, resetAfterMs }) => [
+      name,
+      limit === 0 ? new Map([['r', 0]]) : parameters('r', remaining, 't', resetAfterMs),
+    ]),
+  )
+  return `\r\nRateLimit-Policy: ${policy}\r\nRateLimit: ${left}`
 }
 
 function parameters(callsName: string, calls: number, secsName: string, ms: number): Map<string, number> {
@@ -99,7 +91,8 @@ function parameters(callsName: string, calls: number, secsName: string, ms: numb
 export function exceeded({ allowances, refusedBy }: Decision): Refusal {
   if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
   const { name, limit, windowMs } = refusedBy
-  const violatedPolicies = allowances.filter(refuses).map((allowance) => allowance.name)
+  const violatedPolicies: string[] = []
+  for (const allowance of allowances) if (refuses(allowance)) violatedPolicies.push(allowance.name)
   if (limit === 0) {
     return tooManyRequests(`The limit "${name}" allows this client no calls.`, { violatedPolicies })
   }

@@ -25,10 +25,8 @@ export function openUpstreams(resources: Resources, upstreams: readonly Upstream
   return new Map(upstreams.map((one) => [one.name, resources.get('upstream', one, () => open(one))]))
 }
 
-const withDraftHeaders: GatewayDeps['rateLimitHeaders'] = (decision, quotas) => [
-  ...decisionHeaders(decision),
-  ...draftHeaders(decision, quotas),
-]
+const withDraftHeaders: GatewayDeps['rateLimitHeaders'] = (decision, quotas) =>
+  decisionHeaders(decision) + draftHeaders(decision, quotas)
 
 /** Connects the routes with the parts that serve them; keys of limits start with `prefix`. */
 export function compileRoutes(

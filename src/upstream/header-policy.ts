@@ -58,14 +58,7 @@ const MAX_NAME = 64
 
 export const actionOf = memoize(judge, MAX_KNOWN, MAX_NAME)
 
-const READ_FIELDS = [
-  'connection',
-  'content-length',
-  'date',
-  'keep-alive',
-  'transfer-encoding',
-  'x-request-id',
-] as const
+const READ_FIELDS = ['content-length', 'date', 'keep-alive', 'transfer-encoding', 'x-request-id'] as const
 
 /** Returns what a field of an answer is, in whatever case: `keep` passes, `drop` ends here, and the others must be read. */
 export const answerFieldOf = memoize(

@@ -12,16 +12,16 @@ const httpProxy = createRequire(import.meta.url)('http-proxy') as typeof HttpPro
 
 export interface Outgoing {
   readonly target: string
-  /** A flat list of names and values, without Content-Length. */
-  readonly headers: readonly string[]
+  /** Its fields, without Content-Length, as text for `addFields`. */
+  readonly headers: string
   readonly bodyLength: BodyLength
   /** The whole body, if it was read before; else it is streamed. */
   readonly body?: Buffer | undefined
   /** Most bytes of a body of unknown length. */
   readonly maxBody: number
   readonly timeoutMs: number | undefined
-  /** The gateway's rate-limit fields, as a flat list, on a limited route. */
-  readonly rateLimit: readonly string[] | undefined
+  /** The gateway's rate-limit fields, on a limited route. */
+  readonly rateLimit: string | undefined
   /** The `X-Request-Id` of an answer that has none. */
   readonly requestId: string
   /** Whose sockets to the upstream it is counted among. */

@@ -44,6 +44,12 @@ describe('X-Request-Id', () => {
     expect(await idOf({ path: '/oidc/x' })).toMatch(UUID)
   })
 
+  it('is another one for each of many requests', async () => {
+    const ids = await Promise.all(Array.from({ length: 300 }, () => idOf({ path: '/oidc/x' })))
+    for (const id of ids) expect(id).toMatch(UUID)
+    expect(new Set(ids).size).toBe(300)
+  })
+
   it.each([
     ['an ambiguous target', { path: '/a/..%2fb' }, 400],
     ['no token', { path: '/v3/x' }, 401],

@@ -45,7 +45,8 @@ export async function startFront(
       target: request.url!,
       headers: Object.entries(request.headers)
         .filter(([name]) => !FRAMING.has(name))
-        .flat() as string[],
+        .map(([name, value]) => `\r\n${name}: ${String(value)}`)
+        .join(''),
       bodyLength: typeof length === 'object' ? 0 : length,
       maxBody: 1e6,
       timeoutMs: undefined,

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import type { Decision } from '../../src/limit/decision.ts'
 import { draftHeaders } from '../../src/limit/decision.ts'
 import type { Allowance } from '../../src/limit/store.ts'
+import { fieldsOf } from '../helpers/fields.ts'
 
 function allowance(name: string, rest: Partial<Allowance> = {}): Allowance {
   return {
@@ -21,10 +22,8 @@ function allowance(name: string, rest: Partial<Allowance> = {}): Allowance {
 
 function headersOf(...allowances: Allowance[]): string[] {
   const decision: Decision = { admitted: true, allowances, mode: 'store', cached: false }
-  return draftHeaders(
-    decision,
-    allowances.map((one) => ({ ...one, key: one.name })),
-  )
+  const quotas = allowances.map((one) => ({ ...one, key: one.name }))
+  return fieldsOf(draftHeaders(decision, quotas))
 }
 
 test('the draft’s headers list every live limit, in whole seconds, rounded up', () => {
@@ -61,7 +60,7 @@ test('the draft’s headers list the policy of a limit, too, of which nothing is
   const sync = { name: 'sync', key: 'b', limit: 1, windowMs: 5000, shadow: false }
   const trial = { name: 'trial', key: 'c', limit: 9, windowMs: 5000, shadow: true }
   const quotas = [sync, { ...sync, name: 'requests', key: 'a', limit: 1000 }, trial]
-  expect(draftHeaders(decision, quotas)).toEqual([
+  expect(fieldsOf(draftHeaders(decision, quotas))).toEqual([
     'RateLimit-Policy',
     '"sync";q=1;w=5, "requests";q=500;w=60',
     'RateLimit',

@@ -173,6 +173,10 @@ async function redis(bench: Bench): Promise<string> {
     ['script: admitted, one limit', await scriptUs(bench, {})],
     ['script: admitted, two limits', await scriptUs(bench, { limits: 2 })],
     ['script: admitted, one limit, sixteen calls together', await scriptUs(bench, { decisions: 16 })],
+    [
+      'script: admitted, two limits, sixteen calls together',
+      await scriptUs(bench, { limits: 2, decisions: 16 }),
+    ],
     ['script: admitted, 5000 a minute', await scriptUs(bench, { limit: 5000 })],
     ['script: refused', await scriptUs(bench, { limit: 1 })],
     ['script: INCR and PEXPIRE alone', await scriptUs(bench, { script: INCR_SCRIPT })],

@@ -24,8 +24,9 @@ const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
 const MAX_TOKEN = 16 * 1024
 const CACHED_TOKENS = 10_000
 const CACHED_BYTES = 4 * 1024 * 1024
-/** Of how many tokens it is known that they came once: a few more than are cached. */
-const MARKS = 2 ** 14
+/** Tokens of which it is known that they came once, a few more than are cached: a bit for each, of so many that few share one. */
+const MAX_MARKS = 16_384
+const MARK_BITS = 20
 
 const MALFORMED: Fault = {
   error: 'invalid_request',
@@ -74,13 +75,21 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     return remember(digest, verifyJwt(issuer, jws, claims), issuer.issuer, jws.signature)
   }
 
-  const marks = new Uint32Array(MARKS)
+  const marks = new Uint32Array(2 ** MARK_BITS / 32)
+  let marked = 0
+
   /** Callers that fetch a token for each call send none twice; cached, each would become old garbage and displace another. */
   function cameBefore(signature: Buffer): boolean {
-    const mark = signature.readUInt32LE()
-    const before = marks[mark % MARKS]
-    marks[mark % MARKS] = mark
-    return before === mark
+    const bit = signature.readUInt32LE() >>> (32 - MARK_BITS)
+    const word = bit >>> 5
+    const mask = 1 << (bit & 31)
+    if ((marks[word]! & mask) !== 0) return true
+    if (marked++ === MAX_MARKS) {
+      marks.fill(0)
+      marked = 1
+    }
+    marks[word]! |= mask
+    return false
   }
 
   function remember(

@@ -223,6 +223,15 @@ describe('remembering verified tokens', () => {
     expect(authenticate([`bearer ${token}`])).toBe(second)
   })
 
+  it('leaves out none of many that are sent in turn', async () => {
+    const authenticate = await bearer()
+    const tokens = Array.from({ length: 400 }, () => issuer.token({}, { alg: 'ES256' }))
+    const round = () => Promise.all(tokens.map(async (token) => authenticate([`Bearer ${token}`])))
+    await round()
+    const second = await round()
+    for (const [i, identity] of (await round()).entries()) expect(identity).toBe(second[i])
+  })
+
   it('never identifies a token by a part of it', async () => {
     const authenticate = await bearer()
     const token = issuer.token()

@@ -95,7 +95,8 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
     // JSON is YAML.
     writeFileSync(file, JSON.stringify(config))
     const script = join(root, 'dist', 'bin', 'sluice.js')
-    const args = ['--max-semi-space-size=16', ...nodeFlags, script, 'start', '--config', file, ...flags]
+    const memory = ['--max-semi-space-size=16', '--no-memory-reducer']
+    const args = [...memory, ...nodeFlags, script, 'start', '--config', file, ...flags]
     return { command: node, args, env: { NODE_ENV: 'production', MALLOC_ARENA_MAX: '2' } }
   }
 }

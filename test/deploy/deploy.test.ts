@@ -89,7 +89,12 @@ describe('Dockerfile', () => {
 
   it('calls commands that there are, as a user that is no root', async () => {
     const [, entry] = /^ENTRYPOINT (.*)$/m.exec(dockerfile)!
-    expect(JSON.parse(entry!)).toEqual(['node', '--max-semi-space-size=16', 'dist/bin/sluice.js'])
+    expect(JSON.parse(entry!)).toEqual([
+      'node',
+      '--max-semi-space-size=16',
+      '--no-memory-reducer',
+      'dist/bin/sluice.js',
+    ])
     const [, command] = /^CMD (.*)$/m.exec(dockerfile)!
     expect(await isCommandLine(JSON.parse(command!) as string[])).toBe(true)
     const [, check] = /^HEALTHCHECK .* CMD (.*)$/m.exec(dockerfile)!
@@ -262,7 +267,8 @@ describe('deploy/kubernetes/', () => {
 
 describe('deploy/systemd/', () => {
   it('starts, reloads and stops the gateway as it is meant', async () => {
-    const [, words] = /^ExecStart=\S+ --max-semi-space-size=16 dist\/bin\/sluice\.js (.*)$/m.exec(unit)!
+    const [, words] =
+      /^ExecStart=\S+ --max-semi-space-size=16 --no-memory-reducer dist\/bin\/sluice\.js (.*)$/m.exec(unit)!
     expect(await isCommandLine(words!.split(' '))).toBe(true)
     expect(unit).toMatch(/^ExecReload=\/bin\/kill -HUP \$MAINPID$/m)
     expect(unit).toMatch(/^KillMode=mixed$/m)

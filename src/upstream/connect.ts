@@ -16,8 +16,11 @@ export interface Tls {
  */
 export type Connect = (address: Address, done: (failure: Error | undefined, again: boolean) => void) => Socket
 
-/** What every socket without TLS reads into, one after the other: Node would allocate as much for each read, and shrink it. */
-const READ_BUFFER = Buffer.allocUnsafeSlow(64 * 1024)
+/**
+ * What every socket without TLS reads into, one after the other: Node would allocate as much for each read, and shrink it. An answer
+ * of 64 kB comes in one piece with its head, and need not be joined.
+ */
+const READ_BUFFER = Buffer.allocUnsafeSlow(128 * 1024)
 
 /** How long a verified certificate is trusted without being seen again: a resumed session shows none. */
 const MAX_UNVERIFIED_MS = 5 * 60_000

@@ -72,7 +72,7 @@ const ID_CHARS = 36
 let ids = ''
 let nextId = 0
 
-/** Returns a new UUID. Each is a slice of one text that holds many: `randomUUID` makes one of 20 pieces, which every text that it stands in must gather again. */
+/** Returns a new UUID, a slice of a text that holds many: `randomUUID` joins 20 pieces, and V8 copies them anew into each text with the UUID. */
 function newId(): string {
   if (nextId === ids.length) {
     ids = Array.from({ length: IDS }, () => randomUUID()).join('')

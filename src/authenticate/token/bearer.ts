@@ -24,7 +24,7 @@ const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
 const MAX_TOKEN = 16 * 1024
 const CACHED_TOKENS = 10_000
 const CACHED_BYTES = 4 * 1024 * 1024
-/** Tokens of which it is known that they came once, a few more than are cached: a bit for each, of so many that few share one. */
+/** A token that came once sets a bit. All are cleared after so many tokens, a few more than are cached; up to then, few share a bit. */
 const MAX_MARKS = 16_384
 const MARK_BITS = 20
 

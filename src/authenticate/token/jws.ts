@@ -98,5 +98,8 @@ export function isObject(value: unknown): value is JsonObject {
 /** True if the signature is one of `algorithm` by `key`, which fits it. Synchronous: a job queue costs more than the mathematics. */
 export function verifyJws(jws: Jws, algorithm: string, key: KeyObject): boolean {
   const { digest, options } = SCHEMES.get(algorithm)!
+  // OpenSSL takes a PSS signature without its leading zeros, a second spelling (RFC 8017 section 8.1.2, step 1).
+  const bits = key.asymmetricKeyDetails?.modulusLength
+  if (bits !== undefined && jws.signature.length !== Math.ceil(bits / 8)) return false
   return verify(digest, jws.signed, { key, ...options }, jws.signature)
 }

@@ -97,6 +97,8 @@ describe('verifying signatures', () => {
       }
       const [head, payload, signature] = token.split('.') as [string, string, string]
       const bytes = Buffer.from(signature, 'base64url')
+      // jose takes a PSS signature without its leading zero; see below.
+      bytes[0] ||= 1
       const zeros = Buffer.alloc(bytes.length)
       const ones = Buffer.alloc(bytes.length, 0xff)
       const doubled = Buffer.concat([bytes, bytes])
@@ -107,6 +109,19 @@ describe('verifying signatures', () => {
       }
     },
   )
+
+  it('refuses a PSS signature without its leading zero, which OpenSSL takes', async () => {
+    const key = makeKey('PS256')
+    const set = await readKeySet({ keys: [key.jwk] })
+    let token: string
+    let bytes: Buffer
+    do {
+      token = signJws({ alg: 'PS256', kid: key.kid }, { sub: 'x' }, key)
+      bytes = Buffer.from(token.replace(/.*\./, ''), 'base64url')
+    } while (bytes[0] !== 0)
+    expect(verifies(token, set)).toBe(true)
+    expect(verifies(token.replace(/[^.]+$/, bytes.subarray(1).toString('base64url')), set)).toBe(false)
+  })
 })
 
 describe('parsing a JWS', () => {

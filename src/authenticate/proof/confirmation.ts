@@ -37,7 +37,7 @@ export function readConfirmation(cnf: unknown): Confirmation | undefined {
 
 /**
  * Checks that the sender of a token is the one that it is bound to. Without `proofs` a token that is bound to a key is refused;
- * without a sender every bound one. `digest` is the base64url SHA-256 of the token.
+ * without a sender every bound one.
  */
 export function createConfirm(challenges: Challenges, proofs: Proofs | undefined) {
   function refuse(fault: Fault, { client }: Identity, scheme: Scheme, other?: Scheme): Refusal {
@@ -47,7 +47,7 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
   return function confirm(
     identity: Identity,
     scheme: Scheme,
-    digest: string,
+    token: string,
     sender?: Sender,
   ): Identity | Bound | Refusal {
     const { jkt, x5t } = identity.confirmation ?? {}
@@ -69,7 +69,7 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
     return {
       identity,
       async prove() {
-        const proof = await proofs!.verify({ jkt, ath: digest }, sender!)
+        const proof = await proofs!.verify({ jkt, ath: hash('sha256', token, 'base64url') }, sender!)
         return 'error' in proof ? refuse(proof, identity, scheme) : proof
       },
       replayed: () => refuse(REPLAYED, identity, scheme),

@@ -1,4 +1,3 @@
-import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Refusal } from '../../errors.ts'
 import { type Bound, createConfirm } from '../proof/confirmation.ts'
@@ -23,7 +22,9 @@ const SCHEME = /^(bearer|dpop)(?: +|$)/i
 const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
 const MAX_TOKEN = 16 * 1024
 const CACHED_TOKENS = 10_000
-const CACHED_BYTES = 4 * 1024 * 1024
+const CACHED_BYTES = 16 * 1024 * 1024
+/** A token is cached under its last characters, and compared whole: to hash it would take longer. */
+const KEY_CHARS = 43
 /** A token that came once sets a bit. All are cleared after so many tokens, a few more than are cached; up to then, few share a bit. */
 const MAX_MARKS = 16_384
 const MARK_BITS = 20
@@ -45,25 +46,27 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
   const nameOf = createNames(trusted.map(({ issuer }) => issuer))
   const challenges = createChallenges(trusted[0]!.realm, proofs?.algorithms)
   const confirm = createConfirm(challenges, proofs)
-  const verified = new LRUCache<string, VerifiedToken>({
+  const verified = new LRUCache<string, VerifiedToken & { readonly token: string }>({
     max: CACHED_TOKENS,
     maxSize: CACHED_BYTES,
     // About the bytes that each takes.
-    sizeCalculation: ({ identity: { client, user = '', scope = '' } }) =>
-      384 + 2 * (client.length + user.length + scope.length),
+    sizeCalculation: ({ token, identity: { client, user = '', scope = '' } }) =>
+      384 + token.length + 2 * (client.length + user.length + scope.length),
   })
 
-  function find(token: string, digest: string): Found {
-    const known = verified.get(digest)
-    if (known !== undefined) {
+  function find(token: string): Found {
+    const key = token.slice(-KEY_CHARS)
+    const known = verified.get(key)
+    // The whole token: by its end alone, one caller would get another's identity.
+    if (known?.token === token) {
       if (known.until > Date.now() && known.keys?.current() === known.set) return known.identity
-      verified.delete(digest)
+      verified.delete(key)
     }
     if (!TOKEN.test(token)) return MALFORMED
     if (token.length > MAX_TOKEN) return invalidToken('The access token is too long.')
     const jws = parseJws(token)
     if (jws === undefined && introspecting !== undefined && !looksLikeJwt(token)) {
-      return remember(digest, introspecting.introspect!(token, digest), introspecting.issuer)
+      return remember(token, introspecting.introspect!(token), introspecting.issuer)
     }
     const claims = parseObject(jws?.payload)
     if (jws === undefined || claims === undefined) return invalidToken('The access token is malformed.')
@@ -72,7 +75,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     if (issuer === undefined) {
       return invalidToken('The access token is not from an issuer that is trusted here.')
     }
-    return remember(digest, verifyJwt(issuer, jws, claims), issuer.issuer, jws.signature)
+    return remember(token, verifyJwt(issuer, jws, claims), issuer.issuer, jws.signature)
   }
 
   const marks = new Uint32Array(2 ** MARK_BITS / 32)
@@ -93,13 +96,13 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
   }
 
   function remember(
-    digest: string,
+    token: string,
     result: ReturnType<typeof verifyJwt>,
     issuer: string,
     signature?: Buffer,
   ): Found {
     if (result instanceof Promise)
-      return result.then((settled) => remember(digest, settled, issuer, signature))
+      return result.then((settled) => remember(token, settled, issuer, signature))
     if ('error' in result) {
       const { client } = result
       return client === undefined ? result : { ...result, client: nameOf(client, issuer) }
@@ -110,14 +113,18 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
       identity = { ...identity, client: nameOf(client, issuer), user: user && nameOf(user, issuer) }
     }
     // To introspect again would cost far more than a place in the cache.
-    if (signature === undefined || cameBefore(signature)) verified.set(digest, { ...result, identity })
+    if (signature === undefined || cameBefore(signature)) {
+      // A slice would keep the whole header field, with as many spaces as the caller sent.
+      const copy = Buffer.from(token).toString('latin1')
+      verified.set(copy.slice(-KEY_CHARS), { ...result, identity, token: copy })
+    }
     return identity
   }
 
-  function settle(finding: Identity | Fault, scheme: Scheme, digest: string, sender?: () => Sender) {
+  function settle(finding: Identity | Fault, scheme: Scheme, token: string, sender?: () => Sender) {
     if ('error' in finding) return challenges.refuse(finding, scheme)
     if (scheme === 'bearer' && finding.confirmation === undefined) return finding
-    return confirm(finding, scheme, digest, sender?.())
+    return confirm(finding, scheme, token, sender?.())
   }
 
   return function authenticate(authorization, sender) {
@@ -128,11 +135,9 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     if (scheme === undefined || (scheme === 'dpop' && proofs === undefined))
       return challenges.noCredentials(credentials !== '')
     const token = credentials.slice(begin![0].length)
-    // Of the whole token: a digest of less would give one caller another's identity.
-    const digest = hash('sha256', token, 'base64url')
-    const finding = find(token, digest)
-    if (!(finding instanceof Promise)) return settle(finding, scheme, digest, sender)
-    return finding.then((found) => settle(found, scheme, digest, sender))
+    const finding = find(token)
+    if (!(finding instanceof Promise)) return settle(finding, scheme, token, sender)
+    return finding.then((found) => settle(found, scheme, token, sender))
   }
 }
 

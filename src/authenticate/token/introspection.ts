@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { Health, type HealthOptions } from '../../health.ts'
 import { type Fault, invalidToken, unverifiable } from './challenge.ts'
@@ -25,8 +26,8 @@ export interface IntrospectionOptions extends Omit<TokenRules, 'type'> {
 
 export type IntrospectionResult = 'active' | 'inactive' | 'failed'
 
-/** Verifies an opaque token; `digest` is the SHA-256 of the token. A promise only where the issuer must be asked; it never rejects. */
-export type Introspect = (token: string, digest: string) => Fault | Promise<VerifiedToken | Fault>
+/** Verifies an opaque token. A promise only where the issuer must be asked; it never rejects. */
+export type Introspect = (token: string) => Fault | Promise<VerifiedToken | Fault>
 
 /** How long a refused token is refused without asking again. */
 const REFUSED_MS = 5000
@@ -90,14 +91,12 @@ export function createIntrospection(options: IntrospectionOptions) {
     return { identity, until: Math.min(askedAt + maxAgeMs, (claims['exp'] as number) * 1000) }
   }
 
-  const introspect: Introspect = (token, digest) => {
+  const introspect: Introspect = (token) => {
+    const digest = hash('sha256', token, 'base64url')
     const known = refused.get(digest)
     if (known !== undefined && known.until > Date.now()) return known.fault
-    let lookup = inFlight.get(digest)
-    if (lookup === undefined) {
-      lookup = lookUp(token, digest).finally(() => inFlight.delete(digest))
-      inFlight.set(digest, lookup)
-    }
+    const lookup = inFlight.get(digest) ?? lookUp(token, digest).finally(() => inFlight.delete(digest))
+    inFlight.set(digest, lookup)
     return lookup
   }
   /** `isUp` returns false while the endpoint is down. */

@@ -70,7 +70,7 @@ async function introspect({ introspection, ...issuer }: Tokens): Promise<Finding
     timeoutMs: TIMEOUT_MS,
     events: { onDown() {}, onUp() {} },
   })
-  const answer = await ask(`sluice-check-${randomUUID()}`, 'check')
+  const answer = await ask(`sluice-check-${randomUUID()}`)
   if (!('error' in answer))
     return { state: 'failed', what, message: 'calls a token active that nobody was given' }
   if (answer.error !== 'temporarily_unavailable') return { state: 'ok', what, message: 'answers the gateway' }

@@ -125,7 +125,7 @@ describe('an active token', () => {
 
   it('keeps what it is bound to', async () => {
     server.answer = active({ token_type: 'DPoP', cnf: { jkt: DIGEST } })
-    expect(await introspection()('a token', 'digest')).toMatchObject({
+    expect(await introspection()('a token')).toMatchObject({
       identity: { client: 'client-1', confirmation: { jkt: DIGEST } },
     })
   })

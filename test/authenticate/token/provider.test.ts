@@ -159,7 +159,7 @@ describe('the tokens of a real provider', () => {
       status: 200,
       body: { client: 'party' },
     })
-    expect(await introspection(GATEWAY.secret)(token, 'digest')).toMatchObject({
+    expect(await introspection(GATEWAY.secret)(token)).toMatchObject({
       description: 'The access token is not active.',
     })
     expect(events).toEqual([])
@@ -186,7 +186,7 @@ describe('the tokens of a real provider', () => {
 
   it('cannot be introspected with a wrong secret: a 503, not a refusal', async () => {
     const { access_token: token } = await grant()
-    expect(await introspection('wrong')(token, 'digest')).toMatchObject({
+    expect(await introspection('wrong')(token)).toMatchObject({
       error: 'temporarily_unavailable',
       cause: { message: expect.stringContaining('answered 401') },
     })

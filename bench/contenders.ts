@@ -95,8 +95,9 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
     // JSON is YAML.
     writeFileSync(file, JSON.stringify(config))
     const script = join(root, 'dist', 'bin', 'sluice.js')
-    const memory = ['--max-semi-space-size=16', '--no-memory-reducer']
-    const args = [...memory, ...nodeFlags, script, 'start', '--config', file, ...flags]
+    // As the Dockerfile has them.
+    const own = ['--max-semi-space-size=16', '--no-memory-reducer', '--max-valid-polymorphic-map-count=8']
+    const args = [...own, ...nodeFlags, script, 'start', '--config', file, ...flags]
     return { command: node, args, env: { NODE_ENV: 'production', MALLOC_ARENA_MAX: '2' } }
   }
 }

@@ -21,7 +21,6 @@ interface Scheme {
   readonly options?: Omit<VerifyKeyObjectInput, 'key'>
 }
 
-const PKCS1 = { padding: constants.RSA_PKCS1_PADDING }
 const PSS = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST }
 const P1363 = { dsaEncoding: 'ieee-p1363' } as const
 const ED25519: Scheme = { kty: 'OKP', crv: 'Ed25519', digest: undefined }
@@ -31,9 +30,9 @@ const ED25519: Scheme = { kty: 'OKP', crv: 'Ed25519', digest: undefined }
  * `ALGORITHMS` of `config/sections/identity.ts`, for tokens, and of `proof/dpop.ts`, for proofs.
  */
 export const SCHEMES: ReadonlyMap<string, Scheme> = new Map<string, Scheme>([
-  ['RS256', { kty: 'RSA', digest: 'sha256', options: PKCS1 }],
-  ['RS384', { kty: 'RSA', digest: 'sha384', options: PKCS1 }],
-  ['RS512', { kty: 'RSA', digest: 'sha512', options: PKCS1 }],
+  ['RS256', { kty: 'RSA', digest: 'sha256' }],
+  ['RS384', { kty: 'RSA', digest: 'sha384' }],
+  ['RS512', { kty: 'RSA', digest: 'sha512' }],
   ['PS256', { kty: 'RSA', digest: 'sha256', options: PSS }],
   ['PS384', { kty: 'RSA', digest: 'sha384', options: PSS }],
   ['PS512', { kty: 'RSA', digest: 'sha512', options: PSS }],
@@ -101,5 +100,6 @@ export function verifyJws(jws: Jws, algorithm: string, key: KeyObject): boolean 
   // OpenSSL takes a PSS signature without its leading zeros, a second spelling (RFC 8017 section 8.1.2, step 1).
   const bits = key.asymmetricKeyDetails?.modulusLength
   if (bits !== undefined && jws.signature.length !== Math.ceil(bits / 8)) return false
-  return verify(digest, jws.signed, { key, ...options }, jws.signature)
+  // PKCS #1 v1.5 needs none. On Node.js 24 an object with options takes 10 us more than a key, half of the signature itself.
+  return verify(digest, jws.signed, options === undefined ? key : { key, ...options }, jws.signature)
 }

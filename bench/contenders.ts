@@ -96,7 +96,12 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
     writeFileSync(file, JSON.stringify(config))
     const script = join(root, 'dist', 'bin', 'sluice.js')
     // As the Dockerfile has them.
-    const own = ['--max-semi-space-size=16', '--no-memory-reducer', '--max-valid-polymorphic-map-count=8']
+    const own = [
+      '--max-semi-space-size=8',
+      '--no-memory-reducer',
+      '--no-maglev',
+      '--max-valid-polymorphic-map-count=8',
+    ]
     const args = [...own, ...nodeFlags, script, 'start', '--config', file, ...flags]
     return { command: node, args, env: { NODE_ENV: 'production', MALLOC_ARENA_MAX: '2' } }
   }

@@ -78,7 +78,12 @@ describe('deploy/', () => {
   })
 })
 
-const NODE_FLAGS = ['--max-semi-space-size=16', '--no-memory-reducer', '--max-valid-polymorphic-map-count=8']
+const NODE_FLAGS = [
+  '--max-semi-space-size=8',
+  '--no-memory-reducer',
+  '--no-maglev',
+  '--max-valid-polymorphic-map-count=8',
+]
 
 describe('Dockerfile', () => {
   it('copies what there is', () => {

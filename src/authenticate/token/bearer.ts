@@ -23,8 +23,8 @@ const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
 const MAX_TOKEN = 16 * 1024
 const CACHED_TOKENS = 10_000
 const CACHED_BYTES = 16 * 1024 * 1024
-/** A token is cached under its last characters, and compared whole: to hash it would take longer. */
-const KEY_CHARS = 43
+/** What a token is cached under: of a JWT the end of the signature, as to hash all of it takes longer. Opaque ones may end alike. */
+const keyOf = (token: string): string => (token.startsWith('eyJ') ? token.slice(-43) : token)
 /** A token that came once sets a bit. All are cleared after so many tokens, a few more than are cached; up to then, few share a bit. */
 const MAX_MARKS = 16_384
 const MARK_BITS = 20
@@ -55,9 +55,9 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
   })
 
   function find(token: string): Found {
-    const key = token.slice(-KEY_CHARS)
+    const key = keyOf(token)
     const known = verified.get(key)
-    // The whole token: by its end alone, one caller would get another's identity.
+    // By the whole token: by its end alone, one caller would get another's identity.
     if (known?.token === token) {
       if (known.until > Date.now() && known.keys?.current() === known.set) return known.identity
       verified.delete(key)
@@ -116,7 +116,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     if (signature === undefined || cameBefore(signature)) {
       // A slice would keep the whole header field, with as many spaces as the caller sent.
       const copy = Buffer.from(token).toString('latin1')
-      verified.set(copy.slice(-KEY_CHARS), { ...result, identity, token: copy })
+      verified.set(keyOf(copy), { ...result, identity, token: copy })
     }
     return identity
   }

@@ -4,7 +4,7 @@ import { type Bound, createConfirm } from '../proof/confirmation.ts'
 import type { Proofs, Sender } from '../proof/dpop.ts'
 import { createChallenges, type Fault, invalidToken, type Scheme } from './challenge.ts'
 import { createNames, type Identity, type TrustedIssuer, type VerifiedToken, verifyJwt } from './claims.ts'
-import { parseJws, parseObject } from './jws.ts'
+import { parseJws, parseObject, unsliced } from './jws.ts'
 
 /**
  * Identifies the caller by every `Authorization` value of a request; `sender` is called for tokens that are bound to a key,
@@ -114,8 +114,8 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     }
     // To introspect again would cost far more than a place in the cache.
     if (signature === undefined || cameBefore(signature)) {
-      // A slice would keep the whole header field, with as many spaces as the caller sent.
-      const copy = Buffer.from(token).toString('latin1')
+      // Without the spaces of the header field, as many as the caller sent.
+      const copy = unsliced(token)
       verified.set(keyOf(copy), { ...result, identity, token: copy })
     }
     return identity

@@ -68,9 +68,13 @@ function readHeader(text: string): JsonObject | undefined {
   const header = parseObject(decode(text))
   if (header === undefined || text.length > MAX_CACHED) return header
   if (headers.size === MAX_HEADERS) headers.clear()
-  // A copy, since a slice of a token keeps the whole of it.
-  headers.set(Buffer.from(text).toString('latin1'), header)
+  headers.set(unsliced(text), header)
   return header
+}
+
+/** Copies a text of ASCII: a slice would keep the whole of what it was cut from. */
+export function unsliced(text: string): string {
+  return Buffer.from(text).toString('latin1')
 }
 
 /** Decodes base64url (RFC 4648 section 5) without padding; undefined where encoding gives another text. */

@@ -36,6 +36,5 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["sluice", "healt
 # A smaller young generation costs speed, and a larger one memory. The memory reducer shrinks the heap of an idle process, after
 # which large answers take up to half as long again for seconds. Maglev, on by default in Node.js 24, costs memory and brings no
 # speed here. Node's own code sees more than the 4 shapes of object for which V8 remembers where a property is.
-ENTRYPOINT ["node", "--max-semi-space-size=8", "--no-memory-reducer", "--no-maglev", \
-  "--max-valid-polymorphic-map-count=8", "dist/bin/sluice.js"]
+ENTRYPOINT ["node", "--max-semi-space-size=8", "--no-memory-reducer", "--no-maglev", "--max-valid-polymorphic-map-count=8", "dist/bin/sluice.js"]
 CMD ["start"]

@@ -1,6 +1,6 @@
 /** The processes that are compared, and the proof that each does its work. */
 import { spawnSync } from 'node:child_process'
-import { existsSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Command, folder, freePort, nginx } from './ground.ts'
@@ -94,14 +94,9 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
     }
     // JSON is YAML.
     writeFileSync(file, JSON.stringify(config))
-    const script = join(root, 'dist', 'bin', 'sluice.js')
-    // As the Dockerfile has them.
-    const own = [
-      '--max-semi-space-size=8',
-      '--no-memory-reducer',
-      '--no-maglev',
-      '--max-valid-polymorphic-map-count=8',
-    ]
+    const dockerfile = readFileSync(join(root, 'Dockerfile'), 'utf8')
+    const [, ...own] = JSON.parse(/^ENTRYPOINT (.*)$/m.exec(dockerfile)![1]!) as string[]
+    const script = join(root, own.pop()!)
     const args = [...own, ...nodeFlags, script, 'start', '--config', file, ...flags]
     return { command: node, args, env: { NODE_ENV: 'production', MALLOC_ARENA_MAX: '2' } }
   }

@@ -32,7 +32,7 @@ export interface RefusalDetails {
   readonly oauthError?: string
   /** Whose verified credentials are refused, for the log. */
   readonly client?: string | undefined
-  /** Of a 429: when to retry, in whole seconds, if that is known, and the names of the limits that refused. */
+  /** Of a 429: when to retry, in whole seconds, and the names of the limits that refused; none for `failures`. */
   readonly retryAfterSecs?: number
   readonly violatedPolicies?: readonly string[]
 }
@@ -94,7 +94,7 @@ export function methodNotAllowed(methods: readonly string[]): Refusal {
   return new Refusal('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
 }
 
-/** 429: over a limit, whose decision adds `Retry-After`; or too many failures of one address, with it in `headers`. */
+/** 429: over a limit, whose decision adds the rate-limit fields; or too many failures of one address, with them in `headers`. */
 export function tooManyRequests(message: string, details: RefusalDetails): Refusal {
   return new Refusal('TooManyRequests', message, details)
 }

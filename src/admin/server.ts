@@ -74,7 +74,12 @@ export function createAdmin(parts: AdminParts): Admin {
   }
 
   const server = createServer(
-    { headersTimeout: 10_000, requestTimeout: 10_000, connectionsCheckingInterval: 5000 },
+    {
+      headersTimeout: 10_000,
+      requestTimeout: 10_000,
+      connectionsCheckingInterval: 5000,
+      insecureHTTPParser: false,
+    },
     (request, response) =>
       void answer(request, response).then((given) => {
         if (given !== undefined) write(given, request, response)

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
 import { crossCheck } from './checks/checks.ts'
+import { nodeWarnings } from './checks/node-options.ts'
 import { warningsOf } from './checks/warnings.ts'
 import { compile } from './compile.ts'
 import { filesOf, readSecret, readText } from './files.ts'
@@ -74,7 +75,10 @@ export async function loadConfig({
   if (mistakes.length > 0) throw refuse(mistakes)
   const { listen, upstreams } = parsed.data
   return {
-    config: { ...config, warnings: located([...source.warnings, ...warningsOf(config, nowMs)]) },
+    config: {
+      ...config,
+      warnings: [...located([...source.warnings, ...warningsOf(config, nowMs)]), ...nodeWarnings(env)],
+    },
     file,
     hash: createHash('sha256').update(text).digest('hex'),
     content: createHash('sha256').update(text).update(JSON.stringify(config)).digest('hex'),

@@ -29,7 +29,16 @@ export function hostErrorFormats(routes: readonly Route[]): (host: string | unde
   return (host = '') => formats.get(parseHost(host)?.host ?? '') ?? 'problem'
 }
 
-const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
+/** Registered problem types (RFC 9457 section 4.2, draft-ietf-httpapi-ratelimit-headers-10). */
+const REGISTRY = 'https://iana.org/assignments/http-problem-types#'
+const QUOTA_EXCEEDED = `${REGISTRY}quota-exceeded`
+
+function problemType({ status, violatedPolicies }: Refusal): string {
+  if (status === 429)
+    return violatedPolicies === undefined ? `${REGISTRY}abnormal-usage-detected` : QUOTA_EXCEEDED
+  return status === 503 ? `${REGISTRY}temporary-reduced-capacity` : 'about:blank'
+}
+
 /** What stands before the request id. */
 const headersOf = (contentType: string): string =>
   `\r\nCache-Control: no-store\r\nContent-Type: ${contentType}\r\nX-Request-Id: `
@@ -58,13 +67,10 @@ export function refusalReply(
 }
 
 /** Written by hand, since 429s are many, and only the message and the policies may need escapes: ids are well formed. */
-function problem(
-  { status, code, message, violatedPolicies, retryAfterSecs }: Refusal,
-  requestId: string,
-): string {
+function problem(refusal: Refusal, requestId: string): string {
+  const { status, code, message, violatedPolicies, retryAfterSecs } = refusal
   const title = STATUS_CODES[status] ?? 'Error'
-  const type = status === 429 ? QUOTA_EXCEEDED : 'about:blank'
-  let body = `{"type":"${type}","title":"${title}","status":${status},"detail":${JSON.stringify(message)}`
+  let body = `{"type":"${problemType(refusal)}","title":"${title}","status":${status},"detail":${JSON.stringify(message)}`
   if (violatedPolicies !== undefined) body += `,"violated-policies":${JSON.stringify(violatedPolicies)}`
   body += `,"code":"${code}","message":"${title}"`
   if (retryAfterSecs !== undefined) body += `,"retryAfterSecs":${retryAfterSecs}`

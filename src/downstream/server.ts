@@ -68,6 +68,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     // The gateway reports itself what is wrong with the Host field.
     requireHostHeader: false,
     noDelay: true,
+    // Overrides `--insecure-http-parser`.
+    insecureHTTPParser: false,
   }
   const server =
     tls === undefined ? createServer(options) : createSecureServer({ ...options, ...tlsOptions(tls, bounds) })

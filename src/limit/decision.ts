@@ -21,14 +21,14 @@ export interface Decision {
 
 /**
  * Returns the header fields of a decision, as text for `addFields`: for an admitted call those of the route's first limit, for a
- * refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3) unless it allows no calls.
+ * refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3).
  */
 export function decisionHeaders(decision: Decision): string {
   const reported = decision.refusedBy ?? decision.allowances.find(({ shadow }) => !shadow)
   if (reported === undefined) return ''
   const { limit, remaining, resetAt } = reported
   const headers = `\r\nX-RateLimit-Limit: ${limit}\r\nX-RateLimit-Remaining: ${remaining}\r\nX-RateLimit-Reset: ${iso(resetAt)}`
-  return decision.admitted || limit === 0 ? headers : `${headers}\r\nRetry-After: ${retryAfterSecs(reported)}`
+  return decision.admitted ? headers : `${headers}\r\nRetry-After: ${retryAfterSecs(reported)}`
 }
 
 const HOUR_MS = 3_600_000
@@ -56,8 +56,8 @@ const MOST = 999_999_999_999_999
 
 /**
  * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the decided limits that are not
- * shadow, as text for `addFields`. A limit that a cached refusal knows nothing of is only in the policy; one that
- * allows no calls is never restored, and so has no `t`. The draft has only whole seconds, which are rounded up.
+ * shadow, as text for `addFields`. A limit that a cached refusal knows nothing of is only in the policy. The draft has
+ * only whole seconds, which are rounded up.
  */
 export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string {
   const live = allowances.filter(({ shadow }) => !shadow)
@@ -69,10 +69,7 @@ export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[])
     policies.map(({ name, limit, windowMs }) => [name, parameters('q', limit, 'w', windowMs)]),
   )
   const left = serializeList(
-    live.map(({ name, limit, remaining, resetAfterMs }) => [
-      name,
-      limit === 0 ? new Map([['r', 0]]) : parameters('r', remaining, 't', resetAfterMs),
-    ]),
+    live.map(({ name, remaining, resetAfterMs }) => [name, parameters('r', remaining, 't', resetAfterMs)]),
   )
   return `\r\nRateLimit-Policy: ${policy}\r\nRateLimit: ${left}`
 }
@@ -84,35 +81,28 @@ function parameters(callsName: string, calls: number, secsName: string, ms: numb
   ])
 }
 
-/**
- * Returns the 429 of a refused decision; its `Retry-After` is among `decisionHeaders`. A limit of 0 has none: when it ends is
- * for the operator to say. Throws a TypeError for an admitted decision.
- */
+/** Returns the 429 of a refused decision; its `Retry-After` is among `decisionHeaders`. Throws a TypeError for an admitted decision. */
 export function exceeded({ allowances, refusedBy }: Decision): Refusal {
   if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
   const { name, limit, windowMs } = refusedBy
   const violatedPolicies: string[] = []
   for (const allowance of allowances) if (refuses(allowance)) violatedPolicies.push(allowance.name)
-  if (limit === 0) {
-    return tooManyRequests(`The limit "${name}" allows this client no calls.`, { violatedPolicies })
-  }
   const secs = retryAfterSecs(refusedBy)
-  const message = `The limit "${name}" allows ${count(limit, 'call')} in ${duration(windowMs)}. Retry in ${count(secs, 'second')}.`
+  const message =
+    limit === 0
+      ? `The limit "${name}" allows this client no calls.`
+      : `The limit "${name}" allows ${count(limit, 'call')} in ${duration(windowMs)}. Retry in ${count(secs, 'second')}.`
   return tooManyRequests(message, { retryAfterSecs: secs, violatedPolicies })
 }
 
-/** Returns the refusing live allowance with the longest wait, which is without end where none is allowed; undefined if none refuses. */
+/** Returns the refusing live allowance with the longest wait; undefined if none refuses. */
 export function longestWait(allowances: readonly Allowance[]): Allowance | undefined {
   let longest: Allowance | undefined
   for (const allowance of allowances) {
-    if (refuses(allowance) && (longest === undefined || isLonger(allowance, longest))) longest = allowance
+    if (!refuses(allowance)) continue
+    if (longest === undefined || allowance.retryAfterMs > longest.retryAfterMs) longest = allowance
   }
   return longest
-}
-
-function isLonger(one: Allowance, other: Allowance): boolean {
-  const blocks = one.limit === 0
-  return blocks === (other.limit === 0) ? one.retryAfterMs > other.retryAfterMs : blocks
 }
 
 function refuses({ admitted, shadow }: Allowance): boolean {

@@ -25,19 +25,24 @@ export function createFailures(events: FailureEvents, now = () => performance.no
 
   return ({ limit, windowMs }: { readonly limit: number; readonly windowMs: number }) => {
     const windowUs = windowMs * 1000
-    /** Returns a 429 with `Retry-After` (RFC 6585 section 4) if the address failed too often. */
+    /** Returns a 429 with the rate-limit fields of the failures (RFC 6585 section 4) if the address failed too often. */
     function refusal(ip: string): Refusal | undefined {
       const log = logs.size === 0 ? undefined : logs.peek(ipPart(ip))
       if (log === undefined) return undefined
       const at = nowUs()
       const view = viewAt(log, windowUs, at)
       if (view.used < limit) return undefined
-      const waitUs = growsAt(log, view, limit, windowUs, at) - at
+      const waitMs = (growsAt(log, view, limit, windowUs, at) - at) / 1000
+      const secs = Math.max(1, Math.ceil(waitMs / 1000))
       events.onRefused()
-      const retryAfterSecs = Math.max(1, Math.ceil(waitUs / 1_000_000))
       return tooManyRequests('Too many requests from this address have failed.', {
-        headers: { 'Retry-After': String(retryAfterSecs) },
-        retryAfterSecs,
+        headers: {
+          'X-RateLimit-Limit': String(limit),
+          'X-RateLimit-Remaining': '0',
+          'X-RateLimit-Reset': new Date(Date.now() + waitMs).toISOString(),
+          'Retry-After': String(secs),
+        },
+        retryAfterSecs: secs,
       })
     }
     return {

@@ -53,15 +53,17 @@ export function requestHeaders(
 
 /**
  * Reads the head of an answer. `headers` are its fields in the order sent, as text for `addFields`; `framing` are those that Node.js
- * must know, as a flat list. `rateLimit` replaces the upstream's own, `requestId` is added where it sent none. `keepAliveMs` is how
- * long the upstream announces that it keeps the socket, less the time for the next request to arrive.
+ * must know, as a flat list. `gatewayLimit` replaces the upstream's own rate-limit fields, `requestId` is added where it sent none. `keepAliveMs` is how
+ * long the upstream announces that it keeps the socket, less the time for the next request to arrive. An upstream's own 429 keeps
+ * its rate-limit fields: the gateway's would tell the caller of calls that are left.
  */
 export function readAnswerHead(
   rawHeaders: readonly string[],
   status: number,
-  rateLimit: string | undefined,
+  gatewayLimit: string | undefined,
   requestId: string,
 ) {
+  const rateLimit = status === 429 && rawHeaders.some(isRateLimit) ? undefined : gatewayLimit
   const named = namedByConnection(connectionOf(rawHeaders))
   let headers = ''
   const framing: string[] = []
@@ -96,6 +98,9 @@ export function readAnswerHead(
   if (!hasId) headers += `\r\nX-Request-Id: ${requestId}`
   return { headers, framing, contentLength, transferEncoding, keepAliveMs }
 }
+
+/** True for the name of a rate-limit field, at an even index of a list of names and values. */
+const isRateLimit = (name: string, i: number): boolean => i % 2 === 0 && answerFieldOf(name) === 'rate-limit'
 
 function connectionOf(rawHeaders: readonly string[]): string | undefined {
   let connection: string | undefined

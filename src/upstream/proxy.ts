@@ -89,6 +89,8 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
       ...UNUSED,
       path: { get: () => current.outgoing.target, set() {}, enumerable: true },
       headers: { get: () => framing, set() {}, enumerable: true },
+      // Overrides `--insecure-http-parser`.
+      insecureHTTPParser: { value: false, enumerable: true },
     },
   )
   const proxy = httpProxy.createProxyServer({

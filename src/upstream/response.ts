@@ -30,6 +30,9 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
     upstreamRequest.onError(new Error(fault))
     return
   }
+  const isBodiless = request.method === 'HEAD' || status === 204 || status === 304
+  // The announced body may still come, and would be read as the next response.
+  if (isBodiless && (coding !== undefined || head.contentLength! > 0)) sent!.shouldKeepAlive = false
   const socket = sent!.socket as PooledSocket
   socket.announcedMs = head.keepAliveMs
   socket.target.health.succeeded()
@@ -42,7 +45,7 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
   // The head waits for the bytes that come with it: if they are broken, it can still be a 502.
   callAtIterationEnd(() => {
     if (upstreamRequest.settled || !writeHead()) return
-    if (request.method === 'HEAD' || status === 204 || status === 304) {
+    if (isBodiless) {
       // Whole with its head, whatever an upstream sends behind it.
       response.end()
       incoming.resume()

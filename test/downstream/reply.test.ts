@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
+import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
 let upstream: TestUpstream
@@ -49,4 +49,18 @@ describe.each(REFUSED)('%s is refused', (_, method, path, status) => {
       expect(json).toMatchObject({ status: expect.any(Number), code: expect.any(String) })
     },
   )
+})
+
+it('names the problem type of a 503, which has Retry-After', async () => {
+  const down = await startGateway({
+    data: upstream.url,
+    store: '{ redis: { url: "redis://127.0.0.1:1" }, onOutage: deny }',
+  })
+  const { status, headers, json } = await call(down.port, { token: await token('acme') })
+  await down.close()
+  expect([status, headers['retry-after'], json.type]).toEqual([
+    503,
+    '1',
+    'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
+  ])
 })

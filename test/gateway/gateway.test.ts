@@ -11,9 +11,9 @@ let identity: TestUpstream
 let gateway: TestGateway
 beforeAll(async () => {
   data = await startUpstream((request, response, body) => {
-    response.writeHead(request.url === '/v3/limited' ? 429 : 200, {
+    response.writeHead(request.url?.startsWith('/v3/limited') === true ? 429 : 200, {
       'Content-Type': 'application/json',
-      'X-RateLimit-Limit': '3',
+      ...(request.url === '/v3/limited-silently' ? {} : { 'X-RateLimit-Limit': '3' }),
       'Retry-After': '17',
     })
     response.end(
@@ -300,10 +300,16 @@ describe('limits', () => {
     expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/v3/x:y%20z' })
   })
 
-  it('keeps status, body and Retry-After of the 429 of an upstream', async () => {
+  it("keeps an upstream's own 429 with its rate-limit fields, and adds the gateway's only if it has none", async () => {
     const got = await call(gateway.port, { path: '/v3/limited', token: await token(newClient()) })
-    expect(got).toMatchObject({ status: 429, headers: { 'retry-after': '17', 'x-ratelimit-limit': '1000' } })
+    expect(got).toMatchObject({ status: 429, headers: { 'retry-after': '17', 'x-ratelimit-limit': '3' } })
+    expect(got.headers).not.toHaveProperty('x-ratelimit-remaining')
     expect(got.json).toHaveProperty('digest')
+    const silent = await call(gateway.port, { path: '/v3/limited-silently', token: await token(newClient()) })
+    expect(silent).toMatchObject({
+      status: 429,
+      headers: { 'retry-after': '17', 'x-ratelimit-limit': '1000' },
+    })
   })
 
   it('closes the connection where it refuses a request whose body is still coming', async () => {

@@ -75,13 +75,12 @@ describe('the headers of a decision', () => {
       ['X-RateLimit-Limit', '1', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '1'],
     ],
     [
-      'have no wait where no call is allowed, whatever other limits refused',
+      'treat a limit of 0 like any other',
       refused(
-        allowance({ name: 'a', limit: 3, retryAfterMs: 9000 }),
-        allowance({ limit: 0, retryAfterMs: 5000 }),
-        allowance({ name: 'b', limit: 3, retryAfterMs: 9000 }),
+        allowance({ name: 'a', limit: 3, retryAfterMs: 5000 }),
+        allowance({ limit: 0, retryAfterMs: 9000 }),
       ),
-      ['X-RateLimit-Limit', '0', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO],
+      ['X-RateLimit-Limit', '0', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '9'],
     ],
     [
       'round whole seconds to themselves',
@@ -131,11 +130,6 @@ describe('the words of a exceeded', () => {
     [{ limit: 5, windowMs: 1000 }, 'The limit "sync" allows 5 calls in 1 second. Retry in 5 seconds.'],
   ])('%j', (rest, detail) => {
     expect(exceeded(refused(allowance(rest))).message).toBe(detail)
-  })
-
-  test('name no time to wait where no call is allowed', () => {
-    const blocked = exceeded(refused(sync, allowance({ name: 'a', limit: 0 })))
-    expect(blocked).toMatchObject({ violatedPolicies: ['sync', 'a'], retryAfterSecs: undefined })
   })
 
   test('name every limit that refused, and no shadow limit', () => {

@@ -36,13 +36,6 @@ test('the draft’s headers list every live limit, in whole seconds, rounded up'
   ])
 })
 
-test('the draft’s headers promise no time for a limit that allows no calls', () => {
-  expect(headersOf(allowance('requests', { limit: 0, remaining: 0, admitted: false })).slice(2)).toEqual([
-    'RateLimit',
-    '"requests";r=0',
-  ])
-})
-
 test('the draft’s headers stay structured fields for limits beyond what those can say', () => {
   const [, policy] = headersOf(allowance('huge', { limit: Number.MAX_SAFE_INTEGER }))
   expect(parseList(policy!)[0]![1].get('q')).toBe(999_999_999_999_999)

@@ -111,10 +111,7 @@ export function storeContract(
       quotas: readonly Quota[],
       nowUs: number,
     ): void {
-      const isReported = ({ shadow, limit }: Quota): boolean => !shadow && (limit === 0 || !blocked)
-      // A limit that allows no calls has no end, and so the longest wait.
-      const blocked = quotas.some(({ shadow, limit }) => !shadow && limit === 0)
-      const live = verdicts.filter((_, i) => isReported(quotas[i]!))
+      const live = verdicts.filter((_, i) => !quotas[i]!.shadow)
       const sure = live.filter(({ room }) => !room.includes(true))
       const likely = live.filter(({ room }) => room.includes(false))
       const longest = longestWait(allowances)!

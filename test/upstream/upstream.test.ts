@@ -105,6 +105,22 @@ describe('http-proxy as it comes', () => {
     },
   )
 
+  it.each([
+    ['HEAD', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'],
+    ['GET', 'HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n'],
+    ['GET', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n'],
+  ])('never reuses a socket whose answer to %s announced a body: %j', async (method, bytes) => {
+    const connections = new Set<number>()
+    const back = await rawUpstream((socket, _, connection) => {
+      connections.add(connection)
+      socket.write(connection === 1 ? bytes : 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+    })
+    const { port } = await front(back.url)
+    await get(port, '/', { method })
+    expect(await get(port)).toMatchObject({ status: 200, body: 'ok' })
+    expect(connections.size).toBe(2)
+  })
+
   it('passes a head on before its body comes', async () => {
     const back = await rawUpstream((socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n'))
     const { port } = await front(back.url)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes ready for `npm test`: redis-server, chromium and promtool on PATH.
+# Installs what `npm test` needs on PATH: redis-server, chromium, promtool and nginx.
 set -eu
 
 missing() {
@@ -10,14 +10,18 @@ packages=
 for program in redis-server chromium; do
   if missing "$program"; then packages="$packages $program"; fi
 done
-if [ -z "$packages" ] && ! missing promtool; then
-  echo "redis-server, chromium and promtool are here."
+# Programs without their packages, which would start a server: program, package, path in the package.
+tools=
+if missing promtool; then tools="$tools promtool:prometheus:usr/bin/promtool"; fi
+if missing nginx; then tools="$tools nginx:nginx:usr/sbin/nginx"; fi
+if [ -z "$packages$tools" ]; then
+  echo "redis-server, chromium, promtool and nginx are installed."
   exit 0
 fi
 
 if missing apt-get || [ "$(id -u)" != 0 ]; then
-  echo "Some of redis-server, chromium and promtool are missing, and cannot be installed from here." >&2
-  echo "Install Redis 6.2 or newer, Chromium and Prometheus (Debian: sudo apt-get install redis-server chromium prometheus; macOS: brew install redis chromium prometheus) and call this again." >&2
+  echo "Some of redis-server, chromium, promtool and nginx are missing, and cannot be installed from here." >&2
+  echo "Install Redis 6.2 or newer, Chromium, Prometheus and nginx (Debian: sudo apt-get install redis-server chromium prometheus nginx; macOS: brew install redis chromium prometheus nginx) and call this again." >&2
   exit 1
 fi
 
@@ -25,11 +29,11 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get update -q
 # shellcheck disable=SC2086 # One word a package.
 if [ -n "$packages" ]; then apt-get install -q -y --no-install-recommends $packages; fi
-if missing promtool; then
-  # The tool alone: the package would start a server on the port of the admin listener.
+for tool in $tools; do
   folder=$(mktemp -d)
   chmod 755 "$folder"
-  (cd "$folder" && apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb .)
-  install "$folder/usr/bin/promtool" /usr/local/bin/promtool
+  package=$(echo "$tool" | cut -d: -f2)
+  (cd "$folder" && apt-get download -q "$package" && dpkg-deb -x "$package"_*.deb .)
+  install "$folder/$(echo "$tool" | cut -d: -f3)" "/usr/local/bin/$(echo "$tool" | cut -d: -f1)"
   rm -rf "$folder"
-fi
+done

@@ -12,6 +12,7 @@ const STATUS = {
   TooManyRequests: 429,
   HeaderFieldsTooLarge: 431,
   InternalServer: 500,
+  NotImplemented: 501,
   BadGateway: 502,
   ServiceUnavailable: 503,
   GatewayTimeout: 504,
@@ -78,9 +79,9 @@ export function badRequest(message: string, details?: RefusalDetails): Refusal {
   return new Refusal('BadRequest', message, details)
 }
 
-/** 400 that closes the socket: where this request ends, another server may see the next one begin (RFC 9112 section 6.3). */
-export function unframed(message: string): Refusal {
-  return badRequest(message, { headers: { Connection: 'close' } })
+/** 400, or 501, that closes the socket, so that leftover bytes are not parsed as a request (RFC 9112 section 6.3). */
+export function unframed(message: string, code: ErrorCode = 'BadRequest'): Refusal {
+  return new Refusal(code, message, { headers: { Connection: 'close' } })
 }
 
 /** 404: no route matches the path. */

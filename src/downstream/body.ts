@@ -23,6 +23,9 @@ export type Head = Readonly<ReturnType<typeof readHead>>
 /** How many bytes of body a request announces: 0 for none, undefined for a chunked body of unknown length. */
 export type BodyLength = number | undefined
 
+/** Other codings below a final chunked: the body has an end, but cannot be decoded (RFC 9112 section 6.1). */
+const UNKNOWN_CODING = /^(?:(?!chunked\b)[\w!#$%&'*+.^`|~-]+[ \t]*,[ \t]*)+chunked$/i
+
 const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
 
 /** Reads the announced body, or refuses a framing that two servers could read differently (RFC 9112 section 6). */
@@ -38,8 +41,11 @@ export function bodyLength(
   if (coding === undefined && length === undefined) return 0
   if (length !== undefined && coding !== undefined)
     return unframed('Send Content-Length or Transfer-Encoding, not both.')
-  if (coding !== undefined && (httpVersion !== '1.1' || String(coding).toLowerCase() !== 'chunked'))
-    return unframed('The only Transfer-Encoding taken is "chunked", in HTTP/1.1.')
+  if (coding !== undefined && (httpVersion !== '1.1' || String(coding).toLowerCase() !== 'chunked')) {
+    const code =
+      httpVersion === '1.1' && UNKNOWN_CODING.test(String(coding)) ? 'NotImplemented' : 'BadRequest'
+    return unframed('The only Transfer-Encoding accepted is "chunked", in HTTP/1.1.', code)
+  }
   if (length !== undefined && !/^(?:0|[1-9]\d{0,14})$/.test(String(length)))
     return unframed('The Content-Length is no plain number.')
   const bytes = length === undefined ? undefined : Number(length)

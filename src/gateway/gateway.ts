@@ -1,19 +1,13 @@
-import { bodyLength, type BodyLength, readHead, tooLarge } from '../downstream/body.ts'
-import { certificateField } from '../downstream/client-certificate.ts'
+import { bodyLength, readHead, tooLarge } from '../downstream/body.ts'
 import type { Serve } from '../downstream/pipelining.ts'
 import { jsonReply, refusalReply, writeReply } from '../downstream/reply.ts'
 import { parseTarget, plainTarget } from '../downstream/target.ts'
 import { Failure, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { callAtIterationEnd } from '../iteration.ts'
 import { type Decision, exceeded } from '../limit/decision.ts'
-import { ipPart } from '../limit/key.ts'
-import { requestHeaders } from '../upstream/headers.ts'
-import type { Forward } from '../upstream/upstream.ts'
 import { authenticate } from './authenticate.ts'
 import { Exchange, type GatewayDeps, recordOutcome } from './exchange.ts'
-
-/** Precedes the address of a caller without a name in the upstream's queue. A lone surrogate: no client's name holds one. */
-const NO_NAME = '\ud800'
+import { forward } from './forward.ts'
 
 type Outcome = Refusal | undefined
 
@@ -134,46 +128,6 @@ async function respond({ limiter, limitsOf }: GatewayDeps, x: Exchange): Promise
   if (decision.replayed === true) return x.bound!.replayed()
   x.bytes = writeReply(x.response, jsonReply(limits, x.requestId))
   return undefined
-}
-
-/** Forwards a request and streams the answer back. Returns the refusal (502, 503, 504) where no answer was begun. */
-function forward(x: Exchange, upstream: Forward): Promise<Outcome> {
-  const { request, response, pushed, rateLimit } = x
-  const { maxBody, timeoutMs } = x.route!
-  const target = x.target!
-  if (x.expectsContinue && pushed === undefined) response.writeContinue()
-  const proto = 'encrypted' in request.socket ? 'https' : 'http'
-  x.askedAt = x.decidedAt ?? performance.now()
-  const headers = requestHeaders(
-    request.headers,
-    {
-      peer: x.peer,
-      proto,
-      host: request.headers.host!,
-      port: String(request.socket.localPort ?? ''),
-      requestId: x.requestId,
-      clientCert: proto === 'https' ? certificateField(request.socket) : undefined,
-      trusted: x.trusted,
-    },
-    upstream.identityHeaders,
-  )
-  const forwarded = upstream(request, response, {
-    target: target.path + target.query,
-    headers,
-    // Screened before.
-    bodyLength: pushed?.length ?? (x.bodyLength as BodyLength),
-    body: pushed,
-    maxBody,
-    timeoutMs,
-    rateLimit,
-    requestId: x.requestId,
-    caller: x.caller?.client ?? NO_NAME + ipPart(x.ip),
-  })
-  return forwarded.then((ended) => {
-    x.forwarded = ended
-    x.bytes = ended.bytes
-    return ended.outcome === 'failed' ? ended.error : undefined
-  })
 }
 
 /** Turns a refusal into the reply, in the format of the route or host. */

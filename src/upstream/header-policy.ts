@@ -11,6 +11,9 @@ export const HOP_BY_HOP = names(`
   proxy-connection te trailer transfer-encoding upgrade
 `)
 
+/** Fields that the gateway always sets itself. */
+const SET_BY_GATEWAY = names('content-length x-forwarded-for x-real-ip x-request-id')
+
 /** What was judged here must reach the upstream: no `Connection` header can name it away, and nothing else may pass for it. */
 export const INSPECTED = names(`
   authorization content-encoding content-length content-type cookie dpop host traceparent tracestate x-request-id
@@ -77,10 +80,17 @@ export function plainName(name: string): string {
   return name.replaceAll(/[^a-z0-9]/g, '-')
 }
 
+/** Fields that frame and route a request, by their letters: a server may accept `Transfer--Encoding` or `ContentLength` as the field. */
+const FRAMING: ReadonlyMap<string, string> = new Map(
+  ['transfer-encoding', 'content-length', 'host'].map((name) => [name.replaceAll('-', ''), name]),
+)
+
 /** All spellings of a name get one action, unless only one of them is kept. */
 function judge(name: string): Action {
   const plain = plainName(name)
-  if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain)) return 'drop'
+  const framing = FRAMING.get(name.replaceAll(/[^a-z]/g, ''))
+  if (framing !== undefined && framing !== name) return 'drop'
+  if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain) || SET_BY_GATEWAY.has(plain)) return 'drop'
   if (INSPECTED.has(plain)) return plain === name ? 'keep' : 'drop'
   if (OF_CLIENTS.test(plain) || !FROM_PROXY.test(plain)) return 'keep'
   // A proxy that sets the one spelling may pass on the caller's other one; Apache writes `SSL_CLIENT_CERT` and `OIDC_CLAIM_sub` itself, WebSphere `$WSCC`.

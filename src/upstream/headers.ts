@@ -3,6 +3,8 @@ import { actionOf, answerFieldOf, INSPECTED, plainName } from './header-policy.t
 /** What the gateway itself reports to the upstream of the connection and the request. */
 export interface Connection {
   readonly peer: string
+  /** The caller's address, as trusted proxies report it. */
+  readonly ip: string
   readonly proto: 'http' | 'https'
   readonly host: string
   readonly port: string
@@ -32,7 +34,6 @@ export function requestHeaders(
     if (action === 'drop' || (action === 'from-proxy' && !trusted)) continue
     // What a trusted proxy reports is not the caller's to name away.
     if (action === 'keep' && named !== undefined && isNamed(name, named)) continue
-    if (name === 'x-request-id' || name === 'x-forwarded-for' || name === 'content-length') continue
     const value = fields[name]
     if (typeof value === 'string') out += `\r\n${name}: ${value}`
     else for (const one of value ?? []) out += `\r\n${name}: ${one}`
@@ -46,7 +47,7 @@ export function requestHeaders(
     out += `\r\nx-forwarded-proto: ${connection.proto}`
   }
   if (isMissing('x-forwarded-host')) out += `\r\nx-forwarded-host: ${connection.host}`
-  if (isMissing('x-real-ip')) out += `\r\nx-real-ip: ${peer}`
+  out += `\r\nx-real-ip: ${connection.ip}`
   if (!trusted && connection.clientCert !== undefined) out += `\r\nclient-cert: ${connection.clientCert}`
   return `${out}\r\nx-request-id: ${connection.requestId}`
 }

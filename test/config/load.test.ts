@@ -361,4 +361,12 @@ describe('a file that cannot be read', () => {
     expect(await mistakesIn('- '.repeat(100_000))).toHaveLength(1)
     expect(await mistakesIn(completed('# [\n'.repeat(200)))).toEqual([])
   })
+
+  // In the square of the number of keys, it would take minutes.
+  it('may have many anchors and keys', { timeout: 10_000 }, async () => {
+    const keys = Array.from({ length: 50_000 }, (_, i) => `  key${i}: &anchor${i} 1\n`).join('')
+    expect(await mistakesIn(completed(`x:\n${keys}`))).toEqual([
+      expect.stringContaining('sluice.yaml:1:1: x: unknown key'),
+    ])
+  })
 })

@@ -31,7 +31,6 @@ describe('the framing of a body', () => {
     ['POST', '1.1', { 'content-length': '1000000000000000' }],
     ['POST', '1.1', { 'content-length': '' }],
     ['POST', '1.1', { 'content-length': '3', 'transfer-encoding': 'chunked' }],
-    ['POST', '1.1', { 'transfer-encoding': 'identity, chunked' }],
     ['POST', '1.1', { 'transfer-encoding': '' }],
     ['POST', '1.0', { 'transfer-encoding': 'chunked' }],
     ['POST', '2.0', {}],
@@ -45,5 +44,20 @@ describe('the framing of a body', () => {
     const refusal = bodyLength(method, version, headers)
     expect(refusal).toBeInstanceOf(Refusal)
     expect(refusal).toMatchObject({ status: 400, headers: { Connection: 'close' } })
+  })
+
+  it.each([
+    ['gzip, chunked', 501],
+    ['identity,chunked', 501],
+    ['a, b , CHUNKED', 501],
+    ['chunked, chunked', 400],
+    ['gzip, chunked, chunked', 400],
+    ['chunked, gzip', 400],
+    ['gzip', 400],
+    [', chunked', 400],
+    ['gzip;q=1, chunked', 400],
+  ])('the transfer coding %j is refused with %i', (coding, status) => {
+    const refusal = bodyLength('POST', '1.1', { 'transfer-encoding': coding })
+    expect(refusal).toMatchObject({ status, headers: { Connection: 'close' } })
   })
 })

@@ -88,6 +88,7 @@ it(
           proto: 'http' as const,
           host: 'a',
           port: '80',
+          ip: '1.1.1.1',
           requestId: 'r',
           trusted: false,
         }

@@ -124,12 +124,12 @@ describe('parses the request first', () => {
     [
       'another coding',
       'POST /v3/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n',
-      400,
+      501,
     ],
     [
       'a coding twice',
       'POST /v3/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
-      400,
+      501,
     ],
     ['an odd coding', 'POST /v3/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: , chunked\r\n\r\n0\r\n\r\n', 400],
     [

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { type Connection, readAnswerHead, requestHeaders as listed } from '../../src/upstream/headers.ts'
 import { fieldsOf } from '../helpers/fields.ts'
+import { FROM_PROXY } from '../helpers/proxy-fields.ts'
 
 /** The request's fields by name; none of them stands twice. */
 function requestHeaders(sent: Parameters<typeof listed>[0], connection: Connection): Record<string, string> {
@@ -13,13 +14,14 @@ function requestHeaders(sent: Parameters<typeof listed>[0], connection: Connecti
 
 const direct: Connection = {
   peer: '1.1.1.1',
+  ip: '1.1.1.1',
   proto: 'http',
   host: 'a:8080',
   port: '8080',
   requestId: 'r',
   trusted: false,
 }
-const proxied: Connection = { ...direct, trusted: true }
+const proxied: Connection = { ...direct, ip: '9.9.9.9', trusted: true }
 const OWN = {
   'x-forwarded-for': '1.1.1.1',
   'x-forwarded-proto': 'http',
@@ -31,30 +33,6 @@ const OWN = {
 
 const headersOf = (list: string): string[] => list.split(/\s+/)
 
-/** What only a proxy may say: of addresses, hosts and schemes, and of client certificates. */
-const FROM_PROXY = `
-  forwarded forwarded-for x-forwarded x-forwarded-by x-forwarded-server x-forwarded-scheme x-forwarded-ssl
-  x-forwarded-prefix x-forwarded-uri x-forwarded-user x-forwarded-client-cert x-forwarded-tls-client-cert
-  x-host x-original-host x-original-for x-original-forwarded-for x-client-ip client-ip x-cluster-client-ip
-  true-client-ip fastly-client-ip cf-connecting-ip cf-connecting-ipv6 x-azure-clientip
-  x-envoy-external-address x-remote-ip x-remote-addr x-originating-ip client-cert client-cert-chain
-  x-client-cert x-client-certificate x-client-verify x-client-dn x-ssl-cert x-ssl-client-cert
-  x-ssl-client-verify x-ssl-client-s-dn ssl-client-cert x-tls-client-cert tls-client-certificate
-  x-mtls-client x-arr-clientcert x-amzn-mtls-clientcert-leaf cf-client-cert-sha256 x-clientcert
-  x-sslclientcert wl-proxy-client-cert wl-proxy-client-ip proxy-client-ip proxy-auth-cert proxy-ssl-id
-  x-wso2-client-certificate $wscc $wsra x-certificate x-cert-subject x-peer-certificates x-x509-client
-  x-client-s-dn x-client-subject x-client-fingerprint x-subject-dn x-amzn-tls-version x-arr-ssl
-  fly-client-ip x-sucuri-clientip do-connecting-ip x-appengine-user-ip x-vercel-forwarded-for x-forward-for
-  x-scheme x-url-scheme front-end-https x-http-host-override x-envoy-internal remote-user x-remote-user
-  x-auth-request-email x-authenticated-userid x-ms-client-principal x-ms-client-principal-id
-  x-goog-authenticated-user-email x-amzn-oidc-identity x-consumer-username x-sendfile-type x-accel-mapping
-  impersonate-user impersonate-group impersonate-uid impersonate-extra-scopes x-webauth-user x-webauth-role
-  remote-groups remote-name remote-email x-remote-groups x-authentik-username x-authentik-jwt oidc-claim-sub
-  oidc-access-token x-credential-username x-credential-identifier x-userinfo x-jwt-assertion x-proxyuser-ip
-  x-ip x-backend-host
-`
-  .trim()
-  .split(/\s+/)
 /** What would rewrite the decision; nobody may say it. */
 const OVERRIDES = `
   path-info proxy request-uri script-name x-client-id x-clientid x-envoy-original-path x-http-method
@@ -109,7 +87,7 @@ describe('request fields', () => {
       'x-forwarded-proto': 'https',
       'x-forwarded-host': 'public.example',
       'x-forwarded-port': '443',
-      'x-real-ip': '9.9.9.9',
+      'x-real-ip': '7.7.7.7',
     }
     const wrong = respelled([...FROM_PROXY, 'x-forwarded-for', 'x-real-ip']).filter(
       (name) => !/^(?:ssl|oidc)_/.test(name),
@@ -122,12 +100,14 @@ describe('request fields', () => {
     ).toEqual({
       ...told,
       'x-forwarded-for': '9.9.9.9, 8.8.8.8, 1.1.1.1',
+      'x-real-ip': '9.9.9.9',
       'x-request-id': 'r',
       ssl_client_cert: 'apache',
       oidc_claim_sub: 'apache',
     })
-    expect(requestHeaders(HARMLESS, proxied)).toEqual({ ...HARMLESS, ...OWN })
-    const { 'x-forwarded-port': _, ...portless } = OWN
+    const behind = { ...OWN, 'x-real-ip': '9.9.9.9' }
+    expect(requestHeaders(HARMLESS, proxied)).toEqual({ ...HARMLESS, ...behind })
+    const { 'x-forwarded-port': _, ...portless } = behind
     expect(requestHeaders({ ...HARMLESS, 'x-forwarded-proto': 'https' }, proxied)).toEqual({
       ...HARMLESS,
       ...portless,
@@ -141,6 +121,7 @@ describe('request fields', () => {
       expect(requestHeaders({ ...HARMLESS, ...fields([...names, ...respelled(names)]) }, forwarded)).toEqual({
         ...HARMLESS,
         ...OWN,
+        'x-real-ip': forwarded.ip,
       })
     }
   })
@@ -149,6 +130,18 @@ describe('request fields', () => {
     const alike = ['content_length', 'content_type', 'content.encoding', 'x_request_id', 'content_length']
     expect(requestHeaders({ ...HARMLESS, ...fields(alike) }, direct)).toEqual({ ...HARMLESS, ...OWN })
   })
+
+  it.each([
+    'transfer---encoding',
+    'transferencoding',
+    'contentlength',
+    'content--length',
+    'host-',
+    '-h.o.s.t',
+    'content-length1',
+  ])('with the letters of a framing field are dropped: %s', (name) =>
+    expect(requestHeaders({ ...HARMLESS, [name]: '1' }, direct)).toEqual({ ...HARMLESS, ...OWN }),
+  )
 
   it('that Connection names end here, but for what was judged and what a trusted proxy says', () => {
     const judged = {
@@ -167,6 +160,7 @@ describe('request fields', () => {
       ...judged,
       ...OWN,
       'x-forwarded-for': '9.9.9.9, 1.1.1.1',
+      'x-real-ip': '9.9.9.9',
       'client-cert': ':x:',
     })
   })

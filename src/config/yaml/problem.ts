@@ -138,7 +138,6 @@ export function oneOf(words: readonly string[]): string {
 }
 
 const PLAINER: Readonly<Record<string, string>> = {
-  DUPLICATE_KEY: 'this key stands here again; take one of the two out',
   MULTIPLE_DOCS: 'a second document starts here; a configuration is one document, so take the "---" out',
   NON_STRING_KEY: 'holds a key that is not a word; write a plain one',
   RESOURCE_EXHAUSTION: 'this nests too deeply; take some out',

@@ -1,5 +1,5 @@
 import { isAlias, isMap, isPair, isScalar, isSeq, LineCounter, parseDocument, visit } from 'yaml'
-import type { Document, Node, Scalar } from 'yaml'
+import type { Document, Node, Pair, Scalar, YAMLMap } from 'yaml'
 import { type Mistake, type Path, type Place, wordError } from './problem.ts'
 
 export type Mapping = Readonly<Record<string, unknown>>
@@ -34,6 +34,8 @@ export function readSource(source: string, env: Env) {
     schema: 'core',
     merge: true,
     stringKeys: true,
+    // `inspect` finds duplicates: here that takes the square of the number of keys.
+    uniqueKeys: false,
     prettyErrors: false,
     logLevel: 'error',
     lineCounter,
@@ -132,6 +134,7 @@ function inspect(document: Document.Parsed, env: Env, placeAt: (offset?: number)
         return
       }
       if (node.anchor !== undefined) anchors.set(node.anchor, node)
+      if (isMap(node)) shape.push(...duplicates(node, placeAt))
       if (!isScalar(node) || typeof node.value !== 'string') return
       if (key === 'key') {
         // JavaScript has another meaning for it, so that records of zod pass it over.
@@ -147,6 +150,14 @@ function inspect(document: Document.Parsed, env: Env, placeAt: (offset?: number)
     },
   })
   return { shape, unset, literal }
+}
+
+function* duplicates(map: YAMLMap, placeAt: (offset?: number) => Place): Generator<Mistake> {
+  const seen = new Set<unknown>()
+  for (const { key } of map.items as readonly Pair<Scalar>[]) {
+    if (!seen.has(key.value) || key.value === '<<') seen.add(key.value)
+    else yield { path: [], message: 'duplicate key; remove one of the two', place: placeAt(key.range?.[0]) }
+  }
 }
 
 /** The keys and positions that lead to a node. */

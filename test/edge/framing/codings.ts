@@ -24,14 +24,14 @@ export const codings: readonly Framing[] = [
       ['length, then another coding', ['Content-Length: 3', 'Transfer-Encoding: identity']],
       ['chunks and a length by an alias', [CHUNKED, 'Content-Length : 3']],
       ['identity', ['Transfer-Encoding: identity']],
-      ['identity, chunked', ['Transfer-Encoding: identity, chunked']],
+      ['identity, chunked', ['Transfer-Encoding: identity, chunked'], 501],
       ['chunked, identity', ['Transfer-Encoding: chunked, identity']],
       ['chunked, chunked', ['Transfer-Encoding: chunked, chunked']],
-      ['gzip, chunked', ['Transfer-Encoding: gzip, chunked']],
+      ['gzip, chunked', ['Transfer-Encoding: gzip, chunked'], 501],
       ['gzip', ['Transfer-Encoding: gzip']],
       ['an empty member first', ['Transfer-Encoding: , chunked']],
       ['an empty member last', ['Transfer-Encoding: chunked,']],
-      ['two fields, the second chunked', ['Transfer-Encoding: x', CHUNKED]],
+      ['two fields, the second chunked', ['Transfer-Encoding: x', CHUNKED], 501],
       ['two fields, the first chunked', [CHUNKED, 'Transfer-Encoding: x']],
       ['two fields, both chunked', [CHUNKED, CHUNKED]],
       ['two fields, the first empty', ['Transfer-Encoding:', CHUNKED]],
@@ -66,9 +66,9 @@ export const codings: readonly Framing[] = [
       ['no colon', ['Transfer-Encoding chunked']],
       ['a field that ends in a name', ['Transfer-Encoding']],
     ] as const
-  ).flatMap(([name, fields]) => [
-    no(`coding: ${name}`, post(fields, `${chunk('abc')}${END}${HIDDEN}`)),
-    no(`coding: ${name}, and no chunk`, post(fields, END + HIDDEN)),
+  ).flatMap(([name, fields, status = 400]: readonly [string, readonly string[], number?]) => [
+    no(`coding: ${name}`, post(fields, `${chunk('abc')}${END}${HIDDEN}`), status),
+    no(`coding: ${name}, and no chunk`, post(fields, END + HIDDEN), status),
   ]),
   ...(
     [

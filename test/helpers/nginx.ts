@@ -1,0 +1,48 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer, type AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { withTests } from './process.ts'
+import { until } from './wait.ts'
+
+export interface Nginx {
+  readonly port: number
+  close(): void
+}
+
+/**
+ * Starts nginx with the text of a configuration, in a folder with copies of `beside`. `PORT` in the text stands for its port.
+ * Rejects with what `nginx -t` says of a wrong text.
+ */
+export async function startNginx(text: string, beside: readonly string[]): Promise<Nginx> {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-nginx-'))
+  for (const file of beside) cpSync(file, join(folder, basename(file)))
+  const port = await freePort()
+  // Its own folders, since those of the package belong to root.
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((of) => `${of}_temp_path temp;`)
+  const conf = text.replaceAll('PORT', String(port)).replace('http {', `http {\n${temporary.join('\n')}`)
+  writeFileSync(join(folder, 'nginx.conf'), `daemon off;\n${conf}`)
+  const args = ['-p', folder, '-c', join(folder, 'nginx.conf'), '-e', 'stderr']
+  const { error, status, stderr } = spawnSync('nginx', [...args, '-t'], { encoding: 'utf8' })
+  if (error !== undefined) throw new Error('nginx is missing; run npm run setup', { cause: error })
+  if (status !== 0 || stderr.includes('[warn]')) throw new Error(stderr)
+  const child = withTests(spawn('nginx', args, { stdio: 'ignore' }))
+  await until('nginx serves', () => fetch(`http://127.0.0.1:${port}/`).then(Boolean, () => false))
+  return {
+    port,
+    close() {
+      child.kill('SIGTERM')
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo
+      server.close(() => resolve(port))
+    })
+  })
+}

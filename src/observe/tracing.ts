@@ -1,9 +1,9 @@
 /** The one file that imports OpenTelemetry; loaded only where `tracing` is configured. */
 import { hostname } from 'node:os'
 import {
-  type Context,
   ROOT_CONTEXT,
   type Span,
+  type SpanContext,
   SpanKind,
   SpanStatusCode,
   trace,
@@ -27,7 +27,7 @@ import { VERSION } from './version.ts'
 export interface TracingOptions {
   /** Where spans are posted to (OTLP/HTTP, JSON). */
   readonly endpoint: string
-  /** The part of requests without a parent that are traced, from 0 to 1. */
+  /** The part of requests without a trusted parent that are traced, from 0 to 1. */
   readonly sampleRatio: number
   /** Header fields of each post; may be secrets. */
   readonly headers: Readonly<Record<string, string>>
@@ -49,8 +49,9 @@ const MIN_FLUSH_MS = 100
 const MAX_CHARS = 300
 
 /**
- * Traces requests: one server span each, whose parent is the caller's `traceparent` (W3C Trace Context). Its sampled flag
- * decides; without a parent, `sampleRatio` does. Export is in the background and its failures are only logged.
+ * Traces requests: one server span each. The `traceparent` of a trusted proxy (W3C Trace Context) is the parent, and its sampled
+ * flag decides. Any other caller's is only a link of a new trace, of which `sampleRatio` are sampled: callers could otherwise
+ * choose to be traced, not to be traced, or to appear in another trace. Export is in the background and its failures are only logged.
  */
 export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions, log: Log) {
   const logFailure = atMostEvery(FAILED_LOG_MS, (reason: string) =>
@@ -86,14 +87,19 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
 
   function begin(x: Exchange): Span {
     const { headers } = x.request
-    const parent = parentOf(headers['traceparent'])
-    // Without the parent that it belongs to, it says nothing (W3C Trace Context section 3.3).
-    if (parent === ROOT_CONTEXT) delete headers['tracestate']
+    const caller = spanContextOf(headers['traceparent'])
+    const isParent = caller !== undefined && x.trusted
+    // It belongs to that parent (W3C Trace Context section 3.3).
+    if (!isParent) delete headers['tracestate']
     const route = pathOf(x)
     const span = tracer.startSpan(
       route === undefined ? x.method : `${x.method} ${route}`,
-      { kind: SpanKind.SERVER, startTime: epochMs(x.startedAt) },
-      parent,
+      {
+        kind: SpanKind.SERVER,
+        startTime: epochMs(x.startedAt),
+        links: caller === undefined || isParent ? [] : [{ context: caller }],
+      },
+      isParent ? trace.setSpanContext(ROOT_CONTEXT, caller) : ROOT_CONTEXT,
     )
     const { traceId, spanId, traceFlags } = span.spanContext()
     headers['traceparent'] = `00-${traceId}-${spanId}-0${traceFlags}`
@@ -124,13 +130,12 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
   }
 }
 
-/** Returns the context of the caller's span; `ROOT_CONTEXT` where it names none. */
-function parentOf(traceparent: unknown): Context {
+/** Returns the context of the caller's span; undefined without a well-formed `traceparent`. */
+function spanContextOf(traceparent: unknown): SpanContext | undefined {
   const parsed = parseTraceparent(traceparent)
-  if (parsed === undefined) return ROOT_CONTEXT
+  if (parsed === undefined) return undefined
   const { traceId, spanId, flags } = parsed
-  const parent = { traceId, spanId, traceFlags: flags & TraceFlags.SAMPLED, isRemote: true }
-  return trace.setSpanContext(ROOT_CONTEXT, parent)
+  return { traceId, spanId, traceFlags: flags & TraceFlags.SAMPLED, isRemote: true }
 }
 
 /** Returns the path of the route, as the configuration has it, without methods and host. */

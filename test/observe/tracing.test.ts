@@ -92,8 +92,8 @@ describe('a traced request', () => {
   }
   const sent = () => data.seen.at(-1)!.headers
 
-  it('is a server span under that of the caller, and the parent of what the upstream does', async () => {
-    await start()
+  it('is a server span under that of a trusted proxy, and the parent of what the upstream does', async () => {
+    await start({ trustedProxies: '[127.0.0.1/32]' })
     const before = Date.now()
     const headers = {
       traceparent: `00-${TRACE}-${PARENT}-01`,
@@ -158,8 +158,31 @@ describe('a traced request', () => {
     })
   })
 
-  it('is traced as the caller decided, or else as often as configured', async () => {
+  it('starts a trace of its own for a caller that is not trusted, with a link to the trace of the caller', async () => {
+    await start()
+    await call(gateway.port, {
+      path: '/v3/x',
+      token: await token('client-1'),
+      headers: { traceparent: `00-${TRACE}-${PARENT}-00`, tracestate: 'a=b' },
+    })
+    const { traceparent, tracestate } = sent()
+    const [span] = await ended()
+    expect(span).toMatchObject({ links: [{ traceId: TRACE, spanId: PARENT }] })
+    expect(span!.traceId).not.toBe(TRACE)
+    expect(span!.parentSpanId).toBeUndefined()
+    expect([traceparent, tracestate]).toEqual([`00-${span!.traceId}-${span!.spanId}-01`, undefined])
+  })
+
+  it('is sampled as often as configured, whatever a caller that is not trusted asks for', async () => {
     await start({}, 0)
+    const headers = { traceparent: `00-${TRACE}-${PARENT}-01` }
+    await call(gateway.port, { path: '/v3/x', token: await token('client-1'), headers })
+    expect(sent()['traceparent']).toMatch(new RegExp(`^00-(?!${TRACE})[0-9a-f]{32}-[0-9a-f]{16}-00$`))
+    expect(await ended()).toEqual([])
+  })
+
+  it('is traced as a trusted proxy decided, or else as often as configured', async () => {
+    await start({ trustedProxies: '[127.0.0.1/32]' }, 0)
     const mine = await token('client-1')
     const upstreamGot = async (traceparent?: string) => {
       const headers = { ...(traceparent !== undefined && { traceparent, tracestate: 'a=b' }) }

@@ -20,7 +20,9 @@ export const tracing = section({
   ).describe('Where spans are posted to, by OTLP/HTTP in JSON; the whole URL.'),
   sampleRatio: ratio
     .prefault(0.01)
-    .describe('The part of requests that are traced; a request with a traceparent follows its sampled flag.'),
+    .describe(
+      'The part of requests that are traced; one with a traceparent of a trusted proxy follows its sampled flag.',
+    ),
   headers: z
     .record(fieldName, fieldValue, mustBe('a mapping of header fields to their values'))
     .default({})

@@ -11,8 +11,14 @@ export type Serve = (
 
 /** While so many requests of a socket are pending, no more is read from it. */
 const PAUSE_AT = 20
-/** Most that may be pending: one read holds as many that have 131 bytes each, and could hold thousands that have hardly any. */
-const MAX_PENDING = 500
+/** Maximum pending requests of a socket, which is closed beyond it. One 64 KiB read could hold thousands of minimal ones. */
+const MAX_PENDING = 64
+/**
+ * Maximum requests of all sockets that wait for an earlier one of theirs. Parsing one takes some 20 us, before any other socket is
+ * read. Beyond it, a socket with a pending request is closed if it sends another.
+ */
+const MAX_WAITING = 1000
+const CLOSED_AT_ONCE = 10
 
 interface Pipeline {
   pending: number
@@ -23,10 +29,25 @@ interface Pipeline {
   ends: boolean
 }
 
-/** Serves the requests of each socket in order; after an answer that ends it, none (RFC 9112 section 9.6). `onOverflow` closes it. */
+/** Serves the requests of each socket in order; after an answer that ends it, none (RFC 9112 section 9.6). `onOverflow` is called for each socket that is closed. */
 export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max: number) => void) {
   const pipelines = new WeakMap<Socket, Pipeline>()
   let inFlight = 0
+  let waiting = 0
+
+  const closing: Socket[] = []
+
+  function overflow(socket: Socket, max: number): void {
+    stopParsing(socket)
+    onOverflow(socket, max)
+    if (closing.push(socket) === 1) setImmediate(closeSome)
+  }
+
+  /** Closes a few in each iteration of the event loop: at once, 900 sockets would hold up others for 80 ms more. */
+  function closeSome(): void {
+    for (const socket of closing.splice(0, CLOSED_AT_ONCE)) socket.destroy()
+    if (closing.length > 0) setImmediate(closeSome)
+  }
 
   function begin(socket: Socket): Pipeline {
     const pipeline = { pending: 0, waiting: [], resume: undefined, ends: false }
@@ -38,7 +59,8 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
     const { socket } = request
     if (!socket.writable) return
     const pipeline = pipelines.get(socket) ?? begin(socket)
-    if (pipeline.pending >= MAX_PENDING) return onOverflow(socket, MAX_PENDING)
+    if (pipeline.pending >= MAX_PENDING) return overflow(socket, MAX_PENDING)
+    if (pipeline.pending > 0 && waiting >= MAX_WAITING) return overflow(socket, 1)
     const done = (): void => {
       pipeline.pending--
       inFlight--
@@ -52,11 +74,14 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
     inFlight++
     if (pipeline.pending >= PAUSE_AT) pipeline.resume ??= hold(socket)
     if (pipeline.pending === 1) serve(request, response, expectsContinue, done)
-    else
+    else {
+      waiting++
       pipeline.waiting.push(() => {
+        waiting--
         if (socket.writable) serve(request, response, expectsContinue, done)
         else done()
       })
+    }
   }
 
   /** Calls `end` once the pending requests of a socket are answered, unless an answer ended it: nothing can follow them. */
@@ -79,6 +104,15 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
 /** The response in flight on a socket, if any. */
 export function responseOf(socket: Socket): ServerResponse | undefined {
   return (socket as Socket & { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined
+}
+
+/**
+ * Has Node's parser drop the rest of the bytes that it has read, which it would parse even after `destroy`: to it, the next
+ * request switches protocols (2), and what follows is not HTTP.
+ */
+function stopParsing(socket: Socket): void {
+  const { parser } = socket as Socket & { parser?: { onIncoming: () => number } | null }
+  if (parser) parser.onIncoming = () => 2
 }
 
 /** Stops reading from a socket until the returned function is called; Node would resume it after each request and drained answer. */

@@ -86,10 +86,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
       report(request.socket, 431, `more than ${MAX_FIELDS} header fields`, requestId)
       done()
     },
-    (socket, max) => {
-      report(socket, 400, `more than ${max} requests at a time`)
-      socket.destroy()
-    },
+    (socket, max) => report(socket, 400, `more than ${max} pending requests`),
   )
   const sockets = boundSockets(server, bounds, events)
   loads.set(server, { sockets, requests: pipelining.requests })

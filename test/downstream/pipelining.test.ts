@@ -1,11 +1,13 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { connect as connectTcp, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect as connectTls } from 'node:tls'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { makeCertificate } from '../helpers/self-signed.ts'
-import { startGateway, type TestGateway } from '../helpers/gateway.ts'
+import { call, startGateway, type TestGateway, yaml } from '../helpers/gateway.ts'
+import { serving } from '../helpers/process.ts'
 import { statuses } from '../helpers/raw.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -138,6 +140,50 @@ describe('requests that follow each other on a socket', () => {
     await until('the last answer', () => said().endsWith(paths.at(-1)!))
     expect(echoed(said())).toEqual(paths.filter((path) => path !== '/page'))
     expect(statuses(said())).toHaveLength(paths.length + 1)
+  })
+
+  it('close their socket if there are more than 64', async () => {
+    const { said, ended } = caller(get('/held') + get('/n1').repeat(64))
+    await ended()
+    expect(said()).toBe('')
+    const most = caller(get('/held') + get('/n1').repeat(63))
+    await until('all are answered', () => {
+      for (const answer of letGo.splice(0)) answer()
+      return statuses(most.said()).length === 64
+    })
+  })
+
+  it('close their socket if those of all sockets are too many, until these are answered', async () => {
+    const all = Array.from({ length: 20 }, () => caller(get('/held') + get('/n1').repeat(59)))
+    const open = () => all.filter(({ socket }) => !socket.closed)
+    // 16 times 59 are 944, and the next socket sends more than 1000.
+    await until('four are closed', () => open().length === 16)
+    await until('the others are answered', () => {
+      for (const answer of letGo.splice(0)) answer()
+      return open().every(({ said }) => statuses(said()).length === 60)
+    })
+    expect(open()).toHaveLength(16)
+    const next = caller(get('/n1') + get('/n2'))
+    await until('both are answered', () => statuses(next.said()).length === 2)
+  })
+
+  it('take little memory, and hold up no other caller', async () => {
+    const gateway = await serving(yaml({ data: back.url, routes: ROUTES }))
+    const flood = Array.from({ length: 300 }, () => connectTcp({ port: gateway.port, host: '127.0.0.1' }))
+    sockets.push(...flood)
+    for (const socket of flood) socket.on('error', () => {}).resume()
+    await Promise.all(flood.map((socket) => once(socket, 'connect')))
+    const memory = () => {
+      const status = readFileSync(`/proc/${gateway.child.pid}/status`, 'utf8')
+      return Number(/^VmHWM:\s+(\d+)/m.exec(status)![1]) / 1024
+    }
+    const before = memory()
+    for (const socket of flood) socket.write(get('/n1').repeat(2000))
+    expect((await call(gateway.port, { path: '/n2' })).status).toBe(200)
+    await until('all are closed', () => flood.every(({ closed }) => closed))
+    // 2 kB for each request would be 1200 MB.
+    expect(memory() - before).toBeLessThan(150)
+    gateway.kill()
   })
 
   it.each([

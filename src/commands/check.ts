@@ -33,7 +33,7 @@ export function effectiveConfig(config: Config): Record<string, unknown> {
     },
     clients: clients.map(({ caller, ...client }) => ({
       ...client,
-      plain: undefined,
+      folded: undefined,
       limits: Object.fromEntries(
         [...(clientLimits.get(caller) ?? [])].map(([name, { limit, windowMs, untilAt }]) => [
           name,

@@ -1,7 +1,8 @@
 import { createNames } from '../authenticate/token/claims.ts'
 import { readKeySet } from '../authenticate/token/key-set.ts'
+import { isGuarded } from '../downstream/router.ts'
 import type { ClientLimit } from '../limit/limit.ts'
-import { plainId } from '../par/client-authentication.ts'
+import { foldClientId } from '../par/client-id.ts'
 import type { Config, Settings, StoreConfig } from './schema.ts'
 import { httpUrl } from './sections/addresses.ts'
 import type { Mistake } from './yaml/problem.ts'
@@ -60,7 +61,7 @@ export async function compile(
         return {
           ...client,
           caller,
-          plain: plainId(client.id),
+          folded: foldClientId(client.id),
           jwks: jwks ?? (jwksUri === undefined ? jwks : { url: jwksUri }),
         }
       }),
@@ -69,7 +70,7 @@ export async function compile(
     routes: routes.map((route) => ({
       ...route,
       hosts: route.host === undefined ? listen.hosts : undefined,
-      maxBody: route.authenticate === 'par' ? par!.maxBody : route.maxBody,
+      maxBody: isGuarded(route) ? par!.maxBody : route.maxBody,
       limits: route.limits.map((name) => limits.find((limit) => limit.name === name)!),
     })),
   }

@@ -153,8 +153,8 @@ export interface SharedStore extends Readonly<Omit<SharedStoreSettings, 'redis'>
 
 /** A client with settings of its own; what is undefined is not checked. Without `issuer` it is the first one’s, and the PAR endpoint’s. */
 export interface Client extends Readonly<Omit<Settings['clients'][number], 'limits' | 'jwks' | 'jwksUri'>> {
-  /** The id as `plainId` has it. */
-  readonly plain: string
+  /** The id as `foldClientId` returns it. */
+  readonly folded: string
   /** How the gateway names it as a caller: in keys, limits, logs and commands. */
   readonly caller: string
   /** Its public keys: a JWK Set, or where it is. */

@@ -1,7 +1,8 @@
-import { type ServerResponse, STATUS_CODES } from 'node:http'
+import { type IncomingHttpHeaders, type ServerResponse, STATUS_CODES } from 'node:http'
+import Negotiator from 'negotiator'
 import type { Refusal } from '../errors.ts'
 import { addFields, endWhole } from '../raw-head.ts'
-import type { Route } from './router.ts'
+import { isGuarded, type Route } from './router.ts'
 import { parseHost } from './target.ts'
 
 export interface Reply {
@@ -12,12 +13,12 @@ export interface Reply {
   readonly body: string
 }
 
-/** The Data API's errors (RFC 9457), or those of the OAuth endpoints (RFC 6749 section 5.2). */
-export type ErrorFormat = 'problem' | 'oauth'
+/** The Data API's errors (RFC 9457), those of the OAuth endpoints (RFC 6749 section 5.2), or a page for people. */
+export type ErrorFormat = 'problem' | 'oauth' | 'page'
 
 /** Returns the error format of a route: that which its upstream's clients read. */
 export function errorFormatOf({ upstream, authenticate }: Route): ErrorFormat {
-  return upstream === 'identity' || authenticate === 'par' ? 'oauth' : 'problem'
+  return upstream === 'identity' || isGuarded({ authenticate }) ? 'oauth' : 'problem'
 }
 
 /** Returns the error format of a `Host` value while no route is known: OAuth's where all routes of the host have it. */
@@ -39,11 +40,17 @@ function problemType({ status, violatedPolicies }: Refusal): string {
   return status === 503 ? `${REGISTRY}temporary-reduced-capacity` : 'about:blank'
 }
 
+/** Longest `Accept` that is read. */
+const MAX_ACCEPT = 1000
 /** What stands before the request id. */
 const headersOf = (contentType: string): string =>
   `\r\nCache-Control: no-store\r\nContent-Type: ${contentType}\r\nX-Request-Id: `
 const JSON_HEADERS = headersOf('application/json')
-const PROBLEM_HEADERS = headersOf('application/problem+json')
+const HEADERS: Readonly<Record<ErrorFormat, string>> = {
+  problem: headersOf('application/problem+json'),
+  oauth: JSON_HEADERS,
+  page: `\r\nContent-Security-Policy: default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer${headersOf('text/html; charset=utf-8')}`,
+}
 
 /** Returns the reply to a refused request; `rateLimit` are the fields of the decision, where one was made. */
 export function refusalReply(
@@ -52,18 +59,51 @@ export function refusalReply(
   requestId: string,
   rateLimit = '',
 ): Reply {
-  const { status, message } = refusal
+  const { status } = refusal
   const checked: string[] = []
   for (const name in refusal.headers) {
     const value = refusal.headers[name]!
     for (const one of typeof value === 'string' ? [value] : value) checked.push(name, one)
   }
-  const isOAuth = format === 'oauth'
-  const headers = rateLimit + (isOAuth ? JSON_HEADERS : PROBLEM_HEADERS) + requestId
-  const body = isOAuth
-    ? JSON.stringify({ error: refusal.oauthError ?? oauthCode(status), error_description: message })
-    : problem(refusal, requestId)
-  return { status, checked, headers, body }
+  const headers = rateLimit + HEADERS[format] + requestId
+  return { status, checked, headers, body: BODIES[format](refusal, requestId) }
+}
+
+const BODIES: Readonly<Record<ErrorFormat, (refusal: Refusal, requestId: string) => string>> = {
+  problem,
+  oauth: ({ status, oauthError = oauthCode(status), message }) =>
+    JSON.stringify({ error: oauthError, error_description: message }),
+  page,
+}
+
+/** True if the `Accept` of a request prefers HTML to JSON (RFC 9110 section 12.5.1), as that of a browser does. */
+export function prefersPage({ accept = '' }: IncomingHttpHeaders): boolean {
+  const headers = { accept: accept.slice(0, MAX_ACCEPT) }
+  return new Negotiator({ headers }).mediaType(['application/json', 'text/html']) === 'text/html'
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+const escapedHtml = (text: string): string => text.replaceAll(/[&<>"']/g, (char) => ENTITIES[char]!)
+
+/** Written for somebody whose browser another application has sent here. */
+function page({ status, message }: Refusal, requestId: string): string {
+  const title = escapedHtml(`${status} ${STATUS_CODES[status] ?? 'Error'}`)
+  return `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>${title}</title>
+<h1>${title}</h1>
+<p>The application that sent you here made a request that cannot be served: ${escapedHtml(message)}</p>
+<p>Go back to the application and try again. If this page comes again, tell its support this number: ${escapedHtml(requestId)}</p>
+</html>
+`
 }
 
 /** Written by hand, since 429s are many, and only the message and the policies may need escapes: ids are well formed. */

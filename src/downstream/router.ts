@@ -22,7 +22,7 @@ export interface Route extends Pattern {
   readonly upstream?: string | undefined
   /** What the gateway itself responds with, if no upstream answers: the caller's own limits. */
   readonly respond?: 'limits' | undefined
-  readonly authenticate: 'none' | 'bearer' | 'par'
+  readonly authenticate: 'none' | 'bearer' | 'par' | 'authorization'
   readonly scope: readonly string[]
   readonly maxBody: number
   /** Milliseconds to the head of the answer and between the bytes of its body; the upstream's if undefined. */
@@ -40,22 +40,25 @@ export type Match<R extends Pattern> =
 /** The methods that the gateway takes at all; it refuses any other itself. */
 export const METHODS: ReadonlySet<string> = new Set('GET HEAD POST PUT PATCH DELETE OPTIONS'.split(' '))
 
+/** True for the routes of the identity endpoints whose parameters the gateway checks; they name their methods. */
+export const isGuarded = ({ authenticate }: Pick<Route, 'authenticate'>): boolean =>
+  authenticate === 'par' || authenticate === 'authorization'
+
 /**
- * Routes by the first match; `host` is in lower case, `segments` are canonical. A path with a `par` route takes nothing but what its
- * guard checks, whatever other routes would let through, and nothing at all with something behind it that a backend might ignore.
+ * Creates the router, which returns the first match for a lower-case `host` and canonical `segments`. The path of guarded routes
+ * accepts only what their guards check, even if other routes match. That path with a suffix that a backend might ignore matches
+ * no route.
  */
 export function createRouter<R extends Route>(routes: readonly R[]) {
-  const guarded = routes.filter(({ authenticate }) => authenticate === 'par')
+  const guarded = routes.filter(isGuarded)
   const mayTake = indexRoutes(routes)
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
   return (method: string, host: string, segments: readonly string[]): Match<R> | undefined => {
     const folded = (segments.length > deepest ? segments.slice(0, deepest) : segments).map(foldCase)
     for (const route of guarded) if (isBehind(route, host, folded)) return undefined
-    if (method !== 'POST') {
-      const nearest = guarded.find((route) => matchesPath(route, host, folded, segments.length))
-      if (nearest !== undefined) return { allow: ['POST'], nearest }
-      if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
-    }
+    const found = guarded.length === 0 ? undefined : matchRoute(guarded, method, host, segments, folded)
+    if (found !== undefined) return found
+    if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
     return matchRoute(mayTake(folded), method, host, segments, folded)
   }
 }

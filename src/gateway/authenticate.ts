@@ -2,12 +2,11 @@ import type { Bound } from '../authenticate/proof/confirmation.ts'
 import type { Identity } from '../authenticate/token/claims.ts'
 import { senderOf } from '../authenticate/proof/dpop.ts'
 import { requireScope } from '../authenticate/token/challenge.ts'
-import { readBody } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../limit/limit.ts'
-import { invalidRequest } from '../par/form.ts'
 import type { Exchange, GatewayDeps } from './exchange.ts'
+import { checkAuthorization, checkPushed } from './par.ts'
 
 type Outcome = Refusal | undefined
 
@@ -19,6 +18,7 @@ export function authenticate(deps: GatewayDeps, x: Exchange): Outcome | Promise<
   const { head, target, trusted, request } = x
   const route = x.route!
   if (route.authenticate === 'par') return checkPushed(deps, x)
+  if (route.authenticate === 'authorization') return checkAuthorization(deps, x)
   if (route.authenticate === 'none') {
     x.caller = { ip: x.ip }
     x.quotas = route.quotas(x.caller, x.params)
@@ -69,31 +69,4 @@ async function prove(
   }
   x.caller = caller
   return forbidden
-}
-
-/** Reads a pushed authorisation request whole and checks it; it is forwarded byte for byte. */
-async function checkPushed({ guard, failures }: GatewayDeps, x: Exchange): Promise<Outcome> {
-  const { request, response, head } = x
-  // Backends that merge it with the form would read another request than the guard (RFC 6749 section 2.3.1).
-  if (x.target!.query !== '') return invalidRequest('Send the parameters in the form, and no query.')
-  if (x.expectsContinue) response.writeContinue()
-  const body = await readBody(request, response, x.route!.maxBody)
-  if (body instanceof Refusal) return body
-  if (body === undefined) {
-    // The caller left: nothing is forwarded on a destroyed response.
-    response.destroy()
-    return undefined
-  }
-  // While the body came, the address may have failed too often.
-  const tooManyFailures = failures?.refusal(x.ip)
-  if (tooManyFailures !== undefined) return tooManyFailures
-  const { 'content-type': contentType, 'content-encoding': contentEncoding } = request.headers
-  const { authorization } = head
-  const pushed = { contentType, contentEncoding, authorization, body }
-  const refusal = await guard!.check(pushed, (clientId) => (x.claimed = clientId))
-  if (refusal !== undefined) return refusal
-  x.pushed = body
-  // Which client pushed it is the upstream's to say: what the guard knows may be no more than a claim.
-  x.caller = { ip: x.ip }
-  return undefined
 }

@@ -15,6 +15,7 @@ import type { Caller, LimitedRoute, Quota } from '../limit/limit.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import type { RefuseParams } from '../limit/parameters.ts'
 import { memoize } from '../memoize.ts'
+import type { AuthorizationGuard } from '../par/authorization.ts'
 import type { ParGuard } from '../par/guard.ts'
 import type { UpstreamRequest } from '../upstream/request.ts'
 import type { Forward } from '../upstream/upstream.ts'
@@ -47,8 +48,8 @@ export interface GatewayDeps {
   /** Undefined where failures are not counted. */
   readonly failures: Failures | undefined
   readonly authenticate: Authenticate
-  /** Checks pushed authorisation requests; undefined without a PAR route. */
-  readonly guard: ParGuard | undefined
+  /** Check requests to the PAR and the authorisation endpoint; undefined without `par`. */
+  readonly guards: { readonly par: ParGuard; readonly authorization: AuthorizationGuard } | undefined
   readonly limiter: Limiter
   /** Returns a decision's header fields, as text for `addFields`. */
   rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): string
@@ -118,10 +119,10 @@ export class Exchange {
   proof: Quota | undefined = undefined
   /** The refusal that is known without the store, so that the proof was not looked at. */
   cachedRefusal: Decision | undefined = undefined
-  /** The client that a pushed authorisation request names, for the log: of up to 255 characters, and maybe a lie. */
+  /** The client that an authorisation request names, pushed or not, for the log: up to 255 characters, and not verified. */
   claimed: string | undefined = undefined
-  /** The pushed authorisation request, read whole. */
-  pushed: Buffer | undefined = undefined
+  /** The whole body of an authorisation request, pushed or not. */
+  form: Buffer | undefined = undefined
 
   // limit
   limitAt: number | undefined = undefined

@@ -11,10 +11,10 @@ const NO_NAME = '\ud800'
 
 /** Forwards a request and streams the response back. Returns a 502, 503 or 504 if no response was begun. */
 export function forward(x: Exchange, upstream: Forward): Promise<Refusal | undefined> {
-  const { request, response, pushed, rateLimit } = x
+  const { request, response, form, rateLimit } = x
   const { maxBody, timeoutMs } = x.route!
   const target = x.target!
-  if (x.expectsContinue && pushed === undefined) response.writeContinue()
+  if (x.expectsContinue && form === undefined) response.writeContinue()
   const proto = 'encrypted' in request.socket ? 'https' : 'http'
   x.askedAt = x.decidedAt ?? performance.now()
   const headers = requestHeaders(
@@ -35,8 +35,8 @@ export function forward(x: Exchange, upstream: Forward): Promise<Refusal | undef
     target: target.path + target.query,
     headers,
     // Screened before.
-    bodyLength: pushed?.length ?? (x.bodyLength as BodyLength),
-    body: pushed,
+    bodyLength: form?.length ?? (x.bodyLength as BodyLength),
+    body: form,
     maxBody,
     timeoutMs,
     rateLimit,

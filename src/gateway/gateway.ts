@@ -1,6 +1,6 @@
 import { bodyLength, readHead, tooLarge } from '../downstream/body.ts'
 import type { Serve } from '../downstream/pipelining.ts'
-import { jsonReply, refusalReply, writeReply } from '../downstream/reply.ts'
+import { jsonReply, prefersPage, refusalReply, writeReply } from '../downstream/reply.ts'
 import { parseTarget, plainTarget } from '../downstream/target.ts'
 import { Failure, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { callAtIterationEnd } from '../iteration.ts'
@@ -134,7 +134,9 @@ async function respond({ limiter, limitsOf }: GatewayDeps, x: Exchange): Promise
 function refuse(deps: GatewayDeps, x: Exchange, refusal: Refusal): void {
   const tooManyFailures = isFailure(x, refusal) ? deps.failures?.count(x.ip) : undefined
   x.refusal = tooManyFailures ?? refusal
-  const format = (x.route ?? x.nearest)?.errorFormat ?? deps.errorFormatOf(x.head.hosts[0])
+  const route = x.route ?? x.nearest
+  const isRead = route?.authenticate === 'authorization' && prefersPage(x.request.headers)
+  const format = isRead ? 'page' : (route?.errorFormat ?? deps.errorFormatOf(x.head.hosts[0]))
   try {
     x.bytes += writeReply(x.response, refusalReply(x.refusal, format, x.requestId, x.rateLimit))
   } catch (failure) {

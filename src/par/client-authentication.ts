@@ -80,15 +80,6 @@ export function invalidClient(description: string, realm?: string): Refusal {
   })
 }
 
-/** A client id without what a database may ignore when it compares: case, width and the like, blanks, invisible characters. */
-export function plainId(id: string): string {
-  return id
-    .normalize('NFKC')
-    .replaceAll(/[\s\p{C}\p{Default_Ignorable_Code_Point}\u2800\uFFFC\uFFFD]/gu, '')
-    .toUpperCase()
-    .toLowerCase()
-}
-
 /** A JWT of a client, not verified. */
 interface ClientJwt {
   readonly text: string

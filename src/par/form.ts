@@ -2,7 +2,7 @@ import { isAscii, isUtf8 } from 'node:buffer'
 import { isObject, parseObject } from '../authenticate/token/jws.ts'
 import { badRequest, type Refusal } from '../errors.ts'
 
-/** The parameters of a form that have a value; of `resource`, which may repeat, the first. */
+/** The parameters of a form or query that have a value; of `resource`, which may repeat, the first. */
 export type Form = ReadonlyMap<string, string>
 
 /** In UTF-8 unless it names a charset; the one in the second group has the bytes of ASCII for ASCII. */
@@ -17,19 +17,32 @@ export function invalidRequest(description: string): Refusal {
   return badRequest(description, { oauthError: 'invalid_request' })
 }
 
-/**
- * Parses `application/x-www-form-urlencoded` (RFC 6749 appendix B); a refusal where others might parse it differently. A
- * parameter without a value counts as omitted (RFC 6749 section 3.1), but for `request_uri`, which must not be pushed at all
- * (RFC 9126 section 2.1): a backend may accept an empty one.
- */
-export function readForm(contentType: string | undefined, body: Buffer): Form | Refusal {
-  const type = FORM.exec(contentType ?? '')
-  if (type === null || !(type[2] === undefined ? isUtf8(body) : isAscii(body))) {
-    return invalidRequest('Send the parameters as application/x-www-form-urlencoded, in UTF-8.')
+/** The body of a request, and the fields that say how to read it. */
+export interface Body {
+  readonly contentType: string | undefined
+  readonly contentEncoding?: string | undefined
+  readonly body: Buffer
+}
+
+/** Returns a 400 for a body that is not a form, or not in UTF-8. */
+export function refuseBody({ contentType, contentEncoding, body }: Body): Refusal | undefined {
+  if (contentEncoding !== undefined && contentEncoding.toLowerCase() !== 'identity') {
+    return invalidRequest('Send the form without a Content-Encoding.')
   }
+  const type = FORM.exec(contentType ?? '')
+  if (type !== null && (type[2] === undefined ? isUtf8(body) : isAscii(body))) return undefined
+  return invalidRequest('Send the parameters as application/x-www-form-urlencoded, in UTF-8.')
+}
+
+/**
+ * Parses `application/x-www-form-urlencoded` (RFC 6749 appendix B), of a form or a query; returns a 400 if others might parse it
+ * differently. A parameter without a value counts as omitted (RFC 6749 section 3.1), except for the `forbidden` one: a backend may
+ * accept it without a value.
+ */
+export function parseParameters(text: string, forbidden?: string): Form | Refusal {
   // Some parsers split parameters there, too.
-  if (body.includes(';')) return invalidRequest('Percent-encode each semicolon of the form.')
-  const pairs = body.toString().split('&', MAX_PARAMETERS + 1)
+  if (text.includes(';')) return invalidRequest('Percent-encode each semicolon of the parameters.')
+  const pairs = text.split('&', MAX_PARAMETERS + 1)
   if (pairs.length > MAX_PARAMETERS) return invalidRequest(`Send at most ${MAX_PARAMETERS} parameters.`)
 
   const form = new Map<string, string>()
@@ -40,12 +53,12 @@ export function readForm(contentType: string | undefined, body: Buffer): Form | 
     const name = decodeComponent(equals === -1 ? pair : pair.slice(0, equals))
     const value = equals === -1 ? '' : decodeComponent(pair.slice(equals + 1))
     if (name === undefined || !NAME.test(name)) {
-      return invalidRequest('The form has a parameter whose name is malformed.')
+      return invalidRequest('A parameter has a malformed name.')
     }
     if (value === undefined) {
       return invalidRequest(`The parameter ${name} is malformed; percent-encode its value as UTF-8.`)
     }
-    if (name === 'request_uri') return invalidRequest('The parameter request_uri must not be pushed.')
+    if (name === forbidden) return invalidRequest(`The parameter ${name} must not be pushed.`)
     if (seen.has(name)) {
       // RFC 8707 section 2.
       if (name !== 'resource') return invalidRequest(`Send the parameter ${name} once.`)

@@ -7,8 +7,9 @@ import type { Client, Config, Tokens } from '../config/schema.ts'
 import { serviceUnavailable } from '../errors.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
-import { plainId } from '../par/client-authentication.ts'
-import { createParGuard, type ParClient, type ParGuard } from '../par/guard.ts'
+import { createAuthorizationGuard } from '../par/authorization.ts'
+import { foldClientId, type ParClient } from '../par/client-id.ts'
+import { createParGuard } from '../par/guard.ts'
 import type { Resources } from './resources.ts'
 
 export type Issuers = ReturnType<typeof openIssuers>
@@ -92,17 +93,17 @@ export function openIssuers(
   }
 }
 
-/** Opens the guard of the PAR endpoint, for the clients of its issuer and those that name none; undefined without `par`. */
-export function openGuard(resources: Resources, config: Config, log: Log): ParGuard | undefined {
+/** Opens the guards of the PAR and the authorisation endpoint, for the clients of their issuer and those that name none; undefined without `par`. */
+export function openGuards(resources: Resources, config: Config, log: Log) {
   const { par, clients } = config
   if (par === undefined) return undefined
   // Of two with one id, the one that names the issuer comes last and counts.
   const unnamed = clients.filter(({ issuer }) => issuer === undefined)
   const named = clients.filter(({ issuer }) => issuer === par.issuer)
   const listed = new Map([...unnamed, ...named].map((client) => [client.id, client]))
-  // An id that is plain already is found among the listed ones; there may be 100,000.
+  // An id that is folded already is found among the listed ones; there may be 100,000.
   const spellings = new Set<string>()
-  for (const { id, plain } of listed.values()) if (plain !== id) spellings.add(plain)
+  for (const { id, folded } of listed.values()) if (folded !== id) spellings.add(folded)
 
   const opened = new Map<string, ParClient>()
   /** Opens a client's keys when they are first needed. */
@@ -119,14 +120,15 @@ export function openGuard(resources: Resources, config: Config, log: Log): ParGu
     })
   // What is open stays open over a reload.
   for (const { id } of resources.before('client keys') as Client[]) clientOf(id)
-  return createParGuard({
+  const options = {
     ...par,
     clientOf,
-    isMisspelt(id) {
-      const plain = plainId(id)
-      return spellings.has(plain) || (plain !== id && listed.has(plain))
+    isLookAlike(id: string): boolean {
+      const folded = foldClientId(id)
+      return spellings.has(folded) || (folded !== id && listed.has(folded))
     },
-  })
+  }
+  return { par: createParGuard(options), authorization: createAuthorizationGuard(options) }
 }
 
 /** Logs an outage once, and its end. */

@@ -18,7 +18,7 @@ import { atMostEvery, type LogOutput } from '../observe/log.ts'
 import type { Metrics, MetricValues } from '../observe/metrics.ts'
 import { keepFreedMemory } from './freed-memory.ts'
 import { showGauges } from './gauges.ts'
-import { type LoadedKeys, loadIssuerKeys, openGuard, openIssuers } from './open-authentication.ts'
+import { type LoadedKeys, loadIssuerKeys, openGuards, openIssuers } from './open-authentication.ts'
 import { compileRoutes, openUpstreams } from './open-routes.ts'
 import { openStore } from './open-store.ts'
 import { createResources } from './resources.ts'
@@ -85,7 +85,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       peers,
       failures: next.failures && failures(next.failures),
       authenticate: issuers.authenticate,
-      guard: openGuard(resources, next, log),
+      guards: openGuards(resources, next, log),
       limiter,
       limitsOf: ({ client }) => usage.ofCaller(client!),
       trace: tracing?.begin,

@@ -42,6 +42,7 @@ clients:
     'routes:\n',
     `routes:
   - { match: "POST /oidc/request", upstream: data, authenticate: par }
+  - { match: "GET,POST /oidc/auth", upstream: data, authenticate: authorization }
   - { match: "/payments", upstream: data, authenticate: bearer, scope: [read, payments] }
   - { match: "/mine", respond: limits, authenticate: bearer }
 `,
@@ -119,6 +120,7 @@ describe('sluice check', () => {
       ],
       routes: [
         { authenticate: 'par' },
+        { authenticate: 'authorization' },
         { scope: ['read', 'payments'] },
         { respond: 'limits' },
         {},
@@ -152,7 +154,7 @@ describe('sluice check', () => {
       stderr: [
         '--port: must be a port from 0 to 65535',
         `${file}:7:20: limits.requests.per: must be a list of what a key is made of, such as [client], in [ ] or with a "- " before each`,
-        `${file}:10:64: routes[0].authenticate: must be none, bearer or par`,
+        `${file}:10:64: routes[0].authenticate: must be none, bearer, par or authorization`,
         '',
       ].join('\n'),
     })

@@ -70,6 +70,7 @@ describe('sluice check --connect', () => {
 par: { issuer: "${issuer.issuer}" }
 routes:
   - { match: "POST /oidc/request", upstream: data, authenticate: par }
+  - { match: "GET,POST /oidc/auth", upstream: data, authenticate: authorization }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
     })
     const { code, stdout, stderr } = await sluice(['check', '--connect', '--config', fileOf(text)])

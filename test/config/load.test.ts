@@ -111,8 +111,8 @@ describe('loadConfig', () => {
     ].join('\n')
     const { config } = await load(completed(text))
     expect(config.clients).toEqual([
-      { id: '007', plain: '007', caller: '007', name: 'Acme' },
-      { id: 'plain', plain: 'plain', caller: 'plain', name: undefined },
+      { id: '007', folded: '007', caller: '007', name: 'Acme' },
+      { id: 'plain', folded: 'plain', caller: 'plain', name: undefined },
     ])
     expect(config.clientLimits).toEqual(
       new Map([
@@ -278,6 +278,7 @@ describe('loadConfig', () => {
       '  - { id: b, jwksUri: https://b.example.com/jwks }',
       'routes:',
       '  - { match: "POST id.example.com/oidc/request", upstream: data, authenticate: par }',
+      '  - { match: "GET,POST id.example.com/oidc/auth", upstream: data, authenticate: authorization }',
       '  - { match: "/:connection", upstream: data, authenticate: bearer, scope: [read, "id:7"], limits: [requests, sync] }',
     ].join('\n')
     const { config } = await load(completed(text))
@@ -292,16 +293,17 @@ describe('loadConfig', () => {
     expect(config.clients).toEqual([
       {
         id: 'a',
-        plain: 'a',
+        folded: 'a',
         caller: 'a',
         requestObjectSigningAlg: 'ES256',
         authentication: 'private_key_jwt',
         jwks: { keys: [jwk] },
       },
-      { id: 'b', plain: 'b', caller: 'b', jwks: { url: 'https://b.example.com/jwks' } },
+      { id: 'b', folded: 'b', caller: 'b', jwks: { url: 'https://b.example.com/jwks' } },
     ])
     expect(config.routes.map(({ authenticate, scope, maxBody }) => [authenticate, scope, maxBody])).toEqual([
       ['par', [], 65_536],
+      ['authorization', [], 65_536],
       ['bearer', ['read', 'id:7'], 10 * 1024 ** 2],
     ])
     expect(config.warnings).toEqual([])

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
-import { readForm } from '../../src/par/form.ts'
+import { readForm } from '../helpers/par-request.ts'
 import { BAD_PUSHES } from '../edge/forms.ts'
 import { assertion, encodeForm, guardOf, KEYS, plain, requestObject } from '../helpers/par-request.ts'
 import { PATIENCE_MS, runs } from './runs.ts'

@@ -60,6 +60,7 @@ const SETTINGS = [
 
 const ROUTES = `routes:
   - { match: "POST /oidc/request", upstream: identity, authenticate: par }
+  - { match: "GET,POST /oidc/auth", upstream: identity, authenticate: authorization }
   - { match: "/oidc/*", upstream: identity, authenticate: none }
   - { match: "${PAST}/*", upstream: identity, authenticate: none }
   - { match: "POST /:version/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }

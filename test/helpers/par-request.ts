@@ -1,8 +1,10 @@
 import { expect, vi } from 'vitest'
 import { randomUUID } from 'node:crypto'
 import { createKeySource, type KeySourceOptions } from '../../src/authenticate/token/jwks.ts'
-import { createParGuard, type ParClient, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
-import { plainId } from '../../src/par/client-authentication.ts'
+import { createParGuard, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
+import { foldClientId, type ParClient } from '../../src/par/client-id.ts'
+import { type Form, parseParameters, refuseBody } from '../../src/par/form.ts'
+import type { Refusal } from '../../src/errors.ts'
 import { refusalReply } from '../../src/downstream/reply.ts'
 import { makeKey, signJws, type TestKey } from './issuer.ts'
 
@@ -26,21 +28,25 @@ type Members = Readonly<Record<string, unknown>>
 
 let checking = 0
 
-/** A guard with the clients given, each by its id; while it checks, it is `NOW`. */
-export function guardOf(
-  clients: Readonly<Record<string, Omit<ParClient, 'id'>>>,
-  options: Partial<ParGuardOptions> = {},
-): ParGuard {
-  const guard = createParGuard({
+/** The options of a guard with the clients given, each by its id. */
+export function guardOptions(clients: Readonly<Record<string, Omit<ParClient, 'id'>>>): ParGuardOptions {
+  return {
     issuer: ISSUER,
     audiences: [TOKEN, PAR],
     assertionAudience: 'compatible',
     leewayMs: 10_000,
     unknownClients: 'forward',
     clientOf: (id) => (Object.hasOwn(clients, id) ? { id, ...clients[id] } : undefined),
-    isMisspelt: (id) => Object.keys(clients).some((one) => plainId(one) === plainId(id)),
-    ...options,
-  })
+    isLookAlike: (id) => Object.keys(clients).some((one) => foldClientId(one) === foldClientId(id)),
+  }
+}
+
+/** A guard with the clients given; while it checks, it is `NOW`. */
+export function guardOf(
+  clients: Parameters<typeof guardOptions>[0],
+  options: Partial<ParGuardOptions> = {},
+): ParGuard {
+  const guard = createParGuard({ ...guardOptions(clients), ...options })
   return {
     async check(request) {
       checking++
@@ -148,6 +154,11 @@ export async function push(
   const { status, body } = refusalReply(answer, 'oauth', 'request-id')
   const { error, error_description: description } = JSON.parse(body) as Record<string, unknown>
   return { status, error, description, headers: answer.headers }
+}
+
+/** Reads a form as the guard does. */
+export function readForm(contentType: string | undefined, body: Buffer): Form | Refusal {
+  return refuseBody({ contentType, body }) ?? parseParameters(body.toString(), 'request_uri')
 }
 
 /** A list repeats its parameter. */

@@ -23,6 +23,8 @@ const PARAMETERS = {
 const CLAIMS = { id_token: { sub: { essential: true }, 'mh:con_id': { essential: true } } }
 /** As the documentation of the service writes them. */
 const SEED_CLAIMS = '{"id_token":{"sub":"true","mh:con_id":"true"}}'
+/** What a browser accepts. */
+const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8'
 const URN = /^urn:ietf:params:oauth:request_uri:/
 const PRIVATE_JWK = {
   ...SIGNING_KEY.privateKey.export({ format: 'jwk' }),
@@ -88,6 +90,19 @@ describe.each([6, 9] as const)('before oidc-provider %i, the guard lets pass', (
         await expectPushed(config, Object.fromEntries(url.searchParams))
       },
     )
+
+    it('and to the authorisation endpoint, what it pushed and no plain parameters of one with signing on', async () => {
+      const config = await discover('signing', client6.PrivateKeyJwt(await key()))
+      const sign = async () => client6.buildAuthorizationUrlWithJAR(config, PARAMETERS, await key())
+      const signed = await sign()
+      const url = await client6.buildAuthorizationUrlWithPAR(config, Object.fromEntries(signed.searchParams))
+      const follow = (to: URL) => fetch(to, { redirect: 'manual', headers: { accept: BROWSER } })
+      expect((await follow(url)).headers.get('location')).toMatch(/interaction/)
+      const direct = await follow(client6.buildAuthorizationUrl(config, PARAMETERS))
+      expect([direct.status, direct.headers.get('location')]).toEqual([400, null])
+      expect(await direct.text()).toContain('must send a request object signed with PS256')
+      expect((await follow(await sign())).headers.get('location')).toMatch(/interaction/)
+    })
 
     it('but not plain parameters of a client with signing on', async () => {
       const config = await discover('signing', client6.PrivateKeyJwt(await key()))

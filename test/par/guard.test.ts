@@ -123,25 +123,55 @@ describe('what the guard refuses of a form', () => {
     expect(answer).toEqual(refusal(400, 'invalid_request', /UTF-8/))
   })
 
+  const UUID = '9f2d6c1e-0b5a-4c1d-8f3e-2a6b7c8d9e0f'
+  const PLAIN_UUID = UUID.replaceAll('-', '')
+  const listed = guardOf({ signing: {}, [UUID]: {}, '0F0F0F0F0F0F0F0F0F0F0F0F0F0F0F0F': {} })
+
   it.each([
     'SIGNING',
     'Signing',
     'signing ',
     ' signing',
     'sign ing',
-    'signing\t',
-    'ｓigning',
-    'signing\u200b',
-    'ſigning',
-    '\ufeffsigning',
+    UUID.toUpperCase(),
+    PLAIN_UUID,
+    `{${UUID}}`,
+    `(${UUID})`,
+    `urn:uuid:${UUID}`,
+    `URN:UUID:{${PLAIN_UUID}}`,
+    `${PLAIN_UUID.slice(0, 4)}-${PLAIN_UUID.slice(4)}`,
+    '0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0f',
   ])('the client_id %j, which a database may take for a listed one', async (client) => {
     const words = /client_id is not spelt/
-    expect(await push(guard, plain(client))).toEqual(refusal(400, 'invalid_request', words))
+    expect(await push(listed, plain(client))).toEqual(refusal(400, 'invalid_request', words))
     const sent = { authorization: basic(client) }
-    expect(await push(guard, plain('x', { client_id: undefined, request: 'x' }), sent)).toEqual(
+    expect(await push(listed, plain('x', { client_id: undefined, request: 'x' }), sent)).toEqual(
       refusal(400, 'invalid_request', words),
     )
   })
+
+  it.each([
+    'signing\t',
+    'signing\u007f',
+    'ｓigning',
+    'signing\u200b',
+    'ſigning',
+    'sígner',
+    '\ufeffsigning',
+    'x'.repeat(256),
+    `\u0315\u0300`.repeat(10_000),
+  ])('the client_id %j, which is not printable ASCII of 255 characters', async (client) => {
+    const words = /printable ASCII/
+    expect(await push(listed, plain(client))).toEqual(refusal(400, 'invalid_request', words))
+    expect(
+      await push(listed, plain('x', { client_id: undefined }), { authorization: basic(client) }),
+    ).toEqual(refusal(400, 'invalid_request', words))
+  })
+
+  it.each(['x'.repeat(255), '~ !"#$%&/()=?', `${UUID}0`, UUID.replace('9', '8')])(
+    'no other client_id: %j',
+    async (client) => expect(await push(listed, plain(client))).toBe(PASSED),
+  )
 
   it('no listed client whose id differs only in case', async () => {
     const both = guardOf({ case: {}, CASE: {} })

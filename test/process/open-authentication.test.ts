@@ -6,7 +6,7 @@ import { createMetrics } from '../../src/observe/metrics.ts'
 import {
   type Issuers,
   loadIssuerKeys,
-  openGuard as openGuardIn,
+  openGuards,
   openIssuers as openIssuersIn,
 } from '../../src/process/open-authentication.ts'
 import { createResources } from '../../src/process/resources.ts'
@@ -59,7 +59,7 @@ function configurations() {
       )
     },
     openGuard: (clients: readonly Client[], par: Par | null = PAR) =>
-      resources.replace(() => openGuardIn(resources, configOf({ par: par ?? undefined, clients }), log)),
+      resources.replace(() => openGuards(resources, configOf({ par: par ?? undefined, clients }), log)?.par),
   }
 }
 
@@ -79,7 +79,7 @@ const PAR: Par = {
   unknownClients: 'forward',
 }
 const client = (id: string, more: Partial<Client> = {}): Client => ({
-  ...{ id, plain: id, issuer: undefined, caller: id, name: undefined, jwks: undefined },
+  ...{ id, folded: id, issuer: undefined, caller: id, name: undefined, jwks: undefined },
   ...{ authentication: undefined, requestObjectSigningAlg: undefined },
   ...more,
 })

@@ -92,6 +92,7 @@ function describeRoute(
   const asked = {
     none: 'no authentication',
     par: `the form, the client's authentication and the request object are checked for ${par?.issuer}; no limit is asked`,
+    authorization: `listed clients that must sign or push their requests are held to that; no limit is asked`,
     bearer: [
       `401 without a token of ${tokens.map(({ issuer }) => issuer).join(' or ')}`,
       ...(scope.length > 0 ? [`403 without the scope ${scope.join(' ')}`] : []),
@@ -113,11 +114,16 @@ function describeRoute(
 }
 
 function describeClient(
-  { name, listed, requestObjectSigningAlg: alg, authentication }: NonNullable<Explained['client']>,
+  { name, listed, requestObjectSigningAlg: alg, authentication, pushed }: NonNullable<Explained['client']>,
   route: Explained['route'],
   { par }: Config,
 ): string {
   const known = listed ? (name ?? 'one of "clients"') : 'not one of "clients"'
+  if (route?.authenticate === 'authorization') {
+    if (pushed !== null) return `${known}, sends a request_uri of the PAR endpoint`
+    if ((alg ?? 'none') === 'none') return `${known}: passes unchecked`
+    return `${known}, sends a request_uri of the PAR endpoint, or a request object signed with ${alg}`
+  }
   if (route?.authenticate !== 'par') return known
   if (!listed)
     return `${known}: ${par?.unknownClients === 'refuse' ? 'refused' : 'the form alone is checked'}`

@@ -100,6 +100,8 @@ function explainClient(id: string, { clients }: Config) {
     /** What is required where it pushes requests; null is not checked. */
     requestObjectSigningAlg: listed?.requestObjectSigningAlg ?? null,
     authentication: listed?.authentication ?? null,
+    /** `required` if the authorisation endpoint accepts only its pushed requests. */
+    pushed: listed?.pushed ?? null,
   }
 }
 
@@ -158,6 +160,6 @@ function reasonOf(route: LimitedRoute, method: string, { host, segments }: Targe
   if ('allow' in found) return `takes ${found.allow.join(', ')}, not ${method}`
   // What the router refuses although a route would take it.
   return METHODS.has(method)
-    ? 'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it'
+    ? 'takes it, but the path belongs to a route with "authenticate: par" or "authorization"'
     : `takes any method, but ${method} is none that the gateway takes`
 }

@@ -92,6 +92,7 @@ function* missing({ tokens, par, routes }: Settings): Generator<Mistake> {
   const needed = [
     ['bearer', tokens, 'tokens', 'whose tokens are taken: issuer and audience'],
     ['par', par, 'par', 'the issuer for which assertions are made'],
+    ['authorization', par, 'par', 'the issuer for which request objects are made'],
   ] as const
   for (const [how, section, key, what] of needed) {
     const i = routes.findIndex(({ authenticate }) => authenticate === how)

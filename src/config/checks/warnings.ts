@@ -46,13 +46,24 @@ function* certificates(config: Compiled, nowMs: number): Generator<Mistake> {
   }
 }
 
+const mustSign = ({ requestObjectSigningAlg = 'none' }) => requestObjectSigningAlg !== 'none'
 const UNGUARDED = 'has no effect, because no route says "authenticate: par"'
 
-/** Rules of the PAR endpoint that are never enforced. */
+/** Rules of the PAR and the authorisation endpoint that are never enforced. */
 function* identity({ par, routes, clients }: Compiled): Generator<Mistake> {
   const isGuarded = routes.some(({ authenticate }) => authenticate === 'par')
+  const isChecked = routes.some(({ authenticate }) => authenticate === 'authorization')
+  if (isGuarded && !isChecked && clients.some(mustSign)) {
+    const message =
+      'have none with "authenticate: authorization", so the authorisation endpoint accepts plain parameters of clients that must sign'
+    yield { path: ['routes'], message, key: true }
+  }
   if (par !== undefined && !isGuarded) yield { path: ['par'], message: UNGUARDED, key: true }
   for (const [i, client] of clients.entries()) {
+    if (client.pushed !== undefined && !isChecked) {
+      const message = 'has no effect, because no route says "authenticate: authorization"'
+      yield { path: ['clients', i, 'pushed'], message, key: true }
+    }
     const { requestObjectSigningAlg: alg, authentication, jwks, issuer } = client
     const given = (['requestObjectSigningAlg', 'authentication', 'jwks'] as const).find(
       (key) => client[key] !== undefined,

@@ -133,6 +133,11 @@ const client = section({
   jwksUri: fetchedUrl('the URL of the client’s JWK Set, such as https://client.example.com/jwks')
     .optional()
     .describe('Instead of jwks: the URL of its JWK Set.'),
+  pushed: choice(['required'])
+    .optional()
+    .describe(
+      'required: the authorisation endpoint accepts only a request_uri of the PAR endpoint (RFC 9126).',
+    ),
   limits: ownLimits,
 })
   .superRefine(
@@ -156,7 +161,7 @@ export const par = section({
     .default('compatible')
     .describe('strict accepts only the issuer as the audience of assertions (FAPI 2.0), not audiences.'),
   leeway: duration('0s', '10m').prefault('10s').describe('Allowed clock difference, in clients’ JWTs.'),
-  maxBody: size('1kB', '10MB').prefault('64kB').describe('Largest body at the PAR endpoint; beyond, 413.'),
+  maxBody: size('1kB', '10MB').prefault('64kB').describe('Largest form at these endpoints; beyond, 413.'),
   unknownClients: choice(['forward', 'refuse'])
     .default('forward')
     .describe('Whether clients that are not listed under clients are forwarded unchecked or refused.'),
@@ -165,4 +170,4 @@ export const par = section({
     const base = rest.issuer.replace(/\/$/, '')
     return { ...rest, audiences: audiences ?? [`${base}/token`, `${base}/request`], leewayMs: leeway }
   })
-  .describe('What the gateway enforces on routes with authenticate: par.')
+  .describe('What the gateway enforces on routes with authenticate: par or authorization.')

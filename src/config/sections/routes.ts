@@ -95,8 +95,8 @@ const fields = section({
   respond: choice(['limits'])
     .optional()
     .describe('Instead of upstream: limits shows callers their own limits, which costs no call.'),
-  authenticate: choice(['none', 'bearer', 'par']).describe(
-    'none is open to all, bearer requires an access token, par is for the PAR endpoint and its rules. No default.',
+  authenticate: choice(['none', 'bearer', 'par', 'authorization']).describe(
+    'none is open to all, bearer requires an access token, par and authorization are for these two endpoints and their rules. No default.',
   ),
   scope: list(scope, 1, 'a list of scopes')
     .default([])
@@ -132,18 +132,22 @@ function* fitting({ match, upstream, respond, authenticate, scope, limits, maxBo
       'scope',
       'goes with "authenticate: bearer" alone, since only tokens have scopes; take it out',
     )
-  if (authenticate !== 'par') return
+  const endpoint = authenticate === 'par' ? PAR : authenticate === 'authorization' ? AUTHORIZATION : undefined
+  if (endpoint === undefined) return
   const { methods } = parsePattern(match) as Pattern
-  if (!(methods?.size === 1 && methods.has('POST'))) {
+  if (methods === undefined || [...methods].some((method) => !endpoint.methods.includes(method))) {
     const path = match.replace(/^[A-Za-z,]+ +/, '')
-    const message = `must take POST alone, because a pushed authorisation request is one; write "POST ${path}"`
+    const message = `must take ${endpoint.what} alone, as its endpoint does; write "${endpoint.write} ${path}"`
     yield { path: ['match'], message }
   }
-  if (limits.length > 0)
-    yield mistake('limits', 'must be left out beside "authenticate: par": identity traffic is never limited')
-  if (maxBody !== MAX_BODY)
-    yield mistake('maxBody', 'must be left out beside "authenticate: par"; write par.maxBody')
+  const beside = `must be left out beside "authenticate: ${authenticate}"`
+  if (limits.length > 0) yield mistake('limits', `${beside}: identity traffic is never limited`)
+  if (maxBody !== MAX_BODY) yield mistake('maxBody', `${beside}; write par.maxBody`)
 }
+
+/** The methods of the endpoints whose requests are checked. */
+const PAR = { methods: ['POST'], what: 'POST', write: 'POST' }
+const AUTHORIZATION = { methods: ['GET', 'HEAD', 'POST'], what: 'GET and POST', write: 'GET,POST' }
 
 const route = fields
   .superRefine(checkWhole(fitting))

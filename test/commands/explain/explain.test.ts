@@ -87,6 +87,7 @@ clients:
         listed: false,
         requestObjectSigningAlg: null,
         authentication: null,
+        pushed: null,
       },
       limits: [
         {
@@ -250,7 +251,7 @@ clients:
       405,
       'MethodNotAllowed',
       [
-        'takes it, but "authenticate: par" lets nothing but POST to this path, and nothing behind it',
+        'takes it, but the path belongs to a route with "authenticate: par" or "authorization"',
         'takes POST, not GET',
       ],
     ],

@@ -1,0 +1,146 @@
+import { describe, expect, it, vi } from 'vitest'
+import { type AuthorizationGuard, createAuthorizationGuard } from '../../src/par/authorization.ts'
+import type { ParClient } from '../../src/par/client-id.ts'
+import {
+  encodeForm,
+  guardOptions,
+  KEYS,
+  NOW,
+  OTHER_KEY,
+  plain,
+  requestObject,
+  unsignedObject,
+} from '../helpers/par-request.ts'
+
+const URN = 'urn:ietf:params:oauth:request_uri:a-1'
+const CLIENTS: Readonly<Record<string, Omit<ParClient, 'id'>>> = {
+  signing: { requestObjectSigningAlg: 'PS256', keys: KEYS },
+  pushing: { pushed: 'required', requestObjectSigningAlg: 'none' },
+  both: { pushed: 'required', requestObjectSigningAlg: 'PS256', keys: KEYS },
+  none: { requestObjectSigningAlg: 'none' },
+  'of-limits': {},
+}
+const guard = createAuthorizationGuard(guardOptions(CLIENTS))
+
+type Members = Readonly<Record<string, unknown>>
+const encoded = (fields: Members | string): string =>
+  typeof fields === 'string' ? fields : encodeForm(fields).toString()
+
+/** Checks as of `NOW`; returns the words of the refusal, or `passed`. */
+async function checked(request: Parameters<AuthorizationGuard['check']>[0]): Promise<string> {
+  vi.setSystemTime(NOW * 1000)
+  const refusal = await guard.check(request).finally(() => vi.useRealTimers())
+  if (refusal === undefined) return 'passed'
+  expect([refusal.status, refusal.headers]).toEqual([400, {}])
+  return refusal.message
+}
+const get = (fields: Members | string) => checked({ query: encoded(fields), form: undefined })
+const post = (fields: Members | string, query = '', contentType = 'application/x-www-form-urlencoded') =>
+  checked({ query, form: { contentType, body: Buffer.from(encoded(fields)) } })
+
+const signed = { client_id: 'signing', request: requestObject('signing') }
+
+describe.each([
+  ['a query', get],
+  ['a form', (fields: Members | string) => post(fields)],
+])('in %s', (_, send) => {
+  it.each<[string, Members]>([
+    ['a pushed request', { client_id: 'signing', request_uri: URN }],
+    ['a signed request object', signed],
+    ['a signed request object beside other parameters', { ...plain('signing'), ...signed }],
+    ['a signed request object beside an empty request_uri', { ...signed, request_uri: '' }],
+    ['a pushed request of one that must push', { client_id: 'pushing', request_uri: URN, state: 's' }],
+    ['a pushed request of one that must push and sign', { client_id: 'both', request_uri: URN }],
+    ['plain parameters of one that need not sign', plain('none')],
+    ['plain parameters of one that is listed for its limits', plain('of-limits')],
+    ['an address of one that need not sign', { client_id: 'none', request_uri: 'https://a.example/r' }],
+    [
+      'what an unlisted client sends',
+      { ...plain('other'), request: 'x', request_uri: 'https://a', scope: ['a', 'b'] },
+    ],
+    ['unnamed parameters', { state: 's' }],
+    ['a pushed request without a name', { request_uri: URN }],
+    ['nothing', {}],
+  ])('passes %s', async (__, fields) => {
+    expect(await send(fields)).toBe('passed')
+  })
+
+  it.each<[string, Members | string, RegExp]>([
+    ['plain parameters', plain('signing'), /must send a request object signed with PS256/],
+    ['an unsigned object', { ...signed, request: unsignedObject('signing') }, /must be signed with PS256/],
+    [
+      'an object of a foreign key',
+      { ...signed, request: requestObject('signing', {}, { key: OTHER_KEY }) },
+      /not by a key/,
+    ],
+    [
+      'an object for another audience',
+      { ...signed, request: requestObject('signing', { aud: 'x' }) },
+      /another audience/,
+    ],
+    ['an expired object', { ...signed, request: requestObject('signing', { exp: NOW - 60 }) }, /expired/],
+    ['the object of another client', { ...signed, request: requestObject('both') }, /client_id as iss/],
+    ['an https: request_uri', { client_id: 'signing', request_uri: 'https://a.example/r' }, /must push/],
+    ['a request_uri in another case', { client_id: 'signing', request_uri: URN.toUpperCase() }, /must push/],
+    ['an object beside a request_uri', { ...signed, request_uri: URN }, /not both/],
+    [
+      'a signed object of one that must push',
+      { client_id: 'both', request: requestObject('both') },
+      /must push/,
+    ],
+    ['plain parameters of one that must push', plain('pushing'), /must push/],
+    ['a parameter twice', { client_id: 'signing', request_uri: [URN, URN] }, /request_uri once/],
+    ['two clients', { client_id: ['other', 'signing'], request_uri: URN }, /client_id once/],
+    ['one client twice', { client_id: ['other', 'other'] }, /client_id once/],
+    ['two clients, one in another case', `client_id=other&Client_ID=signing`, /client_id once/],
+    ['two clients, split by a semicolon', `client_id=other;client_id=signing`, /client_id once/],
+    ['a client in brackets', `client_id%5B%5D=signing&scope=openid`, /malformed name/],
+    ['a client in another case', `CLIENT_ID=signing&scope=openid`, /malformed name/],
+    ['a semicolon', `client_id=signing&request_uri=${URN};x`, /semicolon/],
+    ['a parameter that is malformed', `client_id=signing&request_uri=${URN}&x=%zz`, /malformed/],
+    ['a look-alike', plain('SIGNING'), /not spelt/],
+    ['a client_id that is malformed', 'client_id=signin%67%ff', /printable ASCII/],
+    ['a client_id that is too long', plain('x'.repeat(256)), /printable ASCII/],
+    ['an object without a client_id beside it', { request: signed.request }, /client_id is missing/],
+    [
+      'an address without a client_id beside it',
+      { request_uri: 'https://a.example/r' },
+      /client_id is missing/,
+    ],
+  ])('refuses %s', async (__, fields, words) => {
+    expect(await send(fields)).toMatch(words)
+  })
+})
+
+it.each([
+  [plain('signing'), `request_uri=${URN}`],
+  [{ request_uri: URN }, 'client_id=signing'],
+  [{ client_id: 'signing', request_uri: URN }, 'x=1'],
+])('refuses %j in the form beside %s in the query', async (fields, query) => {
+  expect(await post(fields, query)).toMatch(/not in both/)
+})
+
+it('refuses two clients, one in the query and one in the form', async () => {
+  expect(await post(plain('other'), 'client_id=signing')).toMatch(/client_id once/)
+})
+
+it('passes what an unlisted client sends in both, and a POST without a body', async () => {
+  expect(await post(plain('other'), 'x=1')).toBe('passed')
+  expect(await post('', encoded(plain('other')), '')).toBe('passed')
+  expect(await post('', `client_id=signing&request_uri=${URN}`, '')).toBe('passed')
+})
+
+it.each(['application/json', 'multipart/form-data; boundary=x', ''])(
+  'refuses a body of the type %j',
+  async (type) => {
+    expect(await post(plain('other'), '', type)).toMatch(/x-www-form-urlencoded/)
+  },
+)
+
+it('names the client for the log, also if it then refuses it', async () => {
+  const claimed: string[] = []
+  await guard.check({ query: encoded(plain('signing')), form: undefined }, (id) => claimed.push(id))
+  await guard.check({ query: encoded(plain('other')), form: undefined }, (id) => claimed.push(id))
+  await guard.check({ query: encoded(plain('x'.repeat(256))), form: undefined }, (id) => claimed.push(id))
+  expect(claimed).toEqual(['signing', 'other'])
+})

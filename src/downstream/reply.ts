@@ -117,8 +117,13 @@ function problem(refusal: Refusal, requestId: string): string {
   return `${body},"correlationId":"${requestId}"}`
 }
 
-export function jsonReply(body: object, requestId: string): Reply {
-  return { status: 200, checked: [], headers: JSON_HEADERS + requestId, body: JSON.stringify(body) }
+export function jsonReply(body: object, requestId: string, rateLimit = ''): Reply {
+  return {
+    status: 200,
+    checked: [],
+    headers: rateLimit + JSON_HEADERS + requestId,
+    body: JSON.stringify(body),
+  }
 }
 
 /** The RFC 6749 code nearest to a status; `server_error` and `temporarily_unavailable` are those of section 4.1.2.1. */

@@ -2,6 +2,7 @@ import type { Bound } from '../authenticate/proof/confirmation.ts'
 import type { Identity } from '../authenticate/token/claims.ts'
 import { senderOf } from '../authenticate/proof/dpop.ts'
 import { requireScope } from '../authenticate/token/challenge.ts'
+import { tooLarge } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../limit/limit.ts'
@@ -46,10 +47,18 @@ function identify(deps: GatewayDeps, x: Exchange, known: Identity | Bound | Refu
     const message = 'The access token names no user, and this path is limited for each user.'
     forbidden = new Refusal('Forbidden', message)
   }
+  forbidden ??= refuseCounted(x)
   if (forbidden === undefined) x.quotas = route.quotas(caller, x.params)
   if (bound !== undefined) return prove(deps, x, bound, caller, forbidden)
   x.caller = caller
   return forbidden
+}
+
+/** Returns a 400 for path parameters that the limits cannot count by, a 413 for too large a body. */
+export function refuseCounted({ route, params, bodyLength }: Exchange): Outcome {
+  const badParams = route!.refuseParams(params)
+  if (badParams !== undefined) return badParams
+  return (bodyLength as number) > route!.maxBody ? tooLarge(route!.maxBody) : undefined
 }
 
 /** Verifies the proof that a bound token came with. A call that is refused from memory costs no signature and leaves its proof unused. */

@@ -14,6 +14,7 @@ import type { Failures } from '../limit/failure-limit.ts'
 import type { Caller, LimitedRoute, Quota } from '../limit/limit.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import type { RefuseParams } from '../limit/parameters.ts'
+import type { Allowance } from '../limit/store.ts'
 import { memoize } from '../memoize.ts'
 import type { AuthorizationGuard } from '../par/authorization.ts'
 import type { ParGuard } from '../par/guard.ts'
@@ -27,10 +28,12 @@ export interface GatewayRoute extends LimitedRoute {
   readonly errorFormat: ErrorFormat
   /** True if one of its limits is counted per user. */
   readonly needsUser: boolean
-  /** 400 for path parameters by which its limits cannot count. */
+  /** Returns a 400 if a path parameter that its limits count by is not of its kind. */
   readonly refuseParams: RefuseParams
   /** Applies the route's limits to a caller, now. */
   quotas(caller: Caller, params: Params): readonly Quota[]
+  /** Returns the quota whose allowance is shown where no call is charged: of the first live limit that these parts are enough for. */
+  shownQuota(caller: Caller, params: Params): Quota | undefined
   /** Returns the quota that makes a proof pass once, to be charged with the quotas of its call. */
   proofQuota(proof: Proof, caller: Caller, quotas: readonly Quota[]): Quota
 }
@@ -55,6 +58,8 @@ export interface GatewayDeps {
   rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): string
   /** Returns the body of `respond: limits`. */
   limitsOf(caller: Caller): Promise<object>
+  /** Returns what a key has left, up to a second old; it costs no call. Rejects if the store cannot be asked. */
+  readAllowance(quota: Quota): Promise<Allowance>
   /** Starts to trace a request, as it is forwarded: its `traceparent` becomes that of the gateway. Undefined where none is traced. */
   readonly trace: ((exchange: Exchange) => void) | undefined
   /** Logs and counts a request; called once, when it is over. */

@@ -1,11 +1,11 @@
-import { bodyLength, readHead, tooLarge } from '../downstream/body.ts'
+import { bodyLength, readHead } from '../downstream/body.ts'
 import type { Serve } from '../downstream/pipelining.ts'
 import { jsonReply, prefersPage, refusalReply, writeReply } from '../downstream/reply.ts'
 import { parseTarget, plainTarget } from '../downstream/target.ts'
 import { Failure, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { callAtIterationEnd } from '../iteration.ts'
 import { type Decision, exceeded } from '../limit/decision.ts'
-import { authenticate } from './authenticate.ts'
+import { authenticate, refuseCounted } from './authenticate.ts'
 import { Exchange, type GatewayDeps, recordOutcome } from './exchange.ts'
 import { forward } from './forward.ts'
 
@@ -18,8 +18,11 @@ const PHASES = [understand, match, screen, authenticate, limit, answer]
 function run(deps: GatewayDeps, x: Exchange, from = 0): Outcome | Promise<Outcome> {
   for (let i = from; i < PHASES.length; i++) {
     const outcome = PHASES[i]!(deps, x)
-    if (outcome instanceof Promise) return outcome.then((refusal) => refusal ?? run(deps, x, i + 1))
-    if (outcome !== undefined) return outcome
+    if (outcome instanceof Promise)
+      return outcome.then((refusal) =>
+        refusal === undefined ? run(deps, x, i + 1) : refused(deps, x, refusal),
+      )
+    if (outcome !== undefined) return refused(deps, x, outcome)
   }
   return undefined
 }
@@ -84,13 +87,17 @@ function match({ match: router }: GatewayDeps, x: Exchange): Outcome {
   return undefined
 }
 
-/** 400, 413, 429: what is refused whoever asks. */
-function screen({ failures }: GatewayDeps, { route, params, bodyLength: length, ip }: Exchange): Outcome {
-  const badParams = route!.refuseParams(params)
-  if (badParams !== undefined) return badParams
-  if (length instanceof Refusal) return length
-  if (length !== undefined && length > route!.maxBody) return tooLarge(route!.maxBody)
-  return route!.authenticate === 'none' ? undefined : failures?.refusal(ip)
+/**
+ * Refuses without authentication: an ambiguous framing (400, 501), addresses with too many failures (429), except on open routes,
+ * and invalid path parameters (400) and too large a body (413). If there is a token, the last two wait until it is verified, as the
+ * response then shows the limit.
+ */
+function screen({ failures }: GatewayDeps, x: Exchange): Outcome {
+  const { authenticate: how } = x.route!
+  if (x.bodyLength instanceof Refusal) return x.bodyLength
+  const tooManyFailures = how === 'none' ? undefined : failures?.refusal(x.ip)
+  const hasToken = how === 'bearer' && x.head.authorization.length > 0
+  return tooManyFailures ?? (hasToken ? undefined : refuseCounted(x))
 }
 
 /** 429: over a limit. 401: a proof that was used before. Throws 503 where the store is down and the operator chose `deny`. `respond` charges its proof itself. */
@@ -122,12 +129,38 @@ function answer(deps: GatewayDeps, x: Exchange): Promise<Outcome> {
 }
 
 /** Answers `respond: limits`. */
-async function respond({ limiter, limitsOf }: GatewayDeps, x: Exchange): Promise<Outcome> {
-  // Both at once, so that the caller waits for Redis once.
-  const [decision, limits] = await Promise.all([limiter.decide([], x.proof), limitsOf(x.caller!)])
+async function respond(deps: GatewayDeps, x: Exchange): Promise<Outcome> {
+  const { limiter, limitsOf } = deps
+  // All at once, so that the caller waits for Redis once; the limit shown is one of those listed, and read once.
+  const [decision, limits, rateLimit] = await Promise.all([
+    limiter.decide([], x.proof),
+    limitsOf(x.caller!),
+    readLimit(deps, x),
+  ])
   if (decision.replayed === true) return x.bound!.replayed()
-  x.bytes = writeReply(x.response, jsonReply(limits, x.requestId))
+  x.rateLimit = rateLimit
+  x.bytes = writeReply(x.response, jsonReply(limits, x.requestId, x.rateLimit))
   return undefined
+}
+
+/** Has the refusal of a known caller that was not charged show its limit: every response of a limited route does. */
+function refused(deps: GatewayDeps, x: Exchange, refusal: Refusal): Outcome | Promise<Outcome> {
+  const isUnknown = x.caller?.client === undefined || refusal.status === 401
+  if (isUnknown || x.limitAt !== undefined) return refusal
+  return readLimit(deps, x).then((fields) => {
+    x.rateLimit = fields
+    return refusal
+  })
+}
+
+/** Returns the limit fields of a caller that was not charged; undefined if the store cannot be asked. */
+async function readLimit({ readAllowance, rateLimitHeaders }: GatewayDeps, x: Exchange) {
+  const { shownQuota, refuseParams } = x.route!
+  const quota = shownQuota(x.caller!, refuseParams(x.params) === undefined ? x.params : {})
+  const allowance = quota && (await readAllowance(quota).catch(() => undefined))
+  if (allowance === undefined) return undefined
+  const decision: Decision = { admitted: true, allowances: [allowance], mode: 'store', cached: true }
+  return rateLimitHeaders(decision, [quota!])
 }
 
 /** Turns a refusal into the reply, in the format of the route or host. */

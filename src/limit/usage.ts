@@ -6,6 +6,7 @@ import {
   compileLimits,
   inForce,
   type Limit,
+  type Quota,
   quotaOfKey,
 } from './limit.ts'
 import { instant, type Override, type Overrides } from './overrides.ts'
@@ -83,9 +84,8 @@ export function createUsage({
   const live = perClient.filter(({ shadow }) => !shadow)
   const quotasOfClient = compileLimits(perClient, prefix, clientLimits, overrides)
   const quotasOfCaller = compileLimits(live, prefix, clientLimits, overrides)
-  type CallerUsage = { readonly limits: readonly LimitUsage[] }
-  // A second, so that `ofCaller` costs Redis little.
-  const cache = new LRUCache<string, Promise<CallerUsage>>({ max: 10_000, ttl: 1000 })
+  /** By key, for a second: what costs no call is to cost Redis little. */
+  const cache = new LRUCache<string, Promise<Allowance>>({ max: 10_000, ttl: 1000 })
 
   /** Returns the limit of an allowance, with what beats it for a client. */
   function rulesOf(name: string, client: string): Rules {
@@ -99,21 +99,23 @@ export function createUsage({
     return { name, limit, remaining, windowSeconds: windowMs / 1000, reset: instant(resetAt), changes }
   }
 
-  async function readOfCaller(client: string): Promise<CallerUsage> {
-    const nowMs = Date.now()
-    const allowances = await store.peek(quotasOfCaller({ client, ip: '' }, {}, nowMs))
-    return { limits: allowances.map((allowance) => usageOf(allowance, client, nowMs)) }
+  function read(quota: Quota): Promise<Allowance> {
+    const cached = cache.get(quota.key)
+    if (cached !== undefined) return cached
+    const allowance = store.peek([quota]).then(([read]) => read!)
+    cache.set(quota.key, allowance)
+    allowance.catch(() => cache.delete(quota.key))
+    return allowance
   }
 
   return {
+    /** Returns what a key has left, up to a second old. It costs no call. */
+    read,
     /** Returns the live limits counted per client alone, up to a second old. It costs no call. */
-    ofCaller(client: string): Promise<CallerUsage> {
-      const cached = cache.get(client)
-      if (cached !== undefined) return cached
-      const answer = readOfCaller(client)
-      cache.set(client, answer)
-      answer.catch(() => cache.delete(client))
-      return answer
+    async ofCaller(client: string): Promise<{ readonly limits: readonly LimitUsage[] }> {
+      const nowMs = Date.now()
+      const allowances = await Promise.all(quotasOfCaller({ client, ip: '' }, {}, nowMs).map(read))
+      return { limits: allowances.map((allowance) => usageOf(allowance, client, nowMs)) }
     },
 
     /** Returns the limits counted per client alone, and each key in which calls are counted. It may scan the store. */
@@ -152,7 +154,7 @@ export function createUsage({
     /** Deletes every key of the client, and returns how many there were. It may scan the store. */
     free: (client: string, signal?: AbortSignal): Promise<number> =>
       store.reset(clientKeys(limits, prefix, client), signal),
-    /** Drops the cached answers of `ofCaller`: after a reset. */
+    /** Drops the cached allowances: after a reset. */
     forget: () => cache.clear(),
   }
 }

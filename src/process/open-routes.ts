@@ -30,11 +30,27 @@ const withDraftHeaders: GatewayDeps['rateLimitHeaders'] = (decision, quotas) =>
 
 /** Connects the routes with the parts that serve them; keys of limits start with `prefix`. */
 export function compileRoutes(
-  { routes, listen, headers, clientLimits, parameters }: Config,
+  { routes, listen, headers, limits, clientLimits, parameters }: Config,
   prefix: string,
   forwards: ReadonlyMap<string, Forward>,
   overrides: Overrides,
 ) {
+  const perClient = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
+
+  /** Returns the function that applies the first live limit to a caller; that of `respond` is the first which it lists. */
+  function compileShown(route: LimitedRoute): GatewayRoute['shownQuota'] {
+    const live = (route.respond === undefined ? route.limits : perClient).filter(({ shadow }) => !shadow)
+    const compiled = live.map((limit) => ({
+      limit,
+      apply: compileLimits([limit], prefix, clientLimits, overrides),
+    }))
+    return (caller, params) => {
+      const parts = { ...params, ...caller }
+      const found = compiled.find(({ limit }) => limit.per.every((part) => part in parts))
+      return found?.apply(caller, params, Date.now())[0]
+    }
+  }
+
   function serve(route: LimitedRoute): GatewayRoute {
     const apply = compileLimits(route.limits, prefix, clientLimits, overrides)
     return {
@@ -44,6 +60,7 @@ export function compileRoutes(
       refuseParams: compileParameters(route, parameters),
       needsUser: route.limits.some(({ per }) => per.includes('user')),
       quotas: (caller, params) => apply(caller, params, Date.now()),
+      shownQuota: compileShown(route),
       proofQuota({ id, windowMs }, caller, quotas) {
         // Beside the limits, so that a cluster decides it with them; but a replay may come from another address.
         const byClient = quotas.length === 0 || route.limits[0]!.per[0] === 'ip'

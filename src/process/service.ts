@@ -88,6 +88,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       guards: openGuards(resources, next, log),
       limiter,
       limitsOf: ({ client }) => usage.ofCaller(client!),
+      readAllowance: usage.read,
       trace: tracing?.begin,
       observe,
     }

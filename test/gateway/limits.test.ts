@@ -1,6 +1,17 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { call, ROUTES, startGateway, type TestGateway, token, TOKENS, yaml } from '../helpers/gateway.ts'
+import {
+  call,
+  type Got,
+  ROUTES,
+  type Settings,
+  startGateway,
+  type TestGateway,
+  token,
+  TOKENS,
+  yaml,
+} from '../helpers/gateway.ts'
 import { serving } from '../helpers/process.ts'
+import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -69,7 +80,8 @@ describe('an announced change', () => {
       const got = await call(port, { path: '/v3/rate-limits', token: mine })
       expect(got.status).toBe(200)
       expect(got.headers['cache-control']).toBe('no-store')
-      expect(Object.keys(got.headers).filter((name) => name.startsWith('x-ratelimit'))).toEqual([])
+      expect(got.headers).toMatchObject({ 'x-ratelimit-limit': '1000', 'x-ratelimit-remaining': '999' })
+      expect(got.headers['x-ratelimit-reset']).toBe(got.json.limits[0].reset)
       expect(got.json).toEqual({
         limits: [
           {
@@ -91,6 +103,89 @@ describe('an announced change', () => {
       limits(`{ announced: "${inMs(-2 * HOUR)}", from: "${inMs(-HOUR)}", limit: 1200 }`),
     )
     expect((await call(port, { token: await token('acme') })).headers['x-ratelimit-limit']).toBe('1200')
+  })
+})
+
+describe('the limit', () => {
+  const routes = `routes:
+  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer, scope: [read] }
+  - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, scope: [read], limits: [sync, requests], maxBody: 10B }
+  - { match: "/per-user", upstream: data, authenticate: bearer, limits: [users, requests] }
+  - { match: "/dead", upstream: identity, authenticate: bearer, limits: [requests] }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`
+  const limits = `limits:
+  requests: { per: [client], limit: 10, window: 1m }
+  sync: { per: [client, connection], limit: 3, window: 5s }
+  users: { per: [user], limit: 7, window: 1m }`
+  const open = (more: Partial<Settings> = {}) =>
+    gateway({
+      limits,
+      routes,
+      identity: 'http://127.0.0.1:1',
+      more: 'parameters: { connection: integer }',
+      ...more,
+    })
+  const shown = ({ status, headers }: Got) => [
+    status,
+    headers['x-ratelimit-limit'],
+    headers['x-ratelimit-remaining'],
+    headers['retry-after'],
+  ]
+
+  it.each(['memory', 'Redis'])(
+    'can be read on every response to a known caller, at no cost: in %s',
+    async (where) => {
+      const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: readable, timeout: 10s }`
+      const { port } = await open(where === 'Redis' ? { store } : {})
+      const unscoped = await token('acme')
+      const mine = await token('acme', { scope: 'read' })
+      const sync = (connection: string, body = '', as = mine) =>
+        call(port, { method: 'POST', path: `/sync/${connection}`, token: as, body })
+      expect(shown(await sync('1'))).toEqual([200, '3', '2', undefined])
+      for (let i = 0; i < 20; i++) {
+        // By what it counts by that is known, and of the right kind.
+        expect(shown(await sync('x'))).toEqual([400, '10', '9', undefined])
+        expect(shown(await sync('1', 'too long a body'))).toEqual([413, '3', '2', undefined])
+        expect(shown(await sync('1', '', unscoped))).toEqual([403, '3', '2', undefined])
+        expect(shown(await call(port, { path: '/v3/rate-limits', token: mine }))).toEqual([
+          200,
+          '10',
+          '9',
+          undefined,
+        ])
+        expect(shown(await call(port, { path: '/v3/rate-limits', token: unscoped }))).toEqual([
+          403,
+          '10',
+          '9',
+          undefined,
+        ])
+      }
+      const nobody = await token('acme', { sub: undefined })
+      expect(shown(await call(port, { path: '/per-user', token: nobody }))).toEqual([
+        403,
+        '10',
+        '9',
+        undefined,
+      ])
+      expect(shown(await call(port, { path: '/dead', token: mine }))).toEqual([502, '10', '8', undefined])
+      expect(shown(await call(port, { token: mine }))).toEqual([200, '10', '7', undefined])
+    },
+  )
+
+  it('is shown to nobody whose token is not accepted', async () => {
+    const { port } = await open()
+    const path = '/sync/x'
+    expect(shown(await call(port, { method: 'POST', path }))).toEqual([400, undefined, undefined, undefined])
+    expect(shown(await call(port, { method: 'POST', path, token: 'x.y.z' }))).toEqual([
+      ...[401, undefined, undefined, undefined],
+    ])
+  })
+
+  it('is left out while Redis cannot be asked, which costs no more than its timeout', async () => {
+    const { port } = await open({ store: '{ redis: { url: "redis://127.0.0.1:1" }, onOutage: deny }' })
+    expect(shown(await call(port, { path: '/v3/rate-limits', token: await token('acme') }))).toEqual([
+      ...[403, undefined, undefined, undefined],
+    ])
   })
 })
 

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { type ErrorCode, Refusal, unframed } from '../errors.ts'
 
@@ -51,60 +51,6 @@ export function bodyLength(
   const bytes = length === undefined ? undefined : Number(length)
   if (bytes !== 0 && BODILESS.has(method)) return unframed(`A ${method} request carries no body here.`)
   return bytes
-}
-
-const EMPTY = Buffer.alloc(0)
-const FIRST_BYTES = 4096
-/** Most bytes that whole bodies hold together in this process: a little more than one address can fill with the default bounds. */
-const MAX_HELD = 64 * 1024 ** 2
-let heldBytes = 0
-
-/**
- * Reads a request's whole body: 413 as soon as it has more than `maxBody` bytes, 503 if all bodies together would hold too many,
- * the reason if it breaks off, undefined if the caller has left. It counts as held until `response` is closed. Never rejects.
- */
-export function readBody(
-  request: IncomingMessage,
-  response: ServerResponse,
-  maxBody: number,
-): Promise<Buffer | Refusal | undefined> {
-  return new Promise((resolve) => {
-    // One buffer for all: a body may come in as many chunks as it has bytes.
-    let held: Buffer = EMPTY
-    let bytes = 0
-    const hold = (buffer: Buffer): void => {
-      heldBytes += buffer.length - held.length
-      held = buffer
-    }
-    const settle = (result: Buffer | Refusal | undefined): void => {
-      request.off('data', onData).off('end', onEnd).off('close', onClose)
-      if (!Buffer.isBuffer(result)) hold(EMPTY)
-      resolve(result)
-    }
-    const onData = (chunk: Buffer): void => {
-      const before = bytes
-      bytes += chunk.length
-      if (bytes > maxBody) return settle(tooLarge(maxBody))
-      if (bytes > held.length) {
-        const size = Math.min(maxBody, Math.max(bytes, 2 * held.length, FIRST_BYTES))
-        if (heldBytes - held.length + size > MAX_HELD) {
-          // The rest of its body is not awaited.
-          const headers = { 'Retry-After': '1', Connection: 'close' }
-          const message = 'Too many requests are being read. Try again.'
-          return settle(new Refusal('ServiceUnavailable', message, { headers }))
-        }
-        const larger = Buffer.allocUnsafe(size)
-        held.copy(larger, 0, 0, before)
-        hold(larger)
-      }
-      chunk.copy(held, before)
-    }
-    const onEnd = (): void => settle(held.subarray(0, bytes))
-    const onClose = (): void => settle(undefined)
-    request.on('data', onData).on('end', onEnd).on('close', onClose)
-    response.once('close', () => hold(EMPTY))
-    onBodyAborted(request, settle)
-  })
 }
 
 export function tooLarge(maxBody: number): Refusal {

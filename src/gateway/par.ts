@@ -1,4 +1,4 @@
-import { readBody } from '../downstream/body.ts'
+import { readBody } from '../downstream/whole-body.ts'
 import { Refusal } from '../errors.ts'
 import { type Body, invalidRequest } from '../par/form.ts'
 import type { Exchange, GatewayDeps } from './exchange.ts'
@@ -28,7 +28,7 @@ export async function checkAuthorization(deps: GatewayDeps, x: Exchange): Promis
 async function readForm({ failures }: GatewayDeps, x: Exchange): Promise<Body | Outcome> {
   const { request, response } = x
   if (x.expectsContinue) response.writeContinue()
-  const body = await readBody(request, response, x.route!.maxBody)
+  const body = await readBody(request, response, x.route!.maxBody, x.ip)
   if (body instanceof Refusal) return body
   if (body === undefined) {
     // Nothing is forwarded on a destroyed response.

@@ -1,7 +1,8 @@
 import { createProofs } from '../authenticate/proof/dpop.ts'
 import { type Authenticate, createBearer } from '../authenticate/token/bearer.ts'
 import { createIntrospection, type IntrospectionResult } from '../authenticate/token/introspection.ts'
-import { createKeySource, type KeyPlace, type KeySource, loadKeys } from '../authenticate/token/jwks.ts'
+import { createClientKeys } from '../authenticate/token/client-keys.ts'
+import { createKeySource, type KeyPlace, type Keys, loadKeys } from '../authenticate/token/jwks.ts'
 import type { KeySet } from '../authenticate/token/key-set.ts'
 import type { Client, Config, Tokens } from '../config/schema.ts'
 import { serviceUnavailable } from '../errors.ts'
@@ -112,11 +113,11 @@ export function openGuards(resources: Resources, config: Config, log: Log) {
     if (client !== undefined && !opened.has(id)) opened.set(id, { ...client, keys: keysOf(client) })
     return opened.get(id)
   }
-  const keysOf = ({ id, jwks }: Client): KeySource | undefined =>
+  const keysOf = ({ id, jwks }: Client): Keys | undefined =>
     jwks &&
     resources.get('client keys', { id, jwks }, () => {
       const events = outageLog('client JWKS fetch', { client: id }, log)
-      return createKeySource({ issuer: id, jwks: 'url' in jwks ? jwks.url : jwks, events })
+      return createClientKeys({ issuer: id, jwks: 'url' in jwks ? jwks.url : jwks, events })
     })
   // What is open stays open over a reload.
   for (const { id } of resources.before('client keys') as Client[]) clientOf(id)

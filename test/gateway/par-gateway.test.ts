@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { request as httpRequest } from 'node:http'
-import { connect } from 'node:net'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { connect, type Socket } from 'node:net'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { call, type Call, startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { makeKey, signJws, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { ASSERTION_TYPE, encode } from '../helpers/par-request.ts'
@@ -289,49 +289,72 @@ describe('the path of the PAR endpoint', () => {
 })
 
 describe('incomplete bodies', () => {
-  it('hold no more than 64 MB together; beyond, 503 until some of them are gone', async () => {
-    const many = await startGateway({
+  const PART = Buffer.alloc(9 * 1024 ** 2, 'x')
+  let many: TestGateway
+  beforeAll(async () => {
+    many = await startGateway({
       data: identity.url,
+      trustedProxies: '[127.0.0.1/32]',
       routes: `routes:
   - { match: "POST /oidc/request", upstream: identity, authenticate: par }`,
       more: `par: { issuer: "${ISSUER}", maxBody: 10MB }`,
     })
-    try {
-      const part = Buffer.alloc(9 * 1024 ** 2, 'x')
-      const head = `POST /oidc/request HTTP/1.1\r\nHost: a\r\nContent-Type: ${FORM['Content-Type']}\r\nContent-Length: ${part.length + 1}\r\n\r\n`
-      const open = await Promise.all(
-        Array.from({ length: 8 }, async () => {
-          const socket = connect(many.port, '127.0.0.1')
-          const state = { socket, text: '', closed: false }
-          socket.on('data', (chunk: Buffer) => (state.text += chunk.toString()))
-          socket.on('error', () => {})
-          socket.on('close', () => (state.closed = true))
-          socket.write(head)
-          socket.write(part)
-          await once(socket, 'connect')
-          return state
-        }),
-      )
-      const refused = () => open.filter(({ text }) => text !== '')
-      await until('two are refused', () => refused().length === 2 && refused().every(({ closed }) => closed))
-      for (const { text } of refused()) {
-        expect(text).toMatch(/^HTTP\/1\.1 503 /)
-        expect(text).toMatch(/\r\nRetry-After: 1\r\n/)
-        expect(text).toContain('"temporarily_unavailable"')
-      }
-      const more = connect(many.port, '127.0.0.1')
-      more.write(head)
-      more.end(part)
-      const [answer] = (await once(more, 'data')) as [Buffer]
-      expect(answer.toString()).toMatch(/^HTTP\/1\.1 503 /)
-      for (const { socket } of open) socket.destroy()
-      await until('a push passes again', async () => {
-        const form = { ...FORM, 'Content-Length': String(BODY.length) }
-        const sent = { method: 'POST', path: '/oidc/request', headers: form, body: BODY }
-        return (await call(many.port, sent)).status === 201
+  })
+  afterAll(() => many.close())
+  const opened: Socket[] = []
+  afterEach(() => {
+    for (const socket of opened.splice(0)) socket.destroy()
+  })
+
+  /** Sends all of a body but its last byte. */
+  async function begin(ip: string) {
+    const socket = connect(many.port, '127.0.0.1')
+    opened.push(socket)
+    const state = { text: '', closed: false }
+    socket.on('data', (chunk: Buffer) => (state.text += chunk.toString()))
+    socket.on('error', () => {})
+    socket.on('close', () => (state.closed = true))
+    await once(socket, 'connect')
+    socket.write(
+      `POST /oidc/request HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: ${ip}\r\nContent-Type: ${FORM['Content-Type']}\r\nContent-Length: ${PART.length + 1}\r\n\r\n`,
+    )
+    socket.write(PART)
+    await until('it is read', () => socket.bytesWritten > PART.length && socket.writableLength === 0)
+    return state
+  }
+  const push = async (ip: string) =>
+    (
+      await call(many.port, {
+        method: 'POST',
+        path: '/oidc/request',
+        headers: { ...FORM, 'X-Forwarded-For': ip },
+        body: BODY,
       })
-    } finally {
-      await many.close()
+    ).status
+  const assertBusy = ({ text }: { readonly text: string }) => {
+    expect(text).toMatch(/^HTTP\/1\.1 503 /)
+    expect(text).toMatch(/\r\nRetry-After: 1\r\n/)
+    expect(text).toContain('"temporarily_unavailable"')
+  }
+
+  it('of one address hold 16 MB: the first one ends when another needs room', async () => {
+    const open: Awaited<ReturnType<typeof begin>>[] = []
+    for (let i = 0; i < 3; i++) open.push(await begin('192.0.2.1'))
+    await until('the first two are ended', () => open.filter(({ closed }) => closed).length === 2)
+    for (const one of open.slice(0, 2)) assertBusy(one)
+    expect(await push('192.0.2.1')).toBe(201)
+    expect(await push('192.0.2.2')).toBe(201)
+    expect(open[2]!.text).toBe('')
+  })
+
+  it('of all addresses hold 64 MB: the first one ends when another needs room, and every push passes', async () => {
+    const open: Awaited<ReturnType<typeof begin>>[] = []
+    for (let i = 0; i < 9; i++) {
+      open.push(await begin(`192.0.2.${i}`))
+      expect(await push('198.51.100.1')).toBe(201)
     }
+    await until('three are ended', () => open.filter(({ closed }) => closed).length === 3)
+    for (const one of open.slice(0, 3)) assertBusy(one)
+    expect(open.slice(3).map(({ text }) => text)).toEqual(Array(6).fill(''))
   })
 })

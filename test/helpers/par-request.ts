@@ -1,6 +1,6 @@
 import { expect, vi } from 'vitest'
 import { randomUUID } from 'node:crypto'
-import { createKeySource, type KeySourceOptions } from '../../src/authenticate/token/jwks.ts'
+import { type ClientKeysOptions, createClientKeys } from '../../src/authenticate/token/client-keys.ts'
 import { createParGuard, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
 import { foldClientId, type ParClient } from '../../src/par/client-id.ts'
 import { type Form, parseParameters, refuseBody } from '../../src/par/form.ts'
@@ -20,8 +20,17 @@ export const OTHER_KEY = makeKey('PS256', 'key-1')
 export const KEYS = clientKeys({ keys: [KEY.jwk] })
 
 /** The keys of a client, from a JWK Set or from its URL. */
-export function clientKeys(jwks: string | object, events: Partial<KeySourceOptions['events']> = {}) {
-  return createKeySource({ issuer: 'client', jwks, events: { onDown() {}, onUp() {}, ...events } })
+export function clientKeys(
+  jwks: string | object,
+  events: Partial<ClientKeysOptions['events']> = {},
+  options: Partial<ClientKeysOptions> = {},
+) {
+  return createClientKeys({
+    issuer: 'client',
+    jwks,
+    events: { onDown() {}, onUp() {}, ...events },
+    ...options,
+  })
 }
 
 type Members = Readonly<Record<string, unknown>>

@@ -13,6 +13,7 @@ import {
   requestObject,
   unsignedObject,
 } from '../helpers/par-request.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const unavailable = {
@@ -35,8 +36,8 @@ describe('keys behind a jwksUri', () => {
     keys.close()
     await publisher.close()
   })
-  const open = (): void => {
-    keys = clientKeys(publisher.jwksUri)
+  const open = (options: Parameters<typeof clientKeys>[2] = {}): void => {
+    keys = clientKeys(publisher.jwksUri, {}, options)
     guard = guardOf({ acme: { authentication: 'private_key_jwt', requestObjectSigningAlg: 'none', keys } })
   }
   const send = (fields: object = {}): Promise<unknown> => push(guard, { ...plain('acme'), ...fields })
@@ -49,7 +50,7 @@ describe('keys behind a jwksUri', () => {
 
   it('while they could not be loaded, refuse every JWT that needs them', async () => {
     publisher.fault = 'error'
-    open()
+    open({ cooldownMs: 0 })
     expect(await send(assertion('acme'))).toEqual(unavailable)
     const plainly = guardOf({ acme: { keys } })
     const sendObject = (request: string) => push(plainly, { client_id: 'acme', request })
@@ -58,30 +59,79 @@ describe('keys behind a jwksUri', () => {
     expect(await push(plainly, plain('acme'))).toBe(PASSED)
 
     publisher.fault = undefined
-    await until('the keys are read', () => keys.current() !== undefined)
     expect(await send(assertion('acme'))).toBe(PASSED)
   })
 
   it('go on serving while they cannot be read again', async () => {
-    open()
-    await until('the keys are read', () => keys.current() !== undefined)
+    open({ cooldownMs: 0, maxAgeMs: 0 })
+    expect(await send(assertion('acme'))).toBe(PASSED)
     publisher.fault = 'down'
     expect(await send(assertion('acme', {}, { header: { kid: 'unknown' } }))).toMatchObject({ status: 401 })
     expect(await send(assertion('acme'))).toBe(PASSED)
   })
 
   it('are read again for a key that is not known, and not for each', async () => {
-    open()
-    await until('the keys are read', () => keys.current() !== undefined)
+    open({ cooldownMs: 100 })
+    expect(await send(assertion('acme'))).toBe(PASSED)
     const next = makeKey('ES256')
     publisher.jwks = { keys: [KEY.jwk, next.jwk] }
-    expect(await send(assertion('acme', {}, { key: next }))).toBe(PASSED)
+    const sendNew = () => send(assertion('acme', {}, { key: next }))
+    await until('the cool-down is over', async () => (await sendNew()) === PASSED)
+    keys.close()
     for (let i = 0; i < 20; i++) {
       const key = makeKey('ES256')
       expect(await send(assertion('acme', {}, { key }))).toEqual(refusal(401, 'invalid_client', /signature/))
     }
     expect(publisher.asked.jwks).toBe(2)
   })
+
+  it('are read when they are needed and old, once a cool-down, and never by themselves', async () => {
+    open({ maxAgeMs: 50, cooldownMs: 60_000 })
+    expect(await send()).toMatchObject({ status: 400 })
+    expect(publisher.asked.jwks).toBe(0)
+    expect(await send(assertion('acme'))).toBe(PASSED)
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    // Old, and within the cool-down.
+    for (let i = 0; i < 5; i++) expect(await send(assertion('acme'))).toBe(PASSED)
+    expect(publisher.asked.jwks).toBe(1)
+    keys = clientKeys(publisher.jwksUri, {}, { maxAgeMs: 0, cooldownMs: 0 })
+    guard = guardOf({ acme: { keys } })
+    for (let i = 0; i < 3; i++) expect(await send(assertion('acme'))).toBe(PASSED)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    expect(publisher.asked.jwks).toBe(4)
+  })
+
+  it.each([
+    ['of more than 64 kB', { keys: [KEY.jwk, { kty: 'x'.repeat(65_536) }] }, /larger than 65536 bytes/],
+    ['of more than 20 keys', { keys: Array(21).fill(KEY.jwk) }, /21 keys; 20 at most/],
+  ])('%s are not read', async (_, jwks, reason) => {
+    publisher.jwks = jwks
+    const reasons: string[] = []
+    keys = clientKeys(publisher.jwksUri, { onDown: ({ message }) => reasons.push(message) })
+    guard = guardOf({ acme: { keys } })
+    expect(await send(assertion('acme'))).toEqual(unavailable)
+    expect(reasons).toEqual([expect.stringMatching(reason)])
+  })
+})
+
+it('the keys of many clients are read 32 at a time, and each waits 3 s at most', async () => {
+  let asked = 0
+  const waiting: (() => void)[] = []
+  const slow = await startUpstream((_, response) => {
+    asked++
+    waiting.push(() => response.end(JSON.stringify({ keys: [KEY.jwk] })))
+  })
+  const all = Array.from({ length: 100 }, () => clientKeys(slow.url))
+  const first = Promise.all(all.slice(0, 40).map(async (keys) => keys.refresh()))
+  await until('32 are asked for', () => waiting.length === 32)
+  for (const answer of waiting.splice(0)) answer()
+  await until('the others are asked for', () => waiting.length === 8)
+  for (const answer of waiting.splice(0)) answer()
+  expect((await first).every((keys) => keys!.keys.length === 1)).toBe(true)
+  const rest = Promise.all(all.slice(40).map(async (keys) => keys.refresh()))
+  expect(await rest).toEqual(Array(60).fill(undefined))
+  expect(asked).toBe(72)
+  await slow.close()
 })
 
 describe('keys in the configuration', () => {

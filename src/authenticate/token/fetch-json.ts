@@ -11,10 +11,10 @@ export class Problem extends Error {}
  * Reads a JSON object from an http(s) URL or a file; rejects with an Error that names the URL and what is wrong there.
  * No redirect is followed: the keys of an issuer come from where the operator or the issuer said.
  */
-export async function readJson(url: string, signal: AbortSignal): Promise<JsonObject> {
+export async function readJson(url: string, signal: AbortSignal, maxBytes = MAX_BYTES): Promise<JsonObject> {
   try {
     const body = /^https?:\/\//i.test(url) ? await open(url, signal) : createReadStream(url, { signal })
-    const document = parseObject(await readBytes(body, MAX_BYTES))
+    const document = parseObject(await readBytes(body, maxBytes))
     if (document === undefined) throw new Problem('is no JSON object')
     return document
   } catch (error) {

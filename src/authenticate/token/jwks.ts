@@ -7,6 +7,9 @@ export interface KeyPlace {
   readonly issuer: string
   /** An http(s) URL, the path of a file, or a JWK Set; by default the `jwks_uri` of the issuer's discovery document. */
   readonly jwks?: string | object | undefined
+  /** Bounds of the JWK Set; by default 1 MB and 100 keys. */
+  readonly maxBytes?: number
+  readonly maxKeys?: number
   /** Longest that one load takes, discovery included. */
   readonly fetchTimeoutMs?: number
 }
@@ -83,7 +86,7 @@ export function createKeySource(options: KeySourceOptions) {
   }
 
   function scheduleRefresh(): void {
-    if (!closed && typeof jwks !== 'object') timer = setTimeout(() => void load(), refreshMs).unref()
+    if (!closed) timer = setTimeout(() => void load(), refreshMs).unref()
   }
 
   if (keys === undefined) void load()
@@ -112,11 +115,11 @@ export function createKeySource(options: KeySourceOptions) {
 }
 
 /** A JWK Set without a usable key. */
-class NoKeys extends Error {}
+export class NoKeys extends Error {}
 
 /** Reads an issuer's keys once, taking over those that `previous` holds; rejects with what is wrong, also where there are none. */
 export function loadKeys(
-  { issuer, jwks, fetchTimeoutMs = 3000 }: KeyPlace,
+  { issuer, jwks, maxBytes, maxKeys, fetchTimeoutMs = 3000 }: KeyPlace,
   previous?: KeySet,
   controller?: AbortController,
 ): Promise<KeySet> {
@@ -125,8 +128,8 @@ export function loadKeys(
     async (signal) => {
       const source = jwks ?? (await discover(issuer, signal))
       const name = typeof source === 'string' ? shownUrl(source) : 'jwks'
-      const document = typeof source === 'string' ? await readJson(source, signal) : source
-      const keys = await readKeySet(document, previous).catch((error: Error) => {
+      const document = typeof source === 'string' ? await readJson(source, signal, maxBytes) : source
+      const keys = await readKeySet(document, previous, maxKeys).catch((error: Error) => {
         throw new Error(`${name} ${error.message}`, { cause: error })
       })
       if (keys.keys.length === 0) throw new NoKeys(`${name} holds no key that could verify a token`)

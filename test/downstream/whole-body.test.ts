@@ -1,7 +1,8 @@
-import { createServer } from 'node:http'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { expect, it } from 'vitest'
-import { readBody } from '../../src/downstream/body.ts'
+import { readBody } from '../../src/downstream/whole-body.ts'
 
 it.each([
   ['in one-byte chunks', 20_000, 1],
@@ -11,7 +12,7 @@ it.each([
   const sent = Buffer.from(Array.from({ length: bytes }, (_, i) => i % 251))
   const read = new Promise<Buffer>((resolve) => {
     const server = createServer((request, response) => {
-      void readBody(request, response, 65_536).then((body) => {
+      void readBody(request, response, 65_536, '192.0.2.1').then((body) => {
         resolve(body as Buffer)
         response.end()
         server.close()
@@ -31,4 +32,18 @@ it.each([
   const body = await read
   expect(body.equals(sent)).toBe(true)
   expect(body.buffer.byteLength).toBeLessThanOrEqual(65_536)
+})
+
+it('a body that does not come in time gets 408, which closes its socket', async () => {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nab')
+  const [request, response] = (await once(server, 'request')) as [IncomingMessage, ServerResponse]
+  expect(await readBody(request, response, 65_536, '192.0.2.1', 50)).toMatchObject({
+    status: 408,
+    headers: { Connection: 'close' },
+  })
+  socket.destroy()
+  server.close()
 })

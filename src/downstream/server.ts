@@ -73,8 +73,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   }
   const server =
     tls === undefined ? createServer(options) : createSecureServer({ ...options, ...tlsOptions(tls, bounds) })
-  // Node would drop the fields beyond a count in silence.
-  server.maxHeadersCount = 0
+  // Node drops fields beyond this count in silence: with one more than is accepted, the request is refused, and the rest costs little.
+  server.maxHeadersCount = MAX_FIELDS + 1
 
   const report = (socket: Socket, status: number, reason: string, requestId?: string): void =>
     events.unreadable({ peer: socket.remoteAddress ?? '', status, reason: reason.slice(0, 100), requestId })

@@ -17,6 +17,7 @@ const PLAIN_PATH = /^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]*)$/
 const ENCODED_PATH = /^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*$/
 const ESCAPES = /(?:%[0-9A-Fa-f]{2})+/g
 const RAW_IN_SEGMENT = /^[A-Za-z0-9._~!$&'()*+,=:@-]$/
+const HAS_RAW = /[A-Za-z0-9._~!$&'()*+,=:@-]/
 /** Characters whose escaped form servers read differently: they decode once, twice or never. */
 // oxlint-disable-next-line no-control-regex
 const AMBIGUOUS = /[/\\%;\u0000-\u001f\u007f-\u009f]/
@@ -116,6 +117,7 @@ export function canonicalEscapes(path: string): string | undefined {
     const text = decodeSegment(run)
     // Broken escapes come back as they are, with their `%`.
     if (AMBIGUOUS.test(text)) sound = false
+    if (!HAS_RAW.test(text)) return run.toUpperCase()
     let out = ''
     for (const char of text) out += RAW_IN_SEGMENT.test(char) ? char : encodeURIComponent(char)
     return out

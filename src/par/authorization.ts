@@ -1,7 +1,14 @@
 import { Refusal } from '../errors.ts'
 import type { JwtRules } from './client-authentication.ts'
 import { findClient, type ParClients, refuseClientId } from './client-id.ts'
-import { type Body, decodeComponent, invalidRequest, parseParameters, refuseBody } from './form.ts'
+import {
+  type Body,
+  decodeComponent,
+  invalidRequest,
+  MAX_PARAMETERS,
+  parseParameters,
+  refuseBody,
+} from './form.ts'
 import { refuseRequestObject, signingOf } from './request-object.ts'
 
 /** A request to the authorisation endpoint: `query` without its `?`, and the body of a POST. */
@@ -29,10 +36,11 @@ export function createAuthorizationGuard(options: JwtRules & ParClients) {
       const body = form?.body.toString() ?? ''
       const unreadable = body === '' ? undefined : refuseBody(form!)
       if (unreadable !== undefined) return unreadable
-      const ids = [...valuesOf('clientid', query), ...valuesOf('clientid', body)]
-      const [clientId, ...others] = ids
+      const pairs = lenientPairs(`${query}&${body}`)
+      if (pairs instanceof Refusal) return pairs
+      const [clientId, ...others] = pairs.flatMap(([name, value]) => (name === 'clientid' ? [value] : []))
       if (others.length > 0) return invalidRequest('Send the client_id once.')
-      if (clientId === undefined) return refuseUnnamed(query, body)
+      if (clientId === undefined) return refuseUnnamed(pairs)
       const malformed = refuseClientId(clientId)
       if (malformed !== undefined) return malformed
       onClaim?.(clientId)
@@ -61,22 +69,30 @@ export function createAuthorizationGuard(options: JwtRules & ParClients) {
 }
 
 /** Refuses a request without a client_id that leads to an object with one, by which a backend could find the client. */
-function refuseUnnamed(query: string, body: string): Refusal | undefined {
-  const objects = [query, body].flatMap((text) => valuesOf('request', text))
-  const uris = [query, body].flatMap((text) => valuesOf('requesturi', text))
-  if (objects.length === 0 && uris.every((uri) => uri.startsWith(PUSHED))) return undefined
-  return invalidRequest('The client_id is missing.')
+function refuseUnnamed(pairs: readonly Pair[]): Refusal | undefined {
+  const leads = pairs.some(
+    ([name, value]) => name === 'request' || (name === 'requesturi' && !value.startsWith(PUSHED)),
+  )
+  return leads ? invalidRequest('The client_id is missing.') : undefined
 }
 
+/** The letters of a parameter's name, and its value. */
+type Pair = readonly [name: string, value: string]
+
+const MAX_NAME = 128
+
 /**
- * Returns every value that a backend may read as that of a parameter, whose name is given by its letters: lenient ones ignore case
- * and brackets, and split at semicolons. A malformed value becomes U+FFFD, which no client id has.
+ * Returns the parameters that have a value, as lenient backends read them: these ignore case and brackets in names, and split at
+ * semicolons. A malformed value becomes U+FFFD, which no client id has. Returns a 400 for too many.
  */
-function valuesOf(letters: string, text: string): readonly string[] {
-  return text.split(/[&;]/).flatMap((pair) => {
-    const [name, value] = pair.split(/=(.*)/s, 2) as [string, string?]
-    const plain = (decodeComponent(name) ?? name).toLowerCase().replaceAll(/[^a-z0-9]/g, '')
-    const decoded = decodeComponent(value ?? '') ?? '\uFFFD'
-    return plain === letters && decoded !== '' ? [decoded] : []
+function lenientPairs(text: string): readonly Pair[] | Refusal {
+  const parts = text.split(/[&;]/, MAX_PARAMETERS + 1)
+  if (parts.length > MAX_PARAMETERS) return invalidRequest(`Send at most ${MAX_PARAMETERS} parameters.`)
+  return parts.flatMap((part): readonly Pair[] => {
+    const equals = part.indexOf('=')
+    const name = part.slice(0, Math.min(equals, MAX_NAME))
+    if (equals === -1 || equals === part.length - 1) return []
+    const letters = (decodeComponent(name) ?? name).toLowerCase().replaceAll(/[^a-z0-9]/g, '')
+    return [[letters, decodeComponent(part.slice(equals + 1)) ?? '\uFFFD']]
   })
 }

@@ -1,9 +1,7 @@
 import { isUtf8 } from 'node:buffer'
-import { compactVerify } from 'jose'
 import { hasAudience, isName, needsExtension, timeFault, typeOf } from '../authenticate/token/claims.ts'
 import type { Keys } from '../authenticate/token/jwks.ts'
-import { type JsonObject, parseJws, parseObject, SCHEMES } from '../authenticate/token/jws.ts'
-import type { KeySet } from '../authenticate/token/key-set.ts'
+import { type JsonObject, type Jws, parseJws, parseObject, SCHEMES } from '../authenticate/token/jws.ts'
 import { Refusal, serviceUnavailable } from '../errors.ts'
 import { decodeComponent, type Form, invalidRequest } from './form.ts'
 
@@ -82,7 +80,7 @@ export function invalidClient(description: string, realm?: string): Refusal {
 
 /** A JWT of a client, not verified. */
 interface ClientJwt {
-  readonly text: string
+  readonly jws: Jws
   readonly header: JsonObject
   readonly claims: JsonObject
 }
@@ -108,7 +106,7 @@ const MAX_AHEAD_MS = 60_000
 export function parseJwt(text: string): ClientJwt | undefined {
   const jws = parseJws(text)
   const claims = parseObject(jws?.payload)
-  return jws && claims && { text, header: jws.header, claims }
+  return jws && claims && { jws, header: jws.header, claims }
 }
 
 /**
@@ -116,7 +114,7 @@ export function parseJwt(text: string): ClientJwt | undefined {
  * decides what may verify it. Keys that do not fit are read again first, at most once a cool-down; 503 where none could be read so far.
  */
 export async function signatureFault(jwt: ClientJwt, type: string, keys: Keys | undefined) {
-  const { alg } = jwt.header
+  const { alg, kid } = jwt.header
   if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header))) {
     return `has a header that is not accepted: its typ may be JWT or ${type}, its kid a text, and it may have no crit.`
   }
@@ -125,26 +123,14 @@ export async function signatureFault(jwt: ClientJwt, type: string, keys: Keys | 
     return 'is signed with an algorithm that is not accepted; use one such as PS256 or ES256.'
   }
   const known = keys.current()
-  if (known !== undefined && (await isSignedBy(known, jwt, alg))) return undefined
+  if (known?.verifies(jwt.jws, kid)) return undefined
   const fresh = await keys.refresh()
-  if (fresh !== undefined && (await isSignedBy(fresh, jwt, alg))) return undefined
+  if (fresh?.verifies(jwt.jws, kid)) return undefined
   if ((fresh ?? known) !== undefined) return 'has a signature that is not by a key of this client.'
   return serviceUnavailable(
     'The keys of this client cannot be read for now. Try again.',
     'the keys of the client could not be read so far',
   )
-}
-
-async function isSignedBy(set: KeySet, { text, header }: ClientJwt, alg: string): Promise<boolean> {
-  for (const { key } of set.find(alg, header['kid'])) {
-    try {
-      await compactVerify(text, key, { algorithms: [alg] })
-      return true
-    } catch {
-      // The next key may be the one.
-    }
-  }
-  return false
 }
 
 /** What is wrong with the audience and the times of a JWT, as a phrase that follows its name. */

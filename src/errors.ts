@@ -104,3 +104,8 @@ export function tooManyRequests(message: string, details: RefusalDetails): Refus
 export function serviceUnavailable(message: string, cause?: unknown): Refusal {
   return new Refusal('ServiceUnavailable', message, { cause, headers: { 'Retry-After': '1' } })
 }
+
+/** An operator asks for something that there is not; the message says what to write instead. */
+export class InvalidQuestion extends Error {
+  override readonly name = 'InvalidQuestion'
+}

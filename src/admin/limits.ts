@@ -1,18 +1,25 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { ClientUsage } from '../limit/usage.ts'
 import { type Answer, problem } from './access.ts'
+import { type Question, readQuestion, readSetting, type Setting } from './questions.ts'
 
+/** What operators ask about limits. Each rejects with an InvalidQuestion, or if the store cannot be asked. */
 export interface LimitsParts {
-  /** Returns what a client has used; rejects if the store cannot be asked. */
-  usage(client: string, signal: AbortSignal): Promise<ClientUsage>
-  /** Frees what is counted of a client, and returns how many keys; rejects if the store cannot be asked. */
+  /** Returns what a client has used. */
+  usage(client: string, signal: AbortSignal): Promise<object>
+  /** Frees what is counted of a client, and returns how many keys. */
   reset(client: string, signal: AbortSignal): Promise<number>
+  /** Sets and removes overrides of one client. */
+  setLimits(setting: Setting): Promise<object>
+  overrides(): Promise<readonly object[]>
+  explain(question: Question): Promise<object>
   /** Called with why the store could not be asked. */
   failed(error: unknown): void
 }
 
-/** Creates what answers `GET` and `DELETE /limits/:client`, the client percent-encoded; it never rejects. */
-export function createLimits({ usage, reset, failed }: LimitsParts) {
+const ALLOW = 'GET, HEAD, DELETE, PATCH'
+
+/** Creates what answers `/limits/:client`, the client percent-encoded, `/overrides` and `/explain`; it never rejects. */
+export function createLimits({ usage, reset, setLimits, overrides, explain, failed }: LimitsParts) {
   let last: Promise<unknown> = Promise.resolve()
 
   /** Acts for one operator at a time, as each may scan all of Redis, and for none that has left. */
@@ -27,34 +34,49 @@ export function createLimits({ usage, reset, failed }: LimitsParts) {
     return await result
   }
 
-  return async (
-    { method = '' }: IncomingMessage,
+  async function ofClient(
+    request: IncomingMessage,
     response: ServerResponse,
-    path: string,
-  ): Promise<Answer> => {
-    const [, encoded] = /^\/limits\/([^/]+)$/.exec(path) ?? []
-    if (encoded === undefined) {
-      return problem(404, 'Ask for /limits/ with the id of a client, percent-encoded.')
-    }
+    encoded: string,
+  ): Promise<Answer> {
+    const { method = '' } = request
     let client: string
     try {
       client = decodeURIComponent(encoded)
     } catch {
       return problem(400, 'The id of the client is not percent-encoded UTF-8.')
     }
-    if (!['GET', 'HEAD', 'DELETE'].includes(method)) {
-      return problem(405, 'Only GET, HEAD and DELETE.', { Allow: 'GET, HEAD, DELETE' })
-    }
+    if (method === 'PATCH') return ok(await setLimits(await readSetting(request, client)))
+    if (method === 'DELETE')
+      return await queued(response, async (signal) => ok({ client, freed: await reset(client, signal) }))
+    if (method !== 'GET' && method !== 'HEAD') return notAllowed(ALLOW)
+    return await queued(response, async (signal) => ok(await usage(client, signal)))
+  }
+
+  async function answer(request: IncomingMessage, response: ServerResponse, path: string): Promise<Answer> {
+    const { method, url = '' } = request
+    const [, encoded] = /^\/limits\/([^/]+)$/.exec(path) ?? []
+    if (encoded !== undefined) return await ofClient(request, response, encoded)
+    if (path.startsWith('/limits'))
+      return problem(404, 'Ask for /limits/ with the id of a client, percent-encoded.')
+    if (method !== 'GET' && method !== 'HEAD') return notAllowed('GET, HEAD')
+    if (path === '/overrides') return ok({ overrides: await overrides() })
+    return ok(await explain(readQuestion(new URLSearchParams(url.slice(path.length)))))
+  }
+
+  return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<Answer> => {
     try {
-      const body = await queued(response, async (signal) =>
-        method === 'DELETE' ? { client, freed: await reset(client, signal) } : await usage(client, signal),
-      )
-      return { status: 200, body }
+      return await answer(request, response, path)
     } catch (error) {
-      if (!response.destroyed) failed(error)
       const { name, message } = error as Error
+      if (name === 'InvalidQuestion') return problem(400, message)
+      if (!response.destroyed) failed(error)
       const detail = name === 'DamagedKeyError' ? message : 'The counters are out of reach.'
       return problem(503, detail, { 'Retry-After': '1' })
     }
   }
 }
+
+const ok = (body: object): Answer => ({ status: 200, body })
+const notAllowed = (allow: string): Answer =>
+  problem(405, `Only ${allow.replace(/, (\w+)$/, ' and $1')}.`, { Allow: allow })

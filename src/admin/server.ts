@@ -21,9 +21,9 @@ export interface Admin {
 }
 
 const NOT_FOUND =
-  'Not found. Here are the console at /, and /healthz, /readyz, /metrics, /overview and /limits/CLIENT.\n'
+  'Not found. Here are the console at /, and /healthz, /readyz, /metrics, /overview, /limits/CLIENT, /overrides and /explain.\n'
 
-/** Creates the operators' listener: the console, `/healthz`, `/readyz`, `/metrics`, `/overview` and `/limits/:client`. */
+/** Creates the operators' listener: the console, health, metrics, and what is asked about limits. */
 export function createAdmin(parts: AdminParts): Admin {
   const pages = readPages()
   const limits = createLimits(parts)
@@ -47,7 +47,7 @@ export function createAdmin(parts: AdminParts): Admin {
     if (!isOwnSite(request) && !(page !== undefined && isNavigation(request))) {
       return { status: 403, body: 'Nothing is shown to pages of other sites.\n' }
     }
-    const isLimits = path === '/limits' || path.startsWith('/limits/')
+    const isLimits = ['/limits', '/overrides', '/explain'].includes(path) || path.startsWith('/limits/')
     if (isLimits || path === '/overview') {
       const denial = deny(headers, parts)
       if (denial) return denial

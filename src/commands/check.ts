@@ -2,8 +2,8 @@ import { stringify } from 'yaml'
 import { shownUrl } from '../authenticate/token/fetch-json.ts'
 import type { Config } from '../config/schema.ts'
 import { countedBy, kindOf } from '../limit/parameters.ts'
-import { formatInstant } from './format.ts'
 import { type Given, type Io, load, print } from './io.ts'
+import { instant } from '../limit/instant.ts'
 
 const SECRETS = /^(?:clientSecret|key|token|username|password|sentinelUsername|sentinelPassword)$/
 
@@ -37,15 +37,15 @@ export function effectiveConfig(config: Config): Record<string, unknown> {
       limits: Object.fromEntries(
         [...(clientLimits.get(caller) ?? [])].map(([name, { limit, windowMs, untilAt }]) => [
           name,
-          { limit, windowMs, until: untilAt && formatInstant(untilAt) },
+          { limit, windowMs, until: untilAt && instant(untilAt) },
         ]),
       ),
     })),
     limits: limits.map((limit) => ({
       ...limit,
       changes: limit.changes.map(({ announcedAt, fromAt, limit }) => ({
-        announced: formatInstant(announcedAt),
-        from: formatInstant(fromAt),
+        announced: instant(announcedAt),
+        from: instant(fromAt),
         limit,
       })),
     })),

@@ -14,7 +14,7 @@ const COMMANDS = {
     () => import('./check.ts'),
   ],
   health: ['ask a running gateway whether it is up', flags.health, () => import('./health.ts')],
-  explain: ['say what a request gets, and why', flags.explain, () => import('./explain/command.ts')],
+  explain: ['say what a request gets, and why', flags.explain, () => import('./explain.ts')],
   limits: [
     "read, reset or set one client's limits, or see who uses most",
     flags.limits,
@@ -50,7 +50,7 @@ export async function main(argv: readonly string[], io: Io): Promise<number> {
     await commandLine(argv, io, (failed) => (code = failed)).parseAsync([...argv], {}, print)
     return code
   } catch (error) {
-    return reportFailure(error, argv, io)
+    return reportFailure(error, argv, io, Object.keys(COMMANDS))
   }
 }
 

@@ -1,3 +1,4 @@
+import { LIMITS_COMMANDS } from './flags.ts'
 import { type ConfigError, nearest, type Problem } from '../config/yaml/problem.ts'
 import { type Io, UsageError, writeLines } from './io.ts'
 
@@ -6,21 +7,35 @@ const WRONG_USAGE = 64
 const WRONG_CONFIG = 78
 
 /** Writes why a command failed, without a stack: one JSON object on `io.stdout` with `--json`, else lines on `io.stderr`. Returns the exit code. */
-export function reportFailure(thrown: unknown, argv: readonly string[], io: Io): number {
+export function reportFailure(
+  thrown: unknown,
+  argv: readonly string[],
+  io: Io,
+  commands: readonly string[],
+): number {
   const error = thrown instanceof Error ? thrown : new Error(String(thrown))
   // By their names: their modules are imported by the commands that need them.
   const isConfig = error.name === 'ConfigError'
-  const isUsage = error instanceof UsageError
+  const isUsage = error instanceof UsageError || error.name === 'InvalidQuestion'
   const exit = isUsage ? WRONG_USAGE : isConfig || error.name === 'StoreConfigError' ? WRONG_CONFIG : 1
   const message = error.message || error.name
   if (argv.includes('--json')) {
     const problems = isConfig ? (error as ConfigError).problems.map(locatedOf) : undefined
     writeLines(io.stdout, JSON.stringify({ error: { exit, message }, problems }, undefined, 2))
   } else {
-    const hint = isUsage ? '\nSee "sluice --help".' : ''
+    const hint = isUsage ? `\nSee "${['sluice', ...commandOf(argv, commands), '--help'].join(' ')}".` : ''
     writeLines(io.stderr, isConfig ? message : `sluice: ${message}${hint}`)
   }
   return exit
+}
+
+/** Returns the words of a command line that name its command, as far as there is such a command. */
+function commandOf(
+  [command = '', action = '']: readonly string[],
+  commands: readonly string[],
+): readonly string[] {
+  if (!commands.includes(command)) return []
+  return command === 'limits' && LIMITS_COMMANDS.includes(action) ? [command, action] : [command]
 }
 
 /** A problem with the parts of its place apart: a file, with line and column unless it is all of it, or a flag. */

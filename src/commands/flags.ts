@@ -1,10 +1,8 @@
 import type { Argv } from 'yargs'
 import { FLAGS, type Given } from './io.ts'
 
-export const WHICH_OF_LIMITS = 'Which command? One of limits show, limits set, limits reset, limits top.'
-
-/** Flags of `start` that change nothing for `limits`, which takes them so that both can be called alike. */
-const IDLE_FOR_LIMITS = ['host', 'port', 'log-level', 'log-format']
+export const LIMITS_COMMANDS: readonly string[] = ['show', 'set', 'reset', 'overrides', 'top']
+export const WHICH_OF_LIMITS = `Which command? One of ${LIMITS_COMMANDS.map((name) => `limits ${name}`).join(', ')}.`
 
 /** Declares a flag that takes a text. */
 function text(command: Argv, name: string, describe: string, otherwise?: string): Argv {
@@ -19,15 +17,31 @@ function withJson(command: Argv): Argv {
 
 /** Declares `--config`. */
 function withConfig(command: Argv): Argv {
-  return text(command, 'config', 'the YAML file, or - for standard input; SLUICE_CONFIG, unless given')
+  return text(
+    command,
+    'config',
+    'the YAML file, or - for standard input; unless given, SLUICE_CONFIG, then ./sluice.yaml',
+  )
 }
 
-/** Declares the flags of the commands that read a configuration, in which flags override the file; hides those in `idle`. */
-function configured(command: Argv, idle: readonly string[] = []): Argv {
+/** Declares the flags by which a running gateway is found. */
+function asking(command: Argv): Argv {
+  withJson(withConfig(command))
+  text(
+    command,
+    'admin',
+    'URL of the admin listener, in place of the one in the file; its token is that of ADMIN_TOKEN',
+  )
+  for (const name of ['admin-host', 'admin-port']) text(command, name, FLAGS[name]!.describe)
+  return command
+}
+
+/** Declares the flags of the commands that read a configuration, in which flags override the file. */
+function configured(command: Argv): Argv {
   withConfig(command)
   for (const [name, { describe }] of Object.entries(FLAGS)) {
     const group = 'In place of what the file says:'
-    command.option(name, { type: 'string', requiresArg: true, describe, hidden: idle.includes(name), group })
+    command.option(name, { type: 'string', requiresArg: true, describe, group })
   }
   return command.conflicts('store', 'redis')
 }
@@ -61,9 +75,7 @@ export function check(command: Argv): Argv {
 }
 
 export function health(command: Argv): Argv {
-  withConfig(command)
-  for (const name of ['admin-host', 'admin-port']) text(command, name, FLAGS[name]!.describe)
-  return command.option('ready', {
+  return asking(command).option('ready', {
     type: 'boolean',
     describe: 'also whether it should get requests: /readyz',
   })
@@ -71,54 +83,66 @@ export function health(command: Argv): Argv {
 
 export function limits(command: Argv, run: (given: Given) => Promise<void>): Argv {
   return command
-    .command('show [client]', 'what the client has used; all overrides, if none is given', ofClient, run)
-    .command('set [client]', 'set LIMIT=N, or end that by LIMIT=default', setting, run)
-    .command('reset [client]', 'free all that is counted of the client', ofClient, run)
-    .command('top', 'who uses most of which limit at a running gateway', watched, run)
+    .command('show <client>', 'Show what a client has used, and its overrides', ofClient, run)
+    .command('set <client>', "Set a client's limits while the gateways run", setting, run)
+    .command('reset <client>', 'Free all that is counted of a client', ofClient, run)
+    .command('overrides', 'List the limits that were set while the gateways run', asking, run)
+    .command('top', 'Watch who uses most of which limit', watched, run)
     .demandCommand(1, 1, WHICH_OF_LIMITS)
 }
 
 function ofClient(command: Argv): Argv {
   const describe = 'the id of the client, as its tokens name it; id@issuer where that is not the first'
-  return withJson(configured(command, IDLE_FOR_LIMITS).positional('client', { type: 'string', describe }))
+  return asking(command.positional('client', { type: 'string', describe }))
 }
 
 function watched(command: Argv): Argv {
-  text(withJson(withConfig(command)), 'admin', 'URL of the admin listener, in place of the one in the file')
-  return command
-    .option('once', { type: 'boolean', describe: 'show it once, as without a terminal' })
-    .epilogue('The token is that of SLUICE_ADMIN_TOKEN, or admin.token of the file.')
+  return asking(command).option('once', { type: 'boolean', describe: 'show it once, as without a terminal' })
 }
 
 /** Takes the words behind the command as they are: of positionals, yargs would lose `-` and all but the last. */
 function withWords(command: Argv, missing: string): Argv {
-  return withJson(withConfig(command)).strict(false).strictOptions().demandCommand(1, missing)
+  return command.strict(false).strictOptions().demandCommand(1, missing)
 }
 
 function setting(command: Argv): Argv {
   ofClient(command)
     .usage(
-      '$0 limits set CLIENT LIMIT=N... [--until T]\n\nGive one client another limit, at every gateway within a second; LIMIT=default ends it.',
+      '$0 limits set CLIENT LIMIT=N... [--until T | --permanent] [--note TEXT]\n\nGive one client another limit, at every gateway within a second; LIMIT=default ends it.',
     )
+    .example('$0 limits set acme requests=5000 --until 2h', 'more calls for two hours')
+    .example('$0 limits set acme requests=0 --note "leaked token"', 'block a client for a day')
+    .example('$0 limits set acme requests=default', 'back to what the file says')
     .strict(false)
     .strictOptions()
     .demandCommand(0)
-  return text(command, 'until', 'such as 2027-01-31T00:00:00Z, or 2h from now; for good, unless given')
+  text(command, 'until', 'such as 2027-01-31T00:00:00Z, or 2h from now; 24h, unless given')
+  text(command, 'note', 'why, for other operators')
+  return command
+    .option('permanent', { type: 'boolean', describe: 'without an end' })
+    .conflicts('until', 'permanent')
 }
 
 export function explain(command: Argv): Argv {
-  withWords(command, 'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".').usage(
+  withWords(
+    asking(command),
+    'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".',
+  ).usage(
     '$0 explain "[METHOD] [host]/path"\n\nSay which route, authentication, limits and upstream a request gets, and why.',
   )
   text(command, 'host', 'the host that the caller addresses')
   text(command, 'client', 'the id of the client that calls')
   text(command, 'user', 'the user for whom it calls, as `sub` of its token')
   text(command, 'ip', 'the address from which it calls')
+  command.option('offline', { type: 'boolean', describe: 'by the file alone, without asking a gateway' })
   return text(command, 'at', 'when it calls, such as 2027-01-31T00:00:00Z; now, unless given')
 }
 
 export function replay(command: Argv): Argv {
-  withWords(command, 'Which access log? Give its files, or - for standard input.').usage(
+  withWords(
+    withJson(withConfig(command)),
+    'Which access log? Give its files, or - for standard input.',
+  ).usage(
     '$0 replay ACCESS-LOG...\n\nSay what limits would have done to the calls of an access log: files, plain or gzip, or - for standard input.',
   )
   text(command, 'top', 'most clients that are listed, those with the most refused first', '50')

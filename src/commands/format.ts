@@ -18,11 +18,6 @@ function inUnits(value: number, units: Readonly<Record<string, number>>): string
   return `${value / one}${name}`
 }
 
-/** Epoch milliseconds as ISO 8601 in UTC. */
-export function formatInstant(ms: number): string {
-  return new Date(ms).toISOString()
-}
-
 /** A number and its noun, such as `2 calls`. */
 export function counted(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`

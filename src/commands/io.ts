@@ -76,12 +76,26 @@ export function overridesOf(given: Readonly<Record<string, unknown>>): readonly 
   })
 }
 
+/** The file that is read unless another is named. */
+const DEFAULT_FILE = 'sluice.yaml'
+
+/** Returns the file of `--config` or SLUICE_CONFIG, else `./sluice.yaml` if there is one, and says so; undefined without. */
+export function fileOf(given: Given, { env, stderr }: Io): string | undefined {
+  const named = textOf(given, 'config') ?? env['SLUICE_CONFIG']
+  if (named !== undefined && named !== '') return named
+  if (!existsSync(DEFAULT_FILE)) return undefined
+  writeLines(stderr, `Using ./${DEFAULT_FILE}.`)
+  return DEFAULT_FILE
+}
+
 /** What `--config` and the flags beside it ask for; throws a UsageError without a file. */
-export function loadOptionsOf(given: Given, { env }: Io): LoadOptions {
-  const file = given['config'] ?? env['SLUICE_CONFIG']
-  if (typeof file !== 'string' || file === '')
-    throw new UsageError('Which configuration? Give --config FILE, or set SLUICE_CONFIG.')
-  return { file, overrides: overridesOf(given), env }
+export function loadOptionsOf(given: Given, io: Io): LoadOptions {
+  const file = fileOf(given, io)
+  if (file === undefined)
+    throw new UsageError(
+      `Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it ${DEFAULT_FILE}.`,
+    )
+  return { file, overrides: overridesOf(given), env: io.env }
 }
 
 /** Loads the configuration; the parser is imported when it is needed, so that help is quick. */

@@ -1,7 +1,8 @@
 import type { Params, Route } from '../downstream/router.ts'
 import { memoize } from '../memoize.ts'
+import { inForce, windowInForce } from './in-force.ts'
 import { encodePart, ipPart, paramPart, parseKey } from './key.ts'
-import { isOverridable, lasts, type Override, type Overrides } from './overrides.ts'
+import type { Override, Overrides } from './overrides.ts'
 
 /** Who makes a request; only what was proved. */
 export interface Caller {
@@ -38,7 +39,7 @@ export interface Change {
   readonly limit: number
 }
 
-/** A client's own limit, which beats the named one and its changes until `untilAt`. */
+/** A client's own limit of the file, which beats the named one and its changes until `untilAt`. */
 export interface ClientLimit {
   readonly limit: number
   readonly windowMs?: number
@@ -132,29 +133,15 @@ function quota(
   set: Override | undefined,
   nowMs: number,
 ): Quota {
-  const { name, windowMs, shadow } = limit
-  const rule = inForce(limit, own, nowMs, set)
-  const ofClient = rule === own ? own : undefined
+  const rule = inForce(limit, own, set, nowMs)
   return {
-    name,
+    name: limit.name,
     key,
     limit: rule.limit,
-    windowMs: ofClient?.windowMs ?? windowMs,
-    shadow,
-    untilAt: rule === set ? set?.untilAt : ofClient?.untilAt,
+    windowMs: windowInForce(limit, own, nowMs),
+    shadow: limit.shadow,
+    untilAt: rule === set ? set?.untilAt : rule === own ? own?.untilAt : undefined,
   }
-}
-
-/**
- * Returns what sets the number of calls at an instant (epoch milliseconds): the client's own limit if it has not ended, else
- * an override that has not, else the latest change in force, else the limit itself.
- */
-export function inForce(limit: Limit, own: ClientLimit | undefined, nowMs: number, set?: Override) {
-  if (own !== undefined && lasts(own, nowMs)) return own
-  if (set !== undefined && lasts(set, nowMs) && isOverridable(limit)) return set
-  const { changes } = limit
-  for (let i = changes.length - 1; i >= 0; i--) if (changes[i]!.fromAt <= nowMs) return changes[i]!
-  return limit
 }
 
 function partReader(part: string): Read {

@@ -1,17 +1,15 @@
-import { randomUUID } from 'node:crypto'
+import { InvalidQuestion } from '../errors.ts'
 import {
   byClient,
-  formatOverrides,
+  formatOverride,
   lasts,
-  MAX_BYTES,
   MAX_OVERRIDES,
   type Override,
+  overrideField,
   type Overrides,
+  type OverrideSource,
   parseOverrides,
-  VERSION_LENGTH,
-  versionOf,
 } from './overrides.ts'
-import type { OverridesKey } from './redis/overrides.ts'
 
 /** So that a change is in force everywhere within a second. */
 const POLL_MS = 500
@@ -19,121 +17,118 @@ const POLL_MS = 500
 export interface LiveOverridesOptions {
   /** Called with how many there are, after each change and when one has ended, and with those that are new and that are gone. */
   readonly onChange: (count: number, added: readonly Override[], gone: readonly Override[]) => void
-  /** Called when Redis has lost them, and they were written back. */
+  /** Called when the source has lost them, and they were written back. */
   readonly onRestored?: (count: number) => void
-  /** Called with how many lines of a changed text are no overrides; they are ignored. */
-  readonly onBad: (lines: number) => void
+  /** Called with how many fields of a changed source hold no override; they are ignored. */
+  readonly onBad: (fields: number) => void
   readonly everyMs?: number
 }
 
-/** Keeps the overrides that Redis has, and the last known ones while it does not answer; none without a `source`. */
+export type LiveOverrides = ReturnType<typeof createLiveOverrides>
+
+/** Keeps the overrides of a source, and the last known ones while it does not answer. */
 export function createLiveOverrides(
-  source: OverridesKey | undefined,
+  source: OverrideSource,
   { onChange, onRestored, onBad, everyMs = POLL_MS }: LiveOverridesOptions,
 ) {
   const limits = new Map<string, ReadonlyMap<string, Override>>()
   let known: readonly Override[] = []
-  /** What the text began with when it was read last. */
   let version = ''
   let firstEndAt = Infinity
   let timer: NodeJS.Timeout | undefined
+  let reading: Promise<void> | undefined
+  let onApplied: (() => void) | undefined
 
   async function readChanged(): Promise<readonly Override[] | undefined> {
-    const now = await source!.read(VERSION_LENGTH)
+    const now = await source.version()
     if (now === version) return undefined
-    if (now === '' && (await restored())) return undefined
-    const parsed = parseOverrides(await source!.read(MAX_BYTES))
-    version = now
-    // Without a version, something else answers or was written there: as if Redis were out of reach.
-    if (parsed === undefined || parsed.bad > 0) onBad(parsed?.bad ?? 1)
-    return parsed?.overrides
-  }
-
-  /** Writes back what Redis has lost: operators never remove the text while it is of use. Returns false if there was nothing. */
-  async function restored(): Promise<boolean> {
-    const lasting = known.filter((one) => lasts(one, Date.now()))
-    if (lasting.length === 0) return false
-    const text = formatOverrides(randomUUID(), lasting)
-    // If another gateway was faster, the next reading gets its text.
-    if (await source!.replace('', text, lifeOf(lasting, Date.now()))) {
-      version = versionOf(text)
-      onRestored?.(lasting.length)
+    if (now === '') {
+      await restore()
+      return undefined
     }
-    return true
+    const fields = await source.read()
+    const { overrides, bad } = parseOverrides(fields)
+    version = now
+    if (bad.length > 0) onBad(bad.length)
+    return overrides
   }
 
-  /** Returns true if something changed since. */
-  function put(changed: readonly Override[] | undefined): boolean {
+  /** Writes back what the source has lost: overrides are removed one by one, so that a source with none has a version. */
+  async function restore(): Promise<void> {
+    const lasting = known.filter((override) => lasts(override, Date.now()))
+    if (lasting.length === 0) return
+    // If another gateway was faster, this does nothing, and the next reading gets its version.
+    const fields = new Map(lasting.map((override) => [fieldOf(override), formatOverride(override)]))
+    if (await source.write(fields, true)) onRestored?.(lasting.length)
+  }
+
+  /** Puts what was read into force, and drops what has ended. */
+  function put(changed: readonly Override[] | undefined): void {
     const nowMs = Date.now()
-    if (changed === undefined && nowMs < firstEndAt) return false
+    if (changed === undefined && nowMs < firstEndAt) return
     const before = known
-    known = (changed ?? known).filter((one) => lasts(one, nowMs))
-    if (known.length + before.length === 0) return false
+    known = (changed ?? known).filter((override) => lasts(override, nowMs))
+    if (known.length + before.length === 0) return
     firstEndAt = known.reduce((first, { untilAt = Infinity }) => Math.min(first, untilAt), Infinity)
     limits.clear()
     for (const [client, own] of byClient(known)) limits.set(client, own)
     onChange(known.length, without(known, before), without(before, known))
-    return true
+    onApplied?.()
+  }
+
+  /** Reads what has changed, one reading at a time. */
+  function refresh(): Promise<void> {
+    reading ??= readChanged()
+      .then(put)
+      .finally(() => (reading = undefined))
+    return reading
   }
 
   return {
     /** Those that have not ended; always the same map. */
     limits: limits as Overrides,
-    /** Reads them once; rejects if Redis does not answer. */
-    load: async (): Promise<void> => void (source && put(await readChanged())),
-    /** Reads them again and again, and calls `onApplied` after each change. */
-    watch(onApplied: () => void): void {
-      if (source === undefined) return
-      let isReading = false
-      timer = setInterval(() => {
-        if (isReading) return
-        isReading = true
-        const read = readChanged().catch(() => undefined)
-        void read.then((changed) => {
-          isReading = false
-          if (put(changed)) onApplied()
-        })
-      }, everyMs).unref()
+    /** Returns those that have not ended. */
+    values: (): readonly Override[] => known.filter((override) => lasts(override, Date.now())),
+    /** Reads them once; rejects if the source does not answer. */
+    load: refresh,
+    /** Reads them again and again, and calls `applied` after each change. */
+    watch(applied: () => void): void {
+      onApplied = applied
+      timer = setInterval(() => void refresh().catch(() => put(undefined)), everyMs).unref()
+    },
+    /**
+     * Sets overrides and removes those of `removed`, for all gateways and at once for this one; rejects with an InvalidQuestion
+     * where there would be too many, and if the source does not answer.
+     */
+    async change(
+      set: readonly Override[],
+      removed: readonly Pick<Override, 'client' | 'name'>[],
+    ): Promise<void> {
+      const nowMs = Date.now()
+      const { overrides, bad } = parseOverrides(await source.read())
+      const isEnded = (override: Override): boolean => !lasts(override, nowMs)
+      const gone = [...bad, ...[...overrides.filter(isEnded), ...removed].map(fieldOf)]
+      const fields = new Map<string, string | undefined>(gone.map((field) => [field, undefined]))
+      for (const override of set) fields.set(fieldOf(override), formatOverride(override))
+      const kept = overrides.filter((override) => !fields.has(fieldOf(override)))
+      if (kept.length + set.length > MAX_OVERRIDES) {
+        throw new InvalidQuestion(
+          `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default, or write lasting ones to the file.`,
+        )
+      }
+      await source.write(fields)
+      // A reading that is under way may have begun before.
+      await reading?.catch(() => {})
+      await refresh()
     },
     close: (): void => clearInterval(timer),
   }
 }
 
-/** Kept in Redis so long after the last has ended, as the gateways' clocks say when that is. */
-const KEPT_MS = 3_600_000
-const MAX_TRIES = 20
-
-/** Returns how long Redis is to keep overrides, in milliseconds; 0 for good. Where there are none, so long that each gateway sees it. */
-function lifeOf(overrides: readonly Override[], nowMs: number): number {
-  const lastEndAt = overrides.reduce((last, { untilAt = Infinity }) => Math.max(last, untilAt), nowMs)
-  return lastEndAt === Infinity ? 0 : lastEndAt - nowMs + KEPT_MS
-}
+const fieldOf = ({ client, name }: Pick<Override, 'client' | 'name'>): string => overrideField(client, name)
 
 /** Returns those that are not, the same, among others. */
 function without(some: readonly Override[], others: readonly Override[]): readonly Override[] {
-  const known = new Set(others.map((one) => JSON.stringify(one)))
-  return some.filter((one) => !known.has(JSON.stringify(one)))
-}
-
-/**
- * Changes the overrides in Redis; `change` gets those that have not ended, again if another operator was faster. Rejects where
- * there would be too many, or if Redis does not answer.
- */
-export async function changeOverrides(
-  source: OverridesKey,
-  change: (overrides: readonly Override[]) => readonly Override[],
-  nowMs: number,
-): Promise<readonly Override[]> {
-  for (let tries = 0; tries < MAX_TRIES; tries++) {
-    const before = await source.read(MAX_BYTES)
-    const overrides = change((parseOverrides(before)?.overrides ?? []).filter((one) => lasts(one, nowMs)))
-    const text = formatOverrides(randomUUID(), overrides)
-    if (overrides.length > MAX_OVERRIDES || Buffer.byteLength(text) > MAX_BYTES) {
-      throw new Error(
-        `Redis keeps ${MAX_OVERRIDES} overrides at most, in ${MAX_BYTES / 1024 ** 2} MB; remove some with LIMIT=default, or write lasting ones to the file.`,
-      )
-    }
-    if (await source.replace(versionOf(before), text, lifeOf(overrides, nowMs))) return overrides
-  }
-  throw new Error('Other operators change the overrides at this moment; repeat it.')
+  const known = new Set(others.map((override) => JSON.stringify(override)))
+  return some.filter((override) => !known.has(JSON.stringify(override)))
 }

@@ -1,6 +1,7 @@
-import type { ClientLimits, Limit } from './limit.ts'
+import { instant } from './instant.ts'
+import type { Limit } from './limit.ts'
 
-/** A limit that an operator set for a client while gateways run; it beats the named limit and its changes until `untilAt`. */
+/** A limit that an operator set for a client while gateways run; it beats every other rule until `untilAt`. */
 export interface Override {
   readonly client: string
   /** The name of the limit. */
@@ -10,6 +11,9 @@ export interface Override {
   readonly untilAt?: number
   /** When it was set; epoch milliseconds. */
   readonly setAt: number
+  /** The operator who set it, by their own account. */
+  readonly by?: string
+  readonly note?: string
 }
 
 /** The overrides of every client that has some: client id → limit name → its override. */
@@ -23,16 +27,29 @@ export interface ListedOverride {
   /** Null if it does not end. */
   readonly until: string | null
   readonly set: string
-  /** True while the client's own limit in the file is in force, which beats it. */
-  readonly beatenByFile: boolean
+  readonly by: string | null
+  readonly note: string | null
   /** False if the configuration has no such limit that begins with the client, so that it has no effect. */
   readonly applies: boolean
 }
 
+/** Where all gateways keep their overrides: a value for each, by its field, and a version that is new after each write. */
+export interface OverrideSource {
+  /** Returns the version; the empty text if nothing is kept. */
+  version(): Promise<string>
+  /** Returns every field with its value, and the version as the field `version`. */
+  read(): Promise<Readonly<Record<string, string>>>
+  /** Writes fields, and removes those without a value, all at once; with `ifLost` only if nothing is kept. Returns true if it did. */
+  write(fields: ReadonlyMap<string, string | undefined>, ifLost?: boolean): Promise<boolean>
+}
+
+/** The field of the version: no field of an override, which is JSON. */
+export const VERSION_FIELD = 'version'
+
 /** Overrides that there may be at once: they bound what each gateway keeps, and what is read from Redis. */
 export const MAX_OVERRIDES = 10_000
-/** The longest text of all overrides, in bytes. */
-export const MAX_BYTES = 8 * 1024 ** 2
+/** The longest field and value, in characters: beyond what a client's id, a limit's name and a note take. */
+const MAX_LENGTH = 4096
 
 /** True if a client's limit has not ended at an instant (epoch milliseconds). */
 export const lasts = ({ untilAt }: { readonly untilAt?: number }, nowMs: number): boolean =>
@@ -41,51 +58,50 @@ export const lasts = ({ untilAt }: { readonly untilAt?: number }, nowMs: number)
 /** True if clients may have an override of a limit: what it counts by begins with the client. */
 export const isOverridable = ({ per }: Limit): boolean => per[0] === 'client'
 
-/** The longest line, in characters: beyond what a client's id and a limit's name take. */
-const MAX_LINE = 4096
+/** Returns the field of a client's override of a limit. */
+export const overrideField = (client: string, name: string): string => JSON.stringify([client, name])
 
-/** The first characters of the text: a UUID that is new with each change. */
-export const VERSION_LENGTH = 36
+/** Formats what is kept of an override beside its field. */
+export const formatOverride = ({ limit, untilAt, setAt, by, note }: Override): string =>
+  JSON.stringify({ limit, untilAt, setAt, by, note })
 
-/** Returns the version that a text begins with; the empty text if it has none. */
-export function versionOf(text: string): string {
-  const version = text.slice(0, VERSION_LENGTH)
-  return version.length === VERSION_LENGTH && /^[\da-f-]+$/i.test(version) ? version : ''
+/** Parses overrides; `bad` are the fields that hold none, or are beyond the most that there may be. */
+export function parseOverrides(fields: Readonly<Record<string, string>>): {
+  readonly overrides: readonly Override[]
+  readonly bad: readonly string[]
+} {
+  const overrides: Override[] = []
+  const bad: string[] = []
+  for (const [field, value] of Object.entries(fields)) {
+    if (field === VERSION_FIELD) continue
+    const override = overrides.length < MAX_OVERRIDES ? parseOverride(field, value) : undefined
+    if (override === undefined) bad.push(field)
+    else overrides.push(override)
+  }
+  return { overrides, bad }
 }
 
-/** Formats overrides as Redis keeps them: the version, and a line of JSON for each. */
-export function formatOverrides(version: string, overrides: readonly Override[]): string {
-  return [version, ...overrides.map((one) => JSON.stringify(one))].join('\n')
-}
-
-/**
- * Parses that text; undefined if it has no version, and so is something else. `bad` is how many lines were no override or beyond
- * the most that there may be; they are left out.
- */
-export function parseOverrides(
-  text: string,
-): { readonly overrides: readonly Override[]; readonly bad: number } | undefined {
-  if (text === '') return { overrides: [], bad: 0 }
-  // One line more than there may be, so that the rest is not read, and counts as bad.
-  const [version, ...lines] = text.split('\n', MAX_OVERRIDES + 2)
-  if (version !== versionOf(text) || version === '') return undefined
-  const overrides = lines.slice(0, MAX_OVERRIDES).flatMap((line) => parseLine(line) ?? [])
-  return { overrides, bad: lines.length - overrides.length }
-}
-
-function parseLine(line: string): Override | undefined {
-  let one: Partial<Record<keyof Override, unknown>> | null
-  if (line.length > MAX_LINE) return undefined
+function parseOverride(field: string, value: string): Override | undefined {
+  if (field.length + value.length > MAX_LENGTH) return undefined
+  let key: readonly unknown[]
+  let rest: Partial<Record<keyof Override, unknown>>
   try {
-    one = JSON.parse(line) as typeof one
+    key = JSON.parse(field) as typeof key
+    rest = JSON.parse(value) as typeof rest
+    const [client, name] = key
+    if (typeof client !== 'string' || client === '' || typeof name !== 'string') return undefined
+    const { limit, untilAt, setAt, by, note } = rest
+    if (!isWhole(limit) || !isInstant(setAt) || !(untilAt === undefined || isInstant(untilAt)))
+      return undefined
+    return {
+      ...{ client, name, limit, setAt },
+      ...(untilAt !== undefined && { untilAt }),
+      ...(typeof by === 'string' && { by }),
+      ...(typeof note === 'string' && { note }),
+    }
   } catch {
     return undefined
   }
-  const { client, name, limit, untilAt, setAt } = one ?? {}
-  if (typeof client !== 'string' || client === '' || typeof name !== 'string') return undefined
-  if (!isWhole(limit) || !isInstant(setAt)) return undefined
-  if (untilAt === undefined) return { client, name, limit, setAt }
-  return isInstant(untilAt) ? { client, name, limit, untilAt, setAt } : undefined
 }
 
 const isWhole = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
@@ -93,43 +109,39 @@ const isWhole = (value: unknown): value is number => Number.isSafeInteger(value)
 const MAX_AT = 8.64e15
 const isInstant = (value: unknown): value is number => isWhole(value) && value <= MAX_AT
 
-/** Puts overrides in order of client and limit; of two for the same, the later. */
+/** Groups overrides by client and limit; of two for the same, the later one of the list counts. */
 export function byClient(overrides: readonly Override[]): Map<string, ReadonlyMap<string, Override>> {
   const clients = new Map<string, Map<string, Override>>()
-  for (const one of overrides) {
-    const own = clients.get(one.client)
-    if (own === undefined) clients.set(one.client, new Map([[one.name, one]]))
-    else own.set(one.name, one)
+  for (const override of overrides) {
+    const own = clients.get(override.client)
+    if (own === undefined) clients.set(override.client, new Map([[override.name, override]]))
+    else own.set(override.name, override)
   }
   return clients
 }
 
-/** Lists overrides for operators, by client and limit, beside the configuration that they are in force under. */
+/** Lists overrides for operators, by client and limit, beside the limits of the configuration. */
 export function listOverrides(
-  overrides: Overrides,
+  overrides: readonly Override[],
   limits: readonly Limit[],
-  clientLimits: ClientLimits,
   nowMs: number,
 ): readonly ListedOverride[] {
   const overridable = new Set(limits.filter(isOverridable).map(({ name }) => name))
-  return [...overrides.values()]
-    .flatMap((own) => [...own.values()])
-    .filter((one) => lasts(one, nowMs))
-    .map(({ client, name, limit, untilAt, setAt }) => {
-      const file = clientLimits.get(client)?.get(name)
-      return {
-        client,
-        name,
-        limit,
-        until: untilAt === undefined ? null : instant(untilAt),
-        set: instant(setAt),
-        beatenByFile: file !== undefined && lasts(file, nowMs),
-        applies: overridable.has(name),
-      }
-    })
+  return overrides
+    .filter((override) => lasts(override, nowMs))
+    .map((override) => ({ ...listed(override), applies: overridable.has(override.name) }))
     .toSorted((a, b) => compare(a.client, b.client) || compare(a.name, b.name))
 }
 
+/** Returns an override as operators read it. */
+export const listed = ({ client, name, limit, untilAt, setAt, by, note }: Override) => ({
+  client,
+  name,
+  limit,
+  until: untilAt === undefined ? null : instant(untilAt),
+  set: instant(setAt),
+  by: by ?? null,
+  note: note ?? null,
+})
+
 const compare = (a: string, b: string): number => Number(a > b) - Number(a < b)
-/** Returns epoch milliseconds as ISO 8601 in UTC, with milliseconds. */
-export const instant = (ms: number): string => new Date(ms).toISOString()

@@ -1,15 +1,9 @@
 import { LRUCache } from 'lru-cache'
+import { type Coming, comingOf, decidedBy, type Rules } from './in-force.ts'
+import { instant } from './instant.ts'
 import { clientKeys } from './key.ts'
-import {
-  type ClientLimit,
-  type ClientLimits,
-  compileLimits,
-  inForce,
-  type Limit,
-  type Quota,
-  quotaOfKey,
-} from './limit.ts'
-import { instant, type Override, type Overrides } from './overrides.ts'
+import { type ClientLimits, compileLimits, type Limit, type Quota, quotaOfKey } from './limit.ts'
+import { type ListedOverride, listOverrides, type Overrides } from './overrides.ts'
 import type { Allowance, Store } from './store.ts'
 
 /** What a client may still use of a limit. Instants are ISO 8601 in UTC, with milliseconds. */
@@ -23,16 +17,6 @@ export interface LimitUsage {
   readonly changes: readonly Coming[]
 }
 
-/** What a limit will be: by an announced change, or since the client's own limit or override ends. */
-export interface Coming {
-  /** When it was announced; null where the file alone knows: the end of the client's own limit. */
-  readonly announced: string | null
-  readonly from: string
-  readonly limit: number
-  /** Only where the window changes, too. */
-  readonly windowSeconds?: number
-}
-
 export interface KeyUsage extends LimitUsage {
   readonly key: string
   /** When the client's own limit, or the override, ends; null if there is none, or if it does not end. */
@@ -42,8 +26,8 @@ export interface KeyUsage extends LimitUsage {
   readonly shadow: boolean
 }
 
-/** A limit that was set for a client; `until` is null for one that does not end. */
-export interface SetLimit {
+/** A client's own limit of the file; `until` is null for one that does not end. */
+export interface OwnLimit {
   readonly name: string
   readonly limit: number
   readonly until: string | null
@@ -52,10 +36,9 @@ export interface SetLimit {
 export interface ClientUsage {
   readonly client: string
   readonly limits: readonly KeyUsage[]
-  /** Its own limits of the configuration, in force or not. */
-  readonly own: readonly SetLimit[]
-  /** Its overrides, in force or not. */
-  readonly overrides: readonly SetLimit[]
+  /** Its own limits of the file, in force or not. */
+  readonly own: readonly OwnLimit[]
+  readonly overrides: readonly ListedOverride[]
   readonly truncated: boolean
 }
 
@@ -95,7 +78,9 @@ export function createUsage({
 
   function usageOf(allowance: Allowance, client: string, nowMs: number): LimitUsage {
     const { name, limit, remaining, windowMs, resetAt } = allowance
-    const changes = coming(rulesOf(name, client), nowMs)
+    const rules = rulesOf(name, client)
+    const announced = rules.limit.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
+    const changes = comingOf({ ...rules, limit: { ...rules.limit, changes: announced } }, nowMs)
     return { name, limit, remaining, windowSeconds: windowMs / 1000, reset: instant(resetAt), changes }
   }
 
@@ -134,21 +119,17 @@ export function createUsage({
       const allowances = await counters.peek(quotas)
       const keys = quotas.map(({ key, name, untilAt, shadow }, i) => {
         const until = untilAt === undefined ? null : instant(untilAt)
-        const { limit, own, set } = rulesOf(name, client)
-        const override = set !== undefined && inForce(limit, own, nowMs, set) === set
+        const override = decidedBy(rulesOf(name, client), nowMs).decidedBy === 'override'
         return { key, ...usageOf(allowances[i]!, client, nowMs), until, override, shadow }
       })
       const isUsed = ({ key, remaining, limit }: KeyUsage): boolean =>
         known.has(key) || remaining < limit || limit === 0
-      const own = setLimits(clientLimits.get(client))
-      const set = setLimits(overrides.get(client))
-      return {
-        client,
-        limits: keys.filter(isUsed),
-        own,
-        overrides: set,
-        truncated: further.length > max,
-      }
+      const own = [...(clientLimits.get(client) ?? [])].map(([name, { limit, untilAt }]) => ({
+        ...{ name, limit, until: untilAt === undefined ? null : instant(untilAt) },
+      }))
+      const set = listOverrides([...(overrides.get(client)?.values() ?? [])], limits, nowMs)
+      const truncated = further.length > max
+      return { client, limits: keys.filter(isUsed), own, overrides: set, truncated }
     },
 
     /** Deletes every key of the client, and returns how many there were. It may scan the store. */
@@ -157,44 +138,4 @@ export function createUsage({
     /** Drops the cached allowances: after a reset. */
     forget: () => cache.clear(),
   }
-}
-
-function setLimits(
-  rules: ReadonlyMap<string, { readonly limit: number; readonly untilAt?: number | undefined }> = new Map(),
-): readonly SetLimit[] {
-  return [...rules].map(([name, { limit, untilAt }]) => {
-    const until = untilAt === undefined ? null : instant(untilAt)
-    return { name, limit, until }
-  })
-}
-
-/** A limit, the client's own and the override. */
-interface Rules {
-  readonly limit: Limit
-  readonly own: ClientLimit | undefined
-  readonly set: Override | undefined
-}
-
-/** Returns what follows, in order. Changes that are not announced, or never in force for this client, are left out. */
-function coming({ limit, own, set }: Rules, nowMs: number): readonly Coming[] {
-  const announced = { ...limit, changes: limit.changes.filter(({ announcedAt }) => announcedAt <= nowMs) }
-  const turns = [
-    ...announced.changes.map(({ fromAt, announcedAt }) => ({ fromAt, announced: instant(announcedAt) })),
-    ...(set?.untilAt === undefined ? [] : [{ fromAt: set.untilAt, announced: instant(set.setAt) }]),
-    ...(own?.untilAt === undefined ? [] : [{ fromAt: own.untilAt, announced: null }]),
-  ]
-  const windowOf = (rule: object): number => (rule === own ? own.windowMs : undefined) ?? limit.windowMs
-  let before = inForce(announced, own, nowMs, set)
-  const found: Coming[] = []
-  for (const { fromAt, announced: since } of turns.toSorted((a, b) => a.fromAt - b.fromAt)) {
-    if (fromAt <= nowMs) continue
-    const rule = inForce(announced, own, fromAt, set)
-    const sameWindow = windowOf(rule) === windowOf(before)
-    if (!sameWindow || rule.limit !== before.limit) {
-      const window = sameWindow ? {} : { windowSeconds: windowOf(rule) / 1000 }
-      found.push({ announced: since, from: instant(fromAt), limit: rule.limit, ...window })
-    }
-    before = rule
-  }
-  return found
 }

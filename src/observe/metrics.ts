@@ -126,6 +126,7 @@ export function createMetrics() {
     ),
     storeUp: gauge('min', 'sluice_store_up', '1 if the store decides, in every worker.'),
     storeMode: gauge('max', 'sluice_store_mode', '1 for the modes that decide now, in any worker.', 'mode'),
+    overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits that operators have set."),
     fallbackDecisions: counter('sluice_store_stand_in_decisions_total', 'Decisions of the fallback.', 'mode'),
     workers: gauge('sum', 'sluice_workers', 'Processes that serve callers.'),
     workerEnds: counter('sluice_worker_ends_total', 'Workers that exited unasked.'),

@@ -1,6 +1,8 @@
 import type { StoreConfig } from '../config/schema.ts'
 import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
+import { instant } from '../limit/instant.ts'
 import { prefixOf } from '../limit/key.ts'
+import { createMemoryOverrides } from '../limit/memory/overrides.ts'
 import { MemoryStore } from '../limit/memory/store.ts'
 import { createLiveOverrides, type LiveOverridesOptions } from '../limit/overrides-live.ts'
 import type { Override } from '../limit/overrides.ts'
@@ -23,7 +25,10 @@ type Mode = keyof typeof MODE_CHANGED
 const MAX_NAMED = 20
 
 const shown = (overrides: readonly Override[]): readonly string[] =>
-  overrides.slice(0, MAX_NAMED).map(({ client, name, limit }) => `${client} ${name}=${limit}`)
+  overrides.slice(0, MAX_NAMED).map(({ client, name, limit, untilAt, by, note }) => {
+    const end = untilAt === undefined ? 'for good' : `until ${instant(untilAt)}`
+    return `${client} ${name}=${limit}, ${end}${by ? `, by ${by}` : ''}${note ? `: ${note}` : ''}`
+  })
 
 /**
  * Opens the store, its `counters` without the fallback, and the overrides beside them; `ready` returns true if calls can be
@@ -36,15 +41,17 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
     metrics.storeUp.set(now === 'store' ? 1 : 0)
   }
   const toLog: LiveOverridesOptions = {
-    onChange: (overrides, added, gone) =>
-      log.info({ overrides, added: shown(added), gone: shown(gone) }, 'limit overrides changed'),
+    onChange(overrides, added, gone) {
+      metrics.overrides.set(overrides)
+      log.info({ overrides, added: shown(added), gone: shown(gone) }, 'limit overrides changed')
+    },
     onRestored: (overrides) => log.warn({ overrides }, 'limit overrides lost by Redis; written back'),
-    onBad: (lines) => log.warn({ lines }, 'limit overrides damaged; what cannot be read is ignored'),
+    onBad: (fields) => log.warn({ fields }, 'limit overrides damaged; what cannot be read is ignored'),
   }
   if (config === 'memory') {
     show('store')
     const store = new MemoryStore()
-    const overrides = createLiveOverrides(undefined, toLog)
+    const overrides = createLiveOverrides(createMemoryOverrides(), toLog)
     return { store, counters: store, overrides, ready: () => true }
   }
 

@@ -1,6 +1,6 @@
 import type { Config } from '../config/schema.ts'
-import { inForce } from '../limit/limit.ts'
-import { instant } from '../limit/overrides.ts'
+import { inForce } from '../limit/in-force.ts'
+import { instant } from '../limit/instant.ts'
 import type { ClientActivity, LimitActivity } from '../observe/activity/values.ts'
 import type { MetricValues } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'
@@ -10,6 +10,7 @@ import type { Operated } from './service.ts'
 export type Overview = Awaited<ReturnType<ReturnType<typeof createOverview>['read']>>
 
 const MAX_RELOADS = 20
+const MAX_OVERRIDES = 100
 /** Problems of one reload that are kept: each of 100,000 clients may give one. */
 const MAX_PROBLEMS = 20
 
@@ -23,14 +24,20 @@ export function createOverview(started: Config, operated: () => Operated) {
     configured(next: Config): void {
       config = next
     },
-    reloaded({ at, problems }: ReloadRecord): void {
-      reloads.unshift({ at, problems: problems.slice(0, MAX_PROBLEMS) })
+    reloaded({ problems, ...end }: ReloadRecord): void {
+      reloads.unshift({ ...end, problems: problems.slice(0, MAX_PROBLEMS) })
       reloads.length = Math.min(reloads.length, MAX_RELOADS)
     },
     /** Returns all of it as of now; rejects if the metrics cannot be collected. */
     async read() {
-      const { notReadyReason, activity, metricValues } = operated()
-      const [notReady, now, values] = await Promise.all([notReadyReason(), activity(), metricValues()])
+      const { notReadyReason, activity, metricValues, overrides } = operated()
+      const [notReady, now, values, set] = await Promise.all([
+        notReadyReason(),
+        activity(),
+        metricValues(),
+        // There are none before it serves.
+        overrides().catch(() => []),
+      ])
       return {
         version: VERSION,
         at: new Date().toISOString(),
@@ -40,6 +47,7 @@ export function createOverview(started: Config, operated: () => Operated) {
           clients: now.clients.map(withMost).toSorted((a, b) => b.part - a.part),
         },
         limits: limitsOf(config),
+        overrides: { total: set.length, first: set.slice(0, MAX_OVERRIDES) },
         counts: config.store === 'memory' ? 'memory' : 'Redis',
         status: statusOf(values),
         reloads,
@@ -70,7 +78,7 @@ function limitsOf({ limits }: Config) {
   return limits.map((limit) => ({
     name: limit.name,
     per: limit.per,
-    limit: inForce(limit, undefined, now).limit,
+    limit: inForce(limit, undefined, undefined, now).limit,
     windowSeconds: limit.windowMs / 1000,
     shadow: limit.shadow,
     changes: limit.changes

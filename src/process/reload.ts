@@ -17,6 +17,8 @@ export interface Source {
 export interface ReloadRecord {
   /** ISO 8601. */
   readonly at: string
+  /** Of the text in force from then on. */
+  readonly hash: string
   readonly problems: readonly string[]
 }
 
@@ -43,7 +45,8 @@ export function createReload(
   let last: Promise<void> = Promise.resolve()
   metrics.configLoaded(hash)
 
-  const ended = (problems: readonly string[]): void => record({ at: new Date().toISOString(), problems })
+  const ended = (problems: readonly string[]): void =>
+    record({ at: new Date().toISOString(), hash, problems })
 
   async function reload(trigger: ReloadTrigger): Promise<void> {
     try {
@@ -60,8 +63,8 @@ export function createReload(
       await apply(next)
       rejected = undefined
       metrics.configLoaded(loaded.hash, hash)
-      ended([])
       ;({ hash, content } = loaded)
+      ended([])
       log.info({ hash, loadMs: loaded.loadMs }, 'configuration reloaded')
       const keys = RESTART_ONLY.flatMap((key) => changedKeys(key, loaded.config[key], next[key]))
       if (keys.length > 0) log.warn({ keys }, 'settings changed that need a restart')

@@ -21,10 +21,11 @@ import { showGauges } from './gauges.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuards, openIssuers } from './open-authentication.ts'
 import { compileRoutes, openUpstreams } from './open-routes.ts'
 import { openStore } from './open-store.ts'
+import { createOperations, type Operations } from './operations.ts'
 import { createResources } from './resources.ts'
 
 /** What operators ask of a service. */
-export interface Operated extends Pick<AdminParts, 'notReadyReason' | 'metrics' | 'usage' | 'reset'> {
+export interface Operated extends Operations, Pick<AdminParts, 'notReadyReason' | 'metrics'> {
   /** Returns what `metrics` shows, as plain values. */
   metricValues(): Promise<MetricValues>
   activity(): ActivityValues | Promise<ActivityValues>
@@ -95,6 +96,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     const certificates = certificatesOf(next)
     const { upstreams, listen } = next
     return {
+      config: next,
       serve: createGateway(deps),
       peers,
       forwards,
@@ -179,8 +181,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     metrics: metrics.text,
     metricValues: metrics.ownValues,
     activity: activity.values,
-    usage: (client, signal) => current.usage.ofClient(client, signal),
-    reset: (client, signal) => current.usage.free(client, signal).finally(() => forget(client)),
+    ...createOperations(() => current, overrides, counters, forget),
     forget,
     async close({ lameDuckMs, drainTimeoutMs }) {
       const endAt = performance.now() + drainTimeoutMs

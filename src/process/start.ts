@@ -8,7 +8,7 @@ import { createMetrics } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'
 import { createOverview } from './overview.ts'
 import { buildService, type Operated } from './service.ts'
-import { createReload, type ReloadTrigger, type Source } from './reload.ts'
+import { createReload, type ReloadRecord, type ReloadTrigger, type Source } from './reload.ts'
 import { openWorkers } from './workers/pool.ts'
 
 export interface Running {
@@ -41,6 +41,9 @@ const UNSERVED = {
   activity: () => NO_ACTIVITY,
   usage: refuse,
   reset: refuse,
+  setLimits: refuse,
+  overrides: refuse,
+  explain: refuse,
 }
 
 /**
@@ -58,6 +61,8 @@ export async function start(
   /** What operators see; replaced when it serves, and when it drains. */
   let operated: Operated = { ...UNSERVED, metrics: metrics.text, metricValues: metrics.values }
   const overview = createOverview(config, () => operated)
+  /** Of the file in force. */
+  let hash = source?.hash ?? null
   const { server: admin, endStreams } = createAdmin({
     notReadyReason: () => operated.notReadyReason(),
     metrics: () => operated.metrics(),
@@ -73,6 +78,9 @@ export async function start(
       log.info({ client, freed }, 'client limits reset by an operator')
       return freed
     },
+    setLimits: (setting) => operated.setLimits(setting),
+    overrides: () => operated.overrides(),
+    explain: async (question) => ({ ...(await operated.explain(question)), configuration: hash }),
     failed: (error) => log.warn({ cause: (error as Error).message }, 'counters unavailable to an operator'),
   })
 
@@ -94,9 +102,9 @@ export async function start(
     if (several === undefined) metrics.workers.set(1)
     operated = service
     const { address } = service
-    const { hash: configHash, loadMs } = source ?? {}
+    const { loadMs } = source ?? {}
     log.info(
-      { version: VERSION, configHash, address, adminAddress, workers: several, loadMs },
+      { version: VERSION, configHash: source?.hash, address, adminAddress, workers: several, loadMs },
       'sluice serves',
     )
 
@@ -128,7 +136,11 @@ export async function start(
       if (!debugs) output.setLevel(level)
     }
     let switching = Promise.resolve()
-    const reload = source && createReload(config, source, apply, log, metrics, overview.reloaded)
+    function reloaded(end: ReloadRecord): void {
+      ;({ hash } = end)
+      overview.reloaded(end)
+    }
+    const reload = source && createReload(config, source, apply, log, metrics, reloaded)
     let closed: Promise<void> | undefined
     return {
       address,

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { request as httpRequest, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { InvalidQuestion } from '../../src/errors.ts'
 import { type AdminParts, createAdmin } from '../../src/admin/server.ts'
 import {
   call,
@@ -35,6 +36,9 @@ async function admin(parts: Partial<AdminParts> = {}) {
       { client, limits: [], own: [], overrides: [], truncated: false }
     ),
     overview: async () => ({}),
+    setLimits: async (setting) => setting,
+    overrides: async () => [{ client: 'acme' }],
+    explain: async (question) => question,
     reset: async (client) => (asked.push(client), 2),
     failed,
     ...parts,
@@ -77,7 +81,7 @@ describe('/limits/:client', () => {
     const got = await ask(path, { method })
     expect(got).toMatchObject({ status, json: { type: 'about:blank', status } })
     expect(got.headers['content-type']).toBe('application/problem+json')
-    if (status === 405) expect(got.headers['allow']).toBe('GET, HEAD, DELETE')
+    if (status === 405) expect(got.headers['allow']).toBe('GET, HEAD, DELETE, PATCH')
     expect(asked).toEqual([])
   })
 
@@ -93,6 +97,86 @@ describe('/limits/:client', () => {
       expect(got.headers['retry-after']).toBe('1')
     }
     expect(failed.mock.calls).toEqual([[cause], [cause]])
+  })
+})
+
+describe('PATCH /limits/:client', () => {
+  const patch = async (body: string | object, headers: Record<string, string> = {}, client = 'acme') => {
+    const { ask } = await admin()
+    return await ask(`/limits/${client}`, {
+      method: 'PATCH',
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+      headers: { 'Content-Type': 'application/json; charset=utf-8', ...headers },
+    })
+  }
+
+  it('sets and removes overrides, for a day unless an end is given', async () => {
+    const before = Date.now()
+    const day = await patch({ set: { requests: 5, sync: null } }, {}, 'a%2Fb')
+    expect(day).toMatchObject({ status: 200, json: { client: 'a/b', set: { requests: 5, sync: null } } })
+    expect(day.json.untilAt - before).toBeGreaterThanOrEqual(86_400_000)
+    expect(day.json.untilAt - Date.now()).toBeLessThanOrEqual(86_400_000)
+    const rest = { by: 'jo@desk', note: 'leaked' }
+    expect((await patch({ set: { requests: 0 }, until: null, ...rest })).json).toEqual({
+      ...{ client: 'acme', set: { requests: 0 }, untilAt: null, ...rest },
+    })
+    const until = '2100-01-01T00:00:00+01:00'
+    expect((await patch({ set: { requests: 0 }, until })).json.untilAt).toBe(Date.parse(until))
+  })
+
+  const SET = { set: { requests: 1 } }
+  it.for([
+    ['', 'The body must be a JSON object'],
+    ['[]', 'The body must be a JSON object'],
+    ['{"set":', 'The body must be a JSON object'],
+    [{}, '"set" must name a limit'],
+    [{ set: [] }, '"set" must name a limit'],
+    [{ set: {} }, '"set" must name a limit'],
+    ...[-1, 1.5, '5', true, 2 ** 53].map((limit) => [
+      { set: { requests: limit } },
+      '"requests" must be a whole number, 0 or more, or null',
+    ]),
+    [{ ...SET, unti: null }, '"unti" is no member; there are set, until, by and note.'],
+    ...['2h', '2100-01-01', 5, '2100-02-30T00:00:00Z'].map((until) => [
+      { ...SET, until },
+      '"until" must be an instant',
+    ]),
+    [{ ...SET, until: '2020-01-01T00:00:00Z' }, '"until" has passed'],
+    [{ ...SET, by: '' }, '"by" must be a text of 1 to 100 characters'],
+    [{ ...SET, note: 'a\nb' }, '"note" must be a text of 1 to 500 characters, without control characters.'],
+    [{ ...SET, note: 'x'.repeat(70_000) }, 'The body is over 65536 bytes.'],
+  ] as [string | object, string][])('answers 400 to %j', async ([body, detail]) => {
+    expect(await patch(body)).toMatchObject({
+      ...{ status: 400, json: { type: 'about:blank', detail: expect.stringContaining(detail) as string } },
+    })
+  })
+
+  it('answers 400 to another content type, and to an id that no token has', async () => {
+    expect((await patch(SET, { 'Content-Type': 'text/plain' })).json.detail).toBe(
+      'Send the settings as Content-Type: application/json.',
+    )
+    expect((await patch(SET, {}, 'a%0Ab')).status).toBe(400)
+    expect((await patch(SET, {}, 'x'.repeat(1025))).status).toBe(400)
+  })
+})
+
+describe('/overrides and /explain', () => {
+  it('answer what is asked, and 400 where the question is none', async () => {
+    const { ask } = await admin({
+      explain: async (question) => {
+        if (question.request === '') throw new InvalidQuestion('Which request?')
+        return question
+      },
+    })
+    expect((await ask('/overrides')).json).toEqual({ overrides: [{ client: 'acme' }] })
+    expect((await ask('/explain?request=POST%20/v3/sync/a+b&client=a%26b')).json).toEqual({
+      ...{ request: 'POST /v3/sync/a b', client: 'a&b' },
+    })
+    expect(await ask('/explain')).toMatchObject({ status: 400, json: { detail: 'Which request?' } })
+    for (const query of ['request=/x&nope=1', 'request=/x&request=/y'])
+      expect((await ask(`/explain?${query}`)).json.detail).toMatch(/^The parameters are request, host, /)
+    for (const path of ['/overrides', '/explain?request=/x'])
+      expect((await ask(path, { method: 'POST' })).status).toBe(405)
   })
 })
 
@@ -117,6 +201,11 @@ describe('who may read and reset limits', () => {
       expect(got.status).toBe(status)
       expect(got.headers['www-authenticate']).toBe(challenge)
       expect(asked).toHaveLength(status === 200 ? 1 : 0)
+      for (const path of ['/overrides', '/explain?request=/x', '/overview'])
+        expect((await ask(path, { headers })).status).toBe(status)
+      expect((await ask('/limits/a', { headers, method: 'PATCH' })).status).toBe(
+        status === 200 ? 400 : status,
+      )
       server?.close()
     }
   })

@@ -27,6 +27,9 @@ async function admin(parts: Partial<AdminParts> = {}) {
     ...{ token: undefined, onLoopback: true, failed: () => {}, reset },
     usage: async (client) => ({ client, limits: [], own: [], overrides: [], truncated: false }),
     overview: async () => ({ shown: true }),
+    setLimits: async (setting) => setting,
+    overrides: async () => [],
+    explain: async (question) => question,
     ...parts,
   })
   ;({ server } = created)

@@ -19,7 +19,7 @@ describe('the built program', () => {
     expect(wrong).toEqual({
       code: 64,
       stdout: '',
-      stderr: 'sluice: Not enough arguments following: port\nSee "sluice --help".\n',
+      stderr: 'sluice: Not enough arguments following: port\nSee "sluice check --help".\n',
     })
   })
 

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { VERSION } from '../../src/observe/version.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
@@ -37,9 +40,12 @@ describe('sluice', () => {
     [['test'], WHICH],
     [['redis://u:hunter2@h'], WHICH],
     [['chek'], 'Did you mean check?'],
-    [['limits', 'run'], 'Which command? One of limits show, limits set, limits reset, limits top.'],
+    [
+      ['limits', 'run'],
+      'Which command? One of limits show, limits set, limits reset, limits overrides, limits top.',
+    ],
     [['limits', 'shw'], 'Did you mean show?'],
-    [['start'], 'Which configuration? Give --config FILE, or set SLUICE_CONFIG.'],
+    [['start'], 'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.'],
     [['check', '--confg', 'x'], 'Unknown argument: confg'],
     [['check', 'sluice.yaml'], 'Unknown argument: ***. Give values by flags, such as --config FILE.'],
     [
@@ -76,26 +82,46 @@ describe('sluice', () => {
         { file, line: 1, column: 1, path: 'routes' },
       ].toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)),
     })
-    expect(await failure('explain', '/', '--config', '/nowhere/x.yaml')).toMatchObject({
+    expect(await failure('explain', '/', '--config', '/nowhere/x.yaml', '--offline')).toMatchObject({
       error: { exit: 78 },
       problems: [{ file: '/nowhere/x.yaml', message: 'does not exist' }],
     })
-    expect(await failure('limits', 'reset')).toEqual({
+    expect(await failure('limits', 'reset', '')).toEqual({
       error: { exit: 64, message: 'Which client? Give its id.' },
     })
-    const memory = await failure(
-      'limits',
-      'show',
-      'acme',
-      '--config',
-      'config/sluice.yaml',
-      '--store',
-      'memory',
-    )
-    expect(memory.error).toMatchObject({
+    const unanswered = await failure('limits', 'show', 'acme', '--admin', 'http://127.0.0.1:1')
+    expect(unanswered.error).toMatchObject({
       exit: 1,
-      message: expect.stringContaining('admin listener') as string,
+      message: expect.stringContaining('no answer from') as string,
     })
+  })
+
+  it('finds ./sluice.yaml by itself, and says so', async () => {
+    const before = process.cwd()
+    const folder = mkdtempSync(join(tmpdir(), 'sluice-default-'))
+    writeFileSync(join(folder, 'sluice.yaml'), 'admin: { port: 1 }\nroutes: nothing\n')
+    process.chdir(folder)
+    onTestFinished(() => {
+      process.chdir(before)
+      rmSync(folder, { recursive: true })
+    })
+    for (const command of [['check'], ['replay', '-'], ['explain', '/x', '--offline']]) {
+      const { code, stderr } = await sluice(command)
+      expect(code).toBe(78)
+      expect(stderr).toMatch(/^Using \.\/sluice\.yaml\.\nsluice\.yaml:/)
+    }
+    for (const command of [
+      ['health'],
+      ['limits', 'show', 'acme'],
+      ['limits', 'top'],
+      ['limits', 'overrides'],
+    ]) {
+      const { code, stderr } = await sluice(command)
+      expect(code).toBe(1)
+      expect(stderr).toMatch(
+        /^Using \.\/sluice\.yaml\.\nsluice: no answer from http:\/\/127\.0\.0\.1:1: ECONNREFUSED/,
+      )
+    }
   })
 
   it('completes commands, subcommands and flags', async () => {
@@ -107,7 +133,7 @@ describe('sluice', () => {
       (await sluice(['--get-yargs-completions', 'sluice', ...words])).stdout.trim().split('\n')
     expect(await completed('ch')).toContain('check')
     expect(await completed('')).not.toContain('worker')
-    expect(await completed('limits', '')).toEqual(['show', 'set', 'reset', 'top'])
+    expect(await completed('limits', '')).toEqual(['show', 'set', 'reset', 'overrides', 'top'])
     expect(await completed('check', '--c')).toEqual(expect.arrayContaining(['--config', '--connect']))
   })
 })

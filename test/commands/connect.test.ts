@@ -108,27 +108,22 @@ routes:
 
   it('counts the overrides, and warns of those without effect', async () => {
     const store = JSON.stringify({ redis: { url: (await sharedRedis()).url }, prefix: `${PREFIX}-set` })
-    const acme = 'clients: [{ id: acme, limits: { requests: { limit: 5 } } }]\n'
-    const set = async (client: string) => {
-      const file = fileOf(textOf({ store }))
-      expect(await sluice(['limits', 'set', client, 'requests=7', '--config', file])).toMatchObject({
-        code: 0,
-      })
-    }
     const { command } = await sharedRedis()
-    await command('SET', `${PREFIX}-set:{}:~overrides`, 'nonsense')
+    const key = `${PREFIX}-set:{}:~overrides`
+    await command('HSET', key, 'nonsense', 'x', 'version', '1')
     expect(await connect({ store }, 'overrides')).toEqual([
-      'warning overrides in Redis: none; 1 unreadable line',
+      'warning overrides in Redis: none; 1 unreadable field',
     ])
-    await command('DEL', `${PREFIX}-set:{}:~overrides`)
-    await set('bolt')
+    await command('DEL', key)
+    const set = (name: string) =>
+      command('HSET', key, `["bolt","${name}"]`, '{"limit":7,"setAt":1}', 'version', name)
+    await set('requests')
     expect(await connect({ store }, 'overrides')).toEqual([
-      'ok overrides in Redis: 1, which "sluice limits show" lists',
+      'ok overrides in Redis: 1, which "sluice limits overrides" lists',
     ])
-    await set('acme')
-    const more = `${acme}routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]`
-    expect(await connect({ store, more }, 'overrides')).toEqual([
-      'warning overrides in Redis: 2, which "sluice limits show" lists; 1 without effect',
+    await set('gone')
+    expect(await connect({ store }, 'overrides')).toEqual([
+      'warning overrides in Redis: 2, which "sluice limits overrides" lists; 1 without effect',
     ])
   })
 

@@ -29,6 +29,12 @@ describe('sluice health', () => {
     expect(await sluice(['health'], { env })).toMatchObject({ code: 0, stdout: 'ok\n' })
   })
 
+  it('asks the one of --admin, and takes --json', async () => {
+    const admin = `http://127.0.0.1:${gateway.adminPort}`
+    const ended = await sluice(['health', '--admin', admin, '--json'])
+    expect(JSON.parse(ended.stdout)).toEqual({ status: 200, answer: 'ok' })
+  })
+
   it('reaches a listener of all addresses over loopback', async () => {
     expect(await health('--config', file('0.0.0.0'))).toMatchObject({ code: 0 })
     for (const host of ['::', '0:0:0:0:0:0:0:0']) {
@@ -87,7 +93,7 @@ describe('sluice health', () => {
   it('cannot know a port that the system chose', async () => {
     expect(await sluice(['health', '--config', fileOf('admin: { port: 0 }')])).toMatchObject({
       code: 1,
-      stderr: 'sluice: The admin port is not known. Give --admin-port.\n',
+      stderr: 'sluice: The admin port is not known. Give --admin-port, or --admin URL.\n',
     })
   })
 

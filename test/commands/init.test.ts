@@ -2,9 +2,8 @@ import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { readQuestion } from '../../src/commands/explain/command.ts'
-import { explain } from '../../src/commands/explain/explain.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { explain } from '../../src/process/explain.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
@@ -34,7 +33,7 @@ async function init(flags: Readonly<Record<string, string>> = {}) {
 async function explaining(flags: Readonly<Record<string, string>> = {}) {
   const { stdout } = await sluice(['init', ...argsOf({ ...FLAGS, ...flags }), '--output', '-'])
   const { config } = await loadConfig({ file: '-', text: stdout })
-  return (request: string) => explain(config, readQuestion(request, undefined), {}, Date.now())
+  return (request: string) => explain(config, { request })
 }
 
 describe('sluice init', () => {

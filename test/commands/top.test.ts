@@ -15,7 +15,7 @@ let gateway: TestGateway
 let file: string
 let url: string
 const TOKEN = 'an-operator-s-token'
-const env = { SLUICE_ADMIN_TOKEN: TOKEN }
+const env = { ADMIN_TOKEN: TOKEN }
 
 beforeAll(async () => {
   upstream = await startUpstream()
@@ -67,7 +67,7 @@ it('shows rates of the last ten seconds', async () => {
   expect(stdout.split('\n')[1]!.split(/ {2,}/).slice(0, 3)).toEqual(['acme', '0.7', '1.4'])
 })
 
-it('lists them as JSON, by --admin and SLUICE_ADMIN_TOKEN', async () => {
+it('lists them as JSON, by --admin and ADMIN_TOKEN', async () => {
   const { code, stdout } = await sluice(['limits', 'top', '--admin', `${url}/`, '--json'], { env })
   expect(code).toBe(0)
   const { at, clients } = JSON.parse(stdout) as { at: string; clients: object[] }
@@ -126,17 +126,21 @@ it('says what is wrong where it cannot ask', async () => {
   await until('it listens', () => other.listening)
   const elsewhere = `http://127.0.0.1:${(other.address() as AddressInfo).port}`
   for (const [place, more, words] of [
-    [closed, {}, `Nothing listens at ${closed}. Start the gateway, or give its admin listener by --admin.`],
-    [url, {}, `The gateway at ${url} asks for its admin.token: set SLUICE_ADMIN_TOKEN.`],
+    [
+      closed,
+      {},
+      `no answer from ${closed}: ECONNREFUSED; start the gateway, or give its admin listener by --admin`,
+    ],
+    [url, {}, `The gateway at ${url} asks for its admin.token: set ADMIN_TOKEN.`],
     [
       url,
-      { SLUICE_ADMIN_TOKEN: 'wrong' },
-      `The gateway at ${url} refuses the token: set SLUICE_ADMIN_TOKEN to its admin.token.`,
+      { ADMIN_TOKEN: 'wrong' },
+      `The gateway at ${url} refuses the token: set ADMIN_TOKEN to its admin.token.`,
     ],
     [
       elsewhere,
       {},
-      `The gateway at ${elsewhere} shows nothing: it answers 200, as no admin listener of this version does.`,
+      `The gateway at ${elsewhere} does not do this: it answers 200, as no admin listener of this version does.`,
     ],
   ] as const) {
     expect(await sluice(['limits', 'top', '--admin', place], { env: more })).toEqual({
@@ -146,23 +150,22 @@ it('says what is wrong where it cannot ask', async () => {
   other.close()
   const everywhere = yaml({ data: upstream.url, admin: '{ host: "0:0:0:0:0:0:0:0", port: 1 }' })
   const unreached = await sluice(['limits', 'top', '--config', fileOf(everywhere)])
-  expect(unreached.stderr).toContain(' at http://[::1]:1')
+  expect(unreached.stderr).toContain(' from http://[::1]:1')
   const free = await sluice(['limits', 'top', '--config', fileOf(yaml({ data: upstream.url }))])
   expect(free).toMatchObject({
     code: 1,
-    stderr: expect.stringContaining('give its address by --admin') as string,
+    stderr: expect.stringContaining('Give --admin-port, or --admin URL.') as string,
   })
 })
 
 itEndsWrongUsage([
-  [['limits', 'top'], 'Which gateway? Give --config FILE, or --admin URL.'],
   [
     ['limits', 'top', '--admin', 'localhost:9090'],
-    '--admin must be a URL such as http://127.0.0.1:9090; the token is read from SLUICE_ADMIN_TOKEN.',
+    '--admin must be a URL such as http://127.0.0.1:9090; the token is read from ADMIN_TOKEN.',
   ],
   [
     ['limits', 'top', '--admin', 'http://u:hunter2@localhost:9090'],
-    '--admin must be a URL such as http://127.0.0.1:9090; the token is read from SLUICE_ADMIN_TOKEN.',
+    '--admin must be a URL such as http://127.0.0.1:9090; the token is read from ADMIN_TOKEN.',
   ],
   [['limits', 'top', 'acme'], 'Unknown argument: ***. Give values by flags, such as --config FILE.'],
 ])

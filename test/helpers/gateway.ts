@@ -99,12 +99,14 @@ export interface TestGateway {
   close(): Promise<void>
 }
 
-/** A gateway of this process. */
-export async function startGateway(settings: Settings): Promise<TestGateway> {
-  const file = join(mkdtempSync(join(folder, 'gateway-')), 'sluice.yaml')
+/** A gateway of this process; with the file that holds these settings, it knows the hash of that. */
+export async function startGateway(settings: Settings, given?: string): Promise<TestGateway> {
+  const file = given ?? join(mkdtempSync(join(folder, 'gateway-')), 'sluice.yaml')
   writeFileSync(file, yaml(settings))
-  const { config } = await loadConfig({ file })
-  const running = await start({ ...config, drainTimeoutMs: 1000 })
+  const load = async () => ({ ...(await loadConfig({ file })), loadMs: 0 })
+  const { config, ...loaded } = await load()
+  const source = given === undefined ? undefined : { ...loaded, load }
+  const running = await start({ ...config, drainTimeoutMs: 1000 }, { source })
   return {
     port: Number(new URL(running.address).port),
     adminPort: Number(new URL(running.adminAddress).port),

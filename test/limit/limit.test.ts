@@ -139,7 +139,7 @@ describe('a limit', () => {
     expect(compileLimits([changed], 'p', always)({ client: 'other', ip }, {}, 0)[0]!.limit).toBe(1000)
   })
 
-  test('gives way to an override until its end, and that to the client’s own', () => {
+  test('gives way to an override until its end, and so does the client’s own, but for its window', () => {
     const [client, name, setAt] = ['acme', 'requests', 0]
     const overrides = byClient([{ client, name, limit: 9, untilAt: 180, setAt }])
     const own: ClientLimits = new Map([
@@ -148,7 +148,12 @@ describe('a limit', () => {
     const under = (nowMs: number, clientLimits?: ClientLimits, caller = client) =>
       compileLimits([changed], 'p', clientLimits, overrides)({ client: caller, ip }, {}, nowMs)[0]!
     expect([0, 100, 179, 180].map((nowMs) => under(nowMs).limit)).toEqual([9, 9, 9, 500])
-    expect([149, 150, 180].map((nowMs) => under(nowMs, own).limit)).toEqual([7, 9, 500])
+    const longer: ClientLimits = new Map([
+      ['acme', new Map([['requests', { limit: 7, windowMs: 1000, untilAt: 200 }]])],
+    ])
+    expect([149, 150, 180].map((nowMs) => under(nowMs, own).limit)).toEqual([9, 9, 500])
+    expect([179, 180, 199, 200].map((nowMs) => under(nowMs, longer).limit)).toEqual([9, 7, 7, 1200])
+    expect(under(149, own)).toMatchObject({ windowMs: 1000, untilAt: 180 })
     expect(under(150, own)).toMatchObject({ windowMs: 60_000, untilAt: 180 })
     expect(under(180)).toMatchObject({ untilAt: undefined })
     expect(under(0, undefined, 'other').limit).toBe(1000)

@@ -1,14 +1,16 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { changeOverrides, createLiveOverrides } from '../../src/limit/overrides-live.ts'
+import { createLiveOverrides } from '../../src/limit/overrides-live.ts'
 import {
   byClient,
-  formatOverrides,
+  formatOverride,
   listOverrides,
   MAX_OVERRIDES,
   type Override,
+  overrideField,
+  type OverrideSource,
   parseOverrides,
-  versionOf,
 } from '../../src/limit/overrides.ts'
+import { createMemoryOverrides } from '../../src/limit/memory/overrides.ts'
 import { createRedisStore, type RedisStore } from '../../src/limit/redis/store.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { sharedCluster, sharedSentinels } from '../helpers/shared-redis.ts'
@@ -17,71 +19,74 @@ import { until } from '../helpers/wait.ts'
 const KEY = 'p:{}:~overrides'
 /** What is written there is then moved to `KEY`, so that no reader finds `KEY` empty. */
 const OTHER = 'other'
-const VERSION = '123e4567-e89b-12d3-a456-426614174000'
 const HOUR_MS = 3_600_000
 const of = (client: string, limit = 5, rest: Partial<Override> = {}): Override => ({
   ...{ client, name: 'requests', limit, setAt: 1 },
   ...rest,
 })
 
-describe('the text of overrides', () => {
-  it('is read as it was written', () => {
-    const all = [of('a\nb "c" ü', 0), of('', 1), of('b', 2, { untilAt: 3 })]
-    const text = formatOverrides(VERSION, all)
-    expect(versionOf(text)).toBe(VERSION)
-    expect(parseOverrides(text)).toEqual({ overrides: [all[0], all[2]], bad: 1 })
-    expect(parseOverrides('')).toEqual({ overrides: [], bad: 0 })
+/** The fields as a source keeps them. */
+const fieldsOf = (...overrides: Override[]) =>
+  Object.fromEntries(overrides.map((one) => [overrideField(one.client, one.name), formatOverride(one)]))
+
+describe('the fields of overrides', () => {
+  it('are read as they were written, but for the version', () => {
+    const all = [of('a\nb "c" ü', 0), of('b', 2, { untilAt: 3, by: 'jo@desk', note: 'a "reason"' })]
+    expect(parseOverrides({ ...fieldsOf(...all), version: 'x' })).toEqual({ overrides: all, bad: [] })
+    expect(parseOverrides({})).toEqual({ overrides: [], bad: [] })
   })
 
+  const FIELD = overrideField('a', 'requests')
   it.each([
-    ['no JSON', '{"client":'],
-    ['no object', 'null'],
-    ['another kind of client', JSON.stringify({ ...of('a'), client: 7 })],
-    ['a fraction', JSON.stringify(of('a', 1.5))],
-    ['a negative number', JSON.stringify(of('a', -1))],
-    ['an end that is none', JSON.stringify({ ...of('a'), untilAt: 'soon' })],
-    ['an end beyond all dates', JSON.stringify(of('a', 1, { untilAt: 1e16 }))],
-  ])('may be damaged: %s; the other lines count', (_, line) => {
-    expect(parseOverrides(`${VERSION}\n${line}\n${JSON.stringify(of('good'))}`)).toEqual({
+    ['no JSON', FIELD, '{"limit":'],
+    ['no object', FIELD, 'null'],
+    ['another kind of field', 'a', formatOverride(of('a'))],
+    ['a client of another kind', '[7,"requests"]', formatOverride(of('a'))],
+    ['an empty client', '["","requests"]', formatOverride(of('a'))],
+    ['a fraction', FIELD, JSON.stringify({ limit: 1.5, setAt: 1 })],
+    ['a negative number', FIELD, JSON.stringify({ limit: -1, setAt: 1 })],
+    ['an end that is none', FIELD, JSON.stringify({ limit: 1, setAt: 1, untilAt: 'soon' })],
+    ['an end beyond all dates', FIELD, JSON.stringify({ limit: 1, setAt: 1, untilAt: 1e16 })],
+    ['a long note', FIELD, JSON.stringify({ limit: 1, setAt: 1, note: 'x'.repeat(5000) })],
+  ])('may be damaged: %s; the others count', (_, field, value) => {
+    expect(parseOverrides({ [field]: value, ...fieldsOf(of('good')) })).toEqual({
       overrides: [of('good')],
-      bad: 1,
+      bad: [field],
     })
   })
 
-  it.each(['OK', 'garbage', VERSION.slice(1), `${VERSION}0`, `\n${VERSION}`, JSON.stringify(of('a'))])(
-    'is something else without a version: %j',
-    (text) => expect(parseOverrides(text)).toBeUndefined(),
-  )
-
-  it('has a most that is read', () => {
+  it('have a most that is read', () => {
     const many = Array.from({ length: MAX_OVERRIDES + 2 }, (_, i) => of(String(i)))
-    const { overrides, bad } = parseOverrides(formatOverrides(VERSION, many))!
-    expect([overrides.length, bad]).toEqual([MAX_OVERRIDES, 1])
+    const { overrides, bad } = parseOverrides(fieldsOf(...many))
+    expect([overrides.length, bad.length]).toEqual([MAX_OVERRIDES, 2])
   })
 
-  it('is listed in order, with those that do nothing', () => {
+  it('are listed in order, with those that do nothing', () => {
     const limits = [
       { name: 'requests', per: ['client'], limit: 1, windowMs: 1, shadow: false, changes: [] },
       { name: 'shared', per: ['ip'], limit: 1, windowMs: 1, shadow: false, changes: [] },
     ]
-    const all = byClient([
-      of('b'),
+    const all = [
+      of('b', 5, { by: 'jo@desk', note: 'why' }),
       of('a', 5, { name: 'shared' }),
       of('a', 5, { name: 'gone' }),
       of('c', 5, { untilAt: 10 }),
+    ]
+    const listed = listOverrides(all, limits, 9)
+    expect(listed.map(({ client, name, applies }) => [client, name, applies])).toEqual([
+      ['a', 'gone', false],
+      ['a', 'shared', false],
+      ['b', 'requests', true],
+      ['c', 'requests', true],
     ])
-    const file = new Map([['b', new Map([['requests', { limit: 3, untilAt: 20 }]])]])
-    const listed = (nowMs: number) =>
-      listOverrides(all, limits, file, nowMs).map(({ client, name, applies, beatenByFile }) => [
-        ...[client, name, applies, beatenByFile],
-      ])
-    expect(listed(9)).toEqual([
-      ['a', 'gone', false, false],
-      ['a', 'shared', false, false],
-      ['b', 'requests', true, true],
-      ['c', 'requests', true, false],
-    ])
-    expect(listed(20).slice(2)).toEqual([['b', 'requests', true, false]])
+    expect(listed[2]).toMatchObject({
+      until: null,
+      set: '1970-01-01T00:00:00.001Z',
+      by: 'jo@desk',
+      note: 'why',
+    })
+    expect(listOverrides(all, limits, 10)).toHaveLength(3)
+    expect(byClient(all).get('a')?.size).toBe(2)
   })
 })
 
@@ -103,10 +108,12 @@ describe('the overrides in Redis', () => {
     await store.close()
     await redis.close()
   })
-  const add = (...added: Override[]) => {
-    const kept = (before: readonly Override[]) => before.filter(({ client }) => client !== added[0]!.client)
-    return changeOverrides(store.overrides, (before) => [...kept(before), ...added], Date.now())
-  }
+  const NOTHING = { onChange: () => {}, onBad: () => {} }
+  /** Changes them as another gateway does. */
+  const add = (...added: Override[]) => createLiveOverrides(store.overrides, NOTHING).change(added, [])
+  const remove = (...removed: Override[]) => createLiveOverrides(store.overrides, NOTHING).change([], removed)
+  const kept = async () =>
+    parseOverrides(await store.overrides.read()).overrides.toSorted((a, b) => (a.client < b.client ? -1 : 1))
   /** Moves the clock of this process, and no timer. */
   const wait = (ms: number) => vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + ms })
 
@@ -126,20 +133,24 @@ describe('the overrides in Redis', () => {
 
   it('are changed by several operators at once, and none is lost', async () => {
     await Promise.all(Array.from({ length: 8 }, (_, i) => add(of(String(i)))))
-    const { overrides } = parseOverrides(await store.overrides.read(10_000))!
-    expect(overrides.map(({ client }) => client).toSorted()).toEqual(['0', '1', '2', '3', '4', '5', '6', '7'])
+    expect((await kept()).map(({ client }) => client)).toEqual(['0', '1', '2', '3', '4', '5', '6', '7'])
   })
 
-  it('leave Redis an hour after the last has ended or was removed', async () => {
-    await add(of('a', 5, { untilAt: Date.now() + HOUR_MS }))
-    const life = Number(await redis.command('PTTL', KEY))
-    expect(life).toBeGreaterThan(HOUR_MS)
-    expect(life).toBeLessThanOrEqual(2 * HOUR_MS)
-    await add(of('b'))
+  it('are one hash that does not expire, with a version that each change renews', async () => {
+    await add(of('a', 5, { untilAt: Date.now() + HOUR_MS }), of('b'))
+    expect(await redis.command('HLEN', KEY)).toBe(3)
     expect(await redis.command('PTTL', KEY)).toBe(-1)
-    await changeOverrides(store.overrides, () => [], Date.now())
-    expect(Number(await redis.command('PTTL', KEY))).toBeGreaterThan(0)
-    expect(Number(await redis.command('PTTL', KEY))).toBeLessThanOrEqual(HOUR_MS)
+    const version = await store.overrides.version()
+    await add(of('b'))
+    expect(await store.overrides.version()).not.toBe(version)
+  })
+
+  it('are in force at once where they are changed', async () => {
+    const { change, limitOf } = follow()
+    await change([of('a', 7), of('b', 8)], [])
+    expect([limitOf('a'), limitOf('b')]).toEqual([7, 8])
+    await change([of('a', 9)], [of('b')])
+    expect([limitOf('a'), limitOf('b')]).toEqual([9, undefined])
   })
 
   it('are written back where Redis has lost them', async () => {
@@ -150,23 +161,22 @@ describe('the overrides in Redis', () => {
     await redis.command('DEL', KEY)
     await until('they are written back', () => seen.includes('restored 2'))
     expect(limitOf('a')).toBe(7)
-    const { overrides } = parseOverrides(await store.overrides.read(10_000))!
-    expect(overrides.map(({ client }) => client)).toEqual(['a', 'b'])
-    await changeOverrides(store.overrides, () => [], Date.now())
+    expect((await kept()).map(({ client }) => client)).toEqual(['a', 'b'])
+    await remove(of('a'), of('b'))
     await until('all are removed', () => limitOf('a') === undefined)
   })
 
   it('that have ended are left out at the next change', async () => {
     await add(of('a', 5, { untilAt: Date.now() - 1 }))
-    expect(await add(of('b'))).toEqual([of('b')])
+    expect(await kept()).toHaveLength(1)
+    await add(of('b'))
+    expect(await kept()).toEqual([of('b')])
   })
 
   it('are 10,000 at most', async () => {
     const many = Array.from({ length: MAX_OVERRIDES }, (_, i) => of(`client-${i}`))
     await add(...many)
-    await expect(add(of('another'))).rejects.toThrow(
-      'Redis keeps 10000 overrides at most, in 8 MB; remove some',
-    )
+    await expect(add(of('another'))).rejects.toThrow('There are 10000 overrides at most; remove some')
     const { load, limits } = follow()
     await load()
     expect(limits.size).toBe(MAX_OVERRIDES)
@@ -174,23 +184,31 @@ describe('the overrides in Redis', () => {
 
   it.each([
     ['a list', ['RPUSH', OTHER, 'garbage']],
-    ['other text', ['SET', OTHER, 'gärbage'.repeat(10)]],
-  ])(
-    'are made anew where %s was written there, which a gateway reports once, keeping what it knew',
-    async (_, command) => {
-      await add(of('a', 7))
-      const { load, watch, seen, limitOf } = follow()
-      await load()
-      watch(() => {})
-      await redis.command(...command)
-      await redis.command('RENAME', OTHER, KEY)
-      await until('it is reported', () => seen.includes('bad 1'))
-      expect(limitOf('a')).toBe(7)
-      await add(of('a', 8))
-      await until('it is read again', () => limitOf('a') === 8)
-      expect(seen).toEqual(['1', 'bad 1', '1'])
-    },
-  )
+    ['a text', ['SET', OTHER, 'gärbage'.repeat(10)]],
+    ['another hash', ['HSET', OTHER, 'a', 'b']],
+  ])('are written back where %s was written there', async (_, command) => {
+    await add(of('a', 7))
+    const { load, watch, seen, limitOf } = follow()
+    await load()
+    watch(() => {})
+    await redis.command(...command)
+    await redis.command('RENAME', OTHER, KEY)
+    await until('they are written back', () => seen.includes('restored 1'))
+    expect(limitOf('a')).toBe(7)
+    await add(of('a', 8))
+    await until('they are read again', () => limitOf('a') === 8)
+  })
+
+  it('are read but for damaged fields, which the next change removes', async () => {
+    await add(of('a', 7))
+    await redis.command('HSET', KEY, 'x', 'garbage', 'version', 'other')
+    const { load, seen, limitOf } = follow()
+    await load()
+    expect(limitOf('a')).toBe(7)
+    expect(seen).toEqual(['bad 1', '1'])
+    await add(of('b'))
+    expect(await redis.command('HEXISTS', KEY, 'x')).toBe(0)
+  })
 
   it('are followed: each change, and each end without one', async () => {
     await add(of('a', 7))
@@ -205,7 +223,7 @@ describe('the overrides in Redis', () => {
     await until('one has ended', () => limits.size === 1)
     expect(seen).toEqual(['1', '2', '1'])
     expect(applied).toBe(2)
-    await changeOverrides(store.overrides, () => [], Date.now())
+    await remove(of('a'))
     await until('all are removed', () => limits.size === 0)
   })
 
@@ -225,6 +243,21 @@ describe('the overrides in Redis', () => {
   })
 })
 
+describe('the overrides in memory', () => {
+  it('are changed, removed and never lost while the process lives', async () => {
+    const source: OverrideSource = createMemoryOverrides()
+    const seen: number[] = []
+    const live = createLiveOverrides(source, { onChange: (count) => seen.push(count), onBad: () => {} })
+    await live.load()
+    await live.change([of('a', 7), of('b')], [])
+    await live.change([], [of('b')])
+    expect(live.limits.get('a')?.get('requests')?.limit).toBe(7)
+    expect(live.values()).toHaveLength(1)
+    expect(seen).toEqual([2, 1])
+    expect(await source.write(new Map([['x', 'y']]), true)).toBe(false)
+  })
+})
+
 describe.each([
   ['a cluster', async () => ({ cluster: (await sharedCluster()).urls })],
   [
@@ -238,12 +271,13 @@ describe.each([
   it('are changed and read', async () => {
     const store = createRedisStore({ topology: await topology(), prefix: `overrides-${process.pid}` })
     await store.connect()
+    const live = createLiveOverrides(store.overrides, { onChange: () => {}, onBad: () => {} })
     for (const limit of [5, 6]) {
-      const written = await changeOverrides(store.overrides, () => [of('a', limit)], Date.now())
-      expect(parseOverrides(await store.overrides.read(1000))?.overrides).toEqual(written)
+      await live.change([of('a', limit)], [])
+      expect(live.values()).toEqual([of('a', limit)])
     }
-    await changeOverrides(store.overrides, () => [], Date.now())
-    expect(parseOverrides(await store.overrides.read(1000))?.overrides).toEqual([])
+    await live.change([], [of('a')])
+    expect(parseOverrides(await store.overrides.read()).overrides).toEqual([])
     await store.close()
   })
 })

@@ -164,10 +164,9 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       change,
     ])
     expect(await told('both')).toEqual([
-      ...[50, false, iso(3), { announced: null, from: iso(3), limit: 70 }],
-      { announced: iso(-2), from: iso(5), limit: 12 },
+      ...[70, true, iso(5), { announced: iso(-2), from: iso(5), limit: 12 }],
     ])
-    expect(await told('beaten')).toEqual([50, false, null])
+    expect(await told('beaten')).toEqual([70, true, iso(3), { announced: iso(-2), from: iso(3), limit: 50 }])
     expect(await told('for good')).toEqual([70, true, null])
     expect(await told('ended')).toEqual([10, false, null, change])
     await store.close()

@@ -80,6 +80,7 @@ const NAMES = [
   'sluice_http_request_duration_seconds_count{route}',
   'sluice_upstream_duration_seconds_count{upstream}',
   'sluice_limit_decisions_total{limit,outcome}',
+  'sluice_limit_overrides',
   'sluice_store_duration_seconds_count',
   'sluice_store_up',
   'sluice_store_mode{mode}',

@@ -17,12 +17,18 @@ const LIMITS = `limits:
 const ROUTES = 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]'
 const configOf = async (limits: string) => (await load(completed(`${limits}\n${ROUTES}`))).config
 
+const OVERRIDES = Array.from({ length: 101 }, (_, i) => ({
+  ...{ client: `client-${i}`, name: 'requests', limit: 5, until: null, set: '', by: null, note: null },
+  applies: true,
+}))
+
 /** Returns the overview of a process that shows these metrics and clients. */
 async function overviewOf(registry = new Registry(), clients: readonly ClientActivity[] = []) {
   const operated: Partial<Operated> = {
     notReadyReason: () => 'not yet',
     activity: () => ({ ...NO_ACTIVITY, clients }),
     metricValues: () => registry.getMetricsAsJSON(),
+    overrides: async () => OVERRIDES,
   }
   return createOverview(await configOf(LIMITS), () => operated as Operated)
 }
@@ -83,11 +89,12 @@ it('shows the limits in force and their coming changes, and the last twenty relo
     },
   ])
   const problems = Array.from({ length: 1000 }, (_, i) => `problem ${i}`)
-  for (let i = 0; i < 25; i++) overview.reloaded({ at: String(i), problems })
+  for (let i = 0; i < 25; i++) overview.reloaded({ at: String(i), hash: 'h', problems })
   overview.configured(await configOf(LIMITS.replace('limit: 20', 'limit: 25')))
   const { reloads, limits } = await overview.read()
   expect(reloads.map(({ at }) => at)).toEqual(Array.from({ length: 20 }, (_, i) => String(24 - i)))
   expect(reloads[0]!.problems).toHaveLength(20)
+  expect((await overview.read()).overrides).toEqual({ total: 101, first: OVERRIDES.slice(0, 100) })
   expect(limits).toMatchObject([{ limit: 25 }])
 })
 

@@ -108,8 +108,8 @@ describe('a changed file', () => {
     expect(await metrics()).toMatch(/^sluice_config_last_reload_successful 0$/m)
     const { reloads } = (await call(gateway.adminPort, { path: '/overview' })).json
     expect(reloads.slice(0, 2)).toEqual([
-      { at: expect.any(String) as string, problems: line['problems'] },
-      { at: expect.any(String) as string, problems: [] },
+      { at: expect.any(String) as string, hash: expect.any(String) as string, problems: line['problems'] },
+      { at: expect.any(String) as string, hash: expect.any(String) as string, problems: [] },
     ])
     expect(await metrics()).toMatch(/^sluice_config_reload_failures_total 1$/m)
     expect(await remaining(mine)).toBe('9 of 10')

@@ -48,6 +48,23 @@ export function gatewayTables() {
           .join('; ') || '–',
     },
   ])
+  const overrides = table(
+    byId('overrides'),
+    'Limits of clients that operators have set',
+    ({ client, name }) => `${name} ${client}`,
+    [
+      { head: 'Client', text: ({ client }) => client },
+      { head: 'Limit', text: ({ name }) => name },
+      { head: 'Calls', numeric: true, text: ({ limit }) => whole(limit) },
+      {
+        head: 'Until',
+        text: ({ until, applies }) =>
+          applies ? (until === null ? 'for good' : time(until)) : 'without effect: no such limit',
+      },
+      { head: 'Set', text: ({ set, by }) => `${time(set)}${by === null ? '' : ` by ${by}`}` },
+      { head: 'Note', text: ({ note }) => note ?? '–' },
+    ],
+  )
   const upstreams = table(
     byId('upstreams'),
     'Addresses of the upstreams',
@@ -96,10 +113,16 @@ export function gatewayTables() {
         ),
     },
   ])
-  return (/** @type {Overview} */ { status, limits: rules, reloads: ends }) => {
+  return (/** @type {Overview} */ { status, limits: rules, overrides: set, reloads: ends }) => {
     const overOf = (/** @type {string} */ name) =>
       status.shadowOver.find(({ limit }) => limit === name)?.calls ?? 0
     limits(rules.map((rule) => ({ ...rule, over: overOf(rule.name) })))
+    overrides(set.first)
+    byId('overrides-note').hidden = set.total > 0 && set.total === set.first.length
+    write(
+      byId('overrides-note'),
+      set.total === 0 ? 'No client’s limit is overridden.' : `${set.first.length} of ${set.total}`,
+    )
     upstreams(status.upstreams)
     const trusted = trustOf(status)
     trust(trusted)

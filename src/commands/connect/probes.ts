@@ -3,7 +3,8 @@ import type { Config } from '../../config/schema.ts'
 import { createAddresses } from '../../upstream/addresses.ts'
 import { createConnect } from '../../upstream/connect.ts'
 import type { Upstream } from '../../upstream/upstream.ts'
-import { counted, formatInstant } from '../format.ts'
+import { counted } from '../format.ts'
+import { instant } from '../../limit/instant.ts'
 
 /** What became of one thing that a configuration names. */
 export interface Finding {
@@ -60,7 +61,7 @@ export function certificateFindings(config: Config, nowMs: number): readonly Fin
     if (message !== undefined)
       return { state: one.path.at(-1) === 'cert' ? 'failed' : 'warning', what, message }
     const days = Math.floor((one.validToMs - nowMs) / DAY_MS)
-    const words = `is valid for ${counted(days, 'day')}, until ${formatInstant(one.validToMs)}`
+    const words = `is valid for ${counted(days, 'day')}, until ${instant(one.validToMs)}`
     return { state: days < SOON_DAYS ? 'warning' : 'ok', what, message: words }
   })
 }

@@ -69,20 +69,20 @@ async function useStore(config: Config, { redis, prefix }: SharedStore): Promise
 }
 
 /** Reads the overrides; warns of those that have no effect. */
-async function findOverrides({ limits, clientLimits }: Config, store: RedisStore): Promise<Finding> {
+async function findOverrides({ limits }: Config, store: RedisStore): Promise<Finding> {
   const what = 'overrides in Redis'
   const warnings: string[] = []
   const overrides = createLiveOverrides(store.overrides, {
     onChange: () => {},
-    onBad: (lines) => warnings.push(counted(lines, 'unreadable line')),
+    onBad: (fields) => warnings.push(counted(fields, 'unreadable field')),
   })
   try {
     await overrides.load()
-    const all = listOverrides(overrides.limits, limits, clientLimits, Date.now())
-    const idle = all.filter(({ beatenByFile, applies }) => beatenByFile || !applies)
+    const all = listOverrides(overrides.values(), limits, Date.now())
+    const idle = all.filter(({ applies }) => !applies)
     if (idle.length > 0) warnings.push(`${idle.length} without effect`)
     const message = [
-      all.length === 0 ? 'none' : `${all.length}, which "sluice limits show" lists`,
+      all.length === 0 ? 'none' : `${all.length}, which "sluice limits overrides" lists`,
       ...warnings,
     ]
     return { state: warnings.length > 0 ? 'warning' : 'ok', what, message: message.join('; ') }

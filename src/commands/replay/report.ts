@@ -1,8 +1,8 @@
 import type { Config } from '../../config/schema.ts'
 import type { Decision } from '../../limit/decision.ts'
 import { sweeper } from '../../limit/memory/store.ts'
-import { formatInstant } from '../format.ts'
 import type { LoggedCall } from './access-line.ts'
+import { instant } from '../../limit/instant.ts'
 
 /** How many lines were read, and what became of them; these add up. */
 export function emptyLineCounts() {
@@ -99,8 +99,8 @@ export function createTallies({ limits, clients }: Config, only?: string) {
       return {
         config,
         /** The first and the last call that was replayed; null where none was. */
-        from: span === undefined ? null : formatInstant(span.fromMs),
-        to: span === undefined ? null : formatInstant(span.toMs),
+        from: span === undefined ? null : instant(span.fromMs),
+        to: span === undefined ? null : instant(span.toMs),
         ...read,
         totals: { clients: sorted.length, ...totals },
         limits: limits.map((limit) => {
@@ -130,7 +130,7 @@ export function createTallies({ limits, clients }: Config, only?: string) {
             ...counts,
             refusedBy: byLimit(refusedBy),
             shadowOver: byLimit(shadowOver),
-            busiestMinute: { calls: busiest.calls, from: formatInstant(busiest.fromMs) },
+            busiestMinute: { calls: busiest.calls, from: instant(busiest.fromMs) },
           }
         }),
         /** Clients that are not listed. */

@@ -1,19 +1,11 @@
 import { z } from 'zod'
+import { INSTANT, instantMs } from '../../limit/instant.ts'
 import { KINDS, wholeSegment } from '../../limit/parameters.ts'
 import { type Mistake, mustBe, nearest } from '../yaml/problem.ts'
 import { bool, checkWhole, distinct, duration, int, list, named, section, textWhere } from './values.ts'
 
 const calls = int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
 const window = duration('100ms', '31d')
-
-const INSTANT = /^(\d{4})-(\d\d)-(\d\d)T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d)$/
-
-/** The epoch milliseconds of an ISO 8601 instant with its offset; NaN of anything else, days that no calendar has too. */
-export function instantMs(text: string): number {
-  const [, year, month, day] = INSTANT.exec(text) ?? []
-  const isDay = new Date(Date.UTC(Number(year), Number(month) - 1, Number(day))).getUTCDate() === Number(day)
-  return isDay ? Date.parse(text) : Number.NaN
-}
 
 const instantWording = mustBe('an instant such as 2027-01-31T00:00:00Z', (input) => {
   if (typeof input !== 'string') return undefined

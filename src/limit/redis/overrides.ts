@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto'
+import { type OverrideSource, VERSION_FIELD } from '../overrides.ts'
 import type { RedisConnection } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 
@@ -5,24 +7,28 @@ import { createDeadlines } from './deadlines.ts'
 const LEAST_TIMEOUT_MS = 1000
 
 /**
- * Replaces the text of a key, unless another did meanwhile: ARGV[1] is the version that it begins with, or empty if there is
- * none; ARGV[2] the text; ARGV[3] its life in milliseconds, or 0 for good. Returns 1 if it did.
+ * Changes a hash and its version. ARGV[1] is the new version, ARGV[2] is 1 to do so only if there is no version yet; then come
+ * fields, each with its value, or with the empty text if it is to be removed. What is no hash is replaced. Returns 1 if it did.
  */
-const REPLACE = `
-local version = redis.pcall('GETRANGE', KEYS[1], 0, 35)
-if type(version) == 'table' or #version ~= 36 or string.find(version, '[^%x-]') then version = '' end
-if version ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[2])
-if ARGV[3] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+const WRITE = `
+local known = redis.pcall('HEXISTS', KEYS[1], '${VERSION_FIELD}')
+if type(known) == 'table' then redis.call('UNLINK', KEYS[1]) end
+if ARGV[2] == '1' and known == 1 then return 0 end
+for i = 3, #ARGV, 2 do
+  if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+end
+redis.call('HSET', KEYS[1], '${VERSION_FIELD}', ARGV[1])
 return 1`
-
-/** One text under one key, which every gateway reads. */
-export type OverridesKey = ReturnType<typeof createOverridesKey>
 
 /** Returns the key of all overrides. No client has an empty hash tag. */
 export const overridesKey = (prefix: string): string => `${prefix}:{}:~overrides`
 
-export function createOverridesKey(connection: RedisConnection, prefix: string, timeoutMs = 0) {
+/** Creates the source of overrides that is one hash of Redis. It never expires, so that no eviction of volatile keys takes it. */
+export function createRedisOverrides(
+  connection: RedisConnection,
+  prefix: string,
+  timeoutMs = 0,
+): OverrideSource {
   const { client } = connection
   const { commands } = client
   const key = overridesKey(prefix)
@@ -35,16 +41,19 @@ export function createOverridesKey(connection: RedisConnection, prefix: string, 
     })
 
   return {
-    /** Returns the first bytes of the text; empty if there is none. What is no text is `damaged`. */
-    read: (bytes: number): Promise<string> =>
-      ask(() =>
-        commands.getrange(key, 0, bytes - 1).catch((error: Error) => {
-          if (error.message.startsWith('WRONGTYPE')) return 'damaged'
-          throw error
-        }),
-      ),
-    /** Replaces the text that began with this version; false if it does not any more. It is kept so long; for good where that is 0. */
-    replace: async (version: string, text: string, forMs: number): Promise<boolean> =>
-      (await ask(() => commands.eval(REPLACE, 1, key, version, text, forMs))) === 1,
+    version: async () => (await ask(() => commands.hget(key, VERSION_FIELD).catch(ofHash(null)))) ?? '',
+    read: () => ask(() => commands.hgetall(key).catch(ofHash({}))),
+    async write(fields, ifLost = false) {
+      const pairs = [...fields].flatMap(([field, value]) => [field, value ?? ''])
+      return (await ask(() => commands.eval(WRITE, 1, key, randomUUID(), ifLost ? 1 : 0, ...pairs))) === 1
+    },
   }
 }
+
+/** Returns `otherwise` if the key holds something else than a hash, which the next write replaces. */
+const ofHash =
+  <T>(otherwise: T) =>
+  (error: Error): T => {
+    if (error.message.startsWith('WRONGTYPE')) return otherwise
+    throw error
+  }

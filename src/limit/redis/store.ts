@@ -5,7 +5,7 @@ import type { Allowance, Charge } from '../store.ts'
 import { createConnection, type RedisConnectionOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import { hashSlot, hashTag } from './hash-slot.ts'
-import { createOverridesKey } from './overrides.ts'
+import { createRedisOverrides } from './overrides.ts'
 import { createScripts, type OnReply, type ScriptOptions } from './scripts.ts'
 
 const SCAN_COUNT = 1000
@@ -107,7 +107,7 @@ export function createRedisStore(options: RedisStoreOptions) {
       return freed
     },
 
-    overrides: createOverridesKey(connection, options.prefix, options.timeoutMs),
+    overrides: createRedisOverrides(connection, options.prefix, options.timeoutMs),
 
     server: client.server,
     servers: (): readonly string[] => [...client.tags().keys()],

@@ -1,6 +1,6 @@
 import type { Exchange } from '../../gateway/exchange.ts'
 import { encodePart } from '../../limit/key.ts'
-import { instant } from '../../limit/overrides.ts'
+import { instant } from '../../limit/instant.ts'
 import type { Allowance } from '../../limit/store.ts'
 import type { Ring } from './ring.ts'
 import { type LimitActivity, type RefusedNow, sum } from './values.ts'

@@ -41,10 +41,15 @@ export async function openWorkers(
     throw error
   })
 
-  /** Makes a call that may take long to the first worker, and stops it when `signal` aborts. */
-  async function scan<T>(signal: AbortSignal, call: (worker: WorkerProcess) => Promise<T>): Promise<T> {
+  /** Returns the worker that acts for operators. */
+  function first(): WorkerProcess {
     const [worker] = serving()
     if (worker === undefined) throw new Error('no worker serves')
+    return worker
+  }
+  /** Makes a call that may take long, and stops it when `signal` aborts. */
+  async function scan<T>(signal: AbortSignal, call: (worker: WorkerProcess) => Promise<T>): Promise<T> {
+    const worker = first()
     const abort = (): void => void worker.call('abort').catch(() => {})
     signal.addEventListener('abort', abort)
     return await call(worker).finally(() => signal.removeEventListener('abort', abort))
@@ -113,6 +118,9 @@ export async function openWorkers(
       await Promise.allSettled(serving().map((worker) => worker.call('forget', client, ANSWER_MS)))
       return freed
     },
+    setLimits: async (setting) => await first().call('setLimits', setting, ANSWER_MS),
+    overrides: async () => await first().call('overrides', undefined, ANSWER_MS),
+    explain: async (question) => await first().call('explain', question, ANSWER_MS),
     setLogLevel,
     async close(times) {
       const cuts = await Promise.all(workers.map((worker) => worker.close(times)))

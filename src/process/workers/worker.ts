@@ -1,3 +1,4 @@
+import type { Question, Setting } from '../../admin/questions.ts'
 import { createCollector } from '../../config/client-chunks.ts'
 import type { Config } from '../../config/schema.ts'
 import { createLog, type LogOutput } from '../../observe/log.ts'
@@ -87,6 +88,9 @@ function createCalls() {
     activity: () => service!.activity(),
     usage: (client: string) => service!.usage(client, newScan()),
     reset: (client: string) => service!.reset(client, newScan()),
+    setLimits: (setting: Setting) => service!.setLimits(setting),
+    overrides: () => service!.overrides(),
+    explain: (question: Question) => service!.explain(question),
     /** Aborts the `usage` or `reset` in flight: its operator has left. */
     abort: () => scan.abort(),
     forget: (client: string) => service!.forget(client),

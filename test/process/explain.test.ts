@@ -1,21 +1,21 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { readQuestion } from '../../../src/commands/explain/command.ts'
-import { type Asker, explain, type Explained } from '../../../src/commands/explain/explain.ts'
-import { loadConfig } from '../../../src/config/load.ts'
-import { call, startGateway, type TestGateway, token, yaml } from '../../helpers/gateway.ts'
-import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
-import { configFile } from '../replay/logs.ts'
-import { fileOf } from '../run.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import { explain, type Explained, parseQuestion, type Question } from '../../src/process/explain.ts'
+import { call, ISSUER, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { configFile } from '../commands/replay/logs.ts'
+import { fileOf } from '../commands/run.ts'
 
 async function explained(
   text: string,
   file: string,
-  asker: Asker = {},
+  asker: Partial<Question> = {},
   at = '2026-11-20T10:00:00Z',
 ): Promise<Explained> {
-  const question = readQuestion(text, undefined)
-  return explain((await loadConfig({ file })).config, question, asker, Date.parse(at))
+  return explain((await loadConfig({ file })).config, { request: text, at, ...asker })
 }
+const readQuestion = (request: string, host?: string) =>
+  parseQuestion({ request, ...(host !== undefined && { host }) }).request
 
 describe('a question', () => {
   it.for([
@@ -24,7 +24,7 @@ describe('a question', () => {
     ['id.example.com/oidc', { method: 'GET', host: 'id.example.com', target: '/oidc' }],
     ['POST https://a.example:8443?x', { method: 'POST', host: 'a.example:8443', target: '/?x' }],
   ] as const)('is a method, a host and a path: %j', ([text, question]) => {
-    expect(readQuestion(text, undefined)).toEqual(question)
+    expect(readQuestion(text)).toEqual(question)
   })
 
   it('takes its host from beside it, but not another one', () => {
@@ -34,11 +34,11 @@ describe('a question', () => {
       'The request is to "b.example", and --host says "a.example".',
     )
     for (const method of ['FOO', 'foo', 'X-Y']) {
-      expect(() => readQuestion(`${method} /x`, undefined)).toThrow(`"${method}" is no method of HTTP`)
+      expect(() => readQuestion(`${method} /x`)).toThrow(`"${method}" is no method of HTTP`)
     }
-    expect(readQuestion('M-SEARCH /x', undefined)).toMatchObject({ method: 'M-SEARCH', target: '/x' })
+    expect(readQuestion('M-SEARCH /x')).toMatchObject({ method: 'M-SEARCH', target: '/x' })
     for (const text of ['', 'POST', 'sync']) {
-      expect(() => readQuestion(text, undefined)).toThrow(/^Which request\?/)
+      expect(() => readQuestion(text)).toThrow(/^Which request\?/)
     }
   })
 })
@@ -74,6 +74,7 @@ clients:
         index: 3,
         params: { connection: 'aBc' },
         authenticate: 'bearer',
+        issuers: [ISSUER],
         scope: ['write'],
         upstream: 'data',
         origins: ['http://data.internal:4000'],
@@ -85,6 +86,7 @@ clients:
         id: 'acme',
         name: null,
         listed: false,
+        mustBeListed: false,
         requestObjectSigningAlg: null,
         authentication: null,
         pushed: null,
@@ -100,7 +102,8 @@ clients:
           lacking: [],
           decidedBy: 'limit',
           because: 'for every client',
-          next: { limit: 20, from: '2026-12-01T00:00:00.000Z' },
+          next: { announced: '2026-11-01T00:00:00.000Z', from: '2026-12-01T00:00:00.000Z', limit: 20 },
+          used: null,
         },
         {
           name: 'sync',
@@ -113,6 +116,7 @@ clients:
           decidedBy: 'limit',
           because: 'for every client',
           next: null,
+          used: null,
         },
       ],
       passedOver: [
@@ -132,7 +136,7 @@ clients:
       'own',
       5,
       'client',
-      "the client's own limit, until 2026-12-15T00:00:00.000Z",
+      "the client's own limit of the file, until 2026-12-15T00:00:00.000Z",
       20,
     ],
     [
@@ -151,7 +155,7 @@ clients:
       expect(limits[0]!.next?.limit).toBe(next)
       expect(limits[1]).toMatchObject(
         client === 'own'
-          ? { limit: 0, decidedBy: 'client', because: "the client's own limit", next: null }
+          ? { limit: 0, decidedBy: 'client', because: "the client's own limit of the file", next: null }
           : { limit: 1, decidedBy: 'limit', next: null },
       )
     },

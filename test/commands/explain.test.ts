@@ -1,0 +1,224 @@
+import { readFileSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { call, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
+import { freePort } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { configFile, SYNC } from './replay/logs.ts'
+import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
+
+const file = configFile(`  requests: { per: [client], limit: 10, window: 1m }\n${SYNC}`, {
+  more: 'clients: [{ id: acme, name: Acme, limits: { requests: { limit: 0, until: 2026-12-01T00:00:00Z } } }]',
+})
+
+describe('sluice explain', () => {
+  it('shows what a request gets, and why', async () => {
+    const args = [
+      'explain',
+      'POST /sync/a%62c',
+      '--client',
+      'acme',
+      '--at',
+      '2026-11-20T10:00:00Z',
+      '--config',
+      file,
+      '--offline',
+    ]
+    const ended = await sluice(args)
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(ended.stdout.split('\n')).toEqual([
+      'request   POST localhost/sync/a%62c  at 2026-11-20T10:00:00.000Z',
+      'path      /sync/abc                  as it is matched and forwarded',
+      'route     POST /sync/:connection     routes[0], :connection is abc',
+      'identify  bearer                     401 without a token of https://identity.example.com/oidc',
+      'answer    data                       at http://data.internal:4000, within 30s, bodies up to 10MB',
+      'client    acme                       Acme',
+      '',
+      'LIMIT     CALLS  USED  WINDOW  KIND  KEY                     BECAUSE',
+      "requests  0      -     1m      live  sluice:{acme}:requests  the client's own limit of the file, until 2026-12-01T00:00:00.000Z; refuses every call; 10 from 2026-12-01T00:00:00.000Z on",
+      'sync      1      -     5s      live  sluice:{acme}:sync:abc  for every client',
+      '',
+    ])
+  })
+
+  it.each([[[]], [['--json']]])(
+    'shows no character that moves a cursor or turns words around %j',
+    async (more) => {
+      const client = 'a\u007F\u009B\u202E'
+      const ended = await sluice([
+        'explain',
+        '/sync/a',
+        '--client',
+        client,
+        '--config',
+        file,
+        '--offline',
+        ...more,
+      ])
+      expect(ended).toMatchObject({
+        code: 0,
+        stdout: expect.stringContaining(String.raw`a\u007f\u009b\u202e`),
+      })
+      expect(ended.stdout).not.toMatch(/[\u007F-\u009F\u202E]/)
+    },
+  )
+
+  it('shows a refusal, and takes words apart or together', async () => {
+    const ended = await sluice([
+      'explain',
+      'POST',
+      '/open/x',
+      '--host',
+      'api.example.com',
+      '--config',
+      file,
+      '--offline',
+    ])
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(ended.stdout).toContain('PASSED OVER             BECAUSE IT\n')
+    expect(ended.stdout).toContain('\n/open                   takes another path\n')
+    expect(ended.stdout).toContain(
+      '\nrequests  10     -     1m      live  needs --client  for every client\n',
+    )
+    const refused = await sluice(['explain', '/a//b', '--config', file, '--offline'])
+    expect(refused.stdout).toMatch(
+      /^request .*\nrefused  400 BadRequest      The path holds an empty segment or a dot segment\.\n$/,
+    )
+  })
+
+  it('shows what a client that pushes requests must send', async () => {
+    const pushing = (unknownClients: string) => `store: memory
+upstreams: { d: { url: http://d } }
+par: { issuer: https://id.example.com/oidc, unknownClients: ${unknownClients} }
+clients:
+  - { id: signs, requestObjectSigningAlg: PS256, authentication: private_key_jwt }
+  - { id: plain, name: Plain, requestObjectSigningAlg: none }
+routes: [{ match: POST /par, upstream: d, authenticate: par }]
+`
+    const asked = async (client: string, unknownClients = 'forward') => {
+      const args = [
+        'explain',
+        'POST /par',
+        '--client',
+        client,
+        '--offline',
+        '--config',
+        fileOf(pushing(unknownClients)),
+      ]
+      return (await sluice(args)).stdout.split('\n').at(-2)
+    }
+    expect(await asked('signs')).toMatch(
+      / one of "clients", signs request objects with PS256, authenticates by private_key_jwt$/,
+    )
+    expect(await asked('plain')).toMatch(/ Plain, need not sign request objects$/)
+    expect(await asked('other')).toMatch(/ not one of "clients": the form alone is checked$/)
+    expect(await asked('other', 'refuse')).toMatch(/ not one of "clients": refused$/)
+  })
+
+  it('prints the same as JSON, with the keys as Redis has them', async () => {
+    const config = fileOf(`store: { redis: { url: redis://r }, prefix: bank }
+upstreams: { d: { url: http://d } }
+limits: { addresses: { per: [ip], limit: 3, window: 1s } }
+routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
+`)
+    const ended = await sluice([
+      'explain',
+      '/open',
+      '--ip',
+      '192.0.2.7',
+      '--config',
+      config,
+      '--json',
+      '--offline',
+    ])
+    expect(ended).toMatchObject({ code: 0, stderr: '' })
+    expect(JSON.parse(ended.stdout)).toMatchObject({
+      path: '/open',
+      refusal: null,
+      route: { match: '/*' },
+      limits: [{ key: 'bank:{192.0.2.7}:addresses', limit: 3 }],
+    })
+  })
+
+  describe('at a running gateway', () => {
+    let upstream: TestUpstream
+    let gateway: TestGateway
+    let started: string
+    const SYNC = ['explain', 'POST /sync/abc', '--client', 'acme']
+    beforeAll(async () => {
+      upstream = await startUpstream()
+      const settings = { data: upstream.url, limit: 3, admin: `{ port: ${await freePort()} }` }
+      started = fileOf(yaml(settings))
+      gateway = await startGateway(settings, started)
+      const acme = await token('acme')
+      await call(gateway.port, { method: 'POST', path: '/sync/abc', token: acme })
+    })
+    afterAll(async () => {
+      await gateway.close()
+      await upstream.close()
+    })
+
+    it('shows the override in force, and what is used now', async () => {
+      const set = ['limits', 'set', 'acme', 'requests=7', '--until', '2100-01-01T00:00:00Z']
+      await sluice([...set, '--config', started])
+      const ended = await sluice([...SYNC, '--config', started])
+      expect(ended).toMatchObject({ code: 0, stderr: '' })
+      expect(ended.stdout).toMatch(
+        /^requests +7 +1 +1m +live +sluice:\{acme\}:requests +an override, until 2100-\S+, set at \S+ by \S+; 3 from 2100-\S+ on$/m,
+      )
+      expect(ended.stdout).toMatch(/^sync +1 +1 +5s +live +sluice:\{acme\}:sync:abc +for every client$/m)
+      const later = await sluice([...SYNC, '--config', started, '--at', '2100-01-01T00:00:00Z'])
+      expect(later.stdout).toMatch(/^requests +3 +- +1m +live /m)
+      const json = await sluice([...SYNC, '--admin', `http://127.0.0.1:${gateway.adminPort}`, '--json'])
+      expect(JSON.parse(json.stdout)).toMatchObject({ limits: [{ limit: 7, used: 1 }, {}] })
+    })
+
+    it('warns where the file is another one than is in force, which --offline explains', async () => {
+      const changed = fileOf(readFileSync(started, 'utf8').replace('limit: 3', 'limit: 4'))
+      const ended = await sluice([...SYNC, '--config', changed])
+      expect(ended.stderr).toBe(
+        `warning: ${changed} is not the configuration in force at http://127.0.0.1:${gateway.adminPort}: it was not reloaded, or was rejected; --offline explains the file\n`,
+      )
+      expect(ended.stdout).toMatch(/^requests +7 /m)
+      expect((await sluice([...SYNC, '--config', changed, '--offline'])).stdout).toMatch(/^requests +4 +- /m)
+    })
+
+    it('explains the file where none answers, and says so', async () => {
+      const url = `http://127.0.0.1:${await freePort()}`
+      const gone = fileOf(
+        readFileSync(started, 'utf8').replace(/port: \d+ \}\nlog/, `port: ${url.slice(17)} }\nlog`),
+      )
+      const ended = await sluice([...SYNC, '--config', gone])
+      expect(ended.stderr).toBe(
+        `note: no answer from ${url}: ECONNREFUSED; start the gateway, or give its admin listener by --admin; the file alone is explained, without overrides and use\n`,
+      )
+      expect(ended.stdout).toMatch(/^requests +3 +- /m)
+    })
+  })
+
+  itEndsWrongUsage([
+    [['explain'], 'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".'],
+    [['explain', 'sync'], 'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".'],
+    [
+      ['explain', '/x', '--offline'],
+      'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.',
+    ],
+    [
+      ['explain', '/x', '--config', 'x', '--at', '2027-01-31'],
+      '--at must be an instant such as 2027-01-31T00:00:00Z.',
+    ],
+    [
+      ['explain', '/x', '--config', 'x', '--ip', '1.2.3.999'],
+      '--ip must be an address such as 192.0.2.7 or 2001:db8::7.',
+    ],
+    [['explain', '/x', '--config', 'x', '--client', ''], 'Which client? Give its id.'],
+    [['explain', '/x', '--nope'], 'Unknown argument: nope'],
+  ])
+
+  it('ends with 78 where the configuration is wrong', async () => {
+    expect(await sluice(['explain', '/x', '--config', '/nowhere', '--offline'])).toMatchObject({
+      code: 78,
+      stdout: '',
+      stderr: '/nowhere: does not exist\n',
+    })
+  })
+})

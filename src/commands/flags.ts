@@ -71,7 +71,11 @@ export function schema(command: Argv): Argv {
 
 export function check(command: Argv): Argv {
   const describe = 'try Redis, upstreams, issuers and certificates too; exit code 1 if one fails'
-  return withJson(configured(command)).option('connect', { type: 'boolean', describe })
+  withJson(configured(command)).option('connect', { type: 'boolean', describe })
+  return text(command, 'against', 'another file, from which the differences are printed').conflicts(
+    'connect',
+    'against',
+  )
 }
 
 export function health(command: Argv): Argv {

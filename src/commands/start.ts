@@ -38,8 +38,8 @@ export async function run(given: Given, io: Io): Promise<void> {
   const watch = createWatch(() => void running?.reload('file-change'))
   const follow = ({ file, certificates }: typeof loaded): void =>
     watch(file === '-' ? certificates : [file, ...certificates])
-  const load = async () => {
-    const loaded = await loadInThread(options)
+  const load = async (before: string) => {
+    const loaded = await loadInThread({ ...options, before })
     follow(loaded)
     return loaded
   }

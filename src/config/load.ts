@@ -4,6 +4,7 @@ import { crossCheck } from './checks/checks.ts'
 import { nodeWarnings } from './checks/node-options.ts'
 import { warningsOf } from './checks/warnings.ts'
 import { compile } from './compile.ts'
+import { differences } from './differences.ts'
 import { filesOf, readSecret, readText } from './files.ts'
 import { type Config, SECRETS, settings } from './schema.ts'
 import { ConfigError, type Mistake, mistakesOf, type Path, problemsOf } from './yaml/problem.ts'
@@ -14,8 +15,11 @@ export interface Loaded {
   readonly config: Config
   /** The file as it was named; `-` is standard input. */
   readonly file: string
+  readonly text: string
   /** The SHA-256 of the file’s text, in hex. */
   readonly hash: string
+  /** What differs from the text before, in the file's words and without secrets; none unless that is given. */
+  readonly changes: readonly string[]
   /** The SHA-256 of all that was read: the text, the files that it names, and the environment. */
   readonly content: string
   /** The files of TLS, the listener’s and the upstreams’, which may be renewed while the text stays. */
@@ -33,6 +37,8 @@ export interface LoadOptions {
   readonly file: string
   /** The text of the file, where it was read before. */
   readonly text?: string | undefined
+  /** The text of the file that is in force. */
+  readonly before?: string | undefined
   readonly overrides?: readonly Override[]
   readonly env?: Env
   /** Epoch milliseconds; for the warnings of what has passed. */
@@ -43,6 +49,7 @@ export interface LoadOptions {
 export async function loadConfig({
   file,
   text: given,
+  before,
   overrides = [],
   env = process.env,
   nowMs = Date.now(),
@@ -57,7 +64,7 @@ export async function loadConfig({
   if (source.value === undefined) throw refuse(source.mistakes)
 
   const mistakes: Mistake[] = [...source.mistakes]
-  let value = overrides.reduce(override, source.value)
+  let value = overridden(source.value, overrides)
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
   for (const path of SECRETS.flatMap((secret) => pathsOf(value, secret))) {
     const secret = await readSecret(get(value, path), path, flagOf(path) ? process.cwd() : directory)
@@ -80,11 +87,17 @@ export async function loadConfig({
       warnings: [...located([...source.warnings, ...warningsOf(config, nowMs)]), ...nodeWarnings(env)],
     },
     file,
+    text,
+    changes: before === undefined ? [] : differences(before, text),
     hash: createHash('sha256').update(text).digest('hex'),
     content: createHash('sha256').update(text).update(JSON.stringify(config)).digest('hex'),
     certificates: filesOf([listen.tls, ...upstreams.map(({ tls }) => tls)], directory),
   }
 }
+
+/** Returns a copy of a file's value with the values of flags. */
+export const overridden = (file: Mapping, overrides: readonly Override[]): Mapping =>
+  overrides.reduce(override, file)
 
 /** A copy of a file's value with the value of a flag; one URL of Redis replaces all of its addresses. */
 function override(file: Mapping, { path, value }: Override): Mapping {

@@ -1,16 +1,18 @@
+import type { Loaded } from '../config/load.ts'
 import type { Config } from '../config/schema.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
 /** The configuration in force at the start, and how to load it again. */
 export interface Source {
+  readonly text: string
   /** Of the text. */
   readonly hash: string
   /** Of the text, and of the files and secrets that it names. */
   readonly content: string
   readonly loadMs: number
-  /** Rejects with an error whose message lists every mistake, a line each. */
-  load(): Promise<Omit<Source, 'load'> & { readonly config: Config }>
+  /** Also says what differs from the text `before`. Rejects with an error whose message lists every mistake, a line each. */
+  load(before: string): Promise<Omit<Source, 'load'> & Pick<Loaded, 'config' | 'changes'>>
 }
 
 /** How a reload ended: with no problems, or rejected. */
@@ -20,10 +22,15 @@ export interface ReloadRecord {
   /** Of the text in force from then on. */
   readonly hash: string
   readonly problems: readonly string[]
+  /** What has changed, in the file's words. */
+  readonly changes: readonly string[]
 }
 
 /** `file-change`: reload only if the text, or a file that it names, differs from what is in force; `signal`: in any case. */
 export type ReloadTrigger = 'file-change' | 'signal'
+
+/** The change of a reload whose text is the same. */
+const OTHER_FILES = 'files that it names have changed'
 
 /** Sections that are read at the start only, but for parts of `listen`. */
 const RESTART_ONLY = ['listen', 'admin', 'store', 'log', 'tracing'] as const
@@ -40,17 +47,17 @@ export function createReload(
   metrics: Metrics,
   record: (end: ReloadRecord) => void = () => {},
 ): (trigger: ReloadTrigger) => Promise<void> {
-  let { hash, content } = source
+  let { text, hash, content } = source
   let rejected: string | undefined
   let last: Promise<void> = Promise.resolve()
   metrics.configLoaded(hash)
 
-  const ended = (problems: readonly string[]): void =>
-    record({ at: new Date().toISOString(), hash, problems })
+  const ended = (problems: readonly string[], changes: readonly string[] = []): void =>
+    record({ at: new Date().toISOString(), hash, problems, changes })
 
   async function reload(trigger: ReloadTrigger): Promise<void> {
     try {
-      const loaded = await source.load()
+      const loaded = await source.load(text)
       if (trigger === 'file-change' && loaded.content === content) {
         if (rejected === undefined) return
         rejected = undefined
@@ -63,9 +70,11 @@ export function createReload(
       await apply(next)
       rejected = undefined
       metrics.configLoaded(loaded.hash, hash)
-      ;({ hash, content } = loaded)
-      ended([])
-      log.info({ hash, loadMs: loaded.loadMs }, 'configuration reloaded')
+      const isText = loaded.hash !== hash
+      const changes = isText || loaded.content === content ? loaded.changes : [OTHER_FILES]
+      ;({ text, hash, content } = loaded)
+      ended([], changes)
+      log.info({ hash, loadMs: loaded.loadMs, changes }, 'configuration reloaded')
       const keys = RESTART_ONLY.flatMap((key) => changedKeys(key, loaded.config[key], next[key]))
       if (keys.length > 0) log.warn({ keys }, 'settings changed that need a restart')
     } catch (error) {

@@ -89,7 +89,7 @@ export async function start(
       log.warn({ where, path }, message)
     }
     const more = warnings.length - MAX_WARNINGS
-    if (more > 0) log.warn({ more }, 'more warnings; "sluice check" lists them all')
+    if (more > 0) log.warn({ more }, 'more warnings; "sluice check --json" lists them all')
   }
 
   try {

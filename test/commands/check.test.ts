@@ -56,82 +56,117 @@ async function checked(text: string, ...flags: string[]) {
   expect(people).toMatchObject({ code: 0, stderr: '' })
   const programs = await sluice([...args, '--json'])
   expect(programs).toMatchObject({ code: 0, stderr: '' })
-  const json = JSON.parse(programs.stdout) as Record<string, unknown>
-  return { yaml: people.stdout, parsed: parse(people.stdout) as unknown, json, text: programs.stdout }
+  const { warnings, ...json } = JSON.parse(programs.stdout) as Record<string, unknown>
+  expect(parse(people.stdout)).toEqual(json)
+  for (const shown of [people.stdout, programs.stdout]) expect(shown).not.toContain('hunter2')
+  return { yaml: people.stdout, json, warnings }
 }
 
 describe('sluice check', () => {
-  it('shows what is in effect, the routes in the order of matching, and no secret', async () => {
-    const { yaml, parsed, json } = await checked(GOOD)
-    expect(json).toMatchObject({
-      listen: { host: '0.0.0.0', port: 8080, hosts: ['id.example.com'], servesOtherHosts: true },
-      admin: { host: '127.0.0.1', port: 9090 },
-      store: { redis: { url: 'redis://redis.internal:6379/1' }, onOutage: 'local', timeoutMs: 100 },
-      tokens: [{ issuer: 'https://id.example.com/oidc', audience: ['https://api.example.com'] }],
-      upstreams: [{ name: 'data', origins: ['http://data.internal:4000'], timeoutMs: 90_000 }],
-      limits: [
-        { name: 'requests', limit: 1000, windowMs: 60_000, per: ['client'], shadow: false },
-        { name: 'sync', limit: 1, windowMs: 1500, per: ['client', 'connection'] },
-      ],
-      parameters: { connection: 'plain' },
-      routes: [
-        { match: 'id.example.com/*', limits: [], maxBody: 100, timeoutMs: 7_200_000 },
-        {
-          match: 'POST /sync/:connection',
-          authenticate: 'bearer',
-          limits: ['requests', 'sync'],
-          timeoutMs: 90_000,
-        },
-      ],
-      warnings: [],
-    })
-    expect(parsed).toEqual(json)
-    expect(yaml).not.toContain('hunter2')
+  it('says in ten lines what the file means', async () => {
+    const { yaml } = await checked(GOOD)
+    const [summary] = yaml.split('\n\n')
+    expect(summary!.replace(/\S+\.yaml/, 'FILE').split('\n')).toEqual([
+      '# file       FILE is valid, with 0 warnings',
+      '# callers    at 0.0.0.0:8080, for any host',
+      '# operators  at 127.0.0.1:9090',
+      '# tokens     of https://id.example.com/oidc',
+      '# upstreams  data at http://data.internal:4000',
+      '# limits     requests 1000 in 1m per client; sync 1 in 1500ms per client, connection',
+      '# counted    in Redis at redis.internal:6379; without it, local',
+      '# clients    0, 0 with limits of their own',
+      '# routes     1 bearer, 1 none',
+      '# open       id.example.com/*',
+    ])
+    const rich = (await checked(RICH)).yaml
+    expect(rich).toMatch(/^# warning    \S+:2:16: admin\.host: is reached from other machines, so /m)
+    expect(rich).toMatch(/^# limits     .*; trial 800 in 1m per client \(shadow\)/m)
+    expect(rich).toMatch(/^# clients    2, 1 with limits of their own$/m)
+    expect(rich).toMatch(/^# counted    in the master of the sentinels at /m)
+    const hosts = GOOD.replace(/^store: .*$/m, 'listen: { hosts: [a.example, b.example] }\nstore: memory')
+    expect((await checked(hosts)).yaml).toMatch(
+      /^# callers    at 0\.0\.0\.0:8080, for a\.example, b\.example$/m,
+    )
   })
 
-  it('shows issuers, clients, changes and the rest, warnings, and still no secret', async () => {
-    const { yaml, text, json } = await checked(RICH)
-    for (const shown of [yaml, text]) expect(shown).not.toContain('hunter2')
+  it('prints the file’s own keys and units, and the defaults where it is silent', async () => {
+    const { yaml, json, warnings } = await checked(GOOD)
+    expect(json).toMatchObject({
+      listen: { host: '0.0.0.0', port: 8080, headersTimeout: '15s', maxHeaderSize: '16kB' },
+      admin: { host: '127.0.0.1', port: 9090 },
+      drainTimeout: '10s',
+      store: { redis: { url: 'redis://***@redis.internal:6379/1' }, onOutage: 'local', timeout: '100ms' },
+      upstreams: { data: { url: 'http://data.internal:4000', timeout: '90s', connectTimeout: '2s' } },
+      limits: { requests: { per: ['client'], limit: 1000, window: '1m', shadow: false } },
+      routes: [{ match: 'id.example.com/*', maxBody: '100B', timeout: '2h' }, { maxBody: '10MB' }],
+    })
+    expect(warnings).toEqual([])
+    for (const line of [
+      '  port: 8080 # default',
+      '  headersTimeout: 15s # default',
+      'drainTimeout: 10s # default',
+      '    timeout: 90s',
+      '    connectTimeout: 2s # default',
+      '  - { match: POST /sync/:connection, upstream: data, authenticate: bearer, limits: [ requests, sync ], maxBody: 10MB } # default: maxBody',
+    ])
+      expect(yaml.split('\n')).toContain(line)
+  })
+
+  it('hides secrets, but not where they come from', async () => {
+    const { json, warnings } = await checked(RICH)
     expect(json).toMatchObject({
       store: {
         redis: { sentinels: ['redis://s1', 'redis://s2'], name: 'main', password: '***' },
         instances: 3,
       },
       tokens: [
-        { introspection: { url: 'http://id/introspect?***', clientSecret: '***' } },
-        { audience: ['a', 'b'], jwks: { url: 'https://b.example.com/keys?***' } },
+        { introspection: { url: 'http://id/introspect?***', clientSecret: '***' }, leeway: '5s' },
+        { audience: ['a', 'b'], jwks: 'https://b.example.com/keys?***' },
       ],
-      par: { assertionAudience: 'compatible', unknownClients: 'refuse' },
-      clients: [
-        {
-          id: 'acme',
-          name: 'Acme',
-          limits: { requests: { limit: 5000, until: '2100-01-30T23:00:00.000Z' } },
-        },
-        { id: 'bank', requestObjectSigningAlg: 'PS256', jwks: { url: 'https://bank.example.com/jwks?***' } },
-      ],
-      limits: [
-        {
-          name: 'requests',
-          changes: [{ announced: '2026-01-01T00:00:00.000Z', from: '2100-01-15T00:00:00.000Z', limit: 1200 }],
-        },
-        { name: 'trial', shadow: true },
-        { name: 'sync' },
-      ],
-      routes: [
-        { authenticate: 'par' },
-        { authenticate: 'authorization' },
-        { scope: ['read', 'payments'] },
-        { respond: 'limits' },
-        {},
-        { limits: ['requests', 'sync', 'trial'] },
-      ],
-      warnings: [{ where: expect.stringMatching(/:2:16$/) as string, path: 'admin.host' }],
+      clients: [{ id: 'acme' }, { jwksUri: 'https://bank.example.com/jwks?***' }],
     })
-    expect(yaml).toContain('message: is reached from other machines, so /limits is refused')
-    const token = RICH.replace('admin: { host: 0.0.0.0 }', 'admin: { token: hunter2-hunter2-hunter2 }')
-    expect((await checked(token)).json).toMatchObject({ admin: { token: '***', onLoopback: true } })
-    expect((await checked(token)).yaml).not.toContain('hunter2')
+    expect(warnings).toMatchObject([{ where: expect.stringMatching(/:2:16$/) as string, path: 'admin.host' }])
+    const admin = (token: string) => RICH.replace('admin: { host: 0.0.0.0 }', `admin: { token: "${token}" }`)
+    expect((await checked(admin('hunter2-hunter2-hunter2'))).json).toMatchObject({ admin: { token: '***' } })
+    const secret = `file:${fileOf('hunter2-hunter2-hunter2')}`
+    expect((await checked(admin(secret))).json).toMatchObject({ admin: { token: secret } })
+  })
+
+  it('prints what differs from another file, in the file’s words and without secrets', async () => {
+    const other = fileOf(
+      RICH.replace('limit: 1000', 'limit: 10')
+        .replaceAll('hunter2', 'swordfish')
+        .replace('id: bank', 'id: other')
+        .replace(/^ {2}sync: .*\n/m, ''),
+    )
+    const against = ['check', '--config', fileOf(RICH), '--against', other]
+    const { code, stdout } = await sluice(against)
+    expect(code).toBe(0)
+    expect(stdout.split('\n')).toEqual([
+      'store.redis.username *** → ***',
+      'store.redis.password *** → ***',
+      'store.redis.sentinelPassword *** → ***',
+      'clients.other removed: { id: other, requestObjectSigningAlg: PS256, jwksUri: https://bank.example.com/jwks?*** }',
+      'clients.bank added: { id: bank, requestObjectSigningAlg: PS256, jwksUri: https://bank.example.com/jwks?*** }',
+      expect.stringMatching(/^tokens\[.*\]\.introspection\.url http:\/\/id\/introspect\?\*\*\* → /) as string,
+      expect.stringMatching(/^tokens\[.*\]\.introspection\.clientSecret \*\*\* → \*\*\*$/) as string,
+      expect.stringMatching(/^tokens\["https:\/\/b\.example\.com"\]\.jwks .* → /) as string,
+      'limits.requests.limit 10 → 1000',
+      'limits.sync added: { per: [ client, connection ], limit: 1, window: 1500ms }',
+      '',
+    ])
+    expect(JSON.parse((await sluice([...against, '--json'])).stdout)).toMatchObject({
+      changes: expect.arrayContaining(['limits.requests.limit 10 → 1000']) as string[],
+    })
+    const same = fileOf(RICH)
+    expect((await sluice(['check', '--config', same, '--against', same])).stdout).toBe(
+      `Nothing differs from ${same}.\n`,
+    )
+    const broken = fileOf('routes: [')
+    expect(await sluice(['check', '--config', same, '--against', broken])).toMatchObject({
+      code: 78,
+      stderr: expect.stringContaining(`${broken}:`) as string,
+    })
   })
 
   it('takes flags over the file, and the file that SLUICE_CONFIG names', async () => {
@@ -141,7 +176,7 @@ describe('sluice check', () => {
     })
     const ended = await sluice(['check'], { env: { SLUICE_CONFIG: 'config/sluice.yaml', PORT: '7777' } })
     expect(ended).toMatchObject({ code: 0, stderr: '' })
-    expect(ended.stdout).toContain('port: 7777')
+    expect(ended.stdout).toContain('\n  port: 7777\n')
   })
 
   it('ends wrong configuration with 78, every mistake on its line', async () => {

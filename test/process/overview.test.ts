@@ -89,11 +89,12 @@ it('shows the limits in force and their coming changes, and the last twenty relo
     },
   ])
   const problems = Array.from({ length: 1000 }, (_, i) => `problem ${i}`)
-  for (let i = 0; i < 25; i++) overview.reloaded({ at: String(i), hash: 'h', problems })
+  for (let i = 0; i < 25; i++) overview.reloaded({ at: String(i), hash: 'h', problems, changes: ['x'] })
   overview.configured(await configOf(LIMITS.replace('limit: 20', 'limit: 25')))
   const { reloads, limits } = await overview.read()
   expect(reloads.map(({ at }) => at)).toEqual(Array.from({ length: 20 }, (_, i) => String(24 - i)))
   expect(reloads[0]!.problems).toHaveLength(20)
+  expect(reloads[0]!.changes).toEqual(['x'])
   expect((await overview.read()).overrides).toEqual({ total: 101, first: OVERRIDES.slice(0, 100) })
   expect(limits).toMatchObject([{ limit: 25 }])
 })

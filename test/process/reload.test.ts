@@ -79,7 +79,8 @@ describe('a changed file', () => {
 
   it('is seen through the symbolic links of a ConfigMap', async () => {
     expect(await remaining(mine)).toBe('9 of 10')
-    await onceLogged('configuration reloaded', () => version('..2', 20))
+    const line = await onceLogged('configuration reloaded', () => version('..2', 20))
+    expect(line['changes']).toEqual(['limits.requests.limit 10 → 20'])
     expect(await remaining(mine)).toBe('18 of 20')
   })
 
@@ -107,9 +108,10 @@ describe('a changed file', () => {
     )
     expect(await metrics()).toMatch(/^sluice_config_last_reload_successful 0$/m)
     const { reloads } = (await call(gateway.adminPort, { path: '/overview' })).json
+    const end = { at: expect.any(String) as string, hash: expect.any(String) as string }
     expect(reloads.slice(0, 2)).toEqual([
-      { at: expect.any(String) as string, hash: expect.any(String) as string, problems: line['problems'] },
-      { at: expect.any(String) as string, hash: expect.any(String) as string, problems: [] },
+      { ...end, problems: line['problems'], changes: [] },
+      { ...end, problems: [], changes: expect.arrayContaining(['limits.requests.limit 3 → 10']) as string[] },
     ])
     expect(await metrics()).toMatch(/^sluice_config_reload_failures_total 1$/m)
     expect(await remaining(mine)).toBe('9 of 10')

@@ -106,9 +106,9 @@ export function gatewayTables() {
     {
       head: 'Result',
       view: () =>
-        words(({ problems }) =>
+        words(({ problems, changes }) =>
           problems.length === 0
-            ? ['Loaded', 'good']
+            ? [['Loaded', ...changes].join('\n'), 'good problems']
             : [`Rejected: ${problems.join('\n')}`, 'refused problems'],
         ),
     },

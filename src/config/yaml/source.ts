@@ -14,10 +14,10 @@ const MAX_DEPTH = 1000
 export type Env = Readonly<Record<string, string | undefined>>
 
 /**
- * Reads one YAML document, with the environment put in scalar by scalar, so that no value can change the structure. `value`
- * is undefined where the mistakes leave no mapping. `placeOf` finds a path's value or key, or the innermost thing around it.
+ * Reads one YAML document, with the environment put in scalar by scalar, so that no value can change the structure; without an
+ * environment, variables stay as they are written. `value` is undefined where the mistakes leave no mapping. `placeOf` finds a path's value or key, or the innermost thing around it.
  */
-export function readSource(source: string, env: Env) {
+export function readSource(source: string, env?: Env) {
   const text = source.replace(/^\uFEFF/, '')
   const lineCounter = new LineCounter()
   const placeAt = (offset = 0): Place => {
@@ -113,7 +113,7 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
 const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/
 
 /** Visits a document once, since it may be long, and replaces every scalar that names variables. */
-function inspect(document: Document.Parsed, env: Env, placeAt: (offset?: number) => Place) {
+function inspect(document: Document.Parsed, env: Env | undefined, placeAt: (offset?: number) => Place) {
   const shape: Mistake[] = []
   const unset: Mistake[] = []
   const literal: Mistake[] = []
@@ -141,6 +141,7 @@ function inspect(document: Document.Parsed, env: Env, placeAt: (offset?: number)
         if (node.value === '__proto__') report(shape, 'unknown key; take it out')
         return
       }
+      if (env === undefined) return
       const given = substitute(node.value, env)
       if (given === undefined) {
         if (UNBRACED.test(node.value))

@@ -133,7 +133,10 @@ describe('sluice replay', () => {
 
   itEndsWrongUsage([
     [['replay'], 'Which access log? Give its files, or - for standard input.'],
-    [['replay', 'a.log'], 'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.'],
+    [
+      ['replay', 'a.log'],
+      'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.',
+    ],
     [['replay', '-', '--config', '-'], 'Standard input is the log or the configuration, not both.'],
     [['replay', 'a.log', 'b.log', 'a.log', '--config', 'x'], 'The log "a.log" is given twice.'],
     [['replay', 'a.log', '--config', 'x', '--top', '0'], '--top must be a whole number from 1 to 100000.'],

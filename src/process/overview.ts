@@ -1,7 +1,7 @@
 import type { Config } from '../config/schema.ts'
 import { inForce } from '../limit/in-force.ts'
 import { instant } from '../limit/instant.ts'
-import type { ClientActivity, LimitActivity } from '../observe/activity/values.ts'
+import { type CallerActivity, type LimitActivity, MAX_CALLERS } from '../observe/activity/values.ts'
 import type { MetricValues } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'
 import type { ReloadRecord } from './reload.ts'
@@ -44,6 +44,7 @@ export function createOverview(started: Config, operated: () => Operated) {
         notReady: notReady ?? null,
         activity: {
           ...now,
+          mostKnown: MAX_CALLERS,
           clients: now.clients.map(withMost).toSorted((a, b) => b.part - a.part),
         },
         limits: limitsOf(config),
@@ -57,14 +58,14 @@ export function createOverview(started: Config, operated: () => Operated) {
 }
 
 /** Returns, of the limits that a client has one counter of, the one that it has used most; of the others where there is none. */
-function mostUsed({ limits }: ClientActivity): LimitActivity | null {
+function mostUsed({ limits }: CallerActivity): LimitActivity | null {
   const live = limits.filter(({ shadow }) => !shadow)
   const single = live.filter(({ perClient }) => perClient)
   return (single.length > 0 ? single : live).toSorted((a, b) => partUsed(b) - partUsed(a))[0] ?? null
 }
 
 /** Returns a client with the limit that it has used most, and the part of it, from 0 to 1. */
-function withMost(client: ClientActivity) {
+function withMost(client: CallerActivity) {
   const most = mostUsed(client)
   return { ...client, most, part: most === null ? 0 : partUsed(most) }
 }

@@ -38,18 +38,20 @@ it('lists the clients that use most, by the address and the token of the file, a
   const { code, stdout, stderr } = await sluice(['limits', 'top', '--config', file])
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   const [head, first, second] = stdout.split('\n').map((line) => line.split(/ {2,}/))
-  expect(head!.slice(5)).toEqual(['REMAINING', 'REFUSED LAST MINUTE', 'REFUSED UNTIL'])
+  expect(head!.slice(0, 2)).toEqual(['CALLER', 'REFUSED UNTIL'])
   // Rates are those of ten seconds, which may be over on a busy machine.
   const tenths = expect.stringMatching(/^0\.\d$/) as string
-  expect(first!.slice(0, 6)).toEqual(['acme', tenths, tenths, 'requests', '3', '0'])
-  expect(first![6]).toMatch(/^\d+ by requests$/)
-  expect(first![7]).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z by requests$/)
-  expect(second).toEqual([String.raw`o\u202ether`, tenths, '0.0', 'requests', '1', '2', '-', '-'])
+  expect(first![0]).toBe('acme')
+  expect(first![1]).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z by requests$/)
+  expect(first!.slice(2, 7)).toEqual([tenths, tenths, 'requests', '3', '0'])
+  expect(first![7]).toMatch(/^\d+ by requests$/)
+  expect(second).toEqual([String.raw`o\u202ether`, '-', tenths, '0.0', 'requests', '1', '2', '-'])
 })
 
 it('shows rates of the last ten seconds', async () => {
   const calls = [99, ...Array.from({ length: 8 }, () => 0), 3, 4]
   const shown = {
+    kind: 'client',
     client: 'acme',
     calls,
     refused: calls.map((count) => count * 2),
@@ -57,14 +59,18 @@ it('shows rates of the last ten seconds', async () => {
     most: null,
     refusedNow: null,
   }
+  const address = { ...shown, kind: 'address', client: '192.0.2.7' }
   const other = createServer((_, response) =>
-    response.end(JSON.stringify({ activity: { clients: [shown] } })),
+    response.end(JSON.stringify({ activity: { clients: [shown, address], known: 256, mostKnown: 256 } })),
   )
   await once(other.listen(0, '127.0.0.1'), 'listening')
   onTestFinished(() => void other.close())
   const { port } = other.address() as AddressInfo
   const { stdout } = await sluice(['limits', 'top', '--admin', `http://127.0.0.1:${port}`])
-  expect(stdout.split('\n')[1]!.split(/ {2,}/).slice(0, 3)).toEqual(['acme', '0.7', '1.4'])
+  const [, first, second, last] = stdout.split('\n')
+  expect(first!.split(/ {2,}/).slice(0, 4)).toEqual(['acme', '-', '0.7', '1.4'])
+  expect(second).toMatch(/^address 192\.0\.2\.7 /)
+  expect(last).toBe('2 of 256 or more')
 })
 
 it('lists them as JSON, by --admin and ADMIN_TOKEN', async () => {

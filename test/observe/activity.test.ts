@@ -26,6 +26,7 @@ function activityAt(startMs = 1_000_000) {
     limits: readonly Limited[] = [],
     decidedAgoMs = 0,
     status = 200,
+    ip = '::1',
   ): void {
     const allowances = limits.map(
       ({
@@ -50,7 +51,7 @@ function activityAt(startMs = 1_000_000) {
     }
     const quotas = limits.map(({ name = 'requests', key = `sluice:{${client}}:${name}` }) => ({ name, key }))
     const exchange = {
-      ...{ caller: { ip: '::1', ...(client !== undefined && { client }) }, quotas },
+      ...{ caller: { ip, ...(client !== undefined && { client }) }, quotas },
       ...{ endedAt: now, decidedAt: now - decidedAgoMs, decision: limits.length > 0 ? decision : undefined },
     }
     activity.count(exchange as unknown as Exchange, status)
@@ -110,6 +111,50 @@ it('keeps the busiest among any number of clients, and shows a hundred at most',
   expect(clients).toHaveLength(100)
   const busy = clients.slice(0, 5).map(({ client, calls }) => [client, total(calls)] as const)
   expect(new Map(busy)).toEqual(new Map([0, 1, 2, 3, 4].map((i) => [`busy-${i}`, 100])))
+})
+
+it('shows a quiet caller at once where others have not called for a minute', () => {
+  const { call, values, pass } = activityAt()
+  for (let i = 0; i < 300; i++) for (let k = 0; k < 100; k++) call(`once-${i}`, [{}])
+  pass(60_000)
+  for (const client of ['a', 'b', 'c']) call(client, [{}])
+  pass(1000)
+  const { clients, known } = values()
+  expect([clients.map(({ client }) => client), known]).toEqual([['a', 'b', 'c'], 3])
+})
+
+it('shows a refused caller at once, and as long as it is refused, however many others call', () => {
+  const { call, values, pass } = activityAt()
+  for (let i = 0; i < 300; i++) for (let k = 0; k < 100; k++) call(`busy-${i}`, [{}])
+  call('refused', [{ ...REFUSED, retryAfterMs: 90_000 }])
+  for (let i = 0; i < 10_000; i++) call(`other-${i}`, [{}])
+  pass(1000)
+  const shown = () => values().clients.some(({ client }) => client === 'refused')
+  expect([shown(), values().clients.length, values().known]).toEqual([true, 100, 256])
+  pass(80_000)
+  for (let i = 0; i < 10_000; i++) call(`more-${i}`, [{}])
+  expect(shown()).toBe(true)
+  pass(10_000)
+  call('last', [{}])
+  for (let i = 0; i < 256; i++) call(`more-${i}`, [{}])
+  expect(shown()).toBe(false)
+})
+
+it('shows callers without a client by their address, IPv6 by its /64, if they are limited', () => {
+  const { activity, call, values, pass } = activityAt()
+  call(undefined, [], 0, 200, '192.0.2.7')
+  call(undefined, [{ key: 'sluice:{192.0.2.8}:requests', remaining: 3 }], 0, 200, '192.0.2.8')
+  for (const ip of ['2001:db8::1', '2001:db8::2']) call(undefined, [REFUSED], 0, 429, ip)
+  call('192.0.2.8', [{}])
+  pass(1000)
+  const { clients } = values()
+  expect(clients).toMatchObject([
+    { kind: 'address', client: '2001:db8:0:0::/64', refusedNow: { limit: 'requests' } },
+    { kind: 'address', client: '192.0.2.8', limits: [{ remaining: 3, perClient: true }] },
+    { kind: 'client', client: '192.0.2.8' },
+  ])
+  activity.forget('192.0.2.8')
+  expect(values().clients.map(({ limits }) => limits.length)).toEqual([1, 1, 0])
 })
 
 it('makes room for who is busy now, and stays right after days', () => {
@@ -200,10 +245,10 @@ it('adds up what several processes have seen', () => {
   const merged = mergeActivity([
     one.values(),
     other.values(),
-    { requests: [], refused: [], failed: [], clients: [] },
+    { requests: [], refused: [], failed: [], clients: [], known: 3 },
   ])
   expect(merged.requests).toHaveLength(300)
-  expect([total(merged.requests), total(merged.refused)]).toEqual([3, 1])
+  expect([total(merged.requests), total(merged.refused), merged.known]).toEqual([3, 1, 3])
   expect(merged.clients.map(({ client, calls }) => [client, total(calls)])).toEqual([
     ['a', 2],
     ['b', 1],

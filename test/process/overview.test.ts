@@ -1,6 +1,6 @@
 import { Gauge, Registry } from 'prom-client'
 import { expect, it } from 'vitest'
-import { type ClientActivity, type LimitActivity, NO_ACTIVITY } from '../../src/observe/activity/values.ts'
+import { type CallerActivity, type LimitActivity, NO_ACTIVITY } from '../../src/observe/activity/values.ts'
 import { createOverview } from '../../src/process/overview.ts'
 import type { Operated } from '../../src/process/service.ts'
 import { completed, load } from '../config/load-text.ts'
@@ -23,7 +23,7 @@ const OVERRIDES = Array.from({ length: 101 }, (_, i) => ({
 }))
 
 /** Returns the overview of a process that shows these metrics and clients. */
-async function overviewOf(registry = new Registry(), clients: readonly ClientActivity[] = []) {
+async function overviewOf(registry = new Registry(), clients: readonly CallerActivity[] = []) {
   const operated: Partial<Operated> = {
     notReadyReason: () => 'not yet',
     activity: () => ({ ...NO_ACTIVITY, clients }),
@@ -104,8 +104,8 @@ it('puts those first that have used most of a live limit of which they have one 
     ...{ name: 'requests', limit: 10, remaining: 10, windowSeconds: 60, reset: '' },
     ...{ shadow: false, perClient: true, ageMs: 0, refused: 0, wouldRefuse: 0, ...more },
   })
-  const client = (client: string, ...limits: LimitActivity[]): ClientActivity => ({
-    ...{ client, calls: [1], refused: [0], limits, refusedNow: null },
+  const client = (client: string, ...limits: LimitActivity[]): CallerActivity => ({
+    ...{ kind: 'client', client, calls: [1], refused: [0], limits, refusedNow: null },
   })
   const sync = limit({ name: 'sync', limit: 1, remaining: 0, perClient: false })
   const trial = limit({ name: 'trial', limit: 1, remaining: 0, shadow: true })

@@ -11,14 +11,17 @@ const partUsed = ({ limit, remaining }) => (limit === 0 ? 1 : (limit - remaining
 /** @param {string} client */
 export const hrefOf = (client) => `#client/${encodeURIComponent(client)}`
 
+/** @param {Client} caller */
+const nameOf = ({ kind, client }) => (kind === 'address' ? `address ${client}` : client)
+
 /** @returns {import('./dom.js').View<Client>} */
 function link() {
   const node = element('a', { class: 'client' })
   return {
     node,
-    update({ client }) {
-      write(node, client)
-      node.setAttribute('href', hrefOf(client))
+    update(caller) {
+      write(node, nameOf(caller))
+      if (caller.kind === 'client') node.setAttribute('href', hrefOf(caller.client))
     },
   }
 }
@@ -89,8 +92,8 @@ function calls() {
 export function clientTables() {
   const showClients = table(
     byId('clients'),
-    'Clients of the last minute, by what they used of their limits',
-    ({ client }) => client,
+    'Callers of the last minute, by what they used of their limits',
+    nameOf,
     [
       { head: 'Client', view: link },
       { head: 'Calls/s', numeric: true, view: calls },
@@ -107,7 +110,7 @@ export function clientTables() {
       { head: 'State', view: state },
     ],
   )
-  const showRefused = table(byId('refused'), 'Clients that are refused now', ({ client }) => client, [
+  const showRefused = table(byId('refused'), 'Callers that are refused now', nameOf, [
     { head: 'Client', view: link },
     {
       head: 'By the limit',
@@ -128,8 +131,11 @@ export function clientTables() {
       text: ({ refused }) => rate(refused),
     },
   ])
-  return (/** @type {Overview} */ { activity: { clients } }) => {
+  return (/** @type {Overview} */ { activity: { clients, known, mostKnown } }) => {
     showClients(clients)
+    const all = known < mostKnown ? whole(known) : `${whole(known)} or more`
+    write(byId('some-clients'), `${whole(clients.length)} of ${all}`)
+    byId('some-clients').hidden = clients.length === known
     const refused = clients.filter(({ refusedNow }) => refusedNow !== null)
     showRefused(refused.toSorted((a, b) => (b.refusedNow?.forMs ?? 0) - (a.refusedNow?.forMs ?? 0)))
     byId('no-clients').hidden = clients.length > 0

@@ -67,8 +67,9 @@ async function refresh(
   }
 }
 
-function rowOf({ client, calls, refused, limits, most, refusedNow }: Client) {
+function rowOf({ kind, client, calls, refused, limits, most, refusedNow }: Client) {
   return {
+    kind,
     client,
     callsPerSecond: rateOf(calls),
     refusedPerSecond: rateOf(refused),
@@ -83,20 +84,23 @@ function rowOf({ client, calls, refused, limits, most, refusedNow }: Client) {
 }
 
 function describe({ activity }: Overview): string {
-  if (activity.clients.length === 0) return 'No client has called in the last minute.'
-  return formatRows(
-    ['CLIENT', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING', 'REFUSED LAST MINUTE', 'REFUSED UNTIL'],
-    activity.clients
+  const { clients, known, mostKnown } = activity
+  if (clients.length === 0) return 'Nobody has called in the last minute.'
+  const all = known < mostKnown ? known : `${known} or more`
+  const table = formatRows(
+    ['CALLER', 'REFUSED UNTIL', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING', 'REFUSED LAST MINUTE'],
+    clients
       .map(rowOf)
       .map((row) => [
-        row.client,
+        row.kind === 'client' ? row.client : `address ${row.client}`,
+        row.refusedBy === null ? '-' : `${row.refusedUntil ?? 'blocked'} by ${row.refusedBy}`,
         row.callsPerSecond.toFixed(1),
         row.refusedPerSecond.toFixed(1),
         ...[row.limit, row.used, row.remaining].map((value) => String(value ?? '-')),
         row.refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || '-',
-        row.refusedBy === null ? '-' : `${row.refusedUntil ?? 'blocked'} by ${row.refusedBy}`,
       ]),
   )
+  return clients.length === known ? table : `${table}\n${clients.length} of ${all}`
 }
 
 function rateOf(perSecond: readonly number[]): number {

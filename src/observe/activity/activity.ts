@@ -1,82 +1,105 @@
 import type { Exchange } from '../../gateway/exchange.ts'
-import { type ActivityValues, busiest, type ClientActivity } from './values.ts'
+import { ipPart } from '../../limit/key.ts'
+import { type ActivityValues, busiest, type CallerActivity, type CallerKind, MAX_CALLERS } from './values.ts'
 import { createRing, type Ring } from './ring.ts'
-import { keyOf, limitValues, nothingSeen, type Refusal, refusedUntil, type Seen } from './seen.ts'
+import {
+  keyOf,
+  limitValues,
+  nothingSeen,
+  type Refusal,
+  refusedForMs,
+  refusedUntil,
+  type Seen,
+} from './seen.ts'
 
 export type Activity = ReturnType<typeof createActivity>
 
-/** More than `busiest` shows, so that one of the busiest is not the one that is replaced. */
-const MAX_CLIENTS = 256
-const CLIENT_SECONDS = 60
+const CALLER_SECONDS = 60
 const TOTAL_SECONDS = 300
-/** Once there are so many, one call in so many of other clients makes its client replace one: the search costs more than the rest. */
-const CALLS_PER_REPLACEMENT = 16
-/** A call weighs half after so many seconds. */
-const HALF_LIFE_SECONDS = 60
-/** The weight of a call at which all are scaled down: far from what a number can hold. */
-const MAX_GAIN = 2 ** 500
+/** A caller that is refused now weighs so much more that it is replaced last. */
+const REFUSED_WEIGHT = 1e12
 
 interface Entry {
-  client: string
+  kind: CallerKind
+  name: string
   readonly index: number
   readonly calls: Ring
   readonly refused: Ring
+  /** The second of its last call. */
+  at: number
   /** One for each limit; there are few. */
   readonly limits: Seen[]
   refusal: Refusal | undefined
 }
 
 /**
- * Counts what the busiest clients do, with the Space-Saving sketch (Metwally et al., 2005): who is new takes the place, and the
- * weight, of who weighs least. Weights decay, so that a client that stopped leaves. Whatever callers send, it stays this small.
- * `now` is in milliseconds, as `performance.now`.
+ * Counts what the busiest callers do, with the Space-Saving sketch (Metwally et al., 2005): who is new takes the place, and the
+ * weight, of who weighs least; who has not called for a minute weighs nothing. All weights are halved each minute. Whatever
+ * callers send, it stays this small. `now` is in milliseconds, as `performance.now`.
  */
 export function createActivity(now = () => performance.now()) {
   const entries: Entry[] = []
-  /** By the index of the entry. */
-  const weights = new Float64Array(MAX_CLIENTS)
-  const byClient = new Map<string, Entry>()
+  /** Of calls, by the index of the entry. */
+  const weights = new Float64Array(MAX_CALLERS)
+  const byName = { client: new Map<string, Entry>(), address: new Map<string, Entry>() }
   const totals = {
     requests: createRing(TOTAL_SECONDS),
     refused: createRing(TOTAL_SECONDS),
     failed: createRing(TOTAL_SECONDS),
   }
-  /** Calls weigh more as time passes, which is the same as a decay of all weights. */
-  let gain = 1
-  let gainSecond = Math.floor(now() / 1000)
+  let halvedAt = Math.floor(now() / 1000)
 
-  function advance(second: number): void {
-    gain *= 2 ** ((second - gainSecond) / HALF_LIFE_SECONDS)
-    gainSecond = second
-    if (gain < MAX_GAIN) return
-    for (let i = 0; i < MAX_CLIENTS; i++) weights[i]! /= gain
-    gain = 1
+  function halve(second: number): void {
+    const part = 2 ** -Math.floor((second - halvedAt) / CALLER_SECONDS)
+    for (let i = 0; i < MAX_CALLERS; i++) weights[i]! *= part
+    halvedAt = second
   }
 
-  let callsOfOthers = 0
-
-  function entryOf(client: string): Entry | undefined {
-    const known = byClient.get(client)
+  function entryOf(kind: CallerKind, name: string, second: number, at: number): Entry {
+    const known = byName[kind].get(name)
     if (known !== undefined) return known
     let entry: Entry
-    if (entries.length < MAX_CLIENTS) {
-      const [calls, refused] = [createRing(CLIENT_SECONDS), createRing(CLIENT_SECONDS)]
-      entry = { client, index: entries.length, calls, refused, limits: [], refusal: undefined }
+    if (entries.length < MAX_CALLERS) {
+      const [calls, refused] = [createRing(CALLER_SECONDS), createRing(CALLER_SECONDS)]
+      entry = {
+        kind,
+        name,
+        index: entries.length,
+        calls,
+        refused,
+        at: second,
+        limits: [],
+        refusal: undefined,
+      }
       entries.push(entry)
-    } else if (++callsOfOthers % CALLS_PER_REPLACEMENT !== 0) return undefined
-    else {
-      let least = 0
-      for (let i = 1; i < MAX_CLIENTS; i++) if (weights[i]! < weights[least]!) least = i
-      entry = entries[least]!
-      byClient.delete(entry.client)
-      entry.client = client
+    } else {
+      entry = leastOf(second, at)
+      byName[entry.kind].delete(entry.name)
+      entry.kind = kind
+      entry.name = name
       entry.calls.clear()
       entry.refused.clear()
       entry.limits.length = 0
       entry.refusal = undefined
     }
-    byClient.set(client, entry)
+    byName[kind].set(name, entry)
     return entry
+  }
+
+  /** Returns the entry that weighs least, with the weight that its successor takes over. */
+  function leastOf(second: number, at: number): Entry {
+    let least = entries[0]!
+    let leastWeight = Infinity
+    for (const entry of entries) {
+      const isRefused = entry.refusal !== undefined && refusedForMs(entry.refusal, at) > 0
+      const isIdle = second - entry.at >= CALLER_SECONDS
+      const weight = isRefused ? REFUSED_WEIGHT + weights[entry.index]! : isIdle ? 0 : weights[entry.index]!
+      if (weight >= leastWeight) continue
+      least = entry
+      leastWeight = weight
+    }
+    weights[least.index] = leastWeight % REFUSED_WEIGHT
+    return least
   }
 
   function note(
@@ -102,7 +125,7 @@ export function createActivity(now = () => performance.now()) {
         seen.at = decidedAt
       }
       if (admitted ? !allowance.admitted : allowance === refusedBy)
-        (seen.overs ??= createRing(CLIENT_SECONDS)).add(second)
+        (seen.overs ??= createRing(CALLER_SECONDS)).add(second)
       const { refusal } = entry
       if (refusal !== undefined && refusal.at > decidedAt) continue
       if (allowance === refusedBy) entry.refusal = { allowance, key, at: decidedAt }
@@ -110,40 +133,44 @@ export function createActivity(now = () => performance.now()) {
     }
   }
 
-  function valuesOf(entry: Entry, at: number): ClientActivity {
-    const { client, calls, refused, limits, refusal } = entry
+  function valuesOf(entry: Entry, at: number): CallerActivity {
+    const { kind, name, calls, refused, limits, refusal } = entry
     const second = Math.floor(at / 1000)
     return {
-      client,
+      kind,
+      client: kind === 'client' ? name : shownNetwork(name),
       calls: calls.before(second),
       refused: refused.before(second),
-      limits: limits.map((seen) => limitValues(client, seen, at, second)),
+      limits: limits.map((seen) => limitValues(name, seen, at, second)),
       refusedNow: refusal === undefined ? null : refusedUntil(refusal, at),
     }
   }
 
   return {
-    /** Counts a request that is over. */
+    /** Counts a request that is over: for its client or, of one that is limited without a client, its address. */
     count(exchange: Exchange, status: number): void {
-      const { caller, decision, endedAt } = exchange
+      const { caller, quotas, decision, endedAt } = exchange
       const second = Math.floor(endedAt / 1000)
       const isRefused = decision !== undefined && !decision.admitted
       totals.requests.add(second)
       if (isRefused) totals.refused.add(second)
       if (status >= 500) totals.failed.add(second)
-      if (caller?.client === undefined) return
-      if (second > gainSecond) advance(second)
-      const entry = entryOf(caller.client)
-      if (entry === undefined) return
-      weights[entry.index]! += gain
+      if (caller === undefined || (caller.client === undefined && quotas.length === 0)) return
+      if (second - halvedAt >= CALLER_SECONDS) halve(second)
+      const entry =
+        caller.client === undefined
+          ? entryOf('address', ipPart(caller.ip), second, endedAt)
+          : entryOf('client', caller.client, second, endedAt)
+      weights[entry.index]!++
+      entry.at = second
       entry.calls.add(second)
       if (isRefused) entry.refused.add(second)
       if (decision !== undefined) note(entry, exchange, second)
     },
-    /** Drops what limits said to a client, or to all: they have changed. */
+    /** Drops what limits said to a client, or to all callers: they have changed. */
     forget(client?: string): void {
       for (const entry of entries) {
-        if (client !== undefined && entry.client !== client) continue
+        if (client !== undefined && !(entry.kind === 'client' && entry.name === client)) continue
         entry.limits.length = 0
         entry.refusal = undefined
       }
@@ -151,13 +178,16 @@ export function createActivity(now = () => performance.now()) {
     values(): ActivityValues {
       const at = now()
       const second = Math.floor(at / 1000)
-      const clients = entries.map((entry) => valuesOf(entry, at))
       return {
         requests: totals.requests.before(second),
         refused: totals.refused.before(second),
         failed: totals.failed.before(second),
-        clients: busiest(clients),
+        ...busiest(entries.map((entry) => valuesOf(entry, at))),
       }
     },
   }
 }
+
+/** Returns an address as people write it: the key of a limit has no colons. */
+const shownNetwork = (network: string): string =>
+  network.endsWith('/64') ? `${network.slice(0, -3).replaceAll('-', ':')}::/64` : network

@@ -32,9 +32,14 @@ export function nothingSeen(name: string): Seen {
   return { name, limit: 0, windowMs: 0, remaining: 0, resetAt, shadow: false, key: '', at, overs: undefined }
 }
 
+/** Returns how long a refusal still lasts, in milliseconds; 0 or less if it has ended. */
+export const refusedForMs = ({ allowance, at }: Refusal, now: number): number =>
+  Math.ceil(at + allowance.retryAfterMs - now)
+
 /** Returns null for a refusal that has ended. */
-export function refusedUntil({ allowance, at }: Refusal, now: number): RefusedNow | null {
-  const forMs = Math.ceil(at + allowance.retryAfterMs - now)
+export function refusedUntil(refusal: Refusal, now: number): RefusedNow | null {
+  const { allowance } = refusal
+  const forMs = refusedForMs(refusal, now)
   const until = allowance.limit === 0 ? null : instant(allowance.resetAt)
   return forMs > 0 ? { limit: allowance.name, until, forMs } : null
 }
@@ -45,8 +50,9 @@ export function keyOf(quotas: Exchange['quotas'], name: string): string {
   return ''
 }
 
+/** Returns what a limit last said to a caller, by its id or address. */
 export function limitValues(
-  client: string,
+  caller: string,
   { name, limit, remaining, windowMs, resetAt, shadow, key, at, overs }: Seen,
   now: number,
   second: number,
@@ -61,7 +67,7 @@ export function limitValues(
     windowSeconds: windowMs / 1000,
     reset: instant(resetAt),
     shadow,
-    perClient: key.endsWith(`{${encodePart(client)}}:${name}`),
+    perClient: key.endsWith(`{${encodePart(caller)}}:${name}`),
     ageMs,
     refused: shadow ? 0 : over,
     wouldRefuse: shadow ? over : 0,

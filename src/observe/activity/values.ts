@@ -25,8 +25,13 @@ export interface RefusedNow {
   readonly forMs: number
 }
 
-/** What one client did in each of the last 60 seconds, oldest first. */
-export interface ClientActivity {
+/** A caller without a client is known by its address alone: IPv6 by its /64. */
+export type CallerKind = 'client' | 'address'
+
+/** What one caller did in each of the last 60 seconds, oldest first. */
+export interface CallerActivity {
+  readonly kind: CallerKind
+  /** The id of the client, or the address. */
   readonly client: string
   readonly calls: readonly number[]
   readonly refused: readonly number[]
@@ -34,45 +39,54 @@ export interface ClientActivity {
   readonly refusedNow: RefusedNow | null
 }
 
-/** What all callers did in each of the last 300 seconds, oldest first; and the busiest clients, busiest first. */
+/** What all callers did in each of the last 300 seconds, oldest first; and the busiest callers, busiest first. */
 export interface ActivityValues {
   readonly requests: readonly number[]
   readonly refused: readonly number[]
   /** With a status of 500 or above. */
   readonly failed: readonly number[]
-  readonly clients: readonly ClientActivity[]
+  readonly clients: readonly CallerActivity[]
+  /** Callers of the last minute that are known, shown or not; at `MAX_CALLERS`, there may be more. */
+  readonly known: number
 }
 
-export const NO_ACTIVITY: ActivityValues = { requests: [], refused: [], failed: [], clients: [] }
+export const NO_ACTIVITY: ActivityValues = { requests: [], refused: [], failed: [], clients: [], known: 0 }
 
+/** More than are shown, so that one of the busiest is not the one that is replaced. */
+export const MAX_CALLERS = 256
 const MAX_SHOWN = 100
 
-/** Returns the busiest of these clients, busiest first, without those that did nothing for a minute. */
-export function busiest(clients: readonly ClientActivity[]): readonly ClientActivity[] {
-  return clients
-    .map((one) => ({ one, calls: sum(one.calls) }))
-    .filter(({ one, calls }) => calls > 0 || one.refusedNow !== null)
+/** Returns the callers that are shown: those refused now and the busiest, busiest first; none that did nothing for a minute. */
+export function busiest(callers: readonly CallerActivity[]): Pick<ActivityValues, 'clients' | 'known'> {
+  const active = callers
+    .map((caller) => ({ caller, calls: sum(caller.calls) }))
+    .filter(({ caller, calls }) => calls > 0 || caller.refusedNow !== null)
     .toSorted((a, b) => b.calls - a.calls)
-    .slice(0, MAX_SHOWN)
-    .map(({ one }) => one)
+  const isRefused = ({ caller }: (typeof active)[number]): boolean => caller.refusedNow !== null
+  const first = new Set([...active.filter(isRefused), ...active])
+  const shown = new Set([...first].slice(0, MAX_SHOWN))
+  return { clients: active.filter((one) => shown.has(one)).map(({ caller }) => caller), known: active.length }
 }
 
 /** Returns what several processes have seen as one: counts are added, and of a limit the latest decision is taken. */
 export function mergeActivity(all: readonly ActivityValues[]): ActivityValues {
-  const clients = new Map<string, ClientActivity>()
+  const callers = new Map<string, CallerActivity>()
   for (const one of all.flatMap((values) => values.clients)) {
-    const before = clients.get(one.client)
-    clients.set(one.client, before === undefined ? one : mergeClient(before, one))
+    const name = `${one.kind} ${one.client}`
+    const before = callers.get(name)
+    callers.set(name, before === undefined ? one : mergeCaller(before, one))
   }
+  const { clients, known } = busiest([...callers.values()])
   return {
     requests: added(all.map(({ requests }) => requests)),
     refused: added(all.map(({ refused }) => refused)),
     failed: added(all.map(({ failed }) => failed)),
-    clients: busiest([...clients.values()]),
+    clients,
+    known: Math.max(known, ...all.map((values) => values.known)),
   }
 }
 
-function mergeClient(a: ClientActivity, b: ClientActivity): ClientActivity {
+function mergeCaller(a: CallerActivity, b: CallerActivity): CallerActivity {
   const limits = new Map(a.limits.map((limit) => [limit.name, limit]))
   for (const other of b.limits) {
     const mine = limits.get(other.name)
@@ -82,7 +96,7 @@ function mergeClient(a: ClientActivity, b: ClientActivity): ClientActivity {
     limits.set(other.name, { ...latest, refused, wouldRefuse })
   }
   return {
-    client: a.client,
+    ...a,
     calls: added([a.calls, b.calls]),
     refused: added([a.refused, b.refused]),
     limits: [...limits.values()],

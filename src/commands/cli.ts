@@ -6,28 +6,32 @@ import { type Given, type Io, UsageError, writeLines } from './io.ts'
 
 /** The commands, whose packages are imported when they run: so help is quick. */
 const COMMANDS = {
-  start: ['serve', flags.start, () => import('./start.ts')],
-  init: ['write a configuration for your addresses', flags.init, () => import('./init/command.ts')],
+  start: ['Start the gateway', flags.start, () => import('./start.ts')],
+  init: ['Write a configuration for your addresses', flags.init, () => import('./init/command.ts')],
   check: [
-    'say what a configuration means, or list all its mistakes',
+    'Say what a configuration means, or list all its mistakes',
     flags.check,
     () => import('./check.ts'),
   ],
-  health: ['ask a running gateway whether it is up', flags.health, () => import('./health.ts')],
-  explain: ['say what a request gets, and why', flags.explain, () => import('./explain.ts')],
+  health: ['Ask a running gateway whether it is up', flags.health, () => import('./health.ts')],
+  explain: ['Show what a request gets, and why', flags.explain, () => import('./explain.ts')],
   limits: [
-    "read, reset or set one client's limits, or see who uses most",
+    "Show, set or reset a client's limits, or watch who uses most",
     flags.limits,
     () => import('./limits/command.ts'),
   ],
   replay: [
-    'say what limits would have done to logged calls',
+    'Show what limits would have done to logged calls',
     flags.replay,
     () => import('./replay/replay.ts'),
   ],
-  sandbox: ['serve with backends, to try it out', flags.sandbox, () => import('./sandbox/sandbox.ts')],
+  sandbox: [
+    'Start the gateway and backends, to try it out',
+    flags.sandbox,
+    () => import('./sandbox/sandbox.ts'),
+  ],
   schema: [
-    'print the JSON Schema of the configuration, for editors',
+    'Print the JSON Schema of the configuration, for editors',
     flags.schema,
     () => import('./schema.ts'),
   ],
@@ -66,7 +70,7 @@ function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) =
   }
   return program
     .command('worker', false, {}, () => work(io))
-    .completion('completion', 'print a script that completes commands and flags in bash or zsh')
+    .completion('completion', 'Print a script that completes commands and flags in bash or zsh')
     .scriptName('sluice')
     .locale('en')
     .usage('$0 <command>\n\nA rate-limiting gateway: authenticates callers, limits them, forwards the rest.')
@@ -75,14 +79,15 @@ function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) =
       'boolean-negation': false,
       'parse-positional-numbers': false,
     })
-    .example('$0 start --config config/sluice.yaml', 'serve')
+    .example('$0 start --config config/sluice.yaml', 'start the gateway')
     .example('$0 init', 'write sluice.yaml')
-    .example('$0 check --config config/sluice.yaml', 'which routes and limits are in effect?')
-    .example('$0 check --config config/sluice.yaml --connect', 'does all that it names answer?')
+    .example('$0 check', 'what does ./sluice.yaml mean?')
+    .example('$0 check --connect', 'does all that it names answer?')
     .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags beat the file')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
-    .example('$0 limits show acme --config config/sluice.yaml', 'how much has this client used?')
-    .example('$0 limits top --config config/sluice.yaml', 'who uses most of their limits now?')
+    .example('$0 limits show acme', 'how much has this client used?')
+    .example('$0 limits set acme requests=5000 --until 2h', 'give it more for two hours')
+    .example('$0 limits top', 'who uses most of their limits now?')
     .example('$0 replay access.log --config new.yaml', 'whom would these limits refuse?')
     .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
     .epilogue(EPILOGUE)
@@ -92,16 +97,20 @@ function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) =
     .strict()
     .recommendCommands()
     .exitProcess(false)
-    .fail((message: string | null, error: Error | undefined) => {
+    .fail((message: string | null, error: Error | undefined, { help }: Argv) => {
       if (error !== undefined && error.name !== 'YError') throw error
       const [first, second] = argv
       const words =
         first === 'limits'
-          ? wordUsage(message, argv, second, flags.WHICH_OF_LIMITS)
-          : wordUsage(message, argv, first, WHICH)
+          ? wordUsage(message, argv, second, flags.WHICH_OF_LIMITS, flagsIn(help))
+          : wordUsage(message, argv, first, WHICH, flagsIn(help))
       throw new UsageError(words ?? error?.message)
     })
 }
+
+/** Returns the flags that a help text lists. */
+const flagsIn = (help: unknown): readonly string[] =>
+  [...(help as () => string)().matchAll(/ --([a-z-]+)/g)].map(([, flag]) => flag!)
 
 async function work(io: Io): Promise<void> {
   if (io.send === undefined) throw new UsageError('Workers are started by "sluice start --workers N".')

@@ -52,6 +52,7 @@ export function wordUsage(
   argv: readonly string[],
   command: string | undefined,
   which: string,
+  flags: readonly string[],
 ): string | undefined {
   const unknown = /^(Unknown arguments?: )(.*)$/s.exec(message ?? '')
   if (unknown !== null) {
@@ -60,7 +61,12 @@ export function wordUsage(
     // What is no flag may be a password, or a URL with one.
     const isFlag = (word: string): boolean => argv.some((one) => /^--?/.test(one) && one.includes(word))
     const plain = words.map((word) => (isFlag(word) ? word : '***'))
-    const advice = plain.includes('***') ? '. Give values by flags, such as --config FILE.' : ''
+    const meant = plain.flatMap((word) => nearest(word, flags) ?? [])[0]
+    const advice = plain.includes('***')
+      ? '. Give values by flags, such as --config FILE.'
+      : meant === undefined
+        ? ''
+        : `. Did you mean --${meant}?`
     return unknown[1]! + plain.join(', ') + advice
   }
   const suggested = /^Did you mean (\S+)\?$/.exec(message ?? '')?.[1]

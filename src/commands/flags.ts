@@ -53,20 +53,29 @@ export function start(command: Argv): Argv {
 }
 
 export function init(command: Argv): Argv {
-  text(command, 'identity', 'where the identity backend answers: scheme, host and port')
+  text(
+    command,
+    'identity',
+    'where the identity backend answers, if callers reach it through the gateway: scheme, host and port',
+  )
   text(command, 'data', 'where the Data API answers: scheme, host and port')
   text(command, 'issuer', 'the issuer of the access tokens, exactly as in them')
   text(command, 'audience', 'the audience of the access tokens, such as the URL of the API')
   text(command, 'api', 'URL of the API as callers reach it; the audience, where that is a URL')
+  text(
+    command,
+    'open',
+    'requests to the API that need no token, such as "GET /v3/status; GET /v3/terms"; none, unless given',
+  )
   text(command, 'redis', 'URL of the Redis that counts; redis://127.0.0.1:6379, unless given')
   text(command, 'output', 'the file that is written, or - for standard output', 'sluice.yaml')
-  return command
+  return withJson(command)
     .option('force', { type: 'boolean', describe: 'overwrite the file' })
     .epilogue('On a terminal, it asks for what is not given.')
 }
 
 export function schema(command: Argv): Argv {
-  return text(command, 'output', 'the file that is written, or - for standard output', '-')
+  return text(withJson(command), 'output', 'the file that is written, or - for standard output', '-')
 }
 
 export function check(command: Argv): Argv {
@@ -160,5 +169,6 @@ export function sandbox(command: Argv): Argv {
   text(command, 'admin-port', 'port of its admin listener', '9090')
   text(command, 'identity-port', 'port of the OpenID Provider', '0')
   text(command, 'data-port', 'port of the Data API', '0')
+  text(command, 'log-level', 'info logs each request, too', 'warn')
   return text(command, 'limit', 'calls that a client may make in a minute', '1000')
 }

@@ -77,7 +77,7 @@ export function overridesOf(given: Readonly<Record<string, unknown>>): readonly 
 }
 
 /** The file that is read unless another is named. */
-const DEFAULT_FILE = 'sluice.yaml'
+export const DEFAULT_FILE = 'sluice.yaml'
 
 /** Returns the file of `--config` or SLUICE_CONFIG, else `./sluice.yaml` if there is one, and says so; undefined without. */
 export function fileOf(given: Given, { env, stderr }: Io): string | undefined {

@@ -47,6 +47,20 @@ function validityOf([pem]: RegExpExecArray): readonly (readonly [fromMs: number,
   }
 }
 
+const DAY_MS = 86_400_000
+/** A certificate that ends sooner is worth a warning. */
+const SOON_MS = 14 * DAY_MS
+
+export const endsSoon = ({ validToMs }: Validity, nowMs: number): boolean => validToMs - nowMs < SOON_MS
+
+/** Says how long a certificate is valid from `nowMs` on: in hours if those are less than two days. */
+export function remaining({ validToMs }: Validity, nowMs: number): string {
+  const leftMs = validToMs - nowMs
+  const [left, unit] = leftMs < 2 * DAY_MS ? [leftMs / 3_600_000, 'hour'] : [leftMs / DAY_MS, 'day']
+  const whole = Math.floor(left)
+  return `${whole} ${unit}${whole === 1 ? '' : 's'}, until ${new Date(validToMs).toISOString()}`
+}
+
 /** Says why a certificate is not valid at `nowMs`; nothing where it is. */
 export function invalidity({ validFromMs, validToMs }: Validity, nowMs: number): string | undefined {
   if (nowMs >= validToMs) return `expired at ${new Date(validToMs).toISOString()}; write a new one`

@@ -54,7 +54,9 @@ export function parseTarget(
   }
 
   if (!others && !serves(field.host))
-    return badRequest('The Host header names a host that is not served here.')
+    return badRequest('The Host header names a host that is not served here.', {
+      cause: `the host ${field.host} is not in listen.hosts, and no route names it`,
+    })
   const mark = target.indexOf('?')
   const rawPath = mark === -1 ? target : target.slice(0, mark)
   const query = mark === -1 ? '' : target.slice(mark)

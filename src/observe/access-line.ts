@@ -70,7 +70,8 @@ function routeMembers(route: Route): string {
 function decisionMembers({ admitted, allowances, refusedBy, mode }: Decision): string {
   const reported = refusedBy ?? allowances[0]
   let members = `,"decision":"${admitted ? 'admitted' : 'refused'}"`
-  if (reported !== undefined) members += `,"limit":"${reported.name}","remaining":${reported.remaining}`
+  if (reported !== undefined)
+    members += `,"limit":"${reported.name}","of":${reported.limit},"remaining":${reported.remaining}`
   members += `,"mode":"${mode}"`
   if (!allowances.some(isShadowOver)) return members
   return `${members},"shadowOver":${JSON.stringify(allowances.filter(isShadowOver).map(({ name }) => name))}`

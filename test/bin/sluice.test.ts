@@ -1,10 +1,11 @@
-import { readFileSync } from 'node:fs'
+import { spawn } from 'node:child_process'
+import { openSync, readFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import type { Report } from '../../src/commands/replay/report.ts'
 import { VERSION } from '../../src/observe/version.ts'
 import { configFile, line, SYNC } from '../commands/replay/logs.ts'
-import { sluice } from '../helpers/process.ts'
+import { BIN, sluice } from '../helpers/process.ts'
 
 const ended = async (args: readonly string[], stdin: string | Buffer = '') => {
   const process = sluice(args, {}, stdin)
@@ -52,6 +53,18 @@ describe('the built program', () => {
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
       expect((JSON.parse(stdout) as Report).clients).toHaveLength(2000)
     }
+  })
+
+  it('ends with 1 where its output cannot be written', async () => {
+    const full = openSync('/dev/full', 'w')
+    const child = spawn(process.execPath, [BIN, 'schema', '--json'], { stdio: ['ignore', full, 'pipe'] })
+    let stderr = ''
+    child.stderr!.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
+    const code = await new Promise((resolve) => child.once('close', resolve))
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: 'sluice: standard output cannot be written: ENOSPC\n',
+    })
   })
 
   it('ends with 0 where the reader of its output leaves early', async () => {

@@ -75,7 +75,8 @@ routes:
     })
     const { code, stdout, stderr } = await sluice(['check', '--connect', '--config', fileOf(text)])
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    expect(stdout.replaceAll(/  +/g, '  ').split('\n')).toEqual([
+    const shown = stdout.replaceAll(/ \d+ ms(?:, slow)? /g, '').replaceAll(/  +/g, '  ')
+    expect(shown.split('\n')).toEqual([
       expect.stringMatching(/^ok  Redis at 127\.0\.0\.1:\d+  is Redis \d+\./),
       `ok  counting in Redis  counted a call and freed it, under the prefix "${PREFIX}"`,
       'ok  overrides in Redis  none',
@@ -102,8 +103,8 @@ routes:
     const file = fileOf(`admin: { host: 0.0.0.0 }${text}`)
     const { code, stdout } = await sluice(['check', '--connect', '--config', file])
     expect(code).toBe(0)
-    expect(stdout).toMatch(/^ok +store +counts in the memory of this process/)
-    expect(stdout).toMatch(/^warning +configuration +.*admin\.host: is reached from other machines/m)
+    expect(stdout).toMatch(/^ok +store +\d+ ms +counts in the memory of this process/)
+    expect(stdout).toMatch(/^warning +configuration +- +.*admin\.host: is reached from other machines/m)
   })
 
   it('counts the overrides, and warns of those without effect', async () => {
@@ -261,20 +262,33 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
       certificateFindings(config, Date.now() + days * 86_400_000).map(
         ({ state, what, message }) => `${state} ${what}: ${message.replace(/\d{4}-\S+Z/, 'THEN')}`,
       )
-    // They are valid from yesterday until tomorrow.
-    const [soon, over] = ['is valid for 0 days, until THEN', 'expired at THEN; write a new one']
-    expect(after(0)).toEqual([
+    // They are valid from yesterday, for 30 days from now.
+    const [soon, over] = ['is valid for 9 days, until THEN', 'expired at THEN; write a new one']
+    expect(after(0)[0]).toBe('ok certificate listen.tls.cert: is valid for 29 days, until THEN')
+    expect(after(20)).toEqual([
       `warning certificate listen.tls.cert: ${soon}`,
       `warning certificate upstreams.data.tls.cert: ${soon}`,
       `warning certificate store.redis.tls.ca: ${soon}`,
     ])
-    expect(after(-0.9)[0]).toContain('is valid for 1 day, ')
-    expect(after(2)).toEqual([
+    expect(after(28.5)[0]).toContain('is valid for 35 hours, ')
+    expect(after(31)).toEqual([
       `failed certificate listen.tls.cert: ${over}`,
       `failed certificate upstreams.data.tls.cert: ${over}`,
       `warning certificate store.redis.tls.ca: ${over}`,
     ])
     expect(after(-2)[0]).toBe('failed certificate listen.tls.cert: is not valid before THEN')
+  })
+
+  it('says of a server without TLS to write http://, and nothing in the words of OpenSSL', async () => {
+    const data = await startUpstream()
+    const [finding] = await connect(
+      { data: data.url.replace('http:', 'https:'), store: 'memory' },
+      'upstream',
+    )
+    expect(finding).toMatch(
+      /^failed upstream data at https:\/\/127\.0\.0\.1:\d+: does not speak TLS; write http:\/\/ /,
+    )
+    await data.close()
   })
 
   it('says once that a certificate has expired', async () => {
@@ -284,7 +298,7 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
     const { code, stdout } = await sluice(['check', '--connect', '--config', file])
     expect(code).toBe(1)
     expect(stdout.match(/.*expired.*/g)).toEqual([
-      expect.stringMatching(/^failed +certificate listen\.tls\.cert +expired at /),
+      expect.stringMatching(/^failed +certificate listen\.tls\.cert +- +expired at /),
     ])
   })
 })

@@ -59,8 +59,9 @@ describe('sluice init', () => {
 
   it.each([
     ['POST identity.example.com/oidc/request', 'identity', 'par', []],
-    ['GET identity.example.com/oidc/auth', 'identity', 'none', []],
-    ['GET api.example.com/v3/global-counterparties', 'data', 'none', []],
+    ['GET identity.example.com/oidc/auth', 'identity', 'authorization', []],
+    ['GET identity.example.com/oidc/certs', 'identity', 'none', []],
+    ['GET api.example.com/v3/global-counterparties', 'data', 'bearer', ['requests']],
     ['GET api.example.com/v3/rate-limits', null, 'bearer', []],
     ['POST api.example.com/sync/b74f1a79:a1d4e70e', 'data', 'bearer', ['requests', 'sync']],
     ['POST api.example.com/v3/sync/b74f1a79:a1d4e70e', 'data', 'bearer', ['requests', 'sync']],
@@ -117,6 +118,12 @@ describe('sluice init', () => {
       expect(await sluice(args)).toEqual({ code: 1, stdout: '', stderr })
   })
 
+  it('names what it wrote as JSON with --json', async () => {
+    const file = newFile()
+    const { stdout } = await sluice(['init', ...argsOf(FLAGS), '--output', file, '--json'])
+    expect(JSON.parse(stdout)).toEqual({ file, schema: join(dirname(file), 'sluice.schema.json') })
+  })
+
   it('prints the file alone to standard output for -', async () => {
     const { code, stdout, stderr } = await sluice(['init', ...argsOf(FLAGS), '--output', '-'])
     expect(code).toBe(0)
@@ -164,16 +171,38 @@ describe('sluice init', () => {
     const explained = await explaining({ audience: 'https://identity.example.com' })
     for (const [path, upstream] of [
       ['/v3/accounts', 'data'],
-      ['/oidc/auth', 'identity'],
+      ['/oidc/token', 'identity'],
       ['/.well-known/oauth-authorization-server/oidc', 'identity'],
     ])
       expect(explained(`identity.example.com${path}`).route).toMatchObject({ upstream })
     expect(explained('api.example.com/v3/accounts').refusal).toMatchObject({ status: 400 })
   })
 
+  it('opens the requests to the API that are named, and no others', async () => {
+    const explained = await explaining({ open: 'GET /v3/status; /v3/terms' })
+    const routeOf = (request: string) => explained(`GET api.example.com${request}`).route
+    for (const open of ['/v3/status', '/v3/terms'])
+      expect(routeOf(open)).toMatchObject({ upstream: 'data', authenticate: 'none' })
+    expect(routeOf('/v3/accounts')).toMatchObject({ authenticate: 'bearer' })
+  })
+
+  it('serves the API alone where the issuer is elsewhere, and finds its keys by discovery', async () => {
+    const { identity: _, ...elsewhere } = FLAGS
+    const file = newFile()
+    const args = [...argsOf(elsewhere), '--output', file]
+    expect(await sluice(['init', ...args])).toMatchObject({ code: 0, stderr: '' })
+    const { config } = await loadConfig({ file })
+    expect(config).toMatchObject({ listen: { hosts: ['api.example.com'] }, warnings: [] })
+    expect(config.upstreams.map(({ name }) => name)).toEqual(['data'])
+    expect([config.par, config.tokens[0]!.jwks]).toEqual([undefined, undefined])
+    expect(config.routes.every(({ authenticate }) => authenticate === 'bearer')).toBe(true)
+    const same = argsOf({ ...elsewhere, audience: ISSUER, api: ISSUER, output: '-' })
+    expect(await sluice(['init', ...same])).toMatchObject({ code: 0 })
+  })
+
   it('asks on a terminal for what is not given, again where an answer is wrong', async () => {
     const file = newFile()
-    const lines = ['identity.internal', IDENTITY, API, '']
+    const lines = ['identity.internal', IDENTITY, API, 'v3/status', 'GET /v3/status', '']
     const { code, stderr } = await sluice(
       ['init', '--output', file, '--data', FLAGS.data, '--issuer', ISSUER],
       { isTTY: true, stdin: `${lines.join('\n')}\n` },
@@ -182,6 +211,7 @@ describe('sluice init', () => {
     expect(stderr).toContain('Where does the identity backend answer')
     expect(stderr).toContain('It must be an http or https address')
     expect(stderr).toContain('[redis://127.0.0.1:6379]')
+    expect(stderr).toContain('It has "v3/status", which is not a pattern such as GET /v3/status.')
     expect(stderr).not.toContain('Data API')
     const { config } = await loadConfig({ file })
     expect(config.upstreams[0]!.origins).toEqual([IDENTITY])
@@ -192,7 +222,7 @@ describe('sluice init', () => {
     const file = newFile()
     const { code, stderr } = await sluice(
       ['init', '--output', file, ...argsOf({ ...FLAGS, audience: 'my-api', redis: 'redis://r' })],
-      { isTTY: true, stdin: `api\n${API}/v3\n` },
+      { isTTY: true, stdin: `api\n${API}/v3\n\n` },
     )
     expect(code).toBe(0)
     expect(stderr).toContain('Where do callers reach the API')
@@ -242,10 +272,24 @@ describe('sluice init', () => {
       expect((await jwksOf({}, { issuer: backend.issuer })).jwks).toBeUndefined()
     })
 
+    it('and the endpoints where its document says', async () => {
+      const at = (path: string) => `https://identity.example.com/${path}`
+      backend.metadata = {
+        ...{ issuer: ISSUER, jwks_uri: at('keys') },
+        ...{ pushed_authorization_request_endpoint: at('par'), authorization_endpoint: at('authorize') },
+      }
+      const { file } = await init({ identity: new URL(backend.issuer).origin })
+      const { config } = await loadConfig({ file })
+      expect(config.routes.slice(0, 2).map(({ match }) => match)).toEqual([
+        'POST identity.example.com/par',
+        'GET,POST identity.example.com/authorize',
+      ])
+    })
+
     it('by a guess that it names, where the backend says nothing', async () => {
       const { jwks, stdout } = await jwksOf({ issuer: 'https://other.example.com' })
       expect(jwks).toEqual({ url: `${backend.issuer}/certs` })
-      expect(stdout).toContain('tokens.jwks is a guess')
+      expect(stdout).toContain('tokens.jwks and the routes of its endpoints are guesses')
     })
   })
 
@@ -266,7 +310,7 @@ describe('sluice init', () => {
     ],
     [
       ['init', '--output', '-', '--issuer', ISSUER],
-      'Give --identity, --data, --audience: there is no terminal to ask on.',
+      'Give --data, --audience: there is no terminal to ask on.',
     ],
     [
       ['init', ...argsOf({ ...FLAGS, data: 'http://data.internal/v3' }), '--output', '-'],

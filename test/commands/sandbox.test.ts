@@ -140,6 +140,15 @@ describe('sluice sandbox', () => {
     squatter.close()
   })
 
+  it('logs no requests, so that what it printed is not scrolled away; its limits can be asked for', async () => {
+    const admin = /^ {2}(http:\S+) +the console/m.exec(sandbox.stdout())![1]!
+    expect(sandbox.stdout()).not.toContain('"msg"')
+    expect(sandbox.stdout().trimEnd()).toBe(printed.join('\n').trimEnd())
+    const shown = sluice(['limits', 'show', 'sandbox', '--admin', admin])
+    expect(await shown.ended()).toBe(0)
+    expect(shown.stdout()).toContain('sluice:{sandbox}:requests')
+  })
+
   it('ends with all that it started', async () => {
     const addresses = printed.flatMap((text) => /^ {2}(http:\S+)/.exec(text)?.[1] ?? [])
     sandbox.kill('SIGINT')

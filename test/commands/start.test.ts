@@ -65,6 +65,7 @@ describe('sluice start', () => {
         ip: '127.0.0.1',
         decision: 'admitted',
         limit: 'requests',
+        of: 1000,
         remaining: 999,
         mode: expect.any(String),
         source: 'upstream',

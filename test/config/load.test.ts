@@ -57,6 +57,11 @@ describe('loadConfig', () => {
     ])
   })
 
+  it('reads a single address of a proxy as a range', async () => {
+    const { config } = await load(completed('listen: { trustedProxies: [10.0.0.1, "::1", 10.1.0.0/16] }'))
+    expect(config.listen.trustedProxies).toEqual(['10.0.0.1/32', '::1/128', '10.1.0.0/16'])
+  })
+
   it('fills in the defaults of a shared store', async () => {
     const { config } = await load(completed('store: { redis: { url: rediss://user:pw@redis:6380/3 } }'))
     expect(config.store).toEqual({

@@ -29,12 +29,21 @@ describe('TLS', () => {
   })
 
   it.each([
-    ['the listener', LISTEN, 7, /sluice\.yaml:1:24: listen\.tls\.cert: expired at /],
+    ['the listener', LISTEN, 31, /sluice\.yaml:1:24: listen\.tls\.cert: expired at /],
+    [
+      'the listener',
+      LISTEN,
+      20,
+      /sluice\.yaml:1:24: listen\.tls\.cert: is valid for 9 days, until .*; renew it$/,
+    ],
     ['the listener', LISTEN, -7, /sluice\.yaml:1:24: listen\.tls\.cert: is not valid before /],
-    ['an upstream', UPSTREAM, 7, /upstreams\.data\.tls\.cert: expired at /],
-    ['Redis', REDIS, 7, /store\.redis\.tls\.cert: expired at /],
-  ])('of %s is warned of where its certificate is over, or not yet valid', async (_, text, days, words) => {
-    const { config } = await load(text, {}, [], files, Date.now() + days * DAY_MS)
-    expect(config.warnings.map(problemLine)).toEqual([expect.stringMatching(words) as string])
-  })
+    ['an upstream', UPSTREAM, 31, /upstreams\.data\.tls\.cert: expired at /],
+    ['Redis', REDIS, 31, /store\.redis\.tls\.cert: expired at /],
+  ])(
+    'of %s is warned of where its certificate is over, ends soon, or is not yet valid',
+    async (_, text, days, words) => {
+      const { config } = await load(text, {}, [], files, Date.now() + days * DAY_MS)
+      expect(config.warnings.map(problemLine)).toEqual([expect.stringMatching(words) as string])
+    },
+  )
 })

@@ -188,3 +188,9 @@ it.each([
 ])('a target that is refused, %s, is shown as %s', (target, shown) => {
   expect(plainTarget(target)).toBe(shown)
 })
+
+it('notes for the log which host is not served', () => {
+  expect(parseTarget('/x', ['localhost:8080'], serves, false)).toMatchObject({
+    ...{ status: 400, cause: 'the host localhost is not in listen.hosts, and no route names it' },
+  })
+})

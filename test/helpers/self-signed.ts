@@ -12,8 +12,8 @@ export interface TestCertificate {
 const ECDSA_WITH_SHA256 = Buffer.from('300a06082a8648ce3d040302', 'hex')
 const COMMON_NAME = Buffer.from('0603550403', 'hex')
 
-/** A new self-signed certificate of a new P-256 key, by default good for today. */
-export function makeCertificate(name = 'localhost', validMs = 86_400_000): TestCertificate {
+/** A new self-signed certificate of a new P-256 key, by default good for 30 days. */
+export function makeCertificate(name = 'localhost', validMs = 30 * 86_400_000): TestCertificate {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const subject = sequence(tlv(0x31, sequence(COMMON_NAME, tlv(0x0c, Buffer.from(name)))))
   const body = sequence(

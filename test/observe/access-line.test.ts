@@ -31,7 +31,14 @@ it('shows the deciding limit, and the shadow limits that would have refused', ()
   const shadow = { ...allowance, name: 'trial', shadow: true, admitted: false }
   const decision = { admitted: true, allowances: [allowance, shadow], mode: 'store', cached: false } as const
   expect(read({ ...bare, decision })).toMatchObject({
-    ...{ decision: 'admitted', limit: 'requests', remaining: 9, mode: 'store', shadowOver: ['trial'] },
+    ...{
+      decision: 'admitted',
+      limit: 'requests',
+      of: 10,
+      remaining: 9,
+      mode: 'store',
+      shadowOver: ['trial'],
+    },
   })
   const refusedBy = { ...allowance, name: 'sync', remaining: 0, admitted: false }
   const refused = { ...decision, admitted: false, allowances: [allowance, refusedBy], refusedBy }

@@ -15,8 +15,9 @@ export interface Fault {
   readonly client?: string
 }
 
-export function invalidToken(description: string): Fault {
-  return { error: 'invalid_token', description }
+/** The token is at fault; `cause` is for the log. */
+export function invalidToken(description: string, cause?: string): Fault {
+  return { error: 'invalid_token', description, cause }
 }
 
 /** 503: what is needed to verify a token is not available. */
@@ -51,6 +52,7 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
       const challenge = `${challenges[used]}, error="${error}", error_description="${description}"`
       return new Refusal(error === 'invalid_request' ? 'BadRequest' : 'Unauthorized', description, {
         oauthError: error,
+        cause,
         client,
         headers: { 'WWW-Authenticate': other === undefined ? challenge : [challenge, challenges[other]] },
       })

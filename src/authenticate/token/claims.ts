@@ -115,7 +115,7 @@ export function readClaims(header: JsonObject, claims: JsonObject, rules: TokenR
   if (!hasAudience(aud, rules.audience)) return invalidToken('The access token is for another audience.')
   if (exp === undefined) return invalidToken('The access token does not say when it expires.')
   const fault = timeFault(claims, rules.leewayMs)
-  if (fault !== undefined) return invalidToken(`The access token ${fault}.`)
+  if (fault !== undefined) return invalidToken(`The access token ${fault}.`, timesOf(claims, rules.leewayMs))
   const confirmation = 'cnf' in claims ? readConfirmation(claims['cnf']) : undefined
   if ('cnf' in claims && confirmation === undefined) {
     return invalidToken('The access token is bound to its client in a way that cannot be checked here.')
@@ -142,6 +142,15 @@ export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leeway
   if (nowMs >= exp * 1000 + leewayMs) return 'expired'
   if (nowMs < nbf * 1000 - leewayMs) return 'is not valid yet'
   return nowMs < iat * 1000 - aheadMs ? 'has an iat in the future' : undefined
+}
+
+/** Returns the times of a JWT as seconds from now, for the log. */
+function timesOf(claims: JsonObject, leewayMs: number): string {
+  const times = ['iat', 'nbf', 'exp'].flatMap((name) => {
+    const seconds = Math.round(Number(claims[name]) - Date.now() / 1000)
+    return name in claims ? [`${name} ${Math.abs(seconds)} s ${seconds > 0 ? 'ahead' : 'ago'}`] : []
+  })
+  return `${times.join(', ')}, by the clock of this gateway; leeway ${leewayMs / 1000} s`
 }
 
 const UNSOUND = /[\p{Surrogate}\p{Cc}]/u

@@ -126,7 +126,7 @@ export function loadKeys(
   return withTimeout(
     fetchTimeoutMs,
     async (signal) => {
-      const source = jwks ?? (await discover(issuer, signal))
+      const source = jwks ?? (await discover(issuer, signal)).jwksUri
       const name = typeof source === 'string' ? shownUrl(source) : 'jwks'
       const document = typeof source === 'string' ? await readJson(source, signal, maxBytes) : source
       const keys = await readKeySet(document, previous, maxKeys).catch((error: Error) => {
@@ -139,12 +139,13 @@ export function loadKeys(
   )
 }
 
-/** The `jwks_uri` of an issuer (OpenID Connect Discovery 1.0, sections 4 and 4.3), of a document that is found under `base`. */
-export async function discover(issuer: string, signal: AbortSignal, base = issuer): Promise<string> {
+/** Reads the metadata of an issuer (OpenID Connect Discovery 1.0, sections 4 and 4.3), of a document that is found under `base`. */
+export async function discover(issuer: string, signal: AbortSignal, base = issuer) {
   const url = `${base.replace(/\/$/, '')}/.well-known/openid-configuration`
-  const { issuer: named, jwks_uri: uri } = await readJson(url, signal)
+  const metadata = await readJson(url, signal)
+  const { issuer: named, jwks_uri: uri } = metadata
   if (named !== issuer) throw new Error(`${url} is the document of another issuer than ${issuer}`)
   const safe = issuer.startsWith('https:') ? /^https:\/\//i : /^https?:\/\//i
-  if (typeof uri === 'string' && URL.canParse(uri) && safe.test(uri)) return uri
+  if (typeof uri === 'string' && URL.canParse(uri) && safe.test(uri)) return { jwksUri: uri, metadata }
   throw new Error(`${url} names no jwks_uri that can be used`)
 }

@@ -2,7 +2,7 @@ import type { Config } from '../../config/schema.ts'
 import { problemLine } from '../../config/yaml/problem.ts'
 import { formatTable } from '../format.ts'
 import { type Given, type Io, print } from '../io.ts'
-import { certificateFindings, type Finding, type Probe, upstreamProbes } from './probes.ts'
+import { certificateFindings, type Finding, type Probe, TIMEOUT_MS, upstreamProbes } from './probes.ts'
 import { clientProbes, issuerProbes } from './issuers.ts'
 import { redisProbe } from './redis.ts'
 
@@ -27,11 +27,17 @@ export async function run(config: Config, given: Given, io: Io): Promise<number>
   const ok = checks.every(({ state }) => state !== 'failed')
   print(io, given, { ok, checks, warnings }, () =>
     formatTable([
-      ...checks.map(({ state, what, message }) => [state, what, message]),
-      ...warnings.map((warning) => ['warning', 'configuration', problemLine(warning)]),
+      ...checks.map(({ state, what, message, ms }) => [state, what, shownMs(ms), message]),
+      ...warnings.map((warning) => ['warning', 'configuration', '-', problemLine(warning)]),
     ]),
   )
   return ok ? 0 : 1
+}
+
+/** Marks what took over half of the time that it may take. */
+function shownMs(ms: number | undefined): string {
+  if (ms === undefined) return '-'
+  return ms > TIMEOUT_MS / 2 ? `${ms} ms, slow` : `${ms} ms`
 }
 
 /** Runs probes side by side, and returns their findings in the order of the probes. */
@@ -39,7 +45,12 @@ async function runAll(probes: readonly Probe[]): Promise<readonly Finding[]> {
   const findings: (readonly Finding[])[] = []
   const queue = probes.entries()
   async function work(): Promise<void> {
-    for (const [i, probe] of queue) findings[i] = await probe()
+    for (const [i, probe] of queue) {
+      const startedAt = performance.now()
+      const found = await probe()
+      const ms = Math.round(performance.now() - startedAt)
+      findings[i] = found.map((finding) => ({ ...finding, ms }))
+    }
   }
   await Promise.all(Array.from({ length: MOST_AT_ONCE }, work))
   return findings.flat()

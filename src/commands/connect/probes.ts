@@ -1,10 +1,8 @@
-import { certificatesOf, invalidity } from '../../config/certificates.ts'
+import { certificatesOf, endsSoon, invalidity, remaining } from '../../config/certificates.ts'
 import type { Config } from '../../config/schema.ts'
 import { createAddresses } from '../../upstream/addresses.ts'
 import { createConnect } from '../../upstream/connect.ts'
 import type { Upstream } from '../../upstream/upstream.ts'
-import { counted } from '../format.ts'
-import { instant } from '../../limit/instant.ts'
 
 /** What became of one thing that a configuration names. */
 export interface Finding {
@@ -12,6 +10,8 @@ export interface Finding {
   readonly what: string
   /** What was found and, where it failed, what to do. */
   readonly message: string
+  /** How long it took. */
+  readonly ms?: number
 }
 
 /** Tries something, within a bounded time; never rejects. */
@@ -20,16 +20,20 @@ export type Probe = () => Promise<readonly Finding[]>
 /** Longest wait for one answer. */
 export const TIMEOUT_MS = 3000
 
-const DAY_MS = 86_400_000
-/** A certificate that ends sooner is worth a warning. */
-const SOON_DAYS = 14
-
 /** Connects to each address of the upstreams, over TLS as for a call. */
 export function upstreamProbes({ upstreams }: Config): readonly Probe[] {
   return upstreams.flatMap((upstream) => {
     const { all } = createAddresses(upstream.origins, () => {})
     return all.map((address) => async () => [await connect(upstream, address)])
   })
+}
+
+/** Words what OpenSSL says of a server without TLS, and of another failure of TLS; undefined for what is none. */
+function noTls({ message }: Error): string | undefined {
+  if (message.includes('wrong version number'))
+    return 'does not speak TLS; write http:// in place of https://'
+  const [, reason] = /:SSL routines:[^:]*:([^:]+):/.exec(message) ?? []
+  return reason && `TLS fails: ${reason}; correct its certificate or its tls`
 }
 
 type Address = ReturnType<typeof createAddresses>['all'][number]
@@ -45,7 +49,7 @@ function connect({ name, connectTimeoutMs, tls }: Upstream, address: Address): P
         resolve({ state: 'ok', what, message: isTls ? 'connected by TLS' : 'connected' })
       else {
         const advice = `start it, or correct upstreams.${name}${isTls ? ', with its tls' : ''}`
-        resolve({ state: 'failed', what, message: `${failure.message}; ${advice}` })
+        resolve({ state: 'failed', what, message: noTls(failure) ?? `${failure.message}; ${advice}` })
       }
     })
     socket.on('error', () => {})
@@ -60,8 +64,7 @@ export function certificateFindings(config: Config, nowMs: number): readonly Fin
     // Of authorities, an old one may be left beside its successor.
     if (message !== undefined)
       return { state: one.path.at(-1) === 'cert' ? 'failed' : 'warning', what, message }
-    const days = Math.floor((one.validToMs - nowMs) / DAY_MS)
-    const words = `is valid for ${counted(days, 'day')}, until ${instant(one.validToMs)}`
-    return { state: days < SOON_DAYS ? 'warning' : 'ok', what, message: words }
+    const words = `is valid for ${remaining(one, nowMs)}`
+    return { state: endsSoon(one, nowMs) ? 'warning' : 'ok', what, message: words }
   })
 }

@@ -1,16 +1,33 @@
 import { createInterface } from 'node:readline/promises'
 import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/addresses.ts'
 import { redisUrl } from '../../config/sections/store.ts'
-import { text } from '../../config/sections/values.ts'
+import { text, textWhere } from '../../config/sections/values.ts'
+import { parsePattern } from '../../downstream/router.ts'
 import { type Given, type Io, textOf, UsageError } from '../io.ts'
 
-/** What a configuration is made of, as given or answered. */
+/** Requests without a host, as routes match them, with ";" between. */
+const requests = textWhere((text) => {
+  const bad = matchesOf(text).find(
+    (match) => !/^([A-Z,]+ +)?\//.test(match) || typeof parsePattern(match) === 'string',
+  )
+  return bad === undefined || `has "${bad}", which is not a pattern such as GET /v3/status`
+}, 'requests such as "GET /v3/status; GET /v3/terms"')
+
+/** Returns the patterns of such a text. */
+export const matchesOf = (text: string): readonly string[] =>
+  text
+    .split(';')
+    .map((match) => match.trim())
+    .filter(Boolean)
+
+/** What a configuration is made of, as given or answered; empty where there is none. */
 export type Answers = Readonly<Record<keyof typeof QUESTIONS, string>>
 
 const QUESTIONS = {
   identity: {
-    asks: 'Where does the identity backend answer, such as http://identity.internal:3000?',
+    asks: 'Where does the identity backend answer, such as http://identity.internal:3000? Leave it empty if callers do not reach it through this gateway:',
     schema: origin,
+    otherwise: '',
   },
   data: { asks: 'Where does the Data API answer, such as http://data.internal:4000?', schema: origin },
   issuer: {
@@ -27,6 +44,11 @@ const QUESTIONS = {
     /** What it is without being asked for: the audience, where that is a URL. */
     follows: ({ audience }: Given) =>
       httpUrl(String(audience)) === undefined ? undefined : String(audience),
+  },
+  open: {
+    asks: 'Which requests to the API need no token, such as GET /v3/status; GET /v3/terms? Leave it empty for none:',
+    schema: requests,
+    otherwise: '',
   },
   redis: { asks: 'Which Redis counts?', schema: redisUrl, otherwise: 'redis://127.0.0.1:6379' },
 } as const
@@ -74,7 +96,9 @@ async function askFor(
     for (const [flag, question] of missing) {
       const follows = followed(question, answers)
       if (follows !== undefined) answers[flag] = follows
-      terminal.setPrompt(`${question.asks}${'otherwise' in question ? ` [${question.otherwise}]` : ''} `)
+      terminal.setPrompt(
+        `${question.asks}${'otherwise' in question && question.otherwise !== '' ? ` [${question.otherwise}]` : ''} `,
+      )
       while (answers[flag] === undefined) {
         // Lines may be left where the input has ended, and there Node.js 22 and newer throw.
         if (isOpen) terminal.prompt()
@@ -99,7 +123,8 @@ function followed(question: Question, answers: Given): string | undefined {
 }
 
 /** Throws a UsageError where the open routes of the issuer would take the API too. */
-function refuseSamePlace({ issuer, api }: Answers): void {
+function refuseSamePlace({ identity, issuer, api }: Answers): void {
+  if (identity === '') return
   const [{ hostname, pathname: path }, at] = [new URL(api), new URL(issuer)]
   const open = at.pathname.replace(/\/*$/, '/').toLowerCase()
   if (hostname !== at.hostname || !`${path}/`.toLowerCase().startsWith(open)) return
@@ -111,6 +136,7 @@ function refuseSamePlace({ issuer, api }: Answers): void {
 /** Checks an answer as the configuration will; an empty one means the default. */
 function readAnswer(question: Question, text: string): { answer: string } | { problem: string } {
   const given = text === '' && 'otherwise' in question ? question.otherwise : text
+  if (given === '' && 'otherwise' in question) return { answer: '' }
   const read = question.schema.safeParse(given)
   return read.success ? { answer: read.data } : { problem: read.error.issues[0]!.message }
 }

@@ -2,10 +2,10 @@ import { dirname, join } from 'node:path'
 import { withTimeout } from '../../authenticate/token/fetch-json.ts'
 import { discover } from '../../authenticate/token/jwks.ts'
 import { loadConfig } from '../../config/load.ts'
-import { type Given, type Io, refuseOutput, textOf, writeLines, writeOutput } from '../io.ts'
+import { DEFAULT_FILE, type Given, type Io, refuseOutput, textOf, writeLines, writeOutput } from '../io.ts'
 import { schemaText } from '../schema.ts'
 import { type Answers, answersOf } from './answers.ts'
-import { configText, type Keys, PASSWORD, splitRedis } from './template.ts'
+import { configText, type FoundIssuer, PASSWORD, splitRedis } from './template.ts'
 
 const DISCOVERY_MS = 2000
 const SCHEMA = 'sluice.schema.json'
@@ -18,52 +18,71 @@ export async function run(given: Given, io: Io): Promise<void> {
   // Before anything is asked.
   if (isFile) refuseOutput(file, isForced)
   const answers = await answersOf(given, io)
-  const keys = await findKeys(answers)
-  const text = configText(answers, keys, isFile)
+  const found = await findIssuer(answers)
+  const text = configText(answers, found, isFile)
   const { password } = splitRedis(answers.redis)
   await loadConfig({ file, text, env: { [PASSWORD]: password } })
   if (isFile) {
     await writeOutput(file, text, isForced ? 'w' : 'wx')
     await writeOutput(join(dirname(file), SCHEMA), schemaText())
   } else io.stdout.write(text)
-  writeLines(isFile ? io.stdout : io.stderr, nextSteps(file, keys, password !== undefined))
+  if (given['json'] === true && isFile) {
+    writeLines(io.stdout, JSON.stringify({ file, schema: join(dirname(file), SCHEMA) }))
+    return
+  }
+  writeLines(isFile ? io.stdout : io.stderr, nextSteps(file, found, password !== undefined))
   writeLines(isFile ? io.stdout : io.stderr, firstCall(answers))
 }
 
 /**
- * Finds where the keys of the issuer are. Callers, and so the issuer's name, lead to the gateway itself: a backend that answers
- * elsewhere is asked for its discovery document there, and its keys are read there too, so that they do not depend on the gateway.
+ * Finds the keys and the endpoints of the identity backend. Callers, and so the issuer's name, lead to the gateway itself: the
+ * backend is asked for its discovery document where it answers, and its keys are read there too, so that they do not depend on
+ * the gateway.
  */
-async function findKeys({ identity, issuer }: Answers): Promise<Keys> {
+async function findIssuer({ identity, issuer }: Answers): Promise<FoundIssuer> {
   const { origin, pathname } = new URL(issuer)
-  if (origin === identity) return { url: undefined, guessed: false }
-  const base = identity + pathname.replace(/\/$/, '')
+  const base = pathname.replace(/\/$/, '')
+  const guess = { jwks: undefined, guessed: false, pushed: `${base}/request`, authorization: `${base}/auth` }
+  if (identity === '') return guess
   try {
-    const uri = new URL(await withTimeout(DISCOVERY_MS, (signal) => discover(issuer, signal, base)))
-    const url = uri.origin === origin ? identity + uri.pathname + uri.search : uri.href
-    return { url, guessed: false }
+    const { jwksUri, metadata } = await withTimeout(DISCOVERY_MS, (signal) =>
+      discover(issuer, signal, identity + base),
+    )
+    const uri = new URL(jwksUri)
+    const here = uri.origin === origin ? identity + uri.pathname + uri.search : uri.href
+    const pathOf = (name: string, otherwise: string): string => {
+      const url = String(metadata[name])
+      return URL.canParse(url) && new URL(url).origin === origin ? new URL(url).pathname : otherwise
+    }
+    return {
+      jwks: origin === identity ? undefined : here,
+      guessed: false,
+      pushed: pathOf('pushed_authorization_request_endpoint', guess.pushed),
+      authorization: pathOf('authorization_endpoint', guess.authorization),
+    }
   } catch {
-    return { url: `${base}/certs`, guessed: true }
+    return origin === identity ? guess : { ...guess, jwks: `${identity}${base}/certs`, guessed: true }
   }
 }
 
-function nextSteps(file: string, { guessed }: Keys, hasPassword: boolean): string {
+function nextSteps(file: string, { guessed }: FoundIssuer, hasPassword: boolean): string {
   const isFile = file !== '-'
   const name = isFile ? file : 'FILE'
-  const config = `--config ${/^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`}`
+  const quoted = /^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`
+  const config = name === DEFAULT_FILE ? '' : ` --config ${quoted}`
   return [
     ...(isFile ? [`Wrote ${file}, and ${SCHEMA} beside it, by which editors complete it.`] : []),
     ...(guessed
       ? [
-          'The identity backend gave no discovery document: tokens.jwks is a guess. Correct it if the second step fails.',
+          'The identity backend gave no discovery document: tokens.jwks and the routes of its endpoints are guesses. Correct them if the second step fails.',
         ]
       : []),
     '',
     'Next:',
     ...(hasPassword ? [`  export ${PASSWORD}=…  # it is not in the file`] : []),
-    `  sluice check ${config}  # what it means`,
-    `  sluice check ${config} --connect  # does all that it names answer?`,
-    `  sluice start ${config}`,
+    `  sluice check${config}  # what it means`,
+    `  sluice check${config} --connect  # does all that it names answer?`,
+    `  sluice start${config}`,
   ].join('\n')
 }
 

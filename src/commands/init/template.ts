@@ -1,25 +1,42 @@
-import type { Answers } from './answers.ts'
+import { type Answers, matchesOf } from './answers.ts'
 
 /** The environment variable that holds the password of Redis. */
 export const PASSWORD = 'REDIS_PASSWORD'
 
-/** The URL of the issuer's keys; undefined if discovery finds it, `guessed` if the backend did not answer. */
-export interface Keys {
-  readonly url: string | undefined
+/** What the discovery document of the identity backend says, or `guessed` if it does not answer. */
+export interface FoundIssuer {
+  /** The URL of the issuer's keys; undefined if discovery finds it at each start. */
+  readonly jwks: string | undefined
   readonly guessed: boolean
+  /** The paths of the PAR endpoint and of the authorisation endpoint. */
+  readonly pushed: string
+  readonly authorization: string
 }
 
 /** A configuration with comments; the password of Redis is not in it. With `schema`, editors find the schema beside it. */
-export function configText(answers: Answers, keys: Keys, schema: boolean): string {
-  const { identity, data, issuer, audience } = answers
+export function configText(answers: Answers, found: FoundIssuer, schema: boolean): string {
+  const { identity, data, issuer, audience, open } = answers
   const { host, path, api } = placesOf(answers)
+  const isHere = identity !== ''
   const shared = api === host
-  const hosts = shared ? [host] : [host, api]
-  const identityRoutes = shared ? [`${host}${path}/*`, `${host}/.well-known/*`] : [`${host}/*`]
+  const hosts = shared || !isHere ? [api] : [host, api]
+  const identityRoutes = [
+    route(`POST ${host}${found.pushed}`, 'identity', 'par'),
+    route(`GET,POST ${host}${found.authorization}`, 'identity', 'authorization'),
+    ...(shared ? [`${host}${path}/*`, `${host}/.well-known/*`] : [`${host}/*`]).map((match) =>
+      route(match, 'identity', 'none'),
+    ),
+  ]
+  const openRoutes = matchesOf(open).map((match) => route(match, 'data', 'none'))
   const jwks =
-    keys.url === undefined
+    found.jwks === undefined
       ? '# jwks: https://… # where its keys are; by default found by its discovery document'
-      : `jwks: ${quoted(keys.url)} # ${keys.guessed ? 'a guess: "sluice check --connect" tries it' : 'at the backend itself, which is asked for the keys'}`
+      : `jwks: ${quoted(found.jwks)} # ${found.guessed ? 'a guess: "sluice check --connect" tries it' : 'at the backend itself, which is asked for the keys'}`
+  const parSection = `par: # what is enforced on routes with par and authorization
+  issuer: ${quoted(issuer)}
+  unknownClients: forward # or refuse: clients that are not listed below
+
+`
   return `${schema ? '# yaml-language-server: $schema=./sluice.schema.json\n#\n' : ''}\
 # Written by "sluice init". "sluice check --config FILE" shows what it means, with every default.
 # Any value may contain "\${NAME}" or "\${NAME:-default}" of the environment.
@@ -43,7 +60,7 @@ ${redisLines(answers.redis)}
   onOutage: local # while Redis is down: local counts in this process, allow admits every call, deny answers 503
 
 upstreams: # the backends
-  identity: { url: ${quoted(identity)} }
+${isHere ? `  identity: { url: ${quoted(identity)} }\n` : ''}\
   data: { url: ${quoted(data)} }
 
 tokens: # how callers authenticate on routes with bearer
@@ -51,11 +68,7 @@ tokens: # how callers authenticate on routes with bearer
   audience: ${quoted(audience)}
   ${jwks}
 
-par: # what is enforced on routes with par
-  issuer: ${quoted(issuer)}
-  unknownClients: forward # or refuse: clients that are not listed below
-
-# clients: # API clients with settings of their own
+${isHere ? parSection : ''}# clients: # API clients with settings of their own
 #   - { id: 9f2d6c1e-example, name: Acme, limits: { requests: { limit: 5000 } } }
 
 limits: # by the names that routes use
@@ -66,15 +79,16 @@ parameters: # what an id in a path may be; others get 400
   connection: plain # letters, digits, -_:@~=; or uuid, integer or a regular expression: narrow it to what yours are
 
 routes: # the first match wins; match is [METHOD[,METHOD]] [host]/path, ":name" one segment, a last "*" the rest
-  - { match: ${quoted(`POST ${host}${path}/request`)}, upstream: identity, authenticate: par }
-${identityRoutes.map((match) => `  - { match: ${quoted(match)}, upstream: identity, authenticate: none }`).join('\n')}
-  - { match: "GET /:version/global-counterparties", upstream: data, authenticate: none }
+${[...(isHere ? identityRoutes : []), ...openRoutes].join('')}\
   - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer } # a caller's own limits
   - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
   - { match: "POST /:version/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }
 `
 }
+
+const route = (match: string, upstream: string, authenticate: string): string =>
+  `  - { match: ${quoted(match)}, upstream: ${upstream}, authenticate: ${authenticate} }\n`
 
 /** The host and path of the issuer, and the host of the API. */
 function placesOf({ issuer, api }: Answers) {

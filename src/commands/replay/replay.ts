@@ -138,11 +138,11 @@ function createCharges({ routes, clientLimits, parameters }: Config) {
 
 /** Draws nothing where `stream` is no terminal; no bar where the total is not known (NaN). */
 function createProgress(totalBytes: number, stream: NodeJS.WritableStream): SingleBar {
-  const bar = '[{bar}] {percentage}% of {total} bytes, {eta_formatted} left'
+  const bar = '[{bar}] {percentage} % of {megabytes} MB, {eta_formatted} left'
   const format = Number.isNaN(totalBytes) ? '{value} bytes' : bar
   const chars = { barCompleteChar: '#', barIncompleteChar: '-' }
   // With `linewrap`, the terminal keeps its settings, also after Ctrl-C; lines are cut to its width.
   const progress = new SingleBar({ format, stream, clearOnComplete: true, linewrap: true, ...chars })
-  progress.start(totalBytes || 0, 0)
+  progress.start(totalBytes || 0, 0, { megabytes: Math.ceil(totalBytes / 1e6) })
   return progress
 }

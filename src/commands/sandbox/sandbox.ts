@@ -20,6 +20,8 @@ const CLIENT_METADATA: ClientMetadata = {
 }
 const HOST_NAME = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i
 const DRAIN_MS = 1000
+/** So that the lines to paste are not scrolled away. */
+const QUIET = 'warn'
 
 /** Serves an OpenID Provider, a Data API and the gateway before them until SIGINT or SIGTERM, and prints how to try it out. */
 export async function run(given: Given, io: Io): Promise<void> {
@@ -31,6 +33,7 @@ export async function run(given: Given, io: Io): Promise<void> {
     identityPort: port('identity-port'),
     dataPort: port('data-port'),
     limit: wholeOf(given, 'limit', Number.MAX_SAFE_INTEGER),
+    logLevel: textOf(given, 'log-level')!,
   }
   const ending = new AbortController()
   const end = (): void => ending.abort()
@@ -54,6 +57,7 @@ export async function run(given: Given, io: Io): Promise<void> {
 export async function openSandbox(
   options: Readonly<Record<'port' | 'adminPort' | 'identityPort' | 'dataPort' | 'limit', number>> & {
     readonly host: string
+    readonly logLevel?: string
   },
   signal: AbortSignal,
 ) {
@@ -94,7 +98,10 @@ export async function openSandbox(
         AUDIENCE,
         REQUEST_LIMIT: String(options.limit),
       },
-      overrides: [{ flag: 'sandbox', path: ['tokens', 'jwks'], value: `${identity}/oidc/certs` }],
+      overrides: [
+        { flag: 'sandbox', path: ['tokens', 'jwks'], value: `${identity}/oidc/certs` },
+        { flag: '--log-level', path: ['log', 'level'], value: options.logLevel ?? QUIET },
+      ],
     })
     signal.throwIfAborted()
     const { adminAddress: admin, close: drain } = await start({ ...config, drainTimeoutMs: DRAIN_MS })

@@ -1,5 +1,5 @@
 import { countedBy } from '../../limit/parameters.ts'
-import { certificatesOf, invalidity } from '../certificates.ts'
+import { certificatesOf, endsSoon, invalidity, remaining } from '../certificates.ts'
 import type { Config } from '../schema.ts'
 import type { Mistake, Path } from '../yaml/problem.ts'
 
@@ -41,7 +41,9 @@ function* reachable({ listen, upstreams, routes }: Compiled): Generator<Mistake>
 /** Certificates that the gateway presents; of authorities, an old one may be left beside its successor. */
 function* certificates(config: Compiled, nowMs: number): Generator<Mistake> {
   for (const one of certificatesOf(config)) {
-    const message = one.path.at(-1) === 'cert' ? invalidity(one, nowMs) : undefined
+    if (one.path.at(-1) !== 'cert') continue
+    const soon = endsSoon(one, nowMs) ? `is valid for ${remaining(one, nowMs)}; renew it` : undefined
+    const message = invalidity(one, nowMs) ?? soon
     if (message !== undefined) yield { path: one.path, message }
   }
 }

@@ -23,13 +23,16 @@ export const tlsName = textWhere(
   'a host name such as data.internal',
 )
 
-/** A range of addresses, such as `10.0.0.0/8`. */
+const MOST_BITS: Readonly<Record<number, number>> = { 4: 32, 6: 128 }
+
+/** A range of addresses, such as `10.0.0.0/8`, or one address, which becomes a range. */
 export const cidr = textWhere((range) => {
-  const [, address = range, bits] = /^([^/%]+)\/(\d{1,3})$/.exec(range) ?? []
-  const most = { 4: 32, 6: 128 }[isIP(address)]
-  if (most === undefined || bits !== undefined) return most !== undefined && Number(bits) <= most
-  return `must be a range of addresses; write ${range}/${most} for this one alone`
-}, 'a range of addresses such as 10.0.0.0/8')
+  const [, address = range, bits = '0'] = /^([^/%]+)\/(\d{1,3})$/.exec(range) ?? []
+  const most = MOST_BITS[isIP(address)]
+  return most !== undefined && Number(bits) <= most
+}, 'a range of addresses such as 10.0.0.0/8, or one address').transform((range) =>
+  range.includes('/') ? range : `${range}/${MOST_BITS[isIP(range)]}`,
+)
 
 /** The address of an http or https server, without anything after the port → its origin. */
 export const origin = textWhere((text) => {

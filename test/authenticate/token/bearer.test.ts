@@ -107,6 +107,17 @@ describe('the answers of RFC 6750', () => {
     })
   })
 
+  it('notes how far the times of a refused token are from its clock', async () => {
+    const now = Math.floor(Date.now() / 1000)
+    const authenticate = await bearer()
+    const cause = (claims: object) =>
+      (authenticate([`Bearer ${issuer.token({ iat: now, ...claims })}`]) as Refusal).cause
+    expect(cause({ nbf: now + 118 })).toMatch(
+      /^iat [012] s ago, nbf 11[78] s ahead, exp \d+ s ahead, by the clock of this gateway; leeway 5 s$/,
+    )
+    expect(cause({ exp: now - 30 })).toMatch(/exp 3[01] s ago/)
+  })
+
   it('notes whose token it refuses only if its signature is good', async () => {
     const authenticate = await bearer()
     const refused = (token: string) => authenticate([`Bearer ${token}`]) as Refusal

@@ -164,7 +164,7 @@ describe('sluice replay', () => {
   it('shows its progress on a terminal, and clears it at the end', async () => {
     const args = ['replay', logFile(LINES), '--config', configFile(LIMITS)]
     const { stdout, stderr } = await sluice(args, { isTTY: true })
-    expect(stderr).toMatch(/\[-{40}\] 0% of \d+ bytes, .* left/)
+    expect(stderr).toMatch(/\[-{40}\] 0 % of 1 MB, .* left/)
     expect(stderr.endsWith('\u001B[2K')).toBe(true)
     expect(stdout).toBe((await sluice(args)).stdout)
   })

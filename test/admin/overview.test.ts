@@ -237,8 +237,9 @@ describe('a stream of the overview', () => {
     server.on('connection', (socket) => sockets.push(socket))
     const socket = connect(port, '127.0.0.1').pause()
     socket.write('GET /overview HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n')
-    await until('it is read once', () => reads === 1 && sockets[0]!.writableLength > 0)
-    for (let i = 2; i <= 33; i++) {
+    await until('it is read once', () => reads === 1)
+    // The system buffers the first events, as many as it likes.
+    for (let i = 2; i <= 50 && !sockets[0]!.destroyed; i++) {
       vi.advanceTimersByTime(1000)
       await until('it is read again, or closed', () => reads === i || sockets[0]!.destroyed)
       expect(sockets[0]!.writableLength).toBeLessThan(1.5 * large.length)

@@ -1,9 +1,9 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { withTests } from './process.ts'
+import { freePort } from './redis.ts'
 import { until } from './wait.ts'
 
 export interface Nginx {
@@ -36,13 +36,4 @@ export async function startNginx(text: string, beside: readonly string[]): Promi
       rmSync(folder, { recursive: true, force: true })
     },
   }
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as AddressInfo
-      server.close(() => resolve(port))
-    })
-  })
 }

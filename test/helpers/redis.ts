@@ -329,15 +329,17 @@ export async function startSentinels(
   }
 }
 
-/** Below those that the system gives to connections, from a random one, so that other test processes do not get the same. */
-const PORTS = { from: 10_000, to: 32_000 }
-let nextPort = PORTS.from + Math.floor(Math.random() * (PORTS.to - PORTS.from))
+/** The ports below those that the system gives to connections; each process of a test run has a share of its own. */
+const SHARES = 16
+const SHARE = Math.floor((32_000 - 10_000) / SHARES)
+const FIRST_PORT = 10_000 + (Number(process.env['VITEST_POOL_ID'] ?? 0) % SHARES) * SHARE
+let nextPort = FIRST_PORT + Math.floor(Math.random() * SHARE)
 
 /** A TCP port that was free a moment ago, and is returned only once by this process. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = nextPort++
-    if (nextPort >= PORTS.to) nextPort = PORTS.from
+    if (nextPort >= FIRST_PORT + SHARE) nextPort = FIRST_PORT
     const server = createServer()
     const isFree = await new Promise<boolean>((resolve) => {
       server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))

@@ -16,6 +16,8 @@ export interface LimitsParts {
   failed(error: unknown): void
 }
 
+const MAY_BE_UNSET =
+  'The change may not be in force; until Redis answers, write it to clients[].limits of the file.'
 const ALLOW = 'GET, HEAD, DELETE, PATCH'
 
 /** Creates what answers `/limits/:client`, the client percent-encoded, `/overrides` and `/explain`; it never rejects. */
@@ -71,7 +73,8 @@ export function createLimits({ usage, reset, setLimits, overrides, explain, fail
       const { name, message } = error as Error
       if (name === 'InvalidQuestion') return problem(400, message)
       if (!response.destroyed) failed(error)
-      const detail = name === 'DamagedKeyError' ? message : 'The counters are out of reach.'
+      const change = request.method === 'PATCH' ? ` ${MAY_BE_UNSET}` : ''
+      const detail = name === 'DamagedKeyError' ? message : `The counters are out of reach.${change}`
       return problem(503, detail, { 'Retry-After': '1' })
     }
   }

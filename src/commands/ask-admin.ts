@@ -33,7 +33,8 @@ export async function findAdmin(given: Given, io: Io): Promise<Admin> {
   const text = textOf(given, 'admin')
   if (text !== undefined) {
     const url = URL.canParse(text) ? new URL(text) : undefined
-    if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '') {
+    const isOrigin = url !== undefined && `${url.protocol}//${url.host}/` === url.href
+    if (!isOrigin || !/^https?:$/.test(url.protocol)) {
       throw new UsageError(
         '--admin must be a URL such as http://127.0.0.1:9090; the token is read from ADMIN_TOKEN.',
       )

@@ -9,8 +9,8 @@ type Path = readonly (string | number)[]
 const MAX_DIFFERENCES = 20
 /** Longest value that is shown, in characters. */
 const MAX_CHARS = 100
-/** What names an item of a list: the first of these keys that all items have, each with another value. */
-const NAMES = ['match', 'id', 'issuer', 'name']
+/** The keys that name the items of a list: the first of these that each item has with other values. */
+const NAMES = [['match'], ['id', 'issuer'], ['name'], ['from']]
 
 /** Returns what differs between two texts of a configuration, in the file's words and without secrets; throws a ConfigError. */
 export function differences(before: string, after: string, file = 'the file before'): readonly string[] {
@@ -41,7 +41,7 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
       yield* compare(items.get(name), others.get(name), [...path, name])
     const order = [...items.keys()].filter((name) => others.has(name))
     if (order.join('\n') !== [...others.keys()].filter((name) => items.has(name)).join('\n'))
-      yield `${shownPath(path)}: another order`
+      yield shorten(`${shownPath(path)} are in another order: ${[...others.keys()].join(', ')}`)
     return
   }
   if (JSON.stringify(before) === JSON.stringify(after)) return
@@ -54,10 +54,17 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
 /** Returns the items of a list by their names; undefined of anything else. */
 function named(value: unknown): ReadonlyMap<string, unknown> | undefined {
   if (!Array.isArray(value) || !value.every(isMapping)) return undefined
-  for (const name of NAMES) {
-    const items = new Map(value.map((item) => [item[name], item]))
-    if (items.size === value.length && [...items.keys()].every((key) => typeof key === 'string'))
-      return items as Map<string, unknown>
+  for (const keys of NAMES) {
+    const items = new Map(
+      value.map((item) => [
+        keys
+          .map((key) => item[key])
+          .filter((one) => typeof one === 'string')
+          .join(' of '),
+        item,
+      ]),
+    )
+    if (items.size === value.length && !items.has('')) return items
   }
   return undefined
 }

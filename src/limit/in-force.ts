@@ -79,6 +79,6 @@ export function decidedBy({ limit, own, set }: Rules, nowMs: number) {
   if (rule === own)
     return { decidedBy: 'client' as const, because: `the client's own limit of the file${until}` }
   const ended = own?.untilAt === undefined ? '' : `; the client's own limit ended at ${instant(own.untilAt)}`
-  if (!('fromAt' in rule)) return { decidedBy: 'limit' as const, because: `for every client${ended}` }
+  if (!('fromAt' in rule)) return { decidedBy: 'limit' as const, because: `the limit of the file${ended}` }
   return { decidedBy: 'change' as const, because: `changed at ${instant(rule.fromAt)}${ended}` }
 }

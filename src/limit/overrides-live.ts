@@ -1,6 +1,7 @@
 import { InvalidQuestion } from '../errors.ts'
 import {
   byClient,
+  counterOf,
   formatOverride,
   lasts,
   MAX_OVERRIDES,
@@ -9,6 +10,7 @@ import {
   type Overrides,
   type OverrideSource,
   parseOverrides,
+  VERSION_FIELD,
 } from './overrides.ts'
 
 /** So that a change is in force everywhere within a second. */
@@ -37,29 +39,28 @@ export function createLiveOverrides(
   let firstEndAt = Infinity
   let timer: NodeJS.Timeout | undefined
   let reading: Promise<void> | undefined
-  let onApplied: (() => void) | undefined
+  let onApplied: ((clients: ReadonlySet<string>) => void) | undefined
 
   async function readChanged(): Promise<readonly Override[] | undefined> {
     const now = await source.version()
     if (now === version) return undefined
-    if (now === '') {
+    if (counterOf(now) < counterOf(version)) {
       await restore()
       return undefined
     }
     const fields = await source.read()
     const { overrides, bad } = parseOverrides(fields)
-    version = now
+    version = fields[VERSION_FIELD] ?? ''
     if (bad.length > 0) onBad(bad.length)
     return overrides
   }
 
-  /** Writes back what the source has lost: overrides are removed one by one, so that a source with none has a version. */
+  /** Writes back what the source has lost, and nothing that was removed since its data were saved. */
   async function restore(): Promise<void> {
     const lasting = known.filter((override) => lasts(override, Date.now()))
-    if (lasting.length === 0) return
-    // If another gateway was faster, this does nothing, and the next reading gets its version.
     const fields = new Map(lasting.map((override) => [fieldOf(override), formatOverride(override)]))
-    if (await source.write(fields, true)) onRestored?.(lasting.length)
+    // If another gateway was faster, this does nothing, and the next reading gets its version.
+    if (await source.restore(fields, version)) onRestored?.(lasting.length)
   }
 
   /** Puts what was read into force, and drops what has ended. */
@@ -72,8 +73,9 @@ export function createLiveOverrides(
     firstEndAt = known.reduce((first, { untilAt = Infinity }) => Math.min(first, untilAt), Infinity)
     limits.clear()
     for (const [client, own] of byClient(known)) limits.set(client, own)
-    onChange(known.length, without(known, before), without(before, known))
-    onApplied?.()
+    const [added, gone] = [without(known, before), without(before, known)]
+    onChange(known.length, added, gone)
+    if (added.length + gone.length > 0) onApplied?.(new Set([...added, ...gone].map(({ client }) => client)))
   }
 
   /** Reads what has changed, one reading at a time. */
@@ -91,8 +93,8 @@ export function createLiveOverrides(
     values: (): readonly Override[] => known.filter((override) => lasts(override, Date.now())),
     /** Reads them once; rejects if the source does not answer. */
     load: refresh,
-    /** Reads them again and again, and calls `applied` after each change. */
-    watch(applied: () => void): void {
+    /** Reads them again and again, and calls `applied` after each change, with the clients whose overrides have changed. */
+    watch(applied: (clients: ReadonlySet<string>) => void): void {
       onApplied = applied
       timer = setInterval(() => void refresh().catch(() => put(undefined)), everyMs).unref()
     },
@@ -105,10 +107,16 @@ export function createLiveOverrides(
       removed: readonly Pick<Override, 'client' | 'name'>[],
     ): Promise<void> {
       const nowMs = Date.now()
+      await refresh()
       const { overrides, bad } = parseOverrides(await source.read())
       const isEnded = (override: Override): boolean => !lasts(override, nowMs)
-      const gone = [...bad, ...[...overrides.filter(isEnded), ...removed].map(fieldOf)]
-      const fields = new Map<string, string | undefined>(gone.map((field) => [field, undefined]))
+      const isRemoved = (override: Override): boolean =>
+        removed.some((one) => fieldOf(one) === fieldOf(override))
+      const gone = overrides.filter((override) => isEnded(override) || isRemoved(override))
+      if (gone.length + set.length === 0) return
+      const fields = new Map<string, string | undefined>(
+        [...bad, ...gone.map(fieldOf)].map((field) => [field, undefined]),
+      )
       for (const override of set) fields.set(fieldOf(override), formatOverride(override))
       const kept = overrides.filter((override) => !fields.has(fieldOf(override)))
       if (kept.length + set.length > MAX_OVERRIDES) {
@@ -116,7 +124,7 @@ export function createLiveOverrides(
           `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default, or write lasting ones to the file.`,
         )
       }
-      await source.write(fields)
+      await source.change(fields, version)
       // A reading that is under way may have begun before.
       await reading?.catch(() => {})
       await refresh()

@@ -33,14 +33,19 @@ export interface ListedOverride {
   readonly applies: boolean
 }
 
-/** Where all gateways keep their overrides: a value for each, by its field, and a version that is new after each write. */
+/**
+ * Where all gateways keep their overrides: a value for each, by its field, and a version, `<counter> <random>`. Each change counts
+ * up from the greatest counter that the source or the writer knows, so that older data are known as such when they come back.
+ */
 export interface OverrideSource {
-  /** Returns the version; the empty text if nothing is kept. */
+  /** Returns the version; the empty text if there is none. */
   version(): Promise<string>
   /** Returns every field with its value, and the version as the field `version`. */
   read(): Promise<Readonly<Record<string, string>>>
-  /** Writes fields, and removes those without a value, all at once; with `ifLost` only if nothing is kept. Returns true if it did. */
-  write(fields: ReadonlyMap<string, string | undefined>, ifLost?: boolean): Promise<boolean>
+  /** Writes fields, and removes those without a value, all at once; `known` is the writer's version. */
+  change(fields: ReadonlyMap<string, string | undefined>, known: string): Promise<void>
+  /** Replaces everything by these fields and this version, if what is kept is older; returns true if it did. */
+  restore(fields: ReadonlyMap<string, string>, version: string): Promise<boolean>
 }
 
 /** The field of the version: no field of an override, which is JSON. */
@@ -50,6 +55,9 @@ export const VERSION_FIELD = 'version'
 export const MAX_OVERRIDES = 10_000
 /** The longest field and value, in characters: beyond what a client's id, a limit's name and a note take. */
 const MAX_LENGTH = 4096
+
+/** Returns the counter of a version; 0 of anything else. */
+export const counterOf = (version: string): number => Number(/^\d{1,15}(?= |$)/.exec(version)?.[0] ?? 0)
 
 /** True if a client's limit has not ended at an instant (epoch milliseconds). */
 export const lasts = ({ untilAt }: { readonly untilAt?: number }, nowMs: number): boolean =>

@@ -24,6 +24,8 @@ export interface KeyUsage extends LimitUsage {
   /** True if an override is in force. */
   readonly override: boolean
   readonly shadow: boolean
+  /** Calls that are counted: more than `limit` where that was lowered. */
+  readonly used: number
 }
 
 /** A client's own limit of the file; `until` is null for one that does not end. */
@@ -45,6 +47,18 @@ export interface ClientUsage {
 export type Usage = ReturnType<typeof createUsage>
 
 export const MAX_KEYS = 1000
+
+/** More calls than any key counts. */
+const NO_LIMIT = 2 ** 40
+
+/** Returns how many calls each key counts, also beyond its limit. */
+export async function readUsed(
+  counters: Pick<Store, 'peek'>,
+  quotas: readonly Quota[],
+): Promise<readonly number[]> {
+  const allowances = await counters.peek(quotas.map((quota) => ({ ...quota, limit: NO_LIMIT })))
+  return allowances.map(({ remaining }) => NO_LIMIT - remaining)
+}
 
 /** Reads and deletes what is counted of a client. Operators' questions reject if the store itself cannot be asked. */
 export function createUsage({
@@ -116,14 +130,13 @@ export function createUsage({
         const quota = quotaOfKey(limits, prefix, key, client, nowMs, clientLimits, overrides)
         if (quota !== undefined) quotas.push(quota)
       }
-      const allowances = await counters.peek(quotas)
+      const [allowances, used] = await Promise.all([counters.peek(quotas), readUsed(counters, quotas)])
       const keys = quotas.map(({ key, name, untilAt, shadow }, i) => {
         const until = untilAt === undefined ? null : instant(untilAt)
         const override = decidedBy(rulesOf(name, client), nowMs).decidedBy === 'override'
-        return { key, ...usageOf(allowances[i]!, client, nowMs), until, override, shadow }
+        return { key, ...usageOf(allowances[i]!, client, nowMs), until, override, shadow, used: used[i]! }
       })
-      const isUsed = ({ key, remaining, limit }: KeyUsage): boolean =>
-        known.has(key) || remaining < limit || limit === 0
+      const isUsed = ({ key, used }: KeyUsage): boolean => known.has(key) || used > 0
       const own = [...(clientLimits.get(client) ?? [])].map(([name, { limit, untilAt }]) => ({
         ...{ name, limit, until: untilAt === undefined ? null : instant(untilAt) },
       }))

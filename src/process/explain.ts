@@ -33,13 +33,14 @@ export function parseQuestion({ request, host, client, user, ip, at }: Question)
   if (slash === -1)
     throw new InvalidQuestion('Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".')
   if (named !== '' && host !== undefined && host.toLowerCase() !== named.toLowerCase())
-    throw new InvalidQuestion(`The request is to "${named}", and --host says "${host}".`)
+    throw new InvalidQuestion(`The request is to "${named}", and the host given is "${host}".`)
   if (client === '' || user === '')
     throw new InvalidQuestion(`Which ${client === '' ? 'client' : 'user'}? Give its id.`)
   if (ip !== undefined && isIP(ip) === 0)
-    throw new InvalidQuestion('--ip must be an address such as 192.0.2.7 or 2001:db8::7.')
+    throw new InvalidQuestion('The address must be one such as 192.0.2.7 or 2001:db8::7.')
   const atMs = at === undefined ? undefined : instantMs(at)
-  if (Number.isNaN(atMs)) throw new InvalidQuestion('--at must be an instant such as 2027-01-31T00:00:00Z.')
+  if (Number.isNaN(atMs))
+    throw new InvalidQuestion('The instant must be ISO 8601 with its offset, such as 2027-01-31T00:00:00Z.')
   const path = target.startsWith('/') ? target : `/${target}`
   return { request: { method, host: named || host, target: path }, asker: { client, user, ip }, atMs }
 }

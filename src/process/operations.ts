@@ -3,10 +3,12 @@ import type { Config } from '../config/schema.ts'
 import { nearest } from '../config/yaml/problem.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { decidedBy, inForce } from '../limit/in-force.ts'
+import { instant } from '../limit/instant.ts'
 import type { LiveOverrides } from '../limit/overrides-live.ts'
 import { isOverridable, type ListedOverride, listOverrides, type Override } from '../limit/overrides.ts'
 import type { Store } from '../limit/store.ts'
-import type { ClientUsage, Usage } from '../limit/usage.ts'
+import { type ClientUsage, readUsed, type Usage } from '../limit/usage.ts'
+import type { Log } from '../observe/log.ts'
 import { explain, type Explained } from './explain.ts'
 
 /** The rule that decides a limit. */
@@ -17,10 +19,16 @@ interface Rule {
   readonly because: string
 }
 
-/** What became of a setting. */
+/** The outcome of a setting; a rule is null where the configuration has no such limit any more. */
 export interface SettingResult {
   readonly client: string
-  readonly limits: readonly { readonly name: string; readonly before: Rule; readonly after: Rule }[]
+  readonly limits: readonly {
+    readonly name: string
+    readonly before: Rule | null
+    readonly after: Rule | null
+  }[]
+  /** True if all gateways share the overrides; false if this process alone keeps them, until it ends. */
+  readonly shared: boolean
   /** True if the client is listed, or if calls of it are counted now: its id is right. */
   readonly seen: boolean
 }
@@ -38,9 +46,11 @@ export function createOperations(
   live: Pick<LiveOverrides, 'change' | 'limits' | 'values'>,
   counters: Pick<Store, 'peek'>,
   forget: (client: string) => void,
+  log: Log,
 ) {
-  function ruleOf({ limits, clientLimits }: Config, client: string, name: string): Rule {
-    const limit = limits.find((one) => one.name === name)!
+  function ruleOf({ limits, clientLimits }: Config, client: string, name: string): Rule | null {
+    const limit = limits.find((one) => one.name === name)
+    if (limit === undefined) return null
     const own = clientLimits.get(client)?.get(name)
     const set = live.limits.get(client)?.get(name)
     const nowMs = Date.now()
@@ -50,16 +60,22 @@ export function createOperations(
   return {
     usage: (client: string, signal: AbortSignal): Promise<ClientUsage> =>
       current().usage.ofClient(client, signal),
-    reset: (client: string, signal: AbortSignal): Promise<number> =>
-      current()
+    async reset(client: string, signal: AbortSignal): Promise<number> {
+      const freed = await current()
         .usage.free(client, signal)
-        .finally(() => forget(client)),
+        .finally(() => forget(client))
+      log.info({ client, freed }, 'counters of a client freed by an operator')
+      return freed
+    },
 
     /** Sets and removes overrides of a client, all or none; rejects with an InvalidQuestion, and if the store does not answer. */
     async setLimits({ client, set, untilAt, by, note }: Setting): Promise<SettingResult> {
       const { config, usage } = current()
       const names = Object.keys(set)
-      for (const name of names) assertOverridable(config, name)
+      // An override outlives its limit, and must be removable.
+      const isGone = (name: string): boolean =>
+        set[name] === null && live.limits.get(client)?.has(name) === true
+      for (const name of names) if (!isGone(name)) assertOverridable(config, name)
       const before = names.map((name) => ruleOf(config, client, name))
       const setAt = Date.now()
       const rest = { ...(untilAt !== null && { untilAt }), ...(by && { by }), ...(note && { note }) }
@@ -69,13 +85,19 @@ export function createOperations(
       )
       const removed = wanted.flatMap(([name, limit]) => (limit === null ? [{ client, name }] : []))
       await live.change(added, removed)
+      const until = untilAt === null ? null : instant(untilAt)
+      log.info(
+        { client, set, ...(added.length > 0 && { until }), by, note },
+        'limits of a client set by an operator',
+      )
       const limits = names.map((name, i) => ({
         name,
         before: before[i]!,
         after: ruleOf(config, client, name),
       }))
       const isListed = config.clients.some(({ caller }) => caller === client)
-      return { client, limits, seen: isListed || (await isCounted(usage, client)) }
+      const shared = config.store !== 'memory'
+      return { client, limits, shared, seen: isListed || (await isCounted(usage, client)) }
     },
 
     overrides: async (): Promise<readonly ListedOverride[]> =>
@@ -87,8 +109,8 @@ export function createOperations(
       if (question.at !== undefined) return explained
       const limits = explained.limits.map(async (limit) => {
         if (limit.key === null) return limit
-        const [allowance] = await counters.peek([{ ...limit, key: limit.key }])
-        return { ...limit, used: allowance!.limit - allowance!.remaining }
+        const [used] = await readUsed(counters, [{ ...limit, key: limit.key }])
+        return { ...limit, used: used! }
       })
       return { ...explained, limits: await Promise.all(limits).catch(() => explained.limits) }
     },

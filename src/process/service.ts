@@ -149,12 +149,13 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     throw error
   })
 
-  function forget(client?: string): void {
+  /** Drops cached answers of the store, and what the console shows of clients whose limits have changed or were reset. */
+  function forget(...clients: readonly string[]): void {
     limiter.forget()
     current.usage.forget()
-    activity.forget(client)
+    for (const client of clients) activity.forget(client)
   }
-  overrides.watch(forget)
+  overrides.watch((clients) => forget(...clients))
 
   return {
     address,
@@ -181,7 +182,7 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
     metrics: metrics.text,
     metricValues: metrics.ownValues,
     activity: activity.values,
-    ...createOperations(() => current, overrides, counters, forget),
+    ...createOperations(() => current, overrides, counters, forget, log),
     forget,
     async close({ lameDuckMs, drainTimeoutMs }) {
       const endAt = performance.now() + drainTimeoutMs

@@ -96,6 +96,16 @@ routes:
     expect(await sluice(['check', '--connect', '--config', file])).toMatchObject({ code: 78, stdout: '' })
   })
 
+  it('says that an issuer does not speak TLS', async ({ onTestFinished }) => {
+    const [data, issuer] = await Promise.all([startUpstream(), startIssuer({ algorithms: ['ES256'] })])
+    for (const { close } of [data, issuer]) onTestFinished(close)
+    const jwks = issuer.jwksUri.replace('http:', 'https:')
+    const text = textOf({ data: data.url, tokens: { jwks } })
+    const { code, stdout } = await sluice(['check', '--connect', '--config', fileOf(text)])
+    expect(code).toBe(1)
+    expect(stdout).toContain(`${jwks} does not speak TLS; write http:// in place of https://`)
+  })
+
   it('shows the warnings of the configuration, which fail nothing', async ({ onTestFinished }) => {
     const [data, issuer] = await Promise.all([startUpstream(), startIssuer({ algorithms: ['ES256'] })])
     for (const { close } of [data, issuer]) onTestFinished(close)

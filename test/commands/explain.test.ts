@@ -35,7 +35,7 @@ describe('sluice explain', () => {
       '',
       'LIMIT     CALLS  USED  WINDOW  KIND  KEY                     BECAUSE',
       "requests  0      -     1m      live  sluice:{acme}:requests  the client's own limit of the file, until 2026-12-01T00:00:00.000Z; refuses every call; 10 from 2026-12-01T00:00:00.000Z on",
-      'sync      1      -     5s      live  sluice:{acme}:sync:abc  for every client',
+      'sync      1      -     5s      live  sluice:{acme}:sync:abc  the limit of the file',
       '',
     ])
   })
@@ -77,7 +77,7 @@ describe('sluice explain', () => {
     expect(ended.stdout).toContain('PASSED OVER             BECAUSE IT\n')
     expect(ended.stdout).toContain('\n/open                   takes another path\n')
     expect(ended.stdout).toContain(
-      '\nrequests  10     -     1m      live  needs --client  for every client\n',
+      '\nrequests  10     -     1m      live  needs --client  the limit of the file\n',
     )
     const refused = await sluice(['explain', '/a//b', '--config', file, '--offline'])
     expect(refused.stdout).toMatch(
@@ -165,7 +165,7 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
       expect(ended.stdout).toMatch(
         /^requests +7 +1 +1m +live +sluice:\{acme\}:requests +an override, until 2100-\S+, set at \S+ by \S+; 3 from 2100-\S+ on$/m,
       )
-      expect(ended.stdout).toMatch(/^sync +1 +1 +5s +live +sluice:\{acme\}:sync:abc +for every client$/m)
+      expect(ended.stdout).toMatch(/^sync +1 +1 +5s +live +sluice:\{acme\}:sync:abc +the limit of the file$/m)
       const later = await sluice([...SYNC, '--config', started, '--at', '2100-01-01T00:00:00Z'])
       expect(later.stdout).toMatch(/^requests +3 +- +1m +live /m)
       const json = await sluice([...SYNC, '--admin', `http://127.0.0.1:${gateway.adminPort}`, '--json'])
@@ -204,11 +204,11 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
     ],
     [
       ['explain', '/x', '--config', 'x', '--at', '2027-01-31'],
-      '--at must be an instant such as 2027-01-31T00:00:00Z.',
+      'The instant must be ISO 8601 with its offset, such as 2027-01-31T00:00:00Z.',
     ],
     [
       ['explain', '/x', '--config', 'x', '--ip', '1.2.3.999'],
-      '--ip must be an address such as 192.0.2.7 or 2001:db8::7.',
+      'The address must be one such as 192.0.2.7 or 2001:db8::7.',
     ],
     [['explain', '/x', '--config', 'x', '--client', ''], 'Which client? Give its id.'],
     [['explain', '/x', '--nope'], 'Unknown argument: nope'],

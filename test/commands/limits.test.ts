@@ -96,7 +96,10 @@ describe('sluice limits show and reset', () => {
 })
 
 describe('sluice limits set and overrides', () => {
-  afterEach(() => redis.command('DEL', 'sluice:{}:~overrides'))
+  afterEach(async () => {
+    const { overrides } = JSON.parse((await limits('overrides', '--json')).stdout)
+    for (const { client, name } of overrides) await set(client, `${name}=default`)
+  })
 
   it('beat the file and its announced changes, say what they replace, and keep who set them and why', async () => {
     const done = await set('acme', 'requests=5', 'trial=9', '--until', END, '--note', 'leaked "token"')
@@ -104,7 +107,7 @@ describe('sluice limits set and overrides', () => {
     const override = `an override, until END, set at NOW by ${ME}: leaked "token"`
     expect(shortened(done.stdout).split('\n')).toEqual([
       `Set "requests" of the client "acme" to 5: ${override}. It replaces 50: the client's own limit of the file, until END.`,
-      `Set "trial" of the client "acme" to 9: ${override}. It replaces 5: for every client.`,
+      `Set "trial" of the client "acme" to 9: ${override}. It replaces 5: the limit of the file.`,
       'Every gateway has this within a second.',
       '',
     ])
@@ -125,7 +128,7 @@ describe('sluice limits set and overrides', () => {
     const ended = await set('acme', 'requests=default', 'sync=default')
     expect(shortened(ended.stdout)).toBe(
       `Removed the override of "requests" of the client "acme", which was 5. It is 50 again: the client's own limit of the file, until END.
-There was no override of "sync" of the client "acme". It is 1: for every client.
+There was no override of "sync" of the client "acme". It is 1: the limit of the file.
 Every gateway has this within a second.\n`,
     )
     await limits('reset', 'acme')
@@ -143,6 +146,41 @@ Every gateway has this within a second.\n`,
     expect((await dayOf('--permanent')).until).toBeNull()
     const hours = await dayOf('--until', '2h')
     expect(Date.parse(hours.until) - Date.parse(hours.set)).toBeLessThan(7_200_001)
+  })
+
+  it('are removed though the file has no such limit any more', async () => {
+    const kept = ['["acme","gone"]', '{"limit":7,"setAt":1}', 'version', '999999 other']
+    await redis.command('HSET', 'sluice:{}:~overrides', ...kept)
+    await until('it is read', async () => (await limits('overrides')).stdout.includes('gone'))
+    expect((await limits('show', 'acme')).stdout).toContain(
+      'An override, without effect, gives the client "gone" of 7',
+    )
+    expect((await set('acme', 'gone=5')).code).toBe(64)
+    expect((await set('acme', 'gone=default')).stdout).toContain(
+      'Removed the override of "gone" of the client "acme", a limit that the file does not have.\n',
+    )
+    expect((await limits('overrides')).stdout).not.toContain('gone')
+  })
+
+  it('leave what is counted as it is, also beyond the limit, and what the console shows of others', async () => {
+    const callOf = async (client: string) =>
+      await call(gateway.port, { method: 'POST', path: '/sync/w', token: await token(client) })
+    const shownOf = async (client: string) => {
+      const { json } = await call(gateway.adminPort, {
+        path: '/overview',
+        headers: { Authorization: `Bearer ${TOKEN}` },
+      })
+      return json.activity.clients.find((one: { client: string }) => one.client === client)
+    }
+    for (const connection of ['1', '2', '3'])
+      await call(gateway.port, {
+        ...{ method: 'POST', path: `/sync/${connection}`, token: await token('lowered') },
+      })
+    await callOf('refused')
+    expect((await callOf('refused')).status).toBe(429)
+    await set('lowered', 'requests=2')
+    expect((await limits('show', 'lowered')).stdout).toMatch(/requests +2 +3 +0 +10m/)
+    expect((await shownOf('refused')).refusedNow).toMatchObject({ limit: 'sync' })
   })
 
   it('print as JSON what was in force before and is after', async () => {
@@ -215,7 +253,7 @@ Every gateway has this within a second.\n`,
     redis.thaw()
     expect(ended).toMatchObject({ code: 1, stdout: '' })
     expect(ended.stderr).toBe(
-      `sluice: The gateway at ${url} does not do this: The counters are out of reach.\n`,
+      `sluice: The gateway at ${url} does not do this: The counters are out of reach. The change may not be in force; until Redis answers, write it to clients[].limits of the file.\n`,
     )
     await until('it answers again', async () => (await limits('show', 'acme')).code === 0)
   })
@@ -224,7 +262,8 @@ Every gateway has this within a second.\n`,
     const alone = await startGateway(settings('memory', '{ port: 0 }'))
     const ask = (...args: string[]) =>
       sluice(['limits', ...args, '--admin', `http://127.0.0.1:${alone.adminPort}`])
-    expect(await ask('set', 'acme', 'requests=0')).toMatchObject({ code: 0 })
+    const { stdout } = await ask('set', 'acme', 'requests=0')
+    expect(stdout).toMatch(/\nThis process keeps it until it ends\.\n$/)
     const got = await call(alone.port, { method: 'POST', path: '/sync/z', token: await token('acme') })
     expect(got.status).toBe(429)
     expect((await ask('overrides')).stdout).toContain('acme')

@@ -166,6 +166,47 @@ describe('the overrides in Redis', () => {
     await until('all are removed', () => limitOf('a') === undefined)
   })
 
+  it.each([
+    ['a reading finds', async () => {}],
+    [
+      'the next change finds',
+      async ({ change }: ReturnType<typeof follow>) => await change([of('c', 3)], []),
+    ],
+  ])('are written back, and what was removed stays so, where %s older data', async (_, act) => {
+    await add(of('a', 7), of('b', 8))
+    await redis.command('COPY', KEY, OTHER)
+    const live = follow()
+    await live.change([of('a', 9)], [of('b')])
+    await redis.command('RENAME', OTHER, KEY)
+    await act(live)
+    live.watch(() => {})
+    await until('they are written back', () => live.seen.includes('restored 1'))
+    expect((await kept()).map(({ client, limit }) => [client, limit])).toEqual([
+      ['a', 9],
+      ...(live.limitOf('c') === undefined ? [] : [['c', 3]]),
+    ])
+    expect([live.limitOf('a'), live.limitOf('b')]).toEqual([9, undefined])
+  })
+
+  it('are read where two gateways have changed older data alike', async () => {
+    const { change, load, limitOf } = follow()
+    await change([of('a', 7)], [])
+    await redis.command(
+      'HSET',
+      KEY,
+      ...Object.entries({ ...fieldsOf(of('a', 8)), version: '1 other' }).flat(),
+    )
+    await load()
+    expect(limitOf('a')).toBe(8)
+  })
+
+  it('that are removed and were not there change nothing', async () => {
+    await add(of('a'))
+    const version = await store.overrides.version()
+    await remove(of('b'))
+    expect(await store.overrides.version()).toBe(version)
+  })
+
   it('that have ended are left out at the next change', async () => {
     await add(of('a', 5, { untilAt: Date.now() - 1 }))
     expect(await kept()).toHaveLength(1)
@@ -254,7 +295,8 @@ describe('the overrides in memory', () => {
     expect(live.limits.get('a')?.get('requests')?.limit).toBe(7)
     expect(live.values()).toHaveLength(1)
     expect(seen).toEqual([2, 1])
-    expect(await source.write(new Map([['x', 'y']]), true)).toBe(false)
+    await live.change([], [of('b')])
+    expect([await source.version(), seen]).toEqual(['2', [2, 1]])
   })
 })
 

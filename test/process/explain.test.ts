@@ -31,7 +31,7 @@ describe('a question', () => {
     expect(readQuestion('/x', 'a.example')).toMatchObject({ host: 'a.example' })
     expect(readQuestion('A.example/x', 'a.example')).toMatchObject({ host: 'A.example' })
     expect(() => readQuestion('b.example/x', 'a.example')).toThrow(
-      'The request is to "b.example", and --host says "a.example".',
+      'The request is to "b.example", and the host given is "a.example".',
     )
     for (const method of ['FOO', 'foo', 'X-Y']) {
       expect(() => readQuestion(`${method} /x`)).toThrow(`"${method}" is no method of HTTP`)
@@ -101,7 +101,7 @@ clients:
           key: 'sluice:{acme}:requests',
           lacking: [],
           decidedBy: 'limit',
-          because: 'for every client',
+          because: 'the limit of the file',
           next: { announced: '2026-11-01T00:00:00.000Z', from: '2026-12-01T00:00:00.000Z', limit: 20 },
           used: null,
         },
@@ -114,7 +114,7 @@ clients:
           key: 'sluice:{acme}:sync:abc',
           lacking: [],
           decidedBy: 'limit',
-          because: 'for every client',
+          because: 'the limit of the file',
           next: null,
           used: null,
         },
@@ -128,7 +128,7 @@ clients:
   })
 
   it.for([
-    ['2026-11-30T23:59:59.999Z', 'acme', 10, 'limit', 'for every client', 20],
+    ['2026-11-30T23:59:59.999Z', 'acme', 10, 'limit', 'the limit of the file', 20],
     ['2026-12-01T00:00:00Z', 'acme', 20, 'change', 'changed at 2026-12-01T00:00:00.000Z', 30],
     ['2027-01-01T00:00:00Z', 'acme', 30, 'change', 'changed at 2027-01-01T00:00:00.000Z', undefined],
     [

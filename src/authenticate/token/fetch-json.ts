@@ -55,6 +55,8 @@ export function describeFailure(error: unknown): string {
   if (error instanceof Problem) return error.message
   const { name, code, message, cause } = error as NodeJS.ErrnoException
   if (name === 'TimeoutError') return 'did not answer in time'
+  if ((cause as NodeJS.ErrnoException | undefined)?.code === 'ERR_SSL_WRONG_VERSION_NUMBER')
+    return 'does not speak TLS; write http:// in place of https://'
   const reason = (cause as NodeJS.ErrnoException | undefined)?.code ?? code ?? message
   return `cannot be read: ${reason === 'ENOENT' ? 'there is no such file' : reason}`
 }

@@ -2,7 +2,16 @@ import { dirname, join } from 'node:path'
 import { withTimeout } from '../../authenticate/token/fetch-json.ts'
 import { discover } from '../../authenticate/token/jwks.ts'
 import { loadConfig } from '../../config/load.ts'
-import { DEFAULT_FILE, type Given, type Io, refuseOutput, textOf, writeLines, writeOutput } from '../io.ts'
+import {
+  DEFAULT_FILE,
+  type Given,
+  type Io,
+  refuseOutput,
+  textOf,
+  UsageError,
+  writeLines,
+  writeOutput,
+} from '../io.ts'
 import { schemaText } from '../schema.ts'
 import { type Answers, answersOf } from './answers.ts'
 import { configText, type FoundIssuer, PASSWORD, splitRedis } from './template.ts'
@@ -21,7 +30,9 @@ export async function run(given: Given, io: Io): Promise<void> {
   const found = await findIssuer(answers)
   const text = configText(answers, found, isFile)
   const { password } = splitRedis(answers.redis)
-  await loadConfig({ file, text, env: { [PASSWORD]: password } })
+  await loadConfig({ file, text, env: { [PASSWORD]: password } }).catch((error: Error) => {
+    throw new UsageError(`These answers make no configuration that can be used:\n${error.message}`)
+  })
   if (isFile) {
     await writeOutput(file, text, isForced ? 'w' : 'wx')
     await writeOutput(join(dirname(file), SCHEMA), schemaText())

@@ -52,8 +52,8 @@ function describeOverrides({ overrides }: Overrides): string {
 function describeUsage({ client, limits, own, overrides, truncated }: ClientUsage): string {
   const set = [
     ...overrides.map(
-      ({ name, limit, until, set, by, note }) =>
-        `An override gives the client "${name}" of ${limit} ${until === null ? 'for good' : `until ${until}`}, set at ${set}${by === null ? '' : ` by ${by}`}${note === null ? '.' : `: ${note}`}`,
+      ({ name, limit, until, set, by, note, applies }) =>
+        `An override${applies ? '' : ', without effect,'} gives the client "${name}" of ${limit} ${until === null ? 'for good' : `until ${until}`}, set at ${set}${by === null ? '' : ` by ${by}`}${note === null ? '.' : `: ${note}`}`,
     ),
     ...own.map(
       ({ name, limit, until }) =>
@@ -63,14 +63,14 @@ function describeUsage({ client, limits, own, overrides, truncated }: ClientUsag
   if (limits.length === 0) return formatParagraphs([`Nothing is counted of the client "${client}".`, set])
   const table = formatTable([
     ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND'],
-    ...limits.map(({ key, name, limit, remaining, windowSeconds, reset, until, override, shadow }) => [
+    ...limits.map(({ key, name, limit, used, remaining, windowSeconds, reset, until, override, shadow }) => [
       key,
       name,
       String(limit),
-      String(limit - remaining),
+      String(used),
       String(remaining),
       formatDuration(windowSeconds * 1000),
-      limit > remaining || limit === 0 ? reset : '-',
+      used > 0 || limit === 0 ? reset : '-',
       until ?? '-',
       `${shadow ? 'shadow' : 'live'}${override ? ', override' : ''}`,
     ]),

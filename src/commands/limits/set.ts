@@ -17,7 +17,7 @@ export async function setLimits(admin: Admin, client: string, given: Given, io: 
   if (!isSet && (until !== undefined || note !== undefined))
     throw new UsageError('--until, --permanent and --note go with a number; "default" has no end.')
   if (client !== client.trim()) writeLines(io.stderr, 'warning: the id of the client has blanks around it')
-  const body = { set, until, note, by: operator() }
+  const body = { set, until, note, by: operator(io) }
   const path = `/limits/${encodeURIComponent(client)}`
   const result = await ask<SettingResult>(admin, path, { method: 'PATCH', body })
   print(io, given, result, describe)
@@ -65,8 +65,8 @@ function readUntil(given: Given, nowMs: number): string | null | undefined {
   return instant(at)
 }
 
-/** Names who runs this command. */
-const operator = (): string => `${userName()}@${hostname()}`.slice(0, 100)
+/** Returns who runs this command: with sudo, the user before. */
+const operator = ({ env }: Io): string => `${env['SUDO_USER'] || userName()}@${hostname()}`.slice(0, 100)
 
 /** Returns the number of a user without a name, as in some containers. */
 function userName(): string {
@@ -77,14 +77,17 @@ function userName(): string {
   }
 }
 
-function describe({ client, limits }: SettingResult): string {
+function describe({ client, limits, shared }: SettingResult): string {
   const lines = limits.map(({ name, before, after }) => {
     const what = `"${name}" of the client "${client}"`
+    if (after === null || before === null)
+      return `Removed the override of ${what}, a limit that the file does not have.`
     if (after.decidedBy === 'override')
       return `Set ${what} to ${after.limit}: ${after.because}. It replaces ${before.limit}: ${before.because}.`
     if (before.decidedBy === 'override')
       return `Removed the override of ${what}, which was ${before.limit}. It is ${after.limit} again: ${after.because}.`
     return `There was no override of ${what}. It is ${after.limit}: ${after.because}.`
   })
-  return [...lines, 'Every gateway has this within a second.'].join('\n')
+  const where = shared ? 'Every gateway has this within a second.' : 'This process keeps it until it ends.'
+  return [...lines, where].join('\n')
 }

@@ -6,15 +6,13 @@ export function createMemoryOverrides(): OverrideSource {
   return {
     version: async () => kept.get(VERSION_FIELD) ?? '',
     read: async () => Object.fromEntries(kept),
-    async write(fields, ifLost = false) {
-      const version = kept.get(VERSION_FIELD)
-      if (ifLost && version !== undefined) return false
+    async change(fields) {
       for (const [field, value] of fields) {
         if (value === undefined) kept.delete(field)
         else kept.set(field, value)
       }
-      kept.set(VERSION_FIELD, String(Number(version ?? 0) + 1))
-      return true
+      kept.set(VERSION_FIELD, String(Number(kept.get(VERSION_FIELD) ?? 0) + 1))
     },
+    restore: async () => false,
   }
 }

@@ -14,7 +14,7 @@ export class StoreConfigError extends Error {
 
 /** The commands that a Redis user of the store needs, as rules of ACL SETUSER, beside the keys under its prefix. */
 export const GRANTS =
-  '+eval +evalsha +hget +hgetall +hset +hdel +hexists +set +getrange +strlen +setrange +pexpire +get +exists +zadd +zrem +zremrangebyscore +zcard +time +scan +unlink +info +select +client|setname +cluster|slots'
+  '+eval +evalsha +hget +hgetall +hset +hdel +set +getrange +strlen +setrange +pexpire +get +exists +zadd +zrem +zremrangebyscore +zcard +time +scan +unlink +info +select +client|setname +cluster|slots'
 
 /** The commands that are sent to sentinels, as rules of ACL SETUSER. */
 export const SENTINEL_GRANTS =

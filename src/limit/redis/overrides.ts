@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { type OverrideSource, VERSION_FIELD } from '../overrides.ts'
+import { counterOf, type OverrideSource, VERSION_FIELD } from '../overrides.ts'
 import type { RedisConnection } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 
@@ -7,17 +7,27 @@ import { createDeadlines } from './deadlines.ts'
 const LEAST_TIMEOUT_MS = 1000
 
 /**
- * Changes a hash and its version. ARGV[1] is the new version, ARGV[2] is 1 to do so only if there is no version yet; then come
- * fields, each with its value, or with the empty text if it is to be removed. What is no hash is replaced. Returns 1 if it did.
+ * Begins both scripts: `kept` becomes the counter of the version, 0 if there is none. What is no hash of overrides is removed.
+ * ARGV[1] is the counter that the writer knows, ARGV[2] the version's random part; then come fields, each with its value.
  */
-const WRITE = `
-local known = redis.pcall('HEXISTS', KEYS[1], '${VERSION_FIELD}')
-if type(known) == 'table' then redis.call('UNLINK', KEYS[1]) end
-if ARGV[2] == '1' and known == 1 then return 0 end
+const BEGIN = `
+local version = redis.pcall('HGET', KEYS[1], '${VERSION_FIELD}')
+if type(version) ~= 'string' then redis.call('UNLINK', KEYS[1]) end
+local kept = type(version) == 'string' and tonumber(version:match('^%d+')) or 0
+local known = tonumber(ARGV[1])`
+
+/** The empty text removes a field. */
+const CHANGE = `${BEGIN}
 for i = 3, #ARGV, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 end
-redis.call('HSET', KEYS[1], '${VERSION_FIELD}', ARGV[1])
+redis.call('HSET', KEYS[1], '${VERSION_FIELD}', string.format('%d %s', math.max(kept, known) + 1, ARGV[2]))`
+
+const RESTORE = `${BEGIN}
+if kept >= known then return 0 end
+redis.call('UNLINK', KEYS[1])
+for i = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+redis.call('HSET', KEYS[1], '${VERSION_FIELD}', ARGV[1] .. ' ' .. ARGV[2])
 return 1`
 
 /** Returns the key of all overrides. No client has an empty hash tag. */
@@ -40,12 +50,24 @@ export function createRedisOverrides(
       return await connection.explain(question(), client.server(key))
     })
 
+  const run = <T>(
+    script: string,
+    counter: number,
+    random: string,
+    fields: ReadonlyMap<string, string | undefined>,
+  ): Promise<T> =>
+    ask(() => {
+      const pairs = [...fields].flatMap(([field, value]) => [field, value ?? ''])
+      return commands.eval(script, 1, key, counter, random, ...pairs) as Promise<T>
+    })
+
   return {
     version: async () => (await ask(() => commands.hget(key, VERSION_FIELD).catch(ofHash(null)))) ?? '',
     read: () => ask(() => commands.hgetall(key).catch(ofHash({}))),
-    async write(fields, ifLost = false) {
-      const pairs = [...fields].flatMap(([field, value]) => [field, value ?? ''])
-      return (await ask(() => commands.eval(WRITE, 1, key, randomUUID(), ifLost ? 1 : 0, ...pairs))) === 1
+    change: (fields, known) => run(CHANGE, counterOf(known), randomUUID(), fields),
+    async restore(fields, version) {
+      const [counter, random] = version.split(' ')
+      return (await run(RESTORE, Number(counter), random!, fields)) === 1
     },
   }
 }

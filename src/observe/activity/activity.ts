@@ -167,13 +167,12 @@ export function createActivity(now = () => performance.now()) {
       if (isRefused) entry.refused.add(second)
       if (decision !== undefined) note(entry, exchange, second)
     },
-    /** Drops what limits said to a client, or to all callers: they have changed. */
-    forget(client?: string): void {
-      for (const entry of entries) {
-        if (client !== undefined && !(entry.kind === 'client' && entry.name === client)) continue
-        entry.limits.length = 0
-        entry.refusal = undefined
-      }
+    /** Drops what limits said to a client: they have changed, or were reset. */
+    forget(client: string): void {
+      const entry = byName.client.get(client)
+      if (entry === undefined) return
+      entry.limits.length = 0
+      entry.refusal = undefined
     },
     values(): ActivityValues {
       const at = now()

@@ -282,7 +282,7 @@ describe('a store with the right Redis', () => {
       expect(await store.reset({ named: [], glob: 't:{granted}:*', matches: () => true })).toBe(1)
       expect(await store.overrides.version()).toBe('')
       for (const value of ['value', undefined]) {
-        expect(await store.overrides.write(new Map([['field', value]]))).toBe(true)
+        await store.overrides.change(new Map([['field', value]]), '')
         expect((await store.overrides.read())['field']).toBe(value)
       }
       await store.close()

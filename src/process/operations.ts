@@ -60,13 +60,10 @@ export function createOperations(
   return {
     usage: (client: string, signal: AbortSignal): Promise<ClientUsage> =>
       current().usage.ofClient(client, signal),
-    async reset(client: string, signal: AbortSignal): Promise<number> {
-      const freed = await current()
+    reset: (client: string, signal: AbortSignal): Promise<number> =>
+      current()
         .usage.free(client, signal)
-        .finally(() => forget(client))
-      log.info({ client, freed }, 'counters of a client freed by an operator')
-      return freed
-    },
+        .finally(() => forget(client)),
 
     /** Sets and removes overrides of a client, all or none; rejects with an InvalidQuestion, and if the store does not answer. */
     async setLimits({ client, set, untilAt, by, note }: Setting): Promise<SettingResult> {
@@ -88,7 +85,7 @@ export function createOperations(
       const until = untilAt === null ? null : instant(untilAt)
       log.info(
         { client, set, ...(added.length > 0 && { until }), by, note },
-        'limits of a client set by an operator',
+        'client limits set by an operator',
       )
       const limits = names.map((name, i) => ({
         name,

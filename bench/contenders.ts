@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type Command, folder, freePort, nginx } from './ground.ts'
+import { type Command, folder, freePort, nginx } from './environment.ts'
 import { AUDIENCE, ISSUER, jwksFile, publicKeyFile, token, type Work } from './load.ts'
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url))

@@ -2,7 +2,7 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { appendFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { folder, LOAD_CPU, startOn } from './ground.ts'
+import { folder, LOAD_CPU, startOn } from './environment.ts'
 
 export const ISSUER = 'https://identity.bench.example/oidc'
 export const AUDIENCE = 'https://api.bench.example'

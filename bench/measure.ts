@@ -2,8 +2,8 @@
 import type { ChildProcess } from 'node:child_process'
 import { Redis } from 'ioredis'
 import { type Backends, type Contender, prove } from './contenders.ts'
-import { busyS, freePort, PROXY_CPU, requireCommands, serve, sleep } from './ground.ts'
-import { startRedis, startUpstream, stop, usage } from './ground.ts'
+import { busyS, freePort, PROXY_CPU, requireCommands, serve, sleep } from './environment.ts'
+import { startRedis, startUpstream, stop, usage } from './environment.ts'
 import { type Load, load } from './load.ts'
 
 /** In which the functions that every request runs are compiled. */

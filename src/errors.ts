@@ -80,7 +80,7 @@ export function badRequest(message: string, details?: RefusalDetails): Refusal {
 }
 
 /** 400, or 501, that closes the socket, so that leftover bytes are not parsed as a request (RFC 9112 section 6.3). */
-export function unframed(message: string, code: ErrorCode = 'BadRequest'): Refusal {
+export function ambiguousFraming(message: string, code: ErrorCode = 'BadRequest'): Refusal {
   return new Refusal(code, message, { headers: { Connection: 'close' } })
 }
 

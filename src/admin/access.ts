@@ -10,14 +10,18 @@ export interface Access {
 }
 
 /** A response of the operators' listener; an object as its body is JSON. */
-export interface Answer {
+export interface AdminResponse {
   readonly status: number
   readonly body: string | object
   readonly headers?: Readonly<Record<string, string>>
 }
 
 /** Returns an answer as of RFC 9457. */
-export function problem(status: number, detail: string, headers: Answer['headers'] = {}): Answer {
+export function problem(
+  status: number,
+  detail: string,
+  headers: AdminResponse['headers'] = {},
+): AdminResponse {
   const body = { type: 'about:blank', title: STATUS_CODES[status], status, detail }
   return { status, body, headers: { 'Content-Type': 'application/problem+json', ...headers } }
 }
@@ -30,7 +34,7 @@ export function problem(status: number, detail: string, headers: Answer['headers
 export function deny(
   { authorization = '', host = '', origin }: IncomingHttpHeaders,
   { token, onLoopback }: Access,
-): Answer | undefined {
+): AdminResponse | undefined {
   if (token !== undefined) {
     // RFC 6750 sections 2.1 and 3.
     const [, given] = /^bearer +(\S+) *$/i.exec(authorization) ?? []
@@ -48,7 +52,7 @@ export function deny(
   return problem(403, 'Limits are not shown to other web pages than the console.')
 }
 
-const unauthorized = (detail: string, error = ''): Answer =>
+const unauthorized = (detail: string, error = ''): AdminResponse =>
   problem(401, detail, { 'WWW-Authenticate': `Bearer realm="sluice"${error}` })
 
 /** Of the same length whatever the text, so that comparing takes the same time. */

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { type Answer, problem } from './access.ts'
-import { type Question, readQuestion, readSetting, type Setting } from './questions.ts'
+import { type AdminResponse, problem } from './access.ts'
+import { type RequestLine, parseRequestLine, readSetting, type Setting } from './questions.ts'
 
 /** What operators ask about limits. Each rejects with an InvalidQuestion, or if the store cannot be asked. */
 export interface LimitsParts {
@@ -11,7 +11,7 @@ export interface LimitsParts {
   /** Sets and removes overrides of one client. */
   setLimits(setting: Setting): Promise<object>
   overrides(): Promise<readonly object[]>
-  explain(question: Question): Promise<object>
+  explain(question: RequestLine): Promise<object>
   /** Called with why the store could not be asked. */
   failed(error: unknown): void
 }
@@ -40,7 +40,7 @@ export function createLimits({ usage, reset, setLimits, overrides, explain, fail
     request: IncomingMessage,
     response: ServerResponse,
     encoded: string,
-  ): Promise<Answer> {
+  ): Promise<AdminResponse> {
     const { method = '' } = request
     let client: string
     try {
@@ -55,7 +55,11 @@ export function createLimits({ usage, reset, setLimits, overrides, explain, fail
     return await queued(response, async (signal) => ok(await usage(client, signal)))
   }
 
-  async function answer(request: IncomingMessage, response: ServerResponse, path: string): Promise<Answer> {
+  async function answer(
+    request: IncomingMessage,
+    response: ServerResponse,
+    path: string,
+  ): Promise<AdminResponse> {
     const { method, url = '' } = request
     const [, encoded] = /^\/limits\/([^/]+)$/.exec(path) ?? []
     if (encoded !== undefined) return await ofClient(request, response, encoded)
@@ -63,10 +67,10 @@ export function createLimits({ usage, reset, setLimits, overrides, explain, fail
       return problem(404, 'Ask for /limits/ with the id of a client, percent-encoded.')
     if (method !== 'GET' && method !== 'HEAD') return notAllowed('GET, HEAD')
     if (path === '/overrides') return ok({ overrides: await overrides() })
-    return ok(await explain(readQuestion(new URLSearchParams(url.slice(path.length)))))
+    return ok(await explain(parseRequestLine(new URLSearchParams(url.slice(path.length)))))
   }
 
-  return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<Answer> => {
+  return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<AdminResponse> => {
     try {
       return await answer(request, response, path)
     } catch (error) {
@@ -80,6 +84,6 @@ export function createLimits({ usage, reset, setLimits, overrides, explain, fail
   }
 }
 
-const ok = (body: object): Answer => ({ status: 200, body })
-const notAllowed = (allow: string): Answer =>
+const ok = (body: object): AdminResponse => ({ status: 200, body })
+const notAllowed = (allow: string): AdminResponse =>
   problem(405, `Only ${allow.replace(/, (\w+)$/, ' and $1')}.`, { Allow: allow })

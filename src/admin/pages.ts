@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import type { Answer } from './access.ts'
+import type { AdminResponse } from './access.ts'
 
 const FOLDER = new URL('console/', import.meta.url)
 
@@ -21,8 +21,8 @@ const HEADERS = {
 } as const
 
 /** Reads the files of the console; returns them by their path. They hold no data, so that all may load them. */
-export function readPages(): ReadonlyMap<string, Answer> {
-  const pages = new Map<string, Answer>()
+export function readPages(): ReadonlyMap<string, AdminResponse> {
+  const pages = new Map<string, AdminResponse>()
   for (const name of readdirSync(FOLDER)) {
     const type = TYPES[name.slice(name.lastIndexOf('.') + 1)]
     if (type === undefined) continue

@@ -14,7 +14,7 @@ export interface Setting {
 }
 
 /** A request to explain: `request` is `[METHOD] [host]/path`, or has a URL in place of the host and path; `at` is ISO 8601. */
-export interface Question {
+export interface RequestLine {
   readonly request: string
   readonly host?: string
   readonly client?: string
@@ -30,7 +30,7 @@ const MAX_BODY_BYTES = 65_536
 const MAX_CHARS = { client: 1024, by: 100, note: 500 }
 
 /** Reads the parameters of `GET /explain`; throws an InvalidQuestion. */
-export function readQuestion(parameters: URLSearchParams): Question {
+export function parseRequestLine(parameters: URLSearchParams): RequestLine {
   for (const name of parameters.keys()) {
     if (!QUESTION_PARTS.includes(name) || parameters.getAll(name).length > 1)
       throw new InvalidQuestion(`The parameters are ${QUESTION_PARTS.join(', ')}, each once.`)

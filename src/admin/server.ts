@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { type Access, type Answer, deny, problem } from './access.ts'
+import { type Access, type AdminResponse, deny, problem } from './access.ts'
 import { createLimits, type LimitsParts } from './limits.ts'
 import { readPages } from './pages.ts'
 import { createStreams } from './streams.ts'
@@ -40,7 +40,10 @@ export function createAdmin(parts: AdminParts): Admin {
   }
 
   /** Returns undefined for what goes on as a stream; never rejects. */
-  async function answer(request: IncomingMessage, response: ServerResponse): Promise<Answer | undefined> {
+  async function answer(
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<AdminResponse | undefined> {
     const { method, headers } = request
     const [path = ''] = request.url?.split('?', 1) ?? []
     const page = pages.get(path)
@@ -98,7 +101,11 @@ function isOwnSite({ headers }: IncomingMessage): boolean {
 const isNavigation = ({ headers }: IncomingMessage): boolean =>
   headers['sec-fetch-mode'] === 'navigate' && headers['sec-fetch-dest'] === 'document'
 
-function write({ status, body, headers }: Answer, request: IncomingMessage, response: ServerResponse): void {
+function write(
+  { status, body, headers }: AdminResponse,
+  request: IncomingMessage,
+  response: ServerResponse,
+): void {
   const isText = typeof body === 'string'
   const bytes = Buffer.from(isText ? body : `${JSON.stringify(body)}\n`)
   response.writeHead(status, {

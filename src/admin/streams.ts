@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import { type Answer, problem } from './access.ts'
+import { type AdminResponse, problem } from './access.ts'
 
 const EVERY_MS = 1000
 const MAX_STREAMS = 20
@@ -50,7 +50,7 @@ export function createStreams(read: () => Promise<object>) {
 
   return {
     /** Answers with a stream; returns a refusal if there are too many. */
-    open(response: ServerResponse): Answer | undefined {
+    open(response: ServerResponse): AdminResponse | undefined {
       if (ended || streams.size >= MAX_STREAMS) {
         const why = ended ? 'The gateway ends.' : `${MAX_STREAMS} consoles are open, and no more can be.`
         return problem(503, why, { 'Retry-After': '5' })

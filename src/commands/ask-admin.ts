@@ -2,7 +2,7 @@ import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { dirname, resolve } from 'node:path'
 import { isMapping, type Mapping, readSource } from '../config/yaml/source.ts'
-import { fileOf, type Given, type Io, MOST_PORT, textOf, UsageError, wholeOf } from './io.ts'
+import { fileOf, type Args, type Io, MOST_PORT, textOf, UsageError, wholeOf } from './io.ts'
 
 /** The admin listener of a running gateway. */
 export interface Admin {
@@ -28,9 +28,9 @@ const MAX_CHARS = 500
  * Finds the admin listener: of `--admin`, else as the section `admin` of the file says, whose other mistakes do not matter, with
  * `--admin-host` and `--admin-port` in place of its own. The token is that of ADMIN_TOKEN, else the file's.
  */
-export async function findAdmin(given: Given, io: Io): Promise<Admin> {
+export async function findAdmin(args: Args, io: Io): Promise<Admin> {
   const token = io.env['ADMIN_TOKEN'] || undefined
-  const text = textOf(given, 'admin')
+  const text = textOf(args, 'admin')
   if (text !== undefined) {
     const url = URL.canParse(text) ? new URL(text) : undefined
     const isOrigin = url !== undefined && `${url.protocol}//${url.host}/` === url.href
@@ -41,10 +41,10 @@ export async function findAdmin(given: Given, io: Io): Promise<Admin> {
     }
     return { url: url.origin, token }
   }
-  const { section, ...read } = await readAdmin(given, io)
-  const host = textOf(given, 'admin-host') ?? section['host']
-  const hasPort = textOf(given, 'admin-port') !== undefined
-  const port = hasPort ? wholeOf(given, 'admin-port', MOST_PORT, 1) : portOf(section['port'] ?? 9090)
+  const { section, ...read } = await readAdmin(args, io)
+  const host = textOf(args, 'admin-host') ?? section['host']
+  const hasPort = textOf(args, 'admin-port') !== undefined
+  const port = hasPort ? wholeOf(args, 'admin-port', MOST_PORT, 1) : portOf(section['port'] ?? 9090)
   if (port === undefined) throw new Error('The admin port is not known. Give --admin-port, or --admin URL.')
   const url = adminUrl(typeof host === 'string' ? host : '127.0.0.1', port)
   return { ...read, url, token: token ?? (await secretOf(section['token'], read.source?.file)) }
@@ -58,10 +58,10 @@ function adminUrl(host: string, port: number): string {
 
 /** Reads the section `admin` of the file alone: what a running gateway rejects at a reload must not make it seem dead. */
 async function readAdmin(
-  given: Given,
+  args: Args,
   io: Io,
 ): Promise<{ readonly section: Mapping } & Pick<Admin, 'source' | 'problem'>> {
-  const file = fileOf(given, io)
+  const file = fileOf(args, io)
   if (file === undefined) return { section: {} }
   try {
     const { readText } = await import('../config/files.ts')

@@ -6,8 +6,8 @@ import type { Config } from '../config/schema.ts'
 import { type Defaults, pathKey, shownSettings } from '../config/shown-settings.ts'
 import { type Mapping, readSource } from '../config/yaml/source.ts'
 import { describeTopology } from '../limit/redis/options.ts'
-import { counted, formatDuration, formatList, formatTable } from './format.ts'
-import { type Given, type Io, load, overridesOf, print, textOf } from './io.ts'
+import { pluralize, formatDuration, formatList, formatTable } from './format.ts'
+import { type Args, type Io, load, overridesOf, print, textOf } from './io.ts'
 
 /** Warnings that are printed for people: each of 10,000 clients may give one. */
 const MAX_WARNINGS = 20
@@ -18,19 +18,19 @@ const ON_A_LINE: ReadonlySet<unknown> = new Set(['limits', 'clients', 'routes'])
  * Prints what a configuration means and its settings with their defaults, without secrets; with `--connect`, what became of
  * trying it; with `--against`, what differs from another file.
  */
-export async function run(given: Given, io: Io): Promise<number> {
-  const { config, file, text } = await load(given, io)
-  if (given['connect'] === true) return (await import('./connect/connect.ts')).run(config, given, io)
-  const other = textOf(given, 'against')
+export async function run(args: Args, io: Io): Promise<number> {
+  const { config, file, text } = await load(args, io)
+  if (args['connect'] === true) return (await import('./connect/connect.ts')).run(config, args, io)
+  const other = textOf(args, 'against')
   if (other !== undefined) {
     const changes = differences(await readText(other), text, other)
-    print(io, given, { changes }, () => changes.join('\n') || `Nothing differs from ${other}.`)
+    print(io, args, { changes }, () => changes.join('\n') || `Nothing differs from ${other}.`)
     return 0
   }
-  const value = overridden(readSource(text, io.env).value!, overridesOf(given))
+  const value = overridden(readSource(text, io.env).value!, overridesOf(args))
   const { settings, defaults } = shownSettings(value)
   const shown = { ...settings, warnings: config.warnings }
-  print(io, given, shown, () => `${summary(config, file)}\n\n${settingsText(settings, defaults)}`)
+  print(io, args, shown, () => `${summary(config, file)}\n\n${settingsText(settings, defaults)}`)
   return 0
 }
 
@@ -46,7 +46,7 @@ function summary(config: Config, file: string): string {
   const rows = [
     [
       'file',
-      `${file === '-' ? 'standard input' : file} is valid, with ${counted(warnings.length, 'warning')}`,
+      `${file === '-' ? 'standard input' : file} is valid, with ${pluralize(warnings.length, 'warning')}`,
     ],
     ['callers', `at ${listen.host}:${listen.port}${listen.tls ? ' by TLS' : ''}, for ${formatList(hosts)}`],
     ['operators', `at ${admin.host}:${admin.port}${admin.token === undefined ? '' : ', with a token'}`],

@@ -1,8 +1,8 @@
 import yargs, { type Argv } from 'yargs'
 import { VERSION } from '../observe/version.ts'
-import { reportFailure, wordUsage } from './failure.ts'
+import { reportFailure, describeUsageError } from './failure.ts'
 import * as flags from './flags.ts'
-import { type Given, type Io, UsageError, writeLines } from './io.ts'
+import { type Args, type Io, UsageError, writeLines } from './io.ts'
 
 /** The commands, whose packages are imported when they run: so help is quick. */
 const COMMANDS = {
@@ -62,8 +62,8 @@ export async function main(argv: readonly string[], io: Io): Promise<number> {
 function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) => void): Argv {
   const program = yargs()
   for (const [name, [describe, build, load]] of Object.entries(COMMANDS)) {
-    const run = async (given: Given): Promise<void> => {
-      const code: unknown = await (await load()).run(given, io)
+    const run = async (args: Args): Promise<void> => {
+      const code: unknown = await (await load()).run(args, io)
       if (typeof code === 'number') onFailed(code)
     }
     program.command(name, describe, (command) => build(command, run), name === 'limits' ? undefined : run)
@@ -102,8 +102,8 @@ function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) =
       const [first, second] = argv
       const words =
         first === 'limits'
-          ? wordUsage(message, argv, second, flags.WHICH_OF_LIMITS, flagsIn(help))
-          : wordUsage(message, argv, first, WHICH, flagsIn(help))
+          ? describeUsageError(message, argv, second, flags.WHICH_OF_LIMITS, flagsIn(help))
+          : describeUsageError(message, argv, first, WHICH, flagsIn(help))
       throw new UsageError(words ?? error?.message)
     })
 }

@@ -9,7 +9,7 @@ import {
   formatSize,
   formatTable,
 } from './format.ts'
-import { type Given, type Io, load, print, textOf, wordsOf, writeLines } from './io.ts'
+import { type Args, type Io, load, print, textOf, positionals, writeLines } from './io.ts'
 
 /** An explanation of a running gateway, with the SHA-256 of the file that is in force there; null where it was started without. */
 type Live = Explained & { readonly configuration: string | null }
@@ -18,20 +18,20 @@ type Live = Explained & { readonly configuration: string | null }
  * Prints which route, authentication, limits and upstream a request gets, and why: as the running gateway says, with overrides
  * and what is used now, or, with `--offline` or if none answers, by the file.
  */
-export async function run(given: Given, io: Io): Promise<void> {
+export async function run(args: Args, io: Io): Promise<void> {
   const parts = ['host', 'client', 'user', 'ip', 'at'].flatMap((name) => {
-    const text = textOf(given, name)
+    const text = textOf(args, name)
     return text === undefined ? [] : [[name, text] as const]
   })
-  const question: Question = { request: wordsOf(given).join(' '), ...Object.fromEntries(parts) }
+  const question: Question = { request: positionals(args).join(' '), ...Object.fromEntries(parts) }
   parseQuestion(question)
-  const explained = given['offline'] === true ? undefined : await explainLive(question, given, io)
-  print(io, given, explained ?? (await explainFile(question, given, io)), describeExplained)
+  const explained = args['offline'] === true ? undefined : await explainLive(question, args, io)
+  print(io, args, explained ?? (await explainFile(question, args, io)), describeExplained)
 }
 
 /** Asks the running gateway; undefined if none answers. */
-async function explainLive(question: Question, given: Given, io: Io): Promise<Explained | undefined> {
-  const admin = await findAdmin(given, io)
+async function explainLive(question: Question, args: Args, io: Io): Promise<Explained | undefined> {
+  const admin = await findAdmin(args, io)
   try {
     const parameters = new URLSearchParams({ ...question })
     const explained = await ask<Live>(admin, `/explain?${parameters.toString()}`)
@@ -54,9 +54,9 @@ function differs({ source }: Admin, { configuration }: Live): boolean {
   return createHash('sha256').update(source.text).digest('hex') !== configuration
 }
 
-async function explainFile(question: Question, given: Given, io: Io): Promise<Explained> {
+async function explainFile(question: Question, args: Args, io: Io): Promise<Explained> {
   // `--host` is the caller's here, not that of `start`.
-  const { config } = await load({ config: given['config'] }, io)
+  const { config } = await load({ config: args['config'] }, io)
   return explain(config, question)
 }
 

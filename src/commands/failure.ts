@@ -1,5 +1,5 @@
 import { LIMITS_COMMANDS } from './flags.ts'
-import { type ConfigError, nearest, type Problem } from '../config/yaml/problem.ts'
+import { type ConfigError, nearest, type LocatedIssue } from '../config/yaml/issue.ts'
 import { type Io, UsageError, writeLines } from './io.ts'
 
 /** Exit codes beside 0 and 1, as in sysexits.h. */
@@ -39,7 +39,7 @@ function commandOf(
 }
 
 /** A problem with the parts of its place apart: a file, with line and column unless it is all of it, or a flag. */
-function locatedOf({ where, path, message }: Problem) {
+function locatedOf({ where, path, message }: LocatedIssue) {
   if (where.startsWith('--')) return { flag: where, path, message }
   const [, file = where, line, column] = /^(.*):(\d+):(\d+)$/s.exec(where) ?? []
   const place = line === undefined ? {} : { line: Number(line), column: Number(column) }
@@ -47,7 +47,7 @@ function locatedOf({ where, path, message }: Problem) {
 }
 
 /** Words what yargs found, without possible secrets; `which` asks for a command where `command` is none, nor like one. */
-export function wordUsage(
+export function describeUsageError(
   message: string | null,
   argv: readonly string[],
   command: string | undefined,

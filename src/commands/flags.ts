@@ -1,5 +1,5 @@
 import type { Argv } from 'yargs'
-import { FLAGS, type Given } from './io.ts'
+import { FLAGS, type Args } from './io.ts'
 
 export const LIMITS_COMMANDS: readonly string[] = ['show', 'set', 'reset', 'overrides', 'top']
 export const WHICH_OF_LIMITS = `Which command? One of ${LIMITS_COMMANDS.map((name) => `limits ${name}`).join(', ')}.`
@@ -94,7 +94,7 @@ export function health(command: Argv): Argv {
   })
 }
 
-export function limits(command: Argv, run: (given: Given) => Promise<void>): Argv {
+export function limits(command: Argv, run: (args: Args) => Promise<void>): Argv {
   return command
     .command('show <client>', 'Show what a client has used, and its overrides', ofClient, run)
     .command('set <client>', "Set a client's limits while the gateways run", setting, run)
@@ -114,7 +114,7 @@ function watched(command: Argv): Argv {
 }
 
 /** Takes the words behind the command as they are: of positionals, yargs would lose `-` and all but the last. */
-function withWords(command: Argv, missing: string): Argv {
+function withPositionals(command: Argv, missing: string): Argv {
   return command.strict(false).strictOptions().demandCommand(1, missing)
 }
 
@@ -137,7 +137,7 @@ function setting(command: Argv): Argv {
 }
 
 export function explain(command: Argv): Argv {
-  withWords(
+  withPositionals(
     asking(command),
     'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".',
   ).usage(
@@ -152,7 +152,7 @@ export function explain(command: Argv): Argv {
 }
 
 export function replay(command: Argv): Argv {
-  withWords(
+  withPositionals(
     withJson(withConfig(command)),
     'Which access log? Give its files, or - for standard input.',
   ).usage(

@@ -19,7 +19,7 @@ function inUnits(value: number, units: Readonly<Record<string, number>>): string
 }
 
 /** A number and its noun, such as `2 calls`. */
-export function counted(number: number, noun: string): string {
+export function pluralize(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`
 }
 

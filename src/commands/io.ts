@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
-import type { Loaded, LoadOptions, Override } from '../config/load.ts'
+import type { Loaded, LoadOptions, FlagOverride } from '../config/load.ts'
 import { escaped } from '../observe/pretty.ts'
 
 /** What commands use of their process; tests bring their own. */
@@ -13,7 +13,7 @@ export interface Io extends Pick<NodeJS.Process, 'env' | 'exit' | 'on' | 'once' 
 }
 
 /** The parsed arguments of a command. */
-export type Given = Readonly<Record<string, unknown>>
+export type Args = Readonly<Record<string, unknown>>
 
 /** A command line that asks for something that there is not. */
 export class UsageError extends Error {}
@@ -24,8 +24,8 @@ export function writeLines(stream: Writable, text: string): void {
 }
 
 /** Writes a value, with `--json` as JSON, else as `describe` puts it. */
-export function print<T>({ stdout }: Io, given: Given, value: T, describe: (value: T) => string): void {
-  writeLines(stdout, given['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
+export function print<T>({ stdout }: Io, args: Args, value: T, describe: (value: T) => string): void {
+  writeLines(stdout, args['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
 }
 
 /** Writes the file that `--output` names; with `wx`, not over one that exists. Rejects with words for the operator. */
@@ -69,7 +69,7 @@ export const FLAGS: Readonly<
 }
 
 /** The overrides that parsed flags ask for; flags that were not given are undefined. */
-export function overridesOf(given: Readonly<Record<string, unknown>>): readonly Override[] {
+export function overridesOf(given: Readonly<Record<string, unknown>>): readonly FlagOverride[] {
   return Object.entries(FLAGS).flatMap(([name, { path }]) => {
     const value = given[name]
     return typeof value === 'string' ? [{ flag: `--${name}`, path, value }] : []
@@ -80,8 +80,8 @@ export function overridesOf(given: Readonly<Record<string, unknown>>): readonly 
 export const DEFAULT_FILE = 'sluice.yaml'
 
 /** Returns the file of `--config` or SLUICE_CONFIG, else `./sluice.yaml` if there is one, and says so; undefined without. */
-export function fileOf(given: Given, { env, stderr }: Io): string | undefined {
-  const named = textOf(given, 'config') ?? env['SLUICE_CONFIG']
+export function fileOf(args: Args, { env, stderr }: Io): string | undefined {
+  const named = textOf(args, 'config') ?? env['SLUICE_CONFIG']
   if (named !== undefined && named !== '') return named
   if (!existsSync(DEFAULT_FILE)) return undefined
   writeLines(stderr, `Using ./${DEFAULT_FILE}.`)
@@ -89,35 +89,35 @@ export function fileOf(given: Given, { env, stderr }: Io): string | undefined {
 }
 
 /** What `--config` and the flags beside it ask for; throws a UsageError without a file. */
-export function loadOptionsOf(given: Given, io: Io): LoadOptions {
-  const file = fileOf(given, io)
+export function loadOptionsOf(args: Args, io: Io): LoadOptions {
+  const file = fileOf(args, io)
   if (file === undefined)
     throw new UsageError(
       `Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it ${DEFAULT_FILE}.`,
     )
-  return { file, overrides: overridesOf(given), env: io.env }
+  return { file, overrides: overridesOf(args), env: io.env }
 }
 
 /** Loads the configuration; the parser is imported when it is needed, so that help is quick. */
-export async function load(given: Given, io: Io): Promise<Loaded> {
-  const options = loadOptionsOf(given, io)
+export async function load(args: Args, io: Io): Promise<Loaded> {
+  const options = loadOptionsOf(args, io)
   return (await import('../config/load.ts')).loadConfig(options)
 }
 
 /** The words behind the command. */
-export function wordsOf(given: Given): readonly string[] {
-  return (given['_'] as readonly unknown[]).slice(1).map(String)
+export function positionals(args: Args): readonly string[] {
+  return (args['_'] as readonly unknown[]).slice(1).map(String)
 }
 
 /** The text of a flag; undefined where it was not given. */
-export function textOf(given: Given, flag: string): string | undefined {
-  const text = given[flag]
+export function textOf(args: Args, flag: string): string | undefined {
+  const text = args[flag]
   return typeof text === 'string' ? text : undefined
 }
 
 /** An id that must not be empty; undefined where it was not given. Throws a UsageError. */
-export function idOf(given: Given, whose: 'client' | 'user'): string | undefined {
-  const id = textOf(given, whose)
+export function idOf(args: Args, whose: 'client' | 'user'): string | undefined {
+  const id = textOf(args, whose)
   if (id === '') throw new UsageError(`Which ${whose}? Give its id.`)
   return id
 }
@@ -126,8 +126,8 @@ export function idOf(given: Given, whose: 'client' | 'user'): string | undefined
 export const MOST_PORT = 65_535
 
 /** A whole number of a flag, within bounds; throws a UsageError. */
-export function wholeOf(given: Given, flag: string, most: number, least = 0, orElse = ''): number {
-  const text = String(given[flag])
+export function wholeOf(args: Args, flag: string, most: number, least = 0, orElse = ''): number {
+  const text = String(args[flag])
   if (/^\d{1,16}$/.test(text) && Number(text) >= least && Number(text) <= most) return Number(text)
   throw new UsageError(`--${flag} must be a whole number from ${least} to ${most}${orElse}.`)
 }

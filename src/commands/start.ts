@@ -1,9 +1,9 @@
 import { unwatchFile, watchFile } from 'node:fs'
 import { loadInThread } from '../config/load-thread.ts'
-import { ConfigError } from '../config/yaml/problem.ts'
+import { ConfigError } from '../config/yaml/issue.ts'
 import { type Running, start } from '../process/start.ts'
 import { usableCores } from '../process/workers/cores.ts'
-import { type Given, type Io, loadOptionsOf, wholeOf } from './io.ts'
+import { type Args, type Io, loadOptionsOf, wholeOf } from './io.ts'
 
 /** A signal this soon after another is the same one: npm repeats what the terminal has already sent. */
 const ECHO_MS = 500
@@ -15,12 +15,12 @@ const MOST_WORKERS = 256
  * Serves until SIGTERM or SIGINT, then drains and returns. Reloads on SIGHUP and when the file or a certificate changes;
  * SIGUSR2 switches the log level to debug and back. A second signal ends the process at once, and so does an uncaught error, since the state that it leaves is unknown.
  */
-export async function run(given: Given, io: Io): Promise<void> {
-  const isAuto = given['workers'] === 'auto'
+export async function run(args: Args, io: Io): Promise<void> {
+  const isAuto = args['workers'] === 'auto'
   const asked = isAuto
     ? Math.min(usableCores(), MOST_WORKERS)
-    : wholeOf(given, 'workers', MOST_WORKERS, 1, ', or auto')
-  const options = loadOptionsOf(given, io)
+    : wholeOf(args, 'workers', MOST_WORKERS, 1, ', or auto')
+  const options = loadOptionsOf(args, io)
   // Before anything is awaited: without a listener, each of these signals would end the process.
   let running: Running | undefined
   io.on('SIGHUP', () => void running?.reload('signal')).on('SIGUSR2', () => void running?.switchLogLevel())

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import type { Config } from './schema.ts'
-import type { Path } from './yaml/problem.ts'
+import type { Path } from './yaml/issue.ts'
 
 /** How long all certificates of a PEM file are valid, in epoch milliseconds. */
 export interface Validity {

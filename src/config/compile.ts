@@ -1,23 +1,23 @@
-import { createNames } from '../authenticate/token/claims.ts'
+import { createQualifier } from '../authenticate/token/claims.ts'
 import { readKeySet } from '../authenticate/token/key-set.ts'
 import { isGuarded } from '../downstream/router.ts'
 import type { ClientLimit } from '../limit/limit.ts'
 import { foldClientId } from '../par/client-id.ts'
 import type { Config, Settings, StoreConfig } from './schema.ts'
 import { httpUrl } from './sections/addresses.ts'
-import type { Mistake } from './yaml/problem.ts'
+import type { Issue } from './yaml/issue.ts'
 import { createFileReader } from './files.ts'
 
 /** The settings as the gateway's parts take them; what is wrong with the files that they name is added to `mistakes`. */
 export async function compile(
   settings: Settings,
   directory: string,
-  mistakes: Mistake[],
+  mistakes: Issue[],
 ): Promise<Omit<Config, 'warnings'>> {
   const { upstreams, listen, tokens, routes, limits, par } = settings
   const files = createFileReader(directory, mistakes)
   const issuers = [tokens ?? []].flat()
-  const nameOf = createNames(issuers.map(({ issuer }) => issuer))
+  const qualify = createQualifier(issuers.map(({ issuer }) => issuer))
   const clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
 
   async function compileStore(store: Settings['store']): Promise<StoreConfig> {
@@ -54,7 +54,7 @@ export async function compile(
     ),
     clients: await Promise.all(
       settings.clients.map(async ({ limits: own, jwks, jwksUri, ...client }, i) => {
-        const caller = nameOf(client.id, client.issuer)
+        const caller = qualify(client.id, client.issuer)
         if (Object.keys(own).length > 0) clientLimits.set(caller, new Map(Object.entries(own)))
         const message = jwks && (await uselessKeys(client.requestObjectSigningAlg, jwks))
         if (message !== undefined) mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })

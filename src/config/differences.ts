@@ -1,6 +1,6 @@
 import { stringify } from 'yaml'
 import { hideSecrets } from './hide-secrets.ts'
-import { ConfigError, problemsOf } from './yaml/problem.ts'
+import { ConfigError, problemsOf } from './yaml/issue.ts'
 import { isMapping, type Mapping, readSource } from './yaml/source.ts'
 
 type Path = readonly (string | number)[]

@@ -4,7 +4,7 @@ import { resolve } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { createSecureContext } from 'node:tls'
 import { type KeySet, readKeySet } from '../authenticate/token/key-set.ts'
-import { ConfigError, type Mistake, type Path } from './yaml/problem.ts'
+import { ConfigError, type Issue, type Path } from './yaml/issue.ts'
 
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'does not exist',
@@ -38,7 +38,7 @@ export async function readSecret(
   value: unknown,
   path: Path,
   directory: string,
-): Promise<{ readonly value: string } | Mistake | undefined> {
+): Promise<{ readonly value: string } | Issue | undefined> {
   if (typeof value !== 'string' || !value.startsWith('file:')) return undefined
   const file = resolve(directory, value.slice('file:'.length).replace(/^\/\/\//, '/'))
   try {
@@ -59,7 +59,7 @@ type File = 'cert' | 'key' | 'ca' | 'clientCa'
 type Files = Readonly<Partial<Record<File, string | undefined>>>
 
 /** Reads the files that a configuration names, from `directory`; what is wrong with them is added to `mistakes`. */
-export function createFileReader(directory: string, mistakes: Mistake[]) {
+export function createFileReader(directory: string, mistakes: Issue[]) {
   /** A file and what `parse` makes of it, which returns a string to say what is wrong. */
   async function read<T>(
     path: Path,

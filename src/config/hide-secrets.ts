@@ -1,4 +1,4 @@
-import { shownUrl } from '../authenticate/token/fetch-json.ts'
+import { redactUrl } from '../authenticate/token/fetch-json.ts'
 import { SECRETS } from './schema.ts'
 import { isMapping } from './yaml/source.ts'
 
@@ -15,7 +15,7 @@ export function hideSecrets(value: unknown, path: Path = []): unknown {
       Object.entries(value).map(([key, inner]) => [key, hideSecrets(inner, [...path, key])]),
     )
   if (typeof value !== 'string' || REFERENCE.test(value)) return value
-  if (/^\w+:\/\//.test(value)) return shownUrl(value.replace(/^(\w+:\/\/).*@/s, '$1***@'))
+  if (/^\w+:\/\//.test(value)) return redactUrl(value.replace(/^(\w+:\/\/).*@/s, '$1***@'))
   return SECRETS.some((secret) => matches(secret, path)) ? '***' : value
 }
 

@@ -3,13 +3,13 @@ import { isMainThread, parentPort, Worker, workerData } from 'node:worker_thread
 import { readText } from './files.ts'
 import type { Loaded, LoadOptions } from './load.ts'
 import { type ClientChunk, clientChunks, createCollector, withoutClients } from './client-chunks.ts'
-import { ConfigError, type Problem } from './yaml/problem.ts'
+import { ConfigError, type LocatedIssue } from './yaml/issue.ts'
 
 /** What the thread sends: the clients a chunk at a time, each once it is asked for the next, and then the rest. */
 type ThreadMessage =
   | { readonly chunk: ClientChunk }
   | { readonly loaded: Loaded }
-  | { readonly problems: readonly Problem[] }
+  | { readonly problems: readonly LocatedIssue[] }
 
 /** `loadConfig` in a thread of its own, so that this one goes on serving meanwhile. */
 export async function loadInThread(options: LoadOptions): Promise<Loaded & { readonly loadMs: number }> {

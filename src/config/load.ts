@@ -7,7 +7,7 @@ import { compile } from './compile.ts'
 import { differences } from './differences.ts'
 import { filesOf, readSecret, readText } from './files.ts'
 import { type Config, SECRETS, settings } from './schema.ts'
-import { ConfigError, type Mistake, mistakesOf, type Path, problemsOf } from './yaml/problem.ts'
+import { ConfigError, type Issue, mistakesOf, type Path, problemsOf } from './yaml/issue.ts'
 import { type Env, isMapping, type Mapping, readSource } from './yaml/source.ts'
 
 /** What `loadConfig` read. */
@@ -27,7 +27,7 @@ export interface Loaded {
 }
 
 /** A value that beats the file's, and the flag that gave it. */
-export interface Override {
+export interface FlagOverride {
   readonly flag: string
   readonly path: readonly string[]
   readonly value: string
@@ -39,7 +39,7 @@ export interface LoadOptions {
   readonly text?: string | undefined
   /** The text of the file that is in force. */
   readonly before?: string | undefined
-  readonly overrides?: readonly Override[]
+  readonly overrides?: readonly FlagOverride[]
   readonly env?: Env
   /** Epoch milliseconds; for the warnings of what has passed. */
   readonly nowMs?: number
@@ -58,12 +58,12 @@ export async function loadConfig({
   const source = readSource(text, env)
   const flagOf = (path: Path) =>
     overrides.findLast((one) => one.path.every((step, i) => step === path[i]))?.flag
-  const located = (mistakes: readonly Mistake[]) =>
+  const located = (mistakes: readonly Issue[]) =>
     problemsOf(mistakes, file === '-' ? 'stdin' : file, source.placeOf, flagOf)
-  const refuse = (mistakes: readonly Mistake[]) => new ConfigError(located(mistakes))
+  const refuse = (mistakes: readonly Issue[]) => new ConfigError(located(mistakes))
   if (source.value === undefined) throw refuse(source.mistakes)
 
-  const mistakes: Mistake[] = [...source.mistakes]
+  const mistakes: Issue[] = [...source.mistakes]
   let value = overridden(source.value, overrides)
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
   for (const path of SECRETS.flatMap((secret) => pathsOf(value, secret))) {
@@ -96,11 +96,11 @@ export async function loadConfig({
 }
 
 /** Returns a copy of a file's value with the values of flags. */
-export const overridden = (file: Mapping, overrides: readonly Override[]): Mapping =>
+export const overridden = (file: Mapping, overrides: readonly FlagOverride[]): Mapping =>
   overrides.reduce(override, file)
 
 /** A copy of a file's value with the value of a flag; one URL of Redis replaces all of its addresses. */
-function override(file: Mapping, { path, value }: Override): Mapping {
+function override(file: Mapping, { path, value }: FlagOverride): Mapping {
   const redis = path.at(-1) === 'url' ? get(file, path.slice(0, -1)) : undefined
   return isMapping(redis) ? put(file, path.slice(0, -1), withUrl(redis, value)) : put(file, path, value)
 }

@@ -11,13 +11,13 @@ import { listen } from './sections/listen.ts'
 import { routes, upstreams } from './sections/routes.ts'
 import { type SharedStoreSettings, store } from './sections/store.ts'
 import { tracing } from './sections/tracing.ts'
-import { choice, duration, int, port, section, textWhere } from './sections/values.ts'
-import type { Problem } from './yaml/problem.ts'
+import { choice, duration, int, port, section, stringThat } from './sections/values.ts'
+import type { LocatedIssue } from './yaml/issue.ts'
 
 const admin = section({
   host: bindHost.default('127.0.0.1').describe('The address of the admin listener.'),
   port: port.prefault(9090).describe('The port of the admin listener; 0 takes a free one.'),
-  token: textWhere(
+  token: stringThat(
     (token) => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(token),
     'a token of 16 characters or more, letters, digits and - . _ ~ + / =',
   )
@@ -181,5 +181,5 @@ export interface Config extends Readonly<
   /** In the order of matching. */
   readonly routes: readonly LimitedRoute[]
   /** What is not wrong, but probably not meant either, in the order of the file. */
-  readonly warnings: readonly Problem[]
+  readonly warnings: readonly LocatedIssue[]
 }

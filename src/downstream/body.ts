@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import { type ErrorCode, Refusal, unframed } from '../errors.ts'
+import { type ErrorCode, Refusal, ambiguousFraming } from '../errors.ts'
 
 /** Collects every `Host`, `Authorization` and `DPoP` value, since Node keeps only the first of each or joins them. */
 export function readHead(rawHeaders: readonly string[]) {
@@ -35,21 +35,22 @@ export function bodyLength(
   headers: Readonly<Record<string, string | string[] | undefined>>,
 ): BodyLength | Refusal {
   if (httpVersion !== '1.1' && httpVersion !== '1.0')
-    return unframed('This is neither HTTP/1.1 nor HTTP/1.0.')
+    return ambiguousFraming('This is neither HTTP/1.1 nor HTTP/1.0.')
   const coding = headers['transfer-encoding']
   const length = headers['content-length']
   if (coding === undefined && length === undefined) return 0
   if (length !== undefined && coding !== undefined)
-    return unframed('Send Content-Length or Transfer-Encoding, not both.')
+    return ambiguousFraming('Send Content-Length or Transfer-Encoding, not both.')
   if (coding !== undefined && (httpVersion !== '1.1' || String(coding).toLowerCase() !== 'chunked')) {
     const code =
       httpVersion === '1.1' && UNKNOWN_CODING.test(String(coding)) ? 'NotImplemented' : 'BadRequest'
-    return unframed('The only Transfer-Encoding accepted is "chunked", in HTTP/1.1.', code)
+    return ambiguousFraming('The only Transfer-Encoding accepted is "chunked", in HTTP/1.1.', code)
   }
   if (length !== undefined && !/^(?:0|[1-9]\d{0,14})$/.test(String(length)))
-    return unframed('The Content-Length is no plain number.')
+    return ambiguousFraming('The Content-Length is no plain number.')
   const bytes = length === undefined ? undefined : Number(length)
-  if (bytes !== 0 && BODILESS.has(method)) return unframed(`A ${method} request carries no body here.`)
+  if (bytes !== 0 && BODILESS.has(method))
+    return ambiguousFraming(`A ${method} request carries no body here.`)
   return bytes
 }
 
@@ -75,19 +76,22 @@ export function onBodyAborted(request: IncomingMessage, act: (reason: Refusal) =
 }
 
 /** The request of a socket whose body is still coming, if any. */
-export function requestComing(socket: Socket): IncomingMessage | undefined {
+export function incompleteRequest(socket: Socket): IncomingMessage | undefined {
   const { parser } = socket as Socket & { parser?: { incoming: IncomingMessage | null } | null }
   return parser?.incoming?.complete === false ? parser.incoming : undefined
 }
 
-const BREAKS: Readonly<Record<string, ErrorCode>> = {
+const PARSER_ERRORS: Readonly<Record<string, ErrorCode>> = {
   HPE_HEADER_OVERFLOW: 'HeaderFieldsTooLarge',
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 'PayloadTooLarge',
   ERR_HTTP_REQUEST_TIMEOUT: 'RequestTimeout',
 }
 
 /** Refuses a body that will not come to its end. The rest of it must not be taken for the next request. */
-export function brokenBody(cause: string): Refusal {
+export function bodyRefusal(cause: string): Refusal {
   const message = 'The request body is malformed or too large, or broke off.'
-  return new Refusal(BREAKS[cause] ?? 'BadRequest', message, { cause, headers: { Connection: 'close' } })
+  return new Refusal(PARSER_ERRORS[cause] ?? 'BadRequest', message, {
+    cause,
+    headers: { Connection: 'close' },
+  })
 }

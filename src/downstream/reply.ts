@@ -1,7 +1,7 @@
 import { type IncomingHttpHeaders, type ServerResponse, STATUS_CODES } from 'node:http'
 import Negotiator from 'negotiator'
 import type { Refusal } from '../errors.ts'
-import { addFields, endWhole } from '../raw-head.ts'
+import { appendFields, endWithBody } from '../runtime/rendered-head.ts'
 import { isGuarded, type Route } from './router.ts'
 import { parseHost } from './target.ts'
 
@@ -148,9 +148,9 @@ export function writeReply(response: ServerResponse, reply: Reply): number {
     request.resume()
   }
   response.writeHead(status, framing)
-  addFields(response, headers)
+  appendFields(response, headers)
   if (bodiless) response.end()
-  else if (bytes === body.length) endWhole(response, body)
+  else if (bytes === body.length) endWithBody(response, body)
   else response.end(body)
   return bodiless ? 0 : bytes
 }

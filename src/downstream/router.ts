@@ -1,5 +1,5 @@
 import { indexRoutes } from './route-index.ts'
-import { canonicalEscapes, foldCase, HIDING, parseHost, segmentsOf } from './target.ts'
+import { canonicalEscapes, foldCase, DROPPED_BY_FRAMEWORKS, parseHost, segmentsOf } from './target.ts'
 
 export interface Pattern {
   /** In upper case; undefined takes every method. `GET` takes `HEAD` too, as the frameworks behind do. */
@@ -51,28 +51,28 @@ export const isGuarded = ({ authenticate }: Pick<Route, 'authenticate'>): boolea
  */
 export function createRouter<R extends Route>(routes: readonly R[]) {
   const guarded = routes.filter(isGuarded)
-  const mayTake = indexRoutes(routes)
+  const candidates = indexRoutes(routes)
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
   return (method: string, host: string, segments: readonly string[]): Match<R> | undefined => {
     const folded = (segments.length > deepest ? segments.slice(0, deepest) : segments).map(foldCase)
-    for (const route of guarded) if (isBehind(route, host, folded)) return undefined
+    for (const route of guarded) if (hasIgnorableSuffix(route, host, folded)) return undefined
     const found = guarded.length === 0 ? undefined : matchRoute(guarded, method, host, segments, folded)
     if (found !== undefined) return found
     if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
-    return matchRoute(mayTake(folded), method, host, segments, folded)
+    return matchRoute(candidates(folded), method, host, segments, folded)
   }
 }
 
 /** What a backend might ignore: punctuation, a mark that ends a decoded path, or what is not ASCII, and so may be invisible. */
-const IGNORED = /^(?:[.,+ ?#;]|[^ -~])/
+const IGNORABLE_SUFFIX = /^(?:[.,+ ?#;]|[^ -~])/
 
 /** True if the path begins with that of a route, but for what stands behind its last literal. */
-function isBehind(route: Pattern, host: string, folded: readonly string[]): boolean {
+function hasIgnorableSuffix(route: Pattern, host: string, folded: readonly string[]): boolean {
   const last = route.segments.length - 1
   const want = route.segments[last]
   const have = folded[last]
   if (want === undefined || 'param' in want || have?.startsWith(want.literal) !== true) return false
-  if (!IGNORED.test(have.slice(want.literal.length))) return false
+  if (!IGNORABLE_SUFFIX.test(have.slice(want.literal.length))) return false
   return matchesPath(route, host, [...folded.slice(0, last), want.literal], last + 1)
 }
 
@@ -140,7 +140,8 @@ export function parsePattern(text: string): Pattern | string {
   const host = parseHost(parts[2]!)
   if (parts[2] !== '' && host?.port !== '')
     return `"${parts[2]!.replace(/^.*@/, '***@')}" is no host name; leave the port out`
-  if (HIDING.test(parts[3]!)) return 'the path cannot match; write it without "(S(" and what follows ".php"'
+  if (DROPPED_BY_FRAMEWORKS.test(parts[3]!))
+    return 'the path cannot match; write it without "(S(" and what follows ".php"'
 
   const written = [...segmentsOf(parts[3]!)]
   const rest = written.at(-1) === '*'
@@ -178,7 +179,7 @@ function parseSegment(segment: string): Segment | string {
 }
 
 /** True if `earlier` takes every request that `later` takes, of one host or of any, so that `later` can never match there. */
-export function hides(earlier: Pattern, later: Pattern): boolean {
+export function covers(earlier: Pattern, later: Pattern): boolean {
   const { methods } = earlier
   const others = later.methods && [...later.methods]
   if (methods !== undefined && others?.every((method) => methods.has(method)) !== true) return false

@@ -3,17 +3,17 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
-import { abortBody, brokenBody, requestComing } from './body.ts'
+import { abortBody, bodyRefusal, incompleteRequest } from './body.ts'
 import { loads } from './drain.ts'
 import { createPipelining, responseOf, type Serve } from './pipelining.ts'
 import { METHODS } from './router.ts'
 import {
   boundSockets,
-  closeUnread,
+  resetSlowReaders,
   type ConnectionPolicy,
   endWithStatus,
   lingerOnClose,
-  READ_MS,
+  SLOW_READER_MS,
 } from './sockets.ts'
 
 /** The bounds of the callers' listener; milliseconds and bytes. */
@@ -131,8 +131,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     }
     // What comes behind a last answer is dropped.
     if (!socket.writable) return
-    const request = requestComing(socket)
-    const refusal = brokenBody(code)
+    const request = incompleteRequest(socket)
+    const refusal = bodyRefusal(code)
     // Node pauses its parser while a caller reads no answers, and yet goes on with what TLS has decrypted: for later.
     if (code === 'HPE_PAUSED' && socket.isPaused()) socket.push(error.rawPacket)
     else if (code === 'ECONNRESET') socket.destroy()
@@ -140,8 +140,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     else refuse(socket, refusal.status, code)
   })
 
-  const { readMs = Math.max(bounds.requestTimeoutMs, READ_MS) } = bounds
-  const closingUnread = closeUnread(sockets, readMs)
+  const { readMs = Math.max(bounds.requestTimeoutMs, SLOW_READER_MS) } = bounds
+  const closingUnread = resetSlowReaders(sockets, readMs)
   server.once('close', () => clearInterval(closingUnread))
   return server
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Server, Socket } from 'node:net'
-import { requestComing } from './body.ts'
+import { incompleteRequest } from './body.ts'
 import { responseOf } from './pipelining.ts'
 import { networkOf } from './trusted-proxies.ts'
 
@@ -77,7 +77,7 @@ export function createSlots(max: number, maxEach: number) {
  * Milliseconds that a caller which seems to read nothing of its answer is given: the time for 4 MB at 20 kB a second. Linux reports
  * what was read only when about 1.4 of the 4 MB that it may hold are free again, and a caller's system may ask for it by the megabyte.
  */
-export const READ_MS = 200_000
+export const SLOW_READER_MS = 200_000
 
 /** Closes a socket at once, with a reset, so that its end is not taken for an orderly one; Node cannot reset a TLS socket. */
 export function destroyWithReset(socket: Socket): void {
@@ -89,7 +89,7 @@ export function destroyWithReset(socket: Socket): void {
  * Resets sockets whose caller takes nothing of a whole answer for `maxMs`, or up to a tenth longer; one that waits for an upstream,
  * or is given its answer, is bounded elsewhere. A timer for all: `server.timeout` has one made for every request.
  */
-export function closeUnread(sockets: ReadonlySet<Socket>, maxMs: number): NodeJS.Timeout {
+export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): NodeJS.Timeout {
   const unread = new WeakMap<ServerResponse, { readonly bytes: number; readonly since: number }>()
   const sweep = (): void => {
     const now = performance.now()
@@ -109,7 +109,7 @@ export function closeUnread(sockets: ReadonlySet<Socket>, maxMs: number): NodeJS
 const LINGER_MS = 2000
 
 /** Ends a socket, but reads and drops for a moment: a reset could overtake its last answer (RFC 9112 section 9.6). */
-function endGently(socket: Socket, last = ''): void {
+function lingeringClose(socket: Socket, last = ''): void {
   socket.end(last)
   socket.resume()
   const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
@@ -120,13 +120,13 @@ function endGently(socket: Socket, last = ''): void {
 export function lingerOnClose(socket: Socket): void {
   const { destroySoon } = socket
   socket.destroySoon = () =>
-    requestComing(socket) === undefined ? destroySoon.call(socket) : endGently(socket)
+    incompleteRequest(socket) === undefined ? destroySoon.call(socket) : lingeringClose(socket)
 }
 
 /** Ends a socket whose request never became one with a bare status line; returns the id of the answer. */
 export function endWithStatus(socket: Socket, status: number, fields = ''): string {
   const requestId = randomUUID()
-  endGently(
+  lingeringClose(
     socket,
     `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}X-Request-Id: ${requestId}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
   )

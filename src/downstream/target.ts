@@ -1,4 +1,4 @@
-import { badRequest, type Refusal, unframed } from '../errors.ts'
+import { badRequest, type Refusal, ambiguousFraming } from '../errors.ts'
 import type { Pattern } from './router.ts'
 
 /** A request target that can be read in one way only. It is matched and forwarded in this spelling. */
@@ -38,7 +38,7 @@ export function parseTarget(
   serves: (host: string) => boolean,
   others = true,
 ): Target | Refusal {
-  if (hosts.length !== 1) return unframed('Send exactly one Host header.')
+  if (hosts.length !== 1) return ambiguousFraming('Send exactly one Host header.')
   const field = parseHost(hosts[0]!)
   if (field === undefined) return badRequest('The Host header is not a host name with an optional port.')
 
@@ -69,17 +69,18 @@ export function parseTarget(
     return badRequest('The path holds a character or a percent-encoding that is not allowed there.')
   if (path.includes('//') || (path.includes('/.') && DOTS.test(path)))
     return badRequest('The path holds an empty segment or a dot segment.')
-  if (HIDING.test(path)) return badRequest('The path holds a segment that some frameworks leave out.')
-  if (query.startsWith('?/') && NO_PATH.test(path))
+  if (DROPPED_BY_FRAMEWORKS.test(path))
+    return badRequest('The path holds a segment that some frameworks leave out.')
+  if (query.startsWith('?/') && PATH_IN_QUERY.test(path))
     return badRequest('The query looks like a path; send it as one.')
 
   return { path, segments: segmentsOf(path), query, host: field.host }
 }
 
 /** What some frameworks leave out of a path: PHP's the script before other segments, ASP.NET the sessions of callers without cookies, `(S(…))`. */
-export const HIDING = /\.php\/.|\([a-z]\(/i
+export const DROPPED_BY_FRAMEWORKS = /\.php\/.|\([a-z]\(/i
 /** Frameworks of PHP that find nothing behind the script take the query for the path. */
-const NO_PATH = /^\/$|\.php\/?$/i
+const PATH_IN_QUERY = /^\/$|\.php\/?$/i
 
 /** The parts between the slashes, without the one that may end the path. `split` would take three times as long. */
 export function segmentsOf(path: string): readonly string[] {
@@ -152,7 +153,7 @@ export function servedHosts(routes: readonly Pick<Pattern, 'host' | 'hosts'>[], 
 const AUTHORITY = /^(?![/*])(?:[^/?#;]*:[/\\]+)?[^/?#;\\]*/
 
 /** Returns what may be logged of a refused target: its path up to what may be a query, a fragment, or a host with its userinfo, replaced by `…`. */
-export function plainTarget(target: string): string {
+export function loggableTarget(target: string): string {
   const path = target.replace(AUTHORITY, '')
   const end = path.search(/[?#;\\%@]|\/\//)
   return end === -1 ? path : `${path.slice(0, end)}${path[end] === '?' ? '' : '…'}`

@@ -14,14 +14,14 @@ export function createPeers(trustedProxies: readonly string[]) {
   for (const block of trustedProxies) {
     const [address, length] = block.split('/') as [string, string]
     const bits = Number(length)
-    const plain = plainAddress(address)
+    const plain = normalizeAddress(address)
     // The 96 bits of an IPv6 prefix that stand before an IPv4 address are gone with it.
     if (plain !== address && bits >= 96) trusted.addSubnet(plain, bits - 96, 'ipv4')
     else trusted.addSubnet(address, bits, familyOf(address))
   }
   const none = trustedProxies.length === 0
   const trusts = (peer: string): boolean => {
-    const plain = none ? '' : plainAddress(peer)
+    const plain = none ? '' : normalizeAddress(peer)
     return isIP(plain) !== 0 && trusted.check(plain, familyOf(plain))
   }
   return {
@@ -32,7 +32,7 @@ export function createPeers(trustedProxies: readonly string[]) {
       const chain = forwardedFor.split(',')
       let caller = peer
       for (const written of chain.slice(-MAX_HOPS).toReversed()) {
-        const hop = plainAddress(written.trim().replace(HOP, '$1$2'))
+        const hop = normalizeAddress(written.trim().replace(HOP, '$1$2'))
         // What stands before something that is no address is not a trusted proxy's.
         if (isIP(hop) === 0) break
         caller = hop
@@ -49,7 +49,7 @@ export type Peers = ReturnType<typeof createPeers>
 const BEFORE_IPV4: ReadonlySet<string> = new Set(['0:0:0:0:0:ffff', '64:ff9b:0:0:0:0'])
 
 /** Returns an address as IPv4 if it is an IPv6 one that stands for that, else unchanged. */
-export function plainAddress(address: string): string {
+export function normalizeAddress(address: string): string {
   const groups = ipv6Groups(address)
   if (groups === undefined || !BEFORE_IPV4.has(groups.slice(0, 6).join(':'))) return address
   const [high, low] = groups.slice(6).map((group) => Number.parseInt(group, 16)) as [number, number]
@@ -58,7 +58,7 @@ export function plainAddress(address: string): string {
 
 /** Returns what addresses of one owner share: an IPv6 address's /64, else the address, as IPv4 where it stands for one. */
 export function networkOf(ip: string): string {
-  const plain = plainAddress(ip)
+  const plain = normalizeAddress(ip)
   const groups = ipv6Groups(plain)
   return groups === undefined ? plain : `${groups.slice(0, 4).join('-')}/64`
 }

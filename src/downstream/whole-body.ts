@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { Refusal } from '../errors.ts'
-import { brokenBody, onBodyAborted, tooLarge } from './body.ts'
+import { bodyRefusal, onBodyAborted, tooLarge } from './body.ts'
 import { networkOf } from './trusted-proxies.ts'
 
 const EMPTY = Buffer.alloc(0)
@@ -98,7 +98,7 @@ export function readBody(
     const onEnd = (): void => settle(held.subarray(0, bytes))
     const onClose = (): void => settle(undefined)
     const reading: Reading = { sender, end: settle }
-    const timer = setTimeout(() => settle(brokenBody('ERR_HTTP_REQUEST_TIMEOUT')), readMs).unref()
+    const timer = setTimeout(() => settle(bodyRefusal('ERR_HTTP_REQUEST_TIMEOUT')), readMs).unref()
     unfinished.add(reading)
     sender.unfinished.add(reading)
     request.on('data', onData).on('end', onEnd).on('close', onClose)

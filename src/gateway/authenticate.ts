@@ -1,4 +1,4 @@
-import type { Bound } from '../authenticate/proof/confirmation.ts'
+import type { SenderConstrainedToken } from '../authenticate/proof/confirmation.ts'
 import type { Identity } from '../authenticate/token/claims.ts'
 import { senderOf } from '../authenticate/proof/dpop.ts'
 import { requireScope } from '../authenticate/token/challenge.ts'
@@ -15,14 +15,14 @@ type Outcome = Refusal | undefined
  * Finds out who calls, by the rule of the route, and which quotas count the call. 401 where that is not known, 403 where the
  * caller may not do this; of the PAR endpoint 400, 401, 413, 429. A promise only where memory does not answer.
  */
-export function authenticate(deps: GatewayDeps, x: Exchange): Outcome | Promise<Outcome> {
-  const { head, target, trusted, request } = x
-  const route = x.route!
-  if (route.authenticate === 'par') return checkPushed(deps, x)
-  if (route.authenticate === 'authorization') return checkAuthorization(deps, x)
+export function authenticate(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome> {
+  const { head, target, trusted, request } = exchange
+  const route = exchange.route!
+  if (route.authenticate === 'par') return checkPushed(deps, exchange)
+  if (route.authenticate === 'authorization') return checkAuthorization(deps, exchange)
   if (route.authenticate === 'none') {
-    x.caller = { ip: x.ip }
-    x.quotas = route.quotas(x.caller, x.params)
+    exchange.caller = { ip: exchange.ip }
+    exchange.quotas = route.quotas(exchange.caller, exchange.params)
     return undefined
   }
   const known = deps.authenticate(head.authorization, () =>
@@ -32,25 +32,27 @@ export function authenticate(deps: GatewayDeps, x: Exchange): Outcome | Promise<
       certificate: () => clientCertificate(request, trusted),
     }),
   )
-  return known instanceof Promise ? known.then((late) => identify(deps, x, late)) : identify(deps, x, known)
+  return known instanceof Promise
+    ? known.then((late) => identify(deps, exchange, late))
+    : identify(deps, exchange, known)
 }
 
-function identify(deps: GatewayDeps, x: Exchange, known: Identity | Bound | Refusal) {
+function identify(deps: GatewayDeps, exchange: Exchange, known: Identity | SenderConstrainedToken | Refusal) {
   if (known instanceof Refusal) return known
-  const route = x.route!
+  const route = exchange.route!
   const bound = 'prove' in known ? known : undefined
   const identity = 'prove' in known ? known.identity : known
   const { client, user } = identity
-  const caller = { client, ...(user !== undefined && { user }), ip: x.ip }
+  const caller = { client, ...(user !== undefined && { user }), ip: exchange.ip }
   let forbidden = requireScope(identity, route.scope)
   if (forbidden === undefined && route.needsUser && user === undefined) {
     const message = 'The access token names no user, and this path is limited for each user.'
     forbidden = new Refusal('Forbidden', message)
   }
-  forbidden ??= refuseCounted(x)
-  if (forbidden === undefined) x.quotas = route.quotas(caller, x.params)
-  if (bound !== undefined) return prove(deps, x, bound, caller, forbidden)
-  x.caller = caller
+  forbidden ??= refuseCounted(exchange)
+  if (forbidden === undefined) exchange.quotas = route.quotas(caller, exchange.params)
+  if (bound !== undefined) return prove(deps, exchange, bound, caller, forbidden)
+  exchange.caller = caller
   return forbidden
 }
 
@@ -64,18 +66,18 @@ export function refuseCounted({ route, params, bodyLength }: Exchange): Outcome 
 /** Verifies the proof that a bound token came with. A call that is refused from memory costs no signature and leaves its proof unused. */
 async function prove(
   { limiter }: GatewayDeps,
-  x: Exchange,
-  bound: Bound,
+  exchange: Exchange,
+  bound: SenderConstrainedToken,
   caller: Caller,
   forbidden: Outcome,
 ) {
-  x.bound = bound
-  x.cachedRefusal = limiter.recall(x.quotas)
-  if (x.cachedRefusal === undefined) {
+  exchange.boundToken = bound
+  exchange.cachedRefusal = limiter.recall(exchange.quotas)
+  if (exchange.cachedRefusal === undefined) {
     const proof = await bound.prove()
     if (proof instanceof Refusal) return proof
-    x.proof = x.route!.proofQuota(proof, caller, x.quotas)
+    exchange.proof = exchange.route!.proofQuota(proof, caller, exchange.quotas)
   }
-  x.caller = caller
+  exchange.caller = caller
   return forbidden
 }

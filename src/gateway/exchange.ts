@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Bound } from '../authenticate/proof/confirmation.ts'
+import type { SenderConstrainedToken } from '../authenticate/proof/confirmation.ts'
 import type { Proof } from '../authenticate/proof/dpop.ts'
 import type { Authenticate } from '../authenticate/token/bearer.ts'
 import type { BodyLength, Head } from '../downstream/body.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
 import type { createRouter, Params } from '../downstream/router.ts'
 import type { Target } from '../downstream/target.ts'
-import { type Peers, plainAddress } from '../downstream/trusted-proxies.ts'
+import { type Peers, normalizeAddress } from '../downstream/trusted-proxies.ts'
 import { Failure, type Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import type { Failures } from '../limit/failure-limit.ts'
@@ -15,7 +15,7 @@ import type { Caller, LimitedRoute, Quota } from '../limit/limit.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import type { RefuseParams } from '../limit/parameters.ts'
 import type { Allowance } from '../limit/store.ts'
-import { memoize } from '../memoize.ts'
+import { memoize } from '../runtime/memoize.ts'
 import type { AuthorizationGuard } from '../par/authorization.ts'
 import type { ParGuard } from '../par/guard.ts'
 import type { UpstreamRequest } from '../upstream/request.ts'
@@ -71,7 +71,7 @@ const NO_QUOTAS: readonly Quota[] = []
 const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 
 /** To parse an IPv6 address takes longer than all else here. */
-const peerAddress = memoize(plainAddress, 10_000, 45)
+const peerAddress = memoize(normalizeAddress, 10_000, 45)
 
 const IDS = 128
 const ID_CHARS = 36
@@ -120,7 +120,7 @@ export class Exchange {
   caller: Caller | undefined = undefined
   quotas: readonly Quota[] = NO_QUOTAS
   /** The token's binding to a key, and the quota that makes its proof pass once. */
-  bound: Bound | undefined = undefined
+  boundToken: SenderConstrainedToken | undefined = undefined
   proof: Quota | undefined = undefined
   /** The refusal that is known without the store, so that the proof was not looked at. */
   cachedRefusal: Decision | undefined = undefined
@@ -137,7 +137,7 @@ export class Exchange {
   rateLimit: string | undefined = undefined
 
   // forward
-  askedAt: number | undefined = undefined
+  forwardedAt: number | undefined = undefined
   /** The span of its trace, which is known to the tracing alone. */
   span: unknown = undefined
   forwarded: Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt'> | undefined = undefined
@@ -171,13 +171,13 @@ export class Exchange {
 }
 
 /** Notes how the response ended, for log and metrics. */
-export function recordOutcome(x: Exchange): void {
-  const { response, forwarded, refusal } = x
+export function recordOutcome(exchange: Exchange): void {
+  const { response, forwarded, refusal } = exchange
   // Set by the server where it ended the response.
   const cut = response.errored instanceof Failure ? response.errored.refusal : undefined
-  if (refusal === undefined && forwarded !== undefined && response.headersSent) x.source = 'upstream'
-  x.status = refusal?.status ?? (response.headersSent ? response.statusCode : (cut?.status ?? 0))
-  x.error = cut ?? forwarded?.error ?? (x.decision?.admitted === false ? undefined : refusal)
-  if (cut !== undefined || forwarded?.outcome === 'cut') x.incomplete = 'cut'
-  else if (!response.writableFinished) x.incomplete = 'left'
+  if (refusal === undefined && forwarded !== undefined && response.headersSent) exchange.source = 'upstream'
+  exchange.status = refusal?.status ?? (response.headersSent ? response.statusCode : (cut?.status ?? 0))
+  exchange.error = cut ?? forwarded?.error ?? (exchange.decision?.admitted === false ? undefined : refusal)
+  if (cut !== undefined || forwarded?.outcome === 'cut') exchange.incomplete = 'cut'
+  else if (!response.writableFinished) exchange.incomplete = 'left'
 }

@@ -7,27 +7,27 @@ import type { Forward } from '../upstream/upstream.ts'
 import type { Exchange } from './exchange.ts'
 
 /** Prefixes the IP address of a caller without a client id, as its key in the upstream's queue. A lone surrogate, which no client id contains. */
-const NO_NAME = '\ud800'
+const ANONYMOUS = '\ud800'
 
 /** Forwards a request and streams the response back. Returns a 502, 503 or 504 if no response was begun. */
-export function forward(x: Exchange, upstream: Forward): Promise<Refusal | undefined> {
-  const { request, response, form, rateLimit } = x
-  const { maxBody, timeoutMs } = x.route!
-  const target = x.target!
-  if (x.expectsContinue && form === undefined) response.writeContinue()
+export function forward(exchange: Exchange, upstream: Forward): Promise<Refusal | undefined> {
+  const { request, response, form, rateLimit } = exchange
+  const { maxBody, timeoutMs } = exchange.route!
+  const target = exchange.target!
+  if (exchange.expectsContinue && form === undefined) response.writeContinue()
   const proto = 'encrypted' in request.socket ? 'https' : 'http'
-  x.askedAt = x.decidedAt ?? performance.now()
+  exchange.forwardedAt = exchange.decidedAt ?? performance.now()
   const headers = requestHeaders(
     request.headers,
     {
-      peer: x.peer,
-      ip: x.ip,
+      peer: exchange.peer,
+      ip: exchange.ip,
       proto,
       host: request.headers.host!,
       port: String(request.socket.localPort ?? ''),
-      requestId: x.requestId,
+      requestId: exchange.requestId,
       clientCert: proto === 'https' ? certificateField(request.socket) : undefined,
-      trusted: x.trusted,
+      trusted: exchange.trusted,
     },
     upstream.identityHeaders,
   )
@@ -35,17 +35,17 @@ export function forward(x: Exchange, upstream: Forward): Promise<Refusal | undef
     target: target.path + target.query,
     headers,
     // Screened before.
-    bodyLength: form?.length ?? (x.bodyLength as BodyLength),
+    bodyLength: form?.length ?? (exchange.bodyLength as BodyLength),
     body: form,
     maxBody,
     timeoutMs,
     rateLimit,
-    requestId: x.requestId,
-    caller: x.caller?.client ?? NO_NAME + ipPart(x.ip),
+    requestId: exchange.requestId,
+    caller: exchange.caller?.client ?? ANONYMOUS + ipPart(exchange.ip),
   })
   return forwarded.then((ended) => {
-    x.forwarded = ended
-    x.bytes = ended.bytes
+    exchange.forwarded = ended
+    exchange.bytes = ended.bytes
     return ended.outcome === 'failed' ? ended.error : undefined
   })
 }

@@ -1,9 +1,9 @@
 import { bodyLength, readHead } from '../downstream/body.ts'
 import type { Serve } from '../downstream/pipelining.ts'
 import { jsonReply, prefersPage, refusalReply, writeReply } from '../downstream/reply.ts'
-import { parseTarget, plainTarget } from '../downstream/target.ts'
+import { parseTarget, loggableTarget } from '../downstream/target.ts'
 import { Failure, methodNotAllowed, notFound, Refusal } from '../errors.ts'
-import { callAtIterationEnd } from '../iteration.ts'
+import { callAtIterationEnd } from '../runtime/batch.ts'
 import { type Decision, exceeded } from '../limit/decision.ts'
 import { authenticate, refuseCounted } from './authenticate.ts'
 import { Exchange, type GatewayDeps, recordOutcome } from './exchange.ts'
@@ -12,17 +12,17 @@ import { forward } from './forward.ts'
 type Outcome = Refusal | undefined
 
 /** The life of a request: each phase returns the refusal that ends it, or undefined. */
-const PHASES = [understand, match, screen, authenticate, limit, answer]
+const PHASES = [parse, match, screen, authenticate, limit, answer]
 
 /** Takes a request through the phases; a promise only where one of them waits. */
-function run(deps: GatewayDeps, x: Exchange, from = 0): Outcome | Promise<Outcome> {
+function run(deps: GatewayDeps, exchange: Exchange, from = 0): Outcome | Promise<Outcome> {
   for (let i = from; i < PHASES.length; i++) {
-    const outcome = PHASES[i]!(deps, x)
+    const outcome = PHASES[i]!(deps, exchange)
     if (outcome instanceof Promise)
       return outcome.then((refusal) =>
-        refusal === undefined ? run(deps, x, i + 1) : refused(deps, x, refusal),
+        refusal === undefined ? run(deps, exchange, i + 1) : refused(deps, exchange, refusal),
       )
-    if (outcome !== undefined) return refused(deps, x, outcome)
+    if (outcome !== undefined) return refused(deps, exchange, outcome)
   }
   return undefined
 }
@@ -57,33 +57,33 @@ export function createGateway(deps: GatewayDeps): Serve {
 }
 
 /** 400: a target, host or framing that can be read in two ways. */
-function understand({ serves, servesOthers }: GatewayDeps, x: Exchange): Outcome {
-  const { request } = x
-  x.head = readHead(request.rawHeaders)
-  x.bodyLength = bodyLength(x.method, request.httpVersion, request.headers)
+function parse({ serves, servesOthers }: GatewayDeps, exchange: Exchange): Outcome {
+  const { request } = exchange
+  exchange.head = readHead(request.rawHeaders)
+  exchange.bodyLength = bodyLength(exchange.method, request.httpVersion, request.headers)
   // Whatever the refusal: where this request ends, another server may see the next one begin.
-  if (x.bodyLength instanceof Refusal) x.response.shouldKeepAlive = false
-  const target = parseTarget(request.url ?? '', x.head.hosts, serves, servesOthers)
+  if (exchange.bodyLength instanceof Refusal) exchange.response.shouldKeepAlive = false
+  const target = parseTarget(request.url ?? '', exchange.head.hosts, serves, servesOthers)
   if (target instanceof Refusal) {
-    x.path = plainTarget(request.url ?? '')
+    exchange.path = loggableTarget(request.url ?? '')
     return target
   }
-  x.target = target
-  x.host = target.host
-  x.path = target.path
+  exchange.target = target
+  exchange.host = target.host
+  exchange.path = target.path
   return undefined
 }
 
 /** 404, 405: no route. */
-function match({ match: router }: GatewayDeps, x: Exchange): Outcome {
-  const found = router(x.method, x.target!.host, x.target!.segments)
+function match({ match: router }: GatewayDeps, exchange: Exchange): Outcome {
+  const found = router(exchange.method, exchange.target!.host, exchange.target!.segments)
   if (found === undefined) return notFound()
   if ('allow' in found) {
-    x.nearest = found.nearest
+    exchange.nearest = found.nearest
     return methodNotAllowed(found.allow)
   }
-  x.route = found.route
-  x.params = found.params
+  exchange.route = found.route
+  exchange.params = found.params
   return undefined
 }
 
@@ -92,71 +92,74 @@ function match({ match: router }: GatewayDeps, x: Exchange): Outcome {
  * and invalid path parameters (400) and too large a body (413). If there is a token, the last two wait until it is verified, as the
  * response then shows the limit.
  */
-function screen({ failures }: GatewayDeps, x: Exchange): Outcome {
-  const { authenticate: how } = x.route!
-  if (x.bodyLength instanceof Refusal) return x.bodyLength
-  const tooManyFailures = how === 'none' ? undefined : failures?.refusal(x.ip)
-  const hasToken = how === 'bearer' && x.head.authorization.length > 0
-  return tooManyFailures ?? (hasToken ? undefined : refuseCounted(x))
+function screen({ failures }: GatewayDeps, exchange: Exchange): Outcome {
+  const { authenticate: how } = exchange.route!
+  if (exchange.bodyLength instanceof Refusal) return exchange.bodyLength
+  const tooManyFailures = how === 'none' ? undefined : failures?.refusal(exchange.ip)
+  const hasToken = how === 'bearer' && exchange.head.authorization.length > 0
+  return tooManyFailures ?? (hasToken ? undefined : refuseCounted(exchange))
 }
 
 /** 429: over a limit. 401: a proof that was used before. Throws 503 where the store is down and the operator chose `deny`. `respond` charges its proof itself. */
-function limit(deps: GatewayDeps, x: Exchange): Outcome | Promise<Outcome> {
-  const { quotas, proof, route } = x
+function limit(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome> {
+  const { quotas, proof, route } = exchange
   if (route!.forward === undefined || (quotas.length === 0 && proof === undefined)) return undefined
-  x.limitAt = performance.now()
-  const decision = x.cachedRefusal ?? deps.limiter.decide(quotas, proof)
+  exchange.limitAt = performance.now()
+  const decision = exchange.cachedRefusal ?? deps.limiter.decide(quotas, proof)
   return decision instanceof Promise
-    ? decision.then((late) => decided(deps, x, late))
-    : decided(deps, x, decision)
+    ? decision.then((late) => decided(deps, exchange, late))
+    : decided(deps, exchange, decision)
 }
 
-function decided({ rateLimitHeaders }: GatewayDeps, x: Exchange, decision: Decision): Outcome {
-  if (decision.replayed === true) return x.bound!.replayed()
-  x.decidedAt = performance.now()
-  if (x.quotas.length === 0) return undefined
-  x.decision = decision
-  x.rateLimit = rateLimitHeaders(decision, x.quotas)
+function decided({ rateLimitHeaders }: GatewayDeps, exchange: Exchange, decision: Decision): Outcome {
+  if (decision.replayed === true) return exchange.boundToken!.replayed()
+  exchange.decidedAt = performance.now()
+  if (exchange.quotas.length === 0) return undefined
+  exchange.decision = decision
+  exchange.rateLimit = rateLimitHeaders(decision, exchange.quotas)
   return decision.admitted ? undefined : exceeded(decision)
 }
 
 /** Has the upstream answer, or the gateway itself. */
-function answer(deps: GatewayDeps, x: Exchange): Promise<Outcome> {
-  const { forward: upstream } = x.route!
-  if (upstream === undefined) return respond(deps, x)
-  deps.trace?.(x)
-  return forward(x, upstream)
+function answer(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
+  const { forward: upstream } = exchange.route!
+  if (upstream === undefined) return respond(deps, exchange)
+  deps.trace?.(exchange)
+  return forward(exchange, upstream)
 }
 
 /** Answers `respond: limits`. */
-async function respond(deps: GatewayDeps, x: Exchange): Promise<Outcome> {
+async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
   const { limiter, limitsOf } = deps
   // All at once, so that the caller waits for Redis once; the limit shown is one of those listed, and read once.
   const [decision, limits, rateLimit] = await Promise.all([
-    limiter.decide([], x.proof),
-    limitsOf(x.caller!),
-    readLimit(deps, x),
+    limiter.decide([], exchange.proof),
+    limitsOf(exchange.caller!),
+    readLimit(deps, exchange),
   ])
-  if (decision.replayed === true) return x.bound!.replayed()
-  x.rateLimit = rateLimit
-  x.bytes = writeReply(x.response, jsonReply(limits, x.requestId, x.rateLimit))
+  if (decision.replayed === true) return exchange.boundToken!.replayed()
+  exchange.rateLimit = rateLimit
+  exchange.bytes = writeReply(exchange.response, jsonReply(limits, exchange.requestId, exchange.rateLimit))
   return undefined
 }
 
 /** Has the refusal of a known caller that was not charged show its limit: every response of a limited route does. */
-function refused(deps: GatewayDeps, x: Exchange, refusal: Refusal): Outcome | Promise<Outcome> {
-  const isUnknown = x.caller?.client === undefined || refusal.status === 401
-  if (isUnknown || x.limitAt !== undefined) return refusal
-  return readLimit(deps, x).then((fields) => {
-    x.rateLimit = fields
+function refused(deps: GatewayDeps, exchange: Exchange, refusal: Refusal): Outcome | Promise<Outcome> {
+  const isUnknown = exchange.caller?.client === undefined || refusal.status === 401
+  if (isUnknown || exchange.limitAt !== undefined) return refusal
+  return readLimit(deps, exchange).then((fields) => {
+    exchange.rateLimit = fields
     return refusal
   })
 }
 
 /** Returns the limit fields of a caller that was not charged; undefined if the store cannot be asked. */
-async function readLimit({ readAllowance, rateLimitHeaders }: GatewayDeps, x: Exchange) {
-  const { shownQuota, refuseParams } = x.route!
-  const quota = shownQuota(x.caller!, refuseParams(x.params) === undefined ? x.params : {})
+async function readLimit({ readAllowance, rateLimitHeaders }: GatewayDeps, exchange: Exchange) {
+  const { shownQuota, refuseParams } = exchange.route!
+  const quota = shownQuota(
+    exchange.caller!,
+    refuseParams(exchange.params) === undefined ? exchange.params : {},
+  )
   const allowance = quota && (await readAllowance(quota).catch(() => undefined))
   if (allowance === undefined) return undefined
   const decision: Decision = { admitted: true, allowances: [allowance], mode: 'store', cached: true }
@@ -164,17 +167,20 @@ async function readLimit({ readAllowance, rateLimitHeaders }: GatewayDeps, x: Ex
 }
 
 /** Turns a refusal into the reply, in the format of the route or host. */
-function refuse(deps: GatewayDeps, x: Exchange, refusal: Refusal): void {
-  const tooManyFailures = isFailure(x, refusal) ? deps.failures?.count(x.ip) : undefined
-  x.refusal = tooManyFailures ?? refusal
-  const route = x.route ?? x.nearest
-  const isRead = route?.authenticate === 'authorization' && prefersPage(x.request.headers)
-  const format = isRead ? 'page' : (route?.errorFormat ?? deps.errorFormatOf(x.head.hosts[0]))
+function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal): void {
+  const tooManyFailures = isFailure(exchange, refusal) ? deps.failures?.count(exchange.ip) : undefined
+  exchange.refusal = tooManyFailures ?? refusal
+  const route = exchange.route ?? exchange.nearest
+  const isRead = route?.authenticate === 'authorization' && prefersPage(exchange.request.headers)
+  const format = isRead ? 'page' : (route?.errorFormat ?? deps.errorFormatOf(exchange.head.hosts[0]))
   try {
-    x.bytes += writeReply(x.response, refusalReply(x.refusal, format, x.requestId, x.rateLimit))
+    exchange.bytes += writeReply(
+      exchange.response,
+      refusalReply(exchange.refusal, format, exchange.requestId, exchange.rateLimit),
+    )
   } catch (failure) {
-    x.refusal = toRefusal(failure)
-    x.response.destroy()
+    exchange.refusal = toRefusal(failure)
+    exchange.response.destroy()
   }
 }
 

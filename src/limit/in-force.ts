@@ -1,6 +1,6 @@
 import { instant } from './instant.ts'
 import type { Change, ClientLimit, Limit } from './limit.ts'
-import { isOverridable, lasts, type Override } from './overrides.ts'
+import { isOverridable, isActive, type Override } from './overrides.ts'
 
 /** A limit, and what may beat it for one client. */
 export interface Rules {
@@ -19,8 +19,8 @@ export function inForce(
   set: Override | undefined,
   nowMs: number,
 ): Override | ClientLimit | Change | Limit {
-  if (set !== undefined && lasts(set, nowMs) && isOverridable(limit)) return set
-  if (own !== undefined && lasts(own, nowMs)) return own
+  if (set !== undefined && isActive(set, nowMs) && isOverridable(limit)) return set
+  if (own !== undefined && isActive(own, nowMs)) return own
   const { changes } = limit
   for (let i = changes.length - 1; i >= 0; i--) if (changes[i]!.fromAt <= nowMs) return changes[i]!
   return limit
@@ -28,11 +28,11 @@ export function inForce(
 
 /** Returns the window at an instant, in milliseconds: an override leaves it as it is. */
 export function windowInForce(limit: Limit, own: ClientLimit | undefined, nowMs: number): number {
-  return own?.windowMs !== undefined && lasts(own, nowMs) ? own.windowMs : limit.windowMs
+  return own?.windowMs !== undefined && isActive(own, nowMs) ? own.windowMs : limit.windowMs
 }
 
 /** What a limit will be: by a change, or since the client's own limit or override ends. Instants are ISO 8601 in UTC. */
-export interface Coming {
+export interface UpcomingChange {
   /** When it was announced; null where the file alone knows: the end of the client's own limit. */
   readonly announced: string | null
   readonly from: string
@@ -42,7 +42,7 @@ export interface Coming {
 }
 
 /** Returns what follows, in order. Changes that are never in force for this client are left out. */
-export function comingOf({ limit, own, set }: Rules, nowMs: number): readonly Coming[] {
+export function comingOf({ limit, own, set }: Rules, nowMs: number): readonly UpcomingChange[] {
   const turns = [
     ...limit.changes.map(({ fromAt, announcedAt }) => ({ fromAt, announced: instant(announcedAt) })),
     ...(set?.untilAt === undefined ? [] : [{ fromAt: set.untilAt, announced: instant(set.setAt) }]),
@@ -50,18 +50,18 @@ export function comingOf({ limit, own, set }: Rules, nowMs: number): readonly Co
   ]
   let before = inForce(limit, own, set, nowMs).limit
   let windowMs = windowInForce(limit, own, nowMs)
-  const coming: Coming[] = []
+  const upcomingChanges: UpcomingChange[] = []
   for (const { fromAt, announced } of turns.toSorted((a, b) => a.fromAt - b.fromAt)) {
     if (fromAt <= nowMs) continue
     const next = inForce(limit, own, set, fromAt).limit
     const nextMs = windowInForce(limit, own, fromAt)
     if (next === before && nextMs === windowMs) continue
     const window = nextMs === windowMs ? {} : { windowSeconds: nextMs / 1000 }
-    coming.push({ announced, from: instant(fromAt), limit: next, ...window })
+    upcomingChanges.push({ announced, from: instant(fromAt), limit: next, ...window })
     before = next
     windowMs = nextMs
   }
-  return coming
+  return upcomingChanges
 }
 
 /** Returns which rule decides a limit for a client, and why. */

@@ -1,5 +1,5 @@
 import type { Params, Route } from '../downstream/router.ts'
-import { memoize } from '../memoize.ts'
+import { memoize } from '../runtime/memoize.ts'
 import { inForce, windowInForce } from './in-force.ts'
 import { encodePart, ipPart, paramPart, parseKey } from './key.ts'
 import type { Override, Overrides } from './overrides.ts'

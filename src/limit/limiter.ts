@@ -15,7 +15,7 @@ const MAX_KEYS = 10_000
 const MAX_RECHECKS = 16
 
 /** What the store answered for a key within the last second; instants are on the limiter's own clock. */
-interface Known {
+interface CachedAllowance {
   readonly allowance: Allowance
   /** The waits of `allowance` began no earlier than `askedAt`, and no later than `answeredAt`. */
   readonly askedAt: number
@@ -35,12 +35,12 @@ export function createLimiter(
   now = () => performance.now(),
 ) {
   /** Refusals that hold still, by key. */
-  const known = new Map<string, Known>()
+  const denyCache = new Map<string, CachedAllowance>()
   /** How often the cache was cleared: an answer to an earlier question is not remembered. */
   let cleared = 0
 
-  function lookUp({ key, limit, windowMs }: Quota, at: number): Known | undefined {
-    const one = known.get(key)
+  function lookUp({ key, limit, windowMs }: Quota, at: number): CachedAllowance | undefined {
+    const one = denyCache.get(key)
     if (one === undefined || at - one.askedAt >= MAX_MS) return undefined
     const { allowance, askedAt } = one
     if (allowance.limit !== limit || allowance.windowMs !== windowMs) return undefined
@@ -53,9 +53,9 @@ export function createLimiter(
    * other can have a longer wait; undefined if the store must be asked.
    */
   function knownRefusal(quotas: readonly Quota[], at: number): readonly Allowance[] | undefined {
-    if (known.size === 0) return undefined
-    const found: Known[] = []
-    let longest: Known | undefined
+    if (denyCache.size === 0) return undefined
+    const found: CachedAllowance[] = []
+    let longest: CachedAllowance | undefined
     let unknownMs = 0
     for (const quota of quotas) {
       if (quota.shadow) continue
@@ -84,17 +84,17 @@ export function createLimiter(
       const allowance = allowances[i]!
       if (shadow || (admitted && allowance.remaining > 0)) {
         // The call was charged, so what was known is outdated.
-        if (admitted && known.size > 0) known.delete(key)
+        if (admitted && denyCache.size > 0) denyCache.delete(key)
         continue
       }
-      const rechecks = known.get(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
-      known.delete(key)
+      const rechecks = denyCache.get(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
+      denyCache.delete(key)
       // Each is kept for a second at most, so the stale ones are first.
-      for (const [oldest, one] of known) {
-        if (askedAt - one.askedAt < MAX_MS && known.size < MAX_KEYS) break
-        known.delete(oldest)
+      for (const [oldest, one] of denyCache) {
+        if (askedAt - one.askedAt < MAX_MS && denyCache.size < MAX_KEYS) break
+        denyCache.delete(oldest)
       }
-      known.set(key, { allowance, askedAt, answeredAt: (answeredAt ??= now()), rechecks })
+      denyCache.set(key, { allowance, askedAt, answeredAt: (answeredAt ??= now()), rechecks })
     }
   }
 
@@ -154,29 +154,29 @@ export function createLimiter(
     recall: (quotas: readonly Quota[]) => recall(quotas, now()),
     /** Drops every remembered refusal: after a reset. */
     forget(): void {
-      known.clear()
+      denyCache.clear()
       cleared++
     },
   }
 }
 
 /** Milliseconds after which the next call of a key surely passes; with a limit of 0, a window from now. */
-function waitMs({ allowance, answeredAt }: Known, now: number): number {
+function waitMs({ allowance, answeredAt }: CachedAllowance, now: number): number {
   return allowance.limit === 0 ? allowance.windowMs : answeredAt + allowance.retryAfterMs - now
 }
 
-function allowanceNow(known: Known, now: number): Allowance {
-  const { allowance, answeredAt } = known
+function allowanceNow(denyCache: CachedAllowance, now: number): Allowance {
+  const { allowance, answeredAt } = denyCache
   const pastMs = now - answeredAt
   if (allowance.remaining > 0) {
     return { ...allowance, resetAfterMs: Math.max(0, allowance.resetAfterMs - pastMs) }
   }
-  const wait = waitMs(known, now)
+  const wait = waitMs(denyCache, now)
   const resetAt = allowance.limit === 0 ? Math.floor(allowance.resetAt + pastMs) : allowance.resetAt
   return { ...allowance, admitted: false, resetAt, resetAfterMs: wait, retryAfterMs: wait }
 }
 
-function mayRecheck({ rechecks }: Known, now: number): boolean {
+function mayRecheck({ rechecks }: CachedAllowance, now: number): boolean {
   if (now - rechecks.sinceAt >= MAX_MS) {
     rechecks.count = 0
     rechecks.sinceAt = now

@@ -3,7 +3,7 @@ import {
   byClient,
   counterOf,
   formatOverride,
-  lasts,
+  isActive,
   MAX_OVERRIDES,
   type Override,
   overrideField,
@@ -22,7 +22,7 @@ export interface LiveOverridesOptions {
   /** Called when the source has lost them, and they were written back. */
   readonly onRestored?: (count: number) => void
   /** Called with how many fields of a changed source hold no override; they are ignored. */
-  readonly onBad: (fields: number) => void
+  readonly onUnreadable: (fields: number) => void
   readonly everyMs?: number
 }
 
@@ -31,7 +31,7 @@ export type LiveOverrides = ReturnType<typeof createLiveOverrides>
 /** Keeps the overrides of a source, and the last known ones while it does not answer. */
 export function createLiveOverrides(
   source: OverrideSource,
-  { onChange, onRestored, onBad, everyMs = POLL_MS }: LiveOverridesOptions,
+  { onChange, onRestored, onUnreadable, everyMs = POLL_MS }: LiveOverridesOptions,
 ) {
   const limits = new Map<string, ReadonlyMap<string, Override>>()
   let known: readonly Override[] = []
@@ -51,29 +51,29 @@ export function createLiveOverrides(
     const fields = await source.read()
     const { overrides, bad } = parseOverrides(fields)
     version = fields[VERSION_FIELD] ?? ''
-    if (bad.length > 0) onBad(bad.length)
+    if (bad.length > 0) onUnreadable(bad.length)
     return overrides
   }
 
   /** Writes back what the source has lost, and nothing that was removed since its data were saved. */
   async function restore(): Promise<void> {
-    const lasting = known.filter((override) => lasts(override, Date.now()))
+    const lasting = known.filter((override) => isActive(override, Date.now()))
     const fields = new Map(lasting.map((override) => [fieldOf(override), formatOverride(override)]))
     // If another gateway was faster, this does nothing, and the next reading gets its version.
     if (await source.restore(fields, version)) onRestored?.(lasting.length)
   }
 
   /** Puts what was read into force, and drops what has ended. */
-  function put(changed: readonly Override[] | undefined): void {
+  function apply(changed: readonly Override[] | undefined): void {
     const nowMs = Date.now()
     if (changed === undefined && nowMs < firstEndAt) return
     const before = known
-    known = (changed ?? known).filter((override) => lasts(override, nowMs))
+    known = (changed ?? known).filter((override) => isActive(override, nowMs))
     if (known.length + before.length === 0) return
     firstEndAt = known.reduce((first, { untilAt = Infinity }) => Math.min(first, untilAt), Infinity)
     limits.clear()
     for (const [client, own] of byClient(known)) limits.set(client, own)
-    const [added, gone] = [without(known, before), without(before, known)]
+    const [added, gone] = [difference(known, before), difference(before, known)]
     onChange(known.length, added, gone)
     if (added.length + gone.length > 0) onApplied?.(new Set([...added, ...gone].map(({ client }) => client)))
   }
@@ -81,7 +81,7 @@ export function createLiveOverrides(
   /** Reads what has changed, one reading at a time. */
   function refresh(): Promise<void> {
     reading ??= readChanged()
-      .then(put)
+      .then(apply)
       .finally(() => (reading = undefined))
     return reading
   }
@@ -90,13 +90,13 @@ export function createLiveOverrides(
     /** Those that have not ended; always the same map. */
     limits: limits as Overrides,
     /** Returns those that have not ended. */
-    values: (): readonly Override[] => known.filter((override) => lasts(override, Date.now())),
+    values: (): readonly Override[] => known.filter((override) => isActive(override, Date.now())),
     /** Reads them once; rejects if the source does not answer. */
     load: refresh,
     /** Reads them again and again, and calls `applied` after each change, with the clients whose overrides have changed. */
     watch(applied: (clients: ReadonlySet<string>) => void): void {
       onApplied = applied
-      timer = setInterval(() => void refresh().catch(() => put(undefined)), everyMs).unref()
+      timer = setInterval(() => void refresh().catch(() => apply(undefined)), everyMs).unref()
     },
     /**
      * Sets overrides and removes those of `removed`, for all gateways and at once for this one; rejects with an InvalidQuestion
@@ -109,7 +109,7 @@ export function createLiveOverrides(
       const nowMs = Date.now()
       await refresh()
       const { overrides, bad } = parseOverrides(await source.read())
-      const isEnded = (override: Override): boolean => !lasts(override, nowMs)
+      const isEnded = (override: Override): boolean => !isActive(override, nowMs)
       const isRemoved = (override: Override): boolean =>
         removed.some((one) => fieldOf(one) === fieldOf(override))
       const gone = overrides.filter((override) => isEnded(override) || isRemoved(override))
@@ -136,7 +136,7 @@ export function createLiveOverrides(
 const fieldOf = ({ client, name }: Pick<Override, 'client' | 'name'>): string => overrideField(client, name)
 
 /** Returns those that are not, the same, among others. */
-function without(some: readonly Override[], others: readonly Override[]): readonly Override[] {
+function difference(some: readonly Override[], others: readonly Override[]): readonly Override[] {
   const known = new Set(others.map((override) => JSON.stringify(override)))
   return some.filter((override) => !known.has(JSON.stringify(override)))
 }

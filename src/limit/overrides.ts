@@ -60,7 +60,7 @@ const MAX_LENGTH = 4096
 export const counterOf = (version: string): number => Number(/^\d{1,15}(?= |$)/.exec(version)?.[0] ?? 0)
 
 /** True if a client's limit has not ended at an instant (epoch milliseconds). */
-export const lasts = ({ untilAt }: { readonly untilAt?: number }, nowMs: number): boolean =>
+export const isActive = ({ untilAt }: { readonly untilAt?: number }, nowMs: number): boolean =>
   untilAt === undefined || nowMs < untilAt
 
 /** True if clients may have an override of a limit: what it counts by begins with the client. */
@@ -136,7 +136,7 @@ export function listOverrides(
 ): readonly ListedOverride[] {
   const overridable = new Set(limits.filter(isOverridable).map(({ name }) => name))
   return overrides
-    .filter((override) => lasts(override, nowMs))
+    .filter((override) => isActive(override, nowMs))
     .map((override) => ({ ...listed(override), applies: overridable.has(override.name) }))
     .toSorted((a, b) => compare(a.client, b.client) || compare(a.name, b.name))
 }

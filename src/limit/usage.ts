@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { type Coming, comingOf, decidedBy, type Rules } from './in-force.ts'
+import { type UpcomingChange, comingOf, decidedBy, type Rules } from './in-force.ts'
 import { instant } from './instant.ts'
 import { clientKeys } from './key.ts'
 import { type ClientLimits, compileLimits, type Limit, type Quota, quotaOfKey } from './limit.ts'
@@ -14,7 +14,7 @@ export interface LimitUsage {
   readonly windowSeconds: number
   /** When `remaining` next grows, or the next call can pass. */
   readonly reset: string
-  readonly changes: readonly Coming[]
+  readonly changes: readonly UpcomingChange[]
 }
 
 export interface KeyUsage extends LimitUsage {

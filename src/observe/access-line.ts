@@ -23,10 +23,10 @@ export function accessLine(
   const { request, target, route, caller, claimed, decision, error, forwarded, decidedAt } = exchange
   let line = `{"level":"${level}"${timestamp()},"requestId":"${exchange.requestId}","method":"${exchange.method}"`
   if (target === undefined)
-    line += text('host', cut(exchange.host)) + text('path', cut(plainPath(exchange.path)))
+    line += text('host', cut(exchange.host)) + text('path', cut(loggablePath(exchange.path)))
   // Canonical, so that only an escape can stand for what is not plain.
   else
-    line += `,"host":"${cut(target.host)}","path":"${cut(target.path.includes('%') ? plainPath(target.path) : target.path)}"`
+    line += `,"host":"${cut(target.host)}","path":"${cut(target.path.includes('%') ? loggablePath(target.path) : target.path)}"`
   if (route !== undefined) line += routeMembers(route)
   line += text('client', caller?.client ?? exchange.refusal?.client)
   if (claimed !== undefined) line += `${text('client', claimed)},"claimed":true`
@@ -39,7 +39,7 @@ export function accessLine(
   line += `,"durationMs":${rounded(durationMs)}`
   if (decidedAt !== undefined) line += `,"decidedAt":${rounded(decision?.decidedAt ?? epochMs(decidedAt))}`
   if (forwarded?.headAt !== undefined)
-    line += `,"upstreamMs":${rounded(forwarded.headAt - exchange.askedAt!)}`
+    line += `,"upstreamMs":${rounded(forwarded.headAt - exchange.forwardedAt!)}`
   if (exchange.incomplete !== undefined) line += `,"incomplete":"${exchange.incomplete}"`
   if (error !== undefined) line += `,"code":"${error.code}"${text('error', error.message)}`
   line += text('cause', forwarded?.timedOut ?? causeOf(error?.cause))
@@ -106,11 +106,11 @@ export function cut(text: string | undefined): string | undefined {
 }
 
 /** Begins a query, a fragment or a parameter, which may hold a token, however often it is encoded. */
-const NO_PATH = /[?#;]|%(?:25)*(?:3[bf]|23)/i
+const SECRET_START = /[?#;]|%(?:25)*(?:3[bf]|23)/i
 
 /** Returns a path up to what an upstream may take for its end, for which `…` stands. */
-export function plainPath(path: string | undefined): string | undefined {
-  const end = path?.search(NO_PATH) ?? -1
+export function loggablePath(path: string | undefined): string | undefined {
+  const end = path?.search(SECRET_START) ?? -1
   return end === -1 ? path : `${path!.slice(0, end)}…`
 }
 

@@ -1,11 +1,11 @@
 import type { Exchange } from '../gateway/exchange.ts'
-import { atCallbackEnd } from '../iteration.ts'
+import { atCallbackEnd } from '../runtime/batch.ts'
 import { accessLine, withOmitted } from './access-line.ts'
 import type { Activity } from './activity/activity.ts'
-import { keyOf } from './activity/seen.ts'
+import { keyOf } from './activity/latest-allowance.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'
-import { createSample } from './sample.ts'
+import { createLogSampler } from './log-sampler.ts'
 
 /** The status logged for a caller that left before a response began, as nginx writes it. */
 const CALLER_LEFT = 499
@@ -23,7 +23,7 @@ export function createAccessLog(
   const sample =
     refusals === 'all'
       ? undefined
-      : createSample(refusalLine, (line, omitted) => write(withOmitted(line, omitted)))
+      : createLogSampler(refusalLine, (line, omitted) => write(withOmitted(line, omitted)))
   const observe = atCallbackEnd((exchange: Exchange) => {
     const { route, method, decision, source, forwarded } = exchange
     const status = statusOf(exchange)
@@ -33,7 +33,7 @@ export function createAccessLog(
     else metrics.requests.inc(route.match, method, String(status), source)
     metrics.requestSeconds.observe(durationMs / 1000, route === undefined ? 'unmatched' : route.match)
     if (forwarded?.headAt !== undefined && route?.upstream !== undefined) {
-      metrics.upstreamSeconds.observe((forwarded.headAt - exchange.askedAt!) / 1000, route.upstream)
+      metrics.upstreamSeconds.observe((forwarded.headAt - exchange.forwardedAt!) / 1000, route.upstream)
     }
     if (decision?.mode === 'store' && !decision.cached) {
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)

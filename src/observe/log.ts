@@ -1,5 +1,5 @@
 import pino, { type LevelWithSilent, type Logger } from 'pino'
-import { createLines } from './lines.ts'
+import { createLineWriter } from './line-writer.ts'
 import { escaped, prettyLines } from './pretty.ts'
 
 export type Log = Logger
@@ -32,7 +32,7 @@ export interface LogOutput {
 
 /** Opens the log on standard output: lines of JSON, or `pretty` for people. Beyond 8 MB that are not read, they are dropped. */
 export function createLog(level: LevelWithSilent, format: 'json' | 'pretty'): LogOutput {
-  const lines = createLines(process.stdout.fd, onDropped)
+  const lines = createLineWriter(process.stdout.fd, onDropped)
   const write = format === 'json' ? lines.write : (text: string) => lines.write(prettyLines(text))
   const log = pino(
     { level, base: null, timestamp, formatters: { level: (label: string) => ({ level: label }) } },

@@ -1,5 +1,5 @@
 import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
-import { durations, tally } from './tallies.ts'
+import { createHotHistogram, createHotCounter } from './hot-metrics.ts'
 import { VERSION } from './version.ts'
 
 /** Seconds; from a cache hit on loopback to a patient upstream. */
@@ -92,33 +92,33 @@ export function createMetrics() {
     failures: counter('sluice_failures_total', 'What the key failures counts.'),
     failuresRefused: counter('sluice_failures_refused_total', 'Requests that it refused with 429.'),
     droppedSockets: counter('sluice_dropped_sockets_total', 'Sockets closed over a bound.', 'bound'),
-    requests: tally(
+    requests: createHotCounter(
       registry,
       'sluice_http_requests_total',
       'Requests, by who answered: the gateway itself or the upstream.',
       ...['route', 'method', 'code', 'source'],
     ),
-    requestSeconds: durations(
+    requestSeconds: createHotHistogram(
       registry,
       'sluice_http_request_duration_seconds',
       'From the head of a request to the end of its response.',
       REQUEST_BUCKETS,
       'route',
     ),
-    upstreamSeconds: durations(
+    upstreamSeconds: createHotHistogram(
       registry,
       'sluice_upstream_duration_seconds',
       'From forwarding a request to the head of its response.',
       REQUEST_BUCKETS,
       'upstream',
     ),
-    decisions: tally(
+    decisions: createHotCounter(
       registry,
       'sluice_limit_decisions_total',
       'Decisions: within, near (80 % used), over, over_cached (without the store), shadow_over.',
       ...['limit', 'outcome'],
     ),
-    storeSeconds: durations(
+    storeSeconds: createHotHistogram(
       registry,
       'sluice_store_duration_seconds',
       'How long decisions waited for the store.',

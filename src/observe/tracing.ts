@@ -20,7 +20,7 @@ import {
 } from '@opentelemetry/sdk-trace'
 import type { Exchange } from '../gateway/exchange.ts'
 import { parseTraceparent } from './traceparent.ts'
-import { cut, epochMs, isDenied, plainPath } from './access-line.ts'
+import { cut, epochMs, isDenied, loggablePath } from './access-line.ts'
 import { atMostEvery, type Log } from './log.ts'
 import { VERSION } from './version.ts'
 
@@ -85,18 +85,18 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
   })
   const tracer = provider.getTracer('sluice', VERSION)
 
-  function begin(x: Exchange): Span {
-    const { headers } = x.request
+  function begin(exchange: Exchange): Span {
+    const { headers } = exchange.request
     const caller = spanContextOf(headers['traceparent'])
-    const isParent = caller !== undefined && x.trusted
+    const isParent = caller !== undefined && exchange.trusted
     // It belongs to that parent (W3C Trace Context section 3.3).
     if (!isParent) delete headers['tracestate']
-    const route = pathOf(x)
+    const route = pathOf(exchange)
     const span = tracer.startSpan(
-      route === undefined ? x.method : `${x.method} ${route}`,
+      route === undefined ? exchange.method : `${exchange.method} ${route}`,
       {
         kind: SpanKind.SERVER,
-        startTime: epochMs(x.startedAt),
+        startTime: epochMs(exchange.startedAt),
         links: caller === undefined || isParent ? [] : [{ context: caller }],
       },
       isParent ? trace.setSpanContext(ROOT_CONTEXT, caller) : ROOT_CONTEXT,
@@ -108,15 +108,15 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
 
   return {
     /** Starts the span of a request, and makes it the parent that the request's own `traceparent` names. */
-    begin(x: Exchange): void {
-      x.span = begin(x)
+    begin(exchange: Exchange): void {
+      exchange.span = begin(exchange)
     },
     /** Ends the span of a finished request. */
-    end(x: Exchange): void {
-      const span = (x.span as Span | undefined) ?? begin(x)
+    end(exchange: Exchange): void {
+      const span = (exchange.span as Span | undefined) ?? begin(exchange)
       if (!span.isRecording()) return
-      describe(span, x)
-      span.end(epochMs(x.endedAt))
+      describe(span, exchange)
+      span.end(epochMs(exchange.endedAt))
     },
     /** Exports what is left, within `withinMs` and a second at most. Never rejects. */
     async close(withinMs: number): Promise<void> {
@@ -144,35 +144,35 @@ function pathOf({ route }: Exchange): string | undefined {
 }
 
 /** Sets what the access log shows, too, by OpenTelemetry's names where it has one. */
-function describe(span: Span, x: Exchange): void {
-  const { route, status, decision, error, forwarded } = x
+function describe(span: Span, exchange: Exchange): void {
+  const { route, status, decision, error, forwarded } = exchange
   const reported = decision?.refusedBy ?? decision?.allowances[0]
   const attributes = {
-    'http.request.method': x.method,
-    'http.route': pathOf(x),
+    'http.request.method': exchange.method,
+    'http.route': pathOf(exchange),
     'http.response.status_code': status === 0 ? undefined : status,
-    'url.path': cut(plainPath(x.path)),
-    'url.scheme': 'encrypted' in x.request.socket ? 'https' : 'http',
-    'server.address': cut(x.host),
-    'client.address': x.ip,
+    'url.path': cut(loggablePath(exchange.path)),
+    'url.scheme': 'encrypted' in exchange.request.socket ? 'https' : 'http',
+    'server.address': cut(exchange.host),
+    'client.address': exchange.ip,
     'error.type': status >= 500 ? String(status) : undefined,
-    'sluice.request_id': x.requestId,
-    'sluice.source': x.source,
+    'sluice.request_id': exchange.requestId,
+    'sluice.source': exchange.source,
     'sluice.upstream': route?.upstream,
-    'sluice.client': x.caller?.client,
+    'sluice.client': exchange.caller?.client,
     'sluice.decision': decision && (decision.admitted ? 'admitted' : 'refused'),
     'sluice.limit': reported?.name,
     'sluice.remaining': reported?.remaining,
-    'sluice.store.mode': isDenied(x) ? 'deny' : decision?.mode,
+    'sluice.store.mode': isDenied(exchange) ? 'deny' : decision?.mode,
     'sluice.store.duration_ms':
-      decision?.mode === 'store' && !decision.cached ? x.decidedAt! - x.limitAt! : undefined,
+      decision?.mode === 'store' && !decision.cached ? exchange.decidedAt! - exchange.limitAt! : undefined,
     'sluice.upstream.duration_ms':
-      forwarded?.headAt === undefined ? undefined : forwarded.headAt - x.askedAt!,
+      forwarded?.headAt === undefined ? undefined : forwarded.headAt - exchange.forwardedAt!,
   }
   for (const [name, value] of Object.entries(attributes)) {
     if (value !== undefined) span.setAttribute(name, value)
   }
-  if (status < 500 && x.incomplete !== 'cut') return
+  if (status < 500 && exchange.incomplete !== 'cut') return
   span.setStatus({ code: SpanStatusCode.ERROR, ...(error !== undefined && { message: error.message }) })
 }
 

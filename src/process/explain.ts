@@ -1,6 +1,6 @@
 import { METHODS as KNOWN_METHODS } from 'node:http'
 import { isIP } from 'node:net'
-import type { Question } from '../admin/questions.ts'
+import type { RequestLine } from '../admin/questions.ts'
 import type { Config } from '../config/schema.ts'
 import { createRouter, matchRoute, METHODS, type Params, matchesHost } from '../downstream/router.ts'
 import { parseTarget, servedHosts, type Target } from '../downstream/target.ts'
@@ -12,7 +12,7 @@ import { type Caller, compileLimits, type Limit, type LimitedRoute } from '../li
 import type { Overrides } from '../limit/overrides.ts'
 import { compileParameters } from '../limit/parameters.ts'
 
-export type { Question }
+export type { RequestLine as Question }
 
 /** What a request gets, and why. Instants are ISO 8601 in UTC. */
 export type Explained = ReturnType<typeof explain>
@@ -23,7 +23,7 @@ const WORDS = /^(?:([A-Za-z-]+)\s+)?(\S.*)$/
 const URL = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /** Parses what a question asks for; throws an InvalidQuestion. */
-export function parseQuestion({ request, host, client, user, ip, at }: Question) {
+export function parseQuestion({ request, host, client, user, ip, at }: RequestLine) {
   const [, word = 'GET', where = ''] = WORDS.exec(request.trim()) ?? []
   const method = word.toUpperCase()
   if (!KNOWN_METHODS.includes(method))
@@ -46,7 +46,7 @@ export function parseQuestion({ request, host, client, user, ip, at }: Question)
 }
 
 /** Follows a request through a configuration as the gateway would, now or at the instant that the question names, without any I/O. */
-export function explain(config: Config, question: Question, overrides: Overrides = new Map()) {
+export function explain(config: Config, question: RequestLine, overrides: Overrides = new Map()) {
   const { asker, atMs = Date.now(), ...asked } = parseQuestion(question)
   const { routes, parameters } = config
   const request = { ...asked.request, host: asked.request.host ?? someHost(config) }

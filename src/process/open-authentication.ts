@@ -2,7 +2,7 @@ import { createProofs } from '../authenticate/proof/dpop.ts'
 import { type Authenticate, createBearer } from '../authenticate/token/bearer.ts'
 import { createIntrospection, type IntrospectionResult } from '../authenticate/token/introspection.ts'
 import { createClientKeys } from '../authenticate/token/client-keys.ts'
-import { createKeySource, type KeyPlace, type Keys, loadKeys } from '../authenticate/token/jwks.ts'
+import { createKeySource, type KeyLocation, type Keys, loadKeys } from '../authenticate/token/jwks.ts'
 import type { KeySet } from '../authenticate/token/key-set.ts'
 import type { Client, Config, Tokens } from '../config/schema.ts'
 import { serviceUnavailable } from '../errors.ts'
@@ -141,6 +141,6 @@ function outageLog(what: string, fields: object, log: Log) {
 }
 
 /** Where the keys of an issuer are. */
-export function keysFrom({ issuer, jwks }: Tokens): KeyPlace {
+export function keysFrom({ issuer, jwks }: Tokens): KeyLocation {
   return { issuer, jwks: jwks && ('url' in jwks ? jwks.url : jwks.file) }
 }

@@ -46,7 +46,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
       log.info({ overrides, added: shown(added), gone: shown(gone) }, 'limit overrides changed')
     },
     onRestored: (overrides) => log.warn({ overrides }, 'limit overrides lost by Redis; written back'),
-    onBad: (fields) => log.warn({ fields }, 'limit overrides damaged; what cannot be read is ignored'),
+    onUnreadable: (fields) => log.warn({ fields }, 'limit overrides damaged; what cannot be read is ignored'),
   }
   if (config === 'memory') {
     show('store')
@@ -62,7 +62,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
     prefix: prefixOf(config),
     timeoutMs,
     onLost: () => store.check(),
-    onWrong(error) {
+    onMisconfigured(error) {
       log.error({ mode }, error.message)
       store.fail(error)
     },

@@ -1,6 +1,6 @@
-import type { Question, Setting } from '../admin/questions.ts'
+import type { RequestLine, Setting } from '../admin/questions.ts'
 import type { Config } from '../config/schema.ts'
-import { nearest } from '../config/yaml/problem.ts'
+import { nearest } from '../config/yaml/issue.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { decidedBy, inForce } from '../limit/in-force.ts'
 import { instant } from '../limit/instant.ts'
@@ -101,7 +101,7 @@ export function createOperations(
       listOverrides(live.values(), current().config.limits, Date.now()),
 
     /** Explains a request; unless it is asked for another instant than now, with the calls that are counted. */
-    async explain(question: Question): Promise<Explained> {
+    async explain(question: RequestLine): Promise<Explained> {
       const explained = explain(current().config, question, live.limits)
       if (question.at !== undefined) return explained
       const limits = explained.limits.map(async (limit) => {

@@ -5,7 +5,7 @@ import { type CallerActivity, type LimitActivity, MAX_CALLERS } from '../observe
 import type { MetricValues } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'
 import type { ReloadRecord } from './reload.ts'
-import type { Operated } from './service.ts'
+import type { OperatorApi } from './service.ts'
 
 export type Overview = Awaited<ReturnType<ReturnType<typeof createOverview>['read']>>
 
@@ -15,7 +15,7 @@ const MAX_OVERRIDES = 100
 const MAX_PROBLEMS = 20
 
 /** Creates what the console shows: what callers do, which limits there are, and what the metrics say of the rest. */
-export function createOverview(started: Config, operated: () => Operated) {
+export function createOverview(started: Config, operated: () => OperatorApi) {
   let config = started
   const reloads: ReloadRecord[] = []
 

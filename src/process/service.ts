@@ -4,7 +4,7 @@ import { certificatesOf } from '../config/certificates.ts'
 import type { Config } from '../config/schema.ts'
 import { drain } from '../downstream/drain.ts'
 import { createListener, listen, renewCertificate } from '../downstream/server.ts'
-import { createPeers, plainAddress } from '../downstream/trusted-proxies.ts'
+import { createPeers, normalizeAddress } from '../downstream/trusted-proxies.ts'
 import type { Exchange, GatewayDeps } from '../gateway/exchange.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createFailures } from '../limit/failure-limit.ts'
@@ -25,14 +25,14 @@ import { createOperations, type Operations } from './operations.ts'
 import { createResources } from './resources.ts'
 
 /** What operators ask of a service. */
-export interface Operated extends Operations, Pick<AdminParts, 'notReadyReason' | 'metrics'> {
+export interface OperatorApi extends Operations, Pick<AdminParts, 'notReadyReason' | 'metrics'> {
   /** Returns what `metrics` shows, as plain values. */
   metricValues(): Promise<MetricValues>
   activity(): ActivityValues | Promise<ActivityValues>
 }
 
 /** What serves callers: this process, or several that share its port. */
-export interface Service extends Operated {
+export interface Service extends OperatorApi {
   /** Where callers are served, such as `http://127.0.0.1:8080`. */
   readonly address: string
   /** Puts a configuration into force, whole or not at all; requests in flight end with the one before. */
@@ -44,7 +44,6 @@ export interface Service extends Operated {
 }
 
 export type LogLevel = Config['log']['level']
-
 export interface DrainTimes {
   /** New requests are still taken so long, so that a load balancer can see the failing readiness. */
   readonly lameDuckMs: number
@@ -53,12 +52,15 @@ export interface DrainTimes {
 }
 
 /** A service of this process alone; `forget` drops the refusals that it caches, and what it shows of a client that was reset. */
-export type OwnService = Service & { forget(client: string): void }
+export type LocalService = Service & { forget(client: string): void }
 
 const DROPPED_LOG_MS = 60_000
-
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
-export async function buildService(config: Config, output: LogOutput, metrics: Metrics): Promise<OwnService> {
+export async function buildService(
+  config: Config,
+  output: LogOutput,
+  metrics: Metrics,
+): Promise<LocalService> {
   keepFreedMemory()
   const { log } = output
   const tracing = config.tracing && (await import('../observe/tracing.ts')).createTracing(config.tracing, log)
@@ -72,7 +74,8 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
   const activity = createActivity()
   const accessLog = createAccessLog(output, metrics, activity, config.log.refusals)
   const record = accessLog.observe
-  const observe = tracing === undefined ? record : (x: Exchange) => (record(x), tracing.end(x))
+  const observe =
+    tracing === undefined ? record : (exchange: Exchange) => (record(exchange), tracing.end(exchange))
   const resources = createResources()
   let draining = false
 
@@ -122,16 +125,16 @@ export async function buildService(config: Config, output: LogOutput, metrics: M
       unreadable({ peer, status, reason, requestId }) {
         metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
         log.info(
-          { requestId, ip: plainAddress(peer), source: 'gateway', status, error: reason },
+          { requestId, ip: normalizeAddress(peer), source: 'gateway', status, error: reason },
           'malformed request',
         )
       },
       insecure: (peer, reason) =>
-        log.info({ ip: plainAddress(peer), source: 'gateway', error: reason }, 'TLS handshake failed'),
+        log.info({ ip: normalizeAddress(peer), source: 'gateway', error: reason }, 'TLS handshake failed'),
       exempt: (address) => current.peers.trusts(address),
       dropped(bound, address) {
         metrics.droppedSockets.inc({ bound })
-        logDropped(bound, plainAddress(address))
+        logDropped(bound, normalizeAddress(address))
       },
     },
     config.listen.tls,

@@ -7,7 +7,7 @@ import { createLog } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'
 import { createOverview } from './overview.ts'
-import { buildService, type Operated } from './service.ts'
+import { buildService, type OperatorApi } from './service.ts'
 import { createReload, type ReloadRecord, type ReloadTrigger, type Source } from './reload.ts'
 import { openWorkers } from './workers/pool.ts'
 
@@ -59,28 +59,28 @@ export async function start(
   const { log } = output
   const metrics = createMetrics()
   /** What operators see; replaced when it serves, and when it drains. */
-  let operated: Operated = { ...UNSERVED, metrics: metrics.text, metricValues: metrics.values }
-  const overview = createOverview(config, () => operated)
+  let operatorApi: OperatorApi = { ...UNSERVED, metrics: metrics.text, metricValues: metrics.values }
+  const overview = createOverview(config, () => operatorApi)
   /** Of the file in force. */
   let hash = source?.hash ?? null
   const { server: admin, endStreams } = createAdmin({
-    notReadyReason: () => operated.notReadyReason(),
-    metrics: () => operated.metrics(),
+    notReadyReason: () => operatorApi.notReadyReason(),
+    metrics: () => operatorApi.metrics(),
     metricsType: metrics.contentType,
     ...config.admin,
     overview: overview.read,
-    usage: (client, signal) => operated.usage(client, signal),
+    usage: (client, signal) => operatorApi.usage(client, signal),
     async reset(client, signal) {
-      const freed = await operated.reset(client, signal).catch((error: Error) => {
+      const freed = await operatorApi.reset(client, signal).catch((error: Error) => {
         log.warn({ client, cause: error.message }, 'client limits reset in part by an operator')
         throw error
       })
       log.info({ client, freed }, 'client limits reset by an operator')
       return freed
     },
-    setLimits: (setting) => operated.setLimits(setting),
-    overrides: () => operated.overrides(),
-    explain: async (question) => ({ ...(await operated.explain(question)), configuration: hash }),
+    setLimits: (setting) => operatorApi.setLimits(setting),
+    overrides: () => operatorApi.overrides(),
+    explain: async (question) => ({ ...(await operatorApi.explain(question)), configuration: hash }),
     failed: (error) => log.warn({ cause: (error as Error).message }, 'counters unavailable to an operator'),
   })
 
@@ -100,7 +100,7 @@ export async function start(
       ? await openWorkers(several, config, output, metrics)
       : await buildService(config, output, metrics)
     if (several === undefined) metrics.workers.set(1)
-    operated = service
+    operatorApi = service
     const { address } = service
     const { loadMs } = source ?? {}
     log.info(
@@ -116,7 +116,7 @@ export async function start(
       warn(next)
     }
     async function close(lameDuckMs: number): Promise<void> {
-      operated = { ...service, notReadyReason: () => 'the gateway drains' }
+      operatorApi = { ...service, notReadyReason: () => 'the gateway drains' }
       log.info('sluice drains')
       const cut = await service.close({ lameDuckMs, drainTimeoutMs })
       if (cut > 0) log.warn({ requests: cut }, 'requests cut at the end of drainTimeout')

@@ -1,5 +1,5 @@
 /** Which header fields pass the gateway. All names are in lower case. */
-import { memoize } from '../memoize.ts'
+import { memoize } from '../runtime/memoize.ts'
 
 function names(list: string): ReadonlySet<string> {
   return new Set(list.trim().split(/\s+/))
@@ -59,12 +59,12 @@ export type Action = 'keep' | 'drop' | 'from-proxy'
 const MAX_KNOWN = 1000
 const MAX_NAME = 64
 
-export const actionOf = memoize(judge, MAX_KNOWN, MAX_NAME)
+export const actionOf = memoize(decideAction, MAX_KNOWN, MAX_NAME)
 
 const READ_FIELDS = ['content-length', 'date', 'keep-alive', 'transfer-encoding', 'x-request-id'] as const
 
 /** Returns what a field of an answer is, in whatever case: `keep` passes, `drop` ends here, and the others must be read. */
-export const answerFieldOf = memoize(
+export const responseFieldOf = memoize(
   (name) => {
     const lower = name.toLowerCase()
     const read = READ_FIELDS.find((one) => one === lower)
@@ -76,7 +76,7 @@ export const answerFieldOf = memoize(
 )
 
 /** Normalises a name as servers do for their programs (RFC 3875 section 4.1.18), to which `_` and `.` are `-`. */
-export function plainName(name: string): string {
+export function normalizeFieldName(name: string): string {
   return name.replaceAll(/[^a-z0-9]/g, '-')
 }
 
@@ -86,8 +86,8 @@ const FRAMING: ReadonlyMap<string, string> = new Map(
 )
 
 /** All spellings of a name get one action, unless only one of them is kept. */
-function judge(name: string): Action {
-  const plain = plainName(name)
+function decideAction(name: string): Action {
+  const plain = normalizeFieldName(name)
   const framing = FRAMING.get(name.replaceAll(/[^a-z]/g, ''))
   if (framing !== undefined && framing !== name) return 'drop'
   if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain) || SET_BY_GATEWAY.has(plain)) return 'drop'

@@ -1,4 +1,4 @@
-import { actionOf, answerFieldOf, INSPECTED, plainName } from './header-policy.ts'
+import { actionOf, responseFieldOf, INSPECTED, normalizeFieldName } from './header-policy.ts'
 
 /** What the gateway itself reports to the upstream of the connection and the request. */
 export interface Connection {
@@ -29,7 +29,7 @@ export function requestHeaders(
   let out = ''
   const named = namedByConnection(fields['connection'] as string | undefined)
   for (const name in fields) {
-    const own = identity.size === 0 ? undefined : identity.get(plainName(name))
+    const own = identity.size === 0 ? undefined : identity.get(normalizeFieldName(name))
     const action = own === undefined ? actionOf(name) : own === name ? 'from-proxy' : 'drop'
     if (action === 'drop' || (action === 'from-proxy' && !trusted)) continue
     // What a trusted proxy reports is not the caller's to name away.
@@ -58,7 +58,7 @@ export function requestHeaders(
  * long the upstream announces that it keeps the socket, less the time for the next request to arrive. An upstream's own 429 keeps
  * its rate-limit fields: the gateway's would tell the caller of calls that are left.
  */
-export function readAnswerHead(
+export function readResponseHead(
   rawHeaders: readonly string[],
   status: number,
   gatewayLimit: string | undefined,
@@ -75,7 +75,7 @@ export function readAnswerHead(
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!
     const value = rawHeaders[i + 1]!
-    const field = answerFieldOf(name)
+    const field = responseFieldOf(name)
     if (field === 'keep' || field === 'rate-limit' || field === 'date') {
       if (field === 'rate-limit' && rateLimit !== undefined) continue
       if (named !== undefined && isNamed(name.toLowerCase(), named)) continue
@@ -101,7 +101,8 @@ export function readAnswerHead(
 }
 
 /** True for the name of a rate-limit field, at an even index of a list of names and values. */
-const isRateLimit = (name: string, i: number): boolean => i % 2 === 0 && answerFieldOf(name) === 'rate-limit'
+const isRateLimit = (name: string, i: number): boolean =>
+  i % 2 === 0 && responseFieldOf(name) === 'rate-limit'
 
 function connectionOf(rawHeaders: readonly string[]): string | undefined {
   let connection: string | undefined

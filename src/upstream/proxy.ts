@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
 import type { BodyLength } from '../downstream/body.ts'
-import { addFields } from '../raw-head.ts'
+import { appendFields } from '../runtime/rendered-head.ts'
 import type { UpstreamRequest } from './request.ts'
 
 // http-proxy takes `util._extend` while it loads; calling Node's own one prints a deprecation warning.
@@ -104,7 +104,7 @@ export function createSend(protocol: string): (request: UpstreamRequest) => void
       addRequest(sent: ClientRequest) {
         // Node would drop the fields beyond a count in silence; its bound of a head's size stands.
         sent.maxHeadersCount = 0
-        addFields(sent, current.outgoing.headers)
+        appendFields(sent, current.outgoing.headers)
         current.onRequest(sent)
       },
     },

@@ -2,11 +2,11 @@ import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { onBodyAborted, tooLarge } from '../downstream/body.ts'
 import { destroyWithReset } from '../downstream/sockets.ts'
-import { atIterationEnd } from '../iteration.ts'
+import { atIterationEnd } from '../runtime/batch.ts'
 import { Refusal, serviceUnavailable } from '../errors.ts'
 import type { PooledSocket, Reuse } from './pool.ts'
 import type { Outgoing } from './proxy.ts'
-import { streamAnswer } from './response.ts'
+import { streamResponse } from './response.ts'
 import type { Backend } from './upstream.ts'
 
 const beginAtIterationEnd = atIterationEnd((one: UpstreamRequest) => one.begin())
@@ -104,7 +104,7 @@ export class UpstreamRequest {
 
   onRequest(sent: ClientRequest): void {
     this.sent = sent
-    sent.on('response', (answer) => streamAnswer(answer, this))
+    sent.on('response', (answer) => streamResponse(answer, this))
     // A 101 that the gateway did not ask for (RFC 9110 section 15.2.2).
     sent.on('upgrade', (_: IncomingMessage, socket: Socket) => {
       socket.destroy()

@@ -1,7 +1,7 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
-import { callAtIterationEnd } from '../iteration.ts'
-import { addFields, endWhole } from '../raw-head.ts'
-import { readAnswerHead } from './headers.ts'
+import { callAtIterationEnd } from '../runtime/batch.ts'
+import { appendFields, endWithBody } from '../runtime/rendered-head.ts'
+import { readResponseHead } from './headers.ts'
 import type { PooledSocket } from './pool.ts'
 import type { UpstreamRequest } from './request.ts'
 
@@ -13,10 +13,10 @@ const MAX_TEXT = 15 * 1024
 const NO_BODY = Buffer.alloc(0)
 
 /** Streams an upstream's answer to the caller, as fast as that reads; one that is cut is never completed. */
-export function streamAnswer(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
+export function streamResponse(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
   const { request, response, sent, outgoing } = upstreamRequest
   const status = incoming.statusCode!
-  const head = readAnswerHead(incoming.rawHeaders, status, outgoing.rateLimit, outgoing.requestId)
+  const head = readResponseHead(incoming.rawHeaders, status, outgoing.rateLimit, outgoing.requestId)
   const coding = head.transferEncoding
   let fault: string | undefined
   if (status < 200) fault = `the upstream answered ${status} unasked`
@@ -54,7 +54,7 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
       const body = (incoming.read() as Buffer | null) ?? NO_BODY
       upstreamRequest.bytes = body.length
       const isOneText = body.length === head.contentLength && body.length <= MAX_TEXT
-      if (isOneText) endWhole(response, body.toString('latin1'))
+      if (isOneText) endWithBody(response, body.toString('latin1'))
       else response.end(body)
     } else {
       streamBody()
@@ -72,7 +72,7 @@ export function streamAnswer(incoming: IncomingMessage, upstreamRequest: Upstrea
       if (reason === STATUS_CODES[status] || reason === '' || BAD_REASON.test(reason))
         response.writeHead(status, head.framing)
       else response.writeHead(status, reason, head.framing)
-      addFields(response, head.headers)
+      appendFields(response, head.headers)
     } catch (error) {
       upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
     }

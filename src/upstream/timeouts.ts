@@ -1,4 +1,4 @@
-import { Bag } from '../bag.ts'
+import { UnorderedList } from '../runtime/unordered-list.ts'
 import { Refusal } from '../errors.ts'
 import type { UpstreamRequest } from './request.ts'
 
@@ -14,7 +14,7 @@ const TICK_MS = 40
  *   sends (server.ts): 408.
  */
 export function createTimeouts() {
-  const requests = new Bag<UpstreamRequest>()
+  const requests = new UnorderedList<UpstreamRequest>()
   let timer: NodeJS.Timeout | undefined
 
   function sweep(): void {

@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { READ_MS } from '../downstream/sockets.ts'
+import { SLOW_READER_MS } from '../downstream/sockets.ts'
 import { type AddressChange, createAddresses } from './addresses.ts'
 import { createConnect, type Tls } from './connect.ts'
 import { createConnections } from './connections.ts'
-import { plainName } from './header-policy.ts'
+import { normalizeFieldName } from './header-policy.ts'
 import { createSend, type Outgoing } from './proxy.ts'
 import { UpstreamRequest } from './request.ts'
 import { createTimeouts } from './timeouts.ts'
@@ -25,7 +25,7 @@ export interface Upstream {
 }
 
 function createBackend(upstream: Upstream, onChange: (change: AddressChange) => void) {
-  const { name, timeoutMs, readMs = READ_MS, origins } = upstream
+  const { name, timeoutMs, readMs = SLOW_READER_MS, origins } = upstream
   const { protocol } = new URL(origins[0]!)
   const addresses = createAddresses(origins, (change) => {
     if (!change.up) connections.evict(change.address)
@@ -49,7 +49,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
     )
   const names = (upstream.identityHeaders ?? []).map((name) => name.toLowerCase())
   return Object.assign(forward, {
-    identityHeaders: new Map(names.map((name) => [plainName(name), name])),
+    identityHeaders: new Map(names.map((name) => [normalizeFieldName(name), name])),
     /** Returns the upstream's addresses, and which of them are in use. */
     addresses: () => backend.addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
     /** Returns how many sockets are open, and how many requests wait for one. */

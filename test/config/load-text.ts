@@ -2,8 +2,8 @@ import { createPrivateKey } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { loadConfig, type Loaded, type Override } from '../../src/config/load.ts'
-import { ConfigError } from '../../src/config/yaml/problem.ts'
+import { loadConfig, type Loaded, type FlagOverride } from '../../src/config/load.ts'
+import { ConfigError } from '../../src/config/yaml/issue.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 
 const SECTIONS = {
@@ -51,7 +51,7 @@ export function completed(snippet: string): string {
 export async function load(
   text: string,
   env: Record<string, string> = {},
-  overrides: readonly Override[] = [],
+  overrides: readonly FlagOverride[] = [],
   beside?: Readonly<Record<string, string | Uint8Array>>,
   nowMs = Date.now(),
 ): Promise<Loaded> {

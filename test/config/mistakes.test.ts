@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { problemLine } from '../../src/config/yaml/problem.ts'
+import { problemLine } from '../../src/config/yaml/issue.ts'
 import { BESIDE, completed, load, mistakesIn } from './load-text.ts'
 
 const ENV = { EMPTY: '', WORD: 'word', BIG: '99999', LIST: '[a, b]' }

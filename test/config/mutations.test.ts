@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { parseDocument } from 'yaml'
 import { load } from './load-text.ts'
 import { PATIENCE_MS, runs } from '../fuzz/runs.ts'
-import { ConfigError } from '../../src/config/yaml/problem.ts'
+import { ConfigError } from '../../src/config/yaml/issue.ts'
 
 /** The reference, with the settings that it shows as comments put in. */
 const GOOD = (await readFile(join(import.meta.dirname, '../../config/sluice.yaml'), 'utf8'))

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { problemLine } from '../../src/config/yaml/problem.ts'
+import { problemLine } from '../../src/config/yaml/issue.ts'
 import { BESIDE, completed, load } from './load-text.ts'
 
 const DAY_MS = 86_400_000

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   createRouter,
-  hides,
+  covers,
   matchRoute,
   parsePattern,
   type Pattern,
@@ -194,7 +194,7 @@ describe('hidden routes', () => {
     ['/a/b', '/a', false],
     ['/:x/*', '/*', false],
   ])('%s hides %s: %s', (earlier, later, hidden) => {
-    expect(hides(pattern(earlier), pattern(later))).toBe(hidden)
+    expect(covers(pattern(earlier), pattern(later))).toBe(hidden)
   })
 
   it('a hidden route never matches, and one that is not hidden can', () => {
@@ -210,7 +210,7 @@ describe('hidden routes', () => {
     `)
     fc.assert(
       fc.property(path, path, (one, two) => {
-        const hidden = hides(pattern(one), pattern(two))
+        const hidden = covers(pattern(one), pattern(two))
         const escapes = paths.filter(
           (p) => matching([two], 'GET', p) !== undefined && matching([one], 'GET', p) === undefined,
         )

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
-import { plainTarget, parseHost, parseTarget } from '../../src/downstream/target.ts'
+import { loggableTarget, parseHost, parseTarget } from '../../src/downstream/target.ts'
 
 const serves = (host: string): boolean => host === 'api.example.com'
 const read = (target: string, ...hosts: string[]) =>
@@ -186,7 +186,7 @@ it.each([
   ['*', '*'],
   ['/a:b/c', '/a:b/c'],
 ])('a target that is refused, %s, is shown as %s', (target, shown) => {
-  expect(plainTarget(target)).toBe(shown)
+  expect(loggableTarget(target)).toBe(shown)
 })
 
 it('notes for the log which host is not served', () => {

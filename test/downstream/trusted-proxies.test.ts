@@ -1,6 +1,6 @@
 import { networkInterfaces } from 'node:os'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createPeers, plainAddress } from '../../src/downstream/trusted-proxies.ts'
+import { createPeers, normalizeAddress } from '../../src/downstream/trusted-proxies.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 
@@ -43,12 +43,12 @@ describe('trusted proxies', () => {
   })
 
   it('are told apart from others by the plain address of a dual-stack socket', () => {
-    expect(plainAddress('::ffff:10.0.0.1')).toBe('10.0.0.1')
-    expect(plainAddress('::ffff:a00:1')).toBe('10.0.0.1')
-    expect(plainAddress('64:ff9b::a00:1')).toBe('10.0.0.1')
+    expect(normalizeAddress('::ffff:10.0.0.1')).toBe('10.0.0.1')
+    expect(normalizeAddress('::ffff:a00:1')).toBe('10.0.0.1')
+    expect(normalizeAddress('64:ff9b::a00:1')).toBe('10.0.0.1')
     for (const other of ['64:ff9b:1::a00:1', '64:ff9b::1:a00:1', '::a00:1', '64:ff9b::a00:1::', 'x'])
-      expect(plainAddress(other)).toBe(other)
-    expect(plainAddress('10.0.0.1')).toBe('10.0.0.1')
+      expect(normalizeAddress(other)).toBe(other)
+    expect(normalizeAddress('10.0.0.1')).toBe('10.0.0.1')
   })
 })
 

@@ -71,7 +71,7 @@ async function set(adminPort: number, ...args: string[]) {
 async function setElsewhere(limit: number) {
   const store = createRedisStore({ topology: { url: redis.url }, prefix: 'sluice' })
   await store.connect()
-  const live = createLiveOverrides(store.overrides, { onChange: () => {}, onBad: () => {} })
+  const live = createLiveOverrides(store.overrides, { onChange: () => {}, onUnreadable: () => {} })
   await live.change([{ client, name: 'requests', limit, setAt: Date.now() }], [])
   await store.close()
 }

@@ -108,7 +108,7 @@ describe('the overrides in Redis', () => {
     await store.close()
     await redis.close()
   })
-  const NOTHING = { onChange: () => {}, onBad: () => {} }
+  const NOTHING = { onChange: () => {}, onUnreadable: () => {} }
   /** Changes them as another gateway does. */
   const add = (...added: Override[]) => createLiveOverrides(store.overrides, NOTHING).change(added, [])
   const remove = (...removed: Override[]) => createLiveOverrides(store.overrides, NOTHING).change([], removed)
@@ -123,7 +123,7 @@ describe('the overrides in Redis', () => {
     const live = createLiveOverrides(source, {
       onChange: (count) => seen.push(`${count}`),
       onRestored: (count) => seen.push(`restored ${count}`),
-      onBad: (lines) => seen.push(`bad ${lines}`),
+      onUnreadable: (lines) => seen.push(`bad ${lines}`),
       everyMs: 20,
     })
     closing.push(live.close)
@@ -288,7 +288,10 @@ describe('the overrides in memory', () => {
   it('are changed, removed and never lost while the process lives', async () => {
     const source: OverrideSource = createMemoryOverrides()
     const seen: number[] = []
-    const live = createLiveOverrides(source, { onChange: (count) => seen.push(count), onBad: () => {} })
+    const live = createLiveOverrides(source, {
+      onChange: (count) => seen.push(count),
+      onUnreadable: () => {},
+    })
     await live.load()
     await live.change([of('a', 7), of('b')], [])
     await live.change([], [of('b')])
@@ -313,7 +316,7 @@ describe.each([
   it('are changed and read', async () => {
     const store = createRedisStore({ topology: await topology(), prefix: `overrides-${process.pid}` })
     await store.connect()
-    const live = createLiveOverrides(store.overrides, { onChange: () => {}, onBad: () => {} })
+    const live = createLiveOverrides(store.overrides, { onChange: () => {}, onUnreadable: () => {} })
     for (const limit of [5, 6]) {
       await live.change([of('a', limit)], [])
       expect(live.values()).toEqual([of('a', limit)])

@@ -2,7 +2,7 @@ import { Gauge, Registry } from 'prom-client'
 import { expect, it } from 'vitest'
 import { type CallerActivity, type LimitActivity, NO_ACTIVITY } from '../../src/observe/activity/values.ts'
 import { createOverview } from '../../src/process/overview.ts'
-import type { Operated } from '../../src/process/service.ts'
+import type { OperatorApi } from '../../src/process/service.ts'
 import { completed, load } from '../config/load-text.ts'
 
 const LIMITS = `limits:
@@ -24,13 +24,13 @@ const OVERRIDES = Array.from({ length: 101 }, (_, i) => ({
 
 /** Returns the overview of a process that shows these metrics and clients. */
 async function overviewOf(registry = new Registry(), clients: readonly CallerActivity[] = []) {
-  const operated: Partial<Operated> = {
+  const operated: Partial<OperatorApi> = {
     notReadyReason: () => 'not yet',
     activity: () => ({ ...NO_ACTIVITY, clients }),
     metricValues: () => registry.getMetricsAsJSON(),
     overrides: async () => OVERRIDES,
   }
-  return createOverview(await configOf(LIMITS), () => operated as Operated)
+  return createOverview(await configOf(LIMITS), () => operated as OperatorApi)
 }
 
 it('shows what the metrics say, and nothing of those that there are not', async () => {

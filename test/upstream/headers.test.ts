@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type Connection, readAnswerHead, requestHeaders as listed } from '../../src/upstream/headers.ts'
+import { type Connection, readResponseHead, requestHeaders as listed } from '../../src/upstream/headers.ts'
 import { fieldsOf } from '../helpers/fields.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
 
@@ -190,7 +190,7 @@ describe('fields of the answer', () => {
     const raw = headersOf(`X-B 1 Set-Cookie a Keep-Alive timeout=5 set-cookie b X-Hop 2 RateLimit y
       X-RateLimit-Reset z Trailer X Content-Length 3 Date d`)
     const answer = (connection: string, status: number, rateLimit?: string) => {
-      const head = readAnswerHead([...raw, 'Connection', connection], status, rateLimit, 'r')
+      const head = readResponseHead([...raw, 'Connection', connection], status, rateLimit, 'r')
       return { ...head, headers: fieldsOf(head.headers) }
     }
     expect(answer('x-hop, Content-Length', 200, '\r\nX-RateLimit-Limit: 1')).toEqual({

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { Refusal } from '../../errors.ts'
-import { type Challenges, type Fault, invalidToken, type Scheme } from '../token/challenge.ts'
+import { type Challenges, type CredentialsError, invalidToken, type Scheme } from '../token/challenge.ts'
 import type { Identity } from '../token/claims.ts'
 import type { Proof, Proofs, Sender } from './dpop.ts'
 
@@ -13,7 +13,7 @@ export interface Confirmation {
 }
 
 /** A token bound to a key. Until its proof is verified and charged, a request may only be refused: that costs no signature. */
-export interface Bound {
+export interface SenderConstrainedToken {
   readonly identity: Identity
   /** Verifies the proof. Never rejects. */
   prove(): Promise<Proof | Refusal>
@@ -22,7 +22,10 @@ export interface Bound {
 }
 
 const SHA256 = /^[\w-]{43}$/
-const REPLAYED: Fault = { error: 'invalid_dpop_proof', description: 'The DPoP proof was used before.' }
+const REPLAYED: CredentialsError = {
+  error: 'invalid_dpop_proof',
+  description: 'The DPoP proof was used before.',
+}
 
 /** Reads a `cnf` claim; undefined where it is empty, or holds anything that cannot be checked here. */
 export function readConfirmation(cnf: unknown): Confirmation | undefined {
@@ -40,7 +43,7 @@ export function readConfirmation(cnf: unknown): Confirmation | undefined {
  * without a sender every bound one.
  */
 export function createConfirm(challenges: Challenges, proofs: Proofs | undefined) {
-  function refuse(fault: Fault, { client }: Identity, scheme: Scheme, other?: Scheme): Refusal {
+  function refuse(fault: CredentialsError, { client }: Identity, scheme: Scheme, other?: Scheme): Refusal {
     return challenges.refuse({ ...fault, client }, scheme, other)
   }
 
@@ -49,7 +52,7 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
     scheme: Scheme,
     token: string,
     sender?: Sender,
-  ): Identity | Bound | Refusal {
+  ): Identity | SenderConstrainedToken | Refusal {
     const { jkt, x5t } = identity.confirmation ?? {}
     const certificate = x5t === undefined ? undefined : sender?.certificate()
     let fault: string | undefined

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { LRUCache } from 'lru-cache'
 import { canonicalEscapes } from '../../downstream/target.ts'
-import type { Fault } from '../token/challenge.ts'
+import type { CredentialsError } from '../token/challenge.ts'
 import { needsExtension } from '../token/claims.ts'
 import { isObject, type JsonObject, type Jws, parseJws, parseObject } from '../token/jws.ts'
 import { type KeySet, privateMember, readKeySet } from '../token/key-set.ts'
@@ -46,7 +46,7 @@ const MAX_PROOF = 8 * 1024
 const MAX_JTI = 256
 const KNOWN_KEYS = 1000
 
-const invalid = (description: string): Fault => ({ error: 'invalid_dpop_proof', description })
+const invalid = (description: string): CredentialsError => ({ error: 'invalid_dpop_proof', description })
 
 /**
  * Verifies proofs of possession by RFC 9449 section 4.3. Nonces (section 9), which are optional, are not required: proofs made
@@ -56,7 +56,7 @@ export function createProofs(serves: Serves) {
   const keys = new LRUCache<string, KeySet>({ max: KNOWN_KEYS })
 
   /** Verifies the one proof that the request carries. Asks no store; never rejects. */
-  async function verify(binding: Binding, sender: Sender): Promise<Proof | Fault> {
+  async function verify(binding: Binding, sender: Sender): Promise<Proof | CredentialsError> {
     const [proof, ...more] = sender.proofs
     if (proof === undefined || more.length > 0) return invalid('Send one DPoP header, with one proof.')
     const jws = proof.length > MAX_PROOF ? undefined : parseJws(proof)
@@ -87,7 +87,7 @@ export function createProofs(serves: Serves) {
     return set.verifies(jws, undefined)
   }
 
-  function checkClaims(claims: JsonObject, binding: Binding, sender: Sender): Proof | Fault {
+  function checkClaims(claims: JsonObject, binding: Binding, sender: Sender): Proof | CredentialsError {
     const { jti, htm, htu, iat, ath } = claims
     if (htm !== sender.method) return invalid('The DPoP proof is for another method.')
     if (!isHtuOf(htu, sender, serves)) return invalid('The DPoP proof is for another URL.')

@@ -1,9 +1,15 @@
 import { LRUCache } from 'lru-cache'
 import type { Refusal } from '../../errors.ts'
-import { type Bound, createConfirm } from '../proof/confirmation.ts'
+import { type SenderConstrainedToken, createConfirm } from '../proof/confirmation.ts'
 import type { Proofs, Sender } from '../proof/dpop.ts'
-import { createChallenges, type Fault, invalidToken, type Scheme } from './challenge.ts'
-import { createNames, type Identity, type TrustedIssuer, type VerifiedToken, verifyJwt } from './claims.ts'
+import { createChallenges, type CredentialsError, invalidToken, type Scheme } from './challenge.ts'
+import {
+  createQualifier,
+  type Identity,
+  type TrustedIssuer,
+  type VerifiedToken,
+  verifyJwt,
+} from './claims.ts'
 import { parseJws, parseObject, unsliced } from './jws.ts'
 
 /**
@@ -13,9 +19,9 @@ import { parseJws, parseObject, unsliced } from './jws.ts'
 export type Authenticate = (
   authorization: readonly string[],
   sender?: () => Sender,
-) => Identity | Bound | Refusal | Promise<Identity | Bound | Refusal>
+) => Identity | SenderConstrainedToken | Refusal | Promise<Identity | SenderConstrainedToken | Refusal>
 
-type Found = Identity | Fault | Promise<Identity | Fault>
+type Found = Identity | CredentialsError | Promise<Identity | CredentialsError>
 
 /** RFC 6750 section 2.1 and RFC 9449 section 7.1. */
 const SCHEME = /^(bearer|dpop)(?: +|$)/i
@@ -26,10 +32,10 @@ const CACHED_BYTES = 16 * 1024 * 1024
 /** What a token is cached under: of a JWT the end of the signature, as to hash all of it takes longer. Opaque ones may end alike. */
 const keyOf = (token: string): string => (token.startsWith('eyJ') ? token.slice(-43) : token)
 /** A token that came once sets a bit. All are cleared after so many tokens, a few more than are cached; up to then, few share a bit. */
-const MAX_MARKS = 16_384
-const MARK_BITS = 20
+const DOORKEEPER_TOKENS = 16_384
+const DOORKEEPER_BITS = 20
 
-const MALFORMED: Fault = {
+const MALFORMED: CredentialsError = {
   error: 'invalid_request',
   description: 'Send one Authorization header, with one access token.',
 }
@@ -43,7 +49,7 @@ const MALFORMED: Fault = {
 export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs): Authenticate {
   const issuers = new Map<unknown, TrustedIssuer>(trusted.map((one) => [one.issuer, one]))
   const introspecting = trusted.find(({ introspect }) => introspect !== undefined)
-  const nameOf = createNames(trusted.map(({ issuer }) => issuer))
+  const qualify = createQualifier(trusted.map(({ issuer }) => issuer))
   const challenges = createChallenges(trusted[0]!.realm, proofs?.algorithms)
   const confirm = createConfirm(challenges, proofs)
   const verified = new LRUCache<string, VerifiedToken & { readonly token: string }>({
@@ -78,20 +84,20 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     return remember(token, verifyJwt(issuer, jws, claims), issuer.issuer, jws.signature)
   }
 
-  const marks = new Uint32Array(2 ** MARK_BITS / 32)
+  const doorkeeper = new Uint32Array(2 ** DOORKEEPER_BITS / 32)
   let marked = 0
 
   /** Callers that fetch a token for each call send none twice; cached, each would become old garbage and displace another. */
-  function cameBefore(signature: Buffer): boolean {
-    const bit = signature.readUInt32LE() >>> (32 - MARK_BITS)
+  function seenBefore(signature: Buffer): boolean {
+    const bit = signature.readUInt32LE() >>> (32 - DOORKEEPER_BITS)
     const word = bit >>> 5
     const mask = 1 << (bit & 31)
-    if ((marks[word]! & mask) !== 0) return true
-    if (marked++ === MAX_MARKS) {
-      marks.fill(0)
+    if ((doorkeeper[word]! & mask) !== 0) return true
+    if (marked++ === DOORKEEPER_TOKENS) {
+      doorkeeper.fill(0)
       marked = 1
     }
-    marks[word]! |= mask
+    doorkeeper[word]! |= mask
     return false
   }
 
@@ -105,15 +111,15 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
       return result.then((settled) => remember(token, settled, issuer, signature))
     if ('error' in result) {
       const { client } = result
-      return client === undefined ? result : { ...result, client: nameOf(client, issuer) }
+      return client === undefined ? result : { ...result, client: qualify(client, issuer) }
     }
     let { identity } = result
     if (trusted.length > 1) {
       const { client, user } = identity
-      identity = { ...identity, client: nameOf(client, issuer), user: user && nameOf(user, issuer) }
+      identity = { ...identity, client: qualify(client, issuer), user: user && qualify(user, issuer) }
     }
     // To introspect again would cost far more than a place in the cache.
-    if (signature === undefined || cameBefore(signature)) {
+    if (signature === undefined || seenBefore(signature)) {
       // Without the spaces of the header field, as many as the caller sent.
       const copy = unsliced(token)
       verified.set(keyOf(copy), { ...result, identity, token: copy })
@@ -121,7 +127,12 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     return identity
   }
 
-  function settle(finding: Identity | Fault, scheme: Scheme, token: string, sender?: () => Sender) {
+  function settle(
+    finding: Identity | CredentialsError,
+    scheme: Scheme,
+    token: string,
+    sender?: () => Sender,
+  ) {
     if ('error' in finding) return challenges.refuse(finding, scheme)
     if (scheme === 'bearer' && finding.confirmation === undefined) return finding
     return confirm(finding, scheme, token, sender?.())

@@ -5,7 +5,7 @@ import type { Identity } from './claims.ts'
 export type Scheme = 'bearer' | 'dpop'
 
 /** What is wrong with credentials (RFC 6750 section 3.1, RFC 9449 section 7.1). */
-export interface Fault {
+export interface CredentialsError {
   readonly error: 'invalid_request' | 'invalid_token' | 'invalid_dpop_proof' | 'temporarily_unavailable'
   /** For the caller: ASCII without `"` and `\` (RFC 6750 section 3). */
   readonly description: string
@@ -16,12 +16,12 @@ export interface Fault {
 }
 
 /** The token is at fault; `cause` is for the log. */
-export function invalidToken(description: string, cause?: string): Fault {
+export function invalidToken(description: string, cause?: string): CredentialsError {
   return { error: 'invalid_token', description, cause }
 }
 
 /** 503: what is needed to verify a token is not available. */
-export function unverifiable(cause: unknown): Fault {
+export function unverifiable(cause: unknown): CredentialsError {
   const description = 'Access tokens cannot be verified for now.'
   return { error: 'temporarily_unavailable', description, cause }
 }
@@ -47,7 +47,7 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
         },
       }),
     /** 400, 401 or 503 with the challenge of the scheme that was used, and that of `other`, which is needed. */
-    refuse({ error, description, cause, client }: Fault, used: Scheme, other?: Scheme): Refusal {
+    refuse({ error, description, cause, client }: CredentialsError, used: Scheme, other?: Scheme): Refusal {
       if (error === 'temporarily_unavailable') return serviceUnavailable(description, cause)
       const challenge = `${challenges[used]}, error="${error}", error_description="${description}"`
       return new Refusal(error === 'invalid_request' ? 'BadRequest' : 'Unauthorized', description, {

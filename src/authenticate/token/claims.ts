@@ -1,5 +1,5 @@
 import { type Confirmation, readConfirmation } from '../proof/confirmation.ts'
-import { type Fault, invalidToken, unverifiable } from './challenge.ts'
+import { type CredentialsError, invalidToken, unverifiable } from './challenge.ts'
 import type { Introspect } from './introspection.ts'
 import type { Keys } from './jwks.ts'
 import type { JsonObject, Jws } from './jws.ts'
@@ -93,7 +93,7 @@ function evaluate(
   signed: boolean | undefined,
   jws: Jws,
   claims: JsonObject,
-): VerifiedToken | Fault {
+): VerifiedToken | CredentialsError {
   if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
   if (!signed) return invalidToken('The signature of the access token is not valid.')
   const identity = readClaims(jws.header, claims, issuer)
@@ -102,12 +102,16 @@ function evaluate(
 }
 
 /** Notes whose token is at fault; only for what the issuer has said of it. */
-export function withClient(fault: Fault, client: unknown): Fault {
+export function withClient(fault: CredentialsError, client: unknown): CredentialsError {
   return isClientId(client) ? { ...fault, client } : fault
 }
 
 /** Reads the claims of a token whose signature is good (RFC 9068 section 4, RFC 7519 section 4.1). */
-export function readClaims(header: JsonObject, claims: JsonObject, rules: TokenRules): Identity | Fault {
+export function readClaims(
+  header: JsonObject,
+  claims: JsonObject,
+  rules: TokenRules,
+): Identity | CredentialsError {
   const { iss, aud, exp, sub, scope } = claims
   const client = claims[rules.clientClaim]
   if (iss !== rules.issuer)
@@ -169,7 +173,7 @@ export function isName(value: unknown): value is string {
  * Names clients and users of several issuers: those of the first by their ids, others as `id@issuer`. So is an id of the first
  * that ends as if it were another's: what follows the last `@` of a name is the issuer, or the name is an id of the first.
  */
-export function createNames(issuers: readonly string[]): (id: string, issuer?: string) => string {
+export function createQualifier(issuers: readonly string[]): (id: string, issuer?: string) => string {
   const [first, ...others] = issuers
   if (others.length === 0) return (id) => id
   const marks = new Map(

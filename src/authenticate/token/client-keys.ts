@@ -1,9 +1,9 @@
 import pLimit from 'p-limit'
 import { Health } from '../../health.ts'
-import { type Keys, type KeyPlace, type KeySourceOptions, loadKeys, NoKeys } from './jwks.ts'
+import { type Keys, type KeyLocation, type KeySourceOptions, loadKeys, NoKeys } from './jwks.ts'
 import type { KeySet } from './key-set.ts'
 
-export interface ClientKeysOptions extends KeyPlace {
+export interface ClientKeysOptions extends KeyLocation {
   /** A JWK Set, or its URL. */
   readonly jwks: string | object
   /** Called once when reads begin to fail, and once when they succeed again. Keys that were read stay in force. */

@@ -5,7 +5,7 @@ import { type JsonObject, parseObject } from './jws.ts'
 const MAX_BYTES = 1024 * 1024
 
 /** What is wrong with an answer, as a phrase that follows its URL. */
-export class Problem extends Error {}
+export class FetchError extends Error {}
 
 /**
  * Reads a JSON object from an http(s) URL or a file; rejects with an Error that names the URL and what is wrong there.
@@ -15,10 +15,10 @@ export async function readJson(url: string, signal: AbortSignal, maxBytes = MAX_
   try {
     const body = /^https?:\/\//i.test(url) ? await open(url, signal) : createReadStream(url, { signal })
     const document = parseObject(await readBytes(body, maxBytes))
-    if (document === undefined) throw new Problem('is no JSON object')
+    if (document === undefined) throw new FetchError('is no JSON object')
     return document
   } catch (error) {
-    throw new Error(`${shownUrl(url)} ${describeFailure(error)}`, { cause: error })
+    throw new Error(`${redactUrl(url)} ${describeFailure(error)}`, { cause: error })
   }
 }
 
@@ -26,7 +26,7 @@ async function open(url: string, signal: AbortSignal): Promise<AsyncIterable<Uin
   const response = await fetch(url, { signal, redirect: 'manual', headers: { accept: 'application/json' } })
   if (response.status === 200 && response.body !== null) return response.body
   await response.body?.cancel()
-  throw new Problem(describeStatus(response))
+  throw new FetchError(describeStatus(response))
 }
 
 export function describeStatus({ status, headers }: Response): string {
@@ -39,20 +39,20 @@ export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes
   let bytes = 0
   for await (const chunk of body ?? []) {
     bytes += chunk.length
-    if (bytes > maxBytes) throw new Problem(`is larger than ${maxBytes} bytes`)
+    if (bytes > maxBytes) throw new FetchError(`is larger than ${maxBytes} bytes`)
     chunks.push(chunk)
   }
   return Buffer.concat(chunks)
 }
 
 /** A URL or a path as it may be logged: without its query, which may hold a key. */
-export function shownUrl(url: string): string {
+export function redactUrl(url: string): string {
   return /^https?:/i.test(url) ? url.replace(/\?.*$/s, '?***') : url
 }
 
 /** Why a fetch failed, as a phrase that follows its URL. */
 export function describeFailure(error: unknown): string {
-  if (error instanceof Problem) return error.message
+  if (error instanceof FetchError) return error.message
   const { name, code, message, cause } = error as NodeJS.ErrnoException
   if (name === 'TimeoutError') return 'did not answer in time'
   if ((cause as NodeJS.ErrnoException | undefined)?.code === 'ERR_SSL_WRONG_VERSION_NUMBER')

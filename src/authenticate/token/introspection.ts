@@ -1,9 +1,10 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { Health, type HealthOptions } from '../../health.ts'
-import { type Fault, invalidToken, unverifiable } from './challenge.ts'
+import { type CredentialsError, invalidToken, unverifiable } from './challenge.ts'
 import { NOT_ACCESS, readClaims, type TokenRules, type VerifiedToken, withClient } from './claims.ts'
-import { describeFailure, describeStatus, Problem, readBytes, shownUrl, withTimeout } from './fetch-json.ts'
+import { describeFailure, describeStatus, FetchError } from './fetch-json.ts'
+import { readBytes, redactUrl, withTimeout } from './fetch-json.ts'
 import { type JsonObject, parseObject } from './jws.ts'
 
 export interface IntrospectionOptions extends Omit<TokenRules, 'type'> {
@@ -27,13 +28,12 @@ export interface IntrospectionOptions extends Omit<TokenRules, 'type'> {
 export type IntrospectionResult = 'active' | 'inactive' | 'failed'
 
 /** Verifies an opaque token. A promise only where the issuer must be asked; it never rejects. */
-export type Introspect = (token: string) => Fault | Promise<VerifiedToken | Fault>
+export type Introspect = (token: string) => CredentialsError | Promise<VerifiedToken | CredentialsError>
 
 /** How long a refused token is refused without asking again. */
 const REFUSED_MS = 5000
 const MAX_REFUSED = 10_000
 const NOT_ACTIVE = invalidToken('The access token is not active.')
-/** The issuer says itself that it is an access token. */
 const HEADER = { typ: 'at+jwt' }
 /** RFC 6749 section 7.1, RFC 9449 section 5, and what some write in their place. */
 const ACCESS_TOKEN = /^(?:bearer|dpop|access_token)$/i
@@ -44,10 +44,10 @@ const MAX_CONCURRENT = 32
 const MAX_WAITING = 1000
 /** Failures in a row after which the gateway probes. */
 const MAX_FAILURES = 3
-/** The probe: a token that no caller chose, so that a failure is the endpoint's own. */
+/** No caller's token: a failure is the endpoint's. */
 const PROBE_TOKEN = 'sluice-asks-whether-tokens-can-be-looked-up'
 /** An answer that may be about the token alone, so that it says nothing of other tokens. */
-class TokenProblem extends Problem {}
+class TokenError extends FetchError {}
 
 /** The token is at fault, not the request (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
 const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'])
@@ -57,10 +57,10 @@ export function createIntrospection(options: IntrospectionOptions) {
   const { maxAgeMs = 30_000, events } = options
   const rules = { ...options, type: 'any' as const }
   const ask = createEndpoint(options)
-  const inFlight = new Map<string, Promise<VerifiedToken | Fault>>()
-  const refused = new LRUCache<string, { fault: Fault; until: number }>({ max: MAX_REFUSED })
+  const inFlight = new Map<string, Promise<VerifiedToken | CredentialsError>>()
+  const refused = new LRUCache<string, { fault: CredentialsError; until: number }>({ max: MAX_REFUSED })
 
-  async function lookUp(token: string, digest: string): Promise<VerifiedToken | Fault> {
+  async function lookUp(token: string, digest: string): Promise<VerifiedToken | CredentialsError> {
     const askedAt = Date.now()
     let answer: JsonObject | undefined
     try {
@@ -78,7 +78,7 @@ export function createIntrospection(options: IntrospectionOptions) {
     return fault
   }
 
-  function read(answer: JsonObject, askedAt: number): VerifiedToken | Fault {
+  function read(answer: JsonObject, askedAt: number): VerifiedToken | CredentialsError {
     const { token_type: type } = answer
     if (type !== undefined && !(typeof type === 'string' && ACCESS_TOKEN.test(type))) return NOT_ACCESS
     // RFC 7662 section 2.2: both are optional, and the issuer is known.
@@ -129,10 +129,10 @@ function createEndpoint(options: IntrospectionOptions) {
     const { status } = response
     if (status === 200 && typeof answer?.['active'] === 'boolean') return answer
     if (status === 400 && TOKEN_ERRORS.has(answer?.['error'])) return undefined
-    if (status === 200) throw new Problem('answered what is no introspection response')
-    if (status === 400 || status === 422) throw new TokenProblem(describeStatus(response))
-    if (status !== 401 && status !== 403) throw new Problem(describeStatus(response))
-    throw new Problem(`answered ${status}: it does not take the gateway's clientId and clientSecret`)
+    if (status === 200) throw new FetchError('answered what is no introspection response')
+    if (status === 400 || status === 422) throw new TokenError(describeStatus(response))
+    if (status !== 401 && status !== 403) throw new FetchError(describeStatus(response))
+    throw new FetchError(`answered ${status}: it does not take the gateway's clientId and clientSecret`)
   }
 
   /** Waits until it may send: first come, first served. All have the same time, so none waits beyond its own. */
@@ -148,8 +148,8 @@ function createEndpoint(options: IntrospectionOptions) {
       health.succeeded()
       return answer
     } catch (cause) {
-      const error = new Error(`${shownUrl(url)} ${describeFailure(cause)}`, { cause })
-      if (!(cause instanceof TokenProblem)) health.failed(error)
+      const error = new Error(`${redactUrl(url)} ${describeFailure(cause)}`, { cause })
+      if (!(cause instanceof TokenError)) health.failed(error)
       throw error
     }
   }
@@ -170,7 +170,7 @@ function createEndpoint(options: IntrospectionOptions) {
   /** Returns the answer; undefined where the endpoint takes no such tokens. Rejects where there is no answer. */
   async function ask(token: string): Promise<JsonObject | undefined> {
     if (!health.up) {
-      if (!health.due()) throw new Error(`${shownUrl(url)} fails and is left alone`)
+      if (!health.due()) throw new Error(`${redactUrl(url)} fails and is left alone`)
       void probe()
     }
     return withTimeout(timeoutMs, async (signal) => {

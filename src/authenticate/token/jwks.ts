@@ -1,9 +1,9 @@
 import { Health, type HealthOptions } from '../../health.ts'
-import { readJson, shownUrl, withTimeout } from './fetch-json.ts'
+import { readJson, redactUrl, withTimeout } from './fetch-json.ts'
 import { type KeySet, readKeySet } from './key-set.ts'
 
 /** Where the keys of an issuer come from. */
-export interface KeyPlace {
+export interface KeyLocation {
   readonly issuer: string
   /** An http(s) URL, the path of a file, or a JWK Set; by default the `jwks_uri` of the issuer's discovery document. */
   readonly jwks?: string | object | undefined
@@ -15,7 +15,7 @@ export interface KeyPlace {
 }
 
 /** Where the keys of an issuer come from, and how they are kept fresh. */
-export interface KeySourceOptions extends KeyPlace {
+export interface KeySourceOptions extends KeyLocation {
   /** The keys, if they were just read. */
   readonly keys?: KeySet | undefined
   /** Called once when loads begin to fail, and once when that is over. What was read before stays in force. */
@@ -119,7 +119,7 @@ export class NoKeys extends Error {}
 
 /** Reads an issuer's keys once, taking over those that `previous` holds; rejects with what is wrong, also where there are none. */
 export function loadKeys(
-  { issuer, jwks, maxBytes, maxKeys, fetchTimeoutMs = 3000 }: KeyPlace,
+  { issuer, jwks, maxBytes, maxKeys, fetchTimeoutMs = 3000 }: KeyLocation,
   previous?: KeySet,
   controller?: AbortController,
 ): Promise<KeySet> {
@@ -127,7 +127,7 @@ export function loadKeys(
     fetchTimeoutMs,
     async (signal) => {
       const source = jwks ?? (await discover(issuer, signal)).jwksUri
-      const name = typeof source === 'string' ? shownUrl(source) : 'jwks'
+      const name = typeof source === 'string' ? redactUrl(source) : 'jwks'
       const document = typeof source === 'string' ? await readJson(source, signal, maxBytes) : source
       const keys = await readKeySet(document, previous, maxKeys).catch((error: Error) => {
         throw new Error(`${name} ${error.message}`, { cause: error })

@@ -1,7 +1,7 @@
 import type { Config } from '../../config/schema.ts'
-import { problemLine } from '../../config/yaml/problem.ts'
+import { problemLine } from '../../config/yaml/issue.ts'
 import { formatTable } from '../format.ts'
-import { type Given, type Io, print } from '../io.ts'
+import { type Args, type Io, print } from '../io.ts'
 import { certificateFindings, type Finding, type Probe, TIMEOUT_MS, upstreamProbes } from './probes.ts'
 import { clientProbes, issuerProbes } from './issuers.ts'
 import { redisProbe } from './redis.ts'
@@ -10,7 +10,7 @@ import { redisProbe } from './redis.ts'
 const MOST_AT_ONCE = 32
 
 /** Tries everything that a configuration names, and prints a line for each. Returns the exit code: 1 if one of them failed. */
-export async function run(config: Config, given: Given, io: Io): Promise<number> {
+export async function run(config: Config, args: Args, io: Io): Promise<number> {
   const certificates = certificateFindings(config, Date.now())
   const checks = [
     ...(await runAll([
@@ -25,7 +25,7 @@ export async function run(config: Config, given: Given, io: Io): Promise<number>
     certificates.every(({ what }) => what !== `certificate ${path}`),
   )
   const ok = checks.every(({ state }) => state !== 'failed')
-  print(io, given, { ok, checks, warnings }, () =>
+  print(io, args, { ok, checks, warnings }, () =>
     formatTable([
       ...checks.map(({ state, what, message, ms }) => [state, what, shownMs(ms), message]),
       ...warnings.map((warning) => ['warning', 'configuration', '-', problemLine(warning)]),

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { shownUrl } from '../../authenticate/token/fetch-json.ts'
+import { redactUrl } from '../../authenticate/token/fetch-json.ts'
 import { createIntrospection } from '../../authenticate/token/introspection.ts'
 import { loadKeys } from '../../authenticate/token/jwks.ts'
 import type { KeySet } from '../../authenticate/token/key-set.ts'
 import type { Client, Config, Tokens } from '../../config/schema.ts'
 import { keysFrom } from '../../process/open-authentication.ts'
-import { counted, formatList } from '../format.ts'
+import { pluralize, formatList } from '../format.ts'
 import { type Finding, type Probe, TIMEOUT_MS } from './probes.ts'
 
 /** Reads the keys of each issuer, by discovery where the configuration does not say where they are, and asks its introspection. */
@@ -55,7 +55,7 @@ async function readClientKeys(client: Client, url: string): Promise<Finding> {
 /** Fails where no key is for one of `algorithms`. */
 function describeKeys(what: string, { keys }: KeySet, algorithms?: readonly string[]): Finding {
   const usable = algorithms?.filter((alg) => keys.some((key) => key.algorithms.has(alg)))
-  const count = counted(keys.length, 'key')
+  const count = pluralize(keys.length, 'key')
   if (usable?.length === 0)
     return { state: 'failed', what, message: `${count}, none of them for ${formatList(algorithms!)}` }
   return { state: 'ok', what, message: usable === undefined ? count : `${count}, for ${formatList(usable)}` }
@@ -63,7 +63,7 @@ function describeKeys(what: string, { keys }: KeySet, algorithms?: readonly stri
 
 /** Introspects a random token. An endpoint that accepts the gateway's credentials answers that it is not active. */
 async function introspect({ introspection, ...issuer }: Tokens): Promise<Finding> {
-  const what = `introspection at ${shownUrl(introspection!.url)}`
+  const what = `introspection at ${redactUrl(introspection!.url)}`
   const ask = createIntrospection({
     ...issuer,
     ...introspection!,

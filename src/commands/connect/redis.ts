@@ -5,7 +5,7 @@ import { listOverrides } from '../../limit/overrides.ts'
 import { type InspectedNode, inspectNodes } from '../../limit/redis/inspect.ts'
 import { describeTopology } from '../../limit/redis/options.ts'
 import { createRedisStore, type RedisStore } from '../../limit/redis/store.ts'
-import { counted } from '../format.ts'
+import { pluralize } from '../format.ts'
 import { type Finding, type Probe, TIMEOUT_MS } from './probes.ts'
 
 /** Connects to each server that the store names, and then counts and frees a call as the gateway does. */
@@ -74,7 +74,7 @@ async function findOverrides({ limits }: Config, store: RedisStore): Promise<Fin
   const warnings: string[] = []
   const overrides = createLiveOverrides(store.overrides, {
     onChange: () => {},
-    onBad: (fields) => warnings.push(counted(fields, 'unreadable field')),
+    onUnreadable: (fields) => warnings.push(pluralize(fields, 'unreadable field')),
   })
   try {
     await overrides.load()

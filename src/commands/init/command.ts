@@ -4,7 +4,7 @@ import { discover } from '../../authenticate/token/jwks.ts'
 import { loadConfig } from '../../config/load.ts'
 import {
   DEFAULT_FILE,
-  type Given,
+  type Args,
   type Io,
   refuseOutput,
   textOf,
@@ -13,20 +13,20 @@ import {
   writeOutput,
 } from '../io.ts'
 import { schemaText } from '../schema.ts'
-import { type Answers, answersOf } from './answers.ts'
+import { type InitSettings, promptForMissing } from './prompts.ts'
 import { configText, type FoundIssuer, PASSWORD, splitRedis } from './template.ts'
 
 const DISCOVERY_MS = 2000
 const SCHEMA = 'sluice.schema.json'
 
 /** Writes a configuration for the addresses that are given or asked for, with the schema beside it, and prints what to do next. */
-export async function run(given: Given, io: Io): Promise<void> {
-  const file = textOf(given, 'output')!
+export async function run(args: Args, io: Io): Promise<void> {
+  const file = textOf(args, 'output')!
   const isFile = file !== '-'
-  const isForced = given['force'] === true
+  const isForced = args['force'] === true
   // Before anything is asked.
   if (isFile) refuseOutput(file, isForced)
-  const answers = await answersOf(given, io)
+  const answers = await promptForMissing(args, io)
   const found = await findIssuer(answers)
   const text = configText(answers, found, isFile)
   const { password } = splitRedis(answers.redis)
@@ -37,7 +37,7 @@ export async function run(given: Given, io: Io): Promise<void> {
     await writeOutput(file, text, isForced ? 'w' : 'wx')
     await writeOutput(join(dirname(file), SCHEMA), schemaText())
   } else io.stdout.write(text)
-  if (given['json'] === true && isFile) {
+  if (args['json'] === true && isFile) {
     writeLines(io.stdout, JSON.stringify({ file, schema: join(dirname(file), SCHEMA) }))
     return
   }
@@ -50,7 +50,7 @@ export async function run(given: Given, io: Io): Promise<void> {
  * backend is asked for its discovery document where it answers, and its keys are read there too, so that they do not depend on
  * the gateway.
  */
-async function findIssuer({ identity, issuer }: Answers): Promise<FoundIssuer> {
+async function findIssuer({ identity, issuer }: InitSettings): Promise<FoundIssuer> {
   const { origin, pathname } = new URL(issuer)
   const base = pathname.replace(/\/$/, '')
   const guess = { jwks: undefined, guessed: false, pushed: `${base}/request`, authorization: `${base}/auth` }
@@ -98,6 +98,6 @@ function nextSteps(file: string, { guessed }: FoundIssuer, hasPassword: boolean)
 }
 
 /** A call by the name that callers use: the gateway refuses others, such as localhost. */
-function firstCall({ api }: Answers): string {
+function firstCall({ api }: InitSettings): string {
   return `  curl -H 'Host: ${new URL(api).hostname}' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/…`
 }

@@ -1,4 +1,4 @@
-import { type Answers, matchesOf } from './answers.ts'
+import { type InitSettings, matchesOf } from './prompts.ts'
 
 /** The environment variable that holds the password of Redis. */
 export const PASSWORD = 'REDIS_PASSWORD'
@@ -14,9 +14,9 @@ export interface FoundIssuer {
 }
 
 /** A configuration with comments; the password of Redis is not in it. With `schema`, editors find the schema beside it. */
-export function configText(answers: Answers, found: FoundIssuer, schema: boolean): string {
+export function configText(answers: InitSettings, found: FoundIssuer, schema: boolean): string {
   const { identity, data, issuer, audience, open } = answers
-  const { host, path, api } = placesOf(answers)
+  const { host, path, api } = hostsOf(answers)
   const isHere = identity !== ''
   const shared = api === host
   const hosts = shared || !isHere ? [api] : [host, api]
@@ -91,7 +91,7 @@ const route = (match: string, upstream: string, authenticate: string): string =>
   `  - { match: ${quoted(match)}, upstream: ${upstream}, authenticate: ${authenticate} }\n`
 
 /** The host and path of the issuer, and the host of the API. */
-function placesOf({ issuer, api }: Answers) {
+function hostsOf({ issuer, api }: InitSettings) {
   const { hostname: host, pathname } = new URL(issuer)
   return { host, path: pathname.replace(/\/$/, ''), api: new URL(api).hostname }
 }

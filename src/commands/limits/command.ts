@@ -1,28 +1,28 @@
 import type { ListedOverride } from '../../limit/overrides.ts'
 import type { ClientUsage } from '../../limit/usage.ts'
 import { ask, findAdmin } from '../ask-admin.ts'
-import { counted, formatDuration, formatParagraphs, formatTable } from '../format.ts'
-import { type Given, idOf, type Io, print, UsageError, wordsOf } from '../io.ts'
+import { pluralize, formatDuration, formatParagraphs, formatTable } from '../format.ts'
+import { type Args, idOf, type Io, print, UsageError, positionals } from '../io.ts'
 import { setLimits } from './set.ts'
 import { top } from './top.ts'
 
 /** Asks a running gateway what its limits count, changes that, or lists the overrides. */
-export async function run(given: Given, io: Io): Promise<void> {
-  const [action] = wordsOf(given)
-  const client = idOf(given, 'client')
-  const admin = await findAdmin(given, io)
-  if (action === 'top') return await top(admin, given, io)
+export async function run(args: Args, io: Io): Promise<void> {
+  const [action] = positionals(args)
+  const client = idOf(args, 'client')
+  const admin = await findAdmin(args, io)
+  if (action === 'top') return await top(admin, args, io)
   if (action === 'overrides') {
-    print(io, given, await ask<Overrides>(admin, '/overrides'), describeOverrides)
+    print(io, args, await ask<Overrides>(admin, '/overrides'), describeOverrides)
     return
   }
   if (client === undefined) throw new UsageError('Which client? Give its id.')
   const path = `/limits/${encodeURIComponent(client)}`
-  if (action === 'set') await setLimits(admin, client, given, io)
-  else if (action === 'show') print(io, given, await ask<ClientUsage>(admin, path, SCAN), describeUsage)
+  if (action === 'set') await setLimits(admin, client, args, io)
+  else if (action === 'show') print(io, args, await ask<ClientUsage>(admin, path, SCAN), describeUsage)
   else {
     const freed = await ask<{ freed: number }>(admin, path, { ...SCAN, method: 'DELETE' })
-    print(io, given, freed, () => `Freed ${counted(freed.freed, 'key')} of the client "${client}".`)
+    print(io, args, freed, () => `Freed ${pluralize(freed.freed, 'key')} of the client "${client}".`)
   }
 }
 

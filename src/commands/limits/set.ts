@@ -3,24 +3,24 @@ import { duration } from '../../config/sections/values.ts'
 import { instant, instantMs } from '../../limit/instant.ts'
 import type { SettingResult } from '../../process/operations.ts'
 import { type Admin, ask } from '../ask-admin.ts'
-import { type Given, type Io, print, textOf, UsageError, wordsOf, writeLines } from '../io.ts'
+import { type Args, type Io, print, textOf, UsageError, positionals, writeLines } from '../io.ts'
 
 const LONGEST = '3650d'
 const span = duration('1s', LONGEST)
 
 /** Sets or removes overrides of one client at all gateways: all that are given, or none. */
-export async function setLimits(admin: Admin, client: string, given: Given, io: Io): Promise<void> {
-  const set = readWanted(wordsOf(given).slice(1))
-  const note = textOf(given, 'note')
+export async function setLimits(admin: Admin, client: string, args: Args, io: Io): Promise<void> {
+  const set = readWanted(positionals(args).slice(1))
+  const note = textOf(args, 'note')
   const isSet = Object.values(set).some((limit) => limit !== null)
-  const until = readUntil(given, Date.now())
+  const until = readUntil(args, Date.now())
   if (!isSet && (until !== undefined || note !== undefined))
     throw new UsageError('--until, --permanent and --note go with a number; "default" has no end.')
   if (client !== client.trim()) writeLines(io.stderr, 'warning: the id of the client has blanks around it')
   const body = { set, until, note, by: operator(io) }
   const path = `/limits/${encodeURIComponent(client)}`
   const result = await ask<SettingResult>(admin, path, { method: 'PATCH', body })
-  print(io, given, result, describe)
+  print(io, args, result, describe)
   if (isSet && !result.seen) {
     writeLines(
       io.stderr,
@@ -51,9 +51,9 @@ function readWanted(words: readonly string[]): Readonly<Record<string, number | 
 }
 
 /** Returns an instant, null for no end, or undefined where none is given; throws a UsageError. */
-function readUntil(given: Given, nowMs: number): string | null | undefined {
-  const text = textOf(given, 'until')
-  if (text === undefined) return given['permanent'] === true ? null : undefined
+function readUntil(args: Args, nowMs: number): string | null | undefined {
+  const text = textOf(args, 'until')
+  if (text === undefined) return args['permanent'] === true ? null : undefined
   const { success, data } = span.safeParse(text)
   const at = success ? nowMs + data : instantMs(text)
   if (Number.isNaN(at)) {

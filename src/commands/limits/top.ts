@@ -3,7 +3,7 @@ import { escaped } from '../../observe/pretty.ts'
 import type { Overview } from '../../process/overview.ts'
 import { type Admin, ask } from '../ask-admin.ts'
 import { formatRows } from '../format.ts'
-import { type Given, type Io, print } from '../io.ts'
+import { type Args, type Io, print } from '../io.ts'
 
 type Client = Overview['activity']['clients'][number]
 
@@ -15,13 +15,13 @@ const OPEN_SCREEN = '\u001B[?1049h\u001B[?25l'
 const CLOSE_SCREEN = '\u001B[?25h\u001B[?1049l'
 
 /** Shows the clients of a running gateway, those first that have used most of their limits: on a terminal each second, else once. */
-export async function top(admin: Admin, given: Given, io: Io): Promise<void> {
+export async function top(admin: Admin, args: Args, io: Io): Promise<void> {
   const ended = new AbortController()
   const read = (): Promise<Overview> => ask(admin, '/overview', { signal: ended.signal })
   const overview = await read()
   const { stdout } = io
-  if (given['json'] === true || given['once'] === true || stdout.isTTY !== true) {
-    print(io, given, { at: overview.at, clients: overview.activity.clients.map(rowOf) }, () =>
+  if (args['json'] === true || args['once'] === true || stdout.isTTY !== true) {
+    print(io, args, { at: overview.at, clients: overview.activity.clients.map(rowOf) }, () =>
       describe(overview),
     )
     return

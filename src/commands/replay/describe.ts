@@ -1,5 +1,5 @@
 import { escaped } from '../../observe/pretty.ts'
-import { counted, formatList, formatParagraphs, formatRows } from '../format.ts'
+import { pluralize, formatList, formatParagraphs, formatRows } from '../format.ts'
 import type { Report } from './report.ts'
 
 const MOST_CELL_CHARS = 64
@@ -9,7 +9,7 @@ export function describeReport(report: Report, client = ''): string {
   const { totals, more } = report
   return formatParagraphs([
     describeClients(report),
-    more > 0 ? `and ${counted(more, 'more client')}; --top lists them` : '',
+    more > 0 ? `and ${pluralize(more, 'more client')}; --top lists them` : '',
     totals.calls > 0 ? describeTotals(report) : describeNothing(report, client),
     describeLines(report),
     warningsOf(report)
@@ -44,13 +44,13 @@ function describeTotals({ totals, limits, from, to }: Report): string {
   const undecided =
     recorded.undecided > 0 ? `, and answered ${recorded.undecided} with 503 or 500, undecided` : ''
   return [
-    `${counted(calls, 'call')} of ${counted(clients, 'client')} from ${from} to ${to}: ${admitted} admitted, ${refused} refused.`,
+    `${pluralize(calls, 'call')} of ${pluralize(clients, 'client')} from ${from} to ${to}: ${admitted} admitted, ${refused} refused.`,
     `The recorded gateway refused ${recorded.refused}${undecided}. Refused now and admitted then: ${newlyRefused}; admitted now and refused then: ${newlyAdmitted}.`,
     ...limits
       .filter(({ refused, recordedRefused }) => refused > 0 || recordedRefused > 0)
       .map(({ name, shadow, refused, clients, recordedRefused }) => {
         const then = recordedRefused > 0 || !shadow ? `, and ${recordedRefused} in the record` : ''
-        return `"${name}" refuses ${shadow ? 'in shadow ' : ''}${refused} of ${counted(clients, 'client')}${then}.`
+        return `"${name}" refuses ${shadow ? 'in shadow ' : ''}${refused} of ${pluralize(clients, 'client')}${then}.`
       }),
   ].join('\n')
 }
@@ -70,7 +70,7 @@ function describeLines({ lines }: Report): string {
     [lines.other, 'no lines of an access log'],
   ] as const
   const some = parts.filter(([count]) => count > 0).map(([count, words]) => `${count} ${words}`)
-  return `${counted(all, 'line')}${some.length > 0 ? `: ${some.join(', ')}` : ''}.`
+  return `${pluralize(all, 'line')}${some.length > 0 ? `: ${some.join(', ')}` : ''}.`
 }
 
 function warningsOf({ limits, lines, late, omitted }: Report): readonly string[] {
@@ -80,12 +80,12 @@ function warningsOf({ limits, lines, late, omitted }: Report): readonly string[]
       replayed ? [] : `limits.${name}: is left out, since the access log names no users`,
     ),
     omitted > 0 &&
-      `${counted(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted as if decided with the one whose line counts them`,
+      `${pluralize(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted as if decided with the one whose line counts them`,
     lines.lacking > 0 &&
-      `${counted(lines.lacking, 'call')} left out, whose lines lack the client, the address or the whole path`,
-    lines.overlong > 0 && `${counted(lines.overlong, 'line')} passed over, too long for an access log`,
+      `${pluralize(lines.lacking, 'call')} left out, whose lines lack the client, the address or the whole path`,
+    lines.overlong > 0 && `${pluralize(lines.overlong, 'line')} passed over, too long for an access log`,
     late.calls > 0 &&
-      `${counted(late.calls, 'call')} logged too late to be put in order, by up to ${seconds} seconds: counted as if decided that much later; give the log of each instance as a file of its own`,
+      `${pluralize(late.calls, 'call')} logged too late to be put in order, by up to ${seconds} seconds: counted as if decided that much later; give the log of each instance as a file of its own`,
   ].filter((warning) => warning !== false)
 }
 

@@ -8,11 +8,11 @@ import { compileLimits } from '../../limit/limit.ts'
 import { createLimiter } from '../../limit/limiter.ts'
 import { MemoryStore } from '../../limit/memory/store.ts'
 import { compileParameters } from '../../limit/parameters.ts'
-import { type Given, idOf, type Io, load, print, UsageError, wholeOf, wordsOf } from '../io.ts'
+import { type Args, idOf, type Io, load, print, UsageError, wholeOf, positionals } from '../io.ts'
 import { type LoggedCall, readAccessLine } from './access-line.ts'
 import { describeReport } from './describe.ts'
 import { createOrder, merge, readLines, sizeOf } from './logs.ts'
-import { createTallies, emptyLineCounts, isReplayable, type Report } from './report.ts'
+import { createReport, emptyLineCounts, isReplayable, type Report } from './report.ts'
 
 const MOST_ROWS = 100_000
 
@@ -27,17 +27,17 @@ export interface ReplayOptions {
 }
 
 /** Prints what the limits of a configuration would have done to the calls of access logs. */
-export async function run(given: Given, io: Io): Promise<void> {
-  const logs = wordsOf(given)
+export async function run(args: Args, io: Io): Promise<void> {
+  const logs = positionals(args)
   const again = logs.find((log, i) => logs.indexOf(log) < i)
   if (again !== undefined) throw new UsageError(`The log "${again}" is given twice.`)
-  if (logs.includes('-') && given['config'] === '-')
+  if (logs.includes('-') && args['config'] === '-')
     throw new UsageError('Standard input is the log or the configuration, not both.')
-  const top = wholeOf(given, 'top', MOST_ROWS, 1)
-  const client = idOf(given, 'client')
-  const config = await load(given, io)
+  const top = wholeOf(args, 'top', MOST_ROWS, 1)
+  const client = idOf(args, 'client')
+  const config = await load(args, io)
   const report = await replay({ logs, config, top, client }, io)
-  print(io, given, report, () => describeReport(report, client))
+  print(io, args, report, () => describeReport(report, client))
 }
 
 /** Sends recorded calls through the limits as of when they were decided. Memory grows with the clients and the keys active at a time. */
@@ -47,7 +47,7 @@ export async function replay(
 ): Promise<Report> {
   const lines = emptyLineCounts()
   const chargesOf = createCharges(config)
-  const tallies = createTallies(config, client)
+  const tallies = createReport(config, client)
   let clockMs = 0
   let omitted = 0
   const clock = { monotonicMs: () => clockMs, wallMs: (monotonicMs: number) => monotonicMs }

@@ -29,7 +29,7 @@ export function isReplayable({ per }: { readonly per: readonly string[] }): bool
 
 type ByLimit = Record<string, number>
 
-interface Tally {
+interface ClientCounts {
   readonly client: string | undefined
   readonly counts: ReturnType<typeof emptyCounts>
   /** By the limit that the 429 would name; undefined while there is none. */
@@ -40,7 +40,7 @@ interface Tally {
   readonly busiest: { calls: number; fromMs: number }
 }
 
-export type Report = ReturnType<ReturnType<typeof createTallies>['report']>
+export type Report = ReturnType<ReturnType<typeof createReport>['report']>
 
 const MINUTE_MS = 60_000
 /** Entries of idle clients that are looked for with each call. */
@@ -49,8 +49,8 @@ const SWEPT_WITH_CALL = 2
 const DROPPED_AT_ONCE = 1024
 
 /** Counts calls per client; of one client alone where `only` names it. */
-export function createTallies({ limits, clients }: Config, only?: string) {
-  const tallies = new Map<string | undefined, Tally>()
+export function createReport({ limits, clients }: Config, only?: string) {
+  const tallies = new Map<string | undefined, ClientCounts>()
   const totals = emptyCounts()
   const recordedBy: ByLimit = Object.fromEntries(limits.map(({ name }) => [name, 0]))
   const noteMinute = createBusiest()
@@ -154,7 +154,7 @@ function emptyCounts() {
   }
 }
 
-function count(counts: Tally['counts'], recorded: LoggedCall['decision'], refused: boolean): void {
+function count(counts: ClientCounts['counts'], recorded: LoggedCall['decision'], refused: boolean): void {
   counts.calls++
   counts[refused ? 'refused' : 'admitted']++
   counts.recorded[recorded ?? 'undecided']++
@@ -166,12 +166,15 @@ function add(counts: ByLimit, name: string): void {
   counts[name] = (counts[name] ?? 0) + 1
 }
 
-function byRefused({ client: a = '', counts: one }: Tally, { client: b = '', counts: other }: Tally): number {
+function byRefused(
+  { client: a = '', counts: one }: ClientCounts,
+  { client: b = '', counts: other }: ClientCounts,
+): number {
   return other.refused - one.refused || other.calls - one.calls || (a < b ? -1 : 1)
 }
 
 /** Finds the busiest minute of each client exactly; keeps no times of clients that were idle for a minute. */
-export function createBusiest(): (tally: Pick<Tally, 'client' | 'busiest'>, nowMs: number) => void {
+export function createBusiest(): (tally: Pick<ClientCounts, 'client' | 'busiest'>, nowMs: number) => void {
   /** The times of each client's calls, in order, and the index of the first within the last minute. */
   const recent = new Map<string | undefined, { readonly times: number[]; first: number }>()
   const sweep = sweeper(recent, ({ times }) => times.at(-1)! + MINUTE_MS)

@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import type { ClientMetadata } from 'oidc-provider'
-import { type Given, type Io, MOST_PORT, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
+import { type Args, type Io, MOST_PORT, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
 import { CALLBACK, CLIENT, createDataApi, createIdentity, DATA_SCOPES } from './backends.ts'
 import { instructions } from './instructions.ts'
 
@@ -24,16 +24,16 @@ const DRAIN_MS = 1000
 const QUIET = 'warn'
 
 /** Serves an OpenID Provider, a Data API and the gateway before them until SIGINT or SIGTERM, and prints how to try it out. */
-export async function run(given: Given, io: Io): Promise<void> {
-  const port = (flag: string): number => wholeOf(given, flag, MOST_PORT)
+export async function run(args: Args, io: Io): Promise<void> {
+  const port = (flag: string): number => wholeOf(args, flag, MOST_PORT)
   const options = {
-    host: hostOf(given),
+    host: hostOf(args),
     port: port('port'),
     adminPort: port('admin-port'),
     identityPort: port('identity-port'),
     dataPort: port('data-port'),
-    limit: wholeOf(given, 'limit', Number.MAX_SAFE_INTEGER),
-    logLevel: textOf(given, 'log-level')!,
+    limit: wholeOf(args, 'limit', Number.MAX_SAFE_INTEGER),
+    logLevel: textOf(args, 'log-level')!,
   }
   const ending = new AbortController()
   const end = (): void => ending.abort()
@@ -120,8 +120,8 @@ function sandboxConfig(): string {
   return CONFIG.map((path) => fileURLToPath(new URL(path, import.meta.url))).find((path) => existsSync(path))!
 }
 
-function hostOf(given: Given): string {
-  const host = textOf(given, 'host') ?? LOOPBACK
+function hostOf(args: Args): string {
+  const host = textOf(args, 'host') ?? LOOPBACK
   if (isIP(host) !== 0 || HOST_NAME.test(host)) return host
   throw new UsageError(`--host: "${host}" is no address or host name; write one without scheme and port.`)
 }

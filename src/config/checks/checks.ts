@@ -1,9 +1,9 @@
-import { hides } from '../../downstream/router.ts'
+import { covers } from '../../downstream/router.ts'
 import type { Settings } from '../schema.ts'
-import { type Mistake, undefinedName, nearest, oneOf } from '../yaml/problem.ts'
+import { type Issue, undefinedName, nearest, oneOf } from '../yaml/issue.ts'
 
 /** The mistakes across sections: names that lead nowhere, routes that hide others, and the like. */
-export function* crossCheck(settings: Settings): Generator<Mistake> {
+export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* ports(settings)
   yield* clients(settings)
   yield* keyParts(settings)
@@ -12,7 +12,7 @@ export function* crossCheck(settings: Settings): Generator<Mistake> {
   yield* missing(settings)
 }
 
-function* ports({ listen, admin }: Settings): Generator<Mistake> {
+function* ports({ listen, admin }: Settings): Generator<Issue> {
   const isShared = [listen.host, admin.host].some((host) => host === '0.0.0.0' || host === '::')
   if (listen.port !== admin.port || listen.port === 0 || !(isShared || listen.host === admin.host)) return
   const path = admin.port === 9090 ? ['listen', 'port'] : ['admin', 'port']
@@ -20,7 +20,7 @@ function* ports({ listen, admin }: Settings): Generator<Mistake> {
 }
 
 /** Clients that stand twice or are of an unknown issuer, and own limits that replace none. */
-function* clients({ clients, limits, tokens }: Settings): Generator<Mistake> {
+function* clients({ clients, limits, tokens }: Settings): Generator<Issue> {
   const issuers = [tokens ?? []].flat().map(({ issuer }) => issuer)
   const known = new Map(limits.map((limit) => [limit.name, limit]))
   const first = new Map<string, number>()
@@ -52,7 +52,7 @@ function* clients({ clients, limits, tokens }: Settings): Generator<Mistake> {
 const OF_CALLER = ['client', 'user', 'ip']
 
 /** Parts of keys that a route of their limit lacks: reported in the limit where they are misspelt, else at the route. */
-function* keyParts({ limits, routes }: Settings): Generator<Mistake> {
+function* keyParts({ limits, routes }: Settings): Generator<Issue> {
   for (const { name, per } of limits) {
     const users = [...routes.entries()].filter(([, { limits }]) => limits.includes(name))
     const known = [...OF_CALLER, ...users.flatMap(([, route]) => paramsOf(route))]
@@ -77,7 +77,7 @@ function* keyParts({ limits, routes }: Settings): Generator<Mistake> {
   }
 }
 
-function* parameters({ parameters, routes }: Settings): Generator<Mistake> {
+function* parameters({ parameters, routes }: Settings): Generator<Issue> {
   const known = routes.flatMap(paramsOf)
   for (const name of Object.keys(parameters)) {
     if (known.includes(name)) continue
@@ -88,7 +88,7 @@ function* parameters({ parameters, routes }: Settings): Generator<Mistake> {
 }
 
 /** Sections that a route needs and that are not there. */
-function* missing({ tokens, par, routes }: Settings): Generator<Mistake> {
+function* missing({ tokens, par, routes }: Settings): Generator<Issue> {
   const needed = [
     ['bearer', tokens, 'tokens', 'whose tokens are taken: issuer and audience'],
     ['par', par, 'par', 'the issuer for which assertions are made'],
@@ -109,7 +109,7 @@ function paramsOf({ segments }: RouteSettings): readonly string[] {
 }
 
 /** Routes that lead nowhere or can never match, and limits that cannot be decided together. */
-function* routes(settings: Settings): Generator<Mistake> {
+function* routes(settings: Settings): Generator<Issue> {
   const { listen, routes, upstreams, limits } = settings
   const backends = upstreams.map(({ name }) => name)
   const names = limits.map(({ name }) => name)
@@ -125,7 +125,9 @@ function* routes(settings: Settings): Generator<Mistake> {
     yield* together(route, i, settings)
     const hosts = route.host === undefined ? (listen.hosts ?? [undefined]) : [route.host]
     const before = patterns.slice(0, i)
-    const hiding = new Set(hosts.map((host) => before.findIndex((other) => hides(other, { ...route, host }))))
+    const hiding = new Set(
+      hosts.map((host) => before.findIndex((other) => covers(other, { ...route, host }))),
+    )
     if (hiding.has(-1)) continue
     const taking = [...hiding].map((j) => `"${routes[j]!.match}" (routes[${j}])`).join(' and ')
     const isByHost = [...hiding].some((j) => routes[j]!.host !== route.host)
@@ -140,7 +142,7 @@ function* together(
   { limits: names, match, authenticate }: RouteSettings,
   i: number,
   { limits, store }: Settings,
-): Generator<Mistake> {
+): Generator<Issue> {
   const known = names.map((name) => limits.find((limit) => limit.name === name))
   const path = ['routes', i, 'limits']
   if (known[0]?.shadow === true) {

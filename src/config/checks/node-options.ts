@@ -1,4 +1,4 @@
-import type { Problem } from '../yaml/problem.ts'
+import type { LocatedIssue } from '../yaml/issue.ts'
 import type { Env } from '../yaml/source.ts'
 
 /** Options of Node.js that weaken the gateway, and the effect of each. */
@@ -11,7 +11,10 @@ const OPTIONS: Readonly<Record<string, string>> = {
 }
 
 /** Warns of Node.js options and variables that weaken the gateway, on the command line or in the environment. */
-export function* nodeWarnings(env: Env, execArgv: readonly string[] = process.execArgv): Generator<Problem> {
+export function* nodeWarnings(
+  env: Env,
+  execArgv: readonly string[] = process.execArgv,
+): Generator<LocatedIssue> {
   const words = [...execArgv, ...(env['NODE_OPTIONS'] ?? '').split(/\s+/)]
   for (const [option, effect] of Object.entries(OPTIONS)) {
     const isSet = words.some(

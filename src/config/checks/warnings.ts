@@ -1,12 +1,12 @@
 import { countedBy } from '../../limit/parameters.ts'
 import { certificatesOf, endsSoon, invalidity, remaining } from '../certificates.ts'
 import type { Config } from '../schema.ts'
-import type { Mistake, Path } from '../yaml/problem.ts'
+import type { Issue, Path } from '../yaml/issue.ts'
 
 type Compiled = Omit<Config, 'warnings'>
 
 /** What is not wrong, but probably not meant either: what has no effect (any more), and what is left open. */
-export function* warningsOf(config: Compiled, nowMs: number): Generator<Mistake> {
+export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   const { admin, store } = config
   if (!admin.onLoopback && admin.token === undefined) {
     const message = 'is reached from other machines, so /limits is refused here; set admin.token'
@@ -25,7 +25,7 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Mistake>
 }
 
 /** Trusted proxies that any caller can pretend to be, and upstreams that no route names. */
-function* reachable({ listen, upstreams, routes }: Compiled): Generator<Mistake> {
+function* reachable({ listen, upstreams, routes }: Compiled): Generator<Issue> {
   for (const [i, range] of listen.trustedProxies.entries()) {
     if (!/\/0+$/.test(range)) continue
     const message =
@@ -39,7 +39,7 @@ function* reachable({ listen, upstreams, routes }: Compiled): Generator<Mistake>
 }
 
 /** Certificates that the gateway presents; of authorities, an old one may be left beside its successor. */
-function* certificates(config: Compiled, nowMs: number): Generator<Mistake> {
+function* certificates(config: Compiled, nowMs: number): Generator<Issue> {
   for (const one of certificatesOf(config)) {
     if (one.path.at(-1) !== 'cert') continue
     const soon = endsSoon(one, nowMs) ? `is valid for ${remaining(one, nowMs)}; renew it` : undefined
@@ -52,7 +52,7 @@ const mustSign = ({ requestObjectSigningAlg = 'none' }) => requestObjectSigningA
 const UNGUARDED = 'has no effect, because no route says "authenticate: par"'
 
 /** Rules of the PAR and the authorisation endpoint that are never enforced. */
-function* identity({ par, routes, clients }: Compiled): Generator<Mistake> {
+function* identity({ par, routes, clients }: Compiled): Generator<Issue> {
   const isGuarded = routes.some(({ authenticate }) => authenticate === 'par')
   const isChecked = routes.some(({ authenticate }) => authenticate === 'authorization')
   if (isGuarded && !isChecked && clients.some(mustSign)) {
@@ -85,7 +85,7 @@ function* identity({ par, routes, clients }: Compiled): Generator<Mistake> {
   }
 }
 
-function* limits({ limits, routes }: Compiled, nowMs: number): Generator<Mistake> {
+function* limits({ limits, routes }: Compiled, nowMs: number): Generator<Issue> {
   for (const limit of limits) {
     const { name, changes } = limit
     const path = ['limits', name]
@@ -98,7 +98,7 @@ function* limits({ limits, routes }: Compiled, nowMs: number): Generator<Mistake
   }
 }
 
-function* parameters({ parameters, routes }: Compiled): Generator<Mistake> {
+function* parameters({ parameters, routes }: Compiled): Generator<Issue> {
   const counted = new Set(routes.flatMap(countedBy))
   for (const name of Object.keys(parameters)) {
     if (counted.has(name)) continue
@@ -107,7 +107,7 @@ function* parameters({ parameters, routes }: Compiled): Generator<Mistake> {
   }
 }
 
-function* ownLimits({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Mistake> {
+function* ownLimits({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Issue> {
   for (const [i, { id, caller }] of clients.entries()) {
     const message = 'begins or ends with a blank; take it out if it is not meant'
     if (id !== id.trim()) yield { path: ['clients', i, 'id'], message }

@@ -1,24 +1,24 @@
 import { isIP } from 'node:net'
 import { parseHost } from '../../downstream/target.ts'
-import { textWhere } from './values.ts'
+import { stringThat } from './values.ts'
 
 const WITHOUT_FILE = 'is a path already; write it without "file:"'
 const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/
 
 /** The address or name that a listener binds. */
-export const bindHost = textWhere(
+export const bindHost = stringThat(
   (host) => isIP(host) !== 0 || HOST_NAME.test(host),
   'an address or a host name without port, such as 127.0.0.1',
 )
 
 /** A host that the gateway serves, in lower case. */
-export const servedHost = textWhere((host) => {
+export const servedHost = stringThat((host) => {
   if (host.includes('*')) return 'must be one host; "*" takes none, so write each host'
   return parseHost(host)?.port === '' && !host.endsWith(':')
 }, 'a host name without port, such as api.example.com').transform((host) => parseHost(host)!.host)
 
 /** The name in a server’s certificate; an address cannot be asked for (RFC 6066 section 3). */
-export const tlsName = textWhere(
+export const tlsName = stringThat(
   (host) => isIP(host) === 0 && HOST_NAME.test(host),
   'a host name such as data.internal',
 )
@@ -26,7 +26,7 @@ export const tlsName = textWhere(
 const MOST_BITS: Readonly<Record<number, number>> = { 4: 32, 6: 128 }
 
 /** A range of addresses, such as `10.0.0.0/8`, or one address, which becomes a range. */
-export const cidr = textWhere((range) => {
+export const cidr = stringThat((range) => {
   const [, address = range, bits = '0'] = /^([^/%]+)\/(\d{1,3})$/.exec(range) ?? []
   const most = MOST_BITS[isIP(address)]
   return most !== undefined && Number(bits) <= most
@@ -35,7 +35,7 @@ export const cidr = textWhere((range) => {
 )
 
 /** The address of an http or https server, without anything after the port → its origin. */
-export const origin = textWhere((text) => {
+export const origin = stringThat((text) => {
   const url = httpUrl(text)
   if (url === undefined) return 'must be an http or https address, such as http://data.internal:4000'
   if (!isPublic(url)) return 'must hold no credentials; upstreams are asked without any'
@@ -44,20 +44,20 @@ export const origin = textWhere((text) => {
 }, 'an address such as http://data.internal:4000').transform((url) => new URL(url).origin)
 
 /** An http or https URL exactly as written, because it is compared so (RFC 8414 section 2: no query, no fragment). */
-export const issuer = textWhere((text) => {
+export const issuer = stringThat((text) => {
   const url = httpUrl(text)
   return url !== undefined && !/[?#\s]/.test(text) && isPublic(url)
 }, 'the issuer’s URL without query or fragment, such as https://identity.example.com/oidc')
 
 /** Where the issuer’s keys are: an http or https URL, or a path. */
-export const keysLocation = textWhere((text) => {
+export const keysLocation = stringThat((text) => {
   if (text.startsWith('file:')) return WITHOUT_FILE
   return text !== '' && (!/^\w+:/.test(text) || isFetched(text))
 }, 'an http or https URL, or the path of a file')
 
 /** An http or https URL without credentials, which is fetched as written. */
 export function fetchedUrl(what: string) {
-  return textWhere((text) => {
+  return stringThat((text) => {
     if (httpUrl(text) === undefined) return false
     return isFetched(text) || 'must hold no credentials and no fragment'
   }, what)
@@ -73,7 +73,7 @@ function isPublic({ username, password }: URL): boolean {
 }
 
 /** The path of a PEM file, relative to the configuration. */
-export const pemFile = textWhere(
+export const pemFile = stringThat(
   (path) => (path.startsWith('file:') ? WITHOUT_FILE : path !== ''),
   'the path of a PEM file',
 )

@@ -1,10 +1,10 @@
 import { z } from 'zod'
 import { isClientId } from '../../authenticate/token/claims.ts'
 import { privateMember } from '../../authenticate/token/key-set.ts'
-import { type Mistake, mustBe, mustBeMapping } from '../yaml/problem.ts'
+import { type Issue, mustBe, mustBeMapping } from '../yaml/issue.ts'
 import { fetchedUrl, issuer, keysLocation } from './addresses.ts'
 import { ownLimits } from './limits.ts'
-import { checkWhole, choice, duration, list, section, size, text, textWhere } from './values.ts'
+import { crossField, choice, duration, list, section, size, text, stringThat } from './values.ts'
 
 /** The asymmetric algorithms of JOSE: who verifies with them cannot sign with them. */
 export const ALGORITHMS = [
@@ -51,7 +51,7 @@ const issuerOfTokens = section({
     .default(['PS256', 'ES256', 'EdDSA', 'RS256'])
     .describe('The signature algorithms that are accepted in JWTs.'),
   leeway: duration('0s', '10m').prefault('5s').describe('Allowed clock difference, for exp, nbf and iat.'),
-  realm: textWhere((realm) => /^[ !#-[\]-~]+$/.test(realm), 'plain ASCII without quotes and backslashes')
+  realm: stringThat((realm) => /^[ !#-[\]-~]+$/.test(realm), 'plain ASCII without quotes and backslashes')
     .optional()
     .describe('The realm in WWW-Authenticate; by default the issuer’s host.'),
   type: choice(['any', 'strict']).default('any').describe('strict accepts only at+jwt tokens (RFC 9068).'),
@@ -65,7 +65,7 @@ const issuerOfTokens = section({
   .describe('An issuer whose access tokens are accepted.')
 
 /** Issuers stand once, and one alone has an introspection endpoint. */
-function* apart(issuers: readonly IssuerSettings[]): Generator<Mistake> {
+function* apart(issuers: readonly IssuerSettings[]): Generator<Issue> {
   const asked = issuers.findIndex(({ introspection }) => introspection !== undefined)
   for (const [i, { issuer, introspection }] of issuers.entries()) {
     const first = issuers.findIndex((other) => other.issuer === issuer)
@@ -82,7 +82,7 @@ function* apart(issuers: readonly IssuerSettings[]): Generator<Mistake> {
 
 export const tokens = z
   .union(
-    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(checkWhole(apart))],
+    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(crossField(apart))],
     mustBe(
       'a mapping with keys of issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type, introspection, or a list of such mappings',
     ),
@@ -93,7 +93,7 @@ export const tokens = z
 export type IssuerSettings = z.output<typeof issuerOfTokens>
 
 const jwk = z.record(z.string(), z.unknown(), mustBe('a JWK: a mapping with "kty"')).superRefine(
-  checkWhole(function* (jwk) {
+  crossField(function* (jwk) {
     const secret = privateMember(jwk)
     if (secret === undefined) return
     const message =
@@ -141,7 +141,7 @@ const client = section({
   limits: ownLimits,
 })
   .superRefine(
-    checkWhole(function* ({ jwks, jwksUri }) {
+    crossField(function* ({ jwks, jwksUri }) {
       if (jwks !== undefined && jwksUri !== undefined)
         yield { path: ['jwksUri'], message: 'stands beside "jwks"; take one of the two out', key: true }
     }),

@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { INSTANT, instantMs } from '../../limit/instant.ts'
 import { KINDS, wholeSegment } from '../../limit/parameters.ts'
-import { type Mistake, mustBe, nearest } from '../yaml/problem.ts'
-import { bool, checkWhole, distinct, duration, int, list, named, section, textWhere } from './values.ts'
+import { type Issue, mustBe, nearest } from '../yaml/issue.ts'
+import { bool, crossField, distinct, duration, int, list, named, section, stringThat } from './values.ts'
 
 const calls = int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
 const window = duration('100ms', '31d')
@@ -30,7 +30,7 @@ const change = section({
   .transform(({ announced, from, limit }) => ({ announcedAt: announced, fromAt: from, limit }))
   .describe('An announced change of the limit.')
 
-function* inOrder(changes: readonly z.output<typeof change>[]): Generator<Mistake> {
+function* inOrder(changes: readonly z.output<typeof change>[]): Generator<Issue> {
   let latestAt = -Infinity
   for (const [i, { announcedAt, fromAt }] of changes.entries()) {
     if (announcedAt > fromAt)
@@ -43,7 +43,7 @@ function* inOrder(changes: readonly z.output<typeof change>[]): Generator<Mistak
 
 const limit = section({
   per: distinct(
-    textWhere((part) => {
+    stringThat((part) => {
       if (part.startsWith(':')) return `is written without the colon; write ${part.slice(1)}`
       return /^[A-Za-z_][A-Za-z0-9_]*$/.test(part)
     }, 'client, user, ip or a parameter’s name'),
@@ -53,7 +53,7 @@ const limit = section({
   limit: calls.describe('Most calls in any window; 0 refuses all.'),
   window: window.describe('The length of the window; the limit holds wherever a window starts.'),
   changes: list(change, 0, 'a list of announced changes')
-    .superRefine(checkWhole(inOrder))
+    .superRefine(crossField(inOrder))
     .default([])
     .describe('Announced changes of the limit, in the order in which they take effect.'),
   shadow: bool.prefault(false).describe('true counts and reports but never refuses, to try a limit out.'),
@@ -89,7 +89,7 @@ export const parameters = z
     z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, {
       error: 'is not the name of a parameter; write it as routes do, without the colon',
     }),
-    textWhere((kind) => kindProblem(kind) ?? true, WHAT),
+    stringThat((kind) => kindProblem(kind) ?? true, WHAT),
     mustBe('a mapping of path parameters to their kinds'),
   )
   .describe(

@@ -1,5 +1,5 @@
 import { bindHost, cidr, pemFile, servedHost } from './addresses.ts'
-import { bool, checkWhole, duration, int, list, port, section, size } from './values.ts'
+import { bool, crossField, duration, int, list, port, section, size } from './values.ts'
 
 const tls = section({
   cert: pemFile.describe('The gateway’s certificate, followed by its intermediate certificates.'),
@@ -10,7 +10,7 @@ const tls = section({
     .describe('true requests client certificates without requiring one, for tokens bound to one.'),
 })
   .superRefine(
-    checkWhole(function* ({ clientCa, requestClientCert }) {
+    crossField(function* ({ clientCa, requestClientCert }) {
       if (clientCa === undefined || requestClientCert !== false) return
       const message = 'contradicts "clientCa", for which every caller is asked; take one of the two out'
       yield { path: ['requestClientCert'], message }
@@ -38,7 +38,7 @@ export const listen = section({
     .describe('Most connections at a time from one address (IPv6: its /64); not for trustedProxies.'),
 })
   .superRefine(
-    checkWhole(function* ({ headersTimeout, requestTimeout }) {
+    crossField(function* ({ headersTimeout, requestTimeout }) {
       if (headersTimeout <= requestTimeout) return
       const message = `must be at most requestTimeout (${requestTimeout / 1000}s), of which it is part`
       yield { path: ['headersTimeout'], message }

@@ -1,11 +1,11 @@
 import type { z } from 'zod'
 import { parsePattern, type Pattern } from '../../downstream/router.ts'
-import { HOP_BY_HOP, INSPECTED, plainName } from '../../upstream/header-policy.ts'
-import type { Mistake } from '../yaml/problem.ts'
+import { HOP_BY_HOP, INSPECTED, normalizeFieldName } from '../../upstream/header-policy.ts'
+import type { Issue } from '../yaml/issue.ts'
 import { origin, tlsName } from './addresses.ts'
 import { certWithoutKey, tlsFiles } from './store.ts'
 import {
-  checkWhole,
+  crossField,
   choice,
   distinct,
   duration,
@@ -15,18 +15,18 @@ import {
   section,
   size,
   text,
-  textWhere,
+  stringThat,
 } from './values.ts'
 
 const tls = section({
   ...tlsFiles,
   servername: tlsName.optional().describe('The name expected in its certificate; by default its host.'),
 })
-  .superRefine(checkWhole(certWithoutKey))
+  .superRefine(crossField(certWithoutKey))
   .describe('TLS to an https backend, with PEM files relative to this file.')
 
-const fieldName = textWhere((field) => {
-  const name = plainName(field.toLowerCase())
+const fieldName = stringThat((field) => {
+  const name = normalizeFieldName(field.toLowerCase())
   if (INSPECTED.has(name) || HOP_BY_HOP.has(name) || name.startsWith('content-'))
     return 'is read by the gateway itself; take it out'
   return /^[\w!#$%&'*+.^`|~-]+$/.test(field)
@@ -49,7 +49,7 @@ const backend = section({
 })
 
 /** An upstream without an address or with two kinds of them, and addresses that do not go together. */
-function* reachable({ url, urls = [], tls }: z.output<typeof backend>): Generator<Mistake> {
+function* reachable({ url, urls = [], tls }: z.output<typeof backend>): Generator<Issue> {
   const first = url ?? urls[0]
   if (first === undefined) {
     const message = 'is missing; write an address such as http://data.internal:4000, or "urls" for several'
@@ -68,7 +68,7 @@ function* reachable({ url, urls = [], tls }: z.output<typeof backend>): Generato
 }
 
 const upstream = backend
-  .superRefine(checkWhole(reachable))
+  .superRefine(crossField(reachable))
   .transform(({ url, urls = [], timeout, connectTimeout, ...rest }) => ({
     origins: url === undefined ? urls : [url],
     timeoutMs: timeout,
@@ -82,10 +82,10 @@ export const upstreams = named(upstream, 'a mapping of names to upstreams').desc
 /** 10MB: as much as none, at the PAR endpoint. */
 const MAX_BODY = 10 * 1024 ** 2
 
-const scope = textWhere((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
+const scope = stringThat((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
 
 const fields = section({
-  match: textWhere((match) => {
+  match: stringThat((match) => {
     const parsed = parsePattern(match)
     return typeof parsed !== 'string' || `is not a pattern: ${parsed}`
   }, 'a pattern such as "POST /sync/:connection"').describe(
@@ -112,7 +112,7 @@ type Fields = z.output<typeof fields>
 
 /** What goes with one kind of answer or of authentication alone. */
 function* fitting({ match, upstream, respond, authenticate, scope, limits, maxBody, timeout }: Fields) {
-  const mistake = (key: keyof Fields, message: string): Mistake => ({ path: [key], message, key: true })
+  const mistake = (key: keyof Fields, message: string): Issue => ({ path: [key], message, key: true })
   if (respond === undefined) {
     if (upstream === undefined)
       yield mistake('upstream', 'is missing; write the name of an upstream, or "respond: limits"')
@@ -150,7 +150,7 @@ const PAR = { methods: ['POST'], what: 'POST', write: 'POST' }
 const AUTHORIZATION = { methods: ['GET', 'HEAD', 'POST'], what: 'GET and POST', write: 'GET,POST' }
 
 const route = fields
-  .superRefine(checkWhole(fitting))
+  .superRefine(crossField(fitting))
   .transform(({ match, timeout, ...rest }) => ({
     ...(parsePattern(match) as Pattern),
     match,

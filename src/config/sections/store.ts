@@ -1,8 +1,19 @@
 import { z } from 'zod'
 import type { RedisTopology } from '../../limit/redis/options.ts'
-import { type Mistake, mustBe } from '../yaml/problem.ts'
+import { type Issue, mustBe } from '../yaml/issue.ts'
 import { pemFile } from './addresses.ts'
-import { bool, checkWhole, choice, coerced, duration, int, list, section, text, textWhere } from './values.ts'
+import {
+  bool,
+  crossField,
+  choice,
+  coerced,
+  duration,
+  int,
+  list,
+  section,
+  text,
+  stringThat,
+} from './values.ts'
 
 const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
 const NODE = 'redis://host:port or rediss://host:port'
@@ -31,7 +42,7 @@ function checkServer(text: string): boolean | string {
 }
 
 /** The URL of a Redis. */
-export const redisUrl = textWhere(checkServer, SERVER)
+export const redisUrl = stringThat(checkServer, SERVER)
 
 /** The PEM files of TLS to a server. */
 export const tlsFiles = {
@@ -40,7 +51,7 @@ export const tlsFiles = {
   key: pemFile.optional().describe('The private key of that certificate.'),
 }
 
-export function* certWithoutKey({ cert, key }: { cert?: unknown; key?: unknown }): Generator<Mistake> {
+export function* certWithoutKey({ cert, key }: { cert?: unknown; key?: unknown }): Generator<Issue> {
   if ((cert === undefined) === (key === undefined)) return
   const [one, other] = key === undefined ? ['cert', 'key'] : ['key', 'cert']
   yield { path: [one], message: `is of no use without "${other}"; write both or neither`, key: true }
@@ -56,7 +67,7 @@ const tls = z
           .optional()
           .describe('The name expected in the certificate of Redis; by default the host of the URL.'),
         rejectUnauthorized: bool.prefault(true).describe('false accepts the certificate of any impostor.'),
-      }).superRefine(checkWhole(certWithoutKey)),
+      }).superRefine(crossField(certWithoutKey)),
     ],
     mustBe('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
   )
@@ -66,10 +77,10 @@ const servers = section({
   url: redisUrl
     .optional()
     .describe('One server: redis://, rediss:// (TLS) or unix:///path; file:/path reads the URL from a file.'),
-  cluster: list(textWhere(checkNode, NODE), 1, 'a list of the URLs of some nodes')
+  cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes')
     .optional()
     .describe('Instead of url: the URLs of some nodes of a Redis Cluster; the others are discovered.'),
-  sentinels: list(textWhere(checkSentinel, NODE), 1, 'a list of the URLs of the sentinels')
+  sentinels: list(stringThat(checkSentinel, NODE), 1, 'a list of the URLs of the sentinels')
     .optional()
     .describe('Instead of url: the URLs of sentinels, which report the master by its name.'),
   name: text('the name by which the sentinels know the master')
@@ -89,7 +100,7 @@ const servers = section({
 })
 
 /** A Redis with several kinds of addresses or without any, and settings that do not go together. */
-function* fitting(redis: z.output<typeof servers>): Generator<Mistake> {
+function* fitting(redis: z.output<typeof servers>): Generator<Issue> {
   const { url, cluster, sentinels, sentinelUsername, sentinelPassword } = redis
   const [kind, ...others] = (['url', 'cluster', 'sentinels'] as const).filter((kind) => redis[kind])
   if (kind === undefined) yield { path: [], message: 'names no server; write url, cluster or sentinels' }
@@ -123,7 +134,7 @@ function* fitting(redis: z.output<typeof servers>): Generator<Mistake> {
 
 const sharedStore = section({
   redis: servers
-    .superRefine(checkWhole(fitting))
+    .superRefine(crossField(fitting))
     .transform(({ url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest }) => {
       // Exactly one of the three is there.
       const topology: RedisTopology =
@@ -135,7 +146,7 @@ const sharedStore = section({
       return { topology, ...rest }
     })
     .describe('The Redis that every instance of the gateway shares.'),
-  prefix: textWhere(
+  prefix: stringThat(
     (prefix) => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix),
     'letters, digits and . _ : - (64 at most)',
   )

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { mustBe } from '../yaml/problem.ts'
+import { mustBe } from '../yaml/issue.ts'
 import { fetchedUrl } from './addresses.ts'
-import { coerced, section, textWhere } from './values.ts'
+import { coerced, section, stringThat } from './values.ts'
 
 const ratioWording = mustBe('a number from 0 to 1, such as 0.01')
 const ratio = coerced(z.number(ratioWording).min(0, ratioWording).max(1, ratioWording))
@@ -9,7 +9,7 @@ const ratio = coerced(z.number(ratioWording).min(0, ratioWording).max(1, ratioWo
 const fieldName = z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/, {
   error: 'is not a name of a header field; write one such as authorization',
 })
-const fieldValue = textWhere(
+const fieldValue = stringThat(
   (value) => /^[!-~](?:[ -~]*[!-~])?$/.test(value),
   'the value of a header field, of printable ASCII without blanks around it',
 )

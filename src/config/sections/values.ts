@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Mistake, mustBe, mustBeMapping, nearest, oneOf } from '../yaml/problem.ts'
+import { type Issue, mustBe, mustBeMapping, nearest, oneOf } from '../yaml/issue.ts'
 
 /** The units of durations, in milliseconds. */
 export const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
@@ -94,7 +94,7 @@ export function choice<const T extends readonly [string, ...string[]]>(words: T)
 }
 
 /** A text that `check` finds sound; else it returns false, or a message that says more than `what` it must be. */
-export function textWhere(check: (text: string) => boolean | string, what: string) {
+export function stringThat(check: (text: string) => boolean | string, what: string) {
   const wording = mustBe(what, (input) => {
     if (typeof input === 'number') return 'is a number here; put it in quotes'
     const found = typeof input === 'string' && check(input)
@@ -105,7 +105,7 @@ export function textWhere(check: (text: string) => boolean | string, what: strin
 
 /** A text that is not empty. */
 export function text(what: string) {
-  return textWhere((text) => text !== '' || `is empty; write ${what}`, what).min(1)
+  return stringThat((text) => text !== '' || `is empty; write ${what}`, what).min(1)
 }
 
 export function list<T extends z.ZodType>(item: T, least: number, what: string) {
@@ -120,7 +120,7 @@ export function list<T extends z.ZodType>(item: T, least: number, what: string) 
 /** A list of words without duplicates. */
 export function distinct<T extends z.ZodType<string>>(item: T, least: number, what: string) {
   return list(item, least, what).superRefine(
-    checkWhole(function* (words) {
+    crossField(function* (words) {
       for (const [i, word] of words.entries())
         if (words.indexOf(word) < i) yield { path: [i], message: `stands twice; take one "${word}" out` }
     }),
@@ -133,7 +133,7 @@ export function section<T extends z.core.$ZodLooseShape>(shape: T) {
 }
 
 /** For `superRefine`: reports what no value inside gets wrong alone, where each is right by itself. Paths begin at the value. */
-export function checkWhole<T>(check: (value: T) => Iterable<Mistake>) {
+export function crossField<T>(check: (value: T) => Iterable<Issue>) {
   return (value: T, context: z.core.$RefinementCtx<T>): void => {
     if (context.issues.length > 0) return
     for (const { path, message, key } of check(value))

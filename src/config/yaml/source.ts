@@ -1,6 +1,6 @@
 import { isAlias, isMap, isPair, isScalar, isSeq, LineCounter, parseDocument, visit } from 'yaml'
 import type { Document, Node, Pair, Scalar, YAMLMap } from 'yaml'
-import { type Mistake, type Path, type Place, wordError } from './problem.ts'
+import { type Issue, type Path, type Position, describeYamlError } from './issue.ts'
 
 export type Mapping = Readonly<Record<string, unknown>>
 
@@ -20,13 +20,13 @@ export type Env = Readonly<Record<string, string | undefined>>
 export function readSource(source: string, env?: Env) {
   const text = source.replace(/^\uFEFF/, '')
   const lineCounter = new LineCounter()
-  const placeAt = (offset = 0): Place => {
+  const positionAt = (offset = 0): Position => {
     const { line, col } = lineCounter.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
-  const refuse = (mistakes: readonly Mistake[]) =>
-    ({ value: undefined, mistakes, warnings: [], placeOf: () => placeAt() }) as const
-  const wrong = (message: string, offset?: number) => ({ path: [], message, place: placeAt(offset) })
+  const refuse = (mistakes: readonly Issue[]) =>
+    ({ value: undefined, mistakes, warnings: [], placeOf: () => positionAt() }) as const
+  const wrong = (message: string, offset?: number) => ({ path: [], message, place: positionAt(offset) })
 
   if (isTooDeep(text)) return refuse([wrong('the brackets of the file nest too deeply; take some out')])
   const document = parseDocument(text, {
@@ -41,17 +41,17 @@ export function readSource(source: string, env?: Env) {
     lineCounter,
   })
   const broken = [...document.errors, ...document.warnings].map((error) =>
-    wrong(wordError(error, text), error.pos[0]),
+    wrong(describeYamlError(error, text), error.pos[0]),
   )
   if (broken.length > 0)
     return refuse(broken.filter(({ place }, i) => place.line !== broken[i - 1]?.place.line))
-  const { shape, unset, literal } = inspect(document, env, placeAt)
+  const { shape, unset, literal } = inspect(document, env, positionAt)
   if (shape.length > 0) return refuse(shape)
   try {
     const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES })
     if (isMapping(value)) {
-      const placeOf = (path: Path, key?: boolean) => placeAt(offsetOf(document, path, key))
-      return { value, mistakes: unset, warnings: literal, placeOf }
+      const positionOf = (path: Path, key?: boolean) => positionAt(offsetOf(document, path, key))
+      return { value, mistakes: unset, warnings: literal, placeOf: positionOf }
     }
     const what = document.contents === null ? 'is empty' : 'must be a mapping'
     return refuse([wrong(`the file ${what}; config/sluice.yaml shows what to write`)])
@@ -113,15 +113,15 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
 const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/
 
 /** Visits a document once, since it may be long, and replaces every scalar that names variables. */
-function inspect(document: Document.Parsed, env: Env | undefined, placeAt: (offset?: number) => Place) {
-  const shape: Mistake[] = []
-  const unset: Mistake[] = []
-  const literal: Mistake[] = []
+function inspect(document: Document.Parsed, env: Env | undefined, positionAt: (offset?: number) => Position) {
+  const shape: Issue[] = []
+  const unset: Issue[] = []
+  const literal: Issue[] = []
   const anchors = new Map<string, Node>()
   visit(document, {
     Node(key, node, ancestors) {
-      const report = (to: Mistake[], message: string): void =>
-        void to.push({ path: pathOf(node, ancestors), message, place: placeAt(node.range?.[0]) })
+      const report = (to: Issue[], message: string): void =>
+        void to.push({ path: pathOf(node, ancestors), message, place: positionAt(node.range?.[0]) })
       if (isAlias(node)) {
         const anchored = anchors.get(node.source)
         if (anchored === undefined)
@@ -134,7 +134,7 @@ function inspect(document: Document.Parsed, env: Env | undefined, placeAt: (offs
         return
       }
       if (node.anchor !== undefined) anchors.set(node.anchor, node)
-      if (isMap(node)) shape.push(...duplicates(node, placeAt))
+      if (isMap(node)) shape.push(...duplicates(node, positionAt))
       if (!isScalar(node) || typeof node.value !== 'string') return
       if (key === 'key') {
         // JavaScript has another meaning for it, so that records of zod pass it over.
@@ -153,11 +153,12 @@ function inspect(document: Document.Parsed, env: Env | undefined, placeAt: (offs
   return { shape, unset, literal }
 }
 
-function* duplicates(map: YAMLMap, placeAt: (offset?: number) => Place): Generator<Mistake> {
+function* duplicates(map: YAMLMap, positionAt: (offset?: number) => Position): Generator<Issue> {
   const seen = new Set<unknown>()
   for (const { key } of map.items as readonly Pair<Scalar>[]) {
     if (!seen.has(key.value) || key.value === '<<') seen.add(key.value)
-    else yield { path: [], message: 'duplicate key; remove one of the two', place: placeAt(key.range?.[0]) }
+    else
+      yield { path: [], message: 'duplicate key; remove one of the two', place: positionAt(key.range?.[0]) }
   }
 }
 

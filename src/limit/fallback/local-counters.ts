@@ -9,7 +9,7 @@ const MAX_KNOWN = 20_000
 const MAX_RESTORED = 10_000
 
 /** What the store last answered for a key, at an instant of `performance.now()`. */
-interface Known {
+interface LastAnswer {
   remaining: number
   knownAt: number
 }
@@ -27,7 +27,7 @@ interface Counted {
  */
 export function createLocalCounters() {
   const store = new MemoryStore()
-  const lastKnown = new LRUCache<string, Known>({ max: MAX_KNOWN })
+  const lastAnswers = new LRUCache<string, LastAnswer>({ max: MAX_KNOWN })
   const counted = new Map<string, Counted>()
   const sweep = sweeper(counted, ({ quota: { key } }) => (store.has(key) ? Infinity : 0))
 
@@ -38,8 +38,8 @@ export function createLocalCounters() {
       const quota = quotas[i]!
       if (isProof(quota)) continue
       const { remaining } = allowances[i]!
-      const known = lastKnown.get(quota.key)
-      if (known === undefined) lastKnown.set(quota.key, { remaining, knownAt })
+      const known = lastAnswers.get(quota.key)
+      if (known === undefined) lastAnswers.set(quota.key, { remaining, knownAt })
       else {
         known.remaining = remaining
         known.knownAt = knownAt
@@ -55,12 +55,12 @@ export function createLocalCounters() {
   /** Returns this gateway's part of a quota. A key that is new here starts with what the store had counted. */
   function seed(quota: Quota, gateways: number): Quota {
     const { key, windowMs } = quota
-    const part = { ...quota, limit: partOf(quota.limit, gateways) }
+    const part = { ...quota, limit: perGateway(quota.limit, gateways) }
     if (counted.has(key) && store.has(key)) return part
     const now = performance.now()
-    const known = lastKnown.peek(key)
+    const known = lastAnswers.peek(key)
     const isCurrent = known !== undefined && now - known.knownAt < windowMs
-    const seeded = isCurrent ? Math.max(0, part.limit - partOf(known.remaining, gateways)) : 0
+    const seeded = isCurrent ? Math.max(0, part.limit - perGateway(known.remaining, gateways)) : 0
     const seededAt = isCurrent ? known.knownAt : now
     if (seeded > 0) store.add(part, seeded, now - seededAt)
     counted.set(key, { quota, seeded, seededAt })
@@ -94,7 +94,7 @@ export function createLocalCounters() {
       drop(quota.key)
     },
     reset(matches: (key: string) => boolean): void {
-      for (const key of [...lastKnown.keys()]) if (matches(key)) lastKnown.delete(key)
+      for (const key of [...lastAnswers.keys()]) if (matches(key)) lastAnswers.delete(key)
       for (const key of counted.keys()) if (matches(key)) drop(key)
     },
     close: () => store.close(),
@@ -102,6 +102,6 @@ export function createLocalCounters() {
 }
 
 /** Returns one gateway's part of some calls, at least one of them. */
-function partOf(calls: number, gateways: number): number {
+function perGateway(calls: number, gateways: number): number {
   return calls === 0 ? 0 : Math.max(1, Math.floor(calls / gateways))
 }

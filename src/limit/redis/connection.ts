@@ -10,7 +10,7 @@ export interface RedisConnectionOptions extends RedisCredentials {
   readonly topology: RedisTopology
   readonly onLost?: () => void
   /** Called once when Redis turns out, after `connect`, not to be what the configuration says. */
-  readonly onWrong?: (error: StoreConfigError) => void
+  readonly onMisconfigured?: (error: StoreConfigError) => void
   /** Gets what the operator should know of a Redis that can be used; once unless it changes. */
   readonly onWarning?: (warning: string) => void
 }
@@ -21,11 +21,11 @@ export type RedisConnection = ReturnType<typeof createConnection>
 export function createConnection(options: RedisConnectionOptions) {
   let lastWarning: string | undefined
   let lastError: Error | undefined
-  let onWrong: RedisConnectionOptions['onWrong']
+  let onMisconfigured: RedisConnectionOptions['onMisconfigured']
   let isUp = false
   let isClosed = false
   /** True once what is connected now was found right. */
-  let isRight = false
+  let isVerified = false
   let known: StoreConfigError | undefined
   const client = openClient(options.topology, options, failed, changed)
 
@@ -46,10 +46,10 @@ export function createConnection(options: RedisConnectionOptions) {
 
   /** Compares a new connection with the configuration; rejects with a StoreConfigError, or if Redis does not answer. */
   async function check(): Promise<void> {
-    if (isRight) return
+    if (isVerified) return
     try {
       const warning = await compare()
-      isRight = true
+      isVerified = true
       known = undefined
       if (warning !== undefined && warning !== lastWarning) options.onWarning?.(warning)
       lastWarning = warning
@@ -73,13 +73,13 @@ export function createConnection(options: RedisConnectionOptions) {
     }
     const wrong = configError(error)
     // One wrong node of a cluster says nothing against those that were found right.
-    if (wrong !== undefined && !isRight) report(wrong)
+    if (wrong !== undefined && !isVerified) report(wrong)
   }
 
   function changed(up: boolean): void {
     if (up === isUp || isClosed) return
     isUp = up
-    isRight = false
+    isVerified = false
     if (up) {
       lastError = undefined
       check().catch(() => {})
@@ -89,7 +89,7 @@ export function createConnection(options: RedisConnectionOptions) {
   function report(wrong: StoreConfigError): void {
     const isNew = wrong.advice !== known?.advice
     known = wrong
-    if (isNew) onWrong?.(wrong)
+    if (isNew) onMisconfigured?.(wrong)
   }
 
   function close(): void {
@@ -106,7 +106,7 @@ export function createConnection(options: RedisConnectionOptions) {
       let timer: NodeJS.Timeout | undefined
       const failed = new Promise<never>((_, reject) => {
         timer = setTimeout(() => reject(new TimeoutError(START_MS)), START_MS)
-        onWrong = reject
+        onMisconfigured = reject
       })
       try {
         await Promise.race([failed, client.connect().then(ask)])
@@ -118,11 +118,11 @@ export function createConnection(options: RedisConnectionOptions) {
         throw wrong
       } finally {
         clearTimeout(timer)
-        onWrong = options.onWrong
+        onMisconfigured = options.onMisconfigured
       }
     },
     /** Throws a StoreConfigError if Redis was found not to be what the configuration says. */
-    assertRight(): void {
+    assertConfigured(): void {
       if (known !== undefined) throw known
     },
     /** Adds the reason to a failure while the server is not connected; reconnects to one that refuses writes. */

@@ -1,4 +1,4 @@
-import { Bag, type InBag } from '../../bag.ts'
+import { UnorderedList, type ListItem } from '../../runtime/unordered-list.ts'
 
 export class TimeoutError extends Error {
   constructor(ms: number) {
@@ -9,7 +9,7 @@ export class TimeoutError extends Error {
 
 const TICK_MS = 10
 
-interface Waiting extends InBag {
+interface Waiting extends ListItem {
   readonly endsAt: number
   readonly expire: () => void
 }
@@ -21,7 +21,7 @@ interface Waiting extends InBag {
 export function createDeadlines(timeoutMs: number) {
   const tickMs = Math.min(TICK_MS, timeoutMs / 10)
   const maxTickMs = Math.max(timeoutMs / 4, 2 * tickMs)
-  const waiting = new Bag<Waiting>()
+  const waiting = new UnorderedList<Waiting>()
   let countedMs = 0
   let tickedAt = performance.now()
   let isTicking = false

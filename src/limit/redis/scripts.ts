@@ -100,7 +100,7 @@ export function createScripts(
     }
     const server = client.server(keys[0]!)
     try {
-      connection.assertRight()
+      connection.assertConfigured()
       const reply = await bound((left) => chargeUntil(server, keys, rules, left))
       if (reply.length !== 1 + batch.length + 3 * keys.length) {
         throw new Error('Redis did not answer as charge.lua does.')

@@ -18,7 +18,7 @@ export interface RedisStoreOptions extends RedisConnectionOptions, ScriptOptions
 }
 
 /** What gateways.lua last answered; epoch milliseconds of Redis's clock. */
-interface Seen {
+interface GatewayCount {
   readonly gateways: number
   readonly sinceAt: number
   readonly seenAt: number
@@ -35,8 +35,8 @@ export function createRedisStore(options: RedisStoreOptions) {
   const { client } = connection
   const { commands } = client
   const id = randomUUID()
-  const seen = new Map<string, Seen>()
-  const boundScan = createDeadlines(SCAN_TIMEOUT_MS)
+  const seen = new Map<string, GatewayCount>()
+  const scanWithDeadline = createDeadlines(SCAN_TIMEOUT_MS)
   const scripts = createScripts(connection, options, (server, error) => store.onReply(server, error))
 
   /** Returns the slot of a key, 0 outside a cluster. The configuration ensures that all quotas of a decision share it. */
@@ -47,9 +47,9 @@ export function createRedisStore(options: RedisStoreOptions) {
     { named, glob, matches }: KeyFilter,
     signal?: AbortSignal,
   ): AsyncGenerator<readonly string[]> {
-    connection.assertRight()
+    connection.assertConfigured()
     const counts = named.map((key) =>
-      boundScan(() => connection.explain(commands.exists(key), client.server(key))),
+      scanWithDeadline(() => connection.explain(commands.exists(key), client.server(key))),
     )
     const exist = await Promise.all(counts)
     yield named.filter((_, i) => exist[i]! > 0)
@@ -62,7 +62,7 @@ export function createRedisStore(options: RedisStoreOptions) {
       do {
         signal?.throwIfAborted()
         const page = () => connection.explain(node.scan(cursor, 'MATCH', glob, 'COUNT', SCAN_COUNT), server)
-        const [next, keys] = await boundScan(page)
+        const [next, keys] = await scanWithDeadline(page)
         yield keys.filter((key) => matches(key) && !named.includes(key))
         cursor = next
       } while (cursor !== '0')

@@ -2,7 +2,7 @@ import type { Exchange } from '../../gateway/exchange.ts'
 import { ipPart } from '../../limit/key.ts'
 import { createRing } from './ring.ts'
 import { type ActivityValues, busiest, type CallerActivity } from './values.ts'
-import { keyOf, limitValues, nothingSeen, refusedUntil, type Seen } from './seen.ts'
+import { keyOf, limitValues, emptyLatest, refusedUntil, type LatestAllowance } from './latest-allowance.ts'
 import { CALLER_SECONDS, createSketch, type Entry } from './sketch.ts'
 
 export type Activity = ReturnType<typeof createActivity>
@@ -64,9 +64,9 @@ function note(
   for (const allowance of allowances) {
     const { name, limit, windowMs, remaining, resetAt, shadow } = allowance
     const key = keyOf(quotas, name)
-    let seen: Seen | undefined
+    let seen: LatestAllowance | undefined
     for (const one of entry.limits) if (one.name === name) seen = one
-    if (seen === undefined) entry.limits.push((seen = nothingSeen(name)))
+    if (seen === undefined) entry.limits.push((seen = emptyLatest(name)))
     if (decidedAt >= seen.at) {
       // Calls do not end in the order in which they were decided.
       seen.limit = limit

@@ -1,5 +1,5 @@
 import { createRing, type Ring } from './ring.ts'
-import { type Refusal, refusedForMs, type Seen } from './seen.ts'
+import { type Refusal, refusedForMs, type LatestAllowance } from './latest-allowance.ts'
 import { type CallerKind, MAX_CALLERS } from './values.ts'
 
 /** Seconds that an entry counts; who has not called for so long is forgotten. */
@@ -21,7 +21,7 @@ export interface Entry {
   /** The second of its last call. */
   at: number
   /** One for each limit; there are few. */
-  readonly limits: Seen[]
+  readonly limits: LatestAllowance[]
   refusal: Refusal | undefined
 }
 

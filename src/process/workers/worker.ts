@@ -1,9 +1,9 @@
-import type { Question, Setting } from '../../admin/questions.ts'
+import type { RequestLine, Setting } from '../../admin/questions.ts'
 import { createCollector } from '../../config/client-chunks.ts'
 import type { Config } from '../../config/schema.ts'
 import { createLog, type LogOutput } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'
-import { buildService, type DrainTimes, type LogLevel, type OwnService } from '../service.ts'
+import { buildService, type DrainTimes, type LogLevel, type LocalService } from '../service.ts'
 
 /** What the primary process calls in a worker, with one argument at most, which is copied, as is the result. */
 export type WorkerCalls = ReturnType<typeof createCalls>
@@ -46,7 +46,7 @@ function createCalls() {
   const metrics = createMetrics()
   const { add, collect } = createCollector()
   let output: LogOutput | undefined
-  let service: OwnService | undefined
+  let service: LocalService | undefined
   let drainTimeoutMs = 0
   let closing = false
   let scan = new AbortController()
@@ -90,7 +90,7 @@ function createCalls() {
     reset: (client: string) => service!.reset(client, newScan()),
     setLimits: (setting: Setting) => service!.setLimits(setting),
     overrides: () => service!.overrides(),
-    explain: (question: Question) => service!.explain(question),
+    explain: (question: RequestLine) => service!.explain(question),
     /** Aborts the `usage` or `reset` in flight: its operator has left. */
     abort: () => scan.abort(),
     forget: (client: string) => service!.forget(client),

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import type { Bound } from '../../../src/authenticate/proof/confirmation.ts'
+import type { SenderConstrainedToken } from '../../../src/authenticate/proof/confirmation.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import { createProofs, type Sender } from '../../../src/authenticate/proof/dpop.ts'
@@ -295,7 +295,7 @@ describe('proofs', () => {
     const authenticate = createBearer([trust(issuer, keys)], createProofs(serves))
     const token = bound()
     const prove = async (proof: string) =>
-      (await authenticate([`DPoP ${token}`], () => sender([proof]))) as Bound
+      (await authenticate([`DPoP ${token}`], () => sender([proof]))) as SenderConstrainedToken
     const good = await prove(proves(token))
     const forged = await prove('x.y.z')
     for (const { identity } of [good, forged]) expect(identity).toMatchObject({ client: 'client-1' })

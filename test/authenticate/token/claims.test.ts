@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createNames } from '../../../src/authenticate/token/claims.ts'
+import { createQualifier } from '../../../src/authenticate/token/claims.ts'
 
 const A = 'https://a.example.com'
 const B = 'https://b.example.com/oidc'
@@ -8,12 +8,12 @@ const C = 'https://c.example.com/@https://b.example.com/oidc'
 
 describe('the names of clients and users', () => {
   it('are their ids, where there is one issuer', () => {
-    const nameOf = createNames([A])
+    const nameOf = createQualifier([A])
     for (const id of ['acme', 'acme@', `acme@${A}`]) expect([nameOf(id, A), nameOf(id)]).toEqual([id, id])
   })
 
   it('are the ids of the first of several issuers, and name the issuer of others', () => {
-    const nameOf = createNames([A, B, C])
+    const nameOf = createQualifier([A, B, C])
     expect(nameOf('acme')).toBe('acme')
     expect(nameOf('joe@example.com', A)).toBe('joe@example.com')
     expect(nameOf('acme', B)).toBe(`acme@${B}`)
@@ -21,12 +21,12 @@ describe('the names of clients and users', () => {
   })
 
   it('of the first issuer name it where they would pass for others', () => {
-    expect(createNames([A, B])(`acme@${B}`, A)).toBe(`acme@${B}@${A}`)
+    expect(createQualifier([A, B])(`acme@${B}`, A)).toBe(`acme@${B}@${A}`)
   })
 
   it('never belong to two', () => {
     const issuers = [A, B, C]
-    const nameOf = createNames(issuers)
+    const nameOf = createQualifier(issuers)
     const part = fc.constantFrom('acme', '@', '%40', ...issuers, ...issuers.map((one) => `@${one}`), '')
     const id = fc.array(part, { minLength: 1, maxLength: 4 }).map((parts) => parts.join(''))
     const who = fc.tuple(id, fc.constantFrom(...issuers))

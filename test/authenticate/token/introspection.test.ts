@@ -1,7 +1,7 @@
 import { hash, randomUUID } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { Bound } from '../../../src/authenticate/proof/confirmation.ts'
+import type { SenderConstrainedToken } from '../../../src/authenticate/proof/confirmation.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import {
@@ -49,7 +49,7 @@ const active = (members: object = {}) => ({
   ...members,
 })
 
-type Answered = Identity | Bound | Refusal
+type Answered = Identity | SenderConstrainedToken | Refusal
 
 function introspection(options: Partial<IntrospectionOptions> = {}) {
   return createIntrospection({

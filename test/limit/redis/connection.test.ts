@@ -213,7 +213,7 @@ test('a database that is gone after a reconnection is reported once, and not use
     return command[0] === 'info' ? '$0\r\n\r\n' : admitsAll(command)
   })
   const wrong: string[] = []
-  await connect({ url: `${server.url}/5` }, { onWrong: ({ message }) => void wrong.push(message) })
+  await connect({ url: `${server.url}/5` }, { onMisconfigured: ({ message }) => void wrong.push(message) })
   expect(await store.charge([quota])).toMatchObject({ admitted: true })
   selected = '-ERR DB index is out of range\r\n'
   server.drop()

@@ -1,5 +1,5 @@
 import { afterEach, expect, it } from 'vitest'
-import { createSample } from '../../src/observe/sample.ts'
+import { createLogSampler } from '../../src/observe/log-sampler.ts'
 
 let written: (string | number)[] = []
 let made = 0
@@ -11,7 +11,7 @@ afterEach(() => {
 function setUp() {
   written = []
   made = 0
-  const sample = createSample(
+  const sample = createLogSampler(
     (line: string) => {
       made++
       return line

@@ -3,12 +3,12 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 
-const LINES = fileURLToPath(new URL('../../dist/src/observe/lines.js', import.meta.url))
+const LINES = fileURLToPath(new URL('../../dist/src/observe/line-writer.js', import.meta.url))
 
 it('reports how many lines were dropped once the reader reads again', async () => {
   const script = `
-    import { createLines } from ${JSON.stringify(LINES)}
-    const lines = createLines(1, (lost) => lines.write(JSON.stringify({ lost }) + '\\n'))
+    import { createLineWriter } from ${JSON.stringify(LINES)}
+    const lines = createLineWriter(1, (lost) => lines.write(JSON.stringify({ lost }) + '\\n'))
     const line = 'x'.repeat(999) + '\\n'
     for (let i = 0; i < 20_000; i++) lines.write(line)
     process.stderr.write('written')

@@ -5,21 +5,21 @@ import type { z } from 'zod'
 export type Path = readonly (string | number)[]
 
 /** A line and column, both counted from 1. */
-export interface Place {
+export interface Position {
   readonly line: number
   readonly column: number
 }
 
 /** A mistake in a file. With `key`, its place is that of the path's key and not of its value. */
-export interface Mistake {
+export interface Issue {
   readonly path: Path
   readonly message: string
   readonly key?: boolean | undefined
-  readonly place?: Place
+  readonly place?: Position
 }
 
 /** One mistake in a configuration, or a warning, as the operator reads it. */
-export interface Problem {
+export interface LocatedIssue {
   /** `file:line:column`, or the flag that gave the value. */
   readonly where: string
   /** Such as `routes[2].upstream`; empty for the file as a whole. */
@@ -31,21 +31,21 @@ export interface Problem {
 /** Every mistake of a configuration, in the order of the file; its message has a line for each. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
-  readonly problems: readonly Problem[]
+  readonly problems: readonly LocatedIssue[]
 
-  constructor(problems: readonly Problem[]) {
+  constructor(problems: readonly LocatedIssue[]) {
     super(problems.map(problemLine).join('\n'))
     this.problems = problems
   }
 }
 
 /** A problem in a line: `sluice.yaml:3:9: admin.port: what is wrong`. */
-export function problemLine({ where, path, message }: Problem): string {
+export function problemLine({ where, path, message }: LocatedIssue): string {
   return [where, path, message].filter(Boolean).join(': ')
 }
 
 /** Words an issue of the schema: one mistake for each unknown key, and of a union the case that was meant. */
-export function mistakesOf(issue: z.core.$ZodIssue, at: Path = []): readonly Mistake[] {
+export function mistakesOf(issue: z.core.$ZodIssue, at: Path = []): readonly Issue[] {
   const path = [...at, ...issue.path] as Path
   const { message } = issue
   if (issue.code === 'unrecognized_keys')
@@ -64,11 +64,11 @@ export function mistakesOf(issue: z.core.$ZodIssue, at: Path = []): readonly Mis
 
 /** Lists mistakes in the order of the file, one of each path, as others there follow from the first; `flagOf` names the flag that gave a value. */
 export function problemsOf(
-  mistakes: readonly Mistake[],
+  mistakes: readonly Issue[],
   label: string,
-  placeOf: (path: Path, key?: boolean) => Place,
+  placeOf: (path: Path, key?: boolean) => Position,
   flagOf: (path: Path) => string | undefined,
-): readonly Problem[] {
+): readonly LocatedIssue[] {
   const seen = new Set<string>()
   return mistakes
     .filter(({ path }) => path.length === 0 || seen.size < seen.add(writePath(path)).size)
@@ -146,7 +146,7 @@ const PLAINER: Readonly<Record<string, string>> = {
 }
 
 /** Words what the YAML parser found, without the text behind the colon, which may be a secret. */
-export function wordError({ code, message, pos }: YAMLError, text: string): string {
+export function describeYamlError({ code, message, pos }: YAMLError, text: string): string {
   const [line] = text.slice(text.lastIndexOf('\n', pos[0] - 1) + 1).split('\n', 1) as [string]
   if (code === 'NON_STRING_KEY' && line.includes('{{'))
     return 'is a mapping within a mapping; write "${NAME}" for the environment variable NAME'

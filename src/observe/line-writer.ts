@@ -22,7 +22,7 @@ type Sink = (bytes: Buffer, done: (closed: boolean) => void) => void
  * left ends the writing, a full disk loses lines; neither ends the process. `onDropped` is called with how many lines were
  * dropped, once there is room again.
  */
-export function createLines(fd: number, onDropped: (lines: number) => void) {
+export function createLineWriter(fd: number, onDropped: (lines: number) => void) {
   const kind = fstatSync(fd)
   const isPipe = kind.isFIFO() || kind.isSocket()
   const sink = isPipe ? pipeSink(fd) : fileSink(fd)

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { Counter, Histogram, Registry } from 'prom-client'
 import { expect, it } from 'vitest'
-import { durations, tally } from '../../src/observe/tallies.ts'
+import { createHotHistogram, createHotCounter } from '../../src/observe/hot-metrics.ts'
 
 const BUCKETS = [0.001, 0.01, 0.5, 1, 30]
 const described = { name: 'lasted_seconds', help: 'How long it lasted.' }
@@ -13,7 +13,7 @@ it('shows durations as a histogram of prom-client does, whatever they are', asyn
     fc.asyncProperty(calls, fc.boolean(), async (observed, labelled) => {
       const [ours, theirs] = [new Registry(), new Registry()]
       const labelNames = labelled ? ['upstream'] : []
-      const mine = durations(ours, described.name, described.help, BUCKETS, ...labelNames)
+      const mine = createHotHistogram(ours, described.name, described.help, BUCKETS, ...labelNames)
       const histogram = new Histogram({ ...described, buckets: BUCKETS, labelNames, registers: [theirs] })
       for (const [lasted, upstream] of observed) {
         if (labelled) {
@@ -40,7 +40,7 @@ it('shows durations as a histogram of prom-client does, whatever they are', asyn
 it('shows a tally as a counter of prom-client does, each time it is asked', async () => {
   const [ours, theirs] = [new Registry(), new Registry()]
   const what = { name: 'calls_total', help: 'Calls.', labelNames: ['route', 'code'] }
-  const mine = tally(ours, what.name, what.help, ...what.labelNames)
+  const mine = createHotCounter(ours, what.name, what.help, ...what.labelNames)
   const counter = new Counter({ ...what, registers: [theirs] })
   for (let i = 0; i < 3; i++) {
     mine.inc('/*', '200')

@@ -1,5 +1,5 @@
 /** An item of a bag. `index` is where it stands there, written by the bag; -1 while it is in none. */
-export interface InBag {
+export interface ListItem {
   index: number
 }
 
@@ -8,7 +8,7 @@ export interface InBag {
  * new tables, and each old table points to the next one: once an old one has been promoted, it keeps all later ones, and what
  * they held, until a full garbage collection.
  */
-export class Bag<Item extends InBag> {
+export class UnorderedList<Item extends ListItem> {
   readonly #items: Item[] = []
 
   get size(): number {

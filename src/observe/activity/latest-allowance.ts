@@ -9,7 +9,7 @@ import { type LimitActivity, type RefusedNow, sum } from './values.ts'
  * What a limit last said to a client, in numbers that are overwritten: allowances that were kept until the client's next call
  * would become old garbage, whose collection stops the process for long.
  */
-export interface Seen extends Pick<Allowance, 'name'> {
+export interface LatestAllowance extends Pick<Allowance, 'name'> {
   limit: number
   windowMs: number
   remaining: number
@@ -27,7 +27,7 @@ export interface Refusal {
   readonly at: number
 }
 
-export function nothingSeen(name: string): Seen {
+export function emptyLatest(name: string): LatestAllowance {
   const [resetAt, at] = [-Infinity, -Infinity]
   return { name, limit: 0, windowMs: 0, remaining: 0, resetAt, shadow: false, key: '', at, overs: undefined }
 }
@@ -53,7 +53,7 @@ export function keyOf(quotas: Exchange['quotas'], name: string): string {
 /** Returns what a limit last said to a caller, by its id or address. */
 export function limitValues(
   caller: string,
-  { name, limit, remaining, windowMs, resetAt, shadow, key, at, overs }: Seen,
+  { name, limit, remaining, windowMs, resetAt, shadow, key, at, overs }: LatestAllowance,
   now: number,
   second: number,
 ): LimitActivity {

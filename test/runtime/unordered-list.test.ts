@@ -1,11 +1,11 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { Bag, type InBag } from '../src/bag.ts'
+import { UnorderedList, type ListItem } from '../../src/runtime/unordered-list.ts'
 
-const items = (count: number): InBag[] => Array.from({ length: count }, () => ({ index: -1 }))
+const items = (count: number): ListItem[] => Array.from({ length: count }, () => ({ index: -1 }))
 
-function held(bag: Bag<InBag>): ReadonlySet<InBag> {
-  const found: InBag[] = []
+function held(bag: UnorderedList<ListItem>): ReadonlySet<ListItem> {
+  const found: ListItem[] = []
   bag.forEach((item) => found.push(item))
   expect(found).toHaveLength(bag.size)
   return new Set(found)
@@ -17,8 +17,8 @@ describe('a bag', () => {
     fc.assert(
       fc.property(operations, (indices) => {
         const all = items(10)
-        const bag = new Bag<InBag>()
-        const set = new Set<InBag>()
+        const bag = new UnorderedList<ListItem>()
+        const set = new Set<ListItem>()
         for (const index of indices) {
           const item = all[index]!
           if (set.delete(item)) bag.delete(item)
@@ -33,7 +33,7 @@ describe('a bag', () => {
   })
 
   it('takes the deletion of what it does not hold', () => {
-    const bag = new Bag<InBag>()
+    const bag = new UnorderedList<ListItem>()
     const [one, other] = items(2)
     bag.add(one!)
     bag.delete(other!)
@@ -43,10 +43,10 @@ describe('a bag', () => {
   })
 
   it('calls back with each item, though it deletes that one or all', () => {
-    const bag = new Bag<InBag>()
+    const bag = new UnorderedList<ListItem>()
     const all = items(5)
     for (const item of all) bag.add(item)
-    const seen = new Set<InBag>()
+    const seen = new Set<ListItem>()
     bag.forEach((item) => {
       seen.add(item)
       bag.delete(item)

@@ -16,7 +16,7 @@ interface Entry {
  * counts is written, after its second, as the line of the first that was left out, and the number of the others. Instants are
  * `performance.now()`.
  */
-export function createSample<Item>(
+export function createLogSampler<Item>(
   lineOf: (item: Item) => string,
   write: (line: string, omitted: number) => void,
 ) {

@@ -12,7 +12,7 @@ interface Cell {
  * values of the labels, in their order, and adds one in plain numbers; prom-client gets them when the metrics are read, as its
  * hash of the labels costs more than all else that is counted.
  */
-export function tally(registry: Registry, name: string, help: string, ...labelNames: string[]) {
+export function createHotCounter(registry: Registry, name: string, help: string, ...labelNames: string[]) {
   const root: Cell = { values: [], next: new Map(), pending: 0 }
   const cells: Cell[] = []
   const counter = new Counter({
@@ -46,7 +46,7 @@ export function tally(registry: Registry, name: string, help: string, ...labelNa
 type HistogramValue = MetricValue<string> & { readonly metricName?: string }
 
 /** Registers a histogram for the hot path, with one label at most; `buckets` are upper bounds in seconds, ascending. */
-export function durations(
+export function createHotHistogram(
   registry: Registry,
   name: string,
   help: string,

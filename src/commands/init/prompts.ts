@@ -1,12 +1,12 @@
 import { createInterface } from 'node:readline/promises'
 import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/addresses.ts'
 import { redisUrl } from '../../config/sections/store.ts'
-import { text, textWhere } from '../../config/sections/values.ts'
+import { text, stringThat } from '../../config/sections/values.ts'
 import { parsePattern } from '../../downstream/router.ts'
-import { type Given, type Io, textOf, UsageError } from '../io.ts'
+import { type Args, type Io, textOf, UsageError } from '../io.ts'
 
 /** Requests without a host, as routes match them, with ";" between. */
-const requests = textWhere((text) => {
+const requests = stringThat((text) => {
   const bad = matchesOf(text).find(
     (match) => !/^([A-Z,]+ +)?\//.test(match) || typeof parsePattern(match) === 'string',
   )
@@ -21,7 +21,7 @@ export const matchesOf = (text: string): readonly string[] =>
     .filter(Boolean)
 
 /** What a configuration is made of, as given or answered; empty where there is none. */
-export type Answers = Readonly<Record<keyof typeof QUESTIONS, string>>
+export type InitSettings = Readonly<Record<keyof typeof QUESTIONS, string>>
 
 const QUESTIONS = {
   identity: {
@@ -42,8 +42,7 @@ const QUESTIONS = {
     asks: 'Where do callers reach the API, such as https://api.example.com?',
     schema: fetchedUrl('the URL of the API as callers reach it, such as https://api.example.com'),
     /** What it is without being asked for: the audience, where that is a URL. */
-    follows: ({ audience }: Given) =>
-      httpUrl(String(audience)) === undefined ? undefined : String(audience),
+    follows: ({ audience }: Args) => (httpUrl(String(audience)) === undefined ? undefined : String(audience)),
   },
   open: {
     asks: 'Which requests to the API need no token, such as GET /v3/status; GET /v3/terms? Leave it empty for none:',
@@ -52,14 +51,14 @@ const QUESTIONS = {
   },
   redis: { asks: 'Which Redis counts?', schema: redisUrl, otherwise: 'redis://127.0.0.1:6379' },
 } as const
-type Question = (typeof QUESTIONS)[keyof typeof QUESTIONS]
+type Prompt = (typeof QUESTIONS)[keyof typeof QUESTIONS]
 
 /** Returns what the flags give, and on a terminal asks for the rest; throws a UsageError that names what is wrong or missing. */
-export async function answersOf(given: Given, io: Io): Promise<Answers> {
+export async function promptForMissing(args: Args, io: Io): Promise<InitSettings> {
   const answers: Record<string, string> = {}
-  const missing: (readonly [flag: string, question: Question])[] = []
+  const missing: (readonly [flag: string, question: Prompt])[] = []
   for (const [flag, question] of Object.entries(QUESTIONS)) {
-    const text = textOf(given, flag)
+    const text = textOf(args, flag)
     if (text === undefined) {
       missing.push([flag, question])
       continue
@@ -78,12 +77,12 @@ export async function answersOf(given: Given, io: Io): Promise<Answers> {
     }
     if (flags.length > 0) throw new UsageError(`Give ${flags.join(', ')}: there is no terminal to ask on.`)
   }
-  refuseSamePlace(answers as Answers)
-  return answers as Answers
+  refuseSamePlace(answers as InitSettings)
+  return answers as InitSettings
 }
 
 async function askFor(
-  missing: readonly (readonly [flag: string, question: Question])[],
+  missing: readonly (readonly [flag: string, question: Prompt])[],
   answers: Record<string, string>,
   { stdin, stderr }: Io,
 ): Promise<void> {
@@ -118,12 +117,12 @@ async function askFor(
   }
 }
 
-function followed(question: Question, answers: Given): string | undefined {
+function followed(question: Prompt, answers: Args): string | undefined {
   return 'follows' in question ? question.follows(answers) : undefined
 }
 
 /** Throws a UsageError where the open routes of the issuer would take the API too. */
-function refuseSamePlace({ identity, issuer, api }: Answers): void {
+function refuseSamePlace({ identity, issuer, api }: InitSettings): void {
   if (identity === '') return
   const [{ hostname, pathname: path }, at] = [new URL(api), new URL(issuer)]
   const open = at.pathname.replace(/\/*$/, '/').toLowerCase()
@@ -134,7 +133,7 @@ function refuseSamePlace({ identity, issuer, api }: Answers): void {
 }
 
 /** Checks an answer as the configuration will; an empty one means the default. */
-function readAnswer(question: Question, text: string): { answer: string } | { problem: string } {
+function readAnswer(question: Prompt, text: string): { answer: string } | { problem: string } {
   const given = text === '' && 'otherwise' in question ? question.otherwise : text
   if (given === '' && 'otherwise' in question) return { answer: '' }
   const read = question.schema.safeParse(given)

@@ -1,7 +1,7 @@
 import type { OutgoingMessage } from 'node:http'
 
 /** The head of a message as Node.js keeps it until it is sent. */
-interface Made {
+interface RenderedHead {
   _header: string
 }
 
@@ -10,14 +10,14 @@ interface Made {
  * are not allowed, which those parsed or made here do not have. Not for fields that tell Node.js how to send the message:
  * `Connection`, `Content-Length`, `Date`.
  */
-export function addFields(message: OutgoingMessage, fields: string): void {
-  const made = message as unknown as Made
+export function appendFields(message: OutgoingMessage, fields: string): void {
+  const made = message as unknown as RenderedHead
   made._header = `${made._header.slice(0, -4)}${fields}\r\n\r\n`
 }
 
 /** Ends a message that announces this body, of Latin-1 alone, in one write: Node.js would write head, body and end as three pieces. */
-export function endWhole(message: OutgoingMessage, body: string): void {
-  const made = message as unknown as Made
+export function endWithBody(message: OutgoingMessage, body: string): void {
+  const made = message as unknown as RenderedHead
   made._header += body
   message.end()
 }

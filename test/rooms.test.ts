@@ -1,0 +1,102 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, normalize } from 'node:path'
+import { expect, it } from 'vitest'
+
+/** Each room of the house, the rooms that it may import, and the packages. Files on the top floor are rooms of their own. */
+const ROOMS = `
+  errors             |                                                                              |
+  health             |                                                                              |
+  loopback           |                                                                              |
+  runtime            |                                                                              |
+  downstream         | errors runtime                                                               | negotiator
+  limit              | downstream errors limit/memory runtime                                       | lru-cache structured-headers
+  limit/memory       | limit                                                                        |
+  limit/redis        | limit runtime                                                                | ioredis lru-cache
+  limit/fallback     | errors health limit limit/memory limit/redis                                 | lru-cache
+  authenticate/token | authenticate/proof errors health                                             | jose lru-cache p-limit
+  authenticate/proof | authenticate/token downstream errors                                         | lru-cache
+  par                | authenticate/token errors                                                    |
+  upstream           | downstream errors health runtime                                             | http-proxy
+  gateway            | authenticate/proof authenticate/token downstream errors limit par runtime upstream |
+  observe            | gateway limit/memory observe/activity runtime                          | @opentelemetry pino prom-client
+  observe/activity   | gateway limit                                                                |
+  admin              | errors limit loopback                                                        |
+  config/yaml        |                                                                              | yaml zod
+  config/sections    | authenticate/token config/yaml downstream limit limit/redis upstream         | zod
+  config/checks      | config config/yaml downstream limit                                          |
+  config             | authenticate/token config/checks config/sections config/yaml downstream limit limit/redis loopback par upstream | yaml zod
+  process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis observe observe/activity par process/workers upstream |
+  process/workers    | admin config observe observe/activity process                                |
+  commands           | commands/connect commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe process process/workers | yaml yargs
+  commands/connect   | authenticate/token commands config config/yaml limit limit/redis process upstream |
+  commands/init      | authenticate/token commands config config/sections downstream                |
+  commands/limits    | commands config/sections limit observe process                               |
+  commands/replay    | commands config downstream limit limit/memory observe                        | cli-progress
+  commands/sandbox   | commands config process                                                      | oidc-provider
+  bin                | commands                                                                     |`
+
+const words = (text = ''): readonly string[] => text.split(' ').filter(Boolean)
+const rules = new Map(
+  ROOMS.trim()
+    .split('\n')
+    .map((row) => {
+      const [room = '', rooms, packages] = row.split('|').map((cell) => cell.trim())
+      return [room, { rooms: words(rooms), packages: words(packages) }] as const
+    }),
+)
+const files = ['src', 'bin'].flatMap((folder) =>
+  readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => join(folder, name)),
+)
+const IMPORT = /^(?:import|export) (?:[^'`]*? from )?'([^']+)'|\bimport\('([^']+)'\)/gm
+const importsOf = (file: string): readonly string[] =>
+  [...readFileSync(file, 'utf8').matchAll(IMPORT)].map(([, name, later]) => name ?? later!)
+const targetOf = (file: string, name: string): string => normalize(join(dirname(file), name))
+const roomOf = (file: string): string =>
+  (dirname(file) === 'src' ? file.replace('.ts', '') : dirname(file)).replace(/^src\//, '')
+
+it('every room imports only the rooms and packages of its row', () => {
+  const used = new Map([...rules.keys()].map((room) => [room, new Set<string>()]))
+  const wrong: string[] = []
+  for (const file of files) {
+    const room = roomOf(file)
+    for (const name of importsOf(file).filter((one) => !one.startsWith('node:'))) {
+      const isFile = name.startsWith('.')
+      const needed = isFile ? roomOf(targetOf(file, name)) : /^@?[^/]+/.exec(name)![0]
+      if (needed === room) continue
+      used.get(room)?.add(needed)
+      const rule = rules.get(room)
+      if (!(isFile ? rule?.rooms : rule?.packages)?.includes(needed)) wrong.push(`${file} imports ${needed}`)
+    }
+  }
+  expect(wrong).toEqual([])
+  const unused = [...rules].flatMap(([room, { rooms, packages }]) =>
+    [...rooms, ...packages]
+      .filter((one) => !used.get(room)!.has(one))
+      .map((one) => `${room} does not import ${one}`),
+  )
+  expect(unused).toEqual([])
+})
+
+it.fails('no file imports itself through others, types included', () => {
+  const done = new Set<string>()
+  const circles: string[] = []
+  function visit(file: string, path: readonly string[]): void {
+    if (path.includes(file)) circles.push([...path.slice(path.indexOf(file)), file].join(' > '))
+    if (done.has(file) || path.includes(file)) return
+    for (const name of importsOf(file).filter((one) => one.startsWith('.')))
+      if (name.endsWith('.ts')) visit(targetOf(file, name), [...path, file])
+    done.add(file)
+  }
+  for (const file of files) visit(file, [])
+  expect(circles).toEqual([])
+})
+
+it.fails('only src/runtime touches private parts of Node.js and of http-proxy', () => {
+  const PRIVATE = /\b(?:_header|_httpMessage|_extend|webPasses|kOnMessageComplete|_handle)\b/
+  const outside = files.filter(
+    (file) => roomOf(file) !== 'runtime' && PRIVATE.test(readFileSync(file, 'utf8')),
+  )
+  expect(outside).toEqual([])
+})

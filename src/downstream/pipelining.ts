@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { messageOf, stopParsing } from '../runtime/node-http.ts'
 
 /** Serves one request; calls `done` once, when its response is closed. */
 export type Serve = (
@@ -101,19 +102,8 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
   return { add, endAfterPending, requests: (): number => inFlight }
 }
 
-/** The response in flight on a socket, if any. */
-export function responseOf(socket: Socket): ServerResponse | undefined {
-  return (socket as Socket & { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined
-}
-
-/**
- * Has Node's parser drop the rest of the bytes that it has read, which it would parse even after `destroy`: to it, the next
- * request switches protocols (2), and what follows is not HTTP.
- */
-function stopParsing(socket: Socket): void {
-  const { parser } = socket as Socket & { parser?: { onIncoming: () => number } | null }
-  if (parser) parser.onIncoming = () => 2
-}
+/** Returns the response that a socket carries, if any. */
+export const responseOf = (socket: Socket) => messageOf(socket) as ServerResponse | undefined
 
 /** Stops reading from a socket until the returned function is called; Node would resume it after each request and drained answer. */
 function hold(socket: Socket): () => void {

@@ -1,7 +1,7 @@
 import { type IncomingHttpHeaders, type ServerResponse, STATUS_CODES } from 'node:http'
 import Negotiator from 'negotiator'
 import type { Refusal } from '../errors.ts'
-import { appendFields, endWithBody } from '../runtime/rendered-head.ts'
+import { appendFields, endWithBody } from '../runtime/node-http.ts'
 import { isGuarded, type Route } from './router.ts'
 import { parseHost } from './target.ts'
 

@@ -1,6 +1,6 @@
 import { Health } from '../health.ts'
 
-/** An address that is passed over from now on, with its last failure, or in use again. */
+/** An address that was taken out of rotation, with its last failure, or is in use again. */
 export interface AddressChange {
   readonly address: string
   readonly up: boolean
@@ -10,7 +10,7 @@ export interface AddressChange {
 function createAddress(origin: string, onChange: (change: AddressChange) => void, now: () => number) {
   const { protocol, hostname, port } = new URL(origin)
   const health = new Health({
-    // So many in a row are no single call's fault.
+    // Three in a row cannot be the fault of one request.
     failures: 3,
     backoffMs: 1000,
     maxBackoffMs: 30_000,
@@ -20,20 +20,14 @@ function createAddress(origin: string, onChange: (change: AddressChange) => void
   })
   const keepAlive = createKeepAliveEstimate(now)
   const host = hostname.replace(/^\[|\]$/g, '')
-  /** `sockets` are those that are open to it, or being opened. */
-  return {
-    origin,
-    host,
-    port: Number(port) || (protocol === 'https:' ? 443 : 80),
-    health,
-    keepAlive,
-    sockets: 0,
-  }
+  const defaultPort = protocol === 'https:' ? 443 : 80
+  /** `sockets` counts open and connecting sockets. */
+  return { origin, host, port: Number(port) || defaultPort, health, keepAlive, sockets: 0 }
 }
 
 export type Address = ReturnType<typeof createAddress>
 
-/** Takes addresses in rotation, without those that are down until a trial request succeeds; if all are down, all are used. */
+/** Rotates through addresses, without those that are down until a trial request succeeds; if all are down, all are used. */
 export function createAddresses(
   origins: readonly string[],
   onChange: (change: AddressChange) => void,
@@ -42,7 +36,7 @@ export function createAddresses(
   const all = origins.map((origin) => createAddress(origin, onChange, now))
   let rotation = 0
 
-  /** Returns the next one that is not in `tried`: one that is up or due for a trial, else any; undefined if all were tried. */
+  /** Returns the next address outside `tried`: one that is up or due for a trial, else any; undefined if all were tried. */
   function next(tried: readonly Address[] = []): Address | undefined {
     let down: Address | undefined
     for (let i = 0; i < all.length; i++) {
@@ -63,20 +57,20 @@ export function createAddresses(
 
 export type Addresses = ReturnType<typeof createAddresses>
 
-/** A socket closed sooner was not closed for being idle: it was much used, or the server ends. */
+/** A socket that is closed sooner was not closed for being idle. */
 const MIN_IDLE_MS = 100
-/** An observation counts for this long at least, and for at most twice as long once others follow. */
+/** An observation counts for at least this long, and at most twice as long once others follow. */
 const PERIOD_MS = 60_000
 
-/** Estimates how long an address keeps idle sockets, in two numbers however many it closes. */
+/** Estimates how long an address keeps idle sockets, from the last two periods. */
 export function createKeepAliveEstimate(now: () => number) {
   let shortest = Number.POSITIVE_INFINITY
   let shortestBefore = Number.POSITIVE_INFINITY
   let periodEndsAt = 0
   return {
-    /** Returns the shortest time after which the address closed an idle socket lately; infinite if it closed none. */
+    /** Returns the shortest recent time after which the address closed an idle socket; infinite if it closed none. */
     ms: (): number => Math.min(shortest, shortestBefore),
-    /** Records that it closed a socket idle for so long; infinite if it kept one for as long as the pool did. */
+    /** Records the idle time of a socket that the address closed; infinite if the pool closed it first. */
     record(idleMs: number): void {
       if (idleMs < MIN_IDLE_MS) return
       if (now() >= periodEndsAt) {

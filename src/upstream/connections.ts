@@ -4,12 +4,12 @@ import type { Connect } from './connect.ts'
 import { createPool, type PooledSocket } from './pool.ts'
 import type { UpstreamRequest } from './request.ts'
 
-/** Slots to wait for each socket: with 256 of them, one client may send all that its limit of 1000 allows at once. */
+/** Queue slots per socket. With 256 sockets, one client may queue 1024 requests, more than a limit of 1000 admits at once. */
 const WAITING_PER_SOCKET = 8
 
 /**
- * The sockets to one upstream: kept alive, and bounded in number. One caller has at most half of the sockets, and half of the
- * slots to wait; requests whose body is still coming have at most half of the sockets together, and one caller half of those.
+ * Creates the connections to one upstream: at most `max` keep-alive sockets, and a queue. One caller has at most half of the sockets
+ * and of the queue. Requests whose body is still coming have at most half of the sockets, and one caller half of those.
  */
 export function createConnections(addresses: Addresses, connect: Connect, max: number) {
   const half = Math.ceil(max / 2)
@@ -17,13 +17,13 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   const uploads = createSlots(half, Math.ceil(half / 2))
   const waiting = createSlots(WAITING_PER_SOCKET * max, WAITING_PER_SOCKET * half)
   const queue: UpstreamRequest[] = []
-  const pool = createPool(addresses, connect, max, free, ({ owner }) => {
+  const pool = createPool<UpstreamRequest>(addresses, connect, max, free, ({ owner }) => {
     release(owner)
     serveQueue()
   })
 
   function acquire(request: UpstreamRequest): void {
-    request.asksForSocket = true
+    request.socketRequested = true
     if (begin(request)) return
     const { caller } = request.outgoing
     if (!waiting.isFree(caller)) for (let i = queue.length - 1; i >= 0; i--) if (queue[i]!.settled) dequeue(i)
@@ -40,14 +40,14 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     serveQueue()
   }
 
-  /** Takes a request off a reused socket that died under it, unanswered. */
-  function onStaleSocket(request: UpstreamRequest, socket: PooledSocket): void {
+  /** Separates a request from a reused socket that closed before a response. */
+  function onStaleSocket(request: UpstreamRequest, socket: PooledSocket<UpstreamRequest>): void {
     socket.target.keepAlive.record(socket.idleMs)
     release(request)
     socket.owner = undefined
   }
 
-  /** Takes a socket, or opens one; false if the request must wait. */
+  /** Uses an idle socket, or opens another; returns false if the request must wait. */
   function begin(request: UpstreamRequest): boolean {
     const { uploading } = request
     const { caller } = request.outgoing
@@ -57,19 +57,20 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     request.hasSlot = true
     held.take(caller)
     if (uploading) uploads.take(caller)
-    request.sent!.reusedSocket = socket !== undefined
+    request.clientRequest!.reusedSocket = socket !== undefined
     if (socket === undefined) dial(request, address)
     else {
       socket.owner = request
-      request.sent!.onSocket(socket)
+      request.clientRequest!.onSocket(socket)
     }
     return true
   }
 
-  /** Tries each address until one takes the connection: a request without a socket was not sent anywhere yet. */
+  /** Tries each address until one accepts the connection: a request without a socket has not been sent yet. */
   function dial(request: UpstreamRequest, address: Address, tried: readonly Address[] = []): void {
     const socket = pool.open(address, (failure, again) => {
-      if (failure === undefined) return request.settled ? free(socket) : request.sent!.onSocket(socket)
+      if (failure === undefined)
+        return request.settled ? free(socket) : request.clientRequest!.onSocket(socket)
       if (!again) address.health.failed(failure)
       const attempted = again ? tried : [...tried, address]
       const next = again ? address : addresses.next(attempted)
@@ -81,7 +82,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     socket.owner = request
   }
 
-  function free(socket: PooledSocket): void {
+  function free(socket: PooledSocket<UpstreamRequest>): void {
     release(socket.owner)
     socket.owner = undefined
     if (pool.keep(socket)) serveQueue()
@@ -99,7 +100,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     waiting.release(request!.outgoing.caller)
   }
 
-  /** Begins waiting requests in their order, except those whose callers have all of their slots. */
+  /** Begins queued requests in their order, except those whose callers have no free slot. */
   function serveQueue(): void {
     for (let i = 0; i < queue.length && !pool.isFull();) {
       const request = queue[i]!
@@ -111,7 +112,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   return {
     ...{ acquire, uploaded, onStaleSocket, evict: pool.evict, close: pool.close },
     sockets: pool.size,
-    /** Returns how many requests wait for a socket. */
+    /** Returns the number of queued requests. */
     waiting: () => queue.filter(({ settled }) => !settled).length,
   }
 }

@@ -1,11 +1,10 @@
-/** Which header fields pass the gateway. All names are in lower case. */
 import { memoize } from '../runtime/memoize.ts'
 
 function names(list: string): ReadonlySet<string> {
   return new Set(list.trim().split(/\s+/))
 }
 
-/** Fields that end at this hop (RFC 9110 section 7.6.1), and `Expect` and `Trailer`, which the gateway handles itself. */
+/** Hop-by-hop fields (RFC 9110 section 7.6.1), and `Expect` and `Trailer`, which the gateway handles itself. */
 export const HOP_BY_HOP = names(`
   connection expect http2-settings keep-alive proxy-authenticate proxy-authentication-info proxy-authorization
   proxy-connection te trailer transfer-encoding upgrade
@@ -14,12 +13,12 @@ export const HOP_BY_HOP = names(`
 /** Fields that the gateway always sets itself. */
 const SET_BY_GATEWAY = names('content-length x-forwarded-for x-real-ip x-request-id')
 
-/** What was judged here must reach the upstream: no `Connection` header can name it away, and nothing else may pass for it. */
+/** Fields that the gateway has checked: `Connection` cannot remove them, and other spellings of them are dropped. */
 export const INSPECTED = names(`
   authorization content-encoding content-length content-type cookie dpop host traceparent tracestate x-request-id
 `)
 
-/** Fields of an answer that the gateway's own replace on limited routes. */
+/** Response fields that the gateway replaces on limited routes. */
 const RATE_LIMIT = names(`
   ratelimit ratelimit-limit ratelimit-policy ratelimit-remaining ratelimit-reset
   x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset
@@ -39,21 +38,21 @@ const FROM_PROXY = new RegExp(
     String.raw`\b(?:client|connecting|originating|peer|proxyuser|real|remote|socket|source|user)-?(?:ip(?:v[46])?|addr(?:ess)?|port)$`,
     String.raw`^x-ip$|^(?:x-)?real-host$|^x-(?:http-|backend-)?host(?:-override)?$|^x-original-(?:for|host|proto)$`,
     String.raw`^x-(?:url-)?scheme$|^front-end-https$|^x-envoy-`,
-    // What it proved in TLS. WebSphere's `$WSCC` is `-wscc` here.
+    // The certificate of a TLS client. WebSphere's `$WSCC` is normalised to `-wscc`.
     String.raw`client-?cert|\b(?:client|peer|user)?cert(?:s|ificates?)?\b|\bx-?509\b|\bm?(?:ssl|tls)\b|\bdn\b`,
     String.raw`\bclient-(?:chain|cn|fingerprint|issuer|san|serial|subject|thumbprint|verif(?:y|ied))\b`,
     String.raw`^(?:wl-)?proxy-|^-ws[a-z]{2}$`,
     String.raw`^(?:x-)?remote-|^(?:impersonate|oidc)-|^x-(?:userinfo|jwt-assertion)$`,
     String.raw`^x-(?:auth-request|authenticated|authentik|consumer|credential|goog-authenticated|ms-client-principal|amzn-oidc|webauth)\b`,
-    // Which files it may be asked to send (Rack::Sendfile).
+    // The files that a response may name (Rack::Sendfile).
     String.raw`^x-(?:sendfile-type|accel-mapping)$`,
   ].join('|'),
 )
 
-/** With these, API clients of the Berlin Group and others show which certificate signed the body, or whose they are. */
+/** Certificate fields that API clients send themselves, such as `TPP-Signature-Certificate` (Berlin Group). */
 const OF_CLIENTS = /^tpp-(?:signature-|signing-)?certificate$/
 
-/** What is done with a request field: `from-proxy` passes from a trusted proxy alone. */
+/** The action for a request field; `from-proxy` forwards it only if a trusted proxy sent it. */
 export type Action = 'keep' | 'drop' | 'from-proxy'
 
 const MAX_KNOWN = 1000
@@ -63,11 +62,11 @@ export const actionOf = memoize(decideAction, MAX_KNOWN, MAX_NAME)
 
 const READ_FIELDS = ['content-length', 'date', 'keep-alive', 'transfer-encoding', 'x-request-id'] as const
 
-/** Returns what a field of an answer is, in whatever case: `keep` passes, `drop` ends here, and the others must be read. */
+/** Classifies a response field, in any case: `keep` is forwarded, `drop` is not, the others are read. */
 export const responseFieldOf = memoize(
   (name) => {
     const lower = name.toLowerCase()
-    const read = READ_FIELDS.find((one) => one === lower)
+    const read = READ_FIELDS.find((field) => field === lower)
     if (read !== undefined) return read
     return HOP_BY_HOP.has(lower) ? 'drop' : RATE_LIMIT.has(lower) ? 'rate-limit' : 'keep'
   },
@@ -75,24 +74,24 @@ export const responseFieldOf = memoize(
   MAX_NAME,
 )
 
-/** Normalises a name as servers do for their programs (RFC 3875 section 4.1.18), to which `_` and `.` are `-`. */
+/** Normalises a field name as CGI does (RFC 3875 section 4.1.18), for which `_` and `.` equal `-`. */
 export function normalizeFieldName(name: string): string {
   return name.replaceAll(/[^a-z0-9]/g, '-')
 }
 
-/** Fields that frame and route a request, by their letters: a server may accept `Transfer--Encoding` or `ContentLength` as the field. */
+/** Framing and routing fields by their letters: servers may accept `Transfer--Encoding` or `ContentLength` as the field. */
 const FRAMING: ReadonlyMap<string, string> = new Map(
   ['transfer-encoding', 'content-length', 'host'].map((name) => [name.replaceAll('-', ''), name]),
 )
 
-/** All spellings of a name get one action, unless only one of them is kept. */
+/** All spellings of a name get the same action, except where only the exact one is kept. */
 function decideAction(name: string): Action {
-  const plain = normalizeFieldName(name)
+  const normalized = normalizeFieldName(name)
   const framing = FRAMING.get(name.replaceAll(/[^a-z]/g, ''))
   if (framing !== undefined && framing !== name) return 'drop'
-  if (HOP_BY_HOP.has(plain) || OVERRIDES.has(plain) || SET_BY_GATEWAY.has(plain)) return 'drop'
-  if (INSPECTED.has(plain)) return plain === name ? 'keep' : 'drop'
-  if (OF_CLIENTS.test(plain) || !FROM_PROXY.test(plain)) return 'keep'
-  // A proxy that sets the one spelling may pass on the caller's other one; Apache writes `SSL_CLIENT_CERT` and `OIDC_CLAIM_sub` itself, WebSphere `$WSCC`.
-  return plain === name || /^(?:ssl|oidc)_/.test(name) || name.startsWith('$ws') ? 'from-proxy' : 'drop'
+  if (HOP_BY_HOP.has(normalized) || OVERRIDES.has(normalized) || SET_BY_GATEWAY.has(normalized)) return 'drop'
+  if (INSPECTED.has(normalized)) return normalized === name ? 'keep' : 'drop'
+  if (OF_CLIENTS.test(normalized) || !FROM_PROXY.test(normalized)) return 'keep'
+  // A proxy that sets one spelling may forward the caller's other one. Apache sets `SSL_CLIENT_CERT` and `OIDC_CLAIM_sub`, WebSphere `$WSCC`.
+  return normalized === name || /^(?:ssl|oidc)_/.test(name) || name.startsWith('$ws') ? 'from-proxy' : 'drop'
 }

@@ -1,6 +1,29 @@
+import type { BodyLength } from '../downstream/body.ts'
 import { actionOf, responseFieldOf, INSPECTED, normalizeFieldName } from './header-policy.ts'
 
-/** What the gateway itself reports to the upstream of the connection and the request. */
+/** Header fields by lower-case name. */
+export type Fields = Record<string, string | string[]>
+
+/** A request as it is sent to an upstream. */
+export interface Outgoing {
+  readonly target: string
+  /** The fields as the upstream gets them, without those that frame the body. */
+  readonly headers: Fields
+  readonly bodyLength: BodyLength
+  /** The whole body, if it was read before; else it is streamed. */
+  readonly body?: Buffer | undefined
+  /** Maximum bytes of a body of unknown length. */
+  readonly maxBody: number
+  readonly timeoutMs: number | undefined
+  /** The gateway's rate-limit fields, on a limited route. */
+  readonly rateLimit: string | undefined
+  /** The `X-Request-Id` of a response that has none. */
+  readonly requestId: string
+  /** Key of the caller, by which sockets and queue slots are rationed. */
+  readonly caller: string
+}
+
+/** Facts of the connection and the request that the gateway reports to the upstream. */
 export interface Connection {
   readonly peer: string
   /** The caller's address, as trusted proxies report it. */
@@ -11,52 +34,51 @@ export interface Connection {
   readonly requestId: string
   /** `Client-Cert`, if the peer showed a certificate that was verified. */
   readonly clientCert?: string | undefined
-  /** True if the peer is a trusted proxy, whose `Forwarded` and `X-Forwarded-*` are believed. */
+  /** True if the peer is a trusted proxy: its `Forwarded` and `X-Forwarded-*` are forwarded. */
   readonly trusted: boolean
 }
 
 /**
- * Returns the request's fields as the upstream gets them, but for Content-Length, as text for `addFields`; names are in lower case.
- * `identity` are fields of the upstream's own in which a proxy reports who calls: the name as servers compare it → as configured,
- * in lower case.
+ * Returns the request's fields as the upstream gets them, without those that frame the body. `identity` maps the normalised names
+ * of the fields in which this upstream's proxy reports the caller to the configured, lower-case names.
  */
 export function requestHeaders(
   fields: Readonly<Record<string, string | string[] | undefined>>,
   connection: Connection,
   identity: ReadonlyMap<string, string>,
-): string {
+): Fields {
   const { trusted, peer } = connection
-  let out = ''
+  const out: Fields = {}
   const named = namedByConnection(fields['connection'] as string | undefined)
   for (const name in fields) {
     const own = identity.size === 0 ? undefined : identity.get(normalizeFieldName(name))
     const action = own === undefined ? actionOf(name) : own === name ? 'from-proxy' : 'drop'
     if (action === 'drop' || (action === 'from-proxy' && !trusted)) continue
-    // What a trusted proxy reports is not the caller's to name away.
+    // A caller's `Connection` field cannot remove what a trusted proxy reports.
     if (action === 'keep' && named !== undefined && isNamed(name, named)) continue
     const value = fields[name]
-    if (typeof value === 'string') out += `\r\n${name}: ${value}`
-    else for (const one of value ?? []) out += `\r\n${name}: ${one}`
+    if (value !== undefined) out[name] = value
   }
   const chain = trusted ? fields['x-forwarded-for'] : undefined
-  out += `\r\nx-forwarded-for: ${chain === undefined ? peer : `${String(chain)}, ${peer}`}`
+  out['x-forwarded-for'] = chain === undefined ? peer : `${String(chain)}, ${peer}`
   const isMissing = (name: string): boolean => !trusted || fields[name] === undefined
   if (isMissing('x-forwarded-proto')) {
-    // The port here does not belong to the scheme that a proxy reports.
-    if (isMissing('x-forwarded-port')) out += `\r\nx-forwarded-port: ${connection.port}`
-    out += `\r\nx-forwarded-proto: ${connection.proto}`
+    // The gateway's port does not belong to the scheme that a proxy reports.
+    if (isMissing('x-forwarded-port')) out['x-forwarded-port'] = connection.port
+    out['x-forwarded-proto'] = connection.proto
   }
-  if (isMissing('x-forwarded-host')) out += `\r\nx-forwarded-host: ${connection.host}`
-  out += `\r\nx-real-ip: ${connection.ip}`
-  if (!trusted && connection.clientCert !== undefined) out += `\r\nclient-cert: ${connection.clientCert}`
-  return `${out}\r\nx-request-id: ${connection.requestId}`
+  if (isMissing('x-forwarded-host')) out['x-forwarded-host'] = connection.host
+  out['x-real-ip'] = connection.ip
+  if (!trusted && connection.clientCert !== undefined) out['client-cert'] = connection.clientCert
+  out['x-request-id'] = connection.requestId
+  return out
 }
 
 /**
- * Reads the head of an answer. `headers` are its fields in the order sent, as text for `addFields`; `framing` are those that Node.js
- * must know, as a flat list. `gatewayLimit` replaces the upstream's own rate-limit fields, `requestId` is added where it sent none. `keepAliveMs` is how
- * long the upstream announces that it keeps the socket, less the time for the next request to arrive. An upstream's own 429 keeps
- * its rate-limit fields: the gateway's would tell the caller of calls that are left.
+ * Reads the head of a response. `headers` are its fields in the order received, as text for `appendFields`; `framing` are those that
+ * Node.js must parse, as a flat list. `gatewayLimit` replaces the upstream's rate-limit fields, except those of a 429 of its own:
+ * the gateway's would report calls as remaining. `requestId` is added if the upstream sent none. `keepAliveMs` is the announced
+ * lifetime of an idle socket, less the time for the next request to arrive.
  */
 export function readResponseHead(
   rawHeaders: readonly string[],
@@ -86,7 +108,7 @@ export function readResponseHead(
       // RFC 9110 section 8.6: no Content-Length in a 204.
       if (status !== 204) framing.push(name, value)
     } else if (field === 'x-request-id') {
-      // The first of several; an empty one is none.
+      // The first that is not empty.
       if (hasId || value === '') continue
       hasId = true
       headers += `\r\n${name}: ${value}`
@@ -100,7 +122,7 @@ export function readResponseHead(
   return { headers, framing, contentLength, transferEncoding, keepAliveMs }
 }
 
-/** True for the name of a rate-limit field, at an even index of a list of names and values. */
+/** True if the item `i` of a list of names and values is the name of a rate-limit field. */
 const isRateLimit = (name: string, i: number): boolean =>
   i % 2 === 0 && responseFieldOf(name) === 'rate-limit'
 
@@ -122,7 +144,7 @@ function announcedBy(keepAlive: string): number | undefined {
   return Math.max(ms - 1000, ms / 2)
 }
 
-/** Returns the fields that a `Connection` header names; undefined for the everyday options, which name none. */
+/** Returns the fields that a `Connection` header names; undefined for the usual options, `keep-alive` and `close`. */
 function namedByConnection(connection: string | undefined): ReadonlySet<string> | undefined {
   if (connection === undefined) return undefined
   const lower = connection.toLowerCase()
@@ -130,7 +152,7 @@ function namedByConnection(connection: string | undefined): ReadonlySet<string> 
   return new Set(lower.split(',').map((option) => option.trim()))
 }
 
-/** True if a field, in lower case, ends here because `Connection` names it. */
+/** True if `Connection` removes a field (RFC 9110 section 7.6.1). */
 function isNamed(name: string, named: ReadonlySet<string>): boolean {
   return named.has(name) && !INSPECTED.has(name)
 }

@@ -1,20 +1,20 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
 import { callAtIterationEnd } from '../runtime/batch.ts'
-import { appendFields, endWithBody } from '../runtime/rendered-head.ts'
+import { appendFields, endWithBody } from '../runtime/node-http.ts'
 import { readResponseHead } from './headers.ts'
 import type { PooledSocket } from './pool.ts'
 import type { UpstreamRequest } from './request.ts'
 
-/** Characters that a reason phrase must not carry (RFC 9112 section 4). */
+/** Characters that a reason phrase must not contain (RFC 9112 section 4). */
 const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
 
-/** A longer body is not copied into one text with its head. */
+/** Maximum bytes of a body that is joined with its head into one string. */
 const MAX_TEXT = 15 * 1024
 const NO_BODY = Buffer.alloc(0)
 
-/** Streams an upstream's answer to the caller, as fast as that reads; one that is cut is never completed. */
+/** Streams an upstream's response to the caller with back-pressure; one that is cut is never completed. */
 export function streamResponse(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
-  const { request, response, sent, outgoing } = upstreamRequest
+  const { request, response, clientRequest, outgoing } = upstreamRequest
   const status = incoming.statusCode!
   const head = readResponseHead(incoming.rawHeaders, status, outgoing.rateLimit, outgoing.requestId)
   const coding = head.transferEncoding
@@ -22,7 +22,7 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
   if (status < 200) fault = `the upstream answered ${status} unasked`
   else if (incoming.httpVersionMajor !== 1)
     fault = `the upstream answered in HTTP/${incoming.httpVersionMajor}`
-  // Without TE in the request, no other (RFC 9112 section 7.4).
+  // The request had no TE field, so chunked is the only coding allowed (RFC 9112 section 7.4).
   else if (coding !== undefined && coding.toLowerCase() !== 'chunked')
     fault = `the upstream answered in the coding ${coding.slice(0, 100)}`
   if (upstreamRequest.settled || fault !== undefined) {
@@ -31,9 +31,9 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
     return
   }
   const isBodiless = request.method === 'HEAD' || status === 204 || status === 304
-  // The announced body may still come, and would be read as the next response.
-  if (isBodiless && (coding !== undefined || head.contentLength! > 0)) sent!.shouldKeepAlive = false
-  const socket = sent!.socket as PooledSocket
+  // The announced body may still come, and would be parsed as the next response.
+  if (isBodiless && (coding !== undefined || head.contentLength! > 0)) clientRequest!.shouldKeepAlive = false
+  const socket = clientRequest!.socket as PooledSocket
   socket.announcedMs = head.keepAliveMs
   socket.target.health.succeeded()
   upstreamRequest.onHead(incoming)
@@ -42,31 +42,31 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
   incoming.on('close', () => {
     if (!incoming.complete) upstreamRequest.onError(new Error('the answer was cut'))
   })
-  // The head waits for the bytes that come with it: if they are broken, it can still be a 502.
+  // The head waits for the bytes that come with it: if they are malformed, a 502 is still possible.
   callAtIterationEnd(() => {
     if (upstreamRequest.settled || !writeHead()) return
     if (isBodiless) {
-      // Whole with its head, whatever an upstream sends behind it.
+      // These responses have no body; ignore what the upstream sends after the head.
       response.end()
       incoming.resume()
     } else if (incoming.complete) {
-      // As most answers are by now: no events of a stream are needed.
+      // The body is already complete, as with most responses: no stream events are needed.
       const body = (incoming.read() as Buffer | null) ?? NO_BODY
       upstreamRequest.bytes = body.length
-      const isOneText = body.length === head.contentLength && body.length <= MAX_TEXT
-      if (isOneText) endWithBody(response, body.toString('latin1'))
+      if (body.length === head.contentLength && body.length <= MAX_TEXT)
+        endWithBody(response, body.toString('latin1'))
       else response.end(body)
     } else {
       streamBody()
-      // Emits what has come, which is sent with the head.
+      // Emits the bytes that have come, which are sent with the head.
       if (incoming.read() === null) response.flushHeaders()
     }
   })
 
-  /** Returns false if there is something in it that cannot be sent. */
+  /** Returns false if the head holds something that cannot be sent. */
   function writeHead(): boolean {
     const reason = incoming.statusMessage ?? ''
-    // The rest of an unfinished request must not be taken for the next one.
+    // The rest of an unfinished request must not be parsed as the next one.
     if (!request.complete) head.framing.push('Connection', 'close')
     try {
       if (reason === STATUS_CODES[status] || reason === '' || BAD_REASON.test(reason))
@@ -92,7 +92,7 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
       })
     })
     incoming.on('end', () => {
-      // `end` also comes for a body that was cut, before its `close`; only `complete` distinguishes them.
+      // `end` also comes for a truncated body, before its `close`; only `complete` distinguishes them.
       if (incoming.complete && !upstreamRequest.settled) response.end()
     })
   }

@@ -2,16 +2,16 @@ import { UnorderedList } from '../runtime/unordered-list.ts'
 import { Refusal } from '../errors.ts'
 import type { UpstreamRequest } from './request.ts'
 
-/** A timeout comes late by as much at most. */
+/** Check interval: a timeout fires at most this much late. */
 const TICK_MS = 40
 
 /**
- * Bounds the silence of all requests to an upstream with one timer, which runs while there are any. What bounds a request:
+ * Ends requests to an upstream that make no progress, with one timer, which runs while there are any. The timeouts of a request:
  * - `timeout` of the upstream or the route (30 s): without a head 504, without a free socket 503, while connecting 502;
- *   between the bytes of a body, the answer is cut.
+ *   between the bytes of a body, the response is cut.
  * - `connectTimeout` (2 s) of each address (connect.ts): the next address, then 502. A full queue (connections.ts): 503 at once.
- * - `READ_MS` (200 s) of a caller that reads nothing: its socket is closed. `listen.requestTimeout` (60 s) of one that still
- *   sends (server.ts): 408.
+ * - `SLOW_READER_MS` (200 s) of a caller that reads nothing: its socket is closed. `listen.requestTimeout` (60 s) of a caller
+ *   that is still sending (server.ts): 408.
  */
 export function createTimeouts() {
   const requests = new UnorderedList<UpstreamRequest>()
@@ -38,20 +38,20 @@ export function createTimeouts() {
   }
 }
 
-/** Ends a request unless the silence is the caller's. */
+/** Ends a request without progress, unless it waits for the caller. */
 function onSilence(silent: UpstreamRequest): void {
-  const { request, response, sent, asksForSocket, timeoutMs, backend } = silent
-  // A caller that is still sending is bounded by `listen.requestTimeout`.
-  const waitsForCaller = silent.streamed && !request.complete && sent?.writableNeedDrain !== true
+  const { request, response, clientRequest, socketRequested, timeoutMs, backend } = silent
+  // `listen.requestTimeout` applies to a caller that is still sending.
+  const waitsForCaller = silent.streamed && !request.complete && clientRequest?.writableNeedDrain !== true
   if (silent.headAt === undefined && waitsForCaller) return
-  // What has come from the upstream waits for a caller that reads none of it, or too little for the system to report.
+  // The response waits for a caller that reads none of it, or too little for the system to report.
   if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) {
-    silent.unreadMs += timeoutMs
-    if (silent.unreadMs < backend.readMs) return
-    silent.timedOut = `the caller read too little for ${silent.unreadMs} ms`
+    silent.stalledMs += timeoutMs
+    if (silent.stalledMs < backend.slowReaderMs) return
+    silent.timedOut = `the caller read too little for ${silent.stalledMs} ms`
     silent.settle('left')
-  } else if (asksForSocket && !silent.hasSlot) silent.failBusy()
-  else if (asksForSocket && !sent?.socket) {
+  } else if (socketRequested && !silent.hasSlot) silent.failBusy()
+  else if (socketRequested && !clientRequest?.socket) {
     silent.failGateway(new Error(`no connection within ${timeoutMs} ms`))
   } else {
     silent.failAddress(new Error(`silent for ${timeoutMs} ms`))

@@ -3,7 +3,6 @@ import { expect, it } from 'vitest'
 import { requestHeaders } from '../../src/upstream/headers.ts'
 import { createPeers } from '../../src/downstream/trusted-proxies.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
-import { fieldsOf } from '../helpers/fields.ts'
 
 const OWN = [
   'x-forwarded-for',
@@ -92,10 +91,8 @@ it(
           requestId: 'r',
           trusted: false,
         }
-        const list = fieldsOf(requestHeaders(sent, connection, new Map()))
+        const out = requestHeaders(sent, connection, new Map())
         expect(sent).toEqual(before)
-        const out = Object.fromEntries(list.flatMap((name, i) => (i % 2 === 0 ? [[name, list[i + 1]!]] : [])))
-        expect(Object.keys(out)).toHaveLength(list.length / 2)
         expect(out).toMatchObject({
           'x-forwarded-for': '1.1.1.1',
           'x-forwarded-proto': 'http',

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import type { AddressChange } from '../../src/upstream/addresses.ts'
 import type { UpstreamRequest } from '../../src/upstream/request.ts'
 import { createForward, type Forward, type Upstream } from '../../src/upstream/upstream.ts'
-import type { Outgoing } from '../../src/upstream/proxy.ts'
+import type { Fields, Outgoing } from '../../src/upstream/headers.ts'
 import { bodyLength } from '../../src/downstream/body.ts'
 
 /** What is the gateway's to say of a connection and a body. */
@@ -43,10 +43,9 @@ export async function startFront(
     const length = bodyLength(request.method!, request.httpVersion, request.headers)
     void forward(request, response, {
       target: request.url!,
-      headers: Object.entries(request.headers)
-        .filter(([name]) => !FRAMING.has(name))
-        .map(([name, value]) => `\r\n${name}: ${String(value)}`)
-        .join(''),
+      headers: Object.fromEntries(
+        Object.entries(request.headers).filter(([name]) => !FRAMING.has(name)),
+      ) as Fields,
       bodyLength: typeof length === 'object' ? 0 : length,
       maxBody: 1e6,
       timeoutMs: undefined,

@@ -23,10 +23,10 @@ function ask(port: number, text: string): Socket {
   return socket
 }
 
-async function answering(bytes: number, timeoutMs = 1000, readMs = timeoutMs) {
+async function answering(bytes: number, timeoutMs = 1000, slowReaderMs = timeoutMs) {
   const back = await startUpstream((_, response) => response.end(LARGE.subarray(0, bytes)))
   closers.push(back.close)
-  const front = await startFront(back.url, { timeoutMs, readMs })
+  const front = await startFront(back.url, { timeoutMs, slowReaderMs })
   closers.push(front.close)
   return { back, ...front }
 }

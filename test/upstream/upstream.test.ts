@@ -75,7 +75,7 @@ describe('streams both ways', () => {
 describe('http-proxy as it comes', () => {
   it('#2: dies of a Trailer field without a chunked body', async () => {
     const back = await upstream()
-    const { port, outcomes } = await front(back.url, {}, { headers: '\r\nhost: a\r\ntrailer: X' })
+    const { port, outcomes } = await front(back.url, {}, { headers: { host: 'a', trailer: 'X' } })
     await raw(port, GET)
     // The field is dropped by `requestHeaders`; if it came this far, it must cost this request alone.
     await until('the outcome', () => outcomes.length === 1)

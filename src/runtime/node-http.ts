@@ -1,0 +1,58 @@
+import { IncomingMessage, type OutgoingMessage, ServerResponse } from 'node:http'
+import { Socket } from 'node:net'
+
+/**
+ * Private parts of Node's http that the gateway uses, tested on Node 20, 22, 24 and 26: `_header` is the rendered head of a message
+ * until it is sent, `_httpMessage` the message that a socket carries, `parser` the parser that reads from it.
+ */
+type PrivateMessage = OutgoingMessage & { _header: string }
+type PrivateSocket = Socket & {
+  _httpMessage?: OutgoingMessage | null
+  parser?: { onIncoming: () => number } | null
+}
+
+/** Throws if this version of Node.js has no such parts: the gateway must not start on it. */
+export function assertPrivateParts(): void {
+  const socket = new Socket() as PrivateSocket
+  const response = new ServerResponse(new IncomingMessage(socket))
+  response.assignSocket(socket)
+  response.writeHead(200, ['Content-Length', '0'])
+  const head = (response as unknown as PrivateMessage)._header
+  if (socket._httpMessage === response && head.startsWith('HTTP/1.1 200 OK\r\n') && head.endsWith('\r\n\r\n'))
+    return
+  throw new Error(`Node.js ${process.version} renders HTTP in another way; use Node.js 20, 22, 24 or 26.`)
+}
+
+/**
+ * Adds fields, as text, to a rendered head: each `\r\nName: value`. Node.js would check each for invalid characters, which those
+ * parsed or made here do not have. Not for fields that tell Node.js how to send the message: `Connection`, `Content-Length`, `Date`.
+ */
+export function appendFields(message: OutgoingMessage, fields: string): void {
+  const rendered = message as PrivateMessage
+  rendered._header = `${rendered._header.slice(0, -4)}${fields}\r\n\r\n`
+}
+
+/** Ends a message with its whole Latin-1 body in one write; `end(body)` writes head and body separately. */
+export function endWithBody(message: OutgoingMessage, body: string): void {
+  const rendered = message as PrivateMessage
+  rendered._header += body
+  message.end()
+}
+
+/** Returns the response that a caller's socket carries, or the request of an upstream's socket. */
+export const messageOf = (socket: Socket): OutgoingMessage | undefined =>
+  (socket as PrivateSocket)._httpMessage ?? undefined
+
+/** Separates an idle socket from its last request, as `http.Agent` does. */
+export function detachMessage(socket: Socket): void {
+  ;(socket as PrivateSocket)._httpMessage = null
+}
+
+/**
+ * Makes Node's parser drop the rest of the bytes that it has read, which it would parse even after `destroy`: for it, the next
+ * request switches protocols (2), and the rest is not HTTP.
+ */
+export function stopParsing(socket: Socket): void {
+  const { parser } = socket as PrivateSocket
+  if (parser) parser.onIncoming = () => 2
+}

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
+import { makeCertificate } from './self-signed.ts'
 import { until } from './wait.ts'
 
 /** A real redis-server. */
@@ -39,17 +39,28 @@ export interface RedisServerOptions {
   readonly tls?: boolean
 }
 
-const pem = (name: string) => fileURLToPath(new URL(`../limit/tls/${name}.pem`, import.meta.url))
+/** The certificate of localhost and 127.0.0.1 that servers with TLS show; it is its own authority. */
+export const REDIS_CERT = makeCertificate('localhost', 86_400_000, '127.0.0.1')
 
-/** The path of the certificate of localhost and 127.0.0.1 that a server with TLS shows, and of its authority. */
-export const REDIS_CERT = pem('cert')
+/** Returns the paths of files with the certificate and its key, in a folder of this process. */
+let files: { readonly cert: string; readonly key: string } | undefined
+function tlsFiles() {
+  if (files !== undefined) return files
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-redis-tls-'))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
+  writeFileSync(cert, REDIS_CERT.cert)
+  writeFileSync(key, REDIS_CERT.key, { mode: 0o600 })
+  return (files = { cert, key })
+}
 
 /** How a redis-server or sentinel listens at a port. */
 function listening(port: number, tls: boolean): readonly string[] {
   if (!tls) return ['--port', String(port)]
+  const { cert, key } = tlsFiles()
   return [
     ...['--port', '0', '--tls-port', String(port), '--tls-auth-clients', 'no', '--tls-replication', 'yes'],
-    ...['--tls-cert-file', REDIS_CERT, '--tls-key-file', pem('key'), '--tls-ca-cert-file', REDIS_CERT],
+    ...['--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', cert],
   ]
 }
 
@@ -302,7 +313,7 @@ export async function startSentinels(
         host: '127.0.0.1',
         protocol: 2,
         retryStrategy: () => 50,
-        ...(tls && { tls: { ca: readFileSync(REDIS_CERT) } }),
+        ...(tls && { tls: { ca: REDIS_CERT.cert } }),
         ...(sentinelPassword !== undefined && { password: sentinelPassword }),
       }),
   )

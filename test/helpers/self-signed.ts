@@ -10,19 +10,23 @@ export interface TestCertificate {
 }
 
 const ECDSA_WITH_SHA256 = Buffer.from('300a06082a8648ce3d040302', 'hex')
+const VERSION_3 = Buffer.from('a003020102', 'hex')
+const SUBJECT_ALT_NAME = Buffer.from('0603551d11', 'hex')
 const COMMON_NAME = Buffer.from('0603550403', 'hex')
 
-/** A new self-signed certificate of a new P-256 key, by default good for 30 days. */
-export function makeCertificate(name = 'localhost', validMs = 30 * 86_400_000): TestCertificate {
+/** A new self-signed certificate of a new P-256 key, valid for 30 days by default; with `ip`, also for this IPv4 address. */
+export function makeCertificate(name = 'localhost', validMs = 30 * 86_400_000, ip?: string): TestCertificate {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const subject = sequence(tlv(0x31, sequence(COMMON_NAME, tlv(0x0c, Buffer.from(name)))))
   const body = sequence(
+    ...(ip === undefined ? [] : [VERSION_3]),
     tlv(0x02, Buffer.concat([Buffer.of(1), randomBytes(8)])),
     ECDSA_WITH_SHA256,
     subject,
     sequence(time(-86_400_000), time(validMs)),
     subject,
     publicKey.export({ type: 'spki', format: 'der' }),
+    ...(ip === undefined ? [] : [alternativeNames(name, ip)]),
   )
   const signature = tlv(0x03, Buffer.concat([Buffer.of(0), sign('sha256', body, privateKey)]))
   const certificate = new X509Certificate(sequence(body, ECDSA_WITH_SHA256, signature))
@@ -32,6 +36,12 @@ export function makeCertificate(name = 'localhost', validMs = 30 * 86_400_000): 
     der: certificate.raw,
     thumbprint: Buffer.from(certificate.fingerprint256.replaceAll(':', ''), 'hex').toString('base64url'),
   }
+}
+
+/** The extension subjectAltName (RFC 5280 section 4.2.1.6). */
+function alternativeNames(name: string, ip: string): Buffer {
+  const names = sequence(tlv(0x82, Buffer.from(name)), tlv(0x87, Buffer.from(ip.split('.').map(Number))))
+  return tlv(0xa3, sequence(sequence(SUBJECT_ALT_NAME, tlv(0x04, names))))
 }
 
 function time(fromNowMs: number): Buffer {

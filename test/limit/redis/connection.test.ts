@@ -24,7 +24,7 @@ import { until } from '../../helpers/wait.ts'
 type Topology = RedisStoreOptions['topology']
 type Options = Partial<RedisStoreOptions>
 
-const CA = { tls: { ca: readFileSync(REDIS_CERT, 'utf8') } }
+const CA = { tls: { ca: REDIS_CERT.cert } }
 const PASSWORD = 'open sesame'
 const GUARDED = { ...CA, password: PASSWORD }
 const USER = { username: 'gateway', password: 'hello' }
@@ -68,12 +68,17 @@ afterAll(async () => {
 })
 
 let store: RedisStore
-afterEach(() => store?.close())
+const stores = new Set<RedisStore>()
+afterEach(async () => {
+  for (const opened of stores) await opened.close()
+  stores.clear()
+})
 
 /** Connects `store`; resolves with its warnings, or why it could not. */
 async function connect(topology: Topology, rest: Options = {}): Promise<readonly string[] | Error> {
   const warnings: string[] = []
   store = createRedisStore({ topology, prefix: 't', onWarning: (one) => void warnings.push(one), ...rest })
+  stores.add(store)
   return await store.connect().then(
     () => warnings,
     (error: Error) => error,

@@ -1,0 +1,126 @@
+/**
+ * Mutates the code one place at a time and runs the tests of its room: `npm run mutate [-- --count N --seed N]`; default: 300, seed 1.
+ * Prints each mutation that no test notices; exits with 1 if there is one. Works on a copy of the folder.
+ */
+import { spawnSync } from 'node:child_process'
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+
+/** Room → the tests that are run first; `LATER` follow if these pass. */
+const ROOMS: Readonly<Record<string, readonly string[]>> = {
+  limit: ['test/limit'],
+  upstream: ['test/upstream'],
+  downstream: ['test/downstream', 'test/edge'],
+  par: ['test/par'],
+  authenticate: ['test/authenticate'],
+}
+const LATER = ['test/gateway', 'test/fuzz']
+const RUN_MS = 300_000
+
+/** What is replaced, and by what. */
+const MUTATIONS: readonly (readonly [pattern: RegExp, replacement: string])[] = [
+  [/ === /g, ' !== '],
+  [/ !== /g, ' === '],
+  [/ && /g, ' || '],
+  [/ \|\| /g, ' && '],
+  [/ \?\? /g, ' && '],
+  [/ < /g, ' <= '],
+  [/ <= /g, ' < '],
+  [/ > /g, ' >= '],
+  [/ >= /g, ' > '],
+  [/ \+ /g, ' - '],
+  [/ - /g, ' + '],
+  [/\btrue\b/g, 'false'],
+  [/\bfalse\b/g, 'true'],
+  [/\bif \((?!!)/g, 'if (!'],
+  // A statement that is only a call.
+  [/^( +)(?:void )?[\w.#]+(?:\?\.|!\.)?[\w.#]*\([^{]*\)$/g, '$1;'],
+]
+
+interface Mutation {
+  readonly room: string
+  readonly file: string
+  readonly line: number
+  readonly before: string
+  readonly after: string
+}
+
+function mutationsOf(room: string, file: string): Mutation[] {
+  const found: Mutation[] = []
+  for (const [i, before] of readFileSync(file, 'utf8').split('\n').entries()) {
+    if (/^\s*(?:\/\/|\/?\*|import |export type |(?:export )?interface |readonly )/.test(before)) continue
+    for (const [pattern, replacement] of MUTATIONS) {
+      for (const { index, 0: text } of before.matchAll(pattern)) {
+        const after =
+          before.slice(0, index) +
+          text.replace(new RegExp(pattern.source), replacement) +
+          before.slice(index + text.length)
+        if (after !== before) found.push({ room, file, line: i + 1, before, after })
+      }
+    }
+  }
+  return found
+}
+
+/** Picks without repetition, the same for the same seed (mulberry32). */
+function pick<Item>(items: readonly Item[], count: number, seed: number): readonly Item[] {
+  let state = seed
+  const random = (): number => {
+    state = (state + 0x6d2b79f5) | 0
+    let t = Math.imul(state ^ (state >>> 15), 1 | state)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
+  }
+  const rest = [...items]
+  return Array.from(
+    { length: Math.min(count, rest.length) },
+    () => rest.splice(Math.floor(random() * rest.length), 1)[0]!,
+  )
+}
+
+const { values } = parseArgs({
+  options: { count: { type: 'string', default: '300' }, seed: { type: 'string', default: '1' } },
+})
+const folder = mkdtempSync(join(tmpdir(), 'sluice-mutate-'))
+process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+for (const name of readdirSync('.')) {
+  if (name === '.git' || name === 'dist') continue
+  if (name === 'node_modules') symlinkSync(join(process.cwd(), name), join(folder, name))
+  else cpSync(name, join(folder, name), { recursive: true })
+}
+
+function passes(tests: readonly string[]): boolean {
+  const args = ['vitest', 'run', '--bail', '1', ...tests]
+  return spawnSync('npx', args, { cwd: folder, timeout: RUN_MS, stdio: 'ignore' }).status === 0
+}
+
+const all = Object.keys(ROOMS).flatMap((room) =>
+  readdirSync(join('src', room), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .toSorted()
+    .flatMap((name) => mutationsOf(room, join('src', room, name))),
+)
+let survivors = 0
+const picked = pick(all, Number(values.count), Number(values.seed))
+for (const [i, { room, file, line, before, after }] of picked.entries()) {
+  const text = readFileSync(file, 'utf8').split('\n')
+  text[line - 1] = after
+  writeFileSync(join(folder, file), text.join('\n'))
+  // What does not compile is noticed.
+  const compiles =
+    spawnSync('npx', ['tsc', '-p', 'tsconfig.build.json', '--noEmit'], { cwd: folder, stdio: 'ignore' })
+      .status === 0
+  const survives = compiles && passes(ROOMS[room]!) && passes(LATER)
+  cpSync(file, join(folder, file))
+  if (survives) {
+    survivors++
+    console.log(`survived: ${file}:${line}\n  - ${before.trim()}\n  + ${after.trim()}`)
+  } else
+    console.log(`${i + 1}/${picked.length} ${compiles ? 'noticed' : 'does not compile'}: ${file}:${line}`)
+}
+console.log(
+  `${survivors} of ${picked.length} mutations were not noticed (of ${all.length} possible, seed ${values.seed})`,
+)
+process.exitCode = survivors === 0 ? 0 : 1

@@ -1,6 +1,6 @@
 import type { Config } from '../config/schema.ts'
-import { inForce } from '../limit/in-force.ts'
 import { instant } from '../limit/instant.ts'
+import { inForce } from '../limit/limit.ts'
 import { type CallerActivity, type LimitActivity, MAX_CALLERS } from '../observe/activity/values.ts'
 import type { MetricValues } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'

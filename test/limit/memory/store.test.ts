@@ -11,7 +11,7 @@ storeContract('the memory store through a limiter', async () => throughLimiter(m
 })
 
 describe('the memory store', () => {
-  test('returns to where it began when its keys have expired', () => {
+  test('is empty again after its keys have expired', () => {
     let nowMs = 0
     const store = new MemoryStore({ monotonicMs: () => nowMs, wallMs: () => nowMs })
     for (let i = 0; i < 10_000; i++) {
@@ -27,7 +27,7 @@ describe('the memory store', () => {
     expect(store.size).toBe(0)
   })
 
-  test('sweeps with its charges, so that no load outgrows the sweep', () => {
+  test('sweeps with its charges, so that sweeping keeps pace with any load', () => {
     let nowMs = 0
     const store = new MemoryStore({ monotonicMs: () => nowMs, wallMs: () => nowMs })
     for (let i = 0; i < 50_000; i++) {
@@ -37,7 +37,7 @@ describe('the memory store', () => {
     expect(store.size).toBeLessThan(5000)
   })
 
-  test('counts on its monotonic clock and speaks of the wall clock', () => {
+  test('counts on the monotonic clock and answers in wall-clock time', () => {
     let wallMs = 1_000_000
     let nowMs = 0
     const store = new MemoryStore({ monotonicMs: () => nowMs, wallMs: () => wallMs })

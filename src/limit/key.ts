@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { networkOf } from '../downstream/trusted-proxies.ts'
 import { foldCase } from '../downstream/target.ts'
 
-/** Maximum length of a part in UTF-8 bytes before encoding; a longer part is replaced by its hash. */
+/** Maximum UTF-8 bytes of a part; a longer part is replaced by its hash. */
 const MAX_BYTES = 256
 /** Matches a part that is its own encoding: no delimiters of keys, glob characters or control characters. */
 const UNESCAPED = /^[\w.~!$&'()+,;=@|/-]{1,256}$/
@@ -11,6 +11,13 @@ const ENCODED = Array.from({ length: 256 }, (_, byte) => {
   const char = String.fromCharCode(byte)
   return UNESCAPED.test(char) ? char : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
 })
+
+/** A limit as its keys need it. */
+export interface KeyedLimit {
+  readonly name: string
+  /** The parts of the key, in order: `client`, `user`, `ip`, or the name of a path parameter. */
+  readonly per: readonly string[]
+}
 
 /** Returns the prefix of a store's keys: as configured, or `sluice` in memory. */
 export function prefixOf(store: 'memory' | { readonly prefix: string }): string {
@@ -24,16 +31,11 @@ export function encodePart(part: string): string {
   if (part === '') return '%'
   const bytes = Buffer.from(part)
   // UTF-8 replaces lone surrogates, which would make different parts equal.
-  if (bytes.length > part.length && /\p{Surrogate}/u.test(part)) {
-    return hashed(`#${Buffer.from(part, 'utf16le').toString('hex')}`)
-  }
-  let encoded = ''
-  for (const byte of bytes) encoded += ENCODED[byte]!
-  return bytes.length > MAX_BYTES ? hashed(encoded) : encoded
-}
-
-/** Returns `#`, which every other encoding escapes, and the hash. */
-function hashed(encoded: string): string {
+  const isLossy = bytes.length > part.length && /\p{Surrogate}/u.test(part)
+  let encoded = isLossy ? `#${Buffer.from(part, 'utf16le').toString('hex')}` : ''
+  if (!isLossy) for (const byte of bytes) encoded += ENCODED[byte]!
+  if (!isLossy && bytes.length <= MAX_BYTES) return encoded
+  // Encodings without a hash escape every `#`.
   return `#${createHash('sha256').update(encoded).digest('hex')}`
 }
 
@@ -53,11 +55,7 @@ export interface KeyFilter {
 }
 
 /** Returns the keys of a client under these limits, also those that do not begin with the client. */
-export function clientKeys(
-  limits: readonly { readonly name: string; readonly per: readonly string[] }[],
-  prefix: string,
-  client: string,
-): KeyFilter {
+export function clientKeys(limits: readonly KeyedLimit[], prefix: string, client: string): KeyFilter {
   const wanted = encodePart(client)
   const mine = limits.filter(({ per }) => per.includes('client'))
   const further = mine.filter(({ per }) => per.length > 1)

@@ -1,6 +1,6 @@
 import type { Params, Route } from '../downstream/router.ts'
 import { memoize } from '../runtime/memoize.ts'
-import { encodePart, ipPart, paramPart } from './key.ts'
+import { encodePart, ipPart, type KeyedLimit, paramPart } from './key.ts'
 import { isActive, isOverridable, type Override, type Overrides } from './overrides.ts'
 
 /** The verified identity of a request's sender. */
@@ -14,28 +14,18 @@ export interface Caller {
 }
 
 /** A named limit of the configuration: the calls that each key may make per window. */
-export interface Limit {
-  readonly name: string
-  /** The parts of the key, in order: `client`, `user`, `ip`, or the name of a path parameter. */
-  readonly per: readonly string[]
+export interface Limit extends KeyedLimit {
   readonly limit: number
   readonly windowMs: number
   /** True if the limit is counted and reported, but never refuses. */
   readonly shadow: boolean
-  /** Announced changes of `limit`, in the order in which they take effect. */
-  readonly changes: readonly Change[]
+  /** Announced changes of `limit`, in the order in which they take effect. Instants are epoch milliseconds. */
+  readonly changes: readonly Readonly<Record<'announcedAt' | 'fromAt' | 'limit', number>>[]
 }
 
 /** A route with the limits that are charged for its requests. */
 export interface LimitedRoute extends Route {
   readonly limits: readonly Limit[]
-}
-
-/** An announced change of a limit. Instants are epoch milliseconds. */
-interface Change {
-  readonly announcedAt: number
-  readonly fromAt: number
-  readonly limit: number
 }
 
 /** A client's own limit of the file, which replaces the named limit and its changes until `untilAt`. */
@@ -71,38 +61,24 @@ export function proofQuota(prefix: string, first: string, id: string, windowMs: 
 
 export const isProof = ({ name }: Quota): boolean => name === PROOF
 
-/**
- * Returns the rule that sets the number of calls at an instant (epoch milliseconds): the override if it has not ended, otherwise
- * the client's own limit if it has not ended, otherwise the latest change in force, otherwise the limit itself.
- */
-export function inForce(
-  limit: Limit,
-  own: ClientLimit | undefined,
-  set: Override | undefined,
-  nowMs: number,
-): Override | ClientLimit | Change | Limit {
+/** Returns the rule that sets the number of calls at an instant: the override, the client's own limit, the latest change, or the limit. */
+export function inForce(limit: Limit, nowMs: number, own?: ClientLimit, set?: Override) {
   if (set !== undefined && isActive(set, nowMs) && isOverridable(limit)) return set
   if (own !== undefined && isActive(own, nowMs)) return own
   return limit.changes.findLast(({ fromAt }) => fromAt <= nowMs) ?? limit
 }
 
 /** Applies a limit to a key now. An override does not change the window. */
-export function quotaOf(
-  limit: Limit,
-  key: string,
-  own: ClientLimit | undefined,
-  set: Override | undefined,
-  nowMs: number,
-): Quota {
+export function quotaOf(limit: Limit, key: string, nowMs: number, own?: ClientLimit, set?: Override): Quota {
   const { name, shadow } = limit
-  const rule: ClientLimit = inForce(limit, own, set, nowMs)
+  const rule: ClientLimit = inForce(limit, nowMs, own, set)
   const windowMs = own?.windowMs !== undefined && isActive(own, nowMs) ? own.windowMs : limit.windowMs
   return { name, key, limit: rule.limit, windowMs, shadow, untilAt: rule.untilAt }
 }
 
 /**
- * Prepares the limits of a route for fast application to requests. Keys are `<prefix>:{<first part>}:<limit>:<rest>`. The returned
- * function throws a TypeError if the caller lacks a part of a key, rather than share one counter among all such callers.
+ * Prepares the limits of a route. Keys are `<prefix>:{<first part>}:<limit>:<rest>`. The returned function throws a TypeError if
+ * the caller lacks a part of a key, rather than share one counter among all such callers.
  */
 export function compileLimits(
   limits: readonly Limit[],
@@ -118,16 +94,12 @@ export function compileLimits(
     const own = client === undefined ? undefined : clientLimits.get(client)
     const set = client === undefined || overrides.size === 0 ? undefined : overrides.get(client)
     return compiled.map(({ limit, keyOf }) =>
-      quotaOf(limit, keyOf(caller, params), own?.get(limit.name), set?.get(limit.name), nowMs),
+      quotaOf(limit, keyOf(caller, params), nowMs, own?.get(limit.name), set?.get(limit.name)),
     )
   }
 }
 
 type Read = (caller: Caller, params: Params) => string
-
-/** Maximum cached keys per limit, and maximum length of a cached client id. Finding the same string object is faster than an equal one. */
-const MAX_KEYS = 10_000
-const MAX_CLIENT = 256
 
 /** The reader of each limit's key, shared by all routes that have the limit. */
 const keyReaders = new WeakMap<Limit, { readonly prefix: string; readonly read: Read }>()
@@ -141,7 +113,8 @@ function keyReader(limit: Limit, prefix: string): Read {
 function compileKey({ name, per }: Limit, prefix: string): Read {
   const before = `${prefix}:{`
   if (per.length === 1 && per[0] === 'client') {
-    const keyOf = memoize((client) => `${before}${encodePart(client)}}:${name}`, MAX_KEYS, MAX_CLIENT)
+    // Looking up the same string object is faster than an equal one.
+    const keyOf = memoize((client) => `${before}${encodePart(client)}}:${name}`, 10_000, 256)
     return ({ client }) => keyOf(present(client, 'client'))
   }
   const [first, ...rest] = per.map(partReader) as [Read, ...Read[]]

@@ -40,40 +40,54 @@ export function createLimiter(
   /** When the cache was last cleared. The answer to an earlier question is not cached. */
   let clearedAt = Number.NEGATIVE_INFINITY
 
-  function lookUp({ key, limit, windowMs }: Quota, at: number): CachedAllowance | undefined {
+  /** Returns the cached allowance of a quota with its waits counted from `at`; undefined if it is outdated. */
+  function lookUp({ key, limit, windowMs }: Quota, at: number): Allowance | undefined {
     const cached = denyCache.peek(key)
     if (cached === undefined || at - cached.askedAt >= MAX_AGE_MS) return undefined
-    const { allowance, askedAt } = cached
+    const { allowance, askedAt, answeredAt } = cached
     if (allowance.limit !== limit || allowance.windowMs !== windowMs) return undefined
-    // The allowance of a full key is valid only until the next call may pass.
-    return allowance.remaining > 0 || limit === 0 || askedAt + allowance.retryAfterMs > at
-      ? cached
-      : undefined
+    const pastMs = at - answeredAt
+    if (allowance.remaining > 0) {
+      return { ...allowance, resetAfterMs: Math.max(0, allowance.resetAfterMs - pastMs) }
+    }
+    if (limit === 0) {
+      const resetAt = Math.floor(allowance.resetAt + pastMs)
+      return { ...allowance, admitted: false, resetAt, resetAfterMs: windowMs, retryAfterMs: windowMs }
+    }
+    // The next call may pass.
+    if (askedAt + allowance.retryAfterMs <= at) return undefined
+    const waitMs = allowance.retryAfterMs - pastMs
+    return { ...allowance, admitted: false, resetAfterMs: waitMs, retryAfterMs: waitMs }
+  }
+
+  function mayRecheck({ key }: Quota, at: number): boolean {
+    const { rechecks } = denyCache.peek(key)!
+    if (at - rechecks.sinceAt >= MAX_AGE_MS) {
+      rechecks.count = 0
+      rechecks.sinceAt = at
+    }
+    return rechecks.count++ < MAX_RECHECKS
   }
 
   /**
-   * Returns a refusal with the cached allowances of the live quotas, and waits counted from `at`, if one of them refuses and no
-   * other quota can have a longer wait, or the re-checks are used up. Returns undefined if the store must be asked.
+   * Returns a refusal with the cached allowances of the live quotas if one of them refuses and no other quota can have a longer
+   * wait, or the re-checks are used up. Returns undefined if the store must be asked.
    */
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
     if (denyCache.size === 0) return undefined
-    const found: CachedAllowance[] = []
-    let longest: CachedAllowance | undefined
+    const allowances: Allowance[] = []
     let unknownMs = 0
     for (const quota of quotas) {
       if (quota.shadow) continue
-      const cached = lookUp(quota, at)
-      if (cached === undefined) unknownMs = Math.max(unknownMs, quota.windowMs)
-      else {
-        found.push(cached)
-        if (longest === undefined || waitMs(cached, at) > waitMs(longest, at)) longest = cached
-      }
+      const allowance = lookUp(quota, at)
+      if (allowance === undefined) unknownMs = Math.max(unknownMs, quota.windowMs)
+      else allowances.push(allowance)
     }
-    if (longest === undefined || longest.allowance.remaining > 0) return undefined
-    if (unknownMs > waitMs(longest, at) && mayRecheck(longest, at)) return undefined
-    const allowances = found.map((cached) => allowanceNow(cached, at))
+    const refusedBy = longestWait(allowances)
+    if (refusedBy === undefined) return undefined
+    const fullest = quotas.find(({ name }) => name === refusedBy.name)!
+    if (unknownMs > refusedBy.retryAfterMs && mayRecheck(fullest, at)) return undefined
     for (const { name, admitted } of allowances) if (!admitted) onOutcome(name, 'over_cached')
-    const refusedBy = longestWait(allowances)!
     // The store's clock now, to about a round trip.
     const decidedAt = refusedBy.resetAt - refusedBy.resetAfterMs
     return { admitted: false, allowances, refusedBy, mode: 'store', decidedAt, cached: true }
@@ -141,28 +155,4 @@ export function createLimiter(
       clearedAt = now()
     },
   }
-}
-
-/** Returns the milliseconds until the next call of a key can pass; with a limit of 0, a window from now. */
-function waitMs({ allowance, answeredAt }: CachedAllowance, now: number): number {
-  return allowance.limit === 0 ? allowance.windowMs : answeredAt + allowance.retryAfterMs - now
-}
-
-function allowanceNow(cached: CachedAllowance, now: number): Allowance {
-  const { allowance, answeredAt } = cached
-  const pastMs = now - answeredAt
-  if (allowance.remaining > 0) {
-    return { ...allowance, resetAfterMs: Math.max(0, allowance.resetAfterMs - pastMs) }
-  }
-  const wait = waitMs(cached, now)
-  const resetAt = allowance.limit === 0 ? Math.floor(allowance.resetAt + pastMs) : allowance.resetAt
-  return { ...allowance, admitted: false, resetAt, resetAfterMs: wait, retryAfterMs: wait }
-}
-
-function mayRecheck({ rechecks }: CachedAllowance, now: number): boolean {
-  if (now - rechecks.sinceAt >= MAX_AGE_MS) {
-    rechecks.count = 0
-    rechecks.sinceAt = now
-  }
-  return rechecks.count++ < MAX_RECHECKS
 }

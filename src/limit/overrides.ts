@@ -1,4 +1,5 @@
 import { instant } from './instant.ts'
+import type { KeyedLimit } from './key.ts'
 
 /** A limit that an operator set for a client while gateways run; it replaces every other rule until `untilAt`. */
 export interface Override {
@@ -49,7 +50,7 @@ export const isActive = ({ untilAt }: { readonly untilAt?: number }, nowMs: numb
   untilAt === undefined || nowMs < untilAt
 
 /** True if clients may have an override of a limit: its keys begin with the client. */
-export const isOverridable = ({ per }: { readonly per: readonly string[] }): boolean => per[0] === 'client'
+export const isOverridable = ({ per }: Pick<KeyedLimit, 'per'>): boolean => per[0] === 'client'
 
 /** Returns the field of a client's override of a limit. */
 export const fieldOf = ({ client, name }: Pick<Override, 'client' | 'name'>): string =>
@@ -110,11 +111,7 @@ export function byClient(overrides: readonly Override[]): Overrides {
 export type ListedOverride = ReturnType<typeof listOverrides>[number]
 
 /** Lists the overrides that have not ended for operators, by client and limit. */
-export function listOverrides(
-  overrides: readonly Override[],
-  limits: readonly { readonly name: string; readonly per: readonly string[] }[],
-  nowMs: number,
-) {
+export function listOverrides(overrides: readonly Override[], limits: readonly KeyedLimit[], nowMs: number) {
   const overridable = new Set(limits.filter(isOverridable).map(({ name }) => name))
   return overrides
     .filter((override) => isActive(override, nowMs))

@@ -13,31 +13,21 @@ import {
 import { listOverrides, type Override, type Overrides } from './overrides.ts'
 import type { Allowance, Store } from './store.ts'
 
-/** A limit, and the rules of one client that may replace it. */
-interface Rules {
-  readonly limit: Limit
-  readonly own: ClientLimit | undefined
-  readonly set: Override | undefined
-}
-
 const instantOrNull = (ms: number | undefined): string | null => (ms === undefined ? null : instant(ms))
 
-/**
- * Returns the future values of a limit, in order: from announced changes, and when the client's own limit or override ends.
- * Changes that are never in force for this client are left out. `announced` is null for the end of the client's own limit.
- */
-export function upcomingChanges({ limit, own, set }: Rules, nowMs: number) {
+/** Returns the future values of a limit for a client, in order. `announced` is null for the end of the client's own limit. */
+export function upcomingChanges(limit: Limit, nowMs: number, own?: ClientLimit, set?: Override) {
   const turns = [
     ...limit.changes.map(({ fromAt, announcedAt }) => ({ fromAt, announced: instant(announcedAt) })),
     ...(set?.untilAt === undefined ? [] : [{ fromAt: set.untilAt, announced: instant(set.setAt) }]),
     ...(own?.untilAt === undefined ? [] : [{ fromAt: own.untilAt, announced: null }]),
   ]
-  let before = quotaOf(limit, '', own, set, nowMs)
+  let before = quotaOf(limit, '', nowMs, own, set)
   return turns
     .filter(({ fromAt }) => fromAt > nowMs)
     .toSorted((a, b) => a.fromAt - b.fromAt)
     .flatMap(({ fromAt, announced }) => {
-      const next = quotaOf(limit, '', own, set, fromAt)
+      const next = quotaOf(limit, '', fromAt, own, set)
       const isNewWindow = next.windowMs !== before.windowMs
       if (next.limit === before.limit && !isNewWindow) return []
       before = next
@@ -47,8 +37,8 @@ export function upcomingChanges({ limit, own, set }: Rules, nowMs: number) {
 }
 
 /** Returns which rule decides a limit for a client, and why. */
-export function decidedBy({ limit, own, set }: Rules, nowMs: number) {
-  const rule = inForce(limit, own, set, nowMs)
+export function decidedBy(limit: Limit, nowMs: number, own?: ClientLimit, set?: Override) {
+  const rule = inForce(limit, nowMs, own, set)
   const until = 'untilAt' in rule && rule.untilAt !== undefined ? `, until ${instant(rule.untilAt)}` : ''
   if (set !== undefined && rule === set) {
     const by = set.by === undefined ? '' : ` by ${set.by}`
@@ -77,11 +67,7 @@ export async function readUsed(counters: Pick<Store, 'peek'>, quotas: readonly Q
 export type Usage = ReturnType<typeof createUsage>
 export type ClientUsage = Awaited<ReturnType<Usage['ofClient']>>
 
-/**
- * Creates the queries of callers and operators for the usage of limits. Instants in the answers are ISO 8601 in UTC, with
- * milliseconds. `counters` is the store without its fallback, from which operators read. All queries reject if the store
- * does not answer.
- */
+/** Creates the queries for the usage of limits, which reject if the store does not answer. Instants are ISO 8601 in UTC. */
 export function createUsage({
   store,
   counters = store,
@@ -91,6 +77,7 @@ export function createUsage({
   overrides = new Map(),
 }: {
   readonly store: Pick<Store, 'keys' | 'peek' | 'reset'>
+  /** The store without its fallback, from which operators read. */
   readonly counters?: Pick<Store, 'peek'>
   readonly prefix: string
   readonly limits: readonly Limit[]
@@ -98,21 +85,19 @@ export function createUsage({
   readonly overrides?: Overrides
 }) {
   const perClient = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
-  const live = perClient.filter(({ shadow }) => !shadow)
-  const quotasOfClient = compileLimits(perClient, prefix, clientLimits, overrides)
-  const quotasOfCaller = compileLimits(live, prefix, clientLimits, overrides)
+  const quotasOf = compileLimits(perClient, prefix, clientLimits, overrides)
   /** Allowances by key, for a second: Redis must not be loaded by queries, which are not limited. */
   const cache = new LRUCache<string, Promise<Allowance>>({ max: 10_000, ttl: 1000 })
 
-  function rulesOf(name: string, client: string): Rules {
-    const limit = limits.find((limit) => limit.name === name)!
-    return { limit, own: clientLimits.get(client)?.get(name), set: overrides.get(client)?.get(name) }
+  function rulesOf(name: string, client: string) {
+    const rule = limits.find((limit) => limit.name === name)!
+    return { rule, own: clientLimits.get(client)?.get(name), set: overrides.get(client)?.get(name) }
   }
 
   function usageOf({ name, limit, remaining, windowMs, resetAt }: Allowance, client: string, nowMs: number) {
-    const rules = rulesOf(name, client)
-    const announced = rules.limit.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
-    const changes = upcomingChanges({ ...rules, limit: { ...rules.limit, changes: announced } }, nowMs)
+    const { rule, own, set } = rulesOf(name, client)
+    const announced = rule.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
+    const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, own, set)
     return { name, limit, remaining, windowSeconds: windowMs / 1000, reset: instant(resetAt), changes }
   }
 
@@ -131,32 +116,32 @@ export function createUsage({
     /** Returns the live limits that are counted only per client, up to a second old, without charging. */
     async ofCaller(client: string) {
       const nowMs = Date.now()
-      const allowances = await Promise.all(quotasOfCaller({ client, ip: '' }, {}, nowMs).map(read))
+      const live = quotasOf({ client, ip: '' }, {}, nowMs).filter(({ shadow }) => !shadow)
+      const allowances = await Promise.all(live.map(read))
       return { limits: allowances.map((allowance) => usageOf(allowance, client, nowMs)) }
     },
 
     /** Returns the limits that are counted only per client, and each other key with calls. May scan the store. */
     async ofClient(client: string, signal?: AbortSignal) {
       const nowMs = Date.now()
-      const single = quotasOfClient({ client, ip: '' }, {}, nowMs)
-      const singleKeys = new Set(single.map(({ key }) => key))
+      const single = quotasOf({ client, ip: '' }, {}, nowMs).map(({ key }) => key)
       const max = Math.max(0, MAX_KEYS - single.length)
       const found = await store.keys(clientKeys(limits, prefix, client), MAX_KEYS + 1, signal)
-      const further = found.filter((key) => !singleKeys.has(key)).toSorted()
-      const quotas = [...single]
-      for (const key of further.slice(0, max)) {
-        const { limit, own, set } = rulesOf(parseKey(prefix, key)!.name, client)
-        quotas.push(quotaOf(limit, key, own, set, nowMs))
-      }
+      const further = found.filter((key) => !single.includes(key)).toSorted()
+      const quotas = [...single, ...further.slice(0, max)].map((key) => {
+        const { rule, own, set } = rulesOf(parseKey(prefix, key)!.name, client)
+        return quotaOf(rule, key, nowMs, own, set)
+      })
       const [allowances, used] = await Promise.all([counters.peek(quotas), readUsed(counters, quotas)])
       const keys = quotas.map(({ key, name, untilAt, shadow }, i) => {
-        const override = decidedBy(rulesOf(name, client), nowMs).decidedBy === 'override'
+        const { rule, own, set } = rulesOf(name, client)
+        const override = set !== undefined && inForce(rule, nowMs, own, set) === set
         const usage = usageOf(allowances[i]!, client, nowMs)
         return { key, ...usage, until: instantOrNull(untilAt), override, shadow, used: used[i]! }
       })
       return {
         client,
-        limits: keys.filter(({ key, used }) => singleKeys.has(key) || used > 0),
+        limits: keys.filter(({ key, used }) => single.includes(key) || used > 0),
         /** The client's own limits of the file, in force or not. */
         own: [...(clientLimits.get(client) ?? [])].map(([name, { limit, untilAt }]) => ({
           ...{ name, limit, until: instantOrNull(untilAt) },

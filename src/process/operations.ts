@@ -54,7 +54,7 @@ export function createOperations(
     const own = clientLimits.get(client)?.get(name)
     const set = live.limits.get(client)?.get(name)
     const nowMs = Date.now()
-    return { limit: inForce(limit, own, set, nowMs).limit, ...decidedBy({ limit, own, set }, nowMs) }
+    return { limit: inForce(limit, nowMs, own, set).limit, ...decidedBy(limit, nowMs, own, set) }
   }
 
   return {

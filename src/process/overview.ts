@@ -79,7 +79,7 @@ function limitsOf({ limits }: Config) {
   return limits.map((limit) => ({
     name: limit.name,
     per: limit.per,
-    limit: inForce(limit, undefined, undefined, now).limit,
+    limit: inForce(limit, now).limit,
     windowSeconds: limit.windowMs / 1000,
     shadow: limit.shadow,
     changes: limit.changes

@@ -82,13 +82,8 @@ export function add(log: CallLog, limit: number, windowUs: number, nowUs: number
 }
 
 /** Returns when the remaining calls next grow: when the oldest call leaves, or the last call in excess of the limit. */
-export function growsAt(
-  log: CallLog,
-  { expiredSlots, used }: View,
-  limit: number,
-  windowUs: number,
-  nowUs: number,
-): number {
+export function growsAt(log: CallLog, view: View, limit: number, windowUs: number, nowUs: number): number {
+  const { expiredSlots, used } = view
   if (limit === 0) return nowUs + windowUs
   if (used === 0) return nowUs
   const held = heldSlots(log)

@@ -34,12 +34,7 @@ export class MemoryStore implements Store {
   constructor(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     this.#clock = clock
     this.#sweptWithCharge = sweptWithCharge
-    this.#timer = setInterval(() => this.sweep(SWEPT_AT_ONCE), SWEEP_EVERY_MS).unref()
-  }
-
-  /** Number of keys, including the expired ones that are not swept yet. */
-  get size(): number {
-    return this.#logs.size
+    this.#timer = setInterval(() => this.#sweep(SWEPT_AT_ONCE, this.#nowUs()), SWEEP_EVERY_MS).unref()
   }
 
   charge(quotas: readonly Quota[]): Charge {
@@ -112,11 +107,6 @@ export class MemoryStore implements Store {
   async close(): Promise<void> {
     clearInterval(this.#timer)
     this.#logs.clear()
-  }
-
-  /** Checks the next `count` keys in turn, and deletes the expired ones. */
-  sweep(count: number): void {
-    this.#sweep(count, this.#nowUs())
   }
 
   #nowUs(): number {

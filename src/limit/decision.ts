@@ -14,10 +14,7 @@ export interface Decision extends Charge {
   readonly replayed?: boolean
 }
 
-/**
- * Returns the header fields of a decision, as text for `addFields`: of an admitted call those of the route's first limit, of a
- * refused call those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3).
- */
+/** Returns the header fields of the limit that refused, with `Retry-After`, or of the first live limit, as text for `addFields`. */
 export function decisionHeaders(decision: Decision): string {
   const reported = decision.refusedBy ?? decision.allowances.find(({ shadow }) => !shadow)
   if (reported === undefined) return ''
@@ -50,9 +47,8 @@ function iso(ms: number): string {
 const MAX_SF_INTEGER = 999_999_999_999_999
 
 /**
- * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the limits that are not shadow, as
- * text for `addFields`. A limit without an allowance, after a cached refusal, is only in the policy. Times are rounded up to
- * whole seconds, as the draft has no fractions.
+ * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the live limits, as text for
+ * `addFields`. A limit that a cached refusal lacks is only in the policy. The draft has only whole seconds; they are rounded up.
  */
 export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string {
   const live = allowances.filter(({ shadow }) => !shadow)

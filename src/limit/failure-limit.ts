@@ -10,9 +10,8 @@ export type Failures = ReturnType<ReturnType<typeof createFailures>>
 const MAX_ADDRESSES = 10_000
 
 /**
- * Creates the log of failures, and returns the function that applies a limit to it: an address with `limit` failures in a window
- * is refused until the oldest failure has left the window. The failures stay when the limit changes. Calls `onCounted` for each
- * failure counted, and `onRefused` for each request refused. `now` is in milliseconds and never goes back.
+ * Creates the log of failures, and returns the function that applies a limit to it, which may change: an address with `limit`
+ * failures in a window is refused until the oldest one has left the window. `now` is in milliseconds and never goes back.
  */
 export function createFailures(
   { onCounted, onRefused }: { onCounted(): void; onRefused(): void },

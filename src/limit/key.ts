@@ -20,9 +20,8 @@ export interface KeyedLimit {
 }
 
 /** Returns the prefix of a store's keys: as configured, or `sluice` in memory. */
-export function prefixOf(store: 'memory' | { readonly prefix: string }): string {
-  return store === 'memory' ? 'sluice' : store.prefix
-}
+export const prefixOf = (store: 'memory' | { readonly prefix: string }): string =>
+  store === 'memory' ? 'sluice' : store.prefix
 
 /** Encodes a part that is compared exactly, such as a client id: different parts differently, without delimiters and braces. */
 export function encodePart(part: string): string {

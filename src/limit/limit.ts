@@ -76,10 +76,7 @@ export function quotaOf(limit: Limit, key: string, nowMs: number, own?: ClientLi
   return { name, key, limit: rule.limit, windowMs, shadow, untilAt: rule.untilAt }
 }
 
-/**
- * Prepares the limits of a route. Keys are `<prefix>:{<first part>}:<limit>:<rest>`. The returned function throws a TypeError if
- * the caller lacks a part of a key, rather than share one counter among all such callers.
- */
+/** Compiles the limits of a route to a function that applies them. Keys are `<prefix>:{<first part>}:<limit>:<rest>`. */
 export function compileLimits(
   limits: readonly Limit[],
   prefix: string,
@@ -126,12 +123,12 @@ function compileKey({ name, per }: Limit, prefix: string): Read {
 }
 
 function partReader(part: string): Read {
-  if (part === 'client') return ({ client }) => encodePart(present(client, part))
-  if (part === 'user') return ({ user }) => encodePart(present(user, part))
+  if (part === 'client' || part === 'user') return (caller) => encodePart(present(caller[part], part))
   if (part === 'ip') return ({ ip }) => ipPart(present(ip, part))
   return (_, params) => paramPart(present(params[part], part))
 }
 
+/** Throws a TypeError if the caller lacks a part of a key, rather than share one counter among all such callers. */
 function present(value: string | undefined, part: string): string {
   if (value === undefined) throw new TypeError(`A limit is counted per ${part}, and this request has none.`)
   return value

@@ -26,10 +26,7 @@ interface CachedAllowance {
 
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
 
-/**
- * Creates the limiter, which asks the store, and refuses from memory while the next call cannot pass. Calls `onOutcome` for each
- * limit of a decision. `now` is in milliseconds and never goes back.
- */
+/** Creates the limiter, which refuses from memory while the next call cannot pass. `now` is in milliseconds and never goes back. */
 export function createLimiter(
   store: Store,
   onOutcome: (limit: string, outcome: Outcome) => void = () => {},
@@ -46,21 +43,19 @@ export function createLimiter(
     if (cached === undefined || at - cached.askedAt >= MAX_AGE_MS) return undefined
     const { allowance, askedAt, answeredAt } = cached
     if (allowance.limit !== limit || allowance.windowMs !== windowMs) return undefined
-    const pastMs = at - answeredAt
-    if (allowance.remaining > 0) {
-      return { ...allowance, resetAfterMs: Math.max(0, allowance.resetAfterMs - pastMs) }
-    }
-    if (limit === 0) {
-      const resetAt = Math.floor(allowance.resetAt + pastMs)
-      return { ...allowance, admitted: false, resetAt, resetAfterMs: windowMs, retryAfterMs: windowMs }
-    }
-    // The next call may pass.
-    if (askedAt + allowance.retryAfterMs <= at) return undefined
-    const waitMs = allowance.retryAfterMs - pastMs
-    return { ...allowance, admitted: false, resetAfterMs: waitMs, retryAfterMs: waitMs }
+    const { remaining, resetAt, retryAfterMs } = allowance
+    const resetAfterMs = Math.max(0, allowance.resetAfterMs - (at - answeredAt))
+    if (remaining > 0) return { ...allowance, resetAfterMs }
+    // A full key is only cached until its next call may pass; with a limit of 0, a window from now.
+    if (limit > 0 && askedAt + retryAfterMs <= at) return undefined
+    const waitMs = limit > 0 ? resetAfterMs : windowMs
+    const nextAt = limit > 0 ? resetAt : Math.floor(resetAt + at - answeredAt)
+    return { ...allowance, admitted: false, resetAt: nextAt, resetAfterMs: waitMs, retryAfterMs: waitMs }
   }
 
-  function mayRecheck({ key }: Quota, at: number): boolean {
+  /** Counts a re-check of the full key of the named limit; returns false if there were too many. */
+  function mayRecheck(quotas: readonly Quota[], name: string, at: number): boolean {
+    const { key } = quotas.find((quota) => quota.name === name)!
     const { rechecks } = denyCache.peek(key)!
     if (at - rechecks.sinceAt >= MAX_AGE_MS) {
       rechecks.count = 0
@@ -69,10 +64,7 @@ export function createLimiter(
     return rechecks.count++ < MAX_RECHECKS
   }
 
-  /**
-   * Returns a refusal with the cached allowances of the live quotas if one of them refuses and no other quota can have a longer
-   * wait, or the re-checks are used up. Returns undefined if the store must be asked.
-   */
+  /** Returns a refusal if a cached allowance refuses, and no other quota can have a longer wait or the re-checks are used up. */
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
     if (denyCache.size === 0) return undefined
     const allowances: Allowance[] = []
@@ -85,15 +77,14 @@ export function createLimiter(
     }
     const refusedBy = longestWait(allowances)
     if (refusedBy === undefined) return undefined
-    const fullest = quotas.find(({ name }) => name === refusedBy.name)!
-    if (unknownMs > refusedBy.retryAfterMs && mayRecheck(fullest, at)) return undefined
+    if (unknownMs > refusedBy.retryAfterMs && mayRecheck(quotas, refusedBy.name, at)) return undefined
     for (const { name, admitted } of allowances) if (!admitted) onOutcome(name, 'over_cached')
     // The store's clock now, to about a round trip.
     const decidedAt = refusedBy.resetAt - refusedBy.resetAfterMs
     return { admitted: false, allowances, refusedBy, mode: 'store', decidedAt, cached: true }
   }
 
-  /** Caches the keys that an admitted call filled, or all keys of a refused call. */
+  /** Caches the allowances that an admitted call used up, or all of a refused call; drops the others of an admitted call. */
   function remember(quotas: readonly Quota[], { admitted, allowances }: Charge, askedAt: number): void {
     let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
@@ -103,30 +94,23 @@ export function createLimiter(
         answeredAt ??= now()
         const rechecks = denyCache.peek(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
         denyCache.set(key, { allowance, askedAt, answeredAt, rechecks })
-      } else if (admitted) {
-        // The call was charged, so the cached allowance is outdated.
-        denyCache.delete(key)
-      }
+      } else if (admitted) denyCache.delete(key)
     }
   }
 
   function report({ name, limit, remaining, admitted, shadow }: Allowance, charged: boolean): void {
-    if (!charged) {
-      if (!admitted && !shadow) onOutcome(name, 'over')
-    } else if (!admitted) onOutcome(name, 'shadow_over')
-    else onOutcome(name, limit - remaining >= limit * 0.8 ? 'near' : 'within')
+    if (charged && admitted) onOutcome(name, limit - remaining >= limit * 0.8 ? 'near' : 'within')
+    else if (charged) onOutcome(name, 'shadow_over')
+    else if (!admitted && !shadow) onOutcome(name, 'over')
   }
 
   function decided(charge: Charge, quotas: readonly Quota[], askedAt: number, hasProof: boolean): Decision {
     const { admitted, mode, decidedAt } = charge
-    let { allowances } = charge
-    if (hasProof) {
-      // The proof is the last quota.
-      if (!admitted && allowances.at(-1)?.admitted !== true) {
-        return { admitted, allowances: [], mode, decidedAt, cached: false, replayed: true }
-      }
-      allowances = allowances.slice(0, -1)
+    // The proof is the last quota.
+    if (hasProof && !admitted && charge.allowances.at(-1)?.admitted !== true) {
+      return { admitted, allowances: [], mode, decidedAt, cached: false, replayed: true }
     }
+    const allowances = hasProof ? charge.allowances.slice(0, -1) : charge.allowances
     for (const allowance of allowances) report(allowance, admitted)
     // Cache only the store's answers: the fallback counts differently.
     if (mode === 'store' && askedAt > clearedAt) remember(quotas, charge, askedAt)

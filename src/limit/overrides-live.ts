@@ -12,8 +12,7 @@ import {
   VERSION_FIELD,
 } from './overrides.ts'
 
-/** Poll interval. A change takes effect at every gateway within a second. */
-const POLL_MS = 500
+const TOO_MANY = `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default, or write lasting ones to the file.`
 
 export interface LiveOverridesOptions {
   /** Called after each change, and when an override ends, with the number in force and those added and removed. */
@@ -22,6 +21,7 @@ export interface LiveOverridesOptions {
   readonly onRestored?: (count: number) => void
   /** Called with the number of unreadable fields of a changed source; they are ignored. */
   readonly onUnreadable: (fields: number) => void
+  /** Poll interval; default 500 ms, so that a change takes effect at every gateway within a second. */
   readonly everyMs?: number
 }
 
@@ -30,7 +30,7 @@ export type LiveOverrides = ReturnType<typeof createLiveOverrides>
 /** Follows the overrides of a source; those last read stay in force while the source does not answer. */
 export function createLiveOverrides(
   source: OverrideSource,
-  { onChange, onRestored, onUnreadable, everyMs = POLL_MS }: LiveOverridesOptions,
+  { onChange, onRestored, onUnreadable, everyMs = 500 }: LiveOverridesOptions,
 ) {
   const limits = new Map<string, ReadonlyMap<string, Override>>()
   let current: readonly Override[] = []
@@ -39,10 +39,8 @@ export function createLiveOverrides(
   let reading: Promise<void> | undefined
   let onApplied: ((clients: ReadonlySet<string>) => void) | undefined
 
-  const active = (overrides = current): readonly Override[] => {
-    const nowMs = Date.now()
-    return overrides.filter((override) => isActive(override, nowMs))
-  }
+  const active = (overrides = current): readonly Override[] =>
+    overrides.filter((override) => isActive(override, Date.now()))
 
   /** Reads the overrides if their version has changed; writes them back if the source has an older version. */
   async function readChanged(): Promise<readonly Override[] | undefined> {
@@ -77,12 +75,10 @@ export function createLiveOverrides(
   }
 
   /** Reads and applies a change of the source, one reading at a time. Rejects if the source does not answer. */
-  function load(): Promise<void> {
-    reading ??= readChanged()
+  const load = (): Promise<void> =>
+    (reading ??= readChanged()
       .then(apply)
-      .finally(() => (reading = undefined))
-    return reading
-  }
+      .finally(() => (reading = undefined)))
 
   return {
     /** The overrides in force; always the same map. */
@@ -95,28 +91,21 @@ export function createLiveOverrides(
       onApplied = applied
       timer = setInterval(() => void load().catch(() => apply(undefined)), everyMs).unref()
     },
-    /**
-     * Sets overrides and removes others, for all gateways, and at once for this one. Rejects with an InvalidQuestion if there
-     * would be too many overrides, and if the source does not answer.
-     */
+    /** Sets and removes overrides, for this gateway at once. Rejects with an InvalidQuestion if there would be too many. */
     async change(set: readonly Override[], removed: readonly Pick<Override, 'client' | 'name'>[]) {
-      const nowMs = Date.now()
       await load()
       const { overrides, bad } = parseOverrides(await source.read())
-      const removedFields = new Set(removed.map(fieldOf))
-      const obsolete = overrides.filter(
-        (override) => !isActive(override, nowMs) || removedFields.has(fieldOf(override)),
+      const changed = new Set([...set, ...removed].map(fieldOf))
+      const kept = new Set(
+        active(overrides)
+          .map(fieldOf)
+          .filter((field) => !changed.has(field)),
       )
-      if (obsolete.length + set.length === 0) return
-      const fields = new Map<string, string | undefined>()
-      for (const field of [...bad, ...obsolete.map(fieldOf)]) fields.set(field, undefined)
+      if (set.length === 0 && kept.size === overrides.length) return
+      if (kept.size + set.length > MAX_OVERRIDES) throw new InvalidQuestion(TOO_MANY)
+      const obsolete = [...bad, ...overrides.map(fieldOf)].filter((field) => !kept.has(field))
+      const fields = new Map<string, string | undefined>(obsolete.map((field) => [field, undefined]))
       for (const override of set) fields.set(fieldOf(override), formatOverride(override))
-      const kept = overrides.filter((override) => !fields.has(fieldOf(override)))
-      if (kept.length + set.length > MAX_OVERRIDES) {
-        throw new InvalidQuestion(
-          `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default, or write lasting ones to the file.`,
-        )
-      }
       await source.change(fields, version)
       // A reading in progress may have begun before the change.
       await reading?.catch(() => {})

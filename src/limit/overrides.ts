@@ -36,7 +36,6 @@ export interface OverrideSource {
 
 /** The field of the version. Fields of overrides are JSON. */
 export const VERSION_FIELD = 'version'
-
 /** Maximum number of overrides; bounds the memory of each gateway, and what it reads from Redis. */
 export const MAX_OVERRIDES = 10_000
 /** Maximum length of a field with its value, in characters; a client id, a limit's name and a note are shorter. */
@@ -93,9 +92,8 @@ function parseOverride(field: string, value: string): Override | undefined {
 }
 
 const isWhole = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
-/** Maximum instant of a Date. */
-const MAX_AT = 8.64e15
-const isInstant = (value: unknown): value is number => isWhole(value) && value <= MAX_AT
+/** True for an instant that a Date can represent. */
+const isInstant = (value: unknown): value is number => isWhole(value) && value <= 8.64e15
 
 /** Groups overrides by client and limit; the last of several overrides for the same client and limit counts. */
 export function byClient(overrides: readonly Override[]): Overrides {

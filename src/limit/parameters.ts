@@ -20,23 +20,16 @@ export const KINDS = [...NAMED.keys()]
 /** Maximum length of a parameter that a limit counts by, in characters; bounds the cost of matching a regular expression. */
 const MAX_LENGTH = 128
 
-/** Returns a 400 if a path parameter that the route's limits count by is not of its kind. */
-export type RefuseParams = (params: Params) => Refusal | undefined
+export type RefuseParams = ReturnType<typeof compileParameters>
 
-/**
- * Prepares the check of a route's counted parameters. `parameters` maps names to kinds; a kind that is not in `KINDS` is a regular
- * expression. The default is `plain`.
- */
-export function compileParameters(
-  route: Counted,
-  parameters: Readonly<Record<string, string>>,
-): RefuseParams {
+/** Compiles the check of a route's counted parameters. `parameters` maps names to `KINDS` or regular expressions; default `plain`. */
+export function compileParameters(route: Counted, parameters: Readonly<Record<string, string>>) {
   const checks = countedBy(route).map((name) => {
     const kind = Object.hasOwn(parameters, name) ? parameters[name]! : 'plain'
     const named = NAMED.get(kind)
     return { name, ...(named ?? { pattern: wholeSegment(kind), words: 'of the form that is served here' }) }
   })
-  return (params) => {
+  return (params: Params): Refusal | undefined => {
     for (const { name, pattern, words } of checks) {
       const text = decodeSegment(params[name]!)
       if (text.length <= MAX_LENGTH && pattern.test(text)) continue

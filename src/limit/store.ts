@@ -49,10 +49,7 @@ export interface Store {
   charge(quotas: readonly Quota[]): Charge | Promise<Charge>
   /** Returns the allowances that `charge` would, without charging. */
   peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>
-  /**
-   * Returns up to `max` keys that match a filter, also those without calls in the window. May scan all keys, until `signal`
-   * aborts. Rejects if a server that may have matching keys does not answer.
-   */
+  /** Returns up to `max` matching keys, also without calls in the window. May scan until `signal` aborts. Rejects if a server is down. */
   keys(filter: KeyFilter, max?: number, signal?: AbortSignal): Promise<readonly string[]>
   /** Deletes every key that matches a filter, and returns their number. May scan all keys, as `keys` does. */
   reset(filter: KeyFilter, signal?: AbortSignal): Promise<number>

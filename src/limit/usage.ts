@@ -1,15 +1,8 @@
 import { LRUCache } from 'lru-cache'
 import { instant } from './instant.ts'
 import { clientKeys, parseKey } from './key.ts'
-import {
-  type ClientLimit,
-  type ClientLimits,
-  compileLimits,
-  inForce,
-  type Limit,
-  type Quota,
-  quotaOf,
-} from './limit.ts'
+import { compileLimits, inForce, quotaOf } from './limit.ts'
+import type { ClientLimit, ClientLimits, Limit, Quota } from './limit.ts'
 import { listOverrides, type Override, type Overrides } from './overrides.ts'
 import type { Allowance, Store } from './store.ts'
 
@@ -54,7 +47,6 @@ export function decidedBy(limit: Limit, nowMs: number, own?: ClientLimit, set?: 
 }
 
 export const MAX_KEYS = 1000
-
 /** A limit that no key reaches. */
 const NO_LIMIT = 2 ** 40
 
@@ -152,8 +144,7 @@ export function createUsage({
     },
 
     /** Deletes every key of the client, and returns their number. May scan the store. */
-    free: (client: string, signal?: AbortSignal): Promise<number> =>
-      store.reset(clientKeys(limits, prefix, client), signal),
+    free: (client: string, signal?: AbortSignal) => store.reset(clientKeys(limits, prefix, client), signal),
     /** Drops the cached allowances: after a reset. */
     forget: () => cache.clear(),
   }

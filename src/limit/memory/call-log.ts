@@ -46,17 +46,14 @@ export function viewAt(log: CallLog, windowUs: number, nowUs: number): View {
     expiredSlots += step
     step *= 2
   }
-  let beyond = Math.min(expiredSlots + step, held + 1)
-  while (beyond - expiredSlots > 1) {
-    const middle = (expiredSlots + beyond) >> 1
-    if (timeOf(log, middle - 1) <= horizon) expiredSlots = middle
-    else beyond = middle
+  for (; step > 0; step >>= 1) {
+    if (expiredSlots + step <= held && timeOf(log, expiredSlots + step - 1) <= horizon) expiredSlots += step
   }
   return { expiredSlots, used: log.total - callsUpTo(log, expiredSlots - 1) }
 }
 
-/** Adds calls now, and drops the slots that have left the window. */
-export function add(log: CallLog, limit: number, windowUs: number, nowUs: number, calls = 1): void {
+/** Adds calls now, and drops the slots that have left the window. Returns the new view. */
+export function add(log: CallLog, limit: number, windowUs: number, nowUs: number, calls = 1): View {
   const { slots } = log
   const { expiredSlots } = viewAt(log, windowUs, nowUs)
   if (expiredSlots > 0) {
@@ -71,14 +68,16 @@ export function add(log: CallLog, limit: number, windowUs: number, nowUs: number
   const span = spanUs(limit, windowUs)
   const held = heldSlots(log)
   const last = held > 0 ? timeOf(log, held - 1) : Number.NEGATIVE_INFINITY
+  const atUs = Math.max(last, nowUs)
   log.total += calls
-  log.expiresAtUs = Math.max(last, nowUs) + windowUs
-  if (last >= nowUs || Math.floor(last / span) === Math.floor(nowUs / span)) {
-    slots[slots.length - 2] = Math.max(last, nowUs)
+  log.expiresAtUs = atUs + windowUs
+  if (Math.floor(last / span) === Math.floor(atUs / span)) {
+    slots[slots.length - 2] = atUs
     slots[slots.length - 1] = log.total
   } else {
-    slots.push(nowUs, log.total)
+    slots.push(atUs, log.total)
   }
+  return { expiredSlots: 0, used: log.total - log.expiredCalls }
 }
 
 /** Returns when the remaining calls next grow: when the oldest call leaves, or the last call in excess of the limit. */

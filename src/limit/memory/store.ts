@@ -58,11 +58,13 @@ export class MemoryStore implements Store {
     })
     const wallMs = this.#clock.wallMs(nowUs / 1000)
     const allowances = found.map(({ quota, log, view, hasRoom }) => {
-      const { limit, windowMs } = quota
-      const charged = charging && admitted && hasRoom ? this.#add(quota, 1, limit, nowUs) : undefined
-      const latest =
-        charged === undefined ? view : { expiredSlots: 0, used: charged.total - charged.expiredCalls }
-      const resetAfterMs = (growsAt(charged ?? log, latest, limit, windowMs * 1000, nowUs) - nowUs) / 1000
+      const { key, limit, windowMs } = quota
+      let latest = view
+      if (charging && admitted && hasRoom) {
+        if (log.total === 0) this.#logs.set(key, log)
+        latest = add(log, limit, windowMs * 1000, nowUs)
+      }
+      const resetAfterMs = (growsAt(log, latest, limit, windowMs * 1000, nowUs) - nowUs) / 1000
       const remaining = Math.max(0, limit - latest.used)
       return allowanceOf(quota, hasRoom, remaining, wallMs + resetAfterMs, resetAfterMs)
     })
@@ -80,15 +82,10 @@ export class MemoryStore implements Store {
   }
 
   /** Adds calls that were made `agoMs` ago, also beyond the limit. */
-  add(quota: Quota, calls: number, agoMs: number): void {
-    this.#add(quota, calls, Number.MAX_SAFE_INTEGER, this.#nowUs() - Math.round(agoMs * 1000))
-  }
-
-  #add({ key, windowMs }: Quota, calls: number, limit: number, atUs: number): CallLog {
-    let log = this.#logs.get(key)
-    if (log === undefined) this.#logs.set(key, (log = createCallLog()))
-    add(log, limit, windowMs * 1000, atUs, calls)
-    return log
+  add({ key, windowMs }: Quota, calls: number, agoMs: number): void {
+    const log = this.#logs.get(key) ?? createCallLog()
+    this.#logs.set(key, log)
+    add(log, Number.MAX_SAFE_INTEGER, windowMs * 1000, this.#nowUs() - Math.round(agoMs * 1000), calls)
   }
 
   has(key: string): boolean {
@@ -96,8 +93,7 @@ export class MemoryStore implements Store {
   }
 
   used({ key, windowMs }: Quota): number {
-    const log = this.#logs.get(key)
-    return log === undefined ? 0 : viewAt(log, windowMs * 1000, this.#nowUs()).used
+    return viewAt(this.#logs.get(key) ?? createCallLog(), windowMs * 1000, this.#nowUs()).used
   }
 
   drop(key: string): void {

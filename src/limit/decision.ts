@@ -29,7 +29,7 @@ const THREE_DIGITS = Array.from({ length: 1000 }, (_, number) => String(number).
 let lastHour = 0
 let lastHourText = '1970-01-01T00:'
 
-/** Formats an instant as `Date.toISOString` does, six times as fast within the hour of the last one, as with most resets. */
+/** Formats an instant as `Date.toISOString` does, six times as fast within the hour of the last instant, as with most resets. */
 function iso(ms: number): string {
   const hour = Math.floor(ms / HOUR_MS)
   if (hour !== lastHour) {

@@ -11,7 +11,7 @@ const MAX_ADDRESSES = 10_000
 
 /**
  * Creates the log of failures, and returns the function that applies a limit to it, which may change: an address with `limit`
- * failures in a window is refused until the oldest one has left the window. `now` is in milliseconds and never goes back.
+ * failures in a window is refused until the oldest failure leaves the window. `now` is in milliseconds and never goes back.
  */
 export function createFailures(
   { onCounted, onRefused }: { onCounted(): void; onRefused(): void },

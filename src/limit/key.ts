@@ -12,7 +12,7 @@ const ENCODED = Array.from({ length: 256 }, (_, byte) => {
   return UNESCAPED.test(char) ? char : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
 })
 
-/** A limit as its keys need it. */
+/** The name of a limit, and the parts of its keys. */
 export interface KeyedLimit {
   readonly name: string
   /** The parts of the key, in order: `client`, `user`, `ip`, or the name of a path parameter. */

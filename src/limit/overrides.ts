@@ -28,8 +28,8 @@ export interface OverrideSource {
   version(): Promise<string>
   /** Returns every field with its value, and the version as the field `version`. */
   read(): Promise<Readonly<Record<string, string>>>
-  /** Writes fields, and removes those without a value, all at once; `known` is the writer's version. */
-  change(fields: ReadonlyMap<string, string | undefined>, known: string): Promise<void>
+  /** Writes fields, and removes those without a value, all at once; `writer` is the writer's version. */
+  change(fields: ReadonlyMap<string, string | undefined>, writer: string): Promise<void>
   /** Replaces everything by these fields and this version if the stored version is older; returns true if it did. */
   restore(fields: ReadonlyMap<string, string>, version: string): Promise<boolean>
 }

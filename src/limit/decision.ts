@@ -2,27 +2,19 @@
 import { serializeList } from 'structured-headers'
 import { type Refusal, tooManyRequests } from '../errors.ts'
 import type { Quota } from './limit.ts'
-import type { Allowance, Mode } from './store.ts'
+import type { Allowance, Charge } from './store.ts'
 
-export interface Decision {
-  readonly admitted: boolean
-  /** In the order of the route's limits; of a cached refusal only those that are known; none where `mode` is `allow`. */
-  readonly allowances: readonly Allowance[]
-  /** Of the limits that refused, the one with the longest wait. */
+/** The outcome of a call under its limits. A cached refusal has only the cached allowances. */
+export interface Decision extends Charge {
+  /** The allowance with the longest wait among those that refused. */
   readonly refusedBy?: Allowance
-  readonly mode: Mode
-  /** Epoch milliseconds of the store's clock; undefined where `mode` is `allow`. */
-  readonly decidedAt?: number | undefined
-  /** True if the refusal was answered without the store. */
+  /** True if the call was refused without asking the store. */
   readonly cached: boolean
-  /** True if its DPoP proof was used before; nothing is charged then. */
+  /** True if the call's DPoP proof was used before; nothing is charged then. */
   readonly replayed?: boolean
 }
 
-/**
- * Returns the header fields of a decision, as text for `addFields`: for an admitted call those of the route's first limit, for a
- * refused one those of the limit that refused, with `Retry-After` (RFC 9110 section 10.2.3).
- */
+/** Returns the header fields of the limit that refused, with `Retry-After`, or of the first live limit, as text for `addFields`. */
 export function decisionHeaders(decision: Decision): string {
   const reported = decision.refusedBy ?? decision.allowances.find(({ shadow }) => !shadow)
   if (reported === undefined) return ''
@@ -33,10 +25,11 @@ export function decisionHeaders(decision: Decision): string {
 
 const HOUR_MS = 3_600_000
 const TWO_DIGITS = Array.from({ length: 60 }, (_, number) => String(number).padStart(2, '0'))
+const THREE_DIGITS = Array.from({ length: 1000 }, (_, number) => String(number).padStart(3, '0'))
 let lastHour = 0
 let lastHourText = '1970-01-01T00:'
 
-/** `Date.toISOString`, six times as fast for instants of the same hour, which resets mostly are. */
+/** Formats an instant as `Date.toISOString` does, six times as fast within the hour of the last instant, as with most resets. */
 function iso(ms: number): string {
   const hour = Math.floor(ms / HOUR_MS)
   if (hour !== lastHour) {
@@ -46,18 +39,16 @@ function iso(ms: number): string {
   }
   const rest = ms - hour * HOUR_MS
   const seconds = Math.floor(rest / 1000)
-  const millis = rest - seconds * 1000
-  const zeros = millis < 10 ? '00' : millis < 100 ? '0' : ''
-  return `${lastHourText}${TWO_DIGITS[Math.floor(seconds / 60)]!}:${TWO_DIGITS[seconds % 60]!}.${zeros}${millis}Z`
+  const millis = THREE_DIGITS[rest - seconds * 1000]!
+  return `${lastHourText}${TWO_DIGITS[Math.floor(seconds / 60)]!}:${TWO_DIGITS[seconds % 60]!}.${millis}Z`
 }
 
-/** RFC 9651 section 3.3.1: the greatest integer of a structured field. */
-const MOST = 999_999_999_999_999
+/** Maximum integer of a structured field (RFC 9651 section 3.3.1). */
+const MAX_SF_INTEGER = 999_999_999_999_999
 
 /**
- * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the decided limits that are not
- * shadow, as text for `addFields`. A limit that a cached refusal knows nothing of is only in the policy. The draft has
- * only whole seconds, which are rounded up.
+ * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the live limits, as text for
+ * `addFields`. A limit that a cached refusal lacks is only in the policy. The draft has only whole seconds; they are rounded up.
  */
 export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string {
   const live = allowances.filter(({ shadow }) => !shadow)
@@ -65,33 +56,28 @@ export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[])
   const policies = quotas
     .filter(({ shadow }) => !shadow)
     .map((quota) => live.find(({ name }) => name === quota.name) ?? quota)
-  const policy = serializeList(
-    policies.map(({ name, limit, windowMs }) => [name, parameters('q', limit, 'w', windowMs)]),
+    .map(({ name, limit, windowMs }) => item(name, ['q', limit], ['w', windowMs]))
+  const limits = live.map(({ name, remaining, resetAfterMs }) =>
+    item(name, ['r', remaining], ['t', resetAfterMs]),
   )
-  const left = serializeList(
-    live.map(({ name, remaining, resetAfterMs }) => [name, parameters('r', remaining, 't', resetAfterMs)]),
-  )
-  return `\r\nRateLimit-Policy: ${policy}\r\nRateLimit: ${left}`
+  return `\r\nRateLimit-Policy: ${serializeList(policies)}\r\nRateLimit: ${serializeList(limits)}`
 }
 
-function parameters(callsName: string, calls: number, secsName: string, ms: number): Map<string, number> {
-  return new Map([
-    [callsName, Math.min(calls, MOST)],
-    [secsName, Math.ceil(ms / 1000)],
-  ])
+function item(name: string, [calls, number]: [string, number], [secs, ms]: [string, number]) {
+  const parameters = new Map([[calls, Math.min(number, MAX_SF_INTEGER)]])
+  return [name, parameters.set(secs, Math.ceil(ms / 1000))] as [string, Map<string, number>]
 }
 
-/** Returns the 429 of a refused decision; its `Retry-After` is among `decisionHeaders`. Throws a TypeError for an admitted decision. */
+/** Returns the 429 of a refused decision; `decisionHeaders` has its `Retry-After`. Throws a TypeError for an admitted decision. */
 export function exceeded({ allowances, refusedBy }: Decision): Refusal {
   if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
   const { name, limit, windowMs } = refusedBy
-  const violatedPolicies: string[] = []
-  for (const allowance of allowances) if (refuses(allowance)) violatedPolicies.push(allowance.name)
   const secs = retryAfterSecs(refusedBy)
   const message =
     limit === 0
       ? `The limit "${name}" allows this client no calls.`
       : `The limit "${name}" allows ${count(limit, 'call')} in ${duration(windowMs)}. Retry in ${count(secs, 'second')}.`
+  const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
   return tooManyRequests(message, { retryAfterSecs: secs, violatedPolicies })
 }
 
@@ -105,29 +91,17 @@ export function longestWait(allowances: readonly Allowance[]): Allowance | undef
   return longest
 }
 
-function refuses({ admitted, shadow }: Allowance): boolean {
-  return !admitted && !shadow
-}
+const refuses = ({ admitted, shadow }: Allowance): boolean => !admitted && !shadow
 
-/** Whole seconds, rounded up, at least 1. */
-function retryAfterSecs({ retryAfterMs }: Allowance): number {
-  return Math.max(1, Math.ceil(retryAfterMs / 1000))
-}
+/** Returns the wait in whole seconds, rounded up, at least 1. */
+const retryAfterSecs = ({ retryAfterMs }: Allowance): number => Math.max(1, Math.ceil(retryAfterMs / 1000))
 
-const UNITS = [
-  ['day', 86_400_000],
-  ['hour', 3_600_000],
-  ['minute', 60_000],
-  ['second', 1000],
-  ['millisecond', 1],
-] as const
+const UNITS_MS = { day: 86_400_000, hour: 3_600_000, minute: 60_000, second: 1000, millisecond: 1 }
 
-/** In the largest unit that it is a whole number of: `1 minute`, `90 seconds`. */
+/** Formats a duration in the largest unit that divides it: `1 minute`, `90 seconds`. */
 function duration(ms: number): string {
-  const [unit, unitMs] = UNITS.find(([, unitMs]) => ms % unitMs === 0)!
+  const [unit, unitMs] = Object.entries(UNITS_MS).find(([, unitMs]) => ms % unitMs === 0)!
   return count(ms / unitMs, unit)
 }
 
-function count(number: number, noun: string): string {
-  return number === 1 ? `1 ${noun}` : `${number} ${noun}s`
-}
+const count = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? '' : 's'}`

@@ -3,23 +3,20 @@ import { type Refusal, tooManyRequests } from '../errors.ts'
 import { ipPart } from './key.ts'
 import { add, type CallLog, createCallLog, growsAt, viewAt } from './memory/call-log.ts'
 
-/** The failures of addresses, counted only in this process. An IPv6 address counts as its /64. */
+/** The failures of addresses, counted only in this process, under the limit in force. An IPv6 address counts as its /64. */
 export type Failures = ReturnType<ReturnType<typeof createFailures>>
 
-/** Called for each failure that is counted, and for each request that is refused because of earlier ones. */
-export interface FailureEvents {
-  onCounted(): void
-  onRefused(): void
-}
-
-/** Addresses that are held; the one that failed longest ago is dropped first. */
+/** Maximum addresses with failures; the address that failed longest ago is evicted first. */
 const MAX_ADDRESSES = 10_000
 
 /**
- * Refuses an address that failed `limit` times in a window, until the oldest failure has left the window. The failures stay
- * when the limit changes. `now` is in milliseconds and never goes back.
+ * Creates the log of failures, and returns the function that applies a limit to it, which may change: an address with `limit`
+ * failures in a window is refused until the oldest failure leaves the window. `now` is in milliseconds and never goes back.
  */
-export function createFailures(events: FailureEvents, now = () => performance.now()) {
+export function createFailures(
+  { onCounted, onRefused }: { onCounted(): void; onRefused(): void },
+  now = () => performance.now(),
+) {
   const logs = new LRUCache<string, CallLog>({ max: MAX_ADDRESSES })
   const nowUs = (): number => Math.round(now() * 1000)
 
@@ -34,7 +31,7 @@ export function createFailures(events: FailureEvents, now = () => performance.no
       if (view.used < limit) return undefined
       const waitMs = (growsAt(log, view, limit, windowUs, at) - at) / 1000
       const secs = Math.max(1, Math.ceil(waitMs / 1000))
-      events.onRefused()
+      onRefused()
       return tooManyRequests('Too many requests from this address have failed.', {
         headers: {
           'X-RateLimit-Limit': String(limit),
@@ -45,20 +42,17 @@ export function createFailures(events: FailureEvents, now = () => performance.no
         retryAfterSecs: secs,
       })
     }
-    return {
-      refusal,
-      /** Counts one failure; returns the 429 instead if the address had failed too often, with other requests in progress. */
-      count(ip: string): Refusal | undefined {
-        const refused = refusal(ip)
-        if (refused !== undefined) return refused
-        const key = ipPart(ip)
-        const log = logs.get(key) ?? createCallLog()
-        logs.set(key, log)
-        const at = nowUs()
-        add(log, viewAt(log, windowUs, at), limit, windowUs, at)
-        events.onCounted()
-        return undefined
-      },
+    /** Counts one failure; returns the 429 instead if other failures have reached the limit during the request. */
+    function count(ip: string): Refusal | undefined {
+      const refused = refusal(ip)
+      if (refused !== undefined) return refused
+      const key = ipPart(ip)
+      const log = logs.get(key) ?? createCallLog()
+      logs.set(key, log)
+      add(log, limit, windowUs, nowUs())
+      onCounted()
+      return undefined
     }
+    return { refusal, count }
   }
 }

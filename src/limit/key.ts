@@ -2,77 +2,63 @@
 import { createHash } from 'node:crypto'
 import { networkOf } from '../downstream/trusted-proxies.ts'
 import { foldCase } from '../downstream/target.ts'
-import type { Limit } from './limit.ts'
 
-/** Longest part in UTF-8 bytes before encoding; a longer one is replaced by its hash. */
+/** Maximum UTF-8 bytes of a part; a longer part is replaced by its hash. */
 const MAX_BYTES = 256
-/** Precedes a hash: `#` is always escaped in a part. */
-const HASHED = '#'
-
-/** The ASCII characters that stay unescaped in a part: no delimiter of keys, no glob, no control character. */
-const RAW = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()+,;=@|/"
-/** What each byte is encoded to; a raw one has length 1. */
+/** Matches a part that is its own encoding: no delimiters of keys, glob characters or control characters. */
+const UNESCAPED = /^[\w.~!$&'()+,;=@|/-]{1,256}$/
 const ENCODED = Array.from({ length: 256 }, (_, byte) => {
   const char = String.fromCharCode(byte)
-  return RAW.includes(char) ? char : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
+  return UNESCAPED.test(char) ? char : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
 })
 
-/** Returns what the keys of a store start with: as configured, or `sluice` in memory. */
-export function prefixOf(store: 'memory' | { readonly prefix: string }): string {
-  return store === 'memory' ? 'sluice' : store.prefix
+/** The name of a limit, and the parts of its keys. */
+export interface KeyedLimit {
+  readonly name: string
+  /** The parts of the key, in order: `client`, `user`, `ip`, or the name of a path parameter. */
+  readonly per: readonly string[]
 }
 
-/** Encodes an exactly compared part, such as a client id: none can imitate another, end a part, or enter the hash tag. */
+/** Returns the prefix of a store's keys: as configured, or `sluice` in memory. */
+export const prefixOf = (store: 'memory' | { readonly prefix: string }): string =>
+  store === 'memory' ? 'sluice' : store.prefix
+
+/** Encodes a part that is compared exactly, such as a client id: different parts differently, without delimiters and braces. */
 export function encodePart(part: string): string {
-  const { length } = part
-  // A lone `%` begins no escape.
-  if (length === 0) return '%'
-  if (length > MAX_BYTES) return encodeSlowly(part)
-  for (let i = 0; i < length; i++) {
-    const code = part.charCodeAt(i)
-    if (code > 127 || ENCODED[code]!.length > 1) return encodeSlowly(part)
-  }
-  return part
+  if (UNESCAPED.test(part)) return part
+  // A `%` without digits is never an escape.
+  if (part === '') return '%'
+  const bytes = Buffer.from(part)
+  // UTF-8 replaces lone surrogates, which would make different parts equal.
+  const isLossy = bytes.length > part.length && /\p{Surrogate}/u.test(part)
+  let encoded = isLossy ? `#${Buffer.from(part, 'utf16le').toString('hex')}` : ''
+  if (!isLossy) for (const byte of bytes) encoded += ENCODED[byte]!
+  if (!isLossy && bytes.length <= MAX_BYTES) return encoded
+  // Encodings without a hash escape every `#`.
+  return `#${createHash('sha256').update(encoded).digest('hex')}`
 }
 
-/** Encodes a path parameter in canonical spelling, percent-encoded, ignoring case. */
+/** Encodes a canonical, percent-encoded path parameter, ignoring case. */
 export const paramPart = (segment: string): string => encodePart(foldCase(segment))
 
-/** Encodes an address: IPv6 by its /64, or as IPv4 if it stands for one. */
+/** Encodes an address: IPv6 by its /64, or as IPv4 if it maps one. */
 export const ipPart = (ip: string): string => encodePart(networkOf(ip))
-
-function encodeSlowly(part: string): string {
-  const bytes = Buffer.from(part)
-  // UTF-8 has no lone surrogates, and one must not become another.
-  if (bytes.length > part.length && /\p{Surrogate}/u.test(part)) {
-    return hashed(HASHED + Buffer.from(part, 'utf16le').toString('hex'))
-  }
-  let encoded = ''
-  for (const byte of bytes) encoded += ENCODED[byte]!
-  return bytes.length > MAX_BYTES ? hashed(encoded) : encoded
-}
-
-function hashed(encoded: string): string {
-  return HASHED + createHash('sha256').update(encoded).digest('hex')
-}
 
 /** A set of keys of a store. */
 export interface KeyFilter {
-  /** Those with a known name. */
+  /** The keys whose names are known. */
   readonly named: readonly string[]
-  /** A glob that all others match, beside keys that are not of the set; undefined if there are none. */
+  /** A glob that matches all other keys of the set, and keys that are not; undefined if there are no others. */
   readonly glob: string | undefined
   matches(key: string): boolean
 }
 
-/** Returns the keys of a client under these limits, wherever in the key the client is. */
-export function clientKeys(limits: readonly Limit[], prefix: string, client: string): KeyFilter {
+/** Returns the keys of a client under these limits, also those that do not begin with the client. */
+export function clientKeys(limits: readonly KeyedLimit[], prefix: string, client: string): KeyFilter {
   const wanted = encodePart(client)
   const mine = limits.filter(({ per }) => per.includes('client'))
   const further = mine.filter(({ per }) => per.length > 1)
-  const positions = new Map(
-    mine.map(({ name, per }) => [name, per.flatMap((part, at) => (part === 'client' ? [at] : []))]),
-  )
+  const perOf = new Map(mine.map(({ name, per }) => [name, per]))
   const literalPrefix = prefix.replaceAll(/[*?[\]\\]/g, String.raw`\$&`)
   const isFirst = further.every(({ per }) => per[0] === 'client')
   const glob = isFirst ? `${literalPrefix}:{${wanted}}:*` : `${literalPrefix}:*${wanted}*`
@@ -80,9 +66,8 @@ export function clientKeys(limits: readonly Limit[], prefix: string, client: str
     named: mine.filter(({ per }) => per.length === 1).map(({ name }) => `${prefix}:{${wanted}}:${name}`),
     glob: further.length > 0 ? glob : undefined,
     matches(key) {
-      const parsed = parseKey(prefix, key)
-      if (parsed === undefined) return false
-      return positions.get(parsed.name)?.every((at) => parsed.parts[at] === wanted) ?? false
+      const { name = '', parts = [] } = parseKey(prefix, key) ?? {}
+      return perOf.get(name)?.every((part, i) => part !== 'client' || parts[i] === wanted) ?? false
     },
   }
 }

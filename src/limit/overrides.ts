@@ -1,7 +1,7 @@
 import { instant } from './instant.ts'
-import type { Limit } from './limit.ts'
+import type { KeyedLimit } from './key.ts'
 
-/** A limit that an operator set for a client while gateways run; it beats every other rule until `untilAt`. */
+/** A limit that an operator set for a client while gateways run; it replaces every other rule until `untilAt`. */
 export interface Override {
   readonly client: string
   /** The name of the limit. */
@@ -9,75 +9,58 @@ export interface Override {
   readonly limit: number
   /** Epoch milliseconds; undefined if it does not end. */
   readonly untilAt?: number
-  /** When it was set; epoch milliseconds. */
+  /** Epoch milliseconds at which it was set. */
   readonly setAt: number
-  /** The operator who set it, by their own account. */
+  /** The operator who set it, not verified. */
   readonly by?: string
   readonly note?: string
 }
 
-/** The overrides of every client that has some: client id → limit name → its override. */
+/** The overrides in force: client id → limit name → override. */
 export type Overrides = ReadonlyMap<string, ReadonlyMap<string, Override>>
 
-/** An override as operators read it. Instants are ISO 8601 in UTC, with milliseconds. */
-export interface ListedOverride {
-  readonly client: string
-  readonly name: string
-  readonly limit: number
-  /** Null if it does not end. */
-  readonly until: string | null
-  readonly set: string
-  readonly by: string | null
-  readonly note: string | null
-  /** False if the configuration has no such limit that begins with the client, so that it has no effect. */
-  readonly applies: boolean
-}
-
 /**
- * Where all gateways keep their overrides: a value for each, by its field, and a version, `<counter> <random>`. Each change counts
- * up from the greatest counter that the source or the writer knows, so that older data are known as such when they come back.
+ * The overrides that all gateways share: a value for each override, by its field, and a version, `<counter> <random>`. Each change
+ * adds 1 to the greater counter of the source and the writer, so that older data, such as a restored backup, are detected.
  */
 export interface OverrideSource {
-  /** Returns the version; the empty text if there is none. */
+  /** Returns the version; an empty text if there is none. */
   version(): Promise<string>
   /** Returns every field with its value, and the version as the field `version`. */
   read(): Promise<Readonly<Record<string, string>>>
-  /** Writes fields, and removes those without a value, all at once; `known` is the writer's version. */
-  change(fields: ReadonlyMap<string, string | undefined>, known: string): Promise<void>
-  /** Replaces everything by these fields and this version, if what is kept is older; returns true if it did. */
+  /** Writes fields, and removes those without a value, all at once; `writer` is the writer's version. */
+  change(fields: ReadonlyMap<string, string | undefined>, writer: string): Promise<void>
+  /** Replaces everything by these fields and this version if the stored version is older; returns true if it did. */
   restore(fields: ReadonlyMap<string, string>, version: string): Promise<boolean>
 }
 
-/** The field of the version: no field of an override, which is JSON. */
+/** The field of the version. Fields of overrides are JSON. */
 export const VERSION_FIELD = 'version'
-
-/** Overrides that there may be at once: they bound what each gateway keeps, and what is read from Redis. */
+/** Maximum number of overrides; bounds the memory of each gateway, and what it reads from Redis. */
 export const MAX_OVERRIDES = 10_000
-/** The longest field and value, in characters: beyond what a client's id, a limit's name and a note take. */
+/** Maximum length of a field with its value, in characters; a client id, a limit's name and a note are shorter. */
 const MAX_LENGTH = 4096
 
-/** Returns the counter of a version; 0 of anything else. */
+/** Returns the counter of a version; 0 for other texts. */
 export const counterOf = (version: string): number => Number(/^\d{1,15}(?= |$)/.exec(version)?.[0] ?? 0)
 
 /** True if a client's limit has not ended at an instant (epoch milliseconds). */
 export const isActive = ({ untilAt }: { readonly untilAt?: number }, nowMs: number): boolean =>
   untilAt === undefined || nowMs < untilAt
 
-/** True if clients may have an override of a limit: what it counts by begins with the client. */
-export const isOverridable = ({ per }: Limit): boolean => per[0] === 'client'
+/** True if clients may have an override of a limit: its keys begin with the client. */
+export const isOverridable = ({ per }: Pick<KeyedLimit, 'per'>): boolean => per[0] === 'client'
 
 /** Returns the field of a client's override of a limit. */
-export const overrideField = (client: string, name: string): string => JSON.stringify([client, name])
+export const fieldOf = ({ client, name }: Pick<Override, 'client' | 'name'>): string =>
+  JSON.stringify([client, name])
 
-/** Formats what is kept of an override beside its field. */
+/** Formats the value of an override's field. */
 export const formatOverride = ({ limit, untilAt, setAt, by, note }: Override): string =>
   JSON.stringify({ limit, untilAt, setAt, by, note })
 
-/** Parses overrides; `bad` are the fields that hold none, or are beyond the most that there may be. */
-export function parseOverrides(fields: Readonly<Record<string, string>>): {
-  readonly overrides: readonly Override[]
-  readonly bad: readonly string[]
-} {
+/** Parses overrides; `bad` are the fields that do not hold an override, or are beyond `MAX_OVERRIDES`. */
+export function parseOverrides(fields: Readonly<Record<string, string>>) {
   const overrides: Override[] = []
   const bad: string[] = []
   for (const [field, value] of Object.entries(fields)) {
@@ -91,16 +74,12 @@ export function parseOverrides(fields: Readonly<Record<string, string>>): {
 
 function parseOverride(field: string, value: string): Override | undefined {
   if (field.length + value.length > MAX_LENGTH) return undefined
-  let key: readonly unknown[]
-  let rest: Partial<Record<keyof Override, unknown>>
   try {
-    key = JSON.parse(field) as typeof key
-    rest = JSON.parse(value) as typeof rest
-    const [client, name] = key
+    const [client, name] = JSON.parse(field) as readonly unknown[]
+    const { limit, untilAt, setAt, by, note } = JSON.parse(value) as Record<string, unknown>
     if (typeof client !== 'string' || client === '' || typeof name !== 'string') return undefined
-    const { limit, untilAt, setAt, by, note } = rest
-    if (!isWhole(limit) || !isInstant(setAt) || !(untilAt === undefined || isInstant(untilAt)))
-      return undefined
+    if (!isWhole(limit) || !isInstant(setAt)) return undefined
+    if (untilAt !== undefined && !isInstant(untilAt)) return undefined
     return {
       ...{ client, name, limit, setAt },
       ...(untilAt !== undefined && { untilAt }),
@@ -113,43 +92,51 @@ function parseOverride(field: string, value: string): Override | undefined {
 }
 
 const isWhole = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
-/** The latest instant of a Date. */
-const MAX_AT = 8.64e15
-const isInstant = (value: unknown): value is number => isWhole(value) && value <= MAX_AT
+/** True for an instant that a Date can represent. */
+const isInstant = (value: unknown): value is number => isWhole(value) && value <= 8.64e15
 
-/** Groups overrides by client and limit; of two for the same, the later one of the list counts. */
-export function byClient(overrides: readonly Override[]): Map<string, ReadonlyMap<string, Override>> {
+/** Groups overrides by client and limit; the last of several overrides for the same client and limit counts. */
+export function byClient(overrides: readonly Override[]): Overrides {
   const clients = new Map<string, Map<string, Override>>()
   for (const override of overrides) {
-    const own = clients.get(override.client)
-    if (own === undefined) clients.set(override.client, new Map([[override.name, override]]))
-    else own.set(override.name, override)
+    const own = clients.get(override.client) ?? new Map<string, Override>()
+    clients.set(override.client, own.set(override.name, override))
   }
   return clients
 }
 
-/** Lists overrides for operators, by client and limit, beside the limits of the configuration. */
-export function listOverrides(
-  overrides: readonly Override[],
-  limits: readonly Limit[],
-  nowMs: number,
-): readonly ListedOverride[] {
+/** An override as operators read it. Instants are ISO 8601 in UTC, with milliseconds; `until` is null if it does not end. */
+export type ListedOverride = ReturnType<typeof listOverrides>[number]
+
+/** Lists the overrides that have not ended for operators, by client and limit. */
+export function listOverrides(overrides: readonly Override[], limits: readonly KeyedLimit[], nowMs: number) {
   const overridable = new Set(limits.filter(isOverridable).map(({ name }) => name))
   return overrides
     .filter((override) => isActive(override, nowMs))
-    .map((override) => ({ ...listed(override), applies: overridable.has(override.name) }))
     .toSorted((a, b) => compare(a.client, b.client) || compare(a.name, b.name))
+    .map(({ client, name, limit, untilAt, setAt, by = null, note = null }) => {
+      const until = untilAt === undefined ? null : instant(untilAt)
+      /** False if the configuration has no such limit whose keys begin with the client: the override has no effect. */
+      const applies = overridable.has(name)
+      return { client, name, limit, until, set: instant(setAt), by, note, applies }
+    })
 }
 
-/** Returns an override as operators read it. */
-export const listed = ({ client, name, limit, untilAt, setAt, by, note }: Override) => ({
-  client,
-  name,
-  limit,
-  until: untilAt === undefined ? null : instant(untilAt),
-  set: instant(setAt),
-  by: by ?? null,
-  note: note ?? null,
-})
-
 const compare = (a: string, b: string): number => Number(a > b) - Number(a < b)
+
+/** Creates a source of overrides in this process, for a gateway without Redis. */
+export function createMemoryOverrides(): OverrideSource {
+  const fields = new Map<string, string>()
+  return {
+    version: async () => fields.get(VERSION_FIELD) ?? '',
+    read: async () => Object.fromEntries(fields),
+    async change(changes) {
+      for (const [field, value] of changes) {
+        if (value === undefined) fields.delete(field)
+        else fields.set(field, value)
+      }
+      fields.set(VERSION_FIELD, String(counterOf(fields.get(VERSION_FIELD) ?? '') + 1))
+    },
+    restore: async () => false,
+  }
+}

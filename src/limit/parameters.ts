@@ -5,9 +5,6 @@ import type { LimitedRoute } from './limit.ts'
 
 type Counted = Pick<LimitedRoute, 'segments' | 'limits'>
 
-/** What the parameters of paths must be where a limit counts by them: name → kind. A kind that is none of `KINDS` is a regular expression. */
-export type Parameters = Readonly<Record<string, string>>
-
 const NAMED = new Map(
   Object.entries({
     plain: { pattern: /^[A-Za-z0-9_:@~=-]+$/, words: 'letters, digits and - _ : @ ~ =' },
@@ -18,25 +15,21 @@ const NAMED = new Map(
     integer: { pattern: /^(?:0|[1-9]\d*)$/, words: 'a whole number without sign and leading zeros' },
   }),
 )
-/** The kinds that have a name. In each, an id has one spelling but for case. */
+/** The named kinds. In each, an id has only one spelling, except for case. */
 export const KINDS = [...NAMED.keys()]
-/** Most characters of a parameter that is counted by; they bound what matching a regular expression costs. */
+/** Maximum length of a parameter that a limit counts by, in characters; bounds the cost of matching a regular expression. */
 const MAX_LENGTH = 128
 
-/** Refuses the parameters of a request that are not of their kind: 400; undefined where all are. */
-export type RefuseParams = (params: Params) => Refusal | undefined
+export type RefuseParams = ReturnType<typeof compileParameters>
 
-/** Prepares the check of a route's counted parameters, `plain` where `parameters` names no other kind. */
-export function compileParameters(route: Counted, parameters: Parameters): RefuseParams {
+/** Compiles the check of a route's counted parameters. `parameters` maps names to `KINDS` or regular expressions; default `plain`. */
+export function compileParameters(route: Counted, parameters: Readonly<Record<string, string>>) {
   const checks = countedBy(route).map((name) => {
-    const kind = kindOf(name, parameters)
-    const { pattern, words } = NAMED.get(kind) ?? {
-      pattern: wholeSegment(kind),
-      words: 'of the form that is served here',
-    }
-    return { name, pattern, words }
+    const kind = Object.hasOwn(parameters, name) ? parameters[name]! : 'plain'
+    const named = NAMED.get(kind)
+    return { name, ...(named ?? { pattern: wholeSegment(kind), words: 'of the form that is served here' }) }
   })
-  return (params) => {
+  return (params: Params): Refusal | undefined => {
     for (const { name, pattern, words } of checks) {
       const text = decodeSegment(params[name]!)
       if (text.length <= MAX_LENGTH && pattern.test(text)) continue
@@ -46,19 +39,15 @@ export function compileParameters(route: Counted, parameters: Parameters): Refus
   }
 }
 
-/** The parameters of a route's path that its limits count by, in the order of the path. */
+/** Returns the parameters of a route's path that its limits count by, in the order of the path. */
 export function countedBy({ segments, limits }: Counted): readonly string[] {
   return segments.flatMap((segment) =>
     'param' in segment && limits.some(({ per }) => per.includes(segment.param)) ? [segment.param] : [],
   )
 }
 
-export function kindOf(name: string, parameters: Parameters): string {
-  return Object.hasOwn(parameters, name) ? parameters[name]! : 'plain'
-}
-
-/** A regular expression as it is matched: against the whole decoded segment. Throws a SyntaxError where it is none. */
+/** Compiles a regular expression to match the whole decoded segment. Throws a SyntaxError if it is invalid. */
 export function wholeSegment(source: string): RegExp {
-  // By itself first: `a)|(?:b` is one only within the parentheses.
+  // Compiled without the parentheses first: `a)|(?:b` is valid only within them.
   return new RegExp(`^(?:${new RegExp(source, 'u').source})$`, 'u')
 }

@@ -1,24 +1,25 @@
 import type { KeyFilter } from './key.ts'
 import type { Quota } from './limit.ts'
 
+/** The state of a key under a quota, at the instant of a decision. */
 export interface Allowance {
   readonly name: string
   readonly limit: number
   readonly windowMs: number
-  /** Calls that this key may still make now, after this call if it was charged. */
+  /** Calls that the key may still make, after this call if it was charged. */
   readonly remaining: number
   /** Epoch milliseconds at which `remaining` next grows; of a quota that refuses, at which the next call can pass. */
   readonly resetAt: number
-  /** Milliseconds, with fractions, from the store's now to that instant. */
+  /** Milliseconds, with fractions, from the store's now to `resetAt`. */
   readonly resetAfterMs: number
   /** Milliseconds, with fractions, until the next call can pass; 0 while `remaining` is above 0. */
   readonly retryAfterMs: number
-  /** True if this quota alone had room for the call. */
+  /** True if this quota had room for the call, whether or not the other quotas had. */
   readonly admitted: boolean
   readonly shadow: boolean
 }
 
-/** Makes an allowance; `growsAt` in epoch milliseconds with fractions. */
+/** Creates an allowance; `growsAt` is in epoch milliseconds with fractions. */
 export function allowanceOf(
   { name, limit, windowMs, shadow }: Quota,
   admitted: boolean,
@@ -26,54 +27,41 @@ export function allowanceOf(
   growsAt: number,
   resetAfterMs: number,
 ): Allowance {
-  return {
-    name,
-    limit,
-    windowMs,
-    remaining,
-    resetAt: Math.ceil(growsAt),
-    resetAfterMs,
-    retryAfterMs: remaining > 0 ? 0 : resetAfterMs,
-    admitted,
-    shadow,
-  }
+  const resetAt = Math.ceil(growsAt)
+  const retryAfterMs = remaining > 0 ? 0 : resetAfterMs
+  return { name, limit, windowMs, remaining, resetAt, resetAfterMs, retryAfterMs, admitted, shadow }
 }
-
-/** What decided: the store, or the fallback while the store is out of reach. */
-export type Mode = 'store' | 'local' | 'allow'
 
 export interface Charge {
   /** True if every quota that is not shadow had room, and so all were charged. */
   readonly admitted: boolean
-  /** In the order of the quotas; none where `mode` is `allow`. */
+  /** Allowances in the order of the quotas; empty if `mode` is `allow`. */
   readonly allowances: readonly Allowance[]
-  readonly mode: Mode
-  /** Epoch milliseconds of the store's own clock; undefined where `mode` is `allow`. */
-  readonly decidedAt?: number
+  /** `store` if the store decided, otherwise the fallback that did while the store was unavailable. */
+  readonly mode: 'store' | 'local' | 'allow'
+  /** Epoch milliseconds of the store's clock; undefined if `mode` is `allow`. */
+  readonly decidedAt?: number | undefined
 }
 
-/** Where the counters live. Every store gives the same answers on the same clock. */
+/** The counters. Every store gives the same answers on the same clock. */
 export interface Store {
-  /** Decides all quotas at once: charges each, or none. Rejects if the store cannot be asked. */
+  /** Decides all quotas at once: charges each, or none. Rejects if the store does not answer. */
   charge(quotas: readonly Quota[]): Charge | Promise<Charge>
-  /** Returns what `charge` would, without charging. */
+  /** Returns the allowances that `charge` would, without charging. */
   peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>
-  /**
-   * Returns up to `max` keys that a filter takes, with calls still counted or not. It may scan everything, until `signal`
-   * aborts. Rejects if a server that may keep some cannot be asked.
-   */
+  /** Returns up to `max` matching keys, also without calls in the window. May scan until `signal` aborts. Rejects if a server is down. */
   keys(filter: KeyFilter, max?: number, signal?: AbortSignal): Promise<readonly string[]>
-  /** Deletes every key that a filter takes, and returns how many there were. It may scan, as `keys` does. */
+  /** Deletes every key that matches a filter, and returns their number. May scan all keys, as `keys` does. */
   reset(filter: KeyFilter, signal?: AbortSignal): Promise<number>
   close(): Promise<void>
 }
 
-/** A key of the store holds no log of calls. One decision fails, and the store is well. */
+/** A key of the store does not hold a log of calls. The decision fails, but the server is healthy. */
 export class DamagedKeyError extends Error {
+  override readonly name = 'DamagedKeyError'
   readonly key: string
   constructor(key: string) {
     super(`The Redis key ${key} is damaged.`)
-    this.name = 'DamagedKeyError'
     this.key = key
   }
 }

@@ -1,66 +1,65 @@
 import { LRUCache } from 'lru-cache'
-import { type UpcomingChange, comingOf, decidedBy, type Rules } from './in-force.ts'
 import { instant } from './instant.ts'
-import { clientKeys } from './key.ts'
-import { type ClientLimits, compileLimits, type Limit, type Quota, quotaOfKey } from './limit.ts'
-import { type ListedOverride, listOverrides, type Overrides } from './overrides.ts'
+import { clientKeys, parseKey } from './key.ts'
+import { compileLimits, inForce, quotaOf } from './limit.ts'
+import type { ClientLimit, ClientLimits, Limit, Quota } from './limit.ts'
+import { listOverrides, type Override, type Overrides } from './overrides.ts'
 import type { Allowance, Store } from './store.ts'
 
-/** What a client may still use of a limit. Instants are ISO 8601 in UTC, with milliseconds. */
-export interface LimitUsage {
-  readonly name: string
-  readonly limit: number
-  readonly remaining: number
-  readonly windowSeconds: number
-  /** When `remaining` next grows, or the next call can pass. */
-  readonly reset: string
-  readonly changes: readonly UpcomingChange[]
+const instantOrNull = (ms: number | undefined): string | null => (ms === undefined ? null : instant(ms))
+
+/** Returns the future values of a limit for a client, in order. `announced` is null for the end of the client's own limit. */
+export function upcomingChanges(limit: Limit, nowMs: number, own?: ClientLimit, set?: Override) {
+  const turns = [
+    ...limit.changes.map(({ fromAt, announcedAt }) => ({ fromAt, announced: instant(announcedAt) })),
+    ...(set?.untilAt === undefined ? [] : [{ fromAt: set.untilAt, announced: instant(set.setAt) }]),
+    ...(own?.untilAt === undefined ? [] : [{ fromAt: own.untilAt, announced: null }]),
+  ]
+  let before = quotaOf(limit, '', nowMs, own, set)
+  return turns
+    .filter(({ fromAt }) => fromAt > nowMs)
+    .toSorted((a, b) => a.fromAt - b.fromAt)
+    .flatMap(({ fromAt, announced }) => {
+      const next = quotaOf(limit, '', fromAt, own, set)
+      const isNewWindow = next.windowMs !== before.windowMs
+      if (next.limit === before.limit && !isNewWindow) return []
+      before = next
+      const window = isNewWindow ? { windowSeconds: next.windowMs / 1000 } : {}
+      return [{ announced, from: instant(fromAt), limit: next.limit, ...window }]
+    })
 }
 
-export interface KeyUsage extends LimitUsage {
-  readonly key: string
-  /** When the client's own limit, or the override, ends; null if there is none, or if it does not end. */
-  readonly until: string | null
-  /** True if an override is in force. */
-  readonly override: boolean
-  readonly shadow: boolean
-  /** Calls that are counted: more than `limit` where that was lowered. */
-  readonly used: number
+/** Returns which rule decides a limit for a client, and why. */
+export function decidedBy(limit: Limit, nowMs: number, own?: ClientLimit, set?: Override) {
+  const rule = inForce(limit, nowMs, own, set)
+  const until = 'untilAt' in rule && rule.untilAt !== undefined ? `, until ${instant(rule.untilAt)}` : ''
+  if (set !== undefined && rule === set) {
+    const by = set.by === undefined ? '' : ` by ${set.by}`
+    const note = set.note === undefined ? '' : `: ${set.note}`
+    const because = `an override${until || ', for good'}, set at ${instant(set.setAt)}${by}${note}`
+    return { decidedBy: 'override' as const, because }
+  }
+  if (rule === own)
+    return { decidedBy: 'client' as const, because: `the client's own limit of the file${until}` }
+  const ended = own?.untilAt === undefined ? '' : `; the client's own limit ended at ${instant(own.untilAt)}`
+  if (!('fromAt' in rule)) return { decidedBy: 'limit' as const, because: `the limit of the file${ended}` }
+  return { decidedBy: 'change' as const, because: `changed at ${instant(rule.fromAt)}${ended}` }
 }
-
-/** A client's own limit of the file; `until` is null for one that does not end. */
-export interface OwnLimit {
-  readonly name: string
-  readonly limit: number
-  readonly until: string | null
-}
-
-export interface ClientUsage {
-  readonly client: string
-  readonly limits: readonly KeyUsage[]
-  /** Its own limits of the file, in force or not. */
-  readonly own: readonly OwnLimit[]
-  readonly overrides: readonly ListedOverride[]
-  readonly truncated: boolean
-}
-
-export type Usage = ReturnType<typeof createUsage>
 
 export const MAX_KEYS = 1000
-
-/** More calls than any key counts. */
+/** A limit that no key reaches. */
 const NO_LIMIT = 2 ** 40
 
-/** Returns how many calls each key counts, also beyond its limit. */
-export async function readUsed(
-  counters: Pick<Store, 'peek'>,
-  quotas: readonly Quota[],
-): Promise<readonly number[]> {
+/** Returns the calls that each key counts, also beyond its limit. */
+export async function readUsed(counters: Pick<Store, 'peek'>, quotas: readonly Quota[]) {
   const allowances = await counters.peek(quotas.map((quota) => ({ ...quota, limit: NO_LIMIT })))
   return allowances.map(({ remaining }) => NO_LIMIT - remaining)
 }
 
-/** Reads and deletes what is counted of a client. Operators' questions reject if the store itself cannot be asked. */
+export type Usage = ReturnType<typeof createUsage>
+export type ClientUsage = Awaited<ReturnType<Usage['ofClient']>>
+
+/** Creates the queries for the usage of limits, which reject if the store does not answer. Instants are ISO 8601 in UTC. */
 export function createUsage({
   store,
   counters = store,
@@ -78,76 +77,74 @@ export function createUsage({
   readonly overrides?: Overrides
 }) {
   const perClient = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
-  const live = perClient.filter(({ shadow }) => !shadow)
-  const quotasOfClient = compileLimits(perClient, prefix, clientLimits, overrides)
-  const quotasOfCaller = compileLimits(live, prefix, clientLimits, overrides)
-  /** By key, for a second: what costs no call is to cost Redis little. */
+  const quotasOf = compileLimits(perClient, prefix, clientLimits, overrides)
+  /** Allowances by key, for a second: Redis must not be loaded by queries, which are not limited. */
   const cache = new LRUCache<string, Promise<Allowance>>({ max: 10_000, ttl: 1000 })
 
-  /** Returns the limit of an allowance, with what beats it for a client. */
-  function rulesOf(name: string, client: string): Rules {
-    const limit = limits.find((one) => one.name === name)!
-    return { limit, own: clientLimits.get(client)?.get(name), set: overrides.get(client)?.get(name) }
+  function rulesOf(name: string, client: string) {
+    const rule = limits.find((limit) => limit.name === name)!
+    return { rule, own: clientLimits.get(client)?.get(name), set: overrides.get(client)?.get(name) }
   }
 
-  function usageOf(allowance: Allowance, client: string, nowMs: number): LimitUsage {
-    const { name, limit, remaining, windowMs, resetAt } = allowance
-    const rules = rulesOf(name, client)
-    const announced = rules.limit.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
-    const changes = comingOf({ ...rules, limit: { ...rules.limit, changes: announced } }, nowMs)
+  function usageOf({ name, limit, remaining, windowMs, resetAt }: Allowance, client: string, nowMs: number) {
+    const { rule, own, set } = rulesOf(name, client)
+    const announced = rule.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
+    const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, own, set)
     return { name, limit, remaining, windowSeconds: windowMs / 1000, reset: instant(resetAt), changes }
   }
 
+  /** Returns the allowance of a key, up to a second old, without charging. */
   function read(quota: Quota): Promise<Allowance> {
     const cached = cache.get(quota.key)
     if (cached !== undefined) return cached
-    const allowance = store.peek([quota]).then(([read]) => read!)
+    const allowance = store.peek([quota]).then(([allowance]) => allowance!)
     cache.set(quota.key, allowance)
     allowance.catch(() => cache.delete(quota.key))
     return allowance
   }
 
   return {
-    /** Returns what a key has left, up to a second old. It costs no call. */
     read,
-    /** Returns the live limits counted per client alone, up to a second old. It costs no call. */
-    async ofCaller(client: string): Promise<{ readonly limits: readonly LimitUsage[] }> {
+    /** Returns the live limits that are counted only per client, up to a second old, without charging. */
+    async ofCaller(client: string) {
       const nowMs = Date.now()
-      const allowances = await Promise.all(quotasOfCaller({ client, ip: '' }, {}, nowMs).map(read))
+      const live = quotasOf({ client, ip: '' }, {}, nowMs).filter(({ shadow }) => !shadow)
+      const allowances = await Promise.all(live.map(read))
       return { limits: allowances.map((allowance) => usageOf(allowance, client, nowMs)) }
     },
 
-    /** Returns the limits counted per client alone, and each key in which calls are counted. It may scan the store. */
-    async ofClient(client: string, signal?: AbortSignal): Promise<ClientUsage> {
+    /** Returns the limits that are counted only per client, and each other key with calls. May scan the store. */
+    async ofClient(client: string, signal?: AbortSignal) {
       const nowMs = Date.now()
-      const alone = quotasOfClient({ client, ip: '' }, {}, nowMs)
-      const known = new Set(alone.map(({ key }) => key))
-      const max = Math.max(0, MAX_KEYS - alone.length)
+      const single = quotasOf({ client, ip: '' }, {}, nowMs).map(({ key }) => key)
+      const max = Math.max(0, MAX_KEYS - single.length)
       const found = await store.keys(clientKeys(limits, prefix, client), MAX_KEYS + 1, signal)
-      const further = found.filter((key) => !known.has(key)).toSorted()
-      const quotas = [...alone]
-      for (const key of further.slice(0, max)) {
-        const quota = quotaOfKey(limits, prefix, key, client, nowMs, clientLimits, overrides)
-        if (quota !== undefined) quotas.push(quota)
-      }
+      const further = found.filter((key) => !single.includes(key)).toSorted()
+      const quotas = [...single, ...further.slice(0, max)].map((key) => {
+        const { rule, own, set } = rulesOf(parseKey(prefix, key)!.name, client)
+        return quotaOf(rule, key, nowMs, own, set)
+      })
       const [allowances, used] = await Promise.all([counters.peek(quotas), readUsed(counters, quotas)])
       const keys = quotas.map(({ key, name, untilAt, shadow }, i) => {
-        const until = untilAt === undefined ? null : instant(untilAt)
-        const override = decidedBy(rulesOf(name, client), nowMs).decidedBy === 'override'
-        return { key, ...usageOf(allowances[i]!, client, nowMs), until, override, shadow, used: used[i]! }
+        const { rule, own, set } = rulesOf(name, client)
+        const override = set !== undefined && inForce(rule, nowMs, own, set) === set
+        const usage = usageOf(allowances[i]!, client, nowMs)
+        return { key, ...usage, until: instantOrNull(untilAt), override, shadow, used: used[i]! }
       })
-      const isUsed = ({ key, used }: KeyUsage): boolean => known.has(key) || used > 0
-      const own = [...(clientLimits.get(client) ?? [])].map(([name, { limit, untilAt }]) => ({
-        ...{ name, limit, until: untilAt === undefined ? null : instant(untilAt) },
-      }))
-      const set = listOverrides([...(overrides.get(client)?.values() ?? [])], limits, nowMs)
-      const truncated = further.length > max
-      return { client, limits: keys.filter(isUsed), own, overrides: set, truncated }
+      return {
+        client,
+        limits: keys.filter(({ key, used }) => single.includes(key) || used > 0),
+        /** The client's own limits of the file, in force or not. */
+        own: [...(clientLimits.get(client) ?? [])].map(([name, { limit, untilAt }]) => ({
+          ...{ name, limit, until: instantOrNull(untilAt) },
+        })),
+        overrides: listOverrides([...(overrides.get(client)?.values() ?? [])], limits, nowMs),
+        truncated: further.length > max,
+      }
     },
 
-    /** Deletes every key of the client, and returns how many there were. It may scan the store. */
-    free: (client: string, signal?: AbortSignal): Promise<number> =>
-      store.reset(clientKeys(limits, prefix, client), signal),
+    /** Deletes every key of the client, and returns their number. May scan the store. */
+    free: (client: string, signal?: AbortSignal) => store.reset(clientKeys(limits, prefix, client), signal),
     /** Drops the cached allowances: after a reset. */
     forget: () => cache.clear(),
   }

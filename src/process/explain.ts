@@ -5,12 +5,12 @@ import type { Config } from '../config/schema.ts'
 import { createRouter, matchRoute, METHODS, type Params, matchesHost } from '../downstream/router.ts'
 import { parseTarget, servedHosts, type Target } from '../downstream/target.ts'
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
-import { comingOf, decidedBy } from '../limit/in-force.ts'
 import { instant, instantMs } from '../limit/instant.ts'
 import { prefixOf } from '../limit/key.ts'
 import { type Caller, compileLimits, type Limit, type LimitedRoute } from '../limit/limit.ts'
 import type { Overrides } from '../limit/overrides.ts'
 import { compileParameters } from '../limit/parameters.ts'
+import { decidedBy, upcomingChanges } from '../limit/usage.ts'
 
 export type { RequestLine as Question }
 
@@ -159,7 +159,7 @@ function explainLimits(
   )(caller, params, nowMs).map(({ name, limit, windowMs, shadow, key }) => {
     const configured = limits.find((one) => one.name === name)!
     const { per } = configured
-    const rules = { limit: configured, own: own?.get(name), set: set?.get(name) }
+    const rules = [configured, nowMs, own?.get(name), set?.get(name)] as const
     const lacking = per.filter((part) => known[part] === undefined)
     return {
       name,
@@ -171,8 +171,8 @@ function explainLimits(
       key: lacking.length > 0 ? null : key,
       /** The parts of the key that the question does not name. */
       lacking,
-      ...decidedBy(rules, nowMs),
-      next: comingOf(rules, nowMs)[0] ?? null,
+      ...decidedBy(...rules),
+      next: upcomingChanges(...rules)[0] ?? null,
       /** Calls that are counted now; null where that was not asked. */
       used: null as number | null,
     }

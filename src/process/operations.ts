@@ -2,12 +2,12 @@ import type { RequestLine, Setting } from '../admin/questions.ts'
 import type { Config } from '../config/schema.ts'
 import { nearest } from '../config/yaml/issue.ts'
 import { InvalidQuestion } from '../errors.ts'
-import { decidedBy, inForce } from '../limit/in-force.ts'
 import { instant } from '../limit/instant.ts'
+import { inForce } from '../limit/limit.ts'
 import type { LiveOverrides } from '../limit/overrides-live.ts'
 import { isOverridable, type ListedOverride, listOverrides, type Override } from '../limit/overrides.ts'
 import type { Store } from '../limit/store.ts'
-import { type ClientUsage, readUsed, type Usage } from '../limit/usage.ts'
+import { type ClientUsage, decidedBy, readUsed, type Usage } from '../limit/usage.ts'
 import type { Log } from '../observe/log.ts'
 import { explain, type Explained } from './explain.ts'
 
@@ -54,7 +54,7 @@ export function createOperations(
     const own = clientLimits.get(client)?.get(name)
     const set = live.limits.get(client)?.get(name)
     const nowMs = Date.now()
-    return { limit: inForce(limit, own, set, nowMs).limit, ...decidedBy({ limit, own, set }, nowMs) }
+    return { limit: inForce(limit, nowMs, own, set).limit, ...decidedBy(limit, nowMs, own, set) }
   }
 
   return {

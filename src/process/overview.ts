@@ -1,6 +1,6 @@
 import type { Config } from '../config/schema.ts'
-import { inForce } from '../limit/in-force.ts'
 import { instant } from '../limit/instant.ts'
+import { inForce } from '../limit/limit.ts'
 import { type CallerActivity, type LimitActivity, MAX_CALLERS } from '../observe/activity/values.ts'
 import type { MetricValues } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'
@@ -79,7 +79,7 @@ function limitsOf({ limits }: Config) {
   return limits.map((limit) => ({
     name: limit.name,
     per: limit.per,
-    limit: inForce(limit, undefined, undefined, now).limit,
+    limit: inForce(limit, now).limit,
     windowSeconds: limit.windowMs / 1000,
     shadow: limit.shadow,
     changes: limit.changes

@@ -51,7 +51,7 @@ describe('the headers of a decision', () => {
       ['X-RateLimit-Limit', '1000', 'X-RateLimit-Remaining', '998', 'X-RateLimit-Reset', ISO],
     ],
     [
-      'never are those of a shadow limit',
+      'are never those of a shadow limit',
       admitted(shadow, requests),
       ['X-RateLimit-Limit', '1000', 'X-RateLimit-Remaining', '998', 'X-RateLimit-Reset', ISO],
     ],
@@ -61,7 +61,7 @@ describe('the headers of a decision', () => {
       ['X-RateLimit-Limit', '1', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '5'],
     ],
     [
-      'are those of the longest wait where several refused',
+      'are those of the longest wait if several limits refused',
       refused(
         allowance({ name: 'a', limit: 3, retryAfterMs: 9000 }),
         sync,
@@ -75,7 +75,7 @@ describe('the headers of a decision', () => {
       ['X-RateLimit-Limit', '1', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '1'],
     ],
     [
-      'treat a limit of 0 like any other',
+      'are the same for a limit of 0',
       refused(
         allowance({ name: 'a', limit: 3, retryAfterMs: 5000 }),
         allowance({ limit: 0, retryAfterMs: 9000 }),
@@ -83,22 +83,22 @@ describe('the headers of a decision', () => {
       ['X-RateLimit-Limit', '0', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '9'],
     ],
     [
-      'round whole seconds to themselves',
+      'keep whole seconds',
       refused(allowance({ retryAfterMs: 5000 })),
       ['X-RateLimit-Limit', '1', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '5'],
     ],
     [
-      'are none where nothing was counted',
+      'are empty if nothing was counted',
       { admitted: true, allowances: [], mode: 'allow', cached: false },
       [],
     ],
-    ['are none where shadow limits alone were counted', admitted(shadow), []],
+    ['are empty if only shadow limits were counted', admitted(shadow), []],
   ])('%s', (_, decision, headers) => {
     expect(fieldsOf(decisionHeaders(decision))).toEqual(headers)
   })
 })
 
-test('Reset is an instant in ISO 8601 with milliseconds, in UTC, whichever came before', () => {
+test('Reset is an instant in ISO 8601 with milliseconds, in UTC, also after any other instant', () => {
   fc.assert(
     fc.property(fc.array(fc.integer({ min: 0, max: 4e12 })), (instants) => {
       for (const resetAt of instants.flatMap((ms) => [ms, ms + 1, ms + 3_599_999])) {
@@ -110,7 +110,7 @@ test('Reset is an instant in ISO 8601 with milliseconds, in UTC, whichever came 
   )
 })
 
-describe('the words of a exceeded', () => {
+describe('the message of a refusal', () => {
   test.each<[Partial<Allowance>, string]>([
     [{}, 'The limit "sync" allows 1 call in 5 seconds. Retry in 5 seconds.'],
     [
@@ -132,7 +132,7 @@ describe('the words of a exceeded', () => {
     expect(exceeded(refused(allowance(rest))).message).toBe(detail)
   })
 
-  test('name every limit that refused, and no shadow limit', () => {
+  test('names every limit that refused, except shadow limits', () => {
     const both = refused(
       allowance({ name: 'a' }),
       requests,

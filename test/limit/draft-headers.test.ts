@@ -22,7 +22,7 @@ function allowance(name: string, rest: Partial<Allowance> = {}): Allowance {
 
 function headersOf(...allowances: Allowance[]): string[] {
   const decision: Decision = { admitted: true, allowances, mode: 'store', cached: false }
-  const quotas = allowances.map((one) => ({ ...one, key: one.name }))
+  const quotas = allowances.map((allowance) => ({ ...allowance, key: allowance.name }))
   return fieldsOf(draftHeaders(decision, quotas))
 }
 
@@ -36,12 +36,12 @@ test('the draft’s headers list every live limit, in whole seconds, rounded up'
   ])
 })
 
-test('the draft’s headers stay structured fields for limits beyond what those can say', () => {
+test('the draft’s headers stay structured fields for limits beyond the greatest integer of a structured field', () => {
   const [, policy] = headersOf(allowance('huge', { limit: Number.MAX_SAFE_INTEGER }))
   expect(parseList(policy!)[0]![1].get('q')).toBe(999_999_999_999_999)
 })
 
-test('the draft’s headers list the policy of a limit, too, of which nothing is known at the moment', () => {
+test('the draft’s headers list the policy of a limit without an allowance', () => {
   const requests = allowance('requests', { limit: 500, remaining: 0, admitted: false })
   const decision: Decision = {
     admitted: false,
@@ -61,6 +61,6 @@ test('the draft’s headers list the policy of a limit, too, of which nothing is
   ])
 })
 
-test('the draft’s headers are none where nothing was counted', () => {
+test('the draft’s headers are empty if nothing was counted', () => {
   expect(headersOf()).toEqual([])
 })

@@ -31,7 +31,7 @@ describe('counts failures', () => {
     }
   }
 
-  it('turns an address away in whatever window it failed too often, until the oldest failure leaves it', () => {
+  it('refuses an address with too many failures in any window, until the oldest leaves the window', () => {
     const { clock, failures, events } = counted()
     failures.count('192.0.2.1')
     clock.ms = 900
@@ -47,7 +47,7 @@ describe('counts failures', () => {
     expect(events).toEqual({ counted: 3, refused: 4 })
   })
 
-  it('tells addresses apart, IPv6 by their /64', () => {
+  it('counts each address separately, IPv6 by its /64', () => {
     const { failures } = counted()
     failures.count('2001:db8::1')
     failures.count('2001:db8::2')
@@ -56,7 +56,7 @@ describe('counts failures', () => {
     expect(failures.refusal('192.0.2.1')).toBeUndefined()
   })
 
-  it('holds no more of an address than the limit, and judges what it holds by the limit of now', () => {
+  it('keeps at most `limit` failures of an address, and applies the current limit to them', () => {
     const { clock, failures, lowered } = counted()
     failures.count('192.0.2.1')
     expect(lowered.refusal('192.0.2.1')).toBeDefined()
@@ -65,7 +65,7 @@ describe('counts failures', () => {
     expect(failures.refusal('192.0.2.1')).toBeUndefined()
   })
 
-  it('forgets the address that failed longest ago when there are too many', () => {
+  it('evicts the address that failed longest ago if there are too many', () => {
     const { lowered } = counted()
     const address = (i: number) => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`
     for (let i = 0; i <= 10_000; i++) lowered.count(address(i))
@@ -93,7 +93,7 @@ describe('the gateway', () => {
   const from = (ip: string, more: Parameters<typeof call>[1] = {}) =>
     call(gateway.port, { ...more, headers: { 'X-Forwarded-For': ip } })
 
-  it('answers 429 before any key is tried to an address whose authentications failed too often', async () => {
+  it('refuses an address with too many failed authentications with a 429, before verifying its token', async () => {
     await start()
     const bad = `${(await token('someone')).slice(0, -9)}AAAAAAAAA`
     for (let i = 0; i < 3; i++) expect((await from('192.0.2.1', { token: bad })).status).toBe(401)
@@ -120,7 +120,7 @@ describe('the gateway', () => {
     expect(body).toMatch(/^sluice_failures_refused_total 1$/m)
   })
 
-  it('tells an address of no more failures than it may have, however many waited for keys together', async () => {
+  it('sends an address at most `limit` 401s, also if more requests waited for the keys', async () => {
     const waiting: (() => void)[] = []
     const others = JSON.stringify({ keys: [makeKey('ES256').jwk] })
     const keys = await startUpstream((_, response) => waiting.push(() => response.end(others)))
@@ -135,7 +135,7 @@ describe('the gateway', () => {
     await keys.close()
   })
 
-  it('counts missing credentials, unmatched paths and ambiguous targets too, and then refuses those as well', async () => {
+  it('counts and refuses missing credentials, unmatched paths and ambiguous targets', async () => {
     await start()
     expect((await from('192.0.2.1')).status).toBe(401)
     expect((await from('192.0.2.1', { path: '/nothing' })).status).toBe(404)
@@ -145,7 +145,7 @@ describe('the gateway', () => {
     }
   })
 
-  it('counts no refusal of a limit, no lack of a scope and no answer of an upstream', async () => {
+  it('does not count 429s of limits, missing scopes or responses of the upstream', async () => {
     await start({
       limit: 2,
       routes: `${ROUTES}  - { match: "/scoped", upstream: data, authenticate: bearer, scope: [rare] }\n`,
@@ -158,14 +158,14 @@ describe('the gateway', () => {
     expect((await from('192.0.2.1', { token: await token('another') })).status).toBe(200)
   })
 
-  it('lets such an address reach what asks for no proof', async () => {
+  it('does not refuse an address on routes without authentication', async () => {
     await start()
     for (let i = 0; i < 4; i++) await from('192.0.2.1')
     expect((await from('192.0.2.1')).status).toBe(429)
     expect((await from('192.0.2.1', { path: '/oidc/auth' })).status).toBe(200)
   })
 
-  it('counts clients that cannot prove who they are at the PAR endpoint, and says so in words of OAuth', async () => {
+  it('counts failed client authentications at the PAR endpoint, and refuses with an OAuth error', async () => {
     await start({
       routes: '  - { match: "POST /oidc/request", upstream: identity, authenticate: par }\n'.replace(
         /^/,
@@ -195,7 +195,7 @@ clients: [{ id: acme, authentication: private_key_jwt }]`,
     })
   })
 
-  it('tries no key for a push whose body came while its address failed too often', async () => {
+  it('does not authenticate a push if its address failed too often while the body arrived', async () => {
     await start({
       routes: ROUTES.replace('authenticate: none }', 'authenticate: par }'),
       more: `failures: { limit: 1, window: 1h }
@@ -220,7 +220,7 @@ par: { issuer: "https://identity.example.com/oidc" }`,
     expect(response.resume().statusCode).toBe(429)
   })
 
-  it('counts nothing where no failures are configured', async () => {
+  it('counts nothing without `failures` in the configuration', async () => {
     await start({ more: '' })
     for (let i = 0; i < 30; i++) expect((await from('192.0.2.1')).status).toBe(401)
   })

@@ -1,13 +1,13 @@
 import type { Quota } from '../../src/limit/limit.ts'
 
-/** What a store may say of one quota, from the least to the most. Spans are microseconds. */
+/** The right answers of a store for one quota; ranges are [min, max]. Spans are microseconds. */
 export interface Verdict {
   readonly room: readonly boolean[]
   readonly remaining: readonly [number, number]
   readonly growsAfterUs: readonly [number, number]
 }
 
-/** The calls of a key, each with its own instant: those that its store surely holds, those that it may hold; and how long one may stay too long. */
+/** The instants of a key's calls: those that a store must count, those that it may count, and how much too long it may count a call. */
 interface Log {
   readonly sure: readonly number[]
   readonly likely: readonly number[]
@@ -15,14 +15,14 @@ interface Log {
 }
 
 /**
- * A naive log: every admitted call of a key as one number, filtered anew at each question. The specification of a store.
- * Up to 1000 calls per window a store has one right answer; above, it may keep each call for a thousandth of a window
- * longer, never shorter: it is told what the store answered, and says between what that must lie.
+ * The specification of a store: a naive log with one number for each admitted call of a key, filtered for every decision. For
+ * limits of up to 1000 calls there is one right answer. Above, a store may count a call for a thousandth of a window too long:
+ * the judge gets the store's answer, and returns the ranges that it must lie in.
  */
 export class Judge {
   readonly #logs = new Map<string, Log>()
 
-  /** Judges one decision: `rooms` is what the store said of each quota's room. */
+  /** Judges one decision; `rooms` are the store's answers if each quota has room. */
   decide(
     quotas: readonly Quota[],
     nowUs: number,
@@ -40,18 +40,20 @@ export class Judge {
       const grainUs = Math.max(spanUs, log.grainUs)
       const now = inWindow(log, windowUs, grainUs, nowUs)
       const room = [...new Set([now.sure, now.likely].map(({ length }) => length < quota.limit))]
-      return { quota, windowUs, now, room, said: rooms[i]! }
+      return { quota, windowUs, now, room, hasRoom: rooms[i]! }
     })
-    const admitted = views.every(({ quota, said }) => said || quota.shadow)
-    const verdicts = views.map(({ quota, windowUs, now, room, said }) => {
+    const admitted = views.every(({ quota, hasRoom }) => hasRoom || quota.shadow)
+    const verdicts = views.map(({ quota, windowUs, now, room, hasRoom }) => {
       let log = now
-      if (charging && admitted && said) {
+      if (charging && admitted && hasRoom) {
         const at = Math.max(nowUs, now.sure.at(-1) ?? 0)
         log = { ...now, sure: [...now.sure, at], likely: [...now.likely, at] }
         this.#logs.set(quota.key, log)
       }
       const { limit } = quota
-      const remaining = [limit - log.likely.length, limit - log.sure.length].map((left) => Math.max(0, left))
+      const remaining = [limit - log.likely.length, limit - log.sure.length].map((calls) =>
+        Math.max(0, calls),
+      )
       return {
         room,
         remaining: remaining as [number, number],
@@ -79,6 +81,9 @@ function growsAfter(
   if (limit === 0) return [windowUs, windowUs]
   const after = (log: readonly number[]) =>
     log.length === 0 ? 0 : log[Math.max(0, log.length - limit)]! + windowUs - nowUs
-  const [one, other] = [after(sure), after(likely)]
-  return [Math.max(0, Math.min(one, other)), likely.length === 0 ? 0 : Math.max(one, other) + grainUs]
+  const [sureUs, likelyUs] = [after(sure), after(likely)]
+  return [
+    Math.max(0, Math.min(sureUs, likelyUs)),
+    likely.length === 0 ? 0 : Math.max(sureUs, likelyUs) + grainUs,
+  ]
 }

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { clientKeys } from '../../src/limit/key.ts'
 import { hashSlot, hashTag } from '../../src/limit/redis/hash-slot.ts'
-import { type ClientLimits, compileLimits, type Limit, quotaOfKey } from '../../src/limit/limit.ts'
+import { type ClientLimits, compileLimits, type Limit } from '../../src/limit/limit.ts'
 import { byClient } from '../../src/limit/overrides.ts'
 
 const ip = '192.0.2.7'
@@ -11,7 +11,7 @@ function limit(name: string, per: readonly string[], rest: Partial<Limit> = {}):
   return { name, per, limit: 10, windowMs: 60_000, shadow: false, changes: [], ...rest }
 }
 
-/** The key of one limit for a caller. */
+/** Returns the key of one limit for a caller. */
 function keyOf(
   per: readonly string[],
   caller: { client?: string; user?: string; ip?: string },
@@ -21,14 +21,14 @@ function keyOf(
 }
 
 describe('the key of a limit', () => {
-  test('has the first part as its hash tag, then the limit’s name, then the rest', () => {
+  test('has the first part as its hash tag, then the limit’s name, then the other parts', () => {
     const caller = { client: 'acme', user: 'u1', ip }
     expect(keyOf(['client'], caller)).toBe('p:{acme}:l')
     expect(keyOf(['client', 'connection'], caller, { connection: 'c-1' })).toBe('p:{acme}:l:c-1')
     expect(keyOf(['user', 'client', 'ip'], caller)).toBe('p:{u1}:l:acme:192.0.2.7')
   })
 
-  test('compares clients and users exactly, and parameters without regard to case', () => {
+  test('compares clients and users exactly, and parameters ignoring case', () => {
     expect(keyOf(['client'], { client: 'Acme' })).not.toBe(keyOf(['client'], { client: 'acme' }))
     const connection = (value: string) => keyOf(['connection'], {}, { connection: value })
     for (const same of ['Stra%C3%9Fe', 'STRASSE', 'strasse', 'STRA%E1%BA%9EE', '%C5%BFtrasse']) {
@@ -60,7 +60,7 @@ describe('the key of a limit', () => {
     }
   })
 
-  test('lets no part imitate another, end its own, or enter the hash tag', () => {
+  test('encodes different parts differently, without delimiters and braces', () => {
     const text = fc.oneof(
       fc.string({
         unit: fc.constantFrom(
@@ -84,18 +84,18 @@ describe('the key of a limit', () => {
     )
     fc.assert(
       fc.property(text, text, text, text, (a, b, c, d) => {
-        const one = keyOf(['client', 'user'], { client: a, user: b })
+        const key = keyOf(['client', 'user'], { client: a, user: b })
         const other = keyOf(['client', 'user'], { client: c, user: d })
-        expect(one === other).toBe(a === c && b === d)
+        expect(key === other).toBe(a === c && b === d)
         // oxlint-disable-next-line no-control-regex
-        expect(one).toMatch(/^p:\{[^{}:\u0000- \u007f-\uffff]+\}:l:[^{}:\u0000- \u007f-\uffff]+$/)
-        expect(hashTag(one)).not.toBe('')
+        expect(key).toMatch(/^p:\{[^{}:\u0000- \u007f-\uffff]+\}:l:[^{}:\u0000- \u007f-\uffff]+$/)
+        expect(hashTag(key)).not.toBe('')
       }),
       { numRuns: 2000 },
     )
   })
 
-  test('replaces a part of more than 256 bytes by a hash that no other part can imitate', () => {
+  test('replaces a part of more than 256 bytes by a hash, which differs from the encoding of every other part', () => {
     const key = (client: string) => keyOf(['client'], { client })
     expect(key('x'.repeat(256))).toBe(`p:{${'x'.repeat(256)}}:l`)
     const long = key('x'.repeat(257))
@@ -107,7 +107,7 @@ describe('the key of a limit', () => {
     expect(key('x'.repeat(5_000_000))).toHaveLength(71)
   })
 
-  test('is never shared by callers that lack a part: that is an error', () => {
+  test('throws an error for callers that lack a part, rather than share a key among them', () => {
     expect(() => keyOf(['client'], {})).toThrow('counted per client')
     expect(() => keyOf(['connection'], { client: 'a' }, { other: 'x' })).toThrow('counted per connection')
   })
@@ -128,7 +128,7 @@ describe('a limit', () => {
     expect([99, 100, 199, 200, 100_000].map((nowMs) => at(nowMs).limit)).toEqual([1000, 500, 500, 1200, 1200])
   })
 
-  test('gives way to the client’s own until the instant at which that ends', () => {
+  test('is replaced by the client’s own limit until that ends', () => {
     const own: ClientLimits = new Map([
       ['acme', new Map([['requests', { limit: 7, windowMs: 1000, untilAt: 150 }]])],
     ])
@@ -139,7 +139,7 @@ describe('a limit', () => {
     expect(compileLimits([changed], 'p', always)({ client: 'other', ip }, {}, 0)[0]!.limit).toBe(1000)
   })
 
-  test('gives way to an override until its end, and so does the client’s own, but for its window', () => {
+  test('is replaced by an override until that ends, as is the client’s own limit, except for its window', () => {
     const [client, name, setAt] = ['acme', 'requests', 0]
     const overrides = byClient([{ client, name, limit: 9, untilAt: 180, setAt }])
     const own: ClientLimits = new Map([
@@ -157,19 +157,16 @@ describe('a limit', () => {
     expect(under(150, own)).toMatchObject({ windowMs: 60_000, untilAt: 180 })
     expect(under(180)).toMatchObject({ untilAt: undefined })
     expect(under(0, undefined, 'other').limit).toBe(1000)
-    expect(quotaOfKey([changed], 'p', 'p:{acme}:requests', 'acme', 0, undefined, overrides)).toMatchObject({
-      limit: 9,
-    })
   })
 
-  test('has no override where its keys do not begin with the client, which others share', () => {
+  test('ignores an override if its keys do not begin with the client: other clients share them', () => {
     const overrides = byClient([{ client: 'acme', name: 'shared', limit: 9, setAt: 0 }])
     const shared = [limit('shared', ['connection', 'client'])]
     const apply = compileLimits(shared, 'p', undefined, overrides)
     expect(apply({ client: 'acme', ip }, { connection: 'c' }, 0)[0]!.limit).toBe(shared[0]!.limit)
   })
 
-  test('is applied once, though a route names it twice', () => {
+  test('is applied once if a route names it twice', () => {
     const apply = compileLimits([changed, limit('b', ['ip'], { shadow: true }), changed], 'p')
     expect(apply({ client: 'acme', ip }, {}, 0).map(({ name, shadow }) => [name, shadow])).toEqual([
       ['requests', false],
@@ -185,7 +182,7 @@ describe('the keys of a client', () => {
     limit('none', ['ip']),
   ]
 
-  test('are found by globs and told from their neighbours exactly', () => {
+  test('are found by globs, and distinguished exactly from the other keys that match', () => {
     const { named, glob, matches } = clientKeys(limits, 'p', 'a*c')
     expect([named, glob]).toEqual([['p:{a%2Ac}:first'], 'p:*a%2Ac*'])
     const first = clientKeys([limit('sync', ['client', 'connection'])], 'p?', 'acme')
@@ -197,16 +194,6 @@ describe('the keys of a client', () => {
     expect(matches('p:{a%2Ac}:none')).toBe(false)
     expect(matches('p:{a%2Ac}:~proof:x')).toBe(false)
     expect(matches('nonsense')).toBe(false)
-  })
-
-  test('become quotas again, with what holds for the client now', () => {
-    const own: ClientLimits = new Map([['acme', new Map([['middle', { limit: 3 }]])]])
-    expect(quotaOfKey(limits, 'p', 'p:{u}:middle:acme:x', 'acme', 0, own)).toMatchObject({
-      name: 'middle',
-      key: 'p:{u}:middle:acme:x',
-      limit: 3,
-    })
-    expect(quotaOfKey(limits, 'p', 'p:{acme}:gone', 'acme', 0)).toBeUndefined()
   })
 })
 

@@ -6,7 +6,7 @@ import type { Charge, Store } from '../../src/limit/store.ts'
 
 const quota: Quota = { name: 'sync', key: 'p:{a}:sync', limit: 1, windowMs: 5000, shadow: false }
 
-/** A memory store that counts how often it is asked, on a clock of the test's. */
+/** Creates a limiter on a memory store that counts its charges, on a clock of the test. */
 function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mode'] } = {}) {
   const { delayed = false, mode = 'store' } = options
   const clock = { ms: 1000 }
@@ -74,7 +74,7 @@ describe('the limiter', () => {
     expect(asked.count - admitted).toBeLessThanOrEqual(20)
   })
 
-  test('asks the store at the very instant at which the next call can pass', async () => {
+  test('asks the store at the instant at which the next call can pass', async () => {
     const { limiter, clock } = setUp()
     await limiter.decide([quota])
     clock.ms += 4500
@@ -85,7 +85,7 @@ describe('the limiter', () => {
     expect(await limiter.decide([quota])).toMatchObject({ admitted: true })
   })
 
-  test('counts the wait from before it asked, however late the answer comes', async () => {
+  test('counts the validity of a refusal from before the question, also if the answer comes late', async () => {
     const { limiter, clock, answer, asked } = setUp({ delayed: true })
     const first = limiter.decide([quota])
     const second = limiter.decide([quota])
@@ -99,7 +99,7 @@ describe('the limiter', () => {
     expect(asked.count).toBe(3)
   })
 
-  test('tells a wait that is over for sure, counted from when the answer had come', async () => {
+  test('reports a wait counted from the arrival of the answer, so that it is never too short', async () => {
     const { limiter, clock, answer } = setUp({ delayed: true })
     const admitted = limiter.decide([quota])
     answer()
@@ -113,11 +113,11 @@ describe('the limiter', () => {
     expect(await limiter.decide([quota])).toMatchObject({ cached: true, refusedBy: { retryAfterMs: 3480 } })
   })
 
-  test('drops what it remembers when told to, also what was asked before and is answered after', async () => {
+  test('clears its cache, and does not cache answers to earlier questions', async () => {
     const { limiter, answer, memory, asked } = setUp({ delayed: true })
     const early = [limiter.decide([quota]), limiter.decide([quota])]
     answer()
-    for (const one of early) await one
+    for (const decision of early) await decision
     await memory.reset({ named: [], glob: undefined, matches: () => true })
     limiter.forget()
     const fresh = limiter.decide([quota])
@@ -133,24 +133,24 @@ describe('the limiter', () => {
     expect(asked.count).toBe(5)
   })
 
-  test('takes no remembered refusal for one of another limit or window', async () => {
+  test('does not use a cached refusal for another limit or window', async () => {
     const { limiter } = setUp()
     await limiter.decide([quota])
     await limiter.decide([quota])
     expect(await limiter.decide([{ ...quota, limit: 2 }])).toMatchObject({ admitted: true })
   })
 
-  test('remembers no refusal of what stands in for the store', async () => {
+  test('does not cache refusals of the fallback', async () => {
     const { limiter, asked } = setUp({ mode: 'local' })
     for (let i = 0; i < 3; i++) await limiter.decide([quota])
     expect(asked.count).toBe(3)
   })
 
-  describe('where several limits decide,', () => {
+  describe('with several limits,', () => {
     const slow: Quota = { name: 'requests', key: 'p:{a}:requests', limit: 1, windowMs: 30_000, shadow: false }
     const sync = (id: string): Quota => ({ ...quota, key: `p:{a}:sync:${id}` })
 
-    test('tells the longest wait, though a shorter one is remembered', async () => {
+    test('reports the longest wait, also if a shorter one is cached', async () => {
       const { limiter, clock } = setUp()
       const requests = { ...slow, windowMs: 3000 }
       await limiter.decide([sync('a')])
@@ -164,7 +164,7 @@ describe('the limiter', () => {
       expect((await limiter.decide([requests, sync('a')])).refusedBy).toMatchObject({ name: 'sync' })
     })
 
-    test('tells the longest wait, though another limit was filled since', async () => {
+    test('reports the longest wait, also if another limit was filled since', async () => {
       const { limiter } = setUp()
       const requests = { ...slow, limit: 2 }
       await limiter.decide([requests, sync('a')])
@@ -176,7 +176,7 @@ describe('the limiter', () => {
       })
     })
 
-    test('does not ask where no other limit can have a longer wait, and tells of those it knows', async () => {
+    test('does not ask if no other limit can have a longer wait, and reports the cached limits', async () => {
       const { limiter, asked } = setUp()
       await limiter.decide([slow])
       expect((await limiter.decide([slow, sync('a')])).allowances.map(({ name }) => name)).toEqual([
@@ -191,7 +191,7 @@ describe('the limiter', () => {
       expect(asked.count).toBe(2)
     })
 
-    test('takes a limit for one with room no longer than until a call is charged to it, as a shadow too', async () => {
+    test('drops a cached allowance with room when a call is charged to its key, also for a shadow limit', async () => {
       const { limiter } = setUp()
       const full = { ...slow, windowMs: 1000 }
       await limiter.decide([full])
@@ -203,7 +203,7 @@ describe('the limiter', () => {
       })
     })
 
-    test('asks no more than 16 times a second for one that is full, whatever the others are', async () => {
+    test('asks at most 16 times a second for a full key, also if the other keys are random', async () => {
       const { limiter, clock, asked } = setUp()
       const requests = { ...slow, windowMs: 3000 }
       await limiter.decide([requests])
@@ -218,7 +218,7 @@ describe('the limiter', () => {
     })
   })
 
-  test('says of a limit of 0 that a window from now on nothing passes', async () => {
+  test('reports a wait of a window from now for a limit of 0', async () => {
     const { limiter, clock } = setUp()
     const none = { ...quota, limit: 0 }
     await limiter.decide([none])
@@ -229,29 +229,29 @@ describe('the limiter', () => {
     })
   })
 
-  test('remembers so many refusals and no more', async () => {
+  test('caches at most 10,000 refusals', async () => {
     const { limiter, asked } = setUp()
     const none = Array.from({ length: 10_010 }, (_, i) => ({ ...quota, key: `k${i}`, limit: 0 }))
-    for (const one of none) await limiter.decide([one])
+    for (const quota of none) await limiter.decide([quota])
     expect(asked.count).toBe(10_010)
     expect(await limiter.decide([none[10]!])).toMatchObject({ cached: true })
     expect(await limiter.decide([none[9]!])).toMatchObject({ cached: false })
   })
 
-  test('never refuses for a shadow limit that it was told is full', async () => {
+  test('never refuses for a full shadow limit', async () => {
     const { limiter } = setUp()
     const shadow = { ...quota, name: 'trial', key: 'p:{a}:trial', shadow: true }
     const live = { ...quota, limit: 10 }
     for (let i = 0; i < 5; i++) expect(await limiter.decide([live, shadow])).toMatchObject({ admitted: true })
   })
 
-  test('admits without asking where nothing is limited', async () => {
+  test('admits a call without limits without asking the store', async () => {
     const { limiter, asked } = setUp()
     expect(await limiter.decide([])).toMatchObject({ admitted: true, allowances: [] })
     expect(asked.count).toBe(0)
   })
 
-  test('tells the metrics how each limit took the call', async () => {
+  test('reports the outcome of each limit to the metrics', async () => {
     const { limiter, outcomes, clock } = setUp()
     const five = { ...quota, name: 'five', key: 'p:{a}:five', limit: 5 }
     const shadow = { ...quota, name: 'trial', key: 'p:{a}:trial', shadow: true }

@@ -2,22 +2,22 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { createLiveOverrides } from '../../src/limit/overrides-live.ts'
 import {
   byClient,
+  createMemoryOverrides,
+  fieldOf,
   formatOverride,
   listOverrides,
   MAX_OVERRIDES,
   type Override,
-  overrideField,
   type OverrideSource,
   parseOverrides,
 } from '../../src/limit/overrides.ts'
-import { createMemoryOverrides } from '../../src/limit/memory/overrides.ts'
 import { createRedisStore, type RedisStore } from '../../src/limit/redis/store.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { sharedCluster, sharedSentinels } from '../helpers/shared-redis.ts'
 import { until } from '../helpers/wait.ts'
 
 const KEY = 'p:{}:~overrides'
-/** What is written there is then moved to `KEY`, so that no reader finds `KEY` empty. */
+/** Key of values that are then moved to `KEY`, so that `KEY` is never empty for a reader. */
 const OTHER = 'other'
 const HOUR_MS = 3_600_000
 const of = (client: string, limit = 5, rest: Partial<Override> = {}): Override => ({
@@ -25,43 +25,43 @@ const of = (client: string, limit = 5, rest: Partial<Override> = {}): Override =
   ...rest,
 })
 
-/** The fields as a source keeps them. */
+/** Returns the fields as a source keeps them. */
 const fieldsOf = (...overrides: Override[]) =>
-  Object.fromEntries(overrides.map((one) => [overrideField(one.client, one.name), formatOverride(one)]))
+  Object.fromEntries(overrides.map((override) => [fieldOf(override), formatOverride(override)]))
 
 describe('the fields of overrides', () => {
-  it('are read as they were written, but for the version', () => {
+  it('are read as they were written, without the version', () => {
     const all = [of('a\nb "c" ü', 0), of('b', 2, { untilAt: 3, by: 'jo@desk', note: 'a "reason"' })]
     expect(parseOverrides({ ...fieldsOf(...all), version: 'x' })).toEqual({ overrides: all, bad: [] })
     expect(parseOverrides({})).toEqual({ overrides: [], bad: [] })
   })
 
-  const FIELD = overrideField('a', 'requests')
+  const FIELD = fieldOf(of('a'))
   it.each([
-    ['no JSON', FIELD, '{"limit":'],
-    ['no object', FIELD, 'null'],
+    ['invalid JSON', FIELD, '{"limit":'],
+    ['null', FIELD, 'null'],
     ['another kind of field', 'a', formatOverride(of('a'))],
     ['a client of another kind', '[7,"requests"]', formatOverride(of('a'))],
     ['an empty client', '["","requests"]', formatOverride(of('a'))],
     ['a fraction', FIELD, JSON.stringify({ limit: 1.5, setAt: 1 })],
     ['a negative number', FIELD, JSON.stringify({ limit: -1, setAt: 1 })],
-    ['an end that is none', FIELD, JSON.stringify({ limit: 1, setAt: 1, untilAt: 'soon' })],
+    ['an invalid end', FIELD, JSON.stringify({ limit: 1, setAt: 1, untilAt: 'soon' })],
     ['an end beyond all dates', FIELD, JSON.stringify({ limit: 1, setAt: 1, untilAt: 1e16 })],
     ['a long note', FIELD, JSON.stringify({ limit: 1, setAt: 1, note: 'x'.repeat(5000) })],
-  ])('may be damaged: %s; the others count', (_, field, value) => {
+  ])('are ignored if damaged: %s; the other fields count', (_, field, value) => {
     expect(parseOverrides({ [field]: value, ...fieldsOf(of('good')) })).toEqual({
       overrides: [of('good')],
       bad: [field],
     })
   })
 
-  it('have a most that is read', () => {
+  it('are read up to a maximum number', () => {
     const many = Array.from({ length: MAX_OVERRIDES + 2 }, (_, i) => of(String(i)))
     const { overrides, bad } = parseOverrides(fieldsOf(...many))
     expect([overrides.length, bad.length]).toEqual([MAX_OVERRIDES, 2])
   })
 
-  it('are listed in order, with those that do nothing', () => {
+  it('are listed in order, including overrides without effect', () => {
     const limits = [
       { name: 'requests', per: ['client'], limit: 1, windowMs: 1, shadow: false, changes: [] },
       { name: 'shared', per: ['ip'], limit: 1, windowMs: 1, shadow: false, changes: [] },
@@ -109,15 +109,15 @@ describe('the overrides in Redis', () => {
     await redis.close()
   })
   const NOTHING = { onChange: () => {}, onUnreadable: () => {} }
-  /** Changes them as another gateway does. */
+  /** Adds overrides as another gateway does. */
   const add = (...added: Override[]) => createLiveOverrides(store.overrides, NOTHING).change(added, [])
   const remove = (...removed: Override[]) => createLiveOverrides(store.overrides, NOTHING).change([], removed)
   const kept = async () =>
     parseOverrides(await store.overrides.read()).overrides.toSorted((a, b) => (a.client < b.client ? -1 : 1))
-  /** Moves the clock of this process, and no timer. */
+  /** Moves the clock of this process, without running timers. */
   const wait = (ms: number) => vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + ms })
 
-  /** Follows them as a gateway does. */
+  /** Follows the overrides as a gateway does. */
   function follow(source = store.overrides) {
     const seen: string[] = []
     const live = createLiveOverrides(source, {
@@ -131,12 +131,12 @@ describe('the overrides in Redis', () => {
     return { ...live, seen, limitOf }
   }
 
-  it('are changed by several operators at once, and none is lost', async () => {
+  it('are changed by several operators at once without losing a change', async () => {
     await Promise.all(Array.from({ length: 8 }, (_, i) => add(of(String(i)))))
     expect((await kept()).map(({ client }) => client)).toEqual(['0', '1', '2', '3', '4', '5', '6', '7'])
   })
 
-  it('are one hash that does not expire, with a version that each change renews', async () => {
+  it('are one hash that does not expire, with a version that every change replaces', async () => {
     await add(of('a', 5, { untilAt: Date.now() + HOUR_MS }), of('b'))
     expect(await redis.command('HLEN', KEY)).toBe(3)
     expect(await redis.command('PTTL', KEY)).toBe(-1)
@@ -145,7 +145,7 @@ describe('the overrides in Redis', () => {
     expect(await store.overrides.version()).not.toBe(version)
   })
 
-  it('are in force at once where they are changed', async () => {
+  it('are in force at once at the gateway that changes them', async () => {
     const { change, limitOf } = follow()
     await change([of('a', 7), of('b', 8)], [])
     expect([limitOf('a'), limitOf('b')]).toEqual([7, 8])
@@ -153,7 +153,7 @@ describe('the overrides in Redis', () => {
     expect([limitOf('a'), limitOf('b')]).toEqual([9, undefined])
   })
 
-  it('are written back where Redis has lost them', async () => {
+  it('are written back if Redis has lost them', async () => {
     await add(of('a', 7), of('b', 8, { untilAt: Date.now() + HOUR_MS }))
     const { load, watch, seen, limitOf } = follow()
     await load()
@@ -167,12 +167,9 @@ describe('the overrides in Redis', () => {
   })
 
   it.each([
-    ['a reading finds', async () => {}],
-    [
-      'the next change finds',
-      async ({ change }: ReturnType<typeof follow>) => await change([of('c', 3)], []),
-    ],
-  ])('are written back, and what was removed stays so, where %s older data', async (_, act) => {
+    ['a poll', async () => {}],
+    ['the next change', async ({ change }: ReturnType<typeof follow>) => await change([of('c', 3)], [])],
+  ])('are written back without the removed ones if %s finds older data', async (_, act) => {
     await add(of('a', 7), of('b', 8))
     await redis.command('COPY', KEY, OTHER)
     const live = follow()
@@ -188,7 +185,7 @@ describe('the overrides in Redis', () => {
     expect([live.limitOf('a'), live.limitOf('b')]).toEqual([9, undefined])
   })
 
-  it('are read where two gateways have changed older data alike', async () => {
+  it('are read after two gateways have changed older data to the same version counter', async () => {
     const { change, load, limitOf } = follow()
     await change([of('a', 7)], [])
     await redis.command(
@@ -200,21 +197,21 @@ describe('the overrides in Redis', () => {
     expect(limitOf('a')).toBe(8)
   })
 
-  it('that are removed and were not there change nothing', async () => {
+  it('that do not exist can be removed without a change', async () => {
     await add(of('a'))
     const version = await store.overrides.version()
     await remove(of('b'))
     expect(await store.overrides.version()).toBe(version)
   })
 
-  it('that have ended are left out at the next change', async () => {
+  it('that have ended are removed by the next change', async () => {
     await add(of('a', 5, { untilAt: Date.now() - 1 }))
     expect(await kept()).toHaveLength(1)
     await add(of('b'))
     expect(await kept()).toEqual([of('b')])
   })
 
-  it('are 10,000 at most', async () => {
+  it('are limited to 10,000', async () => {
     const many = Array.from({ length: MAX_OVERRIDES }, (_, i) => of(`client-${i}`))
     await add(...many)
     await expect(add(of('another'))).rejects.toThrow('There are 10000 overrides at most; remove some')
@@ -227,7 +224,7 @@ describe('the overrides in Redis', () => {
     ['a list', ['RPUSH', OTHER, 'garbage']],
     ['a text', ['SET', OTHER, 'gärbage'.repeat(10)]],
     ['another hash', ['HSET', OTHER, 'a', 'b']],
-  ])('are written back where %s was written there', async (_, command) => {
+  ])('are written back if %s was written to their key', async (_, command) => {
     await add(of('a', 7))
     const { load, watch, seen, limitOf } = follow()
     await load()
@@ -240,7 +237,7 @@ describe('the overrides in Redis', () => {
     await until('they are read again', () => limitOf('a') === 8)
   })
 
-  it('are read but for damaged fields, which the next change removes', async () => {
+  it('are read without damaged fields, which the next change removes', async () => {
     await add(of('a', 7))
     await redis.command('HSET', KEY, 'x', 'garbage', 'version', 'other')
     const { load, seen, limitOf } = follow()
@@ -251,7 +248,7 @@ describe('the overrides in Redis', () => {
     expect(await redis.command('HEXISTS', KEY, 'x')).toBe(0)
   })
 
-  it('are followed: each change, and each end without one', async () => {
+  it('are followed: each change, and each end without a change', async () => {
     await add(of('a', 7))
     const { load, watch, seen, limits, limitOf } = follow()
     await load()
@@ -261,21 +258,21 @@ describe('the overrides in Redis', () => {
     await add(of('a', 8), of('b', 9, { untilAt: Date.now() + HOUR_MS }))
     await until('the change is in force', () => limitOf('a') === 8 && limitOf('b') === 9)
     wait(HOUR_MS)
-    await until('one has ended', () => limits.size === 1)
+    await until('one override has ended', () => limits.size === 1)
     expect(seen).toEqual(['1', '2', '1'])
     expect(applied).toBe(2)
     await remove(of('a'))
     await until('all are removed', () => limits.size === 0)
   })
 
-  it('stay as they are while Redis is down, and end nevertheless', async () => {
+  it('stay in force while Redis is down, until they end', async () => {
     await add(of('a', 7), of('b', 8, { untilAt: Date.now() + HOUR_MS }))
     const { load, watch, seen, limitOf } = follow()
     await load()
     watch(() => {})
     await redis.kill()
     wait(HOUR_MS)
-    await until('one has ended', () => limitOf('b') === undefined)
+    await until('one override has ended', () => limitOf('b') === undefined)
     expect(limitOf('a')).toBe(7)
     await redis.start()
     await until('Redis, which is empty, has them again', () => seen.includes('restored 1'))
@@ -285,7 +282,7 @@ describe('the overrides in Redis', () => {
 })
 
 describe('the overrides in memory', () => {
-  it('are changed, removed and never lost while the process lives', async () => {
+  it('are changed, removed, and kept while the process runs', async () => {
     const source: OverrideSource = createMemoryOverrides()
     const seen: number[] = []
     const live = createLiveOverrides(source, {

@@ -31,7 +31,7 @@ afterAll(async () => {
 })
 
 let clients = 0
-/** The statuses of calls of a client that makes no others. */
+/** Returns the statuses of calls of a new client. */
 async function statusesOf(paths: readonly string[]): Promise<number[]> {
   const mine = await token(`client-${clients++}`)
   const statuses: number[] = []
@@ -70,7 +70,7 @@ describe('a path parameter that a limit counts by', () => {
     ],
     ['integer', ['00', '012', '+1', '-1', '1.0', '1e3', '%D9%A1', '0x1', '9'.repeat(129)]],
     ['pattern', ['GB12.3x', 'xGB12.3', 'NONE', 'none%0a', '%CC%80x1']],
-  ])('of another kind than %s gets 400, before anybody is asked who calls', async (kind, ids) => {
+  ])('of another kind than %s gets a 400, before authentication', async (kind, ids) => {
     const seen = data.seen.length
     for (const id of ids) {
       const refused = await call(gateway.port, { path: `/${kind}/${id}` })
@@ -80,7 +80,7 @@ describe('a path parameter that a limit counts by', () => {
     expect(data.seen.length).toBe(seen)
   })
 
-  it('is compared without regard to case, and in nothing else', async () => {
+  it('is compared ignoring only case', async () => {
     expect(await statusesOf(['/plain/aB', '/plain/Ab', '/plain/a-b'])).toEqual([200, 429, 200])
     expect(await statusesOf([`/uuid/${UUID}`, `/uuid/${UUID.toUpperCase()}/`])).toEqual([200, 429])
     const accents = [
@@ -93,7 +93,7 @@ describe('a path parameter that a limit counts by', () => {
     expect(await statusesOf(accents)).toEqual([200, 429, 200, 200, 200])
   })
 
-  it('may be anything where no limit counts by it', async () => {
+  it('may be anything if no limit counts by it', async () => {
     expect(await statusesOf([`/free/${BARE}`, '/free/a.json', '/free/%C3%A9'])).toEqual([200, 200, 200])
   })
 })

@@ -16,20 +16,20 @@ export interface Subject {
 }
 
 export interface ContractOptions {
-  /** Random traces to run, each of some dozens of decisions; 10 unless given: what wraps a store only routes. */
+  /** Random traces to run, each of some dozens of decisions; default 10, which suffices for wrappers of a store. */
   readonly runs?: number
-  /** How many traces run at a time, each on a store of its own, since a batch has one clock; 1 unless given. */
+  /** Traces run at a time, each on its own store, since a batch has one clock; default 1. */
   readonly atOnce?: number
-  /** Does the store refuse from memory, and tell then of the limits that it knows alone? */
+  /** True if the store refuses from a cache, and then reports only the cached limits. */
   readonly remembers?: boolean
-  /** Does the clock of whoever asks never go back? */
+  /** True if the store's clock never goes back. */
   readonly monotonic?: boolean
 }
 
 const START_US = 1_750_000_000_000_000
 let runs = 0
 
-/** What every store promises, whatever stands around it: one suite for all of them. */
+/** Tests the contract of every store and wrapper of a store. */
 export function storeContract(
   name: string,
   open: () => Promise<Subject>,
@@ -44,10 +44,10 @@ export function storeContract(
       subject = subjects[0]!
     })
     afterAll(async () => {
-      await Promise.all(subjects.map((one) => one.close()))
+      await Promise.all(subjects.map((subject) => subject.close()))
     })
 
-    /** Runs a trace on keys of its own, and compares every answer with the judge's. */
+    /** Runs a trace on its own keys, and compares every answer with the judge's. */
     async function assertAgreement(steps: readonly Step[], subject: Subject): Promise<void> {
       const tag = `trace${runs++}`
       const judge = new Judge()
@@ -65,7 +65,7 @@ export function storeContract(
         const charges = await Promise.all(
           Array.from({ length: step.times }, async () => subject.store.charge(quotas)),
         )
-        // Of those that nothing remembers and that travel together, the order can be told.
+        // Charges of one batch are decided in order, unless some are refused from a cache.
         const instants = charges.slice(0, 16).map(({ decidedAt }) => decidedAt!)
         if (options.remembers !== true) {
           assert.deepEqual(
@@ -74,9 +74,9 @@ export function storeContract(
           )
         }
         for (const { admitted: was, allowances, decidedAt } of charges) {
-          // Of a refusal from memory, what it does not say is what it must be.
+          // A cached refusal lacks limits; they are taken to have room.
           const rooms = quotas.map(
-            ({ name }) => allowances.find((one) => one.name === name)?.admitted ?? true,
+            ({ name }) => allowances.find((allowance) => allowance.name === name)?.admitted ?? true,
           )
           const { admitted, verdicts } = judge.decide(quotas, nowUs, true, rooms)
           assert.equal(was, admitted)
@@ -104,7 +104,7 @@ export function storeContract(
       }
     }
 
-    /** A refusal has the longest of the waits, and says which limits refuse as far as it knows them. */
+    /** Asserts that a refusal has the longest wait, and the right answer for each limit that it has. */
     function assertWaits(
       allowances: readonly Allowance[],
       verdicts: ReturnType<Judge['decide']>['verdicts'],
@@ -115,12 +115,12 @@ export function storeContract(
       const sure = live.filter(({ room }) => !room.includes(true))
       const likely = live.filter(({ room }) => room.includes(false))
       const longest = longestWait(allowances)!
-      // To the microsecond and a half: a number holds no more of it beside the milliseconds of an epoch.
+      // Within 1.5 µs, the precision of epoch milliseconds in a double.
       assertBetween(
         longest.retryAfterMs,
         [
-          Math.max(0, ...sure.map(({ growsAfterUs: [least] }) => least / 1000)),
-          Math.max(...likely.map(({ growsAfterUs: [, most] }) => most / 1000)),
+          Math.max(0, ...sure.map(({ growsAfterUs: [min] }) => min / 1000)),
+          Math.max(...likely.map(({ growsAfterUs: [, max] }) => max / 1000)),
         ],
         0.0015,
       )
@@ -131,8 +131,8 @@ export function storeContract(
       }
     }
 
-    function assertBetween(value: number, [least, most]: readonly [number, number], off: number): void {
-      assert(least - off <= value && value <= most + off, `${least} <= ${value} <= ${most}`)
+    function assertBetween(value: number, [min, max]: readonly [number, number], off: number): void {
+      assert(min - off <= value && value <= max + off, `${min} <= ${value} <= ${max}`)
     }
 
     async function assertProperty(steps: fc.Arbitrary<Step[]>, count: number): Promise<void> {
@@ -178,21 +178,21 @@ export function storeContract(
       return fc.array(step, { minLength: 1, maxLength: length, size: 'max' })
     }
 
-    test('answers as a naive log does, through ties, gaps, boundaries, backward clocks and limits that change', async () => {
+    test('answers as a naive log does, with ties, gaps, boundaries, backward clocks and limits that change', async () => {
       await assertProperty(trace([0, 1, 2, 3, 7, 50], [1, 1, 2, 5], 60), numRuns)
     }, 60_000)
 
-    test('answers as a naive log does where calls share slots of a thousandth of the window', async () => {
+    test('answers as a naive log does if calls share slots of a thousandth of the window', async () => {
       await assertProperty(trace([3, 1000, 1001, 1300, 5000], [1, 20, 150, 400], 20), numRuns / 20)
     }, 60_000)
 
-    /** One key of its own, and a clock that starts now. */
+    /** Returns a quota with a new key. */
     function own(limit: number, windowMs: number, shadow = false): Quota & { readonly tag: string } {
       const tag = `own${runs++}`
       return { name: 'own', tag, key: `contract:{${tag}}:own`, limit, windowMs, shadow }
     }
 
-    test('admits a call the microsecond at which the oldest has left the window, not the one before', async () => {
+    test('admits a call at the microsecond at which the oldest call leaves the window, not earlier', async () => {
       const quota = own(2, 20_000)
       await subject.setClock(START_US, quota.tag)
       await subject.store.charge([quota])
@@ -206,7 +206,7 @@ export function storeContract(
       expect((await subject.store.charge([quota])).admitted).toBe(true)
     })
 
-    test('charges every quota or none', async () => {
+    test('charges all quotas or none', async () => {
       const wide = own(10, 20_000)
       const narrow = { ...own(1, 20_000), key: `contract:{${wide.tag}}:narrow`, name: 'narrow' }
       await subject.setClock(START_US, wide.tag)
@@ -215,7 +215,7 @@ export function storeContract(
       expect((await subject.store.peek([wide]))[0]!.remaining).toBe(9)
     })
 
-    test('refuses nothing for a shadow limit, and charges it only while it has room', async () => {
+    test('never refuses for a shadow limit, and charges it only while it has room', async () => {
       const live = own(10, 20_000)
       const shadow = { ...own(2, 20_000, true), key: `contract:{${live.tag}}:shadow`, name: 'shadow' }
       await subject.setClock(START_US, live.tag)
@@ -239,7 +239,7 @@ export function storeContract(
       expect((await subject.store.peek([{ ...quota, limit: 2000 }]))[0]!.remaining).toBe(1300)
     })
 
-    test('locks no key for longer than a window when the clock goes back by days', async () => {
+    test('never blocks a key for longer than a window, also if the clock goes back by days', async () => {
       const quota = own(3, 20_000)
       await subject.setClock(START_US, quota.tag)
       for (let i = 0; i < 3; i++) await subject.store.charge([quota])
@@ -253,7 +253,7 @@ export function storeContract(
       expect((await subject.store.charge([quota])).admitted).toBe(true)
     })
 
-    test('lists and frees the keys of one client, wherever it stands in them, and nobody else’s', async () => {
+    test('lists and frees exactly the keys of one client, also those that do not begin with it', async () => {
       const limits: Limit[] = [
         { name: 'first', per: ['client'], limit: 3, windowMs: 60_000, shadow: false, changes: [] },
         { name: 'last', per: ['ip', 'client'], limit: 3, windowMs: 60_000, shadow: false, changes: [] },
@@ -274,13 +274,13 @@ export function storeContract(
       expect((await subject.store.keys(filter)).toSorted()).toEqual(mine.toSorted())
       expect(await subject.store.reset(filter)).toBe(3)
       expect(await subject.store.keys(filter)).toEqual([])
-      const left = await subject.store.peek(
+      const remaining = await subject.store.peek(
         others.map((key) => ({ name: 'x', key, limit: 3, windowMs: 60_000, shadow: false })),
       )
-      expect(left.map(({ remaining }) => remaining)).toEqual(others.map(() => 2))
+      expect(remaining.map(({ remaining }) => remaining)).toEqual(others.map(() => 2))
     })
 
-    test('makes no call wait for those of a longer window: none was made in the one that is in force', async () => {
+    test('ignores calls outside the window in force, after a longer window was shortened', async () => {
       const long = own(100_000, 86_400_000)
       await subject.setClock(START_US, long.tag)
       await Promise.all(Array.from({ length: 60 }, async () => subject.store.charge([long])))
@@ -288,7 +288,7 @@ export function storeContract(
       expect((await subject.store.charge([{ ...long, limit: 50, windowMs: 60_000 }])).admitted).toBe(true)
     })
 
-    test('makes no call wait for the slots of a higher limit, once all have left the window', async () => {
+    test('ignores the slots of a higher limit once they have left the window', async () => {
       const high = own(2000, 86_400_000)
       await subject.setClock(START_US, high.tag)
       await Promise.all(Array.from({ length: 1200 }, async () => subject.store.charge([high])))

@@ -7,7 +7,7 @@ import type { Subject } from './store-contract.ts'
 
 const READS_CLOCK = "call('TIME')"
 
-/** charge.lua on a clock that stands in a key beside those that it decides. */
+/** charge.lua, with a clock that is read from a key with the same hash tag. */
 export const CLOCKED_SCRIPT = CHARGE_SCRIPT.replace(
   READS_CLOCK,
   "{ 0, call('GET', '{' .. KEYS[1]:match('{(.-)}') .. '}clock') or 0 }",
@@ -17,7 +17,7 @@ if (CLOCKED_SCRIPT === CHARGE_SCRIPT) throw new Error('charge.lua does not read 
 /** A memory store whose clocks the test sets. */
 export function memorySubject(): Subject {
   let us = 0
-  // What is swept is lost to a window that grows: that is tested apart.
+  // Without sweeps, which have tests of their own: swept calls are missing if a window grows.
   const store = new MemoryStore({ monotonicMs: () => us / 1000, wallMs: () => us / 1000 }, 0)
   return {
     store,
@@ -28,23 +28,23 @@ export function memorySubject(): Subject {
   }
 }
 
-/** A Redis store whose script reads the test's clock; `tell` runs a command where keys of a tag are kept. */
+/** A Redis store whose script reads the test's clock; `run` runs a command on the server of a tag. */
 export async function redisSubject(
   topology: RedisStoreOptions['topology'],
-  tell: (tag: string, command: readonly string[]) => Promise<unknown>,
+  run: (tag: string, command: readonly string[]) => Promise<unknown>,
 ): Promise<Subject> {
   const store = createRedisStore({ topology, prefix: 'contract', script: CLOCKED_SCRIPT })
   await store.connect()
   return {
     store,
     async setClock(us, tag) {
-      await tell(tag, ['SET', `{${tag}}clock`, String(us)])
+      await run(tag, ['SET', `{${tag}}clock`, String(us)])
     },
     close: () => store.close(),
   }
 }
 
-/** The same subject, asked through a limiter and its memory of refusals. */
+/** The same subject behind a limiter with its cache of refusals. */
 export function throughLimiter(subject: Subject): Subject {
   let us = 0
   const limiter = createLimiter(subject.store, undefined, () => us / 1000)

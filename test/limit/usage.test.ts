@@ -60,7 +60,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     return { store, calls, usage: createUsage({ store, prefix: 'p', limits, clientLimits }) }
   }
 
-  it('tells a caller of the live limits that are counted for it alone, and costs no call', async () => {
+  it('shows a caller the live limits that are counted only per client, without charging a call', async () => {
     const { store, calls, usage } = await opened()
     await calls(['requests', 'sync', 'trial', 'everybody', 'shared'], 'a')
     await calls(['requests'], 'b', 'c', 3)
@@ -79,11 +79,11 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       })
     }
     expect((await usage.ofCaller('b')).limits[0]).toMatchObject({ remaining: 7 })
-    expect((await usage.ofCaller('nobody yet')).limits[0]).toMatchObject({ remaining: 10 })
+    expect((await usage.ofCaller('new')).limits[0]).toMatchObject({ remaining: 10 })
     await store.close()
   })
 
-  it('tells of changes that are announced, not in force, and not beaten by an own limit', async () => {
+  it('shows changes that are announced, not in force yet, and not replaced by an own limit', async () => {
     const nowMs = Date.now()
     const change = (announcedIn: number, fromIn: number, limit: number) => ({
       announcedAt: nowMs + announcedIn * DAY_MS,
@@ -94,20 +94,20 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const { store, usage } = await opened(
       [limit('requests', ['client'], { changes })],
       new Map([
-        ['for good', new Map([['requests', { limit: 99 }]])],
+        ['without end', new Map([['requests', { limit: 99 }]])],
         ['for three days', new Map([['requests', { limit: 98, untilAt: nowMs + 3 * DAY_MS }]])],
-        ['no more', new Map([['requests', { limit: 97, untilAt: nowMs - DAY_MS }]])],
+        ['ended', new Map([['requests', { limit: 97, untilAt: nowMs - DAY_MS }]])],
       ]),
     )
-    const told = async (client: string) => {
-      const [one] = (await usage.ofCaller(client)).limits
-      return [one!.limit, ...one!.changes.map(({ limit }) => limit)]
+    const shownTo = async (client: string) => {
+      const [shown] = (await usage.ofCaller(client)).limits
+      return [shown!.limit, ...shown!.changes.map(({ limit }) => limit)]
     }
-    expect(await told('anybody')).toEqual([11, 12, 13])
-    expect(await told('for good')).toEqual([99])
-    expect(await told('for three days')).toEqual([98, 12, 13])
-    expect(await told('no more')).toEqual([11, 12, 13])
-    expect((await usage.ofCaller('anybody')).limits[0]!.changes[0]).toEqual({
+    expect(await shownTo('any')).toEqual([11, 12, 13])
+    expect(await shownTo('without end')).toEqual([99])
+    expect(await shownTo('for three days')).toEqual([98, 12, 13])
+    expect(await shownTo('ended')).toEqual([11, 12, 13])
+    expect((await usage.ofCaller('any')).limits[0]!.changes[0]).toEqual({
       announced: new Date(nowMs - DAY_MS).toISOString(),
       from: new Date(nowMs + 2 * DAY_MS).toISOString(),
       limit: 12,
@@ -115,7 +115,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     await store.close()
   })
 
-  it('tells of the end of an own limit and of an override, and of what applies then', async () => {
+  it('shows the end of an own limit and of an override, and the limit that follows', async () => {
     const nowMs = Date.now()
     const at = (days: number) => nowMs + days * DAY_MS
     const iso = (days: number) => new Date(at(days)).toISOString()
@@ -127,7 +127,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const own: ClientLimits = new Map([
       ['file', new Map([['requests', { limit: 50, untilAt: at(3) }]])],
       ['both', new Map([['requests', { limit: 50, untilAt: at(3) }]])],
-      ['beaten', new Map([['requests', { limit: 50 }]])],
+      ['replaced', new Map([['requests', { limit: 50 }]])],
     ])
     const set = (client: string, days?: number) => ({
       ...{ client, name: 'requests', limit: 70, setAt: at(-2) },
@@ -136,43 +136,48 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const overrides = byClient([
       set('set', 3),
       set('both', 5),
-      set('beaten', 3),
-      set('for good'),
+      set('replaced', 3),
+      set('without end'),
       set('ended', -1),
     ])
     const store = await open()
     const usage = createUsage({ store, prefix: 'p', limits: [requests], clientLimits: own, overrides })
-    const told = async (client: string) => {
-      const [one] = (await usage.ofClient(client)).limits
+    const shownTo = async (client: string) => {
+      const [shown] = (await usage.ofClient(client)).limits
       const { limits } = await usage.ofCaller(client)
-      expect(limits[0]!.changes).toEqual(one!.changes)
-      return [one!.limit, one!.override, one!.until, ...one!.changes]
+      expect(limits[0]!.changes).toEqual(shown!.changes)
+      return [shown!.limit, shown!.override, shown!.until, ...shown!.changes]
     }
     const change = { announced: iso(-1), from: iso(4), limit: 12 }
-    expect(await told('file')).toEqual([
+    expect(await shownTo('file')).toEqual([
       50,
       false,
       iso(3),
       { announced: null, from: iso(3), limit: 10 },
       change,
     ])
-    expect(await told('set')).toEqual([
+    expect(await shownTo('set')).toEqual([
       70,
       true,
       iso(3),
       { announced: iso(-2), from: iso(3), limit: 10 },
       change,
     ])
-    expect(await told('both')).toEqual([
+    expect(await shownTo('both')).toEqual([
       ...[70, true, iso(5), { announced: iso(-2), from: iso(5), limit: 12 }],
     ])
-    expect(await told('beaten')).toEqual([70, true, iso(3), { announced: iso(-2), from: iso(3), limit: 50 }])
-    expect(await told('for good')).toEqual([70, true, null])
-    expect(await told('ended')).toEqual([10, false, null, change])
+    expect(await shownTo('replaced')).toEqual([
+      70,
+      true,
+      iso(3),
+      { announced: iso(-2), from: iso(3), limit: 50 },
+    ])
+    expect(await shownTo('without end')).toEqual([70, true, null])
+    expect(await shownTo('ended')).toEqual([10, false, null, change])
     await store.close()
   })
 
-  it('tells operators of every key of the client, wherever it stands in it', async () => {
+  it('shows operators every key of the client, also those that do not begin with it', async () => {
     const untilAt = Date.now() + DAY_MS
     const own = new Map([['a b', new Map([['requests', { limit: 20, untilAt }]])]])
     const { store, calls, usage } = await opened(LIMITS, own)
@@ -197,13 +202,32 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     await store.close()
   })
 
-  it('tells of a limit of 0, which refuses all', async () => {
+  it('shows operators every key with the rules in force for the client, and no key without a limit', async () => {
+    const store = await open()
+    const limits = LIMITS.map((limit) => ({ ...limit, windowMs: 60_000 }))
+    const clientLimits = new Map([['acme', new Map([['shared', { limit: 3 }]])]])
+    const overrides = byClient([{ client: 'acme', name: 'sync', limit: 9, setAt: 0 }])
+    const usage = createUsage({ store, prefix: 'p', limits, clientLimits, overrides })
+    for (const key of ['p:{x}:shared:acme', 'p:{acme}:sync:x', 'p:{acme}:gone']) {
+      await store.charge([{ name: 'any', key, limit: 10, windowMs: 60_000, shadow: false }])
+    }
+    const shown = await usage.ofClient('acme')
+    expect(shown.limits.map(({ key, limit }) => [key, limit])).toEqual([
+      ['p:{acme}:requests', 10],
+      ['p:{acme}:trial', 5],
+      ['p:{acme}:sync:x', 9],
+      ['p:{x}:shared:acme', 3],
+    ])
+    await store.close()
+  })
+
+  it('shows a limit of 0, which refuses every call', async () => {
     const { store, usage } = await opened(LIMITS, new Map([['a', new Map([['requests', { limit: 0 }]])]]))
     expect((await usage.ofCaller('a')).limits).toMatchObject([{ limit: 0, remaining: 0 }])
     await store.close()
   })
 
-  it('frees every key of the client and of no other', async () => {
+  it('frees every key of the client, and no other keys', async () => {
     const { store, calls, usage } = await opened()
     await calls(['requests', 'sync', 'shared'], 'a', 'X')
     await calls(['requests', 'shared'], '*', 'X')
@@ -215,7 +239,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     await store.close()
   })
 
-  it('tells of so many keys and no more, and that there are more', async () => {
+  it('shows at most `MAX_KEYS` keys, and if there are more', async () => {
     const { store, calls, usage } = await opened([LIMITS[0]!, { ...LIMITS[1]!, windowMs: 60_000 }])
     const connections = Array.from({ length: MAX_KEYS - 1 }, (_, i) => `c${i}`)
     await Promise.all(connections.map((connection) => calls(['sync'], 'a', connection)))
@@ -231,7 +255,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
   })
 })
 
-it('rejects where the store cannot be asked', async () => {
+it('rejects if the store does not answer', async () => {
   const store = createRedisStore({ topology: { url: '/nowhere/redis.sock' }, prefix: 'p' })
   await store.connect()
   const usage = createUsage({ store, prefix: 'p', limits: LIMITS })
@@ -241,7 +265,7 @@ it('rejects where the store cannot be asked', async () => {
   await store.close()
 })
 
-it('tells operators of nothing that stands in for the counters', async () => {
+it('shows operators only the store’s counters, not the fallback’s', async () => {
   const store = new MemoryStore()
   const counters = { peek: () => Promise.reject(new Error('out of reach')) }
   const usage = createUsage({ store, counters, prefix: 'p', limits: LIMITS })

@@ -1,124 +1,103 @@
-/** The admitted calls of one key, exactly; the same slots and steps as in charge.lua. Times are microseconds on one clock. */
+/** An exact log of the admitted calls of one key, with the slots and the algorithm of charge.lua. Times are microseconds of one clock. */
 export interface CallLog {
-  /** Time of its last call, and calls ever admitted up to and with it, of each slot, alternating, oldest first. */
+  /** Two numbers for each slot, oldest first: the time of its last call, and the calls ever admitted up to that call. */
   readonly slots: number[]
-  /** Leading slots that are not held any more. */
+  /** Leading slots that are dropped, but not yet removed from `slots`. */
   first: number
   /** Calls ever admitted. */
   total: number
-  /** Of these, calls no longer held. */
-  gone: number
+  /** Calls of the dropped slots. */
+  expiredCalls: number
+  /** Time at which the newest call leaves the window of the last `add`. */
+  expiresAtUs: number
 }
 
 /** A log at one instant. */
 export interface View {
-  /** Slots held that have left the window. */
-  readonly left: number
-  /** Calls still counted. */
+  /** Slots that have left the window, but are not dropped. */
+  readonly expiredSlots: number
+  /** Calls in the window. */
   readonly used: number
 }
 
-/** Above this limit, the calls of a thousandth of the window share a slot, and count until its last one leaves. */
-const EXACT = 1000
+/** Maximum limit whose calls have slots of their own. Above it, the calls of a thousandth of the window share a slot, and its last call's time. */
+const MAX_EXACT = 1000
 
 export function createCallLog(): CallLog {
-  return { slots: [], first: 0, total: 0, gone: 0 }
+  return { slots: [], first: 0, total: 0, expiredCalls: 0, expiresAtUs: 0 }
 }
 
-/** Microseconds that a slot spans: 1 where every call keeps its own time. */
-function quantum(limit: number, windowUs: number): number {
-  return limit > EXACT ? Math.ceil(windowUs / EXACT) : 1
-}
+/** Returns the microseconds that a slot spans: 1 if every call keeps its own time. */
+const spanUs = (limit: number, windowUs: number): number =>
+  limit > MAX_EXACT ? Math.ceil(windowUs / MAX_EXACT) : 1
+const heldSlots = ({ slots, first }: CallLog): number => slots.length / 2 - first
+const timeOf = ({ slots, first }: CallLog, slot: number): number => slots[2 * (first + slot)]!
+const callsUpTo = ({ slots, first }: CallLog, slot: number): number => slots[2 * (first + slot) + 1]!
 
-/** Returns the time of the newest slot, -Infinity if none is held. */
-export function newest(log: CallLog): number {
-  return held(log) > 0 ? time(log, held(log) - 1) : Number.NEGATIVE_INFINITY
-}
-
-/** Returns what is still counted at an instant; changes nothing. */
+/** Returns the calls in the window at an instant; changes nothing. */
 export function viewAt(log: CallLog, windowUs: number, nowUs: number): View {
   const horizon = nowUs - windowUs
-  if (held(log) === 0 || time(log, 0) > horizon) return { left: 0, used: log.total - log.gone }
-  // Galloping: what has left since the last call is mostly little.
-  let left = 1
+  const held = heldSlots(log)
+  if (held === 0 || timeOf(log, 0) > horizon) return { expiredSlots: 0, used: log.total - log.expiredCalls }
+  // A galloping search: few slots expire between two calls.
+  let expiredSlots = 1
   let step = 1
-  while (left + step <= held(log) && time(log, left + step - 1) <= horizon) {
-    left += step
+  while (expiredSlots + step <= held && timeOf(log, expiredSlots + step - 1) <= horizon) {
+    expiredSlots += step
     step *= 2
   }
-  let beyond = Math.min(left + step, held(log) + 1)
-  while (beyond - left > 1) {
-    const middle = (left + beyond) >> 1
-    if (time(log, middle - 1) <= horizon) left = middle
-    else beyond = middle
+  for (; step > 0; step >>= 1) {
+    if (expiredSlots + step <= held && timeOf(log, expiredSlots + step - 1) <= horizon) expiredSlots += step
   }
-  return { left, used: log.total - count(log, left - 1) }
+  return { expiredSlots, used: log.total - callsUpTo(log, expiredSlots - 1) }
 }
 
-/** Adds calls now, after dropping the slots that left the window. */
-export function add(
-  log: CallLog,
-  { left }: View,
-  limit: number,
-  windowUs: number,
-  nowUs: number,
-  calls = 1,
-): void {
+/** Adds calls now, and drops the slots that have left the window. Returns the new view. */
+export function add(log: CallLog, limit: number, windowUs: number, nowUs: number, calls = 1): View {
   const { slots } = log
-  if (left > 0) {
-    log.gone = count(log, left - 1)
-    log.first += left
-    // Only once they are half of it, so that each is moved once on average.
-    if (log.first >= held(log)) {
+  const { expiredSlots } = viewAt(log, windowUs, nowUs)
+  if (expiredSlots > 0) {
+    log.expiredCalls = callsUpTo(log, expiredSlots - 1)
+    log.first += expiredSlots
+    // Remove dropped slots when they are half of the array, so that each slot is moved once on average.
+    if (log.first >= heldSlots(log)) {
       slots.splice(0, 2 * log.first)
       log.first = 0
     }
   }
-  const span = quantum(limit, windowUs)
-  const last = newest(log)
+  const span = spanUs(limit, windowUs)
+  const held = heldSlots(log)
+  const last = held > 0 ? timeOf(log, held - 1) : Number.NEGATIVE_INFINITY
+  const atUs = Math.max(last, nowUs)
   log.total += calls
-  if (last >= nowUs || Math.floor(last / span) === Math.floor(nowUs / span)) {
-    slots[slots.length - 2] = Math.max(last, nowUs)
+  log.expiresAtUs = atUs + windowUs
+  if (Math.floor(last / span) === Math.floor(atUs / span)) {
+    slots[slots.length - 2] = atUs
     slots[slots.length - 1] = log.total
   } else {
-    slots.push(nowUs, log.total)
+    slots.push(atUs, log.total)
   }
+  return { expiredSlots: 0, used: log.total - log.expiredCalls }
 }
 
-/** Returns when the remaining calls next grow: the oldest call leaves, or the last in excess of the limit. */
-export function growsAt(
-  log: CallLog,
-  { left, used }: View,
-  limit: number,
-  windowUs: number,
-  nowUs: number,
-): number {
+/** Returns when the remaining calls next grow: when the oldest call leaves, or the last call in excess of the limit. */
+export function growsAt(log: CallLog, view: View, limit: number, windowUs: number, nowUs: number): number {
+  const { expiredSlots, used } = view
   if (limit === 0) return nowUs + windowUs
   if (used === 0) return nowUs
-  if (used < limit && held(log) - left === 1) {
-    // Its one slot may still take calls, until its span ends.
-    const span = quantum(limit, windowUs)
-    return (Math.floor(time(log, left) / span) + 1) * span - 1 + windowUs
+  const held = heldSlots(log)
+  if (used < limit && held - expiredSlots === 1) {
+    // The only slot may still get calls, until its span ends.
+    const span = spanUs(limit, windowUs)
+    return (Math.floor(timeOf(log, expiredSlots) / span) + 1) * span - 1 + windowUs
   }
-  // Of a lowered limit, so many must leave that fewer than the limit stay.
-  let low = left
-  let high = used > limit ? held(log) - 1 : left
+  // After the limit was lowered, find the slot whose expiry leaves fewer calls than `limit`.
+  let low = expiredSlots
+  let high = used > limit ? held - 1 : expiredSlots
   while (low < high) {
     const middle = (low + high) >> 1
-    if (count(log, middle) > log.total - limit) high = middle
+    if (callsUpTo(log, middle) > log.total - limit) high = middle
     else low = middle + 1
   }
-  return time(log, low) + windowUs
-}
-
-function held({ slots, first }: CallLog): number {
-  return slots.length / 2 - first
-}
-
-function time({ slots, first }: CallLog, index: number): number {
-  return slots[2 * (first + index)]!
-}
-
-function count({ slots, first }: CallLog, index: number): number {
-  return slots[2 * (first + index) + 1]!
+  return timeOf(log, low) + windowUs
 }

@@ -1,17 +1,17 @@
 import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
 import { type Allowance, allowanceOf, type Charge, type Store } from '../store.ts'
-import { add, type CallLog, createCallLog, growsAt, newest, viewAt } from './call-log.ts'
+import { add, type CallLog, createCallLog, growsAt, viewAt } from './call-log.ts'
 
-/** A difference above this means that the wall clock was set; one below it is its granularity. */
+/** Difference above which the wall clock was set, in milliseconds; smaller differences are its granularity. */
 const STEP_MS = 20
 let wallAheadMs = Date.now() - performance.now()
 
-/** This machine's clocks. Milliseconds. */
+/** This machine's clocks. */
 export const SYSTEM_CLOCK = {
-  /** Counts on a clock that never goes back. */
+  /** Milliseconds on a clock that never goes back. */
   monotonicMs: (): number => performance.now(),
-  /** Converts it to the wall clock; one instant alike however often, which `Date.now()` with its whole milliseconds does not. */
+  /** Converts `monotonicMs` to epoch milliseconds, the same instant always alike, unlike the whole milliseconds of `Date.now()`. */
   wallMs(monotonicMs: number): number {
     const strayMs = Date.now() - (monotonicMs + wallAheadMs)
     if (Math.abs(strayMs) > STEP_MS) wallAheadMs += strayMs
@@ -22,29 +22,19 @@ export const SYSTEM_CLOCK = {
 const SWEEP_EVERY_MS = 1000
 const SWEPT_AT_ONCE = 50_000
 
-interface Counter {
-  readonly log: CallLog
-  expiresAtUs: number
-}
-
-/** Counters in this process: the same algorithm as charge.lua, decided synchronously. */
+/** Counters in this process, with the algorithm of charge.lua. Decides synchronously. */
 export class MemoryStore implements Store {
   readonly #clock: typeof SYSTEM_CLOCK
   readonly #sweptWithCharge: number
-  readonly #counters = new Map<string, Counter>()
-  readonly #sweep = sweeper(this.#counters, ({ expiresAtUs }) => expiresAtUs)
+  readonly #logs = new Map<string, CallLog>()
+  readonly #sweep = sweeper(this.#logs, ({ expiresAtUs }) => expiresAtUs)
   readonly #timer: NodeJS.Timeout
 
-  /** `sweptWithCharge`: keys swept with every charge, so that sweeping keeps pace with any load. */
+  /** `sweptWithCharge`: keys checked with every charge, so that sweeping keeps pace with any load. */
   constructor(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     this.#clock = clock
     this.#sweptWithCharge = sweptWithCharge
-    this.#timer = setInterval(() => this.sweep(SWEPT_AT_ONCE), SWEEP_EVERY_MS).unref()
-  }
-
-  /** How many keys are held, expired ones too until they are swept. */
-  get size(): number {
-    return this.#counters.size
+    this.#timer = setInterval(() => this.#sweep(SWEPT_AT_ONCE, this.#nowUs()), SWEEP_EVERY_MS).unref()
   }
 
   charge(quotas: readonly Quota[]): Charge {
@@ -59,26 +49,30 @@ export class MemoryStore implements Store {
 
   #decide(quotas: readonly Quota[], nowUs: number, charging: boolean): Charge {
     let admitted = true
-    const asked = quotas.map((quota) => {
-      const log = this.#counters.get(quota.key)?.log ?? createCallLog()
+    const found = quotas.map((quota) => {
+      const log = this.#logs.get(quota.key) ?? createCallLog()
       const view = viewAt(log, quota.windowMs * 1000, nowUs)
       const hasRoom = view.used < quota.limit
       if (!hasRoom && !quota.shadow) admitted = false
       return { quota, log, view, hasRoom }
     })
     const wallMs = this.#clock.wallMs(nowUs / 1000)
-    const allowances = asked.map(({ quota, log, view, hasRoom }) => {
-      const { limit, windowMs } = quota
-      const charged = charging && admitted && hasRoom ? this.#add(quota, 1, limit, nowUs) : undefined
-      const seen = charged === undefined ? view : { left: 0, used: charged.total - charged.gone }
-      const resetAfterMs = (growsAt(charged ?? log, seen, limit, windowMs * 1000, nowUs) - nowUs) / 1000
-      return allowanceOf(quota, hasRoom, Math.max(0, limit - seen.used), wallMs + resetAfterMs, resetAfterMs)
+    const allowances = found.map(({ quota, log, view, hasRoom }) => {
+      const { key, limit, windowMs } = quota
+      let latest = view
+      if (charging && admitted && hasRoom) {
+        if (log.total === 0) this.#logs.set(key, log)
+        latest = add(log, limit, windowMs * 1000, nowUs)
+      }
+      const resetAfterMs = (growsAt(log, latest, limit, windowMs * 1000, nowUs) - nowUs) / 1000
+      const remaining = Math.max(0, limit - latest.used)
+      return allowanceOf(quota, hasRoom, remaining, wallMs + resetAfterMs, resetAfterMs)
     })
     return { admitted, allowances, mode: 'store', decidedAt: wallMs }
   }
 
   async keys({ matches }: KeyFilter, max = Infinity): Promise<readonly string[]> {
-    return [...this.#counters.keys()].filter((key) => matches(key)).slice(0, max)
+    return [...this.#logs.keys()].filter((key) => matches(key)).slice(0, max)
   }
 
   async reset(filter: KeyFilter): Promise<number> {
@@ -87,42 +81,28 @@ export class MemoryStore implements Store {
     return keys.length
   }
 
-  /** Adds calls that were made so long ago, whether there is room or not. */
-  add(quota: Quota, calls: number, agoMs: number): void {
-    this.#add(quota, calls, Number.MAX_SAFE_INTEGER, this.#nowUs() - Math.round(agoMs * 1000))
-  }
-
-  #add({ key, windowMs }: Quota, calls: number, limit: number, atUs: number): CallLog {
-    const windowUs = windowMs * 1000
-    let counter = this.#counters.get(key)
-    if (counter === undefined) this.#counters.set(key, (counter = { log: createCallLog(), expiresAtUs: 0 }))
-    const { log } = counter
-    add(log, viewAt(log, windowUs, atUs), limit, windowUs, atUs, calls)
-    counter.expiresAtUs = newest(log) + windowUs
-    return log
+  /** Adds calls that were made `agoMs` ago, also beyond the limit. */
+  add({ key, windowMs }: Quota, calls: number, agoMs: number): void {
+    const log = this.#logs.get(key) ?? createCallLog()
+    this.#logs.set(key, log)
+    add(log, Number.MAX_SAFE_INTEGER, windowMs * 1000, this.#nowUs() - Math.round(agoMs * 1000), calls)
   }
 
   has(key: string): boolean {
-    return this.#counters.has(key)
+    return this.#logs.has(key)
   }
 
   used({ key, windowMs }: Quota): number {
-    const log = this.#counters.get(key)?.log
-    return log === undefined ? 0 : viewAt(log, windowMs * 1000, this.#nowUs()).used
+    return viewAt(this.#logs.get(key) ?? createCallLog(), windowMs * 1000, this.#nowUs()).used
   }
 
   drop(key: string): void {
-    this.#counters.delete(key)
+    this.#logs.delete(key)
   }
 
   async close(): Promise<void> {
     clearInterval(this.#timer)
-    this.#counters.clear()
-  }
-
-  /** Checks so many keys, from where the last sweep ended, and drops the expired ones. */
-  sweep(count: number): void {
-    this.#sweep(count, this.#nowUs())
+    this.#logs.clear()
   }
 
   #nowUs(): number {
@@ -130,13 +110,10 @@ export class MemoryStore implements Store {
   }
 }
 
-/** Returns a function that checks so many entries of a map, from where it last ended, and drops those expired by `now`. */
-export function sweeper<Key, Value>(
-  map: Map<Key, Value>,
-  expiresAt: (value: Value) => number,
-): (count: number, now: number) => void {
+/** Returns a function that checks the next `count` entries of a map in turn, and deletes those expired by `now`. */
+export function sweeper<Key, Value>(map: Map<Key, Value>, expiresAt: (value: Value) => number) {
   let entries = map.entries()
-  return (count, now) => {
+  return (count: number, now: number): void => {
     for (let i = Math.min(count, map.size); i > 0; i--) {
       const { value: entry } = entries.next()
       if (entry === undefined) entries = map.entries()

@@ -1,21 +1,22 @@
 import type { Server } from 'node:http'
 import type { Validity } from '../config/certificates.ts'
+import type { Config } from '../config/schema.ts'
 import { openSockets } from '../downstream/drain.ts'
 import type { Metrics } from '../observe/metrics.ts'
-import type { Forward, Upstream } from '../upstream/upstream.ts'
+import type { Forward } from '../upstream/upstream.ts'
 import type { Issuers } from './open-authentication.ts'
 
-/** What is in force, of which gauges show the state. */
-export interface Observed {
+/** The state that gauges show; a reload replaces it. */
+interface Observed {
+  readonly config: Config
   readonly issuers: Issuers
   readonly forwards: ReadonlyMap<string, Forward>
-  readonly upstreams: readonly Upstream[]
   readonly certificates: readonly Validity[]
 }
 
-/** Has the gauges read their values from `server`, and from what is in force whenever they are shown. */
+/** Makes the gauges read their values from `server` and the current state whenever they are shown. */
 export function showGauges(metrics: Metrics, server: Server, current: () => Observed): void {
-  const ofForwards = (read: (forward: Forward) => number) =>
+  const perUpstream = (read: (forward: Forward) => number) =>
     [...current().forwards].map(([upstream, forward]) => [{ upstream }, read(forward)] as const)
 
   metrics.readKeyAges(() => current().issuers.keyAges())
@@ -31,9 +32,11 @@ export function showGauges(metrics: Metrics, server: Server, current: () => Obse
     ),
   )
   metrics.readSockets(() => [[{}, openSockets(server)]])
-  metrics.readUpstreamSockets(() => ofForwards(({ load }) => load().sockets))
-  metrics.readUpstreamQueues(() => ofForwards(({ load }) => load().waiting))
+  metrics.readUpstreamSockets(() => perUpstream(({ load }) => load().sockets))
+  metrics.readUpstreamQueues(() => perUpstream(({ load }) => load().waiting))
   metrics.readUpstreamMaxSockets(() =>
-    current().upstreams.map(({ name, maxConnections }) => [{ upstream: name }, maxConnections] as const),
+    current().config.upstreams.map(
+      ({ name, maxConnections }) => [{ upstream: name }, maxConnections] as const,
+    ),
   )
 }

@@ -34,7 +34,7 @@ describe('a question', () => {
       'The request is to "b.example", and the host given is "a.example".',
     )
     for (const method of ['FOO', 'foo', 'X-Y']) {
-      expect(() => readQuestion(`${method} /x`)).toThrow(`"${method}" is no method of HTTP`)
+      expect(() => readQuestion(`${method} /x`)).toThrow(`"${method}" is not an HTTP method`)
     }
     expect(readQuestion('M-SEARCH /x')).toMatchObject({ method: 'M-SEARCH', target: '/x' })
     for (const text of ['', 'POST', 'sync']) {
@@ -120,9 +120,9 @@ clients:
         },
       ],
       passedOver: [
-        { match: 'id.example.com/*', because: 'takes another host than localhost' },
-        { match: 'POST /oidc/request', because: 'takes another path' },
-        { match: 'GET /limits', because: 'takes another path' },
+        { match: 'id.example.com/*', because: 'matches another host than localhost' },
+        { match: 'POST /oidc/request', because: 'matches another path' },
+        { match: 'GET /limits', because: 'matches another path' },
       ],
     })
   })
@@ -190,7 +190,7 @@ clients:
     })
     expect((await explained('id.example.com/v3/x', narrow)).passedOver[0]).toEqual({
       match: '/v3/*',
-      because: 'takes another host than id.example.com',
+      because: 'matches another host than id.example.com',
     })
   })
 
@@ -236,33 +236,33 @@ clients:
     })
   })
 
-  const ELSEWHERE = 'takes another path'
+  const ELSEWHERE = 'matches another path'
 
   it.for([
     ['/v3/../x', 400, 'BadRequest', []],
     ['/elsewhere', 404, 'NotFound', [ELSEWHERE, ELSEWHERE, ELSEWHERE, ELSEWHERE]],
-    ['PUT /sync/a', 405, 'MethodNotAllowed', [ELSEWHERE, ELSEWHERE, 'takes POST, not PUT', ELSEWHERE]],
+    ['PUT /sync/a', 405, 'MethodNotAllowed', [ELSEWHERE, ELSEWHERE, 'allows POST, not PUT', ELSEWHERE]],
     ['/sync', 404, 'NotFound', [ELSEWHERE, ELSEWHERE, ELSEWHERE, ELSEWHERE]],
     ['/limits/x', 404, 'NotFound', [ELSEWHERE, ELSEWHERE, ELSEWHERE, ELSEWHERE]],
     [
       'PROPFIND id.example.com/x',
       405,
       'MethodNotAllowed',
-      ['takes any method, but PROPFIND is none that the gateway takes'],
+      ['allows any method, but the gateway does not accept PROPFIND'],
     ],
     [
       'GET id.example.com/oidc/request',
       405,
       'MethodNotAllowed',
       [
-        'takes it, but the path belongs to a route with "authenticate: par" or "authorization"',
-        'takes POST, not GET',
+        'matches, but the path belongs to a route with "authenticate: par" or "authorization"',
+        'allows POST, not GET',
       ],
     ],
   ] as const)('says why the gateway refuses %s', async ([text, status, code, reasons]) => {
     const { refusal, route, limits, passedOver } = await explained(text, file)
     expect({ refusal, route, limits }).toMatchObject({ refusal: { status, code }, route: null, limits: [] })
-    const elsewhere = 'takes another host than localhost'
+    const elsewhere = 'matches another host than localhost'
     const given = passedOver.map(({ because }) => because).filter((because) => because !== elsewhere)
     expect(given.slice(0, reasons.length)).toEqual(reasons)
   })

@@ -79,7 +79,7 @@ describe('with 10,000 clients no caller waits', () => {
       )
       expect(started - quiet).toBeLessThan(MOST_MS)
       expect(reloaded - quiet).toBeLessThan(MOST_MS)
-      for (const words of ['sluice serves', 'configuration reloaded']) {
+      for (const words of ['gateway started', 'configuration reloaded']) {
         expect(read(words)).toMatchObject([{ loadMs: expect.any(Number) }])
       }
       const { headers } = await call(gateway.port, { token: await token('acme'), agent })

@@ -194,7 +194,7 @@ describe('the keys of an issuer, of several workers', () => {
     const age = `^sluice_issuer_keys_age_seconds\\{issuer="${issuer.issuer}"\\} [0-9.]+$`
     expect(await metrics()).toMatch(new RegExp(age, 'm'))
     gateway.kill('SIGTERM')
-    await until('it drains', async () => (await ready()).body === 'not ready: the gateway drains\n')
+    await until('it drains', async () => (await ready()).body === 'not ready: the gateway is draining\n')
   })
 })
 
@@ -211,7 +211,11 @@ it('a file that cannot be applied is logged and counted once, and again after it
     if (refusal) throw refusal
   }
   const log = { info: write, warn: write, error: write } as unknown as Log
-  const reload = createReload(first.config, { ...first, load: async () => next }, apply, log, counters)
+  const reload = createReload(
+    first.config,
+    { ...first, load: async () => next },
+    { apply, record() {}, log, metrics: counters },
+  )
   const REJECTED = 'configuration rejected; the previous one stays in force'
   for (let i = 0; i < 3; i++) await reload('file-change')
   expect(lines.splice(0)).toEqual([REJECTED])

@@ -41,9 +41,9 @@ describe('sluice replay', () => {
       'The recorded gateway refused 1. Refused now and admitted then: 1; admitted now and refused then: 0.',
       '"requests" refuses 2 of 1 client, and 1 in the record.',
       '',
-      '7 lines: 5 replayed, 1 refused before any limit, 1 no lines of an access log.',
+      '7 lines: 5 replayed, 1 refused before any limit, 1 not of an access log.',
       '',
-      'warning: limits.own: is left out, since the access log names no users',
+      'warning: limits.own: is left out, since the access log does not name users',
       '',
     ])
   })
@@ -111,7 +111,7 @@ describe('sluice replay', () => {
     expect(await sluice(args, { stdin: 'x\ny\n' })).toEqual({
       code: 0,
       stdout:
-        'These limits are asked about no call of these logs. An access log is the JSON of "log.format: json".\n\n2 lines: 2 no lines of an access log.\n',
+        'No call of these logs reaches a limit of this configuration. Give access logs written with "log.format: json".\n\n2 lines: 2 not of an access log.\n',
       stderr: '',
     })
     const denied = line({
@@ -127,7 +127,7 @@ describe('sluice replay', () => {
     )
     const open = line({ at: 0, path: '/open', client: undefined, decision: undefined })
     expect((await sluice(args, { stdin: open })).stdout).toBe(
-      'These limits are asked about no call of these logs. An access log is the JSON of "log.format: json".\n\n1 line: 1 of routes without limits.\n',
+      'No call of these logs reaches a limit of this configuration. Give access logs written with "log.format: json".\n\n1 line: 1 of routes without limits.\n',
     )
   })
 

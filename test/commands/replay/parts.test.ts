@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { readAccessLine } from '../../../src/commands/replay/access-line.ts'
-import { createOrder, merge } from '../../../src/commands/replay/logs.ts'
+import { createOrder, merge, readAccessLine } from '../../../src/commands/replay/logs.ts'
 import { createBusiest } from '../../../src/commands/replay/report.ts'
 import { line, START } from './logs.ts'
 
@@ -64,7 +63,7 @@ describe('the order of calls', () => {
     const pass = ({ loggedAt }: { loggedAt: number }, nowMs: number) =>
       passed.push([nowMs - START, loggedAt - START])
     const order = createOrder(pass, WINDOW_MS, MOST_CALLS)
-    for (const [at, lastsMs] of calls) order.take(readAccessLine(line({ at, lastsMs }))!)
+    for (const [at, lastsMs] of calls) order.push(readAccessLine(line({ at, lastsMs }))!)
     const before = passed.length
     order.end()
     return { passed, before, late: order.late }

@@ -245,7 +245,7 @@ describe('sluice replay takes', () => {
     const report = await replayed(
       [
         line({ at: 0 }),
-        '{"level":"info","time":"2026-11-20T10:00:00.000Z","msg":"sluice serves"}',
+        '{"level":"info","time":"2026-11-20T10:00:00.000Z","msg":"gateway started"}',
         'Killed',
         '{"msg":"request"',
         '',

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { usableCores } from '../../../src/process/workers/cores.ts'
+import { usableCores } from '../../../src/process/workers/pool.ts'
 
 const on = (files: Readonly<Record<string, string>>, affinity = 8): number =>
   usableCores((path) => files[path], affinity)

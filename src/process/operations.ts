@@ -1,4 +1,5 @@
 import type { RequestLine, Setting } from '../admin/questions.ts'
+import type { AdminParts } from '../admin/server.ts'
 import type { Config } from '../config/schema.ts'
 import { nearest } from '../config/yaml/issue.ts'
 import { InvalidQuestion } from '../errors.ts'
@@ -8,12 +9,20 @@ import type { LiveOverrides } from '../limit/overrides-live.ts'
 import { isOverridable, listOverrides, type Override } from '../limit/overrides.ts'
 import type { Store } from '../limit/store.ts'
 import { readUsed, type Usage } from '../limit/usage.ts'
+import type { ActivityValues } from '../observe/activity/values.ts'
 import type { Log } from '../observe/log.ts'
+import type { MetricValues } from '../observe/metrics.ts'
 import { explain, type Explained } from './explain.ts'
 
-export type Operations = ReturnType<typeof createOperations>
+type Operations = ReturnType<typeof createOperations>
 
 export type SettingResult = Awaited<ReturnType<Operations['setLimits']>>
+
+/** The operators' requests to a service. */
+export interface OperatorApi extends Operations, Pick<AdminParts, 'notReadyReason' | 'metrics'> {
+  metricValues(): Promise<MetricValues>
+  activity(): ActivityValues | Promise<ActivityValues>
+}
 
 /** Creates the operators' requests to one process, which use the current configuration. */
 export function createOperations(parts: {
@@ -52,12 +61,8 @@ export function createOperations(parts: {
         if (!isRemoval) assertOverridable(config, name)
       }
       const before = names.map((name) => ruleOf(config, client, name))
-      const details = {
-        setAt: Date.now(),
-        ...(untilAt !== null && { untilAt }),
-        ...(by && { by }),
-        ...(note && { note }),
-      }
+      const end = untilAt === null ? {} : { untilAt }
+      const details = { setAt: Date.now(), ...end, ...(by && { by }), ...(note && { note }) }
       const added: Override[] = []
       const removed: Pick<Override, 'client' | 'name'>[] = []
       for (const [name, limit] of Object.entries(set)) {
@@ -66,10 +71,8 @@ export function createOperations(parts: {
       }
       await overrides.change(added, removed)
       const until = untilAt === null ? null : instant(untilAt)
-      log.info(
-        { client, set, ...(added.length > 0 && { until }), by, note },
-        'client limits set by an operator',
-      )
+      const fields = { client, set, ...(added.length > 0 && { until }), by, note }
+      log.info(fields, 'client limits set by an operator')
       const isListed = config.clients.some(({ caller }) => caller === client)
       return {
         client,

@@ -31,15 +31,14 @@ const OTHER_FILES = 'files that it names have changed'
 const RESTART_ONLY = ['listen', 'admin', 'store', 'log', 'tracing'] as const
 
 interface ReloadParts {
-  /** Must be atomic. */
+  /** Applies a configuration atomically. */
   apply(config: Config): void | Promise<void>
-  /** Called for each logged outcome. */
   record(outcome: ReloadRecord): void
   readonly log: Log
   readonly metrics: Metrics
 }
 
-/** Creates the function that reloads the configuration, one reload at a time. A rejected configuration changes nothing. */
+/** Creates the function that reloads the configuration, one reload at a time. `record` gets each logged outcome. */
 export function createReload(
   started: Config,
   source: Source,

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { AdminParts } from '../admin/server.ts'
 import { certificatesOf } from '../config/certificates.ts'
 import type { Config } from '../config/schema.ts'
 import { drain } from '../downstream/drain.ts'
@@ -13,21 +12,15 @@ import { createLimiter } from '../limit/limiter.ts'
 import { createUsage } from '../limit/usage.ts'
 import { createAccessLog } from '../observe/access-log.ts'
 import { createActivity } from '../observe/activity/activity.ts'
-import type { ActivityValues } from '../observe/activity/values.ts'
 import { atMostEvery, type LogOutput } from '../observe/log.ts'
-import type { Metrics, MetricValues } from '../observe/metrics.ts'
+import type { Metrics } from '../observe/metrics.ts'
 import { createForward, type Upstream } from '../upstream/upstream.ts'
-import { showGauges } from './gauges.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuards, openIssuers } from './open-authentication.ts'
 import { openStore } from './open-store.ts'
-import { createOperations, type Operations } from './operations.ts'
+import { createOperations, type OperatorApi } from './operations.ts'
+import { showGauges } from './overview.ts'
 import { createResources } from './resources.ts'
 import { openRoutes } from './routes.ts'
-
-export interface OperatorApi extends Operations, Pick<AdminParts, 'notReadyReason' | 'metrics'> {
-  metricValues(): Promise<MetricValues>
-  activity(): ActivityValues | Promise<ActivityValues>
-}
 
 /** Serves callers: in this process, or in several that share its port. */
 export interface Service extends OperatorApi {

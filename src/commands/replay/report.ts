@@ -9,12 +9,11 @@ export const emptyLineCounts = () => ({
   replayed: 0,
   /** Refused by the recorded gateway before any limit, such as with 401 or 404. */
   refusedBefore: 0,
-  /** Not matched by a route, or by a route without limits. */
+  /** Path or method of no route, and calls of a route without limits. */
   unmatched: 0,
   unlimited: 0,
-  /** Without the client, the address or the whole path that a limit counts by. */
+  /** Lines that lack the client, the address or the whole path that a limit counts by. */
   lacking: 0,
-  /** Not an access log line, or too long for one. */
   other: 0,
   overlong: 0,
 })
@@ -38,7 +37,7 @@ interface ClientCounts {
   /** Refusals by the limit that the 429 would name, and by each full shadow limit. */
   readonly refusedBy: ByLimit
   readonly shadowOver: ByLimit
-  /** The most calls within 60 seconds, and the time of the first of them. */
+  /** Maximum number of calls within 60 seconds, and the time of the first of them. */
   readonly busiest: { calls: number; fromMs: number }
 }
 

@@ -12,13 +12,10 @@ const MAX_CHECKS = 10
 const CLOSE_MS = 5000
 const FIRST_BACKOFF_MS = 100
 const MAX_BACKOFF_MS = 30_000
-/** A worker that ran this long is restarted at once. */
+/** Running time after which a worker is restarted at once. */
 const STEADY_MS = 10_000
 
-/**
- * Starts a worker with the configuration that `config` returns, restarts it with back-off when it exits, and kills it if it
- * hangs. Calls `onExit` for each worker that exited unexpectedly.
- */
+/** Starts a worker, kills it if it hangs, and restarts it with back-off. Calls `onExit` for each unexpected exit. */
 export function superviseWorker(
   config: () => Config,
   { log, write }: LogOutput,
@@ -114,8 +111,8 @@ export function createBackoff(): (ranMs: number) => number {
 }
 
 /**
- * Calls `ask` periodically, and `onHang` once after `MAX_CHECKS` checks without an answer. Returns a function that stops it.
- * Counts checks, not time, so that a pause of this process is not taken for a hang.
+ * Calls `ask` periodically, and `onHang` once after `MAX_CHECKS` checks without an answer. Counts checks, not time, so that a
+ * pause of this process is not taken for a hang. Returns a function that stops it.
  */
 export function checkAlive(ask: () => Promise<unknown>, onHang: () => void, everyMs = CHECK_MS): () => void {
   let missed: number | undefined

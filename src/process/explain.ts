@@ -124,10 +124,9 @@ function explainClient(id: string, { clients, par }: Config) {
     listed: listed !== undefined,
     /** True if the PAR endpoint refuses unlisted clients. */
     mustBeListed: par?.unknownClients === 'refuse',
-    /** Null is not checked. */
+    /** Requirements for its authorisation requests; null is not checked. */
     requestObjectSigningAlg: listed?.requestObjectSigningAlg ?? null,
     authentication: listed?.authentication ?? null,
-    /** `required` if the authorisation endpoint accepts only its pushed requests. */
     pushed: listed?.pushed ?? null,
   }
 }

@@ -20,12 +20,10 @@ const MAX_OVERRIDES = 100
 const MAX_PROBLEMS = 20
 
 /** Creates the content of the console: the callers, the limits, and the state of the gateway from its metrics. */
-export function createOverview(started: Config, operatorApi: () => OperatorApi) {
-  let config = started
+export function createOverview(config: () => Config, operatorApi: () => OperatorApi) {
   const reloads: ReloadRecord[] = []
 
   return {
-    configured: (next: Config): void => void (config = next),
     reloaded({ problems, ...record }: ReloadRecord): void {
       reloads.unshift({ ...record, problems: problems.slice(0, MAX_PROBLEMS) })
       reloads.length = Math.min(reloads.length, MAX_RELOADS)
@@ -49,9 +47,9 @@ export function createOverview(started: Config, operatorApi: () => OperatorApi) 
           mostKnown: MAX_CALLERS,
           clients: activityNow.clients.map(withMostUsed).toSorted((a, b) => b.part - a.part),
         },
-        limits: limitsOf(config),
+        limits: limitsOf(config()),
         overrides: { total: listed.length, first: listed.slice(0, MAX_OVERRIDES) },
-        counts: config.store === 'memory' ? 'memory' : 'Redis',
+        counts: config().store === 'memory' ? 'memory' : 'Redis',
         status: statusOf(values),
         reloads,
       }
@@ -106,16 +104,18 @@ function statusOf(metrics: MetricValues) {
       up: single('store_up') === 1,
       modes: rows('store_mode').flatMap(({ label, value }) => (value === 1 ? label('mode') : [])),
     },
-    upstreams: rows('upstream_up').map(({ label, value }) => {
-      const upstream = label('upstream')
-      const sockets = withLabel('upstream_sockets', 'upstream', upstream)
-      const queue = withLabel('upstream_queue', 'upstream', upstream)
-      return { upstream, address: label('address'), up: value === 1, sockets, queue }
-    }),
-    issuers: rows('issuer_keys_age_seconds').map(({ label, value: ageSeconds }) => {
-      const issuer = label('issuer')
-      return { issuer, ageSeconds, failures: withLabel('issuer_keys_failures_total', 'issuer', issuer) }
-    }),
+    upstreams: rows('upstream_up').map(({ label, value }) => ({
+      upstream: label('upstream'),
+      address: label('address'),
+      up: value === 1,
+      sockets: withLabel('upstream_sockets', 'upstream', label('upstream')),
+      queue: withLabel('upstream_queue', 'upstream', label('upstream')),
+    })),
+    issuers: rows('issuer_keys_age_seconds').map(({ label, value }) => ({
+      issuer: label('issuer'),
+      ageSeconds: value,
+      failures: withLabel('issuer_keys_failures_total', 'issuer', label('issuer')),
+    })),
     introspection: rows('introspection_up').map(({ label, value }) => ({
       issuer: label('issuer'),
       up: value === 1,

@@ -45,7 +45,11 @@ export async function start(
   const metrics = createMetrics()
   /** Replaced when the gateway has started, and when it drains. */
   let operatorApi: OperatorApi = { ...UNSERVED, metrics: metrics.text, metricValues: metrics.values }
-  const overview = createOverview(config, () => operatorApi)
+  let current = config
+  const overview = createOverview(
+    () => current,
+    () => operatorApi,
+  )
   /** Hash of the file that is in force. */
   let hash = source?.hash ?? null
   const { server: admin, endStreams } = createAdmin({
@@ -86,17 +90,12 @@ export async function start(
     if (several === undefined) metrics.workers.set(1)
     operatorApi = service
     const { address } = service
-    const { hash: configHash, loadMs } = source ?? {}
-    log.info(
-      { version: VERSION, configHash, address, adminAddress, workers: several, loadMs },
-      'gateway started',
-    )
+    const fields = { address, adminAddress, workers: several, loadMs: source?.loadMs }
+    log.info({ version: VERSION, configHash: source?.hash, ...fields }, 'gateway started')
 
-    let { drainTimeoutMs } = config
     async function apply(next: Config) {
       await service.apply(next)
-      ;({ drainTimeoutMs } = next)
-      overview.configured(next)
+      current = next
       warn(next)
     }
     function record(outcome: ReloadRecord): void {
@@ -116,7 +115,9 @@ export async function start(
     }
     let switching = Promise.resolve()
 
-    async function close(lameDuckMs: number): Promise<void> {
+    async function close(lameDuck: boolean): Promise<void> {
+      const { drainTimeoutMs } = current
+      const lameDuckMs = lameDuck ? drainTimeoutMs * LAME_DUCK : 0
       operatorApi = { ...service, notReadyReason: () => 'the gateway is draining' }
       log.info('drain started; readiness fails')
       const cut = await service.close({ lameDuckMs, drainTimeoutMs })
@@ -142,7 +143,7 @@ export async function start(
        * Fails readiness, lets requests in flight end within `drainTimeout`, then closes everything. With `lameDuck`, new requests
        * are accepted for a part of that time, so that load balancers notice the failing readiness.
        */
-      close: ({ lameDuck = false } = {}) => (closed ??= close(lameDuck ? drainTimeoutMs * LAME_DUCK : 0)),
+      close: ({ lameDuck = false } = {}) => (closed ??= close(lameDuck)),
     }
   } catch (error) {
     endStreams()

@@ -27,7 +27,7 @@ describe('a question', () => {
     expect(readQuestion(text)).toEqual(question)
   })
 
-  it('takes its host from beside it, but not another one', () => {
+  it('accepts its host as a separate value, unless they differ', () => {
     expect(readQuestion('/x', 'a.example')).toMatchObject({ host: 'a.example' })
     expect(readQuestion('A.example/x', 'a.example')).toMatchObject({ host: 'A.example' })
     expect(() => readQuestion('b.example/x', 'a.example')).toThrow(
@@ -148,7 +148,7 @@ clients:
       30,
     ],
   ] as const)(
-    'says what decides a limit at %s for %s',
+    'names the rule that decides a limit at %s for %s',
     async ([at, client, limit, decidedBy, because, next]) => {
       const { limits } = await explained('POST /sync/a', file, { client }, at)
       expect(limits[0]).toMatchObject({ limit, decidedBy, because, windowMs: limit === 5 ? 10_000 : 60_000 })
@@ -170,7 +170,7 @@ clients:
     expect(await explained('/STRASSE/x', spelled)).toMatchObject({ route: { index: 2 } })
   })
 
-  it('takes a listed host where none is given, and refuses one that is not served', async () => {
+  it('uses a listed host by default, and refuses a host that is not served', async () => {
     const listed = configFile(LIMITS, {
       routes: ROUTES,
       more: `${MORE}\nlisten: { hosts: [id.example.com, api.example.com] }`,
@@ -208,7 +208,7 @@ clients:
     expect(await explained('POST /sync/12', kinds, { client: 'acme' })).toMatchObject({ refusal: null })
   })
 
-  it('names the parts of a key that the request leaves open', async () => {
+  it('names the parts of a key that the question does not contain', async () => {
     const without = await explained('/v3/x', file)
     expect(without.limits).toMatchObject([
       { key: null, lacking: ['client'], limit: 10 },
@@ -221,7 +221,7 @@ clients:
     ])
   })
 
-  it('covers routes with respond, with no authentication and with par', async () => {
+  it('explains routes with respond, without authentication and with par', async () => {
     expect(await explained('/limits', file)).toMatchObject({
       route: { upstream: null, origins: [], respond: 'limits', timeoutMs: null },
       limits: [],
@@ -259,7 +259,7 @@ clients:
         'allows POST, not GET',
       ],
     ],
-  ] as const)('says why the gateway refuses %s', async ([text, status, code, reasons]) => {
+  ] as const)('gives the reason why the gateway refuses %s', async ([text, status, code, reasons]) => {
     const { refusal, route, limits, passedOver } = await explained(text, file)
     expect({ refusal, route, limits }).toMatchObject({ refusal: { status, code }, route: null, limits: [] })
     const elsewhere = 'matches another host than localhost'
@@ -268,7 +268,7 @@ clients:
   })
 })
 
-describe('explain, beside the gateway', () => {
+describe('explain, compared with the gateway', () => {
   let data: TestUpstream
   let gateway: TestGateway
   let file: string
@@ -297,7 +297,7 @@ describe('explain, beside the gateway', () => {
     ['GET /oidc/x%7Ey', 'acme'],
     ['GET /v3//x', 'acme'],
     ['GET /v3/global-counterparties', 'acme'],
-  ] as const)('says what it does with %s', async ([text, client]) => {
+  ] as const)('predicts the response to %s', async ([text, client]) => {
     const answer = await explained(text, file, { client }, new Date().toISOString())
     const [method, path] = text.split(' ') as [string, string]
     const before = data.seen.length

@@ -74,12 +74,10 @@ export function openIssuers(
       const since = performance.now() - FIRST_KEYS_MS
       return issuers.find(({ keys }) => keys.current() === undefined && keys.readAt() > since)?.issuer
     },
-    /** Returns the age of each issuer's keys, in seconds. */
     keyAges() {
       const now = performance.now()
       return issuers.map(({ issuer, keys }) => [{ issuer }, (now - keys.readAt()) / 1000] as const)
     },
-    /** Returns 1 for each issuer whose introspection is up, 0 if it is down. */
     introspections: () =>
       issuers.flatMap(({ issuer, introspect }) =>
         introspect === undefined ? [] : [[{ issuer }, introspect.isUp() ? 1 : 0] as const],
@@ -123,7 +121,6 @@ export function openGuards(resources: Resources, { par, clients }: Config, log: 
   return { par: createParGuard(options), authorization: createAuthorizationGuard(options) }
 }
 
-/** Logs the start and the end of an outage. */
 function outageLog(what: string, fields: object, log: Log) {
   return {
     onDown: ({ message: reason }: Error) => log.warn({ ...fields, reason }, `${what} failed; retrying`),
@@ -131,7 +128,6 @@ function outageLog(what: string, fields: object, log: Log) {
   }
 }
 
-/** Returns the location of an issuer's keys. */
 export function keysFrom({ issuer, jwks }: Tokens): KeyLocation {
   return { issuer, jwks: jwks && ('url' in jwks ? jwks.url : jwks.file) }
 }

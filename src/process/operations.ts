@@ -18,7 +18,6 @@ type Operations = ReturnType<typeof createOperations>
 
 export type SettingResult = Awaited<ReturnType<Operations['setLimits']>>
 
-/** The operators' requests to a service. */
 export interface OperatorApi extends Operations, Pick<AdminParts, 'notReadyReason' | 'metrics'> {
   metricValues(): Promise<MetricValues>
   activity(): ActivityValues | Promise<ActivityValues>

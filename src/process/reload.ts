@@ -11,9 +11,8 @@ export interface Source extends Version {
   load(before: string): Promise<Version & Pick<Loaded, 'config' | 'changes'>>
 }
 
-/** The outcome of a reload; rejected if it has problems. */
+/** The outcome of a reload, which was rejected if it has problems; `at` is ISO 8601. */
 export interface ReloadRecord {
-  /** ISO 8601. */
   readonly at: string
   /** Hash of the text that is in force afterwards. */
   readonly hash: string
@@ -88,7 +87,6 @@ export function createReload(
   return (trigger) => (last = last.then(() => reload(trigger)))
 }
 
-/** Returns a new configuration with the restart-only settings of the start. */
 function keepRestartOnly(started: Config, next: Config): Config {
   const { admin, store, log, tracing } = started
   const { trustedProxies, hosts } = next.listen

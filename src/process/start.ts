@@ -129,9 +129,7 @@ export async function start(
     }
     let closed: Promise<void> | undefined
     return {
-      /** The callers' listener, such as `http://127.0.0.1:8080`. */
       address,
-      /** The operators' listener. */
       adminAddress,
       /** Loads the configuration again; requests in flight end under the previous one. Never rejects. */
       reload: async (trigger: ReloadTrigger) => await reload?.(trigger),

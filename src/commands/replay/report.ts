@@ -9,7 +9,7 @@ export const emptyLineCounts = () => ({
   replayed: 0,
   /** Refused by the recorded gateway before any limit, such as with 401 or 404. */
   refusedBefore: 0,
-  /** Path or method of no route, and calls of a route without limits. */
+  /** Calls that match no route, and calls of a route without limits. */
   unmatched: 0,
   unlimited: 0,
   /** Lines that lack the client, the address or the whole path that a limit counts by. */
@@ -17,6 +17,8 @@ export const emptyLineCounts = () => ({
   other: 0,
   overlong: 0,
 })
+
+type LineCounts = ReturnType<typeof emptyLineCounts>
 
 /** Returns zeroed counts of calls, as recorded and as replayed. */
 const emptyCounts = () => ({
@@ -31,15 +33,16 @@ const emptyCounts = () => ({
 
 type ByLimit = Record<string, number>
 
-interface ClientCounts {
-  readonly client: string | undefined
-  readonly counts: ReturnType<typeof emptyCounts>
+const emptyClient = (client: string | undefined) => ({
+  client,
+  counts: emptyCounts(),
   /** Refusals by the limit that the 429 would name, and by each full shadow limit. */
-  readonly refusedBy: ByLimit
-  readonly shadowOver: ByLimit
+  refusedBy: {} as ByLimit,
+  shadowOver: {} as ByLimit,
   /** Maximum number of calls within 60 seconds, and the time of the first of them. */
-  readonly busiest: { calls: number; fromMs: number }
-}
+  busiest: { calls: 0, fromMs: 0 },
+})
+type ClientCounts = ReturnType<typeof emptyClient>
 
 export type Report = ReturnType<ReturnType<typeof createReport>['report']>
 
@@ -65,11 +68,7 @@ export function createReport({ limits, clients }: Config, only?: string) {
     count({ client, decision: recorded, limit }: LoggedCall, decision: Decision, nowMs: number): void {
       if (only !== undefined && client !== only) return
       let entry = byClient.get(client)
-      if (entry === undefined) {
-        const busiest = { calls: 0, fromMs: 0 }
-        entry = { client, counts: emptyCounts(), refusedBy: {}, shadowOver: {}, busiest }
-        byClient.set(client, entry)
-      }
+      if (entry === undefined) byClient.set(client, (entry = emptyClient(client)))
       const { refusedBy, allowances } = decision
       for (const counts of [totals, entry.counts]) addCall(counts, recorded, refusedBy !== undefined)
       if (limit !== undefined && Object.hasOwn(recordedBy, limit)) add(recordedBy, limit)
@@ -85,13 +84,7 @@ export function createReport({ limits, clients }: Config, only?: string) {
     /** Returns the report with the first `top` clients. Instants are ISO 8601 in UTC. */
     report(
       config: string,
-      read: {
-        readonly lines: ReturnType<typeof emptyLineCounts>
-        /** Calls that were logged too late to be sorted, and the maximum delay in milliseconds. */
-        readonly late: { calls: number; byMs: number }
-        /** Refusals without a line of their own, replayed with the later line that counts them. */
-        readonly omitted: number
-      },
+      read: { lines: LineCounts; late: { calls: number; byMs: number }; omitted: number },
       top: number,
     ) {
       const names = new Map(clients.map(({ caller, name }) => [caller, name]))

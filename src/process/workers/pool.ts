@@ -146,10 +146,7 @@ export async function openWorkers(
   }
 }
 
-/**
- * Returns the number of whole cores that this process may use, at least 1: the cores of its CPU affinity, limited by its cgroup
- * and the ancestors of that (version 2: `cpu.max`; version 1: `cpu.cfs_quota_us`). `read` returns the text of a file.
- */
+/** Returns the number of whole cores that this process may use, at least 1, by its CPU affinity, its cgroup and the ancestors of that. */
 export function usableCores(read = readText, affinity = availableParallelism()): number {
   const groups = (read('/proc/self/cgroup') ?? '').split('\n').map((line) => line.split(':'))
   const unified = groups.find(([, controllers]) => controllers === '')

@@ -14,14 +14,11 @@ export interface Call {
   readonly argument: unknown
 }
 
-/**
- * The result of a call. Errors are sent as name and message. The first message has id 0, belongs to no call, and means that the
- * worker is ready for calls.
- */
+/** The result of a call. The first message has id 0, belongs to no call, and means that the worker is ready for calls. */
 export interface Result {
   readonly id: number
   readonly value?: unknown
-  readonly error?: { readonly name: string; readonly message: string }
+  readonly error?: Pick<Error, 'name' | 'message'>
 }
 
 /** Runs a worker, which answers the calls of the primary process with `send`, and exits when that process has exited. */

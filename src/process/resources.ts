@@ -9,7 +9,7 @@ export function createResources() {
   let before: ResourceMap = new Map()
 
   return {
-    /** Returns the resource for these settings; builds it if there is none. Its method `close`, if any, is called when it is dropped. */
+    /** Returns or builds the resource for these settings. Its method `close`, if any, is called when it is dropped. */
     get<Value extends object>(kind: string, settings: unknown, build: () => Value): Value {
       const key = keyOf(kind, settings)
       const resource = resources.get(key) ?? before.get(key) ?? build()

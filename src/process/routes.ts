@@ -34,7 +34,7 @@ export function openRoutes(config: Config, forwards: ReadonlyMap<string, Forward
   const prefix = prefixOf(config.store)
   const perClient = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
 
-  /** Returns the function that applies the first live limit that a caller's parts suffice for; that of `respond` is per client. */
+  /** Applies the first live limit whose parts the caller has; on `respond` routes, the first one per client. */
   function compileShown(route: CompiledRoute): GatewayRoute['shownQuota'] {
     const live = (route.respond === undefined ? route.limits : perClient).filter(({ shadow }) => !shadow)
     const compiled = live.map((limit) => ({

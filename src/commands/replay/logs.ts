@@ -12,7 +12,7 @@ const STDIN = '-'
 const CHUNK_BYTES = 128 * 1024
 /** Maximum length of a line that spans chunks. The gateway's own lines have a few kilobytes at most. */
 const MAX_LINE_CHARS = 64 * 1024
-/** Maximum refusals that one line counts: more than a gateway makes in that time. */
+/** Maximum refusals that a line is believed to count: more than a gateway makes in that time. */
 const MAX_OMITTED = 1_000_000
 /** Maximum difference between Redis's clock, which decides, and the gateway's. Calls are buffered this long for sorting. */
 const WINDOW_MS = 60_000
@@ -156,7 +156,7 @@ export async function merge(
   }
 }
 
-/** Sorts calls by when they were decided, and passes them on with that instant. A call that comes too late gets that of the call before. */
+/** Sorts calls by their decisions, and passes them on with that instant; a late call gets the instant of the call before. */
 export function createOrder(
   pass: (call: LoggedCall, nowMs: number) => void,
   windowMs = WINDOW_MS,

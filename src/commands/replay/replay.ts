@@ -35,7 +35,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   print(io, args, report, () => describeReport(report, client))
 }
 
-/** Replays recorded calls against the limits at the times of their decisions. Memory grows with the clients and the active keys. */
+/** Replays calls against the limits at the times of their decisions. Memory grows with the clients and the active keys. */
 export async function replay(
   { logs, config: { config, file }, top, client }: ReplayOptions,
   { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,

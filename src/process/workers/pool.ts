@@ -146,7 +146,7 @@ export async function openWorkers(
   }
 }
 
-/** Returns the number of whole cores that this process may use, at least 1, by its CPU affinity, its cgroup and the ancestors of that. */
+/** Returns the number of whole cores, at least 1, that the CPU affinity, the cgroup and its ancestors allow this process. */
 export function usableCores(read = readText, affinity = availableParallelism()): number {
   const groups = (read('/proc/self/cgroup') ?? '').split('\n').map((line) => line.split(':'))
   const unified = groups.find(([, controllers]) => controllers === '')

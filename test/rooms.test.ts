@@ -31,7 +31,7 @@ const ROOMS = `
   commands/connect   | authenticate/token commands config config/yaml limit limit/redis process upstream |
   commands/init      | authenticate/token commands config config/sections downstream                |
   commands/limits    | commands config/sections limit observe process                               |
-  commands/replay    | commands config downstream limit limit/memory observe                        | cli-progress
+  commands/replay    | commands config downstream limit limit/memory observe process                | cli-progress
   commands/sandbox   | commands config process                                                      | oidc-provider
   bin                | commands                                                                     |`
 

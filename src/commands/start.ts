@@ -2,7 +2,7 @@ import { unwatchFile, watchFile } from 'node:fs'
 import { loadInThread } from '../config/load-thread.ts'
 import { ConfigError } from '../config/yaml/issue.ts'
 import { type Running, start } from '../process/start.ts'
-import { usableCores } from '../process/workers/cores.ts'
+import { usableCores } from '../process/workers/pool.ts'
 import { type Args, type Io, loadOptionsOf, wholeOf } from './io.ts'
 
 /** A signal this soon after another is the same one: npm repeats what the terminal has already sent. */

@@ -1,33 +1,35 @@
-import { METHODS as KNOWN_METHODS } from 'node:http'
+import { METHODS as PARSED_METHODS } from 'node:http'
 import { isIP } from 'node:net'
 import type { RequestLine } from '../admin/questions.ts'
 import type { Config } from '../config/schema.ts'
-import { createRouter, matchRoute, METHODS, type Params, matchesHost } from '../downstream/router.ts'
+import {
+  createRouter,
+  type Match,
+  matchRoute,
+  METHODS,
+  type Params,
+  matchesHost,
+} from '../downstream/router.ts'
 import { parseTarget, servedHosts, type Target } from '../downstream/target.ts'
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { instant, instantMs } from '../limit/instant.ts'
-import { prefixOf } from '../limit/key.ts'
-import { type Caller, compileLimits, type Limit, type LimitedRoute } from '../limit/limit.ts'
 import type { Overrides } from '../limit/overrides.ts'
-import { compileParameters } from '../limit/parameters.ts'
 import { decidedBy, upcomingChanges } from '../limit/usage.ts'
+import { type CompiledRoute, compileRoutes } from './routes.ts'
 
 export type { RequestLine as Question }
 
-/** What a request gets, and why. Instants are ISO 8601 in UTC. */
 export type Explained = ReturnType<typeof explain>
 
-type Asker = { readonly [Part in keyof Caller]?: Caller[Part] | undefined }
-
-const WORDS = /^(?:([A-Za-z-]+)\s+)?(\S.*)$/
+const REQUEST = /^(?:([A-Za-z-]+)\s+)?(\S.*)$/
 const URL = /^https?:\/\/([^/?#]*)(.*)$/i
 
-/** Parses what a question asks for; throws an InvalidQuestion. */
+/** Parses the parts of a question; throws an InvalidQuestion. */
 export function parseQuestion({ request, host, client, user, ip, at }: RequestLine) {
-  const [, word = 'GET', where = ''] = WORDS.exec(request.trim()) ?? []
+  const [, word = 'GET', where = ''] = REQUEST.exec(request.trim()) ?? []
   const method = word.toUpperCase()
-  if (!KNOWN_METHODS.includes(method))
-    throw new InvalidQuestion(`"${word}" is no method of HTTP that the gateway reads: it answers 400 to it.`)
+  if (!PARSED_METHODS.includes(method))
+    throw new InvalidQuestion(`"${word}" is not an HTTP method that the gateway parses; it would answer 400.`)
   const slash = where.indexOf('/')
   const [, named = where.slice(0, slash), target = where.slice(slash)] = URL.exec(where) ?? []
   if (slash === -1)
@@ -37,88 +39,80 @@ export function parseQuestion({ request, host, client, user, ip, at }: RequestLi
   if (client === '' || user === '')
     throw new InvalidQuestion(`Which ${client === '' ? 'client' : 'user'}? Give its id.`)
   if (ip !== undefined && isIP(ip) === 0)
-    throw new InvalidQuestion('The address must be one such as 192.0.2.7 or 2001:db8::7.')
+    throw new InvalidQuestion('The address must be an IP address such as 192.0.2.7 or 2001:db8::7.')
   const atMs = at === undefined ? undefined : instantMs(at)
   if (Number.isNaN(atMs))
     throw new InvalidQuestion('The instant must be ISO 8601 with its offset, such as 2027-01-31T00:00:00Z.')
   const path = target.startsWith('/') ? target : `/${target}`
-  return { request: { method, host: named || host, target: path }, asker: { client, user, ip }, atMs }
+  return { request: { method, host: named || host, target: path }, named: { client, user, ip }, atMs }
 }
 
-/** Follows a request through a configuration as the gateway would, now or at the instant that the question names, without any I/O. */
+/** Follows a request through a configuration as the gateway would, now or at the instant of the question, without any I/O. */
 export function explain(config: Config, question: RequestLine, overrides: Overrides = new Map()) {
-  const { asker, atMs = Date.now(), ...asked } = parseQuestion(question)
-  const { routes, parameters } = config
-  const request = { ...asked.request, host: asked.request.host ?? someHost(config) }
+  const { request: asked, named, atMs = Date.now() } = parseQuestion(question)
+  const request = { ...asked, host: asked.host ?? defaultHost(config) }
   const { method } = request
+  const routes = compileRoutes(config, overrides)
   const { serves, servesOthers } = servedHosts(routes, config.listen.hosts)
   const parsed = parseTarget(request.target, [request.host], serves, servesOthers)
   const target = parsed instanceof Refusal ? undefined : parsed
   const found = target && createRouter(routes)(method, target.host, target.segments)
-  const taken = found && 'route' in found ? found : undefined
-  const allow = found && 'allow' in found ? found.allow : undefined
-  const refusal =
-    parsed instanceof Refusal
-      ? parsed
-      : taken
-        ? compileParameters(taken.route, parameters)(taken.params)
-        : allow
-          ? methodNotAllowed(allow)
-          : notFound()
+  const matched = found && 'route' in found ? found : undefined
+  const index = matched ? routes.indexOf(matched.route) : routes.length
+  const refusal = parsed instanceof Refusal ? parsed : refusalOf(found)
   return {
     at: instant(atMs),
     request,
-    /** The canonical path, which is matched and forwarded; null where the request has none. */
+    /** The canonical path, which is matched and forwarded; null if the request has none. */
     path: target?.path ?? null,
-    /** Why the gateway itself replies, before it authenticates; a 405 has the methods of the path. */
-    refusal: refusal
-      ? { status: refusal.status, code: refusal.code, message: refusal.message, ...(allow && { allow }) }
-      : null,
-    route: taken ? explainRoute(taken.route, taken.params, config) : null,
-    /** The client that calls; null where the question names none. */
-    client: asker.client === undefined ? null : explainClient(asker.client, config),
+    /** The gateway's own reply, before it authenticates; a 405 has the methods of the path. */
+    refusal: refusal ? explainRefusal(refusal, found) : null,
+    route: matched ? explainRoute(matched.route, index, matched.params, config) : null,
+    client: named.client === undefined ? null : explainClient(named.client, config),
     /** All of them are charged, or none; the headers of admitted calls report the first live one. */
-    limits:
-      taken && !refusal
-        ? explainLimits(taken.route.limits, asker, taken.params, config, overrides, atMs)
-        : [],
-    /** The routes before the one that takes it, or all where none does. */
-    passedOver: target
-      ? routes.slice(0, taken && routes.indexOf(taken.route)).map((route) => ({
-          match: route.match,
-          because: reasonOf(route, method, target),
-        }))
-      : [],
+    limits: matched && !refusal ? explainLimits(matched, named, { config, overrides, nowMs: atMs }) : [],
+    /** The routes before the matching one, or all routes if none matches. */
+    passedOver: routes
+      .slice(0, target ? index : 0)
+      .map((route) => ({ match: route.match, because: reasonOf(route, method, target!) })),
   }
 }
 
-/** A host for a question that names none: one that no route names, if there is one. */
-function someHost({ routes }: Config): string {
-  const hosts = routes.find(({ hosts }) => hosts !== undefined)?.hosts
-  return hosts?.find((one) => !routes.some(({ host }) => host === one)) ?? hosts?.[0] ?? 'localhost'
+/** Returns the host of a request that names none: a listed host that no route names, if there is one. */
+function defaultHost({ routes }: Config): string {
+  const hosts = routes.find(({ hosts }) => hosts !== undefined)?.hosts ?? []
+  return hosts.find((host) => !routes.some((route) => route.host === host)) ?? hosts[0] ?? 'localhost'
 }
 
-function explainRoute(route: LimitedRoute, params: Params, { routes, upstreams, tokens, par }: Config) {
-  const { match, authenticate, scope, respond, maxBody, timeoutMs } = route
-  const upstream = upstreams.find(({ name }) => name === route.upstream)
+function refusalOf(found: Match<CompiledRoute> | undefined): Refusal | undefined {
+  if (found === undefined) return notFound()
+  return 'route' in found ? found.route.refuseParams(found.params) : methodNotAllowed(found.allow)
+}
+
+function explainRefusal({ status, code, message }: Refusal, found: Match<CompiledRoute> | undefined) {
+  return { status, code, message, ...(found && 'allow' in found && { allow: found.allow }) }
+}
+
+function explainRoute(route: CompiledRoute, index: number, params: Params, config: Config) {
+  const { match, authenticate, scope, respond, maxBody } = route
+  const { tokens, par } = config
+  const upstream = config.upstreams.find(({ name }) => name === route.upstream)
+  const trusted = { none: [], bearer: tokens, par: par ? [par] : [], authorization: [] }[authenticate]
   return {
     match,
     /** Position in the configuration, counted from 0. */
-    index: routes.indexOf(route),
+    index,
     params: { ...params },
     authenticate,
-    /** Whose tokens, or request objects, are accepted. */
-    issuers: (authenticate === 'bearer' ? tokens : authenticate === 'par' && par ? [par] : []).map(
-      ({ issuer }) => issuer,
-    ),
+    /** Issuers of the accepted tokens or request objects. */
+    issuers: trusted.map(({ issuer }) => issuer),
     scope,
-    /** Null where the gateway itself responds. */
     upstream: upstream?.name ?? null,
     origins: upstream?.origins ?? [],
     respond: respond ?? null,
     maxBody,
     /** Milliseconds to the head of the response; null without an upstream. */
-    timeoutMs: upstream === undefined ? null : (timeoutMs ?? upstream.timeoutMs),
+    timeoutMs: upstream === undefined ? null : (route.timeoutMs ?? upstream.timeoutMs),
   }
 }
 
@@ -127,65 +121,50 @@ function explainClient(id: string, { clients, par }: Config) {
   return {
     id,
     name: listed?.name ?? null,
-    /** True if it is one of `clients`. */
     listed: listed !== undefined,
-    /** True if the PAR endpoint refuses clients that are not. */
+    /** True if the PAR endpoint refuses unlisted clients. */
     mustBeListed: par?.unknownClients === 'refuse',
-    /** What is required where it pushes requests; null is not checked. */
+    /** Requirements for its authorisation requests; null is not checked. */
     requestObjectSigningAlg: listed?.requestObjectSigningAlg ?? null,
     authentication: listed?.authentication ?? null,
-    /** `required` if the authorisation endpoint accepts only its pushed requests. */
     pushed: listed?.pushed ?? null,
   }
 }
 
 function explainLimits(
-  limits: readonly Limit[],
-  { client, user, ip }: Asker,
-  params: Params,
-  { clientLimits, store }: Config,
-  overrides: Overrides,
-  nowMs: number,
+  { route, params }: { route: CompiledRoute; params: Params },
+  named: ReturnType<typeof parseQuestion>['named'],
+  { config, overrides, nowMs }: { config: Config; overrides: Overrides; nowMs: number },
 ) {
-  const known: Readonly<Record<string, string | undefined>> = { ...params, client, user, ip }
-  const caller = { client: client ?? '', user: user ?? '', ip: ip ?? '' }
-  const own = clientLimits.get(client ?? '')
-  const set = overrides.get(client ?? '')
-  return compileLimits(
-    limits,
-    prefixOf(store),
-    clientLimits,
-    overrides,
-  )(caller, params, nowMs).map(({ name, limit, windowMs, shadow, key }) => {
-    const configured = limits.find((one) => one.name === name)!
+  const parts: Readonly<Record<string, string | undefined>> = { ...params, ...named }
+  const { client = '', user = '', ip = '' } = named
+  const own = config.clientLimits.get(client)
+  const set = overrides.get(client)
+  const quotas = route.quotas({ client, user, ip }, params, nowMs)
+  return quotas.map(({ name, limit, windowMs, shadow, key }) => {
+    const configured = route.limits.find((limit) => limit.name === name)!
     const { per } = configured
     const rules = [configured, nowMs, own?.get(name), set?.get(name)] as const
-    const lacking = per.filter((part) => known[part] === undefined)
+    /** The parts of the key that the question does not name. */
+    const lacking = per.filter((part) => parts[part] === undefined)
     return {
-      name,
-      limit,
-      windowMs,
-      shadow,
-      per,
-      /** The key that is counted; null while a part of it is not known. */
+      ...{ name, limit, windowMs, shadow, per, lacking },
       key: lacking.length > 0 ? null : key,
-      /** The parts of the key that the question does not name. */
-      lacking,
       ...decidedBy(...rules),
       next: upcomingChanges(...rules)[0] ?? null,
-      /** Calls that are counted now; null where that was not asked. */
+      /** Calls that are counted now; null if the store was not asked. */
       used: null as number | null,
     }
   })
 }
 
-function reasonOf(route: LimitedRoute, method: string, { host, segments }: Target): string {
+function reasonOf(route: CompiledRoute, method: string, { host, segments }: Target): string {
   const found = matchRoute([route], method, host, segments)
   if (found === undefined)
-    return matchesHost(route, host) ? 'takes another path' : `takes another host than ${host}`
-  if ('allow' in found) return `takes ${found.allow.join(', ')}, not ${method}`
-  // What the router refuses although a route would take it.
+    return matchesHost(route, host) ? 'matches another path' : `matches another host than ${host}`
+  if ('allow' in found) return `allows ${found.allow.join(', ')}, not ${method}`
+  // The route would match, but the router refuses.
   return METHODS.has(method)
-    ? 'takes it, but the path belongs to a route with "authenticate: par" or "authorization"'
-    : `takes any method, but ${method} is none that the gateway takes`
+    ? 'matches, but the path belongs to a route with "authenticate: par" or "authorization"'
+    : `allows any method, but the gateway does not accept ${method}`
 }

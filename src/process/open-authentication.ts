@@ -1,5 +1,5 @@
 import { createProofs } from '../authenticate/proof/dpop.ts'
-import { type Authenticate, createBearer } from '../authenticate/token/bearer.ts'
+import { createBearer } from '../authenticate/token/bearer.ts'
 import { createIntrospection, type IntrospectionResult } from '../authenticate/token/introspection.ts'
 import { createClientKeys } from '../authenticate/token/client-keys.ts'
 import { createKeySource, type KeyLocation, type Keys, loadKeys } from '../authenticate/token/jwks.ts'
@@ -15,18 +15,19 @@ import type { Resources } from './resources.ts'
 
 export type Issuers = ReturnType<typeof openIssuers>
 
+/** Milliseconds after which a gateway is ready without the keys of an issuer. */
 const FIRST_KEYS_MS = 10_000
 const RESULTS: readonly IntrospectionResult[] = ['active', 'inactive', 'failed']
 
-/** By the index of their issuer; undefined for those that are known. */
+/** Keys by the index of their issuer; undefined if the issuer is open already. */
 export type LoadedKeys = readonly (KeySet | undefined)[]
 
-/** Reads the keys of the issuers that are new, or have moved, for `openIssuers`; rejects if one gives none. */
+/** Loads the keys of new and moved issuers, for `openIssuers`; rejects if an issuer has none. */
 export function loadIssuerKeys(resources: Resources, { tokens }: Config): Promise<LoadedKeys> {
-  const loads = tokens.map(keysFrom).map(async (from) => {
-    if (resources.has('issuer keys', from)) return undefined
-    return await loadKeys(from).catch((cause: Error) => {
-      throw new Error(`the keys of the issuer ${from.issuer} cannot be read: ${cause.message}`, { cause })
+  const loads = tokens.map(keysFrom).map(async (location) => {
+    if (resources.has('issuer keys', location)) return undefined
+    return await loadKeys(location).catch((cause: Error) => {
+      throw new Error(`the keys of the issuer ${location.issuer} cannot be read: ${cause.message}`, { cause })
     })
   })
   return Promise.all(loads)
@@ -35,58 +36,48 @@ export function loadIssuerKeys(resources: Resources, { tokens }: Config): Promis
 /** Opens the issuers; keys that were not loaded are read in the background. DPoP proofs may be made for `listen.hosts`. */
 export function openIssuers(
   resources: Resources,
-  config: Config,
+  { tokens, listen: { hosts } }: Config,
   log: Log,
   metrics: Pick<Metrics, 'keyFailures' | 'introspections'>,
   loaded: LoadedKeys = [],
 ) {
-  const { tokens } = config
-  const { hosts } = config.listen
-  const issuers = tokens.map((one, i) => {
-    const { issuer, introspection } = one
-    const from = keysFrom(one)
+  const issuers = tokens.map((settings, i) => {
+    const { issuer, introspection } = settings
+    const location = keysFrom(settings)
     metrics.keyFailures.inc({ issuer }, 0)
+    const onFailed = (): void => metrics.keyFailures.inc({ issuer })
     return {
-      ...one,
-      keys: resources.get('issuer keys', from, () =>
-        createKeySource({
-          ...from,
-          keys: loaded[i],
-          events: {
-            ...outageLog('JWKS fetch', { issuer }, log),
-            onFailed: () => metrics.keyFailures.inc({ issuer }),
-          },
-        }),
-      ),
-      introspect: resources.get('introspection', one, () => {
-        if (introspection === undefined) return undefined
-        for (const result of RESULTS) metrics.introspections.inc({ issuer, result }, 0)
-        const onResult = (result: IntrospectionResult): void => metrics.introspections.inc({ issuer, result })
-        const events = { ...outageLog('token introspection', { issuer }, log), onResult }
-        return createIntrospection({ ...one, ...introspection, events })
+      ...settings,
+      keys: resources.get('issuer keys', location, () => {
+        const events = { ...outageLog('JWKS fetch', { issuer }, log), onFailed }
+        return createKeySource({ ...location, keys: loaded[i], events })
       }),
+      introspect:
+        introspection &&
+        resources.get('introspection', settings, () => {
+          for (const result of RESULTS) metrics.introspections.inc({ issuer, result }, 0)
+          const onResult = (result: IntrospectionResult) => metrics.introspections.inc({ issuer, result })
+          const events = { ...outageLog('token introspection', { issuer }, log), onResult }
+          return createIntrospection({ ...settings, ...introspection, events })
+        }),
     }
   })
-  const createAuthenticate = (): Authenticate => {
-    if (tokens.length === 0) return () => serviceUnavailable('Nobody can be authenticated here.')
-    // Without a known host, no proof can be checked to be for this gateway.
-    const serves = (host: string): boolean => hosts.includes(host)
-    return createBearer(issuers, hosts.length > 0 ? createProofs(serves) : undefined)
-  }
-  const authenticate = resources.get('bearer', { tokens, hosts }, createAuthenticate)
   return {
-    authenticate,
-    /** Returns an issuer whose first keys are not here yet, unless they were tried for `FIRST_KEYS_MS`. */
+    authenticate: resources.get('bearer', { tokens, hosts }, () => {
+      if (tokens.length === 0) return () => serviceUnavailable('No caller can be authenticated here.')
+      // Without a known host, no proof can be checked to be for this gateway.
+      const proofs = hosts.length > 0 ? createProofs((host) => hosts.includes(host)) : undefined
+      return createBearer(issuers, proofs)
+    }),
+    /** Returns an issuer without keys, unless they were tried for `FIRST_KEYS_MS`. */
     awaited() {
       const since = performance.now() - FIRST_KEYS_MS
       return issuers.find(({ keys }) => keys.current() === undefined && keys.readAt() > since)?.issuer
     },
-    /** Returns, for each issuer, how many seconds ago its keys were read. */
     keyAges() {
       const now = performance.now()
       return issuers.map(({ issuer, keys }) => [{ issuer }, (now - keys.readAt()) / 1000] as const)
     },
-    /** Returns, for each issuer with introspection, 1 if that is up, else 0. */
     introspections: () =>
       issuers.flatMap(({ issuer, introspect }) =>
         introspect === undefined ? [] : [[{ issuer }, introspect.isUp() ? 1 : 0] as const],
@@ -94,17 +85,15 @@ export function openIssuers(
   }
 }
 
-/** Opens the guards of the PAR and the authorisation endpoint, for the clients of their issuer and those that name none; undefined without `par`. */
-export function openGuards(resources: Resources, config: Config, log: Log) {
-  const { par, clients } = config
+/** Opens the guards of the PAR and the authorisation endpoint for the clients of their issuer; undefined without `par`. */
+export function openGuards(resources: Resources, { par, clients }: Config, log: Log) {
   if (par === undefined) return undefined
-  // Of two with one id, the one that names the issuer comes last and counts.
+  // If two clients have the same id, the second one counts: the client that names the issuer.
   const unnamed = clients.filter(({ issuer }) => issuer === undefined)
   const named = clients.filter(({ issuer }) => issuer === par.issuer)
   const listed = new Map([...unnamed, ...named].map((client) => [client.id, client]))
-  // An id that is folded already is found among the listed ones; there may be 100,000.
-  const spellings = new Set<string>()
-  for (const { id, folded } of listed.values()) if (folded !== id) spellings.add(folded)
+  // Only the folded ids that differ: `listed` has the others, and there may be 100,000.
+  const spellings = new Set([...listed.values()].flatMap(({ id, folded }) => (folded === id ? [] : folded)))
 
   const opened = new Map<string, ParClient>()
   /** Opens a client's keys when they are first needed. */
@@ -119,7 +108,7 @@ export function openGuards(resources: Resources, config: Config, log: Log) {
       const events = outageLog('client JWKS fetch', { client: id }, log)
       return createClientKeys({ issuer: id, jwks: 'url' in jwks ? jwks.url : jwks, events })
     })
-  // What is open stays open over a reload.
+  // Keys that are open stay open over a reload.
   for (const { id } of resources.before('client keys') as Client[]) clientOf(id)
   const options = {
     ...par,
@@ -132,7 +121,6 @@ export function openGuards(resources: Resources, config: Config, log: Log) {
   return { par: createParGuard(options), authorization: createAuthorizationGuard(options) }
 }
 
-/** Logs an outage once, and its end. */
 function outageLog(what: string, fields: object, log: Log) {
   return {
     onDown: ({ message: reason }: Error) => log.warn({ ...fields, reason }, `${what} failed; retrying`),
@@ -140,7 +128,6 @@ function outageLog(what: string, fields: object, log: Log) {
   }
 }
 
-/** Where the keys of an issuer are. */
 export function keysFrom({ issuer, jwks }: Tokens): KeyLocation {
   return { issuer, jwks: jwks && ('url' in jwks ? jwks.url : jwks.file) }
 }

@@ -20,43 +20,42 @@ const MODE_CHANGED = {
 }
 type Mode = keyof typeof MODE_CHANGED
 
-/** Most overrides that one line names. */
-const MAX_NAMED = 20
+/** Maximum overrides in one log line. */
+const MAX_LOGGED = 20
 
-const shown = (overrides: readonly Override[]): readonly string[] =>
-  overrides.slice(0, MAX_NAMED).map(({ client, name, limit, untilAt, by, note }) => {
-    const end = untilAt === undefined ? 'for good' : `until ${instant(untilAt)}`
+const logged = (overrides: readonly Override[]): readonly string[] =>
+  overrides.slice(0, MAX_LOGGED).map(({ client, name, limit, untilAt, by, note }) => {
+    const end = untilAt === undefined ? 'permanent' : `until ${instant(untilAt)}`
     return `${client} ${name}=${limit}, ${end}${by ? `, by ${by}` : ''}${note ? `: ${note}` : ''}`
   })
 
 /**
- * Opens the store, its `counters` without the fallback, and the overrides beside them; `ready` returns true if calls can be
- * decided as configured. Rejects if Redis is not what the configuration says; if it cannot be reached, that is logged once, and
- * shown by the metrics.
+ * Opens the store, its `counters` without the fallback, and the overrides. `ready` returns true if calls can be decided as
+ * configured. Rejects if Redis contradicts the configuration. If Redis cannot be reached, logs that and sets the metrics.
  */
 export async function openStore(config: StoreConfig, log: Log, metrics: Metrics) {
-  const show = (now: Mode): void => {
+  function show(now: Mode): void {
     for (const mode of Object.keys(MODE_CHANGED)) metrics.storeMode.set({ mode }, mode === now ? 1 : 0)
     metrics.storeUp.set(now === 'store' ? 1 : 0)
   }
-  const toLog: LiveOverridesOptions = {
-    onChange(overrides, added, gone) {
+  const events: LiveOverridesOptions = {
+    onChange(overrides, added, removed) {
       metrics.overrides.set(overrides)
-      log.info({ overrides, added: shown(added), gone: shown(gone) }, 'limit overrides changed')
+      log.info({ overrides, added: logged(added), gone: logged(removed) }, 'limit overrides changed')
     },
     onRestored: (overrides) => log.warn({ overrides }, 'limit overrides lost by Redis; written back'),
-    onUnreadable: (fields) => log.warn({ fields }, 'limit overrides damaged; what cannot be read is ignored'),
+    onUnreadable: (fields) => log.warn({ fields }, 'damaged limit overrides ignored'),
   }
   if (config === 'memory') {
     show('store')
     const store = new MemoryStore()
-    const overrides = createLiveOverrides(createMemoryOverrides(), toLog)
+    const overrides = createLiveOverrides(createMemoryOverrides(), events)
     return { store, counters: store, overrides, ready: () => true }
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
   metrics.fallbackDecisions.inc({ mode }, 0)
-  const remote = createRedisStore({
+  const counters = createRedisStore({
     ...redis,
     prefix: prefixOf(config),
     timeoutMs,
@@ -71,7 +70,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
       log.warn(range, 'Redis data lost; earlier calls are no longer counted')
     },
   })
-  const store: FallbackStore = withFallback(remote, {
+  const store: FallbackStore = withFallback(counters, {
     onOutage: mode,
     instances,
     processes,
@@ -82,16 +81,15 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
     onChange({ mode: now, server, degraded, cause }) {
       show(degraded ? mode : 'store')
       if (now === 'store') log.info({ server, mode: now }, MODE_CHANGED.store)
-      // A wrong configuration was logged already, by `onWrong`.
-      else if (!(cause instanceof StoreConfigError)) {
+      // `onMisconfigured` has logged a StoreConfigError.
+      else if (!(cause instanceof StoreConfigError))
         log.warn({ server, mode: now, cause: cause?.message }, MODE_CHANGED[now])
-      }
     },
   })
-  const overrides = createLiveOverrides(remote.overrides, toLog)
-  // What cannot be read now is read later.
-  if (await remote.connect()) await overrides.load().catch(() => {})
+  const overrides = createLiveOverrides(counters.overrides, events)
+  // Overrides that cannot be read now are read by a later poll.
+  if (await counters.connect()) await overrides.load().catch(() => {})
   else await store.begin()
   show(store.mode())
-  return { store, counters: remote, overrides, ready: () => mode !== 'deny' || store.mode() === 'store' }
+  return { store, counters, overrides, ready: () => mode !== 'deny' || store.mode() === 'store' }
 }

@@ -1,41 +1,41 @@
+import type { Server } from 'node:http'
+import type { Validity } from '../config/certificates.ts'
 import type { Config } from '../config/schema.ts'
+import { openSockets } from '../downstream/drain.ts'
 import { instant } from '../limit/instant.ts'
 import { inForce } from '../limit/limit.ts'
 import { type CallerActivity, type LimitActivity, MAX_CALLERS } from '../observe/activity/values.ts'
-import type { MetricValues } from '../observe/metrics.ts'
+import type { Metrics, MetricValues } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'
+import type { Forward } from '../upstream/upstream.ts'
+import type { Issuers } from './open-authentication.ts'
+import type { OperatorApi } from './operations.ts'
 import type { ReloadRecord } from './reload.ts'
-import type { OperatorApi } from './service.ts'
 
 export type Overview = Awaited<ReturnType<ReturnType<typeof createOverview>['read']>>
 
 const MAX_RELOADS = 20
 const MAX_OVERRIDES = 100
-/** Problems of one reload that are kept: each of 100,000 clients may give one. */
+/** Maximum problems that are kept of one reload: each of 100,000 clients may cause one. */
 const MAX_PROBLEMS = 20
 
-/** Creates what the console shows: what callers do, which limits there are, and what the metrics say of the rest. */
-export function createOverview(started: Config, operated: () => OperatorApi) {
-  let config = started
+/** Creates the content of the console: the callers, the limits, and the state of the gateway from its metrics. */
+export function createOverview(config: () => Config, operatorApi: () => OperatorApi) {
   const reloads: ReloadRecord[] = []
 
   return {
-    /** A configuration came into force. */
-    configured(next: Config): void {
-      config = next
-    },
-    reloaded({ problems, ...end }: ReloadRecord): void {
-      reloads.unshift({ ...end, problems: problems.slice(0, MAX_PROBLEMS) })
+    reloaded({ problems, ...record }: ReloadRecord): void {
+      reloads.unshift({ ...record, problems: problems.slice(0, MAX_PROBLEMS) })
       reloads.length = Math.min(reloads.length, MAX_RELOADS)
     },
-    /** Returns all of it as of now; rejects if the metrics cannot be collected. */
+    /** Returns the current content; rejects if the metrics cannot be collected. */
     async read() {
-      const { notReadyReason, activity, metricValues, overrides } = operated()
-      const [notReady, now, values, set] = await Promise.all([
+      const { notReadyReason, activity, metricValues, overrides } = operatorApi()
+      const [notReady, activityNow, values, listed] = await Promise.all([
         notReadyReason(),
         activity(),
         metricValues(),
-        // There are none before it serves.
+        // Rejects until the gateway has started.
         overrides().catch(() => []),
       ])
       return {
@@ -43,13 +43,13 @@ export function createOverview(started: Config, operated: () => OperatorApi) {
         at: new Date().toISOString(),
         notReady: notReady ?? null,
         activity: {
-          ...now,
+          ...activityNow,
           mostKnown: MAX_CALLERS,
-          clients: now.clients.map(withMost).toSorted((a, b) => b.part - a.part),
+          clients: activityNow.clients.map(withMostUsed).toSorted((a, b) => b.part - a.part),
         },
-        limits: limitsOf(config),
-        overrides: { total: set.length, first: set.slice(0, MAX_OVERRIDES) },
-        counts: config.store === 'memory' ? 'memory' : 'Redis',
+        limits: limitsOf(config()),
+        overrides: { total: listed.length, first: listed.slice(0, MAX_OVERRIDES) },
+        counts: config().store === 'memory' ? 'memory' : 'Redis',
         status: statusOf(values),
         reloads,
       }
@@ -57,17 +57,15 @@ export function createOverview(started: Config, operated: () => OperatorApi) {
   }
 }
 
-/** Returns, of the limits that a client has one counter of, the one that it has used most; of the others where there is none. */
-function mostUsed({ limits }: CallerActivity): LimitActivity | null {
-  const live = limits.filter(({ shadow }) => !shadow)
+/**
+ * Adds to a client the live limit that it has used most, and the used part, from 0 to 1. Limits with one counter per client
+ * precede the others.
+ */
+function withMostUsed(client: CallerActivity) {
+  const live = client.limits.filter(({ shadow }) => !shadow)
   const single = live.filter(({ perClient }) => perClient)
-  return (single.length > 0 ? single : live).toSorted((a, b) => partUsed(b) - partUsed(a))[0] ?? null
-}
-
-/** Returns a client with the limit that it has used most, and the part of it, from 0 to 1. */
-function withMost(client: CallerActivity) {
-  const most = mostUsed(client)
-  return { ...client, most, part: most === null ? 0 : partUsed(most) }
+  const [most] = (single.length > 0 ? single : live).toSorted((a, b) => partUsed(b) - partUsed(a))
+  return { ...client, most: most ?? null, part: most === undefined ? 0 : partUsed(most) }
 }
 
 /** A limit that allows no calls is used up. */
@@ -76,64 +74,98 @@ const partUsed = ({ limit, remaining }: LimitActivity): number =>
 
 function limitsOf({ limits }: Config) {
   const now = Date.now()
-  return limits.map((limit) => ({
-    name: limit.name,
-    per: limit.per,
-    limit: inForce(limit, now).limit,
-    windowSeconds: limit.windowMs / 1000,
-    shadow: limit.shadow,
-    changes: limit.changes
-      .filter(({ fromAt }) => fromAt > now)
-      .map(({ fromAt, limit }) => ({ from: instant(fromAt), limit })),
-  }))
+  return limits.map((limit) => {
+    const { name, per, shadow, windowMs, changes } = limit
+    const upcoming = changes.filter(({ fromAt }) => fromAt > now)
+    return {
+      ...{ name, per, shadow, windowSeconds: windowMs / 1000 },
+      limit: inForce(limit, now).limit,
+      changes: upcoming.map(({ fromAt, limit }) => ({ from: instant(fromAt), limit })),
+    }
+  })
 }
 
-type Labels = Readonly<Record<string, string | number>>
-
-/** Returns what the metrics say of everything but the callers; metrics that there are not give empty lists. */
+/** Returns the state that the metrics contain, except the callers; missing metrics give empty lists. */
 function statusOf(metrics: MetricValues) {
   const byName = new Map(metrics.map((metric) => [metric.name, metric.values]))
   const rows = (name: string) =>
-    (byName.get(`sluice_${name}`) ?? []).map(({ labels, value }) => ({ labels: labels as Labels, value }))
-  const one = (name: string): number | null => rows(name)[0]?.value ?? null
-  /** The value of another metric with the same label; null if there is none. */
-  const beside = (name: string, label: string, wanted: Labels): number | null =>
-    rows(name).find(({ labels }) => labels[label] === wanted[label])?.value ?? null
+    (byName.get(`sluice_${name}`) ?? []).map(({ labels, value }) => ({
+      value,
+      label: (name: string): string => String(labels[name] ?? ''),
+    }))
+  const single = (name: string): number | null => rows(name)[0]?.value ?? null
+  const withLabel = (name: string, label: string, wanted: string): number | null =>
+    rows(name).find((row) => row.label(label) === wanted)?.value ?? null
 
   return {
-    workers: one('workers'),
-    sockets: one('downstream_sockets'),
+    workers: single('workers'),
+    sockets: single('downstream_sockets'),
     store: {
-      up: one('store_up') === 1,
-      modes: rows('store_mode').flatMap(({ labels, value }) => (value === 1 ? [String(labels['mode'])] : [])),
+      up: single('store_up') === 1,
+      modes: rows('store_mode').flatMap(({ label, value }) => (value === 1 ? label('mode') : [])),
     },
-    upstreams: rows('upstream_up').map(({ labels, value }) => ({
-      upstream: String(labels['upstream']),
-      address: String(labels['address']),
+    upstreams: rows('upstream_up').map(({ label, value }) => ({
+      upstream: label('upstream'),
+      address: label('address'),
       up: value === 1,
-      sockets: beside('upstream_sockets', 'upstream', labels),
-      queue: beside('upstream_queue', 'upstream', labels),
+      sockets: withLabel('upstream_sockets', 'upstream', label('upstream')),
+      queue: withLabel('upstream_queue', 'upstream', label('upstream')),
     })),
-    issuers: rows('issuer_keys_age_seconds').map(({ labels, value }) => ({
-      issuer: String(labels['issuer']),
+    issuers: rows('issuer_keys_age_seconds').map(({ label, value }) => ({
+      issuer: label('issuer'),
       ageSeconds: value,
-      failures: beside('issuer_keys_failures_total', 'issuer', labels),
+      failures: withLabel('issuer_keys_failures_total', 'issuer', label('issuer')),
     })),
-    introspection: rows('introspection_up').map(({ labels, value }) => ({
-      issuer: String(labels['issuer']),
+    introspection: rows('introspection_up').map(({ label, value }) => ({
+      issuer: label('issuer'),
       up: value === 1,
     })),
-    certificates: rows('certificate_expiry_timestamp_seconds').map(({ labels, value }) => ({
-      certificate: String(labels['certificate']),
+    certificates: rows('certificate_expiry_timestamp_seconds').map(({ label, value }) => ({
+      certificate: label('certificate'),
       expiresAt: value * 1000,
     })),
-    /** Since the start, of the limits that would have refused. */
-    shadowOver: rows('limit_decisions_total').flatMap(({ labels, value }) =>
-      labels['outcome'] === 'shadow_over' ? [{ limit: String(labels['limit']), calls: value }] : [],
+    /** Calls since the start that shadow limits would have refused. */
+    shadowOver: rows('limit_decisions_total').flatMap(({ label, value }) =>
+      label('outcome') === 'shadow_over' ? [{ limit: label('limit'), calls: value }] : [],
     ),
     configuration: {
-      hash: String(rows('config_hash_info')[0]?.labels['hash'] ?? ''),
-      loaded: one('config_last_reload_successful') === 1,
+      hash: rows('config_hash_info')[0]?.label('hash') ?? '',
+      loaded: single('config_last_reload_successful') === 1,
     },
   }
+}
+
+/** The state that gauges show; a reload replaces it. */
+interface Observed {
+  readonly config: Config
+  readonly issuers: Issuers
+  readonly forwards: ReadonlyMap<string, Forward>
+  readonly certificates: readonly Validity[]
+}
+
+/** Makes the gauges read their values from `server` and the current state whenever they are shown. */
+export function showGauges(metrics: Metrics, server: Server, current: () => Observed): void {
+  const perUpstream = (read: (forward: Forward) => number) =>
+    [...current().forwards].map(([upstream, forward]) => [{ upstream }, read(forward)] as const)
+
+  metrics.readKeyAges(() => current().issuers.keyAges())
+  metrics.readIntrospections(() => current().issuers.introspections())
+  metrics.readCertificates(() =>
+    current().certificates.map(
+      ({ path, validToMs }) => [{ certificate: path.join('.') }, validToMs / 1000] as const,
+    ),
+  )
+  metrics.readUpstreams(() =>
+    [...current().forwards].flatMap(([upstream, { addresses }]) =>
+      addresses().map(({ address, up }) => [{ upstream, address }, up ? 1 : 0] as const),
+    ),
+  )
+  metrics.readSockets(() => [[{}, openSockets(server)]])
+  metrics.readUpstreamSockets(() => perUpstream(({ load }) => load().sockets))
+  metrics.readUpstreamQueues(() => perUpstream(({ load }) => load().waiting))
+  metrics.readUpstreamMaxSockets(() =>
+    current().config.upstreams.map(
+      ({ name, maxConnections }) => [{ upstream: name }, maxConnections] as const,
+    ),
+  )
 }

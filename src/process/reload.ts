@@ -3,49 +3,45 @@ import type { Config } from '../config/schema.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
-/** The configuration in force at the start, and how to load it again. */
-export interface Source {
-  readonly text: string
-  /** Of the text. */
-  readonly hash: string
-  /** Of the text, and of the files and secrets that it names. */
-  readonly content: string
-  readonly loadMs: number
-  /** Also says what differs from the text `before`. Rejects with an error whose message lists every mistake, a line each. */
-  load(before: string): Promise<Omit<Source, 'load'> & Pick<Loaded, 'config' | 'changes'>>
+type Version = Pick<Loaded, 'text' | 'hash' | 'content'> & { readonly loadMs: number }
+
+/** The configuration at the start, and the function that loads it again. */
+export interface Source extends Version {
+  /** Loads the configuration, and lists the changes since the text `before`. Rejects with every mistake, one per line. */
+  load(before: string): Promise<Version & Pick<Loaded, 'config' | 'changes'>>
 }
 
-/** How a reload ended: with no problems, or rejected. */
+/** The outcome of a reload, which was rejected if it has problems; `at` is ISO 8601. */
 export interface ReloadRecord {
-  /** ISO 8601. */
   readonly at: string
-  /** Of the text in force from then on. */
+  /** Hash of the text that is in force afterwards. */
   readonly hash: string
   readonly problems: readonly string[]
-  /** What has changed, in the file's words. */
   readonly changes: readonly string[]
 }
 
-/** `file-change`: reload only if the text, or a file that it names, differs from what is in force; `signal`: in any case. */
+/** `file-change`: reload only if the text, or a file that it names, has changed; `signal`: always. */
 export type ReloadTrigger = 'file-change' | 'signal'
 
-/** The change of a reload whose text is the same. */
+/** The change that is reported if the text is the same. */
 const OTHER_FILES = 'files that it names have changed'
 
-/** Sections that are read at the start only, but for parts of `listen`. */
+/** Sections that are read only at the start, except parts of `listen`. */
 const RESTART_ONLY = ['listen', 'admin', 'store', 'log', 'tracing'] as const
 
-/**
- * Returns what reloads the configuration, one at a time; a bad one changes nothing. `apply` is to be whole or not at all.
- * `record` gets each end that is logged.
- */
+interface ReloadParts {
+  /** Applies a configuration atomically. */
+  apply(config: Config): void | Promise<void>
+  record(outcome: ReloadRecord): void
+  readonly log: Log
+  readonly metrics: Metrics
+}
+
+/** Creates the function that reloads the configuration, one reload at a time. `record` gets each logged outcome. */
 export function createReload(
   started: Config,
   source: Source,
-  apply: (config: Config) => void | Promise<void>,
-  log: Log,
-  metrics: Metrics,
-  record: (end: ReloadRecord) => void = () => {},
+  { apply, record, log, metrics }: ReloadParts,
 ): (trigger: ReloadTrigger) => Promise<void> {
   let { text, hash, content } = source
   let rejected: string | undefined
@@ -70,8 +66,8 @@ export function createReload(
       await apply(next)
       rejected = undefined
       metrics.configLoaded(loaded.hash, hash)
-      const isText = loaded.hash !== hash
-      const changes = isText || loaded.content === content ? loaded.changes : [OTHER_FILES]
+      const onlyFiles = loaded.hash === hash && loaded.content !== content
+      const changes = onlyFiles ? [OTHER_FILES] : loaded.changes
       ;({ text, hash, content } = loaded)
       ended([], changes)
       log.info({ hash, loadMs: loaded.loadMs, changes }, 'configuration reloaded')
@@ -79,7 +75,7 @@ export function createReload(
       if (keys.length > 0) log.warn({ keys }, 'settings changed that need a restart')
     } catch (error) {
       const { message } = error as Error
-      // The same mistake is logged and counted once, however many of the watched files changed.
+      // The same mistake is logged and counted once, even if several watched files changed.
       if (trigger === 'file-change' && message === rejected) return
       rejected = message
       metrics.configFailed()
@@ -91,7 +87,6 @@ export function createReload(
   return (trigger) => (last = last.then(() => reload(trigger)))
 }
 
-/** Returns a new configuration with those settings that only a start reads as they were at the start. */
 function keepRestartOnly(started: Config, next: Config): Config {
   const { admin, store, log, tracing } = started
   const { trustedProxies, hosts } = next.listen
@@ -99,19 +94,19 @@ function keepRestartOnly(started: Config, next: Config): Config {
   return { ...next, admin, store, log, tracing, listen: { ...started.listen, trustedProxies, hosts, tls } }
 }
 
-/** Certificates and keys may change; whether callers are asked for theirs may not. */
+/** Replaces certificates and keys; whether callers are asked for certificates needs a restart. */
 function renewed(started: Config['listen']['tls'], next: typeof started) {
   if (started === undefined || next === undefined) return started
   const clientCa = started.clientCa && (next.clientCa ?? started.clientCa)
   return { ...started, cert: next.cert, key: next.key, clientCa }
 }
 
-/** Returns the settings of a section that differ, as the file names them; the section itself if it is of another kind. */
+/** Returns the settings of a section that differ, as the file names them; the section if it is a string on one side. */
 function changedKeys(section: string, next?: object | string, current?: object | string): readonly string[] {
   if (JSON.stringify(next) === JSON.stringify(current)) return []
   if (typeof next === 'string' || typeof current === 'string') return [section]
-  const [mine, other] = [next, current] as (Record<string, unknown> | undefined)[]
-  return Object.keys({ ...mine, ...other })
-    .filter((key) => JSON.stringify(mine?.[key]) !== JSON.stringify(other?.[key]))
+  const [a, b] = [next, current] as (Record<string, unknown> | undefined)[]
+  return Object.keys({ ...a, ...b })
+    .filter((key) => JSON.stringify(a?.[key]) !== JSON.stringify(b?.[key]))
     .map((key) => `${section}.${key.replace(/Ms$/, '')}`)
 }

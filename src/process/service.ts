@@ -1,11 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { AdminParts } from '../admin/server.ts'
 import { certificatesOf } from '../config/certificates.ts'
 import type { Config } from '../config/schema.ts'
 import { drain } from '../downstream/drain.ts'
 import { createListener, listen, renewCertificate } from '../downstream/server.ts'
 import { createPeers, normalizeAddress } from '../downstream/trusted-proxies.ts'
-import type { Exchange, GatewayDeps } from '../gateway/exchange.ts'
+import type { Exchange } from '../gateway/exchange.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createFailures } from '../limit/failure-limit.ts'
 import { prefixOf } from '../limit/key.ts'
@@ -13,104 +12,96 @@ import { createLimiter } from '../limit/limiter.ts'
 import { createUsage } from '../limit/usage.ts'
 import { createAccessLog } from '../observe/access-log.ts'
 import { createActivity } from '../observe/activity/activity.ts'
-import type { ActivityValues } from '../observe/activity/values.ts'
 import { atMostEvery, type LogOutput } from '../observe/log.ts'
-import type { Metrics, MetricValues } from '../observe/metrics.ts'
-import { keepFreedMemory } from './freed-memory.ts'
-import { showGauges } from './gauges.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import { createForward, type Upstream } from '../upstream/upstream.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuards, openIssuers } from './open-authentication.ts'
-import { compileRoutes, openUpstreams } from './open-routes.ts'
 import { openStore } from './open-store.ts'
-import { createOperations, type Operations } from './operations.ts'
+import { createOperations, type OperatorApi } from './operations.ts'
+import { showGauges } from './overview.ts'
 import { createResources } from './resources.ts'
+import { openRoutes } from './routes.ts'
 
-/** What operators ask of a service. */
-export interface OperatorApi extends Operations, Pick<AdminParts, 'notReadyReason' | 'metrics'> {
-  /** Returns what `metrics` shows, as plain values. */
-  metricValues(): Promise<MetricValues>
-  activity(): ActivityValues | Promise<ActivityValues>
-}
-
-/** What serves callers: this process, or several that share its port. */
+/** Serves callers: in this process, or in several that share its port. */
 export interface Service extends OperatorApi {
-  /** Where callers are served, such as `http://127.0.0.1:8080`. */
+  /** The callers' listener, such as `http://127.0.0.1:8080`. */
   readonly address: string
-  /** Puts a configuration into force, whole or not at all; requests in flight end with the one before. */
+  /** Applies a configuration atomically; requests in flight end under the previous one. */
   apply(config: Config): Promise<void>
-  /** Of several processes: sets the level of their logs. */
+  /** Sets the log level of all workers; absent with one process. */
   setLogLevel?(level: LogLevel): Promise<void>
-  /** Drains and closes everything; returns how many requests had to be cut. */
+  /** Drains and closes everything; returns how many requests were cut. */
   close(times: DrainTimes): Promise<number>
 }
 
+export type LocalService = Awaited<ReturnType<typeof buildService>>
+
 export type LogLevel = Config['log']['level']
+
 export interface DrainTimes {
-  /** New requests are still taken so long, so that a load balancer can see the failing readiness. */
+  /** Milliseconds in which new requests are still accepted, so that load balancers notice the failing readiness. */
   readonly lameDuckMs: number
-  /** Requests in flight may end so long, `lameDuckMs` included. */
+  /** Milliseconds for requests in flight to end, `lameDuckMs` included. */
   readonly drainTimeoutMs: number
 }
 
-/** A service of this process alone; `forget` drops the refusals that it caches, and what it shows of a client that was reset. */
-export type LocalService = Service & { forget(client: string): void }
-
 const DROPPED_LOG_MS = 60_000
+const KEPT_BYTES = 8 * 1024 ** 2
+
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
-export async function buildService(
-  config: Config,
-  output: LogOutput,
-  metrics: Metrics,
-): Promise<LocalService> {
-  keepFreedMemory()
+export async function buildService(started: Config, output: LogOutput, metrics: Metrics) {
+  // Makes glibc keep up to twice `KEPT_BYTES` of freed memory: freeing an mmapped block raises the dynamic trim threshold to
+  // twice its size (mallopt(3), M_MMAP_THRESHOLD). Without it, malloc returns the buffers of each large response to the kernel,
+  // and the page faults took up to half of the processor time of 1 MB responses. Setting the thresholds would disable this.
+  Buffer.allocUnsafeSlow(KEPT_BYTES)
   const { log } = output
-  const tracing = config.tracing && (await import('../observe/tracing.ts')).createTracing(config.tracing, log)
-  const { store, counters, overrides, ready } = await openStore(config.store, log, metrics)
-  const prefix = prefixOf(config.store)
+  const tracing =
+    started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log)
+  const { store, counters, overrides, ready } = await openStore(started.store, log, metrics)
   const limiter = createLimiter(store, metrics.decisions.inc)
   const failures = createFailures({
     onCounted: () => metrics.failures.inc(),
     onRefused: () => metrics.failuresRefused.inc(),
   })
   const activity = createActivity()
-  const accessLog = createAccessLog(output, metrics, activity, config.log.refusals)
+  const accessLog = createAccessLog(output, metrics, activity, started.log.refusals)
   const record = accessLog.observe
   const observe =
     tracing === undefined ? record : (exchange: Exchange) => (record(exchange), tracing.end(exchange))
   const resources = createResources()
   let draining = false
 
-  function wire(next: Config, loadedKeys?: LoadedKeys) {
-    const peers = createPeers(next.listen.trustedProxies)
-    const forwards = openUpstreams(resources, next.upstreams, log)
-    const issuers = openIssuers(resources, next, log, metrics, loadedKeys)
-    const usage = createUsage({ ...next, store, counters, prefix, overrides: overrides.limits })
-    const deps: GatewayDeps = {
-      ...compileRoutes(next, prefix, forwards, overrides.limits),
+  function openUpstream(settings: Upstream) {
+    const { name: upstream } = settings
+    const open = () =>
+      createForward(settings, ({ address, up, cause }) => {
+        if (up) log.info({ upstream, address }, 'upstream address up')
+        else log.warn({ upstream, address, cause }, 'upstream address down')
+      })
+    return [upstream, resources.get('upstream', settings, open)] as const
+  }
+  /** Builds the parts that a reload replaces; resources whose settings stay the same are kept. */
+  function wire(config: Config, loadedKeys?: LoadedKeys) {
+    const peers = createPeers(config.listen.trustedProxies)
+    const forwards = new Map(config.upstreams.map(openUpstream))
+    const issuers = openIssuers(resources, config, log, metrics, loadedKeys)
+    const prefix = prefixOf(config.store)
+    const usage = createUsage({ ...config, store, counters, prefix, overrides: overrides.limits })
+    const serve = createGateway({
+      ...openRoutes(config, forwards, overrides.limits),
       peers,
-      failures: next.failures && failures(next.failures),
+      failures: config.failures && failures(config.failures),
       authenticate: issuers.authenticate,
-      guards: openGuards(resources, next, log),
+      guards: openGuards(resources, config, log),
       limiter,
       limitsOf: ({ client }) => usage.ofCaller(client!),
       readAllowance: usage.read,
       trace: tracing?.begin,
       observe,
-    }
-    const certificates = certificatesOf(next)
-    const { upstreams, listen } = next
-    return {
-      config: next,
-      serve: createGateway(deps),
-      peers,
-      forwards,
-      issuers,
-      usage,
-      tls: listen.tls,
-      upstreams,
-      certificates,
-    }
+    })
+    return { config, serve, peers, forwards, issuers, usage, certificates: certificatesOf(config) }
   }
-  let current = resources.replace(() => wire(config))
+  let current = resources.replace(() => wire(started))
 
   const logDropped = atMostEvery(DROPPED_LOG_MS, (bound: string, ip: string) =>
     log.warn({ bound: `listen.${bound}`, ip }, 'sockets dropped at the connection limit'),
@@ -120,39 +111,37 @@ export async function buildService(
       if (draining) response.shouldKeepAlive = false
       current.serve(request, response, expectsContinue, done)
     },
-    config.listen,
+    started.listen,
     {
-      unreadable({ peer, status, reason, requestId }) {
+      unreadable({ peer, status, reason: error, requestId }) {
         metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
-        log.info(
-          { requestId, ip: normalizeAddress(peer), source: 'gateway', status, error: reason },
-          'malformed request',
-        )
+        const ip = normalizeAddress(peer)
+        log.info({ requestId, ip, source: 'gateway', status, error }, 'malformed request')
       },
-      insecure: (peer, reason) =>
-        log.info({ ip: normalizeAddress(peer), source: 'gateway', error: reason }, 'TLS handshake failed'),
+      insecure: (peer, error) =>
+        log.info({ ip: normalizeAddress(peer), source: 'gateway', error }, 'TLS handshake failed'),
       exempt: (address) => current.peers.trusts(address),
       dropped(bound, address) {
         metrics.droppedSockets.inc({ bound })
         logDropped(bound, normalizeAddress(address))
       },
     },
-    config.listen.tls,
+    started.listen.tls,
   )
-  metrics.maxSockets.set(config.listen.maxConnections)
+  metrics.maxSockets.set(started.listen.maxConnections)
   showGauges(metrics, server, () => current)
-  const release = async (): Promise<void> => {
+  function release(): Promise<void> {
     resources.close()
     overrides.close()
-    await store.close()
+    return store.close()
   }
-  const { host, port } = config.listen
+  const { host, port } = started.listen
   const address = await listen(server, host, port, 'listen').catch(async (error: Error) => {
     await release()
     throw error
   })
 
-  /** Drops cached answers of the store, and what the console shows of clients whose limits have changed or were reset. */
+  /** Drops cached answers of the store, and the activity of clients whose limits have changed or were reset. */
   function forget(...clients: readonly string[]): void {
     limiter.forget()
     current.usage.forget()
@@ -167,14 +156,14 @@ export async function buildService(
       if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
       return ready() ? undefined : 'Redis does not answer, and store.onOutage is deny'
     },
-    async apply(next) {
+    async apply(next: Config) {
       const loadedKeys = await loadIssuerKeys(resources, next)
       if (draining) return
       current = resources.replace(() => {
         const wired = wire(next, loadedKeys)
         const { tls } = next.listen
-        // It ends the TLS sessions that callers could resume.
-        if (tls !== undefined && JSON.stringify(tls) !== JSON.stringify(current.tls)) {
+        // Only if changed: it ends the TLS sessions that callers could resume.
+        if (tls !== undefined && JSON.stringify(tls) !== JSON.stringify(current.config.listen.tls)) {
           renewCertificate(server, tls, next.listen)
           log.info('TLS certificate renewed')
         }
@@ -185,9 +174,9 @@ export async function buildService(
     metrics: metrics.text,
     metricValues: metrics.ownValues,
     activity: activity.values,
-    ...createOperations(() => current, overrides, counters, forget, log),
+    ...createOperations({ current: () => current, overrides, counters, forget, log }),
     forget,
-    async close({ lameDuckMs, drainTimeoutMs }) {
+    async close({ lameDuckMs, drainTimeoutMs }: DrainTimes) {
       const endAt = performance.now() + drainTimeoutMs
       await sleep(lameDuckMs)
       draining = true

@@ -7,37 +7,22 @@ import { createLog } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'
 import { createOverview } from './overview.ts'
-import { buildService, type OperatorApi } from './service.ts'
+import type { OperatorApi } from './operations.ts'
+import { buildService, type Service } from './service.ts'
 import { createReload, type ReloadRecord, type ReloadTrigger, type Source } from './reload.ts'
 import { openWorkers } from './workers/pool.ts'
 
-export interface Running {
-  /** Where callers are served, such as `http://127.0.0.1:8080`. */
-  readonly address: string
-  /** Where operators are served. */
-  readonly adminAddress: string
-  /** Loads the configuration again; requests in flight end with the old one. A bad one changes nothing. Never rejects. */
-  reload(trigger: ReloadTrigger): Promise<void>
-  /** Switches the log level, of all processes, to debug, and the next time back. Never rejects. */
-  switchLogLevel(): Promise<void>
-  /** Logs an uncaught exception, as the last line of the log. */
-  fatal(error: Error): void
-  /**
-   * Fails readiness, lets requests in flight end within `drainTimeout`, then closes everything. With `lameDuck`, new requests
-   * are still taken for a part of that time, so that a load balancer can see the failing readiness.
-   */
-  close(options?: { readonly lameDuck?: boolean }): Promise<void>
-}
+export type Running = Awaited<ReturnType<typeof start>>
 
-/** The part of `drainTimeout` in which new requests are still taken. */
-const LAME_DUCK_PART = 4
-/** Most warnings of one configuration that are logged: each of 10,000 clients may give one. */
+/** The fraction of `drainTimeout` in which new requests are still accepted. */
+const LAME_DUCK = 1 / 4
+/** Maximum warnings of one configuration that are logged: each of 10,000 clients may cause one. */
 const MAX_WARNINGS = 100
 
-const NOT_STARTED = 'the gateway does not serve yet'
-const refuse = (): Promise<never> => Promise.reject(new Error(NOT_STARTED))
+const STARTING = 'the gateway is starting'
+const refuse = (): Promise<never> => Promise.reject(new Error(STARTING))
 const UNSERVED = {
-  notReadyReason: () => NOT_STARTED,
+  notReadyReason: () => STARTING,
   activity: () => NO_ACTIVITY,
   usage: refuse,
   reset: refuse,
@@ -47,21 +32,25 @@ const UNSERVED = {
 }
 
 /**
- * Opens the operators' port, then the callers', which `workers` share; one is this process itself. Without `source`, the
- * configuration never changes. Rejects with a message for the operator.
+ * Opens the operators' port, then the callers', which `workers` processes share; with 1, this process serves. Without `source`,
+ * the configuration never changes. Rejects with a message for the operator.
  */
 export async function start(
   config: Config,
   { source, workers = 1 }: { readonly source?: Source | undefined; readonly workers?: number } = {},
-): Promise<Running> {
+) {
   const { level, format = process.stdout.isTTY ? 'pretty' : 'json' } = config.log
   const output = createLog(level, format)
   const { log } = output
   const metrics = createMetrics()
-  /** What operators see; replaced when it serves, and when it drains. */
+  /** Replaced when the gateway has started, and when it drains. */
   let operatorApi: OperatorApi = { ...UNSERVED, metrics: metrics.text, metricValues: metrics.values }
-  const overview = createOverview(config, () => operatorApi)
-  /** Of the file in force. */
+  let current = config
+  const overview = createOverview(
+    () => current,
+    () => operatorApi,
+  )
+  /** Hash of the file that is in force. */
   let hash = source?.hash ?? null
   const { server: admin, endStreams } = createAdmin({
     notReadyReason: () => operatorApi.notReadyReason(),
@@ -72,7 +61,7 @@ export async function start(
     usage: (client, signal) => operatorApi.usage(client, signal),
     async reset(client, signal) {
       const freed = await operatorApi.reset(client, signal).catch((error: Error) => {
-        log.warn({ client, cause: error.message }, 'client limits reset in part by an operator')
+        log.warn({ client, cause: error.message }, 'client limit reset incomplete; some counters remain')
         throw error
       })
       log.info({ client, freed }, 'client limits reset by an operator')
@@ -81,13 +70,12 @@ export async function start(
     setLimits: (setting) => operatorApi.setLimits(setting),
     overrides: () => operatorApi.overrides(),
     explain: async (question) => ({ ...(await operatorApi.explain(question)), configuration: hash }),
-    failed: (error) => log.warn({ cause: (error as Error).message }, 'counters unavailable to an operator'),
+    failed: (error) =>
+      log.warn({ cause: (error as Error).message }, 'operator request failed; the counters are unavailable'),
   })
 
   function warn({ warnings }: Config): void {
-    for (const { where, path, message } of warnings.slice(0, MAX_WARNINGS)) {
-      log.warn({ where, path }, message)
-    }
+    for (const { where, path, message } of warnings.slice(0, MAX_WARNINGS)) log.warn({ where, path }, message)
     const more = warnings.length - MAX_WARNINGS
     if (more > 0) log.warn({ more }, 'more warnings; "sluice check --json" lists them all')
   }
@@ -96,60 +84,64 @@ export async function start(
     const adminAddress = await listen(admin, config.admin.host, config.admin.port, 'admin')
     warn(config)
     const several = workers > 1 ? workers : undefined
-    const service = several
+    const service: Service = several
       ? await openWorkers(several, config, output, metrics)
       : await buildService(config, output, metrics)
     if (several === undefined) metrics.workers.set(1)
     operatorApi = service
     const { address } = service
-    const { loadMs } = source ?? {}
-    log.info(
-      { version: VERSION, configHash: source?.hash, address, adminAddress, workers: several, loadMs },
-      'sluice serves',
-    )
+    const fields = { address, adminAddress, workers: several, loadMs: source?.loadMs }
+    log.info({ version: VERSION, configHash: source?.hash, ...fields }, 'gateway started')
 
-    let { drainTimeoutMs } = config
-    async function apply(next: Config): Promise<void> {
+    async function apply(next: Config) {
       await service.apply(next)
-      ;({ drainTimeoutMs } = next)
-      overview.configured(next)
+      current = next
       warn(next)
     }
-    async function close(lameDuckMs: number): Promise<void> {
-      operatorApi = { ...service, notReadyReason: () => 'the gateway drains' }
-      log.info('sluice drains')
+    function record(outcome: ReloadRecord): void {
+      ;({ hash } = outcome)
+      overview.reloaded(outcome)
+    }
+    const reload = source && createReload(config, source, { apply, record, log, metrics })
+
+    let logLevel = level
+    async function switchOnce(): Promise<void> {
+      logLevel = logLevel === level ? 'debug' : level
+      // Both switches are logged at the debug level, so that each of them is visible.
+      output.setLevel('debug')
+      await service.setLogLevel?.(logLevel)
+      log.info({ logLevel }, 'log level switched')
+      output.setLevel(logLevel)
+    }
+    let switching = Promise.resolve()
+
+    async function close(lameDuck: boolean): Promise<void> {
+      const { drainTimeoutMs } = current
+      const lameDuckMs = lameDuck ? drainTimeoutMs * LAME_DUCK : 0
+      operatorApi = { ...service, notReadyReason: () => 'the gateway is draining' }
+      log.info('drain started; readiness fails')
       const cut = await service.close({ lameDuckMs, drainTimeoutMs })
       if (cut > 0) log.warn({ requests: cut }, 'requests cut at the end of drainTimeout')
       endStreams()
       await drain(admin, 0)
-      log.info('sluice stopped')
+      log.info('gateway stopped')
       await output.close()
     }
-    let debugs = false
-    async function switchOnce(): Promise<void> {
-      debugs = !debugs
-      const next = debugs ? 'debug' : level
-      if (debugs) output.setLevel('debug')
-      await service.setLogLevel?.(next)
-      // Before it is quiet again, so that each switch is logged.
-      log.info({ logLevel: next }, 'log level switched')
-      if (!debugs) output.setLevel(level)
-    }
-    let switching = Promise.resolve()
-    function reloaded(end: ReloadRecord): void {
-      ;({ hash } = end)
-      overview.reloaded(end)
-    }
-    const reload = source && createReload(config, source, apply, log, metrics, reloaded)
     let closed: Promise<void> | undefined
     return {
       address,
       adminAddress,
-      reload: async (trigger) => await reload?.(trigger),
+      /** Loads the configuration again; requests in flight end under the previous one. Never rejects. */
+      reload: async (trigger: ReloadTrigger) => await reload?.(trigger),
+      /** Switches the log level of all processes to debug, and the next time back. Never rejects. */
       switchLogLevel: () => (switching = switching.then(switchOnce)),
+      /** Logs an uncaught exception, as the last line of the log. */
       fatal: output.fatal,
-      close: ({ lameDuck = false } = {}) =>
-        (closed ??= close(lameDuck ? drainTimeoutMs / LAME_DUCK_PART : 0)),
+      /**
+       * Fails readiness, lets requests in flight end within `drainTimeout`, then closes everything. With `lameDuck`, new requests
+       * are accepted for a part of that time, so that load balancers notice the failing readiness.
+       */
+      close: ({ lameDuck = false } = {}) => (closed ??= close(lameDuck)),
     }
   } catch (error) {
     endStreams()

@@ -266,7 +266,7 @@ describe('a gateway', () => {
     const open = await stream(gateway.adminPort)
     await until('it shows that it is ready', () => open.events().at(-1)?.notReady === null)
     const closing = gateway.running.close({ lameDuck: true })
-    expect((await overviewOf(gateway.adminPort)).notReady).toBe('the gateway drains')
+    expect((await overviewOf(gateway.adminPort)).notReady).toBe('the gateway is draining')
     expect(await open.ended).toBe(true)
     await closing
   })

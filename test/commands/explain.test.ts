@@ -75,7 +75,7 @@ describe('sluice explain', () => {
     ])
     expect(ended).toMatchObject({ code: 0, stderr: '' })
     expect(ended.stdout).toContain('PASSED OVER             BECAUSE IT\n')
-    expect(ended.stdout).toContain('\n/open                   takes another path\n')
+    expect(ended.stdout).toContain('\n/open                   matches another path\n')
     expect(ended.stdout).toContain(
       '\nrequests  10     -     1m      live  needs --client  the limit of the file\n',
     )
@@ -208,7 +208,7 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
     ],
     [
       ['explain', '/x', '--config', 'x', '--ip', '1.2.3.999'],
-      'The address must be one such as 192.0.2.7 or 2001:db8::7.',
+      'The address must be an IP address such as 192.0.2.7 or 2001:db8::7.',
     ],
     [['explain', '/x', '--config', 'x', '--client', ''], 'Which client? Give its id.'],
     [['explain', '/x', '--nope'], 'Unknown argument: nope'],

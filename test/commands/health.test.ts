@@ -71,11 +71,11 @@ describe('sluice health', () => {
 
   it('ends with 1 and the reason if the gateway is not ready', async () => {
     const { port, close } = await startUpstream((request, response) => {
-      response.writeHead(request.url === '/readyz' ? 503 : 200).end('not ready: the gateway drains\n')
+      response.writeHead(request.url === '/readyz' ? 503 : 200).end('not ready: the gateway is draining\n')
     })
     expect(await sluice(['health', '--admin-port', `${port}`, '--ready'])).toEqual({
       ...{ code: 1, stdout: '' },
-      stderr: `sluice: http://127.0.0.1:${port} answers 503: not ready: the gateway drains\n`,
+      stderr: `sluice: http://127.0.0.1:${port} answers 503: not ready: the gateway is draining\n`,
     })
     expect(await sluice(['health', '--admin-port', `${port}`])).toMatchObject({ code: 0 })
     await close()

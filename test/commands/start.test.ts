@@ -148,7 +148,7 @@ describe('sluice start', () => {
     expect(lines.filter(({ msg }) => msg === 'request')).toMatchObject([
       { level: 'error', path: '/v3/held', client: 'acme', status: 503, incomplete: 'cut' },
     ])
-    expect(lines.at(-1)).toMatchObject({ msg: 'sluice stopped' })
+    expect(lines.at(-1)).toMatchObject({ msg: 'gateway stopped' })
     held.length = 0
   })
 
@@ -204,7 +204,7 @@ describe('sluice start', () => {
     const args = ['--port', String(port), '--log-format', format, '--log-level', 'info']
     const gateway = sluice(['start', '--config', '-', ...args], {}, yaml({ data: data.url }))
     processes.push(gateway)
-    await until('it serves', () => gateway.stdout().includes('sluice serves'))
+    await until('it serves', () => gateway.stdout().includes('gateway started'))
     gateway.child.stdout!.destroy()
     for (let i = 0; i < 20; i++) expect((await call(port, { path: '/oidc/x' })).status).toBe(200)
     // At rest, it takes a small part of the time.
@@ -228,7 +228,7 @@ describe('sluice start', () => {
     gateway.kill('SIGWINCH')
     expect(await gateway.ended()).toBe(1)
     expect(gateway.lines().map(({ msg }) => msg)).toEqual([
-      'sluice serves',
+      'gateway started',
       'request',
       'uncaught exception; exiting',
     ])

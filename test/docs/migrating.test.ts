@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { readAccessLine } from '../../src/commands/replay/access-line.ts'
+import { readAccessLine } from '../../src/commands/replay/logs.ts'
 import { loadConfig } from '../../src/config/load.ts'
 
 const doc = readFileSync(join(import.meta.dirname, '../../docs/migrating.md'), 'utf8')

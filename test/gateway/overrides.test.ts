@@ -142,7 +142,7 @@ it('is in force from the first call of a gateway that starts later, and in each 
   await set(running.adminPort, 'requests=25', '--note', 'a reason', '--until', '2100-01-01T00:00:00Z')
   await until('both have it', () => loaded().length === 4)
   expect(loaded()[3]).toMatchObject({
-    ...{ level: 'info', overrides: 1, gone: [`${client} requests=30, for good`] },
+    ...{ level: 'info', overrides: 1, gone: [`${client} requests=30, permanent`] },
     added: [
       expect.stringMatching(
         new RegExp(`^${client} requests=25, until 2100-01-01T00:00:00.000Z, by \\S+@\\S+: a reason$`),

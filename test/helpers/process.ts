@@ -74,7 +74,7 @@ export async function serving(
 ): Promise<ServingProcess> {
   const [file, input] = typeof config === 'string' ? ['-', config] : [config.file, '']
   const process = sluice(['start', '--config', file, '--log-level', 'info', ...args], env, input)
-  const started = () => process.lines().find(({ msg }) => msg === 'sluice serves')
+  const started = () => process.lines().find(({ msg }) => msg === 'gateway started')
   await until('the gateway serves', () => {
     if (process.child.exitCode !== null) throw new Error(`it ended: ${process.stderr()}${process.stdout()}`)
     return started() !== undefined

@@ -5,7 +5,7 @@ const shownAs = (line: object): string =>
   prettyLines(`${JSON.stringify({ level: 'info', time: '2026-11-22T08:15:30.123Z', ...line })}\n`)
 
 it.each([
-  [{ msg: 'sluice drains' }, 'INFO: sluice drains'],
+  [{ msg: 'gateway stopped' }, 'INFO: gateway stopped'],
   [
     { level: 'warn', msg: 'Redis unavailable', server: 'redis', cause: undefined },
     'WARN: Redis unavailable server=redis',

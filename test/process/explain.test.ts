@@ -27,14 +27,14 @@ describe('a question', () => {
     expect(readQuestion(text)).toEqual(question)
   })
 
-  it('takes its host from beside it, but not another one', () => {
+  it('accepts its host as a separate value, unless they differ', () => {
     expect(readQuestion('/x', 'a.example')).toMatchObject({ host: 'a.example' })
     expect(readQuestion('A.example/x', 'a.example')).toMatchObject({ host: 'A.example' })
     expect(() => readQuestion('b.example/x', 'a.example')).toThrow(
       'The request is to "b.example", and the host given is "a.example".',
     )
     for (const method of ['FOO', 'foo', 'X-Y']) {
-      expect(() => readQuestion(`${method} /x`)).toThrow(`"${method}" is no method of HTTP`)
+      expect(() => readQuestion(`${method} /x`)).toThrow(`"${method}" is not an HTTP method`)
     }
     expect(readQuestion('M-SEARCH /x')).toMatchObject({ method: 'M-SEARCH', target: '/x' })
     for (const text of ['', 'POST', 'sync']) {
@@ -120,9 +120,9 @@ clients:
         },
       ],
       passedOver: [
-        { match: 'id.example.com/*', because: 'takes another host than localhost' },
-        { match: 'POST /oidc/request', because: 'takes another path' },
-        { match: 'GET /limits', because: 'takes another path' },
+        { match: 'id.example.com/*', because: 'matches another host than localhost' },
+        { match: 'POST /oidc/request', because: 'matches another path' },
+        { match: 'GET /limits', because: 'matches another path' },
       ],
     })
   })
@@ -148,7 +148,7 @@ clients:
       30,
     ],
   ] as const)(
-    'says what decides a limit at %s for %s',
+    'names the rule that decides a limit at %s for %s',
     async ([at, client, limit, decidedBy, because, next]) => {
       const { limits } = await explained('POST /sync/a', file, { client }, at)
       expect(limits[0]).toMatchObject({ limit, decidedBy, because, windowMs: limit === 5 ? 10_000 : 60_000 })
@@ -170,7 +170,7 @@ clients:
     expect(await explained('/STRASSE/x', spelled)).toMatchObject({ route: { index: 2 } })
   })
 
-  it('takes a listed host where none is given, and refuses one that is not served', async () => {
+  it('uses a listed host by default, and refuses a host that is not served', async () => {
     const listed = configFile(LIMITS, {
       routes: ROUTES,
       more: `${MORE}\nlisten: { hosts: [id.example.com, api.example.com] }`,
@@ -190,7 +190,7 @@ clients:
     })
     expect((await explained('id.example.com/v3/x', narrow)).passedOver[0]).toEqual({
       match: '/v3/*',
-      because: 'takes another host than id.example.com',
+      because: 'matches another host than id.example.com',
     })
   })
 
@@ -208,7 +208,7 @@ clients:
     expect(await explained('POST /sync/12', kinds, { client: 'acme' })).toMatchObject({ refusal: null })
   })
 
-  it('names the parts of a key that the request leaves open', async () => {
+  it('names the parts of a key that the question does not contain', async () => {
     const without = await explained('/v3/x', file)
     expect(without.limits).toMatchObject([
       { key: null, lacking: ['client'], limit: 10 },
@@ -221,7 +221,7 @@ clients:
     ])
   })
 
-  it('covers routes with respond, with no authentication and with par', async () => {
+  it('explains routes with respond, without authentication and with par', async () => {
     expect(await explained('/limits', file)).toMatchObject({
       route: { upstream: null, origins: [], respond: 'limits', timeoutMs: null },
       limits: [],
@@ -236,39 +236,39 @@ clients:
     })
   })
 
-  const ELSEWHERE = 'takes another path'
+  const ELSEWHERE = 'matches another path'
 
   it.for([
     ['/v3/../x', 400, 'BadRequest', []],
     ['/elsewhere', 404, 'NotFound', [ELSEWHERE, ELSEWHERE, ELSEWHERE, ELSEWHERE]],
-    ['PUT /sync/a', 405, 'MethodNotAllowed', [ELSEWHERE, ELSEWHERE, 'takes POST, not PUT', ELSEWHERE]],
+    ['PUT /sync/a', 405, 'MethodNotAllowed', [ELSEWHERE, ELSEWHERE, 'allows POST, not PUT', ELSEWHERE]],
     ['/sync', 404, 'NotFound', [ELSEWHERE, ELSEWHERE, ELSEWHERE, ELSEWHERE]],
     ['/limits/x', 404, 'NotFound', [ELSEWHERE, ELSEWHERE, ELSEWHERE, ELSEWHERE]],
     [
       'PROPFIND id.example.com/x',
       405,
       'MethodNotAllowed',
-      ['takes any method, but PROPFIND is none that the gateway takes'],
+      ['allows any method, but the gateway does not accept PROPFIND'],
     ],
     [
       'GET id.example.com/oidc/request',
       405,
       'MethodNotAllowed',
       [
-        'takes it, but the path belongs to a route with "authenticate: par" or "authorization"',
-        'takes POST, not GET',
+        'matches, but the path belongs to a route with "authenticate: par" or "authorization"',
+        'allows POST, not GET',
       ],
     ],
-  ] as const)('says why the gateway refuses %s', async ([text, status, code, reasons]) => {
+  ] as const)('gives the reason why the gateway refuses %s', async ([text, status, code, reasons]) => {
     const { refusal, route, limits, passedOver } = await explained(text, file)
     expect({ refusal, route, limits }).toMatchObject({ refusal: { status, code }, route: null, limits: [] })
-    const elsewhere = 'takes another host than localhost'
+    const elsewhere = 'matches another host than localhost'
     const given = passedOver.map(({ because }) => because).filter((because) => because !== elsewhere)
     expect(given.slice(0, reasons.length)).toEqual(reasons)
   })
 })
 
-describe('explain, beside the gateway', () => {
+describe('explain, compared with the gateway', () => {
   let data: TestUpstream
   let gateway: TestGateway
   let file: string
@@ -297,7 +297,7 @@ describe('explain, beside the gateway', () => {
     ['GET /oidc/x%7Ey', 'acme'],
     ['GET /v3//x', 'acme'],
     ['GET /v3/global-counterparties', 'acme'],
-  ] as const)('says what it does with %s', async ([text, client]) => {
+  ] as const)('predicts the response to %s', async ([text, client]) => {
     const answer = await explained(text, file, { client }, new Date().toISOString())
     const [method, path] = text.split(' ') as [string, string]
     const before = data.seen.length

@@ -23,13 +23,13 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-/** Starts a gateway; `shown` is the value of a series at its `/metrics`, and `shows` waits for one. */
+/** Starts a gateway; `shown` returns the value of a series at its `/metrics`, and `shows` waits for a value. */
 async function start(settings: Partial<Settings>) {
   const gateway = await startGateway({ data: data.url, ...OPEN, ...settings })
   onTestFinished(gateway.close)
   async function shown(series: string): Promise<number | undefined> {
     const { body } = await call(gateway.adminPort, { path: '/metrics' })
-    const line = body.split('\n').find((one) => one.startsWith(`${series} `))
+    const line = body.split('\n').find((line) => line.startsWith(`${series} `))
     return line === undefined ? undefined : Number(line.slice(series.length))
   }
   const shows = (series: string, value: number | undefined) =>
@@ -37,10 +37,10 @@ async function start(settings: Partial<Settings>) {
   return { port: gateway.port, shown, shows }
 }
 
-it('shows the open sockets, and the requests that wait for one', async () => {
+it('shows the open sockets, and the requests that wait for a socket', async () => {
   const { port, shown, shows } = await start({ upstream: 'maxConnections: 2' })
   const agent = new Agent({ keepAlive: true })
-  // One caller may use half of the sockets.
+  // A single caller may use half of the sockets.
   const calls = Array.from({ length: 3 }, () => call(port, { agent }))
   await shows('sluice_upstream_queue{upstream="data"}', 2)
   await shows('sluice_upstream_sockets{upstream="data"}', 1)
@@ -48,7 +48,7 @@ it('shows the open sockets, and the requests that wait for one', async () => {
   expect(await shown('sluice_upstream_max_sockets{upstream="data"}')).toBe(2)
   expect(await shown('sluice_downstream_max_sockets')).toBe(10_000)
   for (let i = 0; i < 3; i++) {
-    await until('an answer is awaited', () => held.length > 0)
+    await until('a request is held', () => held.length > 0)
     held.pop()!.end()
   }
   await Promise.all(calls)

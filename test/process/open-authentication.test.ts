@@ -36,9 +36,9 @@ afterAll(() => Promise.all([first.close(), second.close(), introspection.close()
 
 const configOf = (some: object): Config => some as Config
 
-/** The value of a counter's series. */
+/** Returns the value of a counter's series. */
 async function counted(series: string): Promise<number> {
-  const line = (await metrics.text()).split('\n').find((one) => one.startsWith(`${series} `))
+  const line = (await metrics.text()).split('\n').find((line) => line.startsWith(`${series} `))
   return Number(line?.slice(series.length))
 }
 
@@ -51,7 +51,7 @@ function configurations() {
       resources.replace(() =>
         openIssuersIn(resources, configOf({ tokens, listen: { hosts } }), log, metrics),
       ),
-    /** With the keys read before. */
+    /** Opens issuers after reading their keys. */
     async reload(tokens: readonly Tokens[]): Promise<Issuers> {
       const keys = await loadIssuerKeys(resources, configOf({ tokens }))
       return resources.replace(() =>
@@ -88,7 +88,7 @@ describe('the issuers of a configuration', () => {
   const { openIssuers, reload, end } = configurations()
   afterAll(end)
 
-  it('keep their keys when others join them, or hosts change, while they are down', async () => {
+  it('keep their keys while they are down, if issuers are added or hosts change', async () => {
     const before = openIssuers([settingsOf(first)], ['a.example.com'])
     expect(await answerOf(before, first)).toBe('client-1')
     expect(await answerOf(before, second)).toBe(401)
@@ -98,7 +98,7 @@ describe('the issuers of a configuration', () => {
     expect(await answerOf(after, second)).toBe('client-1')
   })
 
-  it('keep their keys when any other setting of theirs changes, while they are down', async () => {
+  it('keep their keys while they are down, if other settings of theirs change', async () => {
     const changed = settingsOf(first, { leewayMs: 6000, clientClaim: 'azp', audience: ['x', first.audience] })
     const { authenticate } = await reload([changed, settingsOf(second)])
     const identity = await authenticate([`Bearer ${first.token({ azp: 'party' })}`])
@@ -118,13 +118,13 @@ describe('the issuers of a configuration', () => {
     await expect(reload([moved])).rejects.toThrow('holds no key')
     first.jwks = second.jwks
     const { authenticate } = await reload([moved])
-    // Without a promise: the keys are here already.
+    // Returned without a promise: the keys are loaded already.
     expect(authenticate([`Bearer ${second.token()}`])).toMatchObject({ client: 'client-1' })
     first.jwks = published
     first.fault = 'down'
   })
 
-  it('are awaited at a start, by name, until their keys are loaded or were tried for ten seconds', async () => {
+  it('are awaited at the start, by name, until their keys are loaded or ten seconds have passed', async () => {
     const fresh = configurations()
     const opened = fresh.openIssuers([settingsOf(second), settingsOf(first)])
     await until('the keys of one', () => opened.awaited() === first.issuer)
@@ -149,16 +149,16 @@ describe('the issuers of a configuration', () => {
     expect(open()).toBe(open())
   })
 
-  it('are closed when none is left, and then no caller is authenticated', async () => {
+  it('are closed when all are removed, and then no caller is authenticated', async () => {
     expect(await answerOf(openIssuers([]), second)).toBe(503)
-    // Its keys were dropped, and it is down.
+    // The keys were dropped, and the issuer is down.
     expect(await answerOf(openIssuers([settingsOf(first)]), first)).toBe(503)
     first.fault = undefined
   })
 })
 
 describe('the clients of the PAR endpoint', () => {
-  it('are those of its issuer and those that name none, the former first', async () => {
+  it('are the clients of its issuer and those without an issuer, which have lower priority', async () => {
     const unnamed = { requestObjectSigningAlg: 'PS256' } as const
     const named = (issuer: string) => ({ issuer, requestObjectSigningAlg: 'ES256' }) as const
     const guard = configurations().openGuard([
@@ -171,7 +171,7 @@ describe('the clients of the PAR endpoint', () => {
     expect(await send('foreign')).toBe(PASSED)
   })
 
-  it('keep the keys that were opened over a reload that leaves them alone', async () => {
+  it('keep their open keys over a reload that does not change them', async () => {
     const { openGuard, end } = configurations()
     const remote = client('remote', { jwks: { url: second.jwksUri } })
     const ask = (guard: NonNullable<ReturnType<typeof openGuard>>) =>
@@ -188,13 +188,13 @@ describe('the clients of the PAR endpoint', () => {
   })
 })
 
-describe('an outage is logged once, and its end:', () => {
+describe('the start and the end of an outage are logged once:', () => {
   const expectLogged = (messages: readonly string[], fields: object) => {
     expect(lines.map(([message]) => message)).toEqual(messages)
     for (const line of lines.splice(0)) expect(line[1]).toMatchObject(fields)
   }
 
-  it('of the keys of an issuer, by its name', async () => {
+  it('for the keys of an issuer, with its name', async () => {
     lines.length = 0
     first.fault = 'error'
     const { openIssuers, end } = configurations()
@@ -211,7 +211,7 @@ describe('an outage is logged once, and its end:', () => {
     end()
   })
 
-  it('of the introspection of opaque tokens, without the token', async () => {
+  it('for the introspection of opaque tokens, without the token', async () => {
     const { openIssuers, end } = configurations()
     const endpoint = {
       ...{ url: `${introspection.url}?apikey=hunter2`, clientId: 'sluice', clientSecret: 's3cret' },
@@ -251,7 +251,7 @@ describe('an outage is logged once, and its end:', () => {
     end()
   })
 
-  it('of the keys of a client, by its id', async () => {
+  it('for the keys of a client, with its id', async () => {
     const { openGuard, end } = configurations()
     first.fault = 'error'
     const guard = openGuard([client('remote', { jwks: { url: first.jwksUri } })])!

@@ -6,15 +6,15 @@ import { createMetrics } from '../../src/observe/metrics.ts'
 import { type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
 import { until } from '../helpers/wait.ts'
 
-/** Each test has a server of its own, so they need not wait for one another. */
+/** Registers a cleanup. Each test has its own server, so that the tests can run concurrently. */
 type Closing = (close: () => Promise<void>) => void
 
 interface Opened {
   readonly opened: Awaited<ReturnType<typeof openStore>>
-  /** The log: level and message. */
+  /** Levels and messages of the log. */
   readonly lines: readonly string[]
   up(): Promise<boolean>
-  /** The value of a metric, as it is written. */
+  /** Returns the value of a metric as it is printed. */
   metric(name: string): Promise<string | undefined>
 }
 
@@ -24,9 +24,9 @@ async function open(
   onOutage: 'local' | 'deny' = 'local',
 ): Promise<Opened> {
   const lines: string[] = []
-  const say = (level: string) => (fields: unknown, words?: string) =>
+  const write = (level: string) => (fields: unknown, words?: string) =>
     void lines.push(`${level}: ${words ?? (fields as string)}`)
-  const log = { info: say('info'), warn: say('warn'), error: say('error') } as unknown as Log
+  const log = { info: write('info'), warn: write('warn'), error: write('error') } as unknown as Log
   const metrics = createMetrics()
   const opened = await openStore({ redis, prefix: 't', timeoutMs: 200, onOutage, instances: 1 }, log, metrics)
   closing(() => opened.store.close())
@@ -45,14 +45,19 @@ async function serverThat(closing: Closing, options: RedisServerOptions): Promis
 
 const quota = { name: 'x', key: 't:{a}:x', limit: 1000, windowMs: 60_000, shadow: false }
 
-describe.concurrent('a Redis that is there only after the start, and then', () => {
+describe.concurrent('a Redis that starts after the gateway and', () => {
   const replica = { args: ['--replicaof', '127.0.0.1', '1'] }
   const node = { args: ['--cluster-enabled', 'yes'] }
   it.for<[string, RedisServerOptions, (url: string) => Parameters<typeof open>[1]['topology'], string]>([
     ['is a replica', replica, (url) => ({ url }), 'store.redis.url is a replica'],
     ['is a node of a cluster', node, (url) => ({ url }), 'store.redis.url is one node of a cluster'],
-    ['is no cluster', {}, (url) => ({ cluster: [url] }), 'names a server of another kind'],
-    ['is no Sentinel', {}, (url) => ({ sentinels: [url], name: 'main' }), 'names a server of another kind'],
+    ['is not a cluster', {}, (url) => ({ cluster: [url] }), 'names a server of another kind'],
+    [
+      'is not a Sentinel',
+      {},
+      (url) => ({ sentinels: [url], name: 'main' }),
+      'names a server of another kind',
+    ],
     [
       'asks for a password',
       { password: 'open sesame' },
@@ -66,7 +71,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
       'refuses the user name or password',
     ],
   ])(
-    '%s: says so once, as at a start, and is not up',
+    '%s is reported once, as at a start, and counts as down',
     async ([, options, topology, words], { expect, onTestFinished }) => {
       const server = await serverThat(onTestFinished, options)
       await server.kill()
@@ -85,7 +90,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
     },
   )
 
-  it('is wrong after it was right is logged in one line, and decides no more from then on', async ({
+  it('becomes misconfigured is logged in one line, and no longer decides', async ({
     expect,
     onTestFinished,
   }) => {
@@ -100,7 +105,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
     expect(lines).toEqual([expect.stringMatching(/^error: .*correct store\.redis\.username/)])
   })
 
-  it('is wrong under deny, makes the gateway unready until it is right', async ({
+  it('is misconfigured under deny makes the gateway unready until it is corrected', async ({
     expect,
     onTestFinished,
   }) => {
@@ -114,7 +119,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
     await until('it is ready', () => opened.ready())
   })
 
-  it('is made right decides, and can be wrong again', async ({ expect, onTestFinished }) => {
+  it('is corrected decides, and can become misconfigured again', async ({ expect, onTestFinished }) => {
     const server = await serverThat(onTestFinished, replica)
     await server.kill()
     const { opened, lines, up } = await open(onTestFinished, { topology: { url: server.url } })
@@ -133,7 +138,7 @@ describe.concurrent('a Redis that is there only after the start, and then', () =
   })
 })
 
-it.concurrent('a Redis that hangs without calls is seen to be down, and to be up again', async ({
+it.concurrent('a Redis that hangs is detected as down and as up again, also without calls', async ({
   expect,
   onTestFinished,
 }) => {
@@ -150,13 +155,13 @@ it.concurrent('a Redis that hangs without calls is seen to be down, and to be up
   ])
 })
 
-it.concurrent("an outage begins in the log, the metrics and for readiness at once, and the fallback's decisions before are counted", async ({
+it.concurrent('an outage appears in the log, the metrics and the readiness at the same time, and earlier decisions of the fallback are counted', async ({
   expect,
   onTestFinished,
 }) => {
   const server = await serverThat(onTestFinished, {})
   const { opened, lines, metric } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
-  /** What each of them says, all at one instant. */
+  /** Returns the metrics, the readiness and the log of the same instant. */
   const state = async (): Promise<readonly unknown[]> => {
     const others = () => [opened.ready(), lines.length % 2]
     const before = others()
@@ -183,7 +188,7 @@ it.concurrent("an outage begins in the log, the metrics and for readiness at onc
   await until('Redis decides', () => opened.ready())
   expect(await state()).toEqual(answers[0])
 
-  // Without calls, a lost connection is checked at once.
+  // A lost connection is checked immediately, also without calls.
   await server.kill()
   await until('the outage is seen', async () => {
     const now = await state()

@@ -2,7 +2,7 @@ import { Gauge, Registry } from 'prom-client'
 import { expect, it } from 'vitest'
 import { type CallerActivity, type LimitActivity, NO_ACTIVITY } from '../../src/observe/activity/values.ts'
 import { createOverview } from '../../src/process/overview.ts'
-import type { OperatorApi } from '../../src/process/service.ts'
+import type { OperatorApi } from '../../src/process/operations.ts'
 import { completed, load } from '../config/load-text.ts'
 
 const LIMITS = `limits:
@@ -30,10 +30,15 @@ async function overviewOf(registry = new Registry(), clients: readonly CallerAct
     metricValues: () => registry.getMetricsAsJSON(),
     overrides: async () => OVERRIDES,
   }
-  return createOverview(await configOf(LIMITS), () => operated as OperatorApi)
+  let config = await configOf(LIMITS)
+  const overview = createOverview(
+    () => config,
+    () => operated as OperatorApi,
+  )
+  return Object.assign(overview, { configured: (next: typeof config) => void (config = next) })
 }
 
-it('shows what the metrics say, and nothing of those that there are not', async () => {
+it('shows the state that the metrics contain, and empty lists for missing metrics', async () => {
   const empty = await (await overviewOf()).read()
   expect(empty).toMatchObject({ notReady: 'not yet', reloads: [] })
   expect(empty.status).toMatchObject({
@@ -80,7 +85,7 @@ it('shows what the metrics say, and nothing of those that there are not', async 
   })
 })
 
-it('shows the limits in force and their coming changes, and the last twenty reloads', async () => {
+it('shows the limits in force, their upcoming changes, and the last twenty reloads', async () => {
   const overview = await overviewOf()
   expect((await overview.read()).limits).toEqual([
     {
@@ -99,7 +104,7 @@ it('shows the limits in force and their coming changes, and the last twenty relo
   expect(limits).toMatchObject([{ limit: 25 }])
 })
 
-it('puts those first that have used most of a live limit of which they have one counter', async () => {
+it('sorts clients by the used part of a live limit with one counter per client', async () => {
   const limit = (more: Partial<LimitActivity>): LimitActivity => ({
     ...{ name: 'requests', limit: 10, remaining: 10, windowSeconds: 60, reset: '' },
     ...{ shadow: false, perClient: true, ageMs: 0, refused: 0, wouldRefuse: 0, ...more },

@@ -32,7 +32,7 @@ afterAll(async () => {
 
 const logged = (words: string) =>
   gateway.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
-/** Waits for one more such line, and returns it. */
+/** Waits for another line with these words, and returns it. */
 async function onceLogged(words: string, act: () => void | Promise<void>): Promise<Record<string, unknown>> {
   const before = logged(words).length
   await act()
@@ -49,7 +49,7 @@ async function remaining(mine: string): Promise<string> {
 }
 const settings = (limit: number, more: Partial<Parameters<typeof yaml>[0]> = {}): string =>
   yaml({ data: data.url, limit, ...more })
-/** With the tokens of the issuer that the tests start, and stop. */
+/** Returns a configuration that accepts the tokens of the test issuer. */
 const trusting = (leeway: string, store = 'memory'): string =>
   settings(1000, {
     store,
@@ -60,7 +60,7 @@ const status = async () => (await call(gateway.port, { token: issuer.token() }))
 describe('a changed file', () => {
   let mine: string
   let clients = 0
-  /** Puts a version of the folder in place, as Kubernetes does for a ConfigMap. */
+  /** Replaces the folder by a new version, as Kubernetes does for a ConfigMap. */
   const version = (name: string, limit: number) => {
     mkdirSync(join(folder, name))
     writeFileSync(join(folder, name, 'sluice.yaml'), settings(limit))
@@ -77,14 +77,14 @@ describe('a changed file', () => {
     mine = await token(`client-${++clients}`)
   })
 
-  it('is seen through the symbolic links of a ConfigMap', async () => {
+  it('is detected through the symbolic links of a ConfigMap', async () => {
     expect(await remaining(mine)).toBe('9 of 10')
     const line = await onceLogged('configuration reloaded', () => version('..2', 20))
     expect(line['changes']).toEqual(['limits.requests.limit 10 → 20'])
     expect(await remaining(mine)).toBe('18 of 20')
   })
 
-  it('changes limits for the calls already counted, up and down, and takes other upstreams', async () => {
+  it('raises and lowers limits for the calls already counted, and replaces upstreams', async () => {
     await reloaded(settings(10))
     for (let i = 0; i < 4; i++) await call(gateway.port, { token: mine })
     expect(await remaining(mine)).toBe('5 of 10')
@@ -97,7 +97,7 @@ describe('a changed file', () => {
     expect((await call(gateway.port, { token: await token('else') })).status).toBe(202)
   })
 
-  it('that is invalid changes nothing, is logged with its mistakes and counted, and can be corrected', async () => {
+  it('that is invalid changes nothing, is logged with its mistakes, is counted, and can be corrected', async () => {
     await reloaded(settings(10))
     expect(await metrics()).toMatch(/^sluice_config_last_reload_successful 1$/m)
     expect(await metrics()).toMatch(/^sluice_config_reload_failures_total 0$/m)
@@ -124,7 +124,7 @@ describe('a changed file', () => {
     expect(await remaining(mine)).toBe('18 of 20')
   })
 
-  it('whose issuer has no keys is rejected, and applied once it has some', async () => {
+  it('whose issuer has no keys is rejected, and applied once the issuer has keys', async () => {
     await reloaded(settings(1000))
     expect(await remaining(mine)).toBe('999 of 1000')
     issuer.fault = 'down'
@@ -139,7 +139,7 @@ describe('a changed file', () => {
     expect((await call(gateway.port, { token: mine })).status).toBe(401)
   })
 
-  it('is read again on SIGHUP even if its text is the same, which loses no call in flight', async () => {
+  it('is read again on SIGHUP even if its text is the same, without losing calls in flight', async () => {
     await reloaded(settings(1000))
     await onceLogged('configuration reloaded', async () => {
       const calls = Array.from({ length: 200 }, (_, i) => {
@@ -151,10 +151,10 @@ describe('a changed file', () => {
     expect(await remaining(mine)).toBe('799 of 1000')
   })
 
-  it('warns of what needs a restart', async () => {
+  it('warns of settings that need a restart', async () => {
     const more = 'tracing: { endpoint: "http://127.0.0.1:1/" }'
     const text = settings(1000, { store: '{ redis: { url: "redis://127.0.0.1:1" } }', more })
-    // `trustedProxies` alone is taken at once.
+    // `trustedProxies` is applied without a restart.
     const listen = 'port: 0, maxConnections: 5, headersTimeout: 3s, trustedProxies: [192.0.2.7/32]'
     const line = await onceLogged('need a restart', () =>
       writeFileSync(file, text.replace('port: 0, trustedProxies: []', listen)),
@@ -165,7 +165,7 @@ describe('a changed file', () => {
   })
 })
 
-describe('the keys of an issuer, of several workers', () => {
+describe('the keys of an issuer, with several workers', () => {
   const STORE = '{ redis: { url: "redis://127.0.0.1:1" } }'
   beforeAll(async () => {
     issuer.fault = 'error'
@@ -175,14 +175,14 @@ describe('the keys of an issuer, of several workers', () => {
   })
   afterAll(() => gateway.kill())
 
-  it('are awaited by /readyz, which says so', async () => {
+  it('are awaited by /readyz, which names the issuer', async () => {
     const body = `not ready: the keys of the issuer ${issuer.issuer} are not read yet\n`
     expect(await ready()).toMatchObject({ status: 503, body })
     issuer.fault = undefined
     await until('it is ready', async () => (await ready()).status === 200)
   })
 
-  it('survive a change of another setting while it is down', async () => {
+  it('survive a change of another setting while the issuer is down', async () => {
     await until('every worker has them', async () => {
       const answers = await Promise.all(Array.from({ length: 10 }, status))
       return answers.every((status) => status === 200)
@@ -194,11 +194,11 @@ describe('the keys of an issuer, of several workers', () => {
     const age = `^sluice_issuer_keys_age_seconds\\{issuer="${issuer.issuer}"\\} [0-9.]+$`
     expect(await metrics()).toMatch(new RegExp(age, 'm'))
     gateway.kill('SIGTERM')
-    await until('it drains', async () => (await ready()).body === 'not ready: the gateway drains\n')
+    await until('it drains', async () => (await ready()).body === 'not ready: the gateway is draining\n')
   })
 })
 
-it('a file that cannot be applied is logged and counted once, and again after it could', async () => {
+it('a file that cannot be applied is logged and counted once, and again after a success', async () => {
   const first = { ...(await load(settings(1000))), loadMs: 0 }
   const second = { ...(await load(settings(3))), loadMs: 0 }
   const lines: string[] = []
@@ -211,7 +211,11 @@ it('a file that cannot be applied is logged and counted once, and again after it
     if (refusal) throw refusal
   }
   const log = { info: write, warn: write, error: write } as unknown as Log
-  const reload = createReload(first.config, { ...first, load: async () => next }, apply, log, counters)
+  const reload = createReload(
+    first.config,
+    { ...first, load: async () => next },
+    { apply, record() {}, log, metrics: counters },
+  )
   const REJECTED = 'configuration rejected; the previous one stays in force'
   for (let i = 0; i < 3; i++) await reload('file-change')
   expect(lines.splice(0)).toEqual([REJECTED])

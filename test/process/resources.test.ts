@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { createResources } from '../../src/process/resources.ts'
 
-it('builds a resource once for each kind and settings, and closes what a reload drops, or built in vain', () => {
+it('builds a resource once for each kind and settings; closes those that a reload drops, or has built before it failed', () => {
   const resources = createResources()
   const events: string[] = []
   const get = (kind: string, settings: object) =>
@@ -11,7 +11,7 @@ it('builds a resource once for each kind and settings, and closes what a reload 
       return { close: () => events.push(`close ${name}`) }
     })
   resources.replace(() => [get('a', { x: 1 }), get('b', { x: 1 }), get('a', { x: 1 })])
-  // As a request does later.
+  // Outside `replace`, as a request does.
   get('a', { x: 2 })
   expect(events.splice(0)).toEqual(['build a 1', 'build b 1', 'build a 2'])
 

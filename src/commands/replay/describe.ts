@@ -2,15 +2,19 @@ import { escaped } from '../../observe/pretty.ts'
 import { pluralize, formatList, formatParagraphs, formatRows } from '../format.ts'
 import type { Report } from './report.ts'
 
-const MOST_CELL_CHARS = 64
+const MAX_CELL_CHARS = 64
 
-/** A report for people: the clients, or the one that was asked for, the limits, and how much of the logs was replayed. */
+/** Formats a report: the clients, or the client that was asked for, the limits, and the number of replayed lines. */
 export function describeReport(report: Report, client = ''): string {
-  const { totals, more } = report
+  const { totals, more, lines } = report
+  const nothing =
+    lines.replayed > 0
+      ? `None of the replayed calls is of the client "${cell(client)}".`
+      : 'No call of these logs reaches a limit of this configuration. Give access logs written with "log.format: json".'
   return formatParagraphs([
     describeClients(report),
     more > 0 ? `and ${pluralize(more, 'more client')}; --top lists them` : '',
-    totals.calls > 0 ? describeTotals(report) : describeNothing(report, client),
+    totals.calls > 0 ? describeTotals(report) : nothing,
     describeLines(report),
     warningsOf(report)
       .map((warning) => `warning: ${warning}`)
@@ -21,21 +25,22 @@ export function describeReport(report: Report, client = ''): string {
 function describeClients({ clients, limits }: Report): string {
   const hasNames = clients.some(({ name }) => name !== undefined)
   const hasShadow = limits.some(({ shadow }) => shadow)
-  const shown = (name: string): boolean => (hasNames || name !== 'NAME') && (hasShadow || name !== 'SHADOW')
+  const isShown = (column: string): boolean =>
+    (hasNames || column !== 'NAME') && (hasShadow || column !== 'SHADOW')
   const head = ['CLIENT', 'NAME', 'CALLS', 'ADMITTED', 'REFUSED', 'BY', 'SHADOW', 'BUSIEST MINUTE']
-  const rows = clients.map(({ client, name, calls, admitted, refused, recorded, ...one }) => [
+  const rows = clients.map(({ client, name, refused, recorded, ...counts }) => [
     cell(client ?? '-'),
     cell(name ?? '-'),
-    String(calls),
-    String(admitted),
+    String(counts.calls),
+    String(counts.admitted),
     recorded.refused === refused ? String(refused) : `${recorded.refused} -> ${refused}`,
-    byLimit(one.refusedBy),
-    byLimit(one.shadowOver),
-    `${one.busiestMinute.calls} from ${one.busiestMinute.from}`,
+    byLimit(counts.refusedBy),
+    byLimit(counts.shadowOver),
+    `${counts.busiestMinute.calls} from ${counts.busiestMinute.from}`,
   ])
   return formatRows(
-    head.filter(shown),
-    rows.map((row) => row.filter((_, i) => shown(head[i]!))),
+    head.filter(isShown),
+    rows.map((row) => row.filter((_, i) => isShown(head[i]!))),
   )
 }
 
@@ -55,11 +60,6 @@ function describeTotals({ totals, limits, from, to }: Report): string {
   ].join('\n')
 }
 
-function describeNothing({ lines }: Report, client: string): string {
-  if (lines.replayed > 0) return `None of the replayed calls is of the client "${cell(client)}".`
-  return 'These limits are asked about no call of these logs. An access log is the JSON of "log.format: json".'
-}
-
 function describeLines({ lines }: Report): string {
   const all = Object.values(lines).reduce((sum, count) => sum + count, 0)
   const parts = [
@@ -67,32 +67,32 @@ function describeLines({ lines }: Report): string {
     [lines.unlimited, 'of routes without limits'],
     [lines.unmatched, 'of no route'],
     [lines.refusedBefore, 'refused before any limit'],
-    [lines.other, 'no lines of an access log'],
+    [lines.other, 'not of an access log'],
   ] as const
-  const some = parts.filter(([count]) => count > 0).map(([count, words]) => `${count} ${words}`)
-  return `${pluralize(all, 'line')}${some.length > 0 ? `: ${some.join(', ')}` : ''}.`
+  const counted = parts.flatMap(([count, what]) => (count > 0 ? `${count} ${what}` : []))
+  return `${pluralize(all, 'line')}${counted.length > 0 ? `: ${counted.join(', ')}` : ''}.`
 }
 
 function warningsOf({ limits, lines, late, omitted }: Report): readonly string[] {
   const seconds = (late.byMs / 1000).toFixed(1)
   return [
     ...limits.flatMap(({ name, replayed }) =>
-      replayed ? [] : `limits.${name}: is left out, since the access log names no users`,
+      replayed ? [] : `limits.${name}: is left out, since the access log does not name users`,
     ),
     omitted > 0 &&
-      `${pluralize(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted as if decided with the one whose line counts them`,
+      `${pluralize(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted at the time of the line that counts them`,
     lines.lacking > 0 &&
-      `${pluralize(lines.lacking, 'call')} left out, whose lines lack the client, the address or the whole path`,
-    lines.overlong > 0 && `${pluralize(lines.overlong, 'line')} passed over, too long for an access log`,
+      `${pluralize(lines.lacking, 'call')} left out, because their lines lack the client, the address or the whole path`,
+    lines.overlong > 0 && `${pluralize(lines.overlong, 'line')} skipped: too long for an access log`,
     late.calls > 0 &&
-      `${pluralize(late.calls, 'call')} logged too late to be put in order, by up to ${seconds} seconds: counted as if decided that much later; give the log of each instance as a file of its own`,
+      `${pluralize(late.calls, 'call')} logged too late to be sorted, by up to ${seconds} seconds: counted as decided that much later; give the log of each instance as a file of its own`,
   ].filter((warning) => warning !== false)
 }
 
-/** Escaped and cut: callers choose the words of a log, which must not move a cursor or widen a column without end. */
+/** Escapes and truncates text that callers choose: it must not move the cursor or widen a column without bound. */
 function cell(text: string): string {
   const plain = escaped(text)
-  return plain.length > MOST_CELL_CHARS ? `${plain.slice(0, MOST_CELL_CHARS - 1)}…` : plain
+  return plain.length > MAX_CELL_CHARS ? `${plain.slice(0, MAX_CELL_CHARS - 1)}…` : plain
 }
 
 function byLimit(counts: Readonly<Record<string, number>>): string {

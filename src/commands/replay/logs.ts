@@ -4,29 +4,37 @@ import { stat } from 'node:fs/promises'
 import { pipeline, type Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import { reason } from '../../config/files.ts'
-import type { LoggedCall } from './access-line.ts'
+
+/** A request of the access log. Instants are epoch milliseconds. */
+export type LoggedCall = NonNullable<ReturnType<typeof readAccessLine>>
 
 const STDIN = '-'
-const PIECE_BYTES = 128 * 1024
-/** Most characters of a line that spans pieces. The gateway's own lines are a few kilobytes at most. */
-const MOST_LINE_CHARS = 64 * 1024
-
-/** How long a decision may precede its line to be put in order, and most calls that wait for that. */
+const CHUNK_BYTES = 128 * 1024
+/** Maximum length of a line that spans chunks. The gateway's own lines have a few kilobytes at most. */
+const MAX_LINE_CHARS = 64 * 1024
+/** Maximum refusals that a line is believed to count: more than a gateway makes in that time. */
+const MAX_OMITTED = 1_000_000
+/** Maximum difference between Redis's clock, which decides, and the gateway's. Calls are buffered this long for sorting. */
 const WINDOW_MS = 60_000
-const MOST_CALLS = 400_000
-/** The part of both by which they are exceeded, so that the waiting calls are sorted only now and then. */
+const MAX_BUFFERED = 400_000
+/** Fraction by which both are exceeded before the buffered calls are sorted again. */
 const SLACK = 0.1
+/** The gateway writes years of four digits. */
+const FIVE_DIGIT_YEARS = Date.UTC(10_000, 0)
+/** Ends a path or a host that the log has truncated. */
+const TRUNCATED = '…'
+/** Error codes of calls that the gateway tried to forward. */
+const FORWARDED = new Set<unknown>(['BadGateway', 'GatewayTimeout'])
+/** Error codes of calls that the gateway could not decide, or decided and could not forward. */
+const MAYBE_UNDECIDED = new Set<unknown>(['ServiceUnavailable', 'InternalServer'])
 
-/** Bytes of all logs as stored; NaN where one is not known, as of a pipe. */
+/** Returns the stored bytes of all logs; NaN if a size is not known, as of a pipe. */
 export async function sizeOf(names: readonly string[]): Promise<number> {
-  const sizes = names.map(async (name) => {
-    const kind = name === STDIN ? undefined : await stat(name).catch(() => undefined)
-    return kind?.isFile() === true ? kind.size : NaN
-  })
-  return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
+  const sizes = names.map(async (name) => (name === STDIN ? undefined : await stat(name).catch(() => {})))
+  return (await Promise.all(sizes)).reduce((sum, file) => sum + (file?.isFile() ? file.size : NaN), 0)
 }
 
-/** Reads a log, plain or gzip, in batches of lines; reports the bytes read, as stored, and each line too long to be the gateway’s. */
+/** Reads a log, plain or gzip, in batches of lines; reports the stored bytes that were read, and each line that is too long. */
 export async function* readLines(
   name: string,
   stdin: Readable,
@@ -34,17 +42,16 @@ export async function* readLines(
   onOverlong: () => void,
 ): AsyncGenerator<readonly string[]> {
   const stored: Readable & { readonly bytesRead?: number } =
-    name === STDIN ? stdin : createReadStream(name, { highWaterMark: PIECE_BYTES })
+    name === STDIN ? stdin : createReadStream(name, { highWaterMark: CHUNK_BYTES })
   let reported = 0
-  /** The line whose end is still to come. */
   let rest = ''
   let skips = false
   try {
     const plain = (await isGzip(stored))
-      ? pipeline(stored, createGunzip({ chunkSize: PIECE_BYTES }), () => {})
+      ? pipeline(stored, createGunzip({ chunkSize: CHUNK_BYTES }), () => {})
       : stored
-    for await (const piece of plain.setEncoding('utf8') as AsyncIterable<string>) {
-      const lines = (rest + piece).split('\n')
+    for await (const chunk of plain.setEncoding('utf8') as AsyncIterable<string>) {
+      const lines = (rest + chunk).split('\n')
       rest = lines.pop()!
       if (skips && lines.length > 0) {
         lines.shift()
@@ -54,12 +61,11 @@ export async function* readLines(
       const { bytesRead = 0 } = stored
       onRead(bytesRead - reported)
       reported = bytesRead
-      if (skips) rest = ''
-      else if (rest.length > MOST_LINE_CHARS) {
-        rest = ''
+      if (!skips && rest.length > MAX_LINE_CHARS) {
         skips = true
         onOverlong()
       }
+      if (skips) rest = ''
     }
   } catch (error) {
     const { code = '', message } = error as NodeJS.ErrnoException
@@ -78,18 +84,71 @@ async function isGzip(stream: Readable): Promise<boolean> {
   return head[0] === 0x1f && head[1] === 0x8b
 }
 
-/** Passes on the calls of several logs by the time of their lines, by which each log is sorted. */
+/** Parses a line of the access log, also after the prefix of a collector; undefined for any other line. */
+export function readAccessLine(text: string) {
+  let line: Readonly<Record<string, unknown>>
+  try {
+    line = JSON.parse(text.startsWith('{') ? text : text.slice(text.indexOf('{'))) as typeof line
+  } catch {
+    return undefined
+  }
+  const { msg, time, method, durationMs, decidedAt, decision, mode, code } = line
+  if (msg !== 'request' || typeof time !== 'string' || typeof method !== 'string') return undefined
+  if (typeof durationMs !== 'number') return undefined
+  const loggedAt = Date.parse(time)
+  const cameAt = loggedAt - durationMs
+  if (!(cameAt >= 0 && cameAt <= loggedAt && loggedAt < FIVE_DIGIT_YEARS)) return undefined
+  const stringOf = (name: string): string | undefined =>
+    typeof line[name] === 'string' ? line[name] : undefined
+  /** Returns undefined also for a truncated string. */
+  const wholeOf = (name: string): string | undefined =>
+    stringOf(name)?.endsWith(TRUNCATED) ? undefined : stringOf(name)
+  // The claims of an authorisation request are not verified. Other proxies log an unknown client as an empty string.
+  const client = line['claimed'] === true ? undefined : stringOf('client') || undefined
+  // A line names the client of a verified token, also of one that is then refused. Without a client, only a call that was
+  // forwarded or refused by `onOutage: deny` has certainly reached the limiter. 499: forwarded, and the caller left.
+  const isAuthorized = client !== undefined && code !== 'Forbidden' && code !== 'Unauthorized'
+  const isForwarded =
+    decision === 'admitted' || line['source'] === 'upstream' || line['status'] === 499 || FORWARDED.has(code)
+  const isRefused = decision === 'refused'
+  const isAdmitted = isForwarded || (client !== undefined && !MAYBE_UNDECIDED.has(code))
+  const unrefused = isAdmitted ? ('admitted' as const) : undefined
+  const isDecidedAt =
+    typeof decidedAt === 'number' && decidedAt >= cameAt - WINDOW_MS && decidedAt <= loggedAt + WINDOW_MS
+  const omitted = Number.isSafeInteger(line['omitted']) ? (line['omitted'] as number) : 0
+  return {
+    /** The end of the request. */
+    loggedAt,
+    /** When the limiter decided; when the request came, if the line has no credible instant. */
+    decidedAt: isDecidedAt ? decidedAt : cameAt,
+    method,
+    host: wholeOf('host'),
+    path: wholeOf('path'),
+    route: stringOf('route'),
+    client,
+    ip: stringOf('ip'),
+    /** True if the call reached the limiter, even if its route has no limits. */
+    arrived: decision !== undefined || mode === 'deny' || isAuthorized || isForwarded,
+    /** Undefined if the gateway failed to decide or to forward. Calls without limits were admitted. */
+    decision: isRefused ? ('refused' as const) : unrefused,
+    limit: isRefused ? stringOf('limit') : undefined,
+    /** Earlier refusals by the same limit, without a line of their own. */
+    omitted: isRefused && omitted > 0 && omitted <= MAX_OMITTED ? omitted : 0,
+  }
+}
+
+/** Merges logs by the times of their lines, by which each log is sorted. */
 export async function merge(
   logs: readonly AsyncIterator<LoggedCall, void>[],
   take: (call: LoggedCall) => void,
 ): Promise<void> {
-  const heads: { readonly log: AsyncIterator<LoggedCall, void>; call: LoggedCall }[] = []
+  const heads: { readonly log: (typeof logs)[number]; call: LoggedCall }[] = []
   for (const log of logs) {
     const { value } = await log.next()
     if (value !== undefined) heads.push({ log, call: value })
   }
   while (heads.length > 0) {
-    const head = heads.reduce((first, one) => (one.call.loggedAt < first.call.loggedAt ? one : first))
+    const head = heads.reduce((first, next) => (next.call.loggedAt < first.call.loggedAt ? next : first))
     take(head.call)
     const { value } = await head.log.next()
     if (value === undefined) heads.splice(heads.indexOf(head), 1)
@@ -97,23 +156,23 @@ export async function merge(
   }
 }
 
-/** Passes calls on in the order in which they were decided, with that instant; one that comes too late counts as decided when the last one was. */
+/** Sorts calls by their decisions, and passes them on with that instant; a late call gets the instant of the call before. */
 export function createOrder(
   pass: (call: LoggedCall, nowMs: number) => void,
   windowMs = WINDOW_MS,
-  mostCalls = MOST_CALLS,
+  maxBuffered = MAX_BUFFERED,
 ) {
-  const waiting: LoggedCall[] = []
+  const buffered: LoggedCall[] = []
   const late = { calls: 0, byMs: 0 }
   let newestAt = -Infinity
   let sortedAt = -Infinity
   let nowMs = -Infinity
 
-  function passBefore(decidedBefore: number, mostLeft: number): void {
-    waiting.sort((a, b) => a.decidedAt - b.decidedAt)
-    const rest = waiting.findIndex(({ decidedAt }) => decidedAt >= decidedBefore)
-    const due = rest === -1 ? waiting.length : rest
-    for (const call of waiting.splice(0, Math.max(due, waiting.length - mostLeft))) {
+  function passBefore(decidedBefore: number, maxKept: number): void {
+    buffered.sort((a, b) => a.decidedAt - b.decidedAt)
+    const kept = buffered.findIndex(({ decidedAt }) => decidedAt >= decidedBefore)
+    const due = kept === -1 ? buffered.length : kept
+    for (const call of buffered.splice(0, Math.max(due, buffered.length - maxKept))) {
       nowMs = Math.max(nowMs, call.decidedAt)
       pass(call, nowMs)
     }
@@ -121,19 +180,18 @@ export function createOrder(
   }
 
   return {
-    take(call: LoggedCall): void {
+    push(call: LoggedCall): void {
       if (call.decidedAt < nowMs) {
         late.calls++
         late.byMs = Math.max(late.byMs, nowMs - call.decidedAt)
       }
-      waiting.push(call)
+      buffered.push(call)
       newestAt = Math.max(newestAt, call.loggedAt)
-      const isDue = newestAt > sortedAt + windowMs * SLACK || waiting.length > mostCalls * (1 + SLACK)
-      if (isDue) passBefore(newestAt - windowMs, mostCalls)
+      const isDue = newestAt > sortedAt + windowMs * SLACK || buffered.length > maxBuffered * (1 + SLACK)
+      if (isDue) passBefore(newestAt - windowMs, maxBuffered)
     },
-    /** Passes on what still waits. */
     end: (): void => passBefore(Infinity, 0),
-    /** How many calls came after later ones had been passed on, and by how much at most. */
+    /** Number of calls that came after later ones had been passed on, and their maximum delay. */
     late,
   }
 }

@@ -1,19 +1,23 @@
+import { readFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { dirname, join } from 'node:path'
 import type { Config } from '../../config/schema.ts'
-import { mergeActivity, NO_ACTIVITY } from '../../observe/activity/values.ts'
+import { mergeActivity } from '../../observe/activity/values.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { countsOf, type Metrics, type MetricValues, textOf, valuesOf } from '../../observe/metrics.ts'
 import type { LogLevel, Service } from '../service.ts'
 import { superviseWorker } from './supervisor.ts'
 import { CallTimeout, type WorkerProcess } from './worker-process.ts'
+import type { WorkerCalls } from './worker.ts'
 
-/** How long a worker may take to say that it is ready: less than a probe waits. */
+const CGROUPS = '/sys/fs/cgroup'
+/** Maximum time for a worker to report its readiness: less than a probe waits. */
 const READY_MS = 500
-/** How long it may take to return its metrics, or to drop its cache. */
 const ANSWER_MS = 3000
-/** How long it may take to put a configuration into force. */
+/** Maximum time for a worker to apply a configuration. */
 const APPLY_MS = 10_000
 
-/** Opens a service of several processes; those that exit are restarted. Rejects if one could not start, with its error. */
+/** Opens a service of several processes, and restarts those that exit. Rejects with the error of a worker that did not start. */
 export async function openWorkers(
   count: number,
   config: Config,
@@ -21,56 +25,67 @@ export async function openWorkers(
   metrics: Metrics,
 ): Promise<Service> {
   let { level } = config.log
-  const ofWorkers = (next: Config): Config => divided({ ...next, log: { ...next.log, level } }, count)
   let current = ofWorkers(config)
-  /** What the workers that are gone have counted; and the last values of the others. */
+  /** Counters of workers that have exited. */
   let counted: MetricValues = []
+  /** Last metrics of the running workers. */
   const latest = new Map<WorkerProcess, MetricValues>()
-  // The least of all is shown; 1 leaves it to the workers.
+  // The aggregate is the minimum, so 1 here leaves it to the workers.
   metrics.storeUp.set(1)
 
-  const workers = Array.from({ length: count }, () => superviseWorker(() => current, output, onExit))
-  function onExit(worker: WorkerProcess): void {
-    metrics.workerEnds.inc()
-    counted = countsOf([counted, latest.get(worker) ?? []])
-    latest.delete(worker)
-  }
+  const workers = Array.from({ length: count }, () =>
+    superviseWorker(
+      () => current,
+      output,
+      (worker) => {
+        metrics.workerEnds.inc()
+        counted = countsOf([counted, latest.get(worker) ?? []])
+        latest.delete(worker)
+      },
+    ),
+  )
   const serving = (): WorkerProcess[] => workers.flatMap((worker) => worker.serving() ?? [])
   const [address] = await Promise.all(workers.map(({ started }) => started)).catch((error: Error) => {
     for (const worker of workers) worker.kill()
     throw error
   })
 
-  /** Returns the worker that acts for operators. */
+  /** Returns the configuration of one worker: under `onOutage: local`, with its part of every limit. */
+  function ofWorkers({ log, store, ...config }: Config): Config {
+    if (store === 'memory') return { ...config, store, log: { ...log, level } }
+    const instances = store.instances && store.instances * count
+    return { ...config, store: { ...store, instances, processes: count }, log: { ...log, level } }
+  }
+
+  /** Calls each serving worker; the result is undefined for a worker that fails or does not answer in time. */
+  const callAll = <Name extends keyof WorkerCalls>(name: Name, argument?: Parameters<WorkerCalls[Name]>[0]) =>
+    Promise.all(serving().map((worker) => worker.call(name, argument, ANSWER_MS).catch(() => undefined)))
+
+  /** Returns the worker that answers operators. */
   function first(): WorkerProcess {
     const [worker] = serving()
     if (worker === undefined) throw new Error('no worker serves')
     return worker
   }
-  /** Makes a call that may take long, and stops it when `signal` aborts. */
+  /** Makes a call that may take long, and aborts it with `signal`. */
   async function scan<T>(signal: AbortSignal, call: (worker: WorkerProcess) => Promise<T>): Promise<T> {
     const worker = first()
     const abort = (): void => void worker.call('abort').catch(() => {})
     signal.addEventListener('abort', abort)
     return await call(worker).finally(() => signal.removeEventListener('abort', abort))
   }
-  /** A worker that is busy, or has exited, keeps its last values: what was counted must not shrink. */
+
+  /** Keeps the last values of a worker that is busy or has exited: counters must not decrease. */
   async function collect(worker: WorkerProcess): Promise<void> {
     const values = await worker.call('metrics', undefined, ANSWER_MS).catch(() => undefined)
     if (values !== undefined && serving().includes(worker)) latest.set(worker, values)
   }
 
-  async function collectAll(): Promise<readonly MetricValues[]> {
-    await Promise.all(serving().map(collect))
-    metrics.workers.set(serving().length)
-    return [await metrics.values(), ...latest.values(), counted]
-  }
-
   async function setLogLevel(next: LogLevel): Promise<void> {
     level = next
-    // Also for workers that are started later.
+    // Also for workers that start later.
     current = { ...current, log: { ...current.log, level } }
-    await Promise.allSettled(serving().map((worker) => worker.call('setLogLevel', level, ANSWER_MS)))
+    await callAll('setLogLevel', level)
   }
 
   return {
@@ -86,19 +101,23 @@ export async function openWorkers(
     async apply(next) {
       const config = ofWorkers(next)
       const [first] = serving()
-      // If the first rejects it, it comes into force nowhere: nor may that worker apply it later.
+      // If the first worker rejects it, it is applied nowhere: that worker must not apply it later either.
       await first?.configure(config, APPLY_MS).catch((error: Error) => {
         if (error instanceof CallTimeout) first.kill()
         throw error
       })
-      // From now on a restarted worker begins with it, and one that fails to apply it is restarted.
+      // From now on workers start with it, and a worker that fails to apply it is restarted.
       current = config
-      const later = serving().filter((worker) => worker !== first)
-      await Promise.all(later.map((worker) => worker.configure(config, APPLY_MS).catch(() => worker.kill())))
-      // It was switched meanwhile.
+      const others = serving().filter((worker) => worker !== first)
+      await Promise.all(others.map((worker) => worker.configure(config, APPLY_MS).catch(worker.kill)))
+      // The level was switched in the meantime.
       if (level !== config.log.level) await setLogLevel(level)
     },
-    metrics: async () => await textOf(await collectAll()),
+    async metrics() {
+      await Promise.all(serving().map(collect))
+      metrics.workers.set(serving().length)
+      return await textOf([await metrics.values(), ...latest.values(), counted])
+    },
     async metricValues() {
       const calls = serving().map((worker) =>
         worker.call('ownMetrics', undefined, ANSWER_MS).catch(() => latest.get(worker) ?? []),
@@ -107,15 +126,13 @@ export async function openWorkers(
       return await valuesOf([await metrics.ownValues(), ...(await Promise.all(calls)), counted])
     },
     async activity() {
-      const calls = serving().map((worker) =>
-        worker.call('activity', undefined, ANSWER_MS).catch(() => NO_ACTIVITY),
-      )
-      return mergeActivity(await Promise.all(calls))
+      const values = await callAll('activity')
+      return mergeActivity(values.filter((value) => value !== undefined))
     },
     usage: (client, signal) => scan(signal, (worker) => worker.call('usage', client)),
     async reset(client, signal) {
       const freed = await scan(signal, (worker) => worker.call('reset', client))
-      await Promise.allSettled(serving().map((worker) => worker.call('forget', client, ANSWER_MS)))
+      await callAll('forget', client)
       return freed
     },
     setLimits: async (setting) => await first().call('setLimits', setting, ANSWER_MS),
@@ -129,10 +146,37 @@ export async function openWorkers(
   }
 }
 
-/** Returns what each of so many processes serves: under `onOutage: local`, its part of every limit. */
-function divided(config: Config, count: number): Config {
-  const { store } = config
-  if (store === 'memory') return config
-  const { instances } = store
-  return { ...config, store: { ...store, instances: instances && instances * count, processes: count } }
+/** Returns the number of whole cores, at least 1, that the CPU affinity, the cgroup and its ancestors allow this process. */
+export function usableCores(read = readText, affinity = availableParallelism()): number {
+  const groups = (read('/proc/self/cgroup') ?? '').split('\n').map((line) => line.split(':'))
+  const unified = groups.find(([, controllers]) => controllers === '')
+  const legacy = groups.find(([, controllers]) => controllers?.split(',').includes('cpu') === true)
+  const quotas = [
+    ...withAncestors(unified).map((group) => read(join(CGROUPS, group, 'cpu.max'))?.split(' ')),
+    ...withAncestors(legacy).map((group) =>
+      ['quota', 'period'].map((file) => read(join(CGROUPS, 'cpu', group, `cpu.cfs_${file}_us`))),
+    ),
+  ]
+  // `max`, -1 and a missing file mean no limit.
+  const allowed = quotas.map((quota) => Number(quota?.[0]) / Number(quota?.[1])).filter((cores) => cores > 0)
+  return Math.max(1, Math.floor(Math.min(affinity, ...allowed)))
+}
+
+function readText(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * Returns the cgroup of a line of `/proc/self/cgroup`, whose path may contain colons, and its ancestors; only the root if the
+ * path leaves the mounted hierarchy, as in some containers.
+ */
+function withAncestors(line: readonly string[] = []): readonly string[] {
+  const group = line.slice(2).join(':')
+  const ancestorsOf = (path: string): string[] =>
+    path === '/' ? [path] : [path, ...ancestorsOf(dirname(path))]
+  return group.startsWith('/') && !group.includes('/..') ? ancestorsOf(group) : ['/']
 }

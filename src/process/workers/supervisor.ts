@@ -3,24 +3,19 @@ import type { LogOutput } from '../../observe/log.ts'
 import type { DrainTimes } from '../service.ts'
 import { forkWorker, type WorkerProcess } from './worker-process.ts'
 
-/** How long a worker may take until it serves. */
+/** Maximum time until a worker serves. */
 const START_MS = 60_000
-
-/** A worker is asked so often whether it is alive; it hangs if it has not answered at so many checks in a row. */
+/** Interval of liveness checks, and the number of unanswered ones after which a worker counts as hung. */
 const CHECK_MS = 3000
 const MAX_CHECKS = 10
-
+/** Time after `drainTimeoutMs` until a draining worker is killed. */
 const CLOSE_MS = 5000
-
 const FIRST_BACKOFF_MS = 100
 const MAX_BACKOFF_MS = 30_000
-/** A worker that lived so long is restarted at once. */
+/** Running time after which a worker is restarted at once. */
 const STEADY_MS = 10_000
 
-/**
- * Starts a worker, restarts it with back-off whenever it exits, and kills it if it hangs. `config` returns what a worker that
- * starts now is to serve; `onExit` is called for each that exited unasked.
- */
+/** Starts a worker, kills it if it hangs, and restarts it with back-off. Calls `onExit` for each unexpected exit. */
 export function superviseWorker(
   config: () => Config,
   { log, write }: LogOutput,
@@ -29,7 +24,7 @@ export function superviseWorker(
   const backoff = createBackoff()
   let current: WorkerProcess | undefined
   let closing = false
-  /** Undefined until it serves. */
+  /** Undefined until the worker serves. */
   let stopChecks: (() => void) | undefined
   let retry: NodeJS.Timeout | undefined
 
@@ -50,7 +45,7 @@ export function superviseWorker(
     })
     let applied = config()
     const address = await worker.configure(applied, START_MS)
-    // It may have changed while the worker started.
+    // The configuration may have changed while the worker started.
     while (config() !== applied) await worker.configure((applied = config()), START_MS)
     stopChecks = checkAlive(
       () => worker.call('notReadyReason'),
@@ -70,7 +65,7 @@ export function superviseWorker(
         if (closing) return
         log.error({ pid: current?.pid, cause: error.message }, 'worker start failed')
         if (current !== undefined) current.kill()
-        // No process was forked whose exit would be seen.
+        // The fork failed, so no exit will trigger the next restart.
         else retry ??= setTimeout(restart, backoff(0))
       },
     )
@@ -82,23 +77,22 @@ export function superviseWorker(
     clearTimeout(retry)
   }
   return {
-    /** Resolves with the address of the first start; rejects if that one failed. */
+    /** Resolves with the address of the first start; rejects if that start failed. */
     started: spawn(),
-    /** Returns the process that serves now, if one does. */
+    /** Returns the worker that serves now, if any. */
     serving: () => stopChecks && current,
-    /** Drains it for good, or kills it `CLOSE_MS` after `drainTimeoutMs`; returns how many requests had to be cut. */
+    /** Drains the worker, kills it if that takes too long, and returns how many requests were cut. */
     async close(times: DrainTimes): Promise<number> {
       stop()
       const worker = current
       if (worker === undefined) return 0
       if (stopChecks === undefined) worker.kill()
-      const late = setTimeout(worker.kill, times.drainTimeoutMs + CLOSE_MS)
+      const timeout = setTimeout(worker.kill, times.drainTimeoutMs + CLOSE_MS)
       const cut = await worker.call('close', times).catch(() => 0)
       await worker.exited
-      clearTimeout(late)
+      clearTimeout(timeout)
       return cut
     },
-    /** Ends it for good, at once. */
     kill(): void {
       stop()
       current?.kill()
@@ -106,19 +100,19 @@ export function superviseWorker(
   }
 }
 
-/** Returns how long to wait before a restart, given how long the worker lived: doubled each time, unless it had started well. */
-export function createBackoff(): (livedMs: number) => number {
+/** Returns the wait before a restart, given how long the worker ran: doubled each time, unless it ran for `STEADY_MS`. */
+export function createBackoff(): (ranMs: number) => number {
   let nextMs = 0
-  return (livedMs) => {
-    const waitMs = livedMs >= STEADY_MS ? 0 : nextMs
+  return (ranMs) => {
+    const waitMs = ranMs >= STEADY_MS ? 0 : nextMs
     nextMs = Math.min(MAX_BACKOFF_MS, Math.max(FIRST_BACKOFF_MS, waitMs * 2))
     return waitMs
   }
 }
 
 /**
- * Calls `ask` again and again, and `onHang` once if it stays unanswered; returns what stops it. Counts checks, not time: while
- * this process itself is stopped, no worker hangs.
+ * Calls `ask` periodically, and `onHang` once after `MAX_CHECKS` checks without an answer. Counts checks, not time, so that a
+ * pause of this process is not taken for a hang. Returns a function that stops it.
  */
 export function checkAlive(ask: () => Promise<unknown>, onHang: () => void, everyMs = CHECK_MS): () => void {
   let missed: number | undefined

@@ -4,38 +4,39 @@ import { clientChunks, withoutClients } from '../../config/client-chunks.ts'
 import type { Config } from '../../config/schema.ts'
 import type { Call, Result, WorkerCalls } from './worker.ts'
 
-/** A call that was not answered in time: what it asked for may still happen. */
+/** A call without an answer in time: its effect may still happen. */
 export class CallTimeout extends Error {}
 
-/** A worker, as the primary process sees it. */
+/** A worker, for the primary process. */
 export type WorkerProcess = ReturnType<typeof forkWorker>
 
-/** Forks a worker, which serves once it is configured; `write` gets its log in whole lines. */
+/** Forks a worker, which serves once it is configured; `write` is called with its log, in whole lines. */
 export function forkWorker(write: (lines: string) => void) {
-  // A Config holds maps, which JSON would lose.
   cluster.setupPrimary({
     args: ['worker'],
+    // A Config contains maps, which JSON would lose.
     serialization: 'advanced',
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   })
   const worker = cluster.fork()
-  const waiting = new Map<number, (result: Result) => void>()
+  const pending = new Map<number, (result: Result) => void>()
   let calls = 0
   let hasExited = false
+  const kill = (): void => void worker.process.kill('SIGKILL')
 
   worker.process.stdout!.setEncoding('utf8').on('data', wholeLines(write))
-  worker.on('error', () => worker.process.kill('SIGKILL'))
-  worker.on('message', (result: Result) => waiting.get(result.id)?.(result))
-  const listening = new Promise((resolve) => waiting.set(0, resolve))
+  worker.on('error', kill)
+  worker.on('message', (result: Result) => pending.get(result.id)?.(result))
+  const listening = new Promise((resolve) => pending.set(0, resolve))
 
-  /** Resolves when it has exited, with its exit code or the signal that ended it. */
+  /** Resolves with the exit code, or the signal that ended the worker. */
   const exited = new Promise<number | string>((resolve) => {
-    // Its last lines come before `close`, its exit code may be known earlier.
+    // `close` comes after the last lines of the log, `exit` may come before.
     worker.process.once('close', (code: number | null, signal: NodeJS.Signals | null) => {
       hasExited = true
       const how = signal ?? code ?? 'unknown'
       const error = { name: 'Error', message: `the worker exited (${how})` }
-      for (const settle of waiting.values()) settle({ id: 0, error })
+      for (const settle of pending.values()) settle({ id: 0, error })
       resolve(how)
     })
   })
@@ -47,15 +48,15 @@ export function forkWorker(write: (lines: string) => void) {
     withinMs?: number,
   ): Promise<Awaited<ReturnType<WorkerCalls[Name]>>> {
     return new Promise((resolve, reject) => {
-      if (hasExited || !worker.isConnected()) throw new Error('the worker is gone')
+      if (hasExited || !worker.isConnected()) throw new Error('the worker has exited')
       const id = ++calls
-      const late = (): void => {
-        waiting.delete(id)
+      const onTimeout = (): void => {
+        pending.delete(id)
         reject(new CallTimeout(`the worker did not answer within ${withinMs} ms`))
       }
-      const timer = withinMs === undefined ? undefined : setTimeout(late, withinMs)
-      waiting.set(id, ({ value, error }) => {
-        waiting.delete(id)
+      const timer = withinMs === undefined ? undefined : setTimeout(onTimeout, withinMs)
+      pending.set(id, ({ value, error }) => {
+        pending.delete(id)
         clearTimeout(timer)
         if (error === undefined) resolve(value as never)
         else reject(Object.assign(new Error(error.message), { name: error.name }))
@@ -68,19 +69,18 @@ export function forkWorker(write: (lines: string) => void) {
     pid: worker.process.pid,
     exited,
     call,
-    /** Calls `configure`, with the many clients ahead in chunks. */
+    /** Applies a configuration, whose clients are sent ahead in chunks. */
     async configure(config: Config, withinMs: number): Promise<string> {
-      // A message that comes before the worker listens is lost.
+      // A message that arrives before the worker listens is lost.
       await Promise.race([listening, sleep(withinMs, undefined, { ref: false })])
       for (const chunk of clientChunks(config)) await call('addClients', chunk, withinMs)
       return await call('configure', withoutClients(config), withinMs)
     },
-    /** Kills it at once. */
-    kill: (): void => void worker.process.kill('SIGKILL'),
+    kill,
   }
 }
 
-/** Passes text on in whole lines, since those of several processes must not meet within a line. */
+/** Splits text after its last newline, so that lines of several processes do not mix. */
 export function wholeLines(write: (lines: string) => void): (text: string) => void {
   let rest = ''
   return (text) => {

@@ -5,7 +5,7 @@ import { createLog, type LogOutput } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'
 import { buildService, type DrainTimes, type LogLevel, type LocalService } from '../service.ts'
 
-/** What the primary process calls in a worker, with one argument at most, which is copied, as is the result. */
+/** The functions of a worker that the primary process calls; the argument and the result are copied. */
 export type WorkerCalls = ReturnType<typeof createCalls>
 
 export interface Call {
@@ -14,16 +14,16 @@ export interface Call {
   readonly argument: unknown
 }
 
-/** The result of a call; of an error, only name and message travel. The first one, of no call, says with the id 0 that the worker listens. */
+/** The result of a call. The first message has id 0, belongs to no call, and means that the worker is ready for calls. */
 export interface Result {
   readonly id: number
   readonly value?: unknown
-  readonly error?: { readonly name: string; readonly message: string }
+  readonly error?: Pick<Error, 'name' | 'message'>
 }
 
-/** Runs a worker: does what the primary process calls over their channel, `send`, and ends when that one is gone. */
+/** Runs a worker, which answers the calls of the primary process with `send`, and exits when that process has exited. */
 export function runWorker(send: NonNullable<typeof process.send>): void {
-  // A terminal and some supervisors signal all processes; only the primary acts on it.
+  // A terminal and some supervisors signal all processes; only the primary process reacts.
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => {})
   const calls = createCalls()
 
@@ -36,8 +36,8 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
     }
   }
   process.on('message', (call: Call) => {
-    const sent = (): void => void (call.name === 'close' && process.exit(0))
-    void resultOf(call).then((result) => send(result, undefined, undefined, sent))
+    const onSent = (): void => void (call.name === 'close' && process.exit(0))
+    void resultOf(call).then((result) => send(result, undefined, undefined, onSent))
   })
   send({ id: 0 } satisfies Result)
 }
@@ -60,14 +60,14 @@ function createCalls() {
   process.on('disconnect', () => {
     if (closing || service === undefined) process.exit(1)
     closing = true
-    // The port is closed already; requests in flight may end.
+    // The port closed with the primary process; requests in flight may end.
     void service.close({ lameDuckMs: 0, drainTimeoutMs }).finally(() => process.exit(1))
   })
 
   return {
-    /** Keeps clients for the next `configure`, whose configuration has none. */
+    /** Collects clients for the next `configure`, whose configuration has none. */
     addClients: add,
-    /** Serves a configuration, from now on or in place of the one before; returns the address. */
+    /** Starts to serve, or applies a new configuration; returns the address. */
     async configure(given: Config) {
       const config = collect(given)
       if (service === undefined) {
@@ -91,10 +91,10 @@ function createCalls() {
     setLimits: (setting: Setting) => service!.setLimits(setting),
     overrides: () => service!.overrides(),
     explain: (question: RequestLine) => service!.explain(question),
-    /** Aborts the `usage` or `reset` in flight: its operator has left. */
+    /** Aborts the `usage` or `reset` in flight, if its operator has disconnected. */
     abort: () => scan.abort(),
     forget: (client: string) => service!.forget(client),
-    /** Drains and exits; returns how many requests had to be cut. */
+    /** Drains and exits; returns how many requests were cut. */
     async close(times: DrainTimes) {
       closing = true
       const cut = await service!.close(times)

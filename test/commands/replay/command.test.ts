@@ -24,7 +24,7 @@ const LINES = [
 ]
 
 describe('sluice replay', () => {
-  it('shows whom the limits refuse, most refused first', async () => {
+  it('lists the clients that the limits refuse, by the number of refusals', async () => {
     const ended = await sluice([
       'replay',
       logFile(LINES),
@@ -41,14 +41,14 @@ describe('sluice replay', () => {
       'The recorded gateway refused 1. Refused now and admitted then: 1; admitted now and refused then: 0.',
       '"requests" refuses 2 of 1 client, and 1 in the record.',
       '',
-      '7 lines: 5 replayed, 1 refused before any limit, 1 no lines of an access log.',
+      '7 lines: 5 replayed, 1 refused before any limit, 1 not of an access log.',
       '',
-      'warning: limits.own: is left out, since the access log names no users',
+      'warning: limits.own: is left out, since the access log does not name users',
       '',
     ])
   })
 
-  it('reads standard input, lists the first clients or one of them, and prints it as JSON', async () => {
+  it('reads standard input, lists the first clients or only `--client`, and prints JSON', async () => {
     const stdin = LINES.join('\n')
     const config = configFile(LIMITS)
     const args = ['replay', '-', '--config', config, '--json']
@@ -93,8 +93,8 @@ describe('sluice replay', () => {
     })
     const table = await sluice(['replay', '-', '--config', config, '--top', '1'], { stdin })
     expect(table.stdout).toContain('\n\nand 1 more client; --top lists them\n\n')
-    const one = await sluice([...args, '--client', 'quiet\nfake'], { stdin })
-    expect(JSON.parse(one.stdout)).toMatchObject({
+    const single = await sluice([...args, '--client', 'quiet\nfake'], { stdin })
+    expect(JSON.parse(single.stdout)).toMatchObject({
       totals: { clients: 1, calls: 1, refused: 0 },
       clients: [{ client: 'quiet\nfake' }],
       lines: { replayed: 5 },
@@ -106,12 +106,12 @@ describe('sluice replay', () => {
     expect(JSON.parse(zipped.stdout)).toMatchObject({ totals: report.totals })
   })
 
-  it('reports that it found no call', async () => {
+  it('reports that no call was replayed', async () => {
     const args = ['replay', '-', '--config', configFile(LIMITS)]
     expect(await sluice(args, { stdin: 'x\ny\n' })).toEqual({
       code: 0,
       stdout:
-        'These limits are asked about no call of these logs. An access log is the JSON of "log.format: json".\n\n2 lines: 2 no lines of an access log.\n',
+        'No call of these logs reaches a limit of this configuration. Give access logs written with "log.format: json".\n\n2 lines: 2 not of an access log.\n',
       stderr: '',
     })
     const denied = line({
@@ -127,7 +127,7 @@ describe('sluice replay', () => {
     )
     const open = line({ at: 0, path: '/open', client: undefined, decision: undefined })
     expect((await sluice(args, { stdin: open })).stdout).toBe(
-      'These limits are asked about no call of these logs. An access log is the JSON of "log.format: json".\n\n1 line: 1 of routes without limits.\n',
+      'No call of these logs reaches a limit of this configuration. Give access logs written with "log.format: json".\n\n1 line: 1 of routes without limits.\n',
     )
   })
 
@@ -144,7 +144,7 @@ describe('sluice replay', () => {
     [['replay', 'a.log', '--port', '80'], 'Unknown argument: port'],
   ])
 
-  it('ends with 78 where the configuration is wrong', async () => {
+  it('exits with 78 if the configuration is invalid', async () => {
     const config = configFile(LIMITS.replace('limit: 2', 'limit: two'))
     expect(await sluice(['replay', logFile(LINES), '--config', config])).toMatchObject({
       code: 78,
@@ -156,12 +156,12 @@ describe('sluice replay', () => {
   it.for([
     ['/nowhere/a.log', 'does not exist'],
     ['/etc', 'is a directory, not a file'],
-  ] as const)('ends with 1 where a log cannot be read, whichever of them: %s', async ([log, message]) => {
+  ] as const)('exits with 1 if any of the logs cannot be read: %s', async ([log, message]) => {
     const ended = await sluice(['replay', logFile(LINES), log, '--config', configFile(LIMITS)])
     expect(ended).toEqual({ code: 1, stdout: '', stderr: `sluice: ${log}: ${message}\n` })
   })
 
-  it('shows its progress on a terminal, and clears it at the end', async () => {
+  it('shows its progress on a terminal, and erases it at the end', async () => {
     const args = ['replay', logFile(LINES), '--config', configFile(LIMITS)]
     const { stdout, stderr } = await sluice(args, { isTTY: true })
     expect(stderr).toMatch(/\[-{40}\] 0 % of 1 MB, .* left/)
@@ -170,17 +170,17 @@ describe('sluice replay', () => {
   })
 })
 
-describe('sluice replay, of what a gateway wrote', () => {
+describe('sluice replay of the log of a gateway', () => {
   let data: TestUpstream
   beforeAll(async () => {
-    // Answers take their time, so that calls end in another order than they were decided in.
+    // Some responses are delayed, so that calls end in another order than they were decided in.
     data = await startUpstream((request, response) => {
       setTimeout(() => response.end('{}'), request.url!.length % 3 === 0 ? 90 : 1)
     })
   })
   afterAll(() => data.close())
 
-  it('admits and refuses the same calls under the same limits, and others under others', async () => {
+  it('admits and refuses the same calls under the same limits, and different calls under other limits', async () => {
     const redis = await sharedRedis()
     const settings = { data: data.url, limit: 6, window: '700ms', syncWindow: '300ms' }
     const configs = [
@@ -205,7 +205,7 @@ describe('sluice replay, of what a gateway wrote', () => {
       await call(port, { path: '/oidc/x' })
       return got
     }
-    // A refusal from memory is exact to a millisecond: no burst comes near to where the window of the one before ends.
+    // A cached refusal is exact to a millisecond: no burst comes close to the end of the previous burst's window.
     const bursts = [await Promise.all(gateways.map(burst))]
     await sleep(1000)
     bursts.push(await Promise.all(gateways.map(burst)))
@@ -213,7 +213,7 @@ describe('sluice replay, of what a gateway wrote', () => {
     bursts.push(await Promise.all(gateways.map(burst)))
 
     for (const [i, { config, lines, stdout, kill }] of gateways.entries()) {
-      const got = bursts.flatMap((one) => one[i]!)
+      const got = bursts.flatMap((burst) => burst[i]!)
       const calls = got.length
       const refused = got.filter(({ status }) => status === 429).length
       await until(
@@ -246,7 +246,7 @@ describe('sluice replay, of what a gateway wrote', () => {
     }
   })
 
-  it('counts calls without a decision as admitted, even if the caller left or the gateway answered', async () => {
+  it('counts calls without a decision as admitted, even if the caller disconnected or the gateway responded', async () => {
     const slow = await startUpstream(() => {})
     const settings = {
       data: slow.url,
@@ -266,7 +266,7 @@ describe('sluice replay, of what a gateway wrote', () => {
     expect(await call(gateway.port, { path: '/limits', token: await token('one') })).toMatchObject({
       status: 200,
     })
-    // Refused, though who asked is known.
+    // Refused, although the client is known.
     expect(await call(gateway.port, { path: '/scoped', token: await token('one') })).toMatchObject({
       status: 403,
     })

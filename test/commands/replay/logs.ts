@@ -5,19 +5,19 @@ import type { Report } from '../../../src/commands/replay/report.ts'
 import { TOKENS } from '../../helpers/gateway.ts'
 import { fileOf } from '../run.ts'
 
-/** When the calls of `line` begin. */
+/** Start of the calls of `line`. */
 export const START = Date.parse('2026-11-20T10:00:00.000Z')
 
 export interface Logged {
-  /** When it was decided: milliseconds after START. */
+  /** Time of the decision: milliseconds after START. */
   readonly at: number
-  /** How much later its line was written. */
+  /** Milliseconds from the decision to the line. */
   readonly lastsMs?: number
-  /** Further members, or others in place of those of an admitted call. */
+  /** Further members, which override those of an admitted call. */
   readonly [member: string]: unknown
 }
 
-/** A line of the access log, as the gateway writes it. */
+/** Returns a line of the access log as the gateway writes it. */
 export function line({ at, lastsMs = 5, ...members }: Logged): string {
   return JSON.stringify({
     level: 'info',
@@ -44,15 +44,15 @@ export function line({ at, lastsMs = 5, ...members }: Logged): string {
   })
 }
 
-/** The members of a call that was refused by a limit. */
+/** Members of a call that a limit refused. */
 export const REFUSED = { decision: 'refused', source: 'gateway', status: 429, upstreamMs: undefined }
 
-/** A file of these lines, or of these bytes. */
+/** Writes a file with these lines or bytes. */
 export function logFile(content: readonly string[] | Buffer): string {
-  return fileOf(Buffer.isBuffer(content) ? content : content.map((one) => `${one}\n`).join(''), 'log')
+  return fileOf(Buffer.isBuffer(content) ? content : content.map((line) => `${line}\n`).join(''), 'log')
 }
 
-/** A configuration file with these limits and whatever else; two routes take the Data API. */
+/** Writes a configuration file with these limits and `more`; by default, two routes serve the Data API. */
 export function configFile(limits: string, { routes = ROUTES, more = '' } = {}): string {
   return fileOf(`store: memory
 upstreams: { data: { url: http://data.internal:4000 } }
@@ -71,7 +71,7 @@ const ROUTES = `  - { match: "POST /sync/:connection", upstream: data, authentic
 
 export const SYNC = '  sync: { per: [client, connection], limit: 1, window: 5s }'
 
-/** What a replay of these lines under these limits reports. */
+/** Returns the report of a replay of these lines under these limits. */
 export async function replayed(
   lines: readonly string[] | Buffer | { readonly logs: readonly string[] },
   config: string,

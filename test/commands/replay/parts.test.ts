@@ -1,34 +1,33 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { readAccessLine } from '../../../src/commands/replay/access-line.ts'
-import { createOrder, merge } from '../../../src/commands/replay/logs.ts'
+import { createOrder, merge, readAccessLine } from '../../../src/commands/replay/logs.ts'
 import { createBusiest } from '../../../src/commands/replay/report.ts'
 import { line, START } from './logs.ts'
 
 describe('the busiest minute', () => {
-  it('is the one that counting every minute finds, for each client', () => {
+  it('equals the result of counting every minute, for each client', () => {
     const gap = fc.oneof(fc.constant(0), fc.integer({ max: 2000, min: 1 }), fc.constantFrom(59_999, 60_000))
     fc.assert(
       fc.property(
         fc.array(fc.tuple(gap, fc.constantFrom('a', 'b')), { maxLength: 200, size: 'max' }),
         (steps) => {
-          const note = createBusiest()
+          const update = createBusiest()
           const found = { a: { calls: 0, fromMs: 0 }, b: { calls: 0, fromMs: 0 } }
           const all = { a: [] as number[], b: [] as number[] }
           let now = START
           for (const [gapMs, client] of steps) {
             now += gapMs
             all[client].push(now)
-            note({ client, busiest: found[client] }, now)
+            update({ client, busiest: found[client] }, now)
           }
           for (const client of ['a', 'b'] as const) {
             const minutes = all[client].map((from) => ({
               calls: all[client].filter((at) => at >= from && at < from + 60_000).length,
               fromMs: from,
             }))
-            const most = Math.max(0, ...minutes.map(({ calls }) => calls))
-            expect(found[client].calls).toBe(most)
-            if (most > 0) expect(minutes).toContainEqual(found[client])
+            const max = Math.max(0, ...minutes.map(({ calls }) => calls))
+            expect(found[client].calls).toBe(max)
+            if (max > 0) expect(minutes).toContainEqual(found[client])
           }
         },
       ),
@@ -36,11 +35,11 @@ describe('the busiest minute', () => {
     )
   })
 
-  it('is exact of a client that makes many calls in it', () => {
-    const note = createBusiest()
+  it('is exact for a client with many calls', () => {
+    const update = createBusiest()
     for (let nth = 0; nth < 20_000; nth++) {
       const last = { calls: 0, fromMs: 0 }
-      note({ client: 'a', busiest: last }, nth * 10)
+      update({ client: 'a', busiest: last }, nth * 10)
       expect(last.calls).toBe(Math.min(nth + 1, 6000))
     }
   })
@@ -57,28 +56,28 @@ it('logs are merged by the times of their lines', async () => {
 })
 
 describe('the order of calls', () => {
-  const [WINDOW_MS, MOST_CALLS] = [1000, 50]
-  /** The decisions and ends of calls in the order in which they were passed on, and how many came late. */
+  const [WINDOW_MS, MAX_CALLS] = [1000, 50]
+  /** Returns the decisions and ends of calls in the order in which they were passed on, and how many came late. */
   const ordered = (calls: readonly (readonly [at: number, lastsMs: number])[]) => {
     const passed: [number, number][] = []
     const pass = ({ loggedAt }: { loggedAt: number }, nowMs: number) =>
       passed.push([nowMs - START, loggedAt - START])
-    const order = createOrder(pass, WINDOW_MS, MOST_CALLS)
-    for (const [at, lastsMs] of calls) order.take(readAccessLine(line({ at, lastsMs }))!)
+    const order = createOrder(pass, WINDOW_MS, MAX_CALLS)
+    for (const [at, lastsMs] of calls) order.push(readAccessLine(line({ at, lastsMs }))!)
     const before = passed.length
     order.end()
     return { passed, before, late: order.late }
   }
 
-  it('is that of their decisions, if no more wait and none longer than it waits for', () => {
+  it('is the order of their decisions, if neither the buffer nor the window is exceeded', () => {
     const gap = fc.integer({ min: 0, max: 300 })
     const lasts = fc.integer({ min: 0, max: WINDOW_MS })
     fc.assert(
       fc.property(fc.array(fc.tuple(gap, lasts), { maxLength: 200, size: 'max' }), (steps) => {
         let end = WINDOW_MS
         const calls = steps.map(([gapMs, lastsMs]) => [(end += gapMs) - lastsMs, lastsMs] as const)
-        // Fewer at a time than may wait.
-        fc.pre(calls.every(([at], i) => i < MOST_CALLS || at - calls[i - MOST_CALLS]![0] > 2 * WINDOW_MS))
+        // Fewer calls at a time than are buffered.
+        fc.pre(calls.every(([at], i) => i < MAX_CALLS || at - calls[i - MAX_CALLS]![0] > 2 * WINDOW_MS))
         const sorted = calls.map(([at, lastsMs]) => [at, at + lastsMs]).toSorted(([a], [b]) => a! - b!)
         const { passed, late } = ordered(calls)
         expect(passed).toEqual(sorted)
@@ -87,7 +86,7 @@ describe('the order of calls', () => {
     )
   })
 
-  it('has a call that comes too late when the last one was passed on', () => {
+  it('moves a call that comes too late to the time of the last call that was passed on', () => {
     const { passed, late } = ordered([
       [0, 0],
       [500, 0],
@@ -103,19 +102,19 @@ describe('the order of calls', () => {
     expect(late).toEqual({ calls: 1, byMs: 100 })
   })
 
-  it('queues at most its limit of calls, and a tenth', () => {
+  it('buffers at most a tenth more calls than its maximum', () => {
     const { passed, before } = ordered(Array.from({ length: 200 }, (_, at) => [at, 0] as const))
     expect(passed).toHaveLength(200)
-    expect(200 - before).toBeLessThanOrEqual(MOST_CALLS * 1.1)
+    expect(200 - before).toBeLessThanOrEqual(MAX_CALLS * 1.1)
   })
 })
 
-it('of an old log, a call is taken to be decided when it came', () => {
+it('a call of an old log counts as decided when it came', () => {
   const { decidedAt } = readAccessLine(line({ at: 0, lastsMs: 40, decidedAt: undefined }))!
   expect(decidedAt).toBe(START - 2)
 })
 
-it('a decision is believed to be as near to its line as clocks are to each other, and no nearer', () => {
+it('the time of a decision is used only if it is within the clock difference of its line', () => {
   const decidedAt = (at: unknown) =>
     readAccessLine(line({ at: 0, lastsMs: 40, durationMs: 50, decidedAt: at }))!.decidedAt - START
   for (const at of [-60_010, -10, 0.125, 40, 60_040]) expect(decidedAt(START + at)).toBeCloseTo(at, 3)
@@ -123,7 +122,7 @@ it('a decision is believed to be as near to its line as clocks are to each other
     expect(decidedAt(at)).toBe(-10)
 })
 
-it('an empty client is none', () => {
+it('an empty client counts as missing', () => {
   expect(readAccessLine(line({ at: 0, client: '' }))!.client).toBeUndefined()
 })
 
@@ -131,6 +130,6 @@ it.for([
   ['began before 1970', { durationMs: 1e300, decidedAt: undefined }],
   ['ended before 1970', { time: '-000001-01-01T00:00:00.000Z' }],
   ['ended in a year of five digits', { time: '+275760-09-13T00:00:00.000Z' }],
-] as const)('a request that %s is none of the access log', ([, members]) => {
+] as const)('a request that %s is ignored', ([, members]) => {
   expect(readAccessLine(line({ at: 0, ...members }))).toBeUndefined()
 })

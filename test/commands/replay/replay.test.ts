@@ -7,8 +7,8 @@ const TWO_IN_TEN_SECONDS = `  requests: { per: [client], limit: 2, window: 10s }
 const PLENTY = `  requests: { per: [client], limit: 100, window: 1m }\n${SYNC}`
 
 describe('sluice replay decides', () => {
-  it('refuses exactly the calls that find no room in their window', async () => {
-    // By hand: 0 and 1 fill the window; 10000 finds that 0 has left it, 10500 that 1 has not, 11000 that it has.
+  it('refuses exactly the calls whose window is full', async () => {
+    // By hand: the calls at 0 and 1000 fill the window; the first expires before 10000, the second after 10500 and before 11000.
     const calls: [number, boolean][] = [
       [0, true],
       [1000, true],
@@ -36,13 +36,13 @@ describe('sluice replay decides', () => {
       { name: 'sync', shadow: false, replayed: true, refused: 0, clients: 0, recordedRefused: 0 },
     ])
     const lowered = await replayed(lines, configFile(TWO_IN_TEN_SECONDS.replace('limit: 2', 'limit: 1')))
-    // 0, 10000 and 40000 alone; 11000 and 1000 were admitted before.
+    // Admits only 0, 10000 and 40000; the log admitted also 1000 and 11000.
     expect(lowered.totals).toMatchObject({ admitted: 3, refused: 6, newlyRefused: 2, newlyAdmitted: 0 })
     const raised = await replayed(lines, configFile(PLENTY))
     expect(raised.totals).toMatchObject({ admitted: 9, refused: 0, newlyRefused: 0, newlyAdmitted: 4 })
   })
 
-  it('counts each client and each key apart, and names the limit that refused', async () => {
+  it('counts each client and each key separately, and names the refusing limit', async () => {
     const sync = { method: 'POST', path: '/sync/a', route: 'POST /sync/:connection' }
     const report = await replayed(
       [
@@ -61,7 +61,7 @@ describe('sluice replay decides', () => {
     ])
   })
 
-  it('leaves out calls whose path parameters are not of their kind', async () => {
+  it('skips calls whose path parameters are not of their kind', async () => {
     const sync = { method: 'POST', route: 'POST /sync/:connection' }
     const report = await replayed(
       ['/sync/1', '/sync/01', '/sync/a%', '/sync/2'].map((path, i) => line({ at: i, ...sync, path })),
@@ -70,7 +70,7 @@ describe('sluice replay decides', () => {
     expect(report.lines).toMatchObject({ replayed: 2, unmatched: 2 })
   })
 
-  it('takes clients’ own limits, their ends and changes by the dates of the calls', async () => {
+  it('applies clients’ own limits, their ends and changes by the times of the calls', async () => {
     const limits = `  requests:
     per: [client]
     limit: 1
@@ -92,7 +92,7 @@ ${SYNC}`
     expect((await replayed(lines('own'), config)).clients).toMatchObject([{ name: 'Own & Co' }])
   })
 
-  it('counts what shadow limits would have refused, and refuses nothing for them', async () => {
+  it('counts the calls that shadow limits would have refused, and does not refuse them', async () => {
     const limits = `${PLENTY}\n  trial: { per: [client], limit: 1, window: 1m, shadow: true }`
     const routes =
       '  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }\n  - { match: "POST x/sync/:connection", upstream: data, authenticate: bearer, limits: [sync] }'
@@ -113,7 +113,7 @@ ${SYNC}`
     })
   })
 
-  it('counts per address, and leaves out what is counted per user', async () => {
+  it('counts per address, and skips limits that count per user', async () => {
     const limits =
       '  requests: { per: [ip], limit: 1, window: 1m }\n  sync: { per: [user], limit: 1, window: 1m }'
     const routes =
@@ -142,8 +142,8 @@ ${SYNC}`
   })
 })
 
-describe('sluice replay takes', () => {
-  it('every call that reached the limiter, and none that was refused before', async () => {
+describe('sluice replay', () => {
+  it('replays every call that reached the limiter, and no call that was refused before', async () => {
     const own = { source: 'gateway', decision: undefined, limit: undefined }
     const anonymous = { ...own, client: undefined }
     const report = await replayed(
@@ -159,7 +159,7 @@ describe('sluice replay takes', () => {
         line({ at: 8, path: '/open', client: undefined, decision: undefined }),
         line({ at: 8, path: '/open', ...anonymous, status: 504, code: 'GatewayTimeout' }),
         line({ at: 9, method: 'PUT' }),
-        // To a route of the log that asked for no token.
+        // To a route that required no token when it was logged.
         line({ at: 10, client: undefined, decision: undefined }),
       ],
       configFile(PLENTY, {
@@ -196,7 +196,7 @@ describe('sluice replay takes', () => {
     ['anonymous', { status: 503, code: 'ServiceUnavailable' }, 'refusedBefore'],
     ['anonymous', { status: 503, code: 'ServiceUnavailable', mode: 'deny' }, 'undecided'],
   ] as const)(
-    'a call of %s that ended without a decision by its end: %j is %s',
+    'classifies a call of %s without a decision by its outcome: %j is %s',
     async ([whose, members, what]) => {
       const config = configFile('  requests: { per: [ip], limit: 9, window: 1s }', {
         routes: '  - { match: "/*", upstream: data, authenticate: none, limits: [requests] }',
@@ -217,7 +217,7 @@ describe('sluice replay takes', () => {
     },
   )
 
-  it('the host and path of a call, or those of its route where they are not logged', async () => {
+  it('matches calls by host and path, or by the logged route if either is missing', async () => {
     const config = configFile(PLENTY, {
       routes: `  - { match: "id.example.com/*", upstream: data, authenticate: none }
   - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
@@ -232,7 +232,7 @@ describe('sluice replay takes', () => {
         line({ at: 2, host: undefined, route: '/*' }),
         line({ at: 3, path: cut, route: '/*' }),
         line({ at: 4, path: undefined, route: '/*' }),
-        // Which connection is not known.
+        // The connection is not known.
         line({ at: 5, method: 'POST', path: `/sync${cut}`, route: 'POST /sync/:connection' }),
         line({ at: 6, path: cut, route: '/gone/*' }),
       ],
@@ -241,11 +241,11 @@ describe('sluice replay takes', () => {
     expect(report.lines).toMatchObject({ unlimited: 2, replayed: 3, lacking: 1, unmatched: 1 })
   })
 
-  it('no lines but those of the access log, whatever a collector wrote before them', async () => {
+  it('replays only lines of the access log, also after the prefix of a collector', async () => {
     const report = await replayed(
       [
         line({ at: 0 }),
-        '{"level":"info","time":"2026-11-20T10:00:00.000Z","msg":"sluice serves"}',
+        '{"level":"info","time":"2026-11-20T10:00:00.000Z","msg":"gateway started"}',
         'Killed',
         '{"msg":"request"',
         '',
@@ -263,7 +263,7 @@ describe('sluice replay takes', () => {
     expect(report.clients.map(({ client }) => client)).toEqual(['acme', 'last'])
   })
 
-  it('no call whose token was verified and refused, and no client that was only claimed', async () => {
+  it('skips calls whose verified token was refused, and ignores claimed clients', async () => {
     const own = { source: 'gateway', decision: undefined, limit: undefined }
     const report = await replayed(
       [
@@ -278,12 +278,12 @@ describe('sluice replay takes', () => {
     expect(report.totals.calls).toBe(1)
   })
 
-  it('refusals that have no line of their own with the line that counts them', async () => {
+  it('replays refusals without a line of their own with the line that counts them', async () => {
     const lines = [
       line({ at: 0 }),
       line({ at: 1, ...REFUSED }),
       line({ at: 1002, ...REFUSED, omitted: 40 }),
-      // No gateway writes this.
+      // A gateway never writes this.
       line({ at: 1003, ...REFUSED, omitted: 1e15 }),
       line({ at: 1004, client: 'other', omitted: 7 }),
     ]
@@ -300,20 +300,20 @@ describe('sluice replay takes', () => {
     expect((await replayed(lines, wider)).totals).toMatchObject({ refused: 33, newlyAdmitted: 10 })
   })
 
-  it('a last line without an end, and an empty log', async () => {
+  it('reads a last line without a newline, and an empty log', async () => {
     const report = await replayed(Buffer.from(line({ at: 0 })), configFile(PLENTY))
     expect(report.totals.calls).toBe(1)
     const empty = await replayed([], configFile(PLENTY))
     expect(empty).toMatchObject({ from: null, to: null, totals: { calls: 0, clients: 0 }, clients: [] })
   })
 
-  it('calls in the order of their decisions, not of their lines', async () => {
+  it('replays calls in the order of their decisions, not of their lines', async () => {
     const report = await replayed(
       [
         line({ at: 2000, ...REFUSED }),
         line({ at: 3000, ...REFUSED }),
         line({ at: 10_000 }),
-        // Decided first, and answered last.
+        // The first decision and the last response.
         line({ at: 0, lastsMs: 20_000 }),
       ],
       configFile('  requests: { per: [client], limit: 1, window: 10s }'.concat(`\n${SYNC}`)),
@@ -322,7 +322,7 @@ describe('sluice replay takes', () => {
     expect(report.late).toEqual({ calls: 0, byMs: 0 })
   })
 
-  it('a call that is logged too late as one decided later, and reports it', async () => {
+  it('counts a call that is logged too late as decided later, and reports it', async () => {
     const report = await replayed(
       [line({ at: 0 }), line({ at: 100_000 }), line({ at: 170_000 }), line({ at: 30_000, lastsMs: 145_000 })],
       configFile(PLENTY),
@@ -333,7 +333,7 @@ describe('sluice replay takes', () => {
     ])
   })
 
-  it('a call with an impossible decision time as one decided when it came', async () => {
+  it('counts a call with an impossible decision time as decided when it came', async () => {
     const lines = [START * 1e6, START + 86_400_000, 0].map((decidedAt, n) => line({ at: n, decidedAt }))
     const report = await replayed([...lines, line({ at: 1000 })], configFile(PLENTY))
     expect(report).toMatchObject({
@@ -345,7 +345,7 @@ describe('sluice replay takes', () => {
     })
   })
 
-  it('several logs, plain or gzip, in one order of time', async () => {
+  it('merges several logs, plain or gzip, by time', async () => {
     const lines = Array.from({ length: 300 }, (_, n) =>
       line({ at: n * 40, client: `c${n % 3}`, lastsMs: (n * 37) % 200 }),
     ).toSorted((a, b) => (timeOf(a) < timeOf(b) ? -1 : 1))
@@ -357,11 +357,11 @@ describe('sluice replay takes', () => {
     expect(expected.totals.refused).toBeGreaterThan(50)
 
     const part = (wanted: (n: number) => boolean) => lines.filter((_, n) => wanted(n))
-    const zipped = (some: readonly string[]) => gzipSync(some.map((one) => `${one}\n`).join(''))
+    const zipped = (some: readonly string[]) => gzipSync(some.map((line) => `${line}\n`).join(''))
     const logs = [
       logFile(part((n) => n >= 200)),
       logFile(zipped(part((n) => n < 200 && n % 2 === 0))),
-      // What was appended to a compressed log is a second member of it.
+      // Appending to a gzip file adds a second member.
       logFile(
         Buffer.concat([
           zipped(part((n) => n < 100 && n % 2 === 1)),
@@ -375,7 +375,7 @@ describe('sluice replay takes', () => {
   it.for([
     ['is cut', (zipped: Buffer) => zipped.subarray(0, 60), 'is damaged or cut gzip: unexpected end of file'],
     ['is broken', (zipped: Buffer) => zipped.fill(1, 2, 3), 'is damaged or cut gzip: '],
-  ] as const)('no gzip that %s', async ([, spoil, message]) => {
+  ] as const)('rejects a gzip file that %s', async ([, spoil, message]) => {
     const spoilt = spoil(gzipSync(line({ at: 0 })))
     const file = logFile(spoilt)
     await expect(replayed({ logs: [file] }, configFile(PLENTY))).rejects.toThrow(`${file}: ${message}`)

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { usableCores } from '../../../src/process/workers/cores.ts'
+import { usableCores } from '../../../src/process/workers/pool.ts'
 
 const on = (files: Readonly<Record<string, string>>, affinity = 8): number =>
   usableCores((path) => files[path], affinity)
@@ -13,9 +13,13 @@ it.each([
   ],
   ['a container', { '/proc/self/cgroup': '0::/\n', '/sys/fs/cgroup/cpu.max': '350000 100000\n' }, 3],
   ['less than one core', { '/proc/self/cgroup': '0::/\n', '/sys/fs/cgroup/cpu.max': '50000 100000\n' }, 1],
-  ['more than there are', { '/proc/self/cgroup': '0::/\n', '/sys/fs/cgroup/cpu.max': '9900000 100000\n' }, 8],
   [
-    'a slice around it',
+    'more cores than the machine has',
+    { '/proc/self/cgroup': '0::/\n', '/sys/fs/cgroup/cpu.max': '9900000 100000\n' },
+    8,
+  ],
+  [
+    'a limited parent slice',
     {
       '/proc/self/cgroup': '0::/api.slice/sluice.service\n',
       '/sys/fs/cgroup/api.slice/sluice.service/cpu.max': 'max 100000\n',
@@ -24,7 +28,7 @@ it.each([
     2,
   ],
   [
-    'a path from outside of the container',
+    'a path outside of the container',
     { '/proc/self/cgroup': '0::/../../kubepods/pod1\n', '/sys/fs/cgroup/cpu.max': '200000 100000\n' },
     2,
   ],
@@ -43,6 +47,6 @@ it.each([
   expect(on(files)).toBe(cores)
 })
 
-it('is found on this machine', () => {
+it('returns at least 1 on this machine', () => {
   expect(usableCores()).toBeGreaterThanOrEqual(1)
 })

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { checkAlive, createBackoff } from '../../../src/process/workers/supervisor.ts'
 import { wholeLines } from '../../../src/process/workers/worker-process.ts'
 
-it('restarts at once, then ever more slowly, and at once again what had lived for a while', () => {
+it('restarts immediately, then with growing delays, and immediately again after a long run', () => {
   const wait = createBackoff()
   expect(Array.from({ length: 12 }, () => wait(500))).toEqual([
     0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000,
@@ -11,22 +11,22 @@ it('restarts at once, then ever more slowly, and at once again what had lived fo
   expect(wait(9_999)).toBe(100)
 })
 
-it('passes text on in whole lines, wherever it is cut', () => {
+it('passes text on in whole lines, at any chunk size', () => {
   const text = Array.from({ length: 50 }, (_, i) => `${'x'.repeat(i * 7)}${i}\n`).join('')
   for (const size of [1, 2, 3, 10, 100, 5000, text.length]) {
     const written: string[] = []
-    const take = wholeLines((lines) => written.push(lines))
-    for (let at = 0; at < text.length; at += size) take(text.slice(at, at + size))
+    const push = wholeLines((lines) => written.push(lines))
+    for (let at = 0; at < text.length; at += size) push(text.slice(at, at + size))
     expect(written.join('')).toBe(text)
     for (const lines of written) expect(lines.endsWith('\n')).toBe(true)
   }
 })
 
-describe('a worker hangs', () => {
+describe('a worker counts as hung', () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] }))
   afterEach(() => void vi.useRealTimers())
 
-  it('once a call stays unanswered for ten checks, and not if it answers, if only with an error', async () => {
+  it('after ten checks without an answer, and not if it answers with an error', async () => {
     const ask = vi
       .fn<() => Promise<unknown>>()
       .mockResolvedValueOnce(undefined)
@@ -40,12 +40,12 @@ describe('a worker hangs', () => {
     expect([ask.mock.calls.length, onHang.mock.calls.length]).toEqual([3, 1])
   })
 
-  it('not while this process itself was stopped: checks are counted, not time', async () => {
+  it('not because this process was paused: checks are counted, not time', async () => {
     let answer = (): void => {}
     const onHang = vi.fn<() => void>()
     const stop = checkAlive(() => new Promise<void>((resolve) => (answer = resolve)), onHang, 5)
     await vi.advanceTimersByTimeAsync(9 * 5)
-    // As long as it does not run, no check comes; the answer is read first.
+    // No check runs during the pause, and the answer is read first.
     answer()
     await vi.advanceTimersByTimeAsync(9 * 5)
     expect(onHang).not.toHaveBeenCalled()

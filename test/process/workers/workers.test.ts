@@ -50,7 +50,7 @@ const settings = (more: Partial<Parameters<typeof yaml>[0]> = {}): string =>
     ...more,
   })
 
-/** Starts one gateway of two workers for the tests of a `describe`; `preload` is code that each of its processes runs first. */
+/** Starts a gateway of two workers for the tests of a `describe`; `preload` is code that each of its processes runs first. */
 function useGateway(preload: string, drainTimeout: string): void {
   beforeAll(async () => {
     writeFileSync(file, settings({ limit: 30, more: `drainTimeout: ${drainTimeout}` }))
@@ -63,13 +63,13 @@ function useGateway(preload: string, drainTimeout: string): void {
   })
 }
 
-/** A call on a socket of its own: the workers take them in turn. */
-const apart = (path = '/transactions') => call(gateway.port, { token: mine, path, agent })
+/** Makes a call on its own socket: the workers accept sockets in turn. */
+const callApart = (path = '/transactions') => call(gateway.port, { token: mine, path, agent })
 const statuses = (count: number): Promise<number[]> =>
-  Promise.all(Array.from({ length: count }, async () => (await apart()).status))
+  Promise.all(Array.from({ length: count }, async () => (await callApart()).status))
 const logged = (words: string) =>
   gateway.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
-/** Waits for one more such line. */
+/** Waits for another line with these words. */
 async function onceLogged(words: string, act: () => void): Promise<void> {
   const before = logged(words).length
   act()
@@ -80,7 +80,7 @@ const reload = (limit: number) =>
     writeFileSync(file, settings({ limit, more: 'drainTimeout: 1h' })),
   )
 const admin = (path: string, method = 'GET') => call(gateway.adminPort, { path, method, agent })
-/** Waits until the metrics show all of this: a worker that is busy is shown as it was. */
+/** Waits until the metrics match all patterns: a busy worker is shown with its previous values. */
 const shows = (...patterns: readonly RegExp[]) =>
   until(`the metrics show ${patterns.join(', ')}`, async () => {
     const { body } = await admin('/metrics')
@@ -105,7 +105,7 @@ const isAlive = (pid: number): boolean => {
   }
 }
 
-it('all switch their log level with the first process, on its signal alone', async () => {
+it('all workers switch their log level when the primary process gets a signal, and only then', async () => {
   const [port, adminPort] = [await freePort(), await freePort()]
   const args = ['--workers', '2', '--log-level', 'warn', '--port', `${port}`, '--admin-port', `${adminPort}`]
   const quiet = sluice(['start', '--config', '-', ...args], {}, settings())
@@ -157,7 +157,7 @@ describe('several workers', () => {
     expect(gateway.stdout().split('\n').filter(Boolean)).toHaveLength(gateway.lines().length)
   })
 
-  it('all follow operators and the file', async () => {
+  it('all apply the requests of operators and the file', async () => {
     await statuses(31)
     const path = `/limits/${client}`
     expect((await admin(path)).json).toMatchObject({ limits: [{ name: 'requests', remaining: 0 }] })
@@ -173,14 +173,14 @@ describe('several workers', () => {
     await reload(1000)
   })
 
-  it('scan for one operator after the other, each to its end', async () => {
+  it('finish the scan for one operator before the next', async () => {
     await redis.command('EVAL', "for i = 1, 100000 do redis.call('SET', 'sluice:{f}:sync:' .. i, '') end", 0)
     const scans = ['GET', 'DELETE', 'GET', 'GET', 'DELETE'].map((method) => admin('/limits/x', method))
     expect((await Promise.all(scans)).map(({ status }) => status)).toEqual([200, 200, 200, 200, 200])
     await redis.command('FLUSHALL')
   })
 
-  it('are counted once each, though one exits while it is asked, and restarted', async () => {
+  it('are counted once each, even if a worker exits while it is asked, and are restarted', async () => {
     await statuses(10)
     await until('all is counted', async () => (await counted()) >= 85)
     const before = await counted()
@@ -198,7 +198,7 @@ describe('several workers', () => {
     await shows(/^sluice_worker_ends_total 1$/m, /^sluice_workers 2$/m)
   })
 
-  it('all take a new configuration, though one starts while another takes its time', async () => {
+  it('all apply a new configuration, even if one worker starts while another is slow', async () => {
     await ready()
     const [first, second] = workers()
     process.kill(first!, 'SIGSTOP')
@@ -208,13 +208,13 @@ describe('several workers', () => {
       gateway.kill('SIGHUP')
     })
     await onceLogged('configuration reloaded', () => process.kill(first!, 'SIGCONT'))
-    const limits = await Promise.all(Array.from({ length: 4 }, () => apart()))
+    const limits = await Promise.all(Array.from({ length: 4 }, () => callApart()))
     expect(limits.map(({ headers }) => headers['x-ratelimit-limit'])).toEqual(['5', '5', '5', '5'])
   })
 
-  it('are restarted with back-off while they cannot start, with the configuration in force', async () => {
+  it('are restarted with back-off while they cannot start, with the current configuration', async () => {
     await statuses(6)
-    // Signals are for the first process; a supervisor may send them to all.
+    // Only the primary process reacts to signals; a supervisor may send them to all.
     for (const pid of workers()) process.kill(pid, 'SIGTERM')
     expect(await statuses(2)).toEqual([429, 429])
     writeFileSync(broken, '')
@@ -225,12 +225,12 @@ describe('several workers', () => {
     await until('others cannot start', () => logged('worker start failed').length > 2)
     await onceLogged('worker restarted', () => rmSync(broken))
     await shows(/^sluice_workers 2$/m)
-    // One for one, however often it was tried.
+    // One replacement for one worker, after several attempts.
     expect(workers()).toHaveLength(2)
     expect(await statuses(4)).toEqual([429, 429, 429, 429])
   })
 
-  it('count their halves alone while there is no Redis', async () => {
+  it('count their half of each limit while Redis is down', async () => {
     await redis.kill()
     try {
       await until('both miss Redis', async () => {
@@ -239,7 +239,7 @@ describe('several workers', () => {
       })
       mine = await token('another')
       await reload(20)
-      // A worker that is slow to take a socket is given fewer, so it may take several rounds until both refuse.
+      // A slow worker gets fewer sockets, so it may take several rounds until both refuse.
       let admitted = 0
       const round = async () => (admitted += (await statuses(20)).filter((status) => status === 200).length)
       await until('both have granted their halves', async () => (await round()) >= 20)
@@ -249,15 +249,15 @@ describe('several workers', () => {
     }
   })
 
-  it('exit with the primary process, once requests in flight have ended', async () => {
-    const pending = apart('/v3/held').catch(() => {})
+  it('exit after the primary process, once requests in flight have ended', async () => {
+    const pending = callApart('/v3/held').catch(() => {})
     await until('the request reached the upstream', () => held.length === 1)
     const pids = workers()
     gateway.kill('SIGKILL')
     expect(await gateway.ended()).toBeNull()
     for (const answer of held.splice(0)) answer()
     await pending
-    await until('no worker lives', () => !pids.some(isAlive))
+    await until('no worker runs', () => !pids.some(isAlive))
   })
 })
 
@@ -281,8 +281,8 @@ describe('a worker that hangs', () => {
     expect(logged('worker exited')).toEqual([])
   })
 
-  it('does not block a drain: on SIGTERM every request ends, and the process exits with 0', async () => {
-    const pending = [apart('/v3/held'), apart('/v3/held')]
+  it('does not block a drain: on SIGTERM, every request ends and the process exits with 0', async () => {
+    const pending = [callApart('/v3/held'), callApart('/v3/held')]
     await until('the requests reached the upstream', () => held.length === 2)
     const before = gateway.lines().length
     const pids = workers()
@@ -301,23 +301,23 @@ describe('a worker that hangs', () => {
 describe('a second signal', () => {
   useGateway('', '1h')
 
-  it('ends the workers, whatever is in flight', async () => {
-    const pending = apart('/v3/held').catch(() => {})
+  it('ends the workers, even with requests in flight', async () => {
+    const pending = callApart('/v3/held').catch(() => {})
     await until('the request reached the upstream', () => held.length === 1)
     const pids = workers()
-    // One that follows at once is taken for an echo of the first.
+    // A signal that follows immediately counts as an echo of the first.
     await until('it ends', () => {
       gateway.kill('SIGTERM')
       return gateway.child.exitCode !== null
     })
     expect(await gateway.ended()).toBe(1)
-    await until('no worker lives', () => !pids.some(isAlive))
+    await until('no worker runs', () => !pids.some(isAlive))
     held.length = 0
     await pending
   })
 })
 
-it('a start ends with the message and the exit code of the worker that failed', async () => {
+it('a start fails with the message and the exit code of the failed worker', async () => {
   const taken = createServer()
   await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
   const { port } = taken.address() as AddressInfo

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { differences } from '../../src/config/differences.ts'
+import { differences } from '../../src/config/shown-settings.ts'
 
 describe('the differences of two configurations', () => {
   it.for([

@@ -64,7 +64,7 @@ describe('a secret', () => {
 
   it('must not be empty', async () => {
     expect(await mistakesIn(text, {}, [], { 'redis-url': '\n' })).toEqual([
-      'sluice.yaml:1:24: store.redis.url: is to be read from redis-url, which is empty',
+      'sluice.yaml:1:24: store.redis.url: refers to redis-url, which is empty',
     ])
   })
 

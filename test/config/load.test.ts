@@ -196,7 +196,7 @@ describe('loadConfig', () => {
   it('requires tokens on routes with bearer', async () => {
     const text = completed('tokens: x').replace('tokens: x\n', '')
     expect(await mistakesIn(text)).toEqual([
-      'sluice.yaml:1:1: tokens: is missing; routes[0] says "authenticate: bearer", so write whose tokens are taken: issuer and audience',
+      'sluice.yaml:1:1: tokens: is missing; routes[0] has "authenticate: bearer", so write the issuer and the audience of the tokens',
     ])
   })
 
@@ -221,7 +221,7 @@ describe('loadConfig', () => {
     for (const keys of [[], [{ kty: 'oct', k: 'c2VjcmV0' }]]) {
       const beside = { 'keys.json': JSON.stringify({ keys }) }
       expect(await mistakesIn(completed(tokens), {}, [], beside)).toEqual([
-        "sluice.yaml:1:62: tokens.jwks: names keys.json, which holds no key that could verify a token; write the issuer's JWK Set there, or its URL here",
+        "sluice.yaml:1:62: tokens.jwks: names keys.json, which contains no key that could verify a token; write the issuer's JWK Set there, or its URL here",
       ])
     }
   })
@@ -363,7 +363,7 @@ describe('a file that cannot be read', () => {
 
   it('may not be nested without end', async () => {
     expect(await mistakesIn(`\n${'['.repeat(100_000)}`)).toEqual([
-      'sluice.yaml:1:1: the brackets of the file nest too deeply; take some out',
+      'sluice.yaml:1:1: the brackets of the file nest too deeply; remove some',
     ])
     expect(await mistakesIn('- '.repeat(100_000))).toHaveLength(1)
     expect(await mistakesIn(completed('# [\n'.repeat(200)))).toEqual([])

@@ -13,11 +13,8 @@ export interface Validity {
 const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1-----/g
 
 /** Reads the validity of a configuration's PEM files, without certificates that OpenSSL cannot read. */
-export function certificatesOf({
-  listen,
-  upstreams,
-  store,
-}: Pick<Config, 'listen' | 'upstreams' | 'store'>): readonly Validity[] {
+export function certificatesOf(config: Pick<Config, 'listen' | 'upstreams' | 'store'>): readonly Validity[] {
+  const { listen, upstreams, store } = config
   const sections: readonly (readonly [Path, object | undefined])[] = [
     [['listen', 'tls'], listen.tls],
     ...upstreams.map(({ name, tls }) => [['upstreams', name, 'tls'], tls] as const),

@@ -1,7 +1,7 @@
 import type { ClientLimit } from '../limit/limit.ts'
 import type { Config } from './schema.ts'
 
-/** Some clients of a configuration: handing over up to 100,000 of them at once would delay callers. */
+/** A part of the clients of a configuration: handing over up to 100,000 of them at once would delay callers. */
 export type ClientChunk = Pick<Config, 'clients' | 'clientLimits'>
 
 /** Clients per chunk: handing them over takes about a millisecond. */
@@ -10,10 +10,8 @@ const CHUNK_SIZE = 500
 /** Yields the clients of a configuration in chunks, to be handed to another thread or process one in each event-loop tick. */
 export function* clientChunks({ clients, clientLimits }: Config): Generator<ClientChunk> {
   const own = [...clientLimits]
-  for (let i = 0; i < clients.length; i += CHUNK_SIZE) {
-    const end = i + CHUNK_SIZE
-    yield { clients: clients.slice(i, end), clientLimits: new Map(own.slice(i, end)) }
-  }
+  for (let i = 0; i < clients.length; i += CHUNK_SIZE)
+    yield { clients: clients.slice(i, i + CHUNK_SIZE), clientLimits: new Map(own.slice(i, i + CHUNK_SIZE)) }
 }
 
 export function withoutClients(config: Config): Config {

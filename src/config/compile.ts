@@ -4,16 +4,12 @@ import { isGuarded } from '../downstream/router.ts'
 import type { ClientLimit } from '../limit/limit.ts'
 import { foldClientId } from '../par/client-id.ts'
 import { createFileReader } from './files.ts'
-import type { Config, Settings, StoreConfig } from './schema.ts'
+import type { Compiled, Settings, StoreConfig, Tokens } from './schema.ts'
 import { httpUrl } from './sections/addresses.ts'
 import type { Issue } from './yaml/issue.ts'
 
 /** Converts settings to the types that the gateway uses. Adds mistakes in the files that they name to `mistakes`. */
-export async function compile(
-  settings: Settings,
-  directory: string,
-  mistakes: Issue[],
-): Promise<Omit<Config, 'warnings'>> {
+export async function compile(settings: Settings, directory: string, mistakes: Issue[]): Promise<Compiled> {
   const { upstreams, listen, tokens, routes, limits, par } = settings
   const files = createFileReader(directory, mistakes)
   const issuers = [tokens ?? []].flat()
@@ -27,12 +23,10 @@ export async function compile(
     return { ...store, redis: { ...store.redis, tls: read } }
   }
 
-  async function keysOf(jwks: string | undefined, i: number): Promise<Config['tokens'][number]['jwks']> {
+  async function keysOf(jwks: string | undefined, i: number): Promise<Tokens['jwks']> {
     if (jwks === undefined) return undefined
-    if (httpUrl(jwks)) return { url: jwks }
-    return {
-      file: await files.keySet(jwks, Array.isArray(tokens) ? ['tokens', i, 'jwks'] : ['tokens', 'jwks']),
-    }
+    const path = Array.isArray(tokens) ? ['tokens', i, 'jwks'] : ['tokens', 'jwks']
+    return httpUrl(jwks) ? { url: jwks } : { file: await files.keySet(jwks, path) }
   }
 
   return {

@@ -12,6 +12,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EISDIR: 'is a directory, not a file',
   EACCES: 'may not be read by this user',
   EPERM: 'may not be read by this user',
+  ERR_ENCODING_INVALID_ENCODED_DATA: 'is not UTF-8 text; save it as UTF-8',
 }
 
 /** The content of standard input, kept for reloads because it can be read only once. */
@@ -23,10 +24,8 @@ export async function readText(file: string): Promise<string> {
     const bytes = file === '-' ? await (standardInput ??= buffer(process.stdin)) : await readFile(file)
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch (error) {
-    const isBinary = error instanceof TypeError
-    const where = isBinary && file === '-' ? 'stdin' : file
-    const message = isBinary ? 'is not UTF-8 text; save it as UTF-8' : reason(error)
-    throw new ConfigError([{ where, path: '', message }])
+    const where = file === '-' ? 'stdin' : file
+    throw new ConfigError([{ where, path: '', message: reason(error) }])
   }
 }
 
@@ -85,7 +84,6 @@ export function createFileReader(directory: string, mistakes: Issue[]) {
       return { ...section, cert: cert?.text, key: key?.text, ca: ca?.text, clientCa: clientCa?.text }
     },
 
-    /** Returns the absolute path of a JWK Set. */
     async keySet(name: string, path: Path): Promise<string> {
       await read(path, name, parseKeySet)
       return resolve(directory, name)
@@ -93,7 +91,6 @@ export function createFileReader(directory: string, mistakes: Issue[]) {
   }
 }
 
-/** Returns the absolute paths of the certificates and keys of TLS sections. */
 export function filesOf(sections: readonly (Files | undefined)[], directory: string): readonly string[] {
   return sections
     .flatMap((tls) => [tls?.cert, tls?.key, tls?.ca, tls?.clientCa])
@@ -101,7 +98,6 @@ export function filesOf(sections: readonly (Files | undefined)[], directory: str
     .map((path) => resolve(directory, path))
 }
 
-/** Returns the first certificate of a valid chain, or the mistake. */
 function parseCertificates(pem: string): X509Certificate | string {
   try {
     createSecureContext({ cert: pem, ca: pem })

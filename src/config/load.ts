@@ -9,7 +9,6 @@ import { differences } from './shown-settings.ts'
 import { ConfigError, type Issue, locate, mistakesOf, type Path } from './yaml/issue.ts'
 import { type Env, isMapping, type Mapping, readSource } from './yaml/source.ts'
 
-/** The result of `loadConfig`. */
 export interface Loaded {
   readonly config: Config
   /** The name of the file, as given; `-` is standard input. */
@@ -40,7 +39,6 @@ export interface LoadOptions {
   readonly before?: string | undefined
   readonly overrides?: readonly FlagOverride[]
   readonly env?: Env
-  /** Epoch milliseconds, for warnings about instants in the past. */
   readonly nowMs?: number
 }
 
@@ -107,7 +105,6 @@ function withUrl(redis: Mapping, override: string): Mapping {
   return { ...Object.fromEntries(Object.entries(redis).filter(([key]) => !replaced.has(key))), url }
 }
 
-/** Returns the value at a path; undefined if there is none. */
 function get(value: unknown, path: Path): unknown {
   return path.reduce((inner, step) => {
     const object = Object(inner) as Readonly<Record<string | number, unknown>>

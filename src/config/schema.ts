@@ -22,27 +22,24 @@ const log = section({
   refusals: choice(['all', 'sampled'])
     .default('all')
     .describe(
-      'all logs every request. sampled logs at most one call a second for each key of a limit, of calls refused from memory; its omitted counts the others.',
+      'sampled logs calls refused from memory once a second per key of a limit; omitted counts the rest.',
     ),
 }).describe('The log on standard output.')
 
 const ratio = mustBe('a number from 0 to 1, such as 0.01')
-const fieldName = z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/, {
-  error: 'is not a name of a header field; write one such as authorization',
-})
-const fieldValue = stringThat(
-  (value) => /^[!-~](?:[ -~]*[!-~])?$/.test(value),
-  'the value of a header field, of printable ASCII without blanks around it',
-)
+const error = 'is not a name of a header field; write one such as authorization'
+const fieldName = z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/, { error })
+const isValue = (value: string): boolean => /^[!-~](?:[ -~]*[!-~])?$/.test(value)
+const fieldValue = stringThat(isValue, 'a header field’s value: printable ASCII without blanks around it')
+
+const RECEIVER = 'the URL of an OTLP/HTTP receiver, such as http://otel-collector:4318/v1/traces'
 
 const tracing = section({
-  endpoint: fetchedUrl(
-    'the URL of an OTLP/HTTP receiver, such as http://otel-collector:4318/v1/traces',
-  ).describe('The whole URL that spans are posted to, by OTLP/HTTP in JSON.'),
+  endpoint: fetchedUrl(RECEIVER).describe('The whole URL that spans are posted to, by OTLP/HTTP in JSON.'),
   sampleRatio: coerced(z.number(ratio).min(0, ratio).max(1, ratio))
     .prefault(0.01)
     .describe(
-      'The fraction of requests that are traced, except that a traceparent of a trusted proxy decides by its sampled flag.',
+      'The fraction of requests traced; the sampled flag of a trusted proxy’s traceparent overrides it.',
     ),
   headers: z
     .record(fieldName, fieldValue, mustBe('a mapping of header fields to their values'))
@@ -106,13 +103,13 @@ export const SECRETS = [
   'tracing.headers.*',
 ].map((path) => path.split('.'))
 
-/** How the bearer tokens of one issuer are verified. `introspection` contains a secret. */
+/** Settings for the verification of one issuer's tokens. `introspection` contains a secret. */
 export interface Tokens extends Readonly<Omit<IssuerSettings, 'jwks'>> {
   /** The issuer’s keys: a URL, an absolute path, or undefined for the issuer’s discovery. */
   readonly jwks: { readonly url: string } | { readonly file: string } | undefined
 }
 
-/** Where the counters are: in this process, or in Redis, whose settings may contain credentials. */
+/** The location of the counters: this process, or Redis, whose settings may contain credentials. */
 export type StoreConfig = 'memory' | SharedStore
 
 export interface SharedStore extends Readonly<Omit<SharedStoreSettings, 'redis'>> {
@@ -133,11 +130,10 @@ export interface Client extends Readonly<Omit<Settings['clients'][number], 'limi
 
 export type Par = NonNullable<Settings['par']>
 
-type Compiled = 'listen' | 'store' | 'upstreams' | 'tokens' | 'clients' | 'routes'
+type Changed = 'listen' | 'store' | 'upstreams' | 'tokens' | 'clients' | 'routes'
 
 /** The settings with their files read and their names resolved. Durations are in milliseconds, sizes in bytes. */
-export interface Config extends Readonly<Omit<Settings, Compiled>> {
-  /** Hosts are in lower case. */
+export interface Compiled extends Readonly<Omit<Settings, Changed>> {
   readonly listen: Readonly<Omit<Settings['listen'], 'hosts' | 'tls'>> & {
     readonly hosts: readonly string[]
     readonly tls: ListenTls | undefined
@@ -148,8 +144,7 @@ export interface Config extends Readonly<Omit<Settings, Compiled>> {
   readonly tokens: readonly Tokens[]
   readonly clients: readonly Client[]
   readonly clientLimits: ClientLimits
-  /** In the order of matching. */
   readonly routes: readonly LimitedRoute[]
-  /** In the order of the file. */
-  readonly warnings: readonly LocatedIssue[]
 }
+
+export type Config = Compiled & { readonly warnings: readonly LocatedIssue[] }

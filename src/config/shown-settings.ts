@@ -16,14 +16,11 @@ function hideSecrets(value: unknown, path: Path = []): unknown {
     )
   if (typeof value !== 'string' || REFERENCE.test(value)) return value
   if (/^\w+:\/\//.test(value)) return redactUrl(value.replace(/^(\w+:\/\/).*@/s, '$1***@'))
-  const isSecret = SECRETS.some(
-    (secret) =>
-      secret.length === path.length && secret.every((step, i) => step === '*' || step === String(path[i])),
-  )
+  const matches = (step: string, i: number): boolean => step === '*' || step === String(path[i])
+  const isSecret = SECRETS.some((secret) => secret.length === path.length && secret.every(matches))
   return isSecret ? '***' : value
 }
 
-/** The parts of a JSON Schema that are used here. */
 interface Schema {
   readonly default?: unknown
   readonly type?: string
@@ -77,10 +74,9 @@ function branchOf(schema: Schema, value: unknown): Schema {
 }
 
 const MAX_DIFFERENCES = 20
-/** Maximum length of a value in a difference, in characters. */
 const MAX_CHARS = 100
-/** Keys that name the items of a list. The first of these is used that is unique in both lists. */
-const NAMES = [['match'], ['id', 'issuer'], ['name'], ['from']]
+/** Keys that name the items of lists: routes, clients, tokens and changes. */
+const NAMES = ['match', 'id', 'issuer', 'from']
 
 /** Returns the differences between two texts of a configuration, in the file's words and without secrets; throws a ConfigError. */
 export function differences(before: string, after: string, file = 'the file before'): readonly string[] {
@@ -96,17 +92,13 @@ function parse(text: string, file: string): Mapping {
 }
 
 function* compare(before: unknown, after: unknown, path: Path): Generator<string> {
-  if (isMapping(before) && isMapping(after)) {
-    for (const key of new Set([...Object.keys(before), ...Object.keys(after)]))
-      yield* compare(before[key], after[key], [...path, key])
-    return
-  }
-  const [items, others] = [namedItems(before), namedItems(after)]
-  if (items !== undefined && others !== undefined) {
-    for (const name of new Set([...items.keys(), ...others.keys()]))
-      yield* compare(items.get(name), others.get(name), [...path, name])
+  const [items, others] = [itemsOf(before), itemsOf(after)]
+  if (items !== undefined && others !== undefined && Array.isArray(before) === Array.isArray(after)) {
+    const names = new Set([...items.keys(), ...others.keys()])
+    for (const name of names) yield* compare(items.get(name), others.get(name), [...path, name])
     const order = [...items.keys()].filter((name) => others.has(name))
-    if (order.join('\n') !== [...others.keys()].filter((name) => items.has(name)).join('\n'))
+    const isReordered = order.join('\n') !== [...others.keys()].filter((name) => items.has(name)).join('\n')
+    if (Array.isArray(after) && isReordered)
       yield shorten(`${shownPath(path)} are in another order: ${[...others.keys()].join(', ')}`)
     return
   }
@@ -117,19 +109,14 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
   else yield `${shownPath(path)} ${shown(before)} → ${shown(after)}`
 }
 
-/** Returns the items of a list by their names; undefined for any other value. */
-function namedItems(value: unknown): ReadonlyMap<string, unknown> | undefined {
+const namesOf = (item: Mapping) => NAMES.map((key) => item[key]).filter((name) => typeof name === 'string')
+
+/** Returns the values of a mapping by their keys, and the items of a list by their names; undefined for any other value. */
+function itemsOf(value: unknown): ReadonlyMap<string, unknown> | undefined {
+  if (isMapping(value)) return new Map(Object.entries(value))
   if (!Array.isArray(value) || !value.every(isMapping)) return undefined
-  for (const keys of NAMES) {
-    const nameOf = (item: Mapping): string =>
-      keys
-        .map((key) => item[key])
-        .filter((part) => typeof part === 'string')
-        .join(' of ')
-    const items = new Map(value.map((item) => [nameOf(item), item]))
-    if (items.size === value.length && !items.has('')) return items
-  }
-  return undefined
+  const items = new Map(value.map((item) => [namesOf(item).join(' of '), item]))
+  return items.size === value.length && !items.has('') ? items : undefined
 }
 
 /** Formats a path as the file nests it, such as `limits.requests.limit` or `routes["/v3/*"].timeout`. */

@@ -4,12 +4,8 @@ import { type Issue, nearest, oneOf, undefinedName } from '../yaml/issue.ts'
 
 /** Yields mistakes that involve several sections, such as undefined names and unreachable routes. */
 export function* crossCheck(settings: Settings): Generator<Issue> {
-  yield* portConflicts(settings)
-  yield* clientIssues(settings)
-  yield* keyPartIssues(settings)
-  yield* unusedParameters(settings)
-  yield* routeIssues(settings)
-  yield* missingSections(settings)
+  const checks = [portConflicts, clientIssues, keyPartIssues, unusedParameters, routeIssues, missingSections]
+  for (const check of checks) yield* check(settings)
 }
 
 function* portConflicts({ listen, admin }: Settings): Generator<Issue> {
@@ -35,10 +31,8 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
     for (const name of Object.keys(own)) {
       const limit = limits.find((limit) => limit.name === name)
       if (limit?.per.includes('client') === true) continue
-      const message =
-        limit === undefined
-          ? undefinedName('limit', name, namesOf(limits))
-          : 'is not counted per client, so it cannot be replaced for a client; add client to its "per" or remove this'
+      const notPerClient = 'is not counted per client; add client to its "per" or remove this'
+      const message = limit ? notPerClient : undefinedName('limit', name, namesOf(limits))
       yield { path: ['clients', i, 'limits', name], message, key: true }
     }
   }
@@ -63,18 +57,22 @@ function* keyPartIssues({ limits, routes }: Settings): Generator<Issue> {
         continue
       }
       for (const [j, route] of users) {
-        const path = ['routes', j, 'limits', route.limits.indexOf(name)]
-        const problem = `the limit "${name}" is per ${part}, but`
-        if (!CALLER_PARTS.includes(part) && !paramsOf(route).includes(part)) {
-          const message = `${problem} "${route.match}" has no :${part}; name a segment :${part} or remove the limit`
-          yield { path, message }
-        } else if (part !== 'ip' && CALLER_PARTS.includes(part) && route.authenticate === 'none') {
-          const message = `${problem} an open route does not identify it; write "authenticate: bearer" or remove the limit`
-          yield { path, message }
-        }
+        const problem = keyPartProblem(part, route)
+        const message = `the limit "${name}" is per ${part}, but ${problem}, or remove the limit`
+        if (problem !== undefined)
+          yield { path: ['routes', j, 'limits', route.limits.indexOf(name)], message }
       }
     }
   }
+}
+
+/** Returns why a route lacks a part of a key, and the remedy. */
+function keyPartProblem(part: string, route: RouteSettings): string | undefined {
+  const isAuthenticated = part === 'client' || part === 'user'
+  if (isAuthenticated && route.authenticate === 'none')
+    return 'an open route does not identify it; write "authenticate: bearer"'
+  if (CALLER_PARTS.includes(part) || paramsOf(route).includes(part)) return undefined
+  return `"${route.match}" has no :${part}; name a segment :${part}`
 }
 
 function* unusedParameters({ parameters, routes }: Settings): Generator<Issue> {

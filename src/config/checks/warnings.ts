@@ -1,19 +1,13 @@
 import { countedBy } from '../../limit/parameters.ts'
 import { certificatesOf, endsSoon, invalidity, remaining } from '../certificates.ts'
-import type { Config } from '../schema.ts'
+import type { Compiled } from '../schema.ts'
 import type { Issue, LocatedIssue } from '../yaml/issue.ts'
 import type { Env } from '../yaml/source.ts'
 
-type Compiled = Omit<Config, 'warnings'>
-
 /** Yields warnings: settings without effect, insecure settings, certificates that are not valid now. */
 export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
-  yield* insecureSettings(config)
-  yield* certificateWarnings(config, nowMs)
-  yield* identityWarnings(config)
-  yield* unusedSettings(config)
-  yield* limitWarnings(config, nowMs)
-  yield* clientWarnings(config, nowMs)
+  const checks = [insecureSettings, certificateWarnings, identityWarnings, unusedSettings, pastSettings]
+  for (const check of checks) yield* check(config, nowMs)
 }
 
 function* insecureSettings({ admin, listen, store }: Compiled): Generator<Issue> {
@@ -90,16 +84,13 @@ function* unusedSettings({ upstreams, limits, parameters, routes }: Compiled): G
     if (!counted.has(name)) yield { path: ['parameters', name], message, key: true }
 }
 
-function* limitWarnings({ limits }: Compiled, nowMs: number): Generator<Issue> {
+/** Warns about changes and own limits that have passed, own limits that change nothing, and blanks in client ids. */
+function* pastSettings({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Issue> {
   for (const { name, changes } of limits) {
     const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)
-    if (last === -1) continue
-    const message = `has passed; write limit: ${changes[last]!.limit} for "${name}" and remove this change`
-    yield { path: ['limits', name, 'changes', last, 'from'], message }
+    const message = `has passed; write limit: ${changes[last]?.limit} for "${name}" and remove this change`
+    if (last !== -1) yield { path: ['limits', name, 'changes', last, 'from'], message }
   }
-}
-
-function* clientWarnings({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Issue> {
   for (const [i, { id, caller }] of clients.entries()) {
     const message = 'begins or ends with a blank; remove it unless it is intended'
     if (id !== id.trim()) yield { path: ['clients', i, 'id'], message }
@@ -125,11 +116,8 @@ const NODE_OPTIONS: Readonly<Record<string, string>> = {
 }
 
 /** Warns about Node.js options and variables that weaken the gateway, on the command line or in the environment. */
-export function* nodeWarnings(
-  env: Env,
-  execArgv: readonly string[] = process.execArgv,
-): Generator<LocatedIssue> {
-  const words = [...execArgv, ...(env['NODE_OPTIONS'] ?? '').split(/\s+/)]
+export function* nodeWarnings(env: Env): Generator<LocatedIssue> {
+  const words = [...process.execArgv, ...(env['NODE_OPTIONS'] ?? '').split(/\s+/)]
   const options = new Set(
     words.map((word) => word.replaceAll('_', '-').replace(/=.*$|(?<=^--inspect).*$/, '')),
   )

@@ -3,13 +3,11 @@ import { parseHost } from '../../downstream/target.ts'
 import { stringThat } from './values.ts'
 
 const WITHOUT_FILE = 'is a path already; write it without "file:"'
-const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/
 
-/** The address or name that a listener binds. */
-export const bindHost = stringThat(
-  (host) => isIP(host) !== 0 || HOST_NAME.test(host),
-  'an address or a host name without port, such as 127.0.0.1',
-)
+const isName = (host: string): boolean =>
+  isIP(host) === 0 && /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(host)
+const isHost = (host: string): boolean => isIP(host) !== 0 || isName(host)
+export const bindHost = stringThat(isHost, 'an address or a host name without port, such as 127.0.0.1')
 
 /** A host that the gateway serves, in lower case. */
 export const servedHost = stringThat((host) => {
@@ -18,10 +16,7 @@ export const servedHost = stringThat((host) => {
 }, 'a host name without port, such as api.example.com').transform((host) => parseHost(host)!.host)
 
 /** A name in a server’s certificate. Addresses cannot be sent as a server name (RFC 6066 section 3). */
-export const tlsName = stringThat(
-  (host) => isIP(host) === 0 && HOST_NAME.test(host),
-  'a host name such as data.internal',
-)
+export const tlsName = stringThat(isName, 'a host name such as data.internal')
 
 const MAX_BITS: Readonly<Record<number, number>> = { 4: 32, 6: 128 }
 
@@ -49,7 +44,6 @@ export const issuer = stringThat((text) => {
   return url !== undefined && !/[?#\s]/.test(text) && isPublic(url)
 }, 'the issuer’s URL without query or fragment, such as https://identity.example.com/oidc')
 
-/** The location of the issuer’s keys. */
 export const keysLocation = stringThat((text) => {
   if (text.startsWith('file:')) return WITHOUT_FILE
   return text !== '' && (!/^\w+:/.test(text) || isFetchable(text))
@@ -70,11 +64,8 @@ function isFetchable(text: string): boolean {
 
 const isPublic = ({ username, password }: URL): boolean => username === '' && password === ''
 
-/** The path of a PEM file, relative to the configuration. */
-export const pemFile = stringThat(
-  (path) => (path.startsWith('file:') ? WITHOUT_FILE : path !== ''),
-  'the path of a PEM file',
-)
+const isPath = (path: string) => (path.startsWith('file:') ? WITHOUT_FILE : path !== '')
+export const pemFile = stringThat(isPath, 'the path of a PEM file')
 
 /** Parses an http or https URL; undefined for any other text. */
 export function httpUrl(text: string): URL | undefined {

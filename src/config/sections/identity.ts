@@ -47,15 +47,11 @@ const issuerOfTokens = section({
   type: choice(['any', 'strict']).default('any').describe('strict accepts only at+jwt tokens (RFC 9068).'),
   introspection: introspection.optional(),
 })
-  .transform(({ leeway, issuer, realm = new URL(issuer).host, ...rest }) => ({
-    ...rest,
-    issuer,
-    realm,
-    leewayMs: leeway,
-  }))
+  .transform(({ leeway, realm, ...rest }) => {
+    return { ...rest, realm: realm ?? new URL(rest.issuer).host, leewayMs: leeway }
+  })
   .describe('An issuer whose access tokens are accepted.')
 
-/** Yields duplicate issuers, and introspection at a second issuer. */
 function* issuerConflicts(issuers: readonly IssuerSettings[]): Generator<Issue> {
   const introspected = issuers.findIndex(({ introspection }) => introspection !== undefined)
   for (const [i, { issuer, introspection }] of issuers.entries()) {
@@ -93,11 +89,16 @@ const jwks = z
   .strictObject({ keys }, mustBeMapping(['keys'], 'a JWK Set: a mapping with "keys"'))
   .describe('The client’s public keys as a JWK Set, which verify its request objects and assertions.')
 
+const jwksUri = fetchedUrl('the URL of the client’s JWK Set, such as https://client.example.com/jwks')
+
+const SECRET_METHODS = ['client_secret_basic', 'client_secret_post', 'client_secret_jwt'] as const
+const KEY_METHODS = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_client_auth'] as const
+
 const client = section({
   id: text('the client’s id')
     .refine(
       (id) => id === '' || isClientId(id),
-      'must have at most 255 characters, without control characters',
+      'must have 255 characters at most, and no control characters',
     )
     .describe('The client’s id, exactly as in its tokens.'),
   issuer: issuer.optional().describe('The issuer of its tokens, if several; by default the first.'),
@@ -105,21 +106,11 @@ const client = section({
   requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512'])
     .optional()
     .describe('The algorithm by which it must sign request objects; with none, signing is optional.'),
-  authentication: choice([
-    'client_secret_basic',
-    'client_secret_post',
-    'client_secret_jwt',
-    'private_key_jwt',
-    'tls_client_auth',
-    'self_signed_tls_client_auth',
-    'none',
-  ])
+  authentication: choice([...SECRET_METHODS, ...KEY_METHODS, 'none'])
     .optional()
     .describe('How it must authenticate at the PAR endpoint; by default not checked.'),
   jwks: jwks.optional(),
-  jwksUri: fetchedUrl('the URL of the client’s JWK Set, such as https://client.example.com/jwks')
-    .optional()
-    .describe('Instead of jwks: the URL of its JWK Set.'),
+  jwksUri: jwksUri.optional().describe('Instead of jwks: the URL of its JWK Set.'),
   pushed: choice(['required'])
     .optional()
     .describe('required: the authorisation endpoint accepts only a request_uri of the PAR endpoint.'),

@@ -10,7 +10,7 @@ const window = duration('100ms', '31d')
 
 const isInstant = (text: string): boolean => !Number.isNaN(instantMs(text))
 const instantOptions = mustBe('an instant such as 2027-01-31T00:00:00Z', (input) => {
-  if (typeof input !== 'string') return undefined
+  if (typeof input !== 'string') return false
   if (INSTANT.test(input)) return 'is not a valid date or time; check the day, the time and the offset'
   const withT = input.toUpperCase().replace(/\s+/, 'T').replace(/\s+/, '')
   const corrected = [withT, `${withT}Z`, `${withT}T00:00:00Z`].find(isInstant)
@@ -45,11 +45,10 @@ const keyPart = stringThat((part) => {
   if (part.startsWith(':')) return `is written without the colon; write ${part.slice(1)}`
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(part)
 }, 'client, user, ip or a parameter’s name')
+const keyParts = distinct(keyPart, 1, 'a list of the parts of a key, such as [client]')
 
 const limit = section({
-  per: distinct(keyPart, 1, 'a list of the parts of a key, such as [client]').describe(
-    'What has a counter of its own: a client, user, ip or path parameter, or a combination.',
-  ),
+  per: keyParts.describe('Parts of the key that has its own counter: client, user, ip, path parameters.'),
   limit: calls.describe('Maximum calls in any window; 0 refuses all.'),
   window: window.describe('The length of the window; the limit holds for any start of the window.'),
   changes: list(change, 0, 'a list of announced changes')
@@ -144,6 +143,4 @@ export const failures = section({
   window: duration('1s', '1h').describe('The length of the window; the limit holds for any start of it.'),
 })
   .transform(({ limit, window }) => ({ limit, windowMs: window }))
-  .describe(
-    'Limits failed authentications and unmatched requests of one address; beyond, 429 without authenticating. Counted per process; unlimited by default.',
-  )
+  .describe('Limits failed authentications and unmatched requests per address and process; beyond, 429.')

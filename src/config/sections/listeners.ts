@@ -31,9 +31,7 @@ export const listen = section({
   headersTimeout: duration('1s', '1h').prefault('15s').describe('For a request’s head to arrive; then 408.'),
   requestTimeout: duration('1s', '1d').prefault('60s').describe('For a whole request to arrive; then 408.'),
   keepAliveTimeout: duration('1ms', '1d').prefault('75s').describe('How long an idle connection is kept.'),
-  maxConnections: int(1, 1_000_000)
-    .prefault(10_000)
-    .describe('Maximum connections; further ones are closed.'),
+  maxConnections: int(1, 1_000_000).prefault(10_000).describe('Maximum connections; more are closed.'),
   maxConnectionsPerAddress: int(1, 1_000_000)
     .prefault(1000)
     .describe('Maximum connections from one address (IPv6: its /64); not for trustedProxies.'),

@@ -39,13 +39,11 @@ const backend = section({
     .describe('Fields that identify the caller to this upstream, accepted from listen.trustedProxies only.'),
 })
 
-/** Yields missing, duplicate and contradictory addresses of an upstream. */
 function* addressConflicts({ url, urls = [], tls }: z.output<typeof backend>): Generator<Issue> {
   const first = url ?? urls[0]
-  if (first === undefined) {
-    const message = 'is missing; write an address such as http://data.internal:4000, or "urls" for several'
-    yield { path: ['url'], message }
-  } else if (url !== undefined && urls.length > 0)
+  const message = 'is missing; write an address such as http://data.internal:4000, or "urls" for several'
+  if (first === undefined) yield { path: ['url'], message }
+  if (url !== undefined && urls.length > 0)
     yield { path: ['urls'], message: 'cannot be combined with "url"; remove one of them', key: true }
   if (tls !== undefined && first?.startsWith('http:') === true)
     yield { path: ['tls'], message: 'applies only to https addresses; write https, or remove it', key: true }
@@ -59,28 +57,24 @@ function* addressConflicts({ url, urls = [], tls }: z.output<typeof backend>): G
 
 const upstream = backend
   .superRefine(crossField(addressConflicts))
-  .transform(({ url, urls = [], timeout, connectTimeout, ...rest }) => ({
-    origins: url === undefined ? urls : [url],
-    timeoutMs: timeout,
-    connectTimeoutMs: connectTimeout,
-    ...rest,
-  }))
+  .transform(({ url, urls = [], timeout, connectTimeout, ...rest }) => {
+    const origins = url === undefined ? urls : [url]
+    return { ...rest, origins, timeoutMs: timeout, connectTimeoutMs: connectTimeout }
+  })
   .describe('A backend.')
 
 export const upstreams = named(upstream, 'a mapping of names to upstreams').describe('The backends, by name.')
 
-const isPattern = (match: string): true | string => {
+const pattern = stringThat((match) => {
   const parsed = parsePattern(match)
   return typeof parsed !== 'string' || `is not a pattern: ${parsed}`
-}
+}, 'a pattern such as "POST /sync/:connection"')
 const scope = stringThat((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
 /** The default of `maxBody`: 10MB. */
 const MAX_BODY = 10 * 1024 ** 2
 
 const fields = section({
-  match: stringThat(isPattern, 'a pattern such as "POST /sync/:connection"').describe(
-    '[METHOD[,METHOD]] [host]/path; ":name" matches one segment, a last "*" the rest.',
-  ),
+  match: pattern.describe('[METHOD[,METHOD]] [host]/path; ":name" is one segment, a last "*" the rest.'),
   upstream: text('the name of an upstream').optional().describe('The upstream that gets the requests.'),
   respond: choice(['limits'])
     .optional()
@@ -100,7 +94,7 @@ const fields = section({
 
 type Fields = z.output<typeof fields>
 
-/** Methods of the endpoints whose requests are checked, and how to write them in a pattern. */
+/** Methods of the endpoints whose requests are checked, and their form in a pattern, where GET includes HEAD. */
 const ENDPOINTS = {
   par: { methods: ['POST'], what: 'POST', write: 'POST' },
   authorization: { methods: ['GET', 'HEAD', 'POST'], what: 'GET and POST', write: 'GET,POST' },
@@ -114,12 +108,11 @@ function* routeConflicts(route: Fields): Generator<Issue> {
     yield conflict('upstream', 'is missing; write the name of an upstream, or "respond: limits"')
   if (respond !== undefined) {
     const message = 'must be bearer, because callers may read only their own limits'
-    if (upstream !== undefined)
-      yield conflict('respond', 'cannot be combined with "upstream"; remove one of them')
+    const inapplicable = 'does not apply to "respond"; remove it'
+    if (upstream) yield conflict('respond', 'cannot be combined with "upstream"; remove one of them')
     if (authenticate !== 'bearer') yield { path: ['authenticate'], message }
-    if (limits.length > 0)
-      yield conflict('limits', 'does not apply to "respond", which counts no call; remove it')
-    if (timeout !== undefined) yield conflict('timeout', 'does not apply to "respond"; remove it')
+    if (limits.length > 0) yield conflict('limits', inapplicable)
+    if (timeout !== undefined) yield conflict('timeout', inapplicable)
   }
   if (scope.length > 0 && authenticate !== 'bearer')
     yield conflict('scope', 'applies only to "authenticate: bearer", as only tokens have scopes; remove it')
@@ -127,8 +120,8 @@ function* routeConflicts(route: Fields): Generator<Issue> {
   const { methods, what, write } = ENDPOINTS[authenticate]
   const matched = (parsePattern(match) as Pattern).methods
   if (matched === undefined || [...matched].some((method) => !methods.includes(method))) {
-    const pattern = `${write} ${match.replace(/^[A-Za-z,]+ +/, '')}`
-    yield { path: ['match'], message: `must match only ${what}, as its endpoint does; write "${pattern}"` }
+    const message = `must match only ${what}; write "${write} ${match.replace(/^[A-Za-z,]+ +/, '')}"`
+    yield { path: ['match'], message }
   }
   const reason = `does not apply to "authenticate: ${authenticate}"`
   if (limits.length > 0) yield conflict('limits', `${reason}, which is never limited; remove it`)
@@ -137,12 +130,9 @@ function* routeConflicts(route: Fields): Generator<Issue> {
 
 const route = fields
   .superRefine(crossField(routeConflicts))
-  .transform(({ match, timeout, ...rest }) => ({
-    ...(parsePattern(match) as Pattern),
-    match,
-    ...rest,
-    timeoutMs: timeout,
-  }))
+  .transform(({ timeout, ...rest }) => {
+    return { ...(parsePattern(rest.match) as Pattern), ...rest, timeoutMs: timeout }
+  })
   .describe('What happens to the requests that match.')
 
 export const routes = list(route, 1, 'a list of routes').describe('In order: the first match wins.')

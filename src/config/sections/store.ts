@@ -31,10 +31,8 @@ function checkSentinel(text: string): boolean | string {
   return 'must not contain credentials; write username, password, sentinelUsername and sentinelPassword'
 }
 
-/** The URL of a Redis. */
 export const redisUrl = stringThat(checkServer, SERVER)
 
-/** The PEM files of TLS to a server. */
 export const tlsFiles = {
   ca: pemFile.optional().describe('Authorities (CAs) that are trusted; by default those of Node.js.'),
   cert: pemFile.optional().describe('The client certificate that the gateway presents; needs key.'),
@@ -47,26 +45,23 @@ export function* certWithoutKey({ cert, key }: { cert?: unknown; key?: unknown }
   yield { path: [present], message: `has no effect without "${missing}"; write both or neither`, key: true }
 }
 
+const tlsSection = section({
+  ...tlsFiles,
+  servername: text('the name in the certificate of Redis')
+    .optional()
+    .describe('The name expected in the certificate of Redis; by default the host of the URL.'),
+  rejectUnauthorized: bool.prefault(true).describe('false accepts the certificate of any impostor.'),
+}).superRefine(crossField(certWithoutKey))
+
+const TLS = `true or a mapping (keys: ${Object.keys(tlsSection.shape).join(', ')})`
 const tls = z
-  .union(
-    [
-      coerced(z.literal(true)),
-      section({
-        ...tlsFiles,
-        servername: text('the name in the certificate of Redis')
-          .optional()
-          .describe('The name expected in the certificate of Redis; by default the host of the URL.'),
-        rejectUnauthorized: bool.prefault(true).describe('false accepts the certificate of any impostor.'),
-      }).superRefine(crossField(certWithoutKey)),
-    ],
-    mustBe('true or a mapping (keys: ca, cert, key, servername, rejectUnauthorized)'),
-  )
+  .union([coerced(z.literal(true)), tlsSection], mustBe(TLS))
   .describe('TLS to Redis: true, or PEM files relative to this file; rediss:// switches it on, too.')
 
 const servers = section({
   url: redisUrl
     .optional()
-    .describe('redis://, rediss:// (TLS) or unix:///path of one server, or file:/path of it.'),
+    .describe('One server: redis://, rediss:// (TLS) or unix:///path; may be file:/path.'),
   cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes')
     .optional()
     .describe('Instead of url: the URLs of some nodes of a Redis Cluster; the others are discovered.'),
@@ -83,28 +78,24 @@ const servers = section({
   username: text('a user of Redis').optional().describe('Instead of the user in the URL; may be file:/path.'),
   password: text('the password of that user')
     .optional()
-    .describe('Instead of the password in the URL; may be file:/path.'),
+    .describe('Instead of that in the URL; or file:/path.'),
   tls: tls.optional(),
 })
 
-/** Yields missing and contradictory addresses of Redis, and settings that do not apply to them. */
 function* addressConflicts(redis: z.output<typeof servers>): Generator<Issue> {
   const { url, cluster, sentinels, sentinelUsername, sentinelPassword } = redis
   const [kind, ...others] = (['url', 'cluster', 'sentinels'] as const).filter((kind) => redis[kind])
   if (kind === undefined) yield { path: [], message: 'names no server; write url, cluster or sentinels' }
   for (const other of others)
     yield { path: [other], message: `cannot be combined with "${kind}"; remove one of them`, key: true }
-  if (kind === 'sentinels') {
-    if (redis.name === undefined)
-      yield { path: ['name'], message: 'is missing; write the master’s name at the sentinels' }
-    const message = 'has no effect without "sentinelPassword"; write both or neither'
-    if (sentinelUsername !== undefined && sentinelPassword === undefined)
-      yield { path: ['sentinelUsername'], message, key: true }
-  } else if (kind !== undefined) {
-    for (const key of ['name', 'sentinelUsername', 'sentinelPassword'] as const)
-      if (redis[key] !== undefined)
-        yield { path: [key], message: 'applies only to "sentinels"; remove it', key: true }
-  }
+  if (kind === 'sentinels' && redis.name === undefined)
+    yield { path: ['name'], message: 'is missing; write the master’s name at the sentinels' }
+  const message = 'has no effect without "sentinelPassword"; write both or neither'
+  if (kind === 'sentinels' && sentinelUsername !== undefined && sentinelPassword === undefined)
+    yield { path: ['sentinelUsername'], message, key: true }
+  for (const key of ['name', 'sentinelUsername', 'sentinelPassword'] as const)
+    if (kind !== undefined && kind !== 'sentinels' && redis[key] !== undefined)
+      yield { path: [key], message: 'applies only to "sentinels"; remove it', key: true }
   if (redis.tls !== undefined && url !== undefined && !url.startsWith('redis'))
     yield { path: ['tls'], message: 'does not apply to a socket file; remove it', key: true }
   // All nodes are reached with the same settings.
@@ -113,30 +104,22 @@ function* addressConflicts(redis: z.output<typeof servers>): Generator<Issue> {
     return JSON.stringify([protocol, username, password])
   })
   const i = nodes.findIndex((node) => node !== nodes[0])
-  const message = 'differs from the first in scheme, user or password; write the same for all'
-  if (i !== -1) yield { path: [kind!, i], message }
+  const differs = 'differs from the first in scheme, user or password; write the same for all'
+  if (i !== -1) yield { path: [kind!, i], message: differs }
 }
 
-/** Returns the one address that `addressConflicts` has left. */
-function topologyOf(redis: z.output<typeof servers>): RedisTopology {
-  const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword } = redis
-  if (cluster !== undefined) return { cluster }
-  if (sentinels === undefined) return { url: url! }
-  return { sentinels, name: name!, sentinelUsername, sentinelPassword }
-}
+const redis = servers.superRefine(crossField(addressConflicts)).transform((redis) => {
+  const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest } = redis
+  let topology: RedisTopology = { url: url! }
+  if (cluster !== undefined) topology = { cluster }
+  if (sentinels !== undefined) topology = { sentinels, name: name!, sentinelUsername, sentinelPassword }
+  return { topology, ...rest }
+})
+const isPrefix = (prefix: string): boolean => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix)
 
 const sharedStore = section({
-  redis: servers
-    .superRefine(crossField(addressConflicts))
-    .transform((redis) => {
-      const { username, password, tls } = redis
-      return { topology: topologyOf(redis), username, password, tls }
-    })
-    .describe('The Redis that all gateways share.'),
-  prefix: stringThat(
-    (prefix) => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix),
-    'letters, digits and . _ : - (64 at most)',
-  )
+  redis: redis.describe('The Redis that all gateways share.'),
+  prefix: stringThat(isPrefix, 'letters, digits and . _ : - (64 at most)')
     .default('sluice')
     .describe('The beginning of every key in Redis; gateways share their limits if it is the same.'),
   timeout: duration('1ms', '1m').prefault('100ms').describe('Maximum wait for Redis; then onOutage applies.'),

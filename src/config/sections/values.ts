@@ -33,16 +33,14 @@ function measure(noun: string, units: Readonly<Record<string, number>>, base: st
     }
     const options = mustBe(`a ${noun} from ${min} to ${max} (units ${names.join(', ')})`, (input) => {
       if (typeof input === 'number') {
-        const similar = names.map((unit) => `${input}${unit}`).slice(0, 2)
-        return similar.some(fits) ? `has no unit; write ${similar.filter(fits).join(' or ')}` : undefined
+        const similar = [`${input}${names[0]}`, `${input}${names[1]}`].filter(fits).join(' or ')
+        return similar && `has no unit; write ${similar}`
       }
-      if (typeof input !== 'string') return undefined
-      if (pattern.test(input)) return Number.isInteger(read(input)) ? undefined : `must be in whole ${base}`
+      if (typeof input !== 'string') return ''
+      if (pattern.test(input)) return Number.isInteger(read(input)) ? '' : `must be in whole ${base}`
       const [, count, spelling = '?'] = /^([\d.]+)\s*([A-Za-z]+)$/.exec(input) ?? []
       const corrected = `${count}${unitOf(spelling, names)}`
-      return fits(corrected)
-        ? `must be a ${noun} such as 30${names[1]}; did you mean "${corrected}"?`
-        : undefined
+      return fits(corrected) && `must be a ${noun} such as 30${names[1]}; did you mean "${corrected}"?`
     })
     return z
       .string(options)
@@ -74,8 +72,8 @@ export const bool = coerced(z.boolean(mustBe('true or false')))
 export const port = int(0, 65_535, 'a port from 0 to 65535')
 
 export function choice<const T extends readonly [string, ...string[]]>(words: T) {
-  const explain = (input: unknown): string | undefined => {
-    const similar = typeof input === 'string' ? nearest(input, words) : undefined
+  const explain = (input: unknown) => {
+    const similar = typeof input === 'string' && nearest(input, words)
     return similar && `must be ${oneOf(words)}; did you mean "${similar}"?`
   }
   return z.enum(words, mustBe(oneOf(words), explain))
@@ -86,12 +84,11 @@ export function stringThat(check: (text: string) => boolean | string, what: stri
   const options = mustBe(what, (input) => {
     if (typeof input === 'number') return 'is a number here; put it in quotes'
     const result = typeof input === 'string' && check(input)
-    return typeof result === 'string' ? result : undefined
+    return typeof result === 'string' && result
   })
   return z.string(options).refine((text) => check(text) === true, options)
 }
 
-/** Creates the schema of texts that are not empty. */
 export function text(what: string) {
   return stringThat((text) => text !== '' || `is empty; write ${what}`, what).min(1)
 }
@@ -105,17 +102,15 @@ export function list<T extends z.ZodType>(item: T, min: number, what: string) {
   return z.array(item, options).min(min, options)
 }
 
-/** Creates the schema of lists of words without duplicates. */
 export function distinct<T extends z.ZodType<string>>(item: T, min: number, what: string) {
-  return list(item, min, what).superRefine(
-    crossField(function* (words) {
-      for (const [i, word] of words.entries())
-        if (words.indexOf(word) < i) yield { path: [i], message: `is a duplicate; remove one "${word}"` }
-    }),
-  )
+  return list(item, min, what).superRefine(crossField(duplicates))
 }
 
-/** Creates the schema of mappings with only the keys of `shape`. */
+function* duplicates(words: readonly string[]): Generator<Issue> {
+  for (const [i, word] of words.entries())
+    if (words.indexOf(word) < i) yield { path: [i], message: `is a duplicate; remove one "${word}"` }
+}
+
 export function section<T extends z.core.$ZodLooseShape>(shape: T) {
   return z.strictObject(shape, mustBeMapping(Object.keys(shape)))
 }

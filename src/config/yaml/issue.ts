@@ -10,7 +10,6 @@ export interface Position {
   readonly column: number
 }
 
-/** A mistake in a file. */
 export interface Issue {
   readonly path: Path
   readonly message: string
@@ -24,7 +23,7 @@ export interface Issue {
 export interface LocatedIssue {
   /** `file:line:column`, or the flag that set the value. */
   readonly where: string
-  /** Such as `routes[2].upstream`; empty for the whole file. */
+  /** The written path, such as `routes[2].upstream`; empty for the whole file. */
   readonly path: string
   /** The mistake and the remedy. */
   readonly message: string
@@ -63,10 +62,7 @@ export function mistakesOf(issue: z.core.$ZodIssue, parent: Path = []): readonly
   return [{ path, message, key: issue.code === 'custom' && issue.params?.['key'] === true }]
 }
 
-/**
- * Sorts mistakes by their position in the file and keeps the first of each path, since the others follow from it. `flagOf` returns
- * the flag that set a value.
- */
+/** Sorts mistakes by position and keeps the first of each path, since the others follow from it. `flagOf` returns a value's flag. */
 export function locate(
   mistakes: readonly Issue[],
   file: string,
@@ -97,12 +93,12 @@ function writePath(path: Path, wordsOnly = false): string {
 }
 
 /** Returns the `error` option of zod for a value that must be `what`. The value is not repeated: it may hold a secret. */
-export function mustBe(what: string, explain?: (input: unknown) => string | undefined) {
+export function mustBe(what: string, explain?: (input: unknown) => string | false | undefined) {
   return {
     error: ({ input }: { readonly input?: unknown }): string => {
       if (input === undefined) return `is missing; write ${what}`
       if (input === null) return `is empty; write ${what}`
-      return explain?.(input) ?? `must be ${what}`
+      return explain?.(input) || `must be ${what}`
     },
   }
 }

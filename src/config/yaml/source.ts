@@ -44,7 +44,7 @@ export function readSource(source: string, env?: Env) {
   )
   if (errors.length > 0)
     return refuse(errors.filter(({ position }, i) => position.line !== errors[i - 1]?.position.line))
-  const { invalid, unset, literal } = inspect(document, env, positionAt)
+  const { invalid, unset, literal } = inspect(document, env, mistake)
   if (invalid.length > 0) return refuse(invalid)
   try {
     const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES })
@@ -109,17 +109,17 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
 const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/
 
 /** Substitutes the environment in every scalar and finds mistakes, in one pass, because the document may be long. */
-function inspect(document: Document.Parsed, env: Env | undefined, positionAt: (offset?: number) => Position) {
+function inspect(
+  document: Document.Parsed,
+  env: Env | undefined,
+  mistake: (message: string, offset?: number) => Issue,
+) {
   const found = { invalid: [] as Issue[], unset: [] as Issue[], literal: [] as Issue[] }
   const anchors = new Map<string, Node>()
   visit(document, {
     Node(key, node, ancestors) {
       const report = (kind: keyof typeof found, message: string): void =>
-        void found[kind].push({
-          path: pathOf(node, ancestors),
-          message,
-          position: positionAt(node.range?.[0]),
-        })
+        void found[kind].push({ ...mistake(message, node.range?.[0]), path: pathOf(node, ancestors) })
       if (isAlias(node)) {
         const anchored = anchors.get(node.source)
         if (anchored === undefined)
@@ -129,7 +129,8 @@ function inspect(document: Document.Parsed, env: Env | undefined, positionAt: (o
         return
       }
       if (node.anchor !== undefined) anchors.set(node.anchor, node)
-      if (isMap(node)) found.invalid.push(...duplicates(node, positionAt))
+      for (const { range } of isMap(node) ? duplicates(node) : [])
+        found.invalid.push(mistake('duplicate key; remove one of the two', range?.[0]))
       if (!isScalar(node) || typeof node.value !== 'string') return
       if (key === 'key') {
         // JavaScript treats the key specially, and zod's records skip it.
@@ -148,14 +149,11 @@ function inspect(document: Document.Parsed, env: Env | undefined, positionAt: (o
   return found
 }
 
-function* duplicates(map: YAMLMap, positionAt: (offset?: number) => Position): Generator<Issue> {
-  const seen = new Set<unknown>(['<<'])
-  for (const { key } of map.items as readonly Pair<Scalar>[]) {
-    const message = 'duplicate key; remove one of the two'
-    if (seen.has(key.value) && key.value !== '<<')
-      yield { path: [], message, position: positionAt(key.range?.[0]) }
-    seen.add(key.value)
-  }
+/** Returns the keys of a mapping that occur before. */
+function duplicates(map: YAMLMap): readonly Scalar[] {
+  const seen = new Set<unknown>()
+  const keys = (map.items as readonly Pair<Scalar>[]).map(({ key }) => key)
+  return keys.filter(({ value }) => value !== '<<' && seen.size === seen.add(value).size)
 }
 
 /** Returns the keys and list indexes that lead to a node. */

@@ -22,7 +22,7 @@ const log = section({
   refusals: choice(['all', 'sampled'])
     .default('all')
     .describe(
-      'sampled logs calls refused from memory once a second per key of a limit; omitted counts the rest.',
+      'sampled logs calls refused from memory once a second per limit’s key; omitted counts the others.',
     ),
 }).describe('The log on standard output.')
 

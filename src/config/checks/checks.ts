@@ -1,6 +1,6 @@
 import { covers } from '../../downstream/router.ts'
 import type { Settings } from '../schema.ts'
-import { type Issue, nearest, oneOf, undefinedName } from '../yaml/issue.ts'
+import { type Issue, nearest, oneOf, type Path, undefinedName } from '../yaml/issue.ts'
 
 /** Yields mistakes that involve several sections, such as undefined names and unreachable routes. */
 export function* crossCheck(settings: Settings): Generator<Issue> {
@@ -51,16 +51,12 @@ function* keyPartIssues({ limits, routes }: Settings): Generator<Issue> {
     const defined = [...CALLER_PARTS, ...users.flatMap(([, route]) => paramsOf(route))]
     for (const [i, part] of per.entries()) {
       const similar = users.length === 0 || defined.includes(part) ? undefined : nearest(part, defined)
-      if (similar !== undefined) {
-        const message = `no route of this limit has a :${part} in its path; did you mean "${similar}"?`
-        yield { path: ['limits', name, 'per', i], message }
-        continue
-      }
-      for (const [j, route] of users) {
+      const message = `no route of this limit has a :${part} in its path; did you mean "${similar}"?`
+      if (similar !== undefined) yield { path: ['limits', name, 'per', i], message }
+      for (const [j, route] of similar === undefined ? users : []) {
         const problem = keyPartProblem(part, route)
         const message = `the limit "${name}" is per ${part}, but ${problem}, or remove the limit`
-        if (problem !== undefined)
-          yield { path: ['routes', j, 'limits', route.limits.indexOf(name)], message }
+        if (problem) yield { path: ['routes', j, 'limits', route.limits.indexOf(name)], message }
       }
     }
   }
@@ -134,15 +130,11 @@ function* routeIssues(settings: Settings): Generator<Issue> {
 }
 
 /** Yields limits of a route that conflict: a live one must be first, and on a cluster all must share a hash slot. */
-function* limitConflicts(
-  { limits: names, match, authenticate }: RouteSettings,
-  path: Issue['path'],
-  { limits, store }: Settings,
-): Generator<Issue> {
+function* limitConflicts(route: RouteSettings, path: Path, { limits, store }: Settings): Generator<Issue> {
+  const { limits: names, match, authenticate } = route
   const own = names.map((name) => limits.find((limit) => limit.name === name))
   if (own[0]?.shadow === true) {
-    const hint = own.every((limit) => limit?.shadow !== false) ? 'write' : 'put'
-    const message = `"${names[0]}" is a shadow limit, and response headers report a route's first limit; ${hint} a live limit before it`
+    const message = `"${names[0]}" is a shadow limit, and response headers report a route's first limit; put a live limit before it`
     yield { path: [...path, 0], message }
   }
   const first = own[0]?.per[0]

@@ -96,10 +96,7 @@ const KEY_METHODS = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_clie
 
 const client = section({
   id: text('the client’s id')
-    .refine(
-      (id) => id === '' || isClientId(id),
-      'must have 255 characters at most, and no control characters',
-    )
+    .refine((id) => id === '' || isClientId(id), 'must have at most 255 characters and no control characters')
     .describe('The client’s id, exactly as in its tokens.'),
   issuer: issuer.optional().describe('The issuer of its tokens, if several; by default the first.'),
   name: text('the client’s name').optional().describe('A name for operators.'),

@@ -105,15 +105,13 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
   return undefined
 }
 
+type CreateMistake = (message: string, offset?: number) => Issue
+
 /** Text that looks like a shell or template variable but is not substituted. */
 const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/
 
 /** Substitutes the environment in every scalar and finds mistakes, in one pass, because the document may be long. */
-function inspect(
-  document: Document.Parsed,
-  env: Env | undefined,
-  mistake: (message: string, offset?: number) => Issue,
-) {
+function inspect(document: Document.Parsed, env: Env | undefined, mistake: CreateMistake) {
   const found = { invalid: [] as Issue[], unset: [] as Issue[], literal: [] as Issue[] }
   const anchors = new Map<string, Node>()
   visit(document, {

@@ -28,11 +28,9 @@ function* insecureSettings({ admin, listen, store }: Compiled): Generator<Issue>
 function* certificateWarnings(config: Compiled, nowMs: number): Generator<Issue> {
   for (const validity of certificatesOf(config).filter(({ path }) => path.at(-1) === 'cert')) {
     const { path } = validity
-    const soon = endsSoon(validity, nowMs)
-      ? `is valid for ${remaining(validity, nowMs)}; renew it`
-      : undefined
+    const soon = endsSoon(validity, nowMs) && `is valid for ${remaining(validity, nowMs)}; renew it`
     const message = invalidity(validity, nowMs) ?? soon
-    if (message !== undefined) yield { path, message }
+    if (message) yield { path, message }
   }
 }
 
@@ -53,9 +51,8 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
     if (client.pushed !== undefined && !hasAuthorization)
       yield { path: ['clients', i, 'pushed'], message: withoutRoute('authorization'), key: true }
     const { requestObjectSigningAlg: alg, authentication, jwks, issuer } = client
-    const present = (['requestObjectSigningAlg', 'authentication', 'jwks'] as const).find(
-      (key) => client[key] !== undefined,
-    )
+    const keys = ['requestObjectSigningAlg', 'authentication', 'jwks'] as const
+    const present = keys.find((key) => client[key] !== undefined)
     const isOfOtherIssuer = issuer !== undefined && issuer !== par?.issuer
     if (present !== undefined && (!hasPar || isOfOtherIssuer)) {
       const key = present === 'jwks' && 'url' in jwks! ? 'jwksUri' : present
@@ -63,8 +60,8 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
       yield { path: ['clients', i, key], message, key: true }
     } else if (jwks === undefined) {
       const isSigned = alg !== undefined && alg !== 'none' && !alg.startsWith('HS')
-      const key =
-        authentication === 'private_key_jwt' ? 'authentication' : isSigned && 'requestObjectSigningAlg'
+      const signed = isSigned ? 'requestObjectSigningAlg' : undefined
+      const key = authentication === 'private_key_jwt' ? 'authentication' : signed
       const message = 'is checked, but signatures are not verified; for that, write "jwks" or "jwksUri"'
       if (key) yield { path: ['clients', i, key], message }
     }

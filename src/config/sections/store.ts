@@ -61,7 +61,7 @@ const tls = z
 const servers = section({
   url: redisUrl
     .optional()
-    .describe('One server: redis://, rediss:// (TLS) or unix:///path; may be file:/path.'),
+    .describe('One server: redis://, rediss:// (TLS), unix:///path or file:/path of it.'),
   cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes')
     .optional()
     .describe('Instead of url: the URLs of some nodes of a Redis Cluster; the others are discovered.'),
@@ -76,9 +76,7 @@ const servers = section({
     .optional()
     .describe('The password at the sentinels, not at Redis itself; none by default.'),
   username: text('a user of Redis').optional().describe('Instead of the user in the URL; may be file:/path.'),
-  password: text('the password of that user')
-    .optional()
-    .describe('Instead of that in the URL; or file:/path.'),
+  password: text('the password of that user').optional().describe('Instead of the URL’s; may be file:/path.'),
   tls: tls.optional(),
 })
 

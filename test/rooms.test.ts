@@ -22,9 +22,9 @@ const ROOMS = `
   observe/activity   | gateway limit                                                                |
   admin              | errors limit loopback                                                        |
   config/yaml        |                                                                              | yaml zod
-  config/sections    | authenticate/token config/yaml downstream limit limit/redis upstream         | zod
+  config/sections    | authenticate/token config/yaml downstream limit limit/redis loopback upstream | zod
   config/checks      | config config/yaml downstream limit                                          |
-  config             | authenticate/token config/checks config/sections config/yaml downstream limit limit/redis loopback par upstream | yaml zod
+  config             | authenticate/token config/checks config/sections config/yaml downstream limit limit/redis par upstream | yaml zod
   process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis observe observe/activity par process/workers upstream |
   process/workers    | admin config observe observe/activity process                                |
   commands           | commands/connect commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe process process/workers | yaml yargs

@@ -2,9 +2,9 @@ import { X509Certificate } from 'node:crypto'
 import type { Config } from './schema.ts'
 import type { Path } from './yaml/issue.ts'
 
-/** How long all certificates of a PEM file are valid, in epoch milliseconds. */
+/** The period in which all certificates of a PEM file are valid, in epoch milliseconds. */
 export interface Validity {
-  /** Where the configuration names the file, such as `listen.tls.cert`. */
+  /** The path of the file's setting, such as `listen.tls.cert`. */
   readonly path: Path
   readonly validFromMs: number
   readonly validToMs: number
@@ -12,12 +12,9 @@ export interface Validity {
 
 const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1-----/g
 
-/** Reads the certificates of a configuration, each file once; leaves out those that OpenSSL cannot read. */
-export function certificatesOf({
-  listen,
-  upstreams,
-  store,
-}: Pick<Config, 'listen' | 'upstreams' | 'store'>): readonly Validity[] {
+/** Reads the validity of a configuration's PEM files, without certificates that OpenSSL cannot read. */
+export function certificatesOf(config: Pick<Config, 'listen' | 'upstreams' | 'store'>): readonly Validity[] {
+  const { listen, upstreams, store } = config
   const sections: readonly (readonly [Path, object | undefined])[] = [
     [['listen', 'tls'], listen.tls],
     ...upstreams.map(({ name, tls }) => [['upstreams', name, 'tls'], tls] as const),
@@ -36,7 +33,7 @@ export function certificatesOf({
   })
 }
 
-/** Returns none where OpenSSL reads no certificate, or no date of it. */
+/** Returns an empty list if OpenSSL cannot read the certificate or its dates. */
 function validityOf([pem]: RegExpExecArray): readonly (readonly [fromMs: number, toMs: number])[] {
   try {
     const { validFrom, validTo } = new X509Certificate(pem)
@@ -48,20 +45,20 @@ function validityOf([pem]: RegExpExecArray): readonly (readonly [fromMs: number,
 }
 
 const DAY_MS = 86_400_000
-/** A certificate that ends sooner is worth a warning. */
+/** Remaining validity below which a warning is given. */
 const SOON_MS = 14 * DAY_MS
 
 export const endsSoon = ({ validToMs }: Validity, nowMs: number): boolean => validToMs - nowMs < SOON_MS
 
-/** Says how long a certificate is valid from `nowMs` on: in hours if those are less than two days. */
+/** Formats the remaining validity of a certificate, in hours below two days. */
 export function remaining({ validToMs }: Validity, nowMs: number): string {
-  const leftMs = validToMs - nowMs
-  const [left, unit] = leftMs < 2 * DAY_MS ? [leftMs / 3_600_000, 'hour'] : [leftMs / DAY_MS, 'day']
-  const whole = Math.floor(left)
-  return `${whole} ${unit}${whole === 1 ? '' : 's'}, until ${new Date(validToMs).toISOString()}`
+  const remainingMs = validToMs - nowMs
+  const isShort = remainingMs < 2 * DAY_MS
+  const count = Math.floor(remainingMs / (isShort ? 3_600_000 : DAY_MS))
+  return `${count} ${isShort ? 'hour' : 'day'}${count === 1 ? '' : 's'}, until ${new Date(validToMs).toISOString()}`
 }
 
-/** Says why a certificate is not valid at `nowMs`; nothing where it is. */
+/** Returns why a certificate is not valid at `nowMs`; undefined if it is. */
 export function invalidity({ validFromMs, validToMs }: Validity, nowMs: number): string | undefined {
   if (nowMs >= validToMs) return `expired at ${new Date(validToMs).toISOString()}; write a new one`
   if (nowMs < validFromMs) return `is not valid before ${new Date(validFromMs).toISOString()}`

@@ -1,25 +1,24 @@
 import type { ClientLimit } from '../limit/limit.ts'
 import type { Config } from './schema.ts'
 
-/** A few of the clients of a configuration: there may be 100,000, and to take them over at once would hold up callers. */
+/** A part of the clients of a configuration: handing over up to 100,000 of them at once would delay callers. */
 export type ClientChunk = Pick<Config, 'clients' | 'clientLimits'>
 
-/** So many clients are taken over in about a millisecond. */
-const CLIENTS = 500
+/** Clients per chunk: handing them over takes about a millisecond. */
+const CHUNK_SIZE = 500
 
-/** The clients of a configuration, as they are handed to another thread or process, one chunk in each tick of its event loop. */
+/** Yields the clients of a configuration in chunks, to be handed to another thread or process one in each event-loop tick. */
 export function* clientChunks({ clients, clientLimits }: Config): Generator<ClientChunk> {
   const own = [...clientLimits]
-  for (let i = 0; i < clients.length; i += CLIENTS)
-    yield { clients: clients.slice(i, i + CLIENTS), clientLimits: new Map(own.slice(i, i + CLIENTS)) }
+  for (let i = 0; i < clients.length; i += CHUNK_SIZE)
+    yield { clients: clients.slice(i, i + CHUNK_SIZE), clientLimits: new Map(own.slice(i, i + CHUNK_SIZE)) }
 }
 
-/** A configuration without the clients that travel in chunks. */
 export function withoutClients(config: Config): Config {
   return { ...config, clients: [], clientLimits: new Map() }
 }
 
-/** Puts the chunks together again as they come. */
+/** Creates a collector, which reassembles a configuration from its chunks. */
 export function createCollector(): { add(chunk: ClientChunk): void; collect(config: Config): Config } {
   let clients: Config['clients'][number][] = []
   let clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
@@ -29,10 +28,10 @@ export function createCollector(): { add(chunk: ClientChunk): void; collect(conf
       for (const [id, own] of chunk.clientLimits) clientLimits.set(id, own)
     },
     collect(config) {
-      const whole = { ...config, clients, clientLimits }
+      const complete = { ...config, clients, clientLimits }
       clients = []
       clientLimits = new Map()
-      return whole
+      return complete
     },
   }
 }

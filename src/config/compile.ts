@@ -3,17 +3,13 @@ import { readKeySet } from '../authenticate/token/key-set.ts'
 import { isGuarded } from '../downstream/router.ts'
 import type { ClientLimit } from '../limit/limit.ts'
 import { foldClientId } from '../par/client-id.ts'
-import type { Config, Settings, StoreConfig } from './schema.ts'
+import { createFileReader } from './files.ts'
+import type { Compiled, Settings, StoreConfig, Tokens } from './schema.ts'
 import { httpUrl } from './sections/addresses.ts'
 import type { Issue } from './yaml/issue.ts'
-import { createFileReader } from './files.ts'
 
-/** The settings as the gateway's parts take them; what is wrong with the files that they name is added to `mistakes`. */
-export async function compile(
-  settings: Settings,
-  directory: string,
-  mistakes: Issue[],
-): Promise<Omit<Config, 'warnings'>> {
+/** Converts settings to the types that the gateway uses. Adds mistakes in the files that they name to `mistakes`. */
+export async function compile(settings: Settings, directory: string, mistakes: Issue[]): Promise<Compiled> {
   const { upstreams, listen, tokens, routes, limits, par } = settings
   const files = createFileReader(directory, mistakes)
   const issuers = [tokens ?? []].flat()
@@ -25,6 +21,12 @@ export async function compile(
     const { tls } = store.redis
     const read = tls === true ? {} : tls && (await files.tls(tls, ['store', 'redis', 'tls']))
     return { ...store, redis: { ...store.redis, tls: read } }
+  }
+
+  async function keysOf(jwks: string | undefined, i: number): Promise<Tokens['jwks']> {
+    if (jwks === undefined) return undefined
+    const path = Array.isArray(tokens) ? ['tokens', i, 'jwks'] : ['tokens', 'jwks']
+    return httpUrl(jwks) ? { url: jwks } : { file: await files.keySet(jwks, path) }
   }
 
   return {
@@ -45,25 +47,16 @@ export async function compile(
       })),
     ),
     tokens: await Promise.all(
-      issuers.map(async ({ jwks, ...issuer }, i) => {
-        if (jwks === undefined || httpUrl(jwks))
-          return { ...issuer, jwks: jwks === undefined ? jwks : { url: jwks } }
-        const path = Array.isArray(tokens) ? ['tokens', i, 'jwks'] : ['tokens', 'jwks']
-        return { ...issuer, jwks: { file: await files.keySet(jwks, path) } }
-      }),
+      issuers.map(async (issuer, i) => ({ ...issuer, jwks: await keysOf(issuer.jwks, i) })),
     ),
     clients: await Promise.all(
       settings.clients.map(async ({ limits: own, jwks, jwksUri, ...client }, i) => {
         const caller = qualify(client.id, client.issuer)
         if (Object.keys(own).length > 0) clientLimits.set(caller, new Map(Object.entries(own)))
-        const message = jwks && (await uselessKeys(client.requestObjectSigningAlg, jwks))
+        const message = jwks && (await keyIssue(client.requestObjectSigningAlg, jwks))
         if (message !== undefined) mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
-        return {
-          ...client,
-          caller,
-          folded: foldClientId(client.id),
-          jwks: jwks ?? (jwksUri === undefined ? jwks : { url: jwksUri }),
-        }
+        const location = jwksUri === undefined ? undefined : { url: jwksUri }
+        return { ...client, caller, folded: foldClientId(client.id), jwks: jwks ?? location }
       }),
     ),
     clientLimits,
@@ -76,11 +69,11 @@ export async function compile(
   }
 }
 
-/** What is wrong with the keys of a client that signs with `algorithm`. */
-async function uselessKeys(algorithm = 'none', jwks: object): Promise<string | undefined> {
+/** Returns why a client that signs with `algorithm` cannot use its keys. */
+async function keyIssue(algorithm = 'none', jwks: object): Promise<string | undefined> {
   const keys = await readKeySet(jwks).catch(() => undefined)
   const isSigned = algorithm !== 'none' && !algorithm.startsWith('HS')
-  if (keys !== undefined && (isSigned ? keys.find(algorithm, undefined) : keys.keys).length > 0)
-    return undefined
-  return `hold no key that verifies ${isSigned ? algorithm : 'signatures'}; write a public one: RSA of 2048 to 4096 bits with an exponent of at most 64, P-256, P-384 or Ed25519`
+  const usable = isSigned ? keys?.find(algorithm, undefined) : keys?.keys
+  if (usable !== undefined && usable.length > 0) return undefined
+  return `contain no key that verifies ${isSigned ? algorithm : 'signatures'}; write a public key: RSA of 2048 to 4096 bits with an exponent of at most 64, P-256, P-384 or Ed25519`
 }

@@ -12,28 +12,24 @@ const REASONS: Readonly<Record<string, string>> = {
   EISDIR: 'is a directory, not a file',
   EACCES: 'may not be read by this user',
   EPERM: 'may not be read by this user',
+  ERR_ENCODING_INVALID_ENCODED_DATA: 'is not UTF-8 text; save it as UTF-8',
 }
 
-/** Standard input, which ends once it is read, for every reload. */
+/** The content of standard input, kept for reloads because it can be read only once. */
 let standardInput: Promise<Buffer> | undefined
 
-/** The bytes of a file, or of standard input for `-`, as text; a `ConfigError` says why not. */
+/** Reads a file, or standard input for `-`, as UTF-8; rejects with a `ConfigError`. */
 export async function readText(file: string): Promise<string> {
-  let bytes: Buffer
   try {
-    bytes = file === '-' ? await (standardInput ??= buffer(process.stdin)) : await readFile(file)
-  } catch (error) {
-    throw new ConfigError([{ where: file, path: '', message: reason(error) }])
-  }
-  try {
+    const bytes = file === '-' ? await (standardInput ??= buffer(process.stdin)) : await readFile(file)
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
-  } catch {
+  } catch (error) {
     const where = file === '-' ? 'stdin' : file
-    throw new ConfigError([{ where, path: '', message: 'is not UTF-8 text; save it as UTF-8' }])
+    throw new ConfigError([{ where, path: '', message: reason(error) }])
   }
 }
 
-/** Reads the secret that `file:/path` stands for; undefined of any other value. */
+/** Reads the secret of a value `file:/path`; returns undefined for any other value. */
 export async function readSecret(
   value: unknown,
   path: Path,
@@ -43,13 +39,13 @@ export async function readSecret(
   const file = resolve(directory, value.slice('file:'.length).replace(/^\/\/\//, '/'))
   try {
     const secret = (await readFile(file, 'utf8')).replace(/\r?\n$/, '')
-    return secret === '' ? { path, message: `is to be read from ${file}, which is empty` } : { value: secret }
+    return secret === '' ? { path, message: `refers to ${file}, which is empty` } : { value: secret }
   } catch (error) {
-    return { path, message: `is to be read from ${file}, which ${reason(error)}` }
+    return { path, message: `refers to ${file}, which ${reason(error)}` }
   }
 }
 
-/** Words why a file could not be read, to follow its name. */
+/** Returns why a file could not be read, to follow its name in a message. */
 export function reason(error: unknown): string {
   const { code = '', message } = error as NodeJS.ErrnoException
   return REASONS[code] ?? `cannot be read: ${code || message}`
@@ -58,9 +54,9 @@ export function reason(error: unknown): string {
 type File = 'cert' | 'key' | 'ca' | 'clientCa'
 type Files = Readonly<Partial<Record<File, string | undefined>>>
 
-/** Reads the files that a configuration names, from `directory`; what is wrong with them is added to `mistakes`. */
+/** Creates the reader of the files that a configuration names, relative to `directory`. Adds mistakes in them to `mistakes`. */
 export function createFileReader(directory: string, mistakes: Issue[]) {
-  /** A file and what `parse` makes of it, which returns a string to say what is wrong. */
+  /** Reads and parses a file. `parse` may return a string, which is the mistake. */
   async function read<T>(
     path: Path,
     name: string | undefined,
@@ -76,20 +72,18 @@ export function createFileReader(directory: string, mistakes: Issue[]) {
   }
 
   return {
-    /** Reads the PEM files of a section of TLS into it: each sound, and the key that of the certificate. */
+    /** Reads the PEM files of a TLS section, and checks that the key belongs to the certificate. */
     async tls<T extends Files>(section: T, path: Path): Promise<T & Record<File, string | undefined>> {
       const cert = await read([...path, 'cert'], section.cert, parseCertificates)
       const key = await read([...path, 'key'], section.key, parseKey)
-      if (cert && key && !cert.parsed.checkPrivateKey(key.parsed)) {
-        const message = `is not the key of the certificate in ${section.cert}; write the one that it was made with`
-        mistakes.push({ path: [...path, 'key'], message })
-      }
       const ca = await read([...path, 'ca'], section.ca, parseCertificates)
       const clientCa = await read([...path, 'clientCa'], section.clientCa, parseCertificates)
+      const message = `is not the key of the certificate in ${section.cert}; write the one that belongs to it`
+      if (cert && key && !cert.parsed.checkPrivateKey(key.parsed))
+        mistakes.push({ path: [...path, 'key'], message })
       return { ...section, cert: cert?.text, key: key?.text, ca: ca?.text, clientCa: clientCa?.text }
     },
 
-    /** Returns the absolute path of a JWK Set. */
     async keySet(name: string, path: Path): Promise<string> {
       await read(path, name, parseKeySet)
       return resolve(directory, name)
@@ -97,7 +91,6 @@ export function createFileReader(directory: string, mistakes: Issue[]) {
   }
 }
 
-/** Where the certificates and keys of sections are read from. */
 export function filesOf(sections: readonly (Files | undefined)[], directory: string): readonly string[] {
   return sections
     .flatMap((tls) => [tls?.cert, tls?.key, tls?.ca, tls?.clientCa])
@@ -105,32 +98,31 @@ export function filesOf(sections: readonly (Files | undefined)[], directory: str
     .map((path) => resolve(directory, path))
 }
 
-/** Returns the first certificate of a chain, or what is wrong if any of them is broken. */
 function parseCertificates(pem: string): X509Certificate | string {
   try {
     createSecureContext({ cert: pem, ca: pem })
     return new X509Certificate(pem)
   } catch {
-    return 'holds no certificate in PEM, or a broken one'
+    return 'contains no valid certificate in PEM'
   }
 }
 
 function parseKey(pem: string): KeyObject | string {
-  if (pem.includes('ENCRYPTED')) return 'is locked with a passphrase; write a key without one'
+  if (pem.includes('ENCRYPTED')) return 'is encrypted with a passphrase; write a key without one'
   try {
     return createPrivateKey(pem)
   } catch {
-    return 'holds no private key in PEM, or a broken one'
+    return 'contains no valid private key in PEM'
   }
 }
 
 async function parseKeySet(text: string): Promise<KeySet | string> {
-  let problem = 'holds no key that could verify a token'
+  let problem = 'contains no key that could verify a token'
   try {
     const keys = await readKeySet(JSON.parse(text))
     if (keys.keys.length > 0) return keys
   } catch (error) {
-    problem = error instanceof SyntaxError ? 'is no JSON' : (error as Error).message
+    problem = error instanceof SyntaxError ? 'is not JSON' : (error as Error).message
   }
   return `${problem}; write the issuer's JWK Set there, or its URL here`
 }

@@ -1,20 +1,20 @@
 import { once } from 'node:events'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
+import { type ClientChunk, clientChunks, createCollector, withoutClients } from './client-chunks.ts'
 import { readText } from './files.ts'
 import type { Loaded, LoadOptions } from './load.ts'
-import { type ClientChunk, clientChunks, createCollector, withoutClients } from './client-chunks.ts'
 import { ConfigError, type LocatedIssue } from './yaml/issue.ts'
 
-/** What the thread sends: the clients a chunk at a time, each once it is asked for the next, and then the rest. */
+/** A message of the thread: each chunk of clients, then the rest, or the mistakes. A chunk is answered with a request for the next. */
 type ThreadMessage =
   | { readonly chunk: ClientChunk }
   | { readonly loaded: Loaded }
   | { readonly problems: readonly LocatedIssue[] }
 
-/** `loadConfig` in a thread of its own, so that this one goes on serving meanwhile. */
+/** Runs `loadConfig` in a thread, so that this one continues to serve. */
 export async function loadInThread(options: LoadOptions): Promise<Loaded & { readonly loadMs: number }> {
   const startedAt = performance.now()
-  // The thread has a standard input of its own.
+  // The thread has its own standard input.
   const text = options.file === '-' ? await readText('-') : undefined
   const thread = new Worker(new URL(import.meta.url), { workerData: { loads: { ...options, text } } })
   const { add, collect } = createCollector()
@@ -52,7 +52,7 @@ async function* load(options: LoadOptions): AsyncGenerator<ThreadMessage> {
 
 const { loads } = (workerData ?? {}) as { readonly loads?: LoadOptions }
 if (!isMainThread && loads !== undefined) {
-  // The YAML parser asks it at every word, and Node.js's own is slow to answer.
+  // The YAML parser reads the environment for each token, and Node.js's own object is slow.
   process.env = { ...process.env }
   for await (const message of load(loads)) {
     parentPort!.postMessage(message)

@@ -1,32 +1,30 @@
 import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
 import { crossCheck } from './checks/checks.ts'
-import { nodeWarnings } from './checks/node-options.ts'
-import { warningsOf } from './checks/warnings.ts'
+import { nodeWarnings, warningsOf } from './checks/warnings.ts'
 import { compile } from './compile.ts'
-import { differences } from './differences.ts'
 import { filesOf, readSecret, readText } from './files.ts'
 import { type Config, SECRETS, settings } from './schema.ts'
-import { ConfigError, type Issue, mistakesOf, type Path, problemsOf } from './yaml/issue.ts'
+import { differences } from './shown-settings.ts'
+import { ConfigError, type Issue, locate, mistakesOf, type Path } from './yaml/issue.ts'
 import { type Env, isMapping, type Mapping, readSource } from './yaml/source.ts'
 
-/** What `loadConfig` read. */
 export interface Loaded {
   readonly config: Config
-  /** The file as it was named; `-` is standard input. */
+  /** The name of the file, as given; `-` is standard input. */
   readonly file: string
   readonly text: string
   /** The SHA-256 of the file’s text, in hex. */
   readonly hash: string
-  /** What differs from the text before, in the file's words and without secrets; none unless that is given. */
+  /** Differences from the text `before`, if given, in the file's words and without secrets. */
   readonly changes: readonly string[]
-  /** The SHA-256 of all that was read: the text, the files that it names, and the environment. */
+  /** The SHA-256 of everything that was read: the text, the files that it names, and the environment. */
   readonly content: string
-  /** The files of TLS, the listener’s and the upstreams’, which may be renewed while the text stays. */
+  /** The TLS files of the listener and the upstreams, which may be renewed without a change of the text. */
   readonly certificates: readonly string[]
 }
 
-/** A value that beats the file's, and the flag that gave it. */
+/** A value from a command-line flag, which overrides the file. */
 export interface FlagOverride {
   readonly flag: string
   readonly path: readonly string[]
@@ -35,35 +33,28 @@ export interface FlagOverride {
 
 export interface LoadOptions {
   readonly file: string
-  /** The text of the file, where it was read before. */
+  /** The text of the file, if it is already read. */
   readonly text?: string | undefined
-  /** The text of the file that is in force. */
+  /** The text of the configuration in force. */
   readonly before?: string | undefined
   readonly overrides?: readonly FlagOverride[]
   readonly env?: Env
-  /** Epoch milliseconds; for the warnings of what has passed. */
   readonly nowMs?: number
 }
 
-/** Reads, checks and compiles a configuration; rejects with a `ConfigError` that lists every mistake of the first step that finds some. */
-export async function loadConfig({
-  file,
-  text: given,
-  before,
-  overrides = [],
-  env = process.env,
-  nowMs = Date.now(),
-}: LoadOptions): Promise<Loaded> {
-  const text = given ?? (await readText(file))
+/** Reads, checks and compiles a configuration. Rejects with a `ConfigError` of all mistakes of the first step that finds any. */
+export async function loadConfig(options: LoadOptions): Promise<Loaded> {
+  const { file, before, overrides = [], env = process.env, nowMs = Date.now() } = options
+  const text = options.text ?? (await readText(file))
   const source = readSource(text, env)
   const flagOf = (path: Path) =>
-    overrides.findLast((one) => one.path.every((step, i) => step === path[i]))?.flag
-  const located = (mistakes: readonly Issue[]) =>
-    problemsOf(mistakes, file === '-' ? 'stdin' : file, source.placeOf, flagOf)
-  const refuse = (mistakes: readonly Issue[]) => new ConfigError(located(mistakes))
+    overrides.findLast((override) => override.path.every((step, i) => step === path[i]))?.flag
+  const located = (issues: readonly Issue[]) =>
+    locate(issues, file === '-' ? 'stdin' : file, source.positionOf, flagOf)
+  const refuse = (issues: readonly Issue[]) => new ConfigError(located(issues))
   if (source.value === undefined) throw refuse(source.mistakes)
-
   const mistakes: Issue[] = [...source.mistakes]
+
   let value = overridden(source.value, overrides)
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
   for (const path of SECRETS.flatMap((secret) => pathsOf(value, secret))) {
@@ -77,15 +68,13 @@ export async function loadConfig({
   if (!parsed.success) mistakes.push(...parsed.error.issues.flatMap((issue) => mistakesOf(issue)))
   else if (mistakes.length === 0) mistakes.push(...crossCheck(parsed.data))
   if (!parsed.success || mistakes.length > 0) throw refuse(mistakes)
-
   const config = await compile(parsed.data, directory, mistakes)
   if (mistakes.length > 0) throw refuse(mistakes)
+
+  const warnings = [...located([...source.warnings, ...warningsOf(config, nowMs)]), ...nodeWarnings(env)]
   const { listen, upstreams } = parsed.data
   return {
-    config: {
-      ...config,
-      warnings: [...located([...source.warnings, ...warningsOf(config, nowMs)]), ...nodeWarnings(env)],
-    },
+    config: { ...config, warnings },
     file,
     text,
     changes: before === undefined ? [] : differences(before, text),
@@ -95,49 +84,43 @@ export async function loadConfig({
   }
 }
 
-/** Returns a copy of a file's value with the values of flags. */
-export const overridden = (file: Mapping, overrides: readonly FlagOverride[]): Mapping =>
-  overrides.reduce(override, file)
-
-/** A copy of a file's value with the value of a flag; one URL of Redis replaces all of its addresses. */
-function override(file: Mapping, { path, value }: FlagOverride): Mapping {
-  const redis = path.at(-1) === 'url' ? get(file, path.slice(0, -1)) : undefined
-  return isMapping(redis) ? put(file, path.slice(0, -1), withUrl(redis, value)) : put(file, path, value)
+/** Returns a copy of a file's value with the values of flags. A URL of Redis replaces all of its addresses. */
+export function overridden(file: Mapping, overrides: readonly FlagOverride[]): Mapping {
+  return overrides.reduce((value, { path, value: override }) => {
+    const redis = path.at(-1) === 'url' ? get(value, path.slice(0, -1)) : undefined
+    if (!isMapping(redis)) return put(value, path, override)
+    return put(value, path.slice(0, -1), withUrl(redis, override))
+  }, file)
 }
 
-/** The settings of Redis with another URL, which takes user, password and TLS over from them unless it brings its own. */
-function withUrl(redis: Mapping, given: string): Mapping {
-  const gone = new Set([
+/** Returns the settings of Redis with another URL, which keeps user, password and TLS unless it has its own. */
+function withUrl(redis: Mapping, override: string): Mapping {
+  const replaced = new Set([
     ...['cluster', 'sentinels', 'name', 'sentinelUsername', 'sentinelPassword'],
-    ...(given.includes('@') ? ['username', 'password'] : []),
-    ...(given.startsWith('redis') ? [] : ['tls']),
+    ...(override.includes('@') ? ['username', 'password'] : []),
+    ...(override.startsWith('redis') ? [] : ['tls']),
   ])
   const [, tls = '', user = ''] = /^redis(s?):\/\/([^@/]+@)?/.exec(String(redis['url'])) ?? []
-  const url = given.replace(/^redis(s?):\/\/(?!.*@)/, (_, own: string) => `redis${own || tls}://${user}`)
-  return { ...Object.fromEntries(Object.entries(redis).filter(([key]) => !gone.has(key))), url }
+  const url = override.replace(/^redis(s?):\/\/(?!.*@)/, (_, own: string) => `redis${own || tls}://${user}`)
+  return { ...Object.fromEntries(Object.entries(redis).filter(([key]) => !replaced.has(key))), url }
 }
 
-/** The value at a path; undefined where there is none. */
 function get(value: unknown, path: Path): unknown {
-  return path.reduce(
-    (inner, step) =>
-      typeof inner === 'object' && inner !== null && Object.hasOwn(inner, step)
-        ? (inner as Record<string | number, unknown>)[step]
-        : undefined,
-    value,
-  )
+  return path.reduce((inner, step) => {
+    const object = Object(inner) as Readonly<Record<string | number, unknown>>
+    return Object.hasOwn(object, step) ? object[step] : undefined
+  }, value)
 }
 
-/** A copy with another value at a path, and mappings that lead there; what is not on the path is shared. */
+/** Returns a copy with another value at a path, creating missing mappings. Values off the path are shared. */
 function put<T>(value: T, [step, ...rest]: Path, leaf: unknown): T {
   if (step === undefined) return leaf as T
-  const copy: unknown = Array.isArray(value) ? [...value] : isMapping(value) ? { ...value } : {}
-  const inner = copy as Record<string | number, unknown>
-  inner[step] = put(inner[step], rest, leaf)
-  return inner as T
+  if (Array.isArray(value)) return value.with(Number(step), put(value[Number(step)], rest, leaf)) as T
+  const mapping: Mapping = isMapping(value) ? value : {}
+  return { ...mapping, [step]: put(mapping[step], rest, leaf) } as T
 }
 
-/** The paths of a pattern in which `*` is every item of a list, or every key of a mapping. */
+/** Returns the paths that match a pattern, in which `*` is each item of a list or mapping. */
 function pathsOf(value: unknown, pattern: Path): readonly Path[] {
   const star = pattern.indexOf('*')
   if (star === -1) return [pattern]

@@ -1,41 +1,16 @@
 import { z } from 'zod'
-import { isLoopback } from '../loopback.ts'
 import type { Tls as ListenTls } from '../downstream/server.ts'
 import type { ClientLimits, LimitedRoute } from '../limit/limit.ts'
 import type { RedisCredentials, RedisTopology } from '../limit/redis/options.ts'
 import type { Upstream } from '../upstream/upstream.ts'
-import { bindHost } from './sections/addresses.ts'
+import { fetchedUrl } from './sections/addresses.ts'
 import { clients, type IssuerSettings, par, tokens } from './sections/identity.ts'
-import { limits, parameters } from './sections/limits.ts'
-import { listen } from './sections/listen.ts'
+import { failures, headers, limits, parameters } from './sections/limits.ts'
+import { admin, listen } from './sections/listeners.ts'
 import { routes, upstreams } from './sections/routes.ts'
 import { type SharedStoreSettings, store } from './sections/store.ts'
-import { tracing } from './sections/tracing.ts'
-import { choice, duration, int, port, section, stringThat } from './sections/values.ts'
-import type { LocatedIssue } from './yaml/issue.ts'
-
-const admin = section({
-  host: bindHost.default('127.0.0.1').describe('The address of the admin listener.'),
-  port: port.prefault(9090).describe('The port of the admin listener; 0 takes a free one.'),
-  token: stringThat(
-    (token) => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(token),
-    'a token of 16 characters or more, letters, digits and - . _ ~ + / =',
-  )
-    .optional()
-    .describe(
-      'The bearer token for the console and for reading and resetting limits; required off loopback.',
-    ),
-})
-  .transform(({ token, ...rest }) => ({ ...rest, token, onLoopback: isLoopback(rest.host) }))
-  .describe(
-    'The operators’ listener: the console, health, readiness, metrics and limits. Keep callers away from it.',
-  )
-
-const headers = section({
-  draft: choice(['none', 'draft-10'])
-    .default('none')
-    .describe('draft-10 adds RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10).'),
-}).describe('Rate-limit header fields of responses, beside X-RateLimit-*.')
+import { choice, coerced, duration, section, stringThat } from './sections/values.ts'
+import { type LocatedIssue, mustBe } from './yaml/issue.ts'
 
 const log = section({
   level: choice(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
@@ -47,26 +22,38 @@ const log = section({
   refusals: choice(['all', 'sampled'])
     .default('all')
     .describe(
-      'all logs every request. sampled logs, of calls refused from memory, at most one a second for each key of a limit; its omitted counts the others.',
+      'sampled logs calls refused from memory once a second per limit’s key; omitted counts the others.',
     ),
 }).describe('The log on standard output.')
 
-const failures = section({
-  limit: int(1, 1000).describe('Most failures of one address in any window.'),
-  window: duration('1s', '1h').describe('The length of the window, wherever it starts.'),
-})
-  .transform(({ limit, window }) => ({ limit, windowMs: window }))
-  .describe(
-    'Most failed authentications and unmatched requests of one address; beyond, 429 without authenticating. Counted per process; not limited by default.',
-  )
+const ratio = mustBe('a number from 0 to 1, such as 0.01')
+const error = 'is not a name of a header field; write one such as authorization'
+const fieldName = z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/, { error })
+const isValue = (value: string): boolean => /^[!-~](?:[ -~]*[!-~])?$/.test(value)
+const fieldValue = stringThat(isValue, 'a header field’s value: printable ASCII without blanks around it')
 
-/** The shape of the file: its types, defaults, descriptions and bounds. */
+const RECEIVER = 'the URL of an OTLP/HTTP receiver, such as http://otel-collector:4318/v1/traces'
+
+const tracing = section({
+  endpoint: fetchedUrl(RECEIVER).describe('The whole URL that spans are posted to, by OTLP/HTTP in JSON.'),
+  sampleRatio: coerced(z.number(ratio).min(0, ratio).max(1, ratio))
+    .prefault(0.01)
+    .describe(
+      'The fraction of requests traced; the sampled flag of a trusted proxy’s traceparent overrides it.',
+    ),
+  headers: z
+    .record(fieldName, fieldValue, mustBe('a mapping of header fields to their values'))
+    .default({})
+    .describe('Header fields to send, such as authorization; file:/path reads a value from a file.'),
+}).describe('Traces of requests by OpenTelemetry; none by default. A change needs a restart.')
+
+/** The schema of the file: its types, defaults, descriptions and bounds. */
 export const settings = section({
   listen: listen.prefault({}),
   admin: admin.prefault({}),
   drainTimeout: duration('0s', '1h')
     .prefault('10s')
-    .describe('How long requests may take to finish after SIGTERM; new ones are taken for a quarter of it.'),
+    .describe('Time for requests to finish after SIGTERM; new ones are accepted for a quarter of it.'),
   log: log.prefault({}),
   store,
   upstreams,
@@ -84,102 +71,80 @@ export const settings = section({
 /** The file as read, with defaults; durations in milliseconds, sizes in bytes. */
 export type Settings = z.output<typeof settings>
 
-/** The JSON Schema of the file, for editors: what `settings` takes, and `${NAME}` in place of any value. */
+/** Returns the JSON Schema of the file, for editors. It also accepts `${NAME}` for any value. */
 export function jsonSchema(): z.core.JSONSchema.BaseSchema {
   const { $schema, ...schema } = z.toJSONSchema(settings, {
     io: 'input',
     override: ({ jsonSchema, path }) => {
-      if (path.at(-1) !== 'propertyNames') withVariable(jsonSchema)
+      if (path.at(-1) !== 'propertyNames') allowVariable(jsonSchema)
     },
   })
-  return {
-    $schema: $schema!,
-    $id: 'urn:sluice:config',
-    title: 'Sluice configuration',
-    ...schema,
-    $defs: {
-      variable: {
-        type: 'string',
-        pattern: '\\$\\{',
-        description: 'A value of the environment: ${NAME} or ${NAME:-default}.',
-      },
-    },
-  }
+  const description = 'A value of the environment: ${NAME} or ${NAME:-default}.'
+  const $defs = { variable: { type: 'string', pattern: '\\$\\{', description } } as const
+  return { $schema: $schema!, $id: 'urn:sluice:config', title: 'Sluice configuration', ...schema, $defs }
 }
 
-/** Lets a variable stand where a value is bounded. */
-function withVariable(schema: z.core.JSONSchema.BaseSchema): void {
+/** Makes a bounded value accept a variable, too. */
+function allowVariable(schema: z.core.JSONSchema.BaseSchema): void {
   const { description: _, default: __, ...value } = schema
-  if (
-    value.type !== 'integer' &&
-    value.type !== 'number' &&
-    !value.enum &&
-    value.const === undefined &&
-    !value.pattern
-  )
-    return
+  const isNumber = value.type === 'integer' || value.type === 'number'
+  if (!isNumber && !value.enum && value.const === undefined && !value.pattern) return
   for (const key of Object.keys(value)) delete schema[key]
   schema.anyOf = [value, { $ref: '#/$defs/variable' }]
 }
 
-/** The values that `file:/path` may read from a file; `*` is every item of a list or mapping. */
-export const SECRETS: readonly (readonly string[])[] = [
-  ['admin', 'token'],
-  ['tokens', 'introspection', 'clientSecret'],
-  ['tokens', '*', 'introspection', 'clientSecret'],
-  ['store', 'redis', 'url'],
-  ['store', 'redis', 'cluster', '*'],
-  ['store', 'redis', 'username'],
-  ['store', 'redis', 'password'],
-  ['store', 'redis', 'sentinelUsername'],
-  ['store', 'redis', 'sentinelPassword'],
-  ['tracing', 'headers', '*'],
-]
+const REDIS_SECRETS = ['url', 'cluster.*', 'username', 'password', 'sentinelUsername', 'sentinelPassword']
+/** Paths of the values that `file:/path` may read from a file; `*` is each item of a list or mapping. */
+export const SECRETS = [
+  'admin.token',
+  'tokens.introspection.clientSecret',
+  'tokens.*.introspection.clientSecret',
+  ...REDIS_SECRETS.map((key) => `store.redis.${key}`),
+  'tracing.headers.*',
+].map((path) => path.split('.'))
 
-/** How the bearer tokens of one issuer are verified. `introspection` holds a secret. */
+/** Settings for the verification of one issuer's tokens. `introspection` contains a secret. */
 export interface Tokens extends Readonly<Omit<IssuerSettings, 'jwks'>> {
   /** The issuer’s keys: a URL, an absolute path, or undefined for the issuer’s discovery. */
   readonly jwks: { readonly url: string } | { readonly file: string } | undefined
 }
 
-/** Where the counters live: in this process, or in Redis, which may hold credentials. */
+/** The location of the counters: this process, or Redis, whose settings may contain credentials. */
 export type StoreConfig = 'memory' | SharedStore
 
 export interface SharedStore extends Readonly<Omit<SharedStoreSettings, 'redis'>> {
   readonly redis: RedisCredentials & { readonly topology: RedisTopology }
-  /** How many processes of this gateway share it; one, unless set. */
+  /** Number of processes of this gateway that share it; default 1. */
   readonly processes?: number
 }
 
-/** A client with settings of its own; what is undefined is not checked. Without `issuer` it is the first one’s, and the PAR endpoint’s. */
+/** A client with its own settings; undefined ones are not checked. `issuer` defaults to the first one and that of the PAR endpoint. */
 export interface Client extends Readonly<Omit<Settings['clients'][number], 'limits' | 'jwks' | 'jwksUri'>> {
   /** The id as `foldClientId` returns it. */
   readonly folded: string
-  /** How the gateway names it as a caller: in keys, limits, logs and commands. */
+  /** The client’s name as a caller: in keys, limits, logs and commands. */
   readonly caller: string
-  /** Its public keys: a JWK Set, or where it is. */
+  /** Its public keys: a JWK Set, or its URL. */
   readonly jwks: { readonly keys: readonly object[] } | { readonly url: string } | undefined
 }
 
 export type Par = NonNullable<Settings['par']>
 
-/** The settings with their files read and their names resolved. Durations are milliseconds, sizes bytes. */
-export interface Config extends Readonly<
-  Omit<Settings, 'listen' | 'store' | 'upstreams' | 'tokens' | 'clients' | 'routes'>
-> {
-  /** Hosts are in lower case. */
+type Changed = 'listen' | 'store' | 'upstreams' | 'tokens' | 'clients' | 'routes'
+
+/** The settings with their files read and their names resolved. Durations are in milliseconds, sizes in bytes. */
+export interface Compiled extends Readonly<Omit<Settings, Changed>> {
   readonly listen: Readonly<Omit<Settings['listen'], 'hosts' | 'tls'>> & {
     readonly hosts: readonly string[]
     readonly tls: ListenTls | undefined
   }
   readonly store: StoreConfig
   readonly upstreams: readonly Upstream[]
-  /** One for each issuer; none where no route asks for tokens. */
+  /** One for each issuer; empty if no route needs tokens. */
   readonly tokens: readonly Tokens[]
   readonly clients: readonly Client[]
   readonly clientLimits: ClientLimits
-  /** In the order of matching. */
   readonly routes: readonly LimitedRoute[]
-  /** What is not wrong, but probably not meant either, in the order of the file. */
-  readonly warnings: readonly LocatedIssue[]
 }
+
+export type Config = Compiled & { readonly warnings: readonly LocatedIssue[] }

@@ -188,7 +188,7 @@ describe('sluice check', () => {
       stdout: '',
       stderr: [
         '--port: must be a port from 0 to 65535',
-        `${file}:7:20: limits.requests.per: must be a list of what a key is made of, such as [client], in [ ] or with a "- " before each`,
+        `${file}:7:20: limits.requests.per: must be a list of the parts of a key, such as [client], in [ ] or with a "- " before each`,
         `${file}:10:64: routes[0].authenticate: must be none, bearer, par or authorization`,
         '',
       ].join('\n'),

@@ -4,7 +4,7 @@ import { certificatesOf } from '../../src/config/certificates.ts'
 import { makeCertificate, type TestCertificate } from '../helpers/self-signed.ts'
 import { BESIDE, completed, load } from './load-text.ts'
 
-/** The certificate with an end that is no date. */
+/** Returns the certificate with an invalid end date. */
 function undated({ der, key }: TestCertificate): { readonly cert: string; readonly key: string } {
   const broken = Buffer.from(der)
   const [start, length] = [broken.indexOf(Buffer.of(0x17, 13)), 15]
@@ -13,7 +13,7 @@ function undated({ der, key }: TestCertificate): { readonly cert: string; readon
 }
 
 describe('the certificates of a configuration', () => {
-  it('are those of each file, valid until the first of them expires', async () => {
+  it('are listed by file, valid until the first one expires', async () => {
     const soon = makeCertificate('soon', 3_600_000).cert
     const { config } = await load(
       completed(
@@ -40,7 +40,7 @@ describe('the certificates of a configuration', () => {
     expect(certificatesOf(plain.config)).toEqual([])
   })
 
-  it('are valid from when the last of them is', async () => {
+  it('are valid from the latest start', async () => {
     const { config } = await load(
       completed('listen: { tls: { cert: chain.pem, key: key.pem } }'),
       {},
@@ -52,7 +52,7 @@ describe('the certificates of a configuration', () => {
     expect(certificatesOf(config)[0]!.validFromMs).toBe(Math.max(...starts.map(startOf)))
   })
 
-  it('do not include what OpenSSL cannot read', async () => {
+  it('do not include those that OpenSSL cannot read', async () => {
     const { config } = await load(completed('store: memory'))
     const own = makeCertificate()
     const bad = undated(own)

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { differences } from '../../src/config/differences.ts'
+import { differences } from '../../src/config/shown-settings.ts'
 
 describe('the differences of two configurations', () => {
   it.for([
@@ -84,14 +84,14 @@ describe('the differences of two configurations', () => {
     expect(differences(before, after)).toEqual(changes)
   })
 
-  it('are twenty at most', () => {
+  it('are at most twenty', () => {
     const many = (value: number) => Array.from({ length: 25 }, (_, i) => `k${i}: ${value}`).join('\n')
     const changes = differences(many(1), many(2))
     expect(changes).toHaveLength(21)
     expect(changes.at(-1)).toBe('5 more')
   })
 
-  it('need two files that can be read', () => {
+  it('require two readable files', () => {
     expect(() => differences('a: [', 'a: 1', 'old.yaml')).toThrow(/^old\.yaml:1:\d+: /)
   })
 })

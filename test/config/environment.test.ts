@@ -3,7 +3,7 @@ import { FLAGS, overridesOf } from '../../src/commands/io.ts'
 import { completed, load, mistakesIn } from './load-text.ts'
 
 describe('the environment', () => {
-  it('replaces whole values, typed like plain YAML, and parts of texts', async () => {
+  it('replaces entire values, typed like plain YAML, and parts of texts', async () => {
     const text = completed(
       'listen: { port: "${PORT}", host: ${HOST} }'.replace('${HOST}', "'127.0.0.${LAST}'"),
     )
@@ -11,14 +11,14 @@ describe('the environment', () => {
     expect(config.listen).toMatchObject({ port: 8081, host: '127.0.0.7' })
   })
 
-  it('is typed as a text where a text is wanted', async () => {
+  it('is a text if a text is required', async () => {
     const tokens =
       'tokens: { issuer: https://a.example.com, audience: "${AUD}", realm: "${AUD}", clientClaim: "${YES}" }'
     const { config } = await load(completed(tokens), { AUD: '007', YES: 'true' })
     expect(config.tokens[0]).toMatchObject({ audience: ['007'], realm: '007', clientClaim: 'true' })
   })
 
-  it('is a number or true where one is wanted, as a text in quotes is', async () => {
+  it('is a number or true if the setting requires it, like a text in quotes', async () => {
     const text = completed(
       'listen: { port: "80${PORT}" }\nadmin: { port: "7" }\nlimits: { a: { per: [ip], limit: "${N}", window: 1s, shadow: "${YES}" } }\nroutes: [{ match: /, upstream: data, authenticate: bearer }]',
     )
@@ -27,7 +27,7 @@ describe('the environment', () => {
     expect(config.limits).toMatchObject([{ limit: 100, shadow: true }])
   })
 
-  it('gives way to the default where it is unset or empty', async () => {
+  it('is replaced by the default if it is unset or empty', async () => {
     const text = completed(
       'listen: { port: "${A:-1}" }\nadmin: { port: "${B:-2}" }\nlog: { level: "${C:-warn}" }',
     )
@@ -48,7 +48,7 @@ describe('the environment', () => {
     expect(config.tokens[0]?.audience).toEqual(['${A}'])
   })
 
-  it('does not make one mistake into two', async () => {
+  it('reports a single mistake for an unset variable', async () => {
     const text = completed('routes:\n  - { match: "/*", upstream: "${UP}", authenticate: "${HOW}" }')
     expect(await mistakesIn(text)).toHaveLength(2)
   })
@@ -57,14 +57,14 @@ describe('the environment', () => {
 describe('a secret', () => {
   const text = completed('store: { redis: { url: "file:./redis-url" } }')
 
-  it('is read from a file, without its last line end', async () => {
+  it('is read from a file, without the final newline', async () => {
     const { config } = await load(text, {}, [], { 'redis-url': 'redis://:s3cret@redis:6379\n' })
     expect(config.store).toMatchObject({ redis: { topology: { url: 'redis://:s3cret@redis:6379' } } })
   })
 
   it('must not be empty', async () => {
     expect(await mistakesIn(text, {}, [], { 'redis-url': '\n' })).toEqual([
-      'sluice.yaml:1:24: store.redis.url: is to be read from redis-url, which is empty',
+      'sluice.yaml:1:24: store.redis.url: refers to redis-url, which is empty',
     ])
   })
 
@@ -90,7 +90,7 @@ describe('a secret', () => {
     'tokens: { issuer: "u:hunter2@h:1", audience: a }',
     'tokens: { issuer: "http://h/?apikey=hunter2", audience: a }',
     'routes: [{ match: "u:hunter2@h:1/x", upstream: "http://u:hunter2@h", authenticate: none }]',
-  ])('is not shown in what is wrong with %s', async (snippet) => {
+  ])('is not shown in the mistakes of %s', async (snippet) => {
     const mistakes = await mistakesIn(completed(snippet))
     expect(mistakes).not.toEqual([])
     expect(mistakes.join('\n')).not.toContain('hunter2')
@@ -118,7 +118,7 @@ describe('flags', () => {
     })
   })
 
-  it('keep the rest of the store that they change, and change it to memory', async () => {
+  it('keep the rest of the store that they change, or replace it with memory', async () => {
     const text = completed('store: { redis: { url: redis://a }, prefix: mine }')
     expect((await load(text, {}, overridesOf({ redis: '/run/redis.sock' }))).config.store).toEqual({
       redis: { topology: { url: '/run/redis.sock' } },
@@ -141,7 +141,7 @@ describe('flags', () => {
     expect(config.store).toMatchObject({ redis: { topology: { url } } })
   })
 
-  it('send no password of the file in clear where the file says TLS', async () => {
+  it('keep the TLS of the file, so that its password is not sent in clear', async () => {
     const text = completed('store: { redis: { url: "rediss://u:p@a" } }')
     const { config } = await load(text, {}, overridesOf({ redis: 'redis://b' }))
     expect(config.store).toMatchObject({ redis: { topology: { url: 'rediss://u:p@b' } } })
@@ -153,7 +153,7 @@ describe('flags', () => {
     ['rediss://b', { username: 'u', password: 'p', tls: {} }],
     ['/run/redis.sock', { username: 'u', password: 'p', tls: undefined }],
   ])(
-    'give the URL of Redis alone, and keep the credentials and TLS that %s does not bring',
+    'replace all addresses of Redis, and keep the credentials and TLS that %s does not contain',
     async (url, kept) => {
       for (const place of [
         'url: redis://a',
@@ -171,12 +171,12 @@ describe('flags', () => {
     },
   )
 
-  it('correct what is wrong in the file', async () => {
+  it('replace invalid values of the file', async () => {
     expect(await mistakesIn(completed('listen: { port: x }'), {}, overridesOf({ port: '1' }))).toEqual([])
     expect(await mistakesIn(completed('listen:'), {}, overridesOf({ port: '1' }))).toEqual([])
   })
 
-  it('are named where they are wrong', async () => {
+  it('are named in mistakes', async () => {
     const given = {
       port: 'http',
       'admin-port': '70000',

@@ -25,7 +25,7 @@ const SECTIONS = {
 const own = makeCertificate('gateway')
 const other = makeCertificate('other')
 
-/** PEM files, sound and broken. */
+/** PEM files, valid and invalid. */
 export const BESIDE = {
   'cert.pem': own.cert,
   'key.pem': own.key,
@@ -41,13 +41,13 @@ export const BESIDE = {
   'cert.der': 'hunter2',
 }
 
-/** The snippet, and after it whatever else a sound file needs. */
+/** Appends the sections that a valid file needs and the snippet lacks. */
 export function completed(snippet: string): string {
   const missing = Object.entries(SECTIONS).filter(([key]) => !new RegExp(`^"?${key}"?:`, 'm').test(snippet))
   return [snippet, ...missing.map(([, section]) => section), ''].join('\n')
 }
 
-/** Loads a text as the file `sluice.yaml`; on disk, with the files that stand beside it, where these are given. */
+/** Loads a text as the file `sluice.yaml`; if other files are given, from a directory on disk with them. */
 export async function load(
   text: string,
   env: Record<string, string> = {},
@@ -77,7 +77,7 @@ async function wrapped(loading: Promise<Loaded>, directory: string): Promise<Loa
   }
 }
 
-/** The lines that loading a text ends in; none where the text is sound. */
+/** Returns the lines of the `ConfigError`; an empty list if the text is valid. */
 export async function mistakesIn(...from: Parameters<typeof load>): Promise<readonly string[]> {
   try {
     await load(...from)

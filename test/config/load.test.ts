@@ -96,7 +96,7 @@ describe('loadConfig', () => {
     })
   })
 
-  it('compiles changes, shadow limits and the limits that clients have of their own', async () => {
+  it('compiles changes, shadow limits and own limits of clients', async () => {
     const text = [
       'clients:',
       '  - { id: "007", name: Acme, limits: { requests: { limit: 0 }, sync: { limit: 2, window: 1s, until: "2100-01-01T00:00:00+01:00" } } }',
@@ -163,7 +163,7 @@ describe('loadConfig', () => {
     expect(matched.route.limits[0]).toBe(config.limits[0])
   })
 
-  it('serves the hosts that the routes name, unless others are listed', async () => {
+  it('serves the hosts of the routes, unless others are listed', async () => {
     const routes = [
       'routes:',
       '  - { match: "ID.example.com/a", upstream: data, authenticate: none }',
@@ -196,7 +196,7 @@ describe('loadConfig', () => {
   it('requires tokens on routes with bearer', async () => {
     const text = completed('tokens: x').replace('tokens: x\n', '')
     expect(await mistakesIn(text)).toEqual([
-      'sluice.yaml:1:1: tokens: is missing; routes[0] says "authenticate: bearer", so write whose tokens are taken: issuer and audience',
+      'sluice.yaml:1:1: tokens: is missing; routes[0] has "authenticate: bearer", so write the issuer and the audience of the tokens',
     ])
   })
 
@@ -208,7 +208,7 @@ describe('loadConfig', () => {
     ])
   })
 
-  it('finds keys in a file beside the configuration', async () => {
+  it('resolves a file of keys relative to the configuration', async () => {
     const tokens = 'tokens: { issuer: https://id.example.com, audience: a, jwks: ./keys.json }'
     const { config } = await load(completed(tokens), {}, [], {
       'keys.json': JSON.stringify({ keys: [makeKey('ES256').jwk] }),
@@ -216,12 +216,12 @@ describe('loadConfig', () => {
     expect(config.tokens[0]?.jwks).toEqual({ file: expect.stringMatching(/^\/.*\/keys\.json$/) as string })
   })
 
-  it('wants a key in that file', async () => {
+  it('refuses a file of keys without a usable one', async () => {
     const tokens = 'tokens: { issuer: https://id.example.com, audience: a, jwks: ./keys.json }'
     for (const keys of [[], [{ kty: 'oct', k: 'c2VjcmV0' }]]) {
       const beside = { 'keys.json': JSON.stringify({ keys }) }
       expect(await mistakesIn(completed(tokens), {}, [], beside)).toEqual([
-        "sluice.yaml:1:62: tokens.jwks: names keys.json, which holds no key that could verify a token; write the issuer's JWK Set there, or its URL here",
+        "sluice.yaml:1:62: tokens.jwks: names keys.json, which contains no key that could verify a token; write the issuer's JWK Set there, or its URL here",
       ])
     }
   })
@@ -252,7 +252,7 @@ describe('loadConfig', () => {
     ])
   })
 
-  it('names clients by their issuers, where there are several', async () => {
+  it('qualifies client ids by their issuers, if there are several', async () => {
     const text = [
       'tokens:',
       '  - { issuer: https://a.example.com, audience: a }',
@@ -316,7 +316,7 @@ describe('loadConfig', () => {
     expect(listed.config.par?.audiences).toEqual([])
   })
 
-  it('keeps anchors, aliases and merge keys apart from each other', async () => {
+  it('resolves anchors, aliases and merge keys independently', async () => {
     const text = completed(
       'upstreams:\n  data: &d { url: http://a:1, timeout: 5s }\n  other: { <<: *d, url: http://b:2 }',
     )
@@ -361,15 +361,15 @@ describe('a file that cannot be read', () => {
     )
   })
 
-  it('may not be nested without end', async () => {
+  it('may not be nested too deeply', async () => {
     expect(await mistakesIn(`\n${'['.repeat(100_000)}`)).toEqual([
-      'sluice.yaml:1:1: the brackets of the file nest too deeply; take some out',
+      'sluice.yaml:1:1: the brackets of the file nest too deeply; remove some',
     ])
     expect(await mistakesIn('- '.repeat(100_000))).toHaveLength(1)
     expect(await mistakesIn(completed('# [\n'.repeat(200)))).toEqual([])
   })
 
-  // In the square of the number of keys, it would take minutes.
+  // Quadratic time would take minutes.
   it('may have many anchors and keys', { timeout: 10_000 }, async () => {
     const keys = Array.from({ length: 50_000 }, (_, i) => `  key${i}: &anchor${i} 1\n`).join('')
     expect(await mistakesIn(completed(`x:\n${keys}`))).toEqual([

@@ -14,7 +14,7 @@ interface Case {
   readonly lines: readonly string[]
 }
 
-/** The cases of a file: `#--- title`, a text that is completed to a whole file unless its title says `whole: `, and `#> ` before each line expected. */
+/** Reads the cases of a file: `#--- title`, a text, completed to a valid file unless the title begins with `whole: `, and `#> ` before each expected line. */
 async function casesOf(file: string): Promise<readonly Case[]> {
   const [, ...cases] = (await readFile(join(FOLDER, file), 'utf8')).trimEnd().split(/^#--- /m)
   return cases.map((one) => {

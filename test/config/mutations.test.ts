@@ -7,20 +7,20 @@ import { load } from './load-text.ts'
 import { PATIENCE_MS, runs } from '../fuzz/runs.ts'
 import { ConfigError } from '../../src/config/yaml/issue.ts'
 
-/** The reference, with the settings that it shows as comments put in. */
+/** The reference configuration with its commented settings enabled. */
 const GOOD = (await readFile(join(import.meta.dirname, '../../config/sluice.yaml'), 'utf8'))
   .replaceAll(/^( +)# (?=(?:changes|trial|username|token|introspection|audiences|jwks): )/gm, '$1')
   .replace('"${ADMIN_TOKEN}"', '"${ADMIN_TOKEN:-0123456789abcdef}"')
   .replace('"${SECRET}"', 'secret')
   .replace('- id: ', '- name: Bank\n    id: second\n    limits: {}\n  - id: ')
 const RUNS = runs(40)
-/** What means something in YAML. */
+/** Tokens of YAML. */
 const BITS = [
   ...['\t', '- ', ': ', '? ', '{', '}', '[', ']', '|', '>', '"', "'", '#', '\n', '---\n', '%YAML 1.1\n'],
   ...['&a ', '*a', '<<: *a', '!!str ', '!x ', '${', '${X}', 'null', '~', '0x1', '.inf', '.nan', '1e999'],
 ]
 
-/** Resolves where the text loads or is refused with lines that name places; throws anything else that comes. */
+/** Resolves if the text loads or is refused with positions; rejects with any other error. */
 async function survives(text: string): Promise<void> {
   try {
     await load(text, { PORT: '8080' })
@@ -36,7 +36,7 @@ async function survives(text: string): Promise<void> {
 }
 
 describe('a changed file', { timeout: PATIENCE_MS }, () => {
-  it('loads or is refused, whatever was spliced into its text', async () => {
+  it('loads or is refused after any splice into its text', async () => {
     const bits = oneof(string({ maxLength: 8 }), constantFrom(...BITS))
     await assert(
       asyncProperty(nat(GOOD.length), nat(40), bits, (at, cut, bit) =>
@@ -46,7 +46,7 @@ describe('a changed file', { timeout: PATIENCE_MS }, () => {
     )
   })
 
-  it('loads or is refused, whatever value stands in place of another', async () => {
+  it('loads or is refused with any replaced value', async () => {
     const paths = valuePaths(parseDocument(GOOD).toJS()).slice(1)
     const value = oneof(jsonValue({ maxDepth: 3 }), constantFrom(Infinity, Number.NaN, -0, 2 ** 60))
     await assert(
@@ -60,7 +60,7 @@ describe('a changed file', { timeout: PATIENCE_MS }, () => {
   })
 
   it(
-    'loads or is refused, whatever became of its lines',
+    'loads or is refused after any change of its lines',
     async () => {
       const lines = GOOD.split('\n')
       const line = nat(lines.length - 1)
@@ -94,7 +94,7 @@ describe('a changed file', { timeout: PATIENCE_MS }, () => {
     PATIENCE_MS,
   )
 
-  it('loads or is refused, whatever JSON it is', async () => {
+  it('loads or is refused if it is any JSON', async () => {
     await assert(
       asyncProperty(jsonValue(), (value) => survives(JSON.stringify(value))),
       RUNS,
@@ -102,7 +102,7 @@ describe('a changed file', { timeout: PATIENCE_MS }, () => {
   })
 })
 
-/** The paths of all values of a document. */
+/** Returns the paths of all values of a document. */
 function valuePaths(
   value: unknown,
   path: readonly (string | number)[] = [],

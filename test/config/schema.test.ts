@@ -7,7 +7,7 @@ import { jsonSchema } from '../../src/config/schema.ts'
 import { loadConfig } from '../../src/config/load.ts'
 
 const CONFIG = join(import.meta.dirname, '../../config')
-/** What `sluice sandbox` gives its file. */
+/** The environment that `sluice sandbox` sets. */
 const SANDBOX = {
   IDENTITY_URL: 'http://127.0.0.1:3000',
   DATA_URL: 'http://127.0.0.1:4000',

@@ -1,129 +1,126 @@
 import { countedBy } from '../../limit/parameters.ts'
 import { certificatesOf, endsSoon, invalidity, remaining } from '../certificates.ts'
-import type { Config } from '../schema.ts'
-import type { Issue, Path } from '../yaml/issue.ts'
+import type { Compiled } from '../schema.ts'
+import type { Issue, LocatedIssue } from '../yaml/issue.ts'
+import type { Env } from '../yaml/source.ts'
 
-type Compiled = Omit<Config, 'warnings'>
-
-/** What is not wrong, but probably not meant either: what has no effect (any more), and what is left open. */
+/** Yields warnings: settings without effect, insecure settings, certificates that are not valid now. */
 export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
-  const { admin, store } = config
+  const checks = [insecureSettings, certificateWarnings, identityWarnings, unusedSettings, pastSettings]
+  for (const check of checks) yield* check(config, nowMs)
+}
+
+function* insecureSettings({ admin, listen, store }: Compiled): Generator<Issue> {
   if (!admin.onLoopback && admin.token === undefined) {
     const message = 'is reached from other machines, so /limits is refused here; set admin.token'
     yield { path: ['admin', 'host'], message }
   }
   if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false) {
-    const message = 'trusts any server that answers for Redis; write "ca" in place of it'
+    const message = 'trusts any server that answers for Redis; write "ca" instead'
     yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message }
   }
-  yield* reachable(config)
-  yield* certificates(config, nowMs)
-  yield* identity(config)
-  yield* limits(config, nowMs)
-  yield* parameters(config)
-  yield* ownLimits(config, nowMs)
+  const message = 'lets every caller set X-Forwarded-For and Client-Cert; write the addresses of your proxies'
+  for (const [i, range] of listen.trustedProxies.entries())
+    if (/\/0+$/.test(range)) yield { path: ['listen', 'trustedProxies', i], message }
 }
 
-/** Trusted proxies that any caller can pretend to be, and upstreams that no route names. */
-function* reachable({ listen, upstreams, routes }: Compiled): Generator<Issue> {
-  for (const [i, range] of listen.trustedProxies.entries()) {
-    if (!/\/0+$/.test(range)) continue
-    const message =
-      'lets every caller set X-Forwarded-For and Client-Cert; write the addresses of your proxies'
-    yield { path: ['listen', 'trustedProxies', i], message }
-  }
-  const message = 'is named by no route, so nothing is sent to it'
-  for (const { name } of upstreams)
-    if (!routes.some(({ upstream }) => upstream === name))
-      yield { path: ['upstreams', name], message, key: true }
-}
-
-/** Certificates that the gateway presents; of authorities, an old one may be left beside its successor. */
-function* certificates(config: Compiled, nowMs: number): Generator<Issue> {
-  for (const one of certificatesOf(config)) {
-    if (one.path.at(-1) !== 'cert') continue
-    const soon = endsSoon(one, nowMs) ? `is valid for ${remaining(one, nowMs)}; renew it` : undefined
-    const message = invalidity(one, nowMs) ?? soon
-    if (message !== undefined) yield { path: one.path, message }
+/** Warns about certificates that the gateway presents. Expired authorities may remain next to their successors. */
+function* certificateWarnings(config: Compiled, nowMs: number): Generator<Issue> {
+  for (const validity of certificatesOf(config).filter(({ path }) => path.at(-1) === 'cert')) {
+    const { path } = validity
+    const soon = endsSoon(validity, nowMs) && `is valid for ${remaining(validity, nowMs)}; renew it`
+    const message = invalidity(validity, nowMs) ?? soon
+    if (message) yield { path, message }
   }
 }
 
+const withoutRoute = (kind: string) => `has no effect, because no route has "authenticate: ${kind}"`
 const mustSign = ({ requestObjectSigningAlg = 'none' }) => requestObjectSigningAlg !== 'none'
-const UNGUARDED = 'has no effect, because no route says "authenticate: par"'
 
-/** Rules of the PAR and the authorisation endpoint that are never enforced. */
-function* identity({ par, routes, clients }: Compiled): Generator<Issue> {
-  const isGuarded = routes.some(({ authenticate }) => authenticate === 'par')
-  const isChecked = routes.some(({ authenticate }) => authenticate === 'authorization')
-  if (isGuarded && !isChecked && clients.some(mustSign)) {
+/** Warns about rules of the PAR and the authorisation endpoint that are never enforced. */
+function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue> {
+  const hasPar = routes.some(({ authenticate }) => authenticate === 'par')
+  const hasAuthorization = routes.some(({ authenticate }) => authenticate === 'authorization')
+  if (hasPar && !hasAuthorization && clients.some(mustSign)) {
     const message =
-      'have none with "authenticate: authorization", so the authorisation endpoint accepts plain parameters of clients that must sign'
+      'have none with "authenticate: authorization", so the authorisation endpoint accepts unsigned parameters of clients that must sign'
     yield { path: ['routes'], message, key: true }
   }
-  if (par !== undefined && !isGuarded) yield { path: ['par'], message: UNGUARDED, key: true }
+  if (par !== undefined && !hasPar) yield { path: ['par'], message: withoutRoute('par'), key: true }
   for (const [i, client] of clients.entries()) {
-    if (client.pushed !== undefined && !isChecked) {
-      const message = 'has no effect, because no route says "authenticate: authorization"'
-      yield { path: ['clients', i, 'pushed'], message, key: true }
-    }
+    if (client.pushed !== undefined && !hasAuthorization)
+      yield { path: ['clients', i, 'pushed'], message: withoutRoute('authorization'), key: true }
     const { requestObjectSigningAlg: alg, authentication, jwks, issuer } = client
-    const given = (['requestObjectSigningAlg', 'authentication', 'jwks'] as const).find(
-      (key) => client[key] !== undefined,
-    )
-    const elsewhere = issuer !== undefined && issuer !== par?.issuer
-    if (given !== undefined && (!isGuarded || elsewhere)) {
-      const key = given === 'jwks' && 'url' in jwks! ? 'jwksUri' : given
-      const message = isGuarded ? 'has no effect, because the issuer of "par" is another' : UNGUARDED
+    const keys = ['requestObjectSigningAlg', 'authentication', 'jwks'] as const
+    const present = keys.find((key) => client[key] !== undefined)
+    const isOfOtherIssuer = issuer !== undefined && issuer !== par?.issuer
+    if (present !== undefined && (!hasPar || isOfOtherIssuer)) {
+      const key = present === 'jwks' && 'url' in jwks! ? 'jwksUri' : present
+      const message = hasPar ? 'has no effect, because "par" has another issuer' : withoutRoute('par')
       yield { path: ['clients', i, key], message, key: true }
     } else if (jwks === undefined) {
       const isSigned = alg !== undefined && alg !== 'none' && !alg.startsWith('HS')
-      const key =
-        authentication === 'private_key_jwt' ? 'authentication' : isSigned && 'requestObjectSigningAlg'
-      const message = 'is compared here, but no signature is verified; for that, write "jwks" or "jwksUri"'
+      const signed = isSigned ? 'requestObjectSigningAlg' : undefined
+      const key = authentication === 'private_key_jwt' ? 'authentication' : signed
+      const message = 'is checked, but signatures are not verified; for that, write "jwks" or "jwksUri"'
       if (key) yield { path: ['clients', i, key], message }
     }
   }
 }
 
-function* limits({ limits, routes }: Compiled, nowMs: number): Generator<Issue> {
-  for (const limit of limits) {
-    const { name, changes } = limit
-    const path = ['limits', name]
+function* unusedSettings({ upstreams, limits, parameters, routes }: Compiled): Generator<Issue> {
+  for (const { name } of upstreams)
+    if (!routes.some(({ upstream }) => upstream === name))
+      yield { path: ['upstreams', name], message: 'has no effect, because no route names it', key: true }
+  for (const limit of limits)
     if (!routes.some(({ limits }) => limits.includes(limit)))
-      yield { path, message: 'is named by no route, so it limits nothing', key: true }
-    const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)
-    if (last === -1) continue
-    const message = `has passed; write limit: ${changes[last]!.limit} for "${name}" and take this change out`
-    yield { path: [...path, 'changes', last, 'from'], message }
-  }
-}
-
-function* parameters({ parameters, routes }: Compiled): Generator<Issue> {
+      yield { path: ['limits', limit.name], message: 'has no effect, because no route names it', key: true }
   const counted = new Set(routes.flatMap(countedBy))
-  for (const name of Object.keys(parameters)) {
-    if (counted.has(name)) continue
-    const message = 'has no effect, because no limit of a route with it counts by it'
-    yield { path: ['parameters', name], message, key: true }
-  }
+  const message = 'has no effect, because no limit of a route with it counts by it'
+  for (const name of Object.keys(parameters))
+    if (!counted.has(name)) yield { path: ['parameters', name], message, key: true }
 }
 
-function* ownLimits({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Issue> {
+/** Warns about changes and own limits that have passed, own limits that change nothing, and blanks in client ids. */
+function* pastSettings({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Issue> {
+  for (const { name, changes } of limits) {
+    const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)
+    const message = `has passed; write limit: ${changes[last]?.limit} for "${name}" and remove this change`
+    if (last !== -1) yield { path: ['limits', name, 'changes', last, 'from'], message }
+  }
   for (const [i, { id, caller }] of clients.entries()) {
-    const message = 'begins or ends with a blank; take it out if it is not meant'
+    const message = 'begins or ends with a blank; remove it unless it is intended'
     if (id !== id.trim()) yield { path: ['clients', i, 'id'], message }
     for (const [name, { limit, windowMs, untilAt }] of clientLimits.get(caller) ?? []) {
-      const path: Path = ['clients', i, 'limits', name]
-      const general = limits.find((one) => one.name === name)!
-      if (untilAt !== undefined && untilAt <= nowMs) {
-        const message = 'has passed, so this limit has no effect any more; take it out'
-        yield { path: [...path, 'until'], message }
-      } else if (
-        general.changes.length === 0 &&
-        limit === general.limit &&
-        (windowMs ?? general.windowMs) === general.windowMs
-      ) {
-        yield { path, message: `is what "${name}" is for every client; take it out`, key: true }
-      }
+      const path = ['clients', i, 'limits', name]
+      const general = limits.find((general) => general.name === name)!
+      const isSame = limit === general.limit && (windowMs ?? general.windowMs) === general.windowMs
+      if (untilAt !== undefined && untilAt <= nowMs)
+        yield { path: [...path, 'until'], message: 'has passed, so this limit has no effect; remove it' }
+      else if (isSame && general.changes.length === 0)
+        yield { path, message: `equals "${name}" of every client; remove it`, key: true }
     }
   }
+}
+
+/** Options of Node.js that weaken the gateway, and the effect of each. */
+const NODE_OPTIONS: Readonly<Record<string, string>> = {
+  '--insecure-http-parser': 'accepts malformed HTTP; callers and upstreams are still parsed strictly',
+  '--security-revert': 'undoes a security fix of Node.js',
+  '--tls-min-v1.0': 'allows TLS 1.0 to issuers, Redis and the trace receiver',
+  '--tls-min-v1.1': 'allows TLS 1.1 to issuers, Redis and the trace receiver',
+  '--inspect': 'opens a debugger port, through which anybody who reaches it runs code here',
+}
+
+/** Warns about Node.js options and variables that weaken the gateway, on the command line or in the environment. */
+export function* nodeWarnings(env: Env): Generator<LocatedIssue> {
+  const words = [...process.execArgv, ...(env['NODE_OPTIONS'] ?? '').split(/\s+/)]
+  const options = new Set(
+    words.map((word) => word.replaceAll('_', '-').replace(/=.*$|(?<=^--inspect).*$/, '')),
+  )
+  for (const [option, effect] of Object.entries(NODE_OPTIONS))
+    if (options.has(option)) yield { where: 'Node.js', path: option, message: `${effect}; remove it` }
+  if (env['NODE_TLS_REJECT_UNAUTHORIZED'] !== '0') return
+  const message = 'trusts any server that answers for an issuer or the trace receiver; remove it'
+  yield { where: 'Node.js', path: 'NODE_TLS_REJECT_UNAUTHORIZED', message }
 }

@@ -3,83 +3,72 @@ import { parseHost } from '../../downstream/target.ts'
 import { stringThat } from './values.ts'
 
 const WITHOUT_FILE = 'is a path already; write it without "file:"'
-const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/
 
-/** The address or name that a listener binds. */
-export const bindHost = stringThat(
-  (host) => isIP(host) !== 0 || HOST_NAME.test(host),
-  'an address or a host name without port, such as 127.0.0.1',
-)
+const isName = (host: string): boolean =>
+  isIP(host) === 0 && /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(host)
+const isHost = (host: string): boolean => isIP(host) !== 0 || isName(host)
+export const bindHost = stringThat(isHost, 'an address or a host name without port, such as 127.0.0.1')
 
 /** A host that the gateway serves, in lower case. */
 export const servedHost = stringThat((host) => {
-  if (host.includes('*')) return 'must be one host; "*" takes none, so write each host'
+  if (host.includes('*')) return 'must be one host; "*" matches none, so write each host'
   return parseHost(host)?.port === '' && !host.endsWith(':')
 }, 'a host name without port, such as api.example.com').transform((host) => parseHost(host)!.host)
 
-/** The name in a server’s certificate; an address cannot be asked for (RFC 6066 section 3). */
-export const tlsName = stringThat(
-  (host) => isIP(host) === 0 && HOST_NAME.test(host),
-  'a host name such as data.internal',
-)
+/** A name in a server’s certificate. Addresses cannot be sent as a server name (RFC 6066 section 3). */
+export const tlsName = stringThat(isName, 'a host name such as data.internal')
 
-const MOST_BITS: Readonly<Record<number, number>> = { 4: 32, 6: 128 }
+const MAX_BITS: Readonly<Record<number, number>> = { 4: 32, 6: 128 }
 
 /** A range of addresses, such as `10.0.0.0/8`, or one address, which becomes a range. */
 export const cidr = stringThat((range) => {
   const [, address = range, bits = '0'] = /^([^/%]+)\/(\d{1,3})$/.exec(range) ?? []
-  const most = MOST_BITS[isIP(address)]
-  return most !== undefined && Number(bits) <= most
+  const max = MAX_BITS[isIP(address)]
+  return max !== undefined && Number(bits) <= max
 }, 'a range of addresses such as 10.0.0.0/8, or one address').transform((range) =>
-  range.includes('/') ? range : `${range}/${MOST_BITS[isIP(range)]}`,
+  range.includes('/') ? range : `${range}/${MAX_BITS[isIP(range)]}`,
 )
 
 /** The address of an http or https server, without anything after the port → its origin. */
 export const origin = stringThat((text) => {
   const url = httpUrl(text)
   if (url === undefined) return 'must be an http or https address, such as http://data.internal:4000'
-  if (!isPublic(url)) return 'must hold no credentials; upstreams are asked without any'
+  if (!isPublic(url)) return 'must not contain credentials; upstreams get none'
   if (url.search !== '' || url.hash !== '') return `must end after the port; write ${url.origin}`
   return url.pathname === '/' || `must have no path, because requests keep theirs; write ${url.origin}`
 }, 'an address such as http://data.internal:4000').transform((url) => new URL(url).origin)
 
-/** An http or https URL exactly as written, because it is compared so (RFC 8414 section 2: no query, no fragment). */
+/** An issuer's URL as written, because it is compared exactly (RFC 8414 section 2: no query, no fragment). */
 export const issuer = stringThat((text) => {
   const url = httpUrl(text)
   return url !== undefined && !/[?#\s]/.test(text) && isPublic(url)
 }, 'the issuer’s URL without query or fragment, such as https://identity.example.com/oidc')
 
-/** Where the issuer’s keys are: an http or https URL, or a path. */
 export const keysLocation = stringThat((text) => {
   if (text.startsWith('file:')) return WITHOUT_FILE
-  return text !== '' && (!/^\w+:/.test(text) || isFetched(text))
+  return text !== '' && (!/^\w+:/.test(text) || isFetchable(text))
 }, 'an http or https URL, or the path of a file')
 
-/** An http or https URL without credentials, which is fetched as written. */
+/** Creates the schema of http and https URLs without credentials, which are fetched as written. */
 export function fetchedUrl(what: string) {
   return stringThat((text) => {
     if (httpUrl(text) === undefined) return false
-    return isFetched(text) || 'must hold no credentials and no fragment'
+    return isFetchable(text) || 'must not contain credentials or a fragment'
   }, what)
 }
 
-function isFetched(text: string): boolean {
+function isFetchable(text: string): boolean {
   const url = httpUrl(text)
   return url !== undefined && isPublic(url) && !text.includes('#')
 }
 
-function isPublic({ username, password }: URL): boolean {
-  return username === '' && password === ''
-}
+const isPublic = ({ username, password }: URL): boolean => username === '' && password === ''
 
-/** The path of a PEM file, relative to the configuration. */
-export const pemFile = stringThat(
-  (path) => (path.startsWith('file:') ? WITHOUT_FILE : path !== ''),
-  'the path of a PEM file',
-)
+const isPath = (path: string) => (path.startsWith('file:') ? WITHOUT_FILE : path !== '')
+export const pemFile = stringThat(isPath, 'the path of a PEM file')
 
-/** The URL, where it is one of http or https. */
+/** Parses an http or https URL; undefined for any other text. */
 export function httpUrl(text: string): URL | undefined {
   const url = /^https?:\/\//i.test(text) && URL.canParse(text) ? new URL(text) : undefined
-  return url === undefined || url.port === '0' ? undefined : url
+  return url?.port === '0' ? undefined : url
 }

@@ -6,46 +6,36 @@ import { fetchedUrl, issuer, keysLocation } from './addresses.ts'
 import { ownLimits } from './limits.ts'
 import { crossField, choice, duration, list, section, size, text, stringThat } from './values.ts'
 
-/** The asymmetric algorithms of JOSE: who verifies with them cannot sign with them. */
-export const ALGORITHMS = [
-  'PS256',
-  'PS384',
-  'PS512',
-  'ES256',
-  'ES384',
-  'EdDSA',
-  'Ed25519',
-  'RS256',
-  'RS384',
-  'RS512',
-] as const
+const PSS = ['PS256', 'PS384', 'PS512'] as const
+const PKCS1 = ['RS256', 'RS384', 'RS512'] as const
+/** The asymmetric algorithms of JOSE, with which a verifier cannot sign. */
+export const ALGORITHMS = [...PSS, 'ES256', 'ES384', 'EdDSA', 'Ed25519', ...PKCS1] as const
 
 const introspection = section({
   url: fetchedUrl('the URL of the introspection endpoint').describe('The issuer’s introspection endpoint.'),
   clientId: text('the id of the gateway at the issuer').describe('The gateway’s client id at the issuer.'),
-  clientSecret: text('the secret of that client').describe(
-    'The client secret for that id; file:/path reads it from a file.',
-  ),
-  timeout: duration('1ms', '1m').prefault('3s').describe('Longest wait for an answer; then 503.'),
+  clientSecret: text('the secret of that client').describe('The client secret, or file:/path of it.'),
+  timeout: duration('1ms', '1m').prefault('3s').describe('Maximum wait for a response; then 503.'),
   maxAge: duration('0s', '1h')
     .prefault('30s')
-    .describe('How long an answer is cached, and so how long a revoked token may still be accepted.'),
+    .describe('How long a response is cached, and so how long a revoked token may be accepted.'),
 })
   .transform(({ timeout, maxAge, ...rest }) => ({ ...rest, timeoutMs: timeout, maxAgeMs: maxAge }))
   .describe('Introspection of opaque tokens (RFC 7662), at one issuer at most; without it they are refused.')
 
+const audience = z
+  .union(
+    [text('the audience'), list(text('an audience'), 1, 'a list of audiences')],
+    mustBe('the audience of the tokens or a list of audiences, such as https://api.example.com'),
+  )
+  .transform((audience) => [audience].flat())
+
 const issuerOfTokens = section({
   issuer: issuer.describe('The issuer of the tokens, exactly as in their iss claim.'),
-  audience: z
-    .union(
-      [text('the audience'), list(text('an audience'), 1, 'a list of audiences')],
-      mustBe('the audience of the tokens or a list of some, such as https://api.example.com'),
-    )
-    .transform((audience) => (typeof audience === 'string' ? [audience] : audience))
-    .describe('The audience of the tokens, or a list; the aud claim must contain one of them.'),
+  audience: audience.describe('The audience of the tokens, or a list; aud must contain one of them.'),
   jwks: keysLocation
     .optional()
-    .describe('The issuer’s keys: a URL or a file relative to this one; by default found by its discovery.'),
+    .describe('The issuer’s keys: a URL or a file relative to this one; by default from its discovery.'),
   clientClaim: text('the name of a claim').default('client_id').describe('The claim with the client’s id.'),
   algorithms: list(choice(ALGORITHMS), 1, 'a list of algorithms')
     .default(['PS256', 'ES256', 'EdDSA', 'RS256'])
@@ -57,100 +47,81 @@ const issuerOfTokens = section({
   type: choice(['any', 'strict']).default('any').describe('strict accepts only at+jwt tokens (RFC 9068).'),
   introspection: introspection.optional(),
 })
-  .transform(({ leeway, realm, ...rest }) => ({
-    ...rest,
-    leewayMs: leeway,
-    realm: realm ?? new URL(rest.issuer).host,
-  }))
+  .transform(({ leeway, realm, ...rest }) => {
+    return { ...rest, realm: realm ?? new URL(rest.issuer).host, leewayMs: leeway }
+  })
   .describe('An issuer whose access tokens are accepted.')
 
-/** Issuers stand once, and one alone has an introspection endpoint. */
-function* apart(issuers: readonly IssuerSettings[]): Generator<Issue> {
-  const asked = issuers.findIndex(({ introspection }) => introspection !== undefined)
+function* issuerConflicts(issuers: readonly IssuerSettings[]): Generator<Issue> {
+  const introspected = issuers.findIndex(({ introspection }) => introspection !== undefined)
   for (const [i, { issuer, introspection }] of issuers.entries()) {
     const first = issuers.findIndex((other) => other.issuer === issuer)
-    if (first < i) {
-      const message = `stands twice, first in tokens[${first}]; make one of the two`
-      yield { path: [i, 'issuer'], message }
-    }
-    if (introspection !== undefined && asked < i) {
-      const message = `stands in tokens[${asked}] too, and opaque tokens do not name their issuer; take one of the two out`
+    if (first < i) yield { path: [i, 'issuer'], message: `is also in tokens[${first}]; merge the two` }
+    const message = `is also in tokens[${introspected}], and opaque tokens do not name their issuer; remove one of them`
+    if (introspection !== undefined && introspected < i)
       yield { path: [i, 'introspection'], message, key: true }
-    }
   }
 }
 
+const ISSUER_KEYS = Object.keys(issuerOfTokens.in.shape).join(', ')
+
 export const tokens = z
   .union(
-    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(crossField(apart))],
-    mustBe(
-      'a mapping with keys of issuer, audience, jwks, clientClaim, algorithms, leeway, realm, type, introspection, or a list of such mappings',
-    ),
+    [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(crossField(issuerConflicts))],
+    mustBe(`a mapping (keys: ${ISSUER_KEYS}), or a list of such mappings`),
   )
   .describe('How callers authenticate on routes with authenticate: bearer; a list for several issuers.')
 
-/** One issuer as the file says it, with the place of its keys not yet resolved. */
+/** The settings of one issuer, whose file of keys is not resolved yet. */
 export type IssuerSettings = z.output<typeof issuerOfTokens>
 
 const jwk = z.record(z.string(), z.unknown(), mustBe('a JWK: a mapping with "kty"')).superRefine(
   crossField(function* (jwk) {
-    const secret = privateMember(jwk)
-    if (secret === undefined) return
+    const member = privateMember(jwk)
     const message =
-      'is a part of a private key, which its owner alone should have; write the public key without it, and have the client make a new one'
-    yield { path: [secret], message, key: true }
+      'belongs to a private key, which only its owner should have; have the client create a new key, and write its public part'
+    if (member !== undefined) yield { path: [member], message, key: true }
   }),
 )
 
+const keys = list(jwk, 1, 'a list of JWKs').describe('The keys, each a JWK without private members.')
 const jwks = z
-  .strictObject(
-    { keys: list(jwk, 1, 'a list of JWKs').describe('The keys, each a JWK without private members.') },
-    mustBeMapping(['keys'], 'a JWK Set: a mapping with "keys"'),
-  )
+  .strictObject({ keys }, mustBeMapping(['keys'], 'a JWK Set: a mapping with "keys"'))
   .describe('The client’s public keys as a JWK Set, which verify its request objects and assertions.')
+
+const jwksUri = fetchedUrl('the URL of the client’s JWK Set, such as https://client.example.com/jwks')
+
+const SECRET_METHODS = ['client_secret_basic', 'client_secret_post', 'client_secret_jwt'] as const
+const KEY_METHODS = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_client_auth'] as const
 
 const client = section({
   id: text('the client’s id')
-    .refine((id) => id === '' || isClientId(id), 'must have at most 255 characters, none a control character')
+    .refine((id) => id === '' || isClientId(id), 'must have at most 255 characters and no control characters')
     .describe('The client’s id, exactly as in its tokens.'),
   issuer: issuer.optional().describe('The issuer of its tokens, if several; by default the first.'),
   name: text('the client’s name').optional().describe('A name for operators.'),
   requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512'])
     .optional()
     .describe('The algorithm by which it must sign request objects; with none, signing is optional.'),
-  authentication: choice([
-    'client_secret_basic',
-    'client_secret_post',
-    'client_secret_jwt',
-    'private_key_jwt',
-    'tls_client_auth',
-    'self_signed_tls_client_auth',
-    'none',
-  ])
+  authentication: choice([...SECRET_METHODS, ...KEY_METHODS, 'none'])
     .optional()
     .describe('How it must authenticate at the PAR endpoint; by default not checked.'),
   jwks: jwks.optional(),
-  jwksUri: fetchedUrl('the URL of the client’s JWK Set, such as https://client.example.com/jwks')
-    .optional()
-    .describe('Instead of jwks: the URL of its JWK Set.'),
+  jwksUri: jwksUri.optional().describe('Instead of jwks: the URL of its JWK Set.'),
   pushed: choice(['required'])
     .optional()
-    .describe(
-      'required: the authorisation endpoint accepts only a request_uri of the PAR endpoint (RFC 9126).',
-    ),
+    .describe('required: the authorisation endpoint accepts only a request_uri of the PAR endpoint.'),
   limits: ownLimits,
 })
   .superRefine(
     crossField(function* ({ jwks, jwksUri }) {
-      if (jwks !== undefined && jwksUri !== undefined)
-        yield { path: ['jwksUri'], message: 'stands beside "jwks"; take one of the two out', key: true }
+      const message = 'cannot be combined with "jwks"; remove one of them'
+      if (jwks !== undefined && jwksUri !== undefined) yield { path: ['jwksUri'], message, key: true }
     }),
   )
-  .describe('An API client with settings of its own.')
+  .describe('An API client with its own settings.')
 
-export const clients = list(client, 0, 'a list of clients').describe(
-  'The API clients with settings of their own.',
-)
+export const clients = list(client, 0, 'a list of clients').describe('API clients with their own settings.')
 
 export const par = section({
   issuer: issuer.describe('The identity backend’s issuer: audience of assertions and request objects.'),
@@ -170,4 +141,4 @@ export const par = section({
     const base = rest.issuer.replace(/\/$/, '')
     return { ...rest, audiences: audiences ?? [`${base}/token`, `${base}/request`], leewayMs: leeway }
   })
-  .describe('What the gateway enforces on routes with authenticate: par or authorization.')
+  .describe('The rules of routes with authenticate: par or authorization.')

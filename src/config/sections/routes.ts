@@ -4,19 +4,8 @@ import { HOP_BY_HOP, INSPECTED, normalizeFieldName } from '../../upstream/header
 import type { Issue } from '../yaml/issue.ts'
 import { origin, tlsName } from './addresses.ts'
 import { certWithoutKey, tlsFiles } from './store.ts'
-import {
-  crossField,
-  choice,
-  distinct,
-  duration,
-  int,
-  list,
-  named,
-  section,
-  size,
-  text,
-  stringThat,
-} from './values.ts'
+import { choice, crossField, distinct, duration, int } from './values.ts'
+import { list, named, section, size, stringThat, text } from './values.ts'
 
 const tls = section({
   ...tlsFiles,
@@ -28,7 +17,7 @@ const tls = section({
 const fieldName = stringThat((field) => {
   const name = normalizeFieldName(field.toLowerCase())
   if (INSPECTED.has(name) || HOP_BY_HOP.has(name) || name.startsWith('content-'))
-    return 'is read by the gateway itself; take it out'
+    return 'is read by the gateway itself; remove it'
   return /^[\w!#$%&'*+.^`|~-]+$/.test(field)
 }, 'the name of a header field such as X-My-User')
 
@@ -39,68 +28,63 @@ const backend = section({
     .describe('Instead of url: several addresses, used in turn; one that fails is skipped for a while.'),
   timeout: duration('1ms', '1d')
     .prefault('30s')
-    .describe('Longest wait for the head of the response, and between bytes of its body; then 504.'),
-  connectTimeout: duration('1ms', '1h').prefault('2s').describe('Longest wait for a new connection.'),
-  maxConnections: int(1, 100_000).prefault(256).describe('Most connections, to all its addresses together.'),
+    .describe('Maximum wait for the response’s head, and between bytes of its body; then 504.'),
+  connectTimeout: duration('1ms', '1h').prefault('2s').describe('Maximum wait for a new connection.'),
+  maxConnections: int(1, 100_000)
+    .prefault(256)
+    .describe('Maximum connections to all its addresses together.'),
   tls: tls.optional(),
   identityHeaders: list(fieldName, 0, 'a list of header fields')
     .default([])
     .describe('Fields that identify the caller to this upstream, accepted from listen.trustedProxies only.'),
 })
 
-/** An upstream without an address or with two kinds of them, and addresses that do not go together. */
-function* reachable({ url, urls = [], tls }: z.output<typeof backend>): Generator<Issue> {
+function* addressConflicts({ url, urls = [], tls }: z.output<typeof backend>): Generator<Issue> {
   const first = url ?? urls[0]
-  if (first === undefined) {
-    const message = 'is missing; write an address such as http://data.internal:4000, or "urls" for several'
-    yield { path: ['url'], message }
-  } else if (url !== undefined && urls.length > 0)
-    yield { path: ['urls'], message: 'stands beside "url"; take one of the two out', key: true }
-  if (tls !== undefined && first?.startsWith('http:') === true) {
-    const message = 'has no meaning for http addresses; write https, or take it out'
-    yield { path: ['tls'], message, key: true }
-  }
-  for (const [i, one] of urls.entries()) {
-    if (urls.indexOf(one) < i) yield { path: ['urls', i], message: `stands twice; take one out` }
-    else if (one.split(':')[0] !== urls[0]!.split(':')[0])
-      yield { path: ['urls', i], message: 'differs from the first one in scheme; write all alike' }
+  const message = 'is missing; write an address such as http://data.internal:4000, or "urls" for several'
+  if (first === undefined) yield { path: ['url'], message }
+  if (url !== undefined && urls.length > 0)
+    yield { path: ['urls'], message: 'cannot be combined with "url"; remove one of them', key: true }
+  if (tls !== undefined && first?.startsWith('http:') === true)
+    yield { path: ['tls'], message: 'applies only to https addresses; write https, or remove it', key: true }
+  for (const [i, address] of urls.entries()) {
+    if (urls.indexOf(address) < i)
+      yield { path: ['urls', i], message: 'is a duplicate; remove one of the two' }
+    else if (address.split(':')[0] !== urls[0]!.split(':')[0])
+      yield { path: ['urls', i], message: 'differs from the first in scheme; write the same for all' }
   }
 }
 
 const upstream = backend
-  .superRefine(crossField(reachable))
-  .transform(({ url, urls = [], timeout, connectTimeout, ...rest }) => ({
-    origins: url === undefined ? urls : [url],
-    timeoutMs: timeout,
-    connectTimeoutMs: connectTimeout,
-    ...rest,
-  }))
+  .superRefine(crossField(addressConflicts))
+  .transform(({ url, urls = [], timeout, connectTimeout, ...rest }) => {
+    const origins = url === undefined ? urls : [url]
+    return { ...rest, origins, timeoutMs: timeout, connectTimeoutMs: connectTimeout }
+  })
   .describe('A backend.')
 
 export const upstreams = named(upstream, 'a mapping of names to upstreams').describe('The backends, by name.')
 
-/** 10MB: as much as none, at the PAR endpoint. */
+const pattern = stringThat((match) => {
+  const parsed = parsePattern(match)
+  return typeof parsed !== 'string' || `is not a pattern: ${parsed}`
+}, 'a pattern such as "POST /sync/:connection"')
+const scope = stringThat((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
+/** The default of `maxBody`: 10MB. */
 const MAX_BODY = 10 * 1024 ** 2
 
-const scope = stringThat((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
-
 const fields = section({
-  match: stringThat((match) => {
-    const parsed = parsePattern(match)
-    return typeof parsed !== 'string' || `is not a pattern: ${parsed}`
-  }, 'a pattern such as "POST /sync/:connection"').describe(
-    '[METHOD[,METHOD]] [host]/path; ":name" takes one segment, a last "*" the rest.',
-  ),
+  match: pattern.describe('[METHOD[,METHOD]] [host]/path; ":name" is one segment, a last "*" the rest.'),
   upstream: text('the name of an upstream').optional().describe('The upstream that gets the requests.'),
   respond: choice(['limits'])
     .optional()
-    .describe('Instead of upstream: limits shows callers their own limits, which costs no call.'),
+    .describe('Instead of upstream: limits shows callers their own limits, without counting a call.'),
   authenticate: choice(['none', 'bearer', 'par', 'authorization']).describe(
     'none is open to all, bearer requires an access token, par and authorization are for these two endpoints and their rules. No default.',
   ),
   scope: list(scope, 1, 'a list of scopes')
     .default([])
-    .describe('Scopes that a token must have, all of them, else 403; needs authenticate: bearer.'),
+    .describe('Scopes that a token must all have, else 403; needs authenticate: bearer.'),
   limits: distinct(text('the name of a limit'), 0, 'a list of limits')
     .default([])
     .describe('The limits of a call: all are charged, or none. Headers report the first.'),
@@ -110,53 +94,45 @@ const fields = section({
 
 type Fields = z.output<typeof fields>
 
-/** What goes with one kind of answer or of authentication alone. */
-function* fitting({ match, upstream, respond, authenticate, scope, limits, maxBody, timeout }: Fields) {
-  const mistake = (key: keyof Fields, message: string): Issue => ({ path: [key], message, key: true })
-  if (respond === undefined) {
-    if (upstream === undefined)
-      yield mistake('upstream', 'is missing; write the name of an upstream, or "respond: limits"')
-  } else {
-    if (upstream !== undefined) yield mistake('respond', 'stands beside "upstream"; take one of the two out')
-    if (authenticate !== 'bearer') {
-      const message = 'must be bearer, because a caller may read its own limits alone'
-      yield { path: ['authenticate'], message }
-    }
-    if (limits.length > 0)
-      yield mistake('limits', 'must be left out beside "respond": to read one’s limits costs no call')
-    if (timeout !== undefined)
-      yield mistake('timeout', 'must be left out beside "respond": no upstream is asked')
-  }
-  if (scope.length > 0 && authenticate !== 'bearer')
-    yield mistake(
-      'scope',
-      'goes with "authenticate: bearer" alone, since only tokens have scopes; take it out',
-    )
-  const endpoint = authenticate === 'par' ? PAR : authenticate === 'authorization' ? AUTHORIZATION : undefined
-  if (endpoint === undefined) return
-  const { methods } = parsePattern(match) as Pattern
-  if (methods === undefined || [...methods].some((method) => !endpoint.methods.includes(method))) {
-    const path = match.replace(/^[A-Za-z,]+ +/, '')
-    const message = `must take ${endpoint.what} alone, as its endpoint does; write "${endpoint.write} ${path}"`
-    yield { path: ['match'], message }
-  }
-  const beside = `must be left out beside "authenticate: ${authenticate}"`
-  if (limits.length > 0) yield mistake('limits', `${beside}: identity traffic is never limited`)
-  if (maxBody !== MAX_BODY) yield mistake('maxBody', `${beside}; write par.maxBody`)
+/** Methods of the endpoints whose requests are checked, and their form in a pattern, where GET includes HEAD. */
+const ENDPOINTS = {
+  par: { methods: ['POST'], what: 'POST', write: 'POST' },
+  authorization: { methods: ['GET', 'HEAD', 'POST'], what: 'GET and POST', write: 'GET,POST' },
 }
 
-/** The methods of the endpoints whose requests are checked. */
-const PAR = { methods: ['POST'], what: 'POST', write: 'POST' }
-const AUTHORIZATION = { methods: ['GET', 'HEAD', 'POST'], what: 'GET and POST', write: 'GET,POST' }
+/** Yields settings that do not fit the route's kind of response or authentication. */
+function* routeConflicts(route: Fields): Generator<Issue> {
+  const { match, upstream, respond, authenticate, scope, limits, maxBody, timeout } = route
+  const conflict = (key: keyof Fields, message: string): Issue => ({ path: [key], message, key: true })
+  if (respond === undefined && upstream === undefined)
+    yield conflict('upstream', 'is missing; write the name of an upstream, or "respond: limits"')
+  if (respond !== undefined) {
+    const message = 'must be bearer, because callers may read only their own limits'
+    const inapplicable = 'does not apply to "respond"; remove it'
+    if (upstream) yield conflict('respond', 'cannot be combined with "upstream"; remove one of them')
+    if (authenticate !== 'bearer') yield { path: ['authenticate'], message }
+    if (limits.length > 0) yield conflict('limits', inapplicable)
+    if (timeout !== undefined) yield conflict('timeout', inapplicable)
+  }
+  if (scope.length > 0 && authenticate !== 'bearer')
+    yield conflict('scope', 'applies only to "authenticate: bearer", as only tokens have scopes; remove it')
+  if (authenticate === 'none' || authenticate === 'bearer') return
+  const { methods, what, write } = ENDPOINTS[authenticate]
+  const matched = (parsePattern(match) as Pattern).methods
+  if (matched === undefined || [...matched].some((method) => !methods.includes(method))) {
+    const message = `must match only ${what}; write "${write} ${match.replace(/^[A-Za-z,]+ +/, '')}"`
+    yield { path: ['match'], message }
+  }
+  const reason = `does not apply to "authenticate: ${authenticate}"`
+  if (limits.length > 0) yield conflict('limits', `${reason}, which is never limited; remove it`)
+  if (maxBody !== MAX_BODY) yield conflict('maxBody', `${reason}; write par.maxBody`)
+}
 
 const route = fields
-  .superRefine(crossField(fitting))
-  .transform(({ match, timeout, ...rest }) => ({
-    ...(parsePattern(match) as Pattern),
-    match,
-    ...rest,
-    timeoutMs: timeout,
-  }))
+  .superRefine(crossField(routeConflicts))
+  .transform(({ timeout, ...rest }) => {
+    return { ...(parsePattern(rest.match) as Pattern), ...rest, timeoutMs: timeout }
+  })
   .describe('What happens to the requests that match.')
 
 export const routes = list(route, 1, 'a list of routes').describe('In order: the first match wins.')

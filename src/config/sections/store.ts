@@ -2,35 +2,11 @@ import { z } from 'zod'
 import type { RedisTopology } from '../../limit/redis/options.ts'
 import { type Issue, mustBe } from '../yaml/issue.ts'
 import { pemFile } from './addresses.ts'
-import {
-  bool,
-  crossField,
-  choice,
-  coerced,
-  duration,
-  int,
-  list,
-  section,
-  text,
-  stringThat,
-} from './values.ts'
+import { bool, choice, coerced, crossField, duration, int } from './values.ts'
+import { list, section, stringThat, text } from './values.ts'
 
 const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
 const NODE = 'redis://host:port or rediss://host:port'
-
-/** Sentinels have no credentials in their URLs: their own are another setting, and so are those of the master. */
-function checkSentinel(text: string): boolean | string {
-  const found = checkNode(text)
-  if (found !== true || !text.includes('@')) return found
-  return 'must hold no credentials; write them as username, password, sentinelUsername and sentinelPassword'
-}
-
-/** A node of a Redis Cluster, which has database 0 alone, or a sentinel. */
-function checkNode(text: string): boolean | string {
-  if (!/^rediss?:\/\//.test(text)) return false
-  const isLonger = URL.canParse(text) && new URL(text).pathname.length > 1
-  return isLonger ? `must end after the port; write ${NODE}` : checkServer(text)
-}
 
 function checkServer(text: string): boolean | string {
   if (/^(?:unix:\/\/)?\/[^\s?#]+$/.test(text)) return true
@@ -41,10 +17,22 @@ function checkServer(text: string): boolean | string {
   return /^(?:\/\d{0,4})?$/.test(pathname) || 'must end with the number of a database, such as /0, or without'
 }
 
-/** The URL of a Redis. */
+/** Checks a node of a Redis Cluster, which has only database 0, or a sentinel. */
+function checkNode(text: string): boolean | string {
+  if (!/^rediss?:\/\//.test(text)) return false
+  const isLonger = URL.canParse(text) && new URL(text).pathname.length > 1
+  return isLonger ? `must end after the port; write ${NODE}` : checkServer(text)
+}
+
+/** Checks a sentinel. Its credentials and those of the master are in other settings. */
+function checkSentinel(text: string): boolean | string {
+  const result = checkNode(text)
+  if (result !== true || !text.includes('@')) return result
+  return 'must not contain credentials; write username, password, sentinelUsername and sentinelPassword'
+}
+
 export const redisUrl = stringThat(checkServer, SERVER)
 
-/** The PEM files of TLS to a server. */
 export const tlsFiles = {
   ca: pemFile.optional().describe('Authorities (CAs) that are trusted; by default those of Node.js.'),
   cert: pemFile.optional().describe('The client certificate that the gateway presents; needs key.'),
@@ -53,39 +41,34 @@ export const tlsFiles = {
 
 export function* certWithoutKey({ cert, key }: { cert?: unknown; key?: unknown }): Generator<Issue> {
   if ((cert === undefined) === (key === undefined)) return
-  const [one, other] = key === undefined ? ['cert', 'key'] : ['key', 'cert']
-  yield { path: [one], message: `is of no use without "${other}"; write both or neither`, key: true }
+  const [present, missing] = key === undefined ? ['cert', 'key'] : ['key', 'cert']
+  yield { path: [present], message: `has no effect without "${missing}"; write both or neither`, key: true }
 }
 
+const tlsSection = section({
+  ...tlsFiles,
+  servername: text('the name in the certificate of Redis')
+    .optional()
+    .describe('The name expected in the certificate of Redis; by default the host of the URL.'),
+  rejectUnauthorized: bool.prefault(true).describe('false accepts the certificate of any impostor.'),
+}).superRefine(crossField(certWithoutKey))
+
+const TLS = `true or a mapping (keys: ${Object.keys(tlsSection.shape).join(', ')})`
 const tls = z
-  .union(
-    [
-      coerced(z.literal(true)),
-      section({
-        ...tlsFiles,
-        servername: text('the name in the certificate of Redis')
-          .optional()
-          .describe('The name expected in the certificate of Redis; by default the host of the URL.'),
-        rejectUnauthorized: bool.prefault(true).describe('false accepts the certificate of any impostor.'),
-      }).superRefine(crossField(certWithoutKey)),
-    ],
-    mustBe('true or a mapping with keys of ca, cert, key, servername, rejectUnauthorized'),
-  )
+  .union([coerced(z.literal(true)), tlsSection], mustBe(TLS))
   .describe('TLS to Redis: true, or PEM files relative to this file; rediss:// switches it on, too.')
 
 const servers = section({
   url: redisUrl
     .optional()
-    .describe('One server: redis://, rediss:// (TLS) or unix:///path; file:/path reads the URL from a file.'),
+    .describe('One server: redis://, rediss:// (TLS), unix:///path or file:/path of it.'),
   cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes')
     .optional()
     .describe('Instead of url: the URLs of some nodes of a Redis Cluster; the others are discovered.'),
   sentinels: list(stringThat(checkSentinel, NODE), 1, 'a list of the URLs of the sentinels')
     .optional()
     .describe('Instead of url: the URLs of sentinels, which report the master by its name.'),
-  name: text('the name by which the sentinels know the master')
-    .optional()
-    .describe('The name by which the sentinels know the master.'),
+  name: text('the master’s name at the sentinels').optional().describe('The master’s name at the sentinels.'),
   sentinelUsername: text('a user of the sentinels')
     .optional()
     .describe('The user at the sentinels, with sentinelPassword; by default their default user.'),
@@ -93,66 +76,51 @@ const servers = section({
     .optional()
     .describe('The password at the sentinels, not at Redis itself; none by default.'),
   username: text('a user of Redis').optional().describe('Instead of the user in the URL; may be file:/path.'),
-  password: text('the password of that user')
-    .optional()
-    .describe('Instead of the password in the URL; file:/path reads it from a file.'),
+  password: text('the password of that user').optional().describe('Instead of the URL’s; may be file:/path.'),
   tls: tls.optional(),
 })
 
-/** A Redis with several kinds of addresses or without any, and settings that do not go together. */
-function* fitting(redis: z.output<typeof servers>): Generator<Issue> {
+function* addressConflicts(redis: z.output<typeof servers>): Generator<Issue> {
   const { url, cluster, sentinels, sentinelUsername, sentinelPassword } = redis
   const [kind, ...others] = (['url', 'cluster', 'sentinels'] as const).filter((kind) => redis[kind])
   if (kind === undefined) yield { path: [], message: 'names no server; write url, cluster or sentinels' }
   for (const other of others)
-    yield { path: [other], message: `stands beside "${kind}"; take one of the two out`, key: true }
-  if (kind === 'sentinels') {
-    if (redis.name === undefined) {
-      const message = 'is missing; write the name by which the sentinels know the master'
-      yield { path: ['name'], message }
-    }
-    if (sentinelUsername !== undefined && sentinelPassword === undefined) {
-      const message = 'is of no use without "sentinelPassword"; write both or neither'
-      yield { path: ['sentinelUsername'], message, key: true }
-    }
-  } else if (kind !== undefined) {
-    for (const key of ['name', 'sentinelUsername', 'sentinelPassword'] as const)
-      if (redis[key] !== undefined)
-        yield { path: [key], message: 'goes with "sentinels" alone; take it out', key: true }
-  }
+    yield { path: [other], message: `cannot be combined with "${kind}"; remove one of them`, key: true }
+  if (kind === 'sentinels' && redis.name === undefined)
+    yield { path: ['name'], message: 'is missing; write the master’s name at the sentinels' }
+  const message = 'has no effect without "sentinelPassword"; write both or neither'
+  if (kind === 'sentinels' && sentinelUsername !== undefined && sentinelPassword === undefined)
+    yield { path: ['sentinelUsername'], message, key: true }
+  for (const key of ['name', 'sentinelUsername', 'sentinelPassword'] as const)
+    if (kind !== undefined && kind !== 'sentinels' && redis[key] !== undefined)
+      yield { path: [key], message: 'applies only to "sentinels"; remove it', key: true }
   if (redis.tls !== undefined && url !== undefined && !url.startsWith('redis'))
-    yield { path: ['tls'], message: 'has no meaning on a socket file; take it out', key: true }
+    yield { path: ['tls'], message: 'does not apply to a socket file; remove it', key: true }
   // All nodes are reached with the same settings.
   const nodes = (cluster ?? sentinels ?? []).map((node) => {
     const { protocol, username, password } = new URL(node)
     return JSON.stringify([protocol, username, password])
   })
   const i = nodes.findIndex((node) => node !== nodes[0])
-  const message = 'differs from the first one in scheme, user or password; write all alike'
-  if (i !== -1) yield { path: [kind!, i], message }
+  const differs = 'differs from the first in scheme, user or password; write the same for all'
+  if (i !== -1) yield { path: [kind!, i], message: differs }
 }
 
+const redis = servers.superRefine(crossField(addressConflicts)).transform((redis) => {
+  const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest } = redis
+  let topology: RedisTopology = { url: url! }
+  if (cluster !== undefined) topology = { cluster }
+  if (sentinels !== undefined) topology = { sentinels, name: name!, sentinelUsername, sentinelPassword }
+  return { topology, ...rest }
+})
+const isPrefix = (prefix: string): boolean => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix)
+
 const sharedStore = section({
-  redis: servers
-    .superRefine(crossField(fitting))
-    .transform(({ url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest }) => {
-      // Exactly one of the three is there.
-      const topology: RedisTopology =
-        cluster !== undefined
-          ? { cluster }
-          : sentinels !== undefined
-            ? { sentinels, name: name!, sentinelUsername, sentinelPassword }
-            : { url: url! }
-      return { topology, ...rest }
-    })
-    .describe('The Redis that every instance of the gateway shares.'),
-  prefix: stringThat(
-    (prefix) => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix),
-    'letters, digits and . _ : - (64 at most)',
-  )
+  redis: redis.describe('The Redis that all gateways share.'),
+  prefix: stringThat(isPrefix, 'letters, digits and . _ : - (64 at most)')
     .default('sluice')
     .describe('The beginning of every key in Redis; gateways share their limits if it is the same.'),
-  timeout: duration('1ms', '1m').prefault('100ms').describe('Longest wait for Redis; then onOutage applies.'),
+  timeout: duration('1ms', '1m').prefault('100ms').describe('Maximum wait for Redis; then onOutage applies.'),
   onOutage: choice(['local', 'allow', 'deny'])
     .default('local')
     .describe('While Redis is down: local counts per process, allow admits every call, deny answers 503.'),
@@ -163,7 +131,7 @@ const sharedStore = section({
 
 export const store = z
   .union([z.literal('memory'), sharedStore], mustBe('"memory" or a mapping with "redis"'))
-  .describe('Where the counters live: "memory" counts in this process alone.')
+  .describe('Where the counters are; "memory" counts in this process only.')
 
-/** A shared store as the file says it, with files not yet read. */
+/** The settings of a shared store, whose files are not read yet. */
 export type SharedStoreSettings = z.output<typeof sharedStore>

@@ -1,34 +1,35 @@
 import type { YAMLError } from 'yaml'
 import type { z } from 'zod'
 
-/** From the document to a value: keys and positions in lists. */
+/** The keys and list indexes that lead from the document to a value. */
 export type Path = readonly (string | number)[]
 
-/** A line and column, both counted from 1. */
+/** A line and a column, both counted from 1. */
 export interface Position {
   readonly line: number
   readonly column: number
 }
 
-/** A mistake in a file. With `key`, its place is that of the path's key and not of its value. */
 export interface Issue {
   readonly path: Path
   readonly message: string
+  /** Locates the mistake at the key of the path, not at its value. */
   readonly key?: boolean | undefined
-  readonly place?: Position
+  /** Replaces the position of the path. */
+  readonly position?: Position
 }
 
-/** One mistake in a configuration, or a warning, as the operator reads it. */
+/** A mistake in a configuration, or a warning, as the operator reads it. */
 export interface LocatedIssue {
-  /** `file:line:column`, or the flag that gave the value. */
+  /** `file:line:column`, or the flag that set the value. */
   readonly where: string
-  /** Such as `routes[2].upstream`; empty for the file as a whole. */
+  /** The written path, such as `routes[2].upstream`; empty for the whole file. */
   readonly path: string
-  /** What is wrong and what to write instead. */
+  /** The mistake and the remedy. */
   readonly message: string
 }
 
-/** Every mistake of a configuration, in the order of the file; its message has a line for each. */
+/** All mistakes of a configuration, in the order of the file. The message has one line for each. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
   readonly problems: readonly LocatedIssue[]
@@ -39,76 +40,71 @@ export class ConfigError extends Error {
   }
 }
 
-/** A problem in a line: `sluice.yaml:3:9: admin.port: what is wrong`. */
+/** Formats a mistake as `sluice.yaml:3:9: admin.port: message`. */
 export function problemLine({ where, path, message }: LocatedIssue): string {
   return [where, path, message].filter(Boolean).join(': ')
 }
 
-/** Words an issue of the schema: one mistake for each unknown key, and of a union the case that was meant. */
-export function mistakesOf(issue: z.core.$ZodIssue, at: Path = []): readonly Issue[] {
-  const path = [...at, ...issue.path] as Path
+/** Converts an issue of zod: one mistake for each unknown key, and for a union those of the intended member. */
+export function mistakesOf(issue: z.core.$ZodIssue, parent: Path = []): readonly Issue[] {
+  const path = [...parent, ...issue.path] as Path
   const { message } = issue
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => ({ path: [...path, key], message: unknownKey(key, message), key: true }))
   if (issue.code === 'invalid_key') return [{ path, message: issue.issues[0]!.message, key: true }]
   if (issue.code === 'invalid_union') {
-    // A case of another type has an issue at the value itself.
-    const meant = issue.errors.filter(
-      (issues) =>
-        !issues.some(({ code, path }) => path.length === 0 && /^invalid_(?:type|value)$/.test(code)),
+    // A member of another type has an issue at the value itself.
+    const intended = issue.errors.filter((issues) =>
+      issues.every(({ code, path }) => path.length > 0 || !/^invalid_(?:type|value)$/.test(code)),
     )
-    if (meant.length === 1) return meant[0]!.flatMap((inner) => mistakesOf(inner, path))
+    if (intended.length === 1) return intended[0]!.flatMap((inner) => mistakesOf(inner, path))
   }
   return [{ path, message, key: issue.code === 'custom' && issue.params?.['key'] === true }]
 }
 
-/** Lists mistakes in the order of the file, one of each path, as others there follow from the first; `flagOf` names the flag that gave a value. */
-export function problemsOf(
+/** Sorts mistakes by position and keeps the first of each path, since the others follow from it. `flagOf` returns a value's flag. */
+export function locate(
   mistakes: readonly Issue[],
-  label: string,
-  placeOf: (path: Path, key?: boolean) => Position,
-  flagOf: (path: Path) => string | undefined,
+  file: string,
+  positionOf: (path: Path, key?: boolean) => Position,
+  flagOf: (path: Path) => string | undefined = () => undefined,
 ): readonly LocatedIssue[] {
   const seen = new Set<string>()
   return mistakes
     .filter(({ path }) => path.length === 0 || seen.size < seen.add(writePath(path)).size)
-    .map(({ path, key, place, message }) => ({ path, message, ...(place ?? placeOf(path, key)) }))
+    .map(({ path, key, position, message }) => ({ path, message, ...(position ?? positionOf(path, key)) }))
     .toSorted((a, b) => a.line - b.line || a.column - b.column)
     .map(({ path, message, line, column }) => {
       const flag = flagOf(path)
       if (flag !== undefined) return { where: flag, path: '', message }
       const written = writePath(path, message.startsWith('unknown key'))
-      return { where: `${label}:${line}:${column}`, path: written, message }
+      return { where: `${file}:${line}:${column}`, path: written, message }
     })
 }
 
-/** Such as `routes[2].upstream`; with `plain`, without steps that are no words: they may be a key and its secret, without the colon. */
-function writePath(path: Path, plain = false): string {
-  let written = ''
-  for (const step of path) {
-    if (typeof step === 'number') written += `[${step}]`
-    else if (/^[A-Za-z_][A-Za-z0-9_-]*$/.test(step)) written += written === '' ? step : `.${step}`
-    else if (!plain) written += `[${JSON.stringify(step)}]`
-  }
-  return written
+/** Formats a path. `wordsOnly` omits other keys: an unknown one may be a key and its secret without a colon. */
+function writePath(path: Path, wordsOnly = false): string {
+  const steps = path.map((step) => {
+    if (typeof step === 'number') return `[${step}]`
+    if (/^[A-Za-z_][A-Za-z0-9_-]*$/.test(step)) return `.${step}`
+    return wordsOnly ? '' : `[${JSON.stringify(step)}]`
+  })
+  return steps.join('').replace(/^\./, '')
 }
 
-/** The `error` option of a value that must be `what`, unless `explain` knows more. The value is never repeated: it may hold a secret. */
-export function mustBe(what: string, explain?: (input: unknown) => string | undefined) {
+/** Returns the `error` option of zod for a value that must be `what`. The value is not repeated: it may hold a secret. */
+export function mustBe(what: string, explain?: (input: unknown) => string | false | undefined) {
   return {
     error: ({ input }: { readonly input?: unknown }): string => {
       if (input === undefined) return `is missing; write ${what}`
       if (input === null) return `is empty; write ${what}`
-      return explain?.(input) ?? `must be ${what}`
+      return explain?.(input) || `must be ${what}`
     },
   }
 }
 
-/** The `error` option of a mapping: how its other mistakes are worded, and which keys it knows. */
-export function mustBeMapping(
-  keys: readonly string[],
-  what = `a mapping with ${keys.length === 1 ? `"${keys[0]}"` : `keys of ${keys.join(', ')}`}`,
-) {
+/** Returns the `error` option of zod for a mapping. The message of unknown keys is the defined keys, for `mistakesOf`. */
+export function mustBeMapping(keys: readonly string[], what = `a mapping (keys: ${keys.join(', ')})`) {
   const { error } = mustBe(what)
   return {
     error: (raised: z.core.$ZodRawIssue) =>
@@ -116,67 +112,64 @@ export function mustBeMapping(
   }
 }
 
-/** Words an unknown key, with `known` the keys separated by spaces that `mustBeMapping` left as the message. */
-export function unknownKey(key: string, known: string): string {
-  const keys = known.split(' ')
-  const meant = nearest(key, keys)
-  if (meant !== undefined) return `unknown key; did you mean "${meant}"?`
-  return `unknown key; write ${keys.length === 1 ? `"${keys[0]}"` : `one of ${keys.join(', ')}`}`
+function unknownKey(key: string, defined: string): string {
+  const keys = defined.split(' ')
+  const similar = nearest(key, keys)
+  if (similar !== undefined) return `unknown key; did you mean "${similar}"?`
+  return `unknown key; write ${keys.length === 1 ? `"${defined}"` : `one of ${keys.join(', ')}`}`
 }
 
-/** Words a reference to an upstream or a limit that is not defined. */
-export function undefinedName(kind: string, name: string, known: readonly string[]): string {
-  const meant = nearest(name, known)
-  const others = known.length === 0 ? '' : ` or write ${oneOf(known)}`
-  const hint = meant === undefined ? `define it under "${kind}s"${others}` : `did you mean "${meant}"?`
-  return `there is no such ${kind}; ${hint}`
+/** Returns the message for a reference to an undefined upstream or limit. */
+export function undefinedName(kind: string, name: string, defined: readonly string[]): string {
+  const similar = nearest(name, defined)
+  if (similar !== undefined) return `there is no such ${kind}; did you mean "${similar}"?`
+  const others = defined.length === 0 ? '' : ` or write ${oneOf(defined)}`
+  return `there is no such ${kind}; define it under "${kind}s"${others}`
 }
 
-/** `a`, `a or b`, `a, b or c`. */
+/** Formats `a`, `a or b`, or `a, b or c`. */
 export function oneOf(words: readonly string[]): string {
   return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
 }
 
-const PLAINER: Readonly<Record<string, string>> = {
-  MULTIPLE_DOCS: 'a second document starts here; a configuration is one document, so take the "---" out',
-  NON_STRING_KEY: 'holds a key that is not a word; write a plain one',
-  RESOURCE_EXHAUSTION: 'this nests too deeply; take some out',
-  TAB_AS_INDENT: 'a tab indents this line; YAML takes spaces alone',
-  TAG_RESOLVE_FAILED: 'a tag (!name) means nothing here; take it out',
+const YAML_ERRORS: Readonly<Record<string, string>> = {
+  MULTIPLE_DOCS: 'a second document starts here; a configuration is one document, so remove the "---"',
+  NON_STRING_KEY: 'contains a key that is not a word; write a plain word',
+  RESOURCE_EXHAUSTION: 'the nesting is too deep; remove some levels',
+  TAB_AS_INDENT: 'a tab indents this line; YAML accepts only spaces',
+  TAG_RESOLVE_FAILED: 'a tag (!name) has no meaning here; remove it',
 }
 
-/** Words what the YAML parser found, without the text behind the colon, which may be a secret. */
+/** Rewrites an error of the YAML parser without the text after the colon, which may be a secret. */
 export function describeYamlError({ code, message, pos }: YAMLError, text: string): string {
   const [line] = text.slice(text.lastIndexOf('\n', pos[0] - 1) + 1).split('\n', 1) as [string]
   if (code === 'NON_STRING_KEY' && line.includes('{{'))
     return 'is a mapping within a mapping; write "${NAME}" for the environment variable NAME'
-  const plainer = PLAINER[code]
-  if (plainer !== undefined) return plainer
+  const description = YAML_ERRORS[code]
+  if (description !== undefined) return description
   const isUnquoted = /^[^#]*[{,[][^"'#]*\$\{/.test(line.slice(0, 1000))
   const hint = isUnquoted ? '; within { } and [ ], put quotes around "${NAME}"' : ''
   return `${message.split(/\n|: /, 1)[0]}${hint}`
 }
 
-/** The one of `known` that `word` was probably meant to be: at most a third of it differs, or only case and dashes. */
-export function nearest(word: string, known: readonly string[]): string | undefined {
-  const most = Math.min(3, Math.ceil(word.length / 3))
-  const edited = known.map((one) => ({ one, by: plain(one) === plain(word) ? 0 : edits(word, one) }))
-  return edited.filter(({ by }) => by <= most).toSorted((a, b) => a.by - b.by)[0]?.one
+const fold = (text: string): string => text.toLowerCase().replaceAll(/[-_ ]/g, '')
+
+/** Returns the most similar of `candidates`: at most a third of it differs from `word`, or only case and dashes. */
+export function nearest(word: string, candidates: readonly string[]): string | undefined {
+  const max = Math.min(3, Math.ceil(word.length / 3))
+  return candidates
+    .map((name) => ({ name, edits: fold(name) === fold(word) ? 0 : editsBetween(word, name) }))
+    .filter(({ edits }) => edits <= max)
+    .toSorted((a, b) => a.edits - b.edits)[0]?.name
 }
 
-function plain(word: string): string {
-  return word.toLowerCase().replaceAll(/[-_ ]/g, '')
-}
-
-/** The edits between two words: insert, delete or replace (Levenshtein). */
-function edits(a: string, b: string): number {
+/** Counts the insertions, deletions and replacements between two words (Levenshtein). */
+function editsBetween(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, j) => j)
   for (let i = 1; i <= a.length; i++) {
     const next = [i]
-    for (let j = 1; j <= b.length; j++) {
-      const replaced = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)
-      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, replaced))
-    }
+    for (let j = 1; j <= b.length; j++)
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + Number(a[i - 1] !== b[j - 1])))
     row = next
   }
   return row[b.length]!

@@ -4,7 +4,8 @@ import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { GRANTS, SENTINEL_GRANTS, StoreConfigError } from '../../../src/limit/redis/diagnose.ts'
 import { describeTopology, redisAddress } from '../../../src/limit/redis/options.ts'
-import { createRedisStore, type RedisStore, type RedisStoreOptions } from '../../../src/limit/redis/store.ts'
+import type { RedisStoreOptions } from '../../../src/limit/redis/connection.ts'
+import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { admitsAll, startFakeRedis } from '../../helpers/fake-redis.ts'
 import {
   freePort,
@@ -221,7 +222,7 @@ test('a database that is gone after a reconnection is reported once, and not use
   await expect(store.charge([quota])).rejects.toThrow(StoreConfigError)
   await expect(store.probe('redis')).rejects.toThrow('names a database')
   expect(wrong).toEqual([
-    expect.stringMatching(/names a database .+ \(It said: ERR DB index is out of range\)$/),
+    expect.stringMatching(/names a database .+ \(Cause: ERR DB index is out of range\)$/),
   ])
   selected = '+OK\r\n'
   await store.probe('redis')
@@ -331,7 +332,7 @@ describe('a store with the right Redis', () => {
     const node = await startRedis({ tcp: true, args: ['--cluster-enabled', 'yes'] })
     expect(await connect({ cluster: [node.url] })).toEqual([])
     expect(store.servers()).toEqual(['unknown'])
-    await expect(store.probe('unknown')).rejects.toThrow('gives no node its slots')
+    await expect(store.probe('unknown')).rejects.toThrow('no node of the cluster has slots')
     await node.close()
   })
 

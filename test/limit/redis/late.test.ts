@@ -57,7 +57,7 @@ it('a clock that was set costs one more question, and no call', async () => {
 it('a clock is known as narrowly as any answer shows, unless a later one contradicts it', () => {
   const clocks = new ServerClocks()
   const after = (nowMs: number) =>
-    (['no later', 'no earlier'] as const).map((bound) => clocks.at('a', nowMs + 100, bound))
+    (['earliest', 'latest'] as const).map((bound) => clocks.at('a', nowMs + 100, bound))
   expect(after(1000)).toEqual([0, 0])
   // Shown somewhere between 1000 and 1010 ms of this clock.
   clocks.learn('a', 1000, 1010, 5_000_000)

@@ -3,7 +3,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
 import type { Quota } from '../../../src/limit/limit.ts'
 import { type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
-import { createRedisStore, type RedisStore, type RedisStoreOptions } from '../../../src/limit/redis/store.ts'
+import type { RedisStoreOptions } from '../../../src/limit/redis/connection.ts'
+import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { freePort, type RedisServer, startCluster, startRedis, startSentinels } from '../../helpers/redis.ts'
 import { until } from '../../helpers/wait.ts'
 import { admitsAll, type FakeRedis, startFakeRedis } from '../../helpers/fake-redis.ts'
@@ -231,7 +232,7 @@ describe('with a server that', () => {
     fake.answer(admitsAll)
     const { redis } = await storeOf({ url: fake.url })
     fake.answer(reply)
-    await expect(redis.charge([quota()])).rejects.toThrow('did not answer as charge.lua does')
+    await expect(redis.charge([quota()])).rejects.toThrow('invalid reply to charge.lua')
   })
 
   test('became a replica, it is connected to anew: its name may lead to another by now', async () => {

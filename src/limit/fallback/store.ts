@@ -104,12 +104,10 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   async function restore(server: string): Promise<void> {
     if (restoring.has(server)) return
     restoring.add(server)
-    const counted = [...local.counted((key) => store.server(key) === server)]
-    while (counted.length > 0) {
-      const written = counted
-        .splice(0, RESTORED_AT_ONCE)
-        .map(async (quota) => local.restored(quota, await store.charge([quota])))
-      const ends = await Promise.allSettled(written)
+    const write = async (quota: Quota) => local.restored(quota, await store.charge([quota]))
+    const counted = local.counted((key) => store.server(key) === server)
+    for (let i = 0; i < counted.length; i += RESTORED_AT_ONCE) {
+      const ends = await Promise.allSettled(counted.slice(i, i + RESTORED_AT_ONCE).map(write))
       if (ends.every(({ status }) => status === 'rejected')) break
     }
     restoring.delete(server)
@@ -121,8 +119,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const timer = setInterval(() => {
     const servers = new Set(store.servers())
     for (const [server, breaker] of breakers) {
+      // A server that is down stays until a probe succeeds, also if it has left the cluster.
       if (!breaker.up || servers.has(server)) continue
-      // It has left the cluster.
       breaker.stop()
       breakers.delete(server)
     }

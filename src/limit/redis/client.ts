@@ -3,27 +3,18 @@ import { Cluster, Redis } from 'ioredis'
 import { LRUCache } from 'lru-cache'
 import { isGeneric } from './diagnose.ts'
 import { hashSlot, SLOTS, tagOf } from './hash-slot.ts'
-import {
-  clusterOptions,
-  type RedisCredentials,
-  type RedisTopology,
-  sentinelOptions,
-  serverOptions,
-} from './options.ts'
+import { clusterOptions, type RedisConfig, sentinelOptions, serverOptions } from './options.ts'
 
 /** A client of one server or of a cluster. A `server` is `redis`, or `host:port` in a cluster. */
 type RedisClient = ReturnType<typeof openCluster>
 type OnError = (error: Error) => void
 
 /** Opens a client. The events of `commands` are those of the connection. */
-export function openClient(
-  topology: RedisTopology,
-  credentials: RedisCredentials,
-  onError: OnError,
-): RedisClient {
-  if ('cluster' in topology) return openCluster(topology.cluster, credentials, onError)
-  if ('url' in topology) return openServer(new Redis(serverOptions(topology.url, credentials)))
-  const { master, subscriptions } = sentinelOptions(topology, credentials)
+export function openClient(config: RedisConfig, onError: OnError): RedisClient {
+  const { topology } = config
+  if ('cluster' in topology) return openCluster(clusterOptions(topology.cluster, config), onError)
+  if ('url' in topology) return openServer(new Redis(serverOptions(topology.url, config)))
+  const { master, subscriptions } = sentinelOptions(topology, config)
   const client = new Redis(master)
   const watchers = subscriptions.map((options) => new Redis(options))
   // The sentinels announce a new master before the old one ends its connections.
@@ -56,8 +47,7 @@ const openServer = (client: Redis, watchers: readonly Redis[] = []): RedisClient
 /** The `server` of keys whose slot has no master. */
 const MASTERLESS = 'slots without a master'
 
-function openCluster(urls: readonly string[], credentials: RedisCredentials, onError: OnError) {
-  const { nodes, options } = clusterOptions(urls, credentials)
+function openCluster({ nodes, options }: ReturnType<typeof clusterOptions>, onError: OnError) {
   const client = new Cluster(nodes, options)
   /** `host:port` of a node → why it is not connected; includes nodes that left. */
   const reasons = new LRUCache<string, Error>({ max: 1000 })

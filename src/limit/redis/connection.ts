@@ -1,13 +1,12 @@
 import type { Redis } from 'ioredis'
 import { openClient } from './client.ts'
 import { checkInfo, configError, isGeneric, type StoreConfigError } from './diagnose.ts'
-import type { RedisCredentials, RedisTopology } from './options.ts'
+import type { RedisConfig } from './options.ts'
 
 /** Maximum time that a start waits for Redis, in milliseconds. */
 const START_MS = 2000
 
-export interface RedisStoreOptions extends RedisCredentials {
-  readonly topology: RedisTopology
+export interface RedisStoreOptions extends RedisConfig {
   readonly prefix: string
   /** Timeout of a script call. A call that Redis reads later is not charged. */
   readonly timeoutMs?: number
@@ -34,7 +33,7 @@ export function createConnection(options: RedisStoreOptions) {
   /** True after the current connection has passed `check`. */
   let isVerified = false
   let misconfiguration: StoreConfigError | undefined
-  const client = openClient(options.topology, options, failed)
+  const client = openClient(options, failed)
   const emitter = client.commands as Redis
   emitter.on('error', failed).on('sentinelError', failed)
   emitter.on('ready', () => changed(true)).on('close', () => changed(false))
@@ -107,21 +106,16 @@ export function createConnection(options: RedisStoreOptions) {
     close,
     /** Connects and calls `ask`; resolves and rejects as `RedisStore.connect`. */
     async connect(ask: () => Promise<unknown>): Promise<boolean> {
-      const late = new Promise<boolean>((resolve, reject) => {
+      const isConnected = await new Promise<boolean>((resolve) => {
         setTimeout(resolve, START_MS, false).unref()
-        onMisconfigured = reject
+        onMisconfigured = () => resolve(false)
+        const connecting = client.connect().then(ask)
+        connecting.then(() => resolve(true), report).finally(() => resolve(false))
       })
-      const connected = client.connect().then(ask)
-      try {
-        return await Promise.race([late, connected.then(() => true)])
-      } catch (error) {
-        const wrong = configError(error)
-        if (wrong === undefined) return false
-        close()
-        throw wrong
-      } finally {
-        onMisconfigured = options.onMisconfigured
-      }
+      onMisconfigured = options.onMisconfigured
+      if (misconfiguration === undefined) return isConnected
+      close()
+      throw misconfiguration
     },
     /** Throws the StoreConfigError if Redis contradicts the configuration. */
     assertConfigured(): void {

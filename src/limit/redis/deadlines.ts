@@ -7,19 +7,14 @@ export class TimeoutError extends Error {
   }
 }
 
-const TICK_MS = 10
-
-interface Waiting extends ListItem {
-  readonly endsAt: number
-  readonly expire: () => void
-}
+type Waiting = ListItem & { readonly endsAt: number; readonly expire: () => void }
 
 /**
  * Creates a function that adds a timeout to requests, with one timer for all. A tick counts for at most a quarter of the
  * timeout: if it took longer, this process was busy or suspended, which is not a failure of the server.
  */
 export function createDeadlines(timeoutMs: number) {
-  const tickMs = Math.min(TICK_MS, timeoutMs / 10)
+  const tickMs = Math.min(10, timeoutMs / 10)
   const maxTickMs = Math.max(timeoutMs / 4, 2 * tickMs)
   const waiting = new UnorderedList<Waiting>()
   let countedMs = 0

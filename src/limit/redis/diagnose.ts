@@ -1,11 +1,5 @@
 import { Redis } from 'ioredis'
-import {
-  type RedisCredentials,
-  type RedisTopology,
-  sentinelOptions,
-  serverOptions,
-  urlsOf,
-} from './options.ts'
+import { type RedisConfig, type RedisTopology, sentinelOptions, serverOptions, urlsOf } from './options.ts'
 
 /** A mistake in the configuration of the store; the message says how to correct it. */
 export class StoreConfigError extends Error {
@@ -76,56 +70,42 @@ export function checkInfo(topology: RedisTopology, info: string): string | undef
 /** True if an error reports only that a connection is closed. */
 export const isGeneric = ({ message }: Error): boolean => /Connection is closed\.?$/.test(message)
 
-/** A configured server: its description, or why it cannot be used. */
-export type InspectedNode = { readonly url: string } & (
-  | { readonly found: string }
-  | { readonly error: Error }
-)
-
 /** The oldest version with every command of the store. */
 const OLDEST_VERSION = '6.2'
 
-/** Connects to each configured server, within `timeoutMs` each. Never rejects, and writes nothing. */
-export async function inspectNodes(
-  topology: RedisTopology,
-  credentials: RedisCredentials,
-  timeoutMs: number,
-) {
-  const urls = urlsOf(topology)
+/** Describes each configured server, or returns why it cannot be used. Takes `timeoutMs` for each, and writes nothing. */
+export function inspectNodes(config: RedisConfig, timeoutMs: number) {
+  const { topology } = config
   const nodes =
     'name' in topology
-      ? sentinelOptions(topology, credentials).subscriptions
-      : urls.map((url) => serverOptions(url, credentials))
-  const limits = { connectTimeout: timeoutMs, commandTimeout: timeoutMs, retryStrategy: () => null }
-  const describe = 'name' in topology ? describeSentinel(topology.name) : describeServer
-  return await Promise.all(
-    nodes.map(async (options, i): Promise<InspectedNode> => {
-      const node = new Redis({ ...options, ...limits })
-      const url = urls[i]!
-      let reason: Error | undefined
-      node.on('error', (error: Error) => (reason = error))
-      try {
-        await node.connect()
-        return { url, found: await describe(node) }
-      } catch (thrown) {
-        // The emitted error is more specific than "Connection is closed".
-        const error = reason ?? (thrown as Error)
-        return { url, error: configError(error) ?? error }
-      } finally {
-        node.stream?.on('error', () => {})
-        node.disconnect()
-      }
-    }),
-  )
+      ? sentinelOptions(topology, config).subscriptions
+      : urlsOf(topology).map((url) => serverOptions(url, config))
+  const once = { connectTimeout: timeoutMs, commandTimeout: timeoutMs, retryStrategy: () => null }
+  const inspect = async (url: string, i: number) => {
+    const node = new Redis({ ...nodes[i], ...once })
+    let reason: Error | undefined
+    node.on('error', (error: Error) => (reason = error))
+    try {
+      await node.connect()
+      return { url, found: await describe(node, topology) }
+    } catch (thrown) {
+      // The emitted error is more specific than "Connection is closed".
+      const error = reason ?? (thrown as Error)
+      return { url, error: configError(error) ?? error }
+    } finally {
+      node.stream?.on('error', () => {})
+      node.disconnect()
+    }
+  }
+  return Promise.all(urlsOf(topology).map(inspect))
 }
 
-const describeSentinel = (name: string) => async (sentinel: Redis) => {
-  const master = await sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name)
-  if (!Array.isArray(master)) throw new Error('No such master with that name')
-  return `knows the master "${name}" at ${master.join(':')}`
-}
-
-async function describeServer(node: Redis): Promise<string> {
+async function describe(node: Redis, topology: RedisTopology): Promise<string> {
+  if ('name' in topology) {
+    const master = await node.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', topology.name)
+    if (!Array.isArray(master)) throw new Error('No such master with that name')
+    return `knows the master "${topology.name}" at ${master.join(':')}`
+  }
   const version = infoField(await node.info('server'), 'redis_version') ?? 'unknown'
   const isOld = version.localeCompare(OLDEST_VERSION, 'en', { numeric: true }) < 0
   if (isOld) throw new Error(`is Redis ${version}, and the store needs ${OLDEST_VERSION} or newer`)

@@ -14,13 +14,15 @@ export type RedisTopology =
   | { readonly cluster: readonly string[] }
   | SentinelTopology
 
-/** Credentials that override those in the URLs. */
+/** Credentials, which override those in the URLs. */
 export interface RedisCredentials {
   readonly username?: string | undefined
   readonly password?: string | undefined
   /** TLS options, with PEM certificates and keys. A `rediss://` URL turns TLS on without them. */
   readonly tls?: ConnectionOptions | undefined
 }
+
+export type RedisConfig = RedisCredentials & { readonly topology: RedisTopology }
 
 /** Parses `redis://`, `rediss://`, or the path of a socket (`/path`, `unix:///path`) into options of ioredis. */
 export function redisAddress(url: string, { username, password, tls }: RedisCredentials, defaultPort = 6379) {
@@ -113,7 +115,6 @@ export function clusterOptions(urls: readonly string[], credentials: RedisCreden
     ...(tls && {
       dnsLookup: (host: string, done: (error: null, address: string) => void) => done(null, host),
     }),
-    // Each node connects at once and is not retried: ioredis sets its own queue and retry strategy.
     redisOptions: { ...CONNECTION, ...given({ username, password, tls }) },
   }
   return { nodes, options }

@@ -29,13 +29,10 @@ export function createLocalCounters() {
     for (let i = 0; i < quotas.length; i++) {
       const quota = quotas[i]!
       if (isProof(quota)) continue
-      const { remaining } = allowances[i]!
-      const answer = answers.get(quota.key)
-      if (answer === undefined) answers.set(quota.key, { remaining, at })
-      else {
-        answer.remaining = remaining
-        answer.at = at
-      }
+      let answer = answers.get(quota.key)
+      if (answer === undefined) answers.set(quota.key, (answer = { remaining: 0, at }))
+      answer.remaining = allowances[i]!.remaining
+      answer.at = at
     }
   }
 
@@ -50,12 +47,12 @@ export function createLocalCounters() {
     const own = { ...quota, limit: perGateway(quota.limit, gateways) }
     if (counted.has(key) && store.has(key)) return own
     const now = performance.now()
-    const { remaining, at } = answers.peek(key) ?? { remaining: quota.limit, at: now }
-    const isCurrent = now - at < windowMs
-    const seeded = isCurrent ? Math.max(0, own.limit - perGateway(remaining, gateways)) : 0
-    const seededAt = isCurrent ? at : now
-    if (seeded > 0) store.add(own, seeded, now - seededAt)
-    counted.set(key, { quota, seeded, seededAt })
+    const answer = answers.peek(key)
+    const isCurrent = answer !== undefined && now - answer.at < windowMs
+    const { remaining, at } = isCurrent ? answer : { remaining: quota.limit, at: now }
+    const seeded = Math.max(0, own.limit - perGateway(remaining, gateways))
+    if (seeded > 0) store.add(own, seeded, now - at)
+    counted.set(key, { quota, seeded, seededAt: at })
     return own
   }
 

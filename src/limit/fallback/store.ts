@@ -7,8 +7,9 @@ import type { RedisStore } from '../redis/store.ts'
 import { type Allowance, type Charge, DamagedKeyError } from '../store.ts'
 import { createLocalCounters } from './local-counters.ts'
 
-/** What happens while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
+/** Action while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
 type OutageMode = 'local' | 'allow' | 'deny'
+type Mode = 'store' | OutageMode
 
 export interface FallbackOptions {
   readonly onOutage: OutageMode
@@ -28,17 +29,16 @@ export interface FallbackOptions {
 }
 
 export interface OutageChange {
-  /** What decides for the keys of `server` from now on. */
-  readonly mode: 'store' | OutageMode
+  /** The decider for the keys of `server` from now on. */
+  readonly mode: Mode
   readonly server: string
   /** True if any server of the store is down now. */
   readonly degraded: boolean
   readonly cause: Error | undefined
 }
 
-/** A store on one or several servers, each of which may fail. */
+/** A store of several servers, each of which may fail. */
 export type RemoteStore = Omit<RedisStore, 'connect' | 'overrides'>
-
 export type FallbackStore = ReturnType<typeof withFallback>
 
 const RECONNECT_EVERY_MS = 1000
@@ -62,7 +62,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   function breakerOf(server: string): Health {
     const existing = breakers.get(server)
-    if (existing !== undefined) return existing
+    if (existing) return existing
     let reconnectedAt = Number.NEGATIVE_INFINITY
     /** Replaces a silent connection, which never recovers by itself; a connection with errors need not be replaced. */
     const heal = (cause: Error): void => {
@@ -71,7 +71,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
       reconnectedAt = now
       store.reconnect(server)
     }
-    const changed = (mode: 'store' | OutageMode, cause: Error | undefined): void => {
+    const changed = (mode: Mode, cause?: Error): void => {
       down += mode === 'store' ? -1 : 1
       options.onChange?.({ mode, server, degraded: down > 0, cause })
     }
@@ -85,7 +85,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
         heal(cause)
       },
       onProbeFailed: heal,
-      onUp: () => changed('store', undefined),
+      onUp: () => changed('store'),
       onRecovered: () => void restore(server),
     })
     breakers.set(server, breaker)
@@ -96,8 +96,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     const breaker = breakerOf(server)
     // Only a probe ends an outage.
     if (!breaker.up) return
-    if (error === undefined) breaker.succeeded()
-    else breaker.failed(error)
+    if (error) breaker.failed(error)
+    else breaker.succeeded()
   }
 
   /** Writes back the calls that were counted here, some keys at a time; stops if the server fails again. */
@@ -143,13 +143,12 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   return {
     /** Returns `store`, or `onOutage` while any server of the store is down. */
-    mode: (): 'store' | OutageMode => (down > 0 ? onOutage : 'store'),
+    mode: (): Mode => (down > 0 ? onOutage : 'store'),
     /** Probes every server once; a server that fails is down. */
-    async begin(): Promise<void> {
-      const probe = (server: string) =>
-        store.probe(server).catch((error: Error) => breakerOf(server).trip(error))
-      await Promise.all(store.servers().map(probe))
-    },
+    begin: () =>
+      Promise.all(
+        store.servers().map((server) => store.probe(server).catch((error) => breakerOf(server).trip(error))),
+      ),
     /** Probes every server that is up, after the loss of a connection. */
     check,
     /** Takes every server down until it answers a probe. */

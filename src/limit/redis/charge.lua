@@ -1,25 +1,20 @@
 -- Decides a batch of requests, each against several limits: a request is charged to all of its limits, or to none.
+-- Times are microseconds since the epoch on this server's clock, which is read once for the whole batch.
 --
 -- KEYS      the keys of all limits of all decisions, in order; on a cluster all of one slot
--- ARGV      the deadline in microseconds on this server's clock, after which nothing is decided;
---           then for every decision its rule, numbers separated by blanks:
---             1 to charge, 0 to read only
---             then for every limit: limit, window in microseconds, and 0, or 1 for a shadow limit, or -c to add c calls
---             that were counted elsewhere, even without room
--- returns   a flat list of integers:
---             now        this server's clock in microseconds since the epoch, read once for the whole batch;
---                        nothing else after the deadline
---             then for every decision:
---             admitted   1 or 0
---             then for every limit:
---               room       1 if this limit had room for the call, 0 if not; -1 if its key is damaged: nothing is decided
---               remaining  calls that may still be made, after this one if it was charged
---               growsAt    when remaining next grows, in microseconds since the epoch
+-- ARGV      the deadline, after which nothing is decided; then a rule for every decision, numbers separated by blanks:
+--             1 to charge, 0 to read only; then for every limit: limit, window in microseconds, and 0, or 1 for a shadow
+--             limit, or -c to add c calls that were counted elsewhere, even without room
+-- returns   a flat list of integers: the time, and nothing else after the deadline; then for every decision:
+--             admitted   1 or 0; then for every limit:
+--             room       1 if this limit had room for the call, 0 if not; -1 if its key is damaged: nothing is decided
+--             remaining  calls that may still be made, after this one if it was charged
+--             growsAt    when remaining next grows
 --
 -- A key holds the log of its admitted calls as one string: a header, and a ring of slots, oldest first, big-endian.
 --   header  version of the format, 0 (1 byte), capacity in slots (3), first slot in use (4), slots in use (4), calls ever
 --           admitted (6), of these no longer held (6), times of the newest and of the oldest slot (7 each)
---   slot    time of its last call in microseconds (7), calls ever admitted up to and including it (6)
+--   slot    time of its last call (7), calls ever admitted up to and including it (6)
 -- Above 1000 calls per window, the calls of a thousandth of the window share a slot, and count until its last call leaves:
 -- longer than they should, never shorter. Times never decrease within a log. If the clock went back by more than a window,
 -- the calls of a log are taken as made now; otherwise reading never changes a log. A key expires when its newest slot leaves

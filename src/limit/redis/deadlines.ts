@@ -72,10 +72,10 @@ export function createDeadlines(timeoutMs: number) {
 
 /**
  * Estimates the clock of each server as an interval, which each answer narrows. An answer outside it means that the clock was
- * set: the interval starts anew. Local instants are milliseconds of `performance.now()`.
+ * set: it becomes the interval. Local instants are milliseconds of `performance.now()`.
  */
 export class ServerClocks {
-  /** The least and the greatest difference of each server's clock to the local one, in microseconds. */
+  /** Minimum and maximum difference of each server's clock to the local clock, in microseconds. */
   readonly #ahead = new Map<string, readonly [min: number, max: number]>()
 
   /** Converts a local instant to the earliest or the latest possible one of a server's clock, in microseconds; 0 if unknown. */

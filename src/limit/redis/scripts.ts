@@ -7,6 +7,8 @@ import { createDeadlines, ServerClocks } from './deadlines.ts'
 
 export const CHARGE_SCRIPT = readFileSync(new URL('charge.lua', import.meta.url), 'utf8')
 const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text).digest('hex') })
+type Script = ReturnType<typeof scriptOf>
+type Params = readonly [keys: number, ...keysAndArgs: (string | number)[]]
 
 /**
  * Registers a gateway. KEYS: a sorted set of gateways by when each was last seen, and a key without expiry. ARGV: the gateway's
@@ -56,18 +58,13 @@ export function createScripts(
   let batches = new Map<number, Request[]>()
 
   /** Runs a script whose reply is numbers, the first of them the server's clock; returns none for any other reply. */
-  async function run(
-    server: string,
-    { text, sha }: ReturnType<typeof scriptOf>,
-    keys: readonly string[],
-    args: readonly (number | string)[],
-  ): Promise<readonly number[]> {
+  async function run(server: string, { text, sha }: Script, params: Params): Promise<readonly number[]> {
     const sentAt = performance.now()
-    const asked = commands.evalsha(sha, keys.length, ...keys, ...args)
+    const asked = commands.evalsha(sha, ...params)
     const reply = await asked.catch((error: Error) => {
       // Redis loses its scripts at a restart, a failover or SCRIPT FLUSH.
       const isLost = error.message.startsWith('NOSCRIPT')
-      return explain(isLost ? commands.eval(text, keys.length, ...keys, ...args) : asked, server)
+      return explain(isLost ? commands.eval(text, ...params) : asked, server)
     })
     if (!Array.isArray(reply) || reply.length === 0 || !reply.every(Number.isSafeInteger)) return []
     clocks.learn(server, sentAt, performance.now(), reply[0])
@@ -86,8 +83,10 @@ export function createScripts(
       rules.push(rule)
     }
     const server = client.server(keys[0]!)
-    const runUntil = (bound: 'earliest' | 'latest', remainingMs: number) =>
-      run(server, chargeScript, keys, [clocks.at(server, performance.now() + remainingMs, bound), ...rules])
+    const runUntil = (bound: 'earliest' | 'latest', remainingMs: number) => {
+      const deadline = clocks.at(server, performance.now() + remainingMs, bound)
+      return run(server, chargeScript, [keys.length, ...keys, deadline, ...rules])
+    }
     try {
       assertConfigured()
       const reply = await withDeadline(async (remainingMs) => {
@@ -118,8 +117,8 @@ export function createScripts(
 
     /** Registers a gateway with a server, under keys that begin with `sample`. Times are epoch milliseconds of Redis's clock. */
     async register(server: string, sample: string, id: string) {
-      const keys = [`${sample}~gateways`, `${sample}~since`]
-      const reply = await withDeadline(() => run(server, REGISTER, keys, [id, GATEWAY_LIFE_MS]))
+      const params: Params = [2, `${sample}~gateways`, `${sample}~since`, id, GATEWAY_LIFE_MS]
+      const reply = await withDeadline(() => run(server, REGISTER, params))
       if (reply.length !== 3) throw new Error('Redis returned an invalid reply to the registration.')
       const [nowUs, gateways, sinceUs] = reply as readonly [number, number, number]
       return { gateways, seenAt: nowUs / 1000, sinceAt: sinceUs / 1000 }

@@ -50,8 +50,7 @@ const unavailable = (cause: Error | undefined) =>
 /**
  * Wraps a store in a circuit breaker for each server. The fallback decides requests that fail or time out. After 3 failures in a
  * row, 250 ms from the first to the last, the server is down: the fallback decides at once, a silent connection is replaced, and
- * a probe is sent every 250 ms until one succeeds. Then the calls counted here are written back. An idle server is probed every
- * 2 s.
+ * a probe is sent every 250 ms until one succeeds. Then the calls counted here are written back. Idle servers are probed too.
  */
 export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const { onOutage, instances, processes = 1, probeEveryMs = 250, idleEveryMs = 2000 } = options

@@ -106,11 +106,15 @@ export function createConnection(options: RedisStoreOptions) {
     close,
     /** Connects and calls `ask`; resolves and rejects as `RedisStore.connect`. */
     async connect(ask: () => Promise<unknown>): Promise<boolean> {
-      const isConnected = await new Promise<boolean>((resolve) => {
+      const connecting = new Promise<boolean>((resolve, reject) => {
         setTimeout(resolve, START_MS, false).unref()
-        onMisconfigured = () => resolve(false)
-        const connecting = client.connect().then(ask)
-        connecting.then(() => resolve(true), report).finally(() => resolve(false))
+        onMisconfigured = reject
+        const asked = client.connect().then(ask)
+        asked.then(() => resolve(true), reject)
+      })
+      const isConnected = await connecting.catch((error: unknown) => {
+        report(error)
+        return false
       })
       onMisconfigured = options.onMisconfigured
       if (misconfiguration === undefined) return isConnected

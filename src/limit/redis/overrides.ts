@@ -16,13 +16,14 @@ if type(version) ~= 'string' then redis.call('UNLINK', KEYS[1]) end
 local stored = type(version) == 'string' and tonumber(version:match('^%d+')) or 0
 local known = tonumber(ARGV[1])`
 
-/** An empty value removes its field. */
+/** Writes the fields, and removes those with an empty value. */
 const CHANGE = `${BEGIN}
 for i = 3, #ARGV, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 end
 redis.call('HSET', KEYS[1], '${VERSION_FIELD}', string.format('%d %s', math.max(stored, known) + 1, ARGV[2]))`
 
+/** Replaces all fields, unless the stored version is not older. Returns 1 if it did. */
 const RESTORE = `${BEGIN}
 if stored >= known then return 0 end
 redis.call('UNLINK', KEYS[1])

@@ -38,7 +38,7 @@ export type OnReply = (server: string, error: Error | undefined) => void
 /** Maximum decisions per script call. With larger batches, Redis and the gateway take turns being idle. */
 const MAX_BATCH = 24
 
-interface Request {
+interface Pending {
   readonly quotas: readonly Quota[]
   readonly charging: boolean
   readonly resolve: (charge: Charge) => void
@@ -55,7 +55,7 @@ export function createScripts(
   const chargeScript = scriptOf(script)
   const withDeadline = createDeadlines(timeoutMs)
   const clocks = new ServerClocks()
-  let batches = new Map<number, Request[]>()
+  let batches = new Map<number, Pending[]>()
 
   /** Runs a script whose reply is numbers, the first of them the server's clock; returns none for any other reply. */
   async function run(server: string, { text, sha }: Script, params: Params): Promise<readonly number[]> {
@@ -71,7 +71,7 @@ export function createScripts(
     return reply
   }
 
-  async function send(batch: readonly Request[]): Promise<void> {
+  async function send(batch: readonly Pending[]): Promise<void> {
     const keys: string[] = []
     const rules: string[] = []
     for (const { quotas, charging } of batch) {
@@ -145,7 +145,7 @@ export function createScripts(
   }
 }
 
-function settle(batch: readonly Request[], numbers: readonly number[]): void {
+function settle(batch: readonly Pending[], numbers: readonly number[]): void {
   const nowUs = numbers[0]!
   let at = 1
   for (const [i, { quotas, resolve, reject }] of batch.entries()) {

@@ -8,8 +8,6 @@ import { hashTag } from './hash-slot.ts'
 import { createRedisOverrides } from './overrides.ts'
 import { createScripts, type OnReply } from './scripts.ts'
 
-const SCAN_TIMEOUT_MS = 10_000
-
 export type RedisStore = ReturnType<typeof createRedisStore>
 
 /**
@@ -21,7 +19,7 @@ export function createRedisStore(options: RedisStoreOptions) {
   const { client, explain } = connection
   const { commands } = client
   const id = randomUUID()
-  const scanWithDeadline = createDeadlines(SCAN_TIMEOUT_MS)
+  const scanWithDeadline = createDeadlines(10_000)
   const scripts = createScripts(connection, options, (server, error) => store.onReply(server, error))
   /** The last registration at each server, by the beginning of its keys. */
   const registered = new Map<string, Awaited<ReturnType<typeof scripts.register>>>()

@@ -1,7 +1,8 @@
 import { MemoryStore } from '../../src/limit/memory/store.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
 import { CHARGE_SCRIPT } from '../../src/limit/redis/scripts.ts'
-import { createRedisStore, type RedisStoreOptions } from '../../src/limit/redis/store.ts'
+import type { RedisStoreOptions } from '../../src/limit/redis/connection.ts'
+import { createRedisStore } from '../../src/limit/redis/store.ts'
 import type { Store } from '../../src/limit/store.ts'
 import type { Subject } from './store-contract.ts'
 

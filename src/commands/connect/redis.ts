@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Config, SharedStore } from '../../config/schema.ts'
 import { createLiveOverrides } from '../../limit/overrides-live.ts'
 import { listOverrides } from '../../limit/overrides.ts'
-import { type InspectedNode, inspectNodes } from '../../limit/redis/inspect.ts'
+import { inspectNodes } from '../../limit/redis/diagnose.ts'
 import { describeTopology } from '../../limit/redis/options.ts'
 import { createRedisStore, type RedisStore } from '../../limit/redis/store.ts'
 import { pluralize } from '../format.ts'
@@ -17,7 +17,7 @@ export function redisProbe(config: Config): Probe {
         { state: 'ok', what: 'store', message: 'counts in the memory of this process; nothing to reach' },
       ]
     const { topology } = store.redis
-    const nodes = await inspectNodes(topology, store.redis, TIMEOUT_MS)
+    const nodes = await inspectNodes(store.redis, TIMEOUT_MS)
     const found = nodes.map((node) => describeNode(node, 'name' in topology ? 'sentinel' : 'Redis'))
     // Where none can be reached, counting fails for the same reason.
     if (found.every(({ state }) => state === 'failed')) return found
@@ -25,7 +25,7 @@ export function redisProbe(config: Config): Probe {
   }
 }
 
-function describeNode(node: InspectedNode, kind: string): Finding {
+function describeNode(node: Awaited<ReturnType<typeof inspectNodes>>[number], kind: string): Finding {
   const what = `${kind} at ${shownAddress(node.url)}`
   if ('found' in node) return { state: 'ok', what, message: node.found }
   const { name, message } = node.error

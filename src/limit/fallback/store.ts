@@ -1,67 +1,58 @@
 import { Failure, serviceUnavailable } from '../../errors.ts'
 import { Health } from '../../health.ts'
+import type { KeyFilter } from '../key.ts'
 import { isProof, type Quota } from '../limit.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
 import type { RedisStore } from '../redis/store.ts'
-import { type Charge, DamagedKeyError, type Store } from '../store.ts'
+import { type Allowance, type Charge, DamagedKeyError } from '../store.ts'
 import { createLocalCounters } from './local-counters.ts'
 
-/** What decides while the store is out of reach: counters in this process, nothing, or a 503. */
-export type OutageMode = 'local' | 'allow' | 'deny'
+/** Action while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
+type OutageMode = 'local' | 'allow' | 'deny'
+type Mode = 'store' | OutageMode
 
 export interface FallbackOptions {
   readonly onOutage: OutageMode
-  /** Gateways that share the limits, in place of those that the store counts; under `local` each takes its part. */
+  /** Gateways that share the limits under `local`. Default: those that the store counts, at least `processes`. */
   readonly instances?: number | undefined
-  /** Gateways that there are at least; default 1. */
   readonly processes?: number | undefined
-  /** The pause between two probes of a failing server, and the shortest time from the first to the last of 3 failures. */
+  /** Pause between two probes of a failing server, and minimum time from the first to the last of 3 failures. */
   readonly probeEveryMs?: number
-  /** How often each server is probed that does not fail. */
+  /** Pause between two probes of a server that is up. */
   readonly idleEveryMs?: number
   /** Called for each decision that the fallback makes, or refuses to make under `deny`. */
   readonly onFallback?: () => void
   /** Called once when a server goes down, and when it is up again. */
   readonly onChange?: (change: OutageChange) => void
-  /** Gets the key whenever a decision needs one that is damaged. */
+  /** Called whenever a decision needs a key that is damaged. */
   readonly onDamaged?: (key: string) => void
 }
 
 export interface OutageChange {
-  /** What decides for this server's keys from now on. */
-  readonly mode: 'store' | OutageMode
+  /** The decider for the keys of `server` from now on. */
+  readonly mode: Mode
   readonly server: string
   /** True if any server of the store is down now. */
   readonly degraded: boolean
   readonly cause: Error | undefined
 }
 
-/** A store on one or several servers. Any of them may fail. */
+/** A store of several servers, each of which may fail. */
 export type RemoteStore = Omit<RedisStore, 'connect' | 'overrides'>
+export type FallbackStore = ReturnType<typeof withFallback>
 
-/** A store that fails the way the operator chose. */
-export interface FallbackStore extends Store {
-  /** `store`, or `onOutage` while any server of the store is down. */
-  mode(): 'store' | OutageMode
-  /** Probes every server once; those that fail are down. */
-  begin(): Promise<void>
-  /** Probes every server that is up: a connection was lost. */
-  check(): void
-  /** Takes every server down until it answers a probe. */
-  fail(cause: Error): void
-}
-
-const FAILURES = 3
 const RECONNECT_EVERY_MS = 1000
 const RESTORED_AT_ONCE = 64
 
+const unavailable = (cause: Error | undefined) =>
+  new Failure(serviceUnavailable('The rate limits cannot be checked at the moment.', cause))
+
 /**
- * Wraps a store that may fail in a circuit breaker for each server. A question without an answer within `timeout` (100 ms unless
- * set) is decided by the fallback; under `deny` that rejects with a 503. After 3 failures in a row, 250 ms from the first to the
- * last, the server is down: the fallback decides at once, a silent connection is replaced, and a probe is sent every 250 ms until
- * one succeeds. Then the calls counted here are written back. A server without callers is probed every 2 s.
+ * Wraps a store in a circuit breaker for each server. The fallback decides requests that fail or time out. After 3 failures in a
+ * row, 250 ms from the first to the last, the server is down: the fallback decides at once, a silent connection is replaced, and
+ * a probe is sent every 250 ms until one succeeds. Then the calls counted here are written back. Idle servers are probed too.
  */
-export function withFallback(store: RemoteStore, options: FallbackOptions): FallbackStore {
+export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const { onOutage, instances, processes = 1, probeEveryMs = 250, idleEveryMs = 2000 } = options
   const local = createLocalCounters()
   const breakers = new Map<string, Health>()
@@ -69,22 +60,22 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
   let down = 0
 
   function breakerOf(server: string): Health {
-    const known = breakers.get(server)
-    if (known !== undefined) return known
+    const existing = breakers.get(server)
+    if (existing) return existing
     let reconnectedAt = Number.NEGATIVE_INFINITY
-    /** A silent connection never recovers by itself; one that answers with errors need not be replaced. */
+    /** Replaces a silent connection, which never recovers by itself; a connection with errors need not be replaced. */
     const heal = (cause: Error): void => {
       const now = performance.now()
       if (!(cause instanceof TimeoutError) || now - reconnectedAt < RECONNECT_EVERY_MS) return
       reconnectedAt = now
       store.reconnect(server)
     }
-    const changed = (mode: 'store' | OutageMode, cause: Error | undefined): void => {
+    const changed = (mode: Mode, cause?: Error): void => {
       down += mode === 'store' ? -1 : 1
       options.onChange?.({ mode, server, degraded: down > 0, cause })
     }
     const breaker = new Health({
-      failures: FAILURES,
+      failures: 3,
       spanMs: probeEveryMs,
       backoffMs: probeEveryMs,
       probe: () => store.probe(server),
@@ -93,7 +84,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
         heal(cause)
       },
       onProbeFailed: heal,
-      onUp: () => changed('store', undefined),
+      onUp: () => changed('store'),
       onRecovered: () => void restore(server),
     })
     breakers.set(server, breaker)
@@ -101,22 +92,21 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
   }
 
   store.onReply = (server, error) => {
-    // While it is down, only a probe brings it back.
     const breaker = breakerOf(server)
+    // Only a probe ends an outage.
     if (!breaker.up) return
-    if (error === undefined) breaker.succeeded()
-    else breaker.failed(error)
+    if (error) breaker.failed(error)
+    else breaker.succeeded()
   }
 
-  /** Writes back the calls that were counted here, some keys at a time; ends if the server fails again. */
+  /** Writes back the calls that were counted here, some keys at a time; stops if the server fails again. */
   async function restore(server: string): Promise<void> {
     if (restoring.has(server)) return
     restoring.add(server)
+    const write = async (quota: Quota) => local.restored(quota, await store.charge([quota]))
     const counted = local.counted((key) => store.server(key) === server)
     for (let i = 0; i < counted.length; i += RESTORED_AT_ONCE) {
-      const some = counted.slice(i, i + RESTORED_AT_ONCE)
-      const written = some.map(async (quota) => local.restored(quota, await store.charge([quota])))
-      const ends = await Promise.allSettled(written)
+      const ends = await Promise.allSettled(counted.slice(i, i + RESTORED_AT_ONCE).map(write))
       if (ends.every(({ status }) => status === 'rejected')) break
     }
     restoring.delete(server)
@@ -125,10 +115,10 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
   const check = (): void => {
     for (const server of store.servers()) breakerOf(server).check()
   }
-  /** An outage is noticed without callers too, and servers that left a cluster are forgotten. */
   const timer = setInterval(() => {
     const servers = new Set(store.servers())
     for (const [server, breaker] of breakers) {
+      // A server that is down stays until a probe succeeds, also if it has left the cluster.
       if (!breaker.up || servers.has(server)) continue
       breaker.stop()
       breakers.delete(server)
@@ -139,60 +129,59 @@ export function withFallback(store: RemoteStore, options: FallbackOptions): Fall
   const isUp = (quotas: readonly Quota[]): boolean => breakerOf(store.server(quotas[0]!.key)).up
   const gateways = (): number => instances ?? Math.max(processes, store.gateways())
 
-  function chargeFallback(quotas: readonly Quota[], cause: Error | undefined): Charge | Promise<never> {
+  function chargeFallback(quotas: readonly Quota[], cause?: Error): Charge | Promise<never> {
     if (cause instanceof DamagedKeyError) options.onDamaged?.(cause.key)
     options.onFallback?.()
     if (onOutage === 'deny') return Promise.reject(unavailable(cause))
     if (onOutage === 'local') return local.charge(quotas, gateways())
-    // A DPoP proof passes only once even so.
+    // Under `allow` too, a DPoP proof is accepted only once.
     const proofs = quotas.filter(isProof)
     const admitted = proofs.length === 0 || local.charge(proofs, 1).admitted
     return { admitted, allowances: [], mode: 'allow' }
   }
 
   return {
-    mode: () => (down > 0 ? onOutage : 'store'),
-    async begin() {
-      const probe = (server: string) =>
-        store.probe(server).catch((error: Error) => breakerOf(server).trip(error))
-      await Promise.all(store.servers().map(probe))
-    },
+    /** Returns `store`, or `onOutage` while any server of the store is down. */
+    mode: (): Mode => (down > 0 ? onOutage : 'store'),
+    /** Probes every server once; a server that fails is down. */
+    begin: () =>
+      Promise.all(
+        store.servers().map((server) => store.probe(server).catch((error) => breakerOf(server).trip(error))),
+      ),
+    /** Probes every server that is up, after the loss of a connection. */
     check,
-    fail(cause) {
+    /** Takes every server down until it answers a probe. */
+    fail(cause: Error): void {
       for (const server of store.servers()) breakerOf(server).trip(cause)
     },
-    charge(quotas) {
-      if (!isUp(quotas)) return chargeFallback(quotas, undefined)
+    charge(quotas: readonly Quota[]): Charge | Promise<Charge> {
+      if (!isUp(quotas)) return chargeFallback(quotas)
       return store.charge(quotas).then(
         (charge) => {
-          if (onOutage === 'local') local.note(quotas, charge)
+          if (onOutage === 'local') local.recordAnswer(quotas, charge)
           return charge
         },
         (error: Error) => chargeFallback(quotas, error),
       )
     },
-    async peek(quotas) {
+    async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
       if (quotas.length === 0) return []
       const found = isUp(quotas) ? await store.peek(quotas).catch((error: Error) => error) : undefined
       if (found !== undefined && !(found instanceof Error)) return found
       if (onOutage === 'deny') throw unavailable(found)
-      // Nothing is counted under `allow`, so the whole limit is left.
-      return local.peek(quotas, onOutage === 'local' ? gateways() : 1)
+      // Under `allow` nothing is counted, so the whole limit remains.
+      return await local.peek(quotas, onOutage === 'local' ? gateways() : 1)
     },
-    keys: (filter, max, signal) => store.keys(filter, max, signal),
-    async reset(filter, signal) {
+    keys: store.keys,
+    async reset(filter: KeyFilter, signal?: AbortSignal): Promise<number> {
       const freed = await store.reset(filter, signal)
       local.reset(filter.matches)
       return freed
     },
-    async close() {
+    async close(): Promise<void> {
       clearInterval(timer)
       for (const breaker of breakers.values()) breaker.stop()
       await Promise.all([store.close(), local.close()])
     },
   }
-}
-
-function unavailable(cause: Error | undefined): Failure {
-  return new Failure(serviceUnavailable('The rate limits cannot be checked at the moment.', cause))
 }

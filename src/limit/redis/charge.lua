@@ -1,34 +1,29 @@
--- Decides a batch of requests, each against several limits at once: all of a request's limits are charged, or none.
+-- Decides a batch of requests, each against several limits: a request is charged to all of its limits, or to none.
+-- Times are microseconds since the epoch on this server's clock, which is read once for the whole batch.
 --
--- KEYS      the keys of every limit of every decision, in order. On a cluster all share one slot.
--- ARGV      the deadline in microseconds on this server's clock: later, nothing is decided
---           then for every decision its rule, numbers with blanks between them:
---             1 to charge, 0 to read only
---             then for every limit of it: limit, window in microseconds, and 0, or 1 for a shadow limit, or -c to add c calls
---             that were counted elsewhere, even without room
--- returns   a flat list of integers:
---             now        this server's clock in microseconds since the epoch, read once for the whole batch;
---                        nothing else if it is past the deadline
---             then for every decision:
---             admitted   1 or 0
---             then for every limit of it:
---               room       1 if this limit alone had room for the call, or 0; -1 if its key is damaged: nothing is decided
---               remaining  calls that may still be made, after this one if it was charged
---               growsAt    when remaining next grows, in microseconds since the epoch
+-- KEYS      the keys of all limits of all decisions, in order; on a cluster all of one slot
+-- ARGV      the deadline, after which nothing is decided; then a rule for every decision, numbers separated by blanks:
+--             1 to charge, 0 to read only; then for every limit: limit, window in microseconds, and 0, or 1 for a shadow
+--             limit, or -c to add c calls that were counted elsewhere, even without room
+-- returns   a flat list of integers: the time, and nothing else after the deadline; then for every decision:
+--             admitted   1 or 0; then for every limit:
+--             room       1 if this limit had room for the call, 0 if not; -1 if its key is damaged: nothing is decided
+--             remaining  calls that may still be made, after this one if it was charged
+--             growsAt    when remaining next grows
 --
--- A key holds the log of its admitted calls as one string: a header, and a ring of slots, oldest first.
+-- A key holds the log of its admitted calls as one string: a header, and a ring of slots, oldest first, big-endian.
 --   header  version of the format, 0 (1 byte), capacity in slots (3), first slot in use (4), slots in use (4), calls ever
---           admitted (6), of these no longer held (6), times of the newest and of the oldest slot (7 each); big-endian
---   slot    time of its last call in microseconds (7), calls ever admitted up to and with it (6)
--- Above 1000 calls per window, the calls of a thousandth of the window share a slot, and count until its last one leaves:
--- longer than they should, never shorter. Times never decrease within a log. Reading never changes one, but where the clock
--- went back by more than a window: what is held is then taken for calls made now. A key expires when its newest slot leaves
--- the window. A key that holds anything else is damaged, as is one of another version.
+--           admitted (6), of these no longer held (6), times of the newest and of the oldest slot (7 each)
+--   slot    time of its last call (7), calls ever admitted up to and including it (6)
+-- Above 1000 calls per window, the calls of a thousandth of the window share a slot, and count until its last call leaves:
+-- longer than they should, never shorter. Times never decrease within a log. If the clock went back by more than a window,
+-- the calls of a log are taken as made now; otherwise reading never changes a log. A key expires when its newest slot leaves
+-- the window. A key with any other content, or of another version, is damaged.
 
 local HEADER, HEADER_BYTES, SLOT, SLOT_BYTES = '>I4I4I4I6I6I7I7', 38, '>I7I6', 13
--- Logs of up to so many slots are read and written whole.
+-- Maximum slots of a log that is read and written as a whole.
 local SMALL = 8
--- Above so many calls a window, calls share slots.
+-- Maximum calls per window without shared slots.
 local EXACT = 1000
 
 local KEYS, ARGV = KEYS, ARGV
@@ -38,17 +33,17 @@ local pack, unpackBytes, sub, gmatch = struct.pack, struct.unpack, string.sub, s
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- What waited in the queue of a stalled server has timed out at the caller, and must not be charged now.
+-- A request that waited at a stalled server has timed out at the gateway: do not charge it.
 if now > tonumber(ARGV[1]) then return { now } end
 
--- Time and cumulative count of a slot, counted from the oldest. The only function: each call of the script would create every other one anew.
+-- Returns time and cumulative count of a slot, 0 being the oldest. The only function, as each script call recreates them all.
 local function slot(log, index)
   local at = HEADER_BYTES + (log.first + index) % log.capacity * SLOT_BYTES
   if log.whole then return unpackBytes(SLOT, log.raw, at + 1) end
   return unpackBytes(SLOT, call('GETRANGE', log.key, at, at + SLOT_BYTES - 1))
 end
 
--- Every key is read and checked before the first write: what a script wrote stays even if it fails later.
+-- Read and check every key before the first write: Redis does not roll back a script that fails.
 local logs, answer, size = {}, { now }, 1
 for i = 1, #KEYS do
   local name = KEYS[i]
@@ -58,12 +53,12 @@ for i = 1, #KEYS do
     local damaged = type(raw) ~= 'string' or raw ~= '' and #raw < HEADER_BYTES
     if not damaged and raw ~= '' then
       capacity, first, held, total, gone, newest, oldest = unpackBytes(HEADER, raw)
-      -- A greater capacity is that of another version.
+      -- The version is the first byte of the capacity.
       damaged = capacity >= 2 ^ 24 or first >= capacity or held > capacity or gone > total
         or HEADER_BYTES + capacity * SLOT_BYTES ~= (capacity <= SMALL and #raw or call('STRLEN', name))
       if damaged then held, total, gone = 0, 0, 0 end
     end
-    -- `whole`: `raw` is the whole string and stays what it shall become; else it is no more than the beginning.
+    -- `whole`: `raw` is the complete string and is updated with each change. Otherwise it is only the beginning.
     logs[name] = {
       key = name, raw = raw, damaged = damaged, whole = capacity <= SMALL, capacity = capacity, first = first,
       held = held, total = total, gone = gone, newest = newest, oldest = oldest, dirty = false,
@@ -72,7 +67,7 @@ for i = 1, #KEYS do
   end
 end
 
--- The rules that are parsed: many decisions have the same one.
+-- Parsed rules, by their text: many decisions have the same one.
 local rules, key = {}, 0
 for decision = 2, #ARGV do
   local rule = rules[ARGV[decision]]
@@ -82,21 +77,21 @@ for decision = 2, #ARGV do
     rules[ARGV[decision]] = rule
   end
   local charging, count = rule[1] == 1, (#rule - 1) / 3
-  -- What has left the window of each limit, and has it room?
+  -- Find the calls that have left the window of each limit, and whether it has room.
   local admitted = true
   for i = key + 1, key + count do
     local at = 3 * (i - key)
     local limit, window, flag = rule[at - 1], rule[at], rule[at + 1]
     local log = logs[KEYS[i]]
     if log.held > 0 and log.newest - now > window then
-      -- The clock went back by more than a window, and must not lock the key for longer than one.
+      -- The clock went back by more than a window: the key must not stay full for longer than one window.
       log.raw = ('\0'):rep(HEADER_BYTES) .. pack(SLOT, now, log.total)
       log.whole, log.capacity, log.first, log.held, log.newest, log.oldest = true, 1, 0, 1, now, now
       log.dirty = log.dirty or charging
     end
     local horizon, held = now - window, log.held
     if held > 0 and log.oldest <= horizon then
-      -- Drop what has left, to be written if the call is charged. Galloping, since it is mostly little.
+      -- Drop the slots that have left, to be written if the call is charged. A galloping search, as they are usually few.
       local when, gone = slot(log, 0)
       local left, step, beyond, upTo = 1, 1, held + 1, nil
       while left + step <= held do
@@ -126,14 +121,14 @@ for decision = 2, #ARGV do
     local log = logs[KEYS[i]]
     local span = limit > EXACT and ceil(window / EXACT) or 1
     if charging and admitted and log.room then
-      -- Charge it: add the call to the newest slot, or to a new one.
+      -- Add the call to the newest slot, or to a new one.
       local held, when = log.held, now
       log.total = log.total + (flag < 0 and -flag or 1)
       if held > 0 and (log.newest >= now or floor(log.newest / span) == floor(now / span)) then
         when = max(log.newest, now)
       else
         if held == log.capacity then
-          -- A copy, oldest first, of twice the capacity but no more than is ever needed.
+          -- Copy the slots, oldest first, to twice the capacity, but at most to the capacity that the limit needs.
           local capacity = max(held + 1, min(limit, EXACT + 2, max(4, 2 * held)))
           local all = log.whole and log.raw or call('GETRANGE', log.key, 0, -1)
           local from = HEADER_BYTES + log.first * SLOT_BYTES
@@ -162,12 +157,12 @@ for decision = 2, #ARGV do
     elseif used == 0 then
       growsAt = now
     elseif used < limit and log.held == 1 then
-      -- Its one slot may still take calls, until its span ends.
+      -- The only slot may still get calls until its span ends.
       growsAt = (floor(log.oldest / span) + 1) * span - 1 + window
     elseif used <= limit then
       growsAt = log.oldest + window
     else
-      -- More than the limit, which was lowered: the last of those in excess must leave too.
+      -- The limit was lowered: find the slot whose expiry leaves fewer than `limit` calls.
       local low, high = 0, log.held - 1
       while low < high do
         local middle = floor((low + high) / 2)

@@ -1,62 +1,63 @@
+import type { Redis } from 'ioredis'
 import { openClient } from './client.ts'
-import { TimeoutError } from './deadlines.ts'
 import { checkInfo, configError, isGeneric, type StoreConfigError } from './diagnose.ts'
-import type { RedisCredentials, RedisTopology } from './options.ts'
+import type { RedisConfig } from './options.ts'
 
-/** The longest that a start waits for Redis. */
+/** Maximum time that a start waits for Redis, in milliseconds. */
 const START_MS = 2000
 
-export interface RedisConnectionOptions extends RedisCredentials {
-  readonly topology: RedisTopology
+export interface RedisStoreOptions extends RedisConfig {
+  readonly prefix: string
+  /** Timeout of a script call. A call that Redis reads later is not charged. */
+  readonly timeoutMs?: number
+  /** Replaces charge.lua in tests. */
+  readonly script?: string
   readonly onLost?: () => void
-  /** Called once when Redis turns out, after `connect`, not to be what the configuration says. */
+  /** Called once if, after `connect`, Redis contradicts the configuration. */
   readonly onMisconfigured?: (error: StoreConfigError) => void
-  /** Gets what the operator should know of a Redis that can be used; once unless it changes. */
+  /** Called with a fault of a Redis that can be used; once unless the fault changes. */
   readonly onWarning?: (warning: string) => void
+  /** Called when Redis lost its data, with the time whose calls are lost, in epoch milliseconds of Redis's clock. */
+  readonly onEmptied?: (countedUntil: number, emptySince: number) => void
 }
 
 export type RedisConnection = ReturnType<typeof createConnection>
 
-/** Connects to Redis, and finds out whether it is what the configuration says. */
-export function createConnection(options: RedisConnectionOptions) {
+/** Connects to Redis, and compares it with the configuration. */
+export function createConnection(options: RedisStoreOptions) {
   let lastWarning: string | undefined
   let lastError: Error | undefined
-  let onMisconfigured: RedisConnectionOptions['onMisconfigured']
+  let onMisconfigured: RedisStoreOptions['onMisconfigured']
   let isUp = false
   let isClosed = false
-  /** True once what is connected now was found right. */
+  /** True after the current connection has passed `check`. */
   let isVerified = false
-  let known: StoreConfigError | undefined
-  const client = openClient(options.topology, options, failed, changed)
-
-  async function compare(): Promise<string | undefined> {
-    const masters = client.masters()
-    const [first] = masters
-    if (first === undefined) throw new Error('the cluster gives no node its slots')
-    // The first answer of any, since one of them may hang.
-    const info = await Promise.any(masters.map((node) => node.info())).catch((all: AggregateError) => {
-      throw all.errors[0]
-    })
-    const warning = checkInfo(options.topology, info)
-    const { db = 0 } = first.options
-    // Where the server refuses the database, ioredis goes on in database 0, which may be another's.
-    if (db !== 0) await first.select(db)
-    return warning
-  }
+  let misconfiguration: StoreConfigError | undefined
+  const client = openClient(options, failed)
+  const emitter = client.commands as Redis
+  emitter.on('error', failed).on('sentinelError', failed)
+  emitter.on('ready', () => changed(true)).on('close', () => changed(false))
 
   /** Compares a new connection with the configuration; rejects with a StoreConfigError, or if Redis does not answer. */
   async function check(): Promise<void> {
     if (isVerified) return
     try {
-      const warning = await compare()
+      const masters = client.masters()
+      const [first] = masters
+      if (first === undefined) throw new Error('no node of the cluster has slots')
+      // Use the first answer, since a node may hang.
+      const info = await Promise.any(masters.map((node) => node.info())).catch((all: AggregateError) => {
+        throw all.errors[0]
+      })
+      const warning = checkInfo(options.topology, info)
+      // If the server refuses the database, ioredis silently uses database 0, which may be another application's.
+      if (first.options.db) await first.select(first.options.db)
       isVerified = true
-      known = undefined
+      misconfiguration = undefined
       if (warning !== undefined && warning !== lastWarning) options.onWarning?.(warning)
       lastWarning = warning
     } catch (error) {
-      const wrong = configError(error)
-      if (wrong !== undefined) report(wrong)
-      throw wrong ?? explained(error as Error, undefined)
+      throw report(error) ?? explained(error as Error, undefined)
     }
   }
 
@@ -67,29 +68,31 @@ export function createConnection(options: RedisConnectionOptions) {
   }
 
   function failed(error: Error & { readonly lastNodeError?: Error }): void {
-    // That a connection is closed, or that all nodes fail, says less than an error before.
+    // A closed connection, or a failure of all nodes, is a less specific reason than an earlier error.
     if (lastError === undefined || !(isGeneric(error) || error.lastNodeError)) {
       lastError = error.lastNodeError ?? error
     }
-    const wrong = configError(error)
-    // One wrong node of a cluster says nothing against those that were found right.
-    if (wrong !== undefined && !isVerified) report(wrong)
+    // One misconfigured node of a cluster does not affect nodes that have passed the check.
+    if (!isVerified) report(error)
   }
 
   function changed(up: boolean): void {
     if (up === isUp || isClosed) return
     isUp = up
     isVerified = false
-    if (up) {
-      lastError = undefined
-      check().catch(() => {})
-    } else options.onLost?.()
+    if (!up) return options.onLost?.()
+    lastError = undefined
+    check().catch(() => {})
   }
 
-  function report(wrong: StoreConfigError): void {
-    const isNew = wrong.advice !== known?.advice
-    known = wrong
+  /** Returns the StoreConfigError of an error, if there is one, and reports a new one. */
+  function report(error: unknown): StoreConfigError | undefined {
+    const wrong = configError(error)
+    if (wrong === undefined) return undefined
+    const isNew = wrong.advice !== misconfiguration?.advice
+    misconfiguration = wrong
     if (isNew) onMisconfigured?.(wrong)
+    return wrong
   }
 
   function close(): void {
@@ -101,31 +104,28 @@ export function createConnection(options: RedisConnectionOptions) {
     client,
     check,
     close,
-    /** Resolves as `RedisStore.connect`, once `ask` succeeded. */
+    /** Connects and calls `ask`; resolves and rejects as `RedisStore.connect`. */
     async connect(ask: () => Promise<unknown>): Promise<boolean> {
-      let timer: NodeJS.Timeout | undefined
-      const failed = new Promise<never>((_, reject) => {
-        timer = setTimeout(() => reject(new TimeoutError(START_MS)), START_MS)
+      const connecting = new Promise<boolean>((resolve, reject) => {
+        setTimeout(resolve, START_MS, false).unref()
         onMisconfigured = reject
+        const asked = client.connect().then(ask)
+        asked.then(() => resolve(true), reject)
       })
-      try {
-        await Promise.race([failed, client.connect().then(ask)])
-        return true
-      } catch (error) {
-        const wrong = configError(error)
-        if (wrong === undefined) return false
-        close()
-        throw wrong
-      } finally {
-        clearTimeout(timer)
-        onMisconfigured = options.onMisconfigured
-      }
+      const isConnected = await connecting.catch((error: unknown) => {
+        report(error)
+        return false
+      })
+      onMisconfigured = options.onMisconfigured
+      if (misconfiguration === undefined) return isConnected
+      close()
+      throw misconfiguration
     },
-    /** Throws a StoreConfigError if Redis was found not to be what the configuration says. */
+    /** Throws the StoreConfigError if Redis contradicts the configuration. */
     assertConfigured(): void {
-      if (known !== undefined) throw known
+      if (misconfiguration !== undefined) throw misconfiguration
     },
-    /** Adds the reason to a failure while the server is not connected; reconnects to one that refuses writes. */
+    /** Adds the reason to an error while the server is not connected; reconnects to a server that refuses writes. */
     explain: <T>(asked: Promise<T>, server: string): Promise<T> =>
       asked.catch((error: Error) => {
         if (/^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) client.reconnect(server)

@@ -1,4 +1,4 @@
-import { UnorderedList, type ListItem } from '../../runtime/unordered-list.ts'
+import { type ListItem, UnorderedList } from '../../runtime/unordered-list.ts'
 
 export class TimeoutError extends Error {
   constructor(ms: number) {
@@ -7,19 +7,14 @@ export class TimeoutError extends Error {
   }
 }
 
-const TICK_MS = 10
-
-interface Waiting extends ListItem {
-  readonly endsAt: number
-  readonly expire: () => void
-}
+type Waiting = ListItem & { readonly endsAt: number; readonly expire: () => void }
 
 /**
- * Bounds how long answers are waited for, with one timer for all of them. Counts time by ticks, each for at most a quarter of
- * the timeout: in a longer one this process was busy or suspended, which is no failure of the server.
+ * Creates a function that adds a timeout to requests, with one timer for all. A tick counts for at most a quarter of the
+ * timeout: if it took longer, this process was busy or suspended, which is not a failure of the server.
  */
 export function createDeadlines(timeoutMs: number) {
-  const tickMs = Math.min(TICK_MS, timeoutMs / 10)
+  const tickMs = Math.min(10, timeoutMs / 10)
   const maxTickMs = Math.max(timeoutMs / 4, 2 * tickMs)
   const waiting = new UnorderedList<Waiting>()
   let countedMs = 0
@@ -28,7 +23,7 @@ export function createDeadlines(timeoutMs: number) {
 
   const elapsedMs = (): number => countedMs + Math.min(performance.now() - tickedAt, maxTickMs)
 
-  function count(): void {
+  function startTick(): void {
     countedMs = elapsedMs()
     tickedAt = performance.now()
     isTicking = true
@@ -38,36 +33,36 @@ export function createDeadlines(timeoutMs: number) {
   function tick(): void {
     isTicking = waiting.size > 0
     if (!isTicking) return
-    count()
+    startTick()
     const now = countedMs
-    // The event loop runs timers before it reads answers, and immediates after that.
+    // The event loop runs timers, then reads answers, then runs immediates.
     setImmediate(() => {
       const expired: Waiting[] = []
-      waiting.forEach((one) => {
-        if (one.endsAt <= now) expired.push(one)
+      waiting.forEach((request) => {
+        if (request.endsAt <= now) expired.push(request)
       })
-      // Those that waited longest first, as they take what a fallback has left.
-      for (const one of expired.toSorted((a, b) => a.endsAt - b.endsAt)) {
-        waiting.delete(one)
-        one.expire()
+      // In the order of arrival, in which the fallback then decides them.
+      for (const request of expired.toSorted((a, b) => a.endsAt - b.endsAt)) {
+        waiting.delete(request)
+        request.expire()
       }
     })
   }
 
   /**
-   * Settles as `ask` does, or rejects with a TimeoutError once the time is over in which this process could have read the
-   * answer. An answer that has arrived by then is read first. `left` returns how many milliseconds are left.
+   * Settles as `ask` does, or rejects with a TimeoutError. An answer that has already arrived wins over the timeout.
+   * `remaining` returns the remaining milliseconds.
    */
-  return <T>(ask: (left: () => number) => Promise<T>): Promise<T> => {
-    if (!isTicking) count()
+  return <T>(ask: (remaining: () => number) => Promise<T>): Promise<T> => {
+    if (!isTicking) startTick()
     const endsAt = elapsedMs() + timeoutMs
     return new Promise((resolve, reject) => {
-      const one = { index: -1, endsAt, expire: () => reject(new TimeoutError(timeoutMs)) }
-      waiting.add(one)
+      const request = { index: -1, endsAt, expire: () => reject(new TimeoutError(timeoutMs)) }
+      waiting.add(request)
       const settling =
         <A>(settle: (outcome: A) => void) =>
         (outcome: A): void => {
-          waiting.delete(one)
+          waiting.delete(request)
           settle(outcome)
         }
       ask(() => endsAt - elapsedMs()).then(settling(resolve), settling(reject))
@@ -76,32 +71,24 @@ export function createDeadlines(timeoutMs: number) {
 }
 
 /**
- * The clocks of servers, seen from this process, as narrowly as the answers agree; an answer that does not agree means that the
- * clock was set. Local instants are milliseconds of `performance.now()`.
+ * Estimates the clock of each server as an interval, which each answer narrows. An answer outside it means that the clock was
+ * set: it becomes the interval. Local instants are milliseconds of `performance.now()`.
  */
 export class ServerClocks {
-  /** Microseconds by which a clock is ahead, at least and at most. */
-  readonly #ahead = new Map<string, { readonly least: number; readonly most: number }>()
+  /** Minimum and maximum difference of each server's clock to the local clock, in microseconds. */
+  readonly #ahead = new Map<string, readonly [min: number, max: number]>()
 
-  /**
-   * Converts a local instant to microseconds on a server's clock: an instant that is surely no later, or surely no earlier. 0
-   * if nothing is known of its clock.
-   */
-  at(server: string, localMs: number, bound: 'no later' | 'no earlier'): number {
+  /** Converts a local instant to the earliest or the latest possible one of a server's clock, in microseconds; 0 if unknown. */
+  at(server: string, localMs: number, bound: 'earliest' | 'latest'): number {
     const ahead = this.#ahead.get(server)
-    if (ahead === undefined) return 0
-    return Math.round((bound === 'no later' ? ahead.least : ahead.most) + localMs * 1000)
+    return ahead === undefined ? 0 : Math.round(ahead[bound === 'earliest' ? 0 : 1] + localMs * 1000)
   }
 
   /** Records what a server's clock showed between two local instants. */
   learn(server: string, sentAt: number, readAt: number, shownUs: number): void {
-    let least = shownUs - readAt * 1000
-    let most = shownUs - sentAt * 1000
-    const known = this.#ahead.get(server)
-    if (known !== undefined && known.least <= most && least <= known.most) {
-      least = Math.max(known.least, least)
-      most = Math.min(known.most, most)
-    }
-    this.#ahead.set(server, { least, most })
+    const [min, max] = [shownUs - readAt * 1000, shownUs - sentAt * 1000]
+    const [knownMin, knownMax] = this.#ahead.get(server) ?? [min, max]
+    const agrees = knownMin <= max && min <= knownMax
+    this.#ahead.set(server, agrees ? [Math.max(knownMin, min), Math.min(knownMax, max)] : [min, max])
   }
 }

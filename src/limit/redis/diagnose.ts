@@ -1,26 +1,27 @@
-import type { RedisTopology } from './options.ts'
+import { Redis } from 'ioredis'
+import { type RedisConfig, type RedisTopology, sentinelOptions, serverOptions, urlsOf } from './options.ts'
 
-/** A mistake in the configuration of the store; the message says what to write instead. */
+/** A mistake in the configuration of the store; the message says how to correct it. */
 export class StoreConfigError extends Error {
-  /** The remedy, without what Redis answered. */
+  /** The remedy, without the answer of Redis. */
   readonly advice: string
 
   constructor(advice: string, cause?: Error) {
-    super(cause === undefined ? advice : `${advice} (It said: ${cause.message})`, { cause })
+    super(cause === undefined ? advice : `${advice} (Cause: ${cause.message})`, { cause })
     this.name = 'StoreConfigError'
     this.advice = advice
   }
 }
 
-/** The commands that a Redis user of the store needs, as rules of ACL SETUSER, beside the keys under its prefix. */
+/** The commands that the store uses, as rules of ACL SETUSER. Its user also needs the keys under the prefix. */
 export const GRANTS =
   '+eval +evalsha +hget +hgetall +hset +hdel +set +getrange +strlen +setrange +pexpire +get +exists +zadd +zrem +zremrangebyscore +zcard +time +scan +unlink +info +select +client|setname +cluster|slots'
 
-/** The commands that are sent to sentinels, as rules of ACL SETUSER. */
+/** The commands that the store sends to sentinels, as rules of ACL SETUSER. */
 export const SENTINEL_GRANTS =
   '+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe &+switch-master +client|setname'
 
-/** Remedy → the error texts of Redis, Sentinel and TLS that it mends and no retry does; the first that matches counts. */
+/** Maps each remedy to the permanent errors of Redis, Sentinel and TLS that it fixes; the first match applies. */
 const REMEDIES: Readonly<Record<string, RegExp>> = {
   [`the sentinels refuse the user; correct store.redis.sentinelUsername and store.redis.sentinelPassword, and grant it ${SENTINEL_GRANTS}.`]:
     /sentinel.*(?:\bWRONGPASS\b|\bNOAUTH\b|\bNOPERM\b|invalid password|Authentication required)/i,
@@ -38,32 +39,75 @@ const REMEDIES: Readonly<Record<string, RegExp>> = {
     /self[- ]signed certificate|unable to (?:verify|get local issuer)|certificate has expired|altnames/i,
 }
 
-/** Returns the remedy of an error that no retry mends; undefined for an outage. */
+/** Returns the remedy of an error that a retry does not fix; undefined for an outage. */
 export function configError(error: unknown): StoreConfigError | undefined {
   if (error instanceof StoreConfigError) return error
   if (!(error instanceof Error)) return undefined
-  const remedy = Object.keys(REMEDIES).find((one) => REMEDIES[one]!.test(error.message))
+  const remedy = Object.keys(REMEDIES).find((text) => REMEDIES[text]!.test(error.message))
   if (remedy !== undefined) return new StoreConfigError(remedy, error)
   return configError(error.cause ?? (error as { lastNodeError?: unknown }).lastNodeError)
 }
 
-/** Fields of INFO that a lone server must not show, and the remedy. */
+/** Fields of INFO, with the value that makes a server unusable as `store.redis.url`, and the remedy. */
 const WRONG_SERVERS = [
   ['redis_mode', 'sentinel', 'a Sentinel; write sentinels: [its URL] and name: the name of its master.'],
   ['cluster_enabled', '1', 'one node of a cluster; write cluster: [its URL] in place of url.'],
   ['role', 'slave', 'a replica, which takes no writes; write the URL of the master, or sentinels with name.'],
 ] as const
 
-/** Compares INFO with the configuration: throws a StoreConfigError if the store must not use the server; may return a warning. */
+const infoField = (info: string, name: string) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1]
+
+/** Compares INFO with the configuration. Throws a StoreConfigError if the store must not use the server; may return a warning. */
 export function checkInfo(topology: RedisTopology, info: string): string | undefined {
-  const field = (name: string) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1]
   for (const [name, value, remedy] of 'url' in topology ? WRONG_SERVERS : []) {
-    if (field(name) === value) throw new StoreConfigError(`store.redis.url is ${remedy}`)
+    if (infoField(info, name) === value) throw new StoreConfigError(`store.redis.url is ${remedy}`)
   }
-  const policy = field('maxmemory_policy') ?? 'noeviction'
-  if (policy === 'noeviction' || Number(field('maxmemory') ?? '0') === 0) return undefined
-  return `Redis may evict counters when its memory is full (maxmemory-policy ${policy}), and so forget calls; set maxmemory-policy to noeviction.`
+  const policy = infoField(info, 'maxmemory_policy') ?? 'noeviction'
+  if (policy === 'noeviction' || Number(infoField(info, 'maxmemory') ?? '0') === 0) return undefined
+  return `Redis may evict counters when its memory is full (maxmemory-policy ${policy}), and so lose calls; set maxmemory-policy to noeviction.`
 }
 
-/** True if an error says only that a connection is closed. */
+/** True if an error reports only that a connection is closed. */
 export const isGeneric = ({ message }: Error): boolean => /Connection is closed\.?$/.test(message)
+
+/** The oldest version with every command of the store. */
+const OLDEST_VERSION = '6.2'
+
+/** Describes each configured server, or returns why it cannot be used. Takes `timeoutMs` for each, and writes nothing. */
+export function inspectNodes(config: RedisConfig, timeoutMs: number) {
+  const { topology } = config
+  const nodes =
+    'name' in topology
+      ? sentinelOptions(topology, config).subscriptions
+      : urlsOf(topology).map((url) => serverOptions(url, config))
+  const once = { connectTimeout: timeoutMs, commandTimeout: timeoutMs, retryStrategy: () => null }
+  const inspect = async (url: string, i: number) => {
+    const node = new Redis({ ...nodes[i], ...once })
+    let reason: Error | undefined
+    node.on('error', (error: Error) => (reason = error))
+    try {
+      await node.connect()
+      return { url, found: await describe(node, topology) }
+    } catch (thrown) {
+      // The emitted error is more specific than "Connection is closed".
+      const error = reason ?? (thrown as Error)
+      return { url, error: configError(error) ?? error }
+    } finally {
+      node.stream?.on('error', () => {})
+      node.disconnect()
+    }
+  }
+  return Promise.all(urlsOf(topology).map(inspect))
+}
+
+async function describe(node: Redis, topology: RedisTopology): Promise<string> {
+  if ('name' in topology) {
+    const master = await node.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', topology.name)
+    if (!Array.isArray(master)) throw new Error('No such master with that name')
+    return `knows the master "${topology.name}" at ${master.join(':')}`
+  }
+  const version = infoField(await node.info('server'), 'redis_version') ?? 'unknown'
+  const isOld = version.localeCompare(OLDEST_VERSION, 'en', { numeric: true }) < 0
+  if (isOld) throw new Error(`is Redis ${version}, and the store needs ${OLDEST_VERSION} or newer`)
+  return `is Redis ${version}`
+}

@@ -1,25 +1,30 @@
 import type { ConnectionOptions } from 'node:tls'
 
-/** A Redis as configured: one server, some nodes of a cluster, or the sentinels of a master. */
+/** The sentinels of the master `name`. */
+interface SentinelTopology {
+  readonly sentinels: readonly string[]
+  readonly name: string
+  readonly sentinelUsername?: string | undefined
+  readonly sentinelPassword?: string | undefined
+}
+
+/** A Redis as configured, by URLs. */
 export type RedisTopology =
   | { readonly url: string }
   | { readonly cluster: readonly string[] }
-  | {
-      readonly sentinels: readonly string[]
-      readonly name: string
-      readonly sentinelUsername?: string | undefined
-      readonly sentinelPassword?: string | undefined
-    }
+  | SentinelTopology
 
+/** Credentials, which override those in the URLs. */
 export interface RedisCredentials {
-  /** In place of those in the URLs. */
   readonly username?: string | undefined
   readonly password?: string | undefined
-  /** TLS is on too where the URL starts with `rediss://`. Certificates and keys are PEM. */
+  /** TLS options, with PEM certificates and keys. A `rediss://` URL turns TLS on without them. */
   readonly tls?: ConnectionOptions | undefined
 }
 
-/** Reads `redis://`, `rediss://`, or the path of a socket (`/path`, `unix:///path`) into options of ioredis. */
+export type RedisConfig = RedisCredentials & { readonly topology: RedisTopology }
+
+/** Parses `redis://`, `rediss://`, or the path of a socket (`/path`, `unix:///path`) into options of ioredis. */
 export function redisAddress(url: string, { username, password, tls }: RedisCredentials, defaultPort = 6379) {
   const path = /^(?:unix:\/\/)?(\/.*)$/.exec(url)?.[1]
   const parsed = path === undefined ? new URL(url) : undefined
@@ -34,94 +39,89 @@ export function redisAddress(url: string, { username, password, tls }: RedisCred
   })
 }
 
-const shown = (url: string): string => (url.startsWith('redis') ? new URL(url).host : url)
+export function urlsOf(topology: RedisTopology): readonly string[] {
+  if ('url' in topology) return [topology.url]
+  return 'cluster' in topology ? topology.cluster : topology.sentinels
+}
 
 /** Describes a Redis for operators, without credentials. */
 export function describeTopology(topology: RedisTopology): string {
-  if ('url' in topology) return `Redis at ${shown(topology.url)}`
-  if ('cluster' in topology) return `The cluster at ${topology.cluster.map(shown).join(', ')}`
-  return `The master of the sentinels at ${topology.sentinels.map(shown).join(', ')}`
+  const urls = urlsOf(topology).map((url) => (url.startsWith('redis') ? new URL(url).host : url))
+  if ('url' in topology) return `Redis at ${urls[0]}`
+  return `The ${'cluster' in topology ? 'cluster' : 'master of the sentinels'} at ${urls.join(', ')}`
 }
 
-/** Back-off of reconnecting: 50 to 500 ms, so that recovery is seen within seconds. */
+/** Returns the pause before reconnecting, 50 to 500 ms, so that recovery takes seconds at most. */
 const reconnectDelayMs = (times: number): number => Math.min(50 * times, 500)
 
-/** Every connection fails at once rather than queue, retry or wait. */
+/** Options with which commands fail at once instead of queueing, retrying or waiting. */
 const CONNECTION = {
+  lazyConnect: true,
+  enableOfflineQueue: false,
+  enableReadyCheck: false,
   autoResendUnfulfilledCommands: false,
-  enableAutoPipelining: false,
   maxRetriesPerRequest: 0,
+  retryStrategy: reconnectDelayMs,
   connectTimeout: 1000,
   disconnectTimeout: 50,
   maxLoadingRetryTime: 500,
   keepAlive: 5000,
   connectionName: 'sluice',
   disableClientInfo: true,
-  // RESP 2 is enough for charge.lua, and spares old servers and proxies the HELLO that they refuse.
+  // RESP 2 suffices for charge.lua, and old servers and proxies refuse the HELLO command of RESP 3.
   protocol: 2,
 } as const
 
-const LONE_CONNECTION = {
+export const serverOptions = (url: string, credentials: RedisCredentials) => ({
   ...CONNECTION,
-  lazyConnect: true,
-  enableOfflineQueue: false,
-  retryStrategy: reconnectDelayMs,
-} as const
+  ...redisAddress(url, credentials),
+})
 
-export function serverOptions(url: string, credentials: RedisCredentials) {
-  return { ...LONE_CONNECTION, enableReadyCheck: false, ...redisAddress(url, credentials) }
-}
-
-/** ioredis's options for the master that sentinels name, and for a subscription to each of them. */
-export function sentinelOptions(
-  { sentinels, name, sentinelUsername, sentinelPassword }: Extract<RedisTopology, { readonly name: string }>,
-  { username, password, tls }: RedisCredentials,
-) {
+/** Returns the options of the master that the sentinels name, and of a subscription to each sentinel. */
+export function sentinelOptions(topology: SentinelTopology, { username, password, tls }: RedisCredentials) {
+  const { sentinels, name, sentinelUsername, sentinelPassword } = topology
   const own = { username: sentinelUsername, password: sentinelPassword, tls }
   const addresses = sentinels.map((url) => redisAddress(url, own, 26_379))
   const sentinelTLS = addresses[0]!.tls
   const master = {
-    ...LONE_CONNECTION,
+    ...CONNECTION,
     sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
     name,
+    enableReadyCheck: true,
     sentinelRetryStrategy: reconnectDelayMs,
     sentinelCommandTimeout: 1000,
-    enableTLSForSentinelMode: sentinelTLS !== undefined,
+    enableTLSForSentinelMode: true,
     ...given({ sentinelUsername, sentinelPassword, username, password, tls: sentinelTLS, sentinelTLS }),
   }
-  const subscription = {
-    ...LONE_CONNECTION,
-    enableReadyCheck: false,
-    autoResubscribe: false,
-    retryStrategy: () => 1000,
-  }
+  const subscription = { ...CONNECTION, autoResubscribe: false, retryStrategy: () => 1000 }
   return { master, subscriptions: addresses.map((address) => ({ ...subscription, ...address })) }
 }
 
-export function clusterOptions(nodes: readonly ReturnType<typeof redisAddress>[]) {
+export function clusterOptions(urls: readonly string[], credentials: RedisCredentials) {
+  const nodes = urls.map((url) => redisAddress(url, credentials))
   const { username, password, tls } = nodes[0]!
-  return {
+  const options = {
     lazyConnect: true,
-    // ioredis reads it at this level only.
     enableOfflineQueue: false,
-    // The check asks a node that is not connected yet, and so the cluster would reconnect again and again.
+    // The ready check asks a node that is not connected yet, so that the cluster would reconnect forever.
     enableReadyCheck: false,
     clusterRetryStrategy: reconnectDelayMs,
     maxRedirections: 4,
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,
     retryDelayOnTryAgain: 20,
-    slotsRefreshTimeout: 1000,
     slotsRefreshInterval: 2000,
-    // Certificates name hosts, not the addresses that they resolve to.
+    // Certificates name hosts, not their addresses.
     ...(tls && {
       dnsLookup: (host: string, done: (error: null, address: string) => void) => done(null, host),
     }),
-    redisOptions: { ...CONNECTION, enableReadyCheck: false, ...given({ username, password, tls }) },
+    redisOptions: { ...CONNECTION, ...given({ username, password, tls }) },
   }
+  return { nodes, options }
 }
 
-/** Leaves out what is undefined. */
-function given<T extends object>(options: T): { [Name in keyof T]?: Exclude<T[Name], undefined> } {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T
-}
+/** Omits the properties that are undefined. */
+const given = <T extends object>(options: T) =>
+  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as {
+    [Name in keyof T]?: Exclude<T[Name], undefined>
+  }

@@ -2,92 +2,76 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Quota } from '../limit.ts'
 import { allowanceOf, type Charge, DamagedKeyError } from '../store.ts'
-import type { RedisConnection } from './connection.ts'
+import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines, ServerClocks } from './deadlines.ts'
 
-const textOf = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
+export const CHARGE_SCRIPT = readFileSync(new URL('charge.lua', import.meta.url), 'utf8')
 const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text).digest('hex') })
+type Script = ReturnType<typeof scriptOf>
+type Params = readonly [keys: number, ...keysAndArgs: (string | number)[]]
 
-export const CHARGE_SCRIPT = textOf('charge.lua')
-const GATEWAYS = scriptOf(textOf('gateways.lua'))
-/** Several times the interval of the fallback's probes. */
+/**
+ * Registers a gateway. KEYS: a sorted set of gateways by when each was last seen, and a key without expiry. ARGV: the gateway's
+ * id, and its time to live in milliseconds. Returns this server's clock, the number of gateways, and since when this server has
+ * held its data; times are microseconds since the epoch.
+ */
+const REGISTER = scriptOf(`
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+-- Replace keys of another type: they hold no calls.
+local function wrong(reply) return type(reply) == 'table' and string.find(reply.err or '', 'WRONGTYPE') end
+if wrong(redis.pcall('ZCARD', KEYS[1])) then redis.call('UNLINK', KEYS[1]) end
+if wrong(redis.pcall('GET', KEYS[2])) then redis.call('UNLINK', KEYS[2]) end
+
+redis.call('ZADD', KEYS[1], now, ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2] * 1000)
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('SET', KEYS[2], string.format('%.0f', now), 'NX')
+return { now, redis.call('ZCARD', KEYS[1]), tonumber(redis.call('GET', KEYS[2])) or 0 }`)
+/** Several intervals of the fallback's probes. */
 const GATEWAY_LIFE_MS = 10_000
 
-/** Gets the outcome of each question to a server; one question may carry several decisions. */
+/** Called with the outcome of each script call, which may decide several requests. */
 export type OnReply = (server: string, error: Error | undefined) => void
 
-/** So that Redis is at work while the gateway reads on: all requests of an iteration in one batch would leave one idle at a time. */
+/** Maximum decisions per script call. With larger batches, Redis and the gateway take turns being idle. */
 const MAX_BATCH = 24
 
-interface Waiting {
+interface Pending {
   readonly quotas: readonly Quota[]
   readonly charging: boolean
   readonly resolve: (charge: Charge) => void
   readonly reject: (error: Error) => void
 }
 
-export interface ScriptOptions {
-  readonly script?: string
-  /** The longest that Redis may take for an answer; what it reads later is not charged. */
-  readonly timeoutMs?: number
-}
-
-/** Runs the scripts, each within the timeout, and reports the outcome of every charge to `onReply`. */
+/** Creates the functions that run the scripts, each within the timeout. */
 export function createScripts(
-  connection: RedisConnection,
-  { script = CHARGE_SCRIPT, timeoutMs = 60_000 }: ScriptOptions,
+  { client, check, explain, assertConfigured }: RedisConnection,
+  { script = CHARGE_SCRIPT, timeoutMs = 60_000 }: RedisStoreOptions,
   onReply: OnReply,
 ) {
-  const { client } = connection
   const { commands } = client
   const chargeScript = scriptOf(script)
-  const bound = createDeadlines(timeoutMs)
+  const withDeadline = createDeadlines(timeoutMs)
   const clocks = new ServerClocks()
+  let batches = new Map<number, Pending[]>()
 
-  function run(
-    server: string,
-    { text, sha }: ReturnType<typeof scriptOf>,
-    keys: readonly string[],
-    args: readonly (number | string)[],
-  ): Promise<unknown> {
-    const asked = commands.evalsha(sha, keys.length, ...keys, ...args).catch((error: Error) => {
-      // Redis forgets its scripts at a restart, a failover or SCRIPT FLUSH.
-      if (!error.message.startsWith('NOSCRIPT')) throw error
-      return commands.eval(text, keys.length, ...keys, ...args)
+  /** Runs a script whose reply is numbers, the first of them the server's clock; returns none for any other reply. */
+  async function run(server: string, { text, sha }: Script, params: Params): Promise<readonly number[]> {
+    const sentAt = performance.now()
+    const asked = commands.evalsha(sha, ...params)
+    const reply = await asked.catch((error: Error) => {
+      // Redis loses its scripts at a restart, a failover or SCRIPT FLUSH.
+      const isLost = error.message.startsWith('NOSCRIPT')
+      return explain(isLost ? commands.eval(text, ...params) : asked, server)
     })
-    return connection.explain(asked, server)
+    if (!Array.isArray(reply) || reply.length === 0 || !reply.every(Number.isSafeInteger)) return []
+    clocks.learn(server, sentAt, performance.now(), reply[0])
+    return reply
   }
 
-  /**
-   * Runs charge.lua with a deadline that is surely no later than the caller's, so that what timed out is not charged. If that
-   * is past already, because too little is known of the server's clock, runs it once more with one that is no earlier.
-   */
-  async function chargeUntil(
-    server: string,
-    keys: readonly string[],
-    rules: readonly string[],
-    left: () => number,
-  ): Promise<readonly number[]> {
-    for (const side of ['no later', 'no earlier'] as const) {
-      const sentAt = performance.now()
-      const deadline = clocks.at(server, sentAt + left(), side)
-      const reply = await run(server, chargeScript, keys, [deadline, ...rules])
-      if (!isNumbers(reply)) break
-      clocks.learn(server, sentAt, performance.now(), reply[0]!)
-      if (reply.length > 1) return reply
-    }
-    return []
-  }
-
-  let gathering = new Map<number, Waiting[]>()
-
-  function flush(): void {
-    const gathered = gathering
-    gathering = new Map()
-    for (const batch of gathered.values()) void send(batch)
-  }
-
-  async function send(batch: readonly Waiting[]): Promise<void> {
+  async function send(batch: readonly Pending[]): Promise<void> {
     const keys: string[] = []
     const rules: string[] = []
     for (const { quotas, charging } of batch) {
@@ -99,11 +83,20 @@ export function createScripts(
       rules.push(rule)
     }
     const server = client.server(keys[0]!)
+    const runUntil = (bound: 'earliest' | 'latest', remainingMs: number) => {
+      const deadline = clocks.at(server, performance.now() + remainingMs, bound)
+      return run(server, chargeScript, [keys.length, ...keys, deadline, ...rules])
+    }
     try {
-      connection.assertConfigured()
-      const reply = await bound((left) => chargeUntil(server, keys, rules, left))
+      assertConfigured()
+      const reply = await withDeadline(async (remainingMs) => {
+        // The earliest possible deadline on the server's clock, so that a call that has timed out is not charged.
+        const first = await runUntil('earliest', remainingMs())
+        // The deadline had passed: the server's clock was not known well enough.
+        return first.length === 1 ? await runUntil('latest', remainingMs()) : first
+      })
       if (reply.length !== 1 + batch.length + 3 * keys.length) {
-        throw new Error('Redis did not answer as charge.lua does.')
+        throw new Error('Redis returned an invalid reply to charge.lua.')
       }
       onReply(server, undefined)
       settle(batch, reply)
@@ -113,46 +106,50 @@ export function createScripts(
     }
   }
 
-  return {
-    /** Compares the connection with the configuration, as `RedisConnection.check`. */
-    check: () => bound(connection.check),
+  function sendAll(): void {
+    const gathered = batches
+    batches = new Map()
+    for (const batch of gathered.values()) void send(batch)
+  }
 
-    /** Runs gateways.lua under a sample key of a server; resolves with its three numbers. */
-    async gateways(server: string, sample: string, id: string): Promise<readonly [number, number, number]> {
-      const keys = [`${sample}~gateways`, `${sample}~since`]
-      const sentAt = performance.now()
-      const reply = await bound(() => run(server, GATEWAYS, keys, [id, GATEWAY_LIFE_MS]))
-      if (!isNumbers(reply) || reply.length !== 3) {
-        throw new Error('Redis did not answer as gateways.lua does.')
-      }
-      clocks.learn(server, sentAt, performance.now(), reply[0]!)
-      return reply as readonly [number, number, number]
+  return {
+    check: () => withDeadline(check),
+
+    /** Registers a gateway with a server, under keys that begin with `sample`. Times are epoch milliseconds of Redis's clock. */
+    async register(server: string, sample: string, id: string) {
+      const params: Params = [2, `${sample}~gateways`, `${sample}~since`, id, GATEWAY_LIFE_MS]
+      const reply = await withDeadline(() => run(server, REGISTER, params))
+      if (reply.length !== 3) throw new Error('Redis returned an invalid reply to the registration.')
+      const [nowUs, gateways, sinceUs] = reply as readonly [number, number, number]
+      return { gateways, seenAt: nowUs / 1000, sinceAt: sinceUs / 1000 }
     },
 
     /**
-     * Asks charge.lua for a decision, together with others of the same hash slot in this iteration of the event loop.
+     * Runs charge.lua for a decision, in one batch with others of the same hash slot in this iteration of the event loop.
      * Rejects if the script fails, or with a DamagedKeyError.
      */
-    decide: (slot: number, quotas: readonly Quota[], charging: boolean): Promise<Charge> =>
+    decide: (quotas: readonly Quota[], charging: boolean): Promise<Charge> =>
       new Promise((resolve, reject) => {
-        const one = { quotas, charging, resolve, reject }
-        const batch = gathering.get(slot)
+        const request = { quotas, charging, resolve, reject }
+        // The configuration ensures that all quotas of a decision share their slot.
+        const slot = client.slot(quotas[0]!.key)
+        const batch = batches.get(slot)
         if (batch === undefined) {
-          if (gathering.size === 0) setImmediate(flush)
-          gathering.set(slot, [one])
-        } else if (batch.push(one) === MAX_BATCH) {
-          gathering.delete(slot)
+          if (batches.size === 0) setImmediate(sendAll)
+          batches.set(slot, [request])
+        } else if (batch.push(request) === MAX_BATCH) {
+          batches.delete(slot)
           void send(batch)
         }
       }),
   }
 }
 
-function settle(batch: readonly Waiting[], numbers: readonly number[]): void {
+function settle(batch: readonly Pending[], numbers: readonly number[]): void {
   const nowUs = numbers[0]!
   let at = 1
   for (const [i, { quotas, resolve, reject }] of batch.entries()) {
-    const verdict = numbers[at++]
+    const admitted = numbers[at++] === 1
     let damaged: string | undefined
     const allowances = quotas.map((quota) => {
       const room = numbers[at++]!
@@ -162,11 +159,7 @@ function settle(batch: readonly Waiting[], numbers: readonly number[]): void {
       return allowanceOf(quota, room === 1, remaining, growsAtUs / 1000, (growsAtUs - nowUs) / 1000)
     })
     if (damaged !== undefined) reject(new DamagedKeyError(damaged))
-    // All share one instant; a microsecond each keeps them in the order in which they were decided.
-    else resolve({ admitted: verdict === 1, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000 })
+    // All decisions of a batch share one instant; a microsecond each keeps their order.
+    else resolve({ admitted, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000 })
   }
-}
-
-function isNumbers(reply: unknown): reply is readonly number[] {
-  return Array.isArray(reply) && reply.length > 0 && reply.every(Number.isSafeInteger)
 }

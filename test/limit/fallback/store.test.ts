@@ -16,7 +16,7 @@ function quota(key = 'p:{a}:x', limit = 10): Quota {
   return { name: 'x', key, limit, windowMs: 60_000, shadow: false }
 }
 
-/** What a store answers that admits a call and has so many left. */
+/** Returns the answer of a store that admits a call, with `remaining` calls left. */
 function admitted(remaining = 9): Charge {
   const allowance = { name: 'x', limit: 10, windowMs: 60_000, remaining, resetAt: 0, shadow: false }
   const allowances = [{ ...allowance, resetAfterMs: 0, retryAfterMs: 0, admitted: true }]
@@ -29,14 +29,14 @@ afterEach(async () => {
   await Promise.all(opened.splice(0).map((store) => store.close()))
 })
 
-/** How many of 20 calls of a quota are admitted. */
-async function admittedOf(store: FallbackStore, one = quota()): Promise<number> {
+/** Makes 20 calls of a quota, and returns the number of admitted calls. */
+async function admittedOf(store: FallbackStore, limited = quota()): Promise<number> {
   let count = 0
-  for (let i = 0; i < 20; i++) if ((await store.charge([one])).admitted) count++
+  for (let i = 0; i < 20; i++) if ((await store.charge([limited])).admitted) count++
   return count
 }
 
-/** A store that does what the test says, and its fallback. */
+/** Creates a store with the behaviour that the test sets, and its fallback. */
 function setUp(options: Partial<FallbackOptions> = {}) {
   const behaviour = {
     charge: (): Promise<Charge> => Promise.resolve(ADMITTED),
@@ -51,7 +51,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
   const changes: OutageChange[] = []
   const restored: Quota[] = []
   const failReset = () => (behaviour.reset = () => Promise.reject(new Error('gone')))
-  /** One question, reported as the Redis store does. */
+  /** Makes one request, and reports its outcome as the Redis store does. */
   async function ask(key: string): Promise<Charge> {
     asked.push(key)
     const server = failing.server(key)
@@ -97,23 +97,23 @@ function setUp(options: Partial<FallbackOptions> = {}) {
 
 const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
 const isSilent = () => Promise.reject(new TimeoutError(50))
-/** Fails so often that the store is not asked any more. */
+/** Makes calls until the store is down. */
 async function trip(store: FallbackStore, ...quotas: Quota[]): Promise<void> {
-  await until('the store is not asked any more', async () => {
+  await until('the store is down', async () => {
     await store.charge(quotas.length > 0 ? quotas : [quota()])
     return store.mode() !== 'store'
   })
 }
 
-describe('a store that may fail', () => {
-  test('is what decides while it answers', async () => {
+describe('a store with a fallback', () => {
+  test('decides while it answers', async () => {
     const { store, changes } = setUp()
     for (let i = 0; i < 10; i++) expect((await store.charge([quota()])).mode).toBe('store')
     expect(store.mode()).toBe('store')
     expect(changes).toEqual([])
   })
 
-  test('is down after three failures, the last some time after the first', async () => {
+  test('is down after three failures over some time', async () => {
     const { store, behaviour, asked, changes } = setUp({ probeEveryMs: 200 })
     behaviour.charge = isSilent
     const startedAt = performance.now()
@@ -133,7 +133,7 @@ describe('a store that may fail', () => {
     expect(asked).toEqual([])
   })
 
-  test('is asked again as soon as a probe succeeds, and says so once', async () => {
+  test('decides again as soon as a probe succeeds, and reports that once', async () => {
     const { store, behaviour, probed, changes } = setUp()
     behaviour.charge = fails
     await trip(store, quota('p:{k}:x'))
@@ -150,7 +150,7 @@ describe('a store that may fail', () => {
     ])
   })
 
-  test('stays up while no three failures come in a row', async () => {
+  test('stays up without three failures in a row', async () => {
     const { store, behaviour, changes } = setUp()
     for (let i = 0; i < 10; i++) {
       behaviour.charge = i % 3 === 2 ? () => Promise.resolve(ADMITTED) : fails
@@ -160,7 +160,7 @@ describe('a store that may fail', () => {
     expect(changes).toEqual([])
   })
 
-  test('replaces a silent connection, and keeps one that answers with errors', async () => {
+  test('replaces a silent connection, and keeps a connection that answers with errors', async () => {
     const silent = setUp()
     silent.behaviour.charge = isSilent
     await trip(silent.store)
@@ -171,7 +171,7 @@ describe('a store that may fail', () => {
     expect(failing.reconnected).toEqual([])
   })
 
-  test('goes on for the keys of its other servers when one of them fails', async () => {
+  test('decides for the keys of the other servers when a server fails', async () => {
     const { store, behaviour, asked, changes } = setUp()
     behaviour.charge = fails
     await trip(store, quota('p:{a}:x'))
@@ -184,7 +184,7 @@ describe('a store that may fail', () => {
     expect(changes).toMatchObject([{ server: 'p:{a}' }])
   })
 
-  test('takes each instance’s part of the limits, at least 1, and nothing of 0', async () => {
+  test('divides the limits by the instances: at least 1 call, and 0 calls of a limit of 0', async () => {
     const { store, behaviour } = setUp({ instances: 4 })
     behaviour.gateways = 100
     behaviour.charge = fails
@@ -192,27 +192,27 @@ describe('a store that may fail', () => {
     expect([await admitted(10), await admitted(3), await admitted(0)]).toEqual([2, 1, 0])
   })
 
-  test('counts the processes of this gateway at least, though the store was never seen', async () => {
+  test('divides the limits at least by the processes of this gateway, if the store was never available', async () => {
     const { store, behaviour } = setUp({ processes: 4 })
     behaviour.charge = fails
     expect(await admittedOf(store)).toBe(2)
   })
 
-  test('admits everything under allow, and says that nothing was counted', async () => {
-    let standIns = 0
-    const { store, behaviour } = setUp({ onOutage: 'allow', onFallback: () => standIns++ })
+  test('admits every call under allow, and reports that nothing was counted', async () => {
+    let decisions = 0
+    const { store, behaviour } = setUp({ onOutage: 'allow', onFallback: () => decisions++ })
     await store.charge([quota()])
-    expect(standIns).toBe(0)
+    expect(decisions).toBe(0)
     behaviour.charge = fails
     for (let i = 0; i < 20; i++) {
       expect(await store.charge([quota()])).toEqual({ admitted: true, allowances: [], mode: 'allow' })
     }
-    expect(standIns).toBe(20)
+    expect(decisions).toBe(20)
     await trip(store)
     expect(store.mode()).toBe('allow')
   })
 
-  test('is a 503 with Retry-After under deny, with the failure only in the log', async () => {
+  test('returns a 503 with Retry-After under deny, with the cause only in the log', async () => {
     const { store, behaviour } = setUp({ onOutage: 'deny' })
     behaviour.charge = fails
     for (let i = 0; i < 5; i++) {
@@ -227,34 +227,31 @@ describe('a store that may fail', () => {
     }
   })
 
-  test.each(['local', 'allow'] as const)(
-    'lets a proof pass once all the same, under %s',
-    async (onOutage) => {
-      const { store, behaviour } = setUp({ onOutage })
-      behaviour.charge = fails
-      const proof = proofQuota('p', 'a', 'proof', 60_000)
-      expect(await store.charge([quota(), proof])).toMatchObject({ admitted: true, mode: onOutage })
-      expect(await store.charge([quota(), proof])).toMatchObject({ admitted: false, mode: onOutage })
-      await store.close()
-    },
-  )
+  test.each(['local', 'allow'] as const)('accepts a proof only once, under %s too', async (onOutage) => {
+    const { store, behaviour } = setUp({ onOutage })
+    behaviour.charge = fails
+    const proof = proofQuota('p', 'a', 'proof', 60_000)
+    expect(await store.charge([quota(), proof])).toMatchObject({ admitted: true, mode: onOutage })
+    expect(await store.charge([quota(), proof])).toMatchObject({ admitted: false, mode: onOutage })
+    await store.close()
+  })
 
-  test('has its part of what the store last said was left, for each gateway that it counted', async () => {
+  test('divides what the store last reported as remaining by the gateways that it counted', async () => {
     const { store, behaviour } = setUp({ probeEveryMs: 600_000 })
-    const left = async (key: string, remaining: number, gateways: number) => {
+    const locallyAdmitted = async (key: string, remaining: number, gateways: number) => {
       behaviour.gateways = gateways
       behaviour.charge = () => Promise.resolve(admitted(remaining))
       await store.charge([quota(key)])
       behaviour.charge = fails
       return await admittedOf(store, quota(key))
     }
-    expect(await left('p:{a}:1', 3, 1)).toBe(3)
-    expect(await left('p:{a}:2', 0, 1)).toBe(0)
-    expect(await left('p:{a}:3', 8, 4)).toBe(2)
-    expect(await left('p:{a}:4', 1, 4)).toBe(1)
+    expect(await locallyAdmitted('p:{a}:1', 3, 1)).toBe(3)
+    expect(await locallyAdmitted('p:{a}:2', 0, 1)).toBe(0)
+    expect(await locallyAdmitted('p:{a}:3', 8, 4)).toBe(2)
+    expect(await locallyAdmitted('p:{a}:4', 1, 4)).toBe(1)
   })
 
-  test('gets the calls that were counted meanwhile, once it answers again, and each once', async () => {
+  test('gets each call that was counted during the outage once, after it answers again', async () => {
     const { store, behaviour, restored } = setUp({ probeEveryMs: 600_000 })
     behaviour.charge = () => Promise.resolve(admitted(7))
     await store.charge([quota('p:{a}:1')])
@@ -263,7 +260,7 @@ describe('a store that may fail', () => {
     await store.charge([quota('p:{a}:2'), proofQuota('p', 'a', 'proof', 60_000)])
     behaviour.charge = () => Promise.resolve(ADMITTED)
     expect((await store.charge([quota('p:{a}:3')])).mode).toBe('store')
-    await until('all is written back', () => restored.length === 3)
+    await until('all calls are written back', () => restored.length === 3)
     expect(restored.map(({ key, calls }) => [key, calls])).toEqual([
       ['p:{a}:~proof:proof', 1],
       ['p:{a}:2', 1],
@@ -273,18 +270,18 @@ describe('a store that may fail', () => {
     await store.charge([quota('p:{a}:4')])
     behaviour.charge = () => Promise.resolve(ADMITTED)
     await store.charge([quota('p:{a}:3')])
-    await until('it is written back', () => restored.length === 4)
+    await until('the call is written back', () => restored.length === 4)
     expect(restored.at(-1)).toMatchObject({ key: 'p:{a}:4', calls: 1 })
   })
 
-  test('grants no fresh limit in each outage, and loses no call that could not be written back', async () => {
+  test('does not restart the limits with each outage, and keeps calls that could not be written back', async () => {
     const { store, behaviour } = setUp({ probeEveryMs: 600_000 })
     let remaining = 10
     const charges = () => admittedOf(store, quota('p:{a}:1'))
     for (const expected of [10, 0, 0]) {
       behaviour.charge = fails
       expect(await charges()).toBe(expected)
-      // It answers once, but takes nothing back.
+      // It answers once, and then fails to write back.
       let answers = 0
       behaviour.charge = () => (answers++ === 0 ? Promise.resolve(ADMITTED) : fails())
       await store.charge([quota('p:{a}:2')])
@@ -298,7 +295,7 @@ describe('a store that may fail', () => {
     }
   })
 
-  test('decides on, and names the key, where one key is damaged', async () => {
+  test('stays up, and reports the key, if a key is damaged', async () => {
     const damaged: string[] = []
     const { store, behaviour } = setUp({ onDamaged: (key) => damaged.push(key) })
     for (let i = 0; i < 10; i++) {
@@ -310,7 +307,7 @@ describe('a store that may fail', () => {
     expect(new Set(damaged)).toEqual(new Set(['p:{a}:x']))
   })
 
-  test('frees nothing here where it cannot be asked to free it', async () => {
+  test('keeps the local counters if the store cannot free the keys', async () => {
     const { store, behaviour, failReset } = setUp({ probeEveryMs: 600_000 })
     behaviour.charge = fails
     for (let i = 0; i < 10; i++) await store.charge([quota()])
@@ -334,7 +331,7 @@ describe('a store that may fail', () => {
   })
 
   describe('without callers', () => {
-    test('is probed at intervals, and its outage and its end are reported', async () => {
+    test('is probed at intervals, and the begin and the end of an outage are reported', async () => {
       const { store, behaviour, servers, probed, changes } = setUp({ idleEveryMs: 20 })
       behaviour.probe = () => Promise.resolve()
       servers.push('p:{a}', 'p:{b}')
@@ -343,7 +340,7 @@ describe('a store that may fail', () => {
       behaviour.probe = isSilent
       await until('the outage is reported', () => store.mode() === 'local')
       behaviour.probe = () => Promise.resolve()
-      await until('its end is reported', () => store.mode() === 'store')
+      await until('the end of the outage is reported', () => store.mode() === 'store')
       expect(changes.filter(({ server }) => server === 'p:{a}').map(({ mode }) => mode)).toEqual([
         'local',
         'store',
@@ -364,7 +361,7 @@ describe('a store that may fail', () => {
       expect(probed.length).toBeGreaterThanOrEqual(6)
     })
 
-    test('is probed no sooner, and goes down no sooner, however often a connection is lost meanwhile', async () => {
+    test('is not probed and does not go down earlier if connections are lost repeatedly', async () => {
       const { store, behaviour, servers, changes } = setUp({ probeEveryMs: 20, idleEveryMs: 600_000 })
       servers.push('p:{a}')
       const instants: number[] = []
@@ -395,7 +392,7 @@ describe('a store that may fail', () => {
       expect(instants.length - before).toBe(1)
     })
 
-    test('is not asked from the beginning where its first probe fails', async () => {
+    test('is not used from the start if its first probe fails', async () => {
       const { store, behaviour, servers, asked, changes } = setUp({ probeEveryMs: 600_000 })
       servers.push('p:{a}', 'p:{b}')
       behaviour.probe = () => Promise.resolve()
@@ -411,7 +408,7 @@ describe('a store that may fail', () => {
       ])
     })
 
-    test('is not asked any more once it is known to be wrong, until it answers a probe', async () => {
+    test('is not used after it was found misconfigured, until it answers a probe', async () => {
       const { store, behaviour, servers, asked, changes } = setUp()
       servers.push('p:{a}')
       store.fail(new Error('a replica'))
@@ -423,11 +420,11 @@ describe('a store that may fail', () => {
       expect(changes.map(({ mode }) => mode)).toEqual(['local', 'store'])
     })
 
-    test('is no outage once it has left the cluster, though it failed just before', async () => {
+    test('does not cause an outage after it has left the cluster, even if it failed just before', async () => {
       const { store, behaviour, servers, probed, changes } = setUp({ probeEveryMs: 30, idleEveryMs: 10 })
       behaviour.probe = () => (probed.at(-1) === 'p:{a}' ? fails() : Promise.resolve())
       servers.push('p:{a}', 'p:{b}')
-      const times = (key: string) => probed.filter((one) => one === key).length
+      const times = (key: string) => probed.filter((server) => server === key).length
       await until('it fails', () => times('p:{a}') === 1)
       servers.shift()
       const before = times('p:{b}')
@@ -436,7 +433,7 @@ describe('a store that may fail', () => {
       expect(store.mode()).toBe('store')
     })
 
-    test('is not probed any more once it has left the cluster', async () => {
+    test('is not probed after it has left the cluster', async () => {
       const { behaviour, servers, probed } = setUp({ idleEveryMs: 10 })
       behaviour.probe = () => Promise.resolve()
       servers.push('p:{a}', 'p:{b}')

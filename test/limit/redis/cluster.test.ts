@@ -36,7 +36,7 @@ const quota = (tag: string) => ({
 })
 const TAGS = Array.from({ length: 30 }, (_, i) => `k${i}`)
 
-test('a slot that moved to another master is charged there', async () => {
+test('charges a slot that moved to another master there', async () => {
   const { store } = await connect(cluster.urls.slice(0, 1))
   const slot = hashSlot('moved')
   const from = await cluster.masterOf(slot)
@@ -47,13 +47,13 @@ test('a slot that moved to another master is charged there', async () => {
   expect((await store.charge([quota('moved')])).admitted).toBe(true)
 })
 
-test('a node that is not reached at its announced address is named, and the others decide', async () => {
+test('names a node that is unreachable at its announced address, and the others decide', async () => {
   const last = cluster.nodes[2]!
   await last.command('CONFIG', 'SET', 'cluster-announce-port', 1)
   closers.push(async () => await last.command('CONFIG', 'SET', 'cluster-announce-port', 0))
   await until('all nodes know the address', async () => {
     const slots = await Promise.all(cluster.nodes.map((node) => node.command('CLUSTER', 'SLOTS')))
-    return slots.every((one) => JSON.stringify(one).includes('"127.0.0.1",1,'))
+    return slots.every((reply) => JSON.stringify(reply).includes('"127.0.0.1",1,'))
   })
   const { store, connected } = await connect(cluster.urls.slice(0, 1))
   expect(connected).toBe(false)
@@ -69,7 +69,7 @@ test('a node that is not reached at its announced address is named, and the othe
   }
 })
 
-test('slots without a master fall back, until they have one', async () => {
+test('uses the fallback for slots without a master, until they have a master', async () => {
   const node = lone.nodes[0]!
   await node.command('CONFIG', 'SET', 'cluster-require-full-coverage', 'no')
   await node.command('CLUSTER', 'DELSLOTSRANGE', 0, 4999)
@@ -86,11 +86,11 @@ test('slots without a master fall back, until they have one', async () => {
     expect((await guarded.charge([quota(tag)])).mode).toBe(hashSlot(tag) < 5000 ? 'local' : 'store')
   }
   await node.command('CLUSTER', 'ADDSLOTSRANGE', 0, 4999)
-  await until('Redis decides for all', () => guarded.mode() === 'store')
+  await until('Redis decides for all slots', () => guarded.mode() === 'store')
   for (const tag of TAGS) expect((await guarded.charge([quota(tag)])).mode).toBe('store')
 })
 
-test('operators read and free no client whose master is gone, and every other', async () => {
+test('reads and frees only the clients of masters that are available', async () => {
   for (const node of cluster.nodes) {
     await node.command('CONFIG', 'SET', 'cluster-require-full-coverage', 'no')
   }
@@ -101,21 +101,21 @@ test('operators read and free no client whose master is gone, and every other', 
   const guarded = withFallback(store, { onOutage: 'local' })
   closers.push(() => guarded.close())
   const usage = createUsage({ store: guarded, counters: store, prefix: 't', limits })
-  const [gone] = cluster.nodes
-  const isLost = (tag: string) => store.server(quota(tag).key) === `127.0.0.1:${gone!.port}`
+  const [dead] = cluster.nodes
+  const isLost = (tag: string) => store.server(quota(tag).key) === `127.0.0.1:${dead!.port}`
   const [lost, kept] = [TAGS.find(isLost)!, TAGS.find((tag) => !isLost(tag))!]
   await store.charge([quota(kept)])
-  await gone!.kill()
-  const why = /^Redis is not connected: 127\.0\.0\.1:\d+: connect ECONNREFUSED/
+  await dead!.kill()
+  const notConnected = /^Redis is not connected: 127\.0\.0\.1:\d+: connect ECONNREFUSED/
   await until('the reason is known', () =>
     store.charge([quota(lost)]).then(
       () => false,
-      ({ message }: Error) => why.test(message),
+      ({ message }: Error) => notConnected.test(message),
     ),
   )
 
-  await expect(usage.ofClient(lost)).rejects.toThrow(why)
-  await expect(usage.free(lost)).rejects.toThrow(why)
+  await expect(usage.ofClient(lost)).rejects.toThrow(notConnected)
+  await expect(usage.free(lost)).rejects.toThrow(notConnected)
   expect(await usage.ofClient(kept)).toMatchObject({ limits: [{ name: 'x' }] })
   expect(await usage.free(kept)).toBe(1)
   const anywhere = createUsage({ store, prefix: 't', limits: [{ ...limits[0]!, per: ['ip', 'client'] }] })

@@ -4,7 +4,8 @@ import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { GRANTS, SENTINEL_GRANTS, StoreConfigError } from '../../../src/limit/redis/diagnose.ts'
 import { describeTopology, redisAddress } from '../../../src/limit/redis/options.ts'
-import { createRedisStore, type RedisStore, type RedisStoreOptions } from '../../../src/limit/redis/store.ts'
+import type { RedisStoreOptions } from '../../../src/limit/redis/connection.ts'
+import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { admitsAll, startFakeRedis } from '../../helpers/fake-redis.ts'
 import {
   freePort,
@@ -64,7 +65,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   const all = [plain, secret, tls, guardedCluster, guardedSentinels]
-  await Promise.all(all.map((one) => one?.close()))
+  await Promise.all(all.map((server) => server?.close()))
 })
 
 let store: RedisStore
@@ -74,10 +75,15 @@ afterEach(async () => {
   stores.clear()
 })
 
-/** Connects `store`; resolves with its warnings, or why it could not. */
+/** Connects `store`; resolves with its warnings, or with the error. */
 async function connect(topology: Topology, rest: Options = {}): Promise<readonly string[] | Error> {
   const warnings: string[] = []
-  store = createRedisStore({ topology, prefix: 't', onWarning: (one) => void warnings.push(one), ...rest })
+  store = createRedisStore({
+    topology,
+    prefix: 't',
+    onWarning: (warning) => void warnings.push(warning),
+    ...rest,
+  })
   stores.add(store)
   return await store.connect().then(
     () => warnings,
@@ -100,7 +106,7 @@ const OTHER_KIND = 'names a server of another kind'
 const REFUSED = 'refuses the user name or password'
 const SENTINEL_REFUSED = 'correct store.redis.sentinelUsername and store.redis.sentinelPassword'
 
-describe('a start with the wrong Redis says what to write instead:', () => {
+describe('a start with the wrong Redis reports the remedy:', () => {
   test.each<[string, () => Topology, Options, string]>([
     ['a cluster’s node as the one server', () => ({ url: cluster.urls[0]! }), {}, IS_NODE],
     ['a database of a cluster’s node', () => ({ url: `${cluster.urls[0]!}/3` }), {}, IS_NODE],
@@ -175,12 +181,8 @@ describe('a start with the wrong Redis says what to write instead:', () => {
   test.each<[string, () => RedisServer, readonly string[]]>([
     ['may not run scripts', () => plain, ['~*', '+@read', '+info']],
     ['may not write within scripts', () => plain, ['~*', '+@all', '-set']],
-    ['may not touch the keys', () => plain, ['~other:*', '+@all']],
-    [
-      'may not ask a cluster for its slots',
-      () => guardedCluster.nodes[0]!,
-      ['~*', '+@all', '-cluster|slots'],
-    ],
+    ['may not access the keys', () => plain, ['~other:*', '+@all']],
+    ['may not run CLUSTER SLOTS', () => guardedCluster.nodes[0]!, ['~*', '+@all', '-cluster|slots']],
   ])('a user who %s', async (_, server, rules) => {
     const { url, command } = server()
     await command('ACL', 'SETUSER', 'weak', 'reset', 'on', '>pw', ...rules)
@@ -199,7 +201,7 @@ test.each<[string, (socket: Socket) => void]>([
   ['redis', (socket) => void socket.destroy()],
   ['rediss', (socket) => void socket.on('error', () => {}).resume()],
   ['rediss', (socket) => void socket.on('error', () => {}).end('-ERR Protocol error\r\n')],
-])('%s:// for a server that speaks something else is an outage', async (scheme, answer) => {
+])('%s:// for a server of another protocol is an outage', async (scheme, answer) => {
   const server = createServer(answer)
   await new Promise<void>((resolve) => {
     server.listen(0, '127.0.0.1', resolve)
@@ -210,7 +212,7 @@ test.each<[string, (socket: Socket) => void]>([
   server.close()
 })
 
-test('a database that is gone after a reconnection is reported once, and not used', async () => {
+test('a database that is missing after a reconnection is reported once, and not used', async () => {
   const server = await startFakeRedis()
   let selected = '+OK\r\n'
   server.answer((command) => {
@@ -226,7 +228,7 @@ test('a database that is gone after a reconnection is reported once, and not use
   await expect(store.charge([quota])).rejects.toThrow(StoreConfigError)
   await expect(store.probe('redis')).rejects.toThrow('names a database')
   expect(wrong).toEqual([
-    expect.stringMatching(/names a database .+ \(It said: ERR DB index is out of range\)$/),
+    expect.stringMatching(/names a database .+ \(Cause: ERR DB index is out of range\)$/),
   ])
   selected = '+OK\r\n'
   await store.probe('redis')
@@ -262,7 +264,7 @@ describe('a store with the right Redis', () => {
     expect(await store.charge([{ ...quota, key }])).toMatchObject({ admitted: true, mode: 'store' })
   })
 
-  test('uses only the commands that it asks to be granted, all of which Redis 6.2 has', async () => {
+  test('uses only the commands in GRANTS, which Redis 6.2 has', async () => {
     const docs = readFileSync(new URL('../../../docs/limits.md', import.meta.url), 'utf8')
     expect(docs).toContain(GRANTS)
     const servers = [plain, ...guardedCluster.nodes, guardedSentinels.master]
@@ -278,7 +280,7 @@ describe('a store with the right Redis', () => {
       [behindGuards(SENTINEL_PASSWORD), { ...CA, ...USER }],
     ] as const) {
       expect(await connect(topology, rest)).toEqual([])
-      // More calls than are written whole, and then than the ring was made for.
+      // More calls than the log of a small key holds, then more than the capacity of the ring.
       for (const limit of [30, 60]) {
         for (let i = 0; i < 30; i++) await store.charge([{ ...own, limit }])
       }
@@ -307,7 +309,7 @@ describe('a store with the right Redis', () => {
     }
   })
 
-  test('sends sentinels only commands that it asks to be granted', async () => {
+  test('sends sentinels only the commands in SENTINEL_GRANTS', async () => {
     expect(await connect(behindGuards(WATCH.password, WATCH.username), { ...CA, ...USER })).toEqual([])
     for (const url of guardedSentinels.urls) {
       const operator = operatorOf(url)
@@ -319,7 +321,7 @@ describe('a store with the right Redis', () => {
     }
   })
 
-  test('charges every master of a cluster at once as soon as it is connected', async () => {
+  test('charges every master of a cluster as soon as the cluster is connected', async () => {
     await connect({ cluster: cluster.urls.slice(0, 1) })
     const charges = Array.from({ length: 300 }, async (_, i) =>
       store.charge([{ ...quota, key: `t:{${i}}:first` }]),
@@ -336,16 +338,16 @@ describe('a store with the right Redis', () => {
     const node = await startRedis({ tcp: true, args: ['--cluster-enabled', 'yes'] })
     expect(await connect({ cluster: [node.url] })).toEqual([])
     expect(store.servers()).toEqual(['unknown'])
-    await expect(store.probe('unknown')).rejects.toThrow('gives no node its slots')
+    await expect(store.probe('unknown')).rejects.toThrow('no node of the cluster has slots')
     await node.close()
   })
 
-  test('starts without a Redis, and fails until there is one', async () => {
+  test('starts without a Redis, and rejects calls', async () => {
     expect(await connect({ url: `redis://127.0.0.1:${await freePort()}` })).toEqual([])
     await expect(store.charge([quota])).rejects.toThrow('ECONNREFUSED')
   })
 
-  test('warns of a Redis that may evict counters', async () => {
+  test('warns about a Redis that may evict counters', async () => {
     await plain.command('CONFIG', 'SET', 'maxmemory', '100mb', 'maxmemory-policy', 'allkeys-lru')
     const warnings = await connect({ url: plain.url })
     await plain.command('CONFIG', 'SET', 'maxmemory', '0', 'maxmemory-policy', 'noeviction')
@@ -368,6 +370,6 @@ test.each([
   [{ url: '/run/redis.sock' }, 'Redis at /run/redis.sock'],
   [{ cluster: ['redis://:p@[::1]:7000', 'redis://h:1'] }, 'The cluster at [::1]:7000, h:1'],
   [{ sentinels: ['redis://:p@h', 'redis://i:1'], name: 'x' }, 'The master of the sentinels at h, i:1'],
-])('describes %j', (topology, words) => {
-  expect(describeTopology(topology)).toBe(words)
+])('describes %j', (topology, text) => {
+  expect(describeTopology(topology)).toBe(text)
 })

@@ -19,7 +19,7 @@ const quota: Quota = {
 }
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
-it('what a stalled Redis reads after the calls were given up is not charged', async () => {
+it('does not charge calls that a stalled Redis reads after their timeout', async () => {
   const server = await startRedis()
   const store = createRedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 200 })
   closers.push(server.close, () => store.close())
@@ -29,8 +29,8 @@ it('what a stalled Redis reads after the calls were given up is not charged', as
   server.freeze()
   const late = await Promise.allSettled(Array.from({ length: 10 }, async () => store.charge([quota])))
   server.thaw()
-  for (const one of late) {
-    expect(one).toMatchObject({
+  for (const call of late) {
+    expect(call).toMatchObject({
       status: 'rejected',
       reason: { message: 'No answer within 200 ms.' },
     })
@@ -38,10 +38,10 @@ it('what a stalled Redis reads after the calls were given up is not charged', as
   expect((await store.charge([quota])).allowances[0]!.remaining).toBe(18)
 })
 
-it('a clock that was set costs one more question, and no call', async () => {
+it('repeats the script call if the clock of the server was set, and admits the call', async () => {
   const server = await startRedis()
   const options = { topology: { url: server.url }, prefix: 'late', timeoutMs: 200 }
-  // As if the server's clock had stood an hour ago when it was last seen.
+  // The server's clock is an hour slow until the key is set.
   const script = CHARGE_SCRIPT.replace(
     "call('TIME')",
     "{ call('TIME')[1] - (call('EXISTS', 'late:{acme}:set') == 1 and 0 or 3600), 0 }",
@@ -54,27 +54,27 @@ it('a clock that was set costs one more question, and no call', async () => {
   expect((await store.charge([quota])).admitted).toBe(true)
 })
 
-it('a clock is known as narrowly as any answer shows, unless a later one contradicts it', () => {
+it('narrows the estimate of a clock with each answer, and replaces it if an answer contradicts it', () => {
   const clocks = new ServerClocks()
   const after = (nowMs: number) =>
-    (['no later', 'no earlier'] as const).map((bound) => clocks.at('a', nowMs + 100, bound))
+    (['earliest', 'latest'] as const).map((bound) => clocks.at('a', nowMs + 100, bound))
   expect(after(1000)).toEqual([0, 0])
-  // Shown somewhere between 1000 and 1010 ms of this clock.
+  // The server's clock showed 5 s between 1000 and 1010 ms of the local clock.
   clocks.learn('a', 1000, 1010, 5_000_000)
   expect(after(2000)).toEqual([6_090_000, 6_100_000])
   clocks.learn('a', 2000, 2001, 6_000_000)
   expect(after(2000)).toEqual([6_099_000, 6_100_000])
-  // A slow answer shows less, and says nothing new.
+  // A slow answer gives a wider interval, which adds nothing.
   clocks.learn('a', 3000, 3085, 7_000_000)
   expect(after(3000)).toEqual([7_099_000, 7_100_000])
-  // Set back, and forward.
+  // The clock is set back, then forward.
   clocks.learn('a', 4000, 4001, 2_000_000)
   expect(after(4000)).toEqual([2_099_000, 2_100_000])
   clocks.learn('a', 4000, 4001, 9_000_000)
   expect(after(4000)).toEqual([9_099_000, 9_100_000])
 })
 
-it('a call that is given up after a slow answer is not charged', async () => {
+it('does not charge a call that times out after a slow answer', async () => {
   const server = await startRedis()
   const store = createRedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 400 })
   closers.push(server.close, () => store.close())
@@ -92,7 +92,7 @@ it('a call that is given up after a slow answer is not charged', async () => {
   expect((await store.charge([quota])).allowances[0]!.remaining).toBe(18)
 })
 
-it('a call that is given up before the first answer of a server is not charged', async () => {
+it('does not charge a call that times out before the first answer of a server', async () => {
   const server = await startRedis()
   const store = createRedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 200 })
   closers.push(server.close, () => store.close())

@@ -3,24 +3,25 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
 import type { Quota } from '../../../src/limit/limit.ts'
 import { type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
-import { createRedisStore, type RedisStore, type RedisStoreOptions } from '../../../src/limit/redis/store.ts'
+import type { RedisStoreOptions } from '../../../src/limit/redis/connection.ts'
+import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { freePort, type RedisServer, startCluster, startRedis, startSentinels } from '../../helpers/redis.ts'
 import { until } from '../../helpers/wait.ts'
 import { admitsAll, type FakeRedis, startFakeRedis } from '../../helpers/fake-redis.ts'
 
 const TIMEOUT_MS = 200
-/** Recovery is to be seen by then; far below ioredis's own delays. */
+/** Maximum time to recover, far below ioredis's own delays. */
 const RECOVERED_MS = 5000
 
 let open: { close(): Promise<void> }[] = []
 afterEach(async () => {
-  await Promise.all(open.map((one) => one.close()))
+  await Promise.all(open.map((resource) => resource.close()))
   open = []
 })
 
-function closing<T extends { close(): Promise<void> }>(one: T): T {
-  open.push(one)
-  return one
+function closing<T extends { close(): Promise<void> }>(resource: T): T {
+  open.push(resource)
+  return resource
 }
 
 let keys = 0
@@ -37,7 +38,7 @@ async function storeOf(
   return { store, redis }
 }
 
-/** Charges a fresh key every few milliseconds until stopped; `stop` resolves with the calls that were not admitted. */
+/** Charges a new key every few milliseconds; `stop` resolves with the calls that were not admitted. */
 function load(store: FallbackStore, next: () => Quota = quota) {
   const state = { stopped: false }
   const modes = new Set<string>()
@@ -67,7 +68,6 @@ function load(store: FallbackStore, next: () => Quota = quota) {
   }
 }
 
-/** Waits until this mode decides. */
 async function expectMode(store: FallbackStore, mode: string): Promise<void> {
   await until(`${mode} decides`, async () => (await store.charge([quota()])).mode === mode, RECOVERED_MS)
 }
@@ -85,7 +85,7 @@ describe('under load, with a Redis that', () => {
 
   test.each<[string, () => Promise<unknown> | void, () => Promise<unknown> | void]>([
     ['is killed and started again', () => server.kill(), () => server.start()],
-    ['hangs and goes on', () => server.freeze(), () => server.thaw()],
+    ['hangs and recovers', () => server.freeze(), () => server.thaw()],
     [
       'becomes a replica and a master again',
       () => server.command('REPLICAOF', '127.0.0.1', '1'),
@@ -96,7 +96,7 @@ describe('under load, with a Redis that', () => {
       () => server.command('CONFIG', 'SET', 'maxmemory', '1'),
       () => server.command('CONFIG', 'SET', 'maxmemory', '0'),
     ],
-  ])('%s, every call is answered, by the local counters meanwhile', async (_, breakIt, mendIt) => {
+  ])('%s, answers every call, with the local counters during the outage', async (_, breakIt, mendIt) => {
     const { store } = await storeOf({ url: server.url })
     const calls = load(store)
     await until('Redis decides', () => calls.modes.has('store'))
@@ -112,7 +112,7 @@ describe('under load, with a Redis that', () => {
     expect(await calls.stop()).toEqual([])
   })
 
-  test('forgets its scripts, nobody notices', async () => {
+  test('loses its scripts, Redis still decides every call', async () => {
     const { store } = await storeOf({ url: server.url })
     const calls = load(store)
     for (let i = 0; i < 10; i++) {
@@ -123,7 +123,7 @@ describe('under load, with a Redis that', () => {
     expect([...calls.modes]).toEqual(['store'])
   })
 
-  test('hangs and goes on, it gets the calls that were counted meanwhile', async () => {
+  test('hangs and recovers, writes back the calls that were counted locally', async () => {
     const { store, redis } = await storeOf({ url: server.url })
     const mine = quota(50)
     for (let i = 0; i < 20; i++) expect((await store.charge([mine])).mode).toBe('store')
@@ -134,11 +134,11 @@ describe('under load, with a Redis that', () => {
     expect(local).toBe(30)
     server.thaw()
     await expectMode(store, 'store')
-    await until('all is written back', async () => (await redis.peek([mine]))[0]!.remaining === 0)
+    await until('all calls are written back', async () => (await redis.peek([mine]))[0]!.remaining === 0)
     expect(await store.charge([mine])).toMatchObject({ admitted: false, mode: 'store' })
   })
 
-  test('goes, comes and goes, it is told once each time that it went', async () => {
+  test('is lost twice, reports each loss once', async () => {
     let lost = 0
     const redis = closing(
       createRedisStore({ topology: { url: server.url }, prefix: 't', onLost: () => lost++ }),
@@ -146,15 +146,15 @@ describe('under load, with a Redis that', () => {
     expect(await redis.connect()).toBe(true)
     for (const times of [1, 2]) {
       await server.kill()
-      await until('the loss is told', () => lost === times)
+      await until('the loss is reported', () => lost === times)
       await expect(redis.charge([quota()])).rejects.toThrow('Redis is not connected')
       await server.start()
-      await until('it decides', async () => (await redis.charge([quota()]).catch(() => {})) !== undefined)
+      await until('Redis decides', async () => (await redis.charge([quota()]).catch(() => {})) !== undefined)
       expect(lost).toBe(times)
     }
   })
 
-  test('is not there at the start, it decides as soon as it is', async () => {
+  test('is unavailable at the start, decides as soon as it is available', async () => {
     await server.kill()
     const { store } = await storeOf({ url: server.url })
     await expectMode(store, 'local')
@@ -162,7 +162,7 @@ describe('under load, with a Redis that', () => {
     await expectMode(store, 'store')
   })
 
-  test('answers while this process is busy, its answer is not given up', async () => {
+  test('answers while this process is busy, does not time out', async () => {
     const { store } = await storeOf({ url: server.url })
     await store.charge([quota()])
     server.freeze()
@@ -178,18 +178,15 @@ describe('under load, with a Redis that', () => {
 test.each<[string, (url: string) => RedisStoreOptions['topology']]>([
   ['one Redis', (url) => ({ url })],
   ['a cluster', (url) => ({ cluster: [url] })],
-])(
-  'while %s is not connected, nothing waits until it is: it fails in the same turns',
-  async (_, topology) => {
-    const url = `redis://127.0.0.1:${await freePort()}`
-    const redis = closing(createRedisStore({ topology: topology(url), prefix: 't' }))
-    await redis.connect()
-    let failed = false
-    redis.charge([quota()]).catch(() => void (failed = true))
-    for (let i = 0; i < 10; i++) await new Promise((resolve) => void setImmediate(resolve))
-    expect(failed).toBe(true)
-  },
-)
+])('while %s is not connected, a call fails within ten iterations of the event loop', async (_, topology) => {
+  const url = `redis://127.0.0.1:${await freePort()}`
+  const redis = closing(createRedisStore({ topology: topology(url), prefix: 't' }))
+  await redis.connect()
+  let failed = false
+  redis.charge([quota()]).catch(() => void (failed = true))
+  for (let i = 0; i < 10; i++) await new Promise((resolve) => void setImmediate(resolve))
+  expect(failed).toBe(true)
+})
 
 describe('with a server that', () => {
   let fake: FakeRedis
@@ -198,7 +195,7 @@ describe('with a server that', () => {
   })
 
   test.each<[string, string | undefined]>([
-    ['takes connections and never answers', undefined],
+    ['accepts connections and never answers', undefined],
     ['is loading', '-LOADING Redis is loading the dataset in memory\r\n'],
     [
       'cannot save',
@@ -206,11 +203,11 @@ describe('with a server that', () => {
     ],
     ['is part of a broken cluster', '-CLUSTERDOWN The cluster is down\r\n'],
     ['answers with another type', '+OK\r\n'],
-    ['answers with nothing', '$-1\r\n'],
+    ['answers with null', '$-1\r\n'],
     ['answers with too few numbers', '*1\r\n:5\r\n'],
-    ['answers with words', `*5\r\n${'$1\r\nx\r\n'.repeat(5)}`],
-    ['speaks another protocol', 'HTTP/1.1 400 Bad Request\r\n\r\n'],
-  ])('%s, the local counters decide, until it answers as it should', async (_, reply) => {
+    ['answers with strings', `*5\r\n${'$1\r\nx\r\n'.repeat(5)}`],
+    ['uses another protocol', 'HTTP/1.1 400 Bad Request\r\n\r\n'],
+  ])('%s, the local counters decide until its answers are valid', async (_, reply) => {
     fake.answer(admitsAll)
     const { store } = await storeOf({ url: fake.url })
     expect((await store.charge([quota()])).mode).toBe('store')
@@ -223,18 +220,18 @@ describe('with a server that', () => {
   })
 
   test.each([
-    ['words', `*5\r\n${'$1\r\nx\r\n'.repeat(5)}`],
-    ['a word among numbers', '*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n$1\r\n5\r\n'],
+    ['strings', `*5\r\n${'$1\r\nx\r\n'.repeat(5)}`],
+    ['a string among numbers', '*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n$1\r\n5\r\n'],
     ['a list among numbers', '*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n*0\r\n'],
     ['one number too many', `*6\r\n${':1\r\n'.repeat(6)}`],
-  ])('answers %s where charge.lua answers numbers, the decision fails', async (_, reply) => {
+  ])('answers %s instead of numbers, the decision fails', async (_, reply) => {
     fake.answer(admitsAll)
     const { redis } = await storeOf({ url: fake.url })
     fake.answer(reply)
-    await expect(redis.charge([quota()])).rejects.toThrow('did not answer as charge.lua does')
+    await expect(redis.charge([quota()])).rejects.toThrow('invalid reply to charge.lua')
   })
 
-  test('became a replica, it is connected to anew: its name may lead to another by now', async () => {
+  test('became a replica, reconnects, since its name may now resolve to another server', async () => {
     fake.answer(admitsAll)
     const { store } = await storeOf({ url: fake.url })
     const before = fake.connections()
@@ -243,7 +240,7 @@ describe('with a server that', () => {
     await until('there is a new connection', () => fake.connections() > before)
   })
 
-  test('is silent, it is connected to anew, and asked little', async () => {
+  test('is silent, reconnects, and sends few requests', async () => {
     fake.answer(admitsAll)
     const { store } = await storeOf({ url: fake.url })
     const before = fake.connections()
@@ -259,7 +256,7 @@ describe('with a server that', () => {
 })
 
 describe('when a master is lost', () => {
-  test('the sentinels’ new one decides', async () => {
+  test('the new master of the sentinels decides', async () => {
     const sentinels = closing(await startSentinels())
     const { store } = await storeOf({ sentinels: sentinels.urls, name: sentinels.name })
     const calls = load(store)
@@ -271,7 +268,7 @@ describe('when a master is lost', () => {
     expect(await calls.stop()).toEqual([])
   })
 
-  test('though it lives, because an operator asked for a failover, the new one decides', async () => {
+  test('by a failover that an operator requested, the new master decides', async () => {
     const sentinels = closing(await startSentinels())
     const { store } = await storeOf({ sentinels: sentinels.urls, name: sentinels.name })
     const calls = load(store)
@@ -290,7 +287,7 @@ describe('when a master is lost', () => {
     expect(await calls.stop()).toEqual([])
   })
 
-  test('its replica decides for its part of a cluster, and the others for theirs all the time', async () => {
+  test('its replica decides for its slots of a cluster, and the other masters are not affected', async () => {
     const cluster = closing(await startCluster(3, 1))
     const { store } = await storeOf({ cluster: cluster.urls })
     const lost = await cluster.masterOf(hashSlot('lost'))
@@ -305,7 +302,7 @@ describe('when a master is lost', () => {
     const onLost = load(store, inLost)
     const decidesForLost = (mode: string, ms: number) =>
       until(
-        `${mode} decides for the lost part`,
+        `${mode} decides for the lost slots`,
         async () => (await store.charge([inLost()])).mode === mode,
         ms,
       )
@@ -317,7 +314,7 @@ describe('when a master is lost', () => {
     expect(await onOthers.stop()).toEqual([])
   })
 
-  test('and hangs, the other masters of a cluster decide for their parts, without a wait', async () => {
+  test('because it hangs, the other masters of a cluster decide without delay', async () => {
     const cluster = closing(await startCluster(3))
     const { store } = await storeOf({ cluster: cluster.urls })
     const hung = await cluster.masterOf(hashSlot('hung'))
@@ -327,12 +324,12 @@ describe('when a master is lost', () => {
     expect((await charge('hung')).mode).toBe('store')
     hung.freeze()
     await until(
-      'the local counters decide for the hung part',
+      'the local counters decide for the hung master',
       () => store.mode() === 'local' || charge('hung').then(() => false),
     )
     expect((await charge('hung')).mode).toBe('local')
     expect((await charge(`other${other}`)).mode).toBe('store')
     hung.thaw()
-    await until('the hung part is back', async () => (await charge('hung')).mode === 'store', 15_000)
+    await until('the hung master decides', async () => (await charge('hung')).mode === 'store', 15_000)
   })
 })

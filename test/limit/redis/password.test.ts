@@ -25,9 +25,9 @@ afterAll(async () => {
   await data.close()
 })
 
-it('a password that is changed later is told once as an error, in the words of a wrong one at the start', async () => {
-  const told = (level: string, words: string) =>
-    gateway.lines().filter((line) => line['level'] === level && String(line['msg']).includes(words))
+it('reports a password that is changed later once, with the error of a wrong password at the start', async () => {
+  const logged = (level: string, text: string) =>
+    gateway.lines().filter((line) => line['level'] === level && String(line['msg']).includes(text))
   const mode = async () => {
     await call(gateway.port, { token: await token('acme') })
     return gateway.lines().findLast(({ msg }) => msg === 'request')?.['mode']
@@ -35,11 +35,11 @@ it('a password that is changed later is told once as an error, in the words of a
   for (const times of [1, 2]) {
     await until('Redis decides', async () => (await mode()) === 'store')
     await changeTo('second')
-    await until('it is told', () => told('error', 'refuses the user name or password').length === times)
-    await until('it is tried again', async () => (await mode()) === 'local')
+    await until('it is reported', () => logged('error', 'refuses the user name or password').length === times)
+    await until('the fallback decides', async () => (await mode()) === 'local')
     await changeTo('first')
-    await until('Redis decides again', () => told('info', 'Redis available again').length === times)
-    expect(told('error', '')).toHaveLength(times)
+    await until('Redis decides again', () => logged('info', 'Redis available again').length === times)
+    expect(logged('error', '')).toHaveLength(times)
   }
   expect(gateway.stdout()).not.toMatch(/first|second/)
 })

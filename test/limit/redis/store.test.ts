@@ -26,7 +26,7 @@ storeContract('the Redis store through a limiter', async () => throughLimiter(aw
   monotonic: true,
 })
 
-storeContract('the Redis store that may fail', async () => {
+storeContract('the Redis store with a fallback', async () => {
   const subject = await single()
   const store = withFallback(subject.store as RedisStore, { onOutage: 'deny' })
   return { ...subject, store }
@@ -42,7 +42,7 @@ storeContract('the Redis store on a cluster', async () => {
   })
 })
 
-/** charge.lua, counting its calls in a key with the hash tag of the first of its keys. */
+/** charge.lua, which first counts its calls in a key with the hash tag of its first key. */
 const COUNTED_SCRIPT = `redis.call('INCR', 'calls:{' .. KEYS[1]:match('{(.-)}') .. '}')\n${CHARGE_SCRIPT}`
 
 describe('the Redis store', () => {
@@ -63,82 +63,82 @@ describe('the Redis store', () => {
 
   test.concurrent.each([
     ['one call', 30, 1],
-    ['more calls than are written whole', 100, 30],
+    ['more calls than a small log holds', 100, 30],
     ['calls that share slots', 5000, 30],
-  ])(
-    'keeps a key until its newest call has left the window, and no longer: %s',
-    async (name, limit, calls) => {
-      const windowMs = 1000
-      const one = quota(name, limit, windowMs)
-      for (let i = 0; i < calls; i++) {
-        await store.charge([one])
-        const ttl = Number(await server.command('PTTL', one.key))
-        expect(ttl).toBeGreaterThan(0)
-        expect(ttl).toBeLessThanOrEqual(windowMs + 2)
-      }
-      await until('some time has gone by', async () => Number(await server.command('PTTL', one.key)) < 500)
-      await store.charge([one])
-      expect(Number(await server.command('PTTL', one.key))).toBeGreaterThan(500)
-      await until('the key is gone', async () => (await server.command('EXISTS', one.key)) === 0)
-      expect((await store.peek([one]))[0]).toMatchObject({ remaining: limit })
-    },
-  )
+  ])('keeps a key only until its newest call leaves the window: %s', async (name, limit, calls) => {
+    const windowMs = 1000
+    const mine = quota(name, limit, windowMs)
+    for (let i = 0; i < calls; i++) {
+      await store.charge([mine])
+      const ttl = Number(await server.command('PTTL', mine.key))
+      expect(ttl).toBeGreaterThan(0)
+      expect(ttl).toBeLessThanOrEqual(windowMs + 2)
+    }
+    await until(
+      'half of the window has passed',
+      async () => Number(await server.command('PTTL', mine.key)) < 500,
+    )
+    await store.charge([mine])
+    expect(Number(await server.command('PTTL', mine.key))).toBeGreaterThan(500)
+    await until('the key is gone', async () => (await server.command('EXISTS', mine.key)) === 0)
+    expect((await store.peek([mine]))[0]).toMatchObject({ remaining: limit })
+  })
 
   test('keeps idle clients small, and busy ones within 13 bytes a call', async () => {
-    const one = quota('size', 1000, 60_000)
-    await store.charge([one])
-    expect(await server.command('STRLEN', one.key)).toBeLessThan(100)
-    await Promise.all(Array.from({ length: 1200 }, async () => store.charge([one])))
-    expect(await server.command('STRLEN', one.key)).toBeLessThanOrEqual(13 * 1000 + 38)
+    const mine = quota('size', 1000, 60_000)
+    await store.charge([mine])
+    expect(await server.command('STRLEN', mine.key)).toBeLessThan(100)
+    await Promise.all(Array.from({ length: 1200 }, async () => store.charge([mine])))
+    expect(await server.command('STRLEN', mine.key)).toBeLessThanOrEqual(13 * 1000 + 38)
     const quantised = quota('quantised', 1_000_000, 60_000)
     await Promise.all(Array.from({ length: 5000 }, async () => store.charge([quantised])))
     expect(await server.command('STRLEN', quantised.key)).toBeLessThanOrEqual(13 * 1002 + 38)
   })
 
-  test('weighs in Redis what docs/limits.md says', async () => {
+  test('takes the memory in Redis that docs/limits.md documents', async () => {
     const docs = readFileSync(new URL('../../../docs/limits.md', import.meta.url), 'utf8')
     const [, calls, weights] = /^\| a client with ([\d, ]+) calls in its window \| ([^|]+) \|$/m.exec(docs)!
-    const said = weights!.split(', ').map((one) => {
-      const [count, unit] = one.split(' ')
+    const documented = weights!.split(', ').map((weight) => {
+      const [count, unit] = weight.split(' ')
       return Number(count) * (unit === 'kB' ? 1000 : 1)
     })
-    expect(said).toHaveLength(6)
+    expect(documented).toHaveLength(6)
     for (const [i, count] of calls!.split(', ').map(Number).entries()) {
       const key = `sluice:{00000000-0000-4000-8000-${String(count).padStart(12, '0')}}:requests`
-      const one = { ...quota('requests', 1000, 60_000), key }
-      // Calls that come one by one: those that come at once may share an instant.
-      for (let j = 0; j < count; j++) await store.charge([one])
+      const mine = { ...quota('requests', 1000, 60_000), key }
+      // One by one, since simultaneous calls may share an instant.
+      for (let j = 0; j < count; j++) await store.charge([mine])
       const bytes = Number(await server.command('MEMORY', 'USAGE', key))
       // Allocators round differently.
-      expect(bytes / said[i]!, `${count} calls: ${bytes} B`).toBeGreaterThan(0.85)
-      expect(bytes / said[i]!, `${count} calls: ${bytes} B`).toBeLessThan(1.15)
+      expect(bytes / documented[i]!, `${count} calls: ${bytes} B`).toBeGreaterThan(0.85)
+      expect(bytes / documented[i]!, `${count} calls: ${bytes} B`).toBeLessThan(1.15)
     }
     expect(docs).toContain(
-      `50,000 × ${(said[2]! / 1000).toFixed(1)} kB = ${Math.round(said[2]! / 100) * 5} MB`,
+      `50,000 × ${(documented[2]! / 1000).toFixed(1)} kB = ${Math.round(documented[2]! / 100) * 5} MB`,
     )
   })
 
-  test('sends the decisions of one turn in one script call, of at most 24 decisions', async () => {
+  test('sends the decisions of one event-loop iteration in script calls of up to 24 decisions', async () => {
     const counted = createRedisStore({ topology: { url: server.url }, prefix: 'r', script: COUNTED_SCRIPT })
     await counted.connect()
-    const one = quota('turn', 5, 1000)
+    const mine = quota('turn', 5, 1000)
     for (const [times, calls] of [
       [24, '1'],
       [100, '6'],
     ] as const) {
-      await Promise.all(Array.from({ length: times }, async () => counted.charge([one])))
+      await Promise.all(Array.from({ length: times }, async () => counted.charge([mine])))
       expect(await server.command('GET', 'calls:{turn}')).toBe(calls)
     }
     await counted.close()
   })
 
-  test('sends the decisions of one turn in one script call for each slot of a cluster', async () => {
+  test('sends the decisions of one event-loop iteration in one script call for each slot of a cluster', async () => {
     const topology = { cluster: cluster.urls }
     const counted = createRedisStore({ topology, prefix: 'r', script: COUNTED_SCRIPT })
     await counted.connect()
     const charge = async (tag: string, times: number) => {
-      const one = quota(tag, 1000, 1000)
-      await Promise.all(Array.from({ length: times }, async () => counted.charge([one])))
+      const mine = quota(tag, 1000, 1000)
+      await Promise.all(Array.from({ length: times }, async () => counted.charge([mine])))
     }
     const calls = async (tag: string) =>
       await (await cluster.masterOf(hashSlot(tag))).command('GET', `calls:{${tag}}`)
@@ -151,21 +151,21 @@ describe('the Redis store', () => {
 
   test.each<[string, (key: string) => readonly string[]]>([
     ['is too short', (key) => ['SET', key, 'abc']],
-    ['is no log', (key) => ['SET', key, 'x'.repeat(38 + 13)]],
+    ['is not a log', (key) => ['SET', key, 'x'.repeat(38 + 13)]],
     ['has lost its end', (key) => ['SET', key, `${'\0'.repeat(3)}\x20${'\0'.repeat(100)}`]],
     ['is of another version', (key) => ['SETRANGE', key, '0', '\x01']],
     ['has another type', (key) => ['HSET', key, 'a', 'b']],
   ])(
-    'fails the decisions of a key alone that %s, and charges no other less than it admits',
+    'fails only the decisions of a key that %s, and charges the other keys exactly',
     async (what, damage) => {
       const bad = quota(`damaged ${what}`, 5, 60_000)
-      const good = quota(`beside ${what}`, 1001, 60_000)
+      const good = quota(`good ${what}`, 1001, 60_000)
       const command = damage(bad.key)
       if (command[0] === 'SETRANGE') await store.charge([bad])
       else await server.command('DEL', bad.key)
       await server.command(command[0]!, ...command.slice(1))
-      const questions: (Error | undefined)[] = []
-      store.onReply = (_, error) => void questions.push(error)
+      const replies: (Error | undefined)[] = []
+      store.onReply = (_, error) => void replies.push(error)
       let admitted = 0
       for (let i = 0; i < 20; i++) {
         const batch = [
@@ -177,7 +177,7 @@ describe('the Redis store', () => {
         for (const end of ends) if (end.status === 'fulfilled' && end.value.admitted) admitted++
       }
       expect(admitted).toBe(1001)
-      expect(new Set(questions)).toEqual(new Set([undefined]))
+      expect(new Set(replies)).toEqual(new Set([undefined]))
       store.onReply = () => {}
       await expect(store.peek([bad])).rejects.toThrow(DamagedKeyError)
       await server.command('DEL', bad.key)
@@ -185,16 +185,16 @@ describe('the Redis store', () => {
     },
   )
 
-  test('counts the gateways that share it, and says when it came back without its data', async () => {
+  test('counts the gateways that share it, and reports the loss of its data', async () => {
     const lost: (readonly [number, number])[] = []
     const open = async () => {
-      const one = createRedisStore({
+      const gateway = createRedisStore({
         topology: { url: server.url },
         prefix: 'shared',
         onEmptied: (...range) => lost.push(range),
       })
-      await one.connect()
-      return one
+      await gateway.connect()
+      return gateway
     }
     const [first, second] = [await open(), await open()]
     await first.probe('redis')
@@ -212,7 +212,7 @@ describe('the Redis store', () => {
   test.each([
     ['~gateways', ['SET', 'garbage']],
     ['~since', ['RPUSH', 'garbage']],
-  ])('makes its own key %s anew where something else was written to it', async (name, [command, value]) => {
+  ])('replaces its own key %s if that has another type', async (name, [command, value]) => {
     const key = `r:{}:${name}`
     await server.command('DEL', key)
     await server.command(command!, key, value!)
@@ -220,18 +220,18 @@ describe('the Redis store', () => {
     expect(store.gateways()).toBeGreaterThanOrEqual(1)
   })
 
-  test('charges a key that stands twice in one decision for both', async () => {
-    const one = quota('twice', 3, 60_000)
-    expect(await store.charge([one, one])).toMatchObject({ admitted: true })
-    expect((await store.peek([one]))[0]).toMatchObject({ remaining: 1 })
+  test('charges a key twice that occurs twice in one decision', async () => {
+    const mine = quota('twice', 3, 60_000)
+    expect(await store.charge([mine, mine])).toMatchObject({ admitted: true })
+    expect((await store.peek([mine]))[0]).toMatchObject({ remaining: 1 })
   })
 
-  test('says the same Reset as any other gateway, on Redis’s clock', async () => {
+  test('reports the same Reset as other gateways, on the clock of Redis', async () => {
     const other = createRedisStore({ topology: { url: server.url }, prefix: 'r' })
     await other.connect()
-    const one = quota('reset', 5, 60_000)
-    await store.charge([one])
-    const [here, there] = [await store.peek([one]), await other.peek([one])]
+    const mine = quota('reset', 5, 60_000)
+    await store.charge([mine])
+    const [here, there] = [await store.peek([mine]), await other.peek([mine])]
     expect(there[0]!.resetAt).toBe(here[0]!.resetAt)
     const [seconds, micros] = (await server.command('TIME')) as [string, string]
     expect(here[0]!.resetAt).toBeGreaterThan(Number(seconds) * 1000 + Number(micros) / 1000)

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { isLoopback } from '../loopback.ts'
+import { isLoopback } from '../downstream/addresses.ts'
 import type { Tls as ListenTls } from '../downstream/server.ts'
 import type { ClientLimits, LimitedRoute } from '../limit/limit.ts'
 import type { RedisCredentials, RedisTopology } from '../limit/redis/options.ts'

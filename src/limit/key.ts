@@ -1,6 +1,6 @@
 // oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { createHash } from 'node:crypto'
-import { networkOf } from '../downstream/trusted-proxies.ts'
+import { networkOf } from '../downstream/addresses.ts'
 import { foldCase } from '../downstream/target.ts'
 import type { Limit } from './limit.ts'
 

@@ -136,7 +136,7 @@ describe('PATCH /limits/:client', () => {
       { set: { requests: limit } },
       '"requests" must be a whole number, 0 or more, or null',
     ]),
-    [{ ...SET, unti: null }, '"unti" is no member; there are set, until, by and note.'],
+    [{ ...SET, unti: null }, '"unti" is not a member; the members are set, until, by and note.'],
     ...['2h', '2100-01-01', 5, '2100-02-30T00:00:00Z'].map((until) => [
       { ...SET, until },
       '"until" must be an instant',

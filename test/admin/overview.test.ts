@@ -218,7 +218,7 @@ describe('a stream of the overview', () => {
     const refused = await ask('/overview', { headers: EVENTS })
     expect(refused).toMatchObject({
       status: 503,
-      json: { detail: '20 consoles are open, and no more can be.' },
+      json: { detail: '20 consoles are open already.' },
     })
     expect(refused.headers['retry-after']).toBe('5')
     open[0]!.leave()

@@ -162,7 +162,7 @@ describe.concurrent('a caller', () => {
           done()
         })
       },
-      { ...BOUNDS, readMs: 1000 },
+      { ...BOUNDS, slowReaderMs: 1000 },
       SILENT,
     )
     const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
@@ -181,7 +181,7 @@ describe.concurrent('a caller', () => {
         response.end(answer)
         response.once('close', done)
       },
-      { ...BOUNDS, readMs: 4000 },
+      { ...BOUNDS, slowReaderMs: 4000 },
       SILENT,
     )
     const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)

@@ -1,6 +1,6 @@
 import { networkInterfaces } from 'node:os'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createPeers, normalizeAddress } from '../../src/downstream/trusted-proxies.ts'
+import { createPeers, isLoopback, normalizeAddress } from '../../src/downstream/addresses.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 
@@ -109,6 +109,36 @@ describe('the caller', () => {
   it('is found in a chain as long as a head can be', () => {
     expect(caller('10.0.0.1', '10.0.0.2,'.repeat(1600) + '10.0.0.3')).toBe('10.0.0.2')
   })
+})
+
+describe('isLoopback', () => {
+  it.for([
+    '127.0.0.1',
+    '127.255.0.9',
+    '::1',
+    '0:0:0:0:0:0:0:1',
+    '::ffff:127.0.0.1',
+    '::FFFF:127.0.0.1',
+    '::ffff:7f00:1',
+    '::1%lo',
+    'LocalHost',
+  ])('is true for %s', (host) => expect(isLoopback(host)).toBe(true))
+
+  it.for([
+    '0.0.0.0',
+    '::',
+    '128.0.0.1',
+    '::2',
+    '::127.0.0.1',
+    '64:ff9b::127.0.0.1',
+    'fe80::1%eth0.1',
+    '1::1',
+    '::ffff:10.0.0.1',
+    'localhost.example.com',
+    '127.0.0.1.nip.io',
+    '127.1',
+    '',
+  ])('is false for %s', (host) => expect(isLoopback(host)).toBe(false))
 })
 
 const hasIpv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ family }) => family === 'IPv6'))

@@ -110,8 +110,7 @@ function parseRequestLine(parameters: URLSearchParams): RequestLine {
 }
 
 async function readSetting(request: IncomingMessage, client: string): Promise<Setting> {
-  const [type = ''] = request.headers['content-type']?.split(';') ?? []
-  if (type.trim().toLowerCase() !== 'application/json')
+  if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? ''))
     throw new InvalidQuestion('Send the settings as Content-Type: application/json.')
   const chunks: Buffer[] = []
   let bytes = 0
@@ -158,7 +157,7 @@ function parseSet(set: unknown): Setting['set'] {
 function parseUntil(until: unknown): number | null {
   if (until === undefined) return Date.now() + DEFAULT_LIFE_MS
   if (until === null) return null
-  const at = typeof until === 'string' ? instantMs(until) : Number.NaN
+  const at = instantMs(typeof until === 'string' ? until : '')
   if (Number.isNaN(at))
     throw new InvalidQuestion('"until" must be an instant such as 2027-01-31T00:00:00Z, or null for no end.')
   if (at <= Date.now()) throw new InvalidQuestion('"until" has passed; give an instant to come.')

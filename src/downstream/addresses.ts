@@ -20,29 +20,25 @@ function parse(text: string): ipaddr.IPv6 | undefined {
   return ipaddr.IPv6.parse(text.replace(/%.*/, '').replace(/^::(?=\d+\.)/, '0::'))
 }
 
-const isIn = (address: ipaddr.IPv6, ranges: readonly [ipaddr.IPv6, number][]): boolean =>
-  ranges.some((range) => address.match(range))
+const isIn = (address: ipaddr.IPv6 | undefined, ranges: readonly [ipaddr.IPv6, number][]): boolean =>
+  address !== undefined && ranges.some((range) => address.match(range))
 
 /** Returns the IPv4 address that an IPv6 address embeds; any other text unchanged. */
 export function normalizeAddress(address: string): string {
   const ipv6 = address.includes(':') ? parse(address) : undefined
-  if (ipv6 === undefined || !isIn(ipv6, EMBEDS_IPV4)) return address
-  return ipv6.toByteArray().slice(12).join('.')
+  return ipv6 && isIn(ipv6, EMBEDS_IPV4) ? ipv6.toByteArray().slice(12).join('.') : address
 }
 
 /** Returns the part that addresses of one owner share: the /64 of IPv6, else the IPv4 address. */
 export function networkOf(ip: string): string {
   const address = normalizeAddress(ip)
-  const ipv6 = address.includes(':') ? parse(address) : undefined
-  if (ipv6 === undefined) return address
-  const groups = ipv6.parts.slice(0, 4).map((group) => group.toString(16))
-  return `${groups.join('-')}/64`
+  const groups = address.includes(':') ? parse(address)?.parts.slice(0, 4) : undefined
+  return groups ? `${groups.map((group) => group.toString(16)).join('-')}/64` : address
 }
 
 /** True if a host, an address without brackets or a name, is reached only from this machine. */
 export function isLoopback(host: string): boolean {
-  const address = parse(host)
-  return address === undefined ? host.toLowerCase() === 'localhost' : isIn(address, LOOPBACK)
+  return host.toLowerCase() === 'localhost' || isIn(parse(host), LOOPBACK)
 }
 
 /** Creates the peer policy: which peers are trusted proxies (CIDR blocks), and which address is the caller's. */
@@ -52,15 +48,8 @@ export function createPeers(trustedProxies: readonly string[]) {
     const bits = Number(length) + (isIP(address) === 4 ? 96 : 0)
     return [parse(bits < 96 ? address : normalizeAddress(address))!, bits]
   })
-  const check = memoize(
-    (peer) => {
-      const address = parse(normalizeAddress(peer))
-      return address !== undefined && isIn(address, ranges)
-    },
-    10_000,
-    45,
-  )
-  const trusts = (peer: string): boolean => ranges.length > 0 && check(peer)
+  const isTrusted = memoize((peer) => isIn(parse(normalizeAddress(peer)), ranges), 10_000, 45)
+  const trusts = (peer: string): boolean => ranges.length > 0 && isTrusted(peer)
   return {
     trusts,
     /** Returns the caller's address: the peer's, or the last untrusted address that trusted proxies report. */

@@ -102,38 +102,34 @@ const MAX_HELD_EACH = MAX_HELD / 4
 /** Timeout of a body, in milliseconds: it has at most 10 MB. */
 const READ_MS = 10_000
 
-/** The bodies of one address, or of one /64 of IPv6. */
-interface Sender {
-  heldBytes: number
-  readonly unfinished: Set<Reading>
-}
-
 interface Reading {
-  readonly sender: Sender
+  readonly network: string
   end(refusal: Refusal): void
 }
 
-const senders = new Map<string, Sender>()
 /** All incomplete bodies, oldest first. */
 const unfinished = new Set<Reading>()
+const heldBy = new Map<string, number>()
 let heldBytes = 0
 
+function oldest(network: string | undefined): Reading {
+  for (const reading of unfinished) if (network === undefined || reading.network === network) return reading
+  throw new Error('a body that needs room is unfinished itself')
+}
+
 /**
- * Makes room for more bytes of a body: refuses the oldest incomplete body, of the same address if that is over its share, until
- * they fit. Returns false if that refuses the body itself.
+ * Makes room for more bytes of a body: ends the oldest incomplete body, of the same address if that exceeds its share, until they
+ * fit. Returns false if that ends the body itself.
  */
 function makeRoom(reading: Reading, more: number): boolean {
-  const { sender } = reading
   for (;;) {
-    const isOver = sender.heldBytes + more > MAX_HELD_EACH
+    const isOver = (heldBy.get(reading.network) ?? 0) + more > MAX_HELD_EACH
     if (!isOver && heldBytes + more <= MAX_HELD) return true
-    const [oldest] = isOver ? sender.unfinished : unfinished
+    const ended = oldest(isOver ? reading.network : undefined)
     // Close, rather than wait for the rest of the body.
     const headers = { 'Retry-After': '1', Connection: 'close' }
-    oldest!.end(
-      new Refusal('ServiceUnavailable', 'Too many requests are being read. Try again.', { headers }),
-    )
-    if (oldest === reading) return false
+    ended.end(new Refusal('ServiceUnavailable', 'Too many requests are being read. Try again.', { headers }))
+    if (ended === reading) return false
   }
 }
 
@@ -150,23 +146,21 @@ export function readBody(
 ): Promise<Buffer | Refusal | undefined> {
   return new Promise((resolve) => {
     const network = networkOf(ip)
-    const sender = senders.get(network) ?? { heldBytes: 0, unfinished: new Set() }
-    senders.set(network, sender)
     // One buffer: a body may arrive in as many chunks as it has bytes.
     let held: Buffer = EMPTY
     let bytes = 0
     const hold = (buffer: Buffer): void => {
-      heldBytes += buffer.length - held.length
-      sender.heldBytes += buffer.length - held.length
+      const more = buffer.length - held.length
+      const heldHere = (heldBy.get(network) ?? 0) + more
+      if (heldHere === 0) heldBy.delete(network)
+      else heldBy.set(network, heldHere)
+      heldBytes += more
       held = buffer
-      const isEmpty = sender.heldBytes === 0 && sender.unfinished.size === 0
-      if (isEmpty && senders.get(network) === sender) senders.delete(network)
     }
     const settle = (result: Buffer | Refusal | undefined): void => {
       clearTimeout(timer)
-      request.off('data', onData).off('end', onEnd).off('close', onClose)
+      request.off('data', onData).off('end', onEnd).off('close', settle)
       unfinished.delete(reading)
-      sender.unfinished.delete(reading)
       hold(Buffer.isBuffer(result) ? held : EMPTY)
       resolve(result)
     }
@@ -184,12 +178,10 @@ export function readBody(
       chunk.copy(held, before)
     }
     const onEnd = (): void => settle(held.subarray(0, bytes))
-    const onClose = (): void => settle(undefined)
-    const reading: Reading = { sender, end: settle }
+    const reading = { network, end: settle }
     const timer = setTimeout(() => settle(bodyRefusal('ERR_HTTP_REQUEST_TIMEOUT')), READ_MS).unref()
     unfinished.add(reading)
-    sender.unfinished.add(reading)
-    request.on('data', onData).on('end', onEnd).on('close', onClose)
+    request.on('data', onData).on('end', onEnd).on('close', settle)
     response.once('close', () => hold(EMPTY))
     onBodyAborted(request, settle)
   })

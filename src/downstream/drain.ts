@@ -19,8 +19,8 @@ const IDLE_CHECK_MS = 50
 const MAX_ITERATIONS = 100
 
 /**
- * Closes a server: refuses new sockets, gives responses in flight `withinMs`, then closes all. Returns the number of aborted
- * requests. Keeps idle sockets for `idleMs`, since a request may already be on its way.
+ * Closes the port, gives responses in flight `withinMs`, then closes all sockets; returns the number of aborted requests. Idle
+ * sockets stay open for `idleMs`, since a request may be on its way.
  */
 export async function drain(server: Server, withinMs: number, idleMs = 0): Promise<number> {
   const { sockets, requests } = loads.get(server) ?? NO_LOAD

@@ -37,7 +37,7 @@ const REGISTRY = 'https://iana.org/assignments/http-problem-types#'
 function problemType({ status, violatedPolicies }: Refusal): string {
   if (status === 503) return `${REGISTRY}temporary-reduced-capacity`
   if (status !== 429) return 'about:blank'
-  return `${REGISTRY}${violatedPolicies === undefined ? 'abnormal-usage-detected' : 'quota-exceeded'}`
+  return REGISTRY + (violatedPolicies === undefined ? 'abnormal-usage-detected' : 'quota-exceeded')
 }
 
 /** Returns the header fields up to the value of `X-Request-Id`. */

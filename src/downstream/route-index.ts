@@ -1,33 +1,29 @@
 /** A literal in folded case, or the name of a parameter, which matches one segment. */
 export type Segment = { readonly literal: string } | { readonly param: string }
 
-/** A tree of the routes by their segments. */
 interface Branch {
-  readonly literals: Map<string, Branch>
-  param?: Branch
+  readonly next: Map<string, Branch>
   /** Positions of the routes that end here, with or without a last `*`. */
   readonly ends: number[]
 }
 
-const newBranch = (): Branch => ({ literals: new Map(), ends: [] })
+/** Key of the branch after a parameter; no segment contains a slash. */
+const PARAM = '/'
 
 /** Returns a function that finds the routes whose segments match, in their order. A thousand routes cost no more than ten. */
-export function indexRoutes<R extends { readonly segments: readonly Segment[] }>(
-  routes: readonly R[],
-): (folded: readonly string[]) => readonly R[] {
-  const root = newBranch()
+export function indexRoutes<R extends { readonly segments: readonly Segment[] }>(routes: readonly R[]) {
+  const root: Branch = { next: new Map(), ends: [] }
   for (const [i, { segments }] of routes.entries()) {
     let branch = root
     for (const segment of segments) {
-      const next = 'param' in segment ? branch.param : branch.literals.get(segment.literal)
-      const child = next ?? newBranch()
-      if ('param' in segment) branch.param = child
-      else branch.literals.set(segment.literal, child)
-      branch = child
+      const key = 'param' in segment ? PARAM : segment.literal
+      const next = branch.next.get(key) ?? { next: new Map(), ends: [] }
+      branch.next.set(key, next)
+      branch = next
     }
     branch.ends.push(i)
   }
-  return (folded) => {
+  return (folded: readonly string[]): readonly R[] => {
     const found: number[] = []
     collect(root, folded, 0, found)
     if (found.length > 1) found.sort((a, b) => a - b)
@@ -35,10 +31,10 @@ export function indexRoutes<R extends { readonly segments: readonly Segment[] }>
   }
 }
 
-function collect(branch: Branch, folded: readonly string[], depth: number, found: number[]): void {
+function collect(branch: Branch | undefined, folded: readonly string[], depth: number, found: number[]) {
+  if (branch === undefined) return
   for (const end of branch.ends) found.push(end)
   if (depth === folded.length) return
-  const literal = branch.literals.get(folded[depth]!)
-  if (literal !== undefined) collect(literal, folded, depth + 1, found)
-  if (branch.param !== undefined) collect(branch.param, folded, depth + 1, found)
+  collect(branch.next.get(folded[depth]!), folded, depth + 1, found)
+  collect(branch.next.get(PARAM), folded, depth + 1, found)
 }

@@ -14,7 +14,7 @@ export interface Pattern {
 }
 
 export interface Route extends Pattern {
-  /** The pattern as configured: the route's name in logs and metrics. */
+  /** The configured pattern: the route's name in logs and metrics. */
   readonly match: string
   readonly upstream?: string | undefined
   /** Set if the gateway itself answers: with the caller's limits. */
@@ -34,10 +34,10 @@ export type Match<R extends Pattern> =
   /** Methods that the path allows, if no route matches the method, and the first route that matches the path. */
   | { readonly allow: readonly string[]; readonly nearest: R | undefined }
 
-/** All methods that the gateway allows. */
+/** Methods that the gateway allows. */
 export const METHODS: ReadonlySet<string> = new Set('GET HEAD POST PUT PATCH DELETE OPTIONS'.split(' '))
 
-/** True for routes of identity endpoints whose parameters the gateway checks; they name their methods. */
+/** True for routes of identity endpoints whose parameters the gateway checks. */
 export const isGuarded = ({ authenticate }: Pick<Route, 'authenticate'>): boolean =>
   authenticate === 'par' || authenticate === 'authorization'
 

@@ -30,19 +30,12 @@ export interface Tls {
 }
 
 export interface ListenerEvents extends ConnectionPolicy {
-  /** Called for invalid HTTP, after the response; without a response, `requestId` is undefined. */
-  unreadable(what: {
-    readonly peer: string
-    readonly status: number
-    readonly reason: string
-    readonly requestId: string | undefined
-  }): void
+  /** Called for invalid HTTP, after the response, if any. */
+  unreadable(peer: string, status: number, reason: string, requestId: string | undefined): void
   /** Called for each failed TLS handshake. */
   insecure(peer: string, reason: string): void
 }
 
-/** Interval of Node's checks for timeouts, in milliseconds. */
-const CHECK_MS = 1000
 /** Maximum header fields of a request: each costs more than its bytes. */
 const MAX_FIELDS = 200
 
@@ -53,7 +46,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     headersTimeout: bounds.headersTimeoutMs,
     requestTimeout: bounds.requestTimeoutMs,
     keepAliveTimeout: bounds.keepAliveTimeoutMs,
-    connectionsCheckingInterval: CHECK_MS,
+    connectionsCheckingInterval: 1000,
     // `parseTarget` refuses a missing Host field.
     requireHostHeader: false,
     noDelay: true,
@@ -66,7 +59,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   server.maxHeadersCount = MAX_FIELDS + 1
 
   const report = (socket: Socket, status: number, reason: string, requestId?: string): void =>
-    events.unreadable({ peer: socket.remoteAddress ?? '', status, reason: reason.slice(0, 100), requestId })
+    events.unreadable(socket.remoteAddress ?? '', status, reason.slice(0, 100), requestId)
   const pipelining = createPipelining(
     (request, response, expectsContinue, done) => {
       if (request.rawHeaders.length <= 2 * MAX_FIELDS) return serve(request, response, expectsContinue, done)
@@ -85,15 +78,12 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   const sockets = boundSockets(server, bounds, events)
   loads.set(server, { sockets, requests: pipelining.requests })
   const { slowReaderMs = Math.max(bounds.requestTimeoutMs, SLOW_READER_MS) } = bounds
-  const slowReaders = resetSlowReaders(sockets, slowReaderMs)
-  server.once('close', () => clearInterval(slowReaders))
+  const timer = resetSlowReaders(sockets, slowReaderMs)
+  server.once('close', () => clearInterval(timer))
 
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
     // Reading the address makes Node keep it; it is undefined if the peer has reset the socket already.
-    if (socket.remoteAddress === undefined) {
-      socket.destroy()
-      return
-    }
+    if (socket.remoteAddress === undefined) return void socket.destroy()
     lingerOnClose(socket)
     // A TLS socket wraps the socket that `boundSockets` added.
     sockets.add(socket)
@@ -119,8 +109,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
       const { _parent } = socket as Socket & { readonly _parent?: Socket }
       const peer = _parent?.remoteAddress ?? ''
       socket.destroy()
-      events.insecure(peer, code)
-      return
+      return events.insecure(peer, code)
     }
     // Bytes after a last response are dropped.
     if (!socket.writable) return

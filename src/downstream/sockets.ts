@@ -34,8 +34,7 @@ export function boundSockets(
     const isFull = slots.isFull()
     if (isFull || !(slots.isFree(network) || policy.exempt(address))) {
       socket.destroy()
-      policy.dropped(isFull ? 'maxConnections' : 'maxConnectionsPerAddress', address)
-      return
+      return policy.dropped(isFull ? 'maxConnections' : 'maxConnectionsPerAddress', address)
     }
     slots.take(network)
     sockets.add(socket)
@@ -48,7 +47,7 @@ export function boundSockets(
   return sockets
 }
 
-/** Maximum callers without a slot that are kept: a map that grows and shrinks with every call leaves old garbage, as `UnorderedList` explains. */
+/** Callers without a slot that stay in the map: one that grows and shrinks with every call leaves old garbage, as `UnorderedList` does not. */
 const MAX_IDLE_CALLERS = 4096
 
 /** Counts the slots in use, of all callers and of each. */
@@ -90,7 +89,7 @@ export function destroyWithReset(socket: Socket): void {
  */
 export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): NodeJS.Timeout {
   const unread = new WeakMap<ServerResponse, { readonly bytes: number; readonly since: number }>()
-  const sweep = (): void => {
+  return setInterval(() => {
     const now = performance.now()
     for (const socket of sockets) {
       const response = responseOf(socket)
@@ -101,8 +100,7 @@ export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): N
       // After an orderly close, the kernel would keep the unread bytes for minutes.
       else if (now - before.since >= maxMs) destroyWithReset(socket)
     }
-  }
-  return setInterval(sweep, maxMs / 10).unref()
+  }, maxMs / 10).unref()
 }
 
 const LINGER_MS = 2000
@@ -125,9 +123,7 @@ export function lingerOnClose(socket: Socket): void {
 /** Ends a socket with a response that has no body, for invalid HTTP; returns the request id of the response. */
 export function endWithStatus(socket: Socket, status: number, fields = ''): string {
   const requestId = randomUUID()
-  lingeringClose(
-    socket,
-    `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}X-Request-Id: ${requestId}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
-  )
+  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}X-Request-Id: ${requestId}\r\n`
+  lingeringClose(socket, `${head}Connection: close\r\nContent-Length: 0\r\n\r\n`)
   return requestId
 }

@@ -17,19 +17,17 @@ const ENCODED_PATH = /^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*$/
 const ESCAPES = /(?:%[0-9A-Fa-f]{2})+/g
 const RAW_IN_SEGMENT = /^[A-Za-z0-9._~!$&'()*+,=:@-]$/
 const HAS_RAW = /[A-Za-z0-9._~!$&'()*+,=:@-]/
-/** Characters whose escaped form servers decode once, twice or never. */
-// oxlint-disable-next-line no-control-regex
+// Servers decode the escapes of these once, twice or never. oxlint-disable-next-line no-control-regex
 const AMBIGUOUS = /[/\\%;\u0000-\u001f\u007f-\u009f]/
 const DOTS = /\/\.\.?(?:\/|$)/
 const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
-/** RFC 9110 section 4.2.3 host, with an optional port. */
+/** A host with an optional port (RFC 9110 section 4.2.3). */
 const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/
 const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /**
- * Parses a request target (RFC 9112 section 3.2) and its Host into the canonical target, or refuses it as ambiguous. `hosts` are
- * the values of all Host fields; `serves` is true for hosts that are served by name. Other hosts are served if `others` is true,
- * but an absolute-form target must not name them.
+ * Parses a request target (RFC 9112 section 3.2) and its Host fields into the canonical target, or refuses it as ambiguous.
+ * Hosts for which `serves` is false are refused in an absolute-form target, and anywhere unless `others` is true.
  */
 export function parseTarget(
   rawTarget: string,
@@ -51,7 +49,6 @@ export function parseTarget(
       return badRequest('The request target and the Host header name different hosts.')
     target = path.startsWith('/') ? path : `/${path}`
   }
-
   if (!others && !serves(field.host))
     return badRequest('The Host header names a host that is not served here.', {
       cause: `the host ${field.host} is not in listen.hosts, and no route names it`,
@@ -61,7 +58,6 @@ export function parseTarget(
   const query = mark === -1 ? '' : target.slice(mark)
   if (query !== '' && !QUERY.test(query))
     return badRequest('The query holds a character that must be percent-encoded.')
-
   let path: string | undefined = rawPath
   if (!PLAIN_PATH.test(rawPath)) path = ENCODED_PATH.test(rawPath) ? canonicalEscapes(rawPath) : undefined
   if (path === undefined)
@@ -72,7 +68,6 @@ export function parseTarget(
     return badRequest('The path must not contain a segment after ".php", or "(S(…))".')
   if (query.startsWith('?/') && PATH_IN_QUERY.test(path))
     return badRequest('The query must not start with "/" here: some servers would use it as the path.')
-
   return { path, segments: segmentsOf(path), query, host: field.host }
 }
 
@@ -114,17 +109,17 @@ export function foldCase(segment: string): string {
 
 /** Decodes the characters that need no escape, and writes the other escapes in upper case; undefined if the path is ambiguous. */
 export function canonicalEscapes(path: string): string | undefined {
-  let isValid = true
+  let isAmbiguous = false
   const canonical = path.replace(ESCAPES, (run) => {
     const text = decodeSegment(run)
     // Invalid escapes are unchanged, with their `%`.
-    if (AMBIGUOUS.test(text)) isValid = false
+    if (AMBIGUOUS.test(text)) isAmbiguous = true
     if (!HAS_RAW.test(text)) return run.toUpperCase()
     let out = ''
     for (const char of text) out += RAW_IN_SEGMENT.test(char) ? char : encodeURIComponent(char)
     return out
   })
-  return isValid ? canonical : undefined
+  return isAmbiguous ? undefined : canonical
 }
 
 /** The Host that was parsed last: most requests have the same. */
@@ -134,10 +129,9 @@ let lastHost: { readonly host: string; readonly port: string } | undefined
 /** Parses a Host value (RFC 9110 section 7.2) into lower case, without the root dot; undefined if it is invalid. */
 export function parseHost(value: string): typeof lastHost {
   if (value === lastValue) return lastHost
-  const match = HOST.exec(value)
-  const host = match === null ? '' : (match[1] ?? match[2]!).toLowerCase()
+  const [, ipv6, name = ipv6, port = ''] = HOST.exec(value) ?? []
   lastValue = value
-  lastHost = match === null ? undefined : { host: host.replace(/\.$/, ''), port: match[3] ?? '' }
+  lastHost = name === undefined ? undefined : { host: name.toLowerCase().replace(/\.$/, ''), port }
   return lastHost
 }
 

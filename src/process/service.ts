@@ -122,7 +122,7 @@ export async function buildService(
     },
     config.listen,
     {
-      unreadable({ peer, status, reason, requestId }) {
+      unreadable(peer, status, reason, requestId) {
         metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
         log.info(
           { requestId, ip: normalizeAddress(peer), source: 'gateway', status, error: reason },

@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { memoize } from '../runtime/memoize.ts'
 
-/** Some proxies add a port: `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
+/** An address with the port that some proxies add: `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
 const HOP = /^(?:\[(.*)\]|([\d.]+))(?::\d+)?$/
 /** Maximum addresses of `X-Forwarded-For` that are parsed. */
 const MAX_HOPS = 100

@@ -92,7 +92,7 @@ export function matchRoute<R extends Pattern>(
   return allow && nearest && { allow: [...allow].toSorted(), nearest }
 }
 
-/** True if the pattern matches the host, and a path of `length` segments of which `folded` are the first. */
+/** True if the pattern matches the host, and a path of `length` segments that starts with `folded`. */
 function matchesPath(pattern: Pattern, host: string, folded: readonly string[], length: number): boolean {
   const { segments: wanted, rest } = pattern
   if (length < wanted.length || (!rest && length > wanted.length) || !matchesHost(pattern, host)) return false

@@ -83,7 +83,10 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
 
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
     // Reading the address makes Node keep it; it is undefined if the peer has reset the socket already.
-    if (socket.remoteAddress === undefined) return void socket.destroy()
+    if (socket.remoteAddress === undefined) {
+      socket.destroy()
+      return
+    }
     lingerOnClose(socket)
     // A TLS socket wraps the socket that `boundSockets` added.
     sockets.add(socket)

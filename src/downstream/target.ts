@@ -17,7 +17,8 @@ const ENCODED_PATH = /^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*$/
 const ESCAPES = /(?:%[0-9A-Fa-f]{2})+/g
 const RAW_IN_SEGMENT = /^[A-Za-z0-9._~!$&'()*+,=:@-]$/
 const HAS_RAW = /[A-Za-z0-9._~!$&'()*+,=:@-]/
-// Servers decode the escapes of these once, twice or never. oxlint-disable-next-line no-control-regex
+/** Characters whose escaped form servers decode once, twice or never. */
+// oxlint-disable-next-line no-control-regex
 const AMBIGUOUS = /[/\\%;\u0000-\u001f\u007f-\u009f]/
 const DOTS = /\/\.\.?(?:\/|$)/
 const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/

@@ -8,7 +8,7 @@ it.each([
   ['in one-byte chunks', 20_000, 1],
   ['in odd chunks', 64_000, 977],
   ['of exactly maxBody', 65_536, 65_536],
-])('a chunked body %s is read byte for byte, in memory of its own size', async (_, bytes, step) => {
+])('reads a chunked body %s byte for byte, in memory of its own size', async (_, bytes, step) => {
   const sent = Buffer.from(Array.from({ length: bytes }, (_, i) => i % 251))
   const read = new Promise<Buffer>((resolve) => {
     const server = createServer((request, response) => {

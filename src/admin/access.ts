@@ -23,9 +23,8 @@ export function problem(status: number, detail: string, headers?: AdminResponse[
 }
 
 /**
- * Returns the refusal of a request for limits or the console's data; undefined if it is allowed. Without a token, allows only
- * programs of this machine and the console. A page that a browser there loads from elsewhere sends another Host, if its name was
- * bound to this address (DNS rebinding), or another Origin.
+ * Refuses a request for limits or the console's data; returns undefined if it is allowed. Without a token, allows only programs of
+ * this machine and the console: other pages in a browser send another Origin, or another Host (DNS rebinding).
  */
 export function deny(
   { authorization = '', host = '', origin }: IncomingHttpHeaders,
@@ -44,10 +43,8 @@ export function deny(
   if (!isLoopback(name))
     return problem(403, 'Without admin.token, limits are shown only at localhost, 127.0.0.1 and [::1].')
   if (origin === undefined || origin === `http://${host.toLowerCase()}`) return undefined
-  return problem(
-    403,
-    'Without admin.token, browsers may ask for limits only from the console of this listener.',
-  )
+  const detail = 'Without admin.token, browsers may ask for limits only from the console of this listener.'
+  return problem(403, detail)
 }
 
 const unauthorized = (detail: string, error = ''): AdminResponse =>

@@ -14,17 +14,17 @@ export interface Setting {
   readonly note?: string
 }
 
-const REQUEST_LINE = ['request', 'host', 'client', 'user', 'ip', 'at'] as const
+const REQUEST_LINE = ['request', 'host', 'client', 'user', 'ip', 'at']
 
 /** A request to explain: `request` is `[METHOD] [host]/path`, or has a URL in place of the host and path; `at` is ISO 8601. */
 export type RequestLine = { readonly request: string } & {
-  readonly [Name in (typeof REQUEST_LINE)[number]]?: string
+  readonly [Name in 'host' | 'client' | 'user' | 'ip' | 'at']?: string
 }
 
 /** Operations on limits. Each rejects with an InvalidQuestion, or if the store does not answer. */
 export interface LimitsParts {
   usage(client: string, signal: AbortSignal): Promise<object>
-  /** Frees what is counted for a client, and returns the number of keys. */
+  /** Deletes the counters of a client, and returns their number. */
   reset(client: string, signal: AbortSignal): Promise<number>
   setLimits(setting: Setting): Promise<object>
   overrides(): Promise<readonly object[]>
@@ -44,18 +44,13 @@ export function createLimits({ usage, reset, setLimits, overrides, explain, fail
   let last: Promise<unknown> = Promise.resolve()
 
   /** Serves one operator at a time, because each may scan all of Redis. Skips an operator who has disconnected. */
-  async function queued(
-    response: ServerResponse,
-    act: (signal: AbortSignal) => Promise<object>,
-  ): Promise<AdminResponse> {
+  async function queued(response: ServerResponse, act: (signal: AbortSignal) => Promise<object>) {
     const disconnected = new AbortController()
+    const { signal } = disconnected
     response.once('close', () => disconnected.abort())
-    const result = last.then(async () => {
-      disconnected.signal.throwIfAborted()
-      return ok(await act(disconnected.signal))
-    })
+    const result = last.then(() => signal.throwIfAborted()).then(() => act(signal))
     last = result.catch(() => {})
-    return await result
+    return ok(await result)
   }
 
   async function dispatch(request: IncomingMessage, response: ServerResponse, path: string) {
@@ -104,7 +99,7 @@ function decodeClient(encoded: string): string {
 
 function parseRequestLine(parameters: URLSearchParams): RequestLine {
   for (const name of parameters.keys())
-    if (!(REQUEST_LINE as readonly string[]).includes(name) || parameters.getAll(name).length > 1)
+    if (!REQUEST_LINE.includes(name) || parameters.getAll(name).length > 1)
       throw new InvalidQuestion(`The parameters are ${REQUEST_LINE.join(', ')}, each once.`)
   return { request: '', ...Object.fromEntries(parameters) }
 }
@@ -112,14 +107,12 @@ function parseRequestLine(parameters: URLSearchParams): RequestLine {
 async function readSetting(request: IncomingMessage, client: string): Promise<Setting> {
   if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? ''))
     throw new InvalidQuestion('Send the settings as Content-Type: application/json.')
-  const chunks: Buffer[] = []
-  let bytes = 0
+  let body = Buffer.alloc(0)
   for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length
-    if (bytes > MAX_BODY_BYTES) throw new InvalidQuestion(`The body is over ${MAX_BODY_BYTES} bytes.`)
-    chunks.push(chunk)
+    body = Buffer.concat([body, chunk])
+    if (body.length > MAX_BODY_BYTES) throw new InvalidQuestion(`The body is over ${MAX_BODY_BYTES} bytes.`)
   }
-  const { set, until, by, note, ...others } = parseObject(Buffer.concat(chunks).toString())
+  const { set, until, by, note, ...others } = parseObject(body.toString())
   const [unknown] = Object.keys(others)
   if (unknown !== undefined)
     throw new InvalidQuestion(`"${unknown}" is not a member; the members are set, until, by and note.`)

@@ -31,7 +31,7 @@ const PAGE_HEADERS = {
 } as const
 const READ_ONLY = new Set(['/healthz', '/readyz', '/metrics', '/overview'])
 const NOT_FOUND =
-  'Not found. Here are the console at /, and /healthz, /readyz, /metrics, /overview, /limits/CLIENT, /overrides and /explain.\n'
+  'Not found. Here are the console at /, and /healthz, /readyz, /metrics, /overview, /limits/CLIENT, /overrides and /explain.'
 
 /** Creates the operators' listener: console, health, metrics and limits. `endStreams` closes the streams of open consoles. */
 export function createAdmin(parts: AdminParts) {
@@ -40,27 +40,22 @@ export function createAdmin(parts: AdminParts) {
   const streams = createStreams(parts.overview)
 
   /** Returns undefined for a stream; never rejects. */
-  async function respond(
-    request: IncomingMessage,
-    response: ServerResponse,
-  ): Promise<AdminResponse | undefined> {
+  async function respond(request: IncomingMessage, response: ServerResponse) {
     const { method, headers } = request
     const [path = ''] = request.url?.split('?', 1) ?? []
     const page = pages.get(path)
     if (!isOwnSite(request) && !(page !== undefined && isNavigation(request)))
-      return { status: 403, body: 'Pages of other sites have no access.\n' }
+      return text(403, 'Pages of other sites have no access.')
     const isLimits = /^\/(?:limits(?:\/.*)?|overrides|explain)$/.test(path)
     const denial = isLimits || path === '/overview' ? deny(headers, parts) : undefined
     if (denial) return denial
     if (isLimits) return await limits(request, response, path)
-    if (page === undefined && !READ_ONLY.has(path)) return { status: 404, body: NOT_FOUND }
-    if (method !== 'GET' && method !== 'HEAD')
-      return { status: 405, body: 'Only GET and HEAD.\n', headers: { Allow: 'GET, HEAD' } }
-    if (path === '/healthz') return { status: 200, body: 'ok\n' }
+    if (page === undefined && !READ_ONLY.has(path)) return text(404, NOT_FOUND)
+    if (method !== 'GET' && method !== 'HEAD') return text(405, 'Only GET and HEAD.', { Allow: 'GET, HEAD' })
+    if (path === '/healthz') return text(200, 'ok')
     if (path === '/readyz') {
       const reason = await parts.notReadyReason()
-      if (reason === undefined) return { status: 200, body: 'ready\n' }
-      return { status: 503, body: `not ready: ${reason}\n` }
+      return reason === undefined ? text(200, 'ready') : text(503, `not ready: ${reason}`)
     }
     if (path === '/overview') {
       if (method === 'GET' && headers.accept?.includes('text/event-stream')) return streams.open(response)
@@ -72,22 +67,22 @@ export function createAdmin(parts: AdminParts) {
     if (page !== undefined) return page
     return await parts.metrics().then(
       (body) => ({ status: 200, body, headers: { 'Content-Type': parts.metricsType } }),
-      () => ({ status: 500, body: 'The metrics could not be collected.\n' }),
+      () => text(500, 'The metrics could not be collected.'),
     )
   }
 
-  const server = createServer(
-    {
-      headersTimeout: 10_000,
-      requestTimeout: 10_000,
-      connectionsCheckingInterval: 5000,
-      insecureHTTPParser: false,
-    },
-    (request, response) =>
-      void respond(request, response).then((result) => result && write(result, request, response)),
-  )
+  const bounds = { headersTimeout: 10_000, requestTimeout: 10_000, connectionsCheckingInterval: 5000 }
+  const server = createServer({ ...bounds, insecureHTTPParser: false }, (request, response) => {
+    void respond(request, response).then((result) => result && write(result, request, response))
+  })
   return { server, endStreams: streams.end }
 }
+
+const text = (status: number, line: string, headers: AdminResponse['headers'] = {}): AdminResponse => ({
+  status,
+  body: `${line}\n`,
+  headers,
+})
 
 /** Reads the console's files; returns them by path. They hold no data, so anyone may load them. */
 function readPages(): ReadonlyMap<string, AdminResponse> {

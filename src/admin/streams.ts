@@ -25,6 +25,13 @@ export function createStreams(read: () => Promise<object>) {
     return reading
   }
 
+  async function sendAll(): Promise<void> {
+    // A read that takes longer than a second is sent once.
+    if (reading !== undefined) return
+    const event = await next()
+    for (const response of streams.keys()) send(response, event)
+  }
+
   function send(response: ServerResponse, event: string | undefined): void {
     const missed = streams.get(response)
     if (event === undefined || missed === undefined) return
@@ -32,13 +39,6 @@ export function createStreams(read: () => Promise<object>) {
     streams.set(response, isFull ? missed + 1 : 0)
     if (!isFull) response.write(event)
     else if (missed === MAX_MISSED) response.destroy()
-  }
-
-  async function tick(): Promise<void> {
-    // A reading that takes longer than a second is sent once.
-    if (reading !== undefined) return
-    const event = await next()
-    for (const response of streams.keys()) send(response, event)
   }
 
   return {
@@ -50,7 +50,7 @@ export function createStreams(read: () => Promise<object>) {
       }
       response.writeHead(200, { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store' })
       response.flushHeaders()
-      if (streams.size === 0) timer = setInterval(() => void tick(), EVERY_MS)
+      if (streams.size === 0) timer = setInterval(() => void sendAll(), EVERY_MS)
       streams.set(response, 0)
       response.once('close', () => {
         streams.delete(response)

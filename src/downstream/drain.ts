@@ -14,7 +14,6 @@ export function openSockets(server: Server): number {
   return sockets.filter((socket) => !('encrypted' in socket)).length
 }
 
-const IDLE_CHECK_MS = 50
 /** Maximum event-loop iterations to wait for a busy port to become quiet, and for aborted requests to be logged. */
 const MAX_ITERATIONS = 100
 
@@ -35,7 +34,7 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
     // Node does not include sockets that have received nothing.
     for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
   }
-  const idleTimer = setInterval(closeIdle, IDLE_CHECK_MS)
+  const idleTimer = setInterval(closeIdle, 50)
   const deadline = setTimeout(() => {
     aborted = requests()
     const reason = serviceUnavailable('The gateway ended before the response was complete.')

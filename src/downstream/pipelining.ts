@@ -13,10 +13,7 @@ export type Serve = (
 const PAUSE_AT = 20
 /** Maximum pending requests of a socket, which is closed beyond it. One 64 KiB read could hold thousands of minimal ones. */
 const MAX_PENDING = 64
-/**
- * Maximum requests of all sockets that wait for an earlier one of theirs; a socket with a pending request is closed beyond it.
- * Parsing a request takes some 20 us, during which no other socket is read.
- */
+/** Maximum waiting requests of all sockets; beyond, pipelining sockets are closed. Parsing one takes 20 us, and delays other sockets. */
 const MAX_WAITING = 1000
 const CLOSED_AT_ONCE = 10
 
@@ -29,10 +26,7 @@ interface Pipeline {
   ends: boolean
 }
 
-/**
- * Serves the requests of each socket in order, and none after a response that closes the socket (RFC 9112 section 9.6). Calls
- * `onOverflow` for each socket that it closes.
- */
+/** Serves each socket's requests in order, and none after a response that closes it (RFC 9112 section 9.6). */
 export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max: number) => void) {
   const pipelines = new WeakMap<Socket, Pipeline>()
   const overflowing: Socket[] = []

@@ -103,11 +103,9 @@ function pageBody({ status, message }: Refusal, requestId: string): string {
 `
 }
 
-const MAX_ACCEPT_CHARS = 1000
-
 /** True if the `Accept` of a request prefers HTML to JSON (RFC 9110 section 12.5.1), as a browser's does. */
 export function prefersPage({ accept = '' }: IncomingHttpHeaders): boolean {
-  const headers = { accept: accept.slice(0, MAX_ACCEPT_CHARS) }
+  const headers = { accept: accept.slice(0, 1000) }
   return new Negotiator({ headers }).mediaType(['application/json', 'text/html']) === 'text/html'
 }
 

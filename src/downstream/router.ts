@@ -34,7 +34,6 @@ export type Match<R extends Pattern> =
   /** Methods that the path allows, if no route matches the method, and the first route that matches the path. */
   | { readonly allow: readonly string[]; readonly nearest: R | undefined }
 
-/** Methods that the gateway allows. */
 export const METHODS: ReadonlySet<string> = new Set('GET HEAD POST PUT PATCH DELETE OPTIONS'.split(' '))
 
 /** True for routes of identity endpoints whose parameters the gateway checks. */

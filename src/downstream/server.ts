@@ -20,11 +20,10 @@ export interface Bounds extends Readonly<Record<SocketBound, number>> {
   readonly slowReaderMs?: number
 }
 
-/** Certificate and keys in PEM, and whether callers are asked for certificates. */
+/** Certificates and key are PEM; callers need a certificate of `clientCa` to connect, if it is given. */
 export interface Tls {
   readonly cert: string
   readonly key: string
-  /** Authorities of the certificates that callers need to connect. */
   readonly clientCa: string | undefined
   readonly requestClientCert: boolean
 }
@@ -77,7 +76,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
 
   const sockets = boundSockets(server, bounds, events)
   loads.set(server, { sockets, requests: pipelining.requests })
-  const { slowReaderMs = Math.max(bounds.requestTimeoutMs, SLOW_READER_MS) } = bounds
+  const slowReaderMs = bounds.slowReaderMs ?? Math.max(bounds.requestTimeoutMs, SLOW_READER_MS)
   const timer = resetSlowReaders(sockets, slowReaderMs)
   server.once('close', () => clearInterval(timer))
 

@@ -15,8 +15,8 @@ export interface ConnectionPolicy {
 }
 
 /**
- * Closes sockets beyond the bounds before a byte is read or a TLS handshake starts, and returns the open ones.
- * (`server.maxConnections` has no bound per address, and in a cluster it passes sockets around between full workers.)
+ * Closes sockets beyond the bounds before any read or TLS handshake; returns the open ones. (`server.maxConnections` has no bound
+ * per address, and passes sockets around between full workers of a cluster.)
  */
 export function boundSockets(
   server: Server,
@@ -27,7 +27,6 @@ export function boundSockets(
   const slots = createSlots(bounds.maxConnections, bounds.maxConnectionsPerAddress)
   const accept = server.listeners('connection')[0] as (socket: Socket) => void
   server.removeAllListeners('connection')
-
   server.on('connection', (socket: Socket) => {
     const address = socket.remoteAddress ?? ''
     const network = networkOf(address)

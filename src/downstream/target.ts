@@ -1,4 +1,5 @@
 import { badRequest, type Refusal, ambiguousFraming } from '../errors.ts'
+import { memoize } from '../runtime/memoize.ts'
 
 /** An unambiguous request target, which is matched and forwarded in this spelling. */
 export interface Target {
@@ -123,18 +124,15 @@ export function canonicalEscapes(path: string): string | undefined {
   return isAmbiguous ? undefined : canonical
 }
 
-/** The Host that was parsed last: most requests have the same. */
-let lastValue = ''
-let lastHost: { readonly host: string; readonly port: string } | undefined
-
 /** Parses a Host value (RFC 9110 section 7.2) into lower case, without the root dot; undefined if it is invalid. */
-export function parseHost(value: string): typeof lastHost {
-  if (value === lastValue) return lastHost
-  const [, ipv6, name = ipv6, port = ''] = HOST.exec(value) ?? []
-  lastValue = value
-  lastHost = name === undefined ? undefined : { host: name.toLowerCase().replace(/\.$/, ''), port }
-  return lastHost
-}
+export const parseHost = memoize(
+  (value) => {
+    const [, ipv6, name = ipv6, port = ''] = HOST.exec(value) ?? []
+    return name === undefined ? undefined : { host: name.toLowerCase().replace(/\.$/, ''), port }
+  },
+  1000,
+  260,
+)
 
 /** Returns which hosts are served by name: `listed` ones, and those of routes. */
 export function servedHosts(

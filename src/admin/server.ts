@@ -51,7 +51,8 @@ export function createAdmin(parts: AdminParts) {
     if (denial) return denial
     if (isLimits) return await limits(request, response, path)
     if (page === undefined && !READ_ONLY.has(path)) return text(404, NOT_FOUND)
-    if (method !== 'GET' && method !== 'HEAD') return text(405, 'Only GET and HEAD.', { Allow: 'GET, HEAD' })
+    if (method !== 'GET' && method !== 'HEAD')
+      return { ...text(405, 'Only GET and HEAD.'), headers: { Allow: 'GET, HEAD' } }
     if (path === '/healthz') return text(200, 'ok')
     if (path === '/readyz') {
       const reason = await parts.notReadyReason()
@@ -78,11 +79,7 @@ export function createAdmin(parts: AdminParts) {
   return { server, endStreams: streams.end }
 }
 
-const text = (status: number, line: string, headers: AdminResponse['headers'] = {}): AdminResponse => ({
-  status,
-  body: `${line}\n`,
-  headers,
-})
+const text = (status: number, line: string): AdminResponse => ({ status, body: `${line}\n` })
 
 /** Reads the console's files; returns them by path. They hold no data, so anyone may load them. */
 function readPages(): ReadonlyMap<string, AdminResponse> {

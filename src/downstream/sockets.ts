@@ -9,7 +9,7 @@ import { responseOf } from './pipelining.ts'
 export type SocketBound = 'maxConnections' | 'maxConnectionsPerAddress'
 
 export interface ConnectionPolicy {
-  /** True for addresses without a maximum of their own, because many callers share them. */
+  /** True for addresses that many callers share: they have no maximum of their own. */
   exempt(address: string): boolean
   dropped(bound: SocketBound, address: string): void
 }
@@ -46,7 +46,7 @@ export function boundSockets(
   return sockets
 }
 
-/** Callers without a slot that stay in the map: one that grows and shrinks with every call leaves old garbage, as `UnorderedList` does not. */
+/** Maximum idle callers in the map: one that grows and shrinks with every call leaves garbage (see `UnorderedList`). */
 const MAX_IDLE_CALLERS = 4096
 
 /** Counts the slots in use, of all callers and of each. */

@@ -3,12 +3,12 @@ import { memoize } from '../runtime/memoize.ts'
 
 /** An unambiguous request target, which is matched and forwarded in this spelling. */
 export interface Target {
-  /** Starts with `/`; unreserved characters decoded, escapes in upper case. */
+  /** Starts with `/`; unreserved characters are decoded, escapes are in upper case. */
   readonly path: string
   readonly segments: readonly string[]
   /** The unchanged query with its `?`, or the empty string. */
   readonly query: string
-  /** The host that the caller addressed, in lower case and without its port. */
+  /** In lower case and without the port. */
   readonly host: string
 }
 

@@ -6,9 +6,8 @@ import { expect, it } from 'vitest'
 const ROOMS = `
   errors             |                                                                              |
   health             |                                                                              |
-  loopback           |                                                                              |
   runtime            |                                                                              | http-proxy
-  downstream         | errors runtime                                                               | negotiator
+  downstream         | errors runtime                                                               | ipaddr.js negotiator
   limit              | downstream errors limit/memory runtime                                       | lru-cache structured-headers
   limit/memory       | limit                                                                        |
   limit/redis        | limit runtime                                                                | ioredis lru-cache
@@ -20,9 +19,9 @@ const ROOMS = `
   gateway            | authenticate/proof authenticate/token downstream errors limit par runtime upstream |
   observe            | gateway limit/memory observe/activity runtime                          | @opentelemetry pino prom-client
   observe/activity   | gateway limit                                                                |
-  admin              | errors limit loopback                                                        |
+  admin              | downstream errors limit                                                      |
   config/yaml        |                                                                              | yaml zod
-  config/sections    | authenticate/token config/yaml downstream limit limit/redis loopback upstream | zod
+  config/sections    | authenticate/token config/yaml downstream limit limit/redis upstream | zod
   config/checks      | config config/yaml downstream limit                                          |
   config             | authenticate/token config/checks config/sections config/yaml downstream limit limit/redis par upstream | yaml zod
   process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis observe observe/activity par process/workers upstream |

@@ -1,83 +1,86 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { InvalidQuestion } from '../errors.ts'
+import { instantMs } from '../limit/instant.ts'
 import { type AdminResponse, problem } from './access.ts'
-import { type RequestLine, parseRequestLine, readSetting, type Setting } from './questions.ts'
 
-/** What operators ask about limits. Each rejects with an InvalidQuestion, or if the store cannot be asked. */
+/** Overrides that an operator sets or removes for one client. */
+export interface Setting {
+  readonly client: string
+  /** Limit name → calls; null removes the override. */
+  readonly set: Readonly<Record<string, number | null>>
+  /** Epoch milliseconds; null for no end. */
+  readonly untilAt: number | null
+  readonly by?: string
+  readonly note?: string
+}
+
+const REQUEST_LINE = ['request', 'host', 'client', 'user', 'ip', 'at']
+
+/** A request to explain: `request` is `[METHOD] [host]/path`, or has a URL in place of the host and path; `at` is ISO 8601. */
+export type RequestLine = { readonly request: string } & {
+  readonly [Name in 'host' | 'client' | 'user' | 'ip' | 'at']?: string
+}
+
+/** Operations on limits. Each rejects with an InvalidQuestion, or if the store does not answer. */
 export interface LimitsParts {
-  /** Returns what a client has used. */
   usage(client: string, signal: AbortSignal): Promise<object>
-  /** Frees what is counted of a client, and returns how many keys. */
+  /** Deletes the counters of a client, and returns their number. */
   reset(client: string, signal: AbortSignal): Promise<number>
-  /** Sets and removes overrides of one client. */
   setLimits(setting: Setting): Promise<object>
   overrides(): Promise<readonly object[]>
-  explain(question: RequestLine): Promise<object>
-  /** Called with why the store could not be asked. */
+  explain(line: RequestLine): Promise<object>
+  /** Called with the reason if the store does not answer. */
   failed(error: unknown): void
 }
 
+const DEFAULT_LIFE_MS = 86_400_000
+const MAX_BODY_BYTES = 65_536
+const MAX_CHARS = { client: 1024, by: 100, note: 500 }
 const MAY_BE_UNSET =
-  'The change may not be in force; until Redis answers, write it to clients[].limits of the file.'
-const ALLOW = 'GET, HEAD, DELETE, PATCH'
+  ' The change may not be in force; until Redis answers, write it to clients[].limits of the file.'
 
-/** Creates what answers `/limits/:client`, the client percent-encoded, `/overrides` and `/explain`; it never rejects. */
+/** Creates the handler of `/limits/:client` (with the client percent-encoded), `/overrides` and `/explain`; it never rejects. */
 export function createLimits({ usage, reset, setLimits, overrides, explain, failed }: LimitsParts) {
   let last: Promise<unknown> = Promise.resolve()
 
-  /** Acts for one operator at a time, as each may scan all of Redis, and for none that has left. */
-  async function queued<T>(response: ServerResponse, act: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const left = new AbortController()
-    response.once('close', () => left.abort())
-    const result = last.then(async () => {
-      left.signal.throwIfAborted()
-      return await act(left.signal)
-    })
+  /** Serves one operator at a time, because each may scan all of Redis. Skips an operator who has disconnected. */
+  async function queued(response: ServerResponse, act: (signal: AbortSignal) => Promise<object>) {
+    const disconnected = new AbortController()
+    const { signal } = disconnected
+    response.once('close', () => disconnected.abort())
+    const result = last.then(() => signal.throwIfAborted()).then(() => act(signal))
     last = result.catch(() => {})
-    return await result
+    return ok(await result)
   }
 
-  async function ofClient(
-    request: IncomingMessage,
-    response: ServerResponse,
-    encoded: string,
-  ): Promise<AdminResponse> {
-    const { method = '' } = request
-    let client: string
-    try {
-      client = decodeURIComponent(encoded)
-    } catch {
-      return problem(400, 'The id of the client is not percent-encoded UTF-8.')
-    }
-    if (method === 'PATCH') return ok(await setLimits(await readSetting(request, client)))
-    if (method === 'DELETE')
-      return await queued(response, async (signal) => ok({ client, freed: await reset(client, signal) }))
-    if (method !== 'GET' && method !== 'HEAD') return notAllowed(ALLOW)
-    return await queued(response, async (signal) => ok(await usage(client, signal)))
-  }
-
-  async function answer(
-    request: IncomingMessage,
-    response: ServerResponse,
-    path: string,
-  ): Promise<AdminResponse> {
+  async function dispatch(request: IncomingMessage, response: ServerResponse, path: string) {
     const { method, url = '' } = request
+    const isRead = method === 'GET' || method === 'HEAD'
     const [, encoded] = /^\/limits\/([^/]+)$/.exec(path) ?? []
-    if (encoded !== undefined) return await ofClient(request, response, encoded)
+    if (encoded !== undefined) {
+      const client = decodeClient(encoded)
+      if (method === 'PATCH') return ok(await setLimits(await readSetting(request, client)))
+      if (method === 'DELETE')
+        return await queued(response, async (signal) => ({ client, freed: await reset(client, signal) }))
+      return isRead
+        ? await queued(response, (signal) => usage(client, signal))
+        : problem(405, 'Only GET, HEAD, DELETE and PATCH.', { Allow: 'GET, HEAD, DELETE, PATCH' })
+    }
     if (path.startsWith('/limits'))
       return problem(404, 'Ask for /limits/ with the id of a client, percent-encoded.')
-    if (method !== 'GET' && method !== 'HEAD') return notAllowed('GET, HEAD')
+    if (!isRead) return problem(405, 'Only GET and HEAD.', { Allow: 'GET, HEAD' })
     if (path === '/overrides') return ok({ overrides: await overrides() })
     return ok(await explain(parseRequestLine(new URLSearchParams(url.slice(path.length)))))
   }
 
   return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<AdminResponse> => {
     try {
-      return await answer(request, response, path)
+      return await dispatch(request, response, path)
     } catch (error) {
       const { name, message } = error as Error
       if (name === 'InvalidQuestion') return problem(400, message)
       if (!response.destroyed) failed(error)
-      const change = request.method === 'PATCH' ? ` ${MAY_BE_UNSET}` : ''
+      const change = request.method === 'PATCH' ? MAY_BE_UNSET : ''
       const detail = name === 'DamagedKeyError' ? message : `The counters are out of reach.${change}`
       return problem(503, detail, { 'Retry-After': '1' })
     }
@@ -85,5 +88,81 @@ export function createLimits({ usage, reset, setLimits, overrides, explain, fail
 }
 
 const ok = (body: object): AdminResponse => ({ status: 200, body })
-const notAllowed = (allow: string): AdminResponse =>
-  problem(405, `Only ${allow.replace(/, (\w+)$/, ' and $1')}.`, { Allow: allow })
+
+function decodeClient(encoded: string): string {
+  try {
+    return decodeURIComponent(encoded)
+  } catch {
+    throw new InvalidQuestion('The id of the client is not percent-encoded UTF-8.')
+  }
+}
+
+function parseRequestLine(parameters: URLSearchParams): RequestLine {
+  for (const name of parameters.keys())
+    if (!REQUEST_LINE.includes(name) || parameters.getAll(name).length > 1)
+      throw new InvalidQuestion(`The parameters are ${REQUEST_LINE.join(', ')}, each once.`)
+  return { request: '', ...Object.fromEntries(parameters) }
+}
+
+async function readSetting(request: IncomingMessage, client: string): Promise<Setting> {
+  if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? ''))
+    throw new InvalidQuestion('Send the settings as Content-Type: application/json.')
+  let body = Buffer.alloc(0)
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    body = Buffer.concat([body, chunk])
+    if (body.length > MAX_BODY_BYTES) throw new InvalidQuestion(`The body is over ${MAX_BODY_BYTES} bytes.`)
+  }
+  const { set, until, by, note, ...others } = parseObject(body.toString())
+  const [unknown] = Object.keys(others)
+  if (unknown !== undefined)
+    throw new InvalidQuestion(`"${unknown}" is not a member; the members are set, until, by and note.`)
+  assertText('client', client)
+  return {
+    client,
+    set: parseSet(set),
+    untilAt: parseUntil(until),
+    ...(by !== undefined && { by: assertText('by', by) }),
+    ...(note !== undefined && { note: assertText('note', note) }),
+  }
+}
+
+function parseObject(text: string): Record<string, unknown> {
+  try {
+    const body: unknown = JSON.parse(text)
+    if (isObject(body)) return body
+  } catch {
+    // Refused below, as other types are.
+  }
+  throw new InvalidQuestion('The body must be a JSON object such as {"set":{"requests":5000},"until":null}.')
+}
+
+function parseSet(set: unknown): Setting['set'] {
+  if (!isObject(set) || Object.keys(set).length === 0)
+    throw new InvalidQuestion('"set" must name a limit, such as {"requests":5000}; null removes an override.')
+  for (const [name, limit] of Object.entries(set))
+    if (limit !== null && !(Number.isSafeInteger(limit) && (limit as number) >= 0))
+      throw new InvalidQuestion(
+        `"${name}" must be a whole number, 0 or more, or null to remove the override.`,
+      )
+  return set as Setting['set']
+}
+
+function parseUntil(until: unknown): number | null {
+  if (until === undefined) return Date.now() + DEFAULT_LIFE_MS
+  if (until === null) return null
+  const at = instantMs(typeof until === 'string' ? until : '')
+  if (Number.isNaN(at))
+    throw new InvalidQuestion('"until" must be an instant such as 2027-01-31T00:00:00Z, or null for no end.')
+  if (at <= Date.now()) throw new InvalidQuestion('"until" has passed; give an instant to come.')
+  return at
+}
+
+function assertText(name: keyof typeof MAX_CHARS, text: unknown): string {
+  const max = MAX_CHARS[name]
+  if (typeof text === 'string' && text !== '' && text.length <= max && !/\p{Cc}/u.test(text)) return text
+  const what = name === 'client' ? 'The id of the client' : `"${name}"`
+  throw new InvalidQuestion(`${what} must be a text of 1 to ${max} characters, without control characters.`)
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)

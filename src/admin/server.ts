@@ -1,111 +1,112 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { readdirSync, readFileSync } from 'node:fs'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { type Access, type AdminResponse, deny, problem } from './access.ts'
 import { createLimits, type LimitsParts } from './limits.ts'
-import { readPages } from './pages.ts'
 import { createStreams } from './streams.ts'
 
 export interface AdminParts extends Access, LimitsParts {
   /** Returns why the process should get no requests; undefined if it should. */
   notReadyReason(): string | undefined | Promise<string | undefined>
-  /** Returns the text of `/metrics`. */
   metrics(): Promise<string>
   readonly metricsType: string
-  /** Returns what the console shows. */
+  /** Returns the console's data. */
   overview(): Promise<object>
 }
 
-export interface Admin {
-  readonly server: Server
-  /** Ends what the consoles read, which would last as long as they are open. */
-  endStreams(): void
+const CONSOLE = new URL('console/', import.meta.url)
+const CONTENT_TYPES: Readonly<Record<string, string>> = {
+  html: 'text/html; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  svg: 'image/svg+xml',
 }
-
+/** Restricts the page to its own origin, and forbids framing. */
+const PAGE_HEADERS = {
+  'Content-Security-Policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
+  'X-Content-Type-Options': 'nosniff',
+  'Referrer-Policy': 'no-referrer',
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+} as const
+const READ_ONLY = new Set(['/healthz', '/readyz', '/metrics', '/overview'])
 const NOT_FOUND =
-  'Not found. Here are the console at /, and /healthz, /readyz, /metrics, /overview, /limits/CLIENT, /overrides and /explain.\n'
+  'Not found. Here are the console at /, and /healthz, /readyz, /metrics, /overview, /limits/CLIENT, /overrides and /explain.'
 
-/** Creates the operators' listener: the console, health, metrics, and what is asked about limits. */
-export function createAdmin(parts: AdminParts): Admin {
+/** Creates the operators' listener: console, health, metrics and limits. `endStreams` closes the streams of open consoles. */
+export function createAdmin(parts: AdminParts) {
   const pages = readPages()
   const limits = createLimits(parts)
   const streams = createStreams(parts.overview)
 
-  /** Answers `/overview`: once, or again and again to who reads events. */
-  async function overview({ headers, method }: IncomingMessage, response: ServerResponse) {
-    const { accept = '' } = headers
-    if (method === 'GET' && accept.includes('text/event-stream')) return streams.open(response)
-    return await parts.overview().then(
-      (body) => ({ status: 200, body }),
-      () => problem(503, 'The gateway does not answer.', { 'Retry-After': '1' }),
-    )
-  }
-
-  /** Returns undefined for what goes on as a stream; never rejects. */
-  async function answer(
-    request: IncomingMessage,
-    response: ServerResponse,
-  ): Promise<AdminResponse | undefined> {
+  /** Returns undefined for a stream; never rejects. */
+  async function respond(request: IncomingMessage, response: ServerResponse) {
     const { method, headers } = request
     const [path = ''] = request.url?.split('?', 1) ?? []
     const page = pages.get(path)
-    if (!isOwnSite(request) && !(page !== undefined && isNavigation(request))) {
-      return { status: 403, body: 'Nothing is shown to pages of other sites.\n' }
-    }
-    const isLimits = ['/limits', '/overrides', '/explain'].includes(path) || path.startsWith('/limits/')
-    if (isLimits || path === '/overview') {
-      const denial = deny(headers, parts)
-      if (denial) return denial
-    }
+    if (!isOwnSite(request) && !(page !== undefined && isNavigation(request)))
+      return text(403, 'Pages of other sites have no access.')
+    const isLimits = /^\/(?:limits(?:\/.*)?|overrides|explain)$/.test(path)
+    const denial = isLimits || path === '/overview' ? deny(headers, parts) : undefined
+    if (denial) return denial
     if (isLimits) return await limits(request, response, path)
-    if (page === undefined && !['/healthz', '/readyz', '/metrics', '/overview'].includes(path)) {
-      return { status: 404, body: NOT_FOUND }
-    }
-    if (method !== 'GET' && method !== 'HEAD') {
-      return { status: 405, body: 'Only GET and HEAD.\n', headers: { Allow: 'GET, HEAD' } }
-    }
-    if (page !== undefined) return page
-    if (path === '/overview') return await overview(request, response)
-    if (path === '/healthz') return { status: 200, body: 'ok\n' }
+    if (page === undefined && !READ_ONLY.has(path)) return text(404, NOT_FOUND)
+    if (method !== 'GET' && method !== 'HEAD')
+      return { ...text(405, 'Only GET and HEAD.'), headers: { Allow: 'GET, HEAD' } }
+    if (path === '/healthz') return text(200, 'ok')
     if (path === '/readyz') {
       const reason = await parts.notReadyReason()
-      if (reason === undefined) return { status: 200, body: 'ready\n' }
-      return { status: 503, body: `not ready: ${reason}\n` }
+      return reason === undefined ? text(200, 'ready') : text(503, `not ready: ${reason}`)
     }
+    if (path === '/overview') {
+      if (method === 'GET' && headers.accept?.includes('text/event-stream')) return streams.open(response)
+      return await parts.overview().then(
+        (body) => ({ status: 200, body }),
+        () => problem(503, 'The gateway does not answer.', { 'Retry-After': '1' }),
+      )
+    }
+    if (page !== undefined) return page
     return await parts.metrics().then(
       (body) => ({ status: 200, body, headers: { 'Content-Type': parts.metricsType } }),
-      () => ({ status: 500, body: 'The metrics could not be collected.\n' }),
+      () => text(500, 'The metrics could not be collected.'),
     )
   }
 
-  const server = createServer(
-    {
-      headersTimeout: 10_000,
-      requestTimeout: 10_000,
-      connectionsCheckingInterval: 5000,
-      insecureHTTPParser: false,
-    },
-    (request, response) =>
-      void answer(request, response).then((given) => {
-        if (given !== undefined) write(given, request, response)
-      }),
-  )
+  const bounds = { headersTimeout: 10_000, requestTimeout: 10_000, connectionsCheckingInterval: 5000 }
+  const server = createServer({ ...bounds, insecureHTTPParser: false }, (request, response) => {
+    void respond(request, response).then((result) => result && write(result, request, response))
+  })
   return { server, endStreams: streams.end }
 }
 
-/** True for a request that no page of another site makes, as far as its browser says so. */
-function isOwnSite({ headers }: IncomingMessage): boolean {
-  const { 'sec-fetch-site': site = 'none' } = headers
-  return site === 'none' || site === 'same-origin'
+const text = (status: number, line: string): AdminResponse => ({ status, body: `${line}\n` })
+
+/** Reads the console's files; returns them by path. They hold no data, so anyone may load them. */
+function readPages(): ReadonlyMap<string, AdminResponse> {
+  const pages = new Map<string, AdminResponse>()
+  for (const name of readdirSync(CONSOLE)) {
+    const type = CONTENT_TYPES[name.slice(name.lastIndexOf('.') + 1)]
+    if (type === undefined) continue
+    const body = readFileSync(new URL(name, CONSOLE), 'utf8')
+    const path = name === 'index.html' ? '/' : `/console/${name}`
+    pages.set(path, { status: 200, body, headers: { ...PAGE_HEADERS, 'Content-Type': type } })
+  }
+  return pages
 }
 
-/** True for a link that was followed: the page that has it does not see the answer. */
+/** False for a request from a page of another site, if the browser reports it. */
+const isOwnSite = ({ headers }: IncomingMessage): boolean =>
+  ['none', 'same-origin', undefined].includes(headers['sec-fetch-site'])
+
+/** True for a followed link: the page that contains it cannot read the response. */
 const isNavigation = ({ headers }: IncomingMessage): boolean =>
   headers['sec-fetch-mode'] === 'navigate' && headers['sec-fetch-dest'] === 'document'
 
 function write(
   { status, body, headers }: AdminResponse,
-  request: IncomingMessage,
+  { method }: IncomingMessage,
   response: ServerResponse,
-): void {
+) {
   const isText = typeof body === 'string'
   const bytes = Buffer.from(isText ? body : `${JSON.stringify(body)}\n`)
   response.writeHead(status, {
@@ -114,5 +115,5 @@ function write(
     'Cache-Control': 'no-store',
     ...headers,
   })
-  response.end(request.method === 'HEAD' ? undefined : bytes)
+  response.end(method === 'HEAD' ? undefined : bytes)
 }

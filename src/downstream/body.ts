@@ -1,6 +1,7 @@
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { type ErrorCode, Refusal, ambiguousFraming } from '../errors.ts'
+import { networkOf } from './addresses.ts'
 
 /** Collects every `Host`, `Authorization` and `DPoP` value, since Node keeps only the first of each or joins them. */
 export function readHead(rawHeaders: readonly string[]) {
@@ -20,15 +21,14 @@ export function readHead(rawHeaders: readonly string[]) {
 
 export type Head = Readonly<ReturnType<typeof readHead>>
 
-/** How many bytes of body a request announces: 0 for none, undefined for a chunked body of unknown length. */
+/** Bytes of body that a request announces: 0 for none, undefined for a chunked body. */
 export type BodyLength = number | undefined
 
-/** Other codings below a final chunked: the body has an end, but cannot be decoded (RFC 9112 section 6.1). */
+/** Other codings before a final chunked: the body has an end, but cannot be decoded (RFC 9112 section 6.1). */
 const UNKNOWN_CODING = /^(?:(?!chunked\b)[\w!#$%&'*+.^`|~-]+[ \t]*,[ \t]*)+chunked$/i
-
 const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
 
-/** Reads the announced body, or refuses a framing that two servers could read differently (RFC 9112 section 6). */
+/** Returns the announced length, or refuses a framing that two servers could parse differently (RFC 9112 section 6). */
 export function bodyLength(
   method: string,
   httpVersion: string,
@@ -42,12 +42,12 @@ export function bodyLength(
   if (length !== undefined && coding !== undefined)
     return ambiguousFraming('Send Content-Length or Transfer-Encoding, not both.')
   if (coding !== undefined && (httpVersion !== '1.1' || String(coding).toLowerCase() !== 'chunked')) {
-    const code =
-      httpVersion === '1.1' && UNKNOWN_CODING.test(String(coding)) ? 'NotImplemented' : 'BadRequest'
+    const isUnknown = httpVersion === '1.1' && UNKNOWN_CODING.test(String(coding))
+    const code = isUnknown ? 'NotImplemented' : 'BadRequest'
     return ambiguousFraming('The only Transfer-Encoding accepted is "chunked", in HTTP/1.1.', code)
   }
   if (length !== undefined && !/^(?:0|[1-9]\d{0,14})$/.test(String(length)))
-    return ambiguousFraming('The Content-Length is no plain number.')
+    return ambiguousFraming('The Content-Length is not a decimal number.')
   const bytes = length === undefined ? undefined : Number(length)
   if (bytes !== 0 && BODILESS.has(method))
     return ambiguousFraming(`A ${method} request carries no body here.`)
@@ -58,24 +58,24 @@ export function tooLarge(maxBody: number): Refusal {
   return new Refusal('PayloadTooLarge', `A request body has at most ${maxBody} bytes here.`)
 }
 
-const BROKEN = 'broken'
-const broken = new WeakMap<IncomingMessage, Refusal>()
+const ABORTED = 'bodyAborted'
+const aborted = new WeakMap<IncomingMessage, Refusal>()
 
-/** Reports to `onBodyAborted` that the rest of a body will not come; the first reason stands. */
+/** Reports to `onBodyAborted` that the rest of a body will not arrive; keeps the first reason. */
 export function abortBody(request: IncomingMessage, reason: Refusal): void {
-  if (broken.has(request)) return
-  broken.set(request, reason)
-  request.emit(BROKEN, reason)
+  if (aborted.has(request)) return
+  aborted.set(request, reason)
+  request.emit(ABORTED, reason)
 }
 
-/** Calls back once when a body breaks off: at once if it has already, so that no break falls between two phases. */
+/** Calls back once when a body is aborted: at once if it already was. */
 export function onBodyAborted(request: IncomingMessage, act: (reason: Refusal) => void): void {
-  const reason = broken.get(request)
-  if (reason === undefined) request.once(BROKEN, act)
+  const reason = aborted.get(request)
+  if (reason === undefined) request.once(ABORTED, act)
   else act(reason)
 }
 
-/** The request of a socket whose body is still coming, if any. */
+/** Returns the request of a socket whose body is not complete, if any. */
 export function incompleteRequest(socket: Socket): IncomingMessage | undefined {
   const { parser } = socket as Socket & { parser?: { incoming: IncomingMessage | null } | null }
   return parser?.incoming?.complete === false ? parser.incoming : undefined
@@ -87,11 +87,102 @@ const PARSER_ERRORS: Readonly<Record<string, ErrorCode>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'RequestTimeout',
 }
 
-/** Refuses a body that will not come to its end. The rest of it must not be taken for the next request. */
+/** Refuses an aborted body, and closes the socket, so that the rest is not parsed as the next request. */
 export function bodyRefusal(cause: string): Refusal {
   const message = 'The request body is malformed or too large, or broke off.'
-  return new Refusal(PARSER_ERRORS[cause] ?? 'BadRequest', message, {
-    cause,
-    headers: { Connection: 'close' },
+  const headers = { Connection: 'close' }
+  return new Refusal(PARSER_ERRORS[cause] ?? 'BadRequest', message, { cause, headers })
+}
+
+const EMPTY = Buffer.alloc(0)
+const FIRST_BYTES = 4096
+/** Maximum bytes of whole bodies in this process, and of those of one address: at least one body of the largest `maxBody`. */
+const MAX_HELD = 64 * 1024 ** 2
+const MAX_HELD_EACH = MAX_HELD / 4
+/** Timeout of a body, in milliseconds: it has at most 10 MB. */
+const READ_MS = 10_000
+
+interface Reading {
+  readonly network: string
+  end(refusal: Refusal): void
+}
+
+/** All incomplete bodies, oldest first. */
+const unfinished = new Set<Reading>()
+const heldBy = new Map<string, number>()
+let heldBytes = 0
+
+function oldest(network: string | undefined): Reading {
+  for (const reading of unfinished) if (network === undefined || reading.network === network) return reading
+  throw new Error('a body that needs room is unfinished itself')
+}
+
+/**
+ * Makes room for more bytes of a body: ends the oldest incomplete body, of the same address if that exceeds its share, until they
+ * fit. Returns false if that ends the body itself.
+ */
+function makeRoom(reading: Reading, more: number): boolean {
+  for (;;) {
+    const isOver = (heldBy.get(reading.network) ?? 0) + more > MAX_HELD_EACH
+    if (!isOver && heldBytes + more <= MAX_HELD) return true
+    const ended = oldest(isOver ? reading.network : undefined)
+    // Close, rather than wait for the rest of the body.
+    const headers = { 'Retry-After': '1', Connection: 'close' }
+    ended.end(new Refusal('ServiceUnavailable', 'Too many requests are being read. Try again.', { headers }))
+    if (ended === reading) return false
+  }
+}
+
+/**
+ * Reads the whole body of a request from the address `ip`. Resolves to a 413 for more than `maxBody` bytes, a 408 after a timeout,
+ * a 503 if bodies hold too many bytes, the reason if it is aborted, undefined if the caller disconnects. The body counts as held
+ * until `response` is closed. Never rejects.
+ */
+export function readBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  maxBody: number,
+  ip: string,
+): Promise<Buffer | Refusal | undefined> {
+  return new Promise((resolve) => {
+    const network = networkOf(ip)
+    // One buffer: a body may arrive in as many chunks as it has bytes.
+    let held: Buffer = EMPTY
+    let bytes = 0
+    const hold = (buffer: Buffer): void => {
+      const more = buffer.length - held.length
+      const heldHere = (heldBy.get(network) ?? 0) + more
+      if (heldHere === 0) heldBy.delete(network)
+      else heldBy.set(network, heldHere)
+      heldBytes += more
+      held = buffer
+    }
+    const settle = (result: Buffer | Refusal | undefined): void => {
+      clearTimeout(timer)
+      request.off('data', onData).off('end', onEnd).off('close', settle)
+      unfinished.delete(reading)
+      hold(Buffer.isBuffer(result) ? held : EMPTY)
+      resolve(result)
+    }
+    const onData = (chunk: Buffer): void => {
+      const before = bytes
+      bytes += chunk.length
+      if (bytes > maxBody) return settle(tooLarge(maxBody))
+      if (bytes > held.length) {
+        const size = Math.min(maxBody, Math.max(bytes, 2 * held.length, FIRST_BYTES))
+        if (!makeRoom(reading, size - held.length)) return
+        const larger = Buffer.allocUnsafe(size)
+        held.copy(larger, 0, 0, before)
+        hold(larger)
+      }
+      chunk.copy(held, before)
+    }
+    const onEnd = (): void => settle(held.subarray(0, bytes))
+    const reading = { network, end: settle }
+    const timer = setTimeout(() => settle(bodyRefusal('ERR_HTTP_REQUEST_TIMEOUT')), READ_MS).unref()
+    unfinished.add(reading)
+    request.on('data', onData).on('end', onEnd).on('close', settle)
+    response.once('close', () => hold(EMPTY))
+    onBodyAborted(request, settle)
   })
 }

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import { decodeSegment } from './target.ts'
 
-/** Returns the caller's client certificate in DER: that which a trusted proxy reports in `Client-Cert`, else the socket's. */
+/** Returns the caller's client certificate in DER, from `Client-Cert` if a trusted proxy sends the request, else from the socket. */
 export function clientCertificate({ socket, headers }: IncomingMessage, trusted: boolean) {
   if (trusted) return readCertificateHeader(headers['client-cert'])
   return socket instanceof TLSSocket ? certificateOf(socket)?.der : undefined
@@ -18,19 +18,19 @@ function certificateOf(socket: TLSSocket) {
   return certificates.get(socket)
 }
 
-/** Returns the `Client-Cert` field for a certificate of `clientCa`; an upstream could take the names in another for verified. */
+/** Returns the `Client-Cert` field for a certificate of `clientCa`; an upstream could trust the names in any other. */
 export function certificateField(socket: Socket): string | undefined {
   return socket instanceof TLSSocket && socket.authorized ? certificateOf(socket)?.field : undefined
 }
 
-const ARMOUR = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/
+const PEM = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 
-/** Parses a byte sequence (RFC 9440 section 2.1), or what older proxies write: bare base64, or URL-encoded PEM (the first of a chain). */
+/** Parses a byte sequence (RFC 9440 section 2.1), or the forms of older proxies: bare base64, or URL-encoded PEM (the first of a chain). */
 export function readCertificateHeader(value: string | string[] | undefined): Buffer | undefined {
   if (typeof value !== 'string') return undefined
   const text = value.trim()
-  const body = text.startsWith('-') ? ARMOUR.exec(decodeSegment(text))?.[1] : text.replace(/^:(.*):$/, '$1')
+  const body = text.startsWith('-') ? PEM.exec(decodeSegment(text))?.[1] : text.replace(/^:(.*):$/, '$1')
   const base64 = body?.replace(/\s/g, '') ?? ''
   return BASE64.test(base64) ? Buffer.from(base64, 'base64') : undefined
 }

@@ -10,56 +10,47 @@ export type Serve = (
   done: () => void,
 ) => void
 
-/** While so many requests of a socket are pending, no more is read from it. */
+/** Pending requests of a socket at which reading from it pauses. */
 const PAUSE_AT = 20
 /** Maximum pending requests of a socket, which is closed beyond it. One 64 KiB read could hold thousands of minimal ones. */
 const MAX_PENDING = 64
-/**
- * Maximum requests of all sockets that wait for an earlier one of theirs. Parsing one takes some 20 us, before any other socket is
- * read. Beyond it, a socket with a pending request is closed if it sends another.
- */
+/** Maximum waiting requests of all sockets; beyond, pipelining sockets are closed. Parsing one takes 20 us, and delays other sockets. */
 const MAX_WAITING = 1000
 const CLOSED_AT_ONCE = 10
 
 interface Pipeline {
   pending: number
-  /** What begins when those before it are done. */
+  /** Actions to run one by one, each after the request before it. */
   readonly waiting: (() => void)[]
-  /** Ends the back-pressure, while there is any. */
+  /** Resumes reading; undefined unless it is paused. */
   resume: (() => void) | undefined
   ends: boolean
 }
 
-/** Serves the requests of each socket in order; after an answer that ends it, none (RFC 9112 section 9.6). `onOverflow` is called for each socket that is closed. */
+/** Serves each socket's requests in order, and none after a response that closes it (RFC 9112 section 9.6). */
 export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max: number) => void) {
   const pipelines = new WeakMap<Socket, Pipeline>()
+  const overflowing: Socket[] = []
   let inFlight = 0
   let waiting = 0
-
-  const closing: Socket[] = []
 
   function overflow(socket: Socket, max: number): void {
     stopParsing(socket)
     onOverflow(socket, max)
-    if (closing.push(socket) === 1) setImmediate(closeSome)
+    if (overflowing.push(socket) === 1) setImmediate(closeSome)
   }
 
-  /** Closes a few in each iteration of the event loop: at once, 900 sockets would hold up others for 80 ms more. */
+  /** Closes a few in each event-loop iteration: closing 900 at once would delay other sockets by 80 ms. */
   function closeSome(): void {
-    for (const socket of closing.splice(0, CLOSED_AT_ONCE)) socket.destroy()
-    if (closing.length > 0) setImmediate(closeSome)
-  }
-
-  function begin(socket: Socket): Pipeline {
-    const pipeline = { pending: 0, waiting: [], resume: undefined, ends: false }
-    pipelines.set(socket, pipeline)
-    return pipeline
+    for (const socket of overflowing.splice(0, CLOSED_AT_ONCE)) socket.destroy()
+    if (overflowing.length > 0) setImmediate(closeSome)
   }
 
   function add(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
     const { socket } = request
     if (!socket.writable) return
-    const pipeline = pipelines.get(socket) ?? begin(socket)
+    const pipeline = pipelines.get(socket) ?? { pending: 0, waiting: [], resume: undefined, ends: false }
+    pipelines.set(socket, pipeline)
     if (pipeline.pending >= MAX_PENDING) return overflow(socket, MAX_PENDING)
     if (pipeline.pending > 0 && waiting >= MAX_WAITING) return overflow(socket, 1)
     const done = (): void => {
@@ -73,30 +64,27 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
     }
     pipeline.pending++
     inFlight++
-    if (pipeline.pending >= PAUSE_AT) pipeline.resume ??= hold(socket)
-    if (pipeline.pending === 1) serve(request, response, expectsContinue, done)
-    else {
-      waiting++
-      pipeline.waiting.push(() => {
-        waiting--
-        if (socket.writable) serve(request, response, expectsContinue, done)
-        else done()
-      })
-    }
+    if (pipeline.pending >= PAUSE_AT) pipeline.resume ??= pause(socket)
+    if (pipeline.pending === 1) return serve(request, response, expectsContinue, done)
+    waiting++
+    pipeline.waiting.push(() => {
+      waiting--
+      if (socket.writable) serve(request, response, expectsContinue, done)
+      else done()
+    })
   }
 
-  /** Calls `end` once the pending requests of a socket are answered, unless an answer ended it: nothing can follow them. */
+  /** Calls `end` after the responses to the pending requests of a socket, unless one of them closes it. */
   function endAfterPending(socket: Socket, end: () => void): void {
     const pipeline = pipelines.get(socket)
-    if (pipeline === undefined || pipeline.pending === 0) end()
-    else if (!pipeline.ends) {
-      pipeline.ends = true
-      pipeline.waiting.push(() => {
-        if (socket.writable) end()
-        // What came behind it is not served, but must be counted out.
-        pipeline.waiting.shift()?.()
-      })
-    }
+    if (pipeline === undefined || pipeline.pending === 0) return end()
+    if (pipeline.ends) return
+    pipeline.ends = true
+    pipeline.waiting.push(() => {
+      if (socket.writable) end()
+      // Later requests are not served, but their `done` must run to keep the count.
+      pipeline.waiting.shift()?.()
+    })
   }
 
   return { add, endAfterPending, requests: (): number => inFlight }
@@ -105,13 +93,13 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
 /** Returns the response that a socket carries, if any. */
 export const responseOf = (socket: Socket) => messageOf(socket) as ServerResponse | undefined
 
-/** Stops reading from a socket until the returned function is called; Node would resume it after each request and drained answer. */
-function hold(socket: Socket): () => void {
-  const pause = (): void => void socket.pause()
-  socket.on('resume', pause)
-  pause()
+/** Pauses reading until the returned function is called; Node would resume it after each request and drained response. */
+function pause(socket: Socket): () => void {
+  const pauseAgain = (): void => void socket.pause()
+  socket.on('resume', pauseAgain)
+  socket.pause()
   return () => {
-    socket.off('resume', pause)
+    socket.off('resume', pauseAgain)
     socket.resume()
   }
 }

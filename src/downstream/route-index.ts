@@ -1,32 +1,29 @@
-import type { Pattern } from './router.ts'
+/** A literal in folded case, or the name of a parameter, which matches one segment. */
+export type Segment = { readonly literal: string } | { readonly param: string }
 
-/** What the patterns share that begin with the same segments; routes by their position. */
 interface Branch {
-  readonly literals: Map<string, Branch>
-  /** Behind a parameter. */
-  any: Branch | undefined
-  /** The patterns that end here, with or without a last `*`. */
+  readonly next: Map<string, Branch>
+  /** Positions of the routes that end here, with or without a last `*`. */
   readonly ends: number[]
 }
 
-const newBranch = (): Branch => ({ literals: new Map(), any: undefined, ends: [] })
+/** Key of the branch after a parameter; no segment contains a slash. */
+const PARAM = '/'
 
-/**
- * Returns a function that narrows routes down to those whose segments begin like a path, in their order: a thousand routes cost
- * no more than ten if their segments differ; methods and hosts are compared one by one. `folded` are the segments that
- * literals are compared with.
- */
-export function indexRoutes<R extends Pattern>(
-  routes: readonly R[],
-): (folded: readonly string[]) => readonly R[] {
-  const root = newBranch()
+/** Returns a function that finds the routes whose segments match, in their order. A thousand routes cost no more than ten. */
+export function indexRoutes<R extends { readonly segments: readonly Segment[] }>(routes: readonly R[]) {
+  const root: Branch = { next: new Map(), ends: [] }
   for (const [i, { segments }] of routes.entries()) {
     let branch = root
-    for (const segment of segments) branch = grow(branch, 'literal' in segment ? segment.literal : undefined)
+    for (const segment of segments) {
+      const key = 'param' in segment ? PARAM : segment.literal
+      const next = branch.next.get(key) ?? { next: new Map(), ends: [] }
+      branch.next.set(key, next)
+      branch = next
+    }
     branch.ends.push(i)
   }
-
-  return (folded) => {
+  return (folded: readonly string[]): readonly R[] => {
     const found: number[] = []
     collect(root, folded, 0, found)
     if (found.length > 1) found.sort((a, b) => a - b)
@@ -34,17 +31,10 @@ export function indexRoutes<R extends Pattern>(
   }
 }
 
-function grow(branch: Branch, literal: string | undefined): Branch {
-  if (literal === undefined) return (branch.any ??= newBranch())
-  let next = branch.literals.get(literal)
-  if (next === undefined) branch.literals.set(literal, (next = newBranch()))
-  return next
-}
-
-function collect(branch: Branch, folded: readonly string[], depth: number, found: number[]): void {
+function collect(branch: Branch | undefined, folded: readonly string[], depth: number, found: number[]) {
+  if (branch === undefined) return
   for (const end of branch.ends) found.push(end)
   if (depth === folded.length) return
-  const literal = branch.literals.get(folded[depth]!)
-  if (literal !== undefined) collect(literal, folded, depth + 1, found)
-  if (branch.any !== undefined) collect(branch.any, folded, depth + 1, found)
+  collect(branch.next.get(folded[depth]!), folded, depth + 1, found)
+  collect(branch.next.get(PARAM), folded, depth + 1, found)
 }

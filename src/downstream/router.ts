@@ -1,53 +1,48 @@
-import { indexRoutes } from './route-index.ts'
+import { indexRoutes, type Segment } from './route-index.ts'
 import { canonicalEscapes, foldCase, DROPPED_BY_FRAMEWORKS, parseHost, segmentsOf } from './target.ts'
 
 export interface Pattern {
-  /** In upper case; undefined takes every method. `GET` takes `HEAD` too, as the frameworks behind do. */
+  /** Methods in upper case; undefined matches all. `GET` includes `HEAD`, as in most frameworks. */
   readonly methods: ReadonlySet<string> | undefined
-  /** In lower case, without port; undefined takes every host. */
+  /** Host in lower case, without port; undefined matches `hosts`. */
   readonly host: string | undefined
-  /** The hosts that a pattern without one takes; undefined takes every host. */
+  /** Hosts of a pattern that names none; undefined matches all. */
   readonly hosts?: readonly string[] | undefined
   readonly segments: readonly Segment[]
-  /** True if a last `*` takes any further segments. */
+  /** True if a last `*` matches any further segments. */
   readonly rest: boolean
 }
 
-/** A literal in folded case, or the name of the one segment that it takes. */
-export type Segment = { readonly literal: string } | { readonly param: string }
-
 export interface Route extends Pattern {
-  /** The pattern as configured: the route's name in logs and metrics. */
+  /** The configured pattern: the route's name in logs and metrics. */
   readonly match: string
   readonly upstream?: string | undefined
-  /** What the gateway itself responds with, if no upstream answers: the caller's own limits. */
+  /** Set if the gateway itself answers: with the caller's limits. */
   readonly respond?: 'limits' | undefined
   readonly authenticate: 'none' | 'bearer' | 'par' | 'authorization'
   readonly scope: readonly string[]
   readonly maxBody: number
-  /** Milliseconds to the head of the answer and between the bytes of its body; the upstream's if undefined. */
+  /** Timeout of the response head, and between the bytes of its body; the upstream's if undefined. */
   readonly timeoutMs: number | undefined
 }
 
-/** The path parameters of a request: name → segment in canonical spelling. */
+/** Path parameters of a request: name → segment in canonical spelling. */
 export type Params = Readonly<Record<string, string>>
 
 export type Match<R extends Pattern> =
   | { readonly route: R; readonly params: Params }
-  /** No route takes the method: the methods that the path takes, and the first route that takes the path, if there is one. */
+  /** Methods that the path allows, if no route matches the method, and the first route that matches the path. */
   | { readonly allow: readonly string[]; readonly nearest: R | undefined }
 
-/** The methods that the gateway takes at all; it refuses any other itself. */
 export const METHODS: ReadonlySet<string> = new Set('GET HEAD POST PUT PATCH DELETE OPTIONS'.split(' '))
 
-/** True for the routes of the identity endpoints whose parameters the gateway checks; they name their methods. */
+/** True for routes of identity endpoints whose parameters the gateway checks. */
 export const isGuarded = ({ authenticate }: Pick<Route, 'authenticate'>): boolean =>
   authenticate === 'par' || authenticate === 'authorization'
 
 /**
- * Creates the router, which returns the first match for a lower-case `host` and canonical `segments`. The path of guarded routes
- * accepts only what their guards check, even if other routes match. That path with a suffix that a backend might ignore matches
- * no route.
+ * Creates the router, which returns the first match for a lower-case `host` and canonical `segments`. The path of a guarded route
+ * accepts only what its guard checks, even if other routes match; with a suffix that a backend might ignore, it matches no route.
  */
 export function createRouter<R extends Route>(routes: readonly R[]) {
   const guarded = routes.filter(isGuarded)
@@ -63,10 +58,9 @@ export function createRouter<R extends Route>(routes: readonly R[]) {
   }
 }
 
-/** What a backend might ignore: punctuation, a mark that ends a decoded path, or what is not ASCII, and so may be invisible. */
+/** Suffixes that a backend might ignore: punctuation, a character that ends a decoded path, or an invisible character. */
 const IGNORABLE_SUFFIX = /^(?:[.,+ ?#;]|[^ -~])/
 
-/** True if the path begins with that of a route, but for what stands behind its last literal. */
 function hasIgnorableSuffix(route: Pattern, host: string, folded: readonly string[]): boolean {
   const last = route.segments.length - 1
   const want = route.segments[last]
@@ -76,7 +70,7 @@ function hasIgnorableSuffix(route: Pattern, host: string, folded: readonly strin
   return matchesPath(route, host, [...folded.slice(0, last), want.literal], last + 1)
 }
 
-/** Returns the first of `routes` that takes the request, or what the path would allow; undefined if nothing takes the path. */
+/** Returns the first of `routes` that matches, or the methods that the path allows; undefined if no route matches the path. */
 export function matchRoute<R extends Pattern>(
   routes: readonly R[],
   method: string,
@@ -92,12 +86,12 @@ export function matchRoute<R extends Pattern>(
       return { route, params: paramsOf(route, segments) }
     allow ??= new Set()
     nearest ??= route
-    for (const taken of route.methods) allow.add(taken)
+    for (const name of route.methods) allow.add(name)
   }
   return allow && nearest && { allow: [...allow].toSorted(), nearest }
 }
 
-/** True if the pattern takes a path of `length` segments, by any method; `folded` are those that literals are compared with. */
+/** True if the pattern matches the host, and a path of `length` segments that starts with `folded`. */
 function matchesPath(pattern: Pattern, host: string, folded: readonly string[], length: number): boolean {
   const { segments: wanted, rest } = pattern
   if (length < wanted.length || (!rest && length > wanted.length) || !matchesHost(pattern, host)) return false
@@ -127,39 +121,36 @@ const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/
 const LITERAL = /^(?!\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
 const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
 
-/** Parses `[METHOD[,METHOD]] [host]/path`; returns a string if something is wrong with it. */
+/** Parses `[METHOD[,METHOD]] [host]/path`; returns an error message for an invalid pattern. */
 export function parsePattern(text: string): Pattern | string {
-  const parts = PATTERN.exec(text)
+  const parts = PATTERN.exec(text) as [string, string | undefined, string, string] | null
   if (parts === null) return 'write "[METHOD[,METHOD]] [host]/path", such as "POST /sync/:connection"'
-  const methods = parts[1]?.toUpperCase().split(',')
+  const [, listed, named, path] = parts
+  const methods = listed?.toUpperCase().split(',')
   const unknown = methods?.find((method) => !METHODS.has(method))
   if (unknown !== undefined)
-    return `"${unknown}" is no method that a route takes; use ${[...METHODS].join(', ')}`
-  if (parts[2]!.includes('*'))
-    return '"*" takes no hosts; write a route for each host, or none in the route and the hosts in listen.hosts'
-  const host = parseHost(parts[2]!)
-  if (parts[2] !== '' && host?.port !== '')
-    return `"${parts[2]!.replace(/^.*@/, '***@')}" is no host name; leave the port out`
-  if (DROPPED_BY_FRAMEWORKS.test(parts[3]!))
+    return `"${unknown}" is not a method that routes can match; use ${[...METHODS].join(', ')}`
+  if (named.includes('*'))
+    return 'a host must not contain "*"; write a route for each host, or omit the host and set listen.hosts'
+  const host = parseHost(named)
+  if (named !== '' && host?.port !== '')
+    return `"${named.replace(/^.*@/, '***@')}" is not a host name; leave the port out`
+  if (DROPPED_BY_FRAMEWORKS.test(path))
     return 'the path cannot match; write it without "(S(" and what follows ".php"'
 
-  const written = [...segmentsOf(parts[3]!)]
+  const written = [...segmentsOf(path)]
   const rest = written.at(-1) === '*'
   if (rest) written.pop()
   const segments: Segment[] = []
-  for (const one of written) {
-    const segment = parseSegment(one)
+  for (const text of written) {
+    const segment = parseSegment(text)
     if (typeof segment === 'string') return segment
     if ('param' in segment && segments.some((other) => 'param' in other && other.param === segment.param))
-      return `the parameter ":${segment.param}" stands twice; give each its own name`
+      return `the parameter ":${segment.param}" occurs twice; give each its own name`
     segments.push(segment)
   }
-  return {
-    methods: methods && new Set(methods.includes('GET') ? [...methods, 'HEAD'] : methods),
-    host: host?.host,
-    segments,
-    rest,
-  }
+  if (methods?.includes('GET')) methods.push('HEAD')
+  return { methods: methods && new Set(methods), host: host?.host, segments, rest }
 }
 
 function parseSegment(segment: string): Segment | string {
@@ -169,7 +160,7 @@ function parseSegment(segment: string): Segment | string {
       ? `":${param}" would hide the caller's own ${param} in a limit's "per"; choose another name`
       : { param }
   }
-  if (segment.includes('*')) return '"*" stands only as the last segment and takes the rest of the path'
+  if (segment.includes('*')) return '"*" is allowed only as the last segment; it matches the rest of the path'
   if (segment.startsWith(':') || !LITERAL.test(segment))
     return `the segment "${segment}" cannot match; write plain characters, ":name" or a last "*"`
   const canonical = canonicalEscapes(segment)
@@ -178,7 +169,7 @@ function parseSegment(segment: string): Segment | string {
   return { literal: foldCase(segment) }
 }
 
-/** True if `earlier` takes every request that `later` takes, of one host or of any, so that `later` can never match there. */
+/** True if `earlier` matches every request that `later` matches, so that `later` is never reached. */
 export function covers(earlier: Pattern, later: Pattern): boolean {
   const { methods } = earlier
   const others = later.methods && [...later.methods]

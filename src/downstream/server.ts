@@ -9,63 +9,51 @@ import { createPipelining, responseOf, type Serve } from './pipelining.ts'
 import { METHODS } from './router.ts'
 import {
   boundSockets,
-  resetSlowReaders,
   type ConnectionPolicy,
   endWithStatus,
   lingerOnClose,
+  resetSlowReaders,
   SLOW_READER_MS,
+  type SocketBound,
 } from './sockets.ts'
 
-/** The bounds of the callers' listener; milliseconds and bytes. */
-export interface Bounds {
-  readonly maxConnections: number
-  readonly maxConnectionsPerAddress: number
+/** Bounds of the callers' listener, in milliseconds and bytes. */
+export interface Bounds extends Readonly<Record<SocketBound, number>> {
   readonly maxHeaderSize: number
   readonly headersTimeoutMs: number
   readonly requestTimeoutMs: number
   readonly keepAliveTimeoutMs: number
-  /** For a caller that reads nothing of a whole answer; default `READ_MS`, or the request timeout if that is longer. */
-  readonly readMs?: number
+  /** Default: `SLOW_READER_MS`, or the request timeout if that is longer. */
+  readonly slowReaderMs?: number
 }
 
-/** PEM texts, and whether callers are asked for certificates. */
+/** Certificates and key are PEM; callers need a certificate of `clientCa` to connect, if it is given. */
 export interface Tls {
   readonly cert: string
   readonly key: string
-  /** Callers without a certificate of one of these authorities cannot connect. */
   readonly clientCa: string | undefined
   readonly requestClientCert: boolean
 }
 
-export interface Unreadable {
-  readonly peer: string
-  readonly status: number
-  readonly reason: string
-  /** Of the answer; undefined where there was none. */
-  readonly requestId: string | undefined
-}
-
 export interface ListenerEvents extends ConnectionPolicy {
-  /** Called with bytes that are no request, after they were answered. */
-  unreadable(what: Unreadable): void
-  /** Called for each TLS handshake that failed, with its peer and the reason. */
+  /** Called for invalid HTTP, after the response, if any. */
+  unreadable(peer: string, status: number, reason: string, requestId: string | undefined): void
+  /** Called for each failed TLS handshake. */
   insecure(peer: string, reason: string): void
 }
 
-/** How often Node checks for sockets that are over their time. */
-const CHECK_MS = 1000
-/** Most header fields of a request: each costs more than its bytes, and the smallest has few. */
+/** Maximum header fields of a request: each costs more than its bytes. */
 const MAX_FIELDS = 200
 
-/** Returns the callers' HTTP server, or HTTPS with `tls`. What is no HTTP is answered here and never reaches `serve`. */
+/** Creates the callers' HTTP server, or HTTPS server if `tls` is given. Answers invalid HTTP itself; only valid requests reach `serve`. */
 export function createListener(serve: Serve, bounds: Bounds, events: ListenerEvents, tls?: Tls): Server {
   const options = {
     maxHeaderSize: bounds.maxHeaderSize,
     headersTimeout: bounds.headersTimeoutMs,
     requestTimeout: bounds.requestTimeoutMs,
     keepAliveTimeout: bounds.keepAliveTimeoutMs,
-    connectionsCheckingInterval: CHECK_MS,
-    // The gateway reports itself what is wrong with the Host field.
+    connectionsCheckingInterval: 1000,
+    // `parseTarget` refuses a missing Host field.
     requireHostHeader: false,
     noDelay: true,
     // Overrides `--insecure-http-parser`.
@@ -73,11 +61,11 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   }
   const server =
     tls === undefined ? createServer(options) : createSecureServer({ ...options, ...tlsOptions(tls, bounds) })
-  // Node drops fields beyond this count in silence: with one more than is accepted, the request is refused, and the rest costs little.
+  // Node silently drops fields beyond this count. One more than is accepted shows that there are too many.
   server.maxHeadersCount = MAX_FIELDS + 1
 
   const report = (socket: Socket, status: number, reason: string, requestId?: string): void =>
-    events.unreadable({ peer: socket.remoteAddress ?? '', status, reason: reason.slice(0, 100), requestId })
+    events.unreadable(socket.remoteAddress ?? '', status, reason.slice(0, 100), requestId)
   const pipelining = createPipelining(
     (request, response, expectsContinue, done) => {
       if (request.rawHeaders.length <= 2 * MAX_FIELDS) return serve(request, response, expectsContinue, done)
@@ -88,61 +76,60 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     },
     (socket, max) => report(socket, 400, `more than ${max} pending requests`),
   )
+  const refuse = (socket: Socket, status: number, reason: string, fields?: string): void =>
+    pipelining.endAfterPending(socket, () =>
+      report(socket, status, reason, endWithStatus(socket, status, fields)),
+    )
+
   const sockets = boundSockets(server, bounds, events)
   loads.set(server, { sockets, requests: pipelining.requests })
+  const slowReaderMs = bounds.slowReaderMs ?? Math.max(bounds.requestTimeoutMs, SLOW_READER_MS)
+  const timer = resetSlowReaders(sockets, slowReaderMs)
+  server.once('close', () => clearInterval(timer))
+
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
-    // The peer has reset it, so its address is lost. Node keeps an address once it was read.
+    // Reading the address makes Node keep it; it is undefined if the peer has reset the socket already.
     if (socket.remoteAddress === undefined) {
       socket.destroy()
       return
     }
     lingerOnClose(socket)
-    // A TLS socket is another one than the socket below it.
+    // A TLS socket wraps the socket that `boundSockets` added.
     sockets.add(socket)
     socket.once('close', () => sockets.delete(socket))
   })
-  // RFC 9110 section 10.1.1 lets a server ignore an expectation that it does not know.
+  // RFC 9110 section 10.1.1 allows a server to ignore an unknown expectation.
   for (const event of ['request', 'checkContinue', 'checkExpectation'])
     server.on(event, (request: IncomingMessage, response: ServerResponse) => {
-      // Node drops bytes behind a request that would switch protocols, so that the next one could begin anywhere.
+      // Node drops bytes after a request with Upgrade, so that the next one could start anywhere.
       if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
       pipelining.add(request, response, event === 'checkContinue')
     })
-  const refuse = (socket: Socket, status: number, reason: string, fields?: string): void =>
-    pipelining.endAfterPending(socket, () => {
-      report(socket, status, reason, endWithStatus(socket, status, fields))
-    })
   server.on('connect', (_: IncomingMessage, socket: Socket) => {
-    // Node has released the socket, on which answers may be in flight.
+    // Node has released the socket, on which responses may be in flight.
     socket.on('error', () => {})
     socket.on('drain', () => responseOf(socket)?.emit('drain'))
     refuse(socket, 405, 'CONNECT', `Allow: ${[...METHODS].join(', ')}\r\n`)
   })
-
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     const { code = error.message } = error
     if (!sockets.has(socket)) {
-      // In a TLS handshake: no HTTP client is there yet to read an answer. The socket below knows its peer even when that is gone.
+      // A failed TLS handshake. The wrapped socket has the peer's address even after a reset.
       const { _parent } = socket as Socket & { readonly _parent?: Socket }
       const peer = _parent?.remoteAddress ?? ''
       socket.destroy()
-      events.insecure(peer, code)
-      return
+      return events.insecure(peer, code)
     }
-    // What comes behind a last answer is dropped.
+    // Bytes after a last response are dropped.
     if (!socket.writable) return
     const request = incompleteRequest(socket)
     const refusal = bodyRefusal(code)
-    // Node pauses its parser while a caller reads no answers, and yet goes on with what TLS has decrypted: for later.
+    // While a caller does not read its responses, Node pauses the parser, but TLS still delivers bytes: push them back for later.
     if (code === 'HPE_PAUSED' && socket.isPaused()) socket.push(error.rawPacket)
     else if (code === 'ECONNRESET') socket.destroy()
     else if (request !== undefined) abortBody(request, refusal)
     else refuse(socket, refusal.status, code)
   })
-
-  const { readMs = Math.max(bounds.requestTimeoutMs, SLOW_READER_MS) } = bounds
-  const closingUnread = resetSlowReaders(sockets, readMs)
-  server.once('close', () => clearInterval(closingUnread))
   return server
 }
 
@@ -150,7 +137,7 @@ function tlsOptions({ cert, key, clientCa, requestClientCert }: Tls, bounds: Bou
   return {
     cert,
     key,
-    // Without authorities of its own, Node would take the public ones for the clients'.
+    // If undefined, Node would accept client certificates of public authorities.
     ca: clientCa ?? [],
     requestCert: clientCa !== undefined || requestClientCert,
     rejectUnauthorized: clientCa !== undefined,
@@ -159,7 +146,7 @@ function tlsOptions({ cert, key, clientCa, requestClientCert }: Tls, bounds: Bou
   }
 }
 
-/** Shows new connections another certificate; open ones keep theirs. Throws, and changes nothing, if TLS does not take it. */
+/** Replaces the certificate for new connections. Throws, and changes nothing, if it is invalid. */
 export function renewCertificate(server: Server, tls: Tls, bounds: Bounds): void {
   if (server instanceof SecureServer) server.setSecureContext(tlsOptions(tls, bounds))
 }

@@ -1,22 +1,22 @@
 import { randomUUID } from 'node:crypto'
 import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Server, Socket } from 'node:net'
+import { networkOf } from './addresses.ts'
 import { incompleteRequest } from './body.ts'
 import { responseOf } from './pipelining.ts'
-import { networkOf } from './trusted-proxies.ts'
 
-/** How many sockets may be open at a time: in all, and from one address, or from one /64 of IPv6. */
+/** Maximum open sockets: of all, and of one address, or one /64 of IPv6. */
 export type SocketBound = 'maxConnections' | 'maxConnectionsPerAddress'
 
 export interface ConnectionPolicy {
-  /** True if this address may open as many as there may be in all, because it stands for many callers. */
+  /** True for addresses that many callers share: they have no maximum of their own. */
   exempt(address: string): boolean
   dropped(bound: SocketBound, address: string): void
 }
 
 /**
- * Closes sockets beyond the bounds before a byte is read or a TLS handshake begun, and returns those that are open.
- * (`server.maxConnections` knows no addresses, and in a cluster it sends sockets around between full workers.)
+ * Closes sockets beyond the bounds before any read or TLS handshake; returns the open ones. (`server.maxConnections` has no bound
+ * per address, and passes sockets around between full workers of a cluster.)
  */
 export function boundSockets(
   server: Server,
@@ -27,15 +27,13 @@ export function boundSockets(
   const slots = createSlots(bounds.maxConnections, bounds.maxConnectionsPerAddress)
   const accept = server.listeners('connection')[0] as (socket: Socket) => void
   server.removeAllListeners('connection')
-
   server.on('connection', (socket: Socket) => {
     const address = socket.remoteAddress ?? ''
     const network = networkOf(address)
     const isFull = slots.isFull()
     if (isFull || !(slots.isFree(network) || policy.exempt(address))) {
       socket.destroy()
-      policy.dropped(isFull ? 'maxConnections' : 'maxConnectionsPerAddress', address)
-      return
+      return policy.dropped(isFull ? 'maxConnections' : 'maxConnectionsPerAddress', address)
     }
     slots.take(network)
     sockets.add(socket)
@@ -48,10 +46,10 @@ export function boundSockets(
   return sockets
 }
 
-/** Callers that hold no slot and are still known: a map that grows and shrinks with every call leaves old garbage, as `Bag` says. */
+/** Maximum idle callers in the map: one that grows and shrinks with every call leaves garbage (see `UnorderedList`). */
 const MAX_IDLE_CALLERS = 4096
 
-/** Counts slots taken, in all and by each caller. */
+/** Counts the slots in use, of all callers and of each. */
 export function createSlots(max: number, maxEach: number) {
   const held = new Map<string, number>()
   let taken = 0
@@ -66,32 +64,31 @@ export function createSlots(max: number, maxEach: number) {
       taken--
       held.set(caller, held.get(caller)! - 1)
       if (held.size <= taken + MAX_IDLE_CALLERS) return
-      for (const [one, slots] of held) if (slots === 0) held.delete(one)
+      for (const [idle, slots] of held) if (slots === 0) held.delete(idle)
     },
-    /** Returns how many callers are known. */
     callers: (): number => held.size,
   }
 }
 
 /**
- * Milliseconds that a caller which seems to read nothing of its answer is given: the time for 4 MB at 20 kB a second. Linux reports
- * what was read only when about 1.4 of the 4 MB that it may hold are free again, and a caller's system may ask for it by the megabyte.
+ * Timeout of a caller that appears to read nothing, in milliseconds: 4 MB at 20 kB/s. Linux reports progress only after about 1.4
+ * of its 4 MB send buffer are free, and the caller's system may request it by the megabyte.
  */
 export const SLOW_READER_MS = 200_000
 
-/** Closes a socket at once, with a reset, so that its end is not taken for an orderly one; Node cannot reset a TLS socket. */
+/** Resets a socket, so that a truncated response does not look complete; Node cannot reset a TLS socket, which is only closed. */
 export function destroyWithReset(socket: Socket): void {
   if ('encrypted' in socket) socket.destroy()
   else socket.resetAndDestroy()
 }
 
 /**
- * Resets sockets whose caller takes nothing of a whole answer for `maxMs`, or up to a tenth longer; one that waits for an upstream,
- * or is given its answer, is bounded elsewhere. A timer for all: `server.timeout` has one made for every request.
+ * Resets sockets whose caller reads nothing of a complete response for `maxMs`, or up to a tenth longer; the upstream's timeouts
+ * cover incomplete ones. Uses one timer: `server.timeout` creates one for every request.
  */
 export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): NodeJS.Timeout {
   const unread = new WeakMap<ServerResponse, { readonly bytes: number; readonly since: number }>()
-  const sweep = (): void => {
+  return setInterval(() => {
     const now = performance.now()
     for (const socket of sockets) {
       const response = responseOf(socket)
@@ -99,16 +96,15 @@ export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): N
       if (response?.writableEnded !== true || bytes === 0) continue
       const before = unread.get(response)
       if (before?.bytes !== bytes) unread.set(response, { bytes, since: now })
-      // After an orderly end, the system would keep what was not read for minutes.
+      // After an orderly close, the kernel would keep the unread bytes for minutes.
       else if (now - before.since >= maxMs) destroyWithReset(socket)
     }
-  }
-  return setInterval(sweep, maxMs / 10).unref()
+  }, maxMs / 10).unref()
 }
 
 const LINGER_MS = 2000
 
-/** Ends a socket, but reads and drops for a moment: a reset could overtake its last answer (RFC 9112 section 9.6). */
+/** Ends a socket, but reads and drops bytes for a moment: a reset could overtake the last response (RFC 9112 section 9.6). */
 function lingeringClose(socket: Socket, last = ''): void {
   socket.end(last)
   socket.resume()
@@ -116,19 +112,17 @@ function lingeringClose(socket: Socket, last = ''): void {
   socket.once('close', () => clearTimeout(timer))
 }
 
-/** Makes Node end an HTTP socket gently after its last answer if the request is still coming. */
+/** Makes Node close a socket by `lingeringClose` if its request is incomplete. */
 export function lingerOnClose(socket: Socket): void {
   const { destroySoon } = socket
   socket.destroySoon = () =>
     incompleteRequest(socket) === undefined ? destroySoon.call(socket) : lingeringClose(socket)
 }
 
-/** Ends a socket whose request never became one with a bare status line; returns the id of the answer. */
+/** Ends a socket with a response that has no body, for invalid HTTP; returns the request id of the response. */
 export function endWithStatus(socket: Socket, status: number, fields = ''): string {
   const requestId = randomUUID()
-  lingeringClose(
-    socket,
-    `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}X-Request-Id: ${requestId}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
-  )
+  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}X-Request-Id: ${requestId}\r\n`
+  lingeringClose(socket, `${head}Connection: close\r\nContent-Length: 0\r\n\r\n`)
   return requestId
 }

@@ -1,36 +1,35 @@
 import { badRequest, type Refusal, ambiguousFraming } from '../errors.ts'
-import type { Pattern } from './router.ts'
+import { memoize } from '../runtime/memoize.ts'
 
-/** A request target that can be read in one way only. It is matched and forwarded in this spelling. */
+/** An unambiguous request target, which is matched and forwarded in this spelling. */
 export interface Target {
-  /** Starts with `/`; unreserved characters decoded, escapes in upper case. */
+  /** Starts with `/`; unreserved characters are decoded, escapes are in upper case. */
   readonly path: string
   readonly segments: readonly string[]
-  /** The query with its `?`, byte for byte as it came, or the empty string. */
+  /** The unchanged query with its `?`, or the empty string. */
   readonly query: string
-  /** The host that the caller addressed, in lower case and without its port. */
+  /** In lower case and without the port. */
   readonly host: string
 }
 
-/** What a segment may carry raw: RFC 3986 section 3.3 `pchar`, less `;` and the escapes. */
+/** A path of segments without escapes: RFC 3986 section 3.3 `pchar`, without `;`. */
 const PLAIN_PATH = /^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]*)$/
 const ENCODED_PATH = /^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*$/
 const ESCAPES = /(?:%[0-9A-Fa-f]{2})+/g
 const RAW_IN_SEGMENT = /^[A-Za-z0-9._~!$&'()*+,=:@-]$/
 const HAS_RAW = /[A-Za-z0-9._~!$&'()*+,=:@-]/
-/** Characters whose escaped form servers read differently: they decode once, twice or never. */
+/** Characters whose escaped form servers decode once, twice or never. */
 // oxlint-disable-next-line no-control-regex
 const AMBIGUOUS = /[/\\%;\u0000-\u001f\u007f-\u009f]/
 const DOTS = /\/\.\.?(?:\/|$)/
 const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
-/** RFC 9110 section 4.2.3 host, with an optional port. */
+/** A host with an optional port (RFC 9110 section 4.2.3). */
 const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/
 const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /**
- * Parses a request target (RFC 9112 section 3.2) and its Host into the one canonical target, or refuses it as ambiguous.
- * `hosts` are the values of every Host field; `serves` is true for the hosts that are served by name. With `others`, other hosts
- * are served too, but an absolute-form target may still not name them.
+ * Parses a request target (RFC 9112 section 3.2) and its Host fields into the canonical target, or refuses it as ambiguous.
+ * Hosts for which `serves` is false are refused in an absolute-form target, and anywhere unless `others` is true.
  */
 export function parseTarget(
   rawTarget: string,
@@ -52,7 +51,6 @@ export function parseTarget(
       return badRequest('The request target and the Host header name different hosts.')
     target = path.startsWith('/') ? path : `/${path}`
   }
-
   if (!others && !serves(field.host))
     return badRequest('The Host header names a host that is not served here.', {
       cause: `the host ${field.host} is not in listen.hosts, and no route names it`,
@@ -62,7 +60,6 @@ export function parseTarget(
   const query = mark === -1 ? '' : target.slice(mark)
   if (query !== '' && !QUERY.test(query))
     return badRequest('The query holds a character that must be percent-encoded.')
-
   let path: string | undefined = rawPath
   if (!PLAIN_PATH.test(rawPath)) path = ENCODED_PATH.test(rawPath) ? canonicalEscapes(rawPath) : undefined
   if (path === undefined)
@@ -70,19 +67,18 @@ export function parseTarget(
   if (path.includes('//') || (path.includes('/.') && DOTS.test(path)))
     return badRequest('The path holds an empty segment or a dot segment.')
   if (DROPPED_BY_FRAMEWORKS.test(path))
-    return badRequest('The path holds a segment that some frameworks leave out.')
+    return badRequest('The path must not contain a segment after ".php", or "(S(…))".')
   if (query.startsWith('?/') && PATH_IN_QUERY.test(path))
-    return badRequest('The query looks like a path; send it as one.')
-
+    return badRequest('The query must not start with "/" here: some servers would use it as the path.')
   return { path, segments: segmentsOf(path), query, host: field.host }
 }
 
-/** What some frameworks leave out of a path: PHP's the script before other segments, ASP.NET the sessions of callers without cookies, `(S(…))`. */
+/** Path parts that some frameworks drop: PHP frameworks a script before other segments, ASP.NET cookieless session ids, `(S(…))`. */
 export const DROPPED_BY_FRAMEWORKS = /\.php\/.|\([a-z]\(/i
-/** Frameworks of PHP that find nothing behind the script take the query for the path. */
+/** Paths for which PHP frameworks use the query as the path: `/`, or a script with nothing after it. */
 const PATH_IN_QUERY = /^\/$|\.php\/?$/i
 
-/** The parts between the slashes, without the one that may end the path. `split` would take three times as long. */
+/** Returns the parts between the slashes, ignoring a final slash. `split` would take three times as long. */
 export function segmentsOf(path: string): readonly string[] {
   const end = path.length > 1 && path.endsWith('/') ? path.length - 1 : path.length
   const segments: string[] = []
@@ -97,7 +93,7 @@ export function segmentsOf(path: string): readonly string[] {
   return segments
 }
 
-/** Decodes a segment; returns it unchanged if its escapes are broken, which a canonical one's are not. */
+/** Decodes a segment; returns it unchanged if its escapes are invalid. */
 export function decodeSegment(segment: string): string {
   if (!segment.includes('%')) return segment
   try {
@@ -107,52 +103,51 @@ export function decodeSegment(segment: string): string {
   }
 }
 
-/** Decodes a canonical segment and folds its case: some letters share only the upper case (s, ſ), some only the lower (ß, ẞ). */
+/** Decodes a canonical segment and folds its case. Some letters share only the upper case (s, ſ), some only the lower (ß, ẞ). */
 export function foldCase(segment: string): string {
   if (!segment.includes('%')) return segment.toLowerCase()
   return decodeSegment(segment).toLowerCase().toUpperCase().toLowerCase()
 }
 
-/** Decodes what a segment may carry raw and writes the other escapes in upper case; undefined if that is ambiguous. */
+/** Decodes the characters that need no escape, and writes the other escapes in upper case; undefined if the path is ambiguous. */
 export function canonicalEscapes(path: string): string | undefined {
-  let sound = true
+  let isAmbiguous = false
   const canonical = path.replace(ESCAPES, (run) => {
     const text = decodeSegment(run)
-    // Broken escapes come back as they are, with their `%`.
-    if (AMBIGUOUS.test(text)) sound = false
+    // Invalid escapes are unchanged, with their `%`.
+    if (AMBIGUOUS.test(text)) isAmbiguous = true
     if (!HAS_RAW.test(text)) return run.toUpperCase()
     let out = ''
     for (const char of text) out += RAW_IN_SEGMENT.test(char) ? char : encodeURIComponent(char)
     return out
   })
-  return sound ? canonical : undefined
+  return isAmbiguous ? undefined : canonical
 }
 
-/** The last Host that was parsed: most requests name the same one. */
-let lastValue = ''
-let lastHost: { readonly host: string; readonly port: string } | undefined
+/** Parses a Host value (RFC 9110 section 7.2) into lower case, without the root dot; undefined if it is invalid. */
+export const parseHost = memoize(
+  (value) => {
+    const [, ipv6, name = ipv6, port = ''] = HOST.exec(value) ?? []
+    return name === undefined ? undefined : { host: name.toLowerCase().replace(/\.$/, ''), port }
+  },
+  1000,
+  260,
+)
 
-/** Parses a Host value (RFC 9110 section 7.2) into lower case, without the root dot; undefined if it is not one. */
-export function parseHost(value: string): typeof lastHost {
-  if (value === lastValue) return lastHost
-  const match = HOST.exec(value)
-  const host = match === null ? '' : (match[1] ?? match[2]!).toLowerCase()
-  lastValue = value
-  lastHost = match === null ? undefined : { host: host.replace(/\.$/, ''), port: match[3] ?? '' }
-  return lastHost
-}
-
-/** Returns the hosts that are served by name: those that are listed, and those of routes. */
-export function servedHosts(routes: readonly Pick<Pattern, 'host' | 'hosts'>[], listed: readonly string[]) {
-  const known = new Set([...listed, ...routes.flatMap(({ host }) => host ?? [])])
+/** Returns which hosts are served by name: `listed` ones, and those of routes. */
+export function servedHosts(
+  routes: readonly { readonly host: string | undefined; readonly hosts?: unknown }[],
+  listed: readonly string[],
+) {
+  const served = new Set([...listed, ...routes.flatMap(({ host }) => host ?? [])])
   const servesOthers = routes.every(({ hosts }) => hosts === undefined)
-  return { serves: (host: string): boolean => known.has(host), servesOthers }
+  return { serves: (host: string): boolean => served.has(host), servesOthers }
 }
 
-/** Scheme, userinfo, host and port of a target that does not begin with its path. */
+/** Scheme, userinfo, host and port of a target that does not start with its path. */
 const AUTHORITY = /^(?![/*])(?:[^/?#;]*:[/\\]+)?[^/?#;\\]*/
 
-/** Returns what may be logged of a refused target: its path up to what may be a query, a fragment, or a host with its userinfo, replaced by `…`. */
+/** Returns the part of a refused target that may be logged: the path up to any query, fragment, escape or userinfo, shown as `…`. */
 export function loggableTarget(target: string): string {
   const path = target.replace(AUTHORITY, '')
   const end = path.search(/[?#;\\%@]|\/\//)

@@ -1,4 +1,4 @@
-import { readBody } from '../downstream/whole-body.ts'
+import { readBody } from '../downstream/body.ts'
 import { Refusal } from '../errors.ts'
 import { type Body, invalidRequest } from '../par/form.ts'
 import type { Exchange, GatewayDeps } from './exchange.ts'

@@ -1,6 +1,6 @@
 import { METHODS as PARSED_METHODS } from 'node:http'
 import { isIP } from 'node:net'
-import type { RequestLine } from '../admin/questions.ts'
+import type { RequestLine } from '../admin/limits.ts'
 import type { Config } from '../config/schema.ts'
 import {
   createRouter,

@@ -1,4 +1,4 @@
-import type { RequestLine, Setting } from '../admin/questions.ts'
+import type { RequestLine, Setting } from '../admin/limits.ts'
 import type { AdminParts } from '../admin/server.ts'
 import type { Config } from '../config/schema.ts'
 import { nearest } from '../config/yaml/issue.ts'

@@ -3,7 +3,7 @@ import { certificatesOf } from '../config/certificates.ts'
 import type { Config } from '../config/schema.ts'
 import { drain } from '../downstream/drain.ts'
 import { createListener, listen, renewCertificate } from '../downstream/server.ts'
-import { createPeers, normalizeAddress } from '../downstream/trusted-proxies.ts'
+import { createPeers, normalizeAddress } from '../downstream/addresses.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createFailures } from '../limit/failure-limit.ts'
@@ -113,7 +113,7 @@ export async function buildService(started: Config, output: LogOutput, metrics: 
     },
     started.listen,
     {
-      unreadable({ peer, status, reason: error, requestId }) {
+      unreadable(peer, status, error, requestId) {
         metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
         const ip = normalizeAddress(peer)
         log.info({ requestId, ip, source: 'gateway', status, error }, 'malformed request')

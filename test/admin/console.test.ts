@@ -8,14 +8,14 @@ import { until } from '../helpers/wait.ts'
 
 const TOKEN = 'an-operator-s-token'
 const HOSTILE = '<img src=x onerror=alert(1)>'
-/** Short, so that numbers come soon on a busy machine. */
+/** Long enough for a busy machine. */
 const WAIT = { timeout: 20_000 }
 
 let upstream: TestUpstream
 let browser: Browser
 let gateway: TestGateway
 const pages: Page[] = []
-/** What the browser complains about, such as a violation of the page's policy; and what it asks elsewhere. */
+/** Errors of the browser, such as a violation of the page's policy, and requests to other origins. */
 let complaints: string[] = []
 
 beforeAll(async () => {
@@ -44,7 +44,7 @@ const start = (more: Partial<Settings> = {}): Promise<TestGateway> =>
     ...more,
   })
 
-/** Opens a page of the console; what the browser says of a connection that is lost is no complaint. */
+/** Opens a page of the console; ignores the browser's errors about a lost connection. */
 async function open(
   { adminPort }: TestGateway,
   options: Parameters<Browser['newContext']>[0] = {},
@@ -73,20 +73,20 @@ async function calls(client: string, count: number): Promise<number[]> {
   return statuses
 }
 
-/** The text of a row, cell by cell. */
+/** Returns the texts of the cells of a row. */
 const row = async (page: Page, table: string, client: string): Promise<string[]> =>
   (await page.locator(`#${table} tbody tr`, { hasText: client }).locator('th, td').allInnerTexts()).map(
     (cell) => cell.trim(),
   )
 
-it('shows who uses how much, who is refused until when, and what shadow limits would refuse', async () => {
+it('shows the use of each client, refusals with their end, and refusals of shadow limits', async () => {
   const page = await open(gateway)
   expect(await calls('acme', 6)).toEqual([200, 200, 200, 200, 429, 429])
   expect(await calls(HOSTILE, 1)).toEqual([200])
   await page.locator('#clients tbody tr').nth(1).waitFor(WAIT)
   const [client, perSecond, refusedPerSecond, limit, used, state] = await row(page, 'clients', 'acme')
   expect([client, limit, used, state]).toEqual(['acme', 'requests', '4 of 4', 'Refused by requests'])
-  // Of the last ten seconds, which may be over on a busy machine.
+  // The mean of the last ten seconds, which may be over on a busy machine.
   for (const rate of [perSecond, refusedPerSecond]) expect(rate).toMatch(/^0\.\d$|^0$/)
   const rateOf = (counts: number[]) =>
     page.evaluate(`import('/console/format.js').then(({ rateOf }) => rateOf(${JSON.stringify(counts)}))`)
@@ -106,7 +106,7 @@ it('shows who uses how much, who is refused until when, and what shadow limits w
   expect(await page.locator('#calls svg').getAttribute('aria-label')).toContain('refused a second now')
 })
 
-it('opens a client and resets it after a question, all by the keyboard', async () => {
+it('opens a client and resets it after a confirmation, by keyboard', async () => {
   expect(await calls('keen', 5)).toEqual([200, 200, 200, 200, 429])
   const page = await open(gateway)
   await page.locator('#clients').getByText('keen').waitFor(WAIT)
@@ -146,7 +146,7 @@ it('opens a client and resets it after a question, all by the keyboard', async (
   await page.locator('#client-limits').getByText('1 of 4').first().waitFor(WAIT)
 })
 
-it('resets no other client than the one that it names, and says and reads nothing more of one that was left', async () => {
+it('resets only the client in the dialog, and neither reads nor reports on a client after its page is closed', async () => {
   for (const client of ['named', 'next']) expect(await calls(client, 1)).toEqual([200])
   const page = await open(gateway, {}, '/#client/named')
   const asked: string[] = []
@@ -165,7 +165,7 @@ it('resets no other client than the one that it names, and says and reads nothin
   await question.click()
   await to('next')
   expect(await page.locator('dialog').isVisible()).toBe(false)
-  expect(asked.filter((one) => one.startsWith('DELETE'))).toEqual([])
+  expect(asked.filter((line) => line.startsWith('DELETE'))).toEqual([])
 
   await to('named')
   let release = (): void => {}
@@ -187,7 +187,7 @@ it('resets no other client than the one that it names, and says and reads nothin
   expect(new Set(after)).toEqual(new Set(['GET /limits/next']))
 })
 
-it('shows the limits of a client that does not call, those of its own, and coming changes', async () => {
+it('shows the limits of a client without calls, its own limits, and upcoming changes', async () => {
   const page = await open(gateway, {}, '/#client/generous')
   await page.getByText('a limit of its own: requests, 50.').waitFor(WAIT)
   expect(await page.locator('#client-state').innerText()).toBe(
@@ -201,7 +201,7 @@ it('shows the limits of a client that does not call, those of its own, and comin
   expect(await page.locator('h1:visible').innerText()).toBe('an/other')
 })
 
-it('asks for the token, which it sends in a header alone, and forgets', async () => {
+it('asks for the token, sends it only in a header, and forgets it', async () => {
   const closed = await start({ admin: `{ port: 0, token: ${TOKEN} }` })
   const page = await open(closed)
   const urls: string[] = []
@@ -222,7 +222,7 @@ it('asks for the token, which it sends in a header alone, and forgets', async ()
   await closed.close()
 })
 
-it('fits a phone, and follows the colours and the motion that its user prefers', async () => {
+it('fits a phone, and follows the preferred colours and motion', async () => {
   const phone = { viewport: { width: 360, height: 740 } }
   const back = (page: Page) => page.evaluate('getComputedStyle(document.body).backgroundColor')
   await calls('a-client-with-a-name-that-is-long-and-has-no-break-in-it-0123456789', 1)
@@ -240,7 +240,7 @@ it('fits a phone, and follows the colours and the motion that its user prefers',
   expect(await back(await open(gateway, { ...phone, colorScheme: 'light' }))).toBe('rgb(244, 246, 248)')
 })
 
-it('says that the connection is lost, and connects again by itself', async () => {
+it('reports a lost connection, and reconnects', async () => {
   const admin = `{ port: ${await freePort()} }`
   const first = await start({ admin })
   const page = await open(first)

@@ -21,7 +21,7 @@ const TOKEN = 'an-operator-s-token'
 let server: Server | undefined
 afterEach(() => server?.close())
 
-/** A real listener over parts that remember whom they were asked about. */
+/** Starts a real listener with parts that record the requested clients. */
 async function admin(parts: Partial<AdminParts> = {}) {
   const failed = vi.fn<AdminParts['failed']>()
   const asked: string[] = []
@@ -51,7 +51,7 @@ async function admin(parts: Partial<AdminParts> = {}) {
 }
 
 describe('/limits/:client', () => {
-  it('reads a client and frees it, whatever its id consists of', async () => {
+  it('reads and resets a client with any id', async () => {
     const { ask, asked } = await admin()
     for (const [path, client] of [
       ['acme', 'acme'],
@@ -85,7 +85,7 @@ describe('/limits/:client', () => {
     expect(asked).toEqual([])
   })
 
-  it('answers 503 where the counters are out of reach, and logs why', async () => {
+  it('answers 503 if the store does not answer, and logs the reason', async () => {
     const cause = new Error('Redis is not connected: secret details')
     const { ask, failed } = await admin({
       usage: () => Promise.reject(cause),
@@ -136,7 +136,7 @@ describe('PATCH /limits/:client', () => {
       { set: { requests: limit } },
       '"requests" must be a whole number, 0 or more, or null',
     ]),
-    [{ ...SET, unti: null }, '"unti" is no member; there are set, until, by and note.'],
+    [{ ...SET, unti: null }, '"unti" is not a member; the members are set, until, by and note.'],
     ...['2h', '2100-01-01', 5, '2100-02-30T00:00:00Z'].map((until) => [
       { ...SET, until },
       '"until" must be an instant',
@@ -151,7 +151,7 @@ describe('PATCH /limits/:client', () => {
     })
   })
 
-  it('answers 400 to another content type, and to an id that no token has', async () => {
+  it('answers 400 to another content type, and to an invalid client id', async () => {
     expect((await patch(SET, { 'Content-Type': 'text/plain' })).json.detail).toBe(
       'Send the settings as Content-Type: application/json.',
     )
@@ -161,7 +161,7 @@ describe('PATCH /limits/:client', () => {
 })
 
 describe('/overrides and /explain', () => {
-  it('answer what is asked, and 400 where the question is none', async () => {
+  it('answer valid parameters, and 400 to invalid ones', async () => {
     const { ask } = await admin({
       explain: async (question) => {
         if (question.request === '') throw new InvalidQuestion('Which request?')
@@ -180,7 +180,7 @@ describe('/overrides and /explain', () => {
   })
 })
 
-describe('who may read and reset limits', () => {
+describe('access to limits', () => {
   it.for([
     ['no token', {}, 401, 'Bearer realm="sluice"'],
     ['another scheme', { Authorization: `Basic ${TOKEN}` }, 401, 'Bearer realm="sluice"'],
@@ -210,7 +210,7 @@ describe('who may read and reset limits', () => {
     }
   })
 
-  it('is none where others reach the listener and no token is configured', async () => {
+  it('is denied if the listener is not on loopback and has no token', async () => {
     const { ask, asked } = await admin({ onLoopback: false })
     const got = await ask('/limits/a', { method: 'DELETE' })
     expect(got).toMatchObject({ status: 403, json: { title: 'Forbidden' } })
@@ -241,7 +241,7 @@ describe('who may read and reset limits', () => {
     ['same-site', 403],
     ['same-origin', 200],
     ['none', 200],
-  ])('is no page of another site: Sec-Fetch-Site: %s', async (site, status) => {
+  ])('depends on Sec-Fetch-Site: %s', async (site, status) => {
     for (const Authorization of [undefined, `Bearer ${TOKEN}`]) {
       const { ask } = await admin({ token: Authorization && TOKEN })
       const headers = { 'Sec-Fetch-Site': site, ...(Authorization && { Authorization }) }
@@ -250,7 +250,7 @@ describe('who may read and reset limits', () => {
     }
   })
 
-  it('is no web page', async () => {
+  it('is denied to other origins', async () => {
     const { ask, asked } = await admin()
     for (const origin of ['https://evil.example', 'null', 'http://localhost:9090']) {
       const got = await ask('/limits/a', { method: 'DELETE', headers: { Origin: origin } })
@@ -286,7 +286,7 @@ describe('a gateway that counts in Redis', () => {
     await redis?.close()
   })
 
-  it('answers the caller and the operator the same, frees the client at once, and refuses neither', async () => {
+  it('answers the caller and the operator alike, resets the client at once, and refuses neither', async () => {
     const acme = await token('acme')
     const calls = async (times: number) => {
       const got = []
@@ -310,7 +310,7 @@ describe('a gateway that counts in Redis', () => {
     expect(await calls(3)).toEqual([200, 200, 429])
   })
 
-  /** How often Redis was asked for a command. */
+  /** Returns how many times Redis has run a command. */
   async function asked(command: string): Promise<number> {
     const stats = String(await redis.command('INFO', 'commandstats'))
     return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0)
@@ -324,13 +324,13 @@ describe('a gateway that counts in Redis', () => {
     const answers = [await read(), ...(await Promise.all(Array.from({ length: 200 }, read)))]
     for (const answer of answers) expect(answer).toMatchObject({ limits: [{ remaining: 3 }] })
     const seconds = 1 + Math.floor((performance.now() - startedAt) / 1000)
-    // Each process notes that it is there as often.
+    // The presence of each process takes as many calls.
     expect((await asked('evalsha')) - before).toBeLessThanOrEqual(2 * seconds + 1)
     expect((await call(gateway.port, { token: poller })).status).toBe(200)
-    await until('it sees its call', async () => (await read()).limits[0].remaining === 2)
+    await until('the call is counted', async () => (await read()).limits[0].remaining === 2)
   })
 
-  it('scans for one operator at a time, and for none that has left', async () => {
+  it('scans for one operator at a time, and not for disconnected ones', async () => {
     const FILL = `for i = 1, 200000 do redis.call('SET', 'sluice:{filler}:sync:' .. i, '') end`
     await redis.command('EVAL', FILL, 0)
     await call(gateway.port, { method: 'POST', path: '/sync/abc', token: await token('seeker') })

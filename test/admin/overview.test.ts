@@ -63,7 +63,7 @@ async function stream(port: number, headers: Record<string, string> = {}) {
 }
 
 describe('the page', () => {
-  it('is served to all, holds no data, and may load nothing from elsewhere', async () => {
+  it('is served to anyone, holds no data, and loads nothing from other origins', async () => {
     for (const parts of [{}, { token: TOKEN }, { onLoopback: false }]) {
       const { ask } = await admin(parts)
       const page = await ask('/', { headers: { Host: 'gateway.internal' } })
@@ -111,7 +111,7 @@ describe('the page', () => {
     if (method === 'HEAD') expect(got.body).toBe('')
   })
 
-  it('can be linked from other sites, which can load nothing of it', async () => {
+  it('can be linked from other sites, but not loaded by them', async () => {
     const { ask } = await admin()
     const fetched = {
       'Sec-Fetch-Site': 'cross-site',
@@ -127,8 +127,8 @@ describe('the page', () => {
   })
 })
 
-describe('who may see the overview, and reset', () => {
-  it('is who knows the token, whatever the page', async () => {
+describe('access to the overview and the reset', () => {
+  it('is allowed with the token, from any page', async () => {
     const { ask } = await admin({ token: TOKEN })
     for (const headers of [{}, { Authorization: 'Bearer wrong' }, EVENTS]) {
       expect(await ask('/overview', { headers })).toMatchObject({ status: 401, json: { status: 401 } })
@@ -140,12 +140,12 @@ describe('who may see the overview, and reset', () => {
     expect(got.headers['access-control-allow-origin']).toBeUndefined()
   })
 
-  it('is nobody where others reach the listener and there is no token', async () => {
+  it('is denied if the listener is not on loopback and has no token', async () => {
     const { ask } = await admin({ onLoopback: false })
     expect(await ask('/overview', { headers: EVENTS })).toMatchObject({ status: 403 })
   })
 
-  it('is, without a token, the page of this listener, and no other', async () => {
+  it('is allowed without a token only to the page of this listener', async () => {
     const { ask, reset, port } = await admin()
     const own = {
       Host: `localhost:${port}`,
@@ -185,7 +185,7 @@ describe('who may see the overview, and reset', () => {
 })
 
 describe('a stream of the overview', () => {
-  it('brings what there is at once, then each second, one reading for all', async () => {
+  it('sends the overview at once, then each second, read once for all streams', async () => {
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
     let read = 0
     const { port } = await admin({ overview: async () => ({ read: ++read }) })
@@ -208,7 +208,7 @@ describe('a stream of the overview', () => {
     await until('no timer', () => vi.getTimerCount() === 0)
   })
 
-  it('is refused beyond twenty, until one is closed, and goes on after a reading that fails', async () => {
+  it('is refused beyond twenty, until one is closed, and continues after a failed read', async () => {
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
     let fails = true
     const { port, ask } = await admin({
@@ -218,7 +218,7 @@ describe('a stream of the overview', () => {
     const refused = await ask('/overview', { headers: EVENTS })
     expect(refused).toMatchObject({
       status: 503,
-      json: { detail: '20 consoles are open, and no more can be.' },
+      json: { detail: '20 consoles are open already.' },
     })
     expect(refused.headers['retry-after']).toBe('5')
     open[0]!.leave()
@@ -228,7 +228,7 @@ describe('a stream of the overview', () => {
     await until('an event', () => open[1]!.events().length === 1)
   })
 
-  it('drops events for a reader that does not read, and closes it when it has missed thirty', async () => {
+  it('drops events for a slow reader, and closes its stream after thirty', async () => {
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
     let reads = 0
     const large = 'x'.repeat(4_000_000)
@@ -238,7 +238,7 @@ describe('a stream of the overview', () => {
     const socket = connect(port, '127.0.0.1').pause()
     socket.write('GET /overview HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n')
     await until('it is read once', () => reads === 1)
-    // The system buffers the first events, as many as it likes.
+    // The kernel buffers some of the first events.
     for (let i = 2; i <= 50 && !sockets[0]!.destroyed; i++) {
       vi.advanceTimersByTime(1000)
       await until('it is read again, or closed', () => reads === i || sockets[0]!.destroyed)
@@ -302,7 +302,7 @@ describe('a gateway', () => {
       await gateway.ended()
     })
 
-    it('shows the calls of both as one, who is refused, and nobody after a reset', async () => {
+    it('shows the sum of both, refused clients, and none after a reset', async () => {
       const acme = await token('acme')
       const statuses = new Set<number>()
       for (let i = 0; i < 8; i++) {

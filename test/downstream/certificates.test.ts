@@ -66,9 +66,9 @@ async function asks(socket: TLSSocket): Promise<number | undefined> {
   socket.off('data', hear)
   return statuses(text)[0]
 }
-const told = (words: string) =>
+const logged = (words: string) =>
   gateway!.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
-/** When the certificate of the listener expires, by the metrics. */
+/** Returns the expiry of the listener's certificate, from the metrics. */
 const expiry = async (): Promise<number> =>
   Number(
     /^sluice_certificate_expiry_timestamp_seconds\{certificate="listen\.tls\.cert"\} (\d+)$/m.exec(
@@ -80,7 +80,7 @@ const succeeded = async (): Promise<string | undefined> =>
     (await call(gateway!.adminPort, { path: '/metrics' })).body,
   )?.[1]
 
-it('a renewed certificate is shown to new connections, open ones go on, and a bad pair changes nothing', async () => {
+it('new connections get a renewed certificate, open ones continue, and an invalid pair changes nothing', async () => {
   const [first, second, third] = [
     makeCertificate(),
     makeCertificate('localhost', 1e7),
@@ -96,26 +96,26 @@ it('a renewed certificate is shown to new connections, open ones go on, and a ba
   const expiryBefore = await expiry()
   await call(gateway.port, { path: '/' }).catch(() => {})
   const plain = { ip: '127.0.0.1', error: 'ERR_SSL_HTTP_REQUEST' }
-  await until('the failed handshake is told', () =>
-    told('handshake failed').some(({ error }) => error === plain.error),
+  await until('the failed handshake is logged', () =>
+    logged('handshake failed').some(({ error }) => error === plain.error),
   )
-  expect(told('handshake failed').find(({ error }) => error === plain.error)).toMatchObject(plain)
+  expect(logged('handshake failed').find(({ error }) => error === plain.error)).toMatchObject(plain)
   const open = await connected()
   expect(await asks(open)).toBe(200)
   const session = open.getSession()!
   expect((await connected(session)).isSessionReused()).toBe(true)
 
   mount(second, second)
-  await until('it is taken', () => told('TLS certificate renewed').length === 1)
+  await until('the certificate is renewed', () => logged('TLS certificate renewed').length === 1)
   expect(await shown()).toBe(second.thumbprint)
   expect(await expiry()).toBeLessThan(expiryBefore - 7e4)
   expect(await asks(open)).toBe(200)
-  // Nobody goes on with a session of the certificate before.
+  // Sessions of the previous certificate are not resumed.
   expect((await connected(session)).isSessionReused()).toBe(false)
 
   mount(third, second)
-  await until('the bad pair is told', () => told('configuration rejected').length === 1)
-  expect(told('configuration rejected')[0]).toMatchObject({
+  await until('the invalid pair is logged', () => logged('configuration rejected').length === 1)
+  expect(logged('configuration rejected')[0]).toMatchObject({
     level: 'error',
     problems: [expect.stringMatching(/listen\.tls\.key: is not the key of the certificate in tls\.crt/)],
   })
@@ -124,7 +124,7 @@ it('a renewed certificate is shown to new connections, open ones go on, and a ba
   expect(await asks(open)).toBe(200)
 
   mount(third, third)
-  await until('the mended pair is taken', () => told('TLS certificate renewed').length === 2)
+  await until('the corrected pair is used', () => logged('TLS certificate renewed').length === 2)
   expect(await shown()).toBe(third.thumbprint)
   await until('the metric', async () => (await succeeded()) === '1')
   expect(await asks(open)).toBe(200)
@@ -133,11 +133,11 @@ it('a renewed certificate is shown to new connections, open ones go on, and a ba
   writeFileSync(join(folder, 'other.crt'), first.cert)
   writeFileSync(join(folder, 'other.key'), first.key)
   writeFileSync(file, text.replace('tls.crt', 'other.crt').replace('tls.key', 'other.key'))
-  await until('the other pair is taken', () => told('TLS certificate renewed').length === 3)
+  await until('the other pair is used', () => logged('TLS certificate renewed').length === 3)
   expect(await shown()).toBe(first.thumbprint)
   writeFileSync(join(folder, 'other.crt'), second.cert)
   writeFileSync(join(folder, 'other.key'), second.key)
-  await until('the renewed pair is taken', () => told('TLS certificate renewed').length === 4)
+  await until('the renewed pair is used', () => logged('TLS certificate renewed').length === 4)
   expect(await shown()).toBe(second.thumbprint)
-  expect(told('need a restart')).toEqual([])
+  expect(logged('need a restart')).toEqual([])
 })

@@ -46,7 +46,7 @@ describe('the certificate of a request', () => {
   afterAll(() => void Object.values(servers).map((server) => server.close()))
   beforeEach(() => void found.splice(0))
 
-  /** What is found in one request, over TLS with or without a certificate, or without TLS. */
+  /** Returns the certificate of one request, over TLS with or without a certificate, or without TLS. */
   async function seen(
     {
       certificate,
@@ -83,7 +83,7 @@ describe('the certificate of a request', () => {
     expect((await seen({ plain: true }, false)).der).toBeUndefined()
   })
 
-  it('is that of the first handshake where a TLS session is resumed', async () => {
+  it('is that of the first handshake if a TLS session is resumed', async () => {
     trusted = false
     let session: Buffer | undefined
     for (const resumed of [false, true]) {
@@ -104,14 +104,14 @@ describe('the certificate of a request', () => {
     expect(found.map(({ der }) => der)).toEqual([client.der, client.der])
   })
 
-  it('is never what an untrusted peer says it is', async () => {
+  it('ignores the field of an untrusted peer', async () => {
     const headers = { 'Client-Cert': header }
     expect((await seen({ headers }, false)).der).toBeUndefined()
     expect((await seen({ headers, plain: true }, false)).der).toBeUndefined()
     expect((await seen({ headers, certificate: other }, false)).der).toEqual(other.der)
   })
 
-  it('is what a trusted proxy says it is, and not the proxy’s own', async () => {
+  it('is the one that a trusted proxy reports, not the proxy’s own', async () => {
     const headers = { 'Client-Cert': header }
     expect((await seen({ headers, plain: true }, true)).der).toEqual(client.der)
     expect((await seen({ headers, certificate: other }, true)).der).toEqual(client.der)
@@ -121,7 +121,7 @@ describe('the certificate of a request', () => {
     expect((await seen({ headers: { 'Client-Cert': encoded } }, true)).der).toEqual(client.der)
   })
 
-  it('is unknown where there are two', async () => {
+  it('is unknown if two are reported', async () => {
     const headers = { 'Client-Cert': [header, header] }
     expect((await seen({ headers, plain: true }, true)).der).toBeUndefined()
   })
@@ -187,7 +187,7 @@ describe('the certificate of RFC 8705 appendix A', () => {
     '-----BEGIN CERTIFICATE-----',
     '-----BEGIN%20CERTIFICATE-----%',
     encodeURIComponent(RFC_CERTIFICATE.replaceAll('CERTIFICATE', 'PUBLIC KEY')),
-  ])('is not read out of %j', (value) => {
+  ])('is not parsed from %j', (value) => {
     expect(readCertificateHeader(value)).toBeUndefined()
   })
 })

@@ -32,7 +32,7 @@ afterEach(async () => {
   await gateway?.ended()
 })
 
-/** What a caller got: the status and whether it was told that its socket ends, or the failure and whether it came on a used socket. */
+/** Outcome of a call: the status and whether the response closes the socket, or the failure and whether the socket was reused. */
 interface Outcome {
   readonly at: number
   readonly got: number | string
@@ -58,7 +58,7 @@ function post(port: number, agent: Agent): Promise<Outcome> {
   })
 }
 
-/** What a load balancer does that has not seen the failing readiness: it sends on, and reopens what was closed, until it cannot. */
+/** Acts as a load balancer that has not seen the failing readiness: keeps sending, and reopens closed sockets until that fails. */
 async function balance(port: number, agent: Agent, pauseMs: number): Promise<Outcome[]> {
   const outcomes: Outcome[] = []
   for (;;) {
@@ -70,7 +70,7 @@ async function balance(port: number, agent: Agent, pauseMs: number): Promise<Out
 }
 
 it.each([1, 2])(
-  'requests that come while readiness already fails are served until the port is closed, on old sockets and new: workers %i',
+  'serves requests on old and new sockets from failing readiness until the port is closed: workers %i',
   async (workers) => {
     const text = yaml({
       data: data.url,
@@ -82,7 +82,7 @@ it.each([1, 2])(
     const callers = Array.from({ length: 8 }, (_, i) => {
       const keepAlive = i % 2 === 0
       const agent = new Agent({ keepAlive, maxSockets: 1 })
-      // Some are idle when the gateway stops taking sockets.
+      // Some are idle when the gateway stops accepting sockets.
       return { keepAlive, agent, outcomes: balance(port, agent, i < 4 ? 0 : 200) }
     })
     gateway.kill('SIGTERM')
@@ -93,12 +93,12 @@ it.each([1, 2])(
       const all = await outcomes
       agent.destroy()
       const failure = all.pop()!
-      // A connection that the system takes in the very instant is reset; none that was used before ends in a failure.
+      // A connection that the kernel accepts at that instant is reset; no reused one fails.
       expect(['ECONNREFUSED', 'ECONNRESET']).toContain(failure.got)
       expect(failure.reused).toBe(false)
       expect(all.at(-1)!.at).toBeGreaterThan(unreadyAt)
       expect(new Set(all.map(({ got }) => got))).toEqual(new Set([200]))
-      // Whoever keeps a socket is told that it ends, in an answer: none ends under a request on its way.
+      // A response announces the close of each socket, so that no socket closes while a request is on its way.
       if (keepAlive) expect(all.at(-1)).toMatchObject({ last: true })
       served += all.length
     }
@@ -107,7 +107,7 @@ it.each([1, 2])(
   },
 )
 
-it('sockets on which nobody has said a word do not hold the end up', async () => {
+it('sockets without a request do not delay the drain', async () => {
   gateway = await serving(yaml({ data: data.url, more: 'drainTimeout: 60s' }))
   const quiet = connect(gateway.port, '127.0.0.1')
   await once(quiet, 'connect')
@@ -129,7 +129,7 @@ const bounds = {
 }
 const silent = { unreadable() {}, insecure() {}, exempt: () => false, dropped() {} }
 
-it('over TLS, too, only requests under way hold the end up', async () => {
+it('over TLS, too, only requests in flight delay the drain', async () => {
   let answer: (() => void) | undefined
   const serve: Serve = (_, response, __, done) => {
     answer = () => void response.end('ok')
@@ -149,7 +149,7 @@ it('over TLS, too, only requests under way hold the end up', async () => {
   await Promise.all([once(quiet, 'connect'), once(secured, 'secureConnect')])
   const under = get({ port, host: '127.0.0.1', rejectUnauthorized: false, agent: false })
   const answered = once(under, 'response')
-  await until('the request is under way', () => answer !== undefined)
+  await until('the request is in flight', () => answer !== undefined)
   const drained = drain(server, 60_000)
   await Promise.all(ended)
   answer!()
@@ -159,13 +159,13 @@ it('over TLS, too, only requests under way hold the end up', async () => {
   expect(await drained).toBe(0)
 }, 20_000)
 
-it('whoever has connected before the port closes is served', async () => {
+it('serves callers that connected before the port closed', async () => {
   const server = createListener((_, response, __, done) => void response.end('ok', done), bounds, silent)
   const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
   const answers = Array.from({ length: 20 }, () =>
     raw(port, 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'),
   )
-  // They have asked the system for a connection, and the server could not look yet.
+  // The kernel has accepted the connections, and the server not yet.
   await new Promise<void>((resolve) => process.nextTick(resolve))
   await drain(server, 5000, 1000)
   const got = (await Promise.all(answers)).flatMap(({ text }) => statuses(text))

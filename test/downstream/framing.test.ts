@@ -3,7 +3,7 @@ import { Refusal } from '../../src/errors.ts'
 import { bodyLength, readHead } from '../../src/downstream/body.ts'
 
 describe('the raw head', () => {
-  it('shows every Host, Authorization and DPoP, in any case', () => {
+  it('contains every Host, Authorization and DPoP, in any case', () => {
     const raw = ['Host', 'a', 'HOST', 'b', 'Authorization', '1', 'DPoP', 'x', 'aUTHORIZATION', '2']
     raw.push('dpop', 'y', 'x', 'z', 'Hosts', 'c', 'Depp', 'd', 'Authorisations', '3')
     expect(readHead(raw)).toEqual({ hosts: ['a', 'b'], authorization: ['1', '2'], proofs: ['x', 'y'] })
@@ -19,7 +19,7 @@ describe('the framing of a body', () => {
     ['POST', { 'transfer-encoding': 'chunked' }, undefined],
     ['PATCH', { 'transfer-encoding': 'CHUNKED' }, undefined],
     ['GET', { 'content-length': '0' }, 0],
-  ])('%s %j is one', (method, headers, length) => {
+  ])('%s %j is valid', (method, headers, length) => {
     expect(bodyLength(method, '1.1', headers)).toBe(length)
   })
 
@@ -40,7 +40,7 @@ describe('the framing of a body', () => {
       [method, '1.1', { 'transfer-encoding': 'chunked' }] as const,
     ]),
   ]
-  it.each(none)('%s HTTP/%s %j is none, and ends the socket', (method, version, headers) => {
+  it.each(none)('%s HTTP/%s %j is refused, and closes the socket', (method, version, headers) => {
     const refusal = bodyLength(method, version, headers)
     expect(refusal).toBeInstanceOf(Refusal)
     expect(refusal).toMatchObject({ status: 400, headers: { Connection: 'close' } })

@@ -14,18 +14,18 @@ import { until } from '../helpers/wait.ts'
 
 const ROUTES = 'routes: [{ match: "/*", upstream: data, authenticate: none }]'
 const PAGE = 'x'.repeat(200_000)
-/** More than the system takes for a caller that does not read. */
+/** A body longer than the kernel buffers for a caller that does not read. */
 const LONG = 'x'.repeat(8_000_000)
 
 let back: TestUpstream
 let plain: TestGateway
 let secure: TestGateway
-/** Lets the upstream answer what it holds. */
-let letGo: (() => void)[] = []
+/** Releases the responses that the upstream holds. */
+let held: (() => void)[] = []
 const folder = mkdtempSync(join(tmpdir(), 'sluice-turns-'))
 beforeAll(async () => {
   back = await startUpstream((request, response) => {
-    if (request.url === '/held') letGo.push(() => response.end(PAGE))
+    if (request.url === '/held') held.push(() => response.end(PAGE))
     else if (request.url === '/long') response.end(LONG)
     else response.end(request.url === '/page' ? PAGE : request.url)
   })
@@ -38,7 +38,7 @@ beforeAll(async () => {
   secure = await startGateway({ ...settings, listen: tls })
 })
 beforeEach(() => {
-  letGo = []
+  held = []
   back.seen.length = 0
 })
 const sockets: Socket[] = []
@@ -53,7 +53,7 @@ afterAll(async () => {
 })
 
 const get = (path: string, more = '') => `GET ${path} HTTP/1.1\r\nHost: a\r\n${more}\r\n`
-/** A caller that sends all this, and then waits. */
+/** Opens a caller that sends all this, and then waits. */
 function caller(bytes: string, isSecure = false) {
   const socket = isSecure
     ? connectTls({ port: secure.port, host: '127.0.0.1', rejectUnauthorized: false })
@@ -65,42 +65,42 @@ function caller(bytes: string, isSecure = false) {
   socket.write(bytes)
   return { socket, said: () => said, ended: () => until('the socket ends', () => socket.closed) }
 }
-/** The paths that were echoed, in their order. */
+/** Returns the echoed paths, in order. */
 const echoed = (said: string) => [...said.matchAll(/\/n\d+/g)].map(([path]) => path)
 
-describe('requests that follow each other on a socket', () => {
+describe('pipelined requests', () => {
   it.each([
     ['garbage', 400, 'garbage\r\n\r\n'],
     ['a head that is too large', 431, get('/large', `X: ${'x'.repeat(20_000)}\r\n`)],
   ])('are all answered before %s is refused', async (_, refusal, garbage) => {
     const { said, ended } = caller(get('/held') + get('/n1') + get('/n2') + garbage)
-    await until('the first is under way', () => letGo.length === 1)
-    letGo[0]!()
+    await until('the first is in flight', () => held.length === 1)
+    held[0]!()
     await ended()
     expect(statuses(said())).toEqual([200, 200, 200, refusal])
     expect(echoed(said())).toEqual(['/n1', '/n2'])
-    // In the last alone.
+    // Only the last response has it.
     expect(said().match(/Connection: close/g)).toHaveLength(1)
     expect(said().indexOf('Connection: close')).toBeGreaterThan(said().indexOf('/n1'))
   })
 
-  it('are all answered when garbage comes behind the first of an answer', async () => {
+  it('are all answered if garbage arrives during the first response', async () => {
     const { socket, said, ended } = caller(get('/held'))
-    await until('the first is under way', () => letGo.length === 1)
+    await until('the first is in flight', () => held.length === 1)
     socket.write(`${get('/n1')}garbage\r\n\r\n`)
     socket.write('garbage\r\n\r\n')
     await new Promise((resolve) => setTimeout(resolve, 50))
-    letGo[0]!()
+    held[0]!()
     await ended()
     expect(statuses(said())).toEqual([200, 200, 400])
     expect(echoed(said())).toEqual(['/n1'])
   })
 
-  it('are answered before one whose body is broken, which is told so', async () => {
+  it('are answered before one whose body is malformed, which is refused', async () => {
     const broken = 'POST /n2 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n'
     const { said, ended } = caller(get('/held') + get('/n1') + broken)
-    await until('the first is under way', () => letGo.length === 1)
-    letGo[0]!()
+    await until('the first is in flight', () => held.length === 1)
+    held[0]!()
     await ended()
     expect(statuses(said())).toEqual([200, 200, 400])
     expect(back.seen.map(({ url }) => url)).toEqual(['/held', '/n1'])
@@ -110,17 +110,17 @@ describe('requests that follow each other on a socket', () => {
     const { said, ended } = caller(
       `${get('/held')}${get('/n1')}CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n`,
     )
-    await until('the first is under way', () => letGo.length === 1)
-    letGo[0]!()
+    await until('the first is in flight', () => held.length === 1)
+    held[0]!()
     await ended()
     expect(statuses(said())).toEqual([200, 200, 405])
   })
 
-  it('and whose caller resets the socket before a CONNECT is refused harm nobody', async () => {
+  it('followed by a CONNECT do no harm if the caller resets the socket', async () => {
     const { socket } = caller(`${get('/held')}CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n`)
-    await until('the first is under way', () => letGo.length === 1)
+    await until('the first is in flight', () => held.length === 1)
     socket.resetAndDestroy()
-    letGo[0]!()
+    held[0]!()
     const next = caller(get('/n1', 'Connection: close\r\n'))
     await next.ended()
     expect(statuses(next.said())).toEqual([200])
@@ -129,14 +129,14 @@ describe('requests that follow each other on a socket', () => {
   it.each([
     ['', false],
     [' over TLS', true],
-  ])('are all answered%s, however many are sent at once', async (_, isSecure) => {
+  ])('are all answered%s if 540 are sent at once', async (_, isSecure) => {
     const padding = `X: ${'x'.repeat(12_000)}\r\n`
-    // More than may wait at a time, some of them with answers that are slow to be taken.
+    // More than may wait at a time, some of them with responses that are read slowly.
     const paths = Array.from({ length: 540 }, (__, i) => (i % 20 === 0 ? '/page' : `/n${i}`))
     const { said } = caller(get('/held') + paths.map((path) => get(path, padding)).join(''), isSecure)
-    await until('the first is under way', () => letGo.length === 1)
+    await until('the first is in flight', () => held.length === 1)
     await new Promise((resolve) => setTimeout(resolve, 100))
-    letGo[0]!()
+    held[0]!()
     await until('the last answer', () => said().endsWith(paths.at(-1)!))
     expect(echoed(said())).toEqual(paths.filter((path) => path !== '/page'))
     expect(statuses(said())).toHaveLength(paths.length + 1)
@@ -148,18 +148,18 @@ describe('requests that follow each other on a socket', () => {
     expect(said()).toBe('')
     const most = caller(get('/held') + get('/n1').repeat(63))
     await until('all are answered', () => {
-      for (const answer of letGo.splice(0)) answer()
+      for (const answer of held.splice(0)) answer()
       return statuses(most.said()).length === 64
     })
   })
 
-  it('close their socket if those of all sockets are too many, until these are answered', async () => {
+  it('close their socket while too many of all sockets are pending', async () => {
     const all = Array.from({ length: 20 }, () => caller(get('/held') + get('/n1').repeat(59)))
     const open = () => all.filter(({ socket }) => !socket.closed)
     // 16 times 59 are 944, and the next socket sends more than 1000.
     await until('four are closed', () => open().length === 16)
     await until('the others are answered', () => {
-      for (const answer of letGo.splice(0)) answer()
+      for (const answer of held.splice(0)) answer()
       return open().every(({ said }) => statuses(said()).length === 60)
     })
     expect(open()).toHaveLength(16)
@@ -167,7 +167,7 @@ describe('requests that follow each other on a socket', () => {
     await until('both are answered', () => statuses(next.said()).length === 2)
   })
 
-  it('take little memory, and hold up no other caller', async () => {
+  it('use little memory, and delay no other caller', async () => {
     const gateway = await serving(yaml({ data: back.url, routes: ROUTES }))
     const flood = Array.from({ length: 300 }, () => connectTcp({ port: gateway.port, host: '127.0.0.1' }))
     sockets.push(...flood)
@@ -189,10 +189,10 @@ describe('requests that follow each other on a socket', () => {
   it.each([
     ['', false],
     [' over TLS', true],
-  ])('are all answered%s, however late their caller reads', async (_, isSecure) => {
+  ])('are all answered%s if their caller reads late', async (_, isSecure) => {
     const { socket, said } = caller(get('/long'), isSecure)
     socket.pause()
-    await until('the first is under way', () => back.seen.length === 1)
+    await until('the first is in flight', () => back.seen.length === 1)
     await new Promise((resolve) => setTimeout(resolve, 200))
     const bodies = Array.from({ length: 15 }, (__, i) => `${i}.`.repeat(5000))
     const post = (body: string, i: number) =>

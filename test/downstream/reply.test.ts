@@ -24,15 +24,15 @@ afterAll(async () => {
 
 const REFUSED = [
   ['an ambiguous target', 'GET', '/oidc/..%2fadmin', 400],
-  ['a path that nothing takes', 'GET', '/elsewhere', 404],
-  ['a method that nothing takes', 'PROPFIND', '/oidc/auth', 405],
+  ['a path without a route', 'GET', '/elsewhere', 404],
+  ['an unknown method', 'PROPFIND', '/oidc/auth', 405],
 ] as const
 
 describe.each(REFUSED)('%s is refused', (_, method, path, status) => {
   const send = (host: string) => call(gateway.port, { method, path, headers: { Host: host } })
 
   it.each(['id.example.com', 'ID.Example.com:8443', 'id.example.com.'])(
-    'in the words of OAuth at %s, where all is identity',
+    'in the format of OAuth at %s, with only identity routes',
     async (host) => {
       const refused = await send(host)
       expect([refused.status, refused.headers['content-type']]).toEqual([status, 'application/json'])
@@ -42,7 +42,7 @@ describe.each(REFUSED)('%s is refused', (_, method, path, status) => {
   )
 
   it.each(['both.example.com', 'api.example.com', 'not a host'])(
-    'in the words of the Data API at %s',
+    'in the format of the Data API at %s',
     async (host) => {
       const { headers, json } = await send(host)
       expect(headers['content-type']).toBe('application/problem+json')
@@ -51,7 +51,7 @@ describe.each(REFUSED)('%s is refused', (_, method, path, status) => {
   )
 })
 
-it('names the problem type of a 503, which has Retry-After', async () => {
+it('a 503 has Retry-After and its problem type', async () => {
   const down = await startGateway({
     data: upstream.url,
     store: '{ redis: { url: "redis://127.0.0.1:1" }, onOutage: deny }',

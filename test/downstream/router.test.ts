@@ -25,7 +25,7 @@ const matching = (routes: string[], method: string, path: string, host = 'localh
 }
 
 describe('matching', () => {
-  it('takes the first route that fits', () => {
+  it('returns the first route that matches', () => {
     const routes = ['POST /sync/:connection', 'POST /:version/sync/:connection', '/*']
     expect(matching(routes, 'POST', '/sync/a:b')).toEqual({ text: routes[0], params: { connection: 'a:b' } })
     expect(matching(routes, 'POST', '/v3/sync/x')).toEqual({
@@ -60,14 +60,14 @@ describe('matching', () => {
     expect(matching([route], 'GET', path) !== undefined).toBe(taken)
   })
 
-  it('tells which methods a path takes, and reads GET as HEAD too', () => {
+  it('returns the methods that a path allows, and GET includes HEAD', () => {
     const routes = ['GET /a', 'POST,put /a', 'DELETE /b']
     expect(matching(routes, 'DELETE', '/a')).toEqual({ allow: ['GET', 'HEAD', 'POST', 'PUT'] })
     expect(matching(routes, 'HEAD', '/a')).toMatchObject({ text: 'GET /a' })
     expect(matching(routes, 'GET', '/c')).toBeUndefined()
   })
 
-  it('holds routes with a host to it', () => {
+  it('matches routes with a host only at that host', () => {
     const routes = ['id.example.com/*', '/*']
     expect(matching(routes, 'GET', '/x', 'id.example.com')).toMatchObject({ text: routes[0] })
     expect(matching(routes, 'GET', '/x', 'api.example.com')).toMatchObject({ text: '/*' })
@@ -83,7 +83,7 @@ const route = (text: string, authenticate: Route['authenticate']): Route & { rea
   timeoutMs: undefined,
 })
 
-describe('a path whose pushes are guarded', () => {
+describe('a guarded path', () => {
   const routes = [
     route('GET,PUT /oidc/*', 'none'),
     route('POST id.example/oidc/request', 'par'),
@@ -93,13 +93,13 @@ describe('a path whose pushes are guarded', () => {
   const router = createRouter(routes)
   const found = (method: string, path: string, host = 'id.example') => router(method, host, segmentsOf(path))
 
-  it('takes POST alone, whatever other routes take', () => {
+  it('allows only POST, even if other routes match', () => {
     expect(found('POST', '/OIDC/Request/')).toMatchObject({ route: routes[1] })
     for (const method of ['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'PROPFIND', ''])
       expect(found(method, '/oidc/request')).toEqual({ allow: ['POST'], nearest: routes[1] })
   })
 
-  it('is that of its host alone, and no longer one', () => {
+  it('is guarded only at its host, without further segments', () => {
     expect(found('GET', '/oidc/request', 'other.example')).toMatchObject({ route: routes[0] })
     expect(found('POST', '/oidc/request', 'other.example')).toMatchObject({ route: routes[2] })
     expect(found('GET', '/oidc/request/x')).toMatchObject({ route: routes[0] })
@@ -109,14 +109,14 @@ describe('a path whose pushes are guarded', () => {
   })
 
   it.each(['.', ',', '+', '.json', ',x', '+x', '%20', '%C2%A0', '%E2%80%8B', '%CC%81', './', './x', '%3Fx'])(
-    'with %s behind it is none of any route',
+    'with the suffix %s matches no route',
     (end) => {
       for (const method of ['GET', 'POST', 'PUT', 'PROPFIND'])
         expect(found(method, `/OIDC/request${end}`)).toBeUndefined()
     },
   )
 
-  it('may itself have such characters, or no last literal', () => {
+  it('may itself contain such characters, or end in a parameter', () => {
     const dotted = createRouter([
       route('POST /par.v1', 'par'),
       route('POST /x/:y', 'par'),
@@ -135,7 +135,7 @@ describe('a path whose pushes are guarded', () => {
     expect(taken('/z.')).toBeUndefined()
   })
 
-  it('leaves other paths their own methods', () => {
+  it('does not change the methods of other paths', () => {
     expect(found('PATCH', '/only')).toEqual({ allow: ['GET', 'HEAD'], nearest: routes[3] })
     expect(found('PROPFIND', '/only')).toMatchObject({
       allow: expect.arrayContaining(['PATCH']),
@@ -150,12 +150,12 @@ describe('patterns', () => {
     ['', 'write "[METHOD'],
     ['GET', 'write "[METHOD'],
     ['GET,POST', 'write "[METHOD'],
-    ['FETCH /a', '"FETCH" is no method'],
-    ['CONNECT /a', '"CONNECT" is no method'],
+    ['FETCH /a', '"FETCH" is not a method'],
+    ['CONNECT /a', '"CONNECT" is not a method'],
     ['host:80/a', 'leave the port out'],
     ['/a/*/b', 'only as the last segment'],
     ['/a*', 'only as the last segment'],
-    ['/:a/:a', 'stands twice'],
+    ['/:a/:a', 'occurs twice'],
     ['/:', 'cannot match'],
     ['/:1', 'cannot match'],
     ['/a//b', 'cannot match'],
@@ -197,7 +197,7 @@ describe('hidden routes', () => {
     expect(covers(pattern(earlier), pattern(later))).toBe(hidden)
   })
 
-  it('a hidden route never matches, and one that is not hidden can', () => {
+  it('no request matches a hidden route and not the one that hides it', () => {
     const segment = fc.constantFrom('a', 'b', ':x')
     const path = fc
       .tuple(fc.array(segment, { maxLength: 3 }), fc.boolean())
@@ -220,7 +220,7 @@ describe('hidden routes', () => {
   })
 })
 
-it('finds among many routes what the first one that takes the request would be', () => {
+it('finds the same route with the index as without it', () => {
   const segment = fc.constantFrom('a', 'B', 'c', ':x', ':y')
   const texts = fc
     .tuple(

@@ -71,7 +71,7 @@ function caller({ port }: Pick<TestGateway, 'port'>): Caller {
 async function closed({ socket }: Caller): Promise<void> {
   await until('the socket is closed', () => socket.readableEnded || socket.destroyed)
 }
-/** Sends a text for ever, a piece at a time. */
+/** Sends a text repeatedly, a piece at a time. */
 function drip({ socket }: Caller, text: string, everyMs = 50): void {
   const timer = setInterval(() => socket.write(text), everyMs)
   socket.once('close', () => clearInterval(timer))
@@ -136,7 +136,7 @@ describe.concurrent('a caller', () => {
       [],
     ],
     ['one request and no more', '-', ({ socket }) => socket.write(`${GET}\r\n`), [200]],
-  ])('that sends %s is told %s, and its socket is closed', async (_, code, send, expected) => {
+  ])('that sends %s gets %s, and its socket is closed', async (_, code, send, expected) => {
     const before = code === '-' ? 0 : await counted(Number(code))
     const one = caller(plain)
     send(one)
@@ -145,14 +145,14 @@ describe.concurrent('a caller', () => {
     if (code !== '-') await until('it is counted', async () => (await counted(Number(code))) > before)
   })
 
-  it('that sends as many fields as may be is served', async () => {
+  it('that sends the maximum number of fields is served', async () => {
     const one = caller(plain)
     one.socket.write(`${GET}${fields(199, 'A')}\r\n`)
     await closed(one)
     expect(statuses(one.said())).toEqual([200])
   })
 
-  it('that does not read its answer times out', async () => {
+  it('that does not read its response times out', async () => {
     let timedOut = false
     const server = createListener(
       (_, response, __, done) => {
@@ -162,7 +162,7 @@ describe.concurrent('a caller', () => {
           done()
         })
       },
-      { ...BOUNDS, readMs: 1000 },
+      { ...BOUNDS, slowReaderMs: 1000 },
       SILENT,
     )
     const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
@@ -174,14 +174,14 @@ describe.concurrent('a caller', () => {
     expect(await drain(server, 0)).toBe(0)
   })
 
-  it('that reads its answers, however alike, one after a pause and then the next, gets them all', async () => {
+  it('that pauses before each of two equal responses gets both', async () => {
     const answer = Buffer.alloc(20_000_000)
     const server = createListener(
       (_, response, __, done) => {
         response.end(answer)
         response.once('close', done)
       },
-      { ...BOUNDS, readMs: 4000 },
+      { ...BOUNDS, slowReaderMs: 4000 },
       SILENT,
     )
     const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
@@ -203,7 +203,7 @@ describe.concurrent('a caller', () => {
     expect(await drain(server, 0)).toBe(0)
   })
 
-  it('that ends its next head too late is refused after its answers, and counted out', async () => {
+  it('that completes its next head too late is refused after its responses, and counted', async () => {
     const begun: ServerResponse[] = []
     let refused = false
     const server = createListener(
@@ -231,7 +231,7 @@ describe.concurrent('a caller', () => {
     expect(await drain(server, 0)).toBe(0)
   })
 
-  it('that waits for a slow upstream is not given up', async () => {
+  it('that waits for a slow upstream is not disconnected', async () => {
     const one = caller(plain)
     one.socket.write('GET /oidc/held HTTP/1.1\r\nHost: a\r\n\r\n')
     await until('the upstream is asked', () => back.seen.some(({ url }) => url === '/oidc/held'))
@@ -243,7 +243,7 @@ describe.concurrent('a caller', () => {
     one.socket.destroy()
   })
 
-  it('that begins no TLS is closed, and its address told, as is that of one that leaves before the end', async () => {
+  it('that sends no TLS, or disconnects during the handshake, is closed and logged with its address', async () => {
     const failures: string[][] = []
     const { cert, key } = makeCertificate()
     const tls = { cert, key, clientCa: undefined, requestClientCert: false }
@@ -258,7 +258,7 @@ describe.concurrent('a caller', () => {
     await drain(server, 0)
   })
 
-  it('that speaks HTTP/2 alone over TLS is told that it is not spoken here', async () => {
+  it('that offers only HTTP/2 over TLS gets an ALPN alert', async () => {
     const outcome = await new Promise((resolve) => {
       const socket = connectTls({
         port: secure.port,
@@ -272,7 +272,7 @@ describe.concurrent('a caller', () => {
     expect(outcome).toBe('ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL')
   })
 
-  it('that speaks HTTP/2 among others over TLS is served HTTP/1.1', async () => {
+  it('that offers HTTP/2 and HTTP/1.1 over TLS is served HTTP/1.1', async () => {
     const socket = connectTls({
       port: secure.port,
       host: '127.0.0.1',

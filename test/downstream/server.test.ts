@@ -14,7 +14,7 @@ async function gateway(settings: Parameters<typeof startGateway>[0]): Promise<Te
   closers.push(started.close)
   return started
 }
-/** A caller that sends some bytes and then neither more nor its end. */
+/** Opens a caller that sends some bytes, and then neither more nor an end. */
 function stubborn(port: number, bytes: string): Socket & { said: string } {
   const socket = Object.assign(connect({ port, host: '127.0.0.1', allowHalfOpen: true }), { said: '' })
   socket.on('error', () => {})
@@ -28,15 +28,15 @@ describe.concurrent('a caller that never ends its side', () => {
   it.each([
     ['CONNECT', 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n', 405],
     ['garbage', 'garbage\r\n\r\n', 400],
-  ])('has its socket closed after %s all the same', async (_, bytes, status) => {
+  ])('still has its socket closed after %s', async (_, bytes, status) => {
     const data = await startUpstream()
     closers.push(data.close)
     const { port } = await gateway({ data: data.url })
     const socket = stubborn(port, bytes)
     await until('the answer', () => statuses(socket.said)[0] === status)
     await until('the end', () => socket.readableEnded || socket.destroyed)
-    // A write into what is closed is answered by a reset.
-    await until('the socket is gone', () => {
+    // The kernel resets a write to a closed socket.
+    await until('the socket is closed', () => {
       if (!socket.destroyed) socket.write('x')
       return socket.destroyed
     })
@@ -50,12 +50,12 @@ describe.concurrent('a caller that never ends its side', () => {
     const head = 'POST /oidc/x HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n'
     const socket = stubborn(port, head + 'x'.repeat(100_000))
     await until('the upstream is asked', () => back.sockets() === 1)
-    await until('the caller is told', () => statuses(socket.said)[0] === 408)
+    await until('the caller gets a 408', () => statuses(socket.said)[0] === 408)
     await until('the upstream is free', () => back.sockets() === 0)
     expect(statuses(socket.said)).toEqual([408])
   })
 
-  it('does not keep the gateway from ending', async () => {
+  it('does not delay the end of the gateway', async () => {
     const data = await startUpstream()
     closers.push(data.close)
     const { port, running } = await startGateway({ data: data.url })
@@ -70,7 +70,7 @@ describe.concurrent('a caller that never ends its side', () => {
   })
 })
 
-it.concurrent('a caller that ends its side of the socket before its answer has left', async () => {
+it.concurrent('a caller that ends its side of the socket before the response has disconnected', async () => {
   const back = await startRawUpstream(() => {})
   closers.push(back.close)
   const routes = 'routes: [{ match: "/*", upstream: data, authenticate: none, timeout: 5m }]'
@@ -82,7 +82,7 @@ it.concurrent('a caller that ends its side of the socket before its answer has l
   expect(socket.said).toBe('')
 })
 
-it.concurrent('places in the queue for an upstream are given back by callers that leave', async () => {
+it.concurrent('callers that disconnect leave the queue for an upstream', async () => {
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('/v3/now')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
   })
@@ -102,7 +102,7 @@ it.concurrent('places in the queue for an upstream are given back by callers tha
   expect((await next).status).toBe(200)
 })
 
-it.concurrent('the answer to an upload that nobody takes reaches its sender', async () => {
+it.concurrent('a caller gets the response to a refused upload', async () => {
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('POST')) socket.write('HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\n\r\nno')
   })
@@ -116,7 +116,7 @@ it.concurrent('the answer to an upload that nobody takes reaches its sender', as
 it.concurrent.each([
   ['an upstream answers', '/oidc/x', 413],
   ['the gateway refuses', '/v3/x', 401],
-])('whoever still sends what %s early finds no reset in place of the answer', async (_, path, status) => {
+])('a caller still sending a body that %s early gets the response, not a reset', async (_, path, status) => {
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('POST')) socket.write('HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\n\r\nno')
   })
@@ -129,8 +129,8 @@ it.concurrent.each([
   await until('the answer and its end', () => statuses(socket.said)[0] === status && socket.readableEnded)
   for (let i = 0; i < 5; i++) await new Promise((resolve) => socket.write(more, resolve))
   expect(errors).toEqual([])
-  // For a moment only.
-  await until('the socket is gone', () => {
+  // The gateway drops the rest only for a moment.
+  await until('the socket is closed', () => {
     if (!socket.destroyed) socket.write('x')
     return socket.destroyed
   })

@@ -23,7 +23,7 @@ function open({ port }: TestGateway, localAddress = '127.0.0.1'): Socket {
   closers.push(() => socket.destroy())
   return socket
 }
-/** Waits until so many of the sockets are still open, and stay so when they ask something. */
+/** Waits until `count` of the sockets are open, and expects responses on them. */
 async function expectOpen(sockets: readonly Socket[], count: number): Promise<Socket[]> {
   const alive = () => sockets.filter((socket) => !socket.destroyed)
   await until(`${count} are open`, () => alive().length === count)
@@ -43,13 +43,13 @@ const dropped = async ({ adminPort }: TestGateway, bound: string): Promise<strin
   )?.[1]
 
 describe('sockets beyond', () => {
-  it('maxConnections are closed at once and counted, and places come free', async () => {
+  it('maxConnections are closed at once and counted, until one is free', async () => {
     const one = await gateway(', maxConnections: 3')
     const sockets = Array.from({ length: 5 }, (_, i) => open(one, `127.0.0.${i + 1}`))
     const [first] = await expectOpen(sockets, 3)
     expect(await dropped(one, 'maxConnections')).toBe('2')
     first!.destroy()
-    await until('a place is free', async () => {
+    await until('a socket is free', async () => {
       const next = open(one)
       await new Promise((resolve) => next.once('close', resolve).once('data', resolve).write('x\r\n\r\n'))
       return next.bytesRead > 0
@@ -64,14 +64,14 @@ describe('sockets beyond', () => {
     expect(await dropped(one, 'maxConnectionsPerAddress')).toBe('3')
     expect(await dropped(one, 'maxConnections')).toBe('0')
     for (const socket of greedy) socket.destroy()
-    await until('the places are free', async () => {
+    await until('the sockets are free', async () => {
       const next = open(one)
       await new Promise((resolve) => next.once('close', resolve).once('data', resolve).write('x\r\n\r\n'))
       return next.bytesRead > 0
     })
   })
 
-  it('maxConnectionsPerAddress are served where they come from a trusted proxy', async () => {
+  it('maxConnectionsPerAddress are served for a trusted proxy', async () => {
     const one = await gateway(', maxConnectionsPerAddress: 1', '[127.0.0.0/31]')
     await expectOpen([open(one), open(one), open(one)], 3)
     await expectOpen([open(one, '127.0.0.2'), open(one, '127.0.0.2')], 1)

@@ -41,7 +41,7 @@ describe('one canonical path', () => {
     [`/${'%C3%A9'.repeat(170)}`, `/${'%C3%A9'.repeat(170)}`],
     [`/a/${'x'.repeat(5000)}`, `/a/${'x'.repeat(5000)}`],
     [`/a%20b/${'x'.repeat(5000)}`, `/a%20b/${'x'.repeat(5000)}`],
-  ])('%s is read as %s', (target, path) => {
+  ])('%s becomes %s', (target, path) => {
     expect(pathOf(target)).toBe(path)
   })
 
@@ -52,7 +52,7 @@ describe('one canonical path', () => {
     })
   })
 
-  it('is the same however often it is read', () => {
+  it('stays the same if parsed again', () => {
     fc.assert(
       fc.property(
         fc.string({ unit: fc.constantFrom(...'aA0-._~!:@/%2e2f3b5c?é;\\# '), maxLength: 24 }),
@@ -67,7 +67,7 @@ describe('one canonical path', () => {
   })
 })
 
-describe('refuses what servers read differently', () => {
+describe('refuses targets that servers parse differently', () => {
   it.each([
     [
       'dot segments',
@@ -83,15 +83,15 @@ describe('refuses what servers read differently', () => {
     ['broken UTF-8', ['/%ff', '/%c3', '/%c3%28', '/%ed%a0%80', '/%f5%80%80%80']],
     ['overlong UTF-8', ['/%c0%af', '/%c1%81', '/%e0%80%af', '/%f0%80%80%af', '/%c0%ae%c0%ae/x']],
     ['fragments', ['/a#b', '/a?b#c', '/sync/x#']],
-    ['what stands behind a PHP script', ['/a.php/b', '/a.PHP/b/', '/a%2ephp/b', '/x/.php/b']],
+    ['segments after a PHP script', ['/a.php/b', '/a.PHP/b/', '/a%2ephp/b', '/x/.php/b']],
     ['a path in the query', ['/?/a', '/a.php?/b', '/x/a.PhP/?/b', 'http://api.example.com?/a']],
-    ['ASP.NET sessions without cookies', ['/(S(x))/a', '/a/(a(x)b(y))c', '/a(S()', '/%28S%28x%29%29/a']],
+    ['cookieless ASP.NET sessions', ['/(S(x))/a', '/a/(a(x)b(y))c', '/a(S()', '/%28S%28x%29%29/a']],
     [
-      'raw characters that no path carries',
+      'characters that are not allowed raw in a path',
       ['/a b', '/a"b', '/a<b', '/a|b', '/a^b', '/a`b', '/{a}', '/[a]', '/é', '/\u0000'],
     ],
     [
-      'targets that are no path',
+      'targets that are not a path',
       ['', '*', 'a', '?x', 'api.example.com:80', '@/', 'ftp://api.example.com/', 'http:/x'],
     ],
     [
@@ -118,7 +118,7 @@ describe('refuses what servers read differently', () => {
     }
   })
 
-  it('no text at all makes it throw', () => {
+  it('no text makes it throw', () => {
     fc.assert(
       fc.property(
         fc.string({ unit: 'binary' }),
@@ -130,12 +130,12 @@ describe('refuses what servers read differently', () => {
 })
 
 describe('the host', () => {
-  it('is read without port, case and root dot', () => {
+  it('is parsed without port, case and root dot', () => {
     expect(read('/', 'API.example.com.:8080')).toMatchObject({ host: 'api.example.com' })
     expect(read('/', '[::1]:80')).toMatchObject({ host: '[::1]' })
   })
 
-  it('of an absolute form must be served, and the same as the Host field', () => {
+  it('of an absolute form must be served, and equal the Host field', () => {
     expect(read('http://API.example.com/a?b')).toMatchObject({
       path: '/a',
       query: '?b',
@@ -146,7 +146,7 @@ describe('the host', () => {
     expect(read('http://api.example.com/', 'other.example')).toBeInstanceOf(Refusal)
   })
 
-  it.each([[[]], [['a', 'a']], [['a', 'b']]])('stands exactly once: %j', (hosts) => {
+  it.each([[[]], [['a', 'a']], [['a', 'b']]])('must be sent exactly once: %j', (hosts) => {
     expect(parseTarget('/', hosts, serves)).toBeInstanceOf(Refusal)
   })
 
@@ -165,7 +165,7 @@ describe('the host', () => {
     '%61',
     'a:123456',
     '..',
-  ])('is no host: %j', (host) => {
+  ])('is not %j', (host) => {
     expect(parseHost(host)).toBeUndefined()
   })
 })
@@ -185,11 +185,11 @@ it.each([
   ['/http://u:S@h/x', '/http:…'],
   ['*', '*'],
   ['/a:b/c', '/a:b/c'],
-])('a target that is refused, %s, is shown as %s', (target, shown) => {
+])('logs the refused target %s as %s', (target, shown) => {
   expect(loggableTarget(target)).toBe(shown)
 })
 
-it('notes for the log which host is not served', () => {
+it('logs which host is not served', () => {
   expect(parseTarget('/x', ['localhost:8080'], serves, false)).toMatchObject({
     ...{ status: 400, cause: 'the host localhost is not in listen.hosts, and no route names it' },
   })

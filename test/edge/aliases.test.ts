@@ -35,12 +35,12 @@ const nameOf = (spelling: Spelling): string =>
 interface Outcome {
   readonly name: string
   readonly statuses: readonly (number | undefined)[]
-  /** What the upstream saw of it. */
+  /** The requests that reached the upstream. */
   readonly seen: readonly WireRequest[]
 }
 
 let clients = 0
-/** The spellings one after the other, sent by a client that nobody else is. */
+/** Sends the spellings one after the other, as a new client. */
 async function inTurn(spellings: readonly Spelling[], client = `client-${clients++}`): Promise<Outcome> {
   const mine = await token(client)
   const codes: (number | undefined)[] = []
@@ -65,7 +65,7 @@ async function inTurn(spellings: readonly Spelling[], client = `client-${clients
   }
 }
 
-/** Each of several requests in turn, some at a time. */
+/** Runs several requests in turn, some at a time. */
 async function all(turns: readonly (readonly Spelling[])[]): Promise<Outcome[]> {
   const waiting = [...turns]
   const outcomes: Outcome[] = []
@@ -94,7 +94,7 @@ const received = ({ line, fields }: WireRequest): Received => {
   }
 }
 
-/** The frameworks that would sync one connection twice, and which. */
+/** Returns the frameworks that would sync a connection twice, with the connection. */
 function twice({ seen }: Outcome): string[] {
   return Object.entries(FRAMEWORKS).flatMap(([name, framework]) => {
     const ids = seen.flatMap((request) => framework(received(request)) ?? [])
@@ -107,7 +107,7 @@ function twice({ seen }: Outcome): string[] {
 const wrong = (outcomes: readonly Outcome[], right: (outcome: Outcome) => boolean): string[] =>
   outcomes.filter((outcome) => !right(outcome)).map(({ name, statuses }) => `${name}: ${statuses.join()}`)
 
-describe('one connection is synced once, however it is spelled', () => {
+describe('one connection is synced once, in any spelling', () => {
   it(`${SAME.length} pairs of spellings are one sync: the second is refused, in either order`, async () => {
     const outcomes = await bothWays(SAME)
     expect(
@@ -122,7 +122,7 @@ describe('one connection is synced once, however it is spelled', () => {
     )
   })
 
-  it(`${ANOTHER.length} requests are others, and no framework behind takes one for the sync`, async () => {
+  it(`${ANOTHER.length} requests are different, and no framework treats one as the sync`, async () => {
     const outcomes = await bothWays(ANOTHER.map((other) => [CANONICAL, other]))
     expect(
       wrong(outcomes, ({ statuses, seen }) => statuses.join() === '200,200' && seen.length === 2),
@@ -132,7 +132,7 @@ describe('one connection is synced once, however it is spelled', () => {
     )
   })
 
-  it('names that objects have, or that keys are made of, are names of clients and connections like others', async () => {
+  it('properties of objects and parts of keys are valid names of clients and connections', async () => {
     const names = [
       '__proto__',
       'constructor',
@@ -160,7 +160,7 @@ describe('one connection is synced once, however it is spelled', () => {
     expect(wrong(outcomes, ({ statuses }) => statuses.join() === once)).toEqual([])
   })
 
-  it('the frameworks as they are modelled take the aliases for the sync, were they to see them', () => {
+  it('the modelled frameworks would treat the aliases as the sync', () => {
     const fooled = (spelling: Spelling): boolean => {
       const [method, target] = lineOf(spelling).split(' ') as [string, string]
       const fields = typeof spelling === 'string' ? [] : spelling.fields.map((field) => field.split(': '))
@@ -180,7 +180,7 @@ describe('one connection is synced once, however it is spelled', () => {
     expect(ANOTHER.filter(fooled).length).toBeGreaterThan(10)
   })
 
-  it('the upstream read nothing that two servers could read differently', () => {
+  it('the upstream received nothing that two servers could parse differently', () => {
     expect(back.flaws).toEqual([])
   })
 })

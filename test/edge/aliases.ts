@@ -1,12 +1,12 @@
-/** A spelling of a sync, and the fields that come with it. */
+/** A spelling of a sync, and its fields. */
 export type Spelling = string | { readonly line: string; readonly fields: readonly string[] }
 
-/** The sync that the others may be aliases of. */
+/** The sync that the others may be aliases for. */
 export const CANONICAL = '/sync/ab:cd'
 
 const words = (list: string): readonly string[] => list.trim().split(/\s+/)
 
-/** Pairs of targets that are one connection's sync. */
+/** Pairs of targets that sync the same connection. */
 export const SAME: readonly (readonly [canonical: string, alias: Spelling])[] = [
   ...words(String.raw`
     /sync/ab:cd /sync/ab%3Acd /sync/ab%3acd /sync/%61b:cd /sync/%61%62%3A%63%64 /sync/AB:CD
@@ -37,9 +37,9 @@ const around = (
   ...shapes: readonly ((spelling: string) => string)[]
 ): readonly string[] => spellings.flatMap((spelling) => shapes.map((shape) => shape(spelling)))
 
-/** Spellings that servers read differently: 400, and no upstream ever sees them. */
+/** Spellings that servers parse differently: refused with 400 before any upstream. */
 export const REFUSED: readonly Spelling[] = [
-  // Ids that are not plain: what a framework or a database behind may take for another one.
+  // Ids that a framework or a database might treat as another id.
   ...[
     '/sync/ab:cd.json',
     '/sync/AB:CD.JSON',
@@ -212,9 +212,9 @@ export const REFUSED: readonly Spelling[] = [
     (broken) => `/sync/${broken}b:cd`,
     (broken) => `/sync/ab:cd${broken}`,
   ),
-  // Characters that no path carries raw.
+  // Characters that are not allowed raw in a path.
   ...['"', '<', '>', '^', '`', '{', '}', '|', '[', ']'].map((char) => `/sync/ab:cd${char}`),
-  // What stands behind a front controller of PHP, in the path or in the query.
+  // Segments after a PHP front controller, in the path or in the query.
   ...around(
     ['index.php', 'INDEX.PHP', 'app_dev.Php', 'index%2ephp', 'index.%70hp', '.php'],
     (script) => `/${script}/sync/ab:cd`,
@@ -225,7 +225,7 @@ export const REFUSED: readonly Spelling[] = [
     (script) => `/web/${script}/?/sync/ab:cd?x`,
   ),
   ...['/?/sync/ab:cd', '/?/v3/sync/ab:cd?x=y', '/?/', 'http://api.example.com?/sync/ab:cd'],
-  // Sessions without cookies in ASP.NET.
+  // Cookieless sessions of ASP.NET.
   ...around(
     ['(S(x))', '(a(x))', '(A(x)S(y)F(z))', '%28S%28x%29%29', '(S())'],
     (session) => `/${session}/sync/ab:cd`,
@@ -251,7 +251,7 @@ export const REFUSED: readonly Spelling[] = [
 
 const other = (line: string, ...fields: string[]): Spelling => ({ line, fields })
 
-/** What is another request in every server, and may pass beside the sync. */
+/** Requests that differ from the sync in every server, and are allowed. */
 export const ANOTHER: readonly Spelling[] = [
   '/sync/ab:ce',
   '/sync/ab:cd:',

@@ -5,10 +5,10 @@ import { ASSERTION_TYPE, encode, ISSUER, plain } from '../helpers/par-request.ts
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
-/** Nothing that a caller sends may cost more processor time beyond that of as many innocent bytes; in milliseconds. */
+/** Maximum processor time of any request beyond that of an innocent one of the same length, in milliseconds. */
 const MAX_MS = 1
 const TIMES = 25
-/** The time of another process on the same core disturbs the caches: the least of several measurements counts. */
+/** Measurements, of which the smallest counts: other processes on the same core disturb the caches. */
 const MEASUREMENTS = 5
 const HEAD_BYTES = 15_000
 const BODY_BYTES = 63_000
@@ -66,7 +66,7 @@ const filled = (unit: string, bytes: number): string =>
   unit.repeat(Math.floor(bytes / Buffer.byteLength(unit)))
 const nested = (open: string, close: string, bytes: number): string =>
   open.repeat(bytes / 2) + close.repeat(bytes / 2)
-/** A JWT with this header or payload, as JSON. */
+/** Returns a JWT with this header or payload, as JSON. */
 const jwt = (header: string, payload: string, signature = 'x'.repeat(342)): string =>
   `${Buffer.from(header).toString('base64url')}.${Buffer.from(payload).toString('base64url')}.${signature}`
 const HEADER = '{"alg":"PS256"}'

@@ -1,7 +1,7 @@
 const encode = (value: unknown): string =>
   Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)).toString('base64url')
 
-/** A good token of which one part is another one. */
+/** Returns a valid token with one part replaced. */
 const withPart =
   (index: 0 | 1 | 2, change: (part: string) => string) =>
   (good: string): string =>
@@ -28,11 +28,11 @@ const flipped = (part: string, at: number): string => {
   return part.slice(0, i) + (part[i] === 'A' ? 'B' : 'A') + part.slice(i + 1)
 }
 
-/** Values of `Authorization` that are nobody's, made of a good token where they need one. */
+/** Invalid values of `Authorization`, made from a valid token if needed. */
 export const BAD_CREDENTIALS: Readonly<Record<string, (good: string) => string>> = {
   nothing: () => '',
   'no token': () => 'Bearer',
-  'a token alone': (good) => good,
+  'a token without a scheme': (good) => good,
   'a tab in place of the blank': (good) => `Bearer\t${good}`,
   'a comma behind it': (good) => `Bearer ${good},`,
   'a list of two': (good) => `Bearer ${good}, Bearer ${good}`,
@@ -82,16 +82,16 @@ export const BAD_CREDENTIALS: Readonly<Record<string, (good: string) => string>>
   'a signature in upper case': withPart(2, (part) => part.toUpperCase()),
   'a payload with padding': withPart(1, (part) => `${part}=`),
   'a payload twice': withPart(1, (part) => part + part),
-  'a payload that is no JSON': withPart(1, () => encode('{"iss":')),
+  'a payload that is not JSON': withPart(1, () => encode('{"iss":')),
   'a payload that is a list': withPart(1, () => encode([])),
   'a payload that is null': withPart(1, () => encode('null')),
   'a payload of brackets': withPart(1, () => encode('['.repeat(3000))),
-  'a payload that is no UTF-8': withPart(1, () => Buffer.of(0x7b, 0xff, 0x7d).toString('base64url')),
+  'a payload that is not UTF-8': withPart(1, () => Buffer.of(0x7b, 0xff, 0x7d).toString('base64url')),
   'another client': claims({ client_id: 'other' }),
   'a client by __proto__': withPart(1, () => encode('{"__proto__":{"client_id":"a"}}')),
   'another user': claims({ sub: 'other' }),
   'a later exp': claims({ exp: 4_000_000_000 }),
-  'an exp that is no number': claims({ exp: '1e400' }),
+  'an exp that is not a number': claims({ exp: '1e400' }),
   'an earlier nbf': claims({ nbf: 0 }),
   'another scope': claims({ scope: 'admin' }),
   'another audience': claims({ aud: ['a', 'b'] }),

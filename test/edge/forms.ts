@@ -3,7 +3,7 @@ export interface Push {
   readonly type?: string
   readonly authorization?: string
   readonly encoding?: string
-  /** As latin1. */
+  /** Latin-1 text. */
   readonly body: string
 }
 
@@ -17,13 +17,13 @@ const basic = (text: string): string => `Basic ${Buffer.from(text, 'latin1').toS
 const jwt = (claims: unknown, header: unknown = { alg: 'none' }): string =>
   `${Buffer.from(JSON.stringify(header)).toString('base64url')}.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.`
 
-/** Pushes of a client that is not listed, and of one that signs, which the gateway refuses by itself. */
+/** Pushes of an unlisted client and of a signing client that the gateway itself refuses. */
 export const BAD_PUSHES: Readonly<Record<string, Push>> = {
   nothing: { body: '' },
   'nothing but ampersands': { body: '&&&' },
   'nothing but equals signs': { body: '===' },
   JSON: { body: '{"client_id":"c"}' },
-  'JSON that says so': { type: 'application/json', body: '{"client_id":"c"}' },
+  'JSON with its content type': { type: 'application/json', body: '{"client_id":"c"}' },
   'no type': { type: '', body: GOOD },
   'a multipart form': { type: 'multipart/form-data; boundary=x', body: '--x--' },
   'a type that begins alike': { type: 'application/x-www-form-urlencodedx', body: GOOD },
@@ -49,8 +49,8 @@ export const BAD_PUSHES: Readonly<Record<string, Push>> = {
       ],
       [`${name} as a list`, { body: `${without(name)}&${name}[]=x` }],
       [`${name} in another case`, { body: `${without(name)}&${name.toUpperCase()}=x` }],
-      [`${name} beside another case`, { body: `${GOOD}&${name.toUpperCase()}=x` }],
-      [`${name} beside a dotted one`, { body: `${GOOD}&${name.replace('_', '.')}.=x` }],
+      [`${name} and another case`, { body: `${GOOD}&${name.toUpperCase()}=x` }],
+      [`${name} and a dotted name`, { body: `${GOOD}&${name.replace('_', '.')}.=x` }],
     ]),
   ),
   'a scope without openid': { body: `${without('scope')}&scope=accounts` },
@@ -69,10 +69,10 @@ export const BAD_PUSHES: Readonly<Record<string, Push>> = {
   'broken UTF-8': { body: `${GOOD}&state=%ff` },
   'overlong UTF-8': { body: `${GOOD}&state=%c0%af` },
   'a lone surrogate': { body: `${GOOD}&state=%ed%a0%80` },
-  'raw bytes that are no UTF-8': { body: `${GOOD}&state=\u00ff` },
+  'raw bytes that are not UTF-8': { body: `${GOOD}&state=\u00ff` },
   'a byte order mark': { body: `\u00ef\u00bb\u00bf${GOOD}` },
   'a UTF-16 body': { body: [...GOOD].join('\u0000') },
-  'claims that are no JSON': { body: `${GOOD}&claims=x` },
+  'claims that are not JSON': { body: `${GOOD}&claims=x` },
   'claims that are a list': { body: `${GOOD}&claims=[]` },
   'claims without members': { body: `${GOOD}&claims={}` },
   'claims of a string': { body: `${GOOD}&claims={"id_token":"x"}` },
@@ -91,10 +91,10 @@ export const BAD_PUSHES: Readonly<Record<string, Push>> = {
   },
   'Basic of another client': { authorization: basic('d:s'), body: GOOD },
   'Basic without a colon': { authorization: basic('c'), body: GOOD },
-  'Basic of nobody': { authorization: basic(':s'), body: GOOD },
+  'Basic of an unknown client': { authorization: basic(':s'), body: GOOD },
   'Basic with a broken escape': { authorization: basic('c:%zz'), body: GOOD },
-  'Basic of bytes that are no UTF-8': { authorization: basic('\u00ff:s'), body: GOOD },
-  'Basic that is no base64': { authorization: 'Basic !!!', body: GOOD },
+  'Basic of bytes that are not UTF-8': { authorization: basic('\u00ff:s'), body: GOOD },
+  'Basic that is not base64': { authorization: 'Basic !!!', body: GOOD },
   'Basic without anything': { authorization: 'Basic', body: GOOD },
   'a bearer token': { authorization: 'Bearer x', body: GOOD },
   'an empty Authorization': { authorization: '', body: GOOD },

@@ -1,4 +1,4 @@
-/** A request as a framework gets it. */
+/** A request as a framework receives it. */
 export interface Received {
   readonly method: string
   readonly target: string
@@ -7,15 +7,15 @@ export interface Received {
 }
 
 /**
- * What a POST route of a framework gets in its one parameter, which is a group of `route`; undefined where the route does not
- * match. Without `route`, the connection whose sync it would run.
+ * Returns the one parameter of a POST route of a framework, a group of `route`; undefined if the route does not match. Without
+ * `route`, returns the connection that the framework would sync.
  */
 export type Framework = (request: Received, route?: RegExp) => string | undefined
 
 /** `POST /sync/:connection`, with or without a version before it. */
 const SYNC = /^(?:\/[^/]+)?\/sync\/([^/]+?)\/?$/
 
-/** The path of a target, of an absolute one too; what comes behind `?` or `#` is none of it. */
+/** Returns the path of a target, also of an absolute one, without `?` or `#` and the rest. */
 const pathOf = (target: string): string =>
   /^(?:https?:\/\/[^/?#]*)?([^?#]*)/i.exec(target.startsWith('//') ? `http:${target}` : target)![1]!
 
@@ -40,7 +40,7 @@ const withoutDots = (path: string): string => {
   return `/${kept.filter((segment) => segment !== '').join('/')}${path.endsWith('/') ? '/' : ''}`
 }
 
-/** gunicorn takes the mount point from `SCRIPT_NAME`, mod_wsgi and a much copied middleware of Flask from the others. */
+/** gunicorn reads the mount point from `SCRIPT_NAME`, mod_wsgi and a common middleware of Flask from the others. */
 const wsgi = (request: Received): string => {
   const { field } = request
   const path = decodedBytes(pathOf(targetOf(request)))
@@ -48,7 +48,7 @@ const wsgi = (request: Received): string => {
   return mounted !== undefined && path.startsWith(mounted) ? path.slice(mounted.length) : path
 }
 
-/** Most let a POST alone be something else; some let any method. */
+/** Most frameworks allow only a POST to override its method; some allow any. */
 const methodOf = ({ method, target, field }: Received): string =>
   (
     field('x-http-method-override') ??
@@ -59,7 +59,7 @@ const methodOf = ({ method, target, field }: Received): string =>
     method
   ).toUpperCase()
 
-/** IIS modules, Symfony, Zend and what stands behind a proxy that rewrites take the target from these fields. */
+/** IIS modules, Symfony, Zend and servers after a rewriting proxy read the target from these fields. */
 const TARGET_FIELDS = [
   'x-original-url',
   'x-rewrite-url',
@@ -96,7 +96,7 @@ const tomcat = (request: Received): string | undefined => {
   const path = decoded(pathOf(targetOf(request)).replaceAll(/;[^/]*/g, ''))
   return path === undefined ? undefined : withoutDots(path)
 }
-/** .NET Framework drops the segments of sessions without cookies, wherever they stand (CVE-2023-36899). */
+/** .NET Framework drops the segments of cookieless sessions at any position (CVE-2023-36899). */
 const iis = (request: Received): string =>
   withoutDots(
     decodedBytes(pathOf(targetOf(request)))
@@ -111,7 +111,7 @@ const rails = ({ target }: Received): string =>
     '',
   )
 
-/** Symfony and Laravel begin behind the front controller; where nothing is left, CodeIgniter goes by the query. */
+/** Symfony and Laravel start after the front controller; if nothing is left, CodeIgniter uses the query. */
 const php = (request: Received): string => {
   const target = targetOf(request)
   const path = decodedBytes(pathOf(target)).replace(/^.*?\.php(?=\/|$)/i, '')
@@ -120,7 +120,7 @@ const php = (request: Received): string => {
   return /^\/*$/.test(path) && query.startsWith('/') ? query.split('?', 1)[0]! : path
 }
 
-/** How the frameworks that may stand behind the gateway read a request, each with the laxest of its settings. */
+/** Models of frameworks that parse a request after the gateway, each with its laxest settings. */
 export const FRAMEWORKS: Readonly<Record<string, Framework>> = {
   express: read(({ target }) => pathOf(target), decoded),
   koa: read(
@@ -157,7 +157,7 @@ const seen = (id: string): string =>
     .replaceAll(/\p{Default_Ignorable_Code_Point}/gu, '')
     .trim()
 
-/** May a database take these ids for the same: without regard to case, form, accents, and blanks at the ends? */
+/** True if a database might compare these ids as equal: ignoring case, form, accents, and blanks at the ends. */
 export const sameInDatabases = (one: string, other: string): boolean => {
   const [a, b] = [seen(one), seen(other)]
   return a.toUpperCase().toLowerCase() === b.toUpperCase().toLowerCase() || database.compare(a, b) === 0

@@ -9,9 +9,9 @@ import { startStrictUpstream, type StrictUpstream } from './strict-upstream.ts'
 
 const LIMIT = 1_000_000
 const AT_ONCE = 16
-/** Between the pieces of a case. */
+/** Time between the pieces of a case. */
 const GAP_MS = 10
-/** For answers that should not come. */
+/** Time to wait for unexpected responses. */
 const QUIET_MS = 60
 
 let back: StrictUpstream
@@ -45,14 +45,14 @@ afterAll(async () => {
 
 interface Outcome {
   readonly answers: readonly number[]
-  /** What reached the upstream whole. */
+  /** Complete requests at the upstream. */
   readonly reached: readonly string[]
   readonly charged: number
-  /** The status of an honest request thereafter. */
+  /** Status of a valid request afterwards. */
   readonly next: number
 }
 
-/** Sends a case, waits for what comes of it, and then asks an honest question. */
+/** Sends a case, waits for the outcome, and then sends a valid request. */
 async function play(framing: Framing, number: string): Promise<Outcome> {
   const mine = await token(`client-${number}`)
   const pieces = framing.bytes.map((piece) => piece.replaceAll('CASE', number).replaceAll('TOKEN', mine))
@@ -69,7 +69,7 @@ async function play(framing: Framing, number: string): Promise<Outcome> {
   }
 }
 
-/** Everything that is answered to the pieces, until the far end closes or falls silent. */
+/** Returns all responses to the pieces, until the gateway closes or is silent. */
 function converse(port: number, pieces: readonly string[], { answers, ends }: Framing): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1')
@@ -118,7 +118,7 @@ describe('one request in is one request out', () => {
     })
   })
 
-  it('the upstream read nothing that two servers could read differently', () => {
+  it('the upstream received nothing that two servers could parse differently', () => {
     expect(back.flaws).toEqual([])
   })
 

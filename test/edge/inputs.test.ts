@@ -27,7 +27,7 @@ afterAll(async () => {
   await back.close()
 })
 
-/** What is answered to a request of its own socket. */
+/** Sends a request on a new socket; returns the response. */
 async function answered(
   head: readonly string[],
   body = '',
@@ -45,7 +45,7 @@ function push({ type = 'application/x-www-form-urlencoded', authorization, encod
 }
 
 describe('bad inputs', () => {
-  it('are more than 500, each another one', () => {
+  it('are more than 500, and all differ', () => {
     const framings = FRAMINGS.filter(({ answers }) => answers.some((status) => status >= 400)).map(
       ({ bytes }) => bytes.join(''),
     )
@@ -77,7 +77,7 @@ describe('bad inputs', () => {
     )
   })
 
-  it('reached nobody, and the gateway serves', async () => {
+  it('reached no upstream, and the gateway still serves', async () => {
     expect(back.requests).toEqual([])
     expect((await call(gateway.port, { path: '/v3/x', token: await token('acme') })).status).toBe(200)
     const good = 'client_id=c&scope=openid&redirect_uri=https%3A%2F%2Fc.example%2F&response_type=code'

@@ -1,29 +1,29 @@
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 
-/** One request as its bytes say, read without mercy. */
+/** One request, parsed strictly from its bytes. */
 export interface WireRequest {
   /** Method and target. */
   readonly line: string
-  /** Names and values as they came. */
+  /** Names and values, unchanged. */
   readonly fields: readonly (readonly [name: string, value: string])[]
-  /** The body's bytes as latin1. */
+  /** The body as Latin-1. */
   body: string
-  /** Did all of it come? */
+  /** True if the request is complete. */
   whole: boolean
 }
 
 export interface StrictUpstream {
   readonly url: string
   readonly requests: readonly WireRequest[]
-  /** Everything that two servers could read differently, or that nobody may send. */
+  /** Bytes that two servers could parse differently, or that are invalid. */
   readonly flaws: readonly string[]
   sockets(): number
-  /** Keeps no request that came so far. */
+  /** Forgets all requests. */
   forget(): void
   close(): Promise<void>
 }
 
-/** Long enough for stray bytes behind a request to arrive before its answer. */
+/** Long enough for stray bytes after a request to arrive before its response. */
 const STRAY_MS = 3
 const BODILESS = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
 /** A name, a colon, one blank, and a value without blanks or controls at its ends. */
@@ -34,7 +34,7 @@ const ONCE = new Set(['host', 'authorization', 'content-length', 'content-type',
 const ENDS_AT_A_HOP = /^(?:te|trailer|upgrade|expect|keep-alive|http2-settings|proxy-.*)$/
 
 /**
- * A backend with a parser of its own that takes one spelling of HTTP/1.1 alone and notes every other as a flaw.
+ * Starts a backend with its own parser, which accepts one spelling of HTTP/1.1 and records every other as a flaw.
  * Targets with `early` in them are answered by their head.
  */
 export async function startStrictUpstream(): Promise<StrictUpstream> {
@@ -69,7 +69,7 @@ export async function startStrictUpstream(): Promise<StrictUpstream> {
 const HEAD_ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n'
 const ANSWER = `${HEAD_ANSWER}ok\n`
 
-/** Reads the bytes of one socket; `answer` is called with the request line, or with nothing where reading cannot go on. */
+/** Reads the bytes of one socket; calls `answer` with the request line, or with nothing if parsing cannot continue. */
 function parser(requests: WireRequest[], flaws: string[], answer: (line: string) => void) {
   let held = ''
   let current: WireRequest | undefined
@@ -110,7 +110,7 @@ function parser(requests: WireRequest[], flaws: string[], answer: (line: string)
     }
     const values = (name: string): string[] =>
       fields.filter(([one]) => one.toLowerCase().replaceAll('_', '-') === name).map(([, value]) => value)
-    for (const name of ONCE) if (values(name).length > 1) flaw(`${name} stands twice`)
+    for (const name of ONCE) if (values(name).length > 1) flaw(`${name} occurs twice`)
     if (values('host').length !== 1) flaw('no Host')
     for (const [name, value] of fields) {
       if (ENDS_AT_A_HOP.test(name.toLowerCase())) flaw(`${name} came through`)
@@ -130,7 +130,7 @@ function parser(requests: WireRequest[], flaws: string[], answer: (line: string)
     if (current.line.includes('early')) answer(current.line)
   }
 
-  /** One step; was there enough to take it? */
+  /** Takes one step; returns false if more bytes are needed. */
   function step(): boolean {
     if (current === undefined) {
       const end = held.indexOf('\r\n\r\n')

@@ -16,7 +16,7 @@ const drip = (socket: Socket, text: string): void => {
   const timer = setInterval(() => socket.write(text), 50)
   socket.on('close', () => clearInterval(timer))
 }
-/** What an upstream says, by the last segment of the path. */
+/** Responses of an upstream, by the last segment of the path. */
 const TALK: Readonly<Record<string, (socket: Socket) => void>> = {
   ok: (socket) => socket.write(OK),
   silent: () => {},
@@ -80,7 +80,7 @@ describe('the defects of http-proxy, through a gateway', () => {
       const chunk = `${HIDDEN.length.toString(16)}\r\n${HIDDEN}\r\n0\r\n\r\n`
       const bytes = `${method} /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}`
       expect(statuses((await raw(gateway.port, bytes)).text)).toEqual([400])
-      // And if one came as far as to be forwarded, it would be forwarded whole.
+      // A forwarded body would be forwarded completely.
       const front = await startFront(strict.url, {}, { bodyLength: undefined })
       await raw(front.port, bytes, answered)
       await front.close()
@@ -98,7 +98,7 @@ describe('the defects of http-proxy, through a gateway', () => {
     expect(statuses((await raw(gateway.port, bytes, answered)).text)).toEqual([200])
   })
 
-  it('3: nor does one from upstream, nor a control byte in its reason', async () => {
+  it('3: nor does a Trailer of the upstream, nor a control byte in its reason', async () => {
     const { text } = await odds('trailer')
     expect(statuses(text)).toEqual([200])
     expect(text).not.toMatch(/trailer/i)
@@ -114,7 +114,7 @@ describe('the defects of http-proxy, through a gateway', () => {
     expect(statuses(text)).toEqual([400])
   })
 
-  it('5: the path that was decided on is the one that is forwarded', async () => {
+  it('5: the path that was matched is forwarded', async () => {
     for (const target of ['//sync/x', '/\\sync/x', '/sync//x', '/sync/x//'])
       expect(
         statuses((await raw(gateway.port, `POST ${target} HTTP/1.1\r\nHost: a\r\n\r\n`, answered)).text),
@@ -125,7 +125,7 @@ describe('the defects of http-proxy, through a gateway', () => {
     }
   })
 
-  it('6: an upstream is freed when its callers leave', async () => {
+  it('6: an upstream is freed when its callers disconnect', async () => {
     const before = heads.length
     const kept = odd.sockets()
     const sockets = Array.from({ length: 10 }, (_, i) => {
@@ -150,21 +150,18 @@ describe('the defects of http-proxy, through a gateway', () => {
     },
   )
 
-  it('7: one that is broken off for a caller of HTTP/1.0, which only the end of the socket ends, is reset', async () => {
+  it('7: a truncated response to HTTP/1.0, which ends with the socket, is reset', async () => {
     const socket = connect(gateway.port, '127.0.0.1')
     socket.resume().write('GET /odd/cut-chunks HTTP/1.0\r\nHost: a\r\n\r\n')
     const [error] = (await once(socket, 'error')) as [NodeJS.ErrnoException]
     expect(error.code).toBe('ECONNRESET')
   })
 
-  it.each(['silent', 'byte-by-byte', 'interim'])(
-    '8: an upstream that is %s is given up in time',
-    async (path) => {
-      expect(statuses((await odds(path)).text)).toEqual([504])
-    },
-  )
+  it.each(['silent', 'byte-by-byte', 'interim'])('8: an upstream that is %s times out', async (path) => {
+    expect(statuses((await odds(path)).text)).toEqual([504])
+  })
 
-  it('9: nobody switches protocols', async () => {
+  it('9: no protocol is switched', async () => {
     expect(statuses((await odds('switch')).text)).toEqual([502])
     const { text } = await raw(
       gateway.port,
@@ -174,7 +171,7 @@ describe('the defects of http-proxy, through a gateway', () => {
     expect(heads.at(-1)).not.toMatch(/upgrade/i)
   })
 
-  it('10: an error behind the head cuts the answer, and is no second one', async () => {
+  it('10: an error after the head truncates the response, and sends no second one', async () => {
     const { text, closed } = await raw(gateway.port, 'GET /odd/bad-chunk HTTP/1.1\r\nHost: a\r\n\r\n')
     expect(closed).toBe(true)
     expect(statuses(text)).toEqual([200])
@@ -192,7 +189,7 @@ describe('the defects of http-proxy, through a gateway', () => {
     expect(fields.find(([name]) => name === 'x-forwarded-for')).toEqual(['x-forwarded-for', '127.0.0.1'])
   })
 
-  it('12: fields of the hop end here, both ways', async () => {
+  it('12: hop-by-hop fields are removed, both ways', async () => {
     const { headers } = await call(gateway.port, {
       path: '/odd/hop',
       headers: { Connection: 'x-mine', 'X-Mine': '1', TE: 'trailers', 'Keep-Alive': 'timeout=1' },
@@ -201,7 +198,7 @@ describe('the defects of http-proxy, through a gateway', () => {
     expect(heads.at(-1)).not.toMatch(/x-mine|te:|keep-alive:/i)
   })
 
-  it('13: what a caller claims of its address and host is replaced, not appended to', async () => {
+  it('13: forwarded address and host fields of a caller are replaced, not extended', async () => {
     await call(gateway.port, {
       path: '/claims',
       headers: { 'X-Forwarded-For': '6.6.6.6', 'X-Forwarded-Host': 'evil.example' },
@@ -210,16 +207,16 @@ describe('the defects of http-proxy, through a gateway', () => {
     expect(JSON.stringify(fields)).not.toMatch(/6\.6\.6\.6|evil/)
   })
 
-  it('14: upstream sockets are used again', async () => {
+  it('14: upstream sockets are reused', async () => {
     for (let i = 0; i < 5; i++) await call(gateway.port, { path: '/again' })
     expect(strict.sockets()).toBeLessThan(3)
   })
 
-  it('15: http-proxy meets no deprecated function of Node', () => {
+  it('15: http-proxy calls no deprecated function of Node', () => {
     expect((util as unknown as Record<string, unknown>)['_extend']).toBe(Object.assign)
   })
 
-  it('16: an upstream that cannot be reached is told of without a word of the inside', async () => {
+  it('16: the 502 for an unreachable upstream reveals no internal address or error', async () => {
     const gone = await startUpstream()
     await gone.close()
     const other = await startGateway({
@@ -234,11 +231,11 @@ describe('the defects of http-proxy, through a gateway', () => {
     expect(body).not.toMatch(/ECONN|127\.0\.0\.1|:\d{4}/)
   })
 
-  it('the gateway lives after all of them', async () => {
+  it('the gateway still serves after all of them', async () => {
     expect((await call(gateway.port, { path: '/odd/ok' })).body).toBe('ok')
   })
 
-  it('the upstream read nothing that two servers could read differently', () => {
+  it('the upstream received nothing that two servers could parse differently', () => {
     expect(strict.flaws.filter((flaw) => !/a (?:DELETE|OPTIONS) with a body/.test(flaw))).toEqual([])
   })
 })

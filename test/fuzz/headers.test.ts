@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { requestHeaders } from '../../src/upstream/headers.ts'
-import { createPeers } from '../../src/downstream/trusted-proxies.ts'
+import { createPeers } from '../../src/downstream/addresses.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
 
 const OWN = [

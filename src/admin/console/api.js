@@ -1,12 +1,12 @@
-/** What the server sends for each event. @typedef {import('../../process/overview.ts').Overview} Overview */
+/** The data of each event. @typedef {import('../../process/overview.ts').Overview} Overview */
 
-const KEPT_AS = 'sluice-admin-token'
-/** A stream that is silent for so long is dead. */
+const STORAGE_KEY = 'sluice-admin-token'
+/** Timeout between two events, in milliseconds. */
 const SILENT_MS = 6000
 const MAX_PAUSE_MS = 8000
 
-/** An answer that is no success. */
-export class Problem extends Error {
+/** An unsuccessful response. */
+export class HttpError extends Error {
   /** @param {number} status @param {string} detail */
   constructor(status, detail) {
     super(detail)
@@ -14,21 +14,21 @@ export class Problem extends Error {
   }
 }
 
-export const hasToken = () => sessionStorage.getItem(KEPT_AS) !== null
+export const hasToken = () => sessionStorage.getItem(STORAGE_KEY) !== null
 
 /** @param {string | undefined} token */
 export function keepToken(token) {
-  if (token === undefined) sessionStorage.removeItem(KEPT_AS)
-  else sessionStorage.setItem(KEPT_AS, token)
+  if (token === undefined) sessionStorage.removeItem(STORAGE_KEY)
+  else sessionStorage.setItem(STORAGE_KEY, token)
 }
 
 /**
- * Asks the gateway; rejects with a Problem unless it succeeds.
+ * Sends a request to the gateway; rejects with an HttpError unless it succeeds.
  * @param {string} path
  * @param {{ method?: string, accept?: string, signal?: AbortSignal }} [more]
  */
 export async function ask(path, { method = 'GET', accept = 'application/json', signal } = {}) {
-  const token = sessionStorage.getItem(KEPT_AS)
+  const token = sessionStorage.getItem(STORAGE_KEY)
   const response = await fetch(path, {
     method,
     headers: { Accept: accept, ...(token !== null && { Authorization: `Bearer ${token}` }) },
@@ -41,14 +41,14 @@ export async function ask(path, { method = 'GET', accept = 'application/json', s
   try {
     problem = JSON.parse(text)
   } catch {}
-  throw new Problem(response.status, problem?.detail ?? text)
+  throw new HttpError(response.status, problem?.detail ?? text)
 }
 
 /**
- * Calls `show` with what the gateway sends each second, and connects again whenever that ends, until `signal` is aborted, or
- * the gateway denies it.
+ * Calls `show` with the data that the gateway sends each second. Reconnects when the stream ends, until `signal` is aborted or
+ * the gateway denies access.
  * @param {AbortSignal} signal
- * @param {{ show(overview: Overview): void, lost(why: string): void, denied(problem: Problem): void }} events
+ * @param {{ show(overview: Overview): void, lost(why: string): void, denied(error: HttpError): void }} events
  */
 export async function watch(signal, { show, lost, denied }) {
   let pauseMs = 500
@@ -67,8 +67,8 @@ export async function watch(signal, { show, lost, denied }) {
       lost('The gateway has ended the connection.')
     } catch (error) {
       if (signal.aborted) return
-      if (error instanceof Problem && (error.status === 401 || error.status === 403)) return denied(error)
-      lost(error instanceof Problem ? error.message : 'The gateway cannot be reached.')
+      if (error instanceof HttpError && (error.status === 401 || error.status === 403)) return denied(error)
+      lost(error instanceof HttpError ? error.message : 'The gateway cannot be reached.')
     } finally {
       clearTimeout(timer)
     }
@@ -79,7 +79,7 @@ export async function watch(signal, { show, lost, denied }) {
 }
 
 /**
- * Yields the data of server-sent events, of one line each.
+ * Yields the data of server-sent events that have one line each.
  * @param {ReadableStream<Uint8Array<ArrayBuffer>>} body
  */
 async function* eventsOf(body) {

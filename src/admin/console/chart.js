@@ -63,7 +63,7 @@ function timeMarks(seconds, every, x) {
   return marks
 }
 
-/** Marks what is refused, also without colour. */
+/** Marks refused calls, also without colour. */
 function hatching() {
   const lines = svg('path', { class: 'hatch', d: 'M0 6L6 0M-1 1L1 -1M5 7L7 5' })
   return [
@@ -76,7 +76,7 @@ function hatching() {
 }
 
 /**
- * A small chart of a table; its numbers stand beside it.
+ * Creates a small chart for a table, next to its numbers.
  * @param {{ readonly calls: readonly number[], readonly refused: readonly number[] }} first
  */
 export function sparkline(first) {
@@ -100,7 +100,7 @@ export function sparkline(first) {
   return { node, update }
 }
 
-/** A bar that shows what part of a limit is used; the numbers stand beside it. */
+/** Creates a bar that shows the used part of a limit, next to the numbers. */
 export function bar() {
   const used = svg('rect', { class: 'used', height: 8, width: 0 })
   const node = svg(
@@ -129,7 +129,7 @@ function line(values, x, y) {
 }
 
 /**
- * Leaves out where there is nothing.
+ * Draws only the parts above 0.
  * @param {readonly number[]} values
  * @param {(i: number) => number} x
  * @param {(value: number) => number} y

@@ -2,7 +2,7 @@ import { ask } from './api.js'
 import { chart } from './chart.js'
 import { stateOf, usage } from './clients.js'
 import { byId, element, table, write } from './dom.js'
-import { counted, duration, kindOf, notesOf, rate, refusal, refusals, time, whole } from './format.js'
+import { pluralize, duration, kindOf, notesOf, rate, refusal, refusals, time, whole } from './format.js'
 import { tiles } from './tiles.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
@@ -10,30 +10,30 @@ import { tiles } from './tiles.js'
 /** @typedef {ClientUsage['limits'][number]} Counted */
 
 const EVERY_MS = 2000
-/** Reading may scan all of Redis: it takes no more than this part of the time. */
-const PAUSE_PART = 20
+/** Pause after a read, as a multiple of its duration: a read may scan all of Redis. */
+const PAUSE_FACTOR = 20
 
 /** @param {readonly number[]} counts */
 const total = (counts) => counts.reduce((sum, count) => sum + count, 0)
 
 /**
- * Says how a reading or a reset ended; what a reading says, the next one replaces.
+ * Shows the outcome of a read or a reset. The next read replaces the message of a read.
  * @param {string} text
  * @param {'reading' | 'unread' | 'reset' | 'failed'} kind
  */
-function say(text, kind) {
+function showMessage(text, kind) {
   const node = byId('client-message')
   node.dataset['kind'] = kind
   write(node, text, { reading: 'muted', reset: 'good', unread: 'refused', failed: 'refused' }[kind])
 }
 
-/** Says nothing more of readings. */
-function sayRead() {
+/** Clears the message if it is about a read. */
+function clearReadMessage() {
   const { kind = '' } = byId('client-message').dataset
-  if (kind === 'reading' || kind === 'unread') say('', 'reading')
+  if (kind === 'reading' || kind === 'unread') showMessage('', 'reading')
 }
 
-/** Creates the page of one client, which reads its limits as long as it is open. */
+/** Creates the page of one client, which reads the limits while it is open. */
 export function clientPage() {
   const showCalls = chart(byId('client-calls'), 'Calls of this client', 15)
   const showTiles = tiles(byId('client-tiles'))
@@ -72,18 +72,18 @@ export function clientPage() {
       if (signal.aborted) return
       showLimits(used.limits)
       byId('client-notes').replaceChildren(...notesOf(used).map((note) => element('li', {}, note)))
-      sayRead()
+      clearReadMessage()
     } catch (error) {
       if (signal.aborted) return
-      say(`The limits cannot be read: ${error instanceof Error ? error.message : ''}`, 'unread')
+      showMessage(`The limits cannot be read: ${error instanceof Error ? error.message : ''}`, 'unread')
     }
-    const pauseMs = Math.max(EVERY_MS, PAUSE_PART * (performance.now() - startedAt))
+    const pauseMs = Math.max(EVERY_MS, PAUSE_FACTOR * (performance.now() - startedAt))
     setTimeout(() => {
       if (!signal.aborted) void read(signal)
     }, pauseMs)
   }
 
-  /** Reads now, and again and again. */
+  /** Reads now, and repeatedly until the page is closed. */
   function start() {
     opened?.abort()
     opened = new AbortController()
@@ -91,13 +91,13 @@ export function clientPage() {
   }
 
   const dialog = /** @type {HTMLDialogElement} */ (byId('confirm'))
-  /** Whom the dialog names: another client may be opened while it closes. */
+  /** Client named in the dialog; another one may be open by the time it closes. */
   let named = ''
   byId('reset').addEventListener('click', () => {
     named = client
     write(
       byId('confirm-text'),
-      `All calls counted of “${client}” are forgotten, at every gateway. It may then use its limits anew.`,
+      `Forgets all counted calls of “${client}”, at every gateway. The client starts with full limits again.`,
     )
     dialog.returnValue = ''
     dialog.showModal()
@@ -107,24 +107,24 @@ export function clientPage() {
   })
 
   async function reset(/** @type {string} */ name) {
-    /** @type {Parameters<typeof say>} */
+    /** @type {Parameters<typeof showMessage>} */
     let end
     try {
       const response = await ask(`/limits/${encodeURIComponent(name)}`, { method: 'DELETE' })
       const { freed } = await response.json()
-      end = [`Reset: ${counted(freed, 'counter')} freed at ${time(Date.now())}.`, 'reset']
+      end = [`Reset: ${pluralize(freed, 'counter')} freed at ${time(Date.now())}.`, 'reset']
     } catch (error) {
       end = [`The reset failed: ${error instanceof Error ? error.message : ''}`, 'failed']
     }
-    // The page may have been left meanwhile.
+    // Another page may be open by now.
     if (client !== name || opened?.signal.aborted) return
-    say(...end)
+    showMessage(...end)
     start()
   }
 
   function close() {
     opened?.abort()
-    // History goes on behind a modal dialog.
+    // The back button works even while a modal dialog is open.
     dialog.close()
   }
 
@@ -133,7 +133,7 @@ export function clientPage() {
       close()
       client = name
       write(byId('client-name'), name)
-      say('Reading what is counted…', 'reading')
+      showMessage('Reading the counters…', 'reading')
       showLimits([])
       byId('client-notes').replaceChildren()
       start()
@@ -141,7 +141,7 @@ export function clientPage() {
     close,
     resume: start,
     show(/** @type {Overview} */ { activity }) {
-      const found = activity.clients.find((one) => one.client === client)
+      const found = activity.clients.find((other) => other.client === client)
       const idle = Array(60).fill(0)
       const { calls, refused, refusedNow } = found ?? { calls: idle, refused: idle, refusedNow: null }
       showCalls(calls, refused)

@@ -27,7 +27,7 @@ function link() {
 }
 
 /**
- * A bar with the numbers of a limit.
+ * Creates a bar with the numbers of a limit.
  * @template T
  * @param {(item: T) => { readonly limit: number, readonly remaining: number } | undefined} limitOf
  * @returns {import('./dom.js').View<T>}
@@ -88,11 +88,11 @@ function calls() {
   }
 }
 
-/** Returns what shows the clients, those first that have used most of their limits; and those that are refused now. */
+/** Creates the tables of clients, by the used part of their limits, and of clients that are refused now. */
 export function clientTables() {
   const showClients = table(
     byId('clients'),
-    'Callers of the last minute, by what they used of their limits',
+    'Callers of the last minute, by the used part of their limits',
     nameOf,
     [
       { head: 'Client', view: link },

@@ -41,7 +41,7 @@ function filled(node, attributes, children) {
 }
 
 /**
- * Writes text only where it differs, so that a selection stays.
+ * Writes text only if it differs, so that a selection stays.
  * @param {Element} node
  * @param {string} text
  * @param {string} [className]
@@ -53,14 +53,13 @@ export function write(node, text, className) {
 }
 
 /**
- * A node that shows one item, and what shows another state of it.
+ * A node that shows one item, and the function that updates it.
  * @template T
  * @typedef {{ readonly node: Element, update(item: T): void }} View
  */
 
 /**
- * Returns a function that shows a list, with one node for each key as long as it is in the list. While one of them has the focus
- * or is pointed at, none moves.
+ * Returns a function that shows a list, with one node for each key in it. No node moves while one has the focus or the pointer.
  * @template T
  * @param {Element} parent
  * @param {(item: T) => string} keyOf
@@ -86,7 +85,7 @@ export function list(parent, keyOf, create) {
 }
 
 /**
- * A column of a table: its head, and either the text of its cells or what shows them.
+ * A column of a table: its head, and either the text or the views of its cells.
  * @template T
  * @typedef {object} Column
  * @property {string} head
@@ -96,7 +95,7 @@ export function list(parent, keyOf, create) {
  */
 
 /**
- * Creates a table, and returns what shows its rows. On narrow screens the cells are below each other, each with its head.
+ * Creates a table, and returns the function that shows its rows. Narrow screens show the cells below each other, each with its head.
  * @template T
  * @param {Element} parent
  * @param {string} caption

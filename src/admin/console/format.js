@@ -4,14 +4,14 @@
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const TENTHS = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 })
 
-/** Seconds over which a rate is taken. */
+/** Seconds over which a rate is averaged. */
 const RATE_SECONDS = 10
 
 /** @param {number} value */
 export const whole = (value) => WHOLE.format(value)
 
 /**
- * The mean of the last seconds of a series.
+ * Returns the mean of the last seconds of a series.
  * @param {readonly number[]} perSecond
  */
 export function rateOf(perSecond) {
@@ -27,7 +27,7 @@ export function rate(perSecond) {
 }
 
 /**
- * A time of day, with the date if it is not today's.
+ * Returns a time of day, with the date unless it is today's.
  * @param {string | number} instant
  */
 export function time(instant) {
@@ -47,7 +47,7 @@ const UNITS = [
 ]
 
 /**
- * A length of time in its two largest units, such as `1 h 5 min`.
+ * Returns a duration in its two largest units, such as `1 h 5 min`.
  * @param {number} seconds
  */
 export function duration(seconds) {
@@ -65,7 +65,7 @@ export function duration(seconds) {
  * @param {number} count
  * @param {string} noun
  */
-export const counted = (count, noun) => `${whole(count)} ${noun}${count === 1 ? '' : 's'}`
+export const pluralize = (count, noun) => `${whole(count)} ${noun}${count === 1 ? '' : 's'}`
 
 /** @param {Overview['activity']['clients'][number]['refusedNow']} refusedNow */
 export function refusal(refusedNow) {
@@ -105,8 +105,8 @@ export function notesOf({ own, overrides, limits, truncated }) {
     changes.map(({ from, limit }) => `From ${time(from)} on, “${name}” allows ${whole(limit)}.`),
   )
   return [
-    ...own.map((one) => `The configuration gives this client a limit of its own: ${words(one)}`),
-    ...overrides.map((one) => `An override: ${words(one)}`),
+    ...own.map((limit) => `The configuration gives this client a limit of its own: ${words(limit)}`),
+    ...overrides.map((limit) => `An override: ${words(limit)}`),
     ...new Set(changes),
     ...(truncated ? [`These are the first ${limits.length} counters; there are more.`] : []),
   ]

@@ -1,14 +1,14 @@
 import { byId, element, table, write } from './dom.js'
-import { counted, duration, time, whole } from './format.js'
+import { pluralize, duration, time, whole } from './format.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 
 const DAY_MS = 86_400_000
-/** Certificates with less left are shown as a warning. */
+/** Certificates that expire within this time are shown as a warning. */
 const SOON_DAYS = 14
 
 /**
- * Words with a class, which say what a colour says.
+ * Creates a view of text with a class, so that no meaning depends on a colour.
  * @template T
  * @param {(item: T) => readonly [text: string, className: string]} of
  * @returns {import('./dom.js').View<T>}
@@ -18,7 +18,7 @@ function words(of) {
   return { node, update: (item) => write(node, ...of(item)) }
 }
 
-/** Returns what shows the rest of the gateway. */
+/** Creates the tables of limits, overrides, upstreams, keys and reloads. */
 export function gatewayTables() {
   const limits = table(byId('limits'), 'Limits of the configuration', ({ name }) => name, [
     {
@@ -31,14 +31,14 @@ export function gatewayTables() {
     },
     {
       head: 'Allows',
-      text: ({ limit, windowSeconds }) => `${counted(limit, 'call')} in ${duration(windowSeconds)}`,
+      text: ({ limit, windowSeconds }) => `${pluralize(limit, 'call')} in ${duration(windowSeconds)}`,
     },
     {
       head: 'Kind',
-      text: ({ shadow, over }) => (shadow ? `shadow: would have refused ${counted(over, 'call')}` : 'live'),
+      text: ({ shadow, over }) => (shadow ? `shadow: would have refused ${pluralize(over, 'call')}` : 'live'),
     },
     {
-      head: 'Coming changes',
+      head: 'Upcoming changes',
       text: ({ changes }) =>
         changes
           .map(
@@ -59,7 +59,7 @@ export function gatewayTables() {
       {
         head: 'Until',
         text: ({ until, applies }) =>
-          applies ? (until === null ? 'for good' : time(until)) : 'without effect: no such limit',
+          applies ? (until === null ? 'no end' : time(until)) : 'without effect: no such limit',
       },
       { head: 'Set', text: ({ set, by }) => `${time(set)}${by === null ? '' : ` by ${by}`}` },
       { head: 'Note', text: ({ note }) => note ?? '–' },
@@ -82,7 +82,9 @@ export function gatewayTables() {
       {
         head: 'Load',
         text: ({ sockets, queue }) =>
-          sockets === null ? '–' : `${counted(sockets, 'socket')}${queue ? `, ${whole(queue)} waiting` : ''}`,
+          sockets === null
+            ? '–'
+            : `${pluralize(sockets, 'socket')}${queue ? `, ${whole(queue)} waiting` : ''}`,
       },
     ],
   )
@@ -140,7 +142,7 @@ function trustOf({ issuers, introspection, certificates }) {
   return [
     ...issuers.map(({ issuer, ageSeconds, failures }) => ({
       name: `Keys of ${issuer}`,
-      text: `read, or first tried, ${duration(Math.max(1, ageSeconds))} ago${failures ? `; ${counted(failures, 'failure')}` : ''}`,
+      text: `read, or first tried, ${duration(Math.max(1, ageSeconds))} ago${failures ? `; ${pluralize(failures, 'failure')}` : ''}`,
       className: failures ? 'near' : '',
     })),
     ...introspection.map(({ issuer, up }) => ({
@@ -153,7 +155,7 @@ function trustOf({ issuers, introspection, certificates }) {
       if (days < 0) return { name: certificate, text: `expired at ${time(expiresAt)}`, className: 'refused' }
       return {
         name: certificate,
-        text: `${counted(days, 'day')} left`,
+        text: `${pluralize(days, 'day')} left`,
         className: days < SOON_DAYS ? 'near' : 'good',
       }
     }),

@@ -19,7 +19,7 @@ let latest
 /** @type {AbortController | undefined} */
 let watching
 
-/** Returns the client that the address names; undefined on the overview. */
+/** Returns the client in the address; undefined on the overview. */
 function clientOfAddress() {
   const encoded = /^#client\/(.+)$/.exec(location.hash)?.[1]
   try {
@@ -56,12 +56,12 @@ function show(overview) {
 
 /** @param {string} why */
 function lost(why) {
-  const since = latest === undefined ? '' : ` Shown is the state of ${time(latest.at)}.`
+  const since = latest === undefined ? '' : ` This is the state of ${time(latest.at)}.`
   write(byId('connection'), `Connection lost; trying again. ${why}${since}`, 'refused')
   document.body.classList.add('stale')
 }
 
-/** @param {import('./api.js').Problem} problem */
+/** @param {import('./api.js').HttpError} error */
 function denied({ status, message }) {
   latest = undefined
   page.close()
@@ -86,7 +86,7 @@ function connect() {
   void watch(watching.signal, { show, lost, denied })
 }
 
-/** Opens what the address names. */
+/** Opens the page of the address. */
 function open() {
   const client = clientOfAddress()
   document.title = client === undefined ? 'Sluice' : `${client} – Sluice`
@@ -101,7 +101,7 @@ window.addEventListener('hashchange', () => {
   byId(clientOfAddress() === undefined ? 'main' : 'client-name').focus({ preventScroll: true })
 })
 document.querySelector('.skip')?.addEventListener('click', (event) => {
-  // The address names what is shown.
+  // The hash of the address selects the page.
   event.preventDefault()
   byId('main').focus()
 })

@@ -1,5 +1,5 @@
 import { element, list, write } from './dom.js'
-import { counted, rate, whole } from './format.js'
+import { pluralize, rate, whole } from './format.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 
@@ -11,7 +11,7 @@ const FALLBACKS = {
 }
 
 /**
- * Returns what shows a list of names and values.
+ * Returns a function that shows a list of names and values.
  * @param {Element} parent
  * @returns {(tiles: readonly { readonly name: string, readonly text: string, readonly note?: string, readonly className?: string }[]) => void}
  */
@@ -42,7 +42,7 @@ export function tilesOf({ activity, counts, status: { store, workers, sockets } 
     {
       name: 'Refused by limits',
       text: `${rate(activity.refused)}/s`,
-      note: `${counted(refused, 'client')} now`,
+      note: `${pluralize(refused, 'client')} now`,
     },
     {
       name: 'Failed',
@@ -59,7 +59,7 @@ export function tilesOf({ activity, counts, status: { store, workers, sockets } 
     {
       name: 'Processes',
       text: whole(workers ?? 0),
-      note: sockets === null ? 'that serve callers' : counted(sockets, 'open socket'),
+      note: sockets === null ? 'that serve callers' : pluralize(sockets, 'open socket'),
     },
   ]
 }

@@ -1,4 +1,4 @@
-import { isLoopback } from '../../loopback.ts'
+import { isLoopback } from '../../downstream/addresses.ts'
 import { bindHost, cidr, pemFile, servedHost } from './addresses.ts'
 import { bool, crossField, duration, int, list, port, section, size, stringThat } from './values.ts'
 

@@ -1,4 +1,4 @@
-import type { RequestLine, Setting } from '../../admin/questions.ts'
+import type { RequestLine, Setting } from '../../admin/limits.ts'
 import { createCollector } from '../../config/client-chunks.ts'
 import type { Config } from '../../config/schema.ts'
 import { createLog, type LogOutput } from '../../observe/log.ts'

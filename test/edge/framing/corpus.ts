@@ -7,7 +7,7 @@ import { pushes } from './pushes.ts'
 import { expectations, sockets } from './sockets.ts'
 import type { Framing } from './wire.ts'
 
-/** Every way to frame a request that was ever read in two ways, and their honest neighbours. */
+/** Framings that servers are known to parse differently, and similar valid ones. */
 export const FRAMINGS: readonly Framing[] = [
   ...lengths,
   ...codings,

@@ -70,9 +70,9 @@ export const heads: readonly Framing[] = [
       ['a bare LF between fields', post(['X: a\nY: b'])],
       ['a bare CR between fields', post(['X: a\rY: b'])],
       ['CR CR LF', post(['X: a\r'])],
-      ['LF alone everywhere', post(['X: a']).replaceAll('\r', '')],
-      ['CR alone everywhere', `${post(['X: a']).replaceAll('\n', '')}\n\n\r\n\r\n`],
-      ['an end of LF alone', `GET /oidc/CASE/x HTTP/1.1\r\nHost: a\r\n\n${HIDDEN}`],
+      ['bare LF everywhere', post(['X: a']).replaceAll('\r', '')],
+      ['bare CR everywhere', `${post(['X: a']).replaceAll('\n', '')}\n\n\r\n\r\n`],
+      ['an end of bare LF', `GET /oidc/CASE/x HTTP/1.1\r\nHost: a\r\n\n${HIDDEN}`],
       ['an end of CR LF CR X', `GET /oidc/CASE/x HTTP/1.1\r\nHost: a\r\n\rX${HIDDEN}`],
     ] as const
   ).map(([name, bytes]) => no(`head: ${name}`, bytes)),

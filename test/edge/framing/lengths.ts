@@ -11,7 +11,7 @@ export const lengths: readonly Framing[] = [
     [
       ['twice the same', ['Content-Length: 3', 'Content-Length: 3']],
       ['zeros before it', ['Content-Length: 0003']],
-      ['zeros alone', ['Content-Length: 00']],
+      ['only zeros', ['Content-Length: 00']],
       ['two lengths', ['Content-Length: 3', 'Content-Length: 4']],
       ['two lengths, the first none', ['Content-Length: 0', 'Content-Length: 3']],
       ['two lengths, the last none', ['Content-Length: 3', 'Content-Length: 0']],

@@ -50,7 +50,7 @@ export const expectations: readonly Framing[] = [
     [
       ['something else', 'Expect: x'],
       ['a list', 'Expect: 100-continue, x'],
-      ['a number alone', 'Expect: 100'],
+      ['only a number', 'Expect: 100'],
       ['nothing', 'Expect:'],
       ['200-ok', 'Expect: 200-ok'],
     ] as const
@@ -62,7 +62,7 @@ export const expectations: readonly Framing[] = [
   })),
 ]
 
-/** More than the gateway holds back before it asks an upstream. */
+/** A body longer than the gateway buffers before it forwards a request. */
 const LONG = 'x'.repeat(100_000)
 
 export const sockets: readonly Framing[] = [

@@ -1,27 +1,27 @@
-/** What a caller sends over a bare socket, and what must come of it. */
+/** The bytes that a caller sends over a bare socket, and the expected outcome. */
 export interface Framing {
   readonly name: string
-  /** Pieces that follow each other after a moment. `CASE` stands for four digits, `TOKEN` for an access token. */
+  /** Pieces that follow each other after a moment. `CASE` is replaced by four digits, `TOKEN` by an access token. */
   readonly bytes: readonly string[]
-  /** The status of every answer, in order; a request answered otherwise was read otherwise. */
+  /** The status of every response, in order; another status shows another parse. */
   readonly answers: readonly number[]
-  /** Whole requests at the upstream: method, target and body. */
+  /** Complete requests at the upstream: method, target and body. */
   readonly reaches?: readonly string[]
-  /** How many calls the client was charged; as many as reached the Data API unless told. */
+  /** Calls charged to the client; default: those that reached the Data API. */
   readonly charges?: number
-  /** Do some versions of Node refuse it with 400? */
+  /** True if some versions of Node refuse it with 400. */
   readonly orRefused?: boolean
-  /** Does the caller end its side behind the bytes? */
+  /** True if the caller ends its side after the bytes. */
   readonly ends?: boolean
 }
 
 export const HOST = 'Host: a\r\n'
 export const AUTH = `${HOST}Authorization: Bearer TOKEN\r\n`
-/** What must never be taken for a request. */
+/** Bytes that must not be parsed as a request. */
 export const HIDDEN = 'GET /oidc/CASE/hidden HTTP/1.1\r\nHost: a\r\n\r\n'
-/** An honest request that ends its socket. */
+/** A valid request that closes its socket. */
 export const LAST = `GET /v3/CASE/last HTTP/1.1\r\n${AUTH}Connection: close\r\n\r\n`
-/** How the upstream sees `LAST`. */
+/** `LAST` as the upstream receives it. */
 export const LAST_SEEN = 'GET /v3/CASE/last '
 
 /** A request with a token. */
@@ -33,23 +33,23 @@ export const END = '0\r\n\r\n'
 export const CHUNKED = 'Transfer-Encoding: chunked'
 export const chunked = (body: string, ...more: string[]): string => post([CHUNKED, ...more], body)
 
-/** Refused, and nothing behind it is read. */
+/** Refused, and the rest is not parsed. */
 export const no = (name: string, bytes: string, status = 400): Framing => ({
   name,
   bytes: [bytes],
   answers: [status],
 })
-/** Refused in the middle of its body: the call counts, the upstream never sees it whole. */
+/** Refused in the middle of its body: the call counts, the upstream never receives it completely. */
 export const broken = (name: string, bytes: string, status = 400): Framing => ({
   ...no(name, bytes, status),
   charges: 1,
 })
-/** Taken, with this body, and the next request on the same socket too. */
+/** Accepted with this body, and so is the next request on the same socket. */
 export const yes = (name: string, bytes: string, body = '', line = 'POST /v3/CASE/x'): Framing => ({
   name,
   bytes: [bytes + LAST],
   answers: [200, 200],
   reaches: [`${line} ${body}`, LAST_SEEN],
 })
-/** Taken so, or refused: versions of Node differ. */
+/** Accepted like this, or refused: versions of Node differ. */
 export const perhaps = (...from: Parameters<typeof yes>): Framing => ({ ...yes(...from), orRefused: true })

@@ -1,14 +1,14 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
-import { expect, it } from 'vitest'
-import { readBody } from '../../src/downstream/whole-body.ts'
+import { expect, it, vi } from 'vitest'
+import { readBody } from '../../src/downstream/body.ts'
 
 it.each([
   ['in one-byte chunks', 20_000, 1],
   ['in odd chunks', 64_000, 977],
-  ['of exactly the most', 65_536, 65_536],
-])('a chunked body %s is read byte for byte, in memory of its own size', async (_, bytes, step) => {
+  ['of exactly maxBody', 65_536, 65_536],
+])('reads a chunked body %s byte for byte, in memory of its own size', async (_, bytes, step) => {
   const sent = Buffer.from(Array.from({ length: bytes }, (_, i) => i % 251))
   const read = new Promise<Buffer>((resolve) => {
     const server = createServer((request, response) => {
@@ -34,16 +34,17 @@ it.each([
   expect(body.buffer.byteLength).toBeLessThanOrEqual(65_536)
 })
 
-it('a body that does not come in time gets 408, which closes its socket', async () => {
+it('a body that does not arrive in time gets a 408 that closes the socket', async () => {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
   socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nab')
   const [request, response] = (await once(server, 'request')) as [IncomingMessage, ServerResponse]
-  expect(await readBody(request, response, 65_536, '192.0.2.1', 50)).toMatchObject({
-    status: 408,
-    headers: { Connection: 'close' },
-  })
+  vi.useFakeTimers({ toFake: ['setTimeout'] })
+  const read = readBody(request, response, 65_536, '192.0.2.1')
+  vi.advanceTimersByTime(10_000)
+  vi.useRealTimers()
+  expect(await read).toMatchObject({ status: 408, headers: { Connection: 'close' } })
   socket.destroy()
   server.close()
 })

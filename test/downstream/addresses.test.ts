@@ -1,6 +1,6 @@
 import { networkInterfaces } from 'node:os'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createPeers, normalizeAddress } from '../../src/downstream/trusted-proxies.ts'
+import { createPeers, isLoopback, normalizeAddress } from '../../src/downstream/addresses.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 
@@ -42,7 +42,7 @@ describe('trusted proxies', () => {
     expect(createPeers(blocks).trusts(peer)).toBe(trusted)
   })
 
-  it('are told apart from others by the plain address of a dual-stack socket', () => {
+  it('are recognised by the IPv4 address that an IPv6 address embeds', () => {
     expect(normalizeAddress('::ffff:10.0.0.1')).toBe('10.0.0.1')
     expect(normalizeAddress('::ffff:a00:1')).toBe('10.0.0.1')
     expect(normalizeAddress('64:ff9b::a00:1')).toBe('10.0.0.1')
@@ -55,13 +55,13 @@ describe('trusted proxies', () => {
 describe('the caller', () => {
   const { caller } = createPeers(['10.0.0.0/8', 'fd00::/8'])
 
-  it('is looked for in the last hundred addresses of a chain', () => {
+  it('is searched in the last hundred addresses of a chain', () => {
     const hops = Array.from({ length: 2000 }, (_, i) => `10.1.${i >> 8}.${i & 255}`)
     expect(caller('10.0.0.1', hops.join(', '))).toBe(hops.at(-100))
     expect(caller('10.0.0.1', ['9.9.9.9', ...hops.slice(-99)].join(', '))).toBe('9.9.9.9')
   })
 
-  it('of an untrusted peer is the peer, whatever it claims', () => {
+  it('of an untrusted peer is the peer, for any X-Forwarded-For', () => {
     for (const claim of [undefined, '', '9.9.9.9', '10.0.0.1', '9.9.9.9, 10.0.0.1', '127.0.0.1'])
       expect(caller('8.8.8.8', claim)).toBe('8.8.8.8')
   })
@@ -71,11 +71,11 @@ describe('the caller', () => {
     ['9.9.9.9', '9.9.9.9'],
     ['9.9.9.9, 10.0.0.2', '9.9.9.9'],
     ['9.9.9.9,10.0.0.2 ,\t10.0.0.3', '9.9.9.9'],
-    // What stands before an untrusted hop is that hop's claim.
+    // Addresses before an untrusted hop are ignored: that hop wrote them.
     ['1.2.3.4, 9.9.9.9', '9.9.9.9'],
     ['10.0.0.9, 9.9.9.9', '9.9.9.9'],
     ['1.2.3.4, 9.9.9.9, 10.0.0.2', '9.9.9.9'],
-    // All trusted: the first of them is the caller.
+    // All are trusted: the first is the caller.
     ['10.0.0.3, 10.0.0.2', '10.0.0.3'],
     ['2001:db8::1, fd00::2', '2001:db8::1'],
     ['::ffff:9.9.9.9', '9.9.9.9'],
@@ -83,7 +83,7 @@ describe('the caller', () => {
     ['9.9.9.9:5678', '9.9.9.9'],
     ['[2001:db8::1]:5678', '2001:db8::1'],
     ['[2001:db8::1]', '2001:db8::1'],
-    // Garbage is nobody: what was known before it counts.
+    // Invalid: the address after it is the caller.
     ['', '10.0.0.1'],
     [',', '10.0.0.1'],
     ['9.9.9.9,', '10.0.0.1'],
@@ -102,13 +102,43 @@ describe('the caller', () => {
     ['9.9.9.9\u0000', '10.0.0.1'],
     ['localhost', '10.0.0.1'],
     ['x'.repeat(16_000), '10.0.0.1'],
-  ])('behind trusted proxies that say %j is %s', (claim, expected) => {
+  ])('behind trusted proxies that send %j is %s', (claim, expected) => {
     expect(caller('10.0.0.1', claim)).toBe(expected)
   })
 
-  it('is found in a chain as long as a head can be', () => {
+  it('is found in a chain of the maximum length of a head', () => {
     expect(caller('10.0.0.1', '10.0.0.2,'.repeat(1600) + '10.0.0.3')).toBe('10.0.0.2')
   })
+})
+
+describe('isLoopback', () => {
+  it.for([
+    '127.0.0.1',
+    '127.255.0.9',
+    '::1',
+    '0:0:0:0:0:0:0:1',
+    '::ffff:127.0.0.1',
+    '::FFFF:127.0.0.1',
+    '::ffff:7f00:1',
+    '::1%lo',
+    'LocalHost',
+  ])('is true for %s', (host) => expect(isLoopback(host)).toBe(true))
+
+  it.for([
+    '0.0.0.0',
+    '::',
+    '128.0.0.1',
+    '::2',
+    '::127.0.0.1',
+    '64:ff9b::127.0.0.1',
+    'fe80::1%eth0.1',
+    '1::1',
+    '::ffff:10.0.0.1',
+    'localhost.example.com',
+    '127.0.0.1.nip.io',
+    '127.1',
+    '',
+  ])('is false for %s', (host) => expect(isLoopback(host)).toBe(false))
 })
 
 const hasIpv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ family }) => family === 'IPv6'))
@@ -118,8 +148,8 @@ describe.runIf(hasIpv6)('a caller by IPv4 of a gateway that listens on IPv6 too'
     ['no peer', '[]', '127.0.0.1'],
     ['the peer by IPv4', '[127.0.0.0/8]', '9.9.9.9, 127.0.0.1'],
     ['the peer by its mapped address', '["::ffff:127.0.0.0/104"]', '9.9.9.9, 127.0.0.1'],
-    ['IPv6 peers alone', '["::1/128"]', '127.0.0.1'],
-  ])('is told by its IPv4 address; trusted: %s', async (_, trustedProxies, forwardedFor) => {
+    ['only IPv6 peers', '["::1/128"]', '127.0.0.1'],
+  ])('is identified by its IPv4 address; trusted: %s', async (_, trustedProxies, forwardedFor) => {
     const back = await startUpstream()
     closers.push(back.close)
     const gateway = await startGateway({
@@ -135,7 +165,7 @@ describe.runIf(hasIpv6)('a caller by IPv4 of a gateway that listens on IPv6 too'
     const { headers } = back.seen[0]!
     expect(headers['x-forwarded-for']).toBe(forwardedFor)
     expect(headers['x-real-ip']).toBe(forwardedFor.split(',')[0])
-    // Whoever is not trusted is counted by its own address.
+    // An untrusted peer is counted by its own address.
     const remaining = forwardedFor === '127.0.0.1' ? '0' : '1'
     expect((await ask('8.8.8.8')).headers['x-ratelimit-remaining']).toBe(remaining)
   })

@@ -1,0 +1,71 @@
+import { isIP } from 'node:net'
+import ipaddr from 'ipaddr.js'
+import { memoize } from '../runtime/memoize.ts'
+
+/** An address with the port that some proxies add: `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
+const HOP = /^(?:\[(.*)\]|([\d.]+))(?::\d+)?$/
+/** Maximum addresses of `X-Forwarded-For` that are parsed. */
+const MAX_HOPS = 100
+
+const LOOPBACK = ['::1/128', '::ffff:127.0.0.0/104'].map((range) => ipaddr.IPv6.parseCIDR(range))
+/** IPv6 ranges that embed IPv4: addresses of dual-stack sockets (RFC 4291), and NAT64 (RFC 6052 section 2.1). */
+const EMBEDS_IPV4 = ['::ffff:0:0/96', '64:ff9b::/96'].map((range) => ipaddr.IPv6.parseCIDR(range))
+
+/** Parses an address, IPv4 as `::ffff:1.2.3.4`; returns undefined for anything else. */
+function parse(text: string): ipaddr.IPv6 | undefined {
+  const version = isIP(text)
+  if (version === 0) return undefined
+  if (version === 4) return ipaddr.IPv6.parse(`::ffff:${text}`)
+  // ipaddr.js rejects some zones that Node.js accepts, and parses `::1.2.3.4` as `::ffff:1.2.3.4`.
+  return ipaddr.IPv6.parse(text.replace(/%.*/, '').replace(/^::(?=\d+\.)/, '0::'))
+}
+
+const isIn = (address: ipaddr.IPv6 | undefined, ranges: readonly [ipaddr.IPv6, number][]): boolean =>
+  address !== undefined && ranges.some((range) => address.match(range))
+
+/** Returns the IPv4 address that an IPv6 address embeds; any other text unchanged. */
+export function normalizeAddress(address: string): string {
+  const ipv6 = address.includes(':') ? parse(address) : undefined
+  return ipv6 && isIn(ipv6, EMBEDS_IPV4) ? ipv6.toByteArray().slice(12).join('.') : address
+}
+
+/** Returns the part that addresses of one owner share: the /64 of IPv6, else the IPv4 address. */
+export function networkOf(ip: string): string {
+  const address = normalizeAddress(ip)
+  const groups = address.includes(':') ? parse(address)?.parts.slice(0, 4) : undefined
+  return groups ? `${groups.map((group) => group.toString(16)).join('-')}/64` : address
+}
+
+/** True if a host, an address without brackets or a name, is reached only from this machine. */
+export function isLoopback(host: string): boolean {
+  return host.toLowerCase() === 'localhost' || isIn(parse(host), LOOPBACK)
+}
+
+/** Creates the peer policy: which peers are trusted proxies (CIDR blocks), and which address is the caller's. */
+export function createPeers(trustedProxies: readonly string[]) {
+  const ranges = trustedProxies.map((block): [ipaddr.IPv6, number] => {
+    const [address, length] = block.split('/') as [string, string]
+    const bits = Number(length) + (isIP(address) === 4 ? 96 : 0)
+    return [parse(bits < 96 ? address : normalizeAddress(address))!, bits]
+  })
+  const isTrusted = memoize((peer) => isIn(parse(normalizeAddress(peer)), ranges), 10_000, 45)
+  const trusts = (peer: string): boolean => ranges.length > 0 && isTrusted(peer)
+  return {
+    trusts,
+    /** Returns the caller's address: the peer's, or the last untrusted address that trusted proxies report. */
+    caller(peer: string, forwardedFor: string | undefined): string {
+      if (forwardedFor === undefined || !trusts(peer)) return peer
+      let caller = peer
+      for (const written of forwardedFor.split(',').slice(-MAX_HOPS).toReversed()) {
+        const hop = normalizeAddress(written.trim().replace(HOP, '$1$2'))
+        // A trusted proxy writes only addresses: ignore everything before this value.
+        if (isIP(hop) === 0) break
+        caller = hop
+        if (!trusts(hop)) break
+      }
+      return caller
+    },
+  }
+}
+
+export type Peers = ReturnType<typeof createPeers>

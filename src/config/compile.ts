@@ -1,4 +1,4 @@
-import { createQualifier } from '../authenticate/token/claims.ts'
+import { createQualifier } from '../authenticate/token/bearer.ts'
 import { readKeySet } from '../authenticate/token/key-set.ts'
 import { isGuarded } from '../downstream/router.ts'
 import type { ClientLimit } from '../limit/limit.ts'

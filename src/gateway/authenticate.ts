@@ -1,4 +1,4 @@
-import type { SenderConstrainedToken } from '../authenticate/proof/confirmation.ts'
+import type { SenderConstrainedToken } from '../authenticate/token/challenge.ts'
 import type { Identity } from '../authenticate/token/claims.ts'
 import { senderOf } from '../authenticate/proof/dpop.ts'
 import { requireScope } from '../authenticate/token/challenge.ts'

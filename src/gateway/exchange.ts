@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { SenderConstrainedToken } from '../authenticate/proof/confirmation.ts'
+import type { SenderConstrainedToken } from '../authenticate/token/challenge.ts'
 import type { Proof } from '../authenticate/proof/dpop.ts'
 import type { Authenticate } from '../authenticate/token/bearer.ts'
 import type { BodyLength, Head } from '../downstream/body.ts'

@@ -1,6 +1,6 @@
 import { expect, vi } from 'vitest'
 import { randomUUID } from 'node:crypto'
-import { type ClientKeysOptions, createClientKeys } from '../../src/authenticate/token/client-keys.ts'
+import { type ClientKeysOptions, createClientKeys } from '../../src/authenticate/token/jwks.ts'
 import { createParGuard, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
 import { foldClientId, type ParClient } from '../../src/par/client-id.ts'
 import { type Form, parseParameters, refuseBody } from '../../src/par/form.ts'

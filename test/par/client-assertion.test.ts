@@ -88,12 +88,12 @@ describe('a client assertion that is refused', () => {
     ['our audience in a list in a list', { aud: [[ISSUER]] }, /audience/],
     ['our audience, almost', { aud: `${ISSUER}/` }, /audience/],
     ['no exp', { exp: undefined }, /must have an exp/],
-    ['an exp that is a text', { exp: String(NOW + 60) }, /that is no number/],
-    ['an exp that is null', { exp: null }, /that is no number/],
+    ['an exp that is a text', { exp: String(NOW + 60) }, /that is not a number/],
+    ['an exp that is null', { exp: null }, /that is not a number/],
     ['an exp that passed', { exp: NOW - 10 }, /expired/],
     ['an exp of long ago', { exp: 0 }, /expired/],
     ['an nbf to come', { nbf: NOW + 10.5 }, /not valid yet/],
-    ['an nbf that is a text', { nbf: 'now' }, /that is no number/],
+    ['an nbf that is a text', { nbf: 'now' }, /that is not a number/],
     ['an iat of tomorrow', { iat: NOW + 86_400, exp: NOW + 90_000 }, /iat in the future/],
     ['no jti', { jti: undefined }, /must have a jti/],
     ['a jti without letters', { jti: '' }, /must have a jti/],
@@ -171,7 +171,7 @@ describe('a client assertion that is refused', () => {
 
   it('has a number beyond all numbers as exp', async () => {
     const payload = Buffer.from(`{"iss":"acme","sub":"acme","aud":"${ISSUER}","jti":"x","exp":1e999}`)
-    expect(await send({}, { payload })).toEqual(refusal(401, 'invalid_client', /that is no number/))
+    expect(await send({}, { payload })).toEqual(refusal(401, 'invalid_client', /that is not a number/))
   })
 })
 

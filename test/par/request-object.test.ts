@@ -62,7 +62,7 @@ describe('a signed request object', () => {
 
   it.each([
     ['expired', { exp: NOW - 10 }, /expired/],
-    ['has an exp that is a text', { exp: 'later' }, /that is no number/],
+    ['has an exp that is a text', { exp: 'later' }, /that is not a number/],
     ['is not valid yet', { nbf: NOW + 11 }, /not valid yet/],
     ['is from the future', { iat: NOW + 3600 }, /future/],
     ['is for another audience', { aud: TOKEN }, new RegExp(`send the aud ${ISSUER}`)],

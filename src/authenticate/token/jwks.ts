@@ -1,47 +1,37 @@
+import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
-import { readJson, redactUrl, withTimeout } from './fetch-json.ts'
-import { type KeySet, readKeySet } from './key-set.ts'
+import { type KeyLocation, type KeySet, loadKeys, NoKeys } from './key-set.ts'
 
-/** Where the keys of an issuer come from. */
-export interface KeyLocation {
-  readonly issuer: string
-  /** An http(s) URL, the path of a file, or a JWK Set; by default the `jwks_uri` of the issuer's discovery document. */
-  readonly jwks?: string | object | undefined
-  /** Bounds of the JWK Set; by default 1 MB and 100 keys. */
-  readonly maxBytes?: number
-  readonly maxKeys?: number
-  /** Longest that one load takes, discovery included. */
-  readonly fetchTimeoutMs?: number
+/** The keys that signatures are verified with; `refresh` returns undefined if it may not read them now, and never rejects. */
+export interface Keys {
+  current(): KeySet | undefined
+  refresh(): Promise<KeySet | undefined> | undefined
 }
 
-/** Where the keys of an issuer come from, and how they are kept fresh. */
+/** Called once when reads begin to fail, and once when they succeed again. Keys that were read stay in force. */
+type KeyEvents = Pick<HealthOptions, 'onDown' | 'onUp'>
+
+/** Times are milliseconds. */
 export interface KeySourceOptions extends KeyLocation {
   /** The keys, if they were just read. */
   readonly keys?: KeySet | undefined
-  /** Called once when loads begin to fail, and once when that is over. What was read before stays in force. */
-  readonly events: Pick<HealthOptions, 'onDown' | 'onUp'> & {
-    /** Called for each load that fails. */
-    readonly onFailed?: () => void
-  }
-  /** How often the keys are read again; by default 10 minutes for a URL, 10 s for a file. */
+  /** `onFailed` is called for each load that fails. */
+  readonly events: KeyEvents & { readonly onFailed?: () => void }
+  /** Pause between periodic loads; by default 10 minutes for a URL, 10 s for a file. */
   readonly refreshMs?: number
-  /** Shortest pause between two loads for unknown keys in tokens. */
+  /** Minimum pause between two loads for unknown keys in tokens. */
   readonly cooldownMs?: number
-  /** The pause after a first failed load; it doubles with each, up to 30 s. */
+  /** Pause after a first failed load; it doubles with each, up to 30 s. */
   readonly retryMs?: number
 }
 
-/** An issuer's keys, loaded in the background. */
 export type KeySource = ReturnType<typeof createKeySource>
-
-/** The keys that signatures are verified with. */
-export type Keys = Pick<KeySource, 'current' | 'refresh'>
 
 const MAX_RETRY_MS = 30_000
 
 /**
  * Keeps an issuer's keys: loads them at once, unless they are given, retries with a back-off while that fails, then loads them
- * periodically, and on demand once a cool-down. Loads never overlap. A removed key is gone with the next load.
+ * periodically, and on demand after a cool-down. Loads never overlap. A removed key is rejected after the next load.
  */
 export function createKeySource(options: KeySourceOptions) {
   const { jwks, events, cooldownMs = 10_000, retryMs = 500 } = options
@@ -73,7 +63,7 @@ export function createKeySource(options: KeySourceOptions) {
     clearTimeout(timer)
     controller = new AbortController()
     try {
-      keys = await loadKeys(options, keys, controller)
+      keys = await loadKeys(options, keys, {}, controller)
       readAt = performance.now()
       health.succeeded()
       scheduleRefresh()
@@ -92,12 +82,12 @@ export function createKeySource(options: KeySourceOptions) {
   if (keys === undefined) void load()
   else scheduleRefresh()
   return {
-    /** The keys as last read; undefined before that, or where the issuer publishes none that can be used. */
+    /** Returns the keys as last read; undefined before that, or if the issuer publishes no usable key. */
     current: () => keys,
-    /** When they were last read, or, before the first time, when the source was made: `performance.now()` milliseconds. */
+    /** Returns when the keys were last read, or, before the first time, when the source was created (`performance.now()`). */
     readAt: () => readAt,
-    /** Reads the keys again and returns what then holds; undefined during the cool-down. Never rejects. */
-    refresh(): Promise<KeySet | undefined> | undefined {
+    /** Reads the keys again and returns the result; undefined during the cool-down. Never rejects. */
+    refresh() {
       if (loading !== undefined) return loading
       const now = performance.now()
       const pauseMs = keys === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs
@@ -114,38 +104,71 @@ export function createKeySource(options: KeySourceOptions) {
   }
 }
 
-/** A JWK Set without a usable key. */
-export class NoKeys extends Error {}
-
-/** Reads an issuer's keys once, taking over those that `previous` holds; rejects with what is wrong, also where there are none. */
-export function loadKeys(
-  { issuer, jwks, maxBytes, maxKeys, fetchTimeoutMs = 3000 }: KeyLocation,
-  previous?: KeySet,
-  controller?: AbortController,
-): Promise<KeySet> {
-  return withTimeout(
-    fetchTimeoutMs,
-    async (signal) => {
-      const source = jwks ?? (await discover(issuer, signal)).jwksUri
-      const name = typeof source === 'string' ? redactUrl(source) : 'jwks'
-      const document = typeof source === 'string' ? await readJson(source, signal, maxBytes) : source
-      const keys = await readKeySet(document, previous, maxKeys).catch((error: Error) => {
-        throw new Error(`${name} ${error.message}`, { cause: error })
-      })
-      if (keys.keys.length === 0) throw new NoKeys(`${name} holds no key that could verify a token`)
-      return keys
-    },
-    controller,
-  )
+/** Times are milliseconds. */
+export interface ClientKeysOptions extends KeyLocation {
+  /** A JWK Set, or its URL. */
+  readonly jwks: string | object
+  readonly events: KeyEvents
+  /** Age at which keys are read again. */
+  readonly maxAgeMs?: number
+  /** Minimum pause between two reads; at most 1 s without keys, as refused callers get `Retry-After: 1`. */
+  readonly cooldownMs?: number
 }
 
-/** Reads the metadata of an issuer (OpenID Connect Discovery 1.0, sections 4 and 4.3), of a document that is found under `base`. */
-export async function discover(issuer: string, signal: AbortSignal, base = issuer) {
-  const url = `${base.replace(/\/$/, '')}/.well-known/openid-configuration`
-  const metadata = await readJson(url, signal)
-  const { issuer: named, jwks_uri: uri } = metadata
-  if (named !== issuer) throw new Error(`${url} is the document of another issuer than ${issuer}`)
-  const safe = issuer.startsWith('https:') ? /^https:\/\//i : /^https?:\/\//i
-  if (typeof uri === 'string' && URL.canParse(uri) && safe.test(uri)) return { jwksUri: uri, metadata }
-  throw new Error(`${url} names no jwks_uri that can be used`)
+/** Bounds of a client's key set: each of the listed clients could publish an expensive one. */
+const CLIENT_BOUNDS = { maxBytes: 64 * 1024, maxKeys: 20 }
+/** Limits the concurrent reads of all clients together, which wait at most `MAX_WAIT_MS` for others. */
+const limit = pLimit(32)
+const MAX_WAIT_MS = 3000
+
+/** Creates the keys of a client, which are read only when a signature needs them and they are old. */
+export function createClientKeys(options: ClientKeysOptions): Keys & { close(): void } {
+  const { jwks, events, maxAgeMs = 600_000, cooldownMs = 10_000 } = options
+  const health = new Health({ backoffMs: cooldownMs, ...events })
+  let keys: KeySet | undefined
+  let readAt = -Infinity
+  let startedAt = -Infinity
+  let reading: Promise<KeySet | undefined> | undefined
+  let closed = false
+  const mayRead = (now: number): boolean =>
+    now - startedAt >= (keys === undefined ? Math.min(cooldownMs, 1000) : cooldownMs)
+
+  async function read(): Promise<KeySet | undefined> {
+    try {
+      keys = await limit(() => {
+        if (performance.now() - startedAt > MAX_WAIT_MS)
+          throw new Error('too many keys of clients are being read')
+        return loadKeys(options, keys, CLIENT_BOUNDS)
+      })
+      readAt = performance.now()
+      health.succeeded()
+    } catch (error) {
+      if (error instanceof NoKeys) keys = undefined
+      health.failed(error as Error)
+    }
+    return keys
+  }
+
+  return {
+    /** Returns the keys as last read; undefined if they must be read first. */
+    current() {
+      const now = performance.now()
+      const isDue = typeof jwks === 'string' && now - readAt >= maxAgeMs && mayRead(now)
+      return isDue ? undefined : keys
+    },
+    /** Reads the keys and returns the result, the old keys if that fails; undefined during the cool-down. Never rejects. */
+    refresh() {
+      if (reading !== undefined) return reading
+      const now = performance.now()
+      const isStatic = typeof jwks === 'object' && keys !== undefined
+      if (closed || isStatic || !mayRead(now)) return undefined
+      startedAt = now
+      reading = read().finally(() => (reading = undefined))
+      return reading
+    },
+    close() {
+      closed = true
+      health.stop()
+    },
+  }
 }

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import type { SenderConstrainedToken } from '../../../src/authenticate/proof/confirmation.ts'
+import type { SenderConstrainedToken } from '../../../src/authenticate/token/challenge.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import { createProofs, type Sender } from '../../../src/authenticate/proof/dpop.ts'

@@ -1,8 +1,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { type Authenticate, createBearer } from '../../../src/authenticate/token/bearer.ts'
-import { invalidToken } from '../../../src/authenticate/token/challenge.ts'
+import {
+  type Authenticate,
+  createBearer,
+  type TrustedIssuer,
+} from '../../../src/authenticate/token/bearer.ts'
+import { invalidToken } from '../../../src/authenticate/token/claims.ts'
 import type { Keys } from '../../../src/authenticate/token/jwks.ts'
-import type { TrustedIssuer } from '../../../src/authenticate/token/claims.ts'
 import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
 import { Refusal } from '../../../src/errors.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../../helpers/issuer.ts'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createQualifier } from '../../../src/authenticate/token/claims.ts'
+import { createQualifier } from '../../../src/authenticate/token/bearer.ts'
 
 const A = 'https://a.example.com'
 const B = 'https://b.example.com/oidc'

@@ -1,7 +1,7 @@
 import { hash, randomUUID } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { SenderConstrainedToken } from '../../../src/authenticate/proof/confirmation.ts'
+import type { SenderConstrainedToken } from '../../../src/authenticate/token/challenge.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import {
@@ -138,7 +138,7 @@ describe('an active token', () => {
 
 const NOT_ACTIVE = 'The access token is not active.'
 const ELSEWHERE = 'The access token is for another audience.'
-const NO_EXP = 'The access token has an exp, nbf or iat that is no number.'
+const NO_EXP = 'The access token has an exp, nbf or iat that is not a number.'
 const NO_ACCESS = 'The token is not an access token.'
 const UNCHECKABLE = 'The access token is bound to its client in a way that cannot be checked here.'
 const NO_CLIENT = 'The access token does not name a client.'
@@ -187,7 +187,7 @@ describe('a token is refused', () => {
 
 /** Did the gateway ask it for itself? */
 const isOwn = ({ form }: Asked) => form['token']!.startsWith('sluice-')
-const isLeftAlone = (finding: Answered) => causeOf(finding).includes('is left alone')
+const isLeftAlone = (finding: Answered) => causeOf(finding).includes('is only probed')
 const status =
   (code: number, body: object = {}, headers: Record<string, string> = {}): Answer =>
   (response) =>
@@ -207,11 +207,11 @@ describe('an endpoint that does not answer the question is a 503', () => {
     ['when it does not understand us', status(400, { error: 'invalid_request' }), /answered 400$/],
     ['when it says so of our client', status(400, { error: 'invalid_client' }), /answered 400$/],
     ['when it redirects', status(307, {}, { location: '/elsewhere' }), /redirect, which is not followed/],
-    ['when it says nothing of active', {}, /no introspection response/],
-    ['when active is a string', { active: 'true' }, /no introspection response/],
-    ['when active is a number', { active: 1 }, /no introspection response/],
-    ['when it says a list', [{ active: true }], /no introspection response/],
-    ['when it says no JSON', (response) => response.end('<html>'), /no introspection response/],
+    ['when it says nothing of active', {}, /without an introspection response/],
+    ['when active is a string', { active: 'true' }, /without an introspection response/],
+    ['when active is a number', { active: 1 }, /without an introspection response/],
+    ['when it says a list', [{ active: true }], /without an introspection response/],
+    ['when it says no JSON', (response) => response.end('<html>'), /without an introspection response/],
     ['when it says active with another status', status(201, { active: true }), /answered 201$/],
     ['when it hangs up', (response) => response.destroy(), /cannot be read/],
     ['when it is silent', () => {}, /did not answer in time/],
@@ -247,12 +247,12 @@ describe('an endpoint that does not answer the question is a 503', () => {
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
 
-  /** An endpoint that is left alone, on a clock that stands at 0, with a cool-down of 1 s. */
+  /** An endpoint that is only probed, on a clock that stands at 0, with a cool-down of 1 s. */
   async function outage() {
     const clock = vi.spyOn(performance, 'now').mockReturnValue(0)
     const ask = asker({ cooldownMs: 1000 })
     server.answer = status(500)
-    await until('it is left alone', async () => isLeftAlone(await ask()))
+    await until('it is only probed', async () => isLeftAlone(await ask()))
     return { ask, clock }
   }
   const askedByCallers = () => server.asked.filter((one) => !isOwn(one)).length

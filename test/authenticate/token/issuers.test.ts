@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
-import type { TrustedIssuer } from '../../../src/authenticate/token/claims.ts'
+import type { TrustedIssuer } from '../../../src/authenticate/token/bearer.ts'
 import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
 import { requireScope } from '../../../src/authenticate/token/challenge.ts'
 import { Refusal } from '../../../src/errors.ts'

@@ -156,7 +156,7 @@ describe('an issuer’s keys from a URL', () => {
       await loaded(keys)
       issuer.jwks = document
       expect((await keys.refresh())!.keys.length).toBe(2)
-      expect(reported[0]).toMatch(/is no JWK Set|is a JWK Set of|is no JSON object/)
+      expect(reported[0]).toMatch(/is not a JWK Set|is a JWK Set of|is not a JSON object/)
     },
   )
 
@@ -232,7 +232,7 @@ describe('an issuer’s keys from a file', () => {
     expect((await keys.refresh())!.keys.length).toBe(2)
     await rm(file)
     expect((await keys.refresh())!.keys.length).toBe(2)
-    expect(reported).toEqual([`${file} is no JSON object`])
+    expect(reported).toEqual([`${file} is not a JSON object`])
     create({ jwks: file })
     await until('another warning', () => reported.length > 1)
     expect(reported[1]).toBe(`${file} cannot be read: there is no such file`)

@@ -95,7 +95,7 @@ describe('reading a JWK Set', () => {
   it.each([null, undefined, [], 'keys', {}, { keys: {} }, { keys: null }])(
     'throws on %j',
     async (document) => {
-      await expect(readKeySet(document)).rejects.toThrow('no JWK Set')
+      await expect(readKeySet(document)).rejects.toThrow('not a JWK Set')
     },
   )
 

@@ -8,7 +8,7 @@ import { serviceUnavailable } from '../errors.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { createAuthorizationGuard } from '../par/authorization.ts'
-import { foldClientId, type ParClient } from '../par/client-id.ts'
+import { foldClientId, type ParClient } from '../par/clients.ts'
 import { createParGuard } from '../par/guard.ts'
 import type { Resources } from './resources.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest'
 import { type AuthorizationGuard, createAuthorizationGuard } from '../../src/par/authorization.ts'
-import type { ParClient } from '../../src/par/client-id.ts'
+import type { ParClient } from '../../src/par/clients.ts'
 import {
   encodeForm,
   guardOptions,

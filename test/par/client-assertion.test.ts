@@ -117,10 +117,10 @@ describe('a client assertion that is refused', () => {
     ['the typ of an access token', { header: { typ: 'at+jwt' } }, /header/],
     ['the typ of a request object', { header: { typ: 'oauth-authz-req+jwt' } }, /header/],
     ['a typ that is a number', { header: { typ: 1 } }, /header/],
-    ['a payload that is a list', { payload: Buffer.from('[]') }, /no signed JWT/],
-    ['a payload that is cut', { payload: Buffer.from('{"iss":"acme"') }, /no signed JWT/],
-    ['a payload that is no UTF-8', { payload: Buffer.from('{"iss":"\xff"}', 'latin1') }, /no signed JWT/],
-    ['a payload that nests without end', { payload: Buffer.from('{"a":'.repeat(5000)) }, /no signed JWT/],
+    ['a payload that is a list', { payload: Buffer.from('[]') }, /not a signed JWT/],
+    ['a payload that is cut', { payload: Buffer.from('{"iss":"acme"') }, /not a signed JWT/],
+    ['a payload that is no UTF-8', { payload: Buffer.from('{"iss":"\xff"}', 'latin1') }, /not a signed JWT/],
+    ['a payload that nests without end', { payload: Buffer.from('{"a":'.repeat(5000)) }, /not a signed JWT/],
   ])('has %s', async (_, options, words) => {
     expect(await send({}, options)).toEqual(refusal(401, 'invalid_client', words))
   })
@@ -133,7 +133,7 @@ describe('a client assertion that is refused', () => {
     ['padding', `${encode({ alg: 'PS256' })}=.${encode({ sub: 'acme' })}.AA`],
   ])('is %s', async (_, text) => {
     const fields = { ...plain('acme'), ...assertion('acme'), client_assertion: text }
-    expect(await push(guard, fields)).toEqual(refusal(401, 'invalid_client', /no signed JWT/))
+    expect(await push(guard, fields)).toEqual(refusal(401, 'invalid_client', /not a signed JWT/))
   })
 
   it('was changed in flight', async () => {

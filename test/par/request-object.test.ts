@@ -136,7 +136,7 @@ describe('signing on', () => {
       expect(await send(client, unsignedObject(client))).toEqual(badObject(/signed with PS256/))
     }
     const half = requestObject('on').replace(/[^.]+$/, '')
-    expect(await send('on', half)).toEqual(badObject(/no JWT/))
+    expect(await send('on', half)).toEqual(badObject(/not a JWT/))
   })
 
   it('refuses an encrypted object, which cannot be checked', async () => {
@@ -212,7 +212,7 @@ describe('the setting none, or no setting', () => {
       badObject(/use one such as PS256/),
     )
     for (const alg of [undefined, 256]) {
-      expect(await signed('noneWithoutKeys', {}, { header: { alg } })).toEqual(badObject(/is no JWT/))
+      expect(await signed('noneWithoutKeys', {}, { header: { alg } })).toEqual(badObject(/is not a JWT/))
     }
   })
 })

@@ -17,8 +17,7 @@ const STATUS = {
 } as const
 
 export type ErrorCode = keyof typeof STATUS
-type Headers = Readonly<Record<string, string | readonly string[]>>
-const NO_HEADERS: Headers = {}
+const NO_HEADERS = {}
 
 /** A reason not to serve a request: a plain value without a stack. `message` is for the caller, `cause` for the log. */
 export class Refusal {
@@ -26,7 +25,7 @@ export class Refusal {
   readonly status: number
   readonly message: string
   /** Header fields of the reply, such as `Allow` or `WWW-Authenticate`. */
-  readonly headers: Headers
+  readonly headers: Readonly<Record<string, string | readonly string[]>>
   /** The RFC 6749 or RFC 6750 `error` value, if the code does not imply it. */
   readonly oauthError: string | undefined
   /** Whole seconds after which to retry a 429, and the names of the limits that refused; `failures` names none. */
@@ -68,10 +67,7 @@ export function badRequest(message: string, details?: RefusalDetails): Refusal {
   return new Refusal('BadRequest', message, details)
 }
 
-/**
- * Returns a 400, or a 501, for ambiguous framing. It closes the connection, so that leftover bytes are not parsed as a request
- * (RFC 9112 section 6.3).
- */
+/** Returns a 400 or 501 that closes the connection, so that leftover bytes are not parsed as a request (RFC 9112 section 6.3). */
 export function ambiguousFraming(message: string, code: ErrorCode = 'BadRequest'): Refusal {
   return new Refusal(code, message, { headers: { Connection: 'close' } })
 }

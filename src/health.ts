@@ -90,7 +90,7 @@ export class Health {
   /** Ends the probes and the callbacks. */
   stop(): void {
     this.#stopped = true
-    clearTimeout(this.#timer)
+    this.#cancelProbe()
   }
 
   #cancelProbe(): void {

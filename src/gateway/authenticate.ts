@@ -49,7 +49,11 @@ function admit(deps: GatewayDeps, exchange: Exchange, found: Authenticated): Out
   }
   forbidden ??= refuseCounted(exchange)
   if (forbidden === undefined) exchange.quotas = route.quotas(caller, exchange.params)
-  if ('prove' in found) return prove(deps, exchange, found, caller, forbidden)
+  if ('prove' in found)
+    return prove(deps, exchange, found, caller).then((unproved) => {
+      if (unproved === undefined) exchange.caller = caller
+      return unproved ?? forbidden
+    })
   exchange.caller = caller
   return forbidden
 }
@@ -69,17 +73,14 @@ async function prove(
   exchange: Exchange,
   bound: SenderConstrainedToken,
   caller: Caller,
-  forbidden: Outcome,
 ) {
   exchange.boundToken = bound
   exchange.cachedRefusal = limiter.recall(exchange.quotas)
-  if (exchange.cachedRefusal === undefined) {
-    const proof = await bound.prove()
-    if (proof instanceof Refusal) return proof
-    exchange.proof = exchange.route!.proofQuota(proof, caller, exchange.quotas)
-  }
-  exchange.caller = caller
-  return forbidden
+  if (exchange.cachedRefusal !== undefined) return undefined
+  const proof = await bound.prove()
+  if (proof instanceof Refusal) return proof
+  exchange.proof = exchange.route!.proofQuota(proof, caller, exchange.quotas)
+  return undefined
 }
 
 /** Checks a pushed authorisation request. */

@@ -29,7 +29,7 @@ export interface GatewayRoute extends LimitedRoute {
   /** Its upstream; undefined if the gateway itself responds. */
   readonly forward: Forward | undefined
   readonly errorFormat: ErrorFormat
-  /** True if one of its limits is counted per user. */
+  /** True if a limit is counted per user. */
   readonly needsUser: boolean
   /** Returns a 400 if a path parameter that its limits count by is not of its kind. */
   readonly refuseParams: RefuseParams
@@ -64,14 +64,11 @@ export interface GatewayDeps {
   /** Returns the allowance of a key, up to a second old, without charging a call. Rejects if the store cannot be asked. */
   readAllowance(quota: Quota): Promise<Allowance>
   /** Starts the span of a request; returns it and the headers to forward. Undefined without tracing. */
-  readonly trace: ((exchange: Exchange) => Traced) | undefined
+  readonly trace:
+    | ((exchange: Exchange) => { readonly span: unknown; readonly headers: IncomingMessage['headers'] })
+    | undefined
   /** Logs and counts a request; called once, at its end. */
   observe(exchange: Exchange): void
-}
-
-export interface Traced {
-  readonly span: unknown
-  readonly headers: IncomingMessage['headers']
 }
 
 const NO_QUOTAS: readonly Quota[] = []
@@ -121,7 +118,7 @@ export class Exchange {
   // match
   route: GatewayRoute | undefined = undefined
   params: Params = {}
-  /** For a 405: the first route that matches the path, whose error format is used. */
+  /** The first route that matches the path of a 405, for its error format. */
   nearest: GatewayRoute | undefined = undefined
 
   // authenticate

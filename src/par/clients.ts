@@ -1,7 +1,7 @@
 import { hasAudience, needsExtension, timeFault, typeOf } from '../authenticate/token/claims.ts'
 import type { Keys } from '../authenticate/token/jwks.ts'
 import { type JsonObject, type Jws, parseJws, parseObject, SCHEMES } from '../authenticate/token/jws.ts'
-import { badRequest, Refusal, serviceUnavailable } from '../errors.ts'
+import { badRequest, type Refusal, serviceUnavailable } from '../errors.ts'
 import { invalidRequest, refuseParameters } from './form.ts'
 
 /** The settings of a client; a missing setting is not checked. */
@@ -39,9 +39,7 @@ const CLIENT_ID = /^[ -~]{1,255}$/
  * `onClaim` with a well-formed id.
  */
 export function findClient(rules: ClientRules, id: string, onClaim?: (id: string) => void) {
-  if (!CLIENT_ID.test(id)) {
-    return invalidRequest('The client_id must be 1 to 255 printable ASCII characters.')
-  }
+  if (!CLIENT_ID.test(id)) return invalidRequest('The client_id must be 1 to 255 printable ASCII characters.')
   onClaim?.(id)
   const client = rules.clientOf(id)
   if (client !== undefined || !rules.isLookAlike(id)) return client
@@ -153,13 +151,11 @@ async function objectFault(text: string, client: ParClient, rules: ClientRules):
  */
 async function signatureFault(jwt: ClientJwt, type: string, keys: Keys | undefined): Promise<JwtFault> {
   const { alg, kid } = jwt.header
-  if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header))) {
+  if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header)))
     return `has a header that is not accepted: its typ may be JWT or ${type}, its kid a string, and it may have no crit.`
-  }
   if (keys === undefined) return undefined
-  if (typeof alg !== 'string' || !SCHEMES.has(alg)) {
+  if (typeof alg !== 'string' || !SCHEMES.has(alg))
     return 'is signed with an algorithm that is not accepted; use one such as PS256 or ES256.'
-  }
   const current = keys.current()
   if (current?.verifies(jwt, kid)) return undefined
   const fresh = await keys.refresh()

@@ -26,9 +26,8 @@ export interface Body {
 
 /** Returns a 400 for a body that is not a form, or not in UTF-8. */
 export function refuseBody({ contentType, contentEncoding, body }: Body): Refusal | undefined {
-  if (contentEncoding !== undefined && contentEncoding.toLowerCase() !== 'identity') {
+  if (contentEncoding !== undefined && contentEncoding.toLowerCase() !== 'identity')
     return invalidRequest('Send the form without a Content-Encoding.')
-  }
   const type = FORM.exec(contentType ?? '')
   if (type !== null && (type[2] === undefined ? isUtf8(body) : isAscii(body))) return undefined
   return invalidRequest('Send the parameters as application/x-www-form-urlencoded, in UTF-8.')
@@ -53,9 +52,8 @@ export function parseParameters(text: string, forbidden?: string): Form | Refusa
     const name = decodeComponent(equals === -1 ? pair : pair.slice(0, equals))
     const value = equals === -1 ? '' : decodeComponent(pair.slice(equals + 1))
     if (name === undefined || !NAME.test(name)) return invalidRequest('A parameter has a malformed name.')
-    if (value === undefined) {
+    if (value === undefined)
       return invalidRequest(`The parameter ${name} is malformed; percent-encode its value as UTF-8.`)
-    }
     if (name === forbidden) return invalidRequest(`The parameter ${name} must not be pushed.`)
     if (seen.has(name)) {
       // RFC 8707 section 2.
@@ -91,9 +89,8 @@ export function refuseParameters(get: (name: string) => unknown, where: 'form' |
     const value = get(name)
     if (typeof value !== 'string' || value === '') return invalidRequest(`Send ${name} in the ${where}.`)
   }
-  if (!(get('scope') as string).split(' ').includes('openid')) {
+  if (!(get('scope') as string).split(' ').includes('openid'))
     return invalidRequest(`The scope in the ${where} must have openid.`)
-  }
   const claims = get('claims')
   if (claims === undefined || claims === '' || isClaimsRequest(claims)) return undefined
   return invalidRequest(

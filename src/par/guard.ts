@@ -43,9 +43,8 @@ const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
  */
 export function createParGuard(options: ParGuardOptions) {
   async function refuseClient(credentials: Credentials, client: ParClient | undefined, realm?: string) {
-    if (client === undefined && options.unknownClients === 'refuse') {
+    if (client === undefined && options.unknownClients === 'refuse')
       return invalidClient('This client is not known here.', realm)
-    }
     const { clientId, method, proved, assertion } = credentials
     const { authentication, keys } = client ?? {}
     if (method === 'none') {
@@ -100,26 +99,22 @@ function readCredentials(form: Form, authorization: readonly string[]) {
   const [header, ...more] = authorization
   const assertionText = form.get('client_assertion')
   const used = [header, form.get('client_secret'), assertionText].filter((value) => value !== undefined)
-  if (used.length + more.length > 1) {
+  if (used.length + more.length > 1)
     return invalidRequest('Authenticate in one way: Authorization, client_secret or client_assertion.')
-  }
   // RFC 7521 section 4.2: both or neither.
   const type = form.get('client_assertion_type')
-  if (type !== (assertionText && ASSERTION_TYPE)) {
+  if (type !== (assertionText && ASSERTION_TYPE))
     return invalidRequest(`Send a client_assertion and client_assertion_type=${ASSERTION_TYPE}, or neither.`)
-  }
   const assertion = assertionText === undefined ? undefined : parseJwt(assertionText)
   const sub = assertion?.claims['sub']
   const basic = header === undefined ? undefined : readBasic(header)
-  if (header !== undefined && basic === undefined) {
+  if (header !== undefined && basic === undefined)
     return invalidRequest('The Authorization header is malformed; send Basic with form-encoded credentials.')
-  }
   /** The client that the method itself names; undefined for `none`, and for an assertion without a readable `sub`. */
   const proved = basic ?? (isName(sub) ? sub : undefined)
   const named = form.get('client_id')
-  if (named !== undefined && proved !== undefined && named !== proved) {
+  if (named !== undefined && proved !== undefined && named !== proved)
     return invalidRequest('The client_id is not the client of the Authorization header or client_assertion.')
-  }
   const clientId = named ?? proved
   if (clientId === undefined) return invalidRequest('The client_id is missing.')
   const secretOrAssertion = assertionText === undefined ? 'secret' : 'assertion'

@@ -6,14 +6,14 @@ import { type CredentialsError, needsExtension } from '../token/claims.ts'
 import { isObject, type JsonObject, type Jws, parseJws, parseObject } from '../token/jws.ts'
 import { type KeySet, privateMember, readKeySet } from '../token/key-set.ts'
 
-/** Requirements of a token for its proof: the thumbprint of the key, and the base64url SHA-256 of the token. */
+/** The thumbprint of the key that a token is bound to, and the base64url SHA-256 of the token. */
 type Binding = Readonly<Record<'jkt' | 'ath', string>>
 
 /** A valid proof that may be a replay; it is charged together with the limits of its call. */
 export interface Proof {
-  /** Identifies the proof: two different proofs never share an id. */
+  /** Unique to the proof. */
   readonly id: string
-  /** How long a second use is refused, in milliseconds: until the proof is too old. The same for each use. */
+  /** Time for which a second use is refused, the same for each use: until the proof is too old. */
   readonly windowMs: number
 }
 
@@ -67,9 +67,8 @@ export function createProofs(serves: (host: string) => boolean) {
     }
     const key = canonicalJwk(jwk)
     if (key === undefined) return invalid('The DPoP proof holds no public key.')
-    if (thumbprintOf(key) !== binding.jkt) {
+    if (thumbprintOf(key) !== binding.jkt)
       return { error: 'invalid_token', description: 'The access token is bound to another key.' }
-    }
     if (!(await isSigned(jws, key))) return invalid('The signature of the DPoP proof is not valid.')
     return checkClaims(claims, binding, sender)
   }
@@ -89,13 +88,11 @@ export function createProofs(serves: (host: string) => boolean) {
     if (htm !== sender.method) return invalid('The DPoP proof is for another method.')
     if (!isRequestedUrl(htu, sender)) return invalid('The DPoP proof is for another URL.')
     if (ath !== binding.ath) return invalid('The DPoP proof is for another access token.')
-    if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI) {
+    if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI)
       return invalid('The DPoP proof has no jti, or one that is too long.')
-    }
     const ageMs = typeof iat === 'number' ? Date.now() - iat * 1000 : Infinity
-    if (!(ageMs <= MAX_AGE_MS && ageMs >= -LEEWAY_MS)) {
+    if (!(ageMs <= MAX_AGE_MS && ageMs >= -LEEWAY_MS))
       return invalid(`The DPoP proof has no iat of the last ${MAX_AGE_MS / 1000} seconds.`)
-    }
     // A proof is valid from a leeway before its iat to its maximum age; another gateway's clock may be a leeway behind.
     return { id: hash('sha256', `${binding.jkt}.${jti}`, 'base64url'), windowMs: MAX_AGE_MS + 2 * LEEWAY_MS }
   }

@@ -80,16 +80,14 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     if (!TOKEN.test(token)) return MALFORMED
     if (token.length > MAX_TOKEN) return invalidToken('The access token is too long.')
     const jws = parseJws(token)
-    if (jws === undefined && introspecting !== undefined && !looksLikeJwt(token)) {
+    if (jws === undefined && introspecting !== undefined && !looksLikeJwt(token))
       return remember(token, introspecting.introspect!(token), introspecting.issuer)
-    }
     const claims = parseObject(jws?.payload)
     if (jws === undefined || claims === undefined) return invalidToken('The access token is malformed.')
     // Not verified yet: `iss` selects the verifier, which compares it again.
     const issuer = issuers.get(claims['iss'])
-    if (issuer === undefined) {
+    if (issuer === undefined)
       return invalidToken('The access token is not from an issuer that is trusted here.')
-    }
     return remember(token, verifyJwt(issuer, jws, claims), issuer.issuer, jws.signature)
   }
 
@@ -139,16 +137,10 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
   }
 }
 
-/**
- * Returns the cache key of a token: the end of a JWT's signature, because hashing the token takes longer; the whole of an opaque token,
- * since two may end alike.
- */
+/** Returns the cache key: the end of a JWT's signature, as hashing all of it takes longer; all of an opaque token, as two may end alike. */
 const keyOf = (token: string): string => (token.startsWith('eyJ') ? token.slice(-43) : token)
 
-/**
- * Returns true for a JSON object and two dots, or three, since other servers might accept such a spelling. An encrypted token
- * (RFC 7516), which is opaque here, has four.
- */
+/** Returns true for two dots, or three, which other servers might accept. Encrypted tokens (RFC 7516), which are opaque here, have four. */
 const looksLikeJwt = (token: string): boolean => /^eyJ[^.]*(?:\.[^.]*){2,3}$/.test(token)
 
 /**

@@ -79,9 +79,8 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
     const { client, confirmation: { jkt, x5t } = {} } = identity
     const refuse = (error: CredentialsError, other?: Scheme): Refusal =>
       challenges.refuse({ ...error, client }, scheme, other)
-    if (scheme === 'dpop' && jkt === undefined) {
+    if (scheme === 'dpop' && jkt === undefined)
       return refuse(invalidToken('The access token is not bound to a key; send it as a Bearer token.'))
-    }
     if (scheme === 'bearer' && jkt !== undefined && proofs !== undefined) {
       // RFC 9449 section 7.2: a thief of the token could otherwise omit the proof.
       const description = 'The access token is bound to a key; send it as a DPoP token, with a proof.'

@@ -8,7 +8,7 @@ export interface Identity {
   readonly client: string
   /** The token's `sub`; in a token without a user, issuers put the client there. */
   readonly user?: string | undefined
-  /** Space-separated scopes. */
+  /** Separated by spaces. */
   readonly scope?: string | undefined
   /** Absent from a bearer token. */
   readonly confirmation?: Confirmation | undefined
@@ -35,9 +35,8 @@ export interface CredentialsError {
   readonly error: 'invalid_request' | 'invalid_token' | 'invalid_dpop_proof' | 'temporarily_unavailable'
   /** Text for the caller: ASCII without `"` and `\` (RFC 6750 section 3). */
   readonly description: string
-  /** The underlying error, for the log. */
+  /** The underlying error, and the client if the issuer vouches for it; both for the log. */
   readonly cause?: unknown
-  /** The client, for the log, if the issuer vouches for it although the token is refused. */
   readonly client?: string
 }
 
@@ -45,21 +44,18 @@ export function invalidToken(description: string, cause?: string): CredentialsEr
   return { error: 'invalid_token', description, cause }
 }
 
-/** Returns the error of a token that cannot be verified for now. */
 export function unverifiable(cause: unknown): CredentialsError {
-  const description = 'Access tokens cannot be verified for now.'
-  return { error: 'temporarily_unavailable', description, cause }
+  return { error: 'temporarily_unavailable', description: 'Access tokens cannot be verified for now.', cause }
 }
 
 /** Requirements for the claims of an issuer's tokens. */
 export interface TokenRules {
-  /** Compared exactly with `iss`. */
   readonly issuer: string
-  /** Accepted audiences; a token needs one of them. */
+  /** Accepted audiences. */
   readonly audience: readonly string[]
   /** The claim that contains the client. */
   readonly clientClaim: string
-  /** Maximum difference of clocks, for `exp`, `nbf` and `iat`. */
+  /** Maximum difference of clocks. */
   readonly leewayMs: number
 }
 
@@ -94,12 +90,10 @@ export function needsExtension(header: JsonObject): boolean {
 export function verifyJwt(rules: JwtRules, jws: Jws, claims: JsonObject) {
   const { keys, type, algorithms } = rules
   const { alg, kid } = jws.header
-  if (!algorithms.includes(alg as string)) {
+  if (!algorithms.includes(alg as string))
     return invalidToken('The access token is signed with an algorithm that is not accepted.')
-  }
-  if (needsExtension(jws.header)) {
+  if (needsExtension(jws.header))
     return invalidToken('The header of the access token has a parameter that is not supported.')
-  }
   const typ = typeOf(jws.header)
   if (typ !== 'at+jwt' && (typ !== 'jwt' || type === 'strict')) return NOT_ACCESS
   const evaluate = (set: KeySet | undefined, isSigned = false): VerifiedToken | CredentialsError => {
@@ -115,10 +109,7 @@ export function verifyJwt(rules: JwtRules, jws: Jws, claims: JsonObject) {
   return keys.refresh()?.then((set) => evaluate(set, set?.verifies(jws, kid))) ?? evaluate(current)
 }
 
-/**
- * Reads the claims of a token with a valid signature (RFC 9068 section 4, RFC 7519 section 4.1). An error contains the client, for which
- * the issuer vouches.
- */
+/** Reads the claims of a token that the issuer vouches for (RFC 9068 section 4, RFC 7519 section 4.1); errors contain the client. */
 export function readClaims(header: JsonObject, claims: JsonObject, rules: TokenRules) {
   const client = claims[rules.clientClaim]
   const identity = readIdentity(header, claims, rules)
@@ -151,12 +142,11 @@ const SHA256 = /^[\w-]{43}$/
 
 /** Reads a `cnf` claim; returns undefined if it is empty, or contains anything that cannot be checked here. */
 function readConfirmation(cnf: unknown): Confirmation | undefined {
-  if (!isObject(cnf)) return undefined
-  const { jkt, 'x5t#S256': x5t, ...others } = cnf
-  if (Object.keys(others).length > 0 || (jkt === undefined && x5t === undefined)) return undefined
-  const isThumbprint = (value: unknown): value is string | undefined =>
-    value === undefined || (typeof value === 'string' && SHA256.test(value))
-  return isThumbprint(jkt) && isThumbprint(x5t) ? { jkt, x5t } : undefined
+  const { jkt, 'x5t#S256': x5t, ...others } = isObject(cnf) ? cnf : {}
+  const thumbprints = [jkt, x5t].filter((value) => value !== undefined)
+  if (Object.keys(others).length > 0 || thumbprints.length === 0) return undefined
+  const areValid = thumbprints.every((value) => typeof value === 'string' && SHA256.test(value))
+  return areValid ? ({ jkt, x5t } as Confirmation) : undefined
 }
 
 /** Returns true if one of the audiences in `aud`, a string or a list, is accepted. */
@@ -170,9 +160,8 @@ export function hasAudience(aud: unknown, accepted: readonly string[]): boolean 
  */
 export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leewayMs): string | undefined {
   const { exp = Number.MAX_VALUE, nbf = 0, iat = 0 } = claims as Readonly<Record<string, number | undefined>>
-  if (!(Number.isFinite(exp) && Number.isFinite(nbf) && Number.isFinite(iat))) {
+  if (!(Number.isFinite(exp) && Number.isFinite(nbf) && Number.isFinite(iat)))
     return 'has an exp, nbf or iat that is not a number'
-  }
   const nowMs = Date.now()
   if (nowMs >= exp * 1000 + leewayMs) return 'expired'
   if (nowMs < nbf * 1000 - leewayMs) return 'is not valid yet'

@@ -150,24 +150,20 @@ function createEndpoint(options: IntrospectionOptions) {
     }
   }
 
-  async function probe(): Promise<void> {
+  function probe(): void {
     if (probing) return
     probing = true
-    try {
-      await withTimeout(timeoutMs, (signal) => send(PROBE_TOKEN, signal))
-    } catch (error) {
+    withTimeout(timeoutMs, (signal) => send(PROBE_TOKEN, signal))
       // A count of 1 means that another request has succeeded in the meantime: the endpoint is up.
-      if (health.failures > 1) health.trip(error as Error)
-    } finally {
-      probing = false
-    }
+      .catch((error: Error) => health.failures > 1 && health.trip(error))
+      .finally(() => (probing = false))
   }
 
   /** Returns the answer; undefined if the endpoint does not accept such tokens. Rejects without an answer. */
   async function ask(token: string): Promise<JsonObject | undefined> {
     if (!health.up) {
       if (!health.due()) throw new Error(`${redactUrl(url)} fails and is only probed`)
-      void probe()
+      probe()
     }
     if (limit.pendingCount >= MAX_WAITING) throw new Error(`${MAX_WAITING} wait already`)
     return withTimeout(timeoutMs, (signal) =>
@@ -178,7 +174,7 @@ function createEndpoint(options: IntrospectionOptions) {
           signal.throwIfAborted()
           return await send(token, signal)
         } catch (error) {
-          if (health.up && health.failures >= MAX_FAILURES) void probe()
+          if (health.up && health.failures >= MAX_FAILURES) probe()
           throw error
         }
       }),

@@ -11,7 +11,6 @@ export interface Keys {
 /** Called once when reads begin to fail, and once when they succeed again. Keys that were read stay in force. */
 type KeyEvents = Pick<HealthOptions, 'onDown' | 'onUp'>
 
-/** Times are milliseconds. */
 export interface KeySourceOptions extends KeyLocation {
   /** The keys, if they were just read. */
   readonly keys?: KeySet | undefined
@@ -104,7 +103,6 @@ export function createKeySource(options: KeySourceOptions) {
   }
 }
 
-/** Times are milliseconds. */
 export interface ClientKeysOptions extends KeyLocation {
   /** A JWK Set, or its URL. */
   readonly jwks: string | object

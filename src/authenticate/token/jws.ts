@@ -56,7 +56,7 @@ export function parseJws(text: string): Jws | undefined {
   return { header, payload, signature, signed: Buffer.from(text.slice(0, last), 'latin1') }
 }
 
-/** Caches parsed headers, of which an issuer repeats a few. Long headers, such as those with a key, are not cached. */
+/** Caches parsed headers: an issuer uses only a few. Long headers, such as those with a key, are not cached. */
 const headers = new Map<string, JsonObject>()
 const MAX_HEADERS = 100
 const MAX_CACHED_HEADER = 256

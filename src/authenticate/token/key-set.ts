@@ -101,7 +101,7 @@ export function privateMember(jwk: object): string | undefined {
   return ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k'].find((member) => member in jwk)
 }
 
-/** Where the keys of an issuer are. */
+/** The location of an issuer's keys. */
 export interface KeyLocation {
   readonly issuer: string
   /** An http(s) URL, the path of a file, or a JWK Set; by default the `jwks_uri` of the issuer's discovery document. */
@@ -113,10 +113,7 @@ export interface KeyLocation {
 /** A JWK Set without a usable key. */
 export class NoKeys extends Error {}
 
-/**
- * Reads an issuer's keys once; returns `previous` if they are unchanged. Rejects with a message for the operator, also if no key is
- * usable.
- */
+/** Reads an issuer's keys once; returns `previous` if they are unchanged. Rejects, also if no key is usable, with a message for operators. */
 export function loadKeys(
   { issuer, jwks, fetchTimeoutMs = 3000 }: KeyLocation,
   previous?: KeySet,

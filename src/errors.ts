@@ -53,11 +53,11 @@ export type RefusalDetails = Partial<Omit<Refusal, 'code' | 'status' | 'message'
 
 /** A refusal that is thrown, or that ends a response in flight. */
 export class Failure extends Error {
+  override readonly name = 'Failure'
   readonly refusal: Refusal
 
   constructor(refusal: Refusal) {
     super(refusal.message, { cause: refusal.cause })
-    this.name = 'Failure'
     this.refusal = refusal
   }
 }

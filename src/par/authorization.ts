@@ -9,12 +9,6 @@ import {
   refuseBody,
 } from './form.ts'
 
-/** A request to the authorisation endpoint: `query` without its `?`, and the body of a POST. */
-export interface AuthorizationRequest {
-  readonly query: string
-  readonly form: Body | undefined
-}
-
 export type AuthorizationGuard = ReturnType<typeof createAuthorizationGuard>
 
 const PUSHED = 'urn:ietf:params:oauth:request_uri:'
@@ -28,10 +22,13 @@ const MAX_NAME = 128
 export function createAuthorizationGuard(rules: ClientRules) {
   return {
     /**
-     * Returns a refusal, or undefined if the request is to be forwarded. May wait for the keys of a client; never rejects. Calls `onClaim`
+     * Checks a request by its query, without `?`, and the body of a POST. Returns undefined if it is to be forwarded. May wait for the keys of a client; never rejects. Calls `onClaim`
      * with a well-formed client_id.
      */
-    async check({ query, form }: AuthorizationRequest, onClaim?: (clientId: string) => void) {
+    async check(
+      { query, form }: { query: string; form: Body | undefined },
+      onClaim?: (clientId: string) => void,
+    ) {
       const body = form?.body.toString() ?? ''
       const unreadable = body === '' ? undefined : refuseBody(form!)
       if (unreadable !== undefined) return unreadable

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { LRUCache } from 'lru-cache'
 import { canonicalEscapes } from '../../downstream/target.ts'
 import { type CredentialsError, needsExtension } from '../token/claims.ts'
-import { isObject, type JsonObject, type Jws, parseJws, parseObject } from '../token/jws.ts'
+import { isObject, type JsonObject, parseJws, parseObject } from '../token/jws.ts'
 import { type KeySet, privateMember, readKeySet } from '../token/key-set.ts'
 
 /** The thumbprint of the key that a token is bound to, and the base64url SHA-256 of the token. */
@@ -69,18 +69,11 @@ export function createProofs(serves: (host: string) => boolean) {
     if (key === undefined) return invalid('The DPoP proof holds no public key.')
     if (thumbprintOf(key) !== binding.jkt)
       return { error: 'invalid_token', description: 'The access token is bound to another key.' }
-    if (!(await isSigned(jws, key))) return invalid('The signature of the DPoP proof is not valid.')
+    // Imported only now, as it is the key of the token, and cached: a client signs many proofs with it.
+    const set = keys.get(key) ?? (await readKeySet({ keys: [JSON.parse(key)] }))
+    keys.set(key, set)
+    if (!set.verifies(jws, undefined)) return invalid('The signature of the DPoP proof is not valid.')
     return checkClaims(claims, binding, sender)
-  }
-
-  /** Verifies a signature. Imports a key only now, as it is that of the token, and caches it: a client signs many proofs with it. */
-  async function isSigned(jws: Jws, jwk: string): Promise<boolean> {
-    let set = keys.get(jwk)
-    if (set === undefined) {
-      set = await readKeySet({ keys: [JSON.parse(jwk)] })
-      keys.set(jwk, set)
-    }
-    return set.verifies(jws, undefined)
   }
 
   function checkClaims(claims: JsonObject, binding: Binding, sender: Sender): Proof | CredentialsError {

@@ -2,9 +2,11 @@ import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
 import { type KeyLocation, type KeySet, loadKeys, NoKeys } from './key-set.ts'
 
-/** The keys that signatures are verified with; `refresh` returns undefined if it may not read them now, and never rejects. */
+/** The keys that signatures are verified with. */
 export interface Keys {
+  /** Returns the keys as last read; undefined if there are none, or they must be read first. */
   current(): KeySet | undefined
+  /** Reads the keys and returns the result, the old keys if that fails; undefined during the cool-down. Never rejects. */
   refresh(): Promise<KeySet | undefined> | undefined
 }
 
@@ -81,11 +83,9 @@ export function createKeySource(options: KeySourceOptions) {
   if (keys === undefined) void load()
   else scheduleRefresh()
   return {
-    /** Returns the keys as last read; undefined before that, or if the issuer publishes no usable key. */
     current: () => keys,
     /** Returns when the keys were last read, or, before the first time, when the source was created (`performance.now()`). */
     readAt: () => readAt,
-    /** Reads the keys again and returns the result; undefined during the cool-down. Never rejects. */
     refresh() {
       if (loading !== undefined) return loading
       const now = performance.now()
@@ -148,13 +148,11 @@ export function createClientKeys(options: ClientKeysOptions): Keys & { close(): 
   }
 
   return {
-    /** Returns the keys as last read; undefined if they must be read first. */
     current() {
       const now = performance.now()
       const isDue = typeof jwks === 'string' && now - readAt >= maxAgeMs && mayRead(now)
       return isDue ? undefined : keys
     },
-    /** Reads the keys and returns the result, the old keys if that fails; undefined during the cool-down. Never rejects. */
     refresh() {
       if (reading !== undefined) return reading
       const now = performance.now()

@@ -10,18 +10,60 @@ export interface Keys {
   refresh(): Promise<KeySet | undefined> | undefined
 }
 
-/** Called once when reads begin to fail, and once when they succeed again. Keys that were read stay in force. */
-type KeyEvents = Pick<HealthOptions, 'onDown' | 'onUp'>
-
-export interface KeySourceOptions extends KeyLocation {
+interface ReaderOptions extends KeyLocation {
   /** The keys, if they were just read. */
   readonly keys?: KeySet | undefined
-  /** `onFailed` is called for each load that fails. */
-  readonly events: KeyEvents & { readonly onFailed?: () => void }
+  /** Called once when reads begin to fail, and once when they succeed again. Keys that were read stay in force. */
+  readonly events: Pick<HealthOptions, 'onDown' | 'onUp'> & { readonly onFailed?: () => void }
+  /** Minimum pause between two reads on demand. */
+  readonly cooldownMs?: number
+}
+
+/** Creates keys that `load` replaces: once at a time, and on demand after a cool-down, which without keys is at most `retryMs`. */
+function createReader(
+  { keys, cooldownMs = 10_000 }: ReaderOptions,
+  retryMs: number,
+  health: Health,
+  load: (previous?: KeySet) => Promise<KeySet>,
+) {
+  let reading: Promise<KeySet | undefined> | undefined
+  let refreshedAt = -Infinity
+  const reader = {
+    keys,
+    readAt: -Infinity,
+    closed: false,
+    mayRefresh: (now: number): boolean =>
+      now - refreshedAt >= (reader.keys === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs),
+    refresh() {
+      if (reading !== undefined) return reading
+      const now = performance.now()
+      if (reader.closed || !reader.mayRefresh(now)) return undefined
+      refreshedAt = now
+      return reader.read()
+    },
+    read(): Promise<KeySet | undefined> {
+      reading ??= attempt().finally(() => (reading = undefined))
+      return reading
+    },
+  }
+
+  async function attempt(): Promise<KeySet | undefined> {
+    try {
+      reader.keys = await load(reader.keys)
+      reader.readAt = performance.now()
+      health.succeeded()
+    } catch (error) {
+      if (error instanceof NoKeys) reader.keys = undefined
+      health.failed(error as Error)
+    }
+    return reader.keys
+  }
+  return reader
+}
+
+export interface KeySourceOptions extends ReaderOptions {
   /** Pause between periodic loads; by default 10 minutes for a URL, 10 s for a file. */
   readonly refreshMs?: number
-  /** Minimum pause between two loads for unknown keys in tokens. */
-  readonly cooldownMs?: number
   /** Pause after a first failed load; it doubles with each, up to 30 s. */
   readonly retryMs?: number
 }
@@ -35,67 +77,47 @@ const MAX_RETRY_MS = 30_000
  * periodically, and on demand after a cool-down. Loads never overlap. A removed key is rejected after the next load.
  */
 export function createKeySource(options: KeySourceOptions) {
-  const { jwks, events, cooldownMs = 10_000, retryMs = 500 } = options
+  const { jwks, events, retryMs = 500 } = options
   const isFile = typeof jwks === 'string' && !/^https?:\/\//i.test(jwks)
   const refreshMs = options.refreshMs ?? (isFile ? 10_000 : 600_000)
-  let keys = options.keys
-  let readAt = performance.now()
-  let loading: Promise<KeySet | undefined> | undefined
-  let refreshedAt = -Infinity
+  const createdAt = performance.now()
   let timer: NodeJS.Timeout | undefined
   let controller: AbortController | undefined
-  let closed = false
   const health = new Health({
     backoffMs: Math.min(retryMs, refreshMs),
     maxBackoffMs: Math.min(MAX_RETRY_MS, refreshMs),
     ...events,
     async probe() {
-      await load()
+      await reader.read()
       if (!health.up) throw new Error('still down')
     },
   })
-
-  function load(): Promise<KeySet | undefined> {
-    loading ??= attempt().finally(() => (loading = undefined))
-    return loading
-  }
-
-  async function attempt(): Promise<KeySet | undefined> {
+  const reader = createReader(options, retryMs, health, async (previous) => {
     clearTimeout(timer)
     controller = new AbortController()
     try {
-      keys = await loadKeys(options, keys, {}, controller)
-      readAt = performance.now()
-      health.succeeded()
-      scheduleRefresh()
+      const keys = await loadKeys(options, previous, {}, controller)
+      scheduleLoad()
+      return keys
     } catch (error) {
-      if (error instanceof NoKeys) keys = undefined
-      if (!closed) events.onFailed?.()
-      health.failed(error as Error)
+      if (!reader.closed) events.onFailed?.()
+      throw error
     }
-    return keys
+  })
+
+  function scheduleLoad(): void {
+    if (!reader.closed) timer = setTimeout(() => void reader.read(), refreshMs).unref()
   }
 
-  function scheduleRefresh(): void {
-    if (!closed) timer = setTimeout(() => void load(), refreshMs).unref()
-  }
-
-  if (keys === undefined) void load()
-  else scheduleRefresh()
+  if (reader.keys === undefined) void reader.read()
+  else scheduleLoad()
   return {
-    current: () => keys,
+    current: () => reader.keys,
+    refresh: reader.refresh,
     /** Returns when the keys were last read, or, before the first time, when the source was created (`performance.now()`). */
-    readAt: () => readAt,
-    refresh() {
-      if (loading !== undefined) return loading
-      const now = performance.now()
-      const pauseMs = keys === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs
-      if (closed || now - refreshedAt < pauseMs) return undefined
-      refreshedAt = now
-      return load()
-    },
+    readAt: () => Math.max(reader.readAt, createdAt),
     close() {
-      closed = true
+      reader.closed = true
       health.stop()
       controller?.abort()
       clearTimeout(timer)
@@ -103,67 +125,41 @@ export function createKeySource(options: KeySourceOptions) {
   }
 }
 
-export interface ClientKeysOptions extends KeyLocation {
+export interface ClientKeysOptions extends ReaderOptions {
   /** A JWK Set, or its URL. */
   readonly jwks: string | object
-  readonly events: KeyEvents
   /** Age at which keys are read again. */
   readonly maxAgeMs?: number
-  /** Minimum pause between two reads; at most 1 s without keys, as refused callers get `Retry-After: 1`. */
-  readonly cooldownMs?: number
 }
 
 /** Bounds of a client's key set: each of the listed clients could publish an expensive one. */
 const CLIENT_BOUNDS = { maxBytes: 64 * 1024, maxKeys: 20 }
+/** Pause between reads while there are no keys: callers are refused with `Retry-After: 1`. */
+const CLIENT_RETRY_MS = 1000
 /** Limits the concurrent reads of all clients together, which wait at most `MAX_WAIT_MS` for others. */
 const limit = pLimit(32)
 const MAX_WAIT_MS = 3000
 
 /** Creates the keys of a client, which are read only when a signature needs them and they are old. */
 export function createClientKeys(options: ClientKeysOptions): Keys & { close(): void } {
-  const { jwks, events, maxAgeMs = 600_000, cooldownMs = 10_000 } = options
-  const health = new Health({ backoffMs: cooldownMs, ...events })
-  let keys: KeySet | undefined
-  let readAt = -Infinity
-  let startedAt = -Infinity
-  let reading: Promise<KeySet | undefined> | undefined
-  let closed = false
-  const mayRead = (now: number): boolean =>
-    now - startedAt >= (keys === undefined ? Math.min(cooldownMs, 1000) : cooldownMs)
-
-  async function read(): Promise<KeySet | undefined> {
-    try {
-      keys = await limit(() => {
-        if (performance.now() - startedAt > MAX_WAIT_MS)
-          throw new Error('too many keys of clients are being read')
-        return loadKeys(options, keys, CLIENT_BOUNDS)
-      })
-      readAt = performance.now()
-      health.succeeded()
-    } catch (error) {
-      if (error instanceof NoKeys) keys = undefined
-      health.failed(error as Error)
-    }
-    return keys
-  }
-
+  const { jwks, events, maxAgeMs = 600_000 } = options
+  const health = new Health({ backoffMs: CLIENT_RETRY_MS, ...events })
+  const reader = createReader(options, CLIENT_RETRY_MS, health, (previous) => {
+    const since = performance.now()
+    return limit(() => {
+      if (performance.now() - since > MAX_WAIT_MS) throw new Error('too many keys of clients are being read')
+      return loadKeys(options, previous, CLIENT_BOUNDS)
+    })
+  })
   return {
     current() {
       const now = performance.now()
-      const isDue = typeof jwks === 'string' && now - readAt >= maxAgeMs && mayRead(now)
-      return isDue ? undefined : keys
+      const isDue = typeof jwks === 'string' && now - reader.readAt >= maxAgeMs && reader.mayRefresh(now)
+      return isDue ? undefined : reader.keys
     },
-    refresh() {
-      if (reading !== undefined) return reading
-      const now = performance.now()
-      const isStatic = typeof jwks === 'object' && keys !== undefined
-      if (closed || isStatic || !mayRead(now)) return undefined
-      startedAt = now
-      reading = read().finally(() => (reading = undefined))
-      return reading
-    },
+    refresh: () => (typeof jwks === 'object' && reader.keys !== undefined ? undefined : reader.refresh()),
     close() {
-      closed = true
+      reader.closed = true
       health.stop()
     },
   }

@@ -64,10 +64,7 @@ export function refuseCounted({ route, params, bodyLength }: Exchange): Outcome 
   return refuseParams(params) ?? ((bodyLength as number) > maxBody ? tooLarge(maxBody) : undefined)
 }
 
-/**
- * Verifies the proof of possession for a bound token. Skipped if the limiter's cache already refuses the call: no signature is verified,
- * and the proof stays usable.
- */
+/** Verifies the proof of a bound token, unless the limiter's cache refuses the call: no signature is verified then, and the proof stays usable. */
 async function prove(
   { limiter }: GatewayDeps,
   exchange: Exchange,

@@ -86,8 +86,7 @@ function match(deps: GatewayDeps, exchange: Exchange): Outcome {
 
 /**
  * Refuses without authentication: ambiguous framing (400, 501), addresses with too many failures (429), except on open routes, invalid
- * path parameters (400) and too large a body (413). With a token, the last two wait until it is verified: the response then shows
- * the limit.
+ * path parameters (400) and too large a body (413). With a token, the last two come after its verification, and show the limit.
  */
 function screen({ failures }: GatewayDeps, exchange: Exchange): Outcome {
   const { authenticate: how } = exchange.route!

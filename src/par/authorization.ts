@@ -21,10 +21,7 @@ const MAX_NAME = 128
  */
 export function createAuthorizationGuard(rules: ClientRules) {
   return {
-    /**
-     * Checks a request by its query, without `?`, and the body of a POST. Returns undefined if it is to be forwarded. May wait for the keys of a client; never rejects. Calls `onClaim`
-     * with a well-formed client_id.
-     */
+    /** Checks the query, without `?`, and the body of a POST. Returns undefined to forward. May wait for keys; never rejects. `onClaim` gets a well-formed id. */
     async check(
       { query, form }: { query: string; form: Body | undefined },
       onClaim?: (clientId: string) => void,

@@ -34,10 +34,7 @@ export interface ClientRules {
 /** RFC 6749 appendix A.1. */
 const CLIENT_ID = /^[ -~]{1,255}$/
 
-/**
- * Returns the settings of a client, undefined if it is not listed, or a 400 for a malformed id or another spelling of a listed id. Calls
- * `onClaim` with a well-formed id.
- */
+/** Returns the settings of a client, if listed, or a 400 for a malformed id or a listed one's other spelling. Calls `onClaim` with a well-formed id. */
 export function findClient(rules: ClientRules, id: string, onClaim?: (id: string) => void) {
   if (!CLIENT_ID.test(id)) return invalidRequest('The client_id must be 1 to 255 printable ASCII characters.')
   onClaim?.(id)
@@ -73,10 +70,7 @@ type JwtFault = string | Refusal | undefined
 /** Maximum `iat` ahead of this clock: clients' clocks are fast (FAPI 2 section 5.3.2.1). */
 const MAX_AHEAD_MS = 60_000
 
-/**
- * Returns the fault of a client assertion (RFC 7523 section 3). The identity backend checks the single use of the jti: a client may
- * repeat an assertion that the backend has not received.
- */
+/** Returns the fault of a client assertion (RFC 7523 section 3). Only the backend checks single use: it may never have received the first copy. */
 export async function assertionFault(
   assertion: ClientJwt | undefined,
   clientId: string,
@@ -145,9 +139,8 @@ async function objectFault(text: string, client: ParClient, rules: ClientRules):
 }
 
 /**
- * Checks the header, whose `typ` may be `type` or JWT, and, if `keys` are given, the signature. The key's type, not the JWT, decides
- * which algorithm verifies it. Reads keys that do not fit again, at most once per cool-down; returns a 503 before the first successful
- * read.
+ * Checks the header, whose `typ` may be `type` or JWT, and, if there are `keys`, the signature. The key's type, not the JWT, decides
+ * which algorithm verifies it. Reads keys again if none fits, at most once per cool-down; a 503 if none could be read so far.
  */
 async function signatureFault(jwt: ClientJwt, type: string, keys: Keys | undefined): Promise<JwtFault> {
   const { alg, kid } = jwt.header

@@ -34,9 +34,8 @@ export function refuseBody({ contentType, contentEncoding, body }: Body): Refusa
 }
 
 /**
- * Parses `application/x-www-form-urlencoded` (RFC 6749 appendix B), of a form or a query; returns a 400 if others might parse it
- * differently. A parameter without a value counts as omitted (RFC 6749 section 3.1), except for the `forbidden` one: a backend may
- * accept it without a value.
+ * Parses a form or a query (RFC 6749 appendix B); returns a 400 if others might parse it differently. A parameter without a value is
+ * omitted (RFC 6749 section 3.1), except the `forbidden` one, which a backend may accept without a value.
  */
 export function parseParameters(text: string, forbidden?: string): Form | Refusal {
   // Some parsers split parameters at semicolons.

@@ -37,10 +37,7 @@ const IN_THE_REQUEST = /^(?:client_secret_|private_key_jwt$)/
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
-/**
- * Creates the guard of the PAR endpoint (RFC 9126), which makes the backend's checks and those that backends omit. Refusals are errors of
- * RFC 6749 section 5.2.
- */
+/** Creates the guard of the PAR endpoint (RFC 9126), which makes the backend's checks and those it omits. Refusals are those of RFC 6749 section 5.2. */
 export function createParGuard(options: ParGuardOptions) {
   async function refuseClient(credentials: Credentials, client: ParClient | undefined, realm?: string) {
     if (client === undefined && options.unknownClients === 'refuse')
@@ -66,10 +63,7 @@ export function createParGuard(options: ParGuardOptions) {
   }
 
   return {
-    /**
-     * Returns a refusal, or undefined if the request is to be forwarded byte for byte, and once. May wait for the keys of a client;
-     * never rejects. Calls `onClaim` with a well-formed client_id.
-     */
+    /** Returns undefined to forward the request byte for byte, and once. May wait for keys; never rejects. Calls `onClaim` with a well-formed client_id. */
     async check({ authorization, ...body }: PushedRequest, onClaim?: (clientId: string) => void) {
       const unreadable = refuseBody(body)
       if (unreadable !== undefined) return unreadable

@@ -21,10 +21,7 @@ export interface TrustedIssuer extends JwtRules {
   readonly introspect?: Introspect | undefined
 }
 
-/**
- * Identifies the caller by every `Authorization` value of a request. `sender` is called for tokens that are bound to a key, which are
- * refused without it. Returns a promise only if keys or introspection must be awaited; the promise never rejects.
- */
+/** Identifies the caller by all `Authorization` values; `sender` is for bound tokens. A promise, if keys or introspection are awaited, never rejects. */
 export type Authenticate = (
   authorization: readonly string[],
   sender?: () => Sender,
@@ -143,10 +140,7 @@ const keyOf = (token: string): string => (token.startsWith('eyJ') ? token.slice(
 /** Returns true for two dots, or three, which other servers might accept. Encrypted tokens (RFC 7516), which are opaque here, have four. */
 const looksLikeJwt = (token: string): boolean => /^eyJ[^.]*(?:\.[^.]*){2,3}$/.test(token)
 
-/**
- * Creates the function that returns true if a signature was seen before. Only a token seen twice is cached: callers that fetch a token
- * for each call would otherwise evict the tokens of the others.
- */
+/** Creates the function that returns true for a repeated signature: only these are cached, as tokens for one call would evict the others. */
 function createDoorkeeper() {
   const bits = new Uint32Array(2 ** DOORKEEPER_BITS / 32)
   let seen = 0

@@ -70,10 +70,7 @@ const REPLAYED: CredentialsError = {
   description: 'The DPoP proof was used before.',
 }
 
-/**
- * Creates the check that the sender of a token is the one that the token is bound to. Refuses a token bound to a key if there are no
- * `proofs`, and any bound token if there is no sender.
- */
+/** Creates the check that a token's sender is the one it is bound to. Refuses tokens bound to a key without `proofs`, all bound tokens without a sender. */
 export function createConfirm(challenges: Challenges, proofs: Proofs | undefined) {
   return (identity: Identity, scheme: Scheme, token: string, sender?: Sender) => {
     const { client, confirmation: { jkt, x5t } = {} } = identity

@@ -154,10 +154,7 @@ export function hasAudience(aud: unknown, accepted: readonly string[]): boolean 
   return [aud].flat().some((audience) => accepted.includes(audience as string))
 }
 
-/**
- * Returns the fault in the times of a JWT (seconds, RFC 7519 section 2, all optional), as a phrase that follows its name;
- * `aheadMs` is the leeway of `iat`.
- */
+/** Returns the fault in the times of a JWT (seconds, all optional, RFC 7519 section 2), as a phrase after its name; `aheadMs` is the leeway of `iat`. */
 export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leewayMs): string | undefined {
   const { exp = Number.MAX_VALUE, nbf = 0, iat = 0 } = claims as Readonly<Record<string, number | undefined>>
   if (!(Number.isFinite(exp) && Number.isFinite(nbf) && Number.isFinite(iat)))

@@ -7,10 +7,7 @@ const MAX_BYTES = 1024 * 1024
 /** An unusable response; the message is a phrase that follows its URL. */
 export class FetchError extends Error {}
 
-/**
- * Reads a JSON object from an http(s) URL or a file; rejects with a message that names the URL and the fault. Follows no
- * redirects: the keys of an issuer must come from where the operator or the issuer published them.
- */
+/** Reads a JSON object from an http(s) URL or a file; rejects with the URL and the fault. Redirects are refused: only the configured source is trusted. */
 export async function readJson(url: string, signal: AbortSignal, maxBytes = MAX_BYTES): Promise<JsonObject> {
   try {
     const body = /^https?:\/\//i.test(url) ? await open(url, signal) : createReadStream(url, { signal })

@@ -41,10 +41,7 @@ export const SCHEMES: ReadonlyMap<string, Scheme> = new Map<string, Scheme>([
   ['Ed25519', ED25519],
 ])
 
-/**
- * Parses a compact JWS; returns undefined for other text. Refuses padding and unused bits in a part's last character, so that each
- * token has only one spelling.
- */
+/** Parses a compact JWS; returns undefined for other text. Padding and unused bits are refused, so that each token has only one spelling. */
 export function parseJws(text: string): Jws | undefined {
   const first = text.indexOf('.')
   const last = text.lastIndexOf('.')

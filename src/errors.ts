@@ -1,5 +1,3 @@
-/** Every way in which the gateway itself says no. */
-
 /** The stable names of the Data API's error envelope, and the HTTP status of each. */
 const STATUS = {
   BadRequest: 400,
@@ -19,35 +17,23 @@ const STATUS = {
 } as const
 
 export type ErrorCode = keyof typeof STATUS
+const NO_HEADERS = {}
 
-export type Headers = Readonly<Record<string, string | readonly string[]>>
-
-const NO_HEADERS: Headers = {}
-
-export interface RefusalDetails {
-  /** What happened, for the log; never shown to the caller. */
-  readonly cause?: unknown
-  /** Header fields of the reply, such as `Allow` or `WWW-Authenticate`. */
-  readonly headers?: Headers
-  /** The RFC 6749 or RFC 6750 `error` value, where the code alone does not give it. */
-  readonly oauthError?: string
-  /** Whose verified credentials are refused, for the log. */
-  readonly client?: string | undefined
-  /** Of a 429: when to retry, in whole seconds, and the names of the limits that refused; none for `failures`. */
-  readonly retryAfterSecs?: number
-  readonly violatedPolicies?: readonly string[]
-}
-
-/** Why a request is not served: a plain value, made without a stack. `message` is for the caller, `cause` for the log. */
+/** A reason not to serve a request: a plain value without a stack. `message` is for the caller, `cause` for the log. */
 export class Refusal {
   readonly code: ErrorCode
   readonly status: number
   readonly message: string
-  readonly headers: Headers
+  /** Header fields of the reply, such as `Allow` or `WWW-Authenticate`. */
+  readonly headers: Readonly<Record<string, string | readonly string[]>>
+  /** The RFC 6749 or RFC 6750 `error` value, if the code does not imply it. */
   readonly oauthError: string | undefined
+  /** Whole seconds after which to retry a 429, and the names of the limits that refused; `failures` names none. */
   readonly retryAfterSecs: number | undefined
   readonly violatedPolicies: readonly string[] | undefined
+  /** The underlying error; never shown to the caller. */
   readonly cause: unknown
+  /** The client with verified credentials that is refused, for the log. */
   readonly client: string | undefined
 
   constructor(code: ErrorCode, message: string, details: RefusalDetails = {}) {
@@ -63,49 +49,51 @@ export class Refusal {
   }
 }
 
+export type RefusalDetails = Partial<Omit<Refusal, 'code' | 'status' | 'message'>>
+
 /** A refusal that is thrown, or that ends a response in flight. */
 export class Failure extends Error {
+  override readonly name = 'Failure'
   readonly refusal: Refusal
 
   constructor(refusal: Refusal) {
     super(refusal.message, { cause: refusal.cause })
-    this.name = 'Failure'
     this.refusal = refusal
   }
 }
 
-/** 400: the request cannot be parsed, or can be read in two ways. */
+/** Returns a 400 for a request that is malformed or ambiguous. */
 export function badRequest(message: string, details?: RefusalDetails): Refusal {
   return new Refusal('BadRequest', message, details)
 }
 
-/** 400, or 501, that closes the socket, so that leftover bytes are not parsed as a request (RFC 9112 section 6.3). */
+/** Returns a 400 or 501 that closes the connection, so that leftover bytes are not parsed as a request (RFC 9112 section 6.3). */
 export function ambiguousFraming(message: string, code: ErrorCode = 'BadRequest'): Refusal {
   return new Refusal(code, message, { headers: { Connection: 'close' } })
 }
 
-/** 404: no route matches the path. */
+/** Returns a 404 for a path that no route matches. */
 export function notFound(): Refusal {
   return new Refusal('NotFound', 'Nothing is served at this path.')
 }
 
-/** 405 with `Allow` (RFC 9110 section 15.5.6): a route matches the path, but only with these methods. */
+/** Returns a 405 with `Allow` (RFC 9110 section 15.5.6) for a path that routes match only with these methods. */
 export function methodNotAllowed(methods: readonly string[]): Refusal {
   const allow = methods.join(', ')
   return new Refusal('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
 }
 
-/** 429: over a limit, whose decision adds the rate-limit fields; or too many failures of one address, with them in `headers`. */
+/** Returns a 429 for an exceeded limit, whose decision adds the rate-limit fields, or for too many failures of an address. */
 export function tooManyRequests(message: string, details: RefusalDetails): Refusal {
   return new Refusal('TooManyRequests', message, details)
 }
 
-/** 503 with `Retry-After`: something that the gateway needs to decide is not available now. */
+/** Returns a 503 with `Retry-After`, for a dependency that is unavailable. */
 export function serviceUnavailable(message: string, cause?: unknown): Refusal {
   return new Refusal('ServiceUnavailable', message, { cause, headers: { 'Retry-After': '1' } })
 }
 
-/** An operator asks for something that there is not; the message says what to write instead. */
+/** An operator asked for something that does not exist; the message names the remedy. */
 export class InvalidQuestion extends Error {
   override readonly name = 'InvalidQuestion'
 }

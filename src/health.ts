@@ -1,13 +1,13 @@
-/** When a dependency counts as down, and what is done about it. Times are milliseconds. */
+/** When a dependency counts as down, and the callbacks for it. Times are milliseconds. */
 export interface HealthOptions {
   /** Failures in a row after which it is down; default 1. */
   readonly failures?: number
-  /** Shortest time from the first of these failures to the last; default 0. */
+  /** Minimum time from the first of these failures to the last; default 0. */
   readonly spanMs?: number
   /** The pause before the first probe. It doubles with each probe that fails, up to `maxBackoffMs` (default: no doubling). */
   readonly backoffMs: number
   readonly maxBackoffMs?: number
-  /** Asks it in the background while it is down, and rejects as long as it is. Without it, callers probe (`due`). */
+  /** Probes the dependency in the background while it is down; rejects if it still is. Without `probe`, callers do so (`due`). */
   readonly probe?: () => Promise<unknown>
   /** Called once when it goes down, with its last failure. */
   readonly onDown: (cause: Error) => void
@@ -16,11 +16,11 @@ export interface HealthOptions {
   readonly onUp: () => void
   /** Called with each success that follows a failure, after `onUp`. */
   readonly onRecovered?: () => void
-  /** A clock that never goes back. */
+  /** A monotonic clock. */
   readonly now?: () => number
 }
 
-/** Tracks whether one dependency is up: counts failures in a row, then probes with a back-off until it answers. */
+/** Tracks whether a dependency is up: counts failures in a row, then probes with a back-off until a probe succeeds. */
 export class Health {
   readonly #options: HealthOptions
   readonly #now: () => number
@@ -42,7 +42,7 @@ export class Health {
     return this.#up
   }
 
-  /** In a row. */
+  /** The number of failures in a row. */
   get failures(): number {
     return this.#failures
   }
@@ -50,8 +50,7 @@ export class Health {
   succeeded(): void {
     if (this.#failures === 0) return
     this.#failures = 0
-    clearTimeout(this.#timer)
-    this.#timer = undefined
+    this.#cancelProbe()
     const wasUp = this.#up
     this.#up = true
     if (this.#stopped) return
@@ -66,33 +65,37 @@ export class Health {
     if (this.#failures >= failures && now - this.#failingSince >= spanMs) this.trip(cause)
   }
 
-  /** Goes down now, however few failures there were. */
+  /** Goes down now, after any number of failures. */
   trip(cause: Error): void {
     if (!this.#up || this.#stopped) return
     this.#up = false
     this.#failures ||= 1
-    clearTimeout(this.#timer)
-    this.#timer = undefined
+    this.#cancelProbe()
     this.#options.onDown(cause)
     this.#schedule(this.#options.backoffMs)
   }
 
-  /** True if it is down and a probe is due; the caller makes it, and others wait out a longer pause. */
+  /** Returns true if it is down and a probe is due, which the caller then makes; the next one is due after a doubled pause. */
   due(): boolean {
     if (this.#up || this.#now() < this.#probeAt) return false
     this.#schedule(2 * this.#backoffMs)
     return true
   }
 
-  /** Probes now while it is up, unless a probe runs or is due; repeats that while the probe fails. */
+  /** Probes now if it is up and no probe runs or is due; repeats the probe while it fails. */
   check(): void {
     if (this.#up && !this.#probing && this.#timer === undefined && !this.#stopped) void this.#probe()
   }
 
-  /** Ends the probes, and reports no more. */
+  /** Ends the probes and the callbacks. */
   stop(): void {
     this.#stopped = true
+    this.#cancelProbe()
+  }
+
+  #cancelProbe(): void {
     clearTimeout(this.#timer)
+    this.#timer = undefined
   }
 
   #schedule(backoffMs: number): void {
@@ -111,7 +114,7 @@ export class Health {
     const wasUp = this.#up
     if (wasUp) this.failed(end.reason)
     else this.#failures++
-    // A trip has scheduled the next one.
+    // If `failed` tripped, the next probe is already scheduled.
     if (this.#timer === undefined) this.#schedule(wasUp ? this.#options.backoffMs : 2 * this.#backoffMs)
     if (!wasUp) this.#options.onProbeFailed?.(end.reason)
   }

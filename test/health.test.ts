@@ -36,7 +36,7 @@ describe('the health of a dependency', () => {
     expect(health.failures).toBe(0)
   })
 
-  test('is no outage while the failures fall within one stall', () => {
+  test('is up while the failures fall within one stall', () => {
     const { health } = track({ failures: 3, spanMs: 250 })
     for (let i = 0; i < 10; i++) health.failed(BROKEN)
     expect(health.up).toBe(true)
@@ -66,7 +66,7 @@ describe('the health of a dependency', () => {
     expect(probes).toHaveLength(6)
   })
 
-  test('lets one caller at a time probe where it has no probe of its own', () => {
+  test('lets one caller at a time probe if it has no probe function', () => {
     const { health } = track({ maxBackoffMs: 400 })
     expect(health.due()).toBe(false)
     health.trip(BROKEN)

@@ -13,7 +13,7 @@ const ROOMS = `
   limit/redis        | limit runtime                                                                | ioredis lru-cache
   limit/fallback     | errors health limit limit/memory limit/redis                                 | lru-cache
   authenticate/token | authenticate/proof errors health                                             | jose lru-cache p-limit
-  authenticate/proof | authenticate/token downstream errors                                         | lru-cache
+  authenticate/proof | authenticate/token downstream                                                | lru-cache
   par                | authenticate/token errors                                                    |
   upstream           | downstream errors health runtime                                             |
   gateway            | authenticate/proof authenticate/token downstream errors limit par runtime upstream |

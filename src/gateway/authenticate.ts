@@ -1,19 +1,16 @@
-import type { SenderConstrainedToken } from '../authenticate/proof/confirmation.ts'
-import type { Identity } from '../authenticate/token/claims.ts'
 import { senderOf } from '../authenticate/proof/dpop.ts'
-import { requireScope } from '../authenticate/token/challenge.ts'
-import { tooLarge } from '../downstream/body.ts'
+import type { Authenticated } from '../authenticate/token/bearer.ts'
+import { requireScope, type SenderConstrainedToken } from '../authenticate/token/challenge.ts'
+import { readBody, tooLarge } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../limit/limit.ts'
-import type { Exchange, GatewayDeps } from './exchange.ts'
-import { checkAuthorization, checkPushed } from './par.ts'
-
-type Outcome = Refusal | undefined
+import { type Body, invalidRequest } from '../par/form.ts'
+import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
 
 /**
- * Finds out who calls, by the rule of the route, and which quotas count the call. 401 where that is not known, 403 where the
- * caller may not do this; of the PAR endpoint 400, 401, 413, 429. A promise only where memory does not answer.
+ * Authenticates the caller as the route requires, and applies the route's limits to it. Returns a 400, 401, 403 or 503; on the PAR and the
+ * authorisation endpoint also a 413 or 429. Returns a promise only if it must wait for keys, introspection, a proof or a body.
  */
 export function authenticate(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome> {
   const { head, target, trusted, request } = exchange
@@ -25,23 +22,23 @@ export function authenticate(deps: GatewayDeps, exchange: Exchange): Outcome | P
     exchange.quotas = route.quotas(exchange.caller, exchange.params)
     return undefined
   }
-  const known = deps.authenticate(head.authorization, () =>
+  const found = deps.authenticate(head.authorization, () =>
     senderOf(request, trusted, {
       path: target!.path,
       proofs: head.proofs,
       certificate: () => clientCertificate(request, trusted),
     }),
   )
-  return known instanceof Promise
-    ? known.then((late) => identify(deps, exchange, late))
-    : identify(deps, exchange, known)
+  return found instanceof Promise
+    ? found.then((result) => admit(deps, exchange, result))
+    : admit(deps, exchange, found)
 }
 
-function identify(deps: GatewayDeps, exchange: Exchange, known: Identity | SenderConstrainedToken | Refusal) {
-  if (known instanceof Refusal) return known
+/** Sets the caller and its quotas, unless the caller is refused or lacks a right. */
+function admit(deps: GatewayDeps, exchange: Exchange, found: Authenticated): Outcome | Promise<Outcome> {
+  if (found instanceof Refusal) return found
   const route = exchange.route!
-  const bound = 'prove' in known ? known : undefined
-  const identity = 'prove' in known ? known.identity : known
+  const identity = 'prove' in found ? found.identity : found
   const { client, user } = identity
   const caller = { client, ...(user !== undefined && { user }), ip: exchange.ip }
   let forbidden = requireScope(identity, route.scope)
@@ -51,33 +48,73 @@ function identify(deps: GatewayDeps, exchange: Exchange, known: Identity | Sende
   }
   forbidden ??= refuseCounted(exchange)
   if (forbidden === undefined) exchange.quotas = route.quotas(caller, exchange.params)
-  if (bound !== undefined) return prove(deps, exchange, bound, caller, forbidden)
+  if ('prove' in found)
+    return prove(deps, exchange, found, caller).then((unproved) => {
+      if (unproved === undefined) exchange.caller = caller
+      return unproved ?? forbidden
+    })
   exchange.caller = caller
   return forbidden
 }
 
 /** Returns a 400 for path parameters that the limits cannot count by, a 413 for too large a body. */
 export function refuseCounted({ route, params, bodyLength }: Exchange): Outcome {
-  const badParams = route!.refuseParams(params)
-  if (badParams !== undefined) return badParams
-  return (bodyLength as number) > route!.maxBody ? tooLarge(route!.maxBody) : undefined
+  const { refuseParams, maxBody } = route!
+  return refuseParams(params) ?? ((bodyLength as number) > maxBody ? tooLarge(maxBody) : undefined)
 }
 
-/** Verifies the proof that a bound token came with. A call that is refused from memory costs no signature and leaves its proof unused. */
+/** Verifies the proof of a bound token, unless the limiter's cache refuses the call: no signature is verified then, and the proof stays usable. */
 async function prove(
   { limiter }: GatewayDeps,
   exchange: Exchange,
   bound: SenderConstrainedToken,
   caller: Caller,
-  forbidden: Outcome,
 ) {
   exchange.boundToken = bound
   exchange.cachedRefusal = limiter.recall(exchange.quotas)
-  if (exchange.cachedRefusal === undefined) {
-    const proof = await bound.prove()
-    if (proof instanceof Refusal) return proof
-    exchange.proof = exchange.route!.proofQuota(proof, caller, exchange.quotas)
+  if (exchange.cachedRefusal !== undefined) return undefined
+  const proof = await bound.prove()
+  if (proof instanceof Refusal) return proof
+  exchange.proof = exchange.route!.proofQuota(proof, caller, exchange.quotas)
+  return undefined
+}
+
+/** Checks a pushed authorisation request. */
+async function checkPushed(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
+  // RFC 6749 section 2.3.1: backends that merge the query with the form would read another request than the guard.
+  if (exchange.target!.query !== '') return invalidRequest('Send the parameters in the form, and no query.')
+  const form = await readForm(deps, exchange)
+  if (form === undefined || form instanceof Refusal) return form
+  const { authorization } = exchange.head
+  return await deps.guards!.par.check({ ...form, authorization }, (clientId) => (exchange.claimed = clientId))
+}
+
+/** Checks the client and its request in the query and the form of a request to the authorisation endpoint. */
+async function checkAuthorization(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
+  const form = exchange.method === 'POST' ? await readForm(deps, exchange) : undefined
+  if (form instanceof Refusal || exchange.response.destroyed) return form as Outcome
+  exchange.caller = { ip: exchange.ip }
+  const query = exchange.target!.query.slice(1)
+  return await deps.guards!.authorization.check({ query, form }, (clientId) => (exchange.claimed = clientId))
+}
+
+/** Reads the whole body, which is forwarded byte for byte; returns undefined if the caller has disconnected. */
+async function readForm({ failures }: GatewayDeps, exchange: Exchange): Promise<Body | Outcome> {
+  const { request, response } = exchange
+  if (exchange.expectsContinue) response.writeContinue()
+  const body = await readBody(request, response, exchange.route!.maxBody, exchange.ip)
+  if (body instanceof Refusal) return body
+  if (body === undefined) {
+    // Nothing is forwarded on a destroyed response.
+    response.destroy()
+    return undefined
   }
-  exchange.caller = caller
-  return forbidden
+  // The address may have failed too often while the body arrived.
+  const tooManyFailures = failures?.refusal(exchange.ip)
+  if (tooManyFailures !== undefined) return tooManyFailures
+  exchange.form = body
+  // The upstream authenticates the client. The guard may know only an unverified client_id, so no client is set.
+  exchange.caller = { ip: exchange.ip }
+  const { 'content-type': contentType, 'content-encoding': contentEncoding } = request.headers
+  return { contentType, contentEncoding, body }
 }

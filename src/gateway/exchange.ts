@@ -1,68 +1,73 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { SenderConstrainedToken } from '../authenticate/proof/confirmation.ts'
 import type { Proof } from '../authenticate/proof/dpop.ts'
 import type { Authenticate } from '../authenticate/token/bearer.ts'
+import type { SenderConstrainedToken } from '../authenticate/token/challenge.ts'
 import type { BodyLength, Head } from '../downstream/body.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
 import type { createRouter, Params } from '../downstream/router.ts'
 import type { Target } from '../downstream/target.ts'
 import { type Peers, normalizeAddress } from '../downstream/addresses.ts'
-import { Failure, type Refusal } from '../errors.ts'
+import type { Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import type { Failures } from '../limit/failure-limit.ts'
 import type { Caller, LimitedRoute, Quota } from '../limit/limit.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import type { RefuseParams } from '../limit/parameters.ts'
 import type { Allowance } from '../limit/store.ts'
-import { memoize } from '../runtime/memoize.ts'
 import type { AuthorizationGuard } from '../par/authorization.ts'
 import type { ParGuard } from '../par/guard.ts'
+import { memoize } from '../runtime/memoize.ts'
 import type { UpstreamRequest } from '../upstream/request.ts'
 import type { Forward } from '../upstream/upstream.ts'
 
-/** A route with what serves it. */
+/** The result of a phase: a refusal ends the request. */
+export type Outcome = Refusal | undefined
+
+/** A route with the functions that serve it. */
 export interface GatewayRoute extends LimitedRoute {
-  /** Its upstream; undefined where the gateway itself responds. */
+  /** Its upstream; undefined if the gateway itself responds. */
   readonly forward: Forward | undefined
   readonly errorFormat: ErrorFormat
-  /** True if one of its limits is counted per user. */
+  /** True if a limit is counted per user. */
   readonly needsUser: boolean
   /** Returns a 400 if a path parameter that its limits count by is not of its kind. */
   readonly refuseParams: RefuseParams
   /** Applies the route's limits to a caller, now. */
   quotas(caller: Caller, params: Params): readonly Quota[]
-  /** Returns the quota whose allowance is shown where no call is charged: of the first live limit that these parts are enough for. */
+  /** Returns the quota whose allowance is shown if no call is charged: of the first live limit with a key from these parts. */
   shownQuota(caller: Caller, params: Params): Quota | undefined
-  /** Returns the quota that makes a proof pass once, to be charged with the quotas of its call. */
+  /** Returns the quota that admits a proof once, to be charged with the quotas of its call. */
   proofQuota(proof: Proof, caller: Caller, quotas: readonly Quota[]): Quota
 }
 
-/** What the gateway depends on; a reload replaces all of it at once. */
+/** The dependencies of the gateway; a reload replaces all of them at once. */
 export interface GatewayDeps {
   readonly match: ReturnType<typeof createRouter<GatewayRoute>>
-  /** True for a host that is served by its name, and that absolute-form targets may name. */
+  /** Returns true for a host that is served by its name, and that absolute-form targets may name. */
   serves(host: string): boolean
   /** True if requests to other hosts are served, too. */
   readonly servesOthers: boolean
-  /** Returns the error format of a `Host`, as it was sent, while no route is known. */
+  /** Returns the error format for a `Host`, not normalised, while no route is known. */
   errorFormatOf(host: string | undefined): ErrorFormat
   readonly peers: Peers
-  /** Undefined where failures are not counted. */
+  /** Undefined if failures are not counted. */
   readonly failures: Failures | undefined
   readonly authenticate: Authenticate
-  /** Check requests to the PAR and the authorisation endpoint; undefined without `par`. */
+  /** Checks of requests to the PAR and the authorisation endpoint; undefined without `par`. */
   readonly guards: { readonly par: ParGuard; readonly authorization: AuthorizationGuard } | undefined
   readonly limiter: Limiter
   /** Returns a decision's header fields, as text for `addFields`. */
   rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): string
   /** Returns the body of `respond: limits`. */
   limitsOf(caller: Caller): Promise<object>
-  /** Returns what a key has left, up to a second old; it costs no call. Rejects if the store cannot be asked. */
+  /** Returns the allowance of a key, up to a second old, without charging a call. Rejects if the store cannot be asked. */
   readAllowance(quota: Quota): Promise<Allowance>
-  /** Starts to trace a request, as it is forwarded: its `traceparent` becomes that of the gateway. Undefined where none is traced. */
-  readonly trace: ((exchange: Exchange) => void) | undefined
-  /** Logs and counts a request; called once, when it is over. */
+  /** Starts the span of a request; returns it and the headers to forward. Undefined without tracing. */
+  readonly trace:
+    | ((exchange: Exchange) => { readonly span: unknown; readonly headers: IncomingMessage['headers'] })
+    | undefined
+  /** Logs and counts a request; called once, at its end. */
   observe(exchange: Exchange): void
 }
 
@@ -70,7 +75,7 @@ const NO_QUOTAS: readonly Quota[] = []
 /** A well-formed `X-Request-Id`, which is kept. */
 const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 
-/** To parse an IPv6 address takes longer than all else here. */
+/** Caches addresses: parsing an IPv6 address takes longer than the rest of the constructor. */
 const peerAddress = memoize(normalizeAddress, 10_000, 45)
 
 const IDS = 128
@@ -78,7 +83,7 @@ const ID_CHARS = 36
 let ids = ''
 let nextId = 0
 
-/** Returns a new UUID, a slice of a text that holds many: `randomUUID` joins 20 pieces, and V8 copies them anew into each text with the UUID. */
+/** Returns a new UUID, sliced from a string of many: `randomUUID` joins 20 pieces, which V8 would copy into each string with the UUID. */
 function newId(): string {
   if (nextId === ids.length) {
     ids = Array.from({ length: IDS }, () => randomUUID()).join('')
@@ -87,7 +92,7 @@ function newId(): string {
   return ids.slice(nextId, (nextId += ID_CHARS))
 }
 
-/** One request and what became of it. Each field is written by the phase it stands under; instants are `performance.now()` milliseconds. */
+/** A request and its response. Only the phase named above a field writes it. Instants are `performance.now()` milliseconds. */
 export class Exchange {
   readonly request: IncomingMessage
   readonly response: ServerResponse
@@ -96,35 +101,35 @@ export class Exchange {
   readonly startedAt: number
   readonly requestId: string
   readonly method: string
-  /** The address of the socket's peer, and that of the caller as far as trusted proxies report it. */
+  /** The address of the socket's peer, and the caller's address as far as trusted proxies report it. */
   readonly peer: string
   readonly ip: string
   /** True if the peer is a trusted proxy. */
   readonly trusted: boolean
 
-  // understand
+  // parse
   head: Head = { hosts: [], authorization: [], proofs: [] }
   bodyLength: BodyLength | Refusal = undefined
   target: Target | undefined = undefined
-  /** As the log shows them: of a refused target, what holds no secret. */
+  /** Host and path for the log; of a refused target only the part that cannot hold a secret. */
   host: string | undefined = undefined
   path: string | undefined = undefined
 
   // match
   route: GatewayRoute | undefined = undefined
   params: Params = {}
-  /** Of a path that is served, but not by this method: the route that comes nearest. */
+  /** The first route that matches the path of a 405, for its error format. */
   nearest: GatewayRoute | undefined = undefined
 
   // authenticate
   caller: Caller | undefined = undefined
   quotas: readonly Quota[] = NO_QUOTAS
-  /** The token's binding to a key, and the quota that makes its proof pass once. */
+  /** A token bound to a key, and the quota that admits its proof once. */
   boundToken: SenderConstrainedToken | undefined = undefined
   proof: Quota | undefined = undefined
-  /** The refusal that is known without the store, so that the proof was not looked at. */
+  /** A refusal from the limiter's cache, for which the proof was not verified. */
   cachedRefusal: Decision | undefined = undefined
-  /** The client that an authorisation request names, pushed or not, for the log: up to 255 characters, and not verified. */
+  /** The unverified client_id of an authorisation request, pushed or not, for the log; at most 255 characters. */
   claimed: string | undefined = undefined
   /** The whole body of an authorisation request, pushed or not. */
   form: Buffer | undefined = undefined
@@ -136,24 +141,22 @@ export class Exchange {
   /** The decision's header fields, as text for `addFields`. */
   rateLimit: string | undefined = undefined
 
-  // forward
+  // answer
   forwardedAt: number | undefined = undefined
-  /** The span of its trace, which is known to the tracing alone. */
+  /** The span of its trace, opaque to the gateway. */
   span: unknown = undefined
   forwarded: Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt'> | undefined = undefined
-
-  // the end
   endedAt = 0
-  /** Why the gateway itself answered. */
+  /** Set if the gateway itself answered with a refusal. */
   refusal: Refusal | undefined = undefined
   source: 'gateway' | 'upstream' = 'gateway'
-  /** 0 where the caller left before a response began. */
+  /** 0 if the caller disconnected before a response began. */
   status = 0
   /** Bytes of the body that was sent to the caller, or was about to be. */
   bytes = 0
-  /** Who ended a response that is not whole: the caller (`left`), or the upstream or the gateway (`cut`). */
+  /** Set for a truncated response: by the caller (`left`), or by the upstream or the gateway (`cut`). */
   incomplete: 'left' | 'cut' | undefined = undefined
-  /** What went wrong, for the log; undefined for a call over its limit. */
+  /** The error for the log; undefined for a call over its limit. */
   error: Refusal | undefined = undefined
 
   constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, peers: Peers) {
@@ -161,23 +164,11 @@ export class Exchange {
     this.response = response
     this.expectsContinue = expectsContinue
     this.startedAt = performance.now()
-    const given = request.headers['x-request-id']
-    this.requestId = typeof given === 'string' && REQUEST_ID.test(given) ? given : newId()
+    const requestId = request.headers['x-request-id']
+    this.requestId = typeof requestId === 'string' && REQUEST_ID.test(requestId) ? requestId : newId()
     this.method = request.method ?? ''
     this.peer = peerAddress(request.socket.remoteAddress ?? '')
     this.ip = peers.caller(this.peer, request.headers['x-forwarded-for'] as string | undefined)
     this.trusted = peers.trusts(this.peer)
   }
-}
-
-/** Notes how the response ended, for log and metrics. */
-export function recordOutcome(exchange: Exchange): void {
-  const { response, forwarded, refusal } = exchange
-  // Set by the server where it ended the response.
-  const cut = response.errored instanceof Failure ? response.errored.refusal : undefined
-  if (refusal === undefined && forwarded !== undefined && response.headersSent) exchange.source = 'upstream'
-  exchange.status = refusal?.status ?? (response.headersSent ? response.statusCode : (cut?.status ?? 0))
-  exchange.error = cut ?? forwarded?.error ?? (exchange.decision?.admitted === false ? undefined : refusal)
-  if (cut !== undefined || forwarded?.outcome === 'cut') exchange.incomplete = 'cut'
-  else if (!response.writableFinished) exchange.incomplete = 'left'
 }

@@ -47,10 +47,7 @@ export function createAccessLog(
   })
   return {
     /** To be called once for each request, when it is over. */
-    observe(exchange: Exchange): void {
-      exchange.endedAt = performance.now()
-      observe(exchange)
-    },
+    observe,
     /** Writes what is still counted of refusals without a line. */
     close: () => sample?.close(),
   }

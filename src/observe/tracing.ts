@@ -85,12 +85,11 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
   })
   const tracer = provider.getTracer('sluice', VERSION)
 
-  function begin(exchange: Exchange): Span {
+  /** Starts the span of a request; returns it and the headers to forward, whose `traceparent` names the span. */
+  function begin(exchange: Exchange) {
     const { headers } = exchange.request
     const caller = spanContextOf(headers['traceparent'])
     const isParent = caller !== undefined && exchange.trusted
-    // It belongs to that parent (W3C Trace Context section 3.3).
-    if (!isParent) delete headers['tracestate']
     const route = pathOf(exchange)
     const span = tracer.startSpan(
       route === undefined ? exchange.method : `${exchange.method} ${route}`,
@@ -102,18 +101,17 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
       isParent ? trace.setSpanContext(ROOT_CONTEXT, caller) : ROOT_CONTEXT,
     )
     const { traceId, spanId, traceFlags } = span.spanContext()
-    headers['traceparent'] = `00-${traceId}-${spanId}-0${traceFlags}`
-    return span
+    const traceparent = `00-${traceId}-${spanId}-0${traceFlags}`
+    // `tracestate` belongs to that parent (W3C Trace Context section 3.3).
+    const tracestate = isParent ? headers['tracestate'] : undefined
+    return { span, headers: { ...headers, traceparent, tracestate } }
   }
 
   return {
-    /** Starts the span of a request, and makes it the parent that the request's own `traceparent` names. */
-    begin(exchange: Exchange): void {
-      exchange.span = begin(exchange)
-    },
+    begin,
     /** Ends the span of a finished request. */
     end(exchange: Exchange): void {
-      const span = (exchange.span as Span | undefined) ?? begin(exchange)
+      const span = (exchange.span as Span | undefined) ?? begin(exchange).span
       if (!span.isRecording()) return
       describe(span, exchange)
       span.end(epochMs(exchange.endedAt))

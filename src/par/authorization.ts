@@ -1,6 +1,5 @@
 import { Refusal } from '../errors.ts'
-import type { JwtRules } from './client-authentication.ts'
-import { findClient, type ParClients, refuseClientId } from './client-id.ts'
+import { type ClientRules, findClient, refuseRequestObject, signingOf } from './clients.ts'
 import {
   type Body,
   decodeComponent,
@@ -9,30 +8,24 @@ import {
   parseParameters,
   refuseBody,
 } from './form.ts'
-import { refuseRequestObject, signingOf } from './request-object.ts'
-
-/** A request to the authorisation endpoint: `query` without its `?`, and the body of a POST. */
-export interface AuthorizationRequest {
-  readonly query: string
-  readonly form: Body | undefined
-}
 
 export type AuthorizationGuard = ReturnType<typeof createAuthorizationGuard>
 
 const PUSHED = 'urn:ietf:params:oauth:request_uri:'
+const MAX_NAME = 128
 
 /**
- * Creates the guard of the authorisation endpoint (RFC 6749 section 3.1), which holds listed clients to what their settings require:
- * a pushed request (RFC 9126) or a signed request object (RFC 9101). Refusals are errors of RFC 6749 section 5.2, as the redirect
- * URI is not verified here.
+ * Creates the guard of the authorisation endpoint (RFC 6749 section 3.1), which requires of listed clients what their settings require: a
+ * pushed request (RFC 9126) or a signed request object (RFC 9101). Refusals are errors of RFC 6749 section 5.2, as the redirect URI
+ * is not verified here.
  */
-export function createAuthorizationGuard(options: JwtRules & ParClients) {
+export function createAuthorizationGuard(rules: ClientRules) {
   return {
-    /**
-     * Returns a refusal; undefined if the request is to be forwarded. Never rejects; may wait for the keys of a client. Calls
-     * `onClaim` with the client that the request names.
-     */
-    async check({ query, form }: AuthorizationRequest, onClaim?: (clientId: string) => void) {
+    /** Checks the query, without `?`, and the body of a POST. Returns undefined to forward. May wait for keys; never rejects. `onClaim` gets a well-formed id. */
+    async check(
+      { query, form }: { query: string; form: Body | undefined },
+      onClaim?: (clientId: string) => void,
+    ) {
       const body = form?.body.toString() ?? ''
       const unreadable = body === '' ? undefined : refuseBody(form!)
       if (unreadable !== undefined) return unreadable
@@ -41,15 +34,12 @@ export function createAuthorizationGuard(options: JwtRules & ParClients) {
       const [clientId, ...others] = pairs.flatMap(([name, value]) => (name === 'clientid' ? [value] : []))
       if (others.length > 0) return invalidRequest('Send the client_id once.')
       if (clientId === undefined) return refuseUnnamed(pairs)
-      const malformed = refuseClientId(clientId)
-      if (malformed !== undefined) return malformed
-      onClaim?.(clientId)
-      const client = findClient(options, clientId)
+      const client = findClient(rules, clientId, onClaim)
       if (client instanceof Refusal) return client
       if (client === undefined || (signingOf(client) === undefined && client.pushed === undefined))
         return undefined
 
-      // A backend may merge them, or read one of the two.
+      // A backend may merge them, or read only one.
       if (query !== '' && body !== '')
         return invalidRequest('Send the parameters in the query or in the form, not in both.')
       const parameters = parseParameters(query + body)
@@ -63,27 +53,25 @@ export function createAuthorizationGuard(options: JwtRules & ParClients) {
           'This client must push its request, and send here the request_uri that it gets for it.',
         )
       }
-      return refuseRequestObject(object, client, options)
+      return refuseRequestObject(object, client, rules)
     },
   }
 }
 
-/** Refuses a request without a client_id that leads to an object with one, by which a backend could find the client. */
+/** Refuses a request without a client_id that refers to an object, by whose client_id a backend could find the client. */
 function refuseUnnamed(pairs: readonly Pair[]): Refusal | undefined {
-  const leads = pairs.some(
+  const refers = pairs.some(
     ([name, value]) => name === 'request' || (name === 'requesturi' && !value.startsWith(PUSHED)),
   )
-  return leads ? invalidRequest('The client_id is missing.') : undefined
+  return refers ? invalidRequest('The client_id is missing.') : undefined
 }
 
 /** The letters of a parameter's name, and its value. */
 type Pair = readonly [name: string, value: string]
 
-const MAX_NAME = 128
-
 /**
  * Returns the parameters that have a value, as lenient backends read them: these ignore case and brackets in names, and split at
- * semicolons. A malformed value becomes U+FFFD, which no client id has. Returns a 400 for too many.
+ * semicolons. A malformed value becomes U+FFFD, which no client id contains. Returns a 400 for too many parameters.
  */
 function lenientPairs(text: string): readonly Pair[] | Refusal {
   const parts = text.split(/[&;]/, MAX_PARAMETERS + 1)

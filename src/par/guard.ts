@@ -1,21 +1,30 @@
+import { isUtf8 } from 'node:buffer'
+import { isName } from '../authenticate/token/claims.ts'
 import { Refusal } from '../errors.ts'
 import {
   assertionFault,
-  type Credentials,
-  invalidClient,
-  type JwtRules,
-  readCredentials,
-} from './client-authentication.ts'
-import { findClient, type ParClient, type ParClients, refuseClientId } from './client-id.ts'
-import { type Body, invalidRequest, parseParameters, refuseBody, refuseParameters } from './form.ts'
-import { refuseRequestObject } from './request-object.ts'
+  type ClientRules,
+  findClient,
+  type ParClient,
+  parseJwt,
+  refuseRequestObject,
+} from './clients.ts'
+import {
+  type Body,
+  decodeComponent,
+  type Form,
+  invalidRequest,
+  parseParameters,
+  refuseBody,
+  refuseParameters,
+} from './form.ts'
 
-export interface ParGuardOptions extends JwtRules, ParClients {
+export interface ParGuardOptions extends ClientRules {
   /** Treatment of unlisted clients whose form is valid. */
   readonly unknownClients: 'forward' | 'refuse'
 }
 
-/** A POST to the PAR endpoint, its body read. */
+/** A POST to the PAR endpoint. */
 export interface PushedRequest extends Body {
   /** Every `Authorization` value. */
   readonly authorization: readonly string[]
@@ -23,18 +32,17 @@ export interface PushedRequest extends Body {
 
 export type ParGuard = ReturnType<typeof createParGuard>
 
-/** Methods that are part of the request; TLS certificates are checked elsewhere. */
+/** Methods that are part of the request; other checks cover TLS certificates. */
 const IN_THE_REQUEST = /^(?:client_secret_|private_key_jwt$)/
+const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
-/** Enforces at the PAR endpoint (RFC 9126) what the backend would refuse or forgets to; refuses as RFC 6749 section 5.2 says. */
+/** Creates the guard of the PAR endpoint (RFC 9126), which makes the backend's checks and those it omits. Refusals are those of RFC 6749 section 5.2. */
 export function createParGuard(options: ParGuardOptions) {
-  const { issuer, unknownClients } = options
-
   async function refuseClient(credentials: Credentials, client: ParClient | undefined, realm?: string) {
-    if (client === undefined && unknownClients === 'refuse') {
+    if (client === undefined && options.unknownClients === 'refuse')
       return invalidClient('This client is not known here.', realm)
-    }
-    const { method, proved } = credentials
+    const { clientId, method, proved, assertion } = credentials
     const { authentication, keys } = client ?? {}
     if (method === 'none') {
       if (!IN_THE_REQUEST.test(authentication ?? '')) return undefined
@@ -46,40 +54,83 @@ export function createParGuard(options: ParGuardOptions) {
       return invalidClient(description, realm)
     }
     if (keys !== undefined && authentication !== 'client_secret_jwt') {
-      const fault = await assertionFault(credentials, keys, options)
+      const fault = await assertionFault(assertion, clientId, keys, options)
       return typeof fault === 'string' ? invalidClient(`The client_assertion ${fault}`) : fault
     }
-    // Only who shares its secret can verify a client_secret_jwt.
+    // The gateway cannot verify a client_secret_jwt: only the backend has the secret.
     if (proved !== undefined) return undefined
     return invalidRequest('The client_assertion must be a JWT with the client_id as sub.')
   }
 
   return {
-    /**
-     * Returns a refusal, or undefined where the request is to be forwarded: byte for byte, and once. Waits for keys at most;
-     * never rejects. Calls `onClaim` with the client that the request names, once its form can be read.
-     */
-    async check({ authorization, ...sent }: PushedRequest, onClaim?: (clientId: string) => void) {
-      const unreadable = refuseBody(sent)
+    /** Returns undefined to forward the request byte for byte, and once. May wait for keys; never rejects. Calls `onClaim` with a well-formed client_id. */
+    async check({ authorization, ...body }: PushedRequest, onClaim?: (clientId: string) => void) {
+      const unreadable = refuseBody(body)
       if (unreadable !== undefined) return unreadable
       // RFC 9126 section 2.1.
-      const form = parseParameters(sent.body.toString(), 'request_uri')
+      const form = parseParameters(body.body.toString(), 'request_uri')
       if (form instanceof Refusal) return form
       const credentials = readCredentials(form, authorization)
       if (credentials instanceof Refusal) return credentials
-      const { clientId } = credentials
-      const malformed = refuseClientId(clientId)
-      if (malformed !== undefined) return malformed
-      onClaim?.(clientId)
-      const client = findClient(options, clientId)
+      const client = findClient(options, credentials.clientId, onClaim)
       if (client instanceof Refusal) return client
       const object = form.get('request')
       const incomplete = object === undefined ? refuseParameters((name) => form.get(name), 'form') : undefined
       if (incomplete !== undefined) return incomplete
-      const realm = authorization.length > 0 ? issuer : undefined
+      const realm = authorization.length > 0 ? options.issuer : undefined
       const refused = await refuseClient(credentials, client, realm)
       if (refused !== undefined || client === undefined) return refused
       return refuseRequestObject(object, client, options)
     },
   }
+}
+
+/** The client_id and the authentication method of a request, not verified. */
+type Credentials = Exclude<ReturnType<typeof readCredentials>, Refusal>
+
+/** Reads the client and its authentication method (RFC 6749 section 2.3); returns a refusal for several methods. */
+function readCredentials(form: Form, authorization: readonly string[]) {
+  const [header, ...more] = authorization
+  const assertionText = form.get('client_assertion')
+  const used = [header, form.get('client_secret'), assertionText].filter((value) => value !== undefined)
+  if (used.length + more.length > 1)
+    return invalidRequest('Authenticate in one way: Authorization, client_secret or client_assertion.')
+  // RFC 7521 section 4.2: both or neither.
+  const type = form.get('client_assertion_type')
+  if (type !== (assertionText && ASSERTION_TYPE))
+    return invalidRequest(`Send a client_assertion and client_assertion_type=${ASSERTION_TYPE}, or neither.`)
+  const assertion = assertionText === undefined ? undefined : parseJwt(assertionText)
+  const sub = assertion?.claims['sub']
+  const basic = header === undefined ? undefined : readBasic(header)
+  if (header !== undefined && basic === undefined)
+    return invalidRequest('The Authorization header is malformed; send Basic with form-encoded credentials.')
+  /** The client that the method itself names; undefined for `none`, and for an assertion without a readable `sub`. */
+  const proved = basic ?? (isName(sub) ? sub : undefined)
+  const named = form.get('client_id')
+  if (named !== undefined && proved !== undefined && named !== proved)
+    return invalidRequest('The client_id is not the client of the Authorization header or client_assertion.')
+  const clientId = named ?? proved
+  if (clientId === undefined) return invalidRequest('The client_id is missing.')
+  const secretOrAssertion = assertionText === undefined ? 'secret' : 'assertion'
+  /** `none` may still be a TLS certificate. */
+  const method = used.length === 0 ? 'none' : secretOrAssertion
+  return { clientId, proved, method, assertion }
+}
+
+/** Returns the client of a Basic header, whose halves are form-encoded (RFC 6749 section 2.3.1). */
+function readBasic(header: string): string | undefined {
+  const bytes = Buffer.from(BASIC.exec(header)?.[1] ?? '', 'base64')
+  const text = isUtf8(bytes) ? bytes.toString() : ''
+  const colon = text.indexOf(':')
+  if (colon === -1 || decodeComponent(text.slice(colon + 1)) === undefined) return undefined
+  return decodeComponent(text.slice(0, colon)) || undefined
+}
+
+/** Returns a 401 `invalid_client`, with a challenge if the client used the Authorization header (RFC 6749 section 5.2). */
+function invalidClient(description: string, realm?: string): Refusal {
+  const quoted = realm?.replaceAll(/[^ !#-[\]-~]/g, '')
+  return new Refusal('Unauthorized', description, {
+    oauthError: 'invalid_client',
+    headers: quoted === undefined ? {} : { 'WWW-Authenticate': `Basic realm="${quoted}"` },
+  })
 }

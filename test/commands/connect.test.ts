@@ -103,7 +103,7 @@ routes:
     const text = textOf({ data: data.url, tokens: { jwks } })
     const { code, stdout } = await sluice(['check', '--connect', '--config', fileOf(text)])
     expect(code).toBe(1)
-    expect(stdout).toContain(`${jwks} does not speak TLS; write http:// in place of https://`)
+    expect(stdout).toContain(`${jwks} does not use TLS; write http:// instead of https://`)
   })
 
   it('shows the warnings of the configuration, which fail nothing', async ({ onTestFinished }) => {
@@ -248,7 +248,7 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
     server.answer = (response) => void response.writeHead(401).end()
     const [refused] = await ask()
     expect(refused).toMatch(
-      /^failed .*answered 401: it does not take the gateway's clientId and clientSecret; correct/,
+      /^failed .*answered 401: it does not accept the gateway's clientId and clientSecret; correct/,
     )
     expect(refused).not.toContain('hunter2')
     server.answer = { active: true, client_id: 'acme', aud: 'https://api.example.com' }

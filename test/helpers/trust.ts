@@ -1,8 +1,7 @@
-import type { SenderConstrainedToken } from '../../src/authenticate/proof/confirmation.ts'
 import type { Proofs } from '../../src/authenticate/proof/dpop.ts'
-import { type Authenticate, createBearer } from '../../src/authenticate/token/bearer.ts'
+import { type Authenticate, createBearer, type TrustedIssuer } from '../../src/authenticate/token/bearer.ts'
+import type { SenderConstrainedToken } from '../../src/authenticate/token/challenge.ts'
 import type { Identity } from '../../src/authenticate/token/claims.ts'
-import type { TrustedIssuer } from '../../src/authenticate/token/claims.ts'
 import {
   createKeySource,
   type Keys,

@@ -64,7 +64,7 @@ const secret = (fields: Members = plain('secret'), authorization = basic('secret
   headers: { authorization },
 })
 
-/** Made anew for each sending: an assertion is good once. */
+/** Created for each request: an assertion is valid once. */
 const SAME: readonly (readonly [string, () => Push])[] = [
   ['an assertion for the issuer', () => keyed()],
   ['an assertion for the token endpoint', () => keyed({ aud: `${issuer}/token` })],
@@ -93,14 +93,14 @@ const SAME: readonly (readonly [string, () => Push])[] = [
   ['Basic that is not form-encoded', () => secret(plain('secret'), `Basic ${btoa('secret:%')}`)],
   ['Basic of another client', () => secret(plain('keyed'))],
   ['Basic for a client with a key', () => secret(plain('keyed'), basic('keyed', 'x'))],
-  ['Basic beside a secret', () => secret(plain('secret', { client_secret: SECRET }))],
+  ['Basic and a secret', () => secret(plain('secret', { client_secret: SECRET }))],
   ['a secret in the form', () => ({ fields: plain('secret', { client_secret: SECRET }) })],
   ['an unknown client with an assertion that is none', () => ofUnknown('x')],
   ['nothing at all', () => ({ fields: {} })],
   ['an unknown client', () => ({ fields: plain('unknown', { client_secret: 'x' }) })],
-  ['a signed object, by the assertion alone', () => signing(object('signing'))],
+  ['a signed object, identified only by the assertion', () => signing(object('signing'))],
   [
-    'a signed object with other fields beside it',
+    'a signed object and other fields',
     () => ({
       fields: {
         ...signing(object('signing')).fields,
@@ -123,7 +123,7 @@ const SAME: readonly (readonly [string, () => Push])[] = [
   ['claims', () => form({ claims: '{"id_token":{"sub":{"essential":true}}}' })],
   ['claims "true"', () => form({ claims: '{"id_token":{"sub":"true"}}' })],
   ['an unsigned object', () => secret({ client_id: 'secret', request: unsigned('secret') })],
-  ['claims that are no JSON', () => form({ claims: '{' })],
+  ['claims that are not JSON', () => form({ claims: '{' })],
   ['claims that are a list', () => form({ claims: '[]' })],
   ['claims without members', () => form({ claims: '{}' })],
   ['claims that are a text', () => form({ claims: '{"id_token":"x"}' })],
@@ -138,7 +138,7 @@ const SAME: readonly (readonly [string, () => Push])[] = [
   ],
 ]
 
-/** Where the guard refuses otherwise, or more: what it says, and what the provider would. */
+/** Requests that only the guard refuses, or with another error: the error of the guard, and that of the provider. */
 const OTHERWISE: readonly (readonly [string, () => Push, string, string])[] = [
   ['no authentication', () => ({ fields: plain('keyed') }), '400 invalid_request', '401 invalid_client'],
   [

@@ -41,9 +41,9 @@ const anyJwt = fc
       '.',
     ),
   )
-/** No key here is one of `signing`. */
+/** Keys that are not of `signing`. */
 const keyOf = (client: string): TestKey => (client === 'signing' ? OTHER_KEY : KEY)
-/** JWTs of any claims beside good ones, in any header. */
+/** JWTs with valid and arbitrary claims, and any header. */
 const odd = fc.dictionary(
   names('iss sub aud exp nbf iat jti claims scope client_id request __proto__'),
   fc.jsonValue({ maxDepth: 2 }),
@@ -100,7 +100,7 @@ const request: fc.Arbitrary<PushedRequest> = fc.record({
 
 const CODES = ['invalid_request', 'invalid_client', 'invalid_request_object']
 
-describe('whatever is sent', () => {
+describe('for any request', () => {
   it('is answered with a client or a refusal in OAuth’s format, and never changed', async () => {
     await fc.assert(
       fc.asyncProperty(request, async (request) => {
@@ -121,7 +121,7 @@ describe('whatever is sent', () => {
     )
   })
 
-  it('takes time proportional to its length', async () => {
+  it('needs time proportional to its length', async () => {
     const deep = `${encode({ alg: 'none' })}.${Buffer.from('{"a":'.repeat(8000)).toString('base64url')}.`
     const wide = Buffer.from(`{${'"a":1,'.repeat(8000)}"a":1}`).toString('base64url')
     const startedAt = performance.now()

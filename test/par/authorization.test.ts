@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest'
 import { type AuthorizationGuard, createAuthorizationGuard } from '../../src/par/authorization.ts'
-import type { ParClient } from '../../src/par/client-id.ts'
+import type { ParClient } from '../../src/par/clients.ts'
 import {
   encodeForm,
   guardOptions,
@@ -26,7 +26,7 @@ type Members = Readonly<Record<string, unknown>>
 const encoded = (fields: Members | string): string =>
   typeof fields === 'string' ? fields : encodeForm(fields).toString()
 
-/** Checks as of `NOW`; returns the words of the refusal, or `passed`. */
+/** Checks as of `NOW`; returns the message of the refusal, or `passed`. */
 async function checked(request: Parameters<AuthorizationGuard['check']>[0]): Promise<string> {
   vi.setSystemTime(NOW * 1000)
   const refusal = await guard.check(request).finally(() => vi.useRealTimers())
@@ -47,8 +47,8 @@ describe.each([
   it.each<[string, Members]>([
     ['a pushed request', { client_id: 'signing', request_uri: URN }],
     ['a signed request object', signed],
-    ['a signed request object beside other parameters', { ...plain('signing'), ...signed }],
-    ['a signed request object beside an empty request_uri', { ...signed, request_uri: '' }],
+    ['a signed request object and other parameters', { ...plain('signing'), ...signed }],
+    ['a signed request object and an empty request_uri', { ...signed, request_uri: '' }],
     ['a pushed request of one that must push', { client_id: 'pushing', request_uri: URN, state: 's' }],
     ['a pushed request of one that must push and sign', { client_id: 'both', request_uri: URN }],
     ['plain parameters of one that need not sign', plain('none')],
@@ -82,7 +82,7 @@ describe.each([
     ['the object of another client', { ...signed, request: requestObject('both') }, /client_id as iss/],
     ['an https: request_uri', { client_id: 'signing', request_uri: 'https://a.example/r' }, /must push/],
     ['a request_uri in another case', { client_id: 'signing', request_uri: URN.toUpperCase() }, /must push/],
-    ['an object beside a request_uri', { ...signed, request_uri: URN }, /not both/],
+    ['an object and a request_uri', { ...signed, request_uri: URN }, /not both/],
     [
       'a signed object of one that must push',
       { client_id: 'both', request: requestObject('both') },
@@ -101,9 +101,9 @@ describe.each([
     ['a look-alike', plain('SIGNING'), /not spelt/],
     ['a client_id that is malformed', 'client_id=signin%67%ff', /printable ASCII/],
     ['a client_id that is too long', plain('x'.repeat(256)), /printable ASCII/],
-    ['an object without a client_id beside it', { request: signed.request }, /client_id is missing/],
+    ['an object without a client_id parameter', { request: signed.request }, /client_id is missing/],
     [
-      'an address without a client_id beside it',
+      'an address without a client_id parameter',
       { request_uri: 'https://a.example/r' },
       /client_id is missing/,
     ],
@@ -116,7 +116,7 @@ it.each([
   [plain('signing'), `request_uri=${URN}`],
   [{ request_uri: URN }, 'client_id=signing'],
   [{ client_id: 'signing', request_uri: URN }, 'x=1'],
-])('refuses %j in the form beside %s in the query', async (fields, query) => {
+])('refuses %j in the form with %s in the query', async (fields, query) => {
   expect(await post(fields, query)).toMatch(/not in both/)
 })
 

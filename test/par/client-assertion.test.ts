@@ -29,7 +29,7 @@ const FOREIGN = 'https://elsewhere.example.com'
 const send = (claims: object = {}, options: JwtOptions = {}, by = guard): Promise<unknown> =>
   push(by, { ...plain('acme'), ...assertion('acme', { ...claims }, options) })
 
-describe('a client assertion that is good', () => {
+describe('a valid client assertion', () => {
   it.each([
     ['is for the issuer', {}],
     ['is for the token endpoint', { aud: TOKEN }],
@@ -38,7 +38,7 @@ describe('a client assertion that is good', () => {
     ['is for one of ours among others', { aud: [FOREIGN, PAR] }],
     ['has times with fractions', { iat: NOW - 0.75, nbf: NOW - 0.5, exp: NOW + 3599.25 }],
     ['lives for an hour', { exp: NOW + 3600 }],
-    ['says no more than it must', { iat: undefined, nbf: undefined }],
+    ['contains only the required claims', { iat: undefined, nbf: undefined }],
     ['expired within the leeway', { exp: NOW - 9.9 }],
     ['is to be valid within the leeway', { nbf: NOW + 10 }],
     ['comes from a clock that is ahead', { iat: NOW + 60, exp: NOW + 90 }],
@@ -58,13 +58,13 @@ describe('a client assertion that is good', () => {
     expect(await send({}, { header })).toBe(PASSED)
   })
 
-  it('may come twice: the identity backend remembers its jti', async () => {
+  it('may be repeated: the identity backend checks its jti', async () => {
     const fields = { ...plain('acme'), ...assertion('acme') }
     expect(await push(guard, fields)).toBe(PASSED)
     expect(await push(guard, fields)).toBe(PASSED)
   })
 
-  it('names the client where no client_id does', async () => {
+  it('names the client if there is no client_id', async () => {
     const fields = { request: requestObject('acme'), ...assertion('acme') }
     expect(await push(guard, fields)).toBe(PASSED)
   })
@@ -88,12 +88,12 @@ describe('a client assertion that is refused', () => {
     ['our audience in a list in a list', { aud: [[ISSUER]] }, /audience/],
     ['our audience, almost', { aud: `${ISSUER}/` }, /audience/],
     ['no exp', { exp: undefined }, /must have an exp/],
-    ['an exp that is a text', { exp: String(NOW + 60) }, /that is no number/],
-    ['an exp that is null', { exp: null }, /that is no number/],
+    ['an exp that is a text', { exp: String(NOW + 60) }, /that is not a number/],
+    ['an exp that is null', { exp: null }, /that is not a number/],
     ['an exp that passed', { exp: NOW - 10 }, /expired/],
     ['an exp of long ago', { exp: 0 }, /expired/],
     ['an nbf to come', { nbf: NOW + 10.5 }, /not valid yet/],
-    ['an nbf that is a text', { nbf: 'now' }, /that is no number/],
+    ['an nbf that is a text', { nbf: 'now' }, /that is not a number/],
     ['an iat of tomorrow', { iat: NOW + 86_400, exp: NOW + 90_000 }, /iat in the future/],
     ['no jti', { jti: undefined }, /must have a jti/],
     ['a jti without letters', { jti: '' }, /must have a jti/],
@@ -117,10 +117,10 @@ describe('a client assertion that is refused', () => {
     ['the typ of an access token', { header: { typ: 'at+jwt' } }, /header/],
     ['the typ of a request object', { header: { typ: 'oauth-authz-req+jwt' } }, /header/],
     ['a typ that is a number', { header: { typ: 1 } }, /header/],
-    ['a payload that is a list', { payload: Buffer.from('[]') }, /no signed JWT/],
-    ['a payload that is cut', { payload: Buffer.from('{"iss":"acme"') }, /no signed JWT/],
-    ['a payload that is no UTF-8', { payload: Buffer.from('{"iss":"\xff"}', 'latin1') }, /no signed JWT/],
-    ['a payload that nests without end', { payload: Buffer.from('{"a":'.repeat(5000)) }, /no signed JWT/],
+    ['a payload that is a list', { payload: Buffer.from('[]') }, /not a signed JWT/],
+    ['a payload that is cut', { payload: Buffer.from('{"iss":"acme"') }, /not a signed JWT/],
+    ['a payload that is not UTF-8', { payload: Buffer.from('{"iss":"\xff"}', 'latin1') }, /not a signed JWT/],
+    ['a payload that nests without end', { payload: Buffer.from('{"a":'.repeat(5000)) }, /not a signed JWT/],
   ])('has %s', async (_, options, words) => {
     expect(await send({}, options)).toEqual(refusal(401, 'invalid_client', words))
   })
@@ -133,7 +133,7 @@ describe('a client assertion that is refused', () => {
     ['padding', `${encode({ alg: 'PS256' })}=.${encode({ sub: 'acme' })}.AA`],
   ])('is %s', async (_, text) => {
     const fields = { ...plain('acme'), ...assertion('acme'), client_assertion: text }
-    expect(await push(guard, fields)).toEqual(refusal(401, 'invalid_client', /no signed JWT/))
+    expect(await push(guard, fields)).toEqual(refusal(401, 'invalid_client', /not a signed JWT/))
   })
 
   it('was changed in flight', async () => {
@@ -153,7 +153,7 @@ describe('a client assertion that is refused', () => {
     expect(await push(guard, fields)).toEqual(refusal(401, 'invalid_client', /algorithm/))
   })
 
-  it('has a sub with half a character, and no client_id stands beside it', async () => {
+  it('has a sub with half a character, and there is no client_id', async () => {
     const payload = Buffer.from('{"iss":"\\ud800","sub":"\\ud800"}')
     const fields = { request: 'x', ...assertion('x', {}, { payload }) }
     expect(await push(guard, fields)).toEqual(refusal(400, 'invalid_request', /client_id is missing/))
@@ -171,15 +171,15 @@ describe('a client assertion that is refused', () => {
 
   it('has a number beyond all numbers as exp', async () => {
     const payload = Buffer.from(`{"iss":"acme","sub":"acme","aud":"${ISSUER}","jti":"x","exp":1e999}`)
-    expect(await send({}, { payload })).toEqual(refusal(401, 'invalid_client', /that is no number/))
+    expect(await send({}, { payload })).toEqual(refusal(401, 'invalid_client', /that is not a number/))
   })
 })
 
 describe('strict about the audience', () => {
   it.each([
     ['the issuer', ISSUER],
-    ['a list of the issuer alone', [ISSUER]],
-  ])('takes %s', async (_, aud) => {
+    ['a list of only the issuer', [ISSUER]],
+  ])('accepts %s', async (_, aud) => {
     expect(await send({ aud }, {}, strict)).toBe(PASSED)
   })
 
@@ -187,7 +187,7 @@ describe('strict about the audience', () => {
     ['the token endpoint', TOKEN],
     ['the PAR endpoint', PAR],
     ['a list of the token endpoint', [TOKEN]],
-    ['the issuer beside the token endpoint', [ISSUER, TOKEN]],
+    ['the issuer and the token endpoint', [ISSUER, TOKEN]],
     ['the issuer twice', [ISSUER, ISSUER]],
     ['an empty list', []],
   ])('refuses %s', async (_, aud) => {

@@ -150,6 +150,6 @@ describe('keys in the configuration', () => {
     expect(await send()).toEqual(unavailable)
     expect(await send()).toEqual(unavailable)
     keys.close()
-    expect(reasons).toEqual(['jwks is no JWK Set: it has no list "keys"'])
+    expect(reasons).toEqual(['jwks is not a JWK Set: it has no list "keys"'])
   })
 })

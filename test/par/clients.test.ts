@@ -21,9 +21,9 @@ const PARAMETERS = {
   nonce: 'n',
 }
 const CLAIMS = { id_token: { sub: { essential: true }, 'mh:con_id': { essential: true } } }
-/** As the documentation of the service writes them. */
+/** Requests as in the documentation of the service. */
 const SEED_CLAIMS = '{"id_token":{"sub":"true","mh:con_id":"true"}}'
-/** What a browser accepts. */
+/** The `Accept` of a browser. */
 const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8'
 const URN = /^urn:ietf:params:oauth:request_uri:/
 const PRIVATE_JWK = {

@@ -13,7 +13,7 @@ const value = fc.string({ unit: 'binary' }).filter((text) => !/\p{Surrogate}|\0/
 const pairs = fc.uniqueArray(fc.tuple(name, value), { maxLength: 100, selector: ([name]) => name })
 
 describe('reading a form', () => {
-  it('reads what URLSearchParams writes, whatever it is', () => {
+  it('reads everything that URLSearchParams writes', () => {
     fc.assert(
       fc.property(pairs, (pairs) => {
         const form = read(new URLSearchParams(pairs).toString())
@@ -58,7 +58,7 @@ describe('reading a form', () => {
     )
   })
 
-  it('takes names that objects inherit as names', () => {
+  it('accepts names that objects inherit', () => {
     expect(read('__proto__=a&constructor=b')).toEqual(
       new Map([
         ['__proto__', 'a'],
@@ -72,7 +72,7 @@ describe('reading a form', () => {
     ['a bad escape', 'a=100%'],
     ['half an escape', 'a=%4'],
     ['an escape of no number', 'a=%zz'],
-    ['a byte that is no character', 'a=%ff'],
+    ['a byte that is not a character', 'a=%ff'],
     ['half a character', 'a=%ED%A0%80'],
     ['a character in too many bytes', 'a=%C0%AF'],
     ['a NUL', 'a=x%00y'],
@@ -95,22 +95,22 @@ describe('reading a form', () => {
     ['a NUL', 'request_uri%00=x'],
     ['a byte order mark', '\ufeffrequest_uri=x'],
     ['a letter that looks like another', 'requ\u0435st_uri=x'],
-    ['more characters than a name has', `${'x'.repeat(129)}=x`],
+    ['more than the maximum length', `${'x'.repeat(129)}=x`],
   ])('refuses a name with %s', (_, body) => {
     expect(words(body)).toMatch(/malformed name/)
   })
 
-  it('refuses bytes that are no UTF-8, and a raw ";", at which some parsers split', () => {
+  it('refuses bytes that are not UTF-8, and a raw ";", at which some parsers split', () => {
     expect(words(Buffer.from('a=\xff', 'latin1'))).toMatch(/UTF-8/)
     expect(words('state=1;request_uri=x')).toMatch(/semicolon/)
   })
 
-  it('takes a name of as many characters as a name may have', () => {
+  it('accepts a name of the maximum length', () => {
     const longest = 'x'.repeat(128)
     expect(read(`${longest}=y`)).toEqual(new Map([[longest, 'y']]))
   })
 
-  it('finds a repetition however it is spelled', () => {
+  it('finds a repetition in any spelling', () => {
     expect(words('%61=x&b=y&a=z')).toMatch(/parameter a once/)
     expect(words('a&a')).toMatch(/parameter a once/)
     expect(words('a=&a=x')).toMatch(/parameter a once/)
@@ -131,7 +131,7 @@ describe('reading a form', () => {
     ['spaces', '+'],
     ['names', 'resource=x&'],
     ['characters', 'é'],
-  ])('takes time proportional to its length, of %s too', (_, piece) => {
+  ])('needs time proportional to its length, of %s too', (_, piece) => {
     const body = Buffer.from(piece.repeat(256 * 1024))
     const startedAt = performance.now()
     read(body)

@@ -31,7 +31,7 @@ const NO_SUB = /must be a JWT with the client_id as sub/
 const challenge = { 'WWW-Authenticate': `Basic realm="${ISSUER}"` }
 const asSecret = { authorization: basic('secret') }
 
-describe('what the guard lets pass', () => {
+describe('the guard accepts', () => {
   it.each([
     ['a signed JWT and a client assertion', 'signing', { request: requestObject('signing') }],
     ['those and a client_id', 'signing', { client_id: 'signing', request: requestObject('signing') }],
@@ -45,9 +45,9 @@ describe('what the guard lets pass', () => {
   it.each([
     ['Basic and plain parameters', plain('secret'), asSecret],
     ['Basic and an unsigned object', { request: unsignedObject('secret') }, asSecret],
-    ['Basic beside its own client_id', { client_id: 'secret', request: unsignedObject('secret') }, asSecret],
+    ['Basic and its own client_id', { client_id: 'secret', request: unsignedObject('secret') }, asSecret],
     ['a signed object of a client without keys', { request: requestObject('secret') }, asSecret],
-    ['client_secret_post in place of basic', { ...plain('secret'), client_secret: 'x' }, {}],
+    ['client_secret_post instead of basic', { ...plain('secret'), client_secret: 'x' }, {}],
     [
       'Basic with reserved characters in the client',
       plain('macs/with:key'),
@@ -94,7 +94,7 @@ describe('what the guard lets pass', () => {
   })
 })
 
-describe('what the guard refuses of a form', () => {
+describe('the guard refuses in a form', () => {
   it.each([
     [undefined],
     [''],
@@ -141,7 +141,7 @@ describe('what the guard refuses of a form', () => {
     `URN:UUID:{${PLAIN_UUID}}`,
     `${PLAIN_UUID.slice(0, 4)}-${PLAIN_UUID.slice(4)}`,
     '0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0f',
-  ])('the client_id %j, which a database may take for a listed one', async (client) => {
+  ])('the client_id %j, which a database may treat as a listed one', async (client) => {
     const words = /client_id is not spelt/
     expect(await push(listed, plain(client))).toEqual(refusal(400, 'invalid_request', words))
     const sent = { authorization: basic(client) }
@@ -187,17 +187,17 @@ describe('what the guard refuses of a form', () => {
   it.each([
     ['a parameter twice', { scope: ['openid', 'openid'] }, /parameter scope once/],
     ['a request_uri', { request_uri: 'urn:ietf:params:oauth:request_uri:x' }, /request_uri/],
-    ['a request_uri without value, which a server may take for given', { request_uri: '' }, /request_uri/],
+    ['a request_uri without value, which a server may treat as given', { request_uri: '' }, /request_uri/],
     ['no client_id', { client_id: undefined }, /client_id is missing/],
     ['no scope', { scope: undefined }, /Send scope/],
     ['a scope without openid', { scope: 'openid2 id:openid' }, /openid/],
     ['no response_type', { response_type: '' }, /Send response_type/],
     ['no redirect_uri', { redirect_uri: undefined }, /Send redirect_uri/],
-    ['claims that are no JSON', { claims: '{id_token:{}}' }, /claims/],
+    ['claims that are not JSON', { claims: '{id_token:{}}' }, /claims/],
     ['claims that are a list', { claims: '[]' }, /claims/],
     ['claims that are null', { claims: 'null' }, /claims/],
     ['claims that ask for nothing known', { claims: '{"access_token":{}}' }, /claims/],
-    ['claims with an id_token that is no object', { claims: '{"id_token":"true"}' }, /claims/],
+    ['claims with an id_token that is not an object', { claims: '{"id_token":"true"}' }, /claims/],
     ['claims with a userinfo that is a list', { claims: '{"id_token":{},"userinfo":[]}' }, /claims/],
     [
       'an assertion without its type',
@@ -213,9 +213,9 @@ describe('what the guard refuses of a form', () => {
       /client_assertion_type=/,
     ],
     ['a type without its assertion', { client_assertion_type: ASSERTION_TYPE }, /Send a client_assertion/],
-    ['a secret beside an assertion', { ...assertion('public'), client_secret: 'x' }, /one way/],
+    ['a secret and an assertion', { ...assertion('public'), client_secret: 'x' }, /one way/],
     ['an assertion of another client than the client_id', assertion('keyed'), /not the client of/],
-    ['an assertion that is no JWT', { ...assertion(''), client_assertion: 'x' }, NO_SUB],
+    ['an assertion that is not a JWT', { ...assertion(''), client_assertion: 'x' }, NO_SUB],
     ['an assertion that is encrypted', { ...assertion(''), client_assertion: 'e30.e30.e30.e30.e30' }, NO_SUB],
     [
       'an assertion that others could read, with the sub of another',
@@ -231,43 +231,43 @@ describe('what the guard refuses of a form', () => {
   })
 
   it.each([
-    ['Basic beside client_secret', { client_secret: 'x' }, basic('public'), /one way/],
-    ['Basic beside an assertion', assertion('public'), basic('public'), /one way/],
+    ['Basic and client_secret', { client_secret: 'x' }, basic('public'), /one way/],
+    ['Basic and an assertion', assertion('public'), basic('public'), /one way/],
     ['two Authorization headers', {}, [basic('public'), basic('public')], /one way/],
     ['Basic of another client than the client_id', {}, basic('secret'), /not the client of/],
     ['another scheme', {}, 'Bearer abc', /Authorization header/],
     ['Basic without credentials', {}, 'Basic', /Authorization header/],
-    ['Basic that is no base64', {}, 'Basic pub:lic', /Authorization header/],
+    ['Basic that is not base64', {}, 'Basic pub:lic', /Authorization header/],
     ['Basic without a colon', {}, `Basic ${btoa('public')}`, /Authorization header/],
     ['Basic without a client', {}, `Basic ${btoa(':secret')}`, /Authorization header/],
     ['Basic that is not form-encoded', {}, `Basic ${btoa('public:100%')}`, /Authorization header/],
-    ['Basic that is no UTF-8', {}, `Basic ${btoa('public:\xff')}`, /Authorization header/],
+    ['Basic that is not UTF-8', {}, `Basic ${btoa('public:\xff')}`, /Authorization header/],
   ])('%s', async (_, fields, authorization, words) => {
     const answer = await push(guard, plain('public', fields), { authorization })
     expect(answer).toEqual(refusal(400, 'invalid_request', words))
   })
 
-  it('a client_id found nowhere but in the request object', async () => {
+  it('a client_id that is only in the request object', async () => {
     const answer = await push(guard, { request: unsignedObject('public') })
     expect(answer).toEqual(refusal(400, 'invalid_request', /client_id is missing/))
   })
 
   it.each(['client_id', 'scope', 'response_type', 'redirect_uri'])(
-    'a %s that is in the Authorization header or nowhere, where plain parameters are sent',
+    'a %s that is in the Authorization header or nowhere, if plain parameters are sent',
     async (name) => {
       const answer = await push(guard, plain('secret', { [name]: undefined }), asSecret)
       expect(answer).toEqual(refusal(400, 'invalid_request', new RegExp(`Send ${name}`)))
     },
   )
 
-  it('what it holds, before it checks who sent it', async () => {
+  it('its parameters, before it checks the client', async () => {
     const forged = assertion('keyed', {}, { key: OTHER_KEY })
     expect(await push(guard, { ...plain('keyed'), ...forged })).toMatchObject({ status: 401 })
     expect(await push(guard, { ...plain('keyed', { scope: 'x' }), ...forged })).toMatchObject({ status: 400 })
   })
 })
 
-describe('what the guard refuses of a client', () => {
+describe('the guard refuses of a client', () => {
   it.each(['secret', 'keyed', 'signing', 'macs/with:key'])('no authentication of %s', async (client) => {
     const answer = await push(guard, plain(client))
     expect(answer).toEqual(
@@ -275,7 +275,7 @@ describe('what the guard refuses of a client', () => {
     )
   })
 
-  it('a secret in place of a signature, with a challenge where Basic was used', async () => {
+  it('a secret instead of a signature, with a challenge if Basic was used', async () => {
     const words = /send a client_assertion/
     expect(await push(guard, plain('keyed', { client_secret: 'x' }))).toEqual(
       refusal(401, 'invalid_client', words),
@@ -311,7 +311,7 @@ describe('what the guard refuses of a client', () => {
   })
 })
 
-describe('what a refusal says', () => {
+describe('the text of a refusal', () => {
   it('is ASCII without quotes, and repeats neither secret nor assertion', async () => {
     const forged = assertion('keyed', {}, { key: OTHER_KEY })
     const answers = [

@@ -62,7 +62,7 @@ describe('a signed request object', () => {
 
   it.each([
     ['expired', { exp: NOW - 10 }, /expired/],
-    ['has an exp that is a text', { exp: 'later' }, /that is no number/],
+    ['has an exp that is a text', { exp: 'later' }, /that is not a number/],
     ['is not valid yet', { nbf: NOW + 11 }, /not valid yet/],
     ['is from the future', { iat: NOW + 3600 }, /future/],
     ['is for another audience', { aud: TOKEN }, new RegExp(`send the aud ${ISSUER}`)],
@@ -72,7 +72,7 @@ describe('a signed request object', () => {
     ['holds a request', { request: 'e30.e30.' }, /must not hold request/],
     ['holds a request_uri', { request_uri: '' }, /must not hold request/],
     ['holds a request that is null', { request: null }, /must not hold request/],
-  ])('is refused where it %s', async (_, claims, words) => {
+  ])('is refused if it %s', async (_, claims, words) => {
     for (const client of ALL) expect(await signed(client, claims)).toEqual(badObject(words))
   })
 
@@ -83,11 +83,11 @@ describe('a signed request object', () => {
     ['lacks a response_type', { response_type: undefined }, /Send response_type/],
     ['lacks a redirect_uri', { redirect_uri: '' }, /Send redirect_uri/],
     ['lacks a client_id', { client_id: undefined }, /Send client_id/],
-    ['has claims that are no JSON', { claims: '{' }, /claims/],
+    ['has claims that are not JSON', { claims: '{' }, /claims/],
     ['has claims that are a list', { claims: [] }, /claims/],
     ['has claims that are null', { claims: null }, /claims/],
     ['has claims without id_token', { claims: {} }, /claims/],
-  ])('is refused where it %s, whatever stands beside it', async (_, claims, words) => {
+  ])('is refused if it %s, with any other parameters', async (_, claims, words) => {
     for (const client of ALL) {
       const request = requestObject(client, { ...claims })
       expect(await send(client, request, plain(client))).toEqual(badRequest(words))
@@ -103,12 +103,12 @@ describe('a signed request object', () => {
     for (const client of ALL) expect(await signed(client, {}, { header })).toEqual(badObject(/header/))
   })
 
-  it('may be contradicted by the form beside it, whose client alone counts', async () => {
+  it('may differ from the form, whose client_id is the only parameter that counts', async () => {
     const beside = plain('on', { scope: 'x', redirect_uri: undefined, claims: '[', response_type: undefined })
     expect(await send('on', requestObject('on'), beside)).toBe(PASSED)
   })
 
-  it('is refused with a bad signature wherever keys are known', async () => {
+  it('is refused with a bad signature if the client has keys', async () => {
     for (const client of ['on', 'none', 'unset']) {
       expect(await signed(client, {}, { key: OTHER_KEY })).toEqual(badObject(/signature/))
       expect(await signed(client, {}, { header: { kid: 'key-2' } })).toEqual(badObject(/signature/))
@@ -136,7 +136,7 @@ describe('signing on', () => {
       expect(await send(client, unsignedObject(client))).toEqual(badObject(/signed with PS256/))
     }
     const half = requestObject('on').replace(/[^.]+$/, '')
-    expect(await send('on', half)).toEqual(badObject(/no JWT/))
+    expect(await send('on', half)).toEqual(badObject(/not a JWT/))
   })
 
   it('refuses an encrypted object, which cannot be checked', async () => {
@@ -164,7 +164,7 @@ describe('signing on', () => {
 })
 
 describe('the setting none, or no setting', () => {
-  it.each(NOT_ON)('takes an unsigned object of %s', async (client) => {
+  it.each(NOT_ON)('accepts an unsigned object of %s', async (client) => {
     expect(await send(client, unsignedObject(client))).toBe(PASSED)
     expect(await send(client, unsignedObject(client, {}, { typ: 'JWT' }))).toBe(PASSED)
   })
@@ -202,17 +202,17 @@ describe('the setting none, or no setting', () => {
     ['padding', `${encode({ alg: 'none' })}=.e30.`],
     ['a URL', 'https://client.example.com/request.jwt'],
     ['an unknown algorithm', requestObject('none', {}, { header: { alg: 'ES256K' } })],
-    ['an algorithm that is no text', requestObject('none', {}, { header: { alg: 256 } })],
+    ['an algorithm that is not a string', requestObject('none', {}, { header: { alg: 256 } })],
   ])('refuses %s', async (_, request) => {
     expect(await send('none', request)).toEqual(badObject(/./))
   })
 
-  it('names the algorithms where one is not known, and refuses an object without one from any client', async () => {
+  it('names the algorithms if that of the object is unknown, and refuses an object without one from any client', async () => {
     expect(await signed('none', {}, { header: { alg: 'ES256K' } })).toEqual(
       badObject(/use one such as PS256/),
     )
     for (const alg of [undefined, 256]) {
-      expect(await signed('noneWithoutKeys', {}, { header: { alg } })).toEqual(badObject(/is no JWT/))
+      expect(await signed('noneWithoutKeys', {}, { header: { alg } })).toEqual(badObject(/is not a JWT/))
     }
   })
 })

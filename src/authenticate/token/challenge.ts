@@ -1,34 +1,14 @@
+import { hash } from 'node:crypto'
 import { Refusal, serviceUnavailable } from '../../errors.ts'
-import type { Identity } from './claims.ts'
+import type { Proof, Proofs, Sender } from '../proof/dpop.ts'
+import { type CredentialsError, type Identity, invalidToken } from './claims.ts'
 
 /** The schemes under which a token may be sent. */
 export type Scheme = 'bearer' | 'dpop'
 
-/** What is wrong with credentials (RFC 6750 section 3.1, RFC 9449 section 7.1). */
-export interface CredentialsError {
-  readonly error: 'invalid_request' | 'invalid_token' | 'invalid_dpop_proof' | 'temporarily_unavailable'
-  /** For the caller: ASCII without `"` and `\` (RFC 6750 section 3). */
-  readonly description: string
-  /** For the log. */
-  readonly cause?: unknown
-  /** The client, where the issuer vouches for it although the token is refused; for the log. */
-  readonly client?: string
-}
+type Challenges = ReturnType<typeof createChallenges>
 
-/** The token is at fault; `cause` is for the log. */
-export function invalidToken(description: string, cause?: string): CredentialsError {
-  return { error: 'invalid_token', description, cause }
-}
-
-/** 503: what is needed to verify a token is not available. */
-export function unverifiable(cause: unknown): CredentialsError {
-  const description = 'Access tokens cannot be verified for now.'
-  return { error: 'temporarily_unavailable', description, cause }
-}
-
-export type Challenges = ReturnType<typeof createChallenges>
-
-/** Makes the refusals of one realm. With `algorithms`, those of DPoP proofs, the DPoP scheme is announced beside Bearer. */
+/** Creates the refusals of a realm. With `algorithms`, those of DPoP proofs, they also offer the DPoP scheme. */
 export function createChallenges(realm: string, algorithms?: readonly string[]) {
   const how = `an access token as "Authorization: Bearer" and the token${algorithms === undefined ? '' : ', or as DPoP with a proof'}`
   const noToken = `Send ${how}. A token in the query is not read.`
@@ -38,15 +18,14 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
     bearer: `Bearer ${quoted}`,
     dpop: `DPoP ${quoted}, algs="${algorithms?.join(' ') ?? ''}"`,
   }
+  const offered = algorithms === undefined ? challenges.bearer : Object.values(challenges)
   return {
-    /** 401 without an error code: there are no credentials, or they are of `another` scheme. */
+    /** Returns a 401 without an error code, for a request without credentials or with those of `another` scheme. */
     noCredentials: (another: boolean) =>
       new Refusal('Unauthorized', another ? otherScheme : noToken, {
-        headers: {
-          'WWW-Authenticate': algorithms === undefined ? challenges.bearer : Object.values(challenges),
-        },
+        headers: { 'WWW-Authenticate': offered },
       }),
-    /** 400, 401 or 503 with the challenge of the scheme that was used, and that of `other`, which is needed. */
+    /** Returns a 400, 401 or 503 with the challenge of the scheme that was used, and of `other`, the scheme that is needed. */
     refuse({ error, description, cause, client }: CredentialsError, used: Scheme, other?: Scheme): Refusal {
       if (error === 'temporarily_unavailable') return serviceUnavailable(description, cause)
       const challenge = `${challenges[used]}, error="${error}", error_description="${description}"`
@@ -60,21 +39,68 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
   }
 }
 
-/** 403 `insufficient_scope` unless a token has every one of these scopes (RFC 6750 section 3.1). */
+/** Returns a 403 `insufficient_scope` unless a token has all of these scopes (RFC 6750 section 3.1). */
 export function requireScope(identity: Identity, scopes: readonly string[]): Refusal | undefined {
   if (scopes.length === 0) return undefined
-  // RFC 6749 section 3.3: case-sensitive, in any order, with a space between.
+  // RFC 6749 section 3.3: case-sensitive, ASCII without `"` and `\`, in any order, separated by spaces.
   const held = identity.scope?.split(' ') ?? []
-  if (scopes.every((scope) => held.includes(scope))) return undefined
   const missing = scopes.filter((scope) => !held.includes(scope))
+  if (missing.length === 0) return undefined
   const scheme = identity.confirmation?.jkt === undefined ? 'Bearer' : 'DPoP'
-  // Scopes are ASCII without `"` and `\` (RFC 6749 section 3.3).
-  const what = `scope${missing.length === 1 ? '' : 's'} ${missing.join(' ')}`
-  const description = `This path needs the ${what}, which the access token lacks.`
+  const description = `This path needs the scope${missing.length === 1 ? '' : 's'} ${missing.join(' ')}, which the access token lacks.`
   return new Refusal('Forbidden', description, {
     oauthError: 'insufficient_scope',
     headers: {
       'WWW-Authenticate': `${scheme} error="insufficient_scope", error_description="${description}", scope="${scopes.join(' ')}"`,
     },
   })
+}
+
+/** A token bound to a key, whose proof is not verified yet. Until it is, the request may be refused but not admitted. */
+export interface SenderConstrainedToken {
+  readonly identity: Identity
+  /** Verifies the proof. Never rejects. */
+  prove(): Promise<Proof | Refusal>
+  /** Returns the refusal of a replayed proof. */
+  replayed(): Refusal
+}
+
+const REPLAYED: CredentialsError = {
+  error: 'invalid_dpop_proof',
+  description: 'The DPoP proof was used before.',
+}
+
+/** Creates the check that a token's sender is the one it is bound to. Refuses tokens bound to a key without `proofs`, all bound tokens without a sender. */
+export function createConfirm(challenges: Challenges, proofs: Proofs | undefined) {
+  return (identity: Identity, scheme: Scheme, token: string, sender?: Sender) => {
+    const { client, confirmation: { jkt, x5t } = {} } = identity
+    const refuse = (error: CredentialsError, other?: Scheme): Refusal =>
+      challenges.refuse({ ...error, client }, scheme, other)
+    if (scheme === 'dpop' && jkt === undefined)
+      return refuse(invalidToken('The access token is not bound to a key; send it as a Bearer token.'))
+    if (scheme === 'bearer' && jkt !== undefined && proofs !== undefined) {
+      // RFC 9449 section 7.2: a thief of the token could otherwise omit the proof.
+      const description = 'The access token is bound to a key; send it as a DPoP token, with a proof.'
+      return refuse(invalidToken(description), 'dpop')
+    }
+    if (sender === undefined || (jkt !== undefined && proofs === undefined)) {
+      const description = 'The access token is bound to a key of its client, which cannot be checked here.'
+      return refuse(invalidToken(description))
+    }
+    const certificate = x5t === undefined ? undefined : sender.certificate()
+    if (x5t !== (certificate && hash('sha256', certificate, 'base64url'))) {
+      const description = 'The access token is bound to a TLS client certificate, which did not come with it.'
+      return refuse(invalidToken(description))
+    }
+    if (jkt === undefined) return identity
+    const bound: SenderConstrainedToken = {
+      identity,
+      async prove() {
+        const proof = await proofs!.verify({ jkt, ath: hash('sha256', token, 'base64url') }, sender)
+        return 'error' in proof ? refuse(proof) : proof
+      },
+      replayed: () => refuse(REPLAYED),
+    }
+    return bound
+  }
 }

@@ -1,24 +1,21 @@
 import { createReadStream } from 'node:fs'
 import { type JsonObject, parseObject } from './jws.ts'
 
-/** Most bytes of a document; real ones have 40 kB. */
+/** Maximum bytes of a document; real ones have 40 kB. */
 const MAX_BYTES = 1024 * 1024
 
-/** What is wrong with an answer, as a phrase that follows its URL. */
+/** An unusable response; the message is a phrase that follows its URL. */
 export class FetchError extends Error {}
 
-/**
- * Reads a JSON object from an http(s) URL or a file; rejects with an Error that names the URL and what is wrong there.
- * No redirect is followed: the keys of an issuer come from where the operator or the issuer said.
- */
+/** Reads a JSON object from an http(s) URL or a file; rejects with the URL and the fault. Redirects are refused: only the configured source is trusted. */
 export async function readJson(url: string, signal: AbortSignal, maxBytes = MAX_BYTES): Promise<JsonObject> {
   try {
     const body = /^https?:\/\//i.test(url) ? await open(url, signal) : createReadStream(url, { signal })
     const document = parseObject(await readBytes(body, maxBytes))
-    if (document === undefined) throw new FetchError('is no JSON object')
+    if (document === undefined) throw new FetchError('is not a JSON object')
     return document
   } catch (error) {
-    throw new Error(`${redactUrl(url)} ${describeFailure(error)}`, { cause: error })
+    throw fetchFailure(url, error)
   }
 }
 
@@ -33,7 +30,7 @@ export function describeStatus({ status, headers }: Response): string {
   return `answered ${status}${headers.has('location') ? ' with a redirect, which is not followed' : ''}`
 }
 
-/** Reads a body to its end; rejects as soon as it is larger than `maxBytes`. */
+/** Reads a whole body; rejects as soon as it is larger than `maxBytes`. */
 export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = []
   let bytes = 0
@@ -45,23 +42,26 @@ export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes
   return Buffer.concat(chunks)
 }
 
-/** A URL or a path as it may be logged: without its query, which may hold a key. */
+/** Returns a URL or a path for the log: without its query, which may hold a key. */
 export function redactUrl(url: string): string {
   return /^https?:/i.test(url) ? url.replace(/\?.*$/s, '?***') : url
 }
 
-/** Why a fetch failed, as a phrase that follows its URL. */
-export function describeFailure(error: unknown): string {
+/** Returns an error that names the URL and why its fetch failed. */
+export function fetchFailure(url: string, cause: unknown): Error {
+  return new Error(`${redactUrl(url)} ${describeFailure(cause)}`, { cause })
+}
+
+function describeFailure(error: unknown): string {
   if (error instanceof FetchError) return error.message
   const { name, code, message, cause } = error as NodeJS.ErrnoException
   if (name === 'TimeoutError') return 'did not answer in time'
-  if ((cause as NodeJS.ErrnoException | undefined)?.code === 'ERR_SSL_WRONG_VERSION_NUMBER')
-    return 'does not speak TLS; write http:// in place of https://'
   const reason = (cause as NodeJS.ErrnoException | undefined)?.code ?? code ?? message
+  if (reason === 'ERR_SSL_WRONG_VERSION_NUMBER') return 'does not use TLS; write http:// instead of https://'
   return `cannot be read: ${reason === 'ENOENT' ? 'there is no such file' : reason}`
 }
 
-/** Runs a task with a signal that aborts it after `timeoutMs`, or when the controller does. */
+/** Runs a task with a signal that aborts after `timeoutMs`, or when the controller does. */
 export async function withTimeout<T>(
   timeoutMs: number,
   task: (signal: AbortSignal) => Promise<T>,

@@ -1,64 +1,72 @@
 import { hash } from 'node:crypto'
+import { setImmediate as immediate } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
+import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
-import { type CredentialsError, invalidToken, unverifiable } from './challenge.ts'
-import { NOT_ACCESS, readClaims, type TokenRules, type VerifiedToken, withClient } from './claims.ts'
-import { describeFailure, describeStatus, FetchError } from './fetch-json.ts'
-import { readBytes, redactUrl, withTimeout } from './fetch-json.ts'
+import {
+  type CredentialsError,
+  invalidToken,
+  NOT_ACCESS,
+  readClaims,
+  type TokenRules,
+  UNCHECKABLE,
+  unverifiable,
+  type VerifiedToken,
+} from './claims.ts'
+import { describeStatus, FetchError, fetchFailure, readBytes, redactUrl, withTimeout } from './fetch-json.ts'
 import { type JsonObject, parseObject } from './jws.ts'
 
-export interface IntrospectionOptions extends Omit<TokenRules, 'type'> {
+export interface IntrospectionOptions extends TokenRules {
   readonly url: string
   /** The gateway's credentials (RFC 6749 section 2.3.1). */
   readonly clientId: string
   readonly clientSecret: string
   /** Called once when the endpoint goes down, and once when it is up again. */
   readonly events: Pick<HealthOptions, 'onDown' | 'onUp'> & {
-    /** Called for each token that was looked up; `failed`: no answer, or not asked, as the endpoint is down or too many wait. */
+    /** Called for each lookup; `failed` if there is no answer, the endpoint is down, or too many lookups wait. */
     readonly onResult?: (result: IntrospectionResult) => void
   }
-  /** Longest that one token waits for its answer. */
+  /** Timeout of a lookup, waiting included. */
   readonly timeoutMs?: number
-  /** How long the endpoint is left alone once it is down. */
+  /** Pause between probes of an endpoint that is down. */
   readonly cooldownMs?: number
-  /** Longest that a token is accepted without asking again, and so that a revoked one may live on. */
+  /** Maximum time that an accepted token is not looked up again, and so that a revoked token stays accepted. */
   readonly maxAgeMs?: number
 }
 
 export type IntrospectionResult = 'active' | 'inactive' | 'failed'
 
-/** Verifies an opaque token. A promise only where the issuer must be asked; it never rejects. */
+/** Verifies an opaque token. Returns a promise, which never rejects, only if the issuer must be asked. */
 export type Introspect = (token: string) => CredentialsError | Promise<VerifiedToken | CredentialsError>
 
-/** How long a refused token is refused without asking again. */
+/** Time that a refusal is cached. */
 const REFUSED_MS = 5000
 const MAX_REFUSED = 10_000
 const NOT_ACTIVE = invalidToken('The access token is not active.')
 const HEADER = { typ: 'at+jwt' }
-/** RFC 6749 section 7.1, RFC 9449 section 5, and what some write in their place. */
+/** RFC 6749 section 7.1, RFC 9449 section 5, or a value that some servers use instead. */
 const ACCESS_TOKEN = /^(?:bearer|dpop|access_token)$/i
 
 const MAX_BYTES = 64 * 1024
-/** Most requests at a time, and most tokens that may wait for one. */
+/** Maximum concurrent requests, and lookups that wait for one to end. */
 const MAX_CONCURRENT = 32
 const MAX_WAITING = 1000
 /** Failures in a row after which the gateway probes. */
 const MAX_FAILURES = 3
-/** No caller's token: a failure is the endpoint's. */
+/** The gateway's own token, which no issuer knows: if its lookup fails, the endpoint is at fault. */
 const PROBE_TOKEN = 'sluice-asks-whether-tokens-can-be-looked-up'
-/** An answer that may be about the token alone, so that it says nothing of other tokens. */
-class TokenError extends FetchError {}
-
-/** The token is at fault, not the request (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
+/** Errors of the token, not the request (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
 const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'])
 
-/** Identifies opaque tokens (RFC 7662), in one lookup at a time each; refusals are remembered a moment. An outage is a 503. */
+/** A response that may concern only this token, and so is not a failure of the endpoint. */
+class TokenError extends FetchError {}
+
+/** Creates the lookup of opaque tokens (RFC 7662). Looks up each token once at a time, and caches refusals. An outage is a 503. */
 export function createIntrospection(options: IntrospectionOptions) {
   const { maxAgeMs = 30_000, events } = options
-  const rules = { ...options, type: 'any' as const }
-  const ask = createEndpoint(options)
+  const { ask, isUp } = createEndpoint(options)
   const inFlight = new Map<string, Promise<VerifiedToken | CredentialsError>>()
-  const refused = new LRUCache<string, { fault: CredentialsError; until: number }>({ max: MAX_REFUSED })
+  const refused = new LRUCache<string, { error: CredentialsError; until: number }>({ max: MAX_REFUSED })
 
   async function lookUp(token: string, digest: string): Promise<VerifiedToken | CredentialsError> {
     const askedAt = Date.now()
@@ -69,46 +77,42 @@ export function createIntrospection(options: IntrospectionOptions) {
       events.onResult?.('failed')
       return unverifiable(cause)
     }
-    const about = answer?.['active'] === true ? answer : undefined
-    events.onResult?.(about === undefined ? 'inactive' : 'active')
-    const result = about === undefined ? NOT_ACTIVE : read(about, askedAt)
-    if (!('error' in result)) return result
-    const fault = withClient(result, about?.[options.clientClaim])
-    refused.set(digest, { fault, until: askedAt + REFUSED_MS })
-    return fault
+    const isActive = answer?.['active'] === true
+    events.onResult?.(isActive ? 'active' : 'inactive')
+    const result = isActive ? read(answer!, askedAt) : NOT_ACTIVE
+    if ('error' in result) refused.set(digest, { error: result, until: askedAt + REFUSED_MS })
+    return result
   }
 
   function read(answer: JsonObject, askedAt: number): VerifiedToken | CredentialsError {
-    const { token_type: type } = answer
-    if (type !== undefined && !(typeof type === 'string' && ACCESS_TOKEN.test(type))) return NOT_ACCESS
+    const { token_type: type = 'bearer' } = answer
     // RFC 7662 section 2.2: both are optional, and the issuer is known.
     const claims: JsonObject = { iss: options.issuer, exp: Number.MAX_VALUE, ...answer }
-    const identity = readClaims(HEADER, claims, rules)
+    const identity = readClaims(HEADER, claims, options)
     if ('error' in identity) return identity
-    if (type?.toLowerCase() === 'dpop' && !identity.confirmation?.jkt) {
-      return invalidToken('The access token is bound to its client in a way that cannot be checked here.')
-    }
+    const { client, confirmation } = identity
+    if (typeof type !== 'string' || !ACCESS_TOKEN.test(type)) return { ...NOT_ACCESS, client }
+    if (type.toLowerCase() === 'dpop' && !confirmation?.jkt) return { ...UNCHECKABLE, client }
     return { identity, until: Math.min(askedAt + maxAgeMs, (claims['exp'] as number) * 1000) }
   }
 
   const introspect: Introspect = (token) => {
     const digest = hash('sha256', token, 'base64url')
-    const known = refused.get(digest)
-    if (known !== undefined && known.until > Date.now()) return known.fault
+    const cached = refused.get(digest)
+    if (cached !== undefined && cached.until > Date.now()) return cached.error
     const lookup = inFlight.get(digest) ?? lookUp(token, digest).finally(() => inFlight.delete(digest))
     inFlight.set(digest, lookup)
     return lookup
   }
-  /** `isUp` returns false while the endpoint is down. */
-  return Object.assign(introspect, { isUp: ask.isUp })
+  return Object.assign(introspect, { isUp })
 }
 
 /**
- * Asks an introspection endpoint (RFC 7662 section 2), in bounded time and number. No redirect is followed.
+ * Creates the client of an introspection endpoint (RFC 7662 section 2), bounded in time and number of requests. Follows no redirects.
  *
- * An endpoint that is down is left alone, so that callers do not wait for it: it is asked once a cool-down. Callers may make up
- * tokens that upset a good endpoint. So that these do not lock out others, failures in a row only make the gateway send a
- * token of its own, and only a failure of that one counts as an outage.
+ * An endpoint that is down gets only a probe per cool-down, so that callers do not wait for it. Callers may send tokens on which a
+ * healthy endpoint fails. So that these do not lock out other callers, failures in a row only cause a probe with a token of the
+ * gateway's own, and only failed probes count as an outage.
  */
 function createEndpoint(options: IntrospectionOptions) {
   const { url, events, timeoutMs = 3000, cooldownMs = 1000 } = options
@@ -119,8 +123,7 @@ function createEndpoint(options: IntrospectionOptions) {
   }
   const health = new Health({ failures: Infinity, backoffMs: cooldownMs, ...events })
   let probing = false
-  let sending = 0
-  const waiting: (() => void)[] = []
+  const limit = pLimit(MAX_CONCURRENT)
 
   async function post(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
     const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString()
@@ -129,17 +132,10 @@ function createEndpoint(options: IntrospectionOptions) {
     const { status } = response
     if (status === 200 && typeof answer?.['active'] === 'boolean') return answer
     if (status === 400 && TOKEN_ERRORS.has(answer?.['error'])) return undefined
-    if (status === 200) throw new FetchError('answered what is no introspection response')
+    if (status === 200) throw new FetchError('answered without an introspection response')
     if (status === 400 || status === 422) throw new TokenError(describeStatus(response))
     if (status !== 401 && status !== 403) throw new FetchError(describeStatus(response))
-    throw new FetchError(`answered ${status}: it does not take the gateway's clientId and clientSecret`)
-  }
-
-  /** Waits until it may send: first come, first served. All have the same time, so none waits beyond its own. */
-  async function acquire(): Promise<void> {
-    if (sending < MAX_CONCURRENT) sending++
-    else if (waiting.length < MAX_WAITING) await new Promise<void>((resolve) => waiting.push(resolve))
-    else throw new Error(`${MAX_WAITING} wait already`)
+    throw new FetchError(`answered ${status}: it does not accept the gateway's clientId and clientSecret`)
   }
 
   async function send(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
@@ -148,51 +144,47 @@ function createEndpoint(options: IntrospectionOptions) {
       health.succeeded()
       return answer
     } catch (cause) {
-      const error = new Error(`${redactUrl(url)} ${describeFailure(cause)}`, { cause })
+      const error = fetchFailure(url, cause)
       if (!(cause instanceof TokenError)) health.failed(error)
       throw error
     }
   }
 
-  async function probe(): Promise<void> {
+  function probe(): void {
     if (probing) return
     probing = true
-    try {
-      await withTimeout(timeoutMs, (signal) => send(PROBE_TOKEN, signal))
-    } catch (error) {
-      // Of a single failure in a row, a caller's token was answered meanwhile.
-      if (health.failures > 1) health.trip(error as Error)
-    } finally {
-      probing = false
-    }
+    withTimeout(timeoutMs, (signal) => send(PROBE_TOKEN, signal))
+      // A count of 1 means that another request has succeeded in the meantime: the endpoint is up.
+      .catch((error: Error) => health.failures > 1 && health.trip(error))
+      .finally(() => (probing = false))
   }
 
-  /** Returns the answer; undefined where the endpoint takes no such tokens. Rejects where there is no answer. */
+  /** Returns the answer; undefined if the endpoint does not accept such tokens. Rejects without an answer. */
   async function ask(token: string): Promise<JsonObject | undefined> {
     if (!health.up) {
-      if (!health.due()) throw new Error(`${redactUrl(url)} fails and is left alone`)
-      void probe()
+      if (!health.due()) throw new Error(`${redactUrl(url)} fails and is only probed`)
+      probe()
     }
-    return withTimeout(timeoutMs, async (signal) => {
-      await acquire()
-      try {
-        signal.throwIfAborted()
-        return await send(token, signal)
-      } catch (error) {
-        if (health.up && health.failures >= MAX_FAILURES) void probe()
-        throw error
-      } finally {
-        const next = waiting.shift()
-        if (next === undefined) sending--
-        // After the timers that are due: what is out of time is not sent.
-        else setImmediate(next)
-      }
-    })
+    if (limit.pendingCount >= MAX_WAITING) throw new Error(`${MAX_WAITING} wait already`)
+    return withTimeout(timeoutMs, (signal) =>
+      limit(async () => {
+        // After the timers that are due, so that a lookup past its timeout is not sent.
+        await immediate()
+        try {
+          signal.throwIfAborted()
+          return await send(token, signal)
+        } catch (error) {
+          if (health.up && health.failures >= MAX_FAILURES) probe()
+          throw error
+        }
+      }),
+    )
   }
-  return Object.assign(ask, { isUp: () => health.up })
+
+  return { ask, isUp: () => health.up }
 }
 
-/** Client authentication by RFC 6749 section 2.3.1: both halves form-encoded. */
+/** Returns the client authentication of RFC 6749 section 2.3.1: both halves form-encoded. */
 function basic(id: string, secret: string): string {
   const [user, password] = [id, secret].map((text) => new URLSearchParams({ '': text }).toString().slice(1))
   return `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`

@@ -12,10 +12,9 @@ export interface Jws {
   readonly signed: Buffer
 }
 
-/** How one signature algorithm (RFC 7518 section 3.1, RFC 8037, RFC 9864) is verified, and with which keys. */
+/** The keys and the parameters of a signature algorithm (RFC 7518 section 3.1, RFC 8037, RFC 9864). */
 interface Scheme {
   readonly kty: 'RSA' | 'EC' | 'OKP'
-  /** The only curve it goes with. */
   readonly crv?: string
   readonly digest: string | undefined
   readonly options?: Omit<VerifyKeyObjectInput, 'key'>
@@ -42,10 +41,7 @@ export const SCHEMES: ReadonlyMap<string, Scheme> = new Map<string, Scheme>([
   ['Ed25519', ED25519],
 ])
 
-/**
- * Parses a compact JWS; undefined where it is none. Each part has one spelling only, so that a token cannot be written in
- * several: padding, and bits left over in a part's last character, are refused.
- */
+/** Parses a compact JWS; returns undefined for other text. Padding and unused bits are refused, so that each token has only one spelling. */
 export function parseJws(text: string): Jws | undefined {
   const first = text.indexOf('.')
   const last = text.lastIndexOf('.')
@@ -57,36 +53,36 @@ export function parseJws(text: string): Jws | undefined {
   return { header, payload, signature, signed: Buffer.from(text.slice(0, last), 'latin1') }
 }
 
-/** An issuer repeats the same few headers: parsed once each. Long ones, such as those with a key, are not cached. */
+/** Caches parsed headers: an issuer uses only a few. Long headers, such as those with a key, are not cached. */
 const headers = new Map<string, JsonObject>()
 const MAX_HEADERS = 100
-const MAX_CACHED = 256
-/** Longest header, with a chain of certificates: to parse 50 kB of nested lists takes 1 ms. */
+const MAX_CACHED_HEADER = 256
+/** Maximum length of a header, enough for a chain of certificates: parsing 50 kB of nested lists takes 1 ms. */
 const MAX_HEADER = 16 * 1024
 
 function readHeader(text: string): JsonObject | undefined {
-  const known = headers.get(text)
-  if (known !== undefined) return known
+  const cached = headers.get(text)
+  if (cached !== undefined) return cached
   if (text.length > MAX_HEADER) return undefined
   const header = parseObject(decode(text))
-  if (header === undefined || text.length > MAX_CACHED) return header
+  if (header === undefined || text.length > MAX_CACHED_HEADER) return header
   if (headers.size === MAX_HEADERS) headers.clear()
   headers.set(unsliced(text), header)
   return header
 }
 
-/** Copies a text of ASCII: a slice would keep the whole of what it was cut from. */
+/** Copies an ASCII string: a slice would keep its whole parent string in memory. */
 export function unsliced(text: string): string {
   return Buffer.from(text).toString('latin1')
 }
 
-/** Decodes base64url (RFC 4648 section 5) without padding; undefined where encoding gives another text. */
+/** Decodes base64url (RFC 4648 section 5) without padding; returns undefined if encoding does not give the same text. */
 function decode(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url')
   return bytes.toString('base64url') === text ? bytes : undefined
 }
 
-/** Parses a JSON object in UTF-8; undefined for anything else. The last of two members with one name counts (RFC 7519 section 4). */
+/** Parses a JSON object in UTF-8; returns undefined for anything else. The last duplicate member counts (RFC 7519 section 4). */
 export function parseObject(bytes: Buffer | undefined): JsonObject | undefined {
   if (bytes === undefined || !isUtf8(bytes)) return undefined
   try {
@@ -101,12 +97,12 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** True if the signature is one of `algorithm` by `key`, which fits it. Synchronous: a job queue costs more than the mathematics. */
+/** Returns true if `key`, which fits `algorithm`, made the signature. Synchronous: a job queue costs more than the mathematics. */
 export function verifyJws(jws: Jws, algorithm: string, key: KeyObject): boolean {
   const { digest, options } = SCHEMES.get(algorithm)!
-  // OpenSSL takes a PSS signature without its leading zeros, a second spelling (RFC 8017 section 8.1.2, step 1).
+  // OpenSSL accepts a PSS signature without its leading zeros, a second spelling (RFC 8017 section 8.1.2, step 1).
   const bits = key.asymmetricKeyDetails?.modulusLength
   if (bits !== undefined && jws.signature.length !== Math.ceil(bits / 8)) return false
-  // PKCS #1 v1.5 needs none. On Node.js 24 an object with options takes 10 us more than a key, half of the signature itself.
+  // PKCS #1 v1.5 has no options: in Node.js 24 an object takes 10 us more than a key, half of the signature itself.
   return verify(digest, jws.signed, options === undefined ? key : { key, ...options }, jws.signature)
 }

@@ -1,32 +1,32 @@
 import { KeyObject } from 'node:crypto'
 import { setImmediate as immediate } from 'node:timers/promises'
 import { importJWK, type JWK } from 'jose'
+import { readJson, redactUrl, withTimeout } from './fetch-json.ts'
 import { isObject, type Jws, SCHEMES, verifyJws } from './jws.ts'
 
-/** One public key that verifies signatures. */
+/** A public key that verifies signatures. */
 interface VerificationKey {
   readonly kid: string | undefined
-  /** What its type, curve and `alg` allow. */
+  /** The algorithms that its type, curve and `alg` allow. */
   readonly algorithms: ReadonlySet<unknown>
   readonly key: KeyObject
-  /** True if verifying with it takes as long as with several others. */
+  /** True if one verification takes as long as several with other keys. */
   readonly slow: boolean
 }
 
 const MAX_KEYS = 100
-/** Keys that are imported between two iterations of the event loop: one on P-384 takes 0.7 ms. */
+/** Keys imported in one iteration of the event loop: a key on P-384 takes 0.7 ms. */
 const IMPORTED_AT_ONCE = 2
-/** Who publishes a key chooses what verifying costs; within these bounds all that is tried for a token takes less than 1 ms. */
+/** Bounds for what a published key can make verification cost: all keys tried for one token take less than 1 ms. */
 const MAX_TRIED = 5
 const MIN_RSA_BITS = 2048
 const MAX_RSA_BITS = 4096
 const MAX_EXPONENT = 2n ** 64n
 const USUAL_EXPONENT = 65537n
 
-/** The usable keys of a JWK Set (RFC 7517 section 5). */
+/** The usable keys of a JWK Set (RFC 7517 section 5); `source` is the set as JSON. */
 export class KeySet {
   readonly keys: readonly VerificationKey[]
-  /** The JWK Set as JSON. */
   readonly source: string
 
   constructor(keys: readonly VerificationKey[], source: string) {
@@ -34,7 +34,7 @@ export class KeySet {
     this.source = source
   }
 
-  /** The keys to try for an algorithm, with this `kid` or without one: the first 5, or, where one of them is slow, the first. */
+  /** Returns the keys to try for an algorithm and a `kid`, if the token has one: the first 5, or only the first if one is slow. */
   find(algorithm: unknown, kid: unknown): readonly VerificationKey[] {
     const fitting = this.keys.filter(
       (key) => (kid === undefined || key.kid === kid) && key.algorithms.has(algorithm),
@@ -42,17 +42,17 @@ export class KeySet {
     return fitting.slice(0, fitting.some(({ slow }) => slow) ? 1 : MAX_TRIED)
   }
 
-  /** True if a signature is by one of these keys (`find`). Keys that the JWS carries or points to are ignored. */
+  /** Returns true if one of these keys made the signature. Ignores keys that the JWS contains or refers to. */
   verifies(jws: Jws, kid: unknown): boolean {
     const alg = jws.header['alg'] as string
     return this.find(alg, kid).some(({ key }) => verifyJws(jws, alg, key))
   }
 }
 
-/** Reads the keys of a JWK Set that can be used; rejects if it is none. Returns `previous` itself if that is equal. */
+/** Reads the usable keys of a JWK Set; rejects if it is malformed. Returns `previous` itself if the sets are equal. */
 export async function readKeySet(document: unknown, previous?: KeySet, maxKeys = MAX_KEYS): Promise<KeySet> {
   const list = (document as { readonly keys?: unknown } | null | undefined)?.keys
-  if (!Array.isArray(list)) throw new Error('is no JWK Set: it has no list "keys"')
+  if (!Array.isArray(list)) throw new Error('is not a JWK Set: it has no list "keys"')
   if (list.length > maxKeys) throw new Error(`is a JWK Set of ${list.length} keys; ${maxKeys} at most`)
   const source = JSON.stringify(list)
   if (source === previous?.source) return previous
@@ -72,7 +72,7 @@ async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
   if (operations !== undefined && !(Array.isArray(operations) && operations.includes('verify')))
     return undefined
   if (kid !== undefined && typeof kid !== 'string') return undefined
-  // A private key that is published is lost.
+  // A published private key is compromised: ignore it.
   if (privateMember(jwk) !== undefined) return undefined
 
   const algorithms = new Set<string>()
@@ -96,7 +96,53 @@ async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
   }
 }
 
-/** The first member of a private or symmetric key (RFC 7518 section 6) in a JWK. */
+/** Returns the name of the first member of a private or symmetric key (RFC 7518 section 6) in a JWK. */
 export function privateMember(jwk: object): string | undefined {
   return ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k'].find((member) => member in jwk)
+}
+
+/** The location of an issuer's keys. */
+export interface KeyLocation {
+  readonly issuer: string
+  /** An http(s) URL, the path of a file, or a JWK Set; by default the `jwks_uri` of the issuer's discovery document. */
+  readonly jwks?: string | object | undefined
+  /** Timeout of one load, discovery included. */
+  readonly fetchTimeoutMs?: number
+}
+
+/** A JWK Set without a usable key. */
+export class NoKeys extends Error {}
+
+/** Reads an issuer's keys once; returns `previous` if they are unchanged. Rejects, also if no key is usable, with a message for operators. */
+export function loadKeys(
+  { issuer, jwks, fetchTimeoutMs = 3000 }: KeyLocation,
+  previous?: KeySet,
+  bounds: { readonly maxBytes?: number; readonly maxKeys?: number } = {},
+  controller?: AbortController,
+): Promise<KeySet> {
+  return withTimeout(
+    fetchTimeoutMs,
+    async (signal) => {
+      const source = jwks ?? (await discover(issuer, signal)).jwksUri
+      const name = typeof source === 'string' ? redactUrl(source) : 'jwks'
+      const document = typeof source === 'string' ? await readJson(source, signal, bounds.maxBytes) : source
+      const keys = await readKeySet(document, previous, bounds.maxKeys).catch((error: Error) => {
+        throw new Error(`${name} ${error.message}`, { cause: error })
+      })
+      if (keys.keys.length === 0) throw new NoKeys(`${name} holds no key that could verify a token`)
+      return keys
+    },
+    controller,
+  )
+}
+
+/** Reads the metadata of an issuer (OpenID Connect Discovery 1.0, sections 4 and 4.3) from the document found under `base`. */
+export async function discover(issuer: string, signal: AbortSignal, base = issuer) {
+  const url = `${base.replace(/\/$/, '')}/.well-known/openid-configuration`
+  const metadata = await readJson(url, signal)
+  const { issuer: named, jwks_uri: uri } = metadata
+  if (named !== issuer) throw new Error(`${url} is the document of another issuer than ${issuer}`)
+  const safe = issuer.startsWith('https:') ? /^https:\/\//i : /^https?:\/\//i
+  if (typeof uri === 'string' && URL.canParse(uri) && safe.test(uri)) return { jwksUri: uri, metadata }
+  throw new Error(`${url} names no jwks_uri that can be used`)
 }

@@ -1,6 +1,6 @@
 import { dirname, join } from 'node:path'
 import { withTimeout } from '../../authenticate/token/fetch-json.ts'
-import { discover } from '../../authenticate/token/jwks.ts'
+import { discover } from '../../authenticate/token/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
 import {
   DEFAULT_FILE,

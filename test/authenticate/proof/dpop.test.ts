@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import type { SenderConstrainedToken } from '../../../src/authenticate/proof/confirmation.ts'
+import type { SenderConstrainedToken } from '../../../src/authenticate/token/challenge.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import { createProofs, type Sender } from '../../../src/authenticate/proof/dpop.ts'
@@ -52,7 +52,7 @@ const bound = (to: TestKey = key) => boundBy({ jkt: thumbprintOf(to) })
 const proves = (token: string, claims: Members = {}, header: Members = {}) =>
   signProof({ key, token, url: URL, claims, header })
 
-/** One request with a token and these proofs; by default a token bound to `key`, with a good proof. */
+/** Sends a request with a token and these proofs; by default a token bound to `key`, with a valid proof. */
 async function send({
   token = bound(),
   proofs = [proves(token)],
@@ -70,7 +70,7 @@ async function send({
 const expectTaken = async (answer: Promise<Answer>) =>
   expect(await answer).toMatchObject({ client: 'client-1' })
 
-/** The challenges of a refusal: texts are compared, expressions matched. */
+/** Expects the challenges of a refusal: strings are compared, expressions matched. */
 async function expectRefused(
   answer: Answer | Promise<Answer>,
   challenges: readonly (string | RegExp)[],
@@ -92,7 +92,7 @@ const INVALID_PROOF =
 
 describe('a token that is bound to a key', () => {
   it.each(['ES256', 'PS256', 'RS256', 'EdDSA'] satisfies TestAlgorithm[])(
-    'is taken with a proof by that key, signed by %s',
+    'is accepted with a proof by that key, signed by %s',
     async (alg) => {
       const key = makeKey(alg)
       const token = bound(key)
@@ -121,7 +121,7 @@ describe('a token that is bound to a key', () => {
     await expectRefused(authenticate([`Bearer ${token}`]), refused)
   })
 
-  it('is noted as its client’s, whatever is wrong with the proof', async () => {
+  it('is logged with its client, also for an invalid proof', async () => {
     const token = bound()
     const proofs = [proves(token)]
     await expectTaken(send({ token, proofs }))
@@ -139,7 +139,7 @@ describe('a token that is bound to a key', () => {
     await expectRefused(authenticate([`DPoP ${bound()}`]), [/cannot be checked here/])
   })
 
-  it('is refused where proofs are not verified', async () => {
+  it('is refused if proofs are not verified', async () => {
     const unproved = createServing(trust(issuer, keys))
     const token = bound()
     const request = () => sender([proves(token)])
@@ -149,15 +149,15 @@ describe('a token that is bound to a key', () => {
 })
 
 describe('the DPoP scheme', () => {
-  it('is offered beside Bearer to callers without credentials', async () => {
+  it('is offered in addition to Bearer to callers without credentials', async () => {
     await expectRefused(authenticate([]), ['Bearer realm="test"', DPOP])
   })
 
-  it('does not take a token that is bound to no key', async () => {
+  it('refuses a token that is not bound to a key', async () => {
     await expectRefused(send({ token: issuer.token() }), [/^DPoP .*, error="invalid_token"/])
   })
 
-  it('has its own challenges for tokens that are no good', async () => {
+  it('has its own challenges for invalid tokens', async () => {
     const token = issuer.token({ exp: 1, cnf: { jkt: thumbprintOf(key) } })
     await expectRefused(send({ token }), [challenge('invalid_token', 'The access token expired.')])
     const malformed = challenge('invalid_request', 'Send one Authorization header, with one access token.')
@@ -176,12 +176,12 @@ const seconds = () => Math.floor(Date.now() / 1000)
 const privateJwk = key.privateKey.export({ format: 'jwk' })
 const publicJwk = { kty: key.jwk.kty, crv: key.jwk.crv, x: key.jwk.x, y: key.jwk.y }
 
-/** Everything that is wrong with a proof alone. */
+/** Invalid proofs by name, with any token. */
 const BAD: Readonly<Record<string, (token: string) => string>> = {
   'no JWS': () => 'proof',
   empty: () => '',
   'two in one header': (token) => `${proves(token)}, ${proves(token)}`,
-  'a payload that is no object': (token) =>
+  'a payload that is not an object': (token) =>
     signJws({ typ: 'dpop+jwt', alg: 'ES256', jwk: publicJwk }, [token], key),
   'too long': (token) => proves(token, { padding: 'a'.repeat(9000) }),
   'no typ': (token) => proves(token, {}, { typ: undefined }),
@@ -310,7 +310,7 @@ describe('proofs', () => {
     await expectTaken(send({ token, proofs }))
   })
 
-  it('have short ids, and are remembered equally long whenever they come', async () => {
+  it('have short ids, and the same window at any time', async () => {
     const iat = 1_000_000
     const { verify } = createProofs(serves)
     onTestFinished(() => void vi.useRealTimers())
@@ -357,7 +357,7 @@ describe('the URL of a proof', () => {
     await expectTaken(send({ token, proofs: [proves(token, { htu })], request: { path, ...request } }))
   })
 
-  it('names a host that is served: a proof for another host is refused, whatever the Host header', async () => {
+  it('names a host that is served: a proof for another host is refused, also with that Host header', async () => {
     const token = bound()
     const proofs = [proves(token, { htu: 'https://evil.example/v3/transactions' })]
     await expectRefused(send({ token, proofs, request: { host: 'evil.example' } }), [INVALID_PROOF])
@@ -382,7 +382,7 @@ describe('a token that is bound to a certificate', () => {
     await expectRefused(authenticate([`Bearer ${token}`]), [/cannot be checked here/])
   })
 
-  it('is not taken for one that is bound to a key', async () => {
+  it('is not accepted as bound to a key', async () => {
     await expectRefused(send({ token: boundBy(x5t), request: holding(client.der) }), [
       /^DPoP .*error="invalid_token"/,
     ])
@@ -410,7 +410,7 @@ describe('a token that is bound to a certificate', () => {
     {},
     [],
     [client.thumbprint],
-  ])('is refused where it is bound in a way that is not known: %j', async (cnf) => {
+  ])('is refused if it is bound in an unknown way: %j', async (cnf) => {
     await expectRefused(send({ token: boundBy(cnf), scheme: 'Bearer', request: holding(client.der) }), [
       /bound to its client in a way that cannot be checked here/,
     ])

@@ -67,7 +67,7 @@ function expectRefused(refusal: Identity | Refusal, token: string): void {
   }
 }
 
-describe('tokens that are no access tokens of the issuer', () => {
+describe('tokens that are not access tokens of the issuer', () => {
   it.each(Object.keys(FORGED))('refuses %s, as jose does', async (name) => {
     const token = FORGED[name]!()
     expect(await joseTakes(token)).toBe(false)
@@ -75,14 +75,14 @@ describe('tokens that are no access tokens of the issuer', () => {
     expectRefused(await verdict(token, 'strict'), token)
   })
 
-  it.each(Object.keys(NOT_ACCESS))('refuses %s, which jose takes', async (name) => {
+  it.each(Object.keys(NOT_ACCESS))('refuses %s, which jose accepts', async (name) => {
     const token = NOT_ACCESS[name]!()
     expect(await joseTakes(token)).toBe(true)
     expectRefused(await verdict(token), token)
     expectRefused(await verdict(token, 'strict'), token)
   })
 
-  it('fetches no URL that a token carries', () => {
+  it('fetches no URL in a token', () => {
     expect(sprung).toBe(0)
   })
 })
@@ -106,14 +106,14 @@ describe('access tokens', () => {
     'with a claim twice: the last counts': () =>
       signed(Buffer.from(JSON.stringify(claims()).replace('{', '{"client_id":"first",'))),
   }
-  it.each(Object.keys(takes))('takes those %s, as jose does', async (name) => {
+  it.each(Object.keys(takes))('accepts those %s, as jose does', async (name) => {
     const token = takes[name]!()
     expect(await joseTakes(token)).toBe(true)
     expect(await verdict(token)).toMatchObject({ client: 'client-1' })
     expect(await verdict(token, 'strict')).toMatchObject({ client: 'client-1' })
   })
 
-  it.each([undefined, 'JWT', 'jwt', 'application/jwt'])('takes typ %s unless strict', async (typ) => {
+  it.each([undefined, 'JWT', 'jwt', 'application/jwt'])('accepts typ %s unless strict', async (typ) => {
     const token = issuer.token({}, { header: { typ } })
     expect(await verdict(token)).toMatchObject({ client: 'client-1' })
     expectRefused(await verdict(token, 'strict'), token)

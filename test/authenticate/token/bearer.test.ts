@@ -1,8 +1,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { type Authenticate, createBearer } from '../../../src/authenticate/token/bearer.ts'
-import { invalidToken } from '../../../src/authenticate/token/challenge.ts'
+import {
+  type Authenticate,
+  createBearer,
+  type TrustedIssuer,
+} from '../../../src/authenticate/token/bearer.ts'
+import { invalidToken } from '../../../src/authenticate/token/claims.ts'
 import type { Keys } from '../../../src/authenticate/token/jwks.ts'
-import type { TrustedIssuer } from '../../../src/authenticate/token/claims.ts'
 import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
 import { Refusal } from '../../../src/errors.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
@@ -14,7 +17,7 @@ beforeAll(async () => {
 })
 afterAll(() => issuer.close())
 
-/** A key source that holds what it is given, and counts how often it was refreshed. */
+/** Creates a key source with given keys that counts its refreshes. */
 function held(first: KeySet | undefined, next?: KeySet): Keys & { set: KeySet | undefined; asked: number } {
   const source = {
     set: first,
@@ -53,7 +56,7 @@ describe('the answers of RFC 6750', () => {
     })
   })
 
-  it.each(['bearer', 'BEARER', 'BeArEr', 'Bearer  '])('takes the scheme as %j', async (scheme) => {
+  it.each(['bearer', 'BEARER', 'BeArEr', 'Bearer  '])('accepts the scheme as %j', async (scheme) => {
     expect((await bearer())([`${scheme} ${issuer.token()}`])).toMatchObject({ client: 'client-1' })
   })
 
@@ -68,7 +71,7 @@ describe('the answers of RFC 6750', () => {
     [['DPoP abc'], OTHER],
     [['Bearers abc'], OTHER],
     [['Bearer: a'], OTHER],
-  ])('challenges %j without an error code, and says what to send', async (authorization, message) => {
+  ])('challenges %j without an error code, and names what to send', async (authorization, message) => {
     const refusal = (await bearer())(authorization)
     expect(answer(refusal)).toMatchObject({
       status: 401,
@@ -97,7 +100,7 @@ describe('the answers of RFC 6750', () => {
     )
   })
 
-  it('describes to the caller what is wrong with a token', async () => {
+  it('describes the error of a token to the caller', async () => {
     expect(answer((await bearer())([`Bearer ${issuer.token({ exp: 1 })}`]))).toEqual({
       status: 401,
       code: 'Unauthorized',
@@ -107,7 +110,7 @@ describe('the answers of RFC 6750', () => {
     })
   })
 
-  it('notes how far the times of a refused token are from its clock', async () => {
+  it('logs how far the times of a refused token are from its clock', async () => {
     const now = Math.floor(Date.now() / 1000)
     const authenticate = await bearer()
     const cause = (claims: object) =>
@@ -118,7 +121,7 @@ describe('the answers of RFC 6750', () => {
     expect(cause({ exp: now - 30 })).toMatch(/exp 3[01] s ago/)
   })
 
-  it('notes whose token it refuses only if its signature is good', async () => {
+  it('logs the client of a refused token only if its signature is valid', async () => {
     const authenticate = await bearer()
     const refused = (token: string) => authenticate([`Bearer ${token}`]) as Refusal
     const audience = issuer.token({ aud: 'https://other.example.com' })
@@ -148,13 +151,13 @@ describe('the answers of RFC 6750', () => {
     expect(answer(authenticate([`Bearer ${issuer.token()}`])).status).toBe(401)
   })
 
-  it('takes any of several audiences', async () => {
+  it('accepts any of several audiences', async () => {
     const authenticate = await bearer({ audience: ['https://other.example.com', issuer.audience] })
     expect(authenticate([`Bearer ${issuer.token()}`])).toMatchObject({ client: 'client-1' })
   })
 })
 
-describe('what is introspected', () => {
+describe('introspection', () => {
   let introspected: string[]
   const looking = () =>
     bearer({ introspect: (token) => (introspected.push(token), invalidToken('It was introspected.')) })
@@ -166,8 +169,8 @@ describe('what is introspected', () => {
     ['a token without a signature', (token) => token.replace(/[^.]+$/, '')],
     ['a token with spare bits in its signature', (token) => token.replace(/[AQgw]$/, (end) => SPARE[end]!)],
     ['a token with a foreign character', (token) => token.replace('.', '+.')],
-    ['a token whose header is no JSON', (token) => token.replace(/^eyJ/, 'eyJK')],
-    ['a token whose payload is no JSON', (token) => token.replace(/\.[^.]+/, '.AAAA')],
+    ['a token whose header is not JSON', (token) => token.replace(/^eyJ/, 'eyJK')],
+    ['a token whose payload is not JSON', (token) => token.replace(/\.[^.]+/, '.AAAA')],
   ])('is not %s, which is a JWT', async (_, spoil) => {
     const authenticate = await looking()
     const good = issuer.token({}, { alg: 'RS256' })
@@ -187,7 +190,7 @@ describe('what is introspected', () => {
   )
 })
 
-/** Last characters of 256 bytes in base64url, and others that decoders take for the same. */
+/** Last characters of 256 bytes in base64url, and others that decoders treat as equal. */
 const SPARE: Readonly<Record<string, string>> = { A: 'B', Q: 'R', g: 'h', w: 'x' }
 
 describe('keys that are not known yet', () => {
@@ -201,7 +204,7 @@ describe('keys that are not known yet', () => {
     expect(keys.asked).toBe(1)
   })
 
-  it('does not read them for a token that a known key verifies, whatever else is wrong with it', async () => {
+  it('does not read them for a token that a known key verifies, also if the token is otherwise invalid', async () => {
     const keys = held(await readKeySet(issuer.jwks))
     const authenticate = await bearer({ keys })
     await authenticate([`Bearer ${issuer.token()}`])
@@ -217,14 +220,14 @@ describe('keys that are not known yet', () => {
   })
 })
 
-describe('remembering verified tokens', () => {
-  /** Has a token remembered. */
+describe('the cache of verified tokens', () => {
+  /** Gets a token cached. */
   async function twice(authenticate: Authenticate, token: string) {
     await authenticate([`Bearer ${token}`])
     return authenticate([`Bearer ${token}`])
   }
 
-  it('begins when they come again, so that those that are sent once displace none', async () => {
+  it('begins with the second use, so that tokens sent once evict none', async () => {
     const authenticate = await bearer()
     const token = issuer.token()
     const first = authenticate([`Bearer ${token}`])
@@ -234,7 +237,7 @@ describe('remembering verified tokens', () => {
     expect(authenticate([`bearer ${token}`])).toBe(second)
   })
 
-  it('leaves out none of many that are sent in turn', async () => {
+  it('caches all of many that are sent in turn', async () => {
     const authenticate = await bearer()
     const tokens = Array.from({ length: 400 }, () => issuer.token({}, { alg: 'ES256' }))
     const round = () => Promise.all(tokens.map(async (token) => authenticate([`Bearer ${token}`])))
@@ -261,7 +264,7 @@ describe('remembering verified tokens', () => {
     }
   })
 
-  it('tells apart opaque tokens with the same end', async () => {
+  it('distinguishes opaque tokens with the same end', async () => {
     const exp = Date.now() + 60_000
     const introspect = vi.fn((token: string) =>
       Promise.resolve({ identity: { client: token.slice(0, 1) }, until: exp }),
@@ -273,7 +276,7 @@ describe('remembering verified tokens', () => {
     expect(introspect).toHaveBeenCalledTimes(2)
   })
 
-  it('holds no longer than exp and the leeway', async () => {
+  it('ends at exp plus the leeway', async () => {
     let now = Date.now()
     const clock = vi.spyOn(Date, 'now').mockImplementation(() => now)
     onTestFinished(() => clock.mockRestore())
@@ -305,7 +308,7 @@ describe('remembering verified tokens', () => {
     expect(answer(authenticate([`Bearer ${token}`])).status).toBe(503)
   })
 
-  it('remembers no refusal', async () => {
+  it('caches no refusal', async () => {
     const key = makeKey('PS256')
     const keys = held(await readKeySet(issuer.jwks))
     const authenticate = await bearer({ keys })

@@ -1,13 +1,13 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createQualifier } from '../../../src/authenticate/token/claims.ts'
+import { createQualifier } from '../../../src/authenticate/token/bearer.ts'
 
 const A = 'https://a.example.com'
 const B = 'https://b.example.com/oidc'
 const C = 'https://c.example.com/@https://b.example.com/oidc'
 
 describe('the names of clients and users', () => {
-  it('are their ids, where there is one issuer', () => {
+  it('are their ids if there is one issuer', () => {
     const nameOf = createQualifier([A])
     for (const id of ['acme', 'acme@', `acme@${A}`]) expect([nameOf(id, A), nameOf(id)]).toEqual([id, id])
   })
@@ -20,11 +20,11 @@ describe('the names of clients and users', () => {
     expect(nameOf('acme', C)).toBe('acme@https://c.example.com/%40https://b.example.com/oidc')
   })
 
-  it('of the first issuer name it where they would pass for others', () => {
+  it('of the first issuer name it if they would look like others', () => {
     expect(createQualifier([A, B])(`acme@${B}`, A)).toBe(`acme@${B}@${A}`)
   })
 
-  it('never belong to two', () => {
+  it('are never ambiguous', () => {
     const issuers = [A, B, C]
     const nameOf = createQualifier(issuers)
     const part = fc.constantFrom('acme', '@', '%40', ...issuers, ...issuers.map((one) => `@${one}`), '')

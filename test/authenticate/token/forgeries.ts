@@ -5,7 +5,7 @@ import { makeKey, signJws, type TestIssuer, type TestKey } from '../../helpers/i
 export const mallory = makeKey('RS256', 'mallory')
 const malloryEc = makeKey('ES256', 'mallory')
 
-/** Whose tokens are forged, and where a token may point to in vain; filled in before the first forgery is made. */
+/** The issuer whose tokens are forged, and a URL that must not be fetched; set before the first forgery. */
 export interface Ground {
   issuer: TestIssuer
   /** A JWK Set of the forger's. */
@@ -25,7 +25,7 @@ function replaceSignature(token: string, signature: Buffer): string {
   return `${token.slice(0, token.lastIndexOf('.'))}.${signature.toString('base64url')}`
 }
 
-/** Every way in which a token is none of the issuer's, by name, each made when it is called; and what makes more of them. */
+/** Creates forged tokens by name, each when its function is called, and the functions that sign them. */
 export function createForgeries(ground: Ground) {
   const token: TestIssuer['token'] = (...made) => ground.issuer.token(...made)
   const audience = (): string => ground.issuer.audience
@@ -89,7 +89,7 @@ export function createForgeries(ground: Ground) {
     'an x5c': () => forgedBy(mallory, { x5c: ['MIIB'] }),
     'an unknown crit': () => token({}, { header: { crit: ['exp'], exp: now() + 300 } }),
     'an empty crit': () => token({}, { header: { crit: [] } }),
-    'a crit that is no list': () => token({}, { header: { crit: 'b64' } }),
+    'a crit that is not a list': () => token({}, { header: { crit: 'b64' } }),
     'b64 false': () => token({}, { header: { crit: ['b64'], b64: false } }),
     'r and s of zero': () => replaceSignature(token({}, { alg: 'ES256' }), Buffer.alloc(64)),
     'r and s of the order': () => replaceSignature(token({}, { alg: 'ES256' }), ORDER_TWICE),
@@ -129,8 +129,8 @@ export function createForgeries(ground: Ground) {
     'null for a payload': () => signed(null),
     'a string for a payload': () => signed('claims'),
     'an empty payload': () => signed(Buffer.alloc(0)),
-    'a payload that is no JSON': () => signed(Buffer.from('{"iss":')),
-    'a payload that is no UTF-8': () =>
+    'a payload that is not JSON': () => signed(Buffer.from('{"iss":')),
+    'a payload that is not UTF-8': () =>
       signed(
         Buffer.concat([
           Buffer.from(JSON.stringify(claims()).slice(0, -1)),
@@ -153,7 +153,7 @@ export function createForgeries(ground: Ground) {
     'an id_token': () => token({ aud: 'client-1', nonce: 'n', at_hash: 'h' }, { header: { typ: 'JWT' } }),
   }
 
-  /** Tokens that jose takes when asked for nothing more than signature, issuer, audience and times. */
+  /** Tokens that jose accepts if it checks only signature, issuer, audience and times. */
   const notAccess: Forgeries = {
     'an id_token for our audience too': () =>
       token({ aud: ['client-1', audience()], nonce: 'n' }, { header: { typ: undefined } }),
@@ -165,7 +165,7 @@ export function createForgeries(ground: Ground) {
     'a DPoP proof': () => token({}, { header: { typ: 'dpop+jwt' } }),
     'an introspection answer': () => token({}, { header: { typ: 'token-introspection+jwt' } }),
     'a refresh token': () => token({}, { header: { typ: 'application/rt+jwt' } }),
-    'a typ that is no string': () => token({}, { header: { typ: ['at+jwt'] } }),
+    'a typ that is not a string': () => token({}, { header: { typ: ['at+jwt'] } }),
     'an empty typ': () => token({}, { header: { typ: '' } }),
     'bound to a DPoP key': () => token({ cnf: { jkt: 'x' } }),
     'bound to a certificate': () => token({ cnf: { 'x5t#S256': 'x' } }),

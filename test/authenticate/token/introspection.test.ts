@@ -1,7 +1,7 @@
 import { hash, randomUUID } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { SenderConstrainedToken } from '../../../src/authenticate/proof/confirmation.ts'
+import type { SenderConstrainedToken } from '../../../src/authenticate/token/challenge.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import {
@@ -111,19 +111,19 @@ describe('an active token', () => {
     ['a token_type in lower case', { token_type: 'bearer' }],
     ['several audiences', { aud: ['https://other.example.com', AUDIENCE] }],
     ['an exp within the leeway', { exp: START / 1000 - 2 }],
-  ])('is taken with %s', async (_, members) => {
+  ])('is accepted with %s', async (_, members) => {
     server.answer = active(members)
     expect(await asker()()).toMatchObject({ client: 'client-1' })
   })
 
-  it('is noted as its client’s where it is refused, and one that is not active as nobody’s', async () => {
+  it('is logged with its client if it is refused, and without a client if it is not active', async () => {
     server.answer = active({ aud: 'https://other.example.com' })
     expect(await asker()()).toMatchObject({ status: 401, client: 'client-1' })
     server.answer = { active: false, client_id: 'client-1' }
     expect(await asker()()).toMatchObject({ status: 401, client: undefined })
   })
 
-  it('keeps what it is bound to', async () => {
+  it('keeps its binding', async () => {
     server.answer = active({ token_type: 'DPoP', cnf: { jkt: DIGEST } })
     expect(await introspection()('a token')).toMatchObject({
       identity: { client: 'client-1', confirmation: { jkt: DIGEST } },
@@ -138,14 +138,14 @@ describe('an active token', () => {
 
 const NOT_ACTIVE = 'The access token is not active.'
 const ELSEWHERE = 'The access token is for another audience.'
-const NO_EXP = 'The access token has an exp, nbf or iat that is no number.'
+const NO_EXP = 'The access token has an exp, nbf or iat that is not a number.'
 const NO_ACCESS = 'The token is not an access token.'
 const UNCHECKABLE = 'The access token is bound to its client in a way that cannot be checked here.'
 const NO_CLIENT = 'The access token does not name a client.'
 
 describe('a token is refused', () => {
   it.each<[string, object, string]>([
-    ['that is not active, whatever else is said', { active: false }, NOT_ACTIVE],
+    ['that is not active, with any other members', { active: false }, NOT_ACTIVE],
     ['for another audience', { aud: 'https://other.example.com' }, ELSEWHERE],
     ['for no audience', { aud: undefined }, ELSEWHERE],
     ['that expired', { exp: START / 1000 - 6 }, 'The access token expired.'],
@@ -187,7 +187,7 @@ describe('a token is refused', () => {
 
 /** Did the gateway ask it for itself? */
 const isOwn = ({ form }: Asked) => form['token']!.startsWith('sluice-')
-const isLeftAlone = (finding: Answered) => causeOf(finding).includes('is left alone')
+const isLeftAlone = (finding: Answered) => causeOf(finding).includes('is only probed')
 const status =
   (code: number, body: object = {}, headers: Record<string, string> = {}): Answer =>
   (response) =>
@@ -205,13 +205,13 @@ describe('an endpoint that does not answer the question is a 503', () => {
     ],
     ['when it forbids us to ask', status(403), /answered 403: .*clientSecret/],
     ['when it does not understand us', status(400, { error: 'invalid_request' }), /answered 400$/],
-    ['when it says so of our client', status(400, { error: 'invalid_client' }), /answered 400$/],
+    ['when it refuses our client', status(400, { error: 'invalid_client' }), /answered 400$/],
     ['when it redirects', status(307, {}, { location: '/elsewhere' }), /redirect, which is not followed/],
-    ['when it says nothing of active', {}, /no introspection response/],
-    ['when active is a string', { active: 'true' }, /no introspection response/],
-    ['when active is a number', { active: 1 }, /no introspection response/],
-    ['when it says a list', [{ active: true }], /no introspection response/],
-    ['when it says no JSON', (response) => response.end('<html>'), /no introspection response/],
+    ['when it omits active', {}, /without an introspection response/],
+    ['when active is a string', { active: 'true' }, /without an introspection response/],
+    ['when active is a number', { active: 1 }, /without an introspection response/],
+    ['when it says a list', [{ active: true }], /without an introspection response/],
+    ['when it is not JSON', (response) => response.end('<html>'), /without an introspection response/],
     ['when it says active with another status', status(201, { active: true }), /answered 201$/],
     ['when it hangs up', (response) => response.destroy(), /cannot be read/],
     ['when it is silent', () => {}, /did not answer in time/],
@@ -247,12 +247,12 @@ describe('an endpoint that does not answer the question is a 503', () => {
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
 
-  /** An endpoint that is left alone, on a clock that stands at 0, with a cool-down of 1 s. */
+  /** Returns an endpoint that is only probed, at time 0, with a cool-down of 1 s. */
   async function outage() {
     const clock = vi.spyOn(performance, 'now').mockReturnValue(0)
     const ask = asker({ cooldownMs: 1000 })
     server.answer = status(500)
-    await until('it is left alone', async () => isLeftAlone(await ask()))
+    await until('it is only probed', async () => isLeftAlone(await ask()))
     return { ask, clock }
   }
   const askedByCallers = () => server.asked.filter((one) => !isOwn(one)).length
@@ -295,7 +295,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     for (let i = 0; i < 2; i++) expect(await ask()).toMatchObject({ client: 'client-1' })
   })
 
-  it('is asked for every caller again once it answers the gateway’s own token, whatever callers send', async () => {
+  it('is asked for every caller again once it answers the gateway’s own token, also if callers send bad tokens', async () => {
     const { ask, clock } = await outage()
     server.answer = (response, asked) => {
       if (asked.form['token'] === 'bad') response.destroy()
@@ -312,8 +312,8 @@ describe('an endpoint that does not answer the question is a 503', () => {
     ['a broken answer', (response) => response.destroy()],
     ['an answer of another shape', (response) => response.end('<html>')],
     ['a refusal of a firewall', (response) => response.writeHead(403).end()],
-    ['the word that it is no token', (response) => response.writeHead(400).end()],
-  ])('is not left alone for tokens that bring about %s', async (_, bad) => {
+    ['the error that it is not a token', (response) => response.writeHead(400).end()],
+  ])('stays in use after tokens that cause %s', async (_, bad) => {
     const ask = asker({ timeoutMs: 1000, cooldownMs: 3_600_000 })
     server.answer = (response, asked) => {
       if (asked.form['token']!.startsWith('bad')) bad(response)
@@ -338,7 +338,7 @@ it('is not paused if it answers 400 to every unknown token', async () => {
   expect(await ask('good')).toMatchObject({ client: 'client-1' })
 })
 
-describe('what the endpoint said', () => {
+describe('the cached answer', () => {
   it('is cached by the whole token', async () => {
     const ask = asker()
     server.answer = (response, { form }) => response.end(JSON.stringify(active({ client_id: form['token'] })))
@@ -379,7 +379,7 @@ describe('what the endpoint said', () => {
     expect(await ask('b')).toEqual(refusedAs(NOT_ACTIVE))
   })
 
-  it('counts for the call itself where it says no exp and nothing is to be remembered', async () => {
+  it('counts for the call itself if it has no exp and is not to be cached', async () => {
     const ask = asker({ maxAgeMs: 0, leewayMs: 0 })
     server.answer = (response) => {
       now += 50
@@ -434,7 +434,7 @@ describe('lookups at the same time', () => {
     expect(server.asked).toHaveLength(2)
   })
 
-  it('of one token fail together, and are asked anew afterwards', async () => {
+  it('of one token fail together, and are asked again afterwards', async () => {
     const ask = asker()
     server.answer = status(500)
     const answers = await Promise.all(Array.from({ length: 10 }, () => ask('a')))
@@ -458,7 +458,7 @@ describe('lookups at the same time', () => {
     expect((await answers).every((answer) => !isRefused(answer))).toBe(true)
   })
 
-  it('wait no longer than one lookup may take, and 1000 at most', async () => {
+  it('wait at most the timeout of a lookup, and at most 1000 at a time', async () => {
     const ask = asker({ timeoutMs: 300, cooldownMs: 0 })
     server.answer = () => {}
     const answers = await Promise.all(Array.from({ length: 1035 }, () => ask()))

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
-import type { TrustedIssuer } from '../../../src/authenticate/token/claims.ts'
+import type { TrustedIssuer } from '../../../src/authenticate/token/bearer.ts'
 import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
 import { requireScope } from '../../../src/authenticate/token/challenge.ts'
 import { Refusal } from '../../../src/errors.ts'
@@ -148,7 +148,7 @@ describe('the keys of an issuer', () => {
     const before = first.asked.jwks + first.asked.discovery
     const unknown = second.token({ iss: first.issuer, aud: first.audience })
     expect(answerOf(await authenticate([`Bearer ${unknown}`]))[0]).toBe(401)
-    await until('the issuer was asked in vain', () => first.asked.jwks + first.asked.discovery > before)
+    await until('the issuer had no such key', () => first.asked.jwks + first.asked.discovery > before)
     expect(await authenticate([`Bearer ${old}`])).toMatchObject({ client: 'client-1' })
     expect(await authenticate([`Bearer ${first.token()}`])).toMatchObject({ client: 'client-1' })
     first.fault = undefined
@@ -194,7 +194,7 @@ describe('the scopes of a route', () => {
     expect(refusal.headers['WWW-Authenticate']).toMatch(/^DPoP error="insufficient_scope"/)
   })
 
-  it('are read from the scope claim alone, a space between each', async () => {
+  it('are read only from the scope claim, separated by spaces', async () => {
     const authenticate = createServing(await trusted(first))
     const claims = [{ scope: ['a'] }, { scp: ['a'] }, { scp: 'a' }, { scope: { a: true } }]
     for (const claim of claims) {

@@ -54,7 +54,7 @@ describe('an issuer’s keys from a URL', () => {
     expect(reported).toEqual([])
   })
 
-  it('are found by discovery where no URL is given', async () => {
+  it('are found by discovery if no URL is given', async () => {
     await loaded(create({ jwks: undefined }))
     expect(issuer.asked).toEqual({ jwks: 1, discovery: 1 })
   })
@@ -156,7 +156,7 @@ describe('an issuer’s keys from a URL', () => {
       await loaded(keys)
       issuer.jwks = document
       expect((await keys.refresh())!.keys.length).toBe(2)
-      expect(reported[0]).toMatch(/is no JWK Set|is a JWK Set of|is no JSON object/)
+      expect(reported[0]).toMatch(/is not a JWK Set|is a JWK Set of|is not a JSON object/)
     },
   )
 
@@ -179,7 +179,7 @@ describe('discovery', () => {
     ['another issuer', { issuer: 'https://identity.evil.example' }, 'another issuer'],
     ['no jwks_uri', { jwks_uri: undefined }, 'no jwks_uri'],
     ['a jwks_uri that is a file', { jwks_uri: 'file:///etc/passwd' }, 'no jwks_uri'],
-    ['a jwks_uri that is no URL', { jwks_uri: 'http://' }, 'no jwks_uri'],
+    ['a jwks_uri that is not a URL', { jwks_uri: 'http://' }, 'no jwks_uri'],
     ['a jwks_uri that is a list', { jwks_uri: ['http://127.0.0.1/'] }, 'no jwks_uri'],
   ])('refuses a document with %s', async (_, metadata, reason) => {
     issuer.metadata = metadata
@@ -232,7 +232,7 @@ describe('an issuer’s keys from a file', () => {
     expect((await keys.refresh())!.keys.length).toBe(2)
     await rm(file)
     expect((await keys.refresh())!.keys.length).toBe(2)
-    expect(reported).toEqual([`${file} is no JSON object`])
+    expect(reported).toEqual([`${file} is not a JSON object`])
     create({ jwks: file })
     await until('another warning', () => reported.length > 1)
     expect(reported[1]).toBe(`${file} cannot be read: there is no such file`)

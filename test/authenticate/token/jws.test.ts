@@ -26,7 +26,7 @@ const vectors = JSON.parse(
   readFileSync(new URL('wycheproof/json_web_signature_test.json', import.meta.url), 'utf8'),
 ) as Vectors
 
-/** Valid by their makers' word, but MACs, or signed with another algorithm than their key's `alg`. */
+/** Signatures that the vectors call valid, but MACs, or by another algorithm than their key's `alg`. */
 const NOT_FOR_US = new Set([1, 346, 347, 348, 350, 351, 352, 357, 358, 359, 372, 373, 376, 377])
 
 function verifies(text: string, set: KeySet): boolean {
@@ -97,7 +97,7 @@ describe('verifying signatures', () => {
       }
       const [head, payload, signature] = token.split('.') as [string, string, string]
       const bytes = Buffer.from(signature, 'base64url')
-      // jose takes a PSS signature without its leading zero; see below.
+      // jose accepts a PSS signature without its leading zero; see below.
       bytes[0] ||= 1
       const zeros = Buffer.alloc(bytes.length)
       const ones = Buffer.alloc(bytes.length, 0xff)
@@ -110,7 +110,7 @@ describe('verifying signatures', () => {
     },
   )
 
-  it('refuses a PSS signature without its leading zero, which OpenSSL takes', async () => {
+  it('refuses a PSS signature without its leading zero, which OpenSSL accepts', async () => {
     const key = makeKey('PS256')
     const set = await readKeySet({ keys: [key.jwk] })
     let token: string
@@ -139,14 +139,14 @@ describe('parsing a JWS', () => {
     ['W10.e30.AAAA', 'a header that is a list'],
     ['bnVsbA.e30.AAAA', 'a header that is null'],
     ['IngI.e30.AAAA', 'a header that is a string'],
-    ['gICA.e30.AAAA', 'a header that is no UTF-8'],
+    ['gICA.e30.AAAA', 'a header that is not UTF-8'],
     ['77u_e30.e30.AAAA', 'a byte order mark'],
     ['e30.e30.AAÄA', 'a character beyond ASCII'],
   ])('refuses %j: %s', (text) => {
     expect(parseJws(text)).toBeUndefined()
   })
 
-  it('gives each header as it is, however many were read before', () => {
+  it('returns each header unchanged, after any number of others', () => {
     const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
     const headers = Array.from({ length: 250 }, (_, i) => ({ alg: 'ES256', kid: `${i}`, x: 'x'.repeat(i) }))
     for (const again of [headers, headers.slice(100), headers]) {

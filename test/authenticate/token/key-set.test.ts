@@ -27,13 +27,13 @@ describe('reading a JWK Set', () => {
     expect(set.find('PS256', 'one')).toHaveLength(0)
   })
 
-  it('lets a key without alg verify what its type can', async () => {
+  it('uses a key without alg for all algorithms of its type', async () => {
     const set = await readKeySet({ keys: [anyRsa] })
     for (const alg of ['RS256', 'PS256', 'RS512', 'PS384']) expect(set.find(alg, 'one')).toHaveLength(1)
     for (const alg of ['ES256', 'EdDSA', 'HS256', 'none']) expect(set.find(alg, 'one')).toHaveLength(0)
   })
 
-  it('gives all fitting keys for a token without kid, and keys without kid to such tokens alone', async () => {
+  it('returns all fitting keys for a token without kid, and keys without kid only for such tokens', async () => {
     const { kid: _, ...nameless } = ec.jwk
     const set = await readKeySet({ keys: [nameless, makeKey('ES256').jwk, rsa.jwk] })
     expect(set.find('ES256', undefined)).toHaveLength(2)
@@ -43,8 +43,8 @@ describe('reading a JWK Set', () => {
   const weak = generateKeyPairSync('rsa', { modulusLength: 1024 }).publicKey.export({ format: 'jwk' })
   it.each([
     ['for encryption', { ...rsa.jwk, use: 'enc' }],
-    ['for signing alone', { ...rsa.jwk, key_ops: ['sign'] }],
-    ['with operations that are no list', { ...rsa.jwk, key_ops: 'verify' }],
+    ['only for signing', { ...rsa.jwk, key_ops: ['sign'] }],
+    ['with operations that are not a list', { ...rsa.jwk, key_ops: 'verify' }],
     ['for an unknown algorithm', { ...rsa.jwk, alg: 'RS1' }],
     ['for encryption by its algorithm', { ...rsa.jwk, alg: 'RSA-OAEP' }],
     ['for an algorithm of another type', { ...ec.jwk, alg: 'RS256' }],
@@ -63,16 +63,16 @@ describe('reading a JWK Set', () => {
     ['without a modulus', { kty: 'RSA', e: 'AQAB' }],
     ['of an unknown curve', { ...ec.jwk, crv: 'secp256k1', alg: undefined }],
     ['that is for key agreement', { kty: 'OKP', crv: 'X25519', x: ed.jwk.x }],
-    ['with a kid that is no string', { ...rsa.jwk, kid: 7 }],
+    ['with a kid that is not a string', { ...rsa.jwk, kid: 7 }],
     ['that is null', null],
     ['that is a string', 'key'],
-  ])('leaves out a key %s, and takes the others', async (_, jwk) => {
+  ])('ignores a key %s, and accepts the others', async (_, jwk) => {
     const set = await readKeySet({ keys: [jwk, ed.jwk] })
     expect(set.keys).toHaveLength(1)
     expect(set.find('EdDSA', 'two')).toHaveLength(1)
   })
 
-  it('takes the largest key that costs little', async () => {
+  it('accepts the largest key that is cheap to use', async () => {
     const set = await readKeySet({ keys: [{ ...rsa.jwk, n: modulus(4096), e: exponent(64) }] })
     expect(set.keys).toHaveLength(1)
   })
@@ -84,7 +84,7 @@ describe('reading a JWK Set', () => {
     expect(set.find('ES256', 'same')).toHaveLength(5)
   })
 
-  it('has only one tried where one takes as long as five', async () => {
+  it('tries only one key if one takes as long as five', async () => {
     const slow = { ...anyRsa, kid: 'slow', e: exponent(17) }
     const set = await readKeySet({ keys: [anyRsa, slow, { ...p384, kid: 'a' }, { ...p384, kid: 'b' }] })
     expect(set.find('PS256', undefined).map(({ kid }) => kid)).toEqual(['one'])
@@ -95,7 +95,7 @@ describe('reading a JWK Set', () => {
   it.each([null, undefined, [], 'keys', {}, { keys: {} }, { keys: null }])(
     'throws on %j',
     async (document) => {
-      await expect(readKeySet(document)).rejects.toThrow('no JWK Set')
+      await expect(readKeySet(document)).rejects.toThrow('not a JWK Set')
     },
   )
 
@@ -105,7 +105,7 @@ describe('reading a JWK Set', () => {
     )
   })
 
-  it('is the same set where an earlier reading was of equal keys', async () => {
+  it('is the same set if an earlier reading gave equal keys', async () => {
     const first = await readKeySet({ keys: [rsa.jwk, ed.jwk] })
     expect(await readKeySet({ keys: [rsa.jwk, { ...ed.jwk }] }, first)).toBe(first)
     expect(await readKeySet({ keys: [ed.jwk] }, first)).not.toBe(first)

@@ -27,7 +27,7 @@ let events: string[]
 let authenticate: ReturnType<typeof createServing>
 let config: client.Configuration
 
-/** A real OpenID Provider whose access tokens are opaque, or JWTs where that is asked for by the resource. */
+/** A real OpenID Provider whose access tokens are opaque, or JWTs if the resource requests them. */
 function makeProvider({ Provider }: typeof OidcProvider, issuer: string): OidcProvider.Provider {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   return new Provider(issuer, {

@@ -1,0 +1,118 @@
+import type { BodyLength } from '../downstream/body.ts'
+import { certificateField } from '../downstream/client-certificate.ts'
+import { jsonReply, prefersPage, refusalReply, writeReply } from '../downstream/reply.ts'
+import { Failure, Refusal } from '../errors.ts'
+import type { Decision } from '../limit/decision.ts'
+import { ipPart } from '../limit/key.ts'
+import { requestHeaders } from '../upstream/headers.ts'
+import type { Forward } from '../upstream/upstream.ts'
+import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
+
+/** Prefixes the IP address of a caller without a client id, as its key in the upstream's queue. A lone surrogate, which no client id contains. */
+const ANONYMOUS = '\ud800'
+
+/** Forwards the request, or answers `respond: limits`. */
+export function answer(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
+  const { forward: upstream } = exchange.route!
+  return upstream === undefined ? respond(deps, exchange) : forward(deps, exchange, upstream)
+}
+
+/** Forwards the request and streams the response back. Returns a 502, 503 or 504 if no response was begun. */
+function forward({ trace }: GatewayDeps, exchange: Exchange, upstream: Forward): Promise<Outcome> {
+  const { request, response, form, target, route } = exchange
+  const traced = trace?.(exchange)
+  exchange.span = traced?.span
+  if (exchange.expectsContinue && form === undefined) response.writeContinue()
+  const proto = 'encrypted' in request.socket ? 'https' : 'http'
+  exchange.forwardedAt = exchange.decidedAt ?? performance.now()
+  const headers = requestHeaders(
+    traced?.headers ?? request.headers,
+    {
+      peer: exchange.peer,
+      ip: exchange.ip,
+      proto,
+      host: request.headers.host!,
+      port: String(request.socket.localPort ?? ''),
+      requestId: exchange.requestId,
+      clientCert: proto === 'https' ? certificateField(request.socket) : undefined,
+      trusted: exchange.trusted,
+    },
+    upstream.identityHeaders,
+  )
+  const options = {
+    target: target!.path + target!.query,
+    headers,
+    // `screen` has refused ambiguous framing.
+    bodyLength: form?.length ?? (exchange.bodyLength as BodyLength),
+    body: form,
+    maxBody: route!.maxBody,
+    timeoutMs: route!.timeoutMs,
+    rateLimit: exchange.rateLimit,
+    requestId: exchange.requestId,
+    caller: exchange.caller?.client ?? ANONYMOUS + ipPart(exchange.ip),
+  }
+  return upstream(request, response, options).then((ended) => {
+    exchange.forwarded = ended
+    exchange.bytes = ended.bytes
+    return ended.outcome === 'failed' ? ended.error : undefined
+  })
+}
+
+/** Answers with the caller's limits. */
+async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
+  // Concurrently, so that the caller waits for Redis once; the limit shown is one of those listed, and read once.
+  const [decision, limits, rateLimit] = await Promise.all([
+    deps.limiter.decide([], exchange.proof),
+    deps.limitsOf(exchange.caller!),
+    limitFields(deps, exchange),
+  ])
+  if (decision.replayed === true) return exchange.boundToken!.replayed()
+  exchange.bytes = writeReply(exchange.response, jsonReply(limits, exchange.requestId, rateLimit))
+  return undefined
+}
+
+/** Returns the limit fields of a caller that was not charged; undefined if the store cannot be asked. */
+export async function limitFields({ readAllowance, rateLimitHeaders }: GatewayDeps, exchange: Exchange) {
+  const { caller, params, route } = exchange
+  const quota = route!.shownQuota(caller!, route!.refuseParams(params) === undefined ? params : {})
+  const allowance = quota && (await readAllowance(quota).catch(() => undefined))
+  if (allowance === undefined) return undefined
+  const decision: Decision = { admitted: true, allowances: [allowance], mode: 'store', cached: true }
+  return rateLimitHeaders(decision, [quota!])
+}
+
+/** Writes the reply to a refused request, in the format of the route or host, and counts failures of the address. */
+export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal): void {
+  const { status } = refusal
+  // Failed authentications, and requests that no route matches.
+  const isFailure = status === 401 || (exchange.route === undefined && status < 500 && status !== 429)
+  exchange.refusal = (isFailure ? deps.failures?.count(exchange.ip) : undefined) ?? refusal
+  const route = exchange.route ?? exchange.nearest
+  const isRead = route?.authenticate === 'authorization' && prefersPage(exchange.request.headers)
+  const format = isRead ? 'page' : (route?.errorFormat ?? deps.errorFormatOf(exchange.head.hosts[0]))
+  try {
+    const reply = refusalReply(exchange.refusal, format, exchange.requestId, exchange.rateLimit)
+    exchange.bytes += writeReply(exchange.response, reply)
+  } catch (failure) {
+    exchange.refusal = toRefusal(failure)
+    exchange.response.destroy()
+  }
+}
+
+export function toRefusal(failure: unknown): Refusal {
+  if (failure instanceof Failure) return failure.refusal
+  return new Refusal('InternalServer', 'The gateway failed to handle this request.', { cause: failure })
+}
+
+/** Records how and when the response ended, for log and metrics. */
+export function recordEnd(exchange: Exchange): void {
+  const { response, forwarded, refusal } = exchange
+  // Set by the server if it ended the response.
+  const cut = response.errored instanceof Failure ? response.errored.refusal : undefined
+  exchange.endedAt = performance.now()
+  if (refusal === undefined && forwarded !== undefined && response.headersSent) exchange.source = 'upstream'
+  exchange.status = refusal?.status ?? (response.headersSent ? response.statusCode : (cut?.status ?? 0))
+  exchange.error = cut ?? forwarded?.error ?? (exchange.decision?.admitted === false ? undefined : refusal)
+  if (cut !== undefined || forwarded?.outcome === 'cut') exchange.incomplete = 'cut'
+  else if (!response.writableFinished) exchange.incomplete = 'left'
+}

@@ -37,7 +37,7 @@ describe('the built program', () => {
     expect(wrong.stderr).toContain('\nstdin:1:8: store: must be "memory" or a mapping with "redis"\n')
     expect(empty.stderr).toBe('stdin:1:1: the file is empty; config/sluice.yaml shows what to write\n')
     expect(alone.stderr).toBe(
-      '--workers: is 4, but "store: memory" counts in each process alone; write "store: { redis: … }", or leave --workers out\n',
+      '--workers: is 4, but "store: memory" counts in each process separately; write "store: { redis: … }", or remove --workers\n',
     )
   })
 

@@ -103,7 +103,8 @@ routes:
     const text = textOf({ data: data.url, tokens: { jwks } })
     const { code, stdout } = await sluice(['check', '--connect', '--config', fileOf(text)])
     expect(code).toBe(1)
-    expect(stdout).toContain(`${jwks} does not speak TLS; write http:// in place of https://`)
+    expect(stdout).toContain(`${jwks} does not `)
+    expect(stdout).toContain(' TLS; write http:// in place of https://')
   })
 
   it('shows the warnings of the configuration, which fail nothing', async ({ onTestFinished }) => {
@@ -162,7 +163,7 @@ routes:
     const http = await startUpstream()
     onTestFinished(http.close)
     expect(await connect({ store: redis({ url: `redis://127.0.0.1:${http.port}` }) }, 'Redis')).toEqual([
-      `failed Redis at 127.0.0.1:${http.port}: something other than Redis answers there; correct store.redis`,
+      `failed Redis at 127.0.0.1:${http.port}: the server is not Redis; correct store.redis`,
     ])
     const wrong = await connect({ store: redis({ url: url(':guess') }) }, 'Redis')
     expect(wrong).toEqual([expect.stringMatching(/refuses the user name or password; correct/)])
@@ -252,7 +253,9 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
     )
     expect(refused).not.toContain('hunter2')
     server.answer = { active: true, client_id: 'acme', aud: 'https://api.example.com' }
-    expect((await ask())[0]).toMatch(/^failed .*calls a token active that nobody was given$/)
+    expect((await ask())[0]).toMatch(
+      /^failed .*reports a made-up token as active; correct the url of the introspection$/,
+    )
   })
 
   it('says how long the certificates of each file are good for', async () => {
@@ -296,7 +299,7 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
       'upstream',
     )
     expect(finding).toMatch(
-      /^failed upstream data at https:\/\/127\.0\.0\.1:\d+: does not speak TLS; write http:\/\/ /,
+      /^failed upstream data at https:\/\/127\.0\.0\.1:\d+: does not use TLS; write http:\/\/ /,
     )
     await data.close()
   })

@@ -110,7 +110,7 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
       / one of "clients", signs request objects with PS256, authenticates by private_key_jwt$/,
     )
     expect(await asked('plain')).toMatch(/ Plain, need not sign request objects$/)
-    expect(await asked('other')).toMatch(/ not one of "clients": the form alone is checked$/)
+    expect(await asked('other')).toMatch(/ not one of "clients": only the form is checked$/)
     expect(await asked('other', 'refuse')).toMatch(/ not one of "clients": refused$/)
   })
 
@@ -189,7 +189,7 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
       )
       const ended = await sluice([...SYNC, '--config', gone])
       expect(ended.stderr).toBe(
-        `note: no answer from ${url}: ECONNREFUSED; start the gateway, or give its admin listener by --admin; the file alone is explained, without overrides and use\n`,
+        `note: no answer from ${url}: ECONNREFUSED; start the gateway, or give its admin listener by --admin; explaining only the file, without overrides and current counts\n`,
       )
       expect(ended.stdout).toMatch(/^requests +3 +- /m)
     })

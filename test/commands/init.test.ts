@@ -294,7 +294,7 @@ describe('sluice init', () => {
   })
 
   const SAME =
-    'and no path of the issuer tells them apart: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.'
+    'and no path distinguishes them: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.'
   itEndsWrongUsage([
     [
       ['init', ...argsOf({ ...FLAGS, issuer: API }), '--output', '-'],
@@ -306,12 +306,9 @@ describe('sluice init', () => {
     ],
     [
       ['init', ...argsOf({ ...FLAGS, audience: 'my-api' }), '--output', '-'],
-      'Give --api: there is no terminal to ask on.',
+      'Give --api: init asks only on a terminal.',
     ],
-    [
-      ['init', '--output', '-', '--issuer', ISSUER],
-      'Give --data, --audience: there is no terminal to ask on.',
-    ],
+    [['init', '--output', '-', '--issuer', ISSUER], 'Give --data, --audience: init asks only on a terminal.'],
     [
       ['init', ...argsOf({ ...FLAGS, data: 'http://data.internal/v3' }), '--output', '-'],
       '--data must have no path, because requests keep theirs; write http://data.internal.',

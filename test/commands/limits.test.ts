@@ -108,7 +108,7 @@ describe('sluice limits set and overrides', () => {
     expect(shortened(done.stdout).split('\n')).toEqual([
       `Set "requests" of the client "acme" to 5: ${override}. It replaces 50: the client's own limit of the file, until END.`,
       `Set "trial" of the client "acme" to 9: ${override}. It replaces 5: the limit of the file.`,
-      'Every gateway has this within a second.',
+      'Every gateway applies this within a second.',
       '',
     ])
     const got = await call(gateway.port, { method: 'POST', path: '/sync/z', token: await token('acme') })
@@ -129,7 +129,7 @@ describe('sluice limits set and overrides', () => {
     expect(shortened(ended.stdout)).toBe(
       `Removed the override of "requests" of the client "acme", which was 5. It is 50 again: the client's own limit of the file, until END.
 There was no override of "sync" of the client "acme". It is 1: the limit of the file.
-Every gateway has this within a second.\n`,
+Every gateway applies this within a second.\n`,
     )
     await limits('reset', 'acme')
   })
@@ -200,7 +200,7 @@ Every gateway has this within a second.\n`,
 
   it('ask whether an id is right that nobody knows, and warn of blanks around one', async () => {
     expect((await set(' acmee', 'requests=0')).stderr).toBe(
-      'warning: the id of the client has blanks around it\nnote: no call of the client " acmee" is counted now, and the file does not list it; is the id right?\n',
+      'warning: the client id begins or ends with a blank\nnote: no calls of the client " acmee" are counted now, and the file does not list it; is the id right?\n',
     )
     expect((await set('acmee', 'requests=default')).stderr).toBe('')
     expect((await set('acme', 'requests=7')).stderr).toBe('')
@@ -230,14 +230,14 @@ Every gateway has this within a second.\n`,
       ['b', 'requests=1', '--note', 'x'.repeat(501)],
       '"note" must be a text of 1 to 500 characters, without control characters.',
     ],
-    [['b', 'requests=1', '--until', '2020-01-01T00:00:00Z'], '--until has passed; give an instant to come.'],
+    [['b', 'requests=1', '--until', '2020-01-01T00:00:00Z'], '--until has passed; give a future instant.'],
     ...['tomorrow', '2100-01-01', '2', '0s', '4000d'].map((text) => [
       ['b', 'requests=1', '--until', text],
       '--until must be an instant such as 2027-01-31T00:00:00Z, or a duration from now such as 2h, from 1s to 3650d.',
     ]),
     ...[['--until', '2h'], ['--permanent'], ['--note', 'x']].map((more) => [
       ['b', 'requests=default', ...more],
-      '--until, --permanent and --note go with a number; "default" has no end.',
+      '--until, --permanent and --note need a number; "default" removes the override.',
     ]),
   ] as [string[], string][])('end wrong usage with 64: %j', async ([args, message]) => {
     expect(await set(...args)).toEqual({
@@ -263,7 +263,7 @@ Every gateway has this within a second.\n`,
     const ask = (...args: string[]) =>
       sluice(['limits', ...args, '--admin', `http://127.0.0.1:${alone.adminPort}`])
     const { stdout } = await ask('set', 'acme', 'requests=0')
-    expect(stdout).toMatch(/\nThis process keeps it until it ends\.\n$/)
+    expect(stdout).toMatch(/\nThis process keeps it until it exits\.\n$/)
     const got = await call(alone.port, { method: 'POST', path: '/sync/z', token: await token('acme') })
     expect(got.status).toBe(429)
     expect((await ask('overrides')).stdout).toContain('acme')

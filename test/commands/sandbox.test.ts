@@ -159,14 +159,22 @@ describe('sluice sandbox', () => {
 })
 
 describe('starting the sandbox', () => {
-  const ports = { host: '127.0.0.1', port: 0, adminPort: 0, identityPort: 0, dataPort: 0, limit: 1000 }
+  const args = {
+    host: '127.0.0.1',
+    port: '0',
+    'admin-port': '0',
+    'identity-port': '0',
+    'data-port': '0',
+    'log-level': 'warn',
+    limit: '1000',
+  }
 
   it('is aborted between two steps', async () => {
-    await expect(openSandbox(ports, AbortSignal.abort())).rejects.toThrow('aborted')
+    await expect(openSandbox(args, AbortSignal.abort())).rejects.toThrow('aborted')
   })
 
   it('prints URLs of the host that callers use, of which the issuer is one', async () => {
-    const named = { ...ports, host: 'sandbox.example.com' }
+    const named = { ...args, host: 'sandbox.example.com' }
     const { instructions, close } = await openSandbox(named, new AbortController().signal)
     const [, port, issuer] = /^ +http:\/\/sandbox\.example\.com:(\d+) +the gateway; (\S+) is the/m.exec(
       instructions,
@@ -180,20 +188,20 @@ describe('starting the sandbox', () => {
   })
 
   it('says of an address that is not this machine’s what to give instead', async () => {
-    const elsewhere = openSandbox({ ...ports, host: '198.51.100.7' }, new AbortController().signal)
-    await expect(elsewhere).rejects.toThrow('198.51.100.7 is no address of this machine. Give --host')
+    const elsewhere = openSandbox({ ...args, host: '198.51.100.7' }, new AbortController().signal)
+    await expect(elsewhere).rejects.toThrow('198.51.100.7 is not an address of this machine. Give --host')
     const wrong = sluice(['sandbox', '--host', 'http://a'])
     expect(await wrong.ended()).toBe(64)
-    expect(wrong.stderr()).toContain('--host: "http://a" is no address or host name')
+    expect(wrong.stderr()).toContain('--host: "http://a" is not an address or host name')
   })
 
   it('leaves nothing behind where a port is taken', async () => {
     const squatter = createServer().listen(0, '127.0.0.1')
     await new Promise((resolve) => squatter.once('listening', resolve))
     const { port } = squatter.address() as AddressInfo
-    await expect(openSandbox({ ...ports, dataPort: port }, new AbortController().signal)).rejects.toThrow(
-      `Port ${port} is taken. Choose another with --data-port; 0 takes a free one.`,
-    )
+    await expect(
+      openSandbox({ ...args, 'data-port': String(port) }, new AbortController().signal),
+    ).rejects.toThrow(`Port ${port} is taken. Choose another with --data-port; 0 takes a free one.`)
     squatter.close()
   })
 })

@@ -89,20 +89,18 @@ it('lists them as JSON, by --admin and ADMIN_TOKEN', async () => {
   expect(clients[1]).toMatchObject({ client: 'o\u202Ether', refusedUntil: null })
 })
 
-it('draws them again each second on a terminal, and ends with 0 on Ctrl-C', async () => {
+it('prints the table each second on a terminal, and exits with 0 on Ctrl-C', async () => {
   const { io, stdout } = createIo({ env })
   Object.assign(stdout, { isTTY: true, columns: 60, rows: 12 })
   const ended = main(['limits', 'top', '--admin', url], io as unknown as Io)
-  const frames = () => stdout.text().split('\u001B[H').slice(1)
+  const frames = () => stdout.text().split('\u001B[2J\u001B[H').slice(1)
   await until('it is drawn twice', () => frames().length >= 2)
   for (const frame of frames()) {
     expect(frame).toContain('acme')
-    for (const line of frame.split('\u001B[K\n')) expect(line.length).toBeLessThanOrEqual(60)
+    for (const line of frame.split('\n')) expect(line.length).toBeLessThanOrEqual(60)
   }
   io.emit('SIGINT')
   expect(await ended).toBe(0)
-  expect(stdout.text().startsWith('\u001B[?1049h')).toBe(true)
-  expect(stdout.text().endsWith('\u001B[?1049l')).toBe(true)
 })
 
 // Less time than an answer may take.
@@ -121,7 +119,7 @@ it('ends on Ctrl-C while it waits for an answer', { timeout: 4000 }, async () =>
   await until('it waits', () => asked === 2)
   io.emit('SIGINT')
   expect(await ended).toBe(0)
-  expect(stdout.text().endsWith('\u001B[?1049l')).toBe(true)
+  expect(stdout.text()).toContain('acme')
   slow.closeAllConnections()
   slow.close()
 })

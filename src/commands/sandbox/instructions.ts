@@ -1,23 +1,16 @@
 import { CALLBACK, CLIENT, DATA_SCOPES } from './backends.ts'
 
-/** Any bank connection will do. */
-const CONNECTION = '1ffe704d-3962-4a92-8c8e-293880fb449a'
+type Addresses = Readonly<Record<'gateway' | 'admin' | 'identity' | 'data' | 'issuer', string>>
 
-/** Returns what runs where, and the lines to paste into a shell: bash, curl and sed are all they need. */
-export function instructions(
-  {
-    gateway,
-    admin,
-    identity,
-    data,
-    issuer,
-  }: Readonly<Record<'gateway' | 'admin' | 'identity' | 'data' | 'issuer', string>>,
-  limit: number,
-): string {
+/** Returns a command that extracts a string member from a line of JSON. */
+const member = (name: string): string => `sed -E 's/.*"${name}":"([^"]+)".*/\\1/'`
+
+/** Returns the addresses of the sandbox, and commands to paste into a shell with bash, curl and sed. */
+export function instructions({ gateway, admin, identity, data, issuer }: Addresses, limit: number): string {
   const { id, secret } = CLIENT
   const basic = `-u ${id}:${secret}`
   const bearer = '-H "Authorization: Bearer $TOKEN"'
-  const sync = `${gateway}/v3/sync/${CONNECTION}`
+  const sync = `${gateway}/v3/sync/1ffe704d-3962-4a92-8c8e-293880fb449a`
   const push = [
     `curl -s ${basic} ${issuer}/request -d response_type=code -d client_id=${id}`,
     `-d redirect_uri=${gateway}${CALLBACK} --data-urlencode 'scope=openid ${DATA_SCOPES}'`,
@@ -38,11 +31,11 @@ An access token for the client "${id}":
 
 TOKEN=$(curl -s ${basic} -d grant_type=client_credentials --data-urlencode 'scope=${DATA_SCOPES}' ${issuer}/token | ${member('access_token')})
 
-A call: 200, and the X-RateLimit headers show what is left:
+A call: 200, and the X-RateLimit headers show what remains:
 
 curl -i ${bearer} '${gateway}/v3/transactions?limit=2'
 
-What is left of the client's limits, which costs no call:
+What remains of the client's limits, which costs no call:
 
 curl -s ${bearer} ${gateway}/v3/rate-limits; echo
 
@@ -50,7 +43,7 @@ A sync of a bank connection, allowed once in 5 seconds: 200:
 
 curl -i -X POST ${bearer} ${sync}
 
-Twice at once: whatever the first gets, the second is refused with 429:
+Two syncs in a row: the second is always refused with 429:
 
 for i in 1 2; do curl -i -X POST ${bearer} ${sync}; echo; done
 
@@ -59,13 +52,8 @@ A pushed authorisation request, and the address at which the user goes on; open 
 REQUEST_URI=$(${push} | ${member('request_uri')})
 echo "${issuer}/auth?client_id=${id}&request_uri=$REQUEST_URI"
 
-What is left of the client's ${limit} calls a minute, used up (after --limit 5, sooner): 200 as long as it lasts, then 429:
+The rest of the client's ${limit} calls a minute (sooner with --limit 5): 200 until they are used up, then 429:
 
 for i in $(seq ${limit + 1}); do curl -s -o /dev/null -w '%{http_code}\\n' ${bearer} ${gateway}/v3/transactions; done
 `
-}
-
-/** A filter that takes one text member out of a line of JSON. */
-function member(name: string): string {
-  return `sed -E 's/.*"${name}":"([^"]+)".*/\\1/'`
 }

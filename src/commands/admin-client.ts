@@ -1,6 +1,8 @@
-import { request as requestHttp } from 'node:http'
+import { once } from 'node:events'
+import { type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { dirname, resolve } from 'node:path'
+import { text as read } from 'node:stream/consumers'
 import { isMapping, type Mapping, readSource } from '../config/yaml/source.ts'
 import { type Args, fileOf, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from './io.ts'
 
@@ -16,15 +18,11 @@ export interface Admin {
 }
 
 /** The admin listener did not answer. */
-export class NoAnswer extends Error {
-  override readonly name = 'NoAnswer'
-}
+export class NoAnswer extends Error {}
 
 const TIMEOUT_MS = 5000
 /** Timeout of `sluice health`; container engines wait three seconds or more. */
 const HEALTH_TIMEOUT_MS = 2000
-/** Maximum length of a health response that is shown. */
-const MAX_CHARS = 500
 
 /**
  * Finds the admin listener by `--admin`, else by `--admin-host`, `--admin-port` and the section `admin` of the file, whose other
@@ -95,35 +93,31 @@ interface Options {
 }
 
 /** Sends a request to the admin listener; rejects with a NoAnswer if it does not answer. */
-function request(
+async function request(
   { url, token, problem }: Admin,
   path: string,
   { method = 'GET', body, signal, timeoutMs = TIMEOUT_MS }: Options = {},
 ): Promise<{ readonly status: number; readonly text: string }> {
-  return new Promise((resolve, reject) => {
-    const timeout = AbortSignal.timeout(timeoutMs)
-    const fail = (error: NodeJS.ErrnoException): void => {
-      const reason = timeout.aborted ? `none within ${timeoutMs / 1000} s` : (error.code ?? error.message)
-      const more = problem === undefined ? '' : `; ${problem}`
-      reject(new NoAnswer(`no answer from ${url}: ${reason}${more}`, { cause: error }))
-    }
-    const send = url.startsWith('https:') ? requestHttps : requestHttp
-    const headers = {
-      Accept: 'application/json',
-      ...(token !== undefined && { Authorization: `Bearer ${token}` }),
-      ...(body !== undefined && { 'Content-Type': 'application/json' }),
-    }
-    const signals = AbortSignal.any([timeout, ...(signal ? [signal] : [])])
-    send(`${url}${path}`, { method, headers, agent: false, signal: signals }, (response) => {
-      let text = ''
-      response.setEncoding('utf8')
-      response.on('error', fail)
-      response.on('data', (chunk: string) => (text += chunk))
-      response.on('end', () => resolve({ status: response.statusCode!, text }))
-    })
-      .on('error', fail)
-      .end(body && JSON.stringify(body))
-  })
+  const timeout = AbortSignal.timeout(timeoutMs)
+  const send = url.startsWith('https:') ? requestHttps : requestHttp
+  const headers = {
+    Accept: 'application/json',
+    ...(token !== undefined && { Authorization: `Bearer ${token}` }),
+    ...(body !== undefined && { 'Content-Type': 'application/json' }),
+  }
+  const signals = AbortSignal.any([timeout, ...(signal ? [signal] : [])])
+  try {
+    const clientRequest = send(`${url}${path}`, { method, headers, agent: false, signal: signals })
+    // An error after the head of the response is reported by the response too.
+    clientRequest.on('error', () => {}).end(body && JSON.stringify(body))
+    const [response] = (await once(clientRequest, 'response')) as [IncomingMessage]
+    return { status: response.statusCode!, text: await read(response) }
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    const reason = timeout.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
+    const more = problem === undefined ? '' : `; ${problem}`
+    throw new NoAnswer(`no answer from ${url}: ${reason}${more}`, { cause: error })
+  }
 }
 
 /** Returns the JSON of a 200 of the admin listener. Rejects with a message for the operator; for a 400, with a UsageError. */
@@ -155,12 +149,12 @@ function parseObject(text: string): Mapping | undefined {
   }
 }
 
-/** Prints the response of a running gateway to `/healthz`, or with `--ready` to `/readyz`; rejects unless it is a 200. */
-export async function health(args: Args, io: Io, timeoutMs = HEALTH_TIMEOUT_MS): Promise<void> {
+/** Runs `sluice health`: prints the response to `/healthz`, or with `--ready` to `/readyz`; rejects unless it is a 200. */
+export async function run(args: Args, io: Io, timeoutMs = HEALTH_TIMEOUT_MS): Promise<void> {
   const admin = await findAdmin(args, io)
   const path = args['ready'] === true ? '/readyz' : '/healthz'
   const { status, text } = await request({ ...admin, token: undefined }, path, { timeoutMs })
-  const answer = text.slice(0, MAX_CHARS).trim().replaceAll(/\s+/g, ' ')
+  const answer = text.slice(0, 500).trim().replaceAll(/\s+/g, ' ')
   if (status !== 200) throw new Error(`${admin.url} answers ${status}: ${answer}`)
   writeLines(io.stdout, args['json'] === true ? JSON.stringify({ status, answer }) : answer)
 }

@@ -7,30 +7,14 @@ import { type Args, type Io, UsageError, writeLines } from './io.ts'
 /** The commands. Their modules are imported when they run, so that `--help` is fast. */
 const COMMANDS = {
   start: ['Start the gateway', flags.start, () => import('./start.ts')],
-  init: ['Write a configuration for your addresses', flags.init, () => import('./init/command.ts')],
+  init: ['Ask for addresses, and write a configuration', flags.init, () => import('./init/command.ts')],
   check: ['Show what a configuration means, or list its mistakes', flags.check, () => import('./check.ts')],
-  health: [
-    'Ask a running gateway whether it is up',
-    flags.health,
-    async () => ({ run: (await import('./admin-client.ts')).health }),
-  ],
+  health: ['Ask a running gateway whether it is up', flags.health, () => import('./admin-client.ts')],
   explain: ['Show what a request gets, and why', flags.explain, () => import('./explain.ts')],
-  limits: [
-    'Show, set or reset the limits of a client, or watch all clients',
-    flags.limits,
-    () => import('./limits/command.ts'),
-  ],
-  replay: [
-    'Show what limits would have done to logged calls',
-    flags.replay,
-    () => import('./replay/replay.ts'),
-  ],
+  limits: ['Show, set, reset or watch limits of clients', flags.limits, () => import('./limits/command.ts')],
+  replay: ['Show what limits would do to logged calls', flags.replay, () => import('./replay/replay.ts')],
   sandbox: ['Start the gateway with sample backends', flags.sandbox, () => import('./sandbox/sandbox.ts')],
-  schema: [
-    'Print the JSON Schema of the configuration, for editors',
-    flags.schema,
-    () => import('./schema.ts'),
-  ],
+  schema: ['Print the JSON Schema of the configuration', flags.schema, () => import('./schema.ts')],
 } as const
 const EPILOGUE = `Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.
 
@@ -61,12 +45,14 @@ export async function main(argv: readonly string[], io: Io): Promise<number> {
 /** Calls `onFailed` with the exit code of a command that has printed its failure itself. */
 function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) => void): Argv {
   const program = yargs()
-  for (const [name, [describe, build, load]] of Object.entries(COMMANDS)) {
+  for (const [name, [describe, options, load]] of Object.entries(COMMANDS)) {
     const run = async (args: Args): Promise<void> => {
       const code: unknown = await (await load()).run(args, io)
       if (typeof code === 'number') onFailed(code)
     }
-    program.command(name, describe, (command) => build(command, run), name === 'limits' ? undefined : run)
+    const build = (command: Argv): Argv =>
+      typeof options === 'function' ? options(command, run) : command.options(options)
+    program.command(name, describe, build, name === 'limits' ? undefined : run)
   }
   return program
     .command('worker', false, {}, () => work(io))

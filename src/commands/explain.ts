@@ -69,23 +69,27 @@ function describeExplained(explained: Explained): string {
       ...(route === null ? [] : describeRoute(route, limits)),
       ...(client === null ? [] : [['client', client.id, describeClient(client, route)]]),
     ]),
-    formatRows(
-      ['LIMIT', 'CALLS', 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE'],
-      limits.map(({ name, limit, used, windowMs, shadow, key, lacking, because, next }) => [
-        name,
-        String(limit),
-        String(used ?? '-'),
-        formatDuration(windowMs),
-        shadow ? 'shadow' : 'live',
-        key ?? `needs ${formatList(lacking.map((part) => `--${part}`))}`,
-        `${because}${limit === 0 ? '; refuses every call' : ''}${next ? `; ${next.limit} from ${next.from} on` : ''}`,
-      ]),
-    ),
+    formatRows(['LIMIT', 'CALLS', 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE'], limits.map(describeLimit)),
     formatRows(
       ['PASSED OVER', 'BECAUSE IT'],
       passedOver.map(({ match, because }) => [match, because]),
     ),
   ])
+}
+
+function describeLimit({
+  name,
+  limit,
+  used,
+  windowMs,
+  shadow,
+  lacking,
+  ...row
+}: Explained['limits'][number]) {
+  const key = row.key ?? `needs ${formatList(lacking.map((part) => `--${part}`))}`
+  const next = row.next ? `; ${row.next.limit} from ${row.next.from} on` : ''
+  const because = `${row.because}${limit === 0 ? '; refuses every call' : ''}${next}`
+  return [name, limit, used, formatDuration(windowMs), shadow ? 'shadow' : 'live', key, because]
 }
 
 function describeRoute(route: NonNullable<Explained['route']>, limits: Explained['limits']) {

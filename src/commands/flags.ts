@@ -5,12 +5,7 @@ export const LIMITS_COMMANDS: readonly string[] = ['show', 'set', 'reset', 'over
 export const WHICH_OF_LIMITS = `Which command? One of ${LIMITS_COMMANDS.map((name) => `limits ${name}`).join(', ')}.`
 
 const text = (describe: string, fallback?: string) =>
-  ({
-    type: 'string',
-    requiresArg: true,
-    describe,
-    ...(fallback !== undefined && { default: fallback }),
-  }) as const
+  ({ type: 'string', requiresArg: true, describe, default: fallback }) as const
 const yes = (describe: string) => ({ type: 'boolean', describe }) as const
 
 const JSON_FLAG = { json: yes('as JSON') }
@@ -26,68 +21,53 @@ const GATEWAY_FLAGS = {
   'admin-host': text(FLAGS['admin-host'][1]),
   'admin-port': text(FLAGS['admin-port'][1]),
 }
+/** The flags of the commands that read a configuration. */
+const LOAD_FLAGS = Object.fromEntries(
+  Object.entries(FLAGS).map(([name, [, describe]]) => {
+    const conflicts = name === 'store' ? ['redis'] : []
+    return [name, { ...text(describe), group: 'Override the file:', conflicts }]
+  }),
+)
 
-/** Declares the flags of the commands that read a configuration, which flags override. */
-function configured(command: Argv): Argv {
-  command.options(CONFIG_FLAG)
-  for (const [name, [, describe]] of Object.entries(FLAGS))
-    command.option(name, { ...text(describe), group: 'Override the file:' })
-  return command.conflicts('store', 'redis')
+export const start = {
+  ...CONFIG_FLAG,
+  ...LOAD_FLAGS,
+  workers: text('number of worker processes; more than one needs Redis; auto: one per usable core', '1'),
 }
 
-export function start(command: Argv): Argv {
-  const describe = 'number of worker processes; more than one needs Redis; auto: one per usable core'
-  return configured(command).options({ workers: text(describe, '1') })
+export const init = {
+  identity: text('URL of the identity backend without a path, if callers reach it through the gateway'),
+  data: text('URL of the Data API without a path'),
+  issuer: text('the issuer of the access tokens, exactly as in them'),
+  audience: text('the audience of the access tokens, such as the URL of the API'),
+  api: text('URL of the API as callers reach it; unless given, the audience if that is a URL'),
+  open: text('requests to the API that need no token, such as "GET /v3/status; GET /v3/terms"'),
+  redis: text('URL of the Redis that counts; redis://127.0.0.1:6379, unless given'),
+  output: text(OUTPUT, 'sluice.yaml'),
+  ...JSON_FLAG,
+  force: yes('overwrite the file'),
 }
 
-export function init(command: Argv): Argv {
-  return command
-    .options({
-      identity: text(
-        'address of the identity backend, if callers reach it through the gateway: scheme, host and port',
-      ),
-      data: text('address of the Data API: scheme, host and port'),
-      issuer: text('the issuer of the access tokens, exactly as in them'),
-      audience: text('the audience of the access tokens, such as the URL of the API'),
-      api: text('URL of the API as callers reach it; unless given, the audience if that is a URL'),
-      open: text(
-        'requests to the API that need no token, such as "GET /v3/status; GET /v3/terms"; none, unless given',
-      ),
-      redis: text('URL of the Redis that counts; redis://127.0.0.1:6379, unless given'),
-      output: text(OUTPUT, 'sluice.yaml'),
-      ...JSON_FLAG,
-      force: yes('overwrite the file'),
-    })
-    .epilogue('On a terminal, it asks for what is not given.')
+export const schema = { ...JSON_FLAG, output: text(OUTPUT, '-') }
+
+export const check = {
+  ...CONFIG_FLAG,
+  ...LOAD_FLAGS,
+  ...JSON_FLAG,
+  connect: { ...yes('also try each server and certificate; exit code 1 if one fails'), conflicts: 'against' },
+  against: text('another file; prints the differences from it'),
 }
 
-export const schema = (command: Argv): Argv => command.options({ ...JSON_FLAG, output: text(OUTPUT, '-') })
-
-export function check(command: Argv): Argv {
-  return configured(command)
-    .options({
-      ...JSON_FLAG,
-      connect: yes('also try Redis, upstreams, issuers and certificates; exit code 1 if one fails'),
-      against: text('another file; prints the differences from it'),
-    })
-    .conflicts('connect', 'against')
-}
-
-export const health = (command: Argv): Argv =>
-  command.options({ ...GATEWAY_FLAGS, ready: yes('also ask whether it is ready for requests: /readyz') })
+export const health = { ...GATEWAY_FLAGS, ready: yes('also ask whether it is ready for requests: /readyz') }
 
 export function limits(command: Argv, run: (args: Args) => Promise<void>): Argv {
+  const topFlags = { ...GATEWAY_FLAGS, once: yes('show them once, as without a terminal') }
   return command
     .command('show <client>', 'Show what a client has used, and its overrides', ofClient, run)
     .command('set <client>', "Set a client's limits while the gateways run", setting, run)
     .command('reset <client>', "Reset a client's counters", ofClient, run)
     .command('overrides', 'List the limits that were set while the gateways run', GATEWAY_FLAGS, run)
-    .command(
-      'top',
-      'Watch which clients use most of their limits',
-      { ...GATEWAY_FLAGS, once: yes('show them once, as without a terminal') },
-      run,
-    )
+    .command('top', 'Watch which clients use most of their limits', topFlags, run)
     .demandCommand(1, 1, WHICH_OF_LIMITS)
 }
 
@@ -100,31 +80,34 @@ function ofClient(command: Argv): Argv {
 const withPositionals = (command: Argv, min: number, missing?: string): Argv =>
   command.strict(false).strictOptions().demandCommand(min, missing)
 
+const SET_USAGE = `$0 limits set CLIENT LIMIT=N... [--until T | --permanent] [--note TEXT]
+
+Set limits of one client, at every gateway within a second; LIMIT=default removes an override.`
+
 function setting(command: Argv): Argv {
   return withPositionals(ofClient(command), 0)
-    .usage(
-      '$0 limits set CLIENT LIMIT=N... [--until T | --permanent] [--note TEXT]\n\nSet limits of one client, at every gateway within a second; LIMIT=default removes an override.',
-    )
+    .usage(SET_USAGE)
     .example('$0 limits set acme requests=5000 --until 2h', 'more calls for two hours')
     .example('$0 limits set acme requests=0 --note "leaked token"', 'block a client for a day')
     .example('$0 limits set acme requests=default', 'back to the limit of the file')
     .options({
-      until: text('such as 2027-01-31T00:00:00Z, or 2h from now; 24h, unless given'),
+      until: {
+        ...text('such as 2027-01-31T00:00:00Z, or 2h from now; 24h, unless given'),
+        conflicts: 'permanent',
+      },
       note: text('the reason, for other operators'),
       permanent: yes('without an end'),
     })
-    .conflicts('until', 'permanent')
 }
 
+const EXPLAIN_USAGE = `$0 explain "[METHOD] [host]/path"
+
+Show which route, authentication, limits and upstream a request gets, and why.`
+
 export function explain(command: Argv): Argv {
-  return withPositionals(
-    command,
-    1,
-    'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".',
-  )
-    .usage(
-      '$0 explain "[METHOD] [host]/path"\n\nShow which route, authentication, limits and upstream a request gets, and why.',
-    )
+  const missing = 'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".'
+  return withPositionals(command, 1, missing)
+    .usage(EXPLAIN_USAGE)
     .options({
       ...GATEWAY_FLAGS,
       host: text('the host that the caller addresses'),
@@ -136,11 +119,13 @@ export function explain(command: Argv): Argv {
     })
 }
 
+const REPLAY_USAGE = `$0 replay ACCESS-LOG...
+
+Show what limits would have done to the calls of an access log: files, plain or gzip, or - for standard input.`
+
 export function replay(command: Argv): Argv {
   return withPositionals(command, 1, 'Which access log? Give its files, or - for standard input.')
-    .usage(
-      '$0 replay ACCESS-LOG...\n\nShow what limits would have done to the calls of an access log: files, plain or gzip, or - for standard input.',
-    )
+    .usage(REPLAY_USAGE)
     .options({
       ...CONFIG_FLAG,
       ...JSON_FLAG,
@@ -149,16 +134,12 @@ export function replay(command: Argv): Argv {
     })
 }
 
-export const sandbox = (command: Argv): Argv =>
-  command.options({
-    host: text(
-      'address or name at which callers connect to the gateway; 0.0.0.0 for every address',
-      '127.0.0.1',
-    ),
-    port: text('port of the gateway; for every port, 0 takes a free one', '8080'),
-    'admin-port': text('port of its admin listener', '9090'),
-    'identity-port': text('port of the OpenID Provider', '0'),
-    'data-port': text('port of the Data API', '0'),
-    'log-level': text('info also logs each request', 'warn'),
-    limit: text('calls that a client may make in a minute', '1000'),
-  })
+export const sandbox = {
+  host: text('address or name at which callers connect; 0.0.0.0 for every address', '127.0.0.1'),
+  port: text('port of the gateway; for every port, 0 takes a free one', '8080'),
+  'admin-port': text('port of its admin listener', '9090'),
+  'identity-port': text('port of the OpenID Provider', '0'),
+  'data-port': text('port of the Data API', '0'),
+  'log-level': text('info also logs each request', 'warn'),
+  limit: text('calls that a client may make in a minute', '1000'),
+}

@@ -21,10 +21,13 @@ export const pluralize = (number: number, noun: string): string =>
 /** Joins words with commas; `-` for an empty list. */
 export const formatList = (words: readonly string[]): string => words.join(', ') || '-'
 
-/** Pads each column to its widest cell, with two spaces between columns. */
-export function formatTable(rows: readonly (readonly string[])[]): string {
-  const widths = rows[0]!.map((_, i) => rows.reduce((max, row) => Math.max(max, row[i]!.length), 0))
-  return rows
+type Row = readonly (string | number | null | undefined)[]
+
+/** Pads each column to its widest cell, with two spaces between columns; null and undefined are shown as `-`. */
+export function formatTable(rows: readonly Row[]): string {
+  const texts = rows.map((row) => row.map((cell) => String(cell ?? '-')))
+  const widths = texts[0]!.map((_, i) => texts.reduce((max, row) => Math.max(max, row[i]!.length), 0))
+  return texts
     .map((row) =>
       row
         .map((cell, i) => cell.padEnd(widths[i]!))
@@ -35,9 +38,9 @@ export function formatTable(rows: readonly (readonly string[])[]): string {
 }
 
 /** Formats a table with a head; empty if it has no other rows. */
-export const formatRows = (head: readonly string[], body: readonly (readonly string[])[]): string =>
+export const formatRows = (head: Row, body: readonly Row[]): string =>
   body.length > 0 ? formatTable([head, ...body]) : ''
 
-/** Separates paragraphs with an empty line, and drops empty ones. */
+/** Joins paragraphs that are not empty. */
 export const formatParagraphs = (paragraphs: readonly string[]): string =>
   paragraphs.filter(Boolean).join('\n\n')

@@ -10,7 +10,6 @@ export interface Io extends Pick<NodeJS.Process, 'env' | 'exit' | 'on' | 'once' 
   readonly stderr: Writable & { readonly isTTY?: boolean }
 }
 
-/** The parsed arguments of a command. */
 export type Args = Readonly<Record<string, unknown>>
 
 /** An invalid command line; exits with 64. */
@@ -74,15 +73,12 @@ export async function load(args: Args, io: Io): Promise<Loaded> {
 }
 
 /** Returns the words after the command. */
-export function positionals(args: Args): readonly string[] {
-  return (args['_'] as readonly unknown[]).slice(1).map(String)
-}
+export const positionals = (args: Args): readonly string[] =>
+  (args['_'] as readonly unknown[]).slice(1).map(String)
 
-/** Returns the value of a flag; undefined if it was not given. */
-export function textOf(args: Args, flag: string): string | undefined {
-  const text = args[flag]
-  return typeof text === 'string' ? text : undefined
-}
+/** Returns the value of a flag of type string; undefined if it was not given. */
+export const textOf = (args: Args, flag: string): string | undefined =>
+  typeof args[flag] === 'string' ? args[flag] : undefined
 
 /** Returns the value of a flag or positional that is an id; throws a UsageError if it is empty. */
 export function idOf(args: Args, flag: string): string | undefined {

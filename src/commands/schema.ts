@@ -11,9 +11,7 @@ export async function run(args: Args, { stdout }: Io): Promise<void> {
   else await writeOutput(file, schemaText())
 }
 
-export function schemaText(): string {
-  return `${JSON.stringify(jsonSchema(), undefined, 2)}\n`
-}
+export const schemaText = (): string => `${JSON.stringify(jsonSchema(), undefined, 2)}\n`
 
 const UNWRITABLE: Readonly<Record<string, string>> = {
   EEXIST: 'exists already. Give --force to overwrite it, or another --output.',

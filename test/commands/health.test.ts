@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { health as run } from '../../src/commands/admin-client.ts'
+import { run } from '../../src/commands/admin-client.ts'
 import type { Io } from '../../src/commands/io.ts'
 import { startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'

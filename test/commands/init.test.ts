@@ -208,7 +208,7 @@ describe('sluice init', () => {
       { isTTY: true, stdin: `${lines.join('\n')}\n` },
     )
     expect(code).toBe(0)
-    expect(stderr).toContain('Where does the identity backend answer')
+    expect(stderr).toContain('URL of the identity backend')
     expect(stderr).toContain('It must be an http or https address')
     expect(stderr).toContain('[redis://127.0.0.1:6379]')
     expect(stderr).toContain('It has "v3/status", which is not a pattern such as GET /v3/status.')
@@ -225,7 +225,7 @@ describe('sluice init', () => {
       { isTTY: true, stdin: `api\n${API}/v3\n\n` },
     )
     expect(code).toBe(0)
-    expect(stderr).toContain('Where do callers reach the API')
+    expect(stderr).toContain('URL of the API as callers reach it')
     const { config } = await loadConfig({ file })
     expect(config.listen.hosts).toEqual(['identity.example.com', 'api.example.com'])
   })

@@ -26,15 +26,17 @@ export async function run(config: Config, args: Args, io: Io): Promise<number> {
   const ok = checks.every(({ state }) => state !== 'failed')
   print(io, args, { ok, checks, warnings }, () =>
     formatTable([
-      ...checks.map(({ state, what, message, ms }) => [state, what, duration(ms), message]),
-      ...warnings.map((warning) => ['warning', 'configuration', '-', problemLine(warning)]),
+      ...checks.map(({ state, what, message, ms }) => [
+        state,
+        what,
+        ms === undefined ? null : duration(ms),
+        message,
+      ]),
+      ...warnings.map((warning) => ['warning', 'configuration', null, problemLine(warning)]),
     ]),
   )
   return ok ? 0 : 1
 }
 
 /** Marks probes that took more than half of the timeout. */
-function duration(ms: number | undefined): string {
-  if (ms === undefined) return '-'
-  return ms > TIMEOUT_MS / 2 ? `${ms} ms, slow` : `${ms} ms`
-}
+const duration = (ms: number): string => (ms > TIMEOUT_MS / 2 ? `${ms} ms, slow` : `${ms} ms`)

@@ -26,20 +26,22 @@ export type Probe = () => Promise<Finding | readonly Finding[]>
 /** Timeout of one response, in milliseconds. */
 export const TIMEOUT_MS = 3000
 
-/**
- * Returns probes that connect to each address of the upstreams, with TLS as for a call, read the keys of each issuer and client, and
- * call the introspection endpoints.
- */
+/** Returns the probes of each upstream address, with TLS as for a call, each key set and each introspection endpoint. */
 export function probesOf({ upstreams, tokens, clients }: Config): readonly Probe[] {
   return [
     ...upstreams.flatMap((upstream) => {
       const { all } = createAddresses(upstream.origins, () => {})
       return all.map((address) => () => connect(upstream, address))
     }),
-    ...tokens.flatMap((issuer) => [
-      () => readIssuerKeys(issuer),
-      ...(issuer.introspection === undefined ? [] : [() => introspect(issuer)]),
-    ]),
+    ...tokens.flatMap((issuer) => {
+      const advice = issuer.jwks
+        ? 'correct the issuer, or tokens.jwks'
+        : 'correct tokens.issuer, or write tokens.jwks'
+      return [
+        () => readKeys(issuer.issuer, keysFrom(issuer), issuer.algorithms, advice),
+        ...(issuer.introspection === undefined ? [] : [() => introspect(issuer)]),
+      ]
+    }),
     ...clients.flatMap(({ id, jwks, requestObjectSigningAlg: alg = 'none' }) => {
       if (jwks === undefined || !('url' in jwks)) return []
       const algorithms = alg === 'none' || alg.startsWith('HS') ? undefined : [alg]
@@ -71,13 +73,6 @@ function tlsFailure({ message }: Error): string | undefined {
   if (message.includes('wrong version number')) return 'does not use TLS; write http:// in place of https://'
   const [, reason] = /:SSL routines:[^:]*:([^:]+):/.exec(message) ?? []
   return reason && `TLS fails: ${reason}; correct its certificate or its tls`
-}
-
-function readIssuerKeys(tokens: Tokens): Promise<Finding> {
-  const { issuer, jwks, algorithms } = tokens
-  const advice =
-    jwks === undefined ? 'correct tokens.issuer, or write tokens.jwks' : 'correct the issuer, or tokens.jwks'
-  return readKeys(issuer, keysFrom(tokens), algorithms, advice)
 }
 
 /** Reads keys, by discovery without `jwks`; fails if none is for one of `algorithms`. */

@@ -31,40 +31,36 @@ interface Prompt {
 const PROMPTS = {
   identity: {
     question:
-      'Where does the identity backend answer, such as http://identity.internal:3000? Leave it empty if callers do not reach it through this gateway:',
+      'URL of the identity backend, such as http://identity.internal:3000; empty if it is not behind this gateway:',
     schema: origin,
     fallback: '',
   },
-  data: { question: 'Where does the Data API answer, such as http://data.internal:4000?', schema: origin },
-  issuer: {
-    question: 'Which issuer do access tokens name (iss), such as https://identity.example.com/oidc?',
-    schema: issuer,
-  },
+  data: { question: 'URL of the Data API, such as http://data.internal:4000:', schema: origin },
+  issuer: { question: 'Issuer (iss) of access tokens, such as https://id.example.com/oidc:', schema: issuer },
   audience: {
-    question: 'Which audience do they name (aud), such as https://api.example.com?',
+    question: 'Audience (aud) of access tokens, such as https://api.example.com:',
     schema: text('the audience'),
   },
   api: {
-    question: 'Where do callers reach the API, such as https://api.example.com?',
+    question: 'URL of the API as callers reach it, such as https://api.example.com:',
     schema: fetchedUrl('the URL of the API as callers reach it, such as https://api.example.com'),
     derive: ({ audience }) => (httpUrl(String(audience)) === undefined ? undefined : String(audience)),
   },
   open: {
     question:
-      'Which requests to the API need no token, such as GET /v3/status; GET /v3/terms? Leave it empty for none:',
+      'Requests to the API that need no token, such as GET /v3/status; GET /v3/terms; empty for none:',
     schema: requests,
     fallback: '',
   },
-  redis: { question: 'Which Redis counts?', schema: redisUrl, fallback: 'redis://127.0.0.1:6379' },
+  redis: { question: 'URL of the Redis that counts:', schema: redisUrl, fallback: 'redis://127.0.0.1:6379' },
 } satisfies Readonly<Record<string, Prompt>>
 
 /** The values that make a configuration, by flag; some may be empty. */
 export type InitSettings = Readonly<Record<keyof typeof PROMPTS, string>>
-type Missing = readonly (readonly [flag: string, prompt: Prompt])[]
 
 /** Returns the values of the flags, and on a terminal prompts for the others; throws a UsageError for invalid or missing flags. */
 export async function promptForMissing(args: Args, io: Io): Promise<InitSettings> {
-  const settings: Record<string, string> = {}
+  const settings: Record<string, string | undefined> = {}
   const missing = Object.entries<Prompt>(PROMPTS).filter(([flag, prompt]) => {
     const text = textOf(args, flag)
     if (text === undefined) return true
@@ -73,51 +69,45 @@ export async function promptForMissing(args: Args, io: Io): Promise<InitSettings
     settings[flag] = value
     return false
   })
-  if (io.stdin.isTTY === true && io.stderr.isTTY === true) await ask(missing, settings, io)
-  else useFallbacks(missing, settings)
+  const terminal = io.stdin.isTTY === true && io.stderr.isTTY === true ? openTerminal(io) : undefined
+  try {
+    for (const [flag, prompt] of missing)
+      settings[flag] = prompt.derive?.(settings) ?? (terminal ? await terminal.ask(prompt) : prompt.fallback)
+  } finally {
+    terminal?.close()
+  }
+  const lacking = missing.filter(([flag]) => settings[flag] === undefined).map(([flag]) => `--${flag}`)
+  // The API may follow from a missing audience.
+  const needed = lacking.includes('--audience') ? lacking.filter((flag) => flag !== '--api') : lacking
+  if (needed.length > 0) throw new UsageError(`Give ${needed.join(', ')}: init asks only on a terminal.`)
   assertApart(settings as InitSettings)
   return settings as InitSettings
 }
 
-function useFallbacks(missing: Missing, settings: Record<string, string>): void {
-  const flags: string[] = []
-  for (const [flag, { fallback, derive }] of missing) {
-    const value = fallback ?? derive?.(settings)
-    if (value !== undefined) settings[flag] = value
-    // A missing audience may be all that `derive` lacks.
-    else if (!derive || settings['audience'] !== undefined) flags.push(`--${flag}`)
-  }
-  if (flags.length > 0) throw new UsageError(`Give ${flags.join(', ')}: init asks only on a terminal.`)
-}
-
-async function ask(missing: Missing, settings: Record<string, string>, { stdin, stderr }: Io): Promise<void> {
+function openTerminal({ stdin, stderr }: Io) {
   const terminal = createInterface({ input: stdin, output: stderr })
   // Buffers lines that arrive before their prompt, such as pasted ones, and ends with the input.
   const lines = terminal[Symbol.asyncIterator]()
   let isOpen = true
   terminal.once('close', () => (isOpen = false))
-  try {
-    for (const [flag, prompt] of missing) {
-      let answer = prompt.derive?.(settings)
-      terminal.setPrompt(`${prompt.question}${prompt.fallback ? ` [${prompt.fallback}]` : ''} `)
-      while (answer === undefined) {
-        // After the end of the input, lines may remain, but prompt() throws in Node.js 22 and newer.
-        if (isOpen) terminal.prompt()
-        else stderr.write(`${terminal.getPrompt()}\n`)
-        const { value: line, done = false } = await lines.next()
-        if (done) {
-          stderr.write('\n')
-          throw new Error('The questions were not answered; nothing is written.')
-        }
-        const { value, problem } = parse(prompt, (line as string).trim())
-        if (problem !== undefined) stderr.write(`It ${problem}.\n`)
-        answer = value
+  /** Prompts until the answer is valid. */
+  async function ask(prompt: Prompt): Promise<string> {
+    terminal.setPrompt(`${prompt.question}${prompt.fallback ? ` [${prompt.fallback}]` : ''} `)
+    for (;;) {
+      // After the end of the input, lines may remain, but prompt() throws in Node.js 22 and newer.
+      if (isOpen) terminal.prompt()
+      else stderr.write(`${terminal.getPrompt()}\n`)
+      const { value: line, done = false } = await lines.next()
+      if (done) {
+        stderr.write('\n')
+        throw new Error('The questions were not answered; nothing is written.')
       }
-      settings[flag] = answer
+      const { value, problem } = parse(prompt, (line as string).trim())
+      if (value !== undefined) return value
+      stderr.write(`It ${problem}.\n`)
     }
-  } finally {
-    terminal.close()
   }
+  return { ask, close: () => terminal.close() }
 }
 
 /** Throws a UsageError if the open routes of the issuer would match the API too. */

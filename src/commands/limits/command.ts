@@ -36,50 +36,37 @@ export async function run(args: Args, io: Io): Promise<void> {
 }
 
 function describeOverrides({ overrides }: Overrides): string {
-  const rows = overrides.map(({ client, name, limit, until, set, by, note, applies }) => [
-    client,
-    name,
-    String(limit),
-    applies ? (until ?? 'no end') : 'without effect: no such limit',
-    set,
-    by ?? '-',
-    note ?? '-',
-  ])
+  const rows = overrides.map(({ client, name, limit, until, set, by, note, applies }) => {
+    const end = applies ? (until ?? 'no end') : 'without effect: no such limit'
+    return [client, name, limit, end, set, by, note]
+  })
   const head = ['CLIENT', 'LIMIT', 'CALLS', 'UNTIL', 'SET', 'BY', 'NOTE']
   return formatRows(head, rows) || 'There are no overrides.'
 }
 
 function describeUsage({ client, limits, own, overrides, truncated }: ClientUsage): string {
   const set = overrides.map(({ name, limit, until, set, by, note, applies }) => {
+    const override = `An override${applies ? '' : ', without effect,'} gives the client "${name}" of ${limit}`
     const end = until === null ? 'without an end' : `until ${until}`
-    const author = `set at ${set}${by === null ? '' : ` by ${by}`}${note === null ? '.' : `: ${note}`}`
-    const override = `An override${applies ? '' : ', without effect,'} gives the client`
-    return `${override} "${name}" of ${limit} ${end}, ${author}`
+    return `${override} ${end}, set at ${set}${by === null ? '' : ` by ${by}`}${note === null ? '.' : `: ${note}`}`
   })
   const inFile = own.map(({ name, limit, until }) => {
     const end = until === null ? '' : ` until ${until}`
     return `The file gives the client its own "${name}" of ${limit}${end}.`
   })
-  const table = formatRows(
-    ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND'],
-    limits.map(({ key, name, limit, used, remaining, windowSeconds, reset, until, override, shadow }) => [
-      key,
-      name,
-      String(limit),
-      String(used),
-      String(remaining),
-      formatDuration(windowSeconds * 1000),
-      used > 0 || limit === 0 ? reset : '-',
-      until ?? '-',
-      `${shadow ? 'shadow' : 'live'}${override ? ', override' : ''}`,
-    ]),
-  )
+  const rows = limits.map(({ windowSeconds, reset, override, shadow, ...row }) => {
+    const { key, name, limit, used, remaining, until } = row
+    const resetAt = used > 0 || limit === 0 ? reset : null
+    const kind = `${shadow ? 'shadow' : 'live'}${override ? ', override' : ''}`
+    return [key, name, limit, used, remaining, formatDuration(windowSeconds * 1000), resetAt, until, kind]
+  })
+  const head = ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND']
   const changes = limits.flatMap(({ name, changes }) =>
     changes.map(({ from, limit }) => `From ${from} on, "${name}" allows ${limit}.`),
   )
   const more = truncated ? [`These are the first ${limits.length} keys; there are more.`] : []
   return formatParagraphs([
-    table || `No calls of the client "${client}" are counted.`,
+    formatRows(head, rows) || `No calls of the client "${client}" are counted.`,
     [...new Set(changes), ...more].join('\n'),
     [...set, ...inFile].join('\n'),
   ])
@@ -128,16 +115,13 @@ function rowOf({ kind, client, calls, refused, limits, most, refusedNow }: Clien
 }
 
 function describeTop({ activity: { clients, known, mostKnown } }: Overview): string {
-  const rows = clients
-    .map(rowOf)
-    .map((row) => [
-      row.kind === 'client' ? row.client : `address ${row.client}`,
-      row.refusedBy === null ? '-' : `${row.refusedUntil ?? 'blocked'} by ${row.refusedBy}`,
-      row.callsPerSecond.toFixed(1),
-      row.refusedPerSecond.toFixed(1),
-      ...[row.limit, row.used, row.remaining].map((value) => String(value ?? '-')),
-      row.refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || '-',
-    ])
+  const rows = clients.map(rowOf).map((row) => {
+    const caller = row.kind === 'client' ? row.client : `address ${row.client}`
+    const refused = row.refusedBy && `${row.refusedUntil ?? 'blocked'} by ${row.refusedBy}`
+    const refusals = row.refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || null
+    const rates = [row.callsPerSecond.toFixed(1), row.refusedPerSecond.toFixed(1)]
+    return [caller, refused, ...rates, row.limit, row.used, row.remaining, refusals]
+  })
   const head = ['CALLER', 'REFUSED UNTIL', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING']
   const table = formatRows([...head, 'REFUSED LAST MINUTE'], rows)
   if (clients.length === known) return table || 'There were no calls in the last minute.'

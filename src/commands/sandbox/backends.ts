@@ -41,6 +41,10 @@ export async function createIdentity(options: IdentityOptions): Promise<Server> 
 
 function configure({ audience, clients }: IdentityOptions): Configuration {
   const on = { enabled: true }
+  const pairs = [
+    generateKeyPairSync('rsa', { modulusLength: 2048 }),
+    generateKeyPairSync('ec', { namedCurve: 'P-256' }),
+  ]
   const resourceServer = {
     scope: DATA_SCOPES,
     audience,
@@ -50,7 +54,9 @@ function configure({ audience, clients }: IdentityOptions): Configuration {
   }
   return {
     clients: [...clients],
-    jwks: { keys: makeKeys() },
+    jwks: {
+      keys: pairs.map(({ privateKey }) => ({ ...privateKey.export({ format: 'jwk' }), use: 'sig' }) as JWK),
+    },
     cookies: { keys: [randomBytes(32).toString('base64url')] },
     routes: {
       authorization: '/auth',
@@ -87,16 +93,6 @@ function configure({ audience, clients }: IdentityOptions): Configuration {
   }
 }
 
-function makeKeys(): JWK[] {
-  const pairs = [
-    generateKeyPairSync('rsa', { modulusLength: 2048 }),
-    generateKeyPairSync('ec', { namedCurve: 'P-256' }),
-  ]
-  return pairs.map(({ privateKey }, i) =>
-    Object.assign(privateKey.export({ format: 'jwk' }), { kid: `sandbox-${i + 1}`, use: 'sig' }),
-  )
-}
-
 /** A notice of the provider, with a colour before it on a terminal. */
 const NOTICE = /^.{0,10}oidc-provider (?:NOTICE|WARNING): /
 
@@ -118,13 +114,12 @@ async function importProvider(): Promise<typeof OidcProvider> {
   }
 }
 
-const SHOPS = ['Corner Bakery', 'City Railways', 'Green Grocer', 'Book Cellar', 'Cinema Lumière']
 const TRANSACTIONS = Array.from({ length: 60 }, (_, i) => ({
   id: `txn-${i + 1}`,
   accountId: i % 4 === 0 ? 'acc-2' : 'acc-1',
   amount: { value: -(350 + ((i * 7919) % 9000)), currency: 'GBP' },
   date: new Date(Date.UTC(2026, 0, 1 + i)).toISOString(),
-  shortDescription: SHOPS[i % SHOPS.length],
+  shortDescription: 'Corner Bakery',
   status: 'posted',
 }))
 

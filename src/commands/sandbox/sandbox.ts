@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
@@ -9,20 +10,19 @@ import { instructions } from './instructions.ts'
 const LOOPBACK = '127.0.0.1'
 /** Every address of the machine. */
 const ANY = '0.0.0.0'
+/** Audience of the access tokens, as in config/sandbox.yaml. */
 const AUDIENCE = 'https://data.sandbox.example'
 const HOST_NAME = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i
-const DRAIN_MS = 1000
 
 /** Serves an OpenID Provider, a Data API and the gateway before them until SIGINT or SIGTERM, and prints how to try it out. */
 export async function run(args: Args, io: Io): Promise<void> {
   const ending = new AbortController()
-  const ended = new Promise((resolve) => ending.signal.addEventListener('abort', resolve))
   const end = (): void => ending.abort()
   io.once('SIGINT', end).once('SIGTERM', end)
   try {
     const sandbox = await openSandbox(args, ending.signal)
     writeLines(io.stdout, sandbox.instructions)
-    await ended
+    if (!ending.signal.aborted) await once(ending.signal, 'abort')
     await sandbox.close()
   } catch (error) {
     if (!ending.signal.aborted) throw error
@@ -75,7 +75,6 @@ export async function openSandbox(args: Args, signal: AbortSignal) {
         IDENTITY_URL: identity,
         DATA_URL: data,
         ISSUER: issuer,
-        AUDIENCE,
         REQUEST_LIMIT: String(limit),
       },
       overrides: [
@@ -84,7 +83,7 @@ export async function openSandbox(args: Args, signal: AbortSignal) {
       ],
     })
     signal.throwIfAborted()
-    const { adminAddress: admin, close: drain } = await start({ ...config, drainTimeoutMs: DRAIN_MS })
+    const { adminAddress: admin, close: drain } = await start({ ...config, drainTimeoutMs: 1000 })
     closers.push(() => drain())
     return { instructions: instructions({ gateway, admin, identity, data, issuer }, limit), close }
   } catch (error) {
@@ -110,29 +109,22 @@ function addressOf(host: string): { readonly bound: string; readonly shown: stri
 
 async function findPort(host: string, args: Args, flag: string): Promise<number> {
   const server = createServer()
-  const port = await listen(server, host, args, flag)
-  await shut(server)
-  return port
+  return await listen(server, host, args, flag).finally(() => server.close())
 }
 
-function listen(server: Server, host: string, args: Args, flag: string): Promise<number> {
+async function listen(server: Server, host: string, args: Args, flag: string): Promise<number> {
   const port = wholeOf(args, flag, MAX_PORT)
-  return new Promise((resolve, reject) => {
-    server.once('error', ({ code, message }: NodeJS.ErrnoException) => {
-      const reason = code === 'EADDRINUSE' ? 'is taken' : `cannot be opened: ${message}`
-      const problem =
-        code === 'EADDRNOTAVAIL'
-          ? `${host} is not an address of this machine. Give --host one of its own, its name, or 0.0.0.0 for all.`
-          : `Port ${port} ${reason}. Choose another with --${flag}; 0 takes a free one.`
-      reject(new Error(problem))
-    })
-    server.listen(port, host, () => resolve((server.address() as AddressInfo).port))
+  await once(server.listen(port, host), 'listening').catch(({ code, message }: NodeJS.ErrnoException) => {
+    const other = 'Give --host one of its own, its name, or 0.0.0.0 for all.'
+    if (code === 'EADDRNOTAVAIL') throw new Error(`${host} is not an address of this machine. ${other}`)
+    const reason = code === 'EADDRINUSE' ? 'is taken' : `cannot be opened: ${message}`
+    throw new Error(`Port ${port} ${reason}. Choose another with --${flag}; 0 takes a free one.`)
   })
+  return (server.address() as AddressInfo).port
 }
 
-function shut(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    server.close(() => resolve())
-    server.closeAllConnections()
-  })
+async function shut(server: Server): Promise<void> {
+  const closed = once(server.close(), 'close')
+  server.closeAllConnections()
+  await closed
 }

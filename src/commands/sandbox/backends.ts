@@ -1,7 +1,7 @@
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type * as OidcProvider from 'oidc-provider'
-import type { ClientMetadata, Configuration, JWK } from 'oidc-provider'
+import type { ClientMetadata, Configuration } from 'oidc-provider'
 
 interface IdentityOptions {
   /** URL by which callers know the provider: that of the gateway, with the path. */
@@ -55,7 +55,7 @@ function configure({ audience, clients }: IdentityOptions): Configuration {
   return {
     clients: [...clients],
     jwks: {
-      keys: pairs.map(({ privateKey }) => ({ ...privateKey.export({ format: 'jwk' }), use: 'sig' }) as JWK),
+      keys: pairs.map(({ privateKey }) => ({ ...privateKey.export({ format: 'jwk' }), use: 'sig' })),
     },
     cookies: { keys: [randomBytes(32).toString('base64url')] },
     routes: {

@@ -24,10 +24,7 @@ const TIMEOUT_MS = 5000
 /** Timeout of `sluice health`; container engines wait three seconds or more. */
 const HEALTH_TIMEOUT_MS = 2000
 
-/**
- * Finds the admin listener by `--admin`, else by `--admin-host`, `--admin-port` and the section `admin` of the file, whose other
- * sections may be invalid. The token is that of ADMIN_TOKEN, else the file's.
- */
+/** Finds the admin listener by its flags, else by the section `admin` of the file; ADMIN_TOKEN overrides the file's token. */
 export async function findAdmin(args: Args, io: Io): Promise<Admin> {
   const token = io.env['ADMIN_TOKEN'] || undefined
   const text = textOf(args, 'admin')
@@ -35,18 +32,17 @@ export async function findAdmin(args: Args, io: Io): Promise<Admin> {
     const url = URL.canParse(text) ? new URL(text) : undefined
     if (url && /^https?:$/.test(url.protocol) && `${url.origin}/` === url.href)
       return { url: url.origin, token }
-    throw new UsageError(
-      '--admin must be a URL such as http://127.0.0.1:9090; the token is read from ADMIN_TOKEN.',
-    )
+    const example = 'must be a URL such as http://127.0.0.1:9090; the token is read from ADMIN_TOKEN'
+    throw new UsageError(`--admin ${example}.`)
   }
-  const { section, ...read } = await readAdmin(args, io)
+  const { section, ...file } = await readAdmin(args, io)
   const host = textOf(args, 'admin-host') ?? section['host']
   const hasPort = textOf(args, 'admin-port') !== undefined
   const port = hasPort ? wholeOf(args, 'admin-port', MAX_PORT, 1) : Number(section['port'] ?? 9090)
   if (!Number.isInteger(port) || port < 1 || port > MAX_PORT)
     throw new Error('The admin port is not known. Give --admin-port, or --admin URL.')
   const url = `http://${reachable(typeof host === 'string' ? host : '127.0.0.1')}:${port}`
-  return { ...read, url, token: token ?? (await readToken(section['token'], read.source?.file)) }
+  return { ...file, url, token: token ?? (await readToken(section['token'], file.source?.file)) }
 }
 
 /** Returns the host of a URL for a listener: loopback, if it listens on every address. */
@@ -126,12 +122,10 @@ export async function ask<T>(admin: Admin, path: string, options: Options = {}):
   const { status, text } = await request(admin, path, options).catch((error: Error) => {
     throw new NoAnswer(`${error.message}; start the gateway, or give its admin listener by --admin`)
   })
-  if (status === 401) {
-    const reason = token === undefined ? 'asks for its admin.token: set ADMIN_TOKEN' : undefined
-    throw new Error(
-      `The gateway at ${url} ${reason ?? 'refuses the token: set ADMIN_TOKEN to its admin.token'}.`,
-    )
-  }
+  if (status === 401 && token === undefined)
+    throw new Error(`The gateway at ${url} asks for its admin.token: set ADMIN_TOKEN.`)
+  if (status === 401)
+    throw new Error(`The gateway at ${url} refuses the token: set ADMIN_TOKEN to its admin.token.`)
   const body = parseObject(text)
   if (status === 200 && body !== undefined) return body as T
   const detail = typeof body?.['detail'] === 'string' ? body['detail'] : undefined

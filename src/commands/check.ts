@@ -14,10 +14,7 @@ const MAX_WARNINGS = 20
 /** Sections whose items are printed on one line each, with their defaults in a comment. */
 const ON_A_LINE: ReadonlySet<unknown> = new Set(['limits', 'clients', 'routes'])
 
-/**
- * Prints a summary of a configuration and its settings with their defaults, without secrets; with `--connect`, the results of
- * trying its servers; with `--against`, the differences from another file.
- */
+/** Prints a summary and the settings of a configuration without secrets, the results of `--connect`, or the changes of `--against`. */
 export async function run(args: Args, io: Io): Promise<number> {
   const { config, file, text } = await load(args, io)
   if (args['connect'] === true) return (await import('./connect/connect.ts')).run(config, args, io)

@@ -120,16 +120,13 @@ function reportFailure(error: Error, argv: readonly string[], io: Io): number {
     const problems = isConfig ? (error as ConfigError).problems.map(withPosition) : undefined
     writeLines(io.stdout, JSON.stringify({ error: { exit, message }, problems }, undefined, 2))
   } else {
-    const hint = isUsage ? `\nSee "${['sluice', ...commandOf(argv), '--help'].join(' ')}".` : ''
+    const [command = '', action = ''] = argv
+    const name = Object.hasOwn(COMMANDS, command) ? ` ${command}` : ''
+    const subcommand = command === 'limits' && flags.LIMITS_COMMANDS.includes(action) ? ` ${action}` : ''
+    const hint = isUsage ? `\nSee "sluice${name}${subcommand} --help".` : ''
     writeLines(io.stderr, isConfig ? message : `sluice: ${message}${hint}`)
   }
   return exit
-}
-
-/** Returns the words of a command line that name an existing command. */
-function commandOf([command = '', action = '']: readonly string[]): readonly string[] {
-  if (!Object.hasOwn(COMMANDS, command)) return []
-  return command === 'limits' && flags.LIMITS_COMMANDS.includes(action) ? [command, action] : [command]
 }
 
 /** Splits the position of an issue into a flag, or a file with line and column unless it concerns the whole file. */

@@ -11,10 +11,7 @@ import {
 } from './format.ts'
 import { type Args, type Io, load, positionals, print, textOf, writeLines } from './io.ts'
 
-/**
- * Prints which route, authentication, limits and upstream a request gets, and why: from the running gateway, with overrides and
- * current counts, or, with `--offline` or if the gateway does not answer, from the file.
- */
+/** Prints what a request gets, and why, from the running gateway, or from the file with `--offline` or if the gateway does not answer. */
 export async function run(args: Args, io: Io): Promise<void> {
   const callerFlags = ['host', 'client', 'user', 'ip', 'at'].flatMap((name) => {
     const text = textOf(args, name)
@@ -22,8 +19,10 @@ export async function run(args: Args, io: Io): Promise<void> {
   })
   const question: Question = { request: positionals(args).join(' '), ...Object.fromEntries(callerFlags) }
   parseQuestion(question)
-  const explained = args['offline'] === true ? undefined : await explainLive(question, args, io)
-  print(io, args, explained ?? (await explainFile(question, args, io)), describeExplained)
+  let explained = args['offline'] === true ? undefined : await explainLive(question, args, io)
+  // Only with `--config`: here, `--host` is the host that the caller addresses.
+  explained ??= explain((await load({ config: args['config'] }, io)).config, question)
+  print(io, args, explained, describeExplained)
 }
 
 /** Asks the running gateway, and warns if the file is not its configuration. Returns undefined if the gateway does not answer. */
@@ -31,15 +30,13 @@ async function explainLive(question: Question, args: Args, io: Io): Promise<Expl
   const { source, ...admin } = await findAdmin(args, io)
   const path = `/explain?${new URLSearchParams({ ...question }).toString()}`
   try {
-    /** `configuration` is the SHA-256 of the file in force; null if the gateway was started without a file. */
+    // `configuration` is the SHA-256 of the file in force; null if the gateway was started without a file.
     const explained = await ask<Explained & { readonly configuration: string | null }>(admin, path)
     const hash = source && createHash('sha256').update(source.text).digest('hex')
     if (hash !== undefined && ![hash, null].includes(explained.configuration)) {
+      const problem = `${source!.file} is not the configuration in force at ${admin.url}`
       const reason = 'it was not reloaded, or was rejected; --offline explains the file'
-      writeLines(
-        io.stderr,
-        `warning: ${source!.file} is not the configuration in force at ${admin.url}: ${reason}`,
-      )
+      writeLines(io.stderr, `warning: ${problem}: ${reason}`)
     }
     return explained
   } catch (error) {
@@ -48,12 +45,6 @@ async function explainLive(question: Question, args: Args, io: Io): Promise<Expl
     writeLines(io.stderr, `note: ${error.message}; ${text}`)
     return undefined
   }
-}
-
-async function explainFile(question: Question, args: Args, io: Io): Promise<Explained> {
-  // Without the other flags: here, `--host` is the one that the caller addresses.
-  const { config } = await load({ config: args['config'] }, io)
-  return explain(config, question)
 }
 
 /** Describes what the request gets, its limits, and the routes that do not match it. */

@@ -80,13 +80,12 @@ function ofClient(command: Argv): Argv {
 const withPositionals = (command: Argv, min: number, missing?: string): Argv =>
   command.strict(false).strictOptions().demandCommand(min, missing)
 
-const SET_USAGE = `$0 limits set CLIENT LIMIT=N... [--until T | --permanent] [--note TEXT]
-
-Set limits of one client, at every gateway within a second; LIMIT=default removes an override.`
-
 function setting(command: Argv): Argv {
+  const usage = '$0 limits set CLIENT LIMIT=N... [--until T | --permanent] [--note TEXT]'
+  const describe =
+    'Set limits of one client, at every gateway within a second; LIMIT=default removes an override.'
   return withPositionals(ofClient(command), 0)
-    .usage(SET_USAGE)
+    .usage(`${usage}\n\n${describe}`)
     .example('$0 limits set acme requests=5000 --until 2h', 'more calls for two hours')
     .example('$0 limits set acme requests=0 --note "leaked token"', 'block a client for a day')
     .example('$0 limits set acme requests=default', 'back to the limit of the file')
@@ -100,14 +99,11 @@ function setting(command: Argv): Argv {
     })
 }
 
-const EXPLAIN_USAGE = `$0 explain "[METHOD] [host]/path"
-
-Show which route, authentication, limits and upstream a request gets, and why.`
-
 export function explain(command: Argv): Argv {
+  const describe = 'Show which route, authentication, limits and upstream a request gets, and why.'
   const missing = 'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".'
   return withPositionals(command, 1, missing)
-    .usage(EXPLAIN_USAGE)
+    .usage(`$0 explain "[METHOD] [host]/path"\n\n${describe}`)
     .options({
       ...GATEWAY_FLAGS,
       host: text('the host that the caller addresses'),
@@ -119,13 +115,10 @@ export function explain(command: Argv): Argv {
     })
 }
 
-const REPLAY_USAGE = `$0 replay ACCESS-LOG...
-
-Show what limits would have done to the calls of an access log: files, plain or gzip, or - for standard input.`
-
 export function replay(command: Argv): Argv {
+  const describe = 'Show what limits would have done to the calls of an access log'
   return withPositionals(command, 1, 'Which access log? Give its files, or - for standard input.')
-    .usage(REPLAY_USAGE)
+    .usage(`$0 replay ACCESS-LOG...\n\n${describe}: files, plain or gzip, or - for standard input.`)
     .options({
       ...CONFIG_FLAG,
       ...JSON_FLAG,

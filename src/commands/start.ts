@@ -11,10 +11,7 @@ const ECHO_MS = 500
 const WATCH_MS = 1000
 const MAX_WORKERS = 256
 
-/**
- * Serves until SIGTERM or SIGINT, then drains and returns. Reloads on SIGHUP and when the file or a certificate changes; SIGUSR2
- * switches the log level to debug and back. Exits at once on a second signal, and on an uncaught error, which leaves an unknown state.
- */
+/** Serves until SIGTERM or SIGINT, then drains. Exits at once on a second signal, and on an uncaught error, which leaves an unknown state. */
 export async function run(args: Args, io: Io): Promise<void> {
   const isAuto = args['workers'] === 'auto'
   const wanted = isAuto

@@ -36,10 +36,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   print(io, args, { file, schema }, () => `Wrote ${file}, and ${SCHEMA} for editors.\n${steps}`)
 }
 
-/**
- * Finds the keys and the endpoints of the identity backend by its discovery document, read at the backend. Callers, and so the issuer's
- * URL, reach the backend through the gateway, so the gateway reads the keys at the backend too.
- */
+/** Finds the keys and endpoints by discovery. Reads both at the backend, because the issuer's URL may be that of the gateway itself. */
 async function findIssuer({ identity, issuer }: InitSettings): Promise<FoundIssuer> {
   const { origin, pathname } = new URL(issuer)
   const base = pathname.replace(/\/$/, '')

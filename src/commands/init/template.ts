@@ -22,21 +22,17 @@ export function configText(settings: InitSettings, found: FoundIssuer, schema: b
   const path = pathname.replace(/\/$/, '')
   const isHere = identity !== ''
   const isShared = api === host
+  const open = isShared ? [`${host}${path}/*`, `${host}/.well-known/*`] : [`${host}/*`]
   const identityRoutes = [
     route(`POST ${host}${found.pushed}`, 'identity', 'par'),
     route(`GET,POST ${host}${found.authorization}`, 'identity', 'authorization'),
-    ...(isShared ? [`${host}${path}/*`, `${host}/.well-known/*`] : [`${host}/*`]).map((match) =>
-      route(match, 'identity', 'none'),
-    ),
+    ...open.map((match) => route(match, 'identity', 'none')),
   ]
   const openRoutes = matchesOf(settings.open).map((match) => route(match, 'data', 'none'))
-  const origin = found.guessed
-    ? 'a guess: "sluice check --connect" tries it'
-    : 'read at the backend, not through the gateway'
-  const jwks =
-    found.jwks === undefined
-      ? '# jwks: https://… # URL of the keys; by default found by discovery'
-      : `jwks: ${quoted(found.jwks)} # ${origin}`
+  const origin = found.guessed ? 'a guess: "sluice check --connect" tries it' : 'the address of the backend'
+  const jwks = found.jwks
+    ? `jwks: ${quoted(found.jwks)} # ${origin}`
+    : '# jwks: https://… # URL of the keys; by default found by discovery'
   const par = `par: # what is enforced on routes with par and authorization
   issuer: ${quoted(issuer)}
   unknownClients: forward # or refuse: clients that are not listed below

@@ -74,14 +74,14 @@ function describeUsage({ client, limits, own, overrides, truncated }: ClientUsag
 
 /** Prints the clients that use most of their limits: each second on a terminal, else once. */
 async function top(admin: Admin, args: Args, io: Io): Promise<void> {
-  const ended = new AbortController()
-  const { signal } = ended
   const { stdout } = io
   let overview: Overview = await ask(admin, '/overview')
   if (args['json'] === true || args['once'] === true || stdout.isTTY !== true) {
     const shown = { at: overview.at, clients: overview.activity.clients.map(rowOf) }
     return print(io, args, shown, () => describeTop(overview))
   }
+  const ended = new AbortController()
+  const { signal } = ended
   const end = (): void => ended.abort()
   io.once('SIGINT', end).once('SIGTERM', end)
   let problem = ''

@@ -3,13 +3,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type * as OidcProvider from 'oidc-provider'
 import type { ClientMetadata, Configuration } from 'oidc-provider'
 
-interface IdentityOptions {
-  /** URL by which callers know the provider: that of the gateway, with the path. */
-  readonly issuer: string
-  /** Audience of its access tokens: the Data API. */
-  readonly audience: string
-  readonly clients: readonly ClientMetadata[]
-}
+/** `issuer` is the URL of the provider at the gateway, `audience` that of its access tokens. */
+type IdentityOptions = { issuer: string; audience: string; clients: readonly ClientMetadata[] }
 
 export const CLIENT = { id: 'sandbox', secret: 'sandbox-secret' }
 export const DATA_SCOPES = 'accounts:read transactions:read'
@@ -41,22 +36,14 @@ export async function createIdentity(options: IdentityOptions): Promise<Server> 
 
 function configure({ audience, clients }: IdentityOptions): Configuration {
   const on = { enabled: true }
-  const pairs = [
+  const keys = [
     generateKeyPairSync('rsa', { modulusLength: 2048 }),
     generateKeyPairSync('ec', { namedCurve: 'P-256' }),
-  ]
-  const resourceServer = {
-    scope: DATA_SCOPES,
-    audience,
-    accessTokenFormat: 'jwt' as const,
-    accessTokenTTL: 3600,
-    jwt: { sign: { alg: 'PS256' as const } },
-  }
+  ].map(({ privateKey }) => ({ ...privateKey.export({ format: 'jwk' }), use: 'sig' }))
+  const token = { accessTokenFormat: 'jwt', accessTokenTTL: 3600, jwt: { sign: { alg: 'PS256' } } } as const
   return {
     clients: [...clients],
-    jwks: {
-      keys: pairs.map(({ privateKey }) => ({ ...privateKey.export({ format: 'jwk' }), use: 'sig' })),
-    },
+    jwks: { keys },
     cookies: { keys: [randomBytes(32).toString('base64url')] },
     routes: {
       authorization: '/auth',
@@ -76,7 +63,7 @@ function configure({ audience, clients }: IdentityOptions): Configuration {
         enabled: true,
         defaultResource: () => audience,
         useGrantedResource: () => true,
-        getResourceServerInfo: () => resourceServer,
+        getResourceServerInfo: () => ({ scope: DATA_SCOPES, audience, ...token }),
       },
     },
     pkce: { required: () => false },
@@ -119,7 +106,6 @@ const TRANSACTIONS = Array.from({ length: 60 }, (_, i) => ({
   accountId: i % 4 === 0 ? 'acc-2' : 'acc-1',
   amount: { value: -(350 + ((i * 7919) % 9000)), currency: 'GBP' },
   date: new Date(Date.UTC(2026, 0, 1 + i)).toISOString(),
-  shortDescription: 'Corner Bakery',
   status: 'posted',
 }))
 

@@ -4,6 +4,7 @@ import { readText } from '../config/files.ts'
 import { overridden } from '../config/load.ts'
 import type { Config } from '../config/schema.ts'
 import { type Defaults, pathKey, shownSettings } from '../config/shown-settings.ts'
+import { problemLine } from '../config/yaml/issue.ts'
 import { type Mapping, readSource } from '../config/yaml/source.ts'
 import { describeTopology } from '../limit/redis/options.ts'
 import { formatDuration, formatList, formatTable, pluralize } from './format.ts'
@@ -48,9 +49,7 @@ function summary(config: Config, file: string): string {
     store === 'memory'
       ? 'in the memory of the process'
       : `in ${describeTopology(store.redis.topology).replace(/^The/, 'the')}; without it, ${store.onOutage}`
-  const messages = warnings.map(({ where, path, message }) =>
-    [where, path, message].filter(Boolean).join(': '),
-  )
+  const messages = warnings.map((warning) => problemLine(warning))
   const more = messages.splice(MAX_WARNINGS).length
   if (more > 0) messages.push(`${more} more; --json lists all`)
   const name = file === '-' ? 'standard input' : file

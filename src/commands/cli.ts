@@ -65,9 +65,6 @@ function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) =
       'boolean-negation': false,
       'parse-positional-numbers': false,
     })
-    .example('$0 start --config config/sluice.yaml', 'start the gateway')
-    .example('$0 init', 'write sluice.yaml')
-    .example('$0 check', 'what does ./sluice.yaml mean?')
     .example('$0 check --connect', 'does every server that it names answer?')
     .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags override the file')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')

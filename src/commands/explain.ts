@@ -68,15 +68,8 @@ function describeExplained(explained: Explained): string {
   ])
 }
 
-function describeLimit({
-  name,
-  limit,
-  used,
-  windowMs,
-  shadow,
-  lacking,
-  ...row
-}: Explained['limits'][number]) {
+function describeLimit(row: Explained['limits'][number]) {
+  const { name, limit, used, windowMs, shadow, lacking } = row
   const key = row.key ?? `needs ${formatList(lacking.map((part) => `--${part}`))}`
   const next = row.next ? `; ${row.next.limit} from ${row.next.from} on` : ''
   const because = `${row.because}${limit === 0 ? '; refuses every call' : ''}${next}`

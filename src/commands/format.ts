@@ -8,9 +8,8 @@ export const formatSize = (bytes: number): string => inUnits(bytes, UNITS_BYTES)
 
 /** Uses the largest unit that gives a whole number. */
 function inUnits(value: number, units: Readonly<Record<string, number>>): string {
-  const [name, size] = Object.entries(units).findLast(
-    ([, size]) => size === 1 || (value >= size && value % size === 0),
-  )!
+  const fits = ([, size]: [string, number]) => size === 1 || (value >= size && value % size === 0)
+  const [name, size] = Object.entries(units).findLast(fits)!
   return `${value / size}${name}`
 }
 

@@ -61,9 +61,8 @@ export function fileOf(args: Args, { env, stderr }: Io): string | undefined {
 export function loadOptionsOf(args: Args, io: Io): LoadOptions {
   const file = fileOf(args, io)
   if (file !== undefined) return { file, overrides: overridesOf(args), env: io.env }
-  throw new UsageError(
-    `Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it ${DEFAULT_FILE}.`,
-  )
+  const remedy = `Give --config FILE, set SLUICE_CONFIG, or name it ${DEFAULT_FILE}`
+  throw new UsageError(`Which configuration? ${remedy}.`)
 }
 
 /** Loads the configuration. Imports the parser only here, so that `--help` is fast. */

@@ -8,14 +8,14 @@ import { type Args, type Io, textOf, UsageError } from '../io.ts'
 /** Splits patterns of routes without a host, separated by ";". */
 export const matchesOf = (text: string): readonly string[] =>
   text
-    .split(';')
-    .map((match) => match.trim())
+    .trim()
+    .split(/\s*;\s*/)
     .filter(Boolean)
 
+const isRequest = (match: string) => /^([A-Z,]+ +)?\//.test(match) && typeof parsePattern(match) !== 'string'
+
 const requests = stringThat((text) => {
-  const invalid = matchesOf(text).find(
-    (match) => !/^([A-Z,]+ +)?\//.test(match) || typeof parsePattern(match) === 'string',
-  )
+  const invalid = matchesOf(text).find((match) => !isRequest(match))
   return invalid === undefined || `has "${invalid}", which is not a pattern such as GET /v3/status`
 }, 'requests such as "GET /v3/status; GET /v3/terms"')
 

@@ -6,7 +6,7 @@ import { type Admin, ask } from '../admin-client.ts'
 import { type Args, type Io, positionals, print, textOf, UsageError, writeLines } from '../io.ts'
 
 const MAX_SPAN = '3650d'
-const span = duration('1s', MAX_SPAN)
+const durationSchema = duration('1s', MAX_SPAN)
 
 /** Sets or removes overrides of one client at all gateways, either all that are given or none. */
 export async function setLimits(admin: Admin, client: string, args: Args, io: Io): Promise<void> {
@@ -21,28 +21,23 @@ export async function setLimits(admin: Admin, client: string, args: Args, io: Io
   const options = { method: 'PATCH', body: { set, until, note, by } }
   const result = await ask<SettingResult>(admin, `/limits/${encodeURIComponent(client)}`, options)
   print(io, args, result, describe)
-  if (isSet && !result.seen)
-    writeLines(
-      io.stderr,
-      `note: no calls of the client "${client}" are counted now, and the file does not list it; is the id right?`,
-    )
+  const unknown = `no calls of the client "${client}" are counted now, and the file does not list it`
+  if (isSet && !result.seen) writeLines(io.stderr, `note: ${unknown}; is the id right?`)
 }
 
 /** Parses `LIMIT=N` and `LIMIT=default`, which is null; throws a UsageError. */
 function parseSettings(words: readonly string[]): Readonly<Record<string, number | null>> {
-  if (words.length === 0)
-    throw new UsageError('Which limit? Write LIMIT=N, such as requests=5000, or LIMIT=default.')
+  const form = 'LIMIT=N, such as requests=5000, or LIMIT=default'
+  if (words.length === 0) throw new UsageError(`Which limit? Write ${form}.`)
   const settings = new Map<string, number | null>()
   for (const word of words) {
     const [, name, value = ''] = /^([^=]+)=(.*)$/.exec(word) ?? []
-    if (name === undefined)
-      throw new UsageError(`"${word}" must be LIMIT=N, such as requests=5000, or LIMIT=default.`)
+    if (name === undefined) throw new UsageError(`"${word}" must be ${form}.`)
     if (settings.has(name)) throw new UsageError(`"${name}" is given twice.`)
     const isDefault = value === 'default'
+    const range = `a whole number from 0 to ${Number.MAX_SAFE_INTEGER}, or "default"`
     if (!isDefault && !(/^\d+$/.test(value) && Number.isSafeInteger(Number(value))))
-      throw new UsageError(
-        `"${word}": the limit must be a whole number from 0 to ${Number.MAX_SAFE_INTEGER}, or "default".`,
-      )
+      throw new UsageError(`"${word}": the limit must be ${range}.`)
     settings.set(name, isDefault ? null : Number(value))
   }
   return Object.fromEntries(settings)
@@ -52,12 +47,11 @@ function parseSettings(words: readonly string[]): Readonly<Record<string, number
 function readUntil(args: Args, nowMs: number): string | null | undefined {
   const text = textOf(args, 'until')
   if (text === undefined) return args['permanent'] === true ? null : undefined
-  const { success, data } = span.safeParse(text)
+  const { success, data } = durationSchema.safeParse(text)
   const at = success ? nowMs + data : instantMs(text)
+  const span = `a duration from now such as 2h, from 1s to ${MAX_SPAN}`
   if (Number.isNaN(at))
-    throw new UsageError(
-      `--until must be an instant such as 2027-01-31T00:00:00Z, or a duration from now such as 2h, from 1s to ${MAX_SPAN}.`,
-    )
+    throw new UsageError(`--until must be an instant such as 2027-01-31T00:00:00Z, or ${span}.`)
   if (at <= nowMs) throw new UsageError('--until has passed; give a future instant.')
   return instant(at)
 }

@@ -53,10 +53,7 @@ function reachable(host: string): string {
 }
 
 /** Reads only the section `admin`: a file that a reload has rejected must not make the running gateway seem down. */
-async function readAdmin(
-  args: Args,
-  io: Io,
-): Promise<{ section: Mapping } & Pick<Admin, 'source' | 'problem'>> {
+async function readAdmin(args: Args, io: Io): Promise<Partial<Admin> & { section: Mapping }> {
   const file = fileOf(args, io)
   if (file === undefined) return { section: {} }
   try {

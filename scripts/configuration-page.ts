@@ -49,9 +49,9 @@ export function configurationPage(schema: object): string {
 function rowsBelow(path: string, schema: Schema): readonly string[] {
   const { properties, required = [], additionalProperties: values, items } = shapeOf(schema)
   if (properties)
-    return Object.entries(properties).flatMap(([key, one]) => [
-      row(`${path}.${key}`, one, required.includes(key)),
-      ...rowsBelow(`${path}.${key}`, one),
+    return Object.entries(properties).flatMap(([key, property]) => [
+      row(`${path}.${key}`, property, required.includes(key)),
+      ...rowsBelow(`${path}.${key}`, property),
     ])
   if (values?.type === 'string') return [row(`${path}.NAME`, values)]
   return values ? rowsBelow(`${path}.NAME`, values) : items ? rowsBelow(`${path}[]`, items) : []
@@ -62,13 +62,13 @@ function row(path: string, schema: Schema, isRequired = false): string {
   return `| \`${path}\` | ${valueOf(schema)} | ${otherwise} | ${cell(schema.description ?? '')} |`
 }
 
-/** Returns the one of several shapes that has keys, or else the first. */
+/** Returns the alternative that has keys, else the first. */
 function shapeOf(schema: Schema): Schema {
   const { anyOf } = schema
   return anyOf ? (anyOf.map(shapeOf).find(({ properties }) => properties) ?? shapeOf(anyOf[0]!)) : schema
 }
 
-/** Returns what may be written, in words. */
+/** Describes the allowed values. */
 function valueOf(schema: Schema): string {
   const { type, anyOf, enum: values, pattern = '', items, minimum, maximum, const: only } = schema
   if (anyOf) {
@@ -95,7 +95,7 @@ function shown(value: unknown): string {
   return `\`${Array.isArray(value) ? `[${value.join(', ')}]` : JSON.stringify(value).replaceAll('"', '')}\``
 }
 
-/** Escapes what Markdown would read as a column or a tag. */
+/** Escapes the delimiters of columns and tags in Markdown. */
 function cell(text: string): string {
   return text.replaceAll(/[|<]/g, String.raw`\$&`).replaceAll('’', "'")
 }

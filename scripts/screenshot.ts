@@ -4,7 +4,7 @@ import { startUpstream } from '../test/helpers/upstream.ts'
 
 /** Writes docs/console.png: the console of a gateway with some traffic. */
 const FILE = 'docs/console.png'
-/** As long as the chart. */
+/** Duration of the traffic: the time span of the chart. */
 const TRAFFIC_MS = 300_000
 const TICK_MS = 100
 /** Calls per second. */

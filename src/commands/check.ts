@@ -3,20 +3,18 @@ import { readText } from '../config/files.ts'
 import { overridden } from '../config/load.ts'
 import type { Config } from '../config/schema.ts'
 import { type Defaults, differences, pathKey, shownSettings } from '../config/shown-settings.ts'
+import { problemLine } from '../config/yaml/issue.ts'
 import { type Mapping, readSource } from '../config/yaml/source.ts'
 import { describeTopology } from '../limit/redis/options.ts'
-import { pluralize, formatDuration, formatList, formatTable } from './format.ts'
+import { formatDuration, formatList, formatTable, pluralize } from './format.ts'
 import { type Args, type Io, load, overridesOf, print, textOf } from './io.ts'
 
-/** Warnings that are printed for people: each of 10,000 clients may give one. */
+/** Maximum warnings in the output for people: each of 10,000 clients may give one. */
 const MAX_WARNINGS = 20
-/** Sections whose items are on a line each, and so without their defaults. */
+/** Sections whose items are printed on one line each, with their defaults in a comment. */
 const ON_A_LINE: ReadonlySet<unknown> = new Set(['limits', 'clients', 'routes'])
 
-/**
- * Prints what a configuration means and its settings with their defaults, without secrets; with `--connect`, what became of
- * trying it; with `--against`, what differs from another file.
- */
+/** Prints a summary and the settings of a configuration without secrets, the results of `--connect`, or the changes of `--against`. */
 export async function run(args: Args, io: Io): Promise<number> {
   const { config, file, text } = await load(args, io)
   if (args['connect'] === true) return (await import('./connect/connect.ts')).run(config, args, io)
@@ -33,68 +31,59 @@ export async function run(args: Args, io: Io): Promise<number> {
   return 0
 }
 
-/** Says in ten lines what a configuration does, and then its warnings, as comments of YAML. */
+/** Returns ten lines about a configuration, and its warnings, as YAML comments. */
 function summary(config: Config, file: string): string {
   const { listen, admin, store, tokens, upstreams, limits, clients, clientLimits, routes, warnings } = config
   const hosts = routes.some(({ host, hosts }) => (host ?? hosts) === undefined) ? ['any host'] : listen.hosts
   const open = routes.filter(({ authenticate }) => authenticate === 'none').map(({ match }) => match)
   const kinds = ['bearer', 'par', 'authorization', 'none'].flatMap((kind) => {
-    const some = routes.filter(({ authenticate }) => authenticate === kind)
-    return some.length === 0 ? [] : [`${some.length} ${kind}`]
+    const count = routes.filter(({ authenticate }) => authenticate === kind).length
+    return count === 0 ? [] : [`${count} ${kind}`]
   })
+  const listed = limits.map(({ name, limit, windowMs, per, shadow }) => {
+    const text = `${name} ${limit} in ${formatDuration(windowMs)} per ${per.join(', ')}`
+    return shadow ? `${text} (shadow)` : text
+  })
+  const counted =
+    store === 'memory'
+      ? 'in the memory of the process'
+      : `in ${describeTopology(store.redis.topology).replace(/^The/, 'the')}; without it, ${store.onOutage}`
+  const messages = warnings.map((warning) => problemLine(warning))
+  const more = messages.splice(MAX_WARNINGS).length
+  if (more > 0) messages.push(`${more} more; --json lists all`)
+  const name = file === '-' ? 'standard input' : file
   const rows = [
-    [
-      'file',
-      `${file === '-' ? 'standard input' : file} is valid, with ${pluralize(warnings.length, 'warning')}`,
-    ],
+    ['file', `${name} is valid, with ${pluralize(warnings.length, 'warning')}`],
     ['callers', `at ${listen.host}:${listen.port}${listen.tls ? ' by TLS' : ''}, for ${formatList(hosts)}`],
     ['operators', `at ${admin.host}:${admin.port}${admin.token === undefined ? '' : ', with a token'}`],
     ['tokens', formatList(tokens.map(({ issuer }) => `of ${issuer}`))],
     ['upstreams', formatList(upstreams.map(({ name, origins }) => `${name} at ${origins.join(' ')}`))],
-    [
-      'limits',
-      limits
-        .map(
-          (limit) =>
-            `${limit.name} ${limit.limit} in ${formatDuration(limit.windowMs)} per ${limit.per.join(', ')}${limit.shadow ? ' (shadow)' : ''}`,
-        )
-        .join('; ') || '-',
-    ],
-    [
-      'counted',
-      store === 'memory'
-        ? 'in the memory of the process'
-        : `in ${describeTopology(store.redis.topology).replace(/^The/, 'the')}; without it, ${store.onOutage}`,
-    ],
+    ['limits', listed.join('; ') || '-'],
+    ['counted', counted],
     ['clients', `${clients.length}, ${clientLimits.size} with limits of their own`],
     ['routes', kinds.join(', ')],
     ['open', formatList(open)],
-    ...warnings
-      .slice(0, MAX_WARNINGS)
-      .map(({ where, path, message }) => ['warning', [where, path, message].filter(Boolean).join(': ')]),
-    ...(warnings.length > MAX_WARNINGS
-      ? [['warning', `${warnings.length - MAX_WARNINGS} more; --json lists all`]]
-      : []),
+    ...messages.map((message) => ['warning', message]),
   ]
-  return formatTable(rows.map(([what, words]) => [`# ${what}`, words!]))
+  return formatTable(rows.map(([name, ...text]) => [`# ${name}`, ...text]))
 }
 
-/** Formats settings as YAML, with `# default` where the file is silent, and the items of long sections on a line each. */
+/** Formats settings as YAML with `# default` at each default, and the items of long sections on one line each. */
 function settingsText(settings: Mapping, defaults: Defaults): string {
   const document = new Document(settings)
   markDefaults(document.contents, [], defaults)
   return document.toString({ lineWidth: 0 }).trimEnd()
 }
 
-/** Comments what is a default; an item on one line names them after its end. */
+/** Adds a comment to each default; an item on one line lists its defaults at its end. */
 function markDefaults(node: unknown, path: readonly (string | number)[], defaults: Defaults): void {
   const isDefault = (key: string | number): boolean => defaults.has(pathKey([...path, key]))
   if (!isMap<Scalar<string>>(node) && !isSeq(node)) return
   const isItem = path.length === 2 && ON_A_LINE.has(path[0])
   node.flow = isItem || node.items.length === 0
   if (isItem && isMap<Scalar<string>>(node)) {
-    const silent = node.items.map(({ key }) => key.value).filter(isDefault)
-    if (silent.length > 0) node.comment = ` default: ${silent.join(', ')}`
+    const keys = node.items.map(({ key }) => key.value).filter(isDefault)
+    if (keys.length > 0) node.comment = ` default: ${keys.join(', ')}`
     return
   }
   for (const [i, item] of node.items.entries()) {

@@ -1,40 +1,20 @@
 import yargs, { type Argv } from 'yargs'
+import { type ConfigError, type LocatedIssue, nearest } from '../config/yaml/issue.ts'
 import { VERSION } from '../observe/version.ts'
-import { reportFailure, describeUsageError } from './failure.ts'
 import * as flags from './flags.ts'
 import { type Args, type Io, UsageError, writeLines } from './io.ts'
 
-/** The commands, whose packages are imported when they run: so help is quick. */
+/** The commands. Their modules are imported when they run, so that `--help` is fast. */
 const COMMANDS = {
   start: ['Start the gateway', flags.start, () => import('./start.ts')],
-  init: ['Write a configuration for your addresses', flags.init, () => import('./init/command.ts')],
-  check: [
-    'Say what a configuration means, or list all its mistakes',
-    flags.check,
-    () => import('./check.ts'),
-  ],
-  health: ['Ask a running gateway whether it is up', flags.health, () => import('./health.ts')],
+  init: ['Ask for addresses, and write a configuration', flags.init, () => import('./init/command.ts')],
+  check: ['Show what a configuration means, or list its mistakes', flags.check, () => import('./check.ts')],
+  health: ['Ask a running gateway whether it is up', flags.health, () => import('./admin-client.ts')],
   explain: ['Show what a request gets, and why', flags.explain, () => import('./explain.ts')],
-  limits: [
-    "Show, set or reset a client's limits, or watch who uses most",
-    flags.limits,
-    () => import('./limits/command.ts'),
-  ],
-  replay: [
-    'Show what limits would have done to logged calls',
-    flags.replay,
-    () => import('./replay/replay.ts'),
-  ],
-  sandbox: [
-    'Start the gateway and backends, to try it out',
-    flags.sandbox,
-    () => import('./sandbox/sandbox.ts'),
-  ],
-  schema: [
-    'Print the JSON Schema of the configuration, for editors',
-    flags.schema,
-    () => import('./schema.ts'),
-  ],
+  limits: ['Show, set, reset or watch limits of clients', flags.limits, () => import('./limits/command.ts')],
+  replay: ['Show what limits would do to logged calls', flags.replay, () => import('./replay/replay.ts')],
+  sandbox: ['Start the gateway with sample backends', flags.sandbox, () => import('./sandbox/sandbox.ts')],
+  schema: ['Print the JSON Schema of the configuration', flags.schema, () => import('./schema.ts')],
 } as const
 const EPILOGUE = `Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.
 
@@ -43,30 +23,36 @@ With --json, a failure is one JSON object on standard output: "error" with "exit
 Completion: sluice completion >> ~/.bashrc, or >> ~/.zshrc.`
 const WHICH = `Which command? One of ${Object.keys(COMMANDS).join(', ')}.`
 
+/** Exit codes of sysexits.h. */
+const WRONG_USAGE = 64
+const WRONG_CONFIG = 78
+
 /** Runs a command line and returns its exit code. */
 export async function main(argv: readonly string[], io: Io): Promise<number> {
+  let code = 0
   try {
-    // Has yargs return help and version in place of printing them.
-    const print = (_error: unknown, _given: unknown, output: string): void => {
+    // With a callback, yargs does not print help and version itself.
+    const print = (_error: unknown, _args: unknown, output: string): void => {
       if (output !== '') writeLines(io.stdout, output)
     }
-    let code = 0
     await commandLine(argv, io, (failed) => (code = failed)).parseAsync([...argv], {}, print)
     return code
   } catch (error) {
-    return reportFailure(error, argv, io, Object.keys(COMMANDS))
+    return reportFailure(error instanceof Error ? error : new Error(String(error)), argv, io)
   }
 }
 
-/** `onFailed` gets the exit code of a command that has printed itself what failed. */
+/** Calls `onFailed` with the exit code of a command that has printed its failure itself. */
 function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) => void): Argv {
   const program = yargs()
-  for (const [name, [describe, build, load]] of Object.entries(COMMANDS)) {
+  for (const [name, [describe, options, load]] of Object.entries(COMMANDS)) {
     const run = async (args: Args): Promise<void> => {
       const code: unknown = await (await load()).run(args, io)
       if (typeof code === 'number') onFailed(code)
     }
-    program.command(name, describe, (command) => build(command, run), name === 'limits' ? undefined : run)
+    const build = (command: Argv): Argv =>
+      typeof options === 'function' ? options(command, run) : command.options(options)
+    program.command(name, describe, build, name === 'limits' ? undefined : run)
   }
   return program
     .command('worker', false, {}, () => work(io))
@@ -79,16 +65,13 @@ function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) =
       'boolean-negation': false,
       'parse-positional-numbers': false,
     })
-    .example('$0 start --config config/sluice.yaml', 'start the gateway')
-    .example('$0 init', 'write sluice.yaml')
-    .example('$0 check', 'what does ./sluice.yaml mean?')
-    .example('$0 check --connect', 'does all that it names answer?')
-    .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags beat the file')
+    .example('$0 check --connect', 'does every server that it names answer?')
+    .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags override the file')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
     .example('$0 limits show acme', 'how much has this client used?')
     .example('$0 limits set acme requests=5000 --until 2h', 'give it more for two hours')
-    .example('$0 limits top', 'who uses most of their limits now?')
-    .example('$0 replay access.log --config new.yaml', 'whom would these limits refuse?')
+    .example('$0 limits top', 'which clients use most of their limits now?')
+    .example('$0 replay access.log --config new.yaml', 'which calls would these limits refuse?')
     .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
     .epilogue(EPILOGUE)
     .version(VERSION)
@@ -99,18 +82,57 @@ function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) =
     .exitProcess(false)
     .fail((message: string | null, error: Error | undefined, { help }: Argv) => {
       if (error !== undefined && error.name !== 'YError') throw error
-      const [first, second] = argv
-      const words =
-        first === 'limits'
-          ? describeUsageError(message, argv, second, flags.WHICH_OF_LIMITS, flagsIn(help))
-          : describeUsageError(message, argv, first, WHICH, flagsIn(help))
-      throw new UsageError(words ?? error?.message)
+      throw new UsageError(describeUsageError(message ?? error?.message ?? '', argv, help))
     })
 }
 
-/** Returns the flags that a help text lists. */
-const flagsIn = (help: unknown): readonly string[] =>
-  [...(help as () => string)().matchAll(/ --([a-z-]+)/g)].map(([, flag]) => flag!)
+/** Rewrites a yargs message without possible secrets, or asks which command is meant if it resembles none. */
+function describeUsageError(message: string, argv: readonly string[], help: unknown): string {
+  const [command, which] = argv[0] === 'limits' ? [argv[1], flags.WHICH_OF_LIMITS] : [argv[0], WHICH]
+  const [, prefix, list] = /^(Unknown arguments?: )(.*)$/s.exec(message) ?? []
+  if (prefix === undefined) {
+    const suggested = /^Did you mean (\S+)\?$/.exec(message)?.[1]
+    const resembles = suggested === undefined || argv.some((word) => nearest(word, [suggested]) !== undefined)
+    return resembles ? message : which
+  }
+  const unknown = list!.split(', ')
+  if (command !== undefined && !command.startsWith('-') && unknown.includes(command)) return which
+  // A word that is not a flag may be a password, or a URL with one.
+  const isFlag = (word: string): boolean => argv.some((arg) => arg.startsWith('-') && arg.includes(word))
+  const shown = prefix + unknown.map((word) => (isFlag(word) ? word : '***')).join(', ')
+  if (!unknown.every(isFlag)) return `${shown}. Give values by flags, such as --config FILE.`
+  const defined = [...(help as () => string)().matchAll(/ --([a-z-]+)/g)].map(([, flag]) => flag!)
+  const meant = unknown.flatMap((word) => nearest(word, defined) ?? [])[0]
+  return meant === undefined ? shown : `${shown}. Did you mean --${meant}?`
+}
+
+/** Writes a failure without its stack: as a JSON object on `stdout` with `--json`, else as lines on `stderr`. Returns the exit code. */
+function reportFailure(error: Error, argv: readonly string[], io: Io): number {
+  // Compares names, since the commands import the classes only when they need them.
+  const isConfig = error.name === 'ConfigError'
+  const isUsage = error instanceof UsageError || error.name === 'InvalidQuestion'
+  const exit = isUsage ? WRONG_USAGE : isConfig || error.name === 'StoreConfigError' ? WRONG_CONFIG : 1
+  const message = error.message || error.name
+  if (argv.includes('--json')) {
+    const problems = isConfig ? (error as ConfigError).problems.map(withPosition) : undefined
+    writeLines(io.stdout, JSON.stringify({ error: { exit, message }, problems }, undefined, 2))
+  } else {
+    const [command = '', action = ''] = argv
+    const name = Object.hasOwn(COMMANDS, command) ? ` ${command}` : ''
+    const subcommand = command === 'limits' && flags.LIMITS_COMMANDS.includes(action) ? ` ${action}` : ''
+    const hint = isUsage ? `\nSee "sluice${name}${subcommand} --help".` : ''
+    writeLines(io.stderr, isConfig ? message : `sluice: ${message}${hint}`)
+  }
+  return exit
+}
+
+/** Splits the position of an issue into a flag, or a file with line and column unless it concerns the whole file. */
+function withPosition({ where, path, message }: LocatedIssue) {
+  if (where.startsWith('--')) return { flag: where, path, message }
+  const [, file, line, column] = /^(.*):(\d+):(\d+)$/s.exec(where) ?? []
+  if (file === undefined) return { file: where, path, message }
+  return { file, line: Number(line), column: Number(column), path, message }
+}
 
 async function work(io: Io): Promise<void> {
   if (io.send === undefined) throw new UsageError('Workers are started by "sluice start --workers N".')

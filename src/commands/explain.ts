@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { explain, type Explained, parseQuestion, type Question } from '../process/explain.ts'
-import { type Admin, ask, findAdmin, NoAnswer } from './ask-admin.ts'
+import { ask, findAdmin, NoAnswer } from './admin-client.ts'
 import {
   formatDuration,
   formatList,
@@ -9,62 +9,49 @@ import {
   formatSize,
   formatTable,
 } from './format.ts'
-import { type Args, type Io, load, print, textOf, positionals, writeLines } from './io.ts'
+import { type Args, type Io, load, positionals, print, textOf, writeLines } from './io.ts'
 
-/** An explanation of a running gateway, with the SHA-256 of the file that is in force there; null where it was started without. */
-type Live = Explained & { readonly configuration: string | null }
-
-/**
- * Prints which route, authentication, limits and upstream a request gets, and why: as the running gateway says, with overrides
- * and what is used now, or, with `--offline` or if none answers, by the file.
- */
+/** Prints what a request gets, and why, from the running gateway, or from the file with `--offline` or if the gateway does not answer. */
 export async function run(args: Args, io: Io): Promise<void> {
-  const parts = ['host', 'client', 'user', 'ip', 'at'].flatMap((name) => {
+  const callerFlags = ['host', 'client', 'user', 'ip', 'at'].flatMap((name) => {
     const text = textOf(args, name)
     return text === undefined ? [] : [[name, text] as const]
   })
-  const question: Question = { request: positionals(args).join(' '), ...Object.fromEntries(parts) }
+  const question: Question = { request: positionals(args).join(' '), ...Object.fromEntries(callerFlags) }
   parseQuestion(question)
-  const explained = args['offline'] === true ? undefined : await explainLive(question, args, io)
-  print(io, args, explained ?? (await explainFile(question, args, io)), describeExplained)
+  let explained = args['offline'] === true ? undefined : await explainLive(question, args, io)
+  // Only with `--config`: here, `--host` is the host that the caller addresses.
+  explained ??= explain((await load({ config: args['config'] }, io)).config, question)
+  print(io, args, explained, describeExplained)
 }
 
-/** Asks the running gateway; undefined if none answers. */
+/** Asks the running gateway, and warns if the file is not its configuration. Returns undefined if the gateway does not answer. */
 async function explainLive(question: Question, args: Args, io: Io): Promise<Explained | undefined> {
-  const admin = await findAdmin(args, io)
+  const { source, ...admin } = await findAdmin(args, io)
+  const path = `/explain?${new URLSearchParams({ ...question }).toString()}`
   try {
-    const parameters = new URLSearchParams({ ...question })
-    const explained = await ask<Live>(admin, `/explain?${parameters.toString()}`)
-    if (differs(admin, explained)) {
-      const file = admin.source!.file
-      const why = 'it was not reloaded, or was rejected; --offline explains the file'
-      writeLines(io.stderr, `warning: ${file} is not the configuration in force at ${admin.url}: ${why}`)
+    // `configuration` is the SHA-256 of the file in force; null if the gateway was started without a file.
+    const explained = await ask<Explained & { readonly configuration: string | null }>(admin, path)
+    const hash = source && createHash('sha256').update(source.text).digest('hex')
+    if (hash !== undefined && ![hash, null].includes(explained.configuration)) {
+      const problem = `${source!.file} is not the configuration in force at ${admin.url}`
+      const reason = 'it was not reloaded, or was rejected; --offline explains the file'
+      writeLines(io.stderr, `warning: ${problem}: ${reason}`)
     }
     return explained
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error
-    writeLines(io.stderr, `note: ${error.message}; the file alone is explained, without overrides and use`)
+    const text = 'explaining only the file, without overrides and current counts'
+    writeLines(io.stderr, `note: ${error.message}; ${text}`)
     return undefined
   }
 }
 
-/** True if the file that names the gateway is not the one that is in force there. */
-function differs({ source }: Admin, { configuration }: Live): boolean {
-  if (source === undefined || configuration === null) return false
-  return createHash('sha256').update(source.text).digest('hex') !== configuration
-}
-
-async function explainFile(question: Question, args: Args, io: Io): Promise<Explained> {
-  // `--host` is the caller's here, not that of `start`.
-  const { config } = await load({ config: args['config'] }, io)
-  return explain(config, question)
-}
-
-/** An explanation for people: what the request gets, its limits, and the routes that do not take it. */
+/** Describes what the request gets, its limits, and the routes that do not match it. */
 function describeExplained(explained: Explained): string {
   const { at, request, path, refusal, route, client, limits, passedOver } = explained
   const { method, host, target } = request
-  const changed = path === target.split('?', 1)[0] ? 'as it came' : 'as it is matched and forwarded'
+  const changed = path === target.split('?', 1)[0] ? 'unchanged' : 'as it is matched and forwarded'
   return formatParagraphs([
     formatTable([
       ['request', `${method} ${host}${target}`, `at ${at}`],
@@ -73,18 +60,7 @@ function describeExplained(explained: Explained): string {
       ...(route === null ? [] : describeRoute(route, limits)),
       ...(client === null ? [] : [['client', client.id, describeClient(client, route)]]),
     ]),
-    formatRows(
-      ['LIMIT', 'CALLS', 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE'],
-      limits.map(({ name, limit, used, windowMs, shadow, key, lacking, because, next }) => [
-        name,
-        String(limit),
-        String(used ?? '-'),
-        formatDuration(windowMs),
-        shadow ? 'shadow' : 'live',
-        key ?? `needs ${formatList(lacking.map((part) => `--${part}`))}`,
-        `${because}${limit === 0 ? '; refuses every call' : ''}${next ? `; ${next.limit} from ${next.from} on` : ''}`,
-      ]),
-    ),
+    formatRows(['LIMIT', 'CALLS', 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE'], limits.map(describeLimit)),
     formatRows(
       ['PASSED OVER', 'BECAUSE IT'],
       passedOver.map(({ match, because }) => [match, because]),
@@ -92,50 +68,48 @@ function describeExplained(explained: Explained): string {
   ])
 }
 
-function describeRoute(
-  { match, index, params, authenticate, issuers, scope, upstream, ...route }: NonNullable<Explained['route']>,
-  limits: Explained['limits'],
-): readonly (readonly string[])[] {
+function describeLimit(row: Explained['limits'][number]) {
+  const { name, limit, used, windowMs, shadow, lacking } = row
+  const key = row.key ?? `needs ${formatList(lacking.map((part) => `--${part}`))}`
+  const next = row.next ? `; ${row.next.limit} from ${row.next.from} on` : ''
+  const because = `${row.because}${limit === 0 ? '; refuses every call' : ''}${next}`
+  return [name, limit, used, formatDuration(windowMs), shadow ? 'shadow' : 'live', key, because]
+}
+
+function describeRoute(route: NonNullable<Explained['route']>, limits: Explained['limits']) {
+  const { match, index, params, authenticate, issuers, scope, upstream } = route
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
-  const asked = {
+  const checks = {
     none: 'no authentication',
-    par: `the form, the client's authentication and the request object are checked for ${issuers.join()}; no limit is asked`,
-    authorization: `listed clients that must sign or push their requests are held to that; no limit is asked`,
+    par: `the form, the client's authentication and the request object are checked for ${issuers.join()}; no limits`,
+    authorization: 'listed clients that must sign or push their requests are checked for that; no limits',
     bearer: [
       `401 without a token of ${issuers.join(' or ')}`,
       ...(scope.length > 0 ? [`403 without the scope ${scope.join(' ')}`] : []),
-      ...(limits.some(({ per }) => per.includes('user')) ? ['403 where it names no user'] : []),
+      ...(limits.some(({ per }) => per.includes('user')) ? ['403 for a token without a user'] : []),
     ].join(', '),
   }
-  const answer =
-    upstream === null
-      ? ['gateway', `the caller's own ${route.respond}`]
-      : [
-          upstream,
-          `at ${formatList(route.origins)}, within ${formatDuration(route.timeoutMs!)}, bodies up to ${formatSize(route.maxBody)}`,
-        ]
+  const origin = `at ${formatList(route.origins)}, within ${formatDuration(route.timeoutMs ?? 0)}`
   return [
     ['route', match, [`routes[${index}]`, ...named].join(', ')],
-    ['identify', authenticate, asked[authenticate]],
-    ['answer', ...answer],
+    ['identify', authenticate, checks[authenticate]],
+    upstream === null
+      ? ['answer', 'gateway', `the caller's own ${route.respond}`]
+      : ['answer', upstream, `${origin}, bodies up to ${formatSize(route.maxBody)}`],
   ]
 }
 
-function describeClient(
-  { name, listed, mustBeListed, requestObjectSigningAlg: alg, ...client }: NonNullable<Explained['client']>,
-  route: Explained['route'],
-): string {
-  const known = listed ? (name ?? 'one of "clients"') : 'not one of "clients"'
+function describeClient(client: NonNullable<Explained['client']>, route: Explained['route']): string {
+  const { listed, authentication, requestObjectSigningAlg: alg } = client
+  const name = listed ? (client.name ?? 'one of "clients"') : 'not one of "clients"'
+  const signs = alg !== null && alg !== 'none'
   if (route?.authenticate === 'authorization') {
-    if (client.pushed !== null) return `${known}, sends a request_uri of the PAR endpoint`
-    if ((alg ?? 'none') === 'none') return `${known}: passes unchecked`
-    return `${known}, sends a request_uri of the PAR endpoint, or a request object signed with ${alg}`
+    if (client.pushed === null && !signs) return `${name}: not checked`
+    const pushes = `${name}, sends a request_uri of the PAR endpoint`
+    return client.pushed === null ? `${pushes}, or a request object signed with ${alg}` : pushes
   }
-  if (route?.authenticate !== 'par') return known
-  if (!listed) return `${known}: ${mustBeListed ? 'refused' : 'the form alone is checked'}`
-  return [
-    known,
-    (alg ?? 'none') === 'none' ? 'need not sign request objects' : `signs request objects with ${alg}`,
-    ...(client.authentication === null ? [] : [`authenticates by ${client.authentication}`]),
-  ].join(', ')
+  if (route?.authenticate !== 'par') return name
+  if (!listed) return `${name}: ${client.mustBeListed ? 'refused' : 'only the form is checked'}`
+  const signing = signs ? `signs request objects with ${alg}` : 'need not sign request objects'
+  return `${name}, ${signing}${authentication === null ? '' : `, authenticates by ${authentication}`}`
 }

@@ -1,46 +1,45 @@
 import { UNITS_BYTES, UNITS_MS } from '../config/sections/values.ts'
 
-/** Milliseconds as the configuration writes them, such as `90s`. */
-export function formatDuration(ms: number): string {
-  return inUnits(ms, UNITS_MS)
-}
+/** Formats milliseconds as the configuration writes them, such as `90s`. */
+export const formatDuration = (ms: number): string => inUnits(ms, UNITS_MS)
 
-/** Bytes as the configuration writes them, such as `16kB`. */
-export function formatSize(bytes: number): string {
-  return inUnits(bytes, UNITS_BYTES)
-}
+/** Formats bytes as the configuration writes them, such as `16kB`. */
+export const formatSize = (bytes: number): string => inUnits(bytes, UNITS_BYTES)
 
-/** In the largest unit that leaves a whole number. */
+/** Uses the largest unit that gives a whole number. */
 function inUnits(value: number, units: Readonly<Record<string, number>>): string {
-  const fits = ([, one]: [string, number], i: number): boolean =>
-    i === 0 || (value >= one && value % one === 0)
-  const [name, one] = Object.entries(units).findLast(fits)!
-  return `${value / one}${name}`
+  const fits = ([, size]: [string, number]) => size === 1 || (value >= size && value % size === 0)
+  const [name, size] = Object.entries(units).findLast(fits)!
+  return `${value / size}${name}`
 }
 
-/** A number and its noun, such as `2 calls`. */
-export function pluralize(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? '' : 's'}`
+/** Formats a number with its noun, such as `2 calls`. */
+export const pluralize = (number: number, noun: string): string =>
+  `${number} ${noun}${number === 1 ? '' : 's'}`
+
+/** Joins words with commas; `-` for an empty list. */
+export const formatList = (words: readonly string[]): string => words.join(', ') || '-'
+
+type Row = readonly (string | number | null | undefined)[]
+
+/** Pads each column to its widest cell, with two spaces between columns; null and undefined are shown as `-`. */
+export function formatTable(rows: readonly Row[]): string {
+  const texts = rows.map((row) => row.map((cell) => String(cell ?? '-')))
+  const widths = texts[0]!.map((_, i) => texts.reduce((max, row) => Math.max(max, row[i]!.length), 0))
+  return texts
+    .map((row) =>
+      row
+        .map((cell, i) => cell.padEnd(widths[i]!))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n')
 }
 
-/** Words with commas between; a dash for an empty list. */
-export function formatList(words: readonly string[]): string {
-  return words.join(', ') || '-'
-}
+/** Formats a table with a head; empty if it has no other rows. */
+export const formatRows = (head: Row, body: readonly Row[]): string =>
+  body.length > 0 ? formatTable([head, ...body]) : ''
 
-/** Columns as wide as their widest cell, two spaces apart. */
-export function formatTable(rows: readonly (readonly string[])[]): string {
-  const widths = rows[0]!.map((_, i) => rows.reduce((widest, row) => Math.max(widest, row[i]!.length), 0))
-  const lineOf = (row: readonly string[]) => row.map((cell, i) => cell.padEnd(widths[i]!)).join('  ')
-  return rows.map((row) => lineOf(row).trimEnd()).join('\n')
-}
-
-/** A table under its head; the empty text without rows. */
-export function formatRows(head: readonly string[], body: readonly (readonly string[])[]): string {
-  return body.length > 0 ? formatTable([head, ...body]) : ''
-}
-
-/** Paragraphs with an empty line between; leaves empty ones out. */
-export function formatParagraphs(paragraphs: readonly string[]): string {
-  return paragraphs.filter(Boolean).join('\n\n')
-}
+/** Joins paragraphs that are not empty. */
+export const formatParagraphs = (paragraphs: readonly string[]): string =>
+  paragraphs.filter(Boolean).join('\n\n')

@@ -12,9 +12,9 @@ const ended = async (args: readonly string[], stdin: string | Buffer = '') => {
   return { code: await process.ended(), stdout: process.stdout(), stderr: process.stderr() }
 }
 
-/** What the built program does beyond `main`, which the tests of commands call in their own process. */
+/** Tests of the built program that the tests of commands cannot make, since they call `main` in their own process. */
 describe('the built program', () => {
-  it('ends with the exit code, and writes to each stream', async () => {
+  it('exits with the exit code, and writes to each stream', async () => {
     const [version, wrong] = await Promise.all([ended(['--version']), ended(['check', '--port'])])
     expect(version).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' })
     expect(wrong).toEqual({
@@ -24,20 +24,20 @@ describe('the built program', () => {
     })
   })
 
-  it('reads the configuration from standard input, and starts no workers that would each count alone', async () => {
+  it('reads the configuration from standard input, and refuses workers that would count separately', async () => {
     const start = (stdin: string, ...flags: string[]) => ended(['start', '--config', '-', ...flags], stdin)
-    const [wrong, empty, alone] = await Promise.all([
+    const [wrong, empty, separate] = await Promise.all([
       start('store: disk', '--port', 'http'),
       start(''),
       start(readFileSync('config/sluice.yaml', 'utf8'), '--store', 'memory', '--workers', '4'),
     ])
-    for (const { code, stdout } of [wrong, empty, alone])
+    for (const { code, stdout } of [wrong, empty, separate])
       expect({ code, stdout }).toEqual({ code: 78, stdout: '' })
     expect(wrong.stderr).toMatch(/^--port: must be a port from 0 to 65535\nstdin:1:1: /)
     expect(wrong.stderr).toContain('\nstdin:1:8: store: must be "memory" or a mapping with "redis"\n')
     expect(empty.stderr).toBe('stdin:1:1: the file is empty; config/sluice.yaml shows what to write\n')
-    expect(alone.stderr).toBe(
-      '--workers: is 4, but "store: memory" counts in each process alone; write "store: { redis: … }", or leave --workers out\n',
+    expect(separate.stderr).toBe(
+      '--workers: is 4, but "store: memory" counts in each process separately; write "store: { redis: … }", or remove --workers\n',
     )
   })
 
@@ -55,7 +55,7 @@ describe('the built program', () => {
     }
   })
 
-  it('ends with 1 where its output cannot be written', async () => {
+  it('exits with 1 if its output cannot be written', async () => {
     const full = openSync('/dev/full', 'w')
     const child = spawn(process.execPath, [BIN, 'schema', '--json'], { stdio: ['ignore', full, 'pipe'] })
     let stderr = ''
@@ -67,7 +67,7 @@ describe('the built program', () => {
     })
   })
 
-  it('ends with 0 where the reader of its output leaves early', async () => {
+  it('exits with 0 if the reader of its output exits early', async () => {
     const process = sluice(replay, {}, clients)
     process.child.stdout!.destroy()
     expect(await process.ended()).toBe(0)

@@ -49,7 +49,7 @@ clients:
   )
   .replace('limits: [requests, sync] }', 'limits: [requests, sync, trial] }')
 
-/** What `check` prints of this text, as YAML and as JSON. */
+/** Runs `check` on this text, and returns its YAML and its JSON. */
 async function checked(text: string, ...flags: string[]) {
   const args = ['check', '--config', fileOf(text), ...flags]
   const people = await sluice(args)
@@ -63,7 +63,7 @@ async function checked(text: string, ...flags: string[]) {
 }
 
 describe('sluice check', () => {
-  it('says in ten lines what the file means', async () => {
+  it('summarizes the file in ten lines', async () => {
     const { yaml } = await checked(GOOD)
     const [summary] = yaml.split('\n\n')
     expect(summary!.replace(/\S+\.yaml/, 'FILE').split('\n')).toEqual([
@@ -89,7 +89,7 @@ describe('sluice check', () => {
     )
   })
 
-  it('prints the file’s own keys and units, and the defaults where it is silent', async () => {
+  it('prints the file’s own keys and units, and marks defaults', async () => {
     const { yaml, json, warnings } = await checked(GOOD)
     expect(json).toMatchObject({
       listen: { host: '0.0.0.0', port: 8080, headersTimeout: '15s', maxHeaderSize: '16kB' },
@@ -112,7 +112,7 @@ describe('sluice check', () => {
       expect(yaml.split('\n')).toContain(line)
   })
 
-  it('hides secrets, but not where they come from', async () => {
+  it('hides secrets, but not the files that contain them', async () => {
     const { json, warnings } = await checked(RICH)
     expect(json).toMatchObject({
       store: {
@@ -132,7 +132,7 @@ describe('sluice check', () => {
     expect((await checked(admin(secret))).json).toMatchObject({ admin: { token: secret } })
   })
 
-  it('prints what differs from another file, in the file’s words and without secrets', async () => {
+  it('prints the differences from another file by their keys, without secrets', async () => {
     const other = fileOf(
       RICH.replace('limit: 1000', 'limit: 10')
         .replaceAll('hunter2', 'swordfish')
@@ -169,7 +169,7 @@ describe('sluice check', () => {
     })
   })
 
-  it('takes flags over the file, and the file that SLUICE_CONFIG names', async () => {
+  it('lets flags override the file, and reads the file that SLUICE_CONFIG names', async () => {
     expect((await checked(GOOD, '--store', 'memory', '--port', '81')).json).toMatchObject({
       listen: { port: 81 },
       store: 'memory',
@@ -179,7 +179,7 @@ describe('sluice check', () => {
     expect(ended.stdout).toContain('\n  port: 7777\n')
   })
 
-  it('ends wrong configuration with 78, every mistake on its line', async () => {
+  it('exits with 78 for a wrong configuration, and prints every mistake with its line', async () => {
     const file = fileOf(
       GOOD.replace('per: [client]', 'per: client').replace('authenticate: none', 'authenticate: basic'),
     )
@@ -198,7 +198,7 @@ describe('sluice check', () => {
   it.for([
     ['/nowhere/sluice.yaml', 'does not exist'],
     ['/etc', 'is a directory, not a file'],
-  ] as const)('ends with 78 where there is no configuration to read: %s', async ([file, message]) => {
+  ] as const)('exits with 78 if the configuration cannot be read: %s', async ([file, message]) => {
     const stderr = `${file}: ${message}\n`
     expect(await sluice(['check', '--config', file])).toEqual({ code: 78, stdout: '', stderr })
   })

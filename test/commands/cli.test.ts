@@ -8,7 +8,7 @@ import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 const WHICH = 'Which command? One of start, init, check, health, explain, limits, replay, sandbox, schema.'
 
 describe('sluice', () => {
-  it('shows help with examples, and its version', async () => {
+  it('prints help with examples, and its version', async () => {
     const help = await sluice(['--help'])
     expect(help).toMatchObject({ code: 0, stderr: '' })
     for (const command of [
@@ -63,7 +63,7 @@ describe('sluice', () => {
     [['sandbox', '--port', '70000'], '--port must be a whole number from 0 to 65535.'],
   ])
 
-  it('prints a failure as JSON, and nothing else, with --json', async () => {
+  it('prints a failure only as JSON with --json', async () => {
     const failure = async (...args: string[]) => {
       const { code, stdout, stderr } = await sluice([...args, '--json'])
       expect(stderr).toBe('')
@@ -96,7 +96,7 @@ describe('sluice', () => {
     })
   })
 
-  it('finds ./sluice.yaml by itself, and says so', async () => {
+  it('uses ./sluice.yaml by default, and reports that on stderr', async () => {
     const before = process.cwd()
     const folder = mkdtempSync(join(tmpdir(), 'sluice-default-'))
     writeFileSync(join(folder, 'sluice.yaml'), 'admin: { port: 1 }\nroutes: nothing\n')

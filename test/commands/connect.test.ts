@@ -13,7 +13,7 @@ import { fileOf, sluice } from './run.ts'
 
 const PREFIX = 'check-connect'
 const ISSUER = 'https://identity.example.com/oidc'
-/** Nothing answers there. */
+/** An address without a server. */
 const NOWHERE = 'http://127.0.0.1:1'
 
 interface Settings {
@@ -31,7 +31,7 @@ limits: { requests: { per: [client], limit: 1000, window: 1m } }
 ${more || 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]'}
 `
 
-/** The findings that begin with `what`, of a check of these settings. */
+/** Checks these settings, and returns the findings that begin with `what`. */
 async function connect(settings: Settings, what = '') {
   const ended = await sluice(['check', '--connect', '--json', '--config', fileOf(textOf(settings))])
   expect(ended.stderr).toBe('')
@@ -50,7 +50,7 @@ const redis = (settings: object) =>
   JSON.stringify({ redis: settings, prefix: PREFIX }).replaceAll(/"(\w+)":/g, '$1: ')
 
 describe('sluice check --connect', () => {
-  it('prints a line for each thing that answers, and ends with 0', async ({ onTestFinished }) => {
+  it('prints a line for each server that answers, and exits with 0', async ({ onTestFinished }) => {
     const [{ url }, issuer, introspection, data] = await Promise.all([
       sharedRedis(),
       startIssuer({ algorithms: ['ES256', 'EdDSA'] }),
@@ -91,12 +91,12 @@ routes:
     expect(await command('KEYS', `${PREFIX}:{~check*`)).toEqual([])
   })
 
-  it('tries no connection where the configuration is wrong', async () => {
+  it('tries no connection if the configuration is wrong', async () => {
     const file = fileOf(textOf({ store: 'disk' }))
     expect(await sluice(['check', '--connect', '--config', file])).toMatchObject({ code: 78, stdout: '' })
   })
 
-  it('says that an issuer does not speak TLS', async ({ onTestFinished }) => {
+  it('reports an issuer without TLS', async ({ onTestFinished }) => {
     const [data, issuer] = await Promise.all([startUpstream(), startIssuer({ algorithms: ['ES256'] })])
     for (const { close } of [data, issuer]) onTestFinished(close)
     const jwks = issuer.jwksUri.replace('http:', 'https:')
@@ -106,7 +106,7 @@ routes:
     expect(stdout).toContain(`${jwks} does not use TLS; write http:// instead of https://`)
   })
 
-  it('shows the warnings of the configuration, which fail nothing', async ({ onTestFinished }) => {
+  it('prints the warnings of the configuration, which do not fail the check', async ({ onTestFinished }) => {
     const [data, issuer] = await Promise.all([startUpstream(), startIssuer({ algorithms: ['ES256'] })])
     for (const { close } of [data, issuer]) onTestFinished(close)
     const text = textOf({ data: data.url, tokens: { jwks: issuer.jwksUri } })
@@ -144,15 +144,15 @@ routes:
     expect(found.filter((line) => line.startsWith('ok Redis at'))).toHaveLength(cluster.urls.length)
     expect(found).toContainEqual(expect.stringMatching(/^ok counting in Redis: /))
     const { urls, name } = sentinels
-    const behind = await connect({ store: redis({ sentinels: urls, name }) }, '')
-    expect(behind.filter((line) => line.startsWith('ok sentinel at'))).toHaveLength(urls.length)
-    expect(behind).toContainEqual(expect.stringContaining('knows the master "main" at 127.0.0.1:'))
-    expect(behind).toContainEqual(expect.stringMatching(/^ok counting in Redis: /))
+    const viaSentinels = await connect({ store: redis({ sentinels: urls, name }) }, '')
+    expect(viaSentinels.filter((line) => line.startsWith('ok sentinel at'))).toHaveLength(urls.length)
+    expect(viaSentinels).toContainEqual(expect.stringContaining('knows the master "main" at 127.0.0.1:'))
+    expect(viaSentinels).toContainEqual(expect.stringMatching(/^ok counting in Redis: /))
     const unknown = await connect({ store: redis({ sentinels: urls, name: 'mine' }) }, 'sentinel')
     expect(unknown[0]).toMatch(/^failed .*the sentinels know no master of this store\.redis\.name/)
   })
 
-  it('says what is wrong with Redis', async ({ onTestFinished }) => {
+  it('reports what is wrong with Redis', async ({ onTestFinished }) => {
     const [server, port] = await Promise.all([startRedis({ tcp: true, password: 'open' }), freePort()])
     onTestFinished(server.close)
     const url = (user: string) => server.url.replace('//', `//${user}@`)
@@ -162,7 +162,7 @@ routes:
     const http = await startUpstream()
     onTestFinished(http.close)
     expect(await connect({ store: redis({ url: `redis://127.0.0.1:${http.port}` }) }, 'Redis')).toEqual([
-      `failed Redis at 127.0.0.1:${http.port}: something other than Redis answers there; correct store.redis`,
+      `failed Redis at 127.0.0.1:${http.port}: the server is not Redis; correct store.redis`,
     ])
     const wrong = await connect({ store: redis({ url: url(':guess') }) }, 'Redis')
     expect(wrong).toEqual([expect.stringMatching(/refuses the user name or password; correct/)])
@@ -192,7 +192,7 @@ routes:
     ])
   })
 
-  it('says which address of an upstream cannot be reached, or not by TLS', async ({ onTestFinished }) => {
+  it('reports which address of an upstream cannot be reached, or not by TLS', async ({ onTestFinished }) => {
     const [own, other] = [makeCertificate('localhost'), makeCertificate('localhost')]
     const server = createServer(own)
     await new Promise<void>((resolve) => server.listen(0, resolve))
@@ -211,7 +211,7 @@ routes:
     )
   })
 
-  it('says where an issuer or a client gives no keys that are of use', async ({ onTestFinished }) => {
+  it('reports issuers and clients without usable keys', async ({ onTestFinished }) => {
     const issuer = await startIssuer({ algorithms: ['ES256'] })
     onTestFinished(issuer.close)
     const keys = (tokens: object) => connect({ tokens }, 'keys of http')
@@ -240,7 +240,7 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
     ])
   })
 
-  it('says where introspection does not take the gateway', async ({ onTestFinished }) => {
+  it('reports an introspection endpoint that does not accept the gateway', async ({ onTestFinished }) => {
     const server = await startIntrospection()
     onTestFinished(server.close)
     const introspection = { url: server.url, clientId: 'gateway', clientSecret: 'hunter2' }
@@ -252,10 +252,12 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
     )
     expect(refused).not.toContain('hunter2')
     server.answer = { active: true, client_id: 'acme', aud: 'https://api.example.com' }
-    expect((await ask())[0]).toMatch(/^failed .*calls a token active that nobody was given$/)
+    expect((await ask())[0]).toMatch(
+      /^failed .*reports a made-up token as active; correct the url of the introspection$/,
+    )
   })
 
-  it('says how long the certificates of each file are good for', async () => {
+  it('prints how long the certificates of each file are valid', async () => {
     const { config } = await load(
       completed(
         [
@@ -272,7 +274,7 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
       certificateFindings(config, Date.now() + days * 86_400_000).map(
         ({ state, what, message }) => `${state} ${what}: ${message.replace(/\d{4}-\S+Z/, 'THEN')}`,
       )
-    // They are valid from yesterday, for 30 days from now.
+    // The certificates are valid from yesterday until 30 days from now.
     const [soon, over] = ['is valid for 9 days, until THEN', 'expired at THEN; write a new one']
     expect(after(0)[0]).toBe('ok certificate listen.tls.cert: is valid for 29 days, until THEN')
     expect(after(20)).toEqual([
@@ -289,19 +291,19 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
     expect(after(-2)[0]).toBe('failed certificate listen.tls.cert: is not valid before THEN')
   })
 
-  it('says of a server without TLS to write http://, and nothing in the words of OpenSSL', async () => {
+  it('advises http:// for an upstream without TLS, without the message of OpenSSL', async () => {
     const data = await startUpstream()
     const [finding] = await connect(
       { data: data.url.replace('http:', 'https:'), store: 'memory' },
       'upstream',
     )
     expect(finding).toMatch(
-      /^failed upstream data at https:\/\/127\.0\.0\.1:\d+: does not speak TLS; write http:\/\/ /,
+      /^failed upstream data at https:\/\/127\.0\.0\.1:\d+: does not use TLS; write http:\/\/ /,
     )
     await data.close()
   })
 
-  it('says once that a certificate has expired', async () => {
+  it('reports an expired certificate once', async () => {
     const { cert, key } = makeCertificate('gateway', -3_600_000)
     const tls = `listen: { tls: { cert: "${fileOf(cert, 'pem')}", key: "${fileOf(key, 'pem')}" } }`
     const file = fileOf(`${tls}${textOf({})}`)

@@ -11,7 +11,7 @@ const file = configFile(`  requests: { per: [client], limit: 10, window: 1m }\n$
 })
 
 describe('sluice explain', () => {
-  it('shows what a request gets, and why', async () => {
+  it('prints what a request gets, and why', async () => {
     const args = [
       'explain',
       'POST /sync/a%62c',
@@ -41,7 +41,7 @@ describe('sluice explain', () => {
   })
 
   it.each([[[]], [['--json']]])(
-    'shows no character that moves a cursor or turns words around %j',
+    'prints no character that moves the cursor or reverses text %j',
     async (more) => {
       const client = 'a\u007F\u009B\u202E'
       const ended = await sluice([
@@ -62,7 +62,7 @@ describe('sluice explain', () => {
     },
   )
 
-  it('shows a refusal, and takes words apart or together', async () => {
+  it('prints a refusal, and accepts the request as one word or two', async () => {
     const ended = await sluice([
       'explain',
       'POST',
@@ -85,7 +85,7 @@ describe('sluice explain', () => {
     )
   })
 
-  it('shows what a client that pushes requests must send', async () => {
+  it('prints what a client that pushes requests must send', async () => {
     const pushing = (unknownClients: string) => `store: memory
 upstreams: { d: { url: http://d } }
 par: { issuer: https://id.example.com/oidc, unknownClients: ${unknownClients} }
@@ -94,7 +94,7 @@ clients:
   - { id: plain, name: Plain, requestObjectSigningAlg: none }
 routes: [{ match: POST /par, upstream: d, authenticate: par }]
 `
-    const asked = async (client: string, unknownClients = 'forward') => {
+    const described = async (client: string, unknownClients = 'forward') => {
       const args = [
         'explain',
         'POST /par',
@@ -106,15 +106,15 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
       ]
       return (await sluice(args)).stdout.split('\n').at(-2)
     }
-    expect(await asked('signs')).toMatch(
+    expect(await described('signs')).toMatch(
       / one of "clients", signs request objects with PS256, authenticates by private_key_jwt$/,
     )
-    expect(await asked('plain')).toMatch(/ Plain, need not sign request objects$/)
-    expect(await asked('other')).toMatch(/ not one of "clients": the form alone is checked$/)
-    expect(await asked('other', 'refuse')).toMatch(/ not one of "clients": refused$/)
+    expect(await described('plain')).toMatch(/ Plain, need not sign request objects$/)
+    expect(await described('other')).toMatch(/ not one of "clients": only the form is checked$/)
+    expect(await described('other', 'refuse')).toMatch(/ not one of "clients": refused$/)
   })
 
-  it('prints the same as JSON, with the keys as Redis has them', async () => {
+  it('prints the same as JSON, with the keys in Redis', async () => {
     const config = fileOf(`store: { redis: { url: redis://r }, prefix: bank }
 upstreams: { d: { url: http://d } }
 limits: { addresses: { per: [ip], limit: 3, window: 1s } }
@@ -157,7 +157,7 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
       await upstream.close()
     })
 
-    it('shows the override in force, and what is used now', async () => {
+    it('prints the override in force, and the current counts', async () => {
       const set = ['limits', 'set', 'acme', 'requests=7', '--until', '2100-01-01T00:00:00Z']
       await sluice([...set, '--config', started])
       const ended = await sluice([...SYNC, '--config', started])
@@ -172,7 +172,7 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
       expect(JSON.parse(json.stdout)).toMatchObject({ limits: [{ limit: 7, used: 1 }, {}] })
     })
 
-    it('warns where the file is another one than is in force, which --offline explains', async () => {
+    it('warns if the file differs from the one in force; --offline explains the file', async () => {
       const changed = fileOf(readFileSync(started, 'utf8').replace('limit: 3', 'limit: 4'))
       const ended = await sluice([...SYNC, '--config', changed])
       expect(ended.stderr).toBe(
@@ -182,14 +182,14 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
       expect((await sluice([...SYNC, '--config', changed, '--offline'])).stdout).toMatch(/^requests +4 +- /m)
     })
 
-    it('explains the file where none answers, and says so', async () => {
+    it('explains the file if no gateway answers, with a note', async () => {
       const url = `http://127.0.0.1:${await freePort()}`
-      const gone = fileOf(
+      const unreachable = fileOf(
         readFileSync(started, 'utf8').replace(/port: \d+ \}\nlog/, `port: ${url.slice(17)} }\nlog`),
       )
-      const ended = await sluice([...SYNC, '--config', gone])
+      const ended = await sluice([...SYNC, '--config', unreachable])
       expect(ended.stderr).toBe(
-        `note: no answer from ${url}: ECONNREFUSED; start the gateway, or give its admin listener by --admin; the file alone is explained, without overrides and use\n`,
+        `note: no answer from ${url}: ECONNREFUSED; start the gateway, or give its admin listener by --admin; explaining only the file, without overrides and current counts\n`,
       )
       expect(ended.stdout).toMatch(/^requests +3 +- /m)
     })
@@ -214,7 +214,7 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
     [['explain', '/x', '--nope'], 'Unknown argument: nope'],
   ])
 
-  it('ends with 78 where the configuration is wrong', async () => {
+  it('exits with 78 if the configuration is wrong', async () => {
     expect(await sluice(['explain', '/x', '--config', '/nowhere', '--offline'])).toMatchObject({
       code: 78,
       stdout: '',

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { run } from '../../src/commands/health.ts'
+import { run } from '../../src/commands/admin-client.ts'
 import type { Io } from '../../src/commands/io.ts'
 import { startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
@@ -21,7 +21,7 @@ describe('sluice health', () => {
   const health = (...args: readonly string[]) =>
     sluice(['health', ...args], { env: { ADMIN_PORT: String(gateway.adminPort) } })
 
-  it('asks the admin listener of the configuration, variables and all', async () => {
+  it('asks the admin listener of the configuration, with its variables', async () => {
     const config = file('127.0.0.1')
     expect(await health('--config', config)).toEqual({ code: 0, stdout: 'ok\n', stderr: '' })
     expect(await health('--config', config, '--ready')).toMatchObject({ code: 0, stdout: 'ready\n' })
@@ -29,7 +29,7 @@ describe('sluice health', () => {
     expect(await sluice(['health'], { env })).toMatchObject({ code: 0, stdout: 'ok\n' })
   })
 
-  it('asks the one of --admin, and takes --json', async () => {
+  it('asks the listener of --admin, and accepts --json', async () => {
     const admin = `http://127.0.0.1:${gateway.adminPort}`
     const ended = await sluice(['health', '--admin', admin, '--json'])
     expect(JSON.parse(ended.stdout)).toEqual({ status: 200, answer: 'ok' })
@@ -45,14 +45,14 @@ describe('sluice health', () => {
     expect((await sluice(['health', ...flags])).stderr).toContain('no answer from http://[::1]:1: ')
   })
 
-  it('lets flags beat the file, and needs none', async () => {
+  it('lets flags override the file, and needs no file', async () => {
     const { adminPort } = gateway
     expect(await sluice(['health', '--admin-port', `${adminPort}`])).toMatchObject({ code: 0 })
     const flags = ['--admin-host', '127.0.0.1', '--admin-port', `${adminPort}`]
     expect(await sluice(['health', '--config', file('127.0.0.9'), ...flags])).toMatchObject({ code: 0 })
   })
 
-  it('does not mind mistakes of the file, which a running gateway has not taken', async () => {
+  it('ignores mistakes of the file, which the running gateway may have rejected', async () => {
     const wrong = file('127.0.0.1', 'upstream: { data: "${NOT_SET}" }\nroutes: nothing\n')
     expect(await health('--config', wrong)).toMatchObject({ code: 0 })
     for (const unreadable of ['/nowhere/sluice.yaml', fileOf('routes: [')]) {
@@ -61,7 +61,7 @@ describe('sluice health', () => {
     }
   })
 
-  it('ends with 1 and one line if nothing answers', async () => {
+  it('exits with 1 and one line if the gateway does not answer', async () => {
     const { code, stdout, stderr } = await sluice(['health', '--config', file('127.0.0.1')])
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
     expect(stderr).toMatch(/^sluice: no answer from http:\/\/127\.0\.0\.1:1: .*ECONNREFUSED.*\n$/)
@@ -69,7 +69,7 @@ describe('sluice health', () => {
     expect(missing.stderr).toMatch(/; \/nowhere\.yaml: does not exist\n$/)
   })
 
-  it('ends with 1 and the reason if the gateway is not ready', async () => {
+  it('exits with 1 and the reason if the gateway is not ready', async () => {
     const { port, close } = await startUpstream((request, response) => {
       response.writeHead(request.url === '/readyz' ? 503 : 200).end('not ready: the gateway is draining\n')
     })
@@ -81,7 +81,7 @@ describe('sluice health', () => {
     await close()
   })
 
-  it('waits no longer than it may', async () => {
+  it('fails after its timeout', async () => {
     const { port, close } = await startUpstream(() => {})
     const { io } = createIo()
     await expect(run({ 'admin-port': `${port}` }, io as unknown as Io, 100)).rejects.toThrow(
@@ -90,7 +90,7 @@ describe('sluice health', () => {
     await close()
   })
 
-  it('cannot know a port that the system chose', async () => {
+  it('reports that it cannot know a port that the system chose', async () => {
     expect(await sluice(['health', '--config', fileOf('admin: { port: 0 }')])).toMatchObject({
       code: 1,
       stderr: 'sluice: The admin port is not known. Give --admin-port, or --admin URL.\n',

@@ -9,7 +9,7 @@ import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
 const ISSUER = 'https://identity.example.com/oidc'
 const API = 'https://api.example.com'
-/** Nothing answers there. */
+/** An address without a server. */
 const IDENTITY = 'http://127.0.0.1:1'
 const FLAGS = {
   identity: IDENTITY,
@@ -29,7 +29,7 @@ async function init(flags: Readonly<Record<string, string>> = {}) {
   return { file, text: readFileSync(file, 'utf8'), ...ended }
 }
 
-/** What requests get by the configuration that is written for these flags. */
+/** Returns a function that explains requests by the configuration written for these flags. */
 async function explaining(flags: Readonly<Record<string, string>> = {}) {
   const { stdout } = await sluice(['init', ...argsOf({ ...FLAGS, ...flags }), '--output', '-'])
   const { config } = await loadConfig({ file: '-', text: stdout })
@@ -37,7 +37,7 @@ async function explaining(flags: Readonly<Record<string, string>> = {}) {
 }
 
 describe('sluice init', () => {
-  it('writes what check takes without a warning, and what to do next', async () => {
+  it('writes a file that check accepts without a warning, and prints the next steps', async () => {
     const { file, stdout } = await init()
     expect(await sluice(['check', '--config', file, '--json'])).toMatchObject({ code: 0, stderr: '' })
     const { config } = await loadConfig({ file })
@@ -80,7 +80,7 @@ describe('sluice init', () => {
     expect(explained('GET identity.example.com/oidc/request').refusal).toMatchObject({ status: 405 })
   })
 
-  it('puts the schema beside the file, where its first line points editors', async () => {
+  it('writes the schema to the folder of the file, whose first line names it for editors', async () => {
     const { file, text } = await init()
     expect(text).toMatch(/^# yaml-language-server: \$schema=\.\/sluice\.schema\.json\n/)
     const schema = readFileSync(join(dirname(file), 'sluice.schema.json'), 'utf8')
@@ -88,7 +88,7 @@ describe('sluice init', () => {
     expect((await sluice(['schema'])).stdout).toBe(schema)
   })
 
-  it('replaces the schema that an older version left there', async () => {
+  it('replaces the schema of an older version', async () => {
     const file = newFile()
     const schema = join(dirname(file), 'sluice.schema.json')
     writeFileSync(schema, '{}')
@@ -108,7 +108,7 @@ describe('sluice init', () => {
     expect(readFileSync(file, 'utf8')).toContain('store:')
   })
 
-  it('asks nothing where the file could not be written', async () => {
+  it('fails before the first prompt if the file cannot be written', async () => {
     const file = join(newFile(), 'sluice.yaml')
     const stderr = `sluice: ${file} cannot be written: its folder does not exist. Create it, or give another --output.\n`
     for (const args of [
@@ -118,13 +118,13 @@ describe('sluice init', () => {
       expect(await sluice(args)).toEqual({ code: 1, stdout: '', stderr })
   })
 
-  it('names what it wrote as JSON with --json', async () => {
+  it('prints the paths of its files as JSON with --json', async () => {
     const file = newFile()
     const { stdout } = await sluice(['init', ...argsOf(FLAGS), '--output', file, '--json'])
     expect(JSON.parse(stdout)).toEqual({ file, schema: join(dirname(file), 'sluice.schema.json') })
   })
 
-  it('prints the file alone to standard output for -', async () => {
+  it('prints only the file to standard output for -', async () => {
     const { code, stdout, stderr } = await sluice(['init', ...argsOf(FLAGS), '--output', '-'])
     expect(code).toBe(0)
     expect(stderr).toContain('sluice check --config FILE')
@@ -141,7 +141,7 @@ describe('sluice init', () => {
     })
   })
 
-  it('takes texts as they stand', async () => {
+  it('quotes characters that YAML or variables would interpret', async () => {
     const { file } = await init({ audience: 'the "API": ${NAME} # 1', api: API })
     const { config } = await loadConfig({ file, env: {} })
     expect(config.tokens[0]!.audience).toEqual(['the "API": ${NAME} # 1'])
@@ -161,13 +161,13 @@ describe('sluice init', () => {
     expect(explained('api.example.com/v3/accounts').refusal).toMatchObject({ status: 400 })
   })
 
-  it('shows a call by the name of the API', async () => {
+  it('prints a call to the host of the API', async () => {
     const { stdout } = await init()
     const call = `  curl -H 'Host: api.example.com' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/…`
     expect(stdout.trimEnd().split('\n').at(-1)).toBe(call)
   })
 
-  it('tells an API on the issuer’s host apart by the path of the issuer', async () => {
+  it('distinguishes an API on the issuer’s host by the path of the issuer', async () => {
     const explained = await explaining({ audience: 'https://identity.example.com' })
     for (const [path, upstream] of [
       ['/v3/accounts', 'data'],
@@ -178,7 +178,7 @@ describe('sluice init', () => {
     expect(explained('api.example.com/v3/accounts').refusal).toMatchObject({ status: 400 })
   })
 
-  it('opens the requests to the API that are named, and no others', async () => {
+  it('opens only the given requests to the API', async () => {
     const explained = await explaining({ open: 'GET /v3/status; /v3/terms' })
     const routeOf = (request: string) => explained(`GET api.example.com${request}`).route
     for (const open of ['/v3/status', '/v3/terms'])
@@ -186,7 +186,7 @@ describe('sluice init', () => {
     expect(routeOf('/v3/accounts')).toMatchObject({ authenticate: 'bearer' })
   })
 
-  it('serves the API alone where the issuer is elsewhere, and finds its keys by discovery', async () => {
+  it('serves only the API if the issuer is elsewhere, and finds its keys by discovery', async () => {
     const { identity: _, ...elsewhere } = FLAGS
     const file = newFile()
     const args = [...argsOf(elsewhere), '--output', file]
@@ -200,7 +200,7 @@ describe('sluice init', () => {
     expect(await sluice(['init', ...same])).toMatchObject({ code: 0 })
   })
 
-  it('asks on a terminal for what is not given, again where an answer is wrong', async () => {
+  it('prompts on a terminal for missing values, again after an invalid answer', async () => {
     const file = newFile()
     const lines = ['identity.internal', IDENTITY, API, 'v3/status', 'GET /v3/status', '']
     const { code, stderr } = await sluice(
@@ -208,7 +208,7 @@ describe('sluice init', () => {
       { isTTY: true, stdin: `${lines.join('\n')}\n` },
     )
     expect(code).toBe(0)
-    expect(stderr).toContain('Where does the identity backend answer')
+    expect(stderr).toContain('URL of the identity backend')
     expect(stderr).toContain('It must be an http or https address')
     expect(stderr).toContain('[redis://127.0.0.1:6379]')
     expect(stderr).toContain('It has "v3/status", which is not a pattern such as GET /v3/status.')
@@ -218,26 +218,26 @@ describe('sluice init', () => {
     expect(config.tokens[0]!.audience).toEqual([API])
   })
 
-  it('asks on a terminal where callers reach the API if the audience does not say it', async () => {
+  it('prompts on a terminal for the URL of the API if the audience is not a URL', async () => {
     const file = newFile()
     const { code, stderr } = await sluice(
       ['init', '--output', file, ...argsOf({ ...FLAGS, audience: 'my-api', redis: 'redis://r' })],
       { isTTY: true, stdin: `api\n${API}/v3\n\n` },
     )
     expect(code).toBe(0)
-    expect(stderr).toContain('Where do callers reach the API')
+    expect(stderr).toContain('URL of the API as callers reach it')
     const { config } = await loadConfig({ file })
     expect(config.listen.hosts).toEqual(['identity.example.com', 'api.example.com'])
   })
 
-  it('asks nothing on a terminal if the file exists', async () => {
+  it('fails on a terminal before the first prompt if the file exists', async () => {
     const file = fileOf('mine')
     const ended = await sluice(['init', '--output', file], { isTTY: true, stdin: `${IDENTITY}\n` })
     const stderr = `sluice: ${file} exists already. Give --force to overwrite it, or another --output.\n`
     expect(ended).toEqual({ code: 1, stdout: '', stderr })
   })
 
-  it('writes nothing where the answers end early', async () => {
+  it('writes nothing if the input ends early', async () => {
     const file = newFile()
     const ended = await sluice(['init', '--output', file], { isTTY: true, stdin: `${IDENTITY}\n` })
     expect(ended.code).toBe(1)
@@ -257,22 +257,22 @@ describe('sluice init', () => {
       return { jwks: (await loadConfig({ file })).config.tokens[0]!.jwks, stdout }
     }
 
-    it('at the backend itself, which callers reach by another name', async () => {
+    it('at the backend, which callers reach by another name', async () => {
       const { jwks, stdout } = await jwksOf({ issuer: ISSUER, jwks_uri: `${ISSUER}/keys` })
       expect(jwks).toEqual({ url: `${backend.issuer}/keys` })
       expect(stdout).not.toContain('guess')
     })
 
-    it('where its document says, if that is elsewhere', async () => {
+    it('at the URL of its discovery document, if that is elsewhere', async () => {
       const elsewhere = 'https://keys.example.com/jwks'
       expect((await jwksOf({ issuer: ISSUER, jwks_uri: elsewhere })).jwks).toEqual({ url: elsewhere })
     })
 
-    it('by discovery at each start, where the backend has the issuer’s own address', async () => {
+    it('by discovery at each start, if the backend has the issuer’s own address', async () => {
       expect((await jwksOf({}, { issuer: backend.issuer })).jwks).toBeUndefined()
     })
 
-    it('and the endpoints where its document says', async () => {
+    it('and the endpoints of its discovery document', async () => {
       const at = (path: string) => `https://identity.example.com/${path}`
       backend.metadata = {
         ...{ issuer: ISSUER, jwks_uri: at('keys') },
@@ -286,7 +286,7 @@ describe('sluice init', () => {
       ])
     })
 
-    it('by a guess that it names, where the backend says nothing', async () => {
+    it('by a guess that it reports, if the backend has no discovery document', async () => {
       const { jwks, stdout } = await jwksOf({ issuer: 'https://other.example.com' })
       expect(jwks).toEqual({ url: `${backend.issuer}/certs` })
       expect(stdout).toContain('tokens.jwks and the routes of its endpoints are guesses')
@@ -294,7 +294,7 @@ describe('sluice init', () => {
   })
 
   const SAME =
-    'and no path of the issuer tells them apart: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.'
+    'and no path distinguishes them: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.'
   itEndsWrongUsage([
     [
       ['init', ...argsOf({ ...FLAGS, issuer: API }), '--output', '-'],
@@ -306,12 +306,9 @@ describe('sluice init', () => {
     ],
     [
       ['init', ...argsOf({ ...FLAGS, audience: 'my-api' }), '--output', '-'],
-      'Give --api: there is no terminal to ask on.',
+      'Give --api: init asks only on a terminal.',
     ],
-    [
-      ['init', '--output', '-', '--issuer', ISSUER],
-      'Give --data, --audience: there is no terminal to ask on.',
-    ],
+    [['init', '--output', '-', '--issuer', ISSUER], 'Give --data, --audience: init asks only on a terminal.'],
     [
       ['init', ...argsOf({ ...FLAGS, data: 'http://data.internal/v3' }), '--output', '-'],
       '--data must have no path, because requests keep theirs; write http://data.internal.',

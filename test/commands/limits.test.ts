@@ -46,12 +46,12 @@ afterAll(async () => {
 const settings = (store: string, admin = `{ port: 0, token: ${TOKEN} }`) => ({
   ...{ data: upstream.url, store, limits: LIMITS, routes: ROUTES, more: CLIENTS, admin },
 })
-/** Asks the gateway by its address and its token alone. */
+/** Runs `limits` with only the address and the token of the gateway. */
 const limits = (...args: string[]) => sluice(['limits', ...args, '--admin', url], { env })
 const set = (...args: string[]) => limits('set', ...args)
 
 describe('sluice limits show and reset', () => {
-  it('show a client’s counters as a table and as JSON, then free them and no other’s', async () => {
+  it('print the counters of a client as a table and as JSON, then free only these', async () => {
     for (const [client, connection] of [
       ['acme', 'x'],
       ['acme', 'y'],
@@ -101,14 +101,14 @@ describe('sluice limits set and overrides', () => {
     for (const { client, name } of overrides) await set(client, `${name}=default`)
   })
 
-  it('beat the file and its announced changes, say what they replace, and keep who set them and why', async () => {
+  it('override the file and its announced changes, print what they replace, and record who set them and why', async () => {
     const done = await set('acme', 'requests=5', 'trial=9', '--until', END, '--note', 'leaked "token"')
     expect(done).toMatchObject({ code: 0, stderr: '' })
     const override = `an override, until END, set at NOW by ${ME}: leaked "token"`
     expect(shortened(done.stdout).split('\n')).toEqual([
       `Set "requests" of the client "acme" to 5: ${override}. It replaces 50: the client's own limit of the file, until END.`,
       `Set "trial" of the client "acme" to 9: ${override}. It replaces 5: the limit of the file.`,
-      'Every gateway has this within a second.',
+      'Every gateway applies this within a second.',
       '',
     ])
     const got = await call(gateway.port, { method: 'POST', path: '/sync/z', token: await token('acme') })
@@ -129,12 +129,12 @@ describe('sluice limits set and overrides', () => {
     expect(shortened(ended.stdout)).toBe(
       `Removed the override of "requests" of the client "acme", which was 5. It is 50 again: the client's own limit of the file, until END.
 There was no override of "sync" of the client "acme". It is 1: the limit of the file.
-Every gateway has this within a second.\n`,
+Every gateway applies this within a second.\n`,
     )
     await limits('reset', 'acme')
   })
 
-  it('last a day, or with --permanent for good', async () => {
+  it('last a day, or with --permanent without an end', async () => {
     const before = Date.now()
     const dayOf = async (...more: string[]) => {
       await set('acme', 'sync=2', ...more)
@@ -148,7 +148,7 @@ Every gateway has this within a second.\n`,
     expect(Date.parse(hours.until) - Date.parse(hours.set)).toBeLessThan(7_200_001)
   })
 
-  it('are removed though the file has no such limit any more', async () => {
+  it('are removed even if the file no longer has the limit', async () => {
     const kept = ['["acme","gone"]', '{"limit":7,"setAt":1}', 'version', '999999 other']
     await redis.command('HSET', 'sluice:{}:~overrides', ...kept)
     await until('it is read', async () => (await limits('overrides')).stdout.includes('gone'))
@@ -162,7 +162,7 @@ Every gateway has this within a second.\n`,
     expect((await limits('overrides')).stdout).not.toContain('gone')
   })
 
-  it('leave what is counted as it is, also beyond the limit, and what the console shows of others', async () => {
+  it('keep the counted calls, also beyond the limit, and the console’s values of other clients', async () => {
     const callOf = async (client: string) =>
       await call(gateway.port, { method: 'POST', path: '/sync/w', token: await token(client) })
     const shownOf = async (client: string) => {
@@ -170,7 +170,7 @@ Every gateway has this within a second.\n`,
         path: '/overview',
         headers: { Authorization: `Bearer ${TOKEN}` },
       })
-      return json.activity.clients.find((one: { client: string }) => one.client === client)
+      return json.activity.clients.find((caller: { client: string }) => caller.client === client)
     }
     for (const connection of ['1', '2', '3'])
       await call(gateway.port, {
@@ -183,7 +183,7 @@ Every gateway has this within a second.\n`,
     expect((await shownOf('refused')).refusedNow).toMatchObject({ limit: 'sync' })
   })
 
-  it('print as JSON what was in force before and is after', async () => {
+  it('print as JSON the limits in force before and after', async () => {
     const { stdout } = await set('acme', 'requests=5', '--until', END, '--json')
     expect(JSON.parse(stdout)).toMatchObject({
       client: 'acme',
@@ -198,9 +198,9 @@ Every gateway has this within a second.\n`,
     })
   })
 
-  it('ask whether an id is right that nobody knows, and warn of blanks around one', async () => {
+  it('question an unknown client id, and warn about blanks around an id', async () => {
     expect((await set(' acmee', 'requests=0')).stderr).toBe(
-      'warning: the id of the client has blanks around it\nnote: no call of the client " acmee" is counted now, and the file does not list it; is the id right?\n',
+      'warning: the client id begins or ends with a blank\nnote: no calls of the client " acmee" are counted now, and the file does not list it; is the id right?\n',
     )
     expect((await set('acmee', 'requests=default')).stderr).toBe('')
     expect((await set('acme', 'requests=7')).stderr).toBe('')
@@ -230,16 +230,16 @@ Every gateway has this within a second.\n`,
       ['b', 'requests=1', '--note', 'x'.repeat(501)],
       '"note" must be a text of 1 to 500 characters, without control characters.',
     ],
-    [['b', 'requests=1', '--until', '2020-01-01T00:00:00Z'], '--until has passed; give an instant to come.'],
+    [['b', 'requests=1', '--until', '2020-01-01T00:00:00Z'], '--until has passed; give a future instant.'],
     ...['tomorrow', '2100-01-01', '2', '0s', '4000d'].map((text) => [
       ['b', 'requests=1', '--until', text],
       '--until must be an instant such as 2027-01-31T00:00:00Z, or a duration from now such as 2h, from 1s to 3650d.',
     ]),
     ...[['--until', '2h'], ['--permanent'], ['--note', 'x']].map((more) => [
       ['b', 'requests=default', ...more],
-      '--until, --permanent and --note go with a number; "default" has no end.',
+      '--until, --permanent and --note need a number; "default" removes the override.',
     ]),
-  ] as [string[], string][])('end wrong usage with 64: %j', async ([args, message]) => {
+  ] as [string[], string][])('exit with 64 for wrong usage: %j', async ([args, message]) => {
     expect(await set(...args)).toEqual({
       code: 64,
       stdout: '',
@@ -247,7 +247,7 @@ Every gateway has this within a second.\n`,
     })
   })
 
-  it('end with 1 while the store is out of reach', async () => {
+  it('exit with 1 while the store is unavailable', async () => {
     redis.freeze()
     const ended = await set('b', 'requests=1')
     redis.thaw()
@@ -258,21 +258,21 @@ Every gateway has this within a second.\n`,
     await until('it answers again', async () => (await limits('show', 'acme')).code === 0)
   })
 
-  it('work beside counters in memory, too', async () => {
-    const alone = await startGateway(settings('memory', '{ port: 0 }'))
+  it('also work with counters in memory', async () => {
+    const single = await startGateway(settings('memory', '{ port: 0 }'))
     const ask = (...args: string[]) =>
-      sluice(['limits', ...args, '--admin', `http://127.0.0.1:${alone.adminPort}`])
+      sluice(['limits', ...args, '--admin', `http://127.0.0.1:${single.adminPort}`])
     const { stdout } = await ask('set', 'acme', 'requests=0')
-    expect(stdout).toMatch(/\nThis process keeps it until it ends\.\n$/)
-    const got = await call(alone.port, { method: 'POST', path: '/sync/z', token: await token('acme') })
+    expect(stdout).toMatch(/\nThis process keeps it until it exits\.\n$/)
+    const got = await call(single.port, { method: 'POST', path: '/sync/z', token: await token('acme') })
     expect(got.status).toBe(429)
     expect((await ask('overrides')).stdout).toContain('acme')
-    await alone.close()
+    await single.close()
   })
 })
 
 describe('sluice limits finds the gateway', () => {
-  it('by the admin section of a file of which nothing else can be read, and its token there or in a file', async () => {
+  it('by the admin section of a file that is otherwise invalid, with its token there or in a file', async () => {
     const secret = fileOf(`${TOKEN}\n`)
     for (const where of [TOKEN, `"file:${secret}"`]) {
       const file = fileOf(`admin: { port: ${gateway.adminPort}, token: ${where} }
@@ -294,7 +294,7 @@ store: { redis: { url: "redis://\${NOT_SET}" } }
 })
 
 describe('sluice limits', () => {
-  it('lists no flag that does nothing there', async () => {
+  it('lists no flag without effect', async () => {
     const { stdout } = await sluice(['limits', 'show', '--help'])
     expect(stdout).toMatch(/^ +--admin .*$/m)
     expect(stdout).not.toMatch(/--(host|port|redis|store|log-level|log-format)\b/)

@@ -13,14 +13,14 @@ export interface Ended {
   readonly stderr: string
 }
 
-interface Given {
+interface IoOptions {
   readonly stdin?: string | Buffer
   readonly env?: Readonly<Record<string, string>>
   readonly isTTY?: boolean
 }
 
-/** What a command line uses of its process, with what it writes. */
-export function createIo({ stdin = '', env = {}, isTTY = false }: Given = {}) {
+/** Creates the process of a command line, with its output as text. */
+export function createIo({ stdin = '', env = {}, isTTY = false }: IoOptions = {}) {
   const [stdout, stderr] = [createSink(), Object.assign(createSink(), { isTTY })]
   const io = Object.assign(new EventEmitter(), {
     env,
@@ -32,8 +32,8 @@ export function createIo({ stdin = '', env = {}, isTTY = false }: Given = {}) {
 }
 
 /** Runs a command line in this process. */
-export async function sluice(args: readonly string[], given?: Given): Promise<Ended> {
-  const { io, stdout, stderr } = createIo(given)
+export async function sluice(args: readonly string[], options?: IoOptions): Promise<Ended> {
+  const { io, stdout, stderr } = createIo(options)
   const code = await main(args, io as unknown as Io)
   return { code, stdout: stdout.text(), stderr: stderr.text() }
 }
@@ -52,18 +52,18 @@ function createSink() {
 const folder = mkdtempSync(join(tmpdir(), 'sluice-commands-'))
 let files = 0
 
-/** A new file with this text or these bytes. */
+/** Writes this text or these bytes to a new file, and returns its path. */
 export function fileOf(content: string | Buffer, extension = 'yaml'): string {
   const file = join(folder, `${++files}.${extension}`)
   writeFileSync(file, content)
   return file
 }
 
-/** The test that each of these command lines ends with 64, these words and nothing else. */
+/** Tests that each of these command lines exits with 64 and prints only this message. */
 export function itEndsWrongUsage(
   cases: readonly (readonly [args: readonly string[], message: string])[],
 ): void {
-  it.for(cases)('ends wrong usage with 64: %j', async ([args, message]) => {
+  it.for(cases)('exits with 64 for wrong usage: %j', async ([args, message]) => {
     const ended = await sluice(args)
     expect(ended).toEqual({
       code: 64,

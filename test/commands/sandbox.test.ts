@@ -19,12 +19,12 @@ let printed: string[]
 let token: string
 let folder: string
 
-/** The pasted lines, as a user's shell runs them. */
+/** Runs pasted lines in a user's shell. */
 async function bash(script: string): Promise<string> {
   return (await run('bash', ['-c', script], { env: { ...process.env, TOKEN: token }, cwd: folder })).stdout
 }
 
-/** The one line of the instructions that begins like this and holds `part`. */
+/** Returns the only line of the instructions that begins with `start` and contains `part`. */
 function line(start: string, part = ''): string {
   const found = printed.filter((text) => text.startsWith(start) && text.includes(part))
   expect(found, `${start} … ${part}`).toHaveLength(1)
@@ -55,7 +55,7 @@ afterAll(() => {
 })
 
 describe('sluice sandbox', () => {
-  it('prints what runs where, and nothing else before it', async () => {
+  it('first prints the address of each server', async () => {
     expect(sandbox.stdout()).toMatch(/^\nSluice's sandbox\n/)
     expect(sandbox.stderr()).toBe('')
     const addresses = printed.flatMap((text) => /^ {2}(http:\S+)/.exec(text)?.[1] ?? [])
@@ -68,7 +68,7 @@ describe('sluice sandbox', () => {
     expect(token).toMatch(/^[\w-]+\.[\w-]+\.[\w-]+$/)
   })
 
-  it('answers the pasted call with what is left', async () => {
+  it('answers the pasted call with the remaining calls', async () => {
     const answer = await bash(line('curl', '/v3/transactions'))
     expect(statusesIn(answer)).toEqual(['200'])
     expect(answer).toMatch(/^X-RateLimit-Limit: 5\r$/m)
@@ -92,7 +92,7 @@ describe('sluice sandbox', () => {
     expect(again).toMatch(/^X-RateLimit-Limit: 1\r$/m)
   })
 
-  it('pushes an authorisation request, and leads the user through the login back to the client', async () => {
+  it('pushes an authorisation request, and redirects the user after the login to the client', async () => {
     const url = (await bash(`${line('REQUEST_URI=')}\n${line('echo')}`)).trim()
     expect(url).toContain('request_uri=urn:ietf:params:oauth:request_uri:')
     const jar = '-c jar -b jar'
@@ -105,19 +105,19 @@ describe('sluice sandbox', () => {
     expect(end).toMatch(/^state: a-state$/m)
   })
 
-  it('answers the pasted question for what is left', async () => {
+  it('answers the pasted request for the remaining calls', async () => {
     const answer = await bash(line('curl', '/rate-limits'))
     expect(JSON.parse(answer)).toMatchObject({ limits: [{ name: 'requests', limit: 5, windowSeconds: 60 }] })
   })
 
-  it('uses up what is left of the client’s limit', async () => {
+  it('uses up the rest of the client’s limit', async () => {
     const statuses = (await bash(line('for', '/transactions'))).trim().split('\n')
     expect(statuses).toHaveLength(6)
     expect(statuses.at(-1)).toBe('429')
     expect(new Set(statuses)).toEqual(new Set(['200', '429']))
   })
 
-  it('reports in one line what to install if the optional provider is missing', async () => {
+  it('reports in one line which package to install if the optional provider is missing', async () => {
     const without = fileURLToPath(new URL('../helpers/without-oidc-provider.mjs', import.meta.url))
     const lacking = sluice(['sandbox', ...anywhere], { NODE_OPTIONS: `--import ${without}` })
     expect(await lacking.ended()).toBe(1)
@@ -140,7 +140,7 @@ describe('sluice sandbox', () => {
     squatter.close()
   })
 
-  it('logs no requests, so that what it printed is not scrolled away; its limits can be asked for', async () => {
+  it('logs no requests after its instructions; limits show works', async () => {
     const admin = /^ {2}(http:\S+) +the console/m.exec(sandbox.stdout())![1]!
     expect(sandbox.stdout()).not.toContain('"msg"')
     expect(sandbox.stdout().trimEnd()).toBe(printed.join('\n').trimEnd())
@@ -149,7 +149,7 @@ describe('sluice sandbox', () => {
     expect(shown.stdout()).toContain('sluice:{sandbox}:requests')
   })
 
-  it('ends with all that it started', async () => {
+  it('exits with everything that it started', async () => {
     const addresses = printed.flatMap((text) => /^ {2}(http:\S+)/.exec(text)?.[1] ?? [])
     sandbox.kill('SIGINT')
     expect(await sandbox.ended()).toBe(0)
@@ -159,14 +159,22 @@ describe('sluice sandbox', () => {
 })
 
 describe('starting the sandbox', () => {
-  const ports = { host: '127.0.0.1', port: 0, adminPort: 0, identityPort: 0, dataPort: 0, limit: 1000 }
+  const args = {
+    host: '127.0.0.1',
+    port: '0',
+    'admin-port': '0',
+    'identity-port': '0',
+    'data-port': '0',
+    'log-level': 'warn',
+    limit: '1000',
+  }
 
   it('is aborted between two steps', async () => {
-    await expect(openSandbox(ports, AbortSignal.abort())).rejects.toThrow('aborted')
+    await expect(openSandbox(args, AbortSignal.abort())).rejects.toThrow('aborted')
   })
 
-  it('prints URLs of the host that callers use, of which the issuer is one', async () => {
-    const named = { ...ports, host: 'sandbox.example.com' }
+  it('prints URLs with the host that callers use, including the issuer', async () => {
+    const named = { ...args, host: 'sandbox.example.com' }
     const { instructions, close } = await openSandbox(named, new AbortController().signal)
     const [, port, issuer] = /^ +http:\/\/sandbox\.example\.com:(\d+) +the gateway; (\S+) is the/m.exec(
       instructions,
@@ -179,21 +187,21 @@ describe('starting the sandbox', () => {
     await close()
   })
 
-  it('says of an address that is not this machine’s what to give instead', async () => {
-    const elsewhere = openSandbox({ ...ports, host: '198.51.100.7' }, new AbortController().signal)
-    await expect(elsewhere).rejects.toThrow('198.51.100.7 is no address of this machine. Give --host')
+  it('reports an address of another machine, with the remedy', async () => {
+    const elsewhere = openSandbox({ ...args, host: '198.51.100.7' }, new AbortController().signal)
+    await expect(elsewhere).rejects.toThrow('198.51.100.7 is not an address of this machine. Give --host')
     const wrong = sluice(['sandbox', '--host', 'http://a'])
     expect(await wrong.ended()).toBe(64)
-    expect(wrong.stderr()).toContain('--host: "http://a" is no address or host name')
+    expect(wrong.stderr()).toContain('--host: "http://a" is not an address or host name')
   })
 
-  it('leaves nothing behind where a port is taken', async () => {
+  it('closes everything if a port is taken', async () => {
     const squatter = createServer().listen(0, '127.0.0.1')
     await new Promise((resolve) => squatter.once('listening', resolve))
     const { port } = squatter.address() as AddressInfo
-    await expect(openSandbox({ ...ports, dataPort: port }, new AbortController().signal)).rejects.toThrow(
-      `Port ${port} is taken. Choose another with --data-port; 0 takes a free one.`,
-    )
+    await expect(
+      openSandbox({ ...args, 'data-port': String(port) }, new AbortController().signal),
+    ).rejects.toThrow(`Port ${port} is taken. Choose another with --data-port; 0 takes a free one.`)
     squatter.close()
   })
 })

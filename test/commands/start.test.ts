@@ -30,7 +30,7 @@ const started = async (...args: Parameters<typeof serving>): Promise<ServingProc
   return process
 }
 
-/** Seconds of processor time that a process has taken. */
+/** Returns the processor time of a process in seconds. */
 function processorTime({ child }: TestProcess): number {
   const fields = readFileSync(`/proc/${child.pid}/stat`, 'utf8').replace(/^.*\)/, '').split(' ')
   return (Number(fields[12]) + Number(fields[13])) / 100
@@ -102,7 +102,7 @@ describe('sluice start', () => {
       'readiness fails',
       async () => (await call(gateway.adminPort, { path: '/readyz' })).status === 503,
     )
-    // A load balancer has not seen it yet: its requests are served.
+    // A load balancer may not have noticed the failing readiness yet: its requests are served.
     const late = await call(gateway.port, { token: mine })
     expect(late).toMatchObject({ status: 200 })
     held.pop()!()
@@ -110,7 +110,7 @@ describe('sluice start', () => {
     expect(await gateway.ended()).toBe(0)
   })
 
-  it('names its version and configuration at the start', async () => {
+  it('logs its version and configuration at the start', async () => {
     const gateway = await started(yaml({ data: data.url }))
     const [first] = gateway.lines()
     const { body } = await call(gateway.adminPort, { path: '/metrics' })
@@ -118,7 +118,7 @@ describe('sluice start', () => {
     expect(body).toContain(`sluice_build_info{version="${String(first!['version'])}",`)
   })
 
-  it('ends with 0 on SIGTERM while it still loads, and ignores SIGHUP and SIGUSR2', async () => {
+  it('exits with 0 on SIGTERM while it still loads, and ignores SIGHUP and SIGUSR2', async () => {
     const clients = Array.from(
       { length: 20_000 },
       (_, i) => `  - { id: client-${i}, limits: { requests: { limit: 5 } } }`,
@@ -152,7 +152,7 @@ describe('sluice start', () => {
     held.length = 0
   })
 
-  it('ends at once on a second signal', async () => {
+  it('exits at once on a second signal', async () => {
     const gateway = await started(yaml({ data: data.url, more: 'drainTimeout: 1h' }))
     void call(gateway.port, { path: '/v3/held', token: await token('acme') }).catch(() => {})
     await until('the request reached the upstream', () => held.length > 0)
@@ -161,7 +161,7 @@ describe('sluice start', () => {
       'readiness fails',
       async () => (await call(gateway.adminPort, { path: '/readyz' })).status === 503,
     )
-    // npm repeats a signal at once, which is the same one; a later one is not.
+    // npm repeats a signal at once, which counts as the same signal; a later signal does not.
     const signalledAt = performance.now()
     await until('it ends', () => {
       gateway.kill('SIGTERM')
@@ -199,7 +199,7 @@ describe('sluice start', () => {
     await until('one warning', () => gateway.lines().filter(({ level }) => level === 'warn').length === 1)
   })
 
-  it.each(['json', 'pretty'])('survives a reader of its log that goes away: %s', async (format) => {
+  it.each(['json', 'pretty'])('survives the exit of the reader of its log: %s', async (format) => {
     const port = await freePort()
     const args = ['--port', String(port), '--log-format', format, '--log-level', 'info']
     const gateway = sluice(['start', '--config', '-', ...args], {}, yaml({ data: data.url }))
@@ -207,7 +207,7 @@ describe('sluice start', () => {
     await until('it serves', () => gateway.stdout().includes('gateway started'))
     gateway.child.stdout!.destroy()
     for (let i = 0; i < 20; i++) expect((await call(port, { path: '/oidc/x' })).status).toBe(200)
-    // At rest, it takes a small part of the time.
+    // An idle process takes a small fraction of the time.
     let [seconds, at] = [processorTime(gateway), performance.now()]
     await until('it is at rest', async () => {
       await new Promise((resolve) => setTimeout(resolve, 200))
@@ -220,7 +220,7 @@ describe('sluice start', () => {
     expect(await gateway.ended()).toBe(0)
   })
 
-  it('ends with 1 and a last line on an uncaught error', async () => {
+  it('exits with 1 and a last line on an uncaught error', async () => {
     const fault = 'Promise.reject(new Error("boom"))'
     const preload = `data:text/javascript,${encodeURIComponent(`process.on('SIGWINCH', () => { ${fault} })`)}`
     const gateway = await started(yaml({ data: data.url }), [], { NODE_OPTIONS: `--import=${preload}` })
@@ -238,7 +238,7 @@ describe('sluice start', () => {
     })
   })
 
-  it('is healthy but not ready until Redis was tried and callers are served; a signal ends it at any time', async () => {
+  it('is healthy but not ready until Redis was tried and callers are served; exits on a signal at any time', async () => {
     const silent = createServer((socket) => socket.on('error', () => {}))
     await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
     const { port: redisPort } = silent.address() as AddressInfo
@@ -281,7 +281,7 @@ describe('sluice start', () => {
     silent.close()
   })
 
-  it('ends in time though nothing can be written to its log', async () => {
+  it('exits in time even if its log cannot be written', async () => {
     const full = openSync('/dev/full', 'w')
     const port = await freePort()
     const file = fileOf(yaml({ data: data.url, more: 'drainTimeout: 2s' }))

@@ -84,7 +84,7 @@ describe('docs/operating.md', () => {
   })
 
   it('lists every exit code', () => {
-    const known = [...read('src/commands/failure.ts').matchAll(/^const WRONG_\w+ = (\d+)$/gm)].map(
+    const known = [...read('src/commands/cli.ts').matchAll(/^const WRONG_\w+ = (\d+)$/gm)].map(
       ([, code]) => code!,
     )
     const shown = [...doc.matchAll(/^\| (\d+) \| /gm)].map(([, code]) => code!)

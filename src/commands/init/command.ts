@@ -2,102 +2,81 @@ import { dirname, join } from 'node:path'
 import { withTimeout } from '../../authenticate/token/fetch-json.ts'
 import { discover } from '../../authenticate/token/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
-import {
-  DEFAULT_FILE,
-  type Args,
-  type Io,
-  refuseOutput,
-  textOf,
-  UsageError,
-  writeLines,
-  writeOutput,
-} from '../io.ts'
-import { schemaText } from '../schema.ts'
+import { type Args, DEFAULT_FILE, type Io, print, textOf, UsageError, writeLines } from '../io.ts'
+import { assertWritable, schemaText, writeOutput } from '../schema.ts'
 import { type InitSettings, promptForMissing } from './prompts.ts'
 import { configText, type FoundIssuer, PASSWORD, splitRedis } from './template.ts'
 
 const DISCOVERY_MS = 2000
 const SCHEMA = 'sluice.schema.json'
 
-/** Writes a configuration for the addresses that are given or asked for, with the schema beside it, and prints what to do next. */
+/** Writes a configuration for the given addresses, prompting for missing ones, and its schema, and prints the next steps. */
 export async function run(args: Args, io: Io): Promise<void> {
   const file = textOf(args, 'output')!
   const isFile = file !== '-'
-  const isForced = args['force'] === true
-  // Before anything is asked.
-  if (isFile) refuseOutput(file, isForced)
-  const answers = await promptForMissing(args, io)
-  const found = await findIssuer(answers)
-  const text = configText(answers, found, isFile)
-  const { password } = splitRedis(answers.redis)
+  const overwrite = args['force'] === true
+  // Before the first prompt.
+  if (isFile) assertWritable(file, overwrite)
+  const settings = await promptForMissing(args, io)
+  const issuer = await findIssuer(settings)
+  const text = configText(settings, issuer, isFile)
+  const { password } = splitRedis(settings.redis)
   await loadConfig({ file, text, env: { [PASSWORD]: password } }).catch((error: Error) => {
-    throw new UsageError(`These answers make no configuration that can be used:\n${error.message}`)
+    throw new UsageError(`These values do not make a valid configuration:\n${error.message}`)
   })
-  if (isFile) {
-    await writeOutput(file, text, isForced ? 'w' : 'wx')
-    await writeOutput(join(dirname(file), SCHEMA), schemaText())
-  } else io.stdout.write(text)
-  if (args['json'] === true && isFile) {
-    writeLines(io.stdout, JSON.stringify({ file, schema: join(dirname(file), SCHEMA) }))
+  const steps = `${issuer.guessed ? GUESSED : ''}${nextSteps(isFile ? file : 'FILE', settings)}`
+  if (!isFile) {
+    io.stdout.write(text)
+    writeLines(io.stderr, steps)
     return
   }
-  writeLines(isFile ? io.stdout : io.stderr, nextSteps(file, found, password !== undefined))
-  writeLines(isFile ? io.stdout : io.stderr, firstCall(answers))
+  const schema = join(dirname(file), SCHEMA)
+  await writeOutput(file, text, overwrite ? 'w' : 'wx')
+  await writeOutput(schema, schemaText())
+  print(io, args, { file, schema }, () => `Wrote ${file}, and ${SCHEMA} for editors.\n${steps}`)
 }
 
-/**
- * Finds the keys and the endpoints of the identity backend. Callers, and so the issuer's name, lead to the gateway itself: the
- * backend is asked for its discovery document where it answers, and its keys are read there too, so that they do not depend on
- * the gateway.
- */
+/** Finds the keys and endpoints by discovery. Reads both at the backend, because the issuer's URL may be that of the gateway itself. */
 async function findIssuer({ identity, issuer }: InitSettings): Promise<FoundIssuer> {
   const { origin, pathname } = new URL(issuer)
   const base = pathname.replace(/\/$/, '')
   const guess = { jwks: undefined, guessed: false, pushed: `${base}/request`, authorization: `${base}/auth` }
   if (identity === '') return guess
+  const isSameOrigin = origin === identity
   try {
     const { jwksUri, metadata } = await withTimeout(DISCOVERY_MS, (signal) =>
       discover(issuer, signal, identity + base),
     )
-    const uri = new URL(jwksUri)
-    const here = uri.origin === origin ? identity + uri.pathname + uri.search : uri.href
-    const pathOf = (name: string, otherwise: string): string => {
+    const keys = new URL(jwksUri)
+    const atBackend = keys.origin === origin ? identity + keys.pathname + keys.search : keys.href
+    const pathOf = (name: string, fallback: string): string => {
       const url = String(metadata[name])
-      return URL.canParse(url) && new URL(url).origin === origin ? new URL(url).pathname : otherwise
+      return URL.canParse(url) && new URL(url).origin === origin ? new URL(url).pathname : fallback
     }
     return {
-      jwks: origin === identity ? undefined : here,
+      jwks: isSameOrigin ? undefined : atBackend,
       guessed: false,
       pushed: pathOf('pushed_authorization_request_endpoint', guess.pushed),
       authorization: pathOf('authorization_endpoint', guess.authorization),
     }
   } catch {
-    return origin === identity ? guess : { ...guess, jwks: `${identity}${base}/certs`, guessed: true }
+    return isSameOrigin ? guess : { ...guess, jwks: `${identity}${base}/certs`, guessed: true }
   }
 }
 
-function nextSteps(file: string, { guessed }: FoundIssuer, hasPassword: boolean): string {
-  const isFile = file !== '-'
-  const name = isFile ? file : 'FILE'
-  const quoted = /^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`
-  const config = name === DEFAULT_FILE ? '' : ` --config ${quoted}`
-  return [
-    ...(isFile ? [`Wrote ${file}, and ${SCHEMA} beside it, by which editors complete it.`] : []),
-    ...(guessed
-      ? [
-          'The identity backend gave no discovery document: tokens.jwks and the routes of its endpoints are guesses. Correct them if the second step fails.',
-        ]
-      : []),
-    '',
-    'Next:',
-    ...(hasPassword ? [`  export ${PASSWORD}=…  # it is not in the file`] : []),
-    `  sluice check${config}  # what it means`,
-    `  sluice check${config} --connect  # does all that it names answer?`,
-    `  sluice start${config}`,
-  ].join('\n')
-}
+const GUESSED =
+  'The identity backend has no discovery document: tokens.jwks and the routes of its endpoints are guesses. Correct them if the second step fails.\n'
 
-/** A call by the name that callers use: the gateway refuses others, such as localhost. */
-function firstCall({ api }: InitSettings): string {
-  return `  curl -H 'Host: ${new URL(api).hostname}' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/…`
+function nextSteps(file: string, { api, redis }: InitSettings): string {
+  const quoted = /^[\w./-]+$/.test(file) ? file : `'${file.replaceAll("'", `'\\''`)}'`
+  const config = file === DEFAULT_FILE ? '' : ` --config ${quoted}`
+  const hasPassword = splitRedis(redis).password !== undefined
+  // The call uses the callers' host: the gateway refuses others, such as localhost.
+  return `
+Next:
+${hasPassword ? `  export ${PASSWORD}=…  # it is not in the file\n` : ''}\
+  sluice check${config}  # what does it mean?
+  sluice check${config} --connect  # does every server that it names answer?
+  sluice start${config}
+  curl -H 'Host: ${new URL(api).hostname}' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/…`
 }

@@ -1,141 +1,130 @@
 import { createInterface } from 'node:readline/promises'
 import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/addresses.ts'
 import { redisUrl } from '../../config/sections/store.ts'
-import { text, stringThat } from '../../config/sections/values.ts'
+import { stringThat, text } from '../../config/sections/values.ts'
 import { parsePattern } from '../../downstream/router.ts'
 import { type Args, type Io, textOf, UsageError } from '../io.ts'
 
-/** Requests without a host, as routes match them, with ";" between. */
-const requests = stringThat((text) => {
-  const bad = matchesOf(text).find(
-    (match) => !/^([A-Z,]+ +)?\//.test(match) || typeof parsePattern(match) === 'string',
-  )
-  return bad === undefined || `has "${bad}", which is not a pattern such as GET /v3/status`
-}, 'requests such as "GET /v3/status; GET /v3/terms"')
-
-/** Returns the patterns of such a text. */
+/** Splits patterns of routes without a host, separated by ";". */
 export const matchesOf = (text: string): readonly string[] =>
   text
-    .split(';')
-    .map((match) => match.trim())
+    .trim()
+    .split(/\s*;\s*/)
     .filter(Boolean)
 
-/** What a configuration is made of, as given or answered; empty where there is none. */
-export type InitSettings = Readonly<Record<keyof typeof QUESTIONS, string>>
+const isRequest = (match: string) => /^([A-Z,]+ +)?\//.test(match) && typeof parsePattern(match) !== 'string'
 
-const QUESTIONS = {
+const requests = stringThat((text) => {
+  const invalid = matchesOf(text).find((match) => !isRequest(match))
+  return invalid === undefined || `has "${invalid}", which is not a pattern such as GET /v3/status`
+}, 'requests such as "GET /v3/status; GET /v3/terms"')
+
+interface Prompt {
+  readonly question: string
+  readonly schema: Pick<typeof origin, 'safeParse'>
+  /** Value of an empty answer, and without a terminal. */
+  readonly fallback?: string
+  /** Derives the value from earlier ones, so that no prompt is needed. */
+  readonly derive?: (settings: Args) => string | undefined
+}
+
+const PROMPTS = {
   identity: {
-    asks: 'Where does the identity backend answer, such as http://identity.internal:3000? Leave it empty if callers do not reach it through this gateway:',
+    question:
+      'URL of the identity backend, such as http://identity.internal:3000; empty if it is not behind this gateway:',
     schema: origin,
-    otherwise: '',
+    fallback: '',
   },
-  data: { asks: 'Where does the Data API answer, such as http://data.internal:4000?', schema: origin },
-  issuer: {
-    asks: 'Which issuer do access tokens name (iss), such as https://identity.example.com/oidc?',
-    schema: issuer,
-  },
+  data: { question: 'URL of the Data API, such as http://data.internal:4000:', schema: origin },
+  issuer: { question: 'Issuer (iss) of access tokens, such as https://id.example.com/oidc:', schema: issuer },
   audience: {
-    asks: 'Which audience do they name (aud), such as https://api.example.com?',
+    question: 'Audience (aud) of access tokens, such as https://api.example.com:',
     schema: text('the audience'),
   },
   api: {
-    asks: 'Where do callers reach the API, such as https://api.example.com?',
+    question: 'URL of the API as callers reach it, such as https://api.example.com:',
     schema: fetchedUrl('the URL of the API as callers reach it, such as https://api.example.com'),
-    /** What it is without being asked for: the audience, where that is a URL. */
-    follows: ({ audience }: Args) => (httpUrl(String(audience)) === undefined ? undefined : String(audience)),
+    derive: ({ audience }) => (httpUrl(String(audience)) === undefined ? undefined : String(audience)),
   },
   open: {
-    asks: 'Which requests to the API need no token, such as GET /v3/status; GET /v3/terms? Leave it empty for none:',
+    question:
+      'Requests to the API that need no token, such as GET /v3/status; GET /v3/terms; empty for none:',
     schema: requests,
-    otherwise: '',
+    fallback: '',
   },
-  redis: { asks: 'Which Redis counts?', schema: redisUrl, otherwise: 'redis://127.0.0.1:6379' },
-} as const
-type Prompt = (typeof QUESTIONS)[keyof typeof QUESTIONS]
+  redis: { question: 'URL of the Redis that counts:', schema: redisUrl, fallback: 'redis://127.0.0.1:6379' },
+} satisfies Readonly<Record<string, Prompt>>
 
-/** Returns what the flags give, and on a terminal asks for the rest; throws a UsageError that names what is wrong or missing. */
+/** The values that make a configuration, by flag; some may be empty. */
+export type InitSettings = Readonly<Record<keyof typeof PROMPTS, string>>
+
+/** Returns the values of the flags, and on a terminal prompts for the others; throws a UsageError for invalid or missing flags. */
 export async function promptForMissing(args: Args, io: Io): Promise<InitSettings> {
-  const answers: Record<string, string> = {}
-  const missing: (readonly [flag: string, question: Prompt])[] = []
-  for (const [flag, question] of Object.entries(QUESTIONS)) {
+  const settings: Record<string, string | undefined> = {}
+  const missing = Object.entries<Prompt>(PROMPTS).filter(([flag, prompt]) => {
     const text = textOf(args, flag)
-    if (text === undefined) {
-      missing.push([flag, question])
-      continue
-    }
-    const read = readAnswer(question, text)
-    if ('problem' in read) throw new UsageError(`--${flag} ${read.problem}.`)
-    answers[flag] = read.answer
+    if (text === undefined) return true
+    const { value, problem } = parse(prompt, text)
+    if (value === undefined) throw new UsageError(`--${flag} ${problem}.`)
+    settings[flag] = value
+    return false
+  })
+  const terminal = io.stdin.isTTY === true && io.stderr.isTTY === true ? openTerminal(io) : undefined
+  try {
+    for (const [flag, prompt] of missing)
+      settings[flag] = prompt.derive?.(settings) ?? (terminal ? await terminal.ask(prompt) : prompt.fallback)
+  } finally {
+    terminal?.close()
   }
-  if (io.stdin.isTTY === true && io.stderr.isTTY === true) await askFor(missing, answers, io)
-  else {
-    const flags: string[] = []
-    for (const [flag, question] of missing) {
-      const otherwise = 'otherwise' in question ? question.otherwise : followed(question, answers)
-      if (otherwise !== undefined) answers[flag] = otherwise
-      else if (!('follows' in question) || answers['audience'] !== undefined) flags.push(`--${flag}`)
-    }
-    if (flags.length > 0) throw new UsageError(`Give ${flags.join(', ')}: there is no terminal to ask on.`)
-  }
-  refuseSamePlace(answers as InitSettings)
-  return answers as InitSettings
+  const lacking = missing.filter(([flag]) => settings[flag] === undefined).map(([flag]) => `--${flag}`)
+  // The API may follow from a missing audience.
+  const needed = lacking.includes('--audience') ? lacking.filter((flag) => flag !== '--api') : lacking
+  if (needed.length > 0) throw new UsageError(`Give ${needed.join(', ')}: init asks only on a terminal.`)
+  assertApart(settings as InitSettings)
+  return settings as InitSettings
 }
 
-async function askFor(
-  missing: readonly (readonly [flag: string, question: Prompt])[],
-  answers: Record<string, string>,
-  { stdin, stderr }: Io,
-): Promise<void> {
+function openTerminal({ stdin, stderr }: Io) {
   const terminal = createInterface({ input: stdin, output: stderr })
-  // Keeps lines that come before they are asked for, such as pasted ones, and ends with the input.
+  // Buffers lines that arrive before their prompt, such as pasted ones, and ends with the input.
   const lines = terminal[Symbol.asyncIterator]()
   let isOpen = true
   terminal.once('close', () => (isOpen = false))
-  try {
-    for (const [flag, question] of missing) {
-      const follows = followed(question, answers)
-      if (follows !== undefined) answers[flag] = follows
-      terminal.setPrompt(
-        `${question.asks}${'otherwise' in question && question.otherwise !== '' ? ` [${question.otherwise}]` : ''} `,
-      )
-      while (answers[flag] === undefined) {
-        // Lines may be left where the input has ended, and there Node.js 22 and newer throw.
-        if (isOpen) terminal.prompt()
-        else stderr.write(`${terminal.getPrompt()}\n`)
-        const { value, done = false } = await lines.next()
-        if (done) {
-          stderr.write('\n')
-          throw new Error('The questions were not answered; nothing is written.')
-        }
-        const read = readAnswer(question, (value as string).trim())
-        if ('answer' in read) answers[flag] = read.answer
-        else stderr.write(`It ${read.problem}.\n`)
+  /** Prompts until the answer is valid. */
+  async function ask(prompt: Prompt): Promise<string> {
+    terminal.setPrompt(`${prompt.question}${prompt.fallback ? ` [${prompt.fallback}]` : ''} `)
+    for (;;) {
+      // After the end of the input, lines may remain, but prompt() throws in Node.js 22 and newer.
+      if (isOpen) terminal.prompt()
+      else stderr.write(`${terminal.getPrompt()}\n`)
+      const { value: line, done = false } = await lines.next()
+      if (done) {
+        stderr.write('\n')
+        throw new Error('The questions were not answered; nothing is written.')
       }
+      const { value, problem } = parse(prompt, (line as string).trim())
+      if (value !== undefined) return value
+      stderr.write(`It ${problem}.\n`)
     }
-  } finally {
-    terminal.close()
   }
+  return { ask, close: () => terminal.close() }
 }
 
-function followed(question: Prompt, answers: Args): string | undefined {
-  return 'follows' in question ? question.follows(answers) : undefined
-}
-
-/** Throws a UsageError where the open routes of the issuer would take the API too. */
-function refuseSamePlace({ identity, issuer, api }: InitSettings): void {
+/** Throws a UsageError if the open routes of the issuer would match the API too. */
+function assertApart({ identity, issuer, api }: InitSettings): void {
   if (identity === '') return
-  const [{ hostname, pathname: path }, at] = [new URL(api), new URL(issuer)]
-  const open = at.pathname.replace(/\/*$/, '/').toLowerCase()
-  if (hostname !== at.hostname || !`${path}/`.toLowerCase().startsWith(open)) return
+  const [{ hostname, pathname }, from] = [new URL(api), new URL(issuer)]
+  const open = from.pathname.replace(/\/*$/, '/').toLowerCase()
+  if (hostname !== from.hostname || !`${pathname}/`.toLowerCase().startsWith(open)) return
   throw new UsageError(
-    `The issuer and the API share the host ${hostname}, and no path of the issuer tells them apart: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.`,
+    `The issuer and the API share the host ${hostname}, and no path distinguishes them: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.`,
   )
 }
 
-/** Checks an answer as the configuration will; an empty one means the default. */
-function readAnswer(question: Prompt, text: string): { answer: string } | { problem: string } {
-  const given = text === '' && 'otherwise' in question ? question.otherwise : text
-  if (given === '' && 'otherwise' in question) return { answer: '' }
-  const read = question.schema.safeParse(given)
-  return read.success ? { answer: read.data } : { problem: read.error.issues[0]!.message }
+/** Checks a value as the configuration will; an empty one means the fallback. */
+function parse({ schema, fallback }: Prompt, text: string): { value?: string; problem?: string } {
+  const value = text || fallback
+  if (value === '') return { value }
+  const { data, error } = schema.safeParse(value ?? text)
+  return error ? { problem: error.issues[0]!.message } : { value: data }
 }

@@ -1,42 +1,46 @@
 import { type InitSettings, matchesOf } from './prompts.ts'
 
-/** The environment variable that holds the password of Redis. */
+/** The environment variable of the Redis password. */
 export const PASSWORD = 'REDIS_PASSWORD'
 
-/** What the discovery document of the identity backend says, or `guessed` if it does not answer. */
+/** The keys and endpoints of the identity backend. */
 export interface FoundIssuer {
   /** The URL of the issuer's keys; undefined if discovery finds it at each start. */
   readonly jwks: string | undefined
+  /** True if the backend has no discovery document. */
   readonly guessed: boolean
   /** The paths of the PAR endpoint and of the authorisation endpoint. */
   readonly pushed: string
   readonly authorization: string
 }
 
-/** A configuration with comments; the password of Redis is not in it. With `schema`, editors find the schema beside it. */
-export function configText(answers: InitSettings, found: FoundIssuer, schema: boolean): string {
-  const { identity, data, issuer, audience, open } = answers
-  const { host, path, api } = hostsOf(answers)
+/** Returns a configuration with comments, without the password of Redis. `schema` names the schema file for editors. */
+export function configText(settings: InitSettings, found: FoundIssuer, schema: boolean): string {
+  const { identity, data, issuer, audience } = settings
+  const { hostname: host, pathname } = new URL(issuer)
+  const { hostname: api } = new URL(settings.api)
+  const path = pathname.replace(/\/$/, '')
   const isHere = identity !== ''
-  const shared = api === host
-  const hosts = shared || !isHere ? [api] : [host, api]
+  const isShared = api === host
+  const open = isShared ? [`${host}${path}/*`, `${host}/.well-known/*`] : [`${host}/*`]
   const identityRoutes = [
     route(`POST ${host}${found.pushed}`, 'identity', 'par'),
     route(`GET,POST ${host}${found.authorization}`, 'identity', 'authorization'),
-    ...(shared ? [`${host}${path}/*`, `${host}/.well-known/*`] : [`${host}/*`]).map((match) =>
-      route(match, 'identity', 'none'),
-    ),
+    ...open.map((match) => route(match, 'identity', 'none')),
   ]
-  const openRoutes = matchesOf(open).map((match) => route(match, 'data', 'none'))
-  const jwks =
-    found.jwks === undefined
-      ? '# jwks: https://… # where its keys are; by default found by its discovery document'
-      : `jwks: ${quoted(found.jwks)} # ${found.guessed ? 'a guess: "sluice check --connect" tries it' : 'at the backend itself, which is asked for the keys'}`
-  const parSection = `par: # what is enforced on routes with par and authorization
+  const openRoutes = matchesOf(settings.open).map((match) => route(match, 'data', 'none'))
+  const origin = found.guessed ? 'a guess: "sluice check --connect" tries it' : 'the address of the backend'
+  const jwks = found.jwks
+    ? `jwks: ${quoted(found.jwks)} # ${origin}`
+    : '# jwks: https://… # URL of the keys; by default found by discovery'
+  const par = `par: # what is enforced on routes with par and authorization
   issuer: ${quoted(issuer)}
   unknownClients: forward # or refuse: clients that are not listed below
 
 `
+  const redis = splitRedis(settings.redis)
+  const username = redis.username === undefined ? '' : `    username: ${quoted(redis.username)}\n`
+  const password = `    password: "\${${PASSWORD}}" # or file:/run/secrets/redis\n`
   return `${schema ? '# yaml-language-server: $schema=./sluice.schema.json\n#\n' : ''}\
 # Written by "sluice init". "sluice check --config FILE" shows what it means, with every default.
 # Any value may contain "\${NAME}" or "\${NAME:-default}" of the environment.
@@ -47,7 +51,7 @@ listen: # where callers connect
   port: 8080
   # tls: { cert: gateway.pem, key: gateway.key } # HTTPS instead of HTTP; relative to this file
   trustedProxies: [] # your load balancers, such as [10.0.0.0/8]: their X-Forwarded-* and Client-Cert are trusted
-  hosts: ${listed(hosts)} # the names by which callers reach it; others get 400
+  hosts: [${(isShared || !isHere ? [api] : [host, api]).map(quoted).join(', ')}] # the names by which callers reach it; others get 400
 
 admin: # the console, health, readiness, metrics, showing and resetting limits: keep callers away from it
   host: 127.0.0.1
@@ -56,7 +60,8 @@ admin: # the console, health, readiness, metrics, showing and resetting limits: 
 
 store: # where the counters are, for all gateways together
   redis:
-${redisLines(answers.redis)}
+    url: ${quoted(redis.url)}
+${username}${redis.password === undefined ? '' : password}\
   onOutage: local # while Redis is down: local counts in this process, allow admits every call, deny answers 503
 
 upstreams: # the backends
@@ -68,7 +73,7 @@ tokens: # how callers authenticate on routes with bearer
   audience: ${quoted(audience)}
   ${jwks}
 
-${isHere ? parSection : ''}# clients: # API clients with settings of their own
+${isHere ? par : ''}# clients: # API clients with settings of their own
 #   - { id: 9f2d6c1e-example, name: Acme, limits: { requests: { limit: 5000 } } }
 
 limits: # by the names that routes use
@@ -90,40 +95,19 @@ ${[...(isHere ? identityRoutes : []), ...openRoutes].join('')}\
 const route = (match: string, upstream: string, authenticate: string): string =>
   `  - { match: ${quoted(match)}, upstream: ${upstream}, authenticate: ${authenticate} }\n`
 
-/** The host and path of the issuer, and the host of the API. */
-function hostsOf({ issuer, api }: InitSettings) {
-  const { hostname: host, pathname } = new URL(issuer)
-  return { host, path: pathname.replace(/\/$/, ''), api: new URL(api).hostname }
-}
-
-function redisLines(redis: string): string {
-  const { url, username, password } = splitRedis(redis)
-  return [
-    `url: ${quoted(url)}`,
-    ...(username === undefined ? [] : [`username: ${quoted(username)}`]),
-    ...(password === undefined ? [] : [`password: "\${${PASSWORD}}" # or file:/run/secrets/redis`]),
-  ]
-    .map((line) => `    ${line}`)
-    .join('\n')
-}
-
-/** A URL of Redis without its credentials, and these. */
-export function splitRedis(redis: string) {
+/** Splits the credentials from a URL of Redis. */
+export function splitRedis(redis: string): { url: string; username?: string; password?: string } {
   if (!redis.includes('@')) return { url: redis }
   const url = new URL(redis)
-  const [username, password] = [url.username, url.password].map(
-    (part) => decodeURIComponent(part) || undefined,
-  )
+  const { username, password } = url
   url.username = ''
   url.password = ''
-  return { url: url.href, username, password }
+  return {
+    url: url.href,
+    ...(username && { username: decodeURIComponent(username) }),
+    ...(password && { password: decodeURIComponent(password) }),
+  }
 }
 
-/** A YAML text that stands for nothing but itself. */
-function quoted(text: string): string {
-  return JSON.stringify(text.replaceAll('${', () => '$${'))
-}
-
-function listed(words: readonly string[]): string {
-  return `[${words.map((word) => (/^[\w.-]+$/.test(word) ? word : quoted(word))).join(', ')}]`
-}
+/** Formats a string as YAML without variables. */
+const quoted = (text: string): string => JSON.stringify(text.replaceAll('${', () => '$${'))

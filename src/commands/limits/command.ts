@@ -1,83 +1,134 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { ListedOverride } from '../../limit/overrides.ts'
 import type { ClientUsage } from '../../limit/usage.ts'
-import { ask, findAdmin } from '../ask-admin.ts'
-import { pluralize, formatDuration, formatParagraphs, formatTable } from '../format.ts'
-import { type Args, idOf, type Io, print, UsageError, positionals } from '../io.ts'
+import { escaped } from '../../observe/pretty.ts'
+import type { Overview } from '../../process/overview.ts'
+import { type Admin, ask, findAdmin } from '../admin-client.ts'
+import { formatDuration, formatParagraphs, formatRows, pluralize } from '../format.ts'
+import { type Args, idOf, type Io, positionals, print, UsageError } from '../io.ts'
 import { setLimits } from './set.ts'
-import { top } from './top.ts'
 
-/** Asks a running gateway what its limits count, changes that, or lists the overrides. */
+type Overrides = { readonly overrides: readonly ListedOverride[] }
+type Client = Overview['activity']['clients'][number]
+
+/** Scanning a large Redis takes the gateway some seconds. */
+const SCAN = { timeoutMs: 60_000 }
+const TOP_INTERVAL_MS = 1000
+/** Seconds over which `top` averages a rate. */
+const RATE_SECONDS = 10
+/** The escape sequences that clear the terminal. */
+const CLEAR = '\u001B[2J\u001B[H'
+
+/** Shows, sets or resets the limits of a client at a running gateway, lists the overrides, or watches all clients. */
 export async function run(args: Args, io: Io): Promise<void> {
   const [action] = positionals(args)
   const client = idOf(args, 'client')
   const admin = await findAdmin(args, io)
   if (action === 'top') return await top(admin, args, io)
-  if (action === 'overrides') {
-    print(io, args, await ask<Overrides>(admin, '/overrides'), describeOverrides)
-    return
-  }
+  if (action === 'overrides')
+    return print(io, args, await ask<Overrides>(admin, '/overrides'), describeOverrides)
   if (client === undefined) throw new UsageError('Which client? Give its id.')
+  if (action === 'set') return await setLimits(admin, client, args, io)
   const path = `/limits/${encodeURIComponent(client)}`
-  if (action === 'set') await setLimits(admin, client, args, io)
-  else if (action === 'show') print(io, args, await ask<ClientUsage>(admin, path, SCAN), describeUsage)
-  else {
-    const freed = await ask<{ freed: number }>(admin, path, { ...SCAN, method: 'DELETE' })
-    print(io, args, freed, () => `Freed ${pluralize(freed.freed, 'key')} of the client "${client}".`)
-  }
-}
-
-/** To scan a large Redis takes the gateway some seconds. */
-const SCAN = { timeoutMs: 60_000 }
-
-interface Overrides {
-  readonly overrides: readonly ListedOverride[]
+  if (action === 'show') return print(io, args, await ask<ClientUsage>(admin, path, SCAN), describeUsage)
+  const freed = await ask<{ freed: number }>(admin, path, { ...SCAN, method: 'DELETE' })
+  print(io, args, freed, () => `Freed ${pluralize(freed.freed, 'key')} of the client "${client}".`)
 }
 
 function describeOverrides({ overrides }: Overrides): string {
-  if (overrides.length === 0) return 'There are no overrides.'
-  return formatTable([
-    ['CLIENT', 'LIMIT', 'CALLS', 'UNTIL', 'SET', 'BY', 'NOTE'],
-    ...overrides.map(({ client, name, limit, until, set, by, note, applies }) => [
-      client,
-      name,
-      String(limit),
-      applies ? (until ?? 'for good') : 'without effect: no such limit',
-      set,
-      by ?? '-',
-      note ?? '-',
-    ]),
-  ])
+  const rows = overrides.map(({ client, name, limit, until, set, by, note, applies }) => {
+    const end = applies ? (until ?? 'no end') : 'without effect: no such limit'
+    return [client, name, limit, end, set, by, note]
+  })
+  const head = ['CLIENT', 'LIMIT', 'CALLS', 'UNTIL', 'SET', 'BY', 'NOTE']
+  return formatRows(head, rows) || 'There are no overrides.'
 }
 
 function describeUsage({ client, limits, own, overrides, truncated }: ClientUsage): string {
-  const set = [
-    ...overrides.map(
-      ({ name, limit, until, set, by, note, applies }) =>
-        `An override${applies ? '' : ', without effect,'} gives the client "${name}" of ${limit} ${until === null ? 'for good' : `until ${until}`}, set at ${set}${by === null ? '' : ` by ${by}`}${note === null ? '.' : `: ${note}`}`,
-    ),
-    ...own.map(
-      ({ name, limit, until }) =>
-        `The file gives the client its own "${name}" of ${limit}${until === null ? '' : ` until ${until}`}.`,
-    ),
-  ].join('\n')
-  if (limits.length === 0) return formatParagraphs([`Nothing is counted of the client "${client}".`, set])
-  const table = formatTable([
-    ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND'],
-    ...limits.map(({ key, name, limit, used, remaining, windowSeconds, reset, until, override, shadow }) => [
-      key,
-      name,
-      String(limit),
-      String(used),
-      String(remaining),
-      formatDuration(windowSeconds * 1000),
-      used > 0 || limit === 0 ? reset : '-',
-      until ?? '-',
-      `${shadow ? 'shadow' : 'live'}${override ? ', override' : ''}`,
-    ]),
-  ])
+  const set = overrides.map(({ name, limit, until, set, by, note, applies }) => {
+    const override = `An override${applies ? '' : ', without effect,'} gives the client "${name}" of ${limit}`
+    const end = until === null ? 'without an end' : `until ${until}`
+    return `${override} ${end}, set at ${set}${by === null ? '' : ` by ${by}`}${note === null ? '.' : `: ${note}`}`
+  })
+  const inFile = own.map(({ name, limit, until }) => {
+    const end = until === null ? '' : ` until ${until}`
+    return `The file gives the client its own "${name}" of ${limit}${end}.`
+  })
+  const rows = limits.map(({ windowSeconds, reset, override, shadow, ...row }) => {
+    const { key, name, limit, used, remaining, until } = row
+    const resetAt = used > 0 || limit === 0 ? reset : null
+    const kind = `${shadow ? 'shadow' : 'live'}${override ? ', override' : ''}`
+    return [key, name, limit, used, remaining, formatDuration(windowSeconds * 1000), resetAt, until, kind]
+  })
+  const head = ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND']
   const changes = limits.flatMap(({ name, changes }) =>
     changes.map(({ from, limit }) => `From ${from} on, "${name}" allows ${limit}.`),
   )
-  const rest = truncated ? [`These are the first ${limits.length} keys; there are more.`] : []
-  return formatParagraphs([table, [...new Set(changes), ...rest].join('\n'), set])
+  const more = truncated ? [`These are the first ${limits.length} keys; there are more.`] : []
+  return formatParagraphs([
+    formatRows(head, rows) || `No calls of the client "${client}" are counted.`,
+    [...new Set(changes), ...more].join('\n'),
+    [...set, ...inFile].join('\n'),
+  ])
+}
+
+/** Prints the clients that use most of their limits: each second on a terminal, else once. */
+async function top(admin: Admin, args: Args, io: Io): Promise<void> {
+  const { stdout } = io
+  let overview: Overview = await ask(admin, '/overview')
+  if (args['json'] === true || args['once'] === true || stdout.isTTY !== true) {
+    const shown = { at: overview.at, clients: overview.activity.clients.map(rowOf) }
+    return print(io, args, shown, () => describeTop(overview))
+  }
+  const ended = new AbortController()
+  const { signal } = ended
+  const end = (): void => ended.abort()
+  io.once('SIGINT', end).once('SIGTERM', end)
+  let problem = ''
+  while (!signal.aborted) {
+    const head = `Sluice at ${admin.url}, ${overview.at}${problem}. Ctrl-C ends.`
+    // A terminal of unknown size reports 0.
+    const lines = [head, '', ...describeTop(overview).split('\n')].slice(0, (stdout.rows || 24) - 1)
+    const cut = lines.map((line) => escaped(line).slice(0, stdout.columns || 80))
+    stdout.write(`${CLEAR}${cut.join('\n')}\n`)
+    await sleep(TOP_INTERVAL_MS, undefined, { signal })
+      .then(async () => (overview = await ask<Overview>(admin, '/overview', { signal })))
+      .then(() => (problem = ''))
+      .catch((error: Error) => (problem = ` (${error.message})`))
+  }
+}
+
+function rowOf({ kind, client, calls, refused, limits, most, refusedNow }: Client) {
+  return {
+    kind,
+    client,
+    callsPerSecond: rateOf(calls),
+    refusedPerSecond: rateOf(refused),
+    limit: most?.name ?? null,
+    used: most === null ? null : most.limit - most.remaining,
+    remaining: most?.remaining ?? null,
+    refusedBy: refusedNow?.limit ?? null,
+    refusedUntil: refusedNow?.until ?? null,
+    /** Refused calls of the last minute. */
+    refusals: limits.flatMap(({ name, refused }) => (refused > 0 ? [{ limit: name, calls: refused }] : [])),
+  }
+}
+
+function describeTop({ activity: { clients, known, mostKnown } }: Overview): string {
+  const rows = clients.map(rowOf).map((row) => {
+    const caller = row.kind === 'client' ? row.client : `address ${row.client}`
+    const refused = row.refusedBy && `${row.refusedUntil ?? 'blocked'} by ${row.refusedBy}`
+    const refusals = row.refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || null
+    const rates = [row.callsPerSecond.toFixed(1), row.refusedPerSecond.toFixed(1)]
+    return [caller, refused, ...rates, row.limit, row.used, row.remaining, refusals]
+  })
+  const head = ['CALLER', 'REFUSED UNTIL', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING']
+  const table = formatRows([...head, 'REFUSED LAST MINUTE'], rows)
+  if (clients.length === known) return table || 'There were no calls in the last minute.'
+  return `${table}\n${clients.length} of ${known < mostKnown ? known : `${known} or more`}`
+}
+
+function rateOf(perSecond: readonly number[]): number {
+  const last = perSecond.slice(-RATE_SECONDS)
+  return last.reduce((sum, calls) => sum + calls, 0) / Math.max(1, last.length)
 }

@@ -2,73 +2,61 @@ import { hostname, userInfo } from 'node:os'
 import { duration } from '../../config/sections/values.ts'
 import { instant, instantMs } from '../../limit/instant.ts'
 import type { SettingResult } from '../../process/operations.ts'
-import { type Admin, ask } from '../ask-admin.ts'
-import { type Args, type Io, print, textOf, UsageError, positionals, writeLines } from '../io.ts'
+import { type Admin, ask } from '../admin-client.ts'
+import { type Args, type Io, positionals, print, textOf, UsageError, writeLines } from '../io.ts'
 
-const LONGEST = '3650d'
-const span = duration('1s', LONGEST)
+const MAX_SPAN = '3650d'
+const durationSchema = duration('1s', MAX_SPAN)
 
-/** Sets or removes overrides of one client at all gateways: all that are given, or none. */
+/** Sets or removes overrides of one client at all gateways, either all that are given or none. */
 export async function setLimits(admin: Admin, client: string, args: Args, io: Io): Promise<void> {
-  const set = readWanted(positionals(args).slice(1))
+  const set = parseSettings(positionals(args).slice(1))
   const note = textOf(args, 'note')
   const isSet = Object.values(set).some((limit) => limit !== null)
   const until = readUntil(args, Date.now())
   if (!isSet && (until !== undefined || note !== undefined))
-    throw new UsageError('--until, --permanent and --note go with a number; "default" has no end.')
-  if (client !== client.trim()) writeLines(io.stderr, 'warning: the id of the client has blanks around it')
-  const body = { set, until, note, by: operator(io) }
-  const path = `/limits/${encodeURIComponent(client)}`
-  const result = await ask<SettingResult>(admin, path, { method: 'PATCH', body })
+    throw new UsageError('--until, --permanent and --note need a number; "default" removes the override.')
+  if (client !== client.trim()) writeLines(io.stderr, 'warning: the client id begins or ends with a blank')
+  const by = `${io.env['SUDO_USER'] || userName()}@${hostname()}`.slice(0, 100)
+  const options = { method: 'PATCH', body: { set, until, note, by } }
+  const result = await ask<SettingResult>(admin, `/limits/${encodeURIComponent(client)}`, options)
   print(io, args, result, describe)
-  if (isSet && !result.seen) {
-    writeLines(
-      io.stderr,
-      `note: no call of the client "${client}" is counted now, and the file does not list it; is the id right?`,
-    )
-  }
+  const unknown = `no calls of the client "${client}" are counted now, and the file does not list it`
+  if (isSet && !result.seen) writeLines(io.stderr, `note: ${unknown}; is the id right?`)
 }
 
 /** Parses `LIMIT=N` and `LIMIT=default`, which is null; throws a UsageError. */
-function readWanted(words: readonly string[]): Readonly<Record<string, number | null>> {
-  if (words.length === 0)
-    throw new UsageError('Which limit? Write LIMIT=N, such as requests=5000, or LIMIT=default.')
-  const wanted = new Map<string, number | null>()
+function parseSettings(words: readonly string[]): Readonly<Record<string, number | null>> {
+  const form = 'LIMIT=N, such as requests=5000, or LIMIT=default'
+  if (words.length === 0) throw new UsageError(`Which limit? Write ${form}.`)
+  const settings = new Map<string, number | null>()
   for (const word of words) {
-    const [, name, value] = /^([^=]+)=(.*)$/.exec(word) ?? []
-    if (name === undefined)
-      throw new UsageError(`"${word}" must be LIMIT=N, such as requests=5000, or LIMIT=default.`)
-    if (wanted.has(name)) throw new UsageError(`"${name}" is given twice.`)
-    const limit = value === 'default' ? null : /^\d+$/.test(value!) ? Number(value) : Number.NaN
-    if (limit !== null && !Number.isSafeInteger(limit)) {
-      throw new UsageError(
-        `"${word}": the limit must be a whole number from 0 to ${Number.MAX_SAFE_INTEGER}, or "default".`,
-      )
-    }
-    wanted.set(name, limit)
+    const [, name, value = ''] = /^([^=]+)=(.*)$/.exec(word) ?? []
+    if (name === undefined) throw new UsageError(`"${word}" must be ${form}.`)
+    if (settings.has(name)) throw new UsageError(`"${name}" is given twice.`)
+    const isDefault = value === 'default'
+    const range = `a whole number from 0 to ${Number.MAX_SAFE_INTEGER}, or "default"`
+    if (!isDefault && !(/^\d+$/.test(value) && Number.isSafeInteger(Number(value))))
+      throw new UsageError(`"${word}": the limit must be ${range}.`)
+    settings.set(name, isDefault ? null : Number(value))
   }
-  return Object.fromEntries(wanted)
+  return Object.fromEntries(settings)
 }
 
-/** Returns an instant, null for no end, or undefined where none is given; throws a UsageError. */
+/** Returns the instant of `--until`, null for `--permanent`, or undefined; throws a UsageError. */
 function readUntil(args: Args, nowMs: number): string | null | undefined {
   const text = textOf(args, 'until')
   if (text === undefined) return args['permanent'] === true ? null : undefined
-  const { success, data } = span.safeParse(text)
+  const { success, data } = durationSchema.safeParse(text)
   const at = success ? nowMs + data : instantMs(text)
-  if (Number.isNaN(at)) {
-    throw new UsageError(
-      `--until must be an instant such as 2027-01-31T00:00:00Z, or a duration from now such as 2h, from 1s to ${LONGEST}.`,
-    )
-  }
-  if (at <= nowMs) throw new UsageError('--until has passed; give an instant to come.')
+  const span = `a duration from now such as 2h, from 1s to ${MAX_SPAN}`
+  if (Number.isNaN(at))
+    throw new UsageError(`--until must be an instant such as 2027-01-31T00:00:00Z, or ${span}.`)
+  if (at <= nowMs) throw new UsageError('--until has passed; give a future instant.')
   return instant(at)
 }
 
-/** Returns who runs this command: with sudo, the user before. */
-const operator = ({ env }: Io): string => `${env['SUDO_USER'] || userName()}@${hostname()}`.slice(0, 100)
-
-/** Returns the number of a user without a name, as in some containers. */
+/** Returns the user id if the user has no name, as in some containers. */
 function userName(): string {
   try {
     return userInfo().username
@@ -88,6 +76,8 @@ function describe({ client, limits, shared }: SettingResult): string {
       return `Removed the override of ${what}, which was ${before.limit}. It is ${after.limit} again: ${after.because}.`
     return `There was no override of ${what}. It is ${after.limit}: ${after.because}.`
   })
-  const where = shared ? 'Every gateway has this within a second.' : 'This process keeps it until it ends.'
-  return [...lines, where].join('\n')
+  const scope = shared
+    ? 'Every gateway applies this within a second.'
+    : 'This process keeps it until it exits.'
+  return [...lines, scope].join('\n')
 }

@@ -1,0 +1,151 @@
+import { once } from 'node:events'
+import { type IncomingMessage, request as requestHttp } from 'node:http'
+import { request as requestHttps } from 'node:https'
+import { dirname, resolve } from 'node:path'
+import { text as read } from 'node:stream/consumers'
+import { isMapping, type Mapping, readSource } from '../config/yaml/source.ts'
+import { type Args, fileOf, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from './io.ts'
+
+/** The admin listener of a running gateway. */
+export interface Admin {
+  /** The origin, such as `http://127.0.0.1:9090`. */
+  readonly url: string
+  readonly token: string | undefined
+  /** The file that names the listener, if it was read. */
+  readonly source?: { readonly file: string; readonly text: string }
+  /** Reason why the file could not be read. */
+  readonly problem?: string
+}
+
+/** The admin listener did not answer. */
+export class NoAnswer extends Error {}
+
+const TIMEOUT_MS = 5000
+/** Timeout of `sluice health`; container engines wait three seconds or more. */
+const HEALTH_TIMEOUT_MS = 2000
+
+/** Finds the admin listener by its flags, else by the section `admin` of the file; ADMIN_TOKEN overrides the file's token. */
+export async function findAdmin(args: Args, io: Io): Promise<Admin> {
+  const token = io.env['ADMIN_TOKEN'] || undefined
+  const text = textOf(args, 'admin')
+  if (text !== undefined) {
+    const url = URL.canParse(text) ? new URL(text) : undefined
+    if (url && /^https?:$/.test(url.protocol) && `${url.origin}/` === url.href)
+      return { url: url.origin, token }
+    const example = 'must be a URL such as http://127.0.0.1:9090; the token is read from ADMIN_TOKEN'
+    throw new UsageError(`--admin ${example}.`)
+  }
+  const { section, ...file } = await readAdmin(args, io)
+  const host = textOf(args, 'admin-host') ?? section['host']
+  const hasPort = textOf(args, 'admin-port') !== undefined
+  const port = hasPort ? wholeOf(args, 'admin-port', MAX_PORT, 1) : Number(section['port'] ?? 9090)
+  if (!Number.isInteger(port) || port < 1 || port > MAX_PORT)
+    throw new Error('The admin port is not known. Give --admin-port, or --admin URL.')
+  const url = `http://${reachable(typeof host === 'string' ? host : '127.0.0.1')}:${port}`
+  return { ...file, url, token: token ?? (await readToken(section['token'], file.source?.file)) }
+}
+
+/** Returns the host of a URL for a listener: loopback, if it listens on every address. */
+function reachable(host: string): string {
+  if (host === '0.0.0.0') return '127.0.0.1'
+  if (/^[0:]*:[0:]*$/.test(host)) return '[::1]'
+  return host.includes(':') ? `[${host}]` : host
+}
+
+/** Reads only the section `admin`: a file that a reload has rejected must not make the running gateway seem down. */
+async function readAdmin(args: Args, io: Io): Promise<Partial<Admin> & { section: Mapping }> {
+  const file = fileOf(args, io)
+  if (file === undefined) return { section: {} }
+  try {
+    const text = await (await import('../config/files.ts')).readText(file)
+    const { value, mistakes } = readSource(text, io.env)
+    const section = value?.['admin']
+    return {
+      section: isMapping(section) ? section : {},
+      source: { file, text },
+      ...(value === undefined && { problem: `${file}: ${mistakes[0]!.message}` }),
+    }
+  } catch (error) {
+    return { section: {}, problem: (error as Error).message }
+  }
+}
+
+async function readToken(value: unknown, file = '-'): Promise<string | undefined> {
+  const { readSecret } = await import('../config/files.ts')
+  const secret = await readSecret(value, [], file === '-' ? process.cwd() : dirname(resolve(file)))
+  if (secret === undefined) return typeof value === 'string' && value !== '' ? value : undefined
+  return 'value' in secret ? secret.value : undefined
+}
+
+interface Options {
+  readonly method?: string
+  /** Sent as JSON. */
+  readonly body?: object
+  readonly signal?: AbortSignal
+  readonly timeoutMs?: number
+}
+
+/** Sends a request to the admin listener; rejects with a NoAnswer if it does not answer. */
+async function request(
+  { url, token, problem }: Admin,
+  path: string,
+  { method = 'GET', body, signal, timeoutMs = TIMEOUT_MS }: Options = {},
+): Promise<{ readonly status: number; readonly text: string }> {
+  const timeout = AbortSignal.timeout(timeoutMs)
+  const send = url.startsWith('https:') ? requestHttps : requestHttp
+  const headers = {
+    Accept: 'application/json',
+    ...(token !== undefined && { Authorization: `Bearer ${token}` }),
+    ...(body !== undefined && { 'Content-Type': 'application/json' }),
+  }
+  const signals = AbortSignal.any([timeout, ...(signal ? [signal] : [])])
+  try {
+    const clientRequest = send(`${url}${path}`, { method, headers, agent: false, signal: signals })
+    // An error after the head of the response is reported by the response too.
+    clientRequest.on('error', () => {}).end(body && JSON.stringify(body))
+    const [response] = (await once(clientRequest, 'response')) as [IncomingMessage]
+    return { status: response.statusCode!, text: await read(response) }
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    const reason = timeout.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
+    const more = problem === undefined ? '' : `; ${problem}`
+    throw new NoAnswer(`no answer from ${url}: ${reason}${more}`, { cause: error })
+  }
+}
+
+/** Returns the JSON of a 200 of the admin listener. Rejects with a message for the operator; for a 400, with a UsageError. */
+export async function ask<T>(admin: Admin, path: string, options: Options = {}): Promise<T> {
+  const { url, token } = admin
+  const { status, text } = await request(admin, path, options).catch((error: Error) => {
+    throw new NoAnswer(`${error.message}; start the gateway, or give its admin listener by --admin`)
+  })
+  if (status === 401 && token === undefined)
+    throw new Error(`The gateway at ${url} asks for its admin.token: set ADMIN_TOKEN.`)
+  if (status === 401)
+    throw new Error(`The gateway at ${url} refuses the token: set ADMIN_TOKEN to its admin.token.`)
+  const body = parseObject(text)
+  if (status === 200 && body !== undefined) return body as T
+  const detail = typeof body?.['detail'] === 'string' ? body['detail'] : undefined
+  if (status === 400 && detail !== undefined) throw new UsageError(detail)
+  const reason = detail ?? `it answers ${status}, as no admin listener of this version does.`
+  throw new Error(`The gateway at ${url} does not do this: ${reason}`)
+}
+
+function parseObject(text: string): Mapping | undefined {
+  try {
+    const body: unknown = JSON.parse(text)
+    return isMapping(body) ? body : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Runs `sluice health`: prints the response to `/healthz`, or with `--ready` to `/readyz`; rejects unless it is a 200. */
+export async function run(args: Args, io: Io, timeoutMs = HEALTH_TIMEOUT_MS): Promise<void> {
+  const admin = await findAdmin(args, io)
+  const path = args['ready'] === true ? '/readyz' : '/healthz'
+  const { status, text } = await request({ ...admin, token: undefined }, path, { timeoutMs })
+  const answer = text.slice(0, 500).trim().replaceAll(/\s+/g, ' ')
+  if (status !== 200) throw new Error(`${admin.url} answers ${status}: ${answer}`)
+  writeLines(io.stdout, args['json'] === true ? JSON.stringify({ status, answer }) : answer)
+}

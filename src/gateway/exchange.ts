@@ -138,8 +138,6 @@ export class Exchange {
 
   // forward
   forwardedAt: number | undefined = undefined
-  /** The span of its trace, which is known to the tracing alone. */
-  span: unknown = undefined
   forwarded: Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt'> | undefined = undefined
 
   // the end

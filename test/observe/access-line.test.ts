@@ -9,11 +9,19 @@ const allowance = {
   ...{ retryAfterMs: 0, admitted: true, shadow: false },
 }
 const bare = {
-  ...{ requestId: 'r1', method: 'GET', startedAt: 1, peer: '::1', ip: '::1', trusted: false },
+  ...{
+    requestId: 'r1',
+    method: 'GET',
+    startedAt: 1,
+    endedAt: 2.23456,
+    peer: '::1',
+    ip: '::1',
+    trusted: false,
+  },
   ...{ source: 'gateway', status: 404, bytes: 7, request: { headers: {} } },
 } as Exchange
-const read = (exchange: Exchange, status = exchange.status): Record<string, unknown> =>
-  JSON.parse(accessLine('info', exchange, status, 1.23456)) as Record<string, unknown>
+const read = (exchange: Exchange): Record<string, unknown> =>
+  JSON.parse(accessLine(exchange)) as Record<string, unknown>
 
 it('shows a request that nothing is known of', () => {
   expect(read(bare)).toEqual({
@@ -73,7 +81,7 @@ it.each([
 })
 
 it('counts the lines like it that were left out', () => {
-  const line = accessLine('info', bare, 404, 1)
+  const line = accessLine(bare)
   expect(withOmitted(line, 0)).toBe(line)
   expect(JSON.parse(withOmitted(line, 3))).toEqual({ ...(JSON.parse(line) as object), omitted: 3 })
   expect(withOmitted(line, 3)).toMatch(/\n$/)
@@ -96,7 +104,7 @@ it('shows mode deny for what no store decided, and not for what a drain cut off 
 
 it('shows when it was decided, on the store’s clock if there is one, to the microsecond', () => {
   const [before, now] = [Date.now(), performance.now()]
-  const { decidedAt } = read({ ...bare, startedAt: now - 9000, decidedAt: now - 3000 })
+  const { decidedAt } = read({ ...bare, startedAt: now - 9000, endedAt: now, decidedAt: now - 3000 })
   expect(decidedAt).toBeGreaterThan(before - 3100)
   expect(decidedAt).toBeLessThan(Date.now() - 2900)
   const decision = {
@@ -117,7 +125,7 @@ it('is one line of JSON whatever callers and upstreams send', () => {
     fc.property(sent, sent, sent, sent, (path, client, host, why) => {
       const error = new Refusal('BadGateway', 'The upstream broke off.', { cause: new Error(why) })
       const exchange: Exchange = { ...bare, host, path: `/${path}`, caller: { client, ip: '::1' }, error }
-      const line = accessLine('error', exchange, 502, 1)
+      const line = accessLine(exchange, 'error')
       expect(line.indexOf('\n')).toBe(line.length - 1)
       expect(JSON.parse(line)).toMatchObject({
         ...{ level: 'error', client, host, code: 'BadGateway' },
@@ -140,7 +148,7 @@ it.each([
 
 it('escapes what moves a cursor or turns the direction of the text', () => {
   const client = 'a\u007f\u009b31m\u202e\u2066\u2028é'
-  const line = accessLine('info', { ...bare, path: client, caller: { client, ip: '::1' } }, 200, 1)
+  const line = accessLine({ ...bare, path: client, caller: { client, ip: '::1' } })
   expect(line).toContain(String.raw`"a\u007f\u009b31m\u202e\u2066\u2028é"`)
   expect(JSON.parse(line)).toMatchObject({ client })
 })
@@ -159,8 +167,6 @@ it('cuts what is long', () => {
 it('escapes what a configuration names a route', () => {
   const route = { match: '/é"\u202e', upstream: 'data' } as NonNullable<Exchange['route']>
   for (let i = 0; i < 2; i++) {
-    expect(accessLine('info', { ...bare, route }, 200, 1)).toContain(
-      String.raw`,"route":"/é\"\u202e","upstream":"data",`,
-    )
+    expect(accessLine({ ...bare, route })).toContain(String.raw`,"route":"/é\"\u202e","upstream":"data",`)
   }
 })

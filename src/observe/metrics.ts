@@ -60,7 +60,8 @@ export function createMetrics() {
   const droppedSockets = counter('sluice_dropped_sockets_total{bound}', 'Sockets closed at a limit.')
   for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) droppedSockets.inc({ bound }, 0)
   const fallbackDecisions = [
-    counter('sluice_store_stand_in_decisions_total{mode}', 'Decisions of the fallback.'),
+    counter('sluice_store_fallback_decisions_total{mode}', 'Decisions of the fallback.'),
+    counter('sluice_store_stand_in_decisions_total{mode}', 'Deprecated: the former name.'),
   ]
 
   return {

@@ -92,7 +92,7 @@ async function withoutRedis({ adminPort }: ServingProcess): Promise<number> {
   const { body } = await call(adminPort, { path: '/metrics' })
   // How late a gateway itself is.
   expect(body).toMatch(/^nodejs_eventloop_lag_p99_seconds /m)
-  return Number(/^sluice_store_stand_in_decisions_total\{[^}]*\} (\d+)$/m.exec(body)![1])
+  return Number(/^sluice_store_fallback_decisions_total\{[^}]*\} (\d+)$/m.exec(body)![1])
 }
 
 /** Without Redis to wait for, a hundred DPoP calls were enough to break it; of bearer calls it took more. */

@@ -6,6 +6,9 @@ import { createLogSampler } from './log-sampler.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'
 
+/** An unknown transfer coding. Any caller can cause it, so it is not an error of the gateway. */
+const NOT_IMPLEMENTED = 501
+
 /**
  * Counts finished requests and their durations, and writes the access log. With `sampled`, refusals from memory have at most one
  * line a second for each key of a limit.
@@ -32,7 +35,7 @@ export function createAccessLog(
     if (decision?.mode === 'store' && !decision.cached)
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)
     activity.count(exchange, status)
-    const isError = status >= 500 && source === 'gateway'
+    const isError = status >= 500 && status !== NOT_IMPLEMENTED && source === 'gateway'
     const level = isError ? 'error' : 'info'
     if (!log.isLevelEnabled(level)) return
     if (sampler !== undefined && decision?.cached === true)

@@ -106,6 +106,12 @@ describe('the bytes of a line', () => {
   })
 })
 
+it('the line of a 501 has the level info, since any caller can cause it', async () => {
+  const headers = { 'Transfer-Encoding': 'gzip, chunked' }
+  const { line } = await logged({ method: 'POST', path: '/v3/x', headers, body: 'x' })
+  expect(line).toMatchObject({ status: 501, level: 'info', code: 'NotImplemented', source: 'gateway' })
+})
+
 it('a line names the trace of the request', async () => {
   const headers = { traceparent: `00-${TRACE}-b7ad6b7169203331-01` }
   expect((await logged({ path: '/oidc/x', headers })).line).toMatchObject({ traceId: TRACE })

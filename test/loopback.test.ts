@@ -10,7 +10,7 @@ describe('isLoopback', () => {
     '::ffff:127.0.0.1',
     '::FFFF:127.0.0.1',
     'LocalHost',
-  ])('takes %s for this machine alone', (host) => expect(isLoopback(host)).toBe(true))
+  ])('returns true for %s', (host) => expect(isLoopback(host)).toBe(true))
 
   it.for([
     '0.0.0.0',
@@ -23,5 +23,5 @@ describe('isLoopback', () => {
     '127.0.0.1.nip.io',
     '127.1',
     '',
-  ])('does not take %s for it', (host) => expect(isLoopback(host)).toBe(false))
+  ])('returns false for %s', (host) => expect(isLoopback(host)).toBe(false))
 })

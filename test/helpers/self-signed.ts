@@ -1,18 +1,18 @@
 import { generateKeyPairSync, randomBytes, sign, X509Certificate } from 'node:crypto'
 
 export interface TestCertificate {
-  /** PEM, as `node:tls` takes them. */
+  /** PEM, for `node:tls`. */
   readonly key: string
   readonly cert: string
   readonly der: Buffer
-  /** The `x5t#S256` of tokens that are bound to it. */
+  /** The `x5t#S256` of tokens that are bound to the certificate. */
   readonly thumbprint: string
 }
 
 const ECDSA_WITH_SHA256 = Buffer.from('300a06082a8648ce3d040302', 'hex')
 const COMMON_NAME = Buffer.from('0603550403', 'hex')
 
-/** A new self-signed certificate of a new P-256 key, by default good for 30 days. */
+/** Creates a self-signed certificate of a new P-256 key, by default valid for 30 days. */
 export function makeCertificate(name = 'localhost', validMs = 30 * 86_400_000): TestCertificate {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const subject = sequence(tlv(0x31, sequence(COMMON_NAME, tlv(0x0c, Buffer.from(name)))))
@@ -43,7 +43,7 @@ function sequence(...parts: readonly Buffer[]): Buffer {
   return tlv(0x30, Buffer.concat(parts))
 }
 
-/** A DER value with its tag and length. */
+/** Encodes a DER value with its tag and length. */
 function tlv(tag: number, value: Buffer): Buffer {
   const { length } = value
   if (length < 0x80) return Buffer.concat([Buffer.of(tag, length), value])

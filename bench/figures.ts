@@ -69,7 +69,7 @@ async function memory(bench: Bench): Promise<string> {
   return markdown(['resident memory', 'after 60 s of load', 'after another 30 s'], lines)
 }
 
-/** Measures several processes on all CPUs, one of which they share with wrk, the upstream and Redis. Disturbed rounds are not repeated. */
+/** Measures several processes on all CPUs; they share a CPU with wrk, the upstream and Redis. Disturbed rounds are not repeated. */
 async function workers(bench: Bench): Promise<string> {
   const work = { tokens: await mintTokens('RS256', 1000) }
   const cpus = `0-${availableParallelism() - 1}`

@@ -88,7 +88,7 @@ async function compare(algorithm: string): Promise<readonly string[]> {
   return [algorithm, ...medians.map((value, i) => value.toFixed(i === 3 ? 2 : 1))]
 }
 
-/** Measures the most costly accepted keys of a kind, none of which signed the token: the number of tried keys, and the median in microseconds. */
+/** Measures the most costly accepted keys of a kind, if no key signed the token: the number of tried keys, and the median in microseconds. */
 async function refuse(name: string, algorithm: string, keys: readonly object[]): Promise<readonly string[]> {
   const keySet = await readKeySet({ keys: keys.map((key, i) => ({ ...key, kid: String(i) })) })
   const bytes = { PS256: 512, ES256: 64, ES384: 96, EdDSA: 64 }[algorithm]!

@@ -16,7 +16,7 @@ const escaped = fc.nat(255).map((byte) => `%${byte.toString(16).padStart(2, '0')
 const character = fc
   .string({ unit: 'binary', minLength: 1, maxLength: 1 })
   .map((char) => (/\p{Surrogate}/u.test(char) ? 'x' : encodeURIComponent(char)))
-/** Pieces of which aliases of a path are composed. */
+/** Pieces that compose aliases of a path. */
 const piece = fc.oneof(
   { weight: 4, arbitrary: fc.constantFrom('/', '/', '/', 'sync', 'v3', 'ab:cd', 'ab%3Acd', 'x') },
   fc.constantFrom(

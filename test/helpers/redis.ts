@@ -30,7 +30,7 @@ export interface RedisServer extends SharedRedis {
 }
 
 export interface RedisServerOptions {
-  /** Also listens on a free TCP port, as clusters, sentinels and replicas require. */
+  /** Listens on a free TCP port, too, as clusters, sentinels and replicas require. */
   readonly tcp?: boolean
   /** Additional arguments of redis-server, such as `--requirepass`. */
   readonly args?: readonly string[]

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { countsOf, createMetrics, textOf } from '../../src/observe/metrics.ts'
 
-/** The lines of some metrics. */
+/** Returns the lines of some metrics. */
 async function linesOf(values: Parameters<typeof textOf>[0], name: RegExp): Promise<string[]> {
   return (await textOf(values)).split('\n').filter((line) => name.test(line))
 }

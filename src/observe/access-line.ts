@@ -52,12 +52,10 @@ function decisionFields({ admitted, allowances, refusedBy, mode }: Decision): st
   if (reported !== undefined)
     fields += `,"limit":"${reported.name}","of":${reported.limit},"remaining":${reported.remaining}`
   fields += `,"mode":"${mode}"`
-  if (!allowances.some(isShadowOver)) return fields
-  return `${fields},"shadowOver":${JSON.stringify(allowances.filter(isShadowOver).map(({ name }) => name))}`
+  const exceeded = allowances.filter((allowance) => allowance.shadow && !allowance.admitted)
+  if (exceeded.length === 0) return fields
+  return `${fields},"shadowOver":${JSON.stringify(exceeded.map(({ name }) => name))}`
 }
-
-/** Returns true for a shadow limit that would have refused the call. */
-const isShadowOver = ({ shadow, admitted }: Decision['allowances'][number]): boolean => shadow && !admitted
 
 /** Returns true if the request was refused because the store was unavailable, under `onOutage: deny`. */
 export function isDenied({ limitAt, decidedAt, error, incomplete }: Exchange): boolean {

@@ -1,10 +1,6 @@
-import type { Metric, MetricValue, Registry } from 'prom-client'
+import type { CounterConfiguration, Metric, MetricValue, Registry } from 'prom-client'
 
-interface Description {
-  readonly name: string
-  readonly help: string
-  readonly labelNames: readonly string[]
-}
+type Description = Pick<Required<CounterConfiguration<string>>, 'name' | 'help' | 'labelNames'>
 
 /** A node of the tree of label values; `count` is of the label combination that ends here. */
 interface Node {

@@ -99,7 +99,7 @@ export function createMetrics() {
     failuresRefused: counter('sluice_failures_refused_total', 'Requests refused with 429 at that limit.'),
     requests: hotCounter(
       'sluice_http_requests_total{route,method,code,source}',
-      'Finished requests; source is the gateway or the upstream, whichever responded.',
+      'Requests, by the source of the response: the gateway itself or the upstream.',
     ),
     requestSeconds: hotHistogram(
       'sluice_http_request_duration_seconds{route}',

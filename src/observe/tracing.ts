@@ -16,7 +16,7 @@ import { cut, epochMs, isDenied, loggablePath, parseTraceparent } from './access
 import { atMostEvery, type Log } from './log.ts'
 import { VERSION } from './version.ts'
 
-export interface TracingOptions {
+interface TracingOptions {
   /** The URL that spans are posted to (OTLP/HTTP, JSON). */
   readonly endpoint: string
   /** Ratio of traced requests among those without a trusted parent, from 0 to 1. */
@@ -122,9 +122,7 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
 }
 
 /** Returns the path of the route as configured, without methods and host. */
-function routePath({ route }: Exchange): string | undefined {
-  return route?.match.slice(route.match.indexOf('/'))
-}
+const routePath = ({ route }: Exchange) => route?.match.slice(route.match.indexOf('/'))
 
 /** Sets the attributes: the data of the access log, under OpenTelemetry's names where they exist. */
 function describe(span: Span, exchange: Exchange): void {

@@ -67,7 +67,7 @@ type CallerKind = 'client' | 'address'
 export interface Entry {
   kind: CallerKind
   name: string
-  readonly index: number
+  weight: number
   readonly calls: Ring
   readonly refused: Ring
   /** The second of the latest call. */
@@ -83,22 +83,20 @@ export interface Entry {
  */
 export function createSketch(startAt: number) {
   const entries: Entry[] = []
-  /** Weights, by the index of the entry. */
-  const weights = new Float64Array(MAX_CALLERS)
   const byName = { client: new Map<string, Entry>(), address: new Map<string, Entry>() }
   let untrackedCalls = 0
   let halvedAt = Math.floor(startAt / 1000)
 
   function halve(second: number): void {
     const factor = 2 ** -Math.floor((second - halvedAt) / CALLER_SECONDS)
-    for (let i = 0; i < MAX_CALLERS; i++) weights[i]! *= factor
+    for (const entry of entries) entry.weight *= factor
     halvedAt = second
   }
 
   function addEntry(kind: CallerKind, name: string): Entry {
     const [calls, refused] = [createRing(CALLER_SECONDS), createRing(CALLER_SECONDS)]
-    const index = entries.length
-    const entry: Entry = { kind, name, index, calls, refused, lastSecond: 0, limits: [], refusal: undefined }
+    const state = { weight: 0, lastSecond: 0, limits: [], refusal: undefined }
+    const entry: Entry = { kind, name, calls, refused, ...state }
     entries.push(entry)
     return entry
   }
@@ -107,7 +105,7 @@ export function createSketch(startAt: number) {
   function replaceEntry(kind: CallerKind, name: string, isRefused: boolean, at: number): Entry | undefined {
     let entry = entries[++untrackedCalls % MAX_CALLERS]!
     if (Math.floor(at / 1000) - entry.lastSecond >= CALLER_SECONDS && !isRefusedNow(entry, at))
-      weights[entry.index] = 0
+      entry.weight = 0
     else if (isRefused || untrackedCalls % CALLS_PER_REPLACEMENT === 0) entry = leastOf(at)
     else return undefined
     byName[entry.kind].delete(entry.name)
@@ -125,12 +123,12 @@ export function createSketch(startAt: number) {
     let least = entries[0]!
     let leastWeight = Infinity
     for (const entry of entries) {
-      const weight = weights[entry.index]! + (isRefusedNow(entry, at) ? REFUSED_WEIGHT : 0)
+      const weight = entry.weight + (isRefusedNow(entry, at) ? REFUSED_WEIGHT : 0)
       if (weight >= leastWeight) continue
       least = entry
       leastWeight = weight
     }
-    weights[least.index] = leastWeight % REFUSED_WEIGHT
+    least.weight = leastWeight % REFUSED_WEIGHT
     return least
   }
 
@@ -148,7 +146,7 @@ export function createSketch(startAt: number) {
         if (entry === undefined) return undefined
         byName[kind].set(name, entry)
       }
-      weights[entry.index]!++
+      entry.weight++
       entry.lastSecond = second
       entry.calls.add(second)
       if (isRefused) entry.refused.add(second)

@@ -61,7 +61,10 @@ export function createMetrics() {
   for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) droppedSockets.inc({ bound }, 0)
   const fallbackDecisions = [
     counter('sluice_store_fallback_decisions_total{mode}', 'Decisions of the fallback.'),
-    counter('sluice_store_stand_in_decisions_total{mode}', 'Deprecated: the former name.'),
+    counter(
+      'sluice_store_stand_in_decisions_total{mode}',
+      'Deprecated: the former name of sluice_store_fallback_decisions_total.',
+    ),
   ]
 
   return {

@@ -69,14 +69,14 @@ export function createMetrics() {
 
   return {
     droppedSockets,
-    readUpstreams: readGauge('min', 'sluice_upstream_up{upstream,address}', '0 while it fails.'),
+    readUpstreams: readGauge('min', 'sluice_upstream_up{upstream,address}', '0 while the address fails.'),
     readKeyAges: readGauge(
       'max',
       'sluice_issuer_keys_age_seconds{issuer}',
       "Seconds since the issuer's keys were last read, or since the first attempt.",
     ),
     keyFailures: counter('sluice_issuer_keys_failures_total{issuer}', 'Failed reads of the keys.'),
-    readIntrospections: readGauge('min', 'sluice_introspection_up{issuer}', '0 while it fails.'),
+    readIntrospections: readGauge('min', 'sluice_introspection_up{issuer}', '0 while it fails, else 1.'),
     introspections: counter(
       'sluice_introspection_requests_total{issuer,result}',
       'Introspected tokens: active, inactive, failed (without a response).',
@@ -87,19 +87,23 @@ export function createMetrics() {
       'Expiry of the first certificate in the file at this path of the configuration.',
     ),
     readSockets: readGauge('sum', 'sluice_downstream_sockets', "Callers' open sockets."),
-    maxSockets: gauge('sum', 'sluice_downstream_max_sockets', 'Their maximum: listen.maxConnections.'),
-    readUpstreamSockets: readGauge('sum', 'sluice_upstream_sockets{upstream}', 'Open sockets.'),
+    maxSockets: gauge('sum', 'sluice_downstream_max_sockets', 'Maximum open sockets: listen.maxConnections.'),
+    readUpstreamSockets: readGauge(
+      'sum',
+      'sluice_upstream_sockets{upstream}',
+      'Open sockets to the upstream.',
+    ),
     readUpstreamMaxSockets: readGauge(
       'sum',
       'sluice_upstream_max_sockets{upstream}',
-      'Their maximum: maxConnections of the upstream.',
+      'Maximum of sluice_upstream_sockets (maxConnections of the upstream).',
     ),
     readUpstreamQueues: readGauge('sum', 'sluice_upstream_queue{upstream}', 'Requests waiting for a socket.'),
     failures: counter(
       'sluice_failures_total',
       'Failed authentications and unmatched requests, counted under the key failures.',
     ),
-    failuresRefused: counter('sluice_failures_refused_total', 'Requests refused with 429 at that limit.'),
+    failuresRefused: counter('sluice_failures_refused_total', 'Requests refused for too many failures.'),
     requests: hotCounter(
       'sluice_http_requests_total{route,method,code,source}',
       'Requests, by the source of the response: the gateway itself or the upstream.',

@@ -1,4 +1,4 @@
-/** The processes that are compared, and the proof that each does its work. */
+/** The compared processes, and the proof that each does its work. */
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -11,11 +11,11 @@ const PEERS = join(ROOT, 'bench', 'peers')
 
 export interface Contender {
   readonly name: string
-  /** What is special about its work or setting. */
+  /** The special feature of its work or its settings. */
   readonly detail?: string
   readonly start: Start
   readonly work: Work
-  /** The name of the contender that counts as 1.00, of the same detail where there is one; default: http-proxy. */
+  /** The name of the reference contender, 1.00, with the same detail if there is one; default: http-proxy. */
   readonly against?: string
   /** True if a forged token must get 401. */
   readonly authenticates?: boolean
@@ -23,11 +23,11 @@ export interface Contender {
   readonly limit?: number
   /** True if every call of the work must get 429. */
   readonly refuses?: boolean
-  /** True if its counters in Redis outlive a round. */
+  /** True if its counters in Redis persist after a round. */
   readonly keepsCounters?: boolean
   /** The CPUs it may use, as for taskset; default: `PROXY_CPU`. */
   readonly cpus?: string
-  /** Requests before the first round, where the usual seconds of warm-up do not do. */
+  /** Requests before the first round, if the default warm-up is too short. */
   readonly warmUpRequests?: number
 }
 
@@ -45,17 +45,17 @@ export interface Options {
   readonly windowS?: number
   readonly node?: string
   readonly nodeFlags?: readonly string[]
-  /** Of a peer: false verifies each token anew. */
+  /** False for a peer that verifies each token without a cache. */
   readonly tokenCache?: boolean
 }
 
 export interface GatewayOptions extends Options {
-  /** False for a route that asks nothing. */
+  /** False for a route without authentication. */
   readonly authenticate?: boolean
   /** Limits of each request; default: 1. */
   readonly limits?: number
   readonly routes?: number
-  /** Clients with limits of their own. */
+  /** Number of clients with their own limits. */
   readonly clients?: number
   readonly store?: 'memory'
   readonly flags?: readonly string[]
@@ -76,7 +76,7 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
       listen: { host: '127.0.0.1', port },
       admin: { port: await freePort() },
       drainTimeout: '1s',
-      // Under a prefix of its own, so that it shares its limits with no other contender.
+      // An own prefix, so that contenders do not share limits.
       store: options.store ?? { redis: { url: `redis://127.0.0.1:${redis}` }, prefix: `sluice-${port}` },
       upstreams: { data: { url: `http://127.0.0.1:${upstream}` } },
       tokens: { issuer: ISSUER, audience: AUDIENCE, jwks: jwksFile },
@@ -92,7 +92,7 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
         { ...route, match: '/*' },
       ],
     }
-    // JSON is YAML.
+    // JSON is valid YAML.
     writeFileSync(file, JSON.stringify(config))
     const dockerfile = readFileSync(join(root, 'Dockerfile'), 'utf8')
     const [, ...own] = JSON.parse(/^ENTRYPOINT (.*)$/m.exec(dockerfile)![1]!) as string[]
@@ -149,7 +149,7 @@ function luaModules(): readonly string[] {
   return ['ndk_http_module.so', 'ngx_http_lua_module.so'].map((name) => join(modules, name))
 }
 
-/** Installs the peers on first use; returns those that must be left out, and why. */
+/** Installs the peers on first use. Returns the unavailable peers with the reason. */
 export function installPeers(): Map<string, string> {
   const absent = new Map<string, string>()
   const changedAt = (...file: string[]): number =>
@@ -169,7 +169,7 @@ export function installPeers(): Map<string, string> {
   return absent
 }
 
-/** Throws an error that names the part of its work that a contender does not do. */
+/** Throws an error with the part of its work that a contender does not do. */
 export async function prove(contender: Contender, port: number, { upstream }: Backends): Promise<void> {
   const { work, authenticates, limit } = contender
   const ask = async (of: number, bearer: string): Promise<{ status: number; text: string }> => {
@@ -196,7 +196,7 @@ export async function prove(contender: Contender, port: number, { upstream }: Ba
     status = (await ask(port, good)).status
     if (status === 200) admitted++
   }
-  // A call that Redis answered too late may count twice.
+  // A call may count twice if Redis answered too late.
   if (status === 429 && admitted <= limit && admitted > 0.9 * limit) return
   throw new Error(`${admitted} calls are admitted of ${limit}, and the next gets ${status}`)
 }

@@ -1,16 +1,16 @@
-/** What the contenders stand on: processes that end with the bench, free ports, an upstream, a Redis. */
+/** The environment of a benchmark: child processes that end with it, free ports, an upstream, a Redis. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** The contenders' CPU, and that of wrk, the upstream and Redis. */
+/** The CPU of the contenders, and the CPU of wrk, the upstream and Redis. */
 export const PROXY_CPU = 0
 export const LOAD_CPU = 1
 const TICKS_PER_S = 100
 
-/** The folder of everything that the bench writes. */
+/** The folder for all files that the benchmark writes. */
 export const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'))
 const children = new Set<ChildProcess>()
 
@@ -20,7 +20,7 @@ process.once('exit', () => {
 })
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
 
-/** Throws an error that names the commands which are missing. */
+/** Throws an error with the missing commands. */
 export function requireCommands(...commands: string[]): void {
   const missing = commands.filter((command) => spawnSync('which', [command]).status !== 0)
   if (missing.length === 0) return
@@ -35,7 +35,7 @@ export interface Command {
   readonly env?: Readonly<Record<string, string>>
 }
 
-/** Starts a process on some CPUs; it is killed when the bench ends. */
+/** Starts a process on some CPUs; it is killed when the benchmark ends. */
 export function startOn(
   cpus: number | string,
   { command, args, env }: Command,
@@ -145,7 +145,7 @@ export async function startRedis(): Promise<number> {
 }
 
 export interface Usage {
-  /** Processor time since its start. */
+  /** Processor time since the start. */
   readonly cpuS: number
   readonly rssMb: number
 }
@@ -160,7 +160,7 @@ export function usage(pid: number): Usage {
   }
 }
 
-/** Seconds that a CPU ran processes, of this machine or of others on its host. */
+/** Seconds that a CPU was busy, including time stolen by other machines on the host. */
 export function busyS(cpu: number): number {
   const counts = new RegExp(`^cpu${cpu} (.*)$`, 'm').exec(readFileSync('/proc/stat', 'utf8'))![1]!.split(' ')
   const [user, nice, system, , , , , steal] = counts.map(Number)

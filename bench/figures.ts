@@ -1,4 +1,4 @@
-/** Figures that are no comparison: speed after a start, memory, and what Redis does for a call. */
+/** Figures of Sluice only: speed after a start, memory, and the work of Redis for a call. */
 import { spawnSync } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 import { CHARGE_SCRIPT } from '../src/limit/redis/scripts.ts'
@@ -10,7 +10,7 @@ import { markdown, showSpread } from './report.ts'
 
 const STARTS = 5
 const FIRST_S = 10
-/** After these seconds more, a process has reached its steady speed, the median of so many seconds. */
+/** Seconds until a process has reached its steady speed, and seconds whose median is the steady speed. */
 const SETTLING_S = 15
 const STEADY_S = 5
 
@@ -69,7 +69,7 @@ async function memory(bench: Bench): Promise<string> {
   return markdown(['resident memory', 'after 60 s of load', 'after another 30 s'], lines)
 }
 
-/** What several processes serve on all CPUs, one of which wrk, the upstream and Redis have, too. Disturbed rounds are not repeated. */
+/** Measures several processes on all CPUs; they share a CPU with wrk, the upstream and Redis. Disturbed rounds are not repeated. */
 async function workers(bench: Bench): Promise<string> {
   const work = { tokens: await mintTokens('RS256', 1000) }
   const cpus = `0-${availableParallelism() - 1}`
@@ -99,11 +99,11 @@ const NO_DEADLINE = Number.MAX_SAFE_INTEGER
 const CALLS = 100_000
 const PIPELINE = 100
 const CLIENTS = 1000
-/** The rule of a call with one limit. */
+/** The limit of a call with one limit. */
 const ONE_LIMIT = `1 1000 ${WINDOW_US} 0`
 const INCR_SCRIPT = `if redis.call('INCR', KEYS[1]) == 1 then redis.call('PEXPIRE', KEYS[1], 60000) end`
 
-/** Microseconds so far that Redis spent in scripts, and of the processor, its sockets included. */
+/** Microseconds that Redis has spent in scripts, and processor time including its sockets. */
 async function redisUs({ store }: Bench): Promise<{ scripts: number; processor: number }> {
   const info = await store.info('commandstats', 'cpu')
   const seconds = (name: string): number => Number(new RegExp(`^used_cpu_${name}:(.*)$`, 'm').exec(info)![1])
@@ -142,7 +142,7 @@ async function scriptUs(bench: Bench, call: Call): Promise<string> {
   return `${(((await redisUs(bench)).scripts - before.scripts) / CALLS).toFixed(1)} us`
 }
 
-/** Microseconds for each call that the gateway admits. */
+/** Microseconds of each admitted call. */
 async function gatewayUs(bench: Bench, limits: number): Promise<string> {
   const work = { tokens: await mintTokens('RS256', CLIENTS) }
   const running = await run({ name: 'Sluice', work, start: gateway(bench, { limits }) })
@@ -156,7 +156,7 @@ async function gatewayUs(bench: Bench, limits: number): Promise<string> {
   return `${each('scripts')} us in scripts, ${each('processor')} us of the processor`
 }
 
-/** Script calls in a second over 50 connections, each of which waits for its answer. */
+/** Script calls per second over 50 connections, with one pending call each. */
 async function callRate(bench: Bench, sha: string): Promise<string> {
   requireCommands('redis-benchmark')
   const before = await redisUs(bench)
@@ -179,7 +179,7 @@ async function redis(bench: Bench): Promise<string> {
     ],
     ['script: admitted, 5000 a minute', await scriptUs(bench, { limit: 5000 })],
     ['script: refused', await scriptUs(bench, { limit: 1 })],
-    ['script: INCR and PEXPIRE alone', await scriptUs(bench, { script: INCR_SCRIPT })],
+    ['script: only INCR and PEXPIRE', await scriptUs(bench, { script: INCR_SCRIPT })],
     ['through the gateway: admitted, one limit', await gatewayUs(bench, 1)],
     ['through the gateway: admitted, two limits', await gatewayUs(bench, 2)],
   ]

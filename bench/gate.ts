@@ -1,5 +1,5 @@
 /**
- * This working tree beside another commit, in alternate rounds: `npm run bench:gate [-- REF --rounds N --seconds S]`; default: HEAD.
+ * Compares this working tree with another commit, in alternate rounds: `npm run bench:gate [-- REF --rounds N --seconds S]`; default: HEAD.
  * Exits with 1 if a request takes over 5 % more processor time, and the spread leaves no doubt that it takes more.
  */
 import { spawnSync } from 'node:child_process'
@@ -13,7 +13,7 @@ import { type Bench, compare, ratios, runCommand, spread } from './measure.ts'
 import { markdown } from './report.ts'
 
 const DEARER = 1.05
-/** Processes of each: two of the same code differ by a few per cent. */
+/** Processes of each commit: two processes of the same code differ by a few per cent. */
 const STARTS = 3
 
 function must(command: string, args: readonly string[], cwd: string): string {

@@ -1,4 +1,4 @@
-/** Tokens, and wrk that sends them. */
+/** Creates tokens, and runs wrk, which sends them. */
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { appendFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ import { folder, LOAD_CPU, startOn } from './environment.ts'
 export const ISSUER = 'https://identity.bench.example/oidc'
 export const AUDIENCE = 'https://api.bench.example'
 const CONNECTIONS = 50
-/** Tokens signed at a time, in the threads of libuv's pool. */
+/** Tokens that are signed concurrently, in libuv's thread pool. */
 const BATCH = 1000
 
 export type Algorithm = 'RS256' | 'ES256'
@@ -78,15 +78,15 @@ export async function mintTokens(algorithm: Algorithm, count: number, clients = 
   return tokens
 }
 
-/** What is asked. */
+/** The kind of requests that a run sends. */
 export interface Work {
   readonly tokens?: Tokens | undefined
-  /** True if no token is sent twice before all were; otherwise every run begins with the first. */
+  /** True if each run continues after the last token of the previous run; otherwise it begins with the first token. */
   readonly fresh?: boolean
   readonly path?: string
-  /** Bytes of a POST; without, GET. */
+  /** Bytes of a POST; default: GET. */
   readonly body?: number
-  /** Header fields, Host and Authorization among them; default: these two. */
+  /** Number of header fields, including Host and Authorization; default: 2. */
   readonly fields?: number
 }
 
@@ -95,13 +95,13 @@ export interface Load {
   readonly rps: number
   readonly p50Us: number
   readonly p99Us: number
-  /** Answers of 400 and above. */
+  /** Responses of 400 and above. */
   readonly refused: number
   /** Connections that broke or stalled. */
   readonly errors: number
 }
 
-/** Runs wrk for some seconds; `sent` is how many requests of this work were sent before. */
+/** Runs wrk for some seconds; `sent` is the number of requests that were sent before. */
 export async function load(port: number, seconds: number, work: Work, sent = 0): Promise<Load> {
   const { tokens } = work
   const child = startOn(

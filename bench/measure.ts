@@ -1,4 +1,4 @@
-/** Contenders side by side: many short rounds alternate, so that other work on the machine disturbs all alike. */
+/** Measures contenders in many short alternating rounds, so that other work on the machine disturbs them equally. */
 import type { ChildProcess } from 'node:child_process'
 import { Redis } from 'ioredis'
 import { type Backends, type Contender, prove } from './contenders.ts'
@@ -6,21 +6,21 @@ import { busyS, freePort, PROXY_CPU, requireCommands, serve, sleep } from './env
 import { startRedis, startUpstream, stop, usage } from './environment.ts'
 import { type Load, load } from './load.ts'
 
-/** In which the functions that every request runs are compiled. */
+/** Warm-up, in seconds: V8 compiles the hot path. */
 const WARM_UP_S = 4
-/** A round is repeated where more of the contender's CPU went to others, at most this often. */
+/** Maximum share of the contender's CPU that other processes may take; beyond it a round is repeated, at most `REPEATS` times. */
 const FOREIGN = 0.06
 const REPEATS = 2
 
 export interface Bench extends Backends {
   readonly rounds: number
   readonly seconds: number
-  /** Contenders that cannot be run here, and why. */
+  /** Contenders that cannot run here, with the reason. */
   readonly absent: ReadonlyMap<string, string>
   readonly store: Redis
 }
 
-/** Runs one of the bench's commands, and exits with the code that it resolves with, or 2. */
+/** Runs a command of the benchmark, and exits with the code that it resolves with, or 2. */
 export async function runCommand(
   { rounds, seconds }: { readonly rounds: string; readonly seconds: string },
   command: (bench: Bench) => Promise<number>,
@@ -41,13 +41,13 @@ export async function runCommand(
 export interface Round extends Load {
   readonly cpuUs: number
   readonly rssMb: number
-  /** Part of the CPU's time that other processes took. */
+  /** Share of the CPU time that other processes took. */
   readonly foreign: number
-  /** Answers that the work does not call for. */
+  /** Unexpected responses. */
   readonly wrong: number
 }
 
-/** A contender at work. */
+/** A running contender. */
 export interface Running {
   readonly contender: Contender
   readonly port: number
@@ -77,7 +77,7 @@ export async function runProven(bench: Bench, contender: Contender): Promise<Run
   }
 }
 
-/** Loads a contender for some seconds; its clients have called nothing before, unless it keeps its counters. */
+/** Loads a contender for some seconds, with new clients unless it keeps its counters. */
 export async function measure(bench: Bench, running: Running, seconds: number): Promise<Round> {
   const { contender, port, child } = running
   if (contender.keepsCounters !== true) await bench.store.flushall()
@@ -95,7 +95,7 @@ export async function measure(bench: Bench, running: Running, seconds: number): 
   }
 }
 
-/** Measures a round, again where others disturbed it; returns the least disturbed. */
+/** Measures a round, and repeats it if other processes disturbed it. Returns the least disturbed round. */
 async function undisturbed(bench: Bench, running: Running): Promise<Round> {
   let best = await measure(bench, running, bench.seconds)
   for (let repeats = 0; best.foreign > FOREIGN && repeats < REPEATS; repeats++) {
@@ -107,13 +107,13 @@ async function undisturbed(bench: Bench, running: Running): Promise<Round> {
 
 export interface Result {
   readonly contender: Contender
-  /** Empty where it failed. */
+  /** Empty if it failed. */
   rounds: readonly Round[]
-  /** Why it could not be measured. */
+  /** The reason if it could not be measured. */
   failure: string | undefined
 }
 
-/** Measures all contenders in interleaved rounds; each leads as often as the others. */
+/** Measures all contenders in interleaved rounds; each is first equally often. */
 export async function compare(bench: Bench, contenders: readonly Contender[]): Promise<readonly Result[]> {
   const results = contenders.map((contender): Result => {
     return { contender, rounds: [], failure: bench.absent.get(contender.name) }
@@ -161,7 +161,7 @@ export interface Spread {
   readonly max: number
 }
 
-/** The result that counts as 1.00 for another one. */
+/** Returns the result of the reference, 1.00, for another result. */
 export function referenceOf(result: Result, results: readonly Result[]): Result | undefined {
   const { against = 'http-proxy', detail } = result.contender
   const named = results.filter(({ contender, rounds }) => contender.name === against && rounds.length > 0)

@@ -1,5 +1,5 @@
 /**
- * Where the time of a request goes: Sluice and bare http-proxy under load, alternating, with V8's profiler on:
+ * Profiles requests: Sluice and bare http-proxy under load, alternating, with V8's profiler:
  * `npm run bench:profile [-- --rounds N --seconds S --functions N]`. Microseconds a request, by area and by function.
  */
 import type { Profiler } from 'node:inspector'
@@ -14,7 +14,7 @@ import { markdown } from './report.ts'
 
 type Frame = Profiler.ProfileNode['callFrame']
 
-/** Areas of Node's own modules: the first that matches counts. */
+/** Areas of Node's own modules; the first match applies. */
 const MODULES: readonly (readonly [pattern: RegExp, area: string])[] = [
   [/^node:_http_(client|agent)/, 'node: http client'],
   [/^node:(_http_(incoming|outgoing)|internal\/http)/, 'node: http messages'],
@@ -52,7 +52,7 @@ function readProfile(home: string): Profiler.Profile {
 
 interface Profiled {
   readonly requests: number
-  /** Microseconds of the busy time of all requests. */
+  /** Busy time of all requests, in microseconds. */
   readonly frames: ReadonlyMap<Frame, number>
 }
 

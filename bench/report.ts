@@ -1,7 +1,7 @@
-/** Results as Markdown and as a picture. */
+/** Formats results as Markdown and as a picture. */
 import { ratios, referenceOf, type Result, type Round, type Spread, spread, titleOf } from './measure.ts'
 
-/** A row of the bench, measured. */
+/** A measured row of the benchmark. */
 export interface Section {
   readonly title: string
   readonly results: readonly Result[]

@@ -1,11 +1,11 @@
-/** What is compared: the rows of the tables. */
+/** The rows of the tables, with their contenders. */
 import { spawnSync } from 'node:child_process'
 import { gateway, nginxLua, nodePeer } from './contenders.ts'
 import type { Contender, GatewayOptions, Options } from './contenders.ts'
 import { mintTokens, type Work } from './load.ts'
 import type { Bench } from './measure.ts'
 
-/** Several times what a cache of 10,000 tokens remembers, so that it has forgotten each when it comes again. */
+/** Several times the 10,000 tokens of the cache, so that each token was evicted when it is sent again. */
 const FRESH = 120_000
 const MILLION = 1_000_000
 
@@ -27,12 +27,12 @@ function sluice(bench: Bench, work: Work, detail?: string, options: GatewayOptio
   return {
     ...bare(bench, work, detail),
     ...{ name: 'Sluice', start: gateway(bench, options), authenticates: authenticate },
-    // More calls take too long to be proved.
+    // The proof of more calls takes too long.
     ...(limits > 0 && limit <= 1000 && { limit }),
   }
 }
 
-/** All contenders at the same work. */
+/** Returns all contenders with the same work. */
 function allContenders(bench: Bench, work: Work, options: Options = {}): readonly Contender[] {
   const proved = { work, authenticates: true, limit: options.limit ?? 1000 }
   return [
@@ -44,7 +44,7 @@ function allContenders(bench: Bench, work: Work, options: Options = {}): readonl
   ]
 }
 
-/** Sluice with several options, beside one http-proxy. */
+/** Returns Sluice with several options, and one http-proxy for comparison. */
 function variants(title: string, named: Readonly<Record<string, GatewayOptions>>): Row {
   const contenders = async (bench: Bench): Promise<readonly Contender[]> => {
     const work = await reused()
@@ -54,7 +54,7 @@ function variants(title: string, named: Readonly<Record<string, GatewayOptions>>
   return { title, contenders }
 }
 
-/** Sluice beside http-proxy at each of several works. */
+/** Returns Sluice and http-proxy for each of several works. */
 function works(title: string, named: Readonly<Record<string, Work>>): Row {
   const contenders = async (bench: Bench): Promise<readonly Contender[]> => {
     const common = await reused()

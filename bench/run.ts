@@ -1,6 +1,6 @@
 /**
- * Sluice beside bare http-proxy and other gateways on Node and nginx: `npm run bench [-- --rows A,B --rounds N --seconds S --svg]`.
- * `--parts` leaves out one part of Sluice at a time. `--svg` writes docs/performance.svg and the table of the README.
+ * Compares Sluice with bare http-proxy and other gateways on Node and nginx: `npm run bench [-- --rows A,B --rounds N --seconds S --svg]`.
+ * `--parts` omits one part of Sluice at a time. `--svg` writes docs/performance.svg and the table of the README.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { cpus } from 'node:os'

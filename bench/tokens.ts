@@ -1,7 +1,7 @@
 /**
- * What it costs to take a token that was never seen before: `npm run bench:tokens [-- --rounds N --tokens N]`. Sluice, jose with
- * the same keys in memory, and the signature alone, alternating in one process; processor time of all threads. Then the most that
- * a token can cost that no key has signed.
+ * Measures the cost of verifying an unseen token: `npm run bench:tokens [-- --rounds N --tokens N]`. Sluice, jose with
+ * the same keys in memory, and only the signature, alternating in one process; processor time of all threads. Then the maximum
+ * cost of a token that no key has signed.
  */
 import { generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto'
 import { parseArgs } from 'node:util'
@@ -19,7 +19,7 @@ const { values } = parseArgs({
 const rounds = Number(values.rounds)
 const count = Number(values.tokens)
 
-/** Takes a token; throws, rejects or returns an error or false where it is refused. */
+/** Verifies a token. Throws, rejects or returns an error or false if it is invalid. */
 type Take = (token: string, index: number) => unknown
 type KeySet = Awaited<ReturnType<typeof readKeySet>>
 
@@ -38,7 +38,7 @@ async function cost(take: Take, tokens: readonly string[], accepted = true): Pro
   return (user + system) / tokens.length
 }
 
-/** Sluice, which has seen no token yet. */
+/** Creates the token verification of Sluice, with empty caches. */
 function sluice(keySet: KeySet, algorithm: string): Take {
   const issuer = {
     ...{ issuer: ISSUER, audience: [AUDIENCE], clientClaim: 'client_id', algorithms: [algorithm] },
@@ -88,7 +88,7 @@ async function compare(algorithm: string): Promise<readonly string[]> {
   return [algorithm, ...medians.map((value, i) => value.toFixed(i === 3 ? 2 : 1))]
 }
 
-/** The most costly keys of a kind that are taken, none of which signed: how many are tried, the median of microseconds. */
+/** Measures the most costly accepted keys of a kind, if no key signed the token: the number of tried keys, and the median in microseconds. */
 async function refuse(name: string, algorithm: string, keys: readonly object[]): Promise<readonly string[]> {
   const keySet = await readKeySet({ keys: keys.map((key, i) => ({ ...key, kid: String(i) })) })
   const bytes = { PS256: 512, ES256: 64, ES384: 96, EdDSA: 64 }[algorithm]!

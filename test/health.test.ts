@@ -18,7 +18,7 @@ describe('the health of a dependency', () => {
   beforeEach(() => void vi.useFakeTimers())
   afterEach(() => void vi.useRealTimers())
 
-  test('goes down after the failures in a row, and reports it once', () => {
+  test('goes down after the configured failures in a row, and reports it once', () => {
     const { health, changes } = track({ failures: 3 })
     health.failed(BROKEN)
     health.failed(BROKEN)
@@ -45,7 +45,7 @@ describe('the health of a dependency', () => {
     expect(health.up).toBe(false)
   })
 
-  test('probes with a growing pause until the probe succeeds', async () => {
+  test('probes with increasing delays until a probe succeeds', async () => {
     let broken = true
     const probes: number[] = []
     const { health, changes } = track({
@@ -79,7 +79,7 @@ describe('the health of a dependency', () => {
     expect(health.due()).toBe(true)
   })
 
-  test('starts with the short pause at the next outage', () => {
+  test('starts with the short delay at the next outage', () => {
     const { health } = track({ maxBackoffMs: 400 })
     health.trip(BROKEN)
     vi.advanceTimersByTime(100)
@@ -90,7 +90,7 @@ describe('the health of a dependency', () => {
     expect(health.due()).toBe(true)
   })
 
-  test('checks while it is up, and repeats a check that fails until it answers or is down', async () => {
+  test('checks while it is up, and repeats a failed check until a check succeeds or it is down', async () => {
     let answers: boolean[] = [false, true]
     const probe = vi.fn(() => (answers.shift() === true ? Promise.resolve() : Promise.reject(BROKEN)))
     const recovered = vi.fn()
@@ -109,7 +109,7 @@ describe('the health of a dependency', () => {
     expect(recovered).toHaveBeenCalledTimes(2)
   })
 
-  test('neither probes nor reports once it is stopped', async () => {
+  test('neither probes nor reports after it is stopped', async () => {
     const probe = vi.fn(() => Promise.reject(BROKEN))
     const { health, changes } = track({ probe })
     health.trip(BROKEN)

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { loadConfig } from '../src/config/load.ts'
 
-/** What the documents name must exist, and what they show must work. */
+/** Names in the documents must exist, and their examples must work. */
 const root = fileURLToPath(new URL('..', import.meta.url))
 const documents = [
   'README.md',
@@ -31,7 +31,7 @@ const anchors = (text: string): string[] =>
 describe.each(documents)('%s', (name) => {
   const text = readFileSync(join(root, name), 'utf8')
 
-  it('links to what there is', () => {
+  it('links to existing targets', () => {
     for (const [, target] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
       if (/^https?:/.test(target!)) continue
       const [path, anchor] = target!.split('#') as [string, string | undefined]
@@ -41,16 +41,16 @@ describe.each(documents)('%s', (name) => {
     }
   })
 
-  it('names files and folders that there are', () => {
+  it('names existing files and folders', () => {
     for (const [, path] of text.matchAll(/`((?:src|bin|test|bench|config|docs)\/[\w./-]*)`/g))
       expect(existsSync(join(root, path!)), path).toBe(true)
   })
 
-  it('is whole: no change of it was merged by half', () => {
+  it('has no merge conflict markers', () => {
     expect(text).not.toMatch(/^(?:<{7}|>{7}|={7}$)/m)
   })
 
-  it('calls npm scripts that there are', () => {
+  it('calls existing npm scripts', () => {
     for (const [, script] of text.matchAll(/npm run ([a-z:]+)/g))
       expect(scripts, script).toHaveProperty(script!)
   })
@@ -67,7 +67,7 @@ describe.each(documents)('%s', (name) => {
     }
   })
 
-  it('names commands and flags that there are', () => {
+  it('names existing commands and flags', () => {
     for (const block of blocks(text, 'sh')) {
       for (const [, command, rest] of block.matchAll(
         /^(?:node dist\/bin\/sluice\.js|sluice) (\w+(?: show| set| reset| top)?)(.*)$/gm,

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { expect, it } from 'vitest'
 
-/** Each room of the house, the rooms that it may import, and the packages. Files on the top floor are rooms of their own. */
+/** Each folder of src, the folders that it may import, and the packages. Files directly in src have their own rows. */
 const ROOMS = `
   errors             |                                                                              |
   health             |                                                                              |

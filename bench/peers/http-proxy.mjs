@@ -1,4 +1,4 @@
-// The reference: http-proxy as it comes, with a keep-alive agent, and nothing else.
+// The reference: http-proxy with its defaults and a keep-alive agent.
 import { Agent, createServer } from 'node:http'
 import httpProxy from 'http-proxy'
 
@@ -6,5 +6,5 @@ const { PORT, UPSTREAM } = process.env
 const proxy = httpProxy.createProxyServer({ target: UPSTREAM, agent: new Agent({ keepAlive: true }) })
 proxy.on('error', (error) => console.error(error.message))
 createServer((request, response) => proxy.web(request, response)).listen(Number(PORT), '127.0.0.1')
-// A profile is written at exit.
+// V8 writes the profile at exit.
 process.once('SIGTERM', () => process.exit(0))

@@ -1,62 +1,51 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { atCallbackEnd } from '../runtime/batch.ts'
-import { accessLine, withOmitted } from './access-line.ts'
-import type { Activity } from './activity/activity.ts'
-import { keyOf } from './activity/latest-allowance.ts'
+import { accessLine, statusOf, withOmitted } from './access-line.ts'
+import { type Activity, keyOf } from './activity/activity.ts'
+import { createLogSampler } from './log-sampler.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'
-import { createLogSampler } from './log-sampler.ts'
 
-/** The status logged for a caller that left before a response began, as nginx writes it. */
-const CALLER_LEFT = 499
+/** An unknown transfer coding. Any caller can cause it, so it is not an error of the gateway. */
+const NOT_IMPLEMENTED = 501
 
 /**
- * Counts finished requests and their times, and writes their lines of the access log; with `sampled`, of refusals from memory
- * at most one a second for each key of a limit.
+ * Counts finished requests and their durations, and writes the access log. With `sampled`, refusals from memory have at most one
+ * line a second for each key of a limit.
  */
 export function createAccessLog(
-  { enabled, write }: LogOutput,
+  { log, write }: LogOutput,
   metrics: Metrics,
   activity: Activity,
-  refusals: 'all' | 'sampled' = 'all',
+  refusals: 'all' | 'sampled',
 ) {
-  const sample =
+  const sampler =
     refusals === 'all'
       ? undefined
-      : createLogSampler(refusalLine, (line, omitted) => write(withOmitted(line, omitted)))
-  const observe = atCallbackEnd((exchange: Exchange) => {
-    const { route, method, decision, source, forwarded } = exchange
+      : createLogSampler(accessLine, (line, omitted) => write(withOmitted(line, omitted)))
+  const record = atCallbackEnd((exchange: Exchange) => {
+    const { route, decision, source, forwarded, endedAt } = exchange
     const status = statusOf(exchange)
-    const durationMs = exchange.endedAt - exchange.startedAt
+    const match = route?.match ?? 'unmatched'
 
-    if (route === undefined) metrics.requests.inc('unmatched', 'any', String(status), source)
-    else metrics.requests.inc(route.match, method, String(status), source)
-    metrics.requestSeconds.observe(durationMs / 1000, route === undefined ? 'unmatched' : route.match)
-    if (forwarded?.headAt !== undefined && route?.upstream !== undefined) {
+    metrics.requests.inc(match, route === undefined ? 'any' : exchange.method, String(status), source)
+    metrics.requestSeconds.observe((endedAt - exchange.startedAt) / 1000, match)
+    if (forwarded?.headAt !== undefined && route?.upstream !== undefined)
       metrics.upstreamSeconds.observe((forwarded.headAt - exchange.forwardedAt!) / 1000, route.upstream)
-    }
-    if (decision?.mode === 'store' && !decision.cached) {
+    if (decision?.mode === 'store' && !decision.cached)
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)
-    }
     activity.count(exchange, status)
-    const level = status >= 500 && source === 'gateway' ? 'error' : 'info'
-    if (!enabled[level]) return
-    if (sample !== undefined && decision?.cached === true)
-      sample.take(keyOf(exchange.quotas, decision.refusedBy!.name), exchange, exchange.endedAt)
-    else write(accessLine(level, exchange, status, durationMs))
+    const isError = status >= 500 && status !== NOT_IMPLEMENTED && source === 'gateway'
+    const level = isError ? 'error' : 'info'
+    if (!log.isLevelEnabled(level)) return
+    if (sampler !== undefined && decision?.cached === true)
+      sampler.add(keyOf(exchange.quotas, decision.refusedBy!.name), exchange, endedAt)
+    else write(accessLine(exchange, level))
   })
   return {
-    /** To be called once for each request, when it is over. */
-    observe,
-    /** Writes what is still counted of refusals without a line. */
-    close: () => sample?.close(),
+    /** Records a finished request; called once. */
+    observe: record,
+    /** Writes the pending lines of sampled refusals. */
+    close: () => sampler?.close(),
   }
-}
-
-function statusOf({ status }: Exchange): number {
-  return status === 0 ? CALLER_LEFT : status
-}
-
-function refusalLine(exchange: Exchange): string {
-  return accessLine('info', exchange, statusOf(exchange), exchange.endedAt - exchange.startedAt)
 }

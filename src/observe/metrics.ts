@@ -1,137 +1,141 @@
 import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
-import { createHotHistogram, createHotCounter } from './hot-metrics.ts'
+import { createHotCounter, createHotHistogram } from './hot-metrics.ts'
 import { VERSION } from './version.ts'
 
-/** Seconds; from a cache hit on loopback to a patient upstream. */
+/** Upper bounds in seconds. Requests range from a cache hit on loopback to a slow upstream. */
 const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
 
-/** Gauges of prom-client with a counter's name, which `promtool check metrics` refuses. */
-const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`)
+/** Gauges of prom-client with the name of a counter, which `promtool check metrics` rejects. */
+const MISNAMED = ['handles', 'requests', 'resources'].map((kind) => `nodejs_active_${kind}_total`)
 
 export type Metrics = ReturnType<typeof createMetrics>
+/** The metrics of one process, as plain values. */
+export type MetricValues = Readonly<Awaited<ReturnType<Registry['getMetricsAsJSON']>>>
 
+/** The function that combines the values of a gauge in several processes. */
 type Aggregator = 'sum' | 'first' | 'min' | 'max'
-
-/** Values of a gauge that are read when it is shown. */
 type Read = () => Iterable<readonly [labels: Readonly<Record<string, string>>, value: number]>
 
-/** Creates everything that `/metrics` shows. No label takes a value that callers choose. */
+/** Creates all metrics of `/metrics`. No label has a value that callers choose. */
 export function createMetrics() {
   const registry = new Registry()
-  /** Those of the process: to read them takes milliseconds when many files are open. */
-  const ofProcess = new Registry()
-  collectDefaultMetrics({ register: ofProcess })
-  for (const what of MISNAMED) ofProcess.removeSingleMetric(what)
+  /** Metrics of Node.js, which take milliseconds to read when many files are open. */
+  const nodeRegistry = new Registry()
+  collectDefaultMetrics({ register: nodeRegistry })
+  for (const name of MISNAMED) nodeRegistry.removeSingleMetric(name)
 
-  const counter = (name: string, help: string, ...labelNames: string[]) =>
-    new Counter({ name, help, labelNames, registers: [registry] })
-  /** `aggregator` says what several processes show. */
-  const gauge = (aggregator: Aggregator, name: string, help: string, ...labelNames: string[]) =>
-    new Gauge({ name, help, labelNames, registers: [registry], aggregator })
-  /** Returns a function that sets where the gauge's values are read, whenever it is shown. */
-  const readGauge =
-    (aggregator: Aggregator, name: string, help: string, ...labelNames: string[]) =>
-    (read: Read): void =>
-      void new Gauge({
-        ...{ name, help, labelNames, registers: [registry], aggregator },
-        collect() {
-          this.reset()
-          for (const [labels, value] of read()) this.set(labels, value)
-        },
-      })
+  /** Parses a name with its labels in braces. */
+  const parse = (series: string, help: string) => {
+    const [name = '', ...labelNames] = series.split(/[{,}]/).filter(Boolean)
+    return { name, help, labelNames, registers: [registry] }
+  }
+  const counter = (series: string, help: string) => new Counter(parse(series, help))
+  const gauge = (aggregator: Aggregator, series: string, help: string) =>
+    new Gauge({ ...parse(series, help), aggregator })
+  /** Returns a function that registers the gauge; `read` returns its values whenever it is shown. */
+  const readGauge = (aggregator: Aggregator, series: string, help: string) => (read: Read) =>
+    void new Gauge({
+      ...parse(series, help),
+      aggregator,
+      collect() {
+        this.reset()
+        for (const [labels, value] of read()) this.set(labels, value)
+      },
+    })
+  const hotCounter = (series: string, help: string) => createHotCounter(registry, parse(series, help))
+  const hotHistogram = (series: string, help: string, buckets = REQUEST_BUCKETS) =>
+    createHotHistogram(registry, { ...parse(series, help), buckets })
 
-  gauge('first', 'sluice_build_info', 'Which Sluice this is; always 1.', 'version', 'node').set(
-    { version: VERSION, node: process.versions.node },
-    1,
-  )
-  const lastReload = gauge('max', 'sluice_config_last_reload_successful', '1 if the last reload was taken.')
+  const build = gauge('first', 'sluice_build_info{version,node}', 'Versions of Sluice and Node.js; always 1.')
+  build.set({ version: VERSION, node: process.versions.node }, 1)
+  const lastReload = gauge('max', 'sluice_config_last_reload_successful', '1 if the last reload succeeded.')
   const lastReloadAt = gauge(
     'max',
     'sluice_config_last_reload_success_timestamp_seconds',
-    'When a configuration was last taken.',
+    'Time of the last successful load of a configuration.',
   )
-  const failedReloads = counter('sluice_config_reload_failures_total', 'Configurations that were rejected.')
-  const configHash = gauge('first', 'sluice_config_hash_info', 'The configuration in force; 1.', 'hash')
-  const metrics = {
-    readUpstreams: readGauge('min', 'sluice_upstream_up', '0 while it fails.', 'upstream', 'address'),
+  const failedReloads = counter('sluice_config_reload_failures_total', 'Rejected configurations.')
+  const configHash = gauge('first', 'sluice_config_hash_info{hash}', 'Configuration in force; always 1.')
+  const droppedSockets = counter('sluice_dropped_sockets_total{bound}', 'Sockets closed at a limit.')
+  for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) droppedSockets.inc({ bound }, 0)
+  const fallbackDecisions = [
+    counter('sluice_store_fallback_decisions_total{mode}', 'Decisions of the fallback.'),
+    counter(
+      'sluice_store_stand_in_decisions_total{mode}',
+      'Deprecated: the former name of sluice_store_fallback_decisions_total.',
+    ),
+  ]
+
+  return {
+    droppedSockets,
+    readUpstreams: readGauge('min', 'sluice_upstream_up{upstream,address}', '0 while the address fails.'),
     readKeyAges: readGauge(
       'max',
-      'sluice_issuer_keys_age_seconds',
-      'Since the keys were last read, or, if they never were, since they were first tried.',
-      'issuer',
+      'sluice_issuer_keys_age_seconds{issuer}',
+      "Seconds since the issuer's keys were last read, or since the first attempt.",
     ),
-    keyFailures: counter('sluice_issuer_keys_failures_total', 'Failed reads of the keys.', 'issuer'),
-    readIntrospections: readGauge('min', 'sluice_introspection_up', '0 while it fails.', 'issuer'),
+    keyFailures: counter('sluice_issuer_keys_failures_total{issuer}', 'Failed reads of the keys.'),
+    readIntrospections: readGauge('min', 'sluice_introspection_up{issuer}', '0 while it fails, else 1.'),
     introspections: counter(
-      'sluice_introspection_requests_total',
-      'Tokens looked up: active, inactive, failed (without an answer).',
-      ...['issuer', 'result'],
+      'sluice_introspection_requests_total{issuer,result}',
+      'Introspected tokens: active, inactive, failed (without a response).',
     ),
     readCertificates: readGauge(
       'min',
-      'sluice_certificate_expiry_timestamp_seconds',
-      'When the first certificate of the file at this path of the configuration expires.',
-      'certificate',
+      'sluice_certificate_expiry_timestamp_seconds{certificate}',
+      'Expiry of the first certificate in the file at this path of the configuration.',
     ),
-    readSockets: readGauge('sum', 'sluice_downstream_sockets', "Callers' sockets that are open."),
-    maxSockets: gauge('sum', 'sluice_downstream_max_sockets', 'Most of them: listen.maxConnections.'),
-    readUpstreamSockets: readGauge('sum', 'sluice_upstream_sockets', 'Sockets that are open.', 'upstream'),
+    readSockets: readGauge('sum', 'sluice_downstream_sockets', "Callers' open sockets."),
+    maxSockets: gauge('sum', 'sluice_downstream_max_sockets', 'Maximum open sockets: listen.maxConnections.'),
+    readUpstreamSockets: readGauge(
+      'sum',
+      'sluice_upstream_sockets{upstream}',
+      'Open sockets to the upstream.',
+    ),
     readUpstreamMaxSockets: readGauge(
       'sum',
-      'sluice_upstream_max_sockets',
-      'Most of them: maxConnections of the upstream.',
-      'upstream',
+      'sluice_upstream_max_sockets{upstream}',
+      'Maximum of sluice_upstream_sockets (maxConnections of the upstream).',
     ),
-    readUpstreamQueues: readGauge(
-      'sum',
-      'sluice_upstream_queue',
-      'Requests without a socket yet.',
-      'upstream',
+    readUpstreamQueues: readGauge('sum', 'sluice_upstream_queue{upstream}', 'Requests waiting for a socket.'),
+    failures: counter(
+      'sluice_failures_total',
+      'Failed authentications and unmatched requests, counted under the key failures.',
     ),
-    failures: counter('sluice_failures_total', 'What the key failures counts.'),
-    failuresRefused: counter('sluice_failures_refused_total', 'Requests that it refused with 429.'),
-    droppedSockets: counter('sluice_dropped_sockets_total', 'Sockets closed over a bound.', 'bound'),
-    requests: createHotCounter(
-      registry,
-      'sluice_http_requests_total',
-      'Requests, by who answered: the gateway itself or the upstream.',
-      ...['route', 'method', 'code', 'source'],
+    failuresRefused: counter('sluice_failures_refused_total', 'Requests refused for too many failures.'),
+    requests: hotCounter(
+      'sluice_http_requests_total{route,method,code,source}',
+      'Requests, by the source of the response: the gateway itself or the upstream.',
     ),
-    requestSeconds: createHotHistogram(
-      registry,
-      'sluice_http_request_duration_seconds',
+    requestSeconds: hotHistogram(
+      'sluice_http_request_duration_seconds{route}',
       'From the head of a request to the end of its response.',
-      REQUEST_BUCKETS,
-      'route',
     ),
-    upstreamSeconds: createHotHistogram(
-      registry,
-      'sluice_upstream_duration_seconds',
+    upstreamSeconds: hotHistogram(
+      'sluice_upstream_duration_seconds{upstream}',
       'From forwarding a request to the head of its response.',
-      REQUEST_BUCKETS,
-      'upstream',
     ),
-    decisions: createHotCounter(
-      registry,
-      'sluice_limit_decisions_total',
+    decisions: hotCounter(
+      'sluice_limit_decisions_total{limit,outcome}',
       'Decisions: within, near (80 % used), over, over_cached (without the store), shadow_over.',
-      ...['limit', 'outcome'],
     ),
-    storeSeconds: createHotHistogram(
-      registry,
+    storeSeconds: hotHistogram(
       'sluice_store_duration_seconds',
-      'How long decisions waited for the store.',
+      'Time to a decision of the store.',
       STORE_BUCKETS,
     ),
     storeUp: gauge('min', 'sluice_store_up', '1 if the store decides, in every worker.'),
-    storeMode: gauge('max', 'sluice_store_mode', '1 for the modes that decide now, in any worker.', 'mode'),
-    overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits that operators have set."),
-    fallbackDecisions: counter('sluice_store_stand_in_decisions_total', 'Decisions of the fallback.', 'mode'),
+    storeMode: gauge('max', 'sluice_store_mode{mode}', '1 for the modes that decide now, in any worker.'),
+    overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits set by operators."),
+    fallbackDecisions: {
+      inc: (labels: { readonly mode: string }, value?: number) =>
+        fallbackDecisions.forEach((decisions) => decisions.inc(labels, value)),
+    },
     workers: gauge('sum', 'sluice_workers', 'Processes that serve callers.'),
-    workerEnds: counter('sluice_worker_ends_total', 'Workers that exited unasked.'),
+    workerEnds: counter('sluice_worker_ends_total', 'Workers that exited unexpectedly.'),
     contentType: registry.contentType,
-    /** A configuration came into force, in place of the one with the hash `before`. */
+    /** Records the hash of the loaded configuration, in place of the hash `before`. */
     configLoaded(hash: string, before = hash): void {
       configHash.remove({ hash: before })
       configHash.set({ hash }, 1)
@@ -142,32 +146,25 @@ export function createMetrics() {
       failedReloads.inc()
       lastReload.set(0)
     },
-    /** Returns plain values, to be added to those of other processes. */
-    values: async (): Promise<MetricValues> => [
-      ...(await registry.getMetricsAsJSON()),
-      ...(await ofProcess.getMetricsAsJSON()),
-    ],
-    /** As `values`, without those of the process. */
+    /** Returns all metrics as plain values, which can be combined with those of other processes. */
+    values: async (): Promise<MetricValues> =>
+      (await Promise.all([registry.getMetricsAsJSON(), nodeRegistry.getMetricsAsJSON()])).flat(),
+    /** Returns the metrics without those of Node.js. */
     ownValues: (): Promise<MetricValues> => registry.getMetricsAsJSON(),
-    text: async (): Promise<string> => `${await registry.metrics()}\n${await ofProcess.metrics()}`,
+    text: async () => `${await registry.metrics()}\n${await nodeRegistry.metrics()}`,
   }
-  for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) metrics.droppedSockets.inc({ bound }, 0)
-  return metrics
 }
-
-/** What one process shows at `/metrics`, as plain values. */
-export type MetricValues = Readonly<Awaited<ReturnType<Registry['getMetricsAsJSON']>>>
 
 const aggregate = (all: readonly MetricValues[]) => AggregatorRegistry.aggregate(all as unknown as object[])
 
-/** Returns the text of `/metrics` of several processes as one; each metric's `aggregator` says how. */
-export const textOf = (all: readonly MetricValues[]): Promise<string> => aggregate(all).metrics()
+/** Returns the text of `/metrics` for several processes. */
+export const textOf = (all: readonly MetricValues[]) => aggregate(all).metrics()
 
-/** Returns the values of several processes as those of one. */
+/** Returns the combined values of several processes. */
 export const valuesOf = (all: readonly MetricValues[]): Promise<MetricValues> =>
   aggregate(all).getMetricsAsJSON()
 
-/** Returns what several processes have counted: counters, and histograms, which are made of them. */
+/** Returns the combined counters and histograms of several processes. */
 export function countsOf(all: readonly MetricValues[]): MetricValues {
   const values = aggregate(all).getMetricsAsArray() as unknown as MetricValues
   return values.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))

@@ -4,7 +4,7 @@ type Line = Readonly<Record<string, unknown>>
 
 const COLOURS: Readonly<Record<string, 'green' | 'yellow'>> = { info: 'green', warn: 'yellow' }
 
-/** Formats lines of JSON for people: the UTC time, the level, what happened, the other fields. What is no JSON stays. */
+/** Formats JSON lines for people: the UTC time, the level, the message, the other fields. Text that is not JSON is only escaped. */
 export function prettyLines(lines: string): string {
   return lines.replaceAll(/.+/g, (json) => {
     try {
@@ -12,19 +12,19 @@ export function prettyLines(lines: string): string {
       const { level, time, msg, ...fields } = line
       const { claimed, shadowOver, incomplete, cause, omitted } = line
       const isRequest = msg === 'request'
-      const words = isRequest ? requestWords(line) : text(msg)
+      const message = isRequest ? requestText(line) : text(msg)
       const others = Object.entries(isRequest ? { claimed, shadowOver, incomplete, cause, omitted } : fields)
         .filter(([, value]) => value !== undefined)
         .map(([key, value]) => ` ${key}=${text(value)}`)
-      const shownLevel = styleText(COLOURS[text(level)] ?? 'red', text(level).toUpperCase())
-      return `[${text(time).slice(11, 23)}] ${shownLevel}: ${escaped(words + others.join(''))}`
+      const colouredLevel = styleText(COLOURS[text(level)] ?? 'red', text(level).toUpperCase())
+      return `[${text(time).slice(11, 23)}] ${colouredLevel}: ${escaped(message + others.join(''))}`
     } catch {
       return escaped(json)
     }
   })
 }
 
-function requestWords(line: Line): string {
+function requestText(line: Line): string {
   const { method, path, status, source, client, limit, remaining, decision, durationMs, error } = line
   const words = [method, path ?? '-', status, `${text(durationMs)} ms`]
   if (client !== undefined) words.push(`client ${text(client)}`)
@@ -34,14 +34,11 @@ function requestWords(line: Line): string {
   return words.map(text).join(' ')
 }
 
-function text(value: unknown): string {
-  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
-}
+const text = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
 
-/** Moves a cursor, begins a line, or turns the direction of the text: control characters, line separators and bidi marks. */
+/** Control characters, line separators and bidi marks, which move the cursor, start a line or reverse the text. */
 const UNSAFE = /[\p{Cc}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu
 
-/** Replaces what moves a cursor by `\uXXXX`, as JSON may have it too: callers choose some of what logs and commands print. */
-export function escaped(text: string): string {
-  return text.replaceAll(UNSAFE, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
-}
+/** Escapes unsafe characters as `\uXXXX`, which is valid in JSON: callers choose parts of what logs and commands print. */
+export const escaped = (text: string): string =>
+  text.replaceAll(UNSAFE, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)

@@ -1,14 +1,7 @@
-/** The one file that imports OpenTelemetry; loaded only where `tracing` is configured. */
+/** The only file that imports OpenTelemetry; loaded only if `tracing` is configured. */
 import { hostname } from 'node:os'
-import {
-  ROOT_CONTEXT,
-  type Span,
-  type SpanContext,
-  SpanKind,
-  SpanStatusCode,
-  trace,
-  TraceFlags,
-} from '@opentelemetry/api'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ROOT_CONTEXT, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
 import { resourceFromAttributes } from '@opentelemetry/resources'
 import {
@@ -19,49 +12,47 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace'
 import type { Exchange } from '../gateway/exchange.ts'
-import { parseTraceparent } from './traceparent.ts'
-import { cut, epochMs, isDenied, loggablePath } from './access-line.ts'
+import { cut, epochMs, isDenied, loggablePath, parseTraceparent } from './access-line.ts'
 import { atMostEvery, type Log } from './log.ts'
 import { VERSION } from './version.ts'
 
-export interface TracingOptions {
-  /** Where spans are posted to (OTLP/HTTP, JSON). */
+interface TracingOptions {
+  /** The URL that spans are posted to (OTLP/HTTP, JSON). */
   readonly endpoint: string
-  /** The part of requests without a trusted parent that are traced, from 0 to 1. */
+  /** Ratio of traced requests among those without a trusted parent, from 0 to 1. */
   readonly sampleRatio: number
-  /** Header fields of each post; may be secrets. */
+  /** Header fields of each post; may contain secrets. */
   readonly headers: Readonly<Record<string, string>>
 }
 
-export type Tracing = ReturnType<typeof createTracing>
-
-/** Spans beyond are dropped. */
+/** Maximum spans in the queue; further spans are dropped. */
 const MAX_QUEUED = 2048
-/** Few enough to be written as JSON between two requests. */
+/** Maximum spans of an export: few enough to be serialised between two requests. */
 const MAX_BATCH = 128
-/** Longest that one export takes, its retries included. */
+/** Timeout of one export with its retries. */
 const EXPORT_MS = 5000
 const FAILED_LOG_MS = 60_000
-/** Longest that the last spans hold up the end of the process, and how long they have after a drain that took all of its time. */
+/** Maximum and minimum time to flush spans at shutdown; the minimum applies even if the drain took all of its time. */
 const MAX_FLUSH_MS = 1000
 const MIN_FLUSH_MS = 100
-/** Longest attribute. */
+/** Maximum characters of an attribute. */
 const MAX_CHARS = 300
 
 /**
- * Traces requests: one server span each. The `traceparent` of a trusted proxy (W3C Trace Context) is the parent, and its sampled
- * flag decides. Any other caller's is only a link of a new trace, of which `sampleRatio` are sampled: callers could otherwise
- * choose to be traced, not to be traced, or to appear in another trace. Export is in the background and its failures are only logged.
+ * Traces requests, with one server span each. The `traceparent` of a trusted proxy (W3C Trace Context) is the parent, and its sampled
+ * flag decides. The `traceparent` of another caller is only linked to a new trace, sampled at `sampleRatio`: callers could otherwise
+ * choose whether they are traced, or appear in another trace. Spans are exported in the background; failures are only logged.
  */
 export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions, log: Log) {
-  const logFailure = atMostEvery(FAILED_LOG_MS, (reason: string) =>
-    log.warn({ reason }, 'trace export failed; its spans are lost'),
-  )
+  const logFailure = atMostEvery(FAILED_LOG_MS, ({ message, code }: Error & { readonly code?: unknown }) => {
+    const reason = typeof code === 'number' ? `answered ${code}` : message
+    log.warn({ reason }, 'trace export failed; its spans are lost')
+  })
   const otlp = new OTLPTraceExporter({ url: endpoint, headers, timeoutMillis: EXPORT_MS })
   const exporter: SpanExporter = {
     export: (spans, done) =>
       otlp.export(spans, (result) => {
-        if (result.error !== undefined) logFailure(reasonOf(result.error))
+        if (result.error !== undefined) logFailure(result.error)
         done(result)
       }),
     shutdown: () => otlp.shutdown(),
@@ -85,25 +76,26 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
   })
   const tracer = provider.getTracer('sluice', VERSION)
 
-  /** Starts the span of a request; returns it and the headers to forward, whose `traceparent` names the span. */
+  /** Starts the span of a request. Returns it and the headers to forward, whose `traceparent` names the span. */
   function begin(exchange: Exchange) {
     const { headers } = exchange.request
-    const caller = spanContextOf(headers['traceparent'])
-    const isParent = caller !== undefined && exchange.trusted
-    const route = pathOf(exchange)
+    const received = parseTraceparent(headers['traceparent'])
+    const caller = received && { ...received, isRemote: true }
+    const parent = exchange.trusted ? caller : null
+    const path = routePath(exchange)
     const span = tracer.startSpan(
-      route === undefined ? exchange.method : `${exchange.method} ${route}`,
+      path === undefined ? exchange.method : `${exchange.method} ${path}`,
       {
         kind: SpanKind.SERVER,
         startTime: epochMs(exchange.startedAt),
-        links: caller === undefined || isParent ? [] : [{ context: caller }],
+        links: caller === null || parent !== null ? [] : [{ context: caller }],
       },
-      isParent ? trace.setSpanContext(ROOT_CONTEXT, caller) : ROOT_CONTEXT,
+      parent === null ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent),
     )
     const { traceId, spanId, traceFlags } = span.spanContext()
     const traceparent = `00-${traceId}-${spanId}-0${traceFlags}`
-    // `tracestate` belongs to that parent (W3C Trace Context section 3.3).
-    const tracestate = isParent ? headers['tracestate'] : undefined
+    // The tracestate belongs to the parent (W3C Trace Context section 3.3).
+    const tracestate = parent === null ? undefined : headers['tracestate']
     return { span, headers: { ...headers, traceparent, tracestate } }
   }
 
@@ -116,38 +108,27 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
       describe(span, exchange)
       span.end(epochMs(exchange.endedAt))
     },
-    /** Exports what is left, within `withinMs` and a second at most. Never rejects. */
+    /** Exports the remaining spans, within `withinMs` and at most a second. Never rejects. */
     async close(withinMs: number): Promise<void> {
-      let timer: NodeJS.Timeout | undefined
-      const late = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, Math.max(MIN_FLUSH_MS, Math.min(withinMs, MAX_FLUSH_MS)))
-      })
-      await Promise.race([provider.shutdown().catch(() => {}), late])
-      clearTimeout(timer)
+      const timer = new AbortController()
+      const { signal } = timer
+      const timeout = sleep(Math.max(MIN_FLUSH_MS, Math.min(withinMs, MAX_FLUSH_MS)), undefined, { signal })
+      await Promise.race([provider.shutdown(), timeout]).catch(() => {})
+      timer.abort()
     },
   }
 }
 
-/** Returns the context of the caller's span; undefined without a well-formed `traceparent`. */
-function spanContextOf(traceparent: unknown): SpanContext | undefined {
-  const parsed = parseTraceparent(traceparent)
-  if (parsed === undefined) return undefined
-  const { traceId, spanId, flags } = parsed
-  return { traceId, spanId, traceFlags: flags & TraceFlags.SAMPLED, isRemote: true }
-}
+/** Returns the path of the route as configured, without methods and host. */
+const routePath = ({ route }: Exchange) => route?.match.slice(route.match.indexOf('/'))
 
-/** Returns the path of the route, as the configuration has it, without methods and host. */
-function pathOf({ route }: Exchange): string | undefined {
-  return route?.match.slice(route.match.indexOf('/'))
-}
-
-/** Sets what the access log shows, too, by OpenTelemetry's names where it has one. */
+/** Sets the attributes: the data of the access log, under OpenTelemetry's names where they exist. */
 function describe(span: Span, exchange: Exchange): void {
   const { route, status, decision, error, forwarded } = exchange
   const reported = decision?.refusedBy ?? decision?.allowances[0]
-  const attributes = {
+  span.setAttributes({
     'http.request.method': exchange.method,
-    'http.route': pathOf(exchange),
+    'http.route': routePath(exchange),
     'http.response.status_code': status === 0 ? undefined : status,
     'url.path': cut(loggablePath(exchange.path)),
     'url.scheme': 'encrypted' in exchange.request.socket ? 'https' : 'http',
@@ -166,15 +147,7 @@ function describe(span: Span, exchange: Exchange): void {
       decision?.mode === 'store' && !decision.cached ? exchange.decidedAt! - exchange.limitAt! : undefined,
     'sluice.upstream.duration_ms':
       forwarded?.headAt === undefined ? undefined : forwarded.headAt - exchange.forwardedAt!,
-  }
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value !== undefined) span.setAttribute(name, value)
-  }
+  })
   if (status < 500 && exchange.incomplete !== 'cut') return
   span.setStatus({ code: SpanStatusCode.ERROR, ...(error !== undefined && { message: error.message }) })
-}
-
-/** Returns what went wrong, with the status that the receiver answered. */
-function reasonOf({ message, code }: Error & { readonly code?: unknown }): string {
-  return typeof code === 'number' ? `answered ${code}` : message
 }

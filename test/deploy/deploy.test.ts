@@ -7,7 +7,7 @@ import { loadConfig } from '../../src/config/load.ts'
 import { actionOf } from '../../src/upstream/header-policy.ts'
 import { sluice } from '../commands/run.ts'
 
-/** What deploy/ and the Dockerfile name must exist, and must agree with the gateway and with each other. */
+/** Names in deploy/ and the Dockerfile must exist, and must agree with the gateway and with each other. */
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 const listed = (folder: string): string[] =>
@@ -86,7 +86,7 @@ const NODE_FLAGS = [
 ]
 
 describe('Dockerfile', () => {
-  it('copies what there is', () => {
+  it('copies only existing files', () => {
     const copied = [...dockerfile.matchAll(/^COPY (?!--from)(.+) \S+$/gm)].flatMap(([, paths]) =>
       paths!.split(' '),
     )
@@ -94,7 +94,7 @@ describe('Dockerfile', () => {
     expect(copied.filter((path) => !existsSync(join(root, path)))).toEqual([])
   })
 
-  it('calls commands that there are, as a user that is no root', async () => {
+  it('calls existing commands, as a user other than root', async () => {
     const [, entry] = /^ENTRYPOINT (.*)$/m.exec(dockerfile)!
     expect(JSON.parse(entry!)).toEqual(['node', ...NODE_FLAGS, 'dist/bin/sluice.js'])
     const [, command] = /^CMD (.*)$/m.exec(dockerfile)!
@@ -113,7 +113,7 @@ describe('Dockerfile', () => {
 })
 
 describe('deploy/compose.yaml', () => {
-  it('mounts what there is', () => {
+  it('mounts only existing files', () => {
     const sources = Object.values(services).flatMap(({ volumes = [] }) =>
       (volumes as string[]).map((volume) => volume.split(':')[0]!),
     )
@@ -156,13 +156,13 @@ describe('deploy/compose.yaml', () => {
     }
   })
 
-  it('lets Redis evict nothing and keep what it counted', () => {
+  it('configures Redis to keep all counters, without eviction', () => {
     const command = (services['redis'].command as string[]).join(' ')
     for (const flag of ['--maxmemory-policy noeviction', '--appendonly yes', '--requirepass'])
       expect(command).toContain(flag)
   })
 
-  it('stops gateways after their drain, whose beginning the balancer sees', () => {
+  it('stops gateways after their drain, whose start the balancer detects', () => {
     expect(seconds(services['gateway-1'].stop_grace_period)).toBeGreaterThan(gateway.drainTimeoutMs / 1000)
     const [, inter, fall] = /check port \d+ inter (\d+s) fall (\d+)/.exec(haproxy)!
     expect(gateway.drainTimeoutMs / 4000).toBeGreaterThan(seconds(inter!) * (Number(fall) + 1))
@@ -183,7 +183,7 @@ describe('deploy/compose.yaml', () => {
 
 const PROMETHEUS = 'config/prometheus/prometheus.yaml'
 describe.runIf(existsSync(join(root, PROMETHEUS)))('config/prometheus/prometheus.yaml', () => {
-  it('scrapes the gateways of deploy/compose.yaml by the names that they have there', () => {
+  it('scrapes the gateways of deploy/compose.yaml by their names there', () => {
     const [{ static_configs: configs }] = parsed(PROMETHEUS).scrape_configs
     const names = Object.values(services).flatMap(({ networks }) => networks.metrics?.aliases ?? [])
     expect(configs[0].targets).toEqual(names.map((name) => `${name}:${gateway.admin.port}`))
@@ -194,7 +194,7 @@ describe('deploy/haproxy.cfg', () => {
   const patterns = [...haproxy.matchAll(/del-header '(.*)' -m reg$/gm)].map(([, one]) => new RegExp(one!))
   const isDeleted = (name: string): boolean => patterns.some((one) => one.test(name))
 
-  it('has every pattern of the fields that only a proxy may set', () => {
+  it('deletes every field that only a proxy may set', () => {
     const policy = read('src/upstream/header-policy.ts')
     const [, list] = /const FROM_PROXY = new RegExp\(\s*\[([\s\S]*?)\]\.join/.exec(policy)!
     const parts = [...list!.matchAll(/String\.raw`(.*)`/g)].map(([, part]) => part!)
@@ -202,7 +202,7 @@ describe('deploy/haproxy.cfg', () => {
     for (const part of parts) expect(haproxy).toContain(part)
   })
 
-  it('passes none of those fields of a caller, and all others', () => {
+  it('deletes only those fields of a caller', () => {
     const claims =
       'x-forwarded-for x-forwarded-host forwarded x-real-ip client-cert client-cert-chain remote-user'
     const more =
@@ -221,7 +221,7 @@ describe('deploy/haproxy.cfg', () => {
 })
 
 describe('deploy/kubernetes/', () => {
-  it('applies every manifest that there is', () => {
+  it('applies every manifest', () => {
     const { resources, configMapGenerator, generatorOptions } = k8s('kustomization')
     const files = [...resources, ...configMapGenerator[0].files, 'kustomization.yaml']
     expect(new Set(files)).toEqual(new Set(readdirSync(join(root, 'deploy/kubernetes'))))
@@ -229,14 +229,14 @@ describe('deploy/kubernetes/', () => {
     expect(pod.volumes).toEqual([{ name: 'config', configMap: { name: configMapGenerator[0].name } }])
   })
 
-  it('takes every variable of the configuration from the Secret that it says how to make', () => {
+  it('reads every variable of the configuration from the documented Secret', () => {
     const needed = variablesOf(read('deploy/kubernetes/sluice.yaml'))
     const said = read('deploy/kubernetes/kustomization.yaml').matchAll(/--from-literal=(\w+)=/g)
     expect(new Set([...said].map(([, name]) => name!))).toEqual(needed)
     expect(container.envFrom).toEqual([{ secretRef: { name: 'sluice' } }])
   })
 
-  it('names ports and labels that there are', async () => {
+  it('names existing ports and labels', async () => {
     const ports = Object.fromEntries(container.ports.map((one: Yaml) => [one.name, one.containerPort]))
     expect(ports).toEqual({ http: inPods.listen.port, admin: inPods.admin.port })
     for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe'])
@@ -268,7 +268,7 @@ describe('deploy/kubernetes/', () => {
 })
 
 describe('deploy/systemd/', () => {
-  it('starts, reloads and stops the gateway as it is meant', async () => {
+  it('starts, reloads and stops the gateway with its own commands and signals', async () => {
     const [, flags, words] = /^ExecStart=\S+ (.*) dist\/bin\/sluice\.js (.*)$/m.exec(unit)!
     expect(flags!.split(' ')).toEqual(NODE_FLAGS)
     expect(await isCommandLine(words!.split(' '))).toBe(true)

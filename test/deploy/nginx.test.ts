@@ -26,7 +26,7 @@ afterAll(async () => {
   await upstream.close()
 })
 
-it("deploy/nginx.conf passes requests on, and none of a caller's fields that only a proxy may set", async () => {
+it("deploy/nginx.conf forwards requests, without a caller's fields that only a proxy may set", async () => {
   const claims = Object.fromEntries(
     [...FROM_PROXY, 'x-forwarded-for', 'x-real-ip', 'X_Forwarded_Proto', 'ssl_client_cert'].map((name) => [
       name,

@@ -14,7 +14,7 @@ const sources = ['src', 'bin'].flatMap((folder) =>
 )
 
 const CALL = /\blog\??\.(trace|debug|info|warn|error|fatal)\(/g
-/** A string, a template or a comment, where an argument does not end. */
+/** A string, a template or a comment, in which an argument does not end. */
 const OPAQUE = /^(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`|\/\/.*\n)/
 
 /** Returns the last argument of the call whose arguments begin at `from`. */
@@ -35,14 +35,14 @@ function lastArgument(text: string, from: number): string {
 }
 
 interface Message {
-  /** Undefined for one of a table, which may be logged at several. */
+  /** Undefined for a message of a table, which may be logged at several levels. */
   readonly level: string | undefined
   readonly message: string
 }
 
 const LITERAL = /'[^']*'|"[^"]*"|`[^`]*`/g
 
-/** Returns the strings that an argument may be: its own, or those of a table of the file, such as `MESSAGES[mode]`. */
+/** Returns the possible strings of an argument: a literal, or those of a table of the file, such as `MESSAGES[mode]`. */
 function stringsOf(argument: string, text: string): string[] {
   const own = argument.match(LITERAL)
   if (own !== null) return own
@@ -59,7 +59,7 @@ const calls = sources.flatMap((text) =>
     return { level: call[1]!, strings: stringsOf(argument, text), ofTable: argument.endsWith(']') }
   }),
 )
-/** With `…` for what varies. */
+/** The message, with `…` for variable parts. */
 const logged = calls.flatMap(({ level, strings, ofTable }) =>
   strings.map((text): Message => ({
     level: ofTable ? undefined : level,
@@ -77,7 +77,7 @@ const documented = [...doc.matchAll(/^\| (\w+) \| `([^`]+)` \|/gm)].map(([, leve
   message: message!,
 }))
 
-/** True if a documented message is a logged one, with words for what varies. */
+/** True if a documented message matches a logged message, with text for the variable parts. */
 function isSame(shown: Message, pattern: Message): boolean {
   const parts = pattern.message
     .split('…')
@@ -88,19 +88,19 @@ function isSame(shown: Message, pattern: Message): boolean {
 }
 
 describe('docs/log-messages.md', () => {
-  it('lists every message that is logged', () => {
+  it('lists every logged message', () => {
     expect(logged.length).toBeGreaterThan(20)
     const missing = logged.filter((pattern) => !documented.some((shown) => isSame(shown, pattern)))
     expect(missing).toEqual([])
   })
 
-  it('lists no message that is not logged', () => {
+  it('lists only logged messages', () => {
     const patterns = [...logged, ...requests]
     const gone = documented.filter((shown) => !patterns.some((pattern) => isSame(shown, pattern)))
     expect(gone).toEqual([])
   })
 
-  it('describes the messages that are made elsewhere', () => {
+  it('describes the messages that are composed elsewhere', () => {
     const made = calls.filter(({ strings }) => strings.length === 0).map(({ level }) => level)
     const described = [...doc.matchAll(/^\| (\w+) \| \*[^*]+\* \|/gm)].map(([, level]) => level)
     expect(described).toHaveLength(made.length)

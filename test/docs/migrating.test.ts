@@ -12,7 +12,7 @@ describe('docs/migrating.md', () => {
     block!.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
   )
 
-  it('shows configurations that load, for each of the peers and for a trial', async () => {
+  it('shows configurations that load, for each peer and for a trial', async () => {
     expect(blocks).toHaveLength(5)
     const folder = mkdtempSync(join(tmpdir(), 'sluice-migrating-'))
     for (const [i, block] of blocks.entries()) {
@@ -24,7 +24,7 @@ describe('docs/migrating.md', () => {
     rmSync(folder, { recursive: true })
   })
 
-  it('shows a log format of nginx that replay reads', () => {
+  it('shows an nginx log format that replay reads', () => {
     const [, ...parts] = /log_format sluice escape=json '(.*)'\n *'(.*)';/.exec(doc)!
     const values: Record<string, string> = {
       ...{ time_iso8601: '2026-11-22T14:09:58+00:00', request_method: 'GET', host: 'api.example.com' },

@@ -9,12 +9,12 @@ import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** docs/operating.md and docs/configuration.md must list what there is, all of it and nothing else. */
+/** docs/operating.md and docs/configuration.md must be complete, and list nothing that does not exist. */
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 const doc = read('docs/operating.md')
 
-/** The rows of the tables under a heading, each as its cells. */
+/** Returns the rows of the tables under a heading, each as a list of cells. */
 function rowsUnder(heading: string): readonly (readonly string[])[] {
   const [, section = ''] =
     new RegExp(`^#+ ${heading}\\n([\\s\\S]*?)(?=^## |(?![\\s\\S]))`, 'm').exec(doc) ?? []
@@ -91,7 +91,7 @@ describe('docs/operating.md', () => {
     expect(shown).toEqual(['0', '1', ...known])
   })
 
-  it('lists what the admin listener serves', async () => {
+  it('lists all paths of the admin listener', async () => {
     const { body } = await call(gateway.adminPort, { path: '/nowhere' })
     const paths = body.match(/\/[a-zA-Z/]+/g)!
     expect(paths.length).toBeGreaterThan(3)

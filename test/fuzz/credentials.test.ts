@@ -48,7 +48,7 @@ const put = fc.oneof(
   fc.string({ maxLength: 4 }),
   fc.base64String({ maxLength: 12 }),
 )
-/** One change of a text: at a place, so many characters are cut, and something is put there. */
+/** One change of a string: at a position, a number of characters is replaced by a string. */
 const change = fc.record({ at: fc.double({ min: 0, max: 1, noNaN: true }), cut: fc.nat(6), put })
 const changed = (text: string, changes: readonly { at: number; cut: number; put: string }[]): string =>
   changes.reduce((sofar, { at, cut, put }) => {
@@ -78,7 +78,7 @@ const header = fc.dictionary(
   json,
 )
 const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url')
-/** The parts of a good token, others in their places. */
+/** The parts of a valid token, with replacements for some of them. */
 const forged = fc
   .record({
     header: fc.option(header),
@@ -107,7 +107,7 @@ const value = fc.oneof(
 )
 
 it(
-  'whatever credentials are sent, nobody but the owner of the whole token is let in, and nothing throws',
+  'accepts only the exact valid token among any credentials, and never throws',
   async () => {
     expect(await authenticate([`Bearer ${good}`])).toMatchObject({ client: 'client-1' })
     await fc.assert(
@@ -115,7 +115,7 @@ it(
         const values = makers.map((make) => make())
         const verdict = await authenticate(values)
         if (!(verdict instanceof Refusal)) {
-          // RFC 9110 section 11.1: the scheme in any case, and one blank or more.
+          // RFC 9110 section 11.1: the scheme in any case, and one or more blanks.
           expect(values.map((text) => text.replace(/^bearer +/i, ''))).toEqual([good])
           return
         }

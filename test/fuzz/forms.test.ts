@@ -67,7 +67,7 @@ const type = fc.oneof(
 )
 
 it(
-  'whatever is pushed, it is read as URLSearchParams reads it, or refused in words of OAuth, and never by a failure',
+  'any pushed form is parsed as URLSearchParams does, or refused with an OAuth error, and never throws',
   async () => {
     let taken = 0
     await fc.assert(

@@ -77,7 +77,7 @@ const headers = fc
   }))
 
 it(
-  'whatever fields are sent, none that speaks for the connection or ends here passes from an untrusted peer',
+  'any fields of an untrusted peer: hop-by-hop fields, and fields that only a proxy may set, are not forwarded',
   () => {
     fc.assert(
       fc.property(headers, (sent) => {
@@ -121,7 +121,7 @@ it(
 )
 
 it(
-  'whatever X-Forwarded-For says, the caller is an address that it names behind trusted ones alone, or the peer',
+  'any X-Forwarded-For: the caller is an address in it that is followed only by trusted ones, or the peer',
   () => {
     const hop = fc.oneof(
       fc.constantFrom(
@@ -149,7 +149,7 @@ it(
         if (caller === peer) return
         expect(peers.trusts(peer)).toBe(true)
         expect(claim).toContain(caller)
-        // All that stand behind it are trusted.
+        // All addresses after it are trusted.
         const hops = claim.split(',')
         const at = hops.findLastIndex((text) => text.includes(caller))
         for (const later of hops.slice(at + 1))

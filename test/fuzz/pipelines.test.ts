@@ -27,7 +27,7 @@ afterAll(async () => {
   await back.close()
 })
 
-/** Requests that leave their socket open, each with what comes of it. */
+/** Requests that leave their socket open, with their responses. */
 const honest: readonly Framing[] = FRAMINGS.filter(
   ({ bytes, answers, orRefused }) =>
     orRefused !== true && bytes.length === 1 && bytes[0]!.endsWith(LAST) && answers.join() === '200,200',
@@ -39,7 +39,7 @@ const honest: readonly Framing[] = FRAMINGS.filter(
     answers: [200],
     reaches: framing.reaches!.slice(0, 1),
   }))
-/** Refused, and the socket stays. */
+/** Refused requests that leave the socket open. */
 const refused: readonly Framing[] = [
   { name: 'no token', bytes: [`GET /v3/CASE/x HTTP/1.1\r\n${HOST}\r\n`], answers: [401] },
   { name: 'a bad target', bytes: [`GET /oidc/CASE//x HTTP/1.1\r\n${HOST}\r\n`], answers: [400] },
@@ -49,7 +49,7 @@ const refused: readonly Framing[] = [
     answers: [401],
   },
 ]
-/** Refused, and nothing behind it is read. */
+/** Refused requests that end the socket: nothing after them is read. */
 const fatal = FRAMINGS.filter(
   ({ bytes, answers, charges, ends }) =>
     bytes.length === 1 &&
@@ -60,7 +60,7 @@ const fatal = FRAMINGS.filter(
     bytes[0]!.startsWith('POST /v3/'),
 )
 
-/** Everything that is answered to the bytes, cut in pieces at `cuts`, until the socket closes. */
+/** Sends the bytes in pieces, split at `cuts`. Returns all that is received until the socket closes. */
 function converse(bytes: Buffer, cuts: readonly number[]): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(gateway.port, '127.0.0.1').setNoDelay(true)
@@ -89,7 +89,7 @@ function converse(bytes: Buffer, cuts: readonly number[]): Promise<string> {
 
 let sockets = 0
 it(
-  'however requests follow each other on a socket, each is answered in turn and forwarded as it was sent, and none behind the end',
+  'any sequence of requests on a socket: each is answered in order and forwarded unchanged, and none after the end is',
   async () => {
     const sequence = fc.record({
       cases: fc.array(
@@ -110,7 +110,7 @@ it(
             const from = back.requests.length
             const answers = statuses(await converse(bytes, cuts))
             const expected = cases.flatMap(({ answers }) => answers)
-            // What comes behind a request under way is read before its answer: garbage there ends the socket without one of its own.
+            // Bytes after a pending request are parsed before its response: garbage there ends the socket without a response.
             if (end === undefined) expect(answers).toEqual([...expected, 200])
             else expect([expected, [...expected, 400]]).toContainEqual(answers)
             const reached = back.requests

@@ -1,10 +1,10 @@
-/** Does `npm run test:long` run, with time to look further? */
+/** True in `npm run test:long`, which has time for more runs. */
 export const LONG = process.env['SLUICE_LONG'] === '1'
 const LONG_MS = 60_000
 
-/** So many runs in the suite, a minute of them in `npm run test:long`. What fails prints its seed. */
+/** Options for `runs` runs in the suite, and for a minute of runs in `npm run test:long`. A failure prints its seed. */
 export const runs = (numRuns: number) =>
   LONG ? { numRuns: 100_000_000, interruptAfterTimeLimit: LONG_MS } : { numRuns }
 
-/** For tests that run that long. */
+/** Timeout of these tests, in milliseconds. */
 export const PATIENCE_MS = LONG ? 3 * LONG_MS : 30_000

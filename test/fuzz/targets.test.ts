@@ -16,7 +16,7 @@ const escaped = fc.nat(255).map((byte) => `%${byte.toString(16).padStart(2, '0')
 const character = fc
   .string({ unit: 'binary', minLength: 1, maxLength: 1 })
   .map((char) => (/\p{Surrogate}/u.test(char) ? 'x' : encodeURIComponent(char)))
-/** What aliases of a path are made of. */
+/** Pieces that compose aliases of a path. */
 const piece = fc.oneof(
   { weight: 4, arbitrary: fc.constantFrom('/', '/', '/', 'sync', 'v3', 'ab:cd', 'ab%3Acd', 'x') },
   fc.constantFrom(
@@ -103,16 +103,16 @@ const PLAIN = compileParameters(
   { segments: [{ param: 'connection' }], limits: [{ per: ['connection'] } as unknown as Limit] },
   {},
 )
-/** The counter that a POST is charged to, or `refused`; undefined where it is no sync. */
+/** Returns the counter that a POST is charged to, or `refused`; undefined if it is not a sync. */
 function counterOf({ segments }: Target): string | undefined {
   const found = matchRoute(SYNCS, 'POST', HOST, segments)
   if (found === undefined || !('route' in found)) return undefined
   return PLAIN(found.params) === undefined ? paramPart(found.params['connection']!) : 'refused'
 }
 
-describe('whatever target is sent', () => {
+describe('any target', () => {
   it(
-    '400, or one canonical spelling with nothing ambiguous in it',
+    'is a 400, or has one canonical spelling without anything ambiguous',
     () => {
       let taken = 0
       fc.assert(
@@ -134,7 +134,7 @@ describe('whatever target is sent', () => {
             expect(plain).not.toMatch(/^\.{0,2}$/)
             expect(plain).not.toMatch(/[/\\%;\p{Cc}]/u)
           }
-          // It begins and ends a request line by itself.
+          // It can be a complete target of a request line.
           expect(path + query).toMatch(/^\/[!-~\u0080-\u00ff]*$/)
           expect(path + query).not.toContain('#')
         }),
@@ -146,7 +146,7 @@ describe('whatever target is sent', () => {
   )
 
   it(
-    'what a framework behind takes for a sync is charged as one, to the same connection',
+    'that a framework of the upstream routes as a sync is charged as a sync of the same connection',
     () => {
       let syncs = 0
       fc.assert(
@@ -171,7 +171,7 @@ describe('whatever target is sent', () => {
   )
 
   it(
-    'what a framework behind takes for the PAR endpoint is guarded',
+    'that a framework of the upstream routes to the PAR endpoint is guarded',
     () => {
       const guarded = pattern('POST /oidc/request')
       const pieces = fc.array(
@@ -198,7 +198,7 @@ describe('whatever target is sent', () => {
           if (found instanceof Refusal) return
           const received = { method: 'POST', target: found.path + found.query, field: () => undefined }
           for (const [name, framework] of Object.entries(FRAMEWORKS)) {
-            // A suffix of a literal segment is left to the operator.
+            // Suffixes of a literal segment are the operator's responsibility.
             if (name === 'Rails') continue
             if (framework(received, /^(\/oidc\/request)\/?$/) === undefined) continue
             pushes++
@@ -216,7 +216,7 @@ describe('whatever target is sent', () => {
   )
 
   it(
-    'a Host is one name and port, or refused',
+    'with any Host is refused, or has one host name and port',
     () => {
       const host = fc.oneof(
         fc.string({ unit: 'binary' }),

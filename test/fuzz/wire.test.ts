@@ -8,9 +8,9 @@ import { call, startGateway, type TestGateway, token } from '../helpers/gateway.
 import { until } from '../helpers/wait.ts'
 import { LONG, PATIENCE_MS, runs } from './runs.ts'
 
-/** Requests thrown at once. */
+/** Concurrent requests. */
 const AT_ONCE = 24
-/** A caller waits for nothing longer than that. */
+/** Maximum time that a caller waits, in milliseconds. */
 const LONGEST_MS = 250
 const QUIET_MS = 20
 
@@ -19,7 +19,7 @@ let gateway: TestGateway
 let mine: string
 beforeAll(async () => {
   back = await startStrictUpstream()
-  // What throws within it fails the test; an unhandled rejection too.
+  // An exception or an unhandled rejection in it fails the test.
   gateway = await startGateway({
     data: back.url,
     limit: 100_000_000,
@@ -55,7 +55,7 @@ const OPERATORS = [
   'HEAD //[',
   'POST http://[::1/x',
 ]
-/** At the admin listener. */
+/** Requests for the admin listener. */
 const operators = OPERATORS.map((line) => `${line} HTTP/1.1\r\nHost: localhost\r\n\r\n`)
 
 const TOKENS = [
@@ -107,7 +107,7 @@ const TOKENS = [
   ],
 ]
 
-/** One change: at a place, so many bytes are cut, and something is put there. */
+/** One change: at a position, a number of bytes is replaced. */
 const change = fc.record({
   at: fc.double({ min: 0, max: 1, noNaN: true }),
   cut: fc.oneof({ weight: 3, arbitrary: fc.nat(4) }, fc.nat(200)),
@@ -122,7 +122,7 @@ const atCallers = fc.record({
   admin: fc.constant<boolean>(false),
   seed: fc.constantFrom(...seeds),
   changes: fc.array(change, { minLength: 1, maxLength: 4 }),
-  /** Where the bytes are parted in two pieces. */
+  /** The position at which the bytes are split in two pieces. */
   pause: fc.option(fc.double({ min: 0, max: 1, noNaN: true }), { nil: undefined }),
   leave: fc.constantFrom('close', 'end', 'reset'),
 })
@@ -141,7 +141,7 @@ function bytesOf({ seed, changes }: Mutant): Buffer {
   return Buffer.from(text.replaceAll('CASE', '0000').replaceAll('TOKEN', mine), 'latin1')
 }
 
-/** Sends bytes, and leaves when the far end is done or has been patient for long enough. */
+/** Sends bytes, and disconnects when the gateway has closed the socket, or after a timeout. */
 function throwAt(mutant: Mutant): Promise<void> {
   const bytes = bytesOf(mutant)
   return new Promise((resolve) => {
@@ -174,12 +174,12 @@ function throwAt(mutant: Mutant): Promise<void> {
 const metrics = async (): Promise<string> => (await call(gateway.adminPort, { path: '/metrics' })).body
 const sum = (text: string, pattern: RegExp): number =>
   [...text.matchAll(pattern)].reduce((all, [, value]) => all + Number(value), 0)
-/** Open descriptors, without both ends of the sockets that are kept to the upstream. */
+/** Open descriptors, without both ends of the kept sockets to the upstream. */
 const held = async (): Promise<number> =>
   sum(await metrics(), /^process_open_fds (\d+)/gm) - 2 * back.sockets()
 
 it(
-  'whatever bytes come, the gateway lives, counts what it forwards, forwards one reading alone, and forgets',
+  'any bytes: the gateway survives, charges each forwarded request, forwards only unambiguous requests, and closes their sockets',
   async () => {
     expect((await call(gateway.port, { path: '/v3/x', token: mine })).status).toBe(200)
     const before = await held()

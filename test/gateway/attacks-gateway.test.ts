@@ -39,7 +39,7 @@ afterAll(async () => {
 
 describe('through the gateway', () => {
   it.each(Object.keys(forgeries))(
-    'a token that is no access token of the issuer is a 401: %s',
+    'refuses a token that is not an access token of the issuer with 401: %s',
     async (name) => {
       const refused = await call(gateway.port, { token: forgeries[name]!() })
       expect(refused.status).toBe(401)
@@ -53,13 +53,13 @@ describe('through the gateway', () => {
     },
   )
 
-  it('a good one is accepted, and no URL in a bad one was fetched', async () => {
+  it('accepts a valid token, and fetches no URL of the invalid tokens', async () => {
     expect((await call(gateway.port, { token: issuer.token() })).status).toBe(200)
     expect(data.seen).toHaveLength(1)
     expect(sprung).toBe(0)
   })
 
-  it('a token in the query or in the body is no credential', async () => {
+  it('ignores a token in the query or in the body', async () => {
     const token = issuer.token()
     const answers = [
       await call(gateway.port, { path: `/transactions?access_token=${token}` }),
@@ -77,7 +77,7 @@ describe('through the gateway', () => {
 })
 
 describe('the keys of an issuer', () => {
-  it('are reloaded when they change, and used while the issuer is down', async () => {
+  it('are read again when they change, and stay in use while the issuer is down', async () => {
     const moving = await startIssuer({ algorithms: ['ES256'] })
     const following = await gatewayOf(moving)
     const statusOf = async (token: string) => (await call(following.port, { token })).status

@@ -13,7 +13,7 @@ beforeAll(async () => {
   identity = await startUpstream((_, response) => response.writeHead(303, { Location: '/x' }).end())
   gateway = await startGateway({
     data: identity.url,
-    // An open route before it must not let anything past the guard.
+    // An earlier open route must not bypass the guard.
     routes: `routes:
   - { match: "GET /oidc/*", upstream: identity, authenticate: none }
   - { match: "GET,POST /oidc/auth", upstream: identity, authenticate: authorization }
@@ -38,7 +38,7 @@ describe('the authorisation endpoint', () => {
       '%7A',
     ),
     '/oidc/auth?client_id=other&scope=openid&x=%2F%2f+a&x=b',
-  ])('forwards %s as it came', async (path) => {
+  ])('forwards %s unchanged', async (path) => {
     expect((await ask(path)).status).toBe(303)
     expect((await ask(path, { method: 'HEAD' })).status).toBe(303)
     expect(identity.seen.map(({ url }) => url.slice(url.indexOf('?')))).toEqual(
@@ -67,7 +67,7 @@ describe('the authorisation endpoint', () => {
     ['/oidc/auth%20?client_id=signing', 'GET', 404],
     ['/oidc/auth?client_id=signing', 'PUT', 405],
     ['/oidc/auth?client_id=signing', 'OPTIONS', 405],
-  ])('has no alias: %s by %s', async (path, method, status) => {
+  ])('cannot be reached by an alias: %s by %s', async (path, method, status) => {
     const { headers, ...got } = await ask(path, { method })
     expect(got.status).toBe(status)
     expect(headers.allow).toBe(status === 405 ? 'GET, HEAD, POST' : undefined)
@@ -79,7 +79,7 @@ describe('the authorisation endpoint', () => {
     expect((await ask('/oidc/auth', sent)).status).toBe(413)
   })
 
-  it('lets the resumption of a login pass', async () => {
+  it('forwards the resumption of a login', async () => {
     expect((await ask('/oidc/auth/an-interaction')).status).toBe(303)
   })
 })
@@ -87,7 +87,7 @@ describe('the authorisation endpoint', () => {
 describe('a refusal of the authorisation endpoint', () => {
   const path = `/oidc/auth?client_id=${encodeURIComponent(`<b>"&'`)}&state=%3Cscript%3E`
 
-  it('is a page to a browser, with no code and nothing from elsewhere, and no redirect', async () => {
+  it('is a page for a browser, without scripts, external resources or a redirect', async () => {
     const headers = { Accept: BROWSER, 'X-Request-Id': 'my-id' }
     const got = await ask(path, { headers })
     expect([got.status, got.headers['content-type']]).toEqual([400, 'text/html; charset=utf-8'])
@@ -115,7 +115,7 @@ describe('a refusal of the authorisation endpoint', () => {
     'text/html;q=0',
     '',
     'x'.repeat(9000),
-  ])('is JSON of RFC 6749 to whoever accepts %j', async (accept) => {
+  ])('is JSON of RFC 6749 for callers that accept %j', async (accept) => {
     const got = await ask(path, { headers: accept === undefined ? {} : { Accept: accept } })
     expect([got.status, got.headers['content-type']]).toEqual([400, 'application/json'])
     expect(got.json).toEqual({

@@ -65,7 +65,7 @@ const send = (authorization: string, more: Parameters<typeof call>[1] = {}) =>
   call(gateway.port, { ...more, headers: { Host: HOST, Authorization: authorization, ...more.headers } })
 
 describe('a scope', () => {
-  it('that a token lacks is a 403 that names what is needed, and reaches no upstream', async () => {
+  it('that a token lacks is a 403 with the required scopes, and the request is not forwarded', async () => {
     const before = data.seen.length
     for (const [scope, missing] of [
       [undefined, 'scopes payments read'],
@@ -84,7 +84,7 @@ describe('a scope', () => {
     expect(data.seen.length).toBe(before)
   })
 
-  it('that it has admits it, and is required only on its own route', async () => {
+  it('that a token has admits the request, and is required only on its own route', async () => {
     const good = `Bearer ${await token('acme', { scope: 'read openid payments' })}`
     expect((await send(good, { path: '/payments' })).status).toBe(200)
     expect((await send(`Bearer ${await token('acme')}`)).status).toBe(200)
@@ -92,7 +92,7 @@ describe('a scope', () => {
 })
 
 describe('several issuers', () => {
-  it('each identify their clients, by their own claim', async () => {
+  it('identify their clients by their own claim', async () => {
     expect((await send(`Bearer ${await token('acme')}`)).headers['x-ratelimit-remaining']).toBeDefined()
     const fresh = () => send(`Bearer ${other.token({ azp: 'party' })}`)
     expect((await fresh()).headers['x-ratelimit-remaining']).toBe('999')
@@ -102,7 +102,7 @@ describe('several issuers', () => {
 })
 
 describe('an opaque token', () => {
-  it('is looked up once, and counted for the client that it is of', async () => {
+  it('is introspected once, and counted for its client', async () => {
     introspection.answer = { active: true, azp: 'opaque-client', sub: 'u', aud: AUDIENCE }
     const before = introspection.asked.length
     expect((await send('Bearer opaque-1')).headers['x-ratelimit-remaining']).toBe('999')
@@ -115,7 +115,7 @@ describe('an opaque token', () => {
     ])
   })
 
-  it('is a 401 where it is not active, and a 503 while the issuer does not answer', async () => {
+  it('is a 401 if it is inactive, and a 503 while the issuer does not respond', async () => {
     introspection.answer = { active: false }
     expect((await send('Bearer opaque-2')).status).toBe(401)
     introspection.answer = (response) => response.destroy()
@@ -156,7 +156,7 @@ describe('a token that is bound to a key', () => {
     expect((await send(`DPoP ${mine}`, { headers: prove(mine, `http://${HOST}/other`) })).status).toBe(401)
   })
 
-  it('is proved for the URL that a trusted proxy reports, and no other peer', async () => {
+  it('is proved for the URL that a trusted proxy, but not another peer, reports', async () => {
     const proxied = await started({ trustedProxies: '[127.0.0.0/8]' })
     const mine = await bound()
     const headers = () => ({
@@ -170,7 +170,7 @@ describe('a token that is bound to a key', () => {
     expect((await call(gateway.port, { headers: headers() })).status).toBe(401)
   })
 
-  it('cannot be checked where no host is known to be served, which the challenge does not offer then', async () => {
+  it('is refused without configured hosts, and the challenge does not offer DPoP', async () => {
     const hostless = await started({
       routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]',
     })
@@ -210,7 +210,7 @@ describe('over HTTPS', () => {
   }
   const bound = () => token('acme', { cnf: { 'x5t#S256': client.thumbprint } })
 
-  it('callers are served as over HTTP, and reported to upstreams as https', async () => {
+  it('serves callers as over HTTP, and reports https to upstreams', async () => {
     const { port, running } = await started({ listen: tls() })
     expect(running.address).toBe(`https://127.0.0.1:${port}`)
     expect((await get(port, `Bearer ${await token('acme')}`)).status).toBe(200)
@@ -224,11 +224,11 @@ describe('over HTTPS', () => {
     expect((await get(port, `DPoP ${mine}`, { headers: { DPoP: proof } })).status).toBe(200)
   })
 
-  it('a token that is bound to a certificate is accepted only with it', async () => {
+  it('accepts a token that is bound to a certificate only with this certificate', async () => {
     const { port } = await started({ listen: tls(', requestClientCert: true') })
     const mine = `Bearer ${await bound()}`
     expect((await get(port, mine, client)).status).toBe(200)
-    // No authority has signed this certificate, so it is not passed on.
+    // The certificate is not signed by an authority, so it is not forwarded.
     expect(data.seen.at(-1)!.headers['client-cert']).toBeUndefined()
     const without = await get(port, mine)
     expect(without.status).toBe(401)
@@ -239,7 +239,7 @@ describe('over HTTPS', () => {
     expect((await get(port, `Bearer ${await token('acme')}`)).status).toBe(200)
   })
 
-  it('with clientCa, others cannot connect, and upstreams get the certificate', async () => {
+  it('with clientCa, refuses connections without a signed certificate, and forwards the certificate', async () => {
     const { port } = await started({ listen: tls(`, clientCa: ${folder}/ca.pem`) })
     const mine = `Bearer ${await bound()}`
     const forged = { 'Client-Cert': ':AAAA:' }
@@ -253,7 +253,7 @@ describe('over HTTPS', () => {
     }
   })
 
-  it('plain text, or an old TLS version, ends only its socket', async () => {
+  it('closes only the socket of plain text or of an old TLS version', async () => {
     const { port } = await started({ listen: tls() })
     const plain = httpRequest({ host: '127.0.0.1', port, path: '/' })
     plain.end()
@@ -271,8 +271,8 @@ describe('over HTTPS', () => {
   })
 })
 
-describe('a certificate that a trusted proxy passes on', () => {
-  it('counts as the caller’s', async () => {
+describe('a certificate that a trusted proxy forwards', () => {
+  it('is the certificate of the caller', async () => {
     const proxied = await started({ trustedProxies: '[127.0.0.0/8]' })
     const client = makeCertificate('client')
     const mine = await token('acme', { cnf: { 'x5t#S256': client.thumbprint } })

@@ -10,7 +10,7 @@ import { until } from '../helpers/wait.ts'
 let back: RawUpstream
 let redis: RedisServer
 let gateway: ServingProcess
-/** Everything that reached the upstream. */
+/** All bytes that reached the upstream. */
 let reached = ''
 const callers: Socket[] = []
 beforeAll(async () => {
@@ -41,7 +41,7 @@ afterAll(async () => {
 })
 
 let number = 100
-/** A caller that has sent the head of a chunked request and the first of its body. */
+/** Connects a caller that has sent the head of a chunked request and the first chunk. */
 async function begun(path: string) {
   const id = `case-${++number}`
   const fields = [
@@ -65,7 +65,7 @@ async function begun(path: string) {
     closed: () => until('the socket is closed', () => socket.readableEnded || socket.destroyed),
   }
 }
-/** The log line of a request, when it is written. */
+/** Waits for the log line of a request. */
 async function lineOf(id: string): Promise<Record<string, unknown>> {
   const find = () => gateway.lines().filter((line) => line['requestId'] === id)
   await until('its line', () => find().length > 0)
@@ -98,7 +98,7 @@ const BREAKS: readonly (readonly [
 
 describe.concurrent('a body that', () => {
   it.each(BREAKS)(
-    '%s is answered %i in the format of the Data API, and counted',
+    '%s gets a %i in the format of the Data API, and is counted',
     async (_, status, code, breaks) => {
       const caller = await begun('/v3/upload')
       breaks(caller.socket)
@@ -120,10 +120,10 @@ describe.concurrent('a body that', () => {
     },
   )
 
-  it.each(BREAKS)('%s is answered %i in the format of OAuth, where it was forwarded', async (...way) => {
+  it.each(BREAKS)('%s gets a %i in the format of OAuth if it was forwarded', async (...way) => {
     await expectOAuthAnswer('/oidc/upload', way)
   })
-  it.each(BREAKS)('%s is answered %i in the format of OAuth, where it was pushed', async (...way) => {
+  it.each(BREAKS)('%s gets a %i in the format of OAuth if it was pushed', async (...way) => {
     await expectOAuthAnswer('/oidc/request', way)
   })
 
@@ -139,7 +139,7 @@ describe.concurrent('a body that', () => {
 })
 
 describe('a body that', () => {
-  it('breaks off in flight is never whole at the upstream, whose socket is freed', async () => {
+  it('breaks off in flight never looks complete to the upstream, whose socket is freed', async () => {
     const caller = await begun('/v3/long')
     caller.socket.write(`${(100_000).toString(16)}\r\n${'x'.repeat(100_000)}`)
     await until('it is in flight', () => reached.includes(caller.id))
@@ -150,7 +150,7 @@ describe('a body that', () => {
     expect(reached.slice(reached.indexOf(caller.id))).not.toContain('\r\n0\r\n')
   })
 
-  it('breaks off while the limiter decides is counted, and never forwarded', async () => {
+  it('breaks off while the limiter decides is counted, but not forwarded', async () => {
     redis.freeze()
     const caller = await begun('/v3/waits')
     caller.socket.write('zz\r\n')
@@ -164,7 +164,7 @@ describe('a body that', () => {
     expect(reached).not.toContain(caller.id)
   })
 
-  it('breaks off after the response began cuts the response', async () => {
+  it('breaks off after the response began truncates the response', async () => {
     const caller = await begun('/v3/early')
     caller.socket.write(`${(100_000).toString(16)}\r\n${'x'.repeat(100_000)}`)
     await until('the answer begins', () => caller.said().endsWith('begun'))
@@ -174,7 +174,7 @@ describe('a body that', () => {
     expect(await lineOf(caller.id)).toMatchObject({ status: 200, code: 'BadRequest', incomplete: 'cut' })
   })
 
-  it('continues after a refusal does not keep its sender from the response', async () => {
+  it('continues after a refusal does not prevent its sender from reading the response', async () => {
     const caller = await begun('/v3/upload')
     caller.socket.write('zz\r\n')
     for (let i = 0; i < 50; i++) {

@@ -8,7 +8,7 @@ import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { type FragileUpstream, startFragileUpstream } from '../helpers/fragile-upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** Three minutes of load, while Redis and the upstream are killed, hung and restarted at random; then the accounts. */
+/** Duration of the load, during which Redis and the upstream are killed, frozen and restarted at random. */
 const LOAD_MS = 180_000
 const CALLERS = 12
 const CLIENTS = 2
@@ -18,15 +18,15 @@ const WINDOW_MS = 500
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms))
 const anyOf = <T>(list: readonly T[]): T => list[Math.floor(Math.random() * list.length)]!
 
-/** What became of one request. */
+/** The outcome of one request. */
 interface Sent extends Observed {
   readonly id: string
   readonly client: number
-  /** `cut`: no whole answer came; `left`: the caller went away. */
+  /** `cut`: the response was incomplete; `left`: the caller disconnected. */
   readonly outcome: number | 'cut' | 'left'
 }
 
-/** One request, sometimes with a body, sometimes left before its answer. */
+/** Sends one request, sometimes with a body. Sometimes disconnects before the response. */
 async function send(port: number, client: number, bearer: string): Promise<Sent> {
   const id = crypto.randomUUID()
   const sentAt = performance.now()
@@ -36,7 +36,7 @@ async function send(port: number, client: number, bearer: string): Promise<Sent>
     sentAt,
     answeredAt: performance.now(),
     outcome,
-    // Whatever the upstream answered; unknown for those without an answer.
+    // Any response of the upstream. Unknown, so false, without a response.
     admitted: typeof outcome === 'number' && outcome !== 429 && outcome !== 503,
   })
   const headers = { 'X-Request-Id': id }
@@ -58,7 +58,7 @@ async function send(port: number, client: number, bearer: string): Promise<Sent>
   }
 }
 
-/** Breaks one thing after the other and mends each: everything once, and on until it is stopped. */
+/** Causes and repairs one fault after another: each fault once, and again while `on` returns true. */
 async function havoc(redis: RedisServer, upstream: FragileUpstream, on: () => boolean): Promise<void> {
   const faults: readonly (() => Promise<void>)[] = [
     async () => {
@@ -97,18 +97,18 @@ const bytesOf = async (gateway: ServingProcess): Promise<number> =>
       (await call(gateway.adminPort, { path: '/metrics' })).body,
     )![1],
   )
-/** Open descriptors, where the system reports them. */
+/** Returns the number of open descriptors; 0 if the system does not report them. */
 function descriptorsOf({ child }: ServingProcess): number {
   return process.platform === 'linux' ? readdirSync(`/proc/${child.pid}/fd`).length : 0
 }
 
 describe.concurrent.each([
-  // Redis that is killed forgets one window's calls; hung, it forgets nothing.
+  // A killed Redis loses the calls of one window; a frozen one loses nothing.
   { onOutage: 'deny', most: 2 * LIMIT },
-  // Beside that, the gateways' own counters admit a limit's worth of their own.
+  // In addition, the gateways' own counters admit up to the limit.
   { onOutage: 'local', most: 3 * LIMIT },
 ])('under onOutage: $onOutage', ({ onOutage, most }) => {
-  it('every request has one answer and one log line, no limit is exceeded by more than is promised, and nothing is left behind', async ({
+  it('each request has at most one response and one log line, no limit is exceeded by more than is documented, and no resource leaks', async ({
     expect,
     onTestFinished,
   }) => {

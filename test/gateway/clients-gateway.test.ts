@@ -13,7 +13,7 @@ import {
 } from '../helpers/par-provider.ts'
 import { until } from '../helpers/wait.ts'
 
-/** A connection's identifier as the service makes them. */
+/** An identifier of a connection, in the service's format. */
 const CONNECTION = 'b74f1a79f0be8bdb857d82d0f041d7d2:a1d4e70e-bee9-4a91-84a6-23e2826023e5'
 const PRIVATE_JWK = {
   ...SIGNING_KEY.privateKey.export({ format: 'jwk' }),
@@ -60,7 +60,7 @@ describe.each([6, 9] as const)('through the gateway, with the tokens of oidc-pro
   })
 
   describe('openid-client 5', () => {
-    it('calls the Data API with the token that it got', async () => {
+    it('calls the Data API with its token', async () => {
       const { Client } = await client5.Issuer.discover(provider.issuer)
       const client = new Client({ client_id: 'secret', client_secret: SECRET, response_types: ['code'] })
       const { access_token: token } = await client.grant({ grant_type: 'client_credentials' })
@@ -113,12 +113,12 @@ describe.each([6, 9] as const)('through the gateway, with the tokens of oidc-pro
       expect(provider.called).toHaveLength(before)
     })
 
-    it('waits Retry-After when it called too often, and succeeds', async () => {
+    it('waits for Retry-After after a 429, and then succeeds', async () => {
       const moneyhub = await connect('busy')
       const read = () => moneyhub.getTransactions({ userId: 'user-1' })
       const refused = await provider.refused()
       let startedAt = 0
-      // Where their tokens come too far apart, the calls are none too many.
+      // If the tokens took too long, the calls do not exceed the limit.
       await until('a call is refused', async () => {
         const before = provider.called.length
         startedAt = performance.now()

@@ -18,7 +18,7 @@ beforeAll(async () => {
     startGateway({
       data: data.url,
       limit: LIMIT,
-      // Without an outage to see, Redis is waited for as long as a busy machine may take.
+      // A long timeout, so that a busy machine does not cause an outage.
       store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
       routes: `routes:
   - { match: "${HOST}/free", upstream: data, authenticate: bearer }
@@ -39,7 +39,7 @@ const send = (token: string, proof: string, { port } = gateways[0], path = '/tra
   call(port, { path, headers: { Host: HOST, Authorization: `DPoP ${token}`, DPoP: proof } })
 const statuses = (answers: readonly Got[]) => answers.map(({ status }) => status)
 
-/** How many writes Redis was asked for, ever. */
+/** Returns the total number of writes to Redis. */
 async function writes(): Promise<number> {
   const said = String(await redis.command('INFO', 'commandstats'))
   return [...said.matchAll(/cmdstat_(?:set|evalsha):calls=(\d+)/g)].reduce((sum, [, n]) => sum + Number(n), 0)
@@ -65,7 +65,7 @@ describe('a proof', () => {
     expect((await send(mine, prove(mine))).headers['x-ratelimit-remaining']).toBe(String(LIMIT - 2))
   })
 
-  it('is used up on a path without limits, too', async () => {
+  it('is accepted once on a path without limits, too', async () => {
     const mine = await bound()
     const proof = prove(mine, '/free')
     const answers = [
@@ -77,14 +77,14 @@ describe('a proof', () => {
 })
 
 describe('a caller over its limit', () => {
-  it('costs Redis nothing while its refusal is remembered, and its proofs stay good for one call', async () => {
+  it('causes no writes to Redis while its refusal is cached, and its proofs stay usable once', async () => {
     const mine = await bound()
     const used = prove(mine)
     await send(mine, used)
     for (let i = 1; i < LIMIT; i++) await send(mine, prove(mine))
     const before = data.seen.length
     let again = ''
-    await until('a second in which ten calls found time, as long as a refusal is remembered', async () => {
+    await until('ten calls within the second in which a refusal is cached', async () => {
       const started = performance.now()
       expect((await send(mine, prove(mine))).status).toBe(429)
       const asked = await writes()
@@ -105,7 +105,7 @@ describe('a caller over its limit', () => {
 })
 
 describe('while Redis is silent', () => {
-  it('a call with a proof, or a request for its limits, waits for Redis once', async () => {
+  it('a call with a proof, or a request for the limits, waits for Redis once', async () => {
     const timeoutMs = 2000
     const silent = await startGateway({
       data: data.url,
@@ -133,7 +133,7 @@ describe('while Redis is silent', () => {
 })
 
 describe('while Redis is gone', () => {
-  it('a proof that cannot be checked for replay gets 503, and stays good', async () => {
+  it('a proof that cannot be checked for replay gets a 503, and stays usable', async () => {
     const mine = await bound()
     const proof = prove(mine)
     await redis.kill()

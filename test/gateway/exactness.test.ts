@@ -11,7 +11,7 @@ import { sharedCluster, sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** Three gateways, random bursts, one judge who believes nothing but when calls were sent, and reached the upstream or were refused. */
+/** Three gateways get random bursts. The judge uses only the instants at which calls were sent, and were refused or reached the upstream. */
 
 const WINDOW_MS = 500
 
@@ -23,7 +23,7 @@ afterEach(async () => {
 interface Ground {
   readonly data: TestUpstream
   readonly gateways: readonly ServingProcess[]
-  /** Gives all gateways another limit; resolves when all have it. */
+  /** Changes the limit of all gateways; resolves when all have applied it. */
   setLimit(limit: number): Promise<void>
 }
 
@@ -53,7 +53,7 @@ async function ground(redis: string, limit: number): Promise<Ground> {
     async setLimit(now) {
       write(now)
       const hash = createHash('sha256').update(readFileSync(file)).digest('hex')
-      // At once, so that the window before still holds what was counted under the other limit.
+      // Immediately, so that the current window still contains calls counted under the previous limit.
       for (const gateway of gateways) gateway.kill('SIGHUP')
       const isInForce = ({ lines }: ServingProcess) =>
         lines().some((line) => line['msg'] === 'configuration reloaded' && line['hash'] === hash)
@@ -62,7 +62,7 @@ async function ground(redis: string, limit: number): Promise<Ground> {
   }
 }
 
-/** Random bursts until `meanwhile` is over; what became of each client's calls. */
+/** Sends random bursts until `meanwhile` resolves. Returns the outcomes of each client's calls. */
 async function bursts(
   { data, gateways }: Ground,
   tokens: readonly string[],
@@ -97,7 +97,7 @@ async function bursts(
   )
 }
 
-/** Of as many clients, spread over a cluster's three masters in turn. */
+/** Creates tokens of `clients` new clients, distributed over the three masters of a cluster. */
 const newTokens = (clients: number) =>
   Promise.all(
     Array.from({ length: clients }, (_, i) => {
@@ -114,7 +114,7 @@ describe.each([
   ['a single Redis', async () => `{ url: "${(await sharedRedis()).url}" }`],
   ['a cluster of three masters', async () => `{ cluster: ${JSON.stringify((await sharedCluster()).urls)} }`],
 ])('on %s', (_, open) => {
-  it('no window holds more than the limit and no call is refused while one holds fewer, also while limits are raised and lowered', async () => {
+  it('no window contains more calls than the limit, and no call is refused below it, also while limits are raised and lowered', async () => {
     const three = await ground(await open(), 20)
     const { setLimit } = three
     let [raisingAt, raisedAt, loweringAt, loweredAt] = [0, 0, 0, 0]
@@ -136,14 +136,14 @@ describe.each([
         some.filter(({ sentAt, answeredAt }) => sentAt > from && answeredAt < to)
       expect(mostInAWindow(within(calls, 0, raisingAt), WINDOW_MS)).toBeLessThanOrEqual(20)
       expect(mostInAWindow(calls, WINDOW_MS)).toBeLessThanOrEqual(40)
-      // Those counted under another limit count under this one too.
+      // Calls counted under another limit also count under this one.
       expect(within(wronglyAdmitted(calls, 10, WINDOW_MS), loweredAt, Infinity)).toEqual([])
       expect(within(wronglyAdmitted(calls, 20, WINDOW_MS), 0, raisingAt)).toEqual([])
       expect(wronglyAdmitted(calls, 40, WINDOW_MS)).toEqual([])
       expect(mostInAWindow(within(calls, loweredAt, Infinity), WINDOW_MS)).toBeLessThanOrEqual(10)
 
       expect(within(wronglyRefused(calls, 20, WINDOW_MS), 0, loweringAt)).toEqual([])
-      // A refusal of before may be remembered for a window.
+      // An earlier refusal may be cached for a window.
       const inForceAt = raisedAt + WINDOW_MS
       expect(within(wronglyRefused(calls, 40, WINDOW_MS), inForceAt, loweringAt)).toEqual([])
       expect(wronglyRefused(calls, 10, WINDOW_MS)).toEqual([])

@@ -21,15 +21,15 @@ afterEach(async () => {
 interface Ground {
   readonly redis: string
   readonly master: RedisServer
-  /** What `master` decides from now on does not reach its replica. */
+  /** Disconnects the replica from `master`: it misses all later decisions. */
   cut(): Promise<unknown>
-  /** The replica may take over. */
+  /** Lets the replica take over. */
   uncut(): void
-  /** Are there masters that live on? */
+  /** True if other masters continue. */
   readonly keeps: boolean
-  /** Were the calls lost that `cut` kept from the replica? */
+  /** True if the calls after `cut` are lost. */
   readonly forgets: boolean
-  /** Is a client counted by `master`? */
+  /** True if a client is counted by `master`. */
   isLost(client: string): boolean
 }
 
@@ -37,7 +37,7 @@ async function onCluster(): Promise<Ground> {
   const cluster = await startCluster(3, 1)
   closers.push(() => cluster.close())
   const master = await cluster.masterOf(0)
-  // Masters come first, then their replicas in the same order.
+  // Masters are listed first, then their replicas in the same order.
   const replica = cluster.nodes[cluster.nodes.indexOf(master) + 3]!
   return {
     redis: `{ cluster: ${JSON.stringify(cluster.urls)} }`,
@@ -59,7 +59,7 @@ async function behindSentinels(): Promise<Ground> {
   return {
     redis: `{ sentinels: ${JSON.stringify(urls)}, name: ${name} }`,
     master,
-    // Sentinels do not choose a replica that was away.
+    // Sentinels do not promote a replica that was disconnected.
     cut: async () => {},
     uncut() {},
     keeps: false,
@@ -69,7 +69,7 @@ async function behindSentinels(): Promise<Ground> {
 }
 
 let clients = 0
-/** A new client, whose counter is or is not on the master that dies. */
+/** Returns a new client, whose counter is on the failing master if `lost`. */
 function newClient({ isLost }: Ground, lost: boolean): string {
   for (;;) {
     const client = `client-${++clients}`
@@ -77,7 +77,7 @@ function newClient({ isLost }: Ground, lost: boolean): string {
   }
 }
 
-/** How many of a client's calls, spread over the gateways, are admitted; none may be answered with an error. */
+/** Sends calls of a client to all gateways. Returns the number of admitted calls; none may get an error. */
 async function admitted(gateways: readonly ServingProcess[], client: string, calls = CALLS): Promise<number> {
   const mine = await token(client)
   const answers = await Promise.all(
@@ -98,7 +98,7 @@ it.each<[string, () => Promise<Ground>]>([
   ['of a cluster', onCluster],
   ...(LONG ? ([['behind sentinels', behindSentinels]] as [string, () => Promise<Ground>][]) : []),
 ])(
-  'a master lost %s costs its keys one window’s calls at most, no caller under local anything, and then limits hold again',
+  'after the loss of a master %s, its keys lose at most the calls of one window, callers get no error under local, and limits are exact again',
   async (_, open) => {
     const data = await startUpstream()
     closers.push(data.close)
@@ -141,7 +141,7 @@ it.each<[string, () => Promise<Ground>]>([
 
     const again = await admitted(gateways, lost)
     expect(again).toBeLessThanOrEqual(LIMIT)
-    // What never reached the replica is gone, and callers get it again, but once.
+    // Calls that the replica missed are lost, so callers can make them again, once.
     if (ground.forgets) expect(again).toBe(LIMIT)
     expect(await admitted(gateways, lost)).toBe(0)
     if (kept !== undefined) expect(await admitted(gateways, kept)).toBe(0)

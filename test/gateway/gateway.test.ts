@@ -46,12 +46,12 @@ afterAll(async () => {
 let clients = 0
 const newClient = () => `client-${++clients}`
 
-describe('keeps the socket of a refused request', () => {
+describe('keeps open the socket of a request', () => {
   it.each([
-    ['that no route takes', 'GET /nowhere', 404],
+    ['that matches no route', 'GET /nowhere', 404],
     ['with an ambiguous target', 'GET /sync/..%2fx', 400],
     ['without a token', 'GET /v3/x', 401],
-    ['that is over its limit, whether memory or Redis says so', 'POST /v3/sync/kept', 429],
+    ['that is over its limit, refused by the cache or by Redis', 'POST /v3/sync/kept', 429],
   ])('%s', async (_, line, status) => {
     const authorization = status === 429 ? `Authorization: Bearer ${await token('kept')}\r\n` : ''
     const head = `${line} HTTP/1.1\r\nHost: a\r\n${authorization}Content-Length: 0\r\n\r\n`
@@ -65,7 +65,7 @@ describe('keeps the socket of a refused request', () => {
   })
 })
 
-it('serves nobody whose address is unknown, as the socket was reset at once', async () => {
+it('does not serve callers without an address, because the socket was reset immediately', async () => {
   const before = identity.seen.length
   for (let i = 0; i < 20; i++) {
     const sockets = Array.from({ length: 10 }, () => connect(gateway.port, '127.0.0.1').on('error', () => {}))
@@ -155,7 +155,7 @@ describe('parses the request first', () => {
       const before = data.seen.length + identity.seen.length
       const { text, closed } = await raw(gateway.port, bytes, answered)
       expect(statuses(text)[0]).toBe(status)
-      // The bytes behind what is refused are never taken for a request that passes.
+      // Bytes after a refused request are never parsed as an accepted request.
       expect(statuses(text).every((one) => one >= 400)).toBe(true)
       expect(closed || statuses(text).length === 1).toBe(true)
       expect(data.seen.length + identity.seen.length).toBe(before)
@@ -166,7 +166,7 @@ describe('parses the request first', () => {
 })
 
 describe('matches the route', () => {
-  it('404 where nothing is served, 405 with Allow where the method is not', async () => {
+  it('returns a 404 for an unknown path, and a 405 with Allow for an unknown method', async () => {
     expect((await call(gateway.port, { path: '/nowhere' })).json).toMatchObject({
       status: 404,
       code: 'NotFound',
@@ -198,7 +198,7 @@ describe('matches the route', () => {
 })
 
 describe('authenticates', () => {
-  it('401 without a token names no error; a bad one is invalid_token; two are 400', async () => {
+  it('returns a 401 without an error if there is no token, a 401 with invalid_token for a bad token, and a 400 for two', async () => {
     const none = await call(gateway.port)
     expect(none.status).toBe(401)
     expect(none.headers['www-authenticate']).toBe('Bearer realm="identity.example.com"')
@@ -214,12 +214,12 @@ describe('authenticates', () => {
     expect(two.status).toBe(400)
   })
 
-  it('a token in the query is no credential', async () => {
+  it('ignores a token in the query', async () => {
     const got = await call(gateway.port, { path: `/transactions?access_token=${await token('x')}` })
     expect(got.status).toBe(401)
   })
 
-  it('a refused request carries no rate-limit headers and is not forwarded', async () => {
+  it('does not forward a refused request, and returns no rate-limit headers', async () => {
     const before = data.seen.length
     const got = await call(gateway.port)
     expect(Object.keys(got.headers).filter((name) => name.includes('ratelimit'))).toEqual([])
@@ -236,7 +236,7 @@ describe('limits', () => {
     expect(first.headers['x-ratelimit-reset']).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
     const second = await call(gateway.port, { token: mine })
     expect(second.headers['x-ratelimit-remaining']).toBe('998')
-    // The oldest call has not left the window, so Reset stays where it is.
+    // The oldest call has not left the window, so Reset does not change.
     expect(second.headers['x-ratelimit-reset']).toBe(first.headers['x-ratelimit-reset'])
   })
 
@@ -285,14 +285,14 @@ describe('limits', () => {
       got.push((await call(gateway.port, { method: 'POST', path, token: mine })).status)
     expect(got).toEqual([200, ...spellings.slice(1).map(() => 429)])
     expect((await call(gateway.port, { method: 'POST', path: '/sync/a:c', token: mine })).status).toBe(200)
-    // Another client's connection of that name is another one.
+    // The same connection id of another client is a different connection.
     expect(
       (await call(gateway.port, { method: 'POST', path: '/sync/a:b', token: await token(newClient()) }))
         .status,
     ).toBe(200)
   })
 
-  it('forwards the path that it counted', async () => {
+  it('forwards the path that it has counted', async () => {
     const mine = await token(newClient())
     await call(gateway.port, { method: 'POST', path: '/Sync/x%3Ay/?q=%3A//', token: mine })
     expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/Sync/x:y/?q=%3A//' })
@@ -312,7 +312,7 @@ describe('limits', () => {
     })
   })
 
-  it('closes the connection where it refuses a request whose body is still coming', async () => {
+  it('closes the connection if it refuses a request before the body is complete', async () => {
     const { text, closed } = await raw(
       gateway.port,
       `POST /sync/late HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nGET /oidc/hidden HTTP/1.1\r\nHost: a\r\n\r\n`,
@@ -327,7 +327,7 @@ describe('several requests on one socket', () => {
   const sync = (mine: string, connection: string) =>
     `POST /sync/${connection} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${mine}\r\nContent-Length: 0\r\n\r\n`
 
-  it('are answered in their order', async () => {
+  it('are answered in order', async () => {
     const mine = await token(newClient())
     const { text } = await raw(
       gateway.port,
@@ -337,7 +337,7 @@ describe('several requests on one socket', () => {
     expect(statuses(text)).toEqual([200, 200, 429])
   })
 
-  it('none is served after an answer that ends the socket', async () => {
+  it('are not served after a response that closes the socket', async () => {
     const mine = await token(newClient())
     const refused = 'POST /v3/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody'
     const { text, closed } = await raw(gateway.port, refused + sync(mine, 'after'))
@@ -347,7 +347,7 @@ describe('several requests on one socket', () => {
     expect(again.status).toBe(200)
   })
 
-  it('the next is served after a refusal of one that came whole', async () => {
+  it('are served after the refusal of a complete request', async () => {
     const mine = await token(newClient())
     const refused = 'POST /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody'
     const both = (text: string): boolean => statuses(text).length === 2
@@ -355,14 +355,14 @@ describe('several requests on one socket', () => {
     expect(statuses(text)).toEqual([401, 200])
   })
 
-  it('garbage behind a request does not take its answer', async () => {
+  it('get their responses, also if garbage follows', async () => {
     const mine = await token(newClient())
     const { text, closed } = await raw(gateway.port, `${sync(mine, 'garbage')}GARBAGE\r\n\r\n`)
     expect(statuses(text)).toEqual([200, 400])
     expect(closed).toBe(true)
   })
 
-  it('an unknown expectation is ignored', async () => {
+  it('are served with an unknown expectation, which is ignored', async () => {
     const { text } = await raw(
       gateway.port,
       'POST /sync/a HTTP/1.1\r\nHost: a\r\nExpect: foo\r\nContent-Length: 2\r\n\r\nhi',
@@ -389,7 +389,7 @@ describe('forwards', () => {
     expect(got.headers['x-ratelimit-limit']).toBe('77')
   })
 
-  it('reports the caller to the upstream, whatever the caller claims', async () => {
+  it('reports the caller to the upstream, regardless of its own claims', async () => {
     await call(gateway.port, {
       path: '/oidc/x',
       headers: {
@@ -443,7 +443,7 @@ describe('forwards', () => {
     expect(Object.keys(headers).filter((name) => !expected.has(name))).toEqual([])
   })
 
-  it('survives a Trailer field without a chunked body', async () => {
+  it('a request with a Trailer field but no chunked body', async () => {
     const { text } = await raw(
       gateway.port,
       'GET /oidc/x HTTP/1.1\r\nHost: a\r\nTrailer: X\r\n\r\n',
@@ -475,7 +475,7 @@ describe('forwards', () => {
     expect(chunked.json).toEqual({ digest })
   })
 
-  it('413 for a body over maxBody, before it is read and without charging a call', async () => {
+  it('no body over maxBody: returns a 413 before reading it, and charges no call', async () => {
     const mine = await token(newClient())
     const got = await raw(
       gateway.port,
@@ -485,7 +485,7 @@ describe('forwards', () => {
     expect((await call(gateway.port, { token: mine })).headers['x-ratelimit-remaining']).toBe('999')
   })
 
-  it('says 100 Continue only to a request that it forwards', async () => {
+  it('requests with 100-continue, and sends 100 Continue only for those', async () => {
     const mine = await token(newClient())
     const head = (authorization: string) =>
       `POST /v3/x HTTP/1.1\r\nHost: a\r\n${authorization}Expect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n`
@@ -495,7 +495,7 @@ describe('forwards', () => {
     expect(statuses(refused.text)).toEqual([401])
   })
 
-  it('502 where the upstream is gone, with the rate-limit headers of the decision that was made', async () => {
+  it('nothing to an unreachable upstream: returns a 502 with the rate-limit headers of the decision', async () => {
     const gone = await startUpstream()
     await gone.close()
     const other = await startGateway({ data: gone.url })

@@ -43,7 +43,7 @@ describe('with listen.hosts', () => {
     ['api.example.com', 200],
     ['id.example.com', 404],
     ['localhost', 400],
-  ])('an absolute target of %s gets %d, too', async (host, status) => {
+  ])('an absolute target of %s also gets %d', async (host, status) => {
     const { text } = await raw(
       listed.port,
       `GET http://${host}/x HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`,
@@ -52,12 +52,12 @@ describe('with listen.hosts', () => {
   })
 })
 
-it('without listen.hosts a route that names no host serves any', async () => {
+it('without listen.hosts, a route without a host serves all hosts', async () => {
   for (const host of ['localhost', '169.254.169.254', 'id.example.com'])
     expect(await statusOf(open, host, '/x')).toBe(200)
 })
 
-it('X-Forwarded-Port is the port of the connection, whatever Host says', async () => {
+it('X-Forwarded-Port is the port of the connection, also if Host has another one', async () => {
   for (const host of ['localhost', 'localhost:1337', 'localhost:443']) {
     await statusOf(open, host, '/x')
     expect(back.seen.at(-1)!.headers).toMatchObject({
@@ -86,7 +86,7 @@ describe('the fields that an upstream trusts', () => {
     }
   }
 
-  it('are removed in every spelling, for that upstream alone', async () => {
+  it('are removed in every spelling, only for that upstream', async () => {
     const { own, other } = await arrived('[]', { ...sent, 'My-Roles': 'evil', my_roles: 'evil' })
     for (const name of ['x-my-user', 'x_my_user', 'x.my.user', 'my-roles', 'my_roles'])
       expect(own).not.toHaveProperty([name])
@@ -94,7 +94,7 @@ describe('the fields that an upstream trusts', () => {
     expect(other).toMatchObject({ 'x-my-user': 'evil', my_roles: 'evil' })
   })
 
-  it('pass from a trusted proxy as they are written, whatever Connection names', async () => {
+  it('of a trusted proxy are forwarded unchanged, also if Connection names them', async () => {
     const { own } = await arrived('[127.0.0.1/32]', {
       ...sent,
       'X-My-User': 'alice',
@@ -107,7 +107,7 @@ describe('the fields that an upstream trusts', () => {
   })
 })
 
-it('a caller behind NAT64 is the IPv4 address within: counted as it, and trusted as it', async () => {
+it('a caller behind NAT64 is counted and trusted by the embedded IPv4 address', async () => {
   const gateway = await startGateway({
     data: back.url,
     trustedProxies: '[127.0.0.1/32, 10.0.0.0/8, "64:ff9b::b00:0/104"]',
@@ -126,7 +126,7 @@ it('a caller behind NAT64 is the IPv4 address within: counted as it, and trusted
     expect(await remaining('7.7.7.7, 64:ff9b::10.0.0.1')).toBe('1')
     expect(await remaining('6.6.6.6, 11.0.0.1')).toBe('1')
     expect(await remaining('6.6.6.6, 64:ff9b::11.0.0.1')).toBe('0')
-    // The prefix of 96 bits alone.
+    // Only the prefix of 96 bits.
     expect(await remaining('64:ff9b:0:0:0:1:505:505')).toBe('1')
     expect(await remaining('5.5.5.5')).toBe('1')
   } finally {

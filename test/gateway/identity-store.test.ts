@@ -28,7 +28,7 @@ afterAll(async () => {
   await Promise.all([upstream.close(), redis.close()])
 })
 
-/** Everything that clients ask of the identity backend, each several times. */
+/** All kinds of requests to the identity backend, each several times. */
 async function askIdentity(): Promise<Got[]> {
   const answers: Got[] = []
   for (let i = 0; i < 5; i++) {
@@ -45,7 +45,7 @@ async function askIdentity(): Promise<Got[]> {
   return answers
 }
 
-/** How often Redis was asked for each command but those of the test itself. */
+/** Returns the number of calls of each Redis command, except those of the test. */
 async function asked(): Promise<string[]> {
   const said = String(await redis.command('INFO', 'commandstats'))
   return [...said.matchAll(/cmdstat_(?!info)\S+:calls=\d+/g)].map(([line]) => line)
@@ -59,7 +59,7 @@ function expectUnlimited(answers: readonly Got[]): void {
 }
 
 describe('identity traffic', () => {
-  it('is never limited, gets no rate-limit headers, and causes no Redis command', async () => {
+  it('is never limited, gets no rate-limit headers, and causes no Redis commands', async () => {
     const spend = await token('acme')
     expect((await call(gateway.port, { token: spend })).status).toBe(200)
     expect((await call(gateway.port, { token: spend })).status).toBe(429)
@@ -68,7 +68,7 @@ describe('identity traffic', () => {
     expect(await asked()).toEqual(before)
   })
 
-  it('passes while Redis is dead, pushed requests too', async () => {
+  it('is forwarded while Redis is down, including pushed requests', async () => {
     await redis.kill()
     expect((await call(gateway.port, { token: await token('other') })).status).toBe(503)
     expectUnlimited(await askIdentity())

@@ -16,7 +16,7 @@ let issuer: string
 let provider: TestProvider
 let data: TestUpstream
 let running: Running
-/** Every answer that openid-client got. */
+/** All responses to openid-client. */
 let answers: Response[]
 
 beforeAll(async () => {
@@ -85,7 +85,7 @@ async function signingKey(): Promise<oidc.PrivateKey> {
 const asSigning = async (): Promise<oidc.Configuration> =>
   discover(provider.signing.id, oidc.PrivateKeyJwt(await signingKey()))
 
-/** A browser: keeps cookies by name, follows nothing by itself. */
+/** A browser that keeps cookies by name, and does not follow redirects. */
 function browser() {
   const jar = new Map<string, string>()
   return async (url: URL, init: RequestInit = {}) => {
@@ -102,7 +102,7 @@ function browser() {
   }
 }
 
-/** From the authorisation URL over the login to the client's redirect URI. */
+/** Follows the authorisation URL through the login to the client's redirect URI. */
 async function logIn(url: URL, user: string): Promise<URL> {
   const visit = browser()
   const toLogin = await visit(url)
@@ -135,7 +135,7 @@ function expectUnlimited(): void {
 }
 
 describe('an OpenID client through the gateway', () => {
-  it('discovers a provider that lives at the gateway', async () => {
+  it('discovers a provider whose issuer is the gateway', async () => {
     const metadata = (await asBasic()).serverMetadata() as Record<string, unknown>
     expect(metadata).toMatchObject({
       issuer,
@@ -148,7 +148,7 @@ describe('an OpenID client through the gateway', () => {
     expectUnlimited()
   })
 
-  it('gets a token for itself, whose calls are counted', async () => {
+  it('gets a token with client credentials, whose calls are counted', async () => {
     const config = await asBasic()
     const { access_token: token } = await oidc.clientCredentialsGrant(config, { scope: 'accounts:read' })
     const before = data.seen.length
@@ -165,7 +165,7 @@ describe('an OpenID client through the gateway', () => {
     expectUnlimited()
   })
 
-  it('pushes plain parameters, and is led through the login to a token of the user', async () => {
+  it('pushes plain parameters, and gets a token of the user after the login', async () => {
     const config = await asBasic()
     const parameters = {
       redirect_uri: provider.redirectUri,
@@ -206,7 +206,7 @@ describe('an OpenID client through the gateway', () => {
     expectUnlimited()
   })
 
-  it('gets the provider’s own refusals, word for word', async () => {
+  it('gets the refusals of the provider unchanged', async () => {
     const config = await discover(provider.basic.id, oidc.ClientSecretBasic('wrong'))
     const refused = oidc.buildAuthorizationUrlWithPAR(config, {
       redirect_uri: provider.redirectUri,
@@ -218,7 +218,7 @@ describe('an OpenID client through the gateway', () => {
     expectUnlimited()
   })
 
-  it('is forwarded with the parameters in the query, too', async () => {
+  it('can also send the parameters in the query', async () => {
     const query = new URLSearchParams({
       client_id: provider.basic.id,
       response_type: 'code',

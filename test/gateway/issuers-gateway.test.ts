@@ -50,7 +50,7 @@ const left = async (issuer: TestIssuer, client: string): Promise<string> => {
 }
 
 describe('clients of several issuers', () => {
-  it('with the same id are two clients, each with its own calls and limits', async () => {
+  it('with the same id are different clients, with their own calls and limits', async () => {
     expect(await left(second, 'shared')).toBe('200: 2 of 3')
     for (let i = 0; i < 2; i++) await send(second, 'shared')
     expect(await left(second, 'shared')).toBe('429: 0 of 3')
@@ -61,21 +61,21 @@ describe('clients of several issuers', () => {
     expect(await left(first, 'acme')).toBe('200: 2 of 3')
   })
 
-  it('cannot pass for one another by an id that looks like a name', async () => {
+  it('cannot impersonate each other by an id that contains an issuer', async () => {
     for (let i = 0; i < 3; i++) await send(second, 'shared')
     expect(await left(first, `shared@${second.issuer}`)).toBe('200: 2 of 3')
     expect(await left(first, `acme@${second.issuer}`)).toBe('200: 2 of 3')
     expect(await left(first, `shared@${second.issuer}@${first.issuer}`)).toBe('200: 2 of 3')
   })
 
-  it('have users of their own', async () => {
+  it('have their own users', async () => {
     expect((await send(first, 'a', '/mine/x')).status).toBe(200)
     expect((await send(first, 'b', '/mine/x')).status).toBe(429)
     expect((await send(second, 'a', '/mine/x')).status).toBe(200)
     expect((await send(second, 'b', '/mine/x')).status).toBe(429)
   })
 
-  it('are named by callers, operators and the log with the issuer, those of the first without', async () => {
+  it('have an issuer in their names for callers, operators and the log, except those of the first issuer', async () => {
     await send(second, 'acme')
     const answer = await send(second, 'acme', '/v3/rate-limits')
     expect(answer.json.limits).toMatchObject([{ name: 'requests', limit: 7, remaining: 6 }])

@@ -15,7 +15,7 @@ import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** What the limiter's settings do to real requests; the counters' own exactness is tested in `limit/`. */
+/** Effects of the limiter's settings on real requests; the exactness of the counters is tested in `limit/`. */
 
 let data: TestUpstream
 const gateways: TestGateway[] = []
@@ -35,7 +35,7 @@ const inMs = (ms: number) => new Date(Date.now() + ms).toISOString()
 const HOUR = 3_600_000
 
 describe("a client's own limit", () => {
-  it('replaces the limit until its end, for this client alone', async () => {
+  it('replaces the limit until its end, only for this client', async () => {
     const { port } = await gateway({
       more: `clients:
   - { id: big, limits: { requests: { limit: 5000, until: "${inMs(HOUR)}" } } }
@@ -71,7 +71,7 @@ describe('an announced change', () => {
   sync: { per: [client, connection], limit: 1, window: 5s }`,
   })
 
-  it('is in force from its date on, and reported before to callers who read the limits, which costs no call', async () => {
+  it('is in force from its date, and reported earlier to callers who read the limits, which is not charged', async () => {
     const [announced, from] = [inMs(-HOUR), inMs(HOUR)]
     const { port } = await gateway(limits(`{ announced: "${announced}", from: "${from}", limit: 1200 }`))
     const mine = await token('acme')
@@ -98,7 +98,7 @@ describe('an announced change', () => {
     expect((await call(port, { path: '/v3/rate-limits' })).status).toBe(401)
   })
 
-  it('in the past is the limit', async () => {
+  it('with a past date is the limit', async () => {
     const { port } = await gateway(
       limits(`{ announced: "${inMs(-2 * HOUR)}", from: "${inMs(-HOUR)}", limit: 1200 }`),
     )
@@ -133,7 +133,7 @@ describe('the limit', () => {
   ]
 
   it.each(['memory', 'Redis'])(
-    'can be read on every response to a known caller, at no cost: in %s',
+    'is reported on every response to an authenticated caller, without a charge: in %s',
     async (where) => {
       const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: readable, timeout: 10s }`
       const { port } = await open(where === 'Redis' ? { store } : {})
@@ -143,7 +143,7 @@ describe('the limit', () => {
         call(port, { method: 'POST', path: `/sync/${connection}`, token: as, body })
       expect(shown(await sync('1'))).toEqual([200, '3', '2', undefined])
       for (let i = 0; i < 20; i++) {
-        // By what it counts by that is known, and of the right kind.
+        // Reported for the first limit whose parts are available and valid.
         expect(shown(await sync('x'))).toEqual([400, '10', '9', undefined])
         expect(shown(await sync('1', 'too long a body'))).toEqual([413, '3', '2', undefined])
         expect(shown(await sync('1', '', unscoped))).toEqual([403, '3', '2', undefined])
@@ -172,7 +172,7 @@ describe('the limit', () => {
     },
   )
 
-  it('is shown to nobody whose token is not accepted', async () => {
+  it('is not reported to callers without an accepted token', async () => {
     const { port } = await open()
     const path = '/sync/x'
     expect(shown(await call(port, { method: 'POST', path }))).toEqual([400, undefined, undefined, undefined])
@@ -181,7 +181,7 @@ describe('the limit', () => {
     ])
   })
 
-  it('is left out while Redis cannot be asked, which costs no more than its timeout', async () => {
+  it('is not reported while Redis is unavailable, and the wait is at most its timeout', async () => {
     const { port } = await open({ store: '{ redis: { url: "redis://127.0.0.1:1" }, onOutage: deny }' })
     expect(shown(await call(port, { path: '/v3/rate-limits', token: await token('acme') }))).toEqual([
       ...[403, undefined, undefined, undefined],
@@ -190,7 +190,7 @@ describe('the limit', () => {
 })
 
 describe('a shadow limit', () => {
-  it('counts and reports beside a live one, and never refuses', async () => {
+  it('counts and reports in addition to a live limit, and never refuses', async () => {
     const { port, adminPort } = await gateway({
       limits: `limits:
   requests: { per: [client], limit: 10, window: 1m }
@@ -209,7 +209,7 @@ describe('a shadow limit', () => {
     expect(metrics).toContain('sluice_limit_decisions_total{limit="requests",outcome="within"} 5')
   })
 
-  it('is named in the log of the calls that it would have refused', async () => {
+  it('is in the log lines of the calls that it would have refused', async () => {
     const gateway = await serving(
       yaml({
         data: data.url,
@@ -236,7 +236,7 @@ describe('several limits of a route', () => {
   requests: { per: [client], limit: 2, window: 1m }
   hourly: { per: [user], limit: 2, window: 1h }`
 
-  it('refused by both, the answer is that of the longest wait, and names both', async () => {
+  it('refuse with the longest wait if several are exceeded, and list them all', async () => {
     const { port } = await gateway({ limits, routes: route })
     const mine = await token('acme')
     for (let i = 0; i < 2; i++) await call(port, { token: mine })
@@ -246,7 +246,7 @@ describe('several limits of a route', () => {
     expect(got.json.detail).toBe('The limit "hourly" allows 2 calls in 1 hour. Retry in 3600 seconds.')
   })
 
-  it('are listed in RateLimit and RateLimit-Policy where draft-10 is asked for', async () => {
+  it('are listed in RateLimit and RateLimit-Policy if draft-10 is configured', async () => {
     const { port } = await gateway({ limits, routes: route, more: 'headers: { draft: draft-10 }' })
     const got = await call(port, { token: await token('acme') })
     expect(got.headers).toMatchObject({
@@ -268,14 +268,14 @@ describe('several limits of a route', () => {
     }
   })
 
-  it('403 for a token without the user that a limit is counted by', async () => {
+  it('return a 403 for a token without a user if a limit is per user', async () => {
     const { port } = await gateway({ limits, routes: route })
     expect((await call(port, { token: await token('acme', { sub: undefined }) })).status).toBe(403)
   })
 })
 
 describe('an operator', () => {
-  it('reads what a client has used, and frees it', async () => {
+  it('reads the usage of a client, and resets it', async () => {
     const { port, adminPort } = await gateway({ limit: 1 })
     const client = 'a/c:m{e} ü'
     const mine = await token(client)
@@ -299,13 +299,13 @@ describe('an operator', () => {
       truncated: false,
     })
     expect((await call(adminPort, { method: 'DELETE', path })).json).toEqual({ client, freed: 2 })
-    // Also what was remembered of the refusal is gone.
+    // The cached refusal is deleted, too.
     expect((await call(port, { token: mine })).status).toBe(200)
   })
 })
 
 describe('per ip', () => {
-  it('counts callers by their address, as trusted proxies report it, and by nothing that a caller claims', async () => {
+  it('counts callers by the address that trusted proxies report, not by claims of the caller', async () => {
     const settings = {
       tokens: TOKENS,
       limits: 'limits: { address: { per: [ip], limit: 1, window: 1m } }',

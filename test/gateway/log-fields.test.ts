@@ -42,7 +42,7 @@ afterAll(async () => {
 })
 
 let ids = 0
-/** An answer and its line of the access log. */
+/** Sends a request. Returns the response and its access-log line. */
 async function logged(options: Call): Promise<{ got: Got; line: Record<string, unknown> }> {
   const id = `call-${++ids}`
   const got = await call(gateway.port, { ...options, headers: { ...options.headers, 'X-Request-Id': id } })
@@ -56,7 +56,7 @@ const PARAMETERS = 'scope=openid&redirect_uri=https://a.example.com&response_typ
 const push = (body: string) => logged({ method: 'POST', path: '/oidc/request', headers: FORM, body })
 
 describe('the line of a pushed authorisation request', () => {
-  it('names the client that it claims, forwarded or refused', async () => {
+  it('has the claimed client, if forwarded or refused', async () => {
     const forwarded = await push(`client_id=any%22one&${PARAMETERS}`)
     expect(forwarded.line).toMatchObject({ status: 200, client: 'any"one', claimed: true })
     const secret = await push(`client_id=listed&client_secret=hunter2&${PARAMETERS}`)
@@ -66,17 +66,17 @@ describe('the line of a pushed authorisation request', () => {
   })
 
   it.each([
-    ['names several', `client_id=a&client_id=b&${PARAMETERS}`],
-    ['names one that is too long', `client_id=${'x'.repeat(256)}&${PARAMETERS}`],
-    ['names one with a control character', `client_id=a%0Ab&${PARAMETERS}`],
-    ['names none', PARAMETERS],
-  ])('names none where the request %s', async (_, body) => {
+    ['has several clients', `client_id=a&client_id=b&${PARAMETERS}`],
+    ['has too long a client', `client_id=${'x'.repeat(256)}&${PARAMETERS}`],
+    ['has a client with a control character', `client_id=a%0Ab&${PARAMETERS}`],
+    ['has no client', PARAMETERS],
+  ])('has no client if the request %s', async (_, body) => {
     expect((await push(body)).line).not.toHaveProperty('client')
   })
 })
 
 describe('the line of a 401', () => {
-  it('names the client of a token whose signature is good', async () => {
+  it('has the client of a token with a valid signature', async () => {
     const early = await logged({ token: await token('acme', { nbf: 9_999_999_999 }) })
     expect(early.line).toMatchObject({ status: 401, client: 'acme' })
     const cnf = { jkt: thumbprintOf(makeKey('ES256')) }
@@ -89,16 +89,16 @@ describe('the line of a 401', () => {
 
 describe('the bytes of a line', () => {
   it.each([
-    ['an answer', { path: '/oidc/x' }, 5],
-    ['an answer as it was sent, compressed', { path: '/oidc/zipped' }, ZIPPED.length],
-    ['an answer in parts, without their framing', { path: '/oidc/parts' }, 11],
-    ['an answer to HEAD', { path: '/oidc/x', method: 'HEAD' }, 0],
+    ['a response', { path: '/oidc/x' }, 5],
+    ['a response as it was sent, compressed', { path: '/oidc/zipped' }, ZIPPED.length],
+    ['a response in chunks, without their framing', { path: '/oidc/parts' }, 11],
+    ['a response to HEAD', { path: '/oidc/x', method: 'HEAD' }, 0],
     ['a refusal to HEAD', { path: '/x', method: 'HEAD' }, 0],
   ])('are those of %s', async (_, options, bytes) => {
     expect((await logged(options)).line).toMatchObject({ bytes })
   })
 
-  it('are those of the gateway’s own answers', async () => {
+  it('are those of the gateway’s own responses', async () => {
     const refused = await logged({ path: '/x' })
     const limits = await logged({ path: '/v3/rate-limits', token: await token('acme') })
     for (const { got, line } of [refused, limits])
@@ -106,13 +106,19 @@ describe('the bytes of a line', () => {
   })
 })
 
-it('a line names the trace of the request', async () => {
+it('the line of a 501 has the level info, since any caller can cause it', async () => {
+  const headers = { 'Transfer-Encoding': 'gzip, chunked' }
+  const { line } = await logged({ method: 'POST', path: '/v3/x', headers, body: 'x' })
+  expect(line).toMatchObject({ status: 501, level: 'info', code: 'NotImplemented', source: 'gateway' })
+})
+
+it('a line has the trace id of the request', async () => {
   const headers = { traceparent: `00-${TRACE}-b7ad6b7169203331-01` }
   expect((await logged({ path: '/oidc/x', headers })).line).toMatchObject({ traceId: TRACE })
   expect((await logged({ path: '/oidc/x' })).line).not.toHaveProperty('traceId')
 })
 
-it('sampled, refusals from memory have few lines, which count them all, also at the end', async () => {
+it('with log.refusals: sampled, refusals from memory have few lines, which count them all, also at shutdown', async () => {
   const sampled = await serving(
     yaml(settings()).replace('log: { level: silent }', 'log: { refusals: sampled }'),
   )

@@ -6,7 +6,7 @@ import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const SECRET = 'hunter2'
-/** DEL, CSI in one character, and an override of the direction. */
+/** DEL, CSI as one character, and a right-to-left override. */
 const MARKS = '\u007F\u009B31m\u202E'
 const ESCAPED = String.raw`\u007f\u009b31m\u202e`
 
@@ -33,7 +33,7 @@ describe('the access log', () => {
     [`GET /v3/tx;access_token=${SECRET}`, '/v3/tx…'],
     [`GET /v3/tx%3Faccess_token=${SECRET}`, '/v3/tx…'],
     [`GET http://user:${SECRET}@api.example.com/v3/tx`, '/v3/tx'],
-  ])('logs no more of %s than its path', async (line, path) => {
+  ])('logs only the path of %s', async (line, path) => {
     const before = requests().length
     await raw(
       gateway.port,
@@ -45,7 +45,7 @@ describe('the access log', () => {
     expect(gateway.stdout()).not.toContain(SECRET)
   })
 
-  it('logs no more of CONNECT, and the id of its answer', async () => {
+  it('logs no authority of CONNECT, and logs the id of its response', async () => {
     const lines = () => gateway.lines().filter(({ msg }) => msg === 'malformed request')
     const { text } = await raw(
       gateway.port,
@@ -58,7 +58,7 @@ describe('the access log', () => {
     expect(gateway.stdout()).not.toContain(SECRET)
   })
 
-  it('escapes what moves a cursor or turns words around, in the input of callers and of operators', async () => {
+  it('escapes control characters and bidi marks in the input of callers and operators', async () => {
     const [called, freed] = ['acme\u202E', `acme${MARKS}`]
     await call(gateway.port, { token: await token(called) })
     await call(gateway.adminPort, { method: 'DELETE', path: `/limits/${encodeURIComponent(freed)}` })

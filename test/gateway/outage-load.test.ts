@@ -9,18 +9,18 @@ import { type RedisServer, startCluster, startRedis } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** One gateway for each `onOutage`, under a load that does not slow down when answers do, through every outage. */
+/** One gateway for each `onOutage`, in every kind of outage, under a constant load that does not depend on responses. */
 
 const LONG = process.env['SLUICE_LONG'] === '1'
 const WINDOW_MS = 200
 const LIMIT = 5
 const HELD_MS = LONG ? 10_000 : WINDOW_MS + 50
-/** A machine busy with other tests must not make outages of its own. */
+/** Timeout of Redis; longer in the suite, so that a busy machine does not cause outages. */
 const TIMEOUT_MS = LONG ? 100 : 400
-/** Later than `timeout` and what unlimited calls of the same time took; more on a machine busy with other tests. */
+/** Maximum delay beyond `timeout` and the duration of concurrent unlimited calls; longer on a busy machine. */
 const SLACK_MS = LONG ? 50 : 1000
 const EVERY_MS = 5
-/** What is caught up with after a pause of this process. */
+/** Maximum calls that are made up for after a pause of this process. */
 const MOST_AT_ONCE = 20
 
 const MODES = ['local', 'allow', 'deny'] as const
@@ -52,7 +52,7 @@ async function gatewaysOn(redis: string): Promise<readonly ServingProcess[]> {
   )
 }
 
-/** Sends a call of one of three new clients every few milliseconds, whatever becomes of the earlier ones. */
+/** Sends a call of one of three new clients every few milliseconds, without waiting for earlier calls. */
 async function load(port: number) {
   const calls: Answered[] = []
   const unlimited: Answered[] = []
@@ -93,7 +93,7 @@ async function load(port: number) {
   return {
     calls,
     unlimited,
-    /** New clients from now on; what became of the calls of each of the earlier ones. */
+    /** Continues with new clients. Returns the outcomes of the calls of each previous client. */
     async turn(): Promise<readonly (readonly Answered[])[]> {
       const before = clients
       await change()
@@ -110,13 +110,13 @@ async function load(port: number) {
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
-/** What a gateway has logged about its store since `from` characters of its log, and of which server. */
+/** Returns the log lines about the store after the first `from` characters of the log. */
 function storeLines(gateway: ServingProcess, from: number): { level: string; server?: string }[] {
   const lines = gateway.stdout().slice(from).split('\n').slice(0, -1)
   return (
     lines
       .filter((line) => !line.includes('"msg":"request"'))
-      // Which slots of a cluster have no master is logged beside.
+      // Slots of a cluster without a master are logged separately.
       .filter((line) => !line.includes('slots of the cluster have no master'))
       .filter((line) => !line.includes('Redis data lost') && !line.includes('limit overrides'))
       .map((line) => JSON.parse(line) as { level: string; server?: string })
@@ -130,7 +130,7 @@ async function shows(gateway: ServingProcess, mode: string, up: 0 | 1): Promise<
   )
 }
 
-/** Breaks the store under load and mends it, and judges every answer that callers got. */
+/** Breaks the store under load, repairs it, and checks every response. */
 async function expectOutageAsPromised(
   what: string,
   gateways: readonly ServingProcess[],
@@ -168,12 +168,12 @@ async function expectOutageAsPromised(
       if (status === 503) expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1)
     }
     judge[mode](held[i]!)
-    // What is wrong with a replica is logged beside, as an error.
+    // A replica in place of a master is logged separately, as an error.
     const all = () => storeLines(gateway, from[i]!)
     await until('the end is logged', () => all().at(-1)?.level === 'info')
     const isWrong = all().some(({ level }) => level === 'error')
     const lines = all().filter(({ level }) => level !== 'error')
-    // Where that comes first, it is the beginning.
+    // If that line is first, it marks the start of the outage.
     if (isWrong && lines[0]?.level === 'info') lines.unshift({ ...lines[0], level: 'warn' })
     const servers = new Set(lines.map(({ server }) => server))
     const isOnce = lines.length === 2 * servers.size
@@ -181,7 +181,7 @@ async function expectOutageAsPromised(
       expect(one.some(({ status }) => status === 200)).toBe(true)
       expect(mostInAWindow(one, WINDOW_MS)).toBeLessThanOrEqual(LIMIT)
     }
-    // Each change of what decides, and nothing else; on a busy machine a mended Redis may be late once more.
+    // Only changes of the mode are logged; on a busy machine a repaired Redis may time out once more.
     for (const server of servers) {
       const levels = lines.filter((line) => line.server === server).map(({ level }) => level)
       expect(levels).toEqual(levels.map((_, at) => (at % 2 === 0 ? 'warn' : 'info')))
@@ -197,7 +197,7 @@ const ANSWERS = {
   deny: [200, 429, 503],
 }
 
-/** What the callers must see who came while the store was out of reach. */
+/** Checks the responses to callers during the outage. */
 const judge: Record<Mode, (clients: readonly (readonly Answered[])[]) => void> = {
   local(clients) {
     for (const calls of clients) {
@@ -235,7 +235,7 @@ function isInTime(what: string, calls: readonly Observed[], unlimited: readonly 
 const SHAPES: readonly (readonly [string, string])[] = [
   ['answers with nothing', '$-1\r\n'],
   ['answers with too few numbers', '*1\r\n:5\r\n'],
-  ['speaks another protocol', 'HTTP/1.1 400 Bad Request\r\n\r\n'],
+  ['uses another protocol', 'HTTP/1.1 400 Bad Request\r\n\r\n'],
 ]
 
 describe('a Redis that', () => {
@@ -265,7 +265,7 @@ describe('a Redis that', () => {
     await redis?.close()
   })
 
-  /** Another server in its place. */
+  /** Replaces the server by another one. */
   const replaced = (reply: string | undefined) => async () => {
     await redis.kill()
     fake = await startFakeRedis(port)
@@ -278,9 +278,9 @@ describe('a Redis that', () => {
   const set = (name: string, value: string) => async () => redis.command('CONFIG', 'SET', name, value)
 
   it.each<[string, () => Promise<unknown>, () => Promise<unknown>]>([
-    ['is gone, so that connections are refused', () => redis.kill(), () => redis.start()],
+    ['is down, so that connections are refused', () => redis.kill(), () => redis.start()],
     ['hangs', async () => redis.freeze(), async () => redis.thaw()],
-    ['is behind a black hole', replaced(undefined), back],
+    ['accepts connections without answering', replaced(undefined), back],
     [
       'became a replica (READONLY)',
       () => redis.command('REPLICAOF', '127.0.0.1', '1'),
@@ -326,7 +326,7 @@ describe('a Redis that', () => {
       ([what, reply]) => [what, replaced(reply), back] as [string, () => Promise<void>, () => Promise<void>],
     ),
   ])(
-    '%s costs no caller more than the outage mode says',
+    '%s affects callers only as the outage mode defines',
     async (what, breakIt, mendIt) => {
       await expectOutageAsPromised(what, gateways, breakIt, mendIt)
     },
@@ -335,7 +335,7 @@ describe('a Redis that', () => {
 })
 
 it.each(LONG ? ['a cluster that is down (CLUSTERDOWN)'] : [])(
-  '%s costs no caller more than the outage mode says',
+  '%s affects callers only as the outage mode defines',
   async () => {
     const cluster = await startCluster(1)
     const [node] = cluster.nodes

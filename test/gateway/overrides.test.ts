@@ -13,7 +13,7 @@ import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** What `sluice limits set` does to the answers of running gateways. */
+/** Effects of `sluice limits set` on the responses of running gateways. */
 
 const folder = mkdtempSync(join(tmpdir(), 'sluice-overrides-'))
 const file = join(folder, 'sluice.yaml')
@@ -38,7 +38,7 @@ afterAll(async () => {
   await redis.close()
 })
 
-/** The configuration, in the file too; each call is of a new client. */
+/** Returns settings, also written to the file, and sets a new client. */
 async function settings(more: Partial<Parameters<typeof yaml>[0]> = {}) {
   client = `client-${++clients}`
   mine = await token(client)
@@ -60,14 +60,14 @@ async function gateway(more: Parameters<typeof settings>[0] = {}): Promise<TestG
   closing.push(started.close)
   return started
 }
-/** Sets a limit at one gateway, as an operator does. */
+/** Sets a limit at one gateway, like an operator. */
 async function set(adminPort: number, ...args: string[]) {
   const admin = `http://127.0.0.1:${adminPort}`
   const ran = await sluice(['limits', 'set', client, ...args, '--admin', admin])
   expect(ran).toMatchObject({ code: 0 })
   return ran
 }
-/** Sets it in Redis, as another gateway does. */
+/** Sets a limit in Redis, like another gateway. */
 async function setElsewhere(limit: number) {
   const store = createRedisStore({ topology: { url: redis.url }, prefix: 'sluice' })
   await store.connect()
@@ -78,19 +78,19 @@ async function setElsewhere(limit: number) {
 const status = async (port: number) => (await call(port, { token: mine })).status
 const limitAt = async (port: number) => (await call(port, { token: mine })).headers['x-ratelimit-limit']
 
-it('raises a limit that refuses, within a second and for this client alone, and is announced with its end', async () => {
+it('raises a limit that refuses, within a second and only for this client, and is announced with its end', async () => {
   const { port, adminPort } = await gateway()
   expect([await status(port), await status(port)]).toEqual([200, 429])
   const before = Date.now()
   await setElsewhere(20)
   const read = () => call(port, { path: '/v3/rate-limits', token: mine })
   await until('it is admitted', async () => {
-    // From now on it is answered from memory, until the override is known.
+    // Refusals are now cached, until the override is applied.
     await read()
     return (await status(port)) === 200
   })
   await set(adminPort, 'requests=30', '--until', '1h')
-  // At once where it was set.
+  // Immediately at the gateway where it was set.
   expect(await limitAt(port)).toBe('30')
   const { json } = await read()
   expect((await call(port, { token: await token('another') })).headers['x-ratelimit-limit']).toBe('1')
@@ -109,7 +109,7 @@ it('raises a limit that refuses, within a second and for this client alone, and 
   })
 })
 
-it('beats the client’s own limit of the file, also of a reload, which applies again when it ends', async () => {
+it('overrides the client’s own limit in the file, also after a reload; the own limit applies again afterwards', async () => {
   const all = await settings({ limit: 10 })
   const load = async () => ({ ...(await loadConfig({ file })), loadMs: 0 })
   const loaded = await load()
@@ -173,7 +173,7 @@ it('stays in force while Redis is down, and when it comes back without it', asyn
   expect(await limitAt(port)).toBe('30')
 })
 
-it('ends no request where its key is damaged', async () => {
+it('does not fail requests if its key is damaged', async () => {
   const { port, adminPort } = await gateway()
   for (const command of [
     ['SET', '{"client":"'],

@@ -13,7 +13,7 @@ const ISSUER = 'https://identity.example.com/oidc'
 const key = makeKey('ES256', 'signing')
 const SIGNED = { alg: 'ES256', kid: 'signing' }
 const FORM = { 'Content-Type': 'application/x-www-form-urlencoded' }
-/** Bytes that a form parser would write differently. */
+/** A form that would be serialised differently after parsing. */
 const BODY =
   'client_id=plain&scope=openid+id%3Ab74f&redirect_uri=https%3a%2F%2fclient.example.com%2Fcb&response_type=code&claims=%7B%22id_token%22%3A%7B%22sub%22%3A%22true%22%7D%7D&state=%c3%a4'
 
@@ -33,7 +33,7 @@ beforeAll(async () => {
   remote = await startIssuer({ algorithms: ['ES256'] })
   gateway = await startGateway({
     data: identity.url,
-    // A push needs no counters, so that it succeeds where none can be reached.
+    // A push needs no counters, so it succeeds without a reachable store.
     store: '{ redis: { url: "redis://127.0.0.1:1" }, onOutage: deny }',
     routes: `routes:
   - { match: "GET,PUT /oidc/*", upstream: identity, authenticate: none }
@@ -66,7 +66,7 @@ const push = (body: string | Buffer, more: Call = {}) =>
     body,
   })
 
-/** A POST in chunks, with the head sent first. */
+/** Sends a POST in chunks, with the head first. */
 function pour(chunks: readonly string[], headers: Record<string, string> = {}) {
   const request = httpRequest({
     host: '127.0.0.1',
@@ -104,14 +104,14 @@ function object(client: string, by = key): string {
   )
 }
 
-/** The client's authentication by its key, as form fields. */
+/** Returns the client's assertion as form fields. */
 function assertion(client: string): Record<string, string> {
   const exp = Math.floor(Date.now() / 1000) + 60
   const claims = { iss: client, sub: client, aud: ISSUER, jti: randomUUID(), exp }
   return { client_assertion_type: ASSERTION_TYPE, client_assertion: signJws(SIGNED, claims, key) }
 }
 
-describe('what the service documents', () => {
+describe('a documented example', () => {
   const PLAIN = {
     client_id: 'easy',
     scope: 'openid id:1ffe704d39629a929c8e293880fb449a',
@@ -144,7 +144,7 @@ describe('what the service documents', () => {
       () => ({ client_id: 'signer', request: unsigned }),
       'invalid_request_object',
     ],
-  ])('is refused where signing is on: %s', async (_, form, error) => {
+  ])('is refused if signing is required: %s', async (_, form, error) => {
     const refused = await push(fields({ ...form(), ...assertion('signer') }))
     expect([refused.status, refused.json.error]).toEqual([400, error])
     expect(identity.seen).toEqual([])
@@ -154,14 +154,14 @@ describe('what the service documents', () => {
     'request_uri=urn:ietf:params:oauth:request_uri:bwc4JK-ESC0w8acc191e-Y1LTC2',
     'client_id=easy&request_uri=urn%3Aietf%3aparams%3Aoauth%3Arequest_uri%3A6esc&expires_in=60',
     'client_id=easy&scope=openid%20id:1ffe&response_type=code&redirect_uri=https://client.example.com/cb&state=a+b&claims=%7B%22id_token%22%3A%7B%22sub%22%3A%22true%22%7D%7D',
-  ])('is an authorisation URL whose query is passed on as it is: %s', async (query) => {
+  ])('is an authorisation URL whose query is forwarded unchanged: %s', async (query) => {
     await call(gateway.port, { path: `/oidc/auth?${query}` })
     expect(identity.seen.map(({ url }) => url)).toEqual([`/oidc/auth?${query}`])
   })
 })
 
 describe('a pushed request', () => {
-  it('reaches the identity backend once, byte for byte, and its answer comes back as it is', async () => {
+  it('reaches the identity backend once, byte for byte, and its response is returned unchanged', async () => {
     const pushed = await push(BODY, { headers: { 'Content-Type': `${FORM['Content-Type']};charset=UTF-8` } })
     expect(pushed.status).toBe(201)
     expect(pushed.json).toEqual({ request_uri: 'urn:ietf:params:oauth:request_uri:1', expires_in: 60 })
@@ -176,7 +176,7 @@ describe('a pushed request', () => {
     })
   })
 
-  it('may come in chunks, and after it was asked for', async () => {
+  it('may be sent in chunks, and after 100 Continue', async () => {
     const chunked = pour([BODY.slice(0, 7), BODY.slice(7)])
     chunked.write()
     expect(await chunked.answered).toBe(201)
@@ -190,7 +190,7 @@ describe('a pushed request', () => {
     expect(identity.seen[0]!.headers['transfer-encoding']).toBeUndefined()
   })
 
-  it('is as large as par.maxBody at most, sized or in chunks', async () => {
+  it('is at most as large as par.maxBody, with a length or in chunks', async () => {
     const most = `${BODY}&x=`.padEnd(4096, 'x')
     expect((await push(most)).status).toBe(201)
     const refused = await push(`${most}x`)
@@ -203,7 +203,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toHaveLength(1)
   })
 
-  it('is never sent again, whatever becomes of it', async () => {
+  it('is not retried after a failure', async () => {
     await push(BODY)
     answer = 'break'
     const broken = await push(BODY)
@@ -223,7 +223,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toHaveLength(1)
   })
 
-  it('that is no form, or has no client, is refused as the provider would', async () => {
+  it('that is not a form, or has no client, is refused like by the provider', async () => {
     for (const refused of [
       await push('{}', { headers: { 'Content-Type': 'application/json' } }),
       await push(''),
@@ -240,7 +240,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toEqual([])
   })
 
-  it('of a client that signs is one signed by it, with keys in the file or at a URL', async () => {
+  it('of a client that signs must be signed by it, with keys in the file or at a URL', async () => {
     expect((await push(BODY.replace('=plain', '=signer'))).json).toMatchObject({ error: 'invalid_request' })
     expect((await push(`client_id=signer&request=${object('signer')}`)).status).toBe(201)
     const forged = await push(`client_id=signer&request=${object('signer', makeKey('ES256', 'signing'))}`)
@@ -254,7 +254,7 @@ describe('a pushed request', () => {
 
 describe('the path of the PAR endpoint', () => {
   it.each(['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'])(
-    'takes no %s, whatever other routes take',
+    'does not accept %s, also if other routes do',
     async (method) => {
       for (const path of ['/oidc/request', '/OIDC/Request/?a=b']) {
         const refused = await call(gateway.port, { method, path })
@@ -266,7 +266,7 @@ describe('the path of the PAR endpoint', () => {
     },
   )
 
-  it.each(['?', '?client_id=signer', '?request_uri=urn:x'])('takes no query: %s', async (query) => {
+  it.each(['?', '?client_id=signer', '?request_uri=urn:x'])('does not accept a query: %s', async (query) => {
     const refused = await push(BODY, { path: `/oidc/request${query}` })
     expect(refused.status).toBe(400)
     expect(refused.json).toMatchObject({ error: 'invalid_request' })
@@ -274,14 +274,14 @@ describe('the path of the PAR endpoint', () => {
   })
 
   it.each(['.', ',', '+', '.json', '.json/x', '+/x', '%3Fx', '%23x', '%2e', '%2C', '%20', '%E2%80%8B'])(
-    'is not to be missed by %s behind it',
+    'is not bypassed by the suffix %s',
     async (end) => {
       expect((await push(BODY, { path: `/oidc/request${end}` })).status).toBe(404)
       expect(identity.seen).toEqual([])
     },
   )
 
-  it('leaves its neighbours alone', async () => {
+  it('does not affect similar paths', async () => {
     expect((await call(gateway.port, { path: '/oidc/auth?request_uri=urn:x' })).status).toBe(201)
     expect((await call(gateway.port, { method: 'POST', path: '/oidc/token', body: 'a=b' })).status).toBe(201)
     expect(identity.seen.map(({ url }) => url)).toEqual(['/oidc/auth?request_uri=urn:x', '/oidc/token'])
@@ -306,7 +306,7 @@ describe('incomplete bodies', () => {
     for (const socket of opened.splice(0)) socket.destroy()
   })
 
-  /** Sends all of a body but its last byte. */
+  /** Sends a body without its last byte. */
   async function begin(ip: string) {
     const socket = connect(many.port, '127.0.0.1')
     opened.push(socket)
@@ -337,7 +337,7 @@ describe('incomplete bodies', () => {
     expect(text).toContain('"temporarily_unavailable"')
   }
 
-  it('of one address hold 16 MB: the first one ends when another needs room', async () => {
+  it('of one address may buffer 16 MB: the first body is aborted if another needs room', async () => {
     const open: Awaited<ReturnType<typeof begin>>[] = []
     for (let i = 0; i < 3; i++) open.push(await begin('192.0.2.1'))
     await until('the first two are ended', () => open.filter(({ closed }) => closed).length === 2)
@@ -347,7 +347,7 @@ describe('incomplete bodies', () => {
     expect(open[2]!.text).toBe('')
   })
 
-  it('of all addresses hold 64 MB: the first one ends when another needs room, and every push passes', async () => {
+  it('of all addresses may buffer 64 MB: the first body is aborted if another needs room, and every complete push succeeds', async () => {
     const open: Awaited<ReturnType<typeof begin>>[] = []
     for (let i = 0; i < 9; i++) {
       open.push(await begin(`192.0.2.${i}`))

@@ -6,7 +6,7 @@ import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** Gateways as processes of their own, with their counters in one real Redis. */
+/** Gateways in separate processes, with their counters in one real Redis. */
 
 let redis: RedisServer
 let data: TestUpstream
@@ -23,7 +23,7 @@ const gateways: ServingProcess[] = []
 afterEach(() => {
   for (const gateway of gateways.splice(0)) gateway.kill()
 })
-/** Without an outage to see, Redis and the upstream are waited for as long as a busy machine may take. */
+/** Long timeouts, so that a busy machine does not cause an outage. */
 const patiently = () => ({ store: `{ redis: { url: "${redis.url}" }, timeout: 10s }`, timeout: '20s' })
 
 async function gateway(settings: Partial<Parameters<typeof yaml>[0]> = {}, env: Record<string, string> = {}) {
@@ -43,8 +43,8 @@ const burst = (ports: number[], mine: string, count: number): Promise<Got[]> =>
   Promise.all(Array.from({ length: count }, (_, i) => call(ports[i % ports.length]!, { token: mine })))
 const admitted = (answers: Got[]) => answers.filter(({ status }) => status === 200).length
 
-describe('exact, for every instance together', () => {
-  it('two gateways on one Redis together admit 1000, though the clock of one is wrong by a second', async () => {
+describe('exact for all instances together', () => {
+  it('two gateways on one Redis together admit 1000, although the clock of one differs by a second', async () => {
     const skewed = fileURLToPath(new URL('../helpers/skewed-clock.mjs', import.meta.url))
     const one = await gateway(patiently())
     const two = await gateway(patiently(), { NODE_OPTIONS: `--import ${skewed}`, SKEW_MS: '1000' })
@@ -54,11 +54,11 @@ describe('exact, for every instance together', () => {
     const resets = new Set(
       answers.filter(({ status }) => status === 429).map(({ headers }) => headers['x-ratelimit-reset']),
     )
-    // The instant is Redis's, whichever gateway reports it.
+    // The instant is of Redis's clock at both gateways.
     expect(resets.size).toBe(1)
   })
 
-  it('a refused sync costs the client nothing, and a client at its limit costs the others nothing', async () => {
+  it('a refused sync is not charged to the client, and a client at its limit does not affect others', async () => {
     const { port } = await gateway({ ...patiently(), limit: 5 })
     const mine = await token(newClient())
     const sync = { method: 'POST', path: '/sync/a:b', token: mine }
@@ -84,7 +84,7 @@ describe('while Redis is down', () => {
     expect((await call(port, { token: mine })).status).toBe(503)
     await until('a warning', () => lines().some(({ level }) => level === 'warn'))
     expect((await call(adminPort, { path: '/metrics' })).body).toContain('\nsluice_store_up 0\n')
-    // Under `deny` it would refuse whatever a load balancer sent.
+    // Under `deny` it would refuse all requests of a load balancer.
     expect((await call(adminPort, { path: '/readyz' })).status).toBe(503)
     await redis.start()
     await until('calls are decided', async () => (await call(port, { token: mine })).status === 200, 5000)

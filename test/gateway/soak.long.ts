@@ -6,11 +6,11 @@ import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /**
- * A million callers, each with a counter of its own. Most are addresses; every fifth is a client with a token of its own, whose
+ * A million callers, each with its own counter. Most are addresses; every fifth is a client with its own token, whose
  * second call is refused.
  */
 const CALLERS = 1_000_000
-/** Callers before these: as many clients as tokens and refusals are remembered. */
+/** Callers of the warm-up, with as many clients as cached tokens and refusals. */
 const FIRST_CALLERS = 60_000
 const AT_ONCE = 50
 const WINDOW_MS = 2000
@@ -34,7 +34,7 @@ beforeAll(async () => {
   - { match: "/*", upstream: data, authenticate: none, limits: [addresses] }`,
     }),
   )
-  // A million log lines are not for keeping.
+  // Do not keep a million log lines.
   gateway.child.stdout!.removeAllListeners('data').resume()
 })
 afterAll(async () => {
@@ -58,7 +58,7 @@ async function addressCalls(i: number): Promise<void> {
   if (status !== 200) throw new Error(`a first call was answered ${status}`)
 }
 
-/** How many keys Redis holds, but for those that gateways are counted by. */
+/** Returns the number of keys in Redis, except those that register gateways. */
 async function counters(): Promise<number> {
   const own = await Promise.all(
     ['~gateways', '~since'].map((name) => redis.command('EXISTS', `sluice:{}:${name}`)),
@@ -87,7 +87,7 @@ async function callers(from: number, to: number): Promise<void> {
   await Promise.all(Array.from({ length: AT_ONCE }, one))
 }
 
-it('memory of gateway and Redis returns to where it began', async () => {
+it('memory of gateway and Redis returns to its initial size', async () => {
   await callers(0, FIRST_CALLERS)
   await until('the first counters are gone', async () => (await counters()) === 0)
   const before = { redis: await redisBytes(), gateway: await gatewayBytes() }
@@ -96,7 +96,7 @@ it('memory of gateway and Redis returns to where it began', async () => {
   const seconds = (performance.now() - startedAt) / 1000
   await until('all counters are gone', async () => (await counters()) === 0, 60_000)
   await until('Redis has its memory back', async () => (await redisBytes()) < before.redis + 2 ** 20, 30_000)
-  // A heap has room to breathe, but does not grow by the caller: a million at 100 bytes would be 100 MB.
+  // The heap may vary, but does not grow with the callers: 100 bytes for each of a million would be 100 MB.
   const after = { redis: await redisBytes(), gateway: await gatewayBytes() }
   const mb = (bytes: number) => `${(bytes / 2 ** 20).toFixed(1)} MB`
   // oxlint-disable-next-line no-console

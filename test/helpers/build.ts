@@ -7,9 +7,9 @@ import type { TestProject } from 'vitest/node'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
-/** Builds what the tests start as processes of their own: as built, it starts in half the time that its sources take. */
+/** Builds the program for tests that start it as a process: the build starts twice as fast as the sources. */
 export function setup(project: TestProject): void {
-  // Inherited by the workers: all that they leave in temporary folders goes with this one.
+  // Inherited by the workers: their temporary folders are deleted with this folder.
   process.env['TMPDIR'] = mkdtempSync(join(tmpdir(), 'sluice-'))
   build()
   project.onTestsRerun(build)
@@ -19,7 +19,7 @@ export function teardown(): void {
   rmSync(process.env['TMPDIR']!, { recursive: true, force: true, maxRetries: 3 })
 }
 
-/** As `npm run build`, without looking at types. */
+/** Builds like `npm run build`, without type checks. */
 function build(): void {
   execFileSync(
     process.execPath,

@@ -1,22 +1,22 @@
 import { createServer, type Socket } from 'node:net'
 
-/** A RESP server that sends what the test chooses. */
+/** A RESP server that sends bytes chosen by the test. */
 export interface FakeRedis {
   readonly url: string
   /** Connections made so far. */
   connections(): number
-  /** Commands taken so far. */
+  /** Commands received so far. */
   commands(): readonly string[][]
-  /** From now on it answers every command with these bytes; undefined: with nothing. */
+  /** Answers every following command with these bytes; does not answer if undefined. */
   answer(reply: ((command: readonly string[]) => string) | string | undefined): void
-  /** Sends these bytes to every connection, unasked. */
+  /** Sends these bytes to every connection. */
   say(bytes: string): void
-  /** Drops every connection, and takes new ones. */
+  /** Closes every connection; new connections are accepted. */
   drop(): void
   close(): Promise<void>
 }
 
-/** Starts one, on a free port unless one is given; at first it is silent, like a black hole that takes connections. */
+/** Starts the server, on a free port by default. At first it accepts connections but does not answer. */
 export async function startFakeRedis(port = 0): Promise<FakeRedis> {
   let reply: ((command: readonly string[]) => string) | string | undefined
   let connections = 0
@@ -63,7 +63,7 @@ export async function startFakeRedis(port = 0): Promise<FakeRedis> {
   }
 }
 
-/** The first whole command of a text of RESP arrays. */
+/** Returns the first complete command of a string of RESP arrays. */
 function parse(text: string): { readonly command: string[]; readonly length: number } | undefined {
   const head = /^\*(\d+)\r\n/.exec(text)
   if (head === null) return undefined
@@ -80,7 +80,7 @@ function parse(text: string): { readonly command: string[]; readonly length: num
   return { command, length: at }
 }
 
-/** What charge.lua answers when it admits every call of a batch; for one limit a decision. */
+/** Returns charge.lua's answer that admits every call of a batch, with one limit per decision. */
 export function admitsAll(command: readonly string[]): string {
   if (!/^eval/i.test(command[0] ?? '')) return '+OK\r\n'
   const decisions = Number(command[2])

@@ -1,7 +1,7 @@
 import { connect, createServer } from 'node:net'
 
-// Passes bytes between a gateway and a Redis, each so many milliseconds late. Arguments: port of Redis, milliseconds.
-// A process of its own, so that a busy test makes no Redis slow.
+// Forwards bytes between a gateway and a Redis with a delay. Arguments: port of Redis, delay in milliseconds.
+// An own process, so that a busy test does not slow Redis.
 const [port, ms] = process.argv.slice(2).map(Number)
 const server = createServer((near) => {
   const far = connect(port, '127.0.0.1')

@@ -1,4 +1,4 @@
-/** The names and values of header fields, as a flat list, from their text: each is `\r\nName: value`. */
+/** Parses header fields, each `\r\nName: value`, into a flat list of names and values. */
 export function fieldsOf(text: string): string[] {
   return text
     .split('\r\n')

@@ -1,23 +1,23 @@
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 
-/** A backend that a test may break in the middle of its work, and mend. */
+/** A backend that a test can break during requests, and restore. */
 export interface FragileUpstream {
   readonly url: string
-  /** Refuses connections, and breaks those that are open. */
+  /** Closes open connections, and refuses new connections. */
   kill(): Promise<void>
   /** Listens again at the same address. */
   start(): Promise<void>
-  /** Takes connections and requests, and is silent. */
+  /** Accepts connections and requests, but does not answer. */
   hang(): void
-  /** Answers what it was asked meanwhile. */
+  /** Answers all pending requests. */
   resume(): void
-  /** Breaks all open connections. */
+  /** Resets all open connections. */
   reset(): void
   close(): Promise<void>
 }
 
-/** Answers every request with 100 kB in two parts, so that a break also breaks answers. */
+/** Starts a backend that answers every request with 100 kB in two parts, so that a break also truncates responses. */
 export async function startFragileUpstream(): Promise<FragileUpstream> {
   const part = Buffer.alloc(50_000)
   const open = new Set<Socket>()

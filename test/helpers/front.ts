@@ -6,18 +6,18 @@ import { createForward, type Forward, type Upstream } from '../../src/upstream/u
 import type { Fields, Outgoing } from '../../src/upstream/headers.ts'
 import { bodyLength } from '../../src/downstream/body.ts'
 
-/** What is the gateway's to say of a connection and a body. */
+/** Fields that the gateway, not the upstream, sets for the connection and the body. */
 const FRAMING = new Set(['connection', 'content-length', 'transfer-encoding'])
 
 export interface Front {
   readonly port: number
   readonly outcomes: UpstreamRequest[]
-  /** How many requests have come. */
+  /** Number of received requests. */
   requests(): number
   close(): Promise<void>
 }
 
-/** A server with nothing but `forward` in it, in front of an upstream. */
+/** Starts a server that only runs `forward`, in front of an upstream. */
 export async function startFront(
   url: string,
   upstream: Partial<Upstream> = {},
@@ -77,11 +77,11 @@ export interface Got {
   readonly headers: IncomingMessage['headers']
   readonly rawHeaders: readonly string[]
   readonly body: string
-  /** Did the answer end as announced? */
+  /** True if the response is complete. */
   readonly whole: boolean
 }
 
-/** One answer, whole or not. */
+/** Sends a request. Resolves with the response, complete or truncated. */
 export function get(
   port: number,
   path = '/',

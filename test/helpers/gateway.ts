@@ -18,7 +18,7 @@ writeFileSync(
 )
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 
-/** A valid access token of a client. */
+/** Returns a valid access token of a client. */
 export function token(client: string, claims: Record<string, unknown> = {}): Promise<string> {
   return new SignJWT({ client_id: client, sub: `user-of-${client}`, jti: crypto.randomUUID(), ...claims })
     .setProtectedHeader({ alg: 'ES256', kid: 'test', typ: 'at+jwt' })
@@ -29,7 +29,7 @@ export function token(client: string, claims: Record<string, unknown> = {}): Pro
     .sign(privateKey)
 }
 
-/** The part of a configuration that says whose tokens are taken: those of `token`. */
+/** The setting `tokens`, which accepts the tokens of `token`. */
 export const TOKENS = `tokens: { issuer: "${ISSUER}", audience: "${AUDIENCE}", jwks: "${jwks}" }`
 
 /** The service's routes on one host, distinguished by path. */
@@ -47,7 +47,7 @@ export interface Settings {
   readonly data: string
   /** Default 127.0.0.1. */
   readonly host?: string
-  /** A free one unless given. */
+  /** Default: a free port. */
   readonly port?: number
   readonly identity?: string
   readonly store?: string
@@ -99,7 +99,7 @@ export interface TestGateway {
   close(): Promise<void>
 }
 
-/** A gateway of this process; with the file that holds these settings, it knows the hash of that. */
+/** Starts a gateway in this process. Writes the settings to the file `given`, if any, whose hash the gateway then shows. */
 export async function startGateway(settings: Settings, given?: string): Promise<TestGateway> {
   const file = given ?? join(mkdtempSync(join(folder, 'gateway-')), 'sluice.yaml')
   writeFileSync(file, yaml(settings))
@@ -130,13 +130,13 @@ export interface Call {
   readonly token?: string
   readonly headers?: Record<string, string | string[]>
   readonly body?: string | Buffer
-  /** In place of the one that keeps sockets alive. */
+  /** Default: an agent that keeps sockets alive. */
   readonly agent?: Agent
 }
 
 const keepAlive = new Agent({ keepAlive: true, maxSockets: 100 })
 
-/** One HTTP call, the target sent as it is written. */
+/** Sends one HTTP request, with an unchanged target. */
 export function call(
   port: number,
   { method = 'GET', path = '/transactions', token, headers = {}, body, agent = keepAlive }: Call = {},

@@ -1,27 +1,27 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** What an introspection endpoint was asked. */
+/** A request to the introspection endpoint. */
 export interface Asked {
   readonly authorization: string | undefined
   readonly form: Readonly<Record<string, string>>
   readonly request: IncomingMessage
 }
 
-/** An answer: a document with status 200, or whatever is done by hand. */
+/** A response: a document with status 200, or a function that responds. */
 export type Answer = object | ((response: ServerResponse, asked: Asked) => void)
 
 export interface IntrospectionServer {
   readonly url: string
   readonly asked: Asked[]
-  /** What the next requests get. */
+  /** The response to the next requests. */
   answer: Answer
-  /** Requests without an answer yet. */
+  /** Pending requests. */
   open(): number
   close(): Promise<void>
 }
 
-/** A real introspection endpoint on a free port, that answers as the test chooses. */
+/** Starts a real introspection endpoint on a free port, with responses chosen by the test. */
 export async function startIntrospection(): Promise<IntrospectionServer> {
   let open = 0
   const server = createServer((request, response) => {

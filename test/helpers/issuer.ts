@@ -18,40 +18,40 @@ export interface TestKey {
   readonly kid: string
   readonly alg: TestAlgorithm
   readonly privateKey: KeyObject
-  /** As published. */
+  /** The published JWK. */
   readonly jwk: JsonWebKey & { readonly kid: string }
 }
 
-/** What goes wrong when keys or discovery are asked for. */
+/** A fault in the responses for keys and discovery. */
 export type Fault = 'down' | 'error' | 'garbage' | 'huge' | 'redirect' | 'silent'
 
 export interface TokenOptions {
-  /** Which of the issuer's keys signs; PS256 unless given, or the first where there is none. */
+  /** The algorithm of the issuer's key that signs; default: PS256, or else the first key. */
   readonly alg?: TestAlgorithm
-  /** Another key than the issuer's own. */
+  /** A key that is not the issuer's. */
   readonly key?: TestKey
-  /** Beside or in place of alg, kid and typ; undefined leaves one out. */
+  /** Adds to or replaces alg, kid and typ; undefined removes a parameter. */
   readonly header?: Readonly<Record<string, unknown>>
 }
 
 export interface TestIssuer {
-  /** Its name and base URL. */
+  /** The issuer identifier, which is its base URL. */
   readonly issuer: string
   readonly audience: string
   readonly jwksUri: string
-  /** How often each was asked for. */
+  /** Number of requests by path. */
   readonly asked: { jwks: number; discovery: number }
   fault: Fault | undefined
-  /** The JWK Set as published; tests may put another one there. */
+  /** The published JWK Set, which tests may replace. */
   jwks: unknown
-  /** What the discovery document says beside or in place of issuer and jwks_uri. */
+  /** Adds to or replaces issuer and jwks_uri of the discovery document. */
   metadata: Readonly<Record<string, unknown>>
   key(alg: TestAlgorithm): TestKey
-  /** New keys in place of all old ones. */
+  /** Replaces all keys by new keys. */
   rotate(): void
   /**
-   * An access token: the defaults are a client `client-1`, the issuer's audience and five minutes;
-   * claims stand beside or in place of them, undefined leaves one out.
+   * Returns an access token, by default of the client `client-1`, for the issuer's audience, valid for five minutes.
+   * `claims` adds or replaces claims, undefined removes a claim.
    */
   token(claims?: Readonly<Record<string, unknown>>, options?: TokenOptions): string
   close(): Promise<void>
@@ -65,7 +65,7 @@ const SIGNING: Readonly<Record<TestAlgorithm, readonly [string | undefined, Part
   EdDSA: [undefined, {}],
 }
 
-/** A new key pair of its own kid. */
+/** Creates a key pair with a new kid. */
 export function makeKey(alg: TestAlgorithm, kid: string = randomUUID()): TestKey {
   const { privateKey, publicKey } = generatePair(alg)
   return { kid, alg, privateKey, jwk: { ...publicKey.export({ format: 'jwk' }), kid, alg, use: 'sig' } }
@@ -77,7 +77,7 @@ function generatePair(alg: TestAlgorithm): { privateKey: KeyObject; publicKey: K
   return generateKeyPairSync('rsa', { modulusLength: 2048 })
 }
 
-/** A compact JWS of any header and payload; the payload is JSON unless it is bytes. */
+/** Creates a compact JWS of any header and payload; a payload that is not bytes is serialised as JSON. */
 export function signJws(header: object, payload: unknown, key: TestKey): string {
   const body = Buffer.isBuffer(payload) ? payload : Buffer.from(JSON.stringify(payload))
   const input = `${Buffer.from(JSON.stringify(header)).toString('base64url')}.${body.toString('base64url')}`
@@ -91,13 +91,13 @@ export interface ProofOptions {
   readonly token: string
   readonly method?: string
   readonly url: string
-  /** Beside or in place of typ, alg and jwk; undefined leaves one out. */
+  /** Adds to or replaces typ, alg and jwk; undefined removes a parameter. */
   readonly header?: Readonly<Record<string, unknown>>
-  /** Beside or in place of jti, htm, htu, iat and ath; undefined leaves one out. */
+  /** Adds to or replaces jti, htm, htu, iat and ath; undefined removes a claim. */
   readonly claims?: Readonly<Record<string, unknown>>
 }
 
-/** A DPoP proof (RFC 9449 section 4.2) for one request. */
+/** Creates a DPoP proof (RFC 9449 section 4.2) for one request. */
 export function signProof({ key, token, method = 'GET', url, header, claims }: ProofOptions): string {
   return signJws(
     { typ: 'dpop+jwt', alg: key.alg, jwk: publicPart(key), ...header },
@@ -113,7 +113,7 @@ export function signProof({ key, token, method = 'GET', url, header, claims }: P
   )
 }
 
-/** The thumbprint by which tokens are bound to a key (RFC 7638). */
+/** Returns the thumbprint of a key (RFC 7638), to which tokens are bound. */
 export function thumbprintOf(key: TestKey): string {
   const jwk = publicPart(key)
   const members = Object.keys(jwk).toSorted()
@@ -124,7 +124,7 @@ function publicPart({ privateKey }: TestKey): JsonWebKey {
   return createPublicKey(privateKey).export({ format: 'jwk' })
 }
 
-/** A real HTTP issuer on a free port: discovery, JWK Set, signed tokens, and faults on demand. */
+/** Starts a real HTTP issuer on a free port: discovery, JWK Set, signed tokens, and faults on demand. */
 export async function startIssuer({
   audience = 'https://api.example.com',
   path = '/oidc',
@@ -132,7 +132,7 @@ export async function startIssuer({
 }: {
   readonly audience?: string
   readonly path?: string
-  /** RSA keys take a while to make. */
+  /** Shared, because RSA keys are slow to generate. */
   readonly algorithms?: readonly TestAlgorithm[]
 } = {}): Promise<TestIssuer> {
   const makeKeys = () => new Map(algorithms.map((alg) => [alg, makeKey(alg)]))

@@ -1,5 +1,5 @@
 /**
- * One call: the decision fell somewhere between when it was sent and when it was answered, or had reached an upstream.
+ * One call. It was decided between the instants at which it was sent and at which it was answered, or reached an upstream.
  * Milliseconds of one clock.
  */
 export interface Observed {
@@ -8,19 +8,19 @@ export interface Observed {
   readonly admitted: boolean
 }
 
-/** The most calls that were certainly admitted within one window, wherever it starts. */
+/** Returns the maximum number of calls that were certainly admitted within any one window. */
 export function mostInAWindow(calls: readonly Observed[], windowMs: number): number {
   const admitted = calls.filter((call) => call.admitted).toSorted((a, b) => a.sentAt - b.sentAt)
   let most = 0
   for (const [i, { sentAt }] of admitted.entries()) {
-    // A window that starts no later than this call: those sent from then on and answered before its end are inside it.
+    // A window that starts when this call is sent: calls sent later and answered before its end are inside it.
     const inside = admitted.slice(i).filter((call) => call.answeredAt < sentAt + windowMs)
     most = Math.max(most, inside.length)
   }
   return most
 }
 
-/** The refused calls before which, in the window that they closed, fewer than `limit` calls can have been admitted. */
+/** Returns the refused calls for which fewer than `limit` calls can have been admitted in the window before them. */
 export function wronglyRefused(
   calls: readonly Observed[],
   limit: number,
@@ -36,7 +36,7 @@ export function wronglyRefused(
   })
 }
 
-/** The admitted calls before which, in the window that they closed, `limit` calls had certainly been admitted. */
+/** Returns the admitted calls for which `limit` calls had certainly been admitted in the window before them. */
 export function wronglyAdmitted(
   calls: readonly Observed[],
   limit: number,

@@ -12,14 +12,14 @@ export interface Nginx {
 }
 
 /**
- * Starts nginx with the text of a configuration, in a folder with copies of `beside`. `PORT` in the text stands for its port.
- * Rejects with what `nginx -t` says of a wrong text.
+ * Starts nginx with a configuration, in a folder with copies of the files `beside`. `PORT` in it is replaced by its port.
+ * Rejects with the output of `nginx -t` for an invalid configuration.
  */
 export async function startNginx(text: string, beside: readonly string[]): Promise<Nginx> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-nginx-'))
   for (const file of beside) cpSync(file, join(folder, basename(file)))
   const port = await freePort()
-  // Its own folders, since those of the package belong to root.
+  // Own folders, since those of the package belong to root.
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((of) => `${of}_temp_path temp;`)
   const conf = text.replaceAll('PORT', String(port)).replace('http {', `http {\n${temporary.join('\n')}`)
   writeFileSync(join(folder, 'nginx.conf'), `daemon off;\n${conf}`)

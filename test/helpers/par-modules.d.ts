@@ -1,4 +1,4 @@
-/** The generation of the provider that behaves as the documented service does. */
+/** The major version of the provider that behaves like the documented service. */
 declare module 'oidc-provider6' {
   import type Provider from 'oidc-provider'
   export default class {

@@ -11,22 +11,22 @@ import { type Seen, startUpstream } from './upstream.ts'
 export const REDIRECT_URI = 'https://client.example.com/callback'
 export const SECRET = 'a secret: with/some %signs + more'
 export const SIGNING_KEY = makeKey('PS256')
-/** How many calls the client `busy` may make in any second. */
+/** The limit of the client `busy`, per second. */
 export const BUSY_LIMIT = 2
 
 /** A real OpenID Provider and a Data API, behind a running gateway that guards the PAR endpoint. */
 export interface GuardedProvider {
-  /** Where clients find it, at the gateway. */
+  /** The issuer, which is a URL of the gateway. */
   readonly issuer: string
-  /** Where clients find the Data API, at the gateway. */
+  /** The URL of the Data API at the gateway. */
   readonly api: string
-  /** The PAR endpoint past the guard, under the same name. */
+  /** The PAR endpoint without the guard, under the same name. */
   readonly unguarded: string
-  /** How many pushed requests came to the provider through the guard. */
+  /** Number of pushed requests that the guard forwarded to the provider. */
   reached(): number
-  /** What came to the Data API. */
+  /** Requests to the Data API. */
   readonly called: readonly Seen[]
-  /** How many calls the gateway answered 429. */
+  /** Number of calls that the gateway answered with 429. */
   refused(): Promise<number>
   close(): Promise<void>
 }
@@ -50,7 +50,7 @@ const CLIENTS: ClientMetadata[] = [
   { ...authenticated, client_id: 'busy', client_secret: SECRET },
 ]
 
-/** What an operator of the gateway knows of them. */
+/** The `clients` of the gateway's configuration. */
 const SETTINGS = [
   { id: 'signing', authentication: 'private_key_jwt', requestObjectSigningAlg: 'PS256', jwks: keyed.jwks },
   { id: 'keyed', authentication: 'private_key_jwt', requestObjectSigningAlg: 'none', jwks: keyed.jwks },
@@ -116,7 +116,7 @@ const VERSIONS = {
     }).callback(),
 }
 
-/** Starts a provider of one generation, its issuer being the address of the gateway before it. */
+/** Starts a provider of one major version. Its issuer is the address of the gateway in front of it. */
 export async function startGuardedProvider(version: 6 | 9): Promise<GuardedProvider> {
   const port = await freePort()
   const base = `http://127.0.0.1:${port}`
@@ -161,7 +161,7 @@ export async function startGuardedProvider(version: 6 | 9): Promise<GuardedProvi
   }
 }
 
-/** Without the provider's notices of what a test is for: storage in memory, made-up keys. */
+/** Suppresses the provider's notices about test settings: storage in memory, generated keys. */
 async function quietly<T>(work: () => Promise<T>): Promise<T> {
   const spies = (['info', 'warn'] as const).map((level) => vi.spyOn(console, level).mockReturnValue())
   try {

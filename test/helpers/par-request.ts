@@ -12,14 +12,14 @@ export const ISSUER = 'https://identity.example.com/oidc'
 export const TOKEN = `${ISSUER}/token`
 export const PAR = `${ISSUER}/request`
 export const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
-/** What the clock of the guards below says, in seconds. */
+/** The time of the guards' clock, in seconds. */
 export const NOW = 1_800_000_000
 
 export const KEY = makeKey('PS256', 'key-1')
 export const OTHER_KEY = makeKey('PS256', 'key-1')
 export const KEYS = clientKeys({ keys: [KEY.jwk] })
 
-/** The keys of a client, from a JWK Set or from its URL. */
+/** Returns the keys of a client, from a JWK Set or from its URL. */
 export function clientKeys(
   jwks: string | object,
   events: Partial<ClientKeysOptions['events']> = {},
@@ -37,7 +37,7 @@ type Members = Readonly<Record<string, unknown>>
 
 let checking = 0
 
-/** The options of a guard with the clients given, each by its id. */
+/** Returns the options of a guard with these clients, by id. */
 export function guardOptions(clients: Readonly<Record<string, Omit<ParClient, 'id'>>>): ParGuardOptions {
   return {
     issuer: ISSUER,
@@ -50,7 +50,7 @@ export function guardOptions(clients: Readonly<Record<string, Omit<ParClient, 'i
   }
 }
 
-/** A guard with the clients given; while it checks, it is `NOW`. */
+/** Creates a guard with these clients, whose clock is at `NOW`. */
 export function guardOf(
   clients: Parameters<typeof guardOptions>[0],
   options: Partial<ParGuardOptions> = {},
@@ -65,7 +65,7 @@ export function guardOf(
   }
 }
 
-/** Good plain parameters of a client, with the seed's `claims`; undefined leaves one out. */
+/** Returns valid plain parameters of a client; `more` adds or replaces parameters, undefined removes a parameter. */
 export function plain(client: string, more: Members = {}): Members {
   return {
     client_id: client,
@@ -82,11 +82,11 @@ export function plain(client: string, more: Members = {}): Members {
 export interface JwtOptions {
   readonly key?: TestKey
   readonly header?: Members
-  /** In place of JSON of the claims. */
+  /** Replaces the JSON of the claims. */
   readonly payload?: Buffer
 }
 
-/** A client assertion; claims stand beside or in place of good ones, undefined leaves one out. */
+/** Returns a client assertion, by default a valid one; `claims` adds or replaces claims, undefined removes a claim. */
 export function assertion(client: string, claims: Members = {}, options: JwtOptions = {}): Members {
   const good = {
     iss: client,
@@ -100,7 +100,7 @@ export function assertion(client: string, claims: Members = {}, options: JwtOpti
   return { client_assertion_type: ASSERTION_TYPE, client_assertion: jwt(good, options) }
 }
 
-/** A signed request object with the parameters of `plain`, `claims` as an object. */
+/** Returns a signed request object with the parameters of `plain`, `claims` as an object. */
 export function requestObject(client: string, claims: Members = {}, options: JwtOptions = {}): string {
   return jwt(objectClaims(client, claims), {
     ...options,
@@ -108,7 +108,7 @@ export function requestObject(client: string, claims: Members = {}, options: Jwt
   })
 }
 
-/** The same, unsigned. */
+/** Returns an unsigned request object with these parameters. */
 export function unsignedObject(client: string, claims: Members = {}, header: Members = {}): string {
   return `${encode({ alg: 'none', ...header })}.${encode(objectClaims(client, claims))}.`
 }
@@ -147,7 +147,7 @@ export interface Sent {
 
 export const PASSED = 'passed'
 
-/** What the guard says of a form: `PASSED`, or the status, code and words of its refusal. */
+/** Returns the guard's result for a form: `PASSED`, or the status, code and description of its refusal. */
 export async function push(
   guard: ParGuard,
   fields: Members | string | Buffer,
@@ -165,12 +165,12 @@ export async function push(
   return { status, error, description, headers: answer.headers }
 }
 
-/** Reads a form as the guard does. */
+/** Parses a form like the guard. */
 export function readForm(contentType: string | undefined, body: Buffer): Form | Refusal {
   return refuseBody({ contentType, body }) ?? parseParameters(body.toString(), 'request_uri')
 }
 
-/** A list repeats its parameter. */
+/** Encodes a form; a list repeats its parameter. */
 export function encodeForm(fields: Members): Buffer {
   const form = new URLSearchParams()
   for (const [name, value] of Object.entries(fields)) {
@@ -179,7 +179,7 @@ export function encodeForm(fields: Members): Buffer {
   return Buffer.from(form.toString())
 }
 
-/** A refusal whose words match. */
+/** Matches a refusal by its description. */
 export function refusal(status: number, error: string, words: RegExp, headers: object = {}): unknown {
   return { status, error, description: expect.stringMatching(words), headers }
 }

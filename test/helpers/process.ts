@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { until } from './wait.ts'
 
-/** The command line, as built. */
+/** The built command line. */
 export const BIN = fileURLToPath(new URL('../../dist/bin/sluice.js', import.meta.url))
 
 export interface TestProcess {
@@ -11,7 +11,7 @@ export interface TestProcess {
   stderr(): string
   /** The lines of standard output that are JSON. */
   lines(): Record<string, unknown>[]
-  /** The exit code, once it has ended by itself. */
+  /** Resolves with the exit code. */
   ended(): Promise<number | null>
   kill(signal?: NodeJS.Signals): void
 }
@@ -21,14 +21,14 @@ process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL')
 })
 
-/** Does not let a process outlive the tests. */
+/** Kills a process at the end of the tests. */
 export function withTests<T extends ChildProcess>(child: T): T {
   running.add(child)
   child.once('exit', () => running.delete(child))
   return child
 }
 
-/** The command line as a process of its own; `input` goes to its standard input. */
+/** Starts the command line as a process; `input` is its standard input. */
 export function sluice(
   args: readonly string[],
   env: Record<string, string> = {},
@@ -66,7 +66,7 @@ export interface ServingProcess extends TestProcess {
   readonly adminPort: number
 }
 
-/** A gateway process that serves, from the YAML given on its standard input, or from a file. */
+/** Starts a gateway process, with YAML on its standard input or a file, and waits until it serves. */
 export async function serving(
   config: string | { readonly file: string },
   args: readonly string[] = [],

@@ -3,7 +3,7 @@ import { createIdentity } from '../../src/commands/sandbox/backends.ts'
 import { makeKey, type TestKey } from './issuer.ts'
 
 export interface TestProvider {
-  /** Where it listens; callers know it by its issuer. */
+  /** The URL at which it listens; callers use its issuer. */
   readonly url: string
   readonly issuer: string
   readonly audience: string
@@ -11,12 +11,12 @@ export interface TestProvider {
   readonly basic: { readonly id: string; readonly secret: string }
   /** Authenticates with `private_key_jwt` and signs its request objects, with the same key. */
   readonly signing: { readonly id: string; readonly key: TestKey }
-  /** Where both clients are sent back to. */
+  /** The redirect URI of both clients. */
   readonly redirectUri: string
   close(): Promise<void>
 }
 
-/** The sandbox's OpenID Provider with the clients of the tests, on a free port, under the issuer of a gateway. */
+/** Starts the sandbox's OpenID Provider with the clients of the tests, on a free port, with the issuer of a gateway. */
 export async function startProvider({
   issuer,
   audience = 'https://api.example.com',

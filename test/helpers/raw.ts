@@ -1,13 +1,13 @@
 import { connect, type Socket } from 'node:net'
 
 export interface RawAnswer {
-  /** Everything that came back until the far end closed, or until `until` was satisfied. */
+  /** All bytes received until the peer closed, or until `until` returned true. */
   readonly text: string
-  /** Did the far end close the socket? */
+  /** True if the peer closed the socket. */
   readonly closed: boolean
 }
 
-/** Sends bytes over a bare socket and gathers what comes back until it closes, `until` holds, or 5 s have passed. */
+/** Sends bytes over a bare socket. Returns the received bytes when the socket closes, `until` returns true, or 5 s have passed. */
 export function raw(
   port: number,
   bytes: string | Buffer,
@@ -28,7 +28,7 @@ export function raw(
     socket.on('connect', () => socket.write(bytes))
     socket.on('data', (chunk: Buffer) => {
       text += chunk.toString('latin1')
-      // A little longer, for answers that should not come.
+      // Wait a little longer for unexpected responses.
       if (until?.(text) === true) setTimeout(finish, 30, false)
     })
     socket.on('close', () => finish(true))
@@ -36,10 +36,10 @@ export function raw(
   })
 }
 
-/** Has a first answer's head come? */
+/** True if the head of the first response is complete. */
 export const answered = (text: string): boolean => /^HTTP\/1\.1 [2-5].*\r\n\r\n/s.test(text)
 
-/** The status codes of the answers in a raw text, in their order. */
+/** Returns the status codes of the responses in a string, in order. */
 export function statuses(text: string): number[] {
   return [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]))
 }

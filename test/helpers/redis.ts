@@ -10,32 +10,32 @@ import { until } from './wait.ts'
 /** A real redis-server. */
 export interface SharedRedis {
   readonly url: string
-  /** 0 if it listens only on a socket file. */
+  /** The port; 0 if it listens only on a socket file. */
   readonly port: number
-  /** Sends one command over a connection of the helper's own. */
+  /** Sends one command over the helper's own connection. */
   command(...args: (string | number)[]): Promise<unknown>
 }
 
-/** A real redis-server that a test may break. */
+/** A real redis-server that a test can break. */
 export interface RedisServer extends SharedRedis {
-  /** SIGSTOP: it takes connections and bytes, and is silent. */
+  /** Sends SIGSTOP: it accepts connections and bytes, but does not answer. */
   freeze(): void
   thaw(): void
-  /** SIGKILL, and away. */
+  /** Kills it with SIGKILL. */
   kill(): Promise<void>
-  /** Starts it again at the same address, empty. */
+  /** Starts an empty server at the same address. */
   start(): Promise<void>
   /** Kills it and removes its files. */
   close(): Promise<void>
 }
 
 export interface RedisServerOptions {
-  /** Listens on a free TCP port too, as clusters, sentinels and replicas need. */
+  /** Listens on a free TCP port, too, as clusters, sentinels and replicas require. */
   readonly tcp?: boolean
-  /** Further arguments of redis-server, such as `--requirepass`. */
+  /** Additional arguments of redis-server, such as `--requirepass`. */
   readonly args?: readonly string[]
   readonly password?: string
-  /** Its TCP port speaks TLS alone, with the certificate of `REDIS_CERT`. */
+  /** The TCP port accepts only TLS, with the certificate of `REDIS_CERT`. */
   readonly tls?: boolean
 }
 
@@ -54,7 +54,7 @@ function tlsFiles() {
   return (files = { cert, key })
 }
 
-/** How a redis-server or sentinel listens at a port. */
+/** Returns the arguments with which a redis-server or sentinel listens at a port. */
 function listening(port: number, tls: boolean): readonly string[] {
   if (!tls) return ['--port', String(port)]
   const { cert, key } = tlsFiles()
@@ -102,7 +102,7 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
     let starting = (child = launch('redis-server', all))
     await until('redis-server answers', async () => {
       if (starting.exitCode !== null) {
-        // While it was away, a connection of somebody else's may have been given its port.
+        // The system may have assigned the port to another connection in the meantime.
         if (!starting.said().includes('Address already in use')) {
           throw new Error(`redis-server ended: ${starting.said()}`)
         }
@@ -134,7 +134,7 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
   }
 }
 
-/** Sends commands over a connection that is made when it is needed. */
+/** Returns a function that sends commands, over a connection that is opened on demand. */
 export function commander(
   address:
     | { readonly path: string; readonly password?: string }
@@ -159,7 +159,7 @@ export function commander(
       try {
         return await client.call(String(name), ...rest)
       } catch (error) {
-        // A server that changes its role ends its connections.
+        // A server that changes its role closes its connections.
         if (client?.status !== 'ready') disconnect()
         throw error
       }
@@ -181,7 +181,7 @@ export interface RedisCluster extends SharedCluster<RedisServer> {
   close(): Promise<void>
 }
 
-/** A cluster of these nodes. */
+/** Returns a cluster of these nodes. */
 export function clusterOf<Node extends SharedRedis>(nodes: readonly Node[]): SharedCluster<Node> {
   return {
     urls: nodes.map(({ url }) => url),
@@ -203,10 +203,10 @@ export function clusterOf<Node extends SharedRedis>(nodes: readonly Node[]): Sha
 
 const SLOTS = 16_384
 
-/** What a cluster or sentinels ask of those who connect. */
+/** The credentials that a cluster or sentinels require. */
 export type RedisGuard = Pick<RedisServerOptions, 'password' | 'tls'>
 
-/** Starts a cluster of so many masters, each with so many replicas; resolves when all slots are served. */
+/** Starts a cluster of `masters` with `replicasEach`; resolves when all slots are served. */
 export async function startCluster(
   masters = 3,
   replicasEach = 0,
@@ -261,7 +261,7 @@ export async function startCluster(
   }
 }
 
-/** A master, its replica, and the sentinels that make the replica master when the master is gone. */
+/** A master, its replica, and the sentinels that promote the replica when the master fails. */
 export interface SharedSentinels<Server extends SharedRedis = SharedRedis> {
   readonly urls: readonly string[]
   readonly name: string
@@ -340,13 +340,13 @@ export async function startSentinels(
   }
 }
 
-/** The ports below those that the system gives to connections; each process of a test run has a share of its own. */
+/** Ports below the system's ephemeral ports, divided among the processes of a test run. */
 const SHARES = 16
 const SHARE = Math.floor((32_000 - 10_000) / SHARES)
 const FIRST_PORT = 10_000 + (Number(process.env['VITEST_POOL_ID'] ?? 0) % SHARES) * SHARE
 let nextPort = FIRST_PORT + Math.floor(Math.random() * SHARE)
 
-/** A TCP port that was free a moment ago, and is returned only once by this process. */
+/** Returns a TCP port that is free now; this process returns each port only once. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = nextPort++

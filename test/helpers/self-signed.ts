@@ -1,11 +1,11 @@
 import { generateKeyPairSync, randomBytes, sign, X509Certificate } from 'node:crypto'
 
 export interface TestCertificate {
-  /** PEM, as `node:tls` takes them. */
+  /** PEM, for `node:tls`. */
   readonly key: string
   readonly cert: string
   readonly der: Buffer
-  /** The `x5t#S256` of tokens that are bound to it. */
+  /** The `x5t#S256` of tokens that are bound to the certificate. */
   readonly thumbprint: string
 }
 
@@ -53,7 +53,7 @@ function sequence(...parts: readonly Buffer[]): Buffer {
   return tlv(0x30, Buffer.concat(parts))
 }
 
-/** A DER value with its tag and length. */
+/** Encodes a DER value with its tag and length. */
 function tlv(tag: number, value: Buffer): Buffer {
   const { length } = value
   if (length < 0x80) return Buffer.concat([Buffer.of(tag, length), value])

@@ -11,7 +11,7 @@ import type { SharedKind } from './shared-servers.ts'
 
 const connected = new Map<number, SharedRedis>()
 
-/** Servers of this run at these ports, which tests must leave as they are: each with a prefix of its own for its keys. */
+/** Servers of this run at these ports. Tests must not change their settings, and must use their own key prefixes. */
 async function shared(kind: SharedKind): Promise<readonly SharedRedis[]> {
   const response = await fetch(`http://127.0.0.1:${inject('sharedServersPort')}/${kind}`)
   return ((await response.json()) as number[]).map((port) => {
@@ -22,17 +22,17 @@ async function shared(kind: SharedKind): Promise<readonly SharedRedis[]> {
   })
 }
 
-/** The redis-server that all tests of a run share. A test must use a prefix of its own, and change no setting. */
+/** Returns the redis-server that all tests of a run share. A test must use its own prefix, and must not change settings. */
 export async function sharedRedis(): Promise<SharedRedis> {
   return (await shared('redis'))[0]!
 }
 
-/** The cluster of three masters that all tests of a run share. */
+/** Returns the cluster of three masters that all tests of a run share. */
 export async function sharedCluster(): Promise<SharedCluster> {
   return clusterOf(await shared('cluster'))
 }
 
-/** The sentinels that all tests of a run share. */
+/** Returns the sentinels that all tests of a run share. */
 export async function sharedSentinels(): Promise<SharedSentinels> {
   const [master, replica, ...sentinels] = await shared('sentinels')
   return { urls: sentinels.map(({ url }) => url), name: 'main', master: master!, replica: replica! }

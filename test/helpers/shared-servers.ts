@@ -16,7 +16,7 @@ declare module 'vitest' {
   }
 }
 
-/** One server, one cluster of three masters and one master behind sentinels that all tests of a run share. */
+/** The Redis servers that all tests of a run share: one server, one cluster of three masters, one master with sentinels. */
 const STARTERS = {
   redis: () => startRedis({ tcp: true }),
   cluster: () => startCluster(),
@@ -24,7 +24,7 @@ const STARTERS = {
 }
 export type SharedKind = keyof typeof STARTERS
 
-/** Starts what is asked for, once, until it is closed; resolves with the ports of its servers, and of its sentinels. */
+/** Starts the servers at the first request, until `close`. Resolves with the ports of the servers and of the sentinels. */
 function createSharedServers() {
   const started = new Map<SharedKind, Promise<RedisServer | RedisCluster | RedisSentinels>>()
   return {
@@ -44,7 +44,7 @@ function createSharedServers() {
   }
 }
 
-/** Starts the servers that tests share when a test asks for them, and ends them after the run. */
+/** Starts the shared servers when a test needs them, and stops them after the run. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const servers = createSharedServers()
   const control = createServer((request, response) => {

@@ -12,7 +12,7 @@ import type { Tokens } from '../../src/config/schema.ts'
 import { Refusal } from '../../src/errors.ts'
 import type { TestIssuer } from './issuer.ts'
 
-/** The keys of a test issuer, read from it. */
+/** Reads the keys of a test issuer. */
 export async function keysOf(
   { issuer }: TestIssuer,
   options: Partial<KeySourceOptions> = {},
@@ -22,7 +22,7 @@ export async function keysOf(
   return keys
 }
 
-/** A test issuer as one whose tokens are taken. */
+/** Returns a test issuer as a trusted issuer. */
 export function trust(
   { issuer, audience }: Pick<TestIssuer, 'issuer' | 'audience'>,
   keys: Keys,
@@ -43,7 +43,7 @@ export function trust(
 
 type Serving = (...request: Parameters<Authenticate>) => Identity | Refusal | Promise<Identity | Refusal>
 
-/** Authenticates as for a call that is served: a proof passes once. */
+/** Authenticates a call: each proof is accepted once. */
 export function createServing(trusted: TrustedIssuer | readonly TrustedIssuer[], proofs?: Proofs): Serving {
   const authenticate = createBearer([trusted].flat(), proofs)
   const used = new Set<string>()
@@ -60,7 +60,7 @@ export function createServing(trusted: TrustedIssuer | readonly TrustedIssuer[],
   }
 }
 
-/** The settings of a test issuer, as a configuration has them. */
+/** Returns the settings of a test issuer in a configuration. */
 export function settingsOf({ issuer, audience }: TestIssuer, more: Partial<Tokens> = {}): Tokens {
   return {
     issuer,

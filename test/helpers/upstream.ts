@@ -12,7 +12,7 @@ import {
   type Socket,
 } from 'node:net'
 
-/** One request as an upstream saw it. */
+/** One request as the upstream received it. */
 export interface Seen {
   readonly at: number
   readonly method: string
@@ -25,17 +25,17 @@ export interface Seen {
 export interface TestUpstream {
   readonly url: string
   readonly port: number
-  /** Whole requests, in the order in which they ended. */
+  /** Complete requests, in the order in which they ended. */
   readonly seen: Seen[]
   readonly server: Server
-  /** Sockets open now. */
+  /** Number of open sockets. */
   sockets(): number
   close(): Promise<void>
 }
 
 type Answer = (request: IncomingMessage, response: ServerResponse, body: Buffer) => void
 
-/** A real HTTP backend that records what reaches it. Without `answer` it says 200 with a small JSON body. */
+/** Starts a real HTTP backend that records its requests. By default it responds with 200 and a small JSON body. */
 export async function startUpstream(answer?: Answer, listener?: RequestListener): Promise<TestUpstream> {
   const seen: Seen[] = []
   const open = new Set<Socket>()
@@ -83,7 +83,7 @@ export interface RawUpstream {
   close(): Promise<void>
 }
 
-/** A backend that is a bare socket: `talk` sends any bytes to each connection. */
+/** Starts a backend without HTTP: `talk` sends any bytes to each connection. */
 export async function startRawUpstream(
   talk: (socket: Socket, first: Buffer, connection: number) => void,
 ): Promise<RawUpstream> {

@@ -1,4 +1,4 @@
-/** Waits until a condition holds, and fails after `withinMs` with what was awaited. */
+/** Waits until a condition is true. Fails after `withinMs` with the name of the condition. */
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,

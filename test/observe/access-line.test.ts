@@ -9,13 +9,21 @@ const allowance = {
   ...{ retryAfterMs: 0, admitted: true, shadow: false },
 }
 const bare = {
-  ...{ requestId: 'r1', method: 'GET', startedAt: 1, peer: '::1', ip: '::1', trusted: false },
+  ...{
+    requestId: 'r1',
+    method: 'GET',
+    startedAt: 1,
+    endedAt: 2.23456,
+    peer: '::1',
+    ip: '::1',
+    trusted: false,
+  },
   ...{ source: 'gateway', status: 404, bytes: 7, request: { headers: {} } },
 } as Exchange
-const read = (exchange: Exchange, status = exchange.status): Record<string, unknown> =>
-  JSON.parse(accessLine('info', exchange, status, 1.23456)) as Record<string, unknown>
+const read = (exchange: Exchange): Record<string, unknown> =>
+  JSON.parse(accessLine(exchange)) as Record<string, unknown>
 
-it('shows a request that nothing is known of', () => {
+it('shows a request without a route, caller or decision', () => {
   expect(read(bare)).toEqual({
     ...{
       level: 'info',
@@ -50,7 +58,7 @@ it('shows the deciding limit, and the shadow limits that would have refused', ()
   })
 })
 
-it('names the client of a verified token that was refused, and marks one that a pushed request claims', () => {
+it('shows the client of a verified token that was refused, and marks the unverified client of a pushed request', () => {
   const refusal = new Refusal('Unauthorized', 'The access token expired.', { client: 'acme' })
   expect(read({ ...bare, refusal })).toMatchObject({ client: 'acme' })
   expect(read({ ...bare, refusal })).not.toHaveProperty('claimed')
@@ -67,19 +75,19 @@ it.each([
   [`00-${TRACE.toUpperCase()}-b7ad6b7169203331-01`, undefined],
   [`00-${TRACE}-b7ad6b7169203331-01-x`, undefined],
   [`00-${TRACE}-b7ad6b7169203331-01, 00-${TRACE}-b7ad6b7169203331-01`, undefined],
-])('shows of the traceparent %s the trace %s', (traceparent, traceId) => {
+])('shows for the traceparent %s the trace id %s', (traceparent, traceId) => {
   const request = { headers: { traceparent } } as unknown as Exchange['request']
   expect(read({ ...bare, request })['traceId']).toBe(traceId)
 })
 
-it('counts the lines like it that were left out', () => {
-  const line = accessLine('info', bare, 404, 1)
+it('shows the number of omitted lines', () => {
+  const line = accessLine(bare)
   expect(withOmitted(line, 0)).toBe(line)
   expect(JSON.parse(withOmitted(line, 3))).toEqual({ ...(JSON.parse(line) as object), omitted: 3 })
   expect(withOmitted(line, 3)).toMatch(/\n$/)
 })
 
-it('shows mode deny for what no store decided, and not for what a drain cut off before', () => {
+it('shows mode deny for requests without a decision, but not for those that a drain aborted', () => {
   const error = new Refusal('ServiceUnavailable', 'Not now.')
   const denied: Exchange = { ...bare, status: 503, limitAt: 2, error }
   expect(read(denied)).toMatchObject({ mode: 'deny', code: 'ServiceUnavailable' })
@@ -94,9 +102,9 @@ it('shows mode deny for what no store decided, and not for what a drain cut off 
   }
 })
 
-it('shows when it was decided, on the store’s clock if there is one, to the microsecond', () => {
+it('shows the instant of the decision in microseconds, of the store’s clock if it has one', () => {
   const [before, now] = [Date.now(), performance.now()]
-  const { decidedAt } = read({ ...bare, startedAt: now - 9000, decidedAt: now - 3000 })
+  const { decidedAt } = read({ ...bare, startedAt: now - 9000, endedAt: now, decidedAt: now - 3000 })
   expect(decidedAt).toBeGreaterThan(before - 3100)
   expect(decidedAt).toBeLessThan(Date.now() - 2900)
   const decision = {
@@ -110,14 +118,14 @@ it('shows when it was decided, on the store’s clock if there is one, to the mi
   expect(String(decidedAt)).toMatch(/^\d{13}(\.\d{1,3})?$/)
 })
 
-it('is one line of JSON whatever callers and upstreams send', () => {
+it('is one line of JSON for any input of callers and upstreams', () => {
   const unit = fc.integer({ min: 0, max: 0xffff }).map((code) => String.fromCharCode(code))
   const sent = fc.string({ unit, maxLength: 20 })
   fc.assert(
     fc.property(sent, sent, sent, sent, (path, client, host, why) => {
       const error = new Refusal('BadGateway', 'The upstream broke off.', { cause: new Error(why) })
       const exchange: Exchange = { ...bare, host, path: `/${path}`, caller: { client, ip: '::1' }, error }
-      const line = accessLine('error', exchange, 502, 1)
+      const line = accessLine(exchange, 'error')
       expect(line.indexOf('\n')).toBe(line.length - 1)
       expect(JSON.parse(line)).toMatchObject({
         ...{ level: 'error', client, host, code: 'BadGateway' },
@@ -134,18 +142,18 @@ it.each([
   ['/v3/tx%25253faccess_token=S', '/v3/tx…'],
   ['*', '*'],
   ['/a:b/%2F', '/a:b/%2F'],
-])('shows of the path %s no more than is surely one', (path, shown) => {
+])('truncates the path %s before a possible query', (path, shown) => {
   expect(read({ ...bare, path })).toMatchObject({ path: shown })
 })
 
-it('escapes what moves a cursor or turns the direction of the text', () => {
+it('escapes control characters and bidi marks', () => {
   const client = 'a\u007f\u009b31m\u202e\u2066\u2028é'
-  const line = accessLine('info', { ...bare, path: client, caller: { client, ip: '::1' } }, 200, 1)
+  const line = accessLine({ ...bare, path: client, caller: { client, ip: '::1' } })
   expect(line).toContain(String.raw`"a\u007f\u009b31m\u202e\u2066\u2028é"`)
   expect(JSON.parse(line)).toMatchObject({ client })
 })
 
-it('cuts what is long', () => {
+it('truncates long paths and hosts', () => {
   const line = read({
     ...bare,
     path: `/${'x'.repeat(999)}`,
@@ -156,11 +164,9 @@ it('cuts what is long', () => {
   expect(line['host']).toBe(`${'h'.repeat(256)}…`)
 })
 
-it('escapes what a configuration names a route', () => {
+it('escapes the name of a route', () => {
   const route = { match: '/é"\u202e', upstream: 'data' } as NonNullable<Exchange['route']>
   for (let i = 0; i < 2; i++) {
-    expect(accessLine('info', { ...bare, route }, 200, 1)).toContain(
-      String.raw`,"route":"/é\"\u202e","upstream":"data",`,
-    )
+    expect(accessLine({ ...bare, route })).toContain(String.raw`,"route":"/é\"\u202e","upstream":"data",`)
   }
 })

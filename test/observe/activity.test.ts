@@ -15,12 +15,12 @@ interface Limited {
   readonly retryAfterMs?: number
 }
 
-/** An activity on a clock of its own. */
+/** Creates an activity with its own clock. */
 function activityAt(startMs = 1_000_000) {
   let now = startMs
   const activity = createActivity(() => now)
 
-  /** Counts a finished call of a client, decided by these limits; `decidedAgoMs` is how long it took after that. */
+  /** Counts a finished call of a client, decided by these limits `decidedAgoMs` earlier. */
   function call(
     client: string | undefined,
     limits: readonly Limited[] = [],
@@ -62,7 +62,7 @@ function activityAt(startMs = 1_000_000) {
 const total = (counts: readonly number[]) => counts.reduce((sum, count) => sum + count, 0)
 const REFUSED = { admitted: false, remaining: 0, retryAfterMs: 5000 }
 
-it('shows the calls and refusals of each second before this one, for a client and for all', () => {
+it('shows the calls and refusals of each past second, per client and in total', () => {
   const { call, values, pass } = activityAt()
   call('a', [{}])
   call('a', [REFUSED], 0, 429)
@@ -86,7 +86,7 @@ it('shows the calls and refusals of each second before this one, for a client an
   ])
 })
 
-it('forgets a client that has not called for a minute, and one that is refused once that has ended', () => {
+it('drops a client after a minute without a call, but not before its refusal has ended', () => {
   const { call, values, pass } = activityAt()
   call('a', [{}])
   call('b', [{ ...REFUSED, retryAfterMs: 2 * MINUTE_MS }])
@@ -98,7 +98,7 @@ it('forgets a client that has not called for a minute, and one that is refused o
   expect(values().clients).toEqual([])
 })
 
-it('keeps the busiest among any number of clients, and shows a hundred at most', () => {
+it('keeps the busiest of any number of clients, and shows at most a hundred', () => {
   const { call, values, pass } = activityAt()
   for (let i = 0; i < 20_000; i++) {
     call(`once-${i}`, [{}])
@@ -113,7 +113,7 @@ it('keeps the busiest among any number of clients, and shows a hundred at most',
   expect(new Map(busy)).toEqual(new Map([0, 1, 2, 3, 4].map((i) => [`busy-${i}`, 100])))
 })
 
-it('shows a quiet caller at once where others have not called for a minute', () => {
+it('shows a quiet caller immediately if other callers have been idle for a minute', () => {
   const { call, values, pass } = activityAt()
   for (let i = 0; i < 300; i++) for (let k = 0; k < 100; k++) call(`once-${i}`, [{}])
   pass(60_000)
@@ -123,7 +123,7 @@ it('shows a quiet caller at once where others have not called for a minute', () 
   expect([clients.map(({ client }) => client), known]).toEqual([['a', 'b', 'c'], 3])
 })
 
-it('shows a refused caller at once, and as long as it is refused, however many others call', () => {
+it('shows a refused caller immediately, and while it is refused, among any number of others', () => {
   const { call, values, pass } = activityAt()
   for (let i = 0; i < 300; i++) for (let k = 0; k < 100; k++) call(`busy-${i}`, [{}])
   call('refused', [{ ...REFUSED, retryAfterMs: 90_000 }])
@@ -157,7 +157,7 @@ it('shows callers without a client by their address, IPv6 by its /64, if they ar
   expect(values().clients.map(({ limits }) => limits.length)).toEqual([1, 1, 0])
 })
 
-it('makes room for who is busy now, and stays right after days', () => {
+it('replaces formerly busy clients by those that are busy now, also after days', () => {
   const { call, values, pass } = activityAt()
   for (let i = 0; i < 300; i++) for (let k = 0; k < 100; k++) call(`old-${i}`)
   for (const days of [0, 0.01, 1, 30]) {
@@ -169,7 +169,7 @@ it('makes room for who is busy now, and stays right after days', () => {
   }
 })
 
-it('shows what each limit last said, of the decision that was last, though its call ends first', () => {
+it('shows the latest decision of each limit, also if its call ends first', () => {
   const { call, values, pass } = activityAt()
   pass(5000)
   call('a', [{ remaining: 4 }, { name: 'sync', key: 'sluice:{a}:sync:x', limit: 1, remaining: 0 }])
@@ -185,7 +185,7 @@ it('shows what each limit last said, of the decision that was last, though its c
   expect(values().clients[0]!.limits).toMatchObject([{ remaining: 10 }, { remaining: 1 }])
 })
 
-it('shows who is refused until when, or until a later call of that key passes', () => {
+it('shows the end of a refusal, until then or until a later call of the same key is admitted', () => {
   const { activity, call, values, pass } = activityAt()
   const refused = () => values().clients[0]?.refusedNow
   const x = { name: 'sync', key: 'sluice:{a}:sync:x' }
@@ -211,13 +211,13 @@ it('shows who is refused until when, or until a later call of that key passes', 
   expect(values().clients[0]).toMatchObject({ refusedNow: null, limits: [] })
 })
 
-it('shows no end of a refusal by a limit that allows no calls', () => {
+it('shows no end for a refusal by a limit of 0', () => {
   const { call, values } = activityAt()
   call('a', [{ ...REFUSED, limit: 0 }])
   expect(values().clients[0]!.refusedNow).toMatchObject({ limit: 'requests', until: null })
 })
 
-it('counts what a limit refused, and what a shadow limit would have refused', () => {
+it('counts the calls that a limit refused, and those that a shadow limit would have refused', () => {
   const { call, values, pass } = activityAt()
   const trial = { name: 'trial', shadow: true, admitted: false, remaining: 0 }
   call('a', [{}, trial])
@@ -235,7 +235,7 @@ it('counts what a limit refused, and what a shadow limit would have refused', ()
   expect(values().clients[0]!.limits).toMatchObject([{}, { name: 'trial', wouldRefuse: 0 }])
 })
 
-it('adds up what several processes have seen', () => {
+it('merges the values of several processes', () => {
   const [one, other] = [activityAt(), activityAt(7_000_000)]
   one.call('a', [{ remaining: 7 }])
   one.pass(500)

@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 
 const LINES = fileURLToPath(new URL('../../dist/src/observe/line-writer.js', import.meta.url))
 
-it('reports how many lines were dropped once the reader reads again', async () => {
+it('reports the number of dropped lines when the reader continues', async () => {
   const script = `
     import { createLineWriter } from ${JSON.stringify(LINES)}
     const lines = createLineWriter(1, (lost) => lines.write(JSON.stringify({ lost }) + '\\n'))

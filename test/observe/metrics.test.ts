@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest'
 import { countsOf, createMetrics, textOf } from '../../src/observe/metrics.ts'
 
-/** The lines of some metrics. */
+/** Returns the lines of some metrics. */
 async function linesOf(values: Parameters<typeof textOf>[0], name: RegExp): Promise<string[]> {
   return (await textOf(values)).split('\n').filter((line) => name.test(line))
 }
 
-it('adds up what processes count, and shows of gauges what an operator must know', async () => {
+it('adds up the counters of processes, and combines each gauge by its aggregator', async () => {
   const first = createMetrics()
   const workers = [createMetrics(), createMetrics()] as const
   first.configLoaded('abc')
@@ -46,16 +46,26 @@ it('adds up what processes count, and shows of gauges what an operator must know
   ])
 })
 
+it('counts decisions of the fallback under the deprecated name, too', async () => {
+  const metrics = createMetrics()
+  metrics.fallbackDecisions.inc({ mode: 'deny' }, 0)
+  metrics.fallbackDecisions.inc({ mode: 'deny' })
+  expect(await linesOf([await metrics.values()], /^sluice_store_.*_decisions_total/)).toEqual([
+    'sluice_store_fallback_decisions_total{mode="deny"} 1',
+    'sluice_store_stand_in_decisions_total{mode="deny"} 1',
+  ])
+})
+
 it('keeps the counters of a process that exited, and drops its gauges', async () => {
-  const gone = createMetrics()
-  gone.requests.inc('/*', 'GET', '200', 'upstream')
-  gone.requestSeconds.observe(0.002, '/*')
-  gone.storeUp.set(0)
-  const kept = countsOf([await gone.values()])
-  const heir = createMetrics()
-  heir.requests.inc('/*', 'GET', '200', 'upstream')
-  heir.storeUp.set(1)
-  const sum = [await heir.values(), countsOf([kept, kept])]
+  const exited = createMetrics()
+  exited.requests.inc('/*', 'GET', '200', 'upstream')
+  exited.requestSeconds.observe(0.002, '/*')
+  exited.storeUp.set(0)
+  const kept = countsOf([await exited.values()])
+  const successor = createMetrics()
+  successor.requests.inc('/*', 'GET', '200', 'upstream')
+  successor.storeUp.set(1)
+  const sum = [await successor.values(), countsOf([kept, kept])]
   expect(await linesOf(sum, /^sluice_(http_requests_total|store_up|.*seconds_count)/)).toEqual([
     'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream"} 3',
     'sluice_http_request_duration_seconds_count{route="/*"} 2',

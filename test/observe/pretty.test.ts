@@ -56,11 +56,11 @@ it.each([
     },
     'INFO: GET /x 502 2 ms "The upstream broke off." cause=data: reset',
   ],
-])('%j is shown on one line', (line, shown) => {
+])('formats %j as one line', (line, shown) => {
   expect(shownAs(line)).toBe(`[08:15:30.123] ${shown}\n`)
 })
 
-it('lets no word that callers choose begin a line or move a cursor', () => {
+it('escapes control characters in text that callers choose', () => {
   const line = {
     msg: 'request',
     method: 'GET',
@@ -76,6 +76,6 @@ it('lets no word that callers choose begin a line or move a cursor', () => {
   )
 })
 
-it('leaves what is no JSON as it is', () => {
+it('does not change text that is not JSON', () => {
   expect(prettyLines('{ a: 1 }\nnull\n')).toBe('{ a: 1 }\nnull\n')
 })

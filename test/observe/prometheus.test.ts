@@ -74,7 +74,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-/** What operators' own alerts and panels may name. */
+/** Public names, which operators use in their own alerts and panels. */
 const NAMES = [
   'sluice_http_requests_total{route,method,code,source}',
   'sluice_http_request_duration_seconds_count{route}',
@@ -84,6 +84,7 @@ const NAMES = [
   'sluice_store_duration_seconds_count',
   'sluice_store_up',
   'sluice_store_mode{mode}',
+  'sluice_store_fallback_decisions_total{mode}',
   'sluice_store_stand_in_decisions_total{mode}',
   'sluice_issuer_keys_age_seconds{issuer}',
   'sluice_issuer_keys_failures_total{issuer}',
@@ -106,7 +107,7 @@ const NAMES = [
   'sluice_worker_ends_total',
 ]
 
-it('/metrics shows each metric under its name, with its labels and no other', () => {
+it('/metrics shows exactly the public metrics with their labels', () => {
   const series = [...metrics.matchAll(/^(sluice_\w+)(?:\{(.*)\})? /gm)].map(([, name, labels = '']) => {
     const keys = [...labels.matchAll(/(?:^|,)(\w+)="(?:[^"\\]|\\.)*"/g)].map(([, key]) => key)
     return `${name!}${keys.length > 0 ? `{${keys.join(',')}}` : ''}`
@@ -115,18 +116,18 @@ it('/metrics shows each metric under its name, with its labels and no other', ()
   expect([...shown].toSorted()).toEqual(NAMES.toSorted())
 })
 
-it('/metrics is what Prometheus recommends', () => {
+it('/metrics passes promtool check metrics', () => {
   expect(metrics).toContain('sluice_http_request_duration_seconds_count{route="unmatched"} 1')
   expect(promtool(['check', 'metrics'], metrics)).toEqual([0, ''])
 })
 
 describe('config/prometheus', () => {
-  it('has a sound example of a configuration', () => {
+  it('has a valid example of a configuration', () => {
     const [code, output] = promtool(['check', 'config', join(CONFIG, 'prometheus/prometheus.yaml')])
     expect([code, output]).toEqual([0, expect.stringContaining(`${rules.length} rules found`)])
   })
 
-  it('alerts when it must, and not when it must not', () => {
+  it('alerts as defined in alerts.test.yaml', () => {
     const file = join(import.meta.dirname, 'alerts.test.yaml')
     expect(promtool(['test', 'rules', file])).toEqual([0, expect.stringContaining('SUCCESS')])
     const { tests } = parse(readFileSync(file, 'utf8')) as { tests: { name: string }[] }
@@ -136,7 +137,7 @@ describe('config/prometheus', () => {
 })
 
 describe('config/grafana/sluice.json', () => {
-  it('takes its data from the source that is chosen', () => {
+  it('reads its data from the selected source', () => {
     expect(dashboard.templating.list.map(({ name, type }) => [name, type])).toEqual([
       ['datasource', 'datasource'],
       ['job', 'query'],
@@ -164,14 +165,14 @@ describe('config/grafana/sluice.json', () => {
 })
 
 describe('expressions of alerts and panels', () => {
-  it.each(expressions)('name metrics and labels that the gateway shows: $title', ({ expr }) => {
+  it.each(expressions)('use metrics and labels of the gateway: $title', ({ expr }) => {
     const types = [...metrics.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
     const names = new Set(
       types.flatMap(([, name, type]) =>
         type === 'histogram' ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
       ),
     )
-    // By Prometheus itself, and of the file, which this gateway has none of.
+    // Labels of Prometheus, and of metrics that need a file, which this gateway does not have.
     const labels = new Set(['job', 'instance', 'hash', 'certificate'])
     for (const [, label] of metrics.matchAll(/[{,]([a-z]+)="/g)) labels.add(label!)
 

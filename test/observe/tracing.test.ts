@@ -36,7 +36,7 @@ let receiver: Server
 let endpoint: string
 let spans: Span[]
 let fields: IncomingHttpHeaders[]
-/** What the next posts get. */
+/** The status of the next responses. */
 let answer: number
 beforeAll(async () => {
   receiver = createServer((request, response) => {
@@ -85,14 +85,14 @@ describe('a traced request', () => {
     )
   })
   afterEach(() => data.close())
-  /** The spans of all requests, in the order in which they began; closing the gateway flushes them. */
+  /** Returns the spans of all requests, in the order of their start; closing the gateway flushes them. */
   async function ended(): Promise<Span[]> {
     await gateway.close()
     return spans.toSorted((a, b) => (a.startTimeUnixNano < b.startTimeUnixNano ? -1 : 1))
   }
   const sent = () => data.seen.at(-1)!.headers
 
-  it('is a server span under that of a trusted proxy, and the parent of what the upstream does', async () => {
+  it('is a child span of a trusted proxy’s span, and the parent of the upstream’s span', async () => {
     await start({ trustedProxies: '[127.0.0.1/32]' })
     const before = Date.now()
     const headers = {
@@ -133,7 +133,7 @@ describe('a traced request', () => {
     expect(JSON.stringify(span)).not.toMatch(new RegExp(`hunter2|${mine}`))
   })
 
-  it('shows a refusal, and whose error it was', async () => {
+  it('shows a refusal, and the source of an error', async () => {
     const dead = await startUpstream()
     await dead.close()
     await start({ identity: dead.url, limit: 1 })
@@ -158,7 +158,7 @@ describe('a traced request', () => {
     })
   })
 
-  it('starts a trace of its own for a caller that is not trusted, with a link to the trace of the caller', async () => {
+  it('starts a new trace for an untrusted caller, with a link to the trace of the caller', async () => {
     await start()
     await call(gateway.port, {
       path: '/v3/x',
@@ -173,7 +173,7 @@ describe('a traced request', () => {
     expect([traceparent, tracestate]).toEqual([`00-${span!.traceId}-${span!.spanId}-01`, undefined])
   })
 
-  it('is sampled as often as configured, whatever a caller that is not trusted asks for', async () => {
+  it('is sampled at the configured ratio, regardless of the flag of an untrusted caller', async () => {
     await start({}, 0)
     const headers = { traceparent: `00-${TRACE}-${PARENT}-01` }
     await call(gateway.port, { path: '/v3/x', token: await token('client-1'), headers })
@@ -181,7 +181,7 @@ describe('a traced request', () => {
     expect(await ended()).toEqual([])
   })
 
-  it('is traced as a trusted proxy decided, or else as often as configured', async () => {
+  it('is sampled by the flag of a trusted proxy, or else at the configured ratio', async () => {
     await start({ trustedProxies: '[127.0.0.1/32]' }, 0)
     const mine = await token('client-1')
     const upstreamGot = async (traceparent?: string) => {
@@ -233,7 +233,7 @@ describe('spans', () => {
   }
   beforeEach(() => void lines.splice(0))
 
-  it('that the receiver does not take are logged once, without secrets', async () => {
+  it('that the receiver rejects are logged once, without secrets', async () => {
     answer = 400
     const tracing = open()
     for (let i = 0; i < 300; i++) tracing.end(finished())
@@ -243,15 +243,15 @@ describe('spans', () => {
     expect(lines).toEqual([{ reason: 'answered 400', msg: 'trace export failed; its spans are lost' }])
   })
 
-  it('beyond the queue are dropped while the receiver is silent, and hold up the end for a moment only', async () => {
+  it('beyond the queue are dropped while the receiver does not respond, and delay the shutdown only briefly', async () => {
     let posts = 0
     const silent = createServer(() => posts++)
     await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
     const tracing = open(`http://127.0.0.1:${(silent.address() as AddressInfo).port}/`)
     for (let i = 0; i < 10_000; i++) tracing.end(finished())
-    // It does not wait for the answers.
+    // `close` does not wait for the responses.
     await tracing.close(200)
-    // One batch was on its way, and 2048 spans in the queue, 128 each.
+    // One batch was being sent, and 2048 spans were in the queue, in batches of 128.
     await until('the last ones are posted', () => posts === 17)
     expect(lines).toEqual([])
     silent.closeAllConnections()
@@ -281,7 +281,7 @@ describe('the SDK of OpenTelemetry', () => {
     return gateway
   }
 
-  it('traces in workers, is sent secrets from files, and exports the last spans before they exit', async () => {
+  it('traces in workers, reads secrets from files, and exports the last spans before the workers exit', async () => {
     const secret = join(folder, 'token')
     writeFileSync(secret, 'Bearer s3cret\n')
     const tracing = `{ endpoint: "${endpoint}", sampleRatio: 1, headers: { authorization: "file:${secret}" } }`
@@ -306,7 +306,7 @@ describe('the SDK of OpenTelemetry', () => {
   })
 })
 
-it('shows no secret of tracing where the configuration is printed', async () => {
+it('the printed configuration contains no secret of tracing', async () => {
   const text = 'tracing: { endpoint: "https://o.example.com/v1?key=s3cret", headers: { x-key: s3cret } }'
   const { config } = await load(completed(text))
   expect(config.tracing).toEqual({

@@ -11,8 +11,8 @@ function held(bag: UnorderedList<ListItem>): ReadonlySet<ListItem> {
   return new Set(found)
 }
 
-describe('a bag', () => {
-  it('holds what a set would hold, whatever is added and deleted', () => {
+describe('an unordered list', () => {
+  it('contains the same items as a set, after any additions and deletions', () => {
     const operations = fc.array(fc.nat({ max: 9 }), { maxLength: 100 })
     fc.assert(
       fc.property(operations, (indices) => {
@@ -32,7 +32,7 @@ describe('a bag', () => {
     )
   })
 
-  it('takes the deletion of what it does not hold', () => {
+  it('ignores the deletion of an item that it does not contain', () => {
     const bag = new UnorderedList<ListItem>()
     const [one, other] = items(2)
     bag.add(one!)
@@ -42,7 +42,7 @@ describe('a bag', () => {
     expect(bag.size).toBe(0)
   })
 
-  it('calls back with each item, though it deletes that one or all', () => {
+  it('calls back with each item, also if the callback deletes that item or all items', () => {
     const bag = new UnorderedList<ListItem>()
     const all = items(5)
     for (const item of all) bag.add(item)

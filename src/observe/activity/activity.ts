@@ -1,41 +1,38 @@
 import type { Exchange } from '../../gateway/exchange.ts'
 import { ipPart } from '../../limit/key.ts'
-import { createRing } from './ring.ts'
-import { type ActivityValues, busiest, type CallerActivity } from './values.ts'
-import { keyOf, limitValues, emptyLatest, refusedUntil, type LatestAllowance } from './latest-allowance.ts'
-import { CALLER_SECONDS, createSketch, type Entry } from './sketch.ts'
+import type { Allowance } from '../../limit/store.ts'
+import { CALLER_SECONDS, createRing, createSketch, type Entry, type LatestAllowance } from './sketch.ts'
+import { type ActivityValues, busiest, callerValues } from './values.ts'
 
 export type Activity = ReturnType<typeof createActivity>
 
 const TOTAL_SECONDS = 300
-/** Counts what the busiest callers do. Whatever callers send, it stays small. `now` is in milliseconds, as `performance.now`. */
+
+/** Tracks what all callers and the busiest callers do, in constant memory. `now` is in milliseconds, like `performance.now`. */
 export function createActivity(now = () => performance.now()) {
-  const sketch = createSketch(Math.floor(now() / 1000))
-  const totals = {
-    requests: createRing(TOTAL_SECONDS),
-    refused: createRing(TOTAL_SECONDS),
-    failed: createRing(TOTAL_SECONDS),
-  }
+  const sketch = createSketch(now())
+  const requests = createRing(TOTAL_SECONDS)
+  const refused = createRing(TOTAL_SECONDS)
+  const failed = createRing(TOTAL_SECONDS)
 
   return {
-    /** Counts a request that is over: for its client or, of one that is limited without a client, its address. */
+    /** Counts a finished request: for its client or, if it is limited without a client, for its address. */
     count(exchange: Exchange, status: number): void {
       const { caller, quotas, decision, endedAt } = exchange
       const second = Math.floor(endedAt / 1000)
-      const isRefused = decision !== undefined && !decision.admitted
-      totals.requests.add(second)
-      if (isRefused) totals.refused.add(second)
-      if (status >= 500) totals.failed.add(second)
+      const isRefused = decision?.admitted === false
+      requests.add(second)
+      if (isRefused) refused.add(second)
+      if (status >= 500) failed.add(second)
       if (caller === undefined || (caller.client === undefined && quotas.length === 0)) return
       const { client, ip } = caller
       const entry =
         client === undefined
-          ? sketch.count('address', ipPart(ip), isRefused, second, endedAt)
-          : sketch.count('client', client, isRefused, second, endedAt)
-      if (entry === undefined) return
-      if (decision !== undefined) note(entry, exchange, second)
+          ? sketch.count('address', ipPart(ip), isRefused, endedAt)
+          : sketch.count('client', client, isRefused, endedAt)
+      if (entry !== undefined && decision !== undefined) recordDecision(entry, exchange, second)
     },
-    /** Drops what limits said to a client: they have changed, or were reset. */
+    /** Drops the allowances and the refusal of a client whose limits have changed or were reset. */
     forget(client: string): void {
       const entry = sketch.ofClient(client)
       if (entry === undefined) return
@@ -46,59 +43,54 @@ export function createActivity(now = () => performance.now()) {
       const at = now()
       const second = Math.floor(at / 1000)
       return {
-        requests: totals.requests.before(second),
-        refused: totals.refused.before(second),
-        failed: totals.failed.before(second),
-        ...busiest(sketch.entries.map((entry) => valuesOf(entry, at))),
+        requests: requests.before(second),
+        refused: refused.before(second),
+        failed: failed.before(second),
+        ...busiest(sketch.entries.map((entry) => callerValues(entry, at))),
       }
     },
   }
 }
 
-function note(
+/** Returns the key of the limit with this name; an empty string if no quota has it. */
+export function keyOf(quotas: Exchange['quotas'], name: string): string {
+  for (const quota of quotas) if (quota.name === name) return quota.key
+  return ''
+}
+
+/** Returns the latest allowance of the same limit; adds one if there is none. */
+function latestOf(limits: LatestAllowance[], allowance: Allowance, key: string): LatestAllowance {
+  for (const latest of limits) if (latest.name === allowance.name) return latest
+  const added = { ...allowance, key, decidedAt: -Infinity, overs: undefined }
+  limits.push(added)
+  return added
+}
+
+function recordDecision(
   entry: Entry,
   { decision, quotas, endedAt, decidedAt = endedAt }: Exchange,
   second: number,
 ): void {
   const { admitted, allowances, refusedBy } = decision!
   for (const allowance of allowances) {
-    const { name, limit, windowMs, remaining, resetAt, shadow } = allowance
-    const key = keyOf(quotas, name)
-    let seen: LatestAllowance | undefined
-    for (const one of entry.limits) if (one.name === name) seen = one
-    if (seen === undefined) entry.limits.push((seen = emptyLatest(name)))
-    if (decidedAt >= seen.at) {
-      // Calls do not end in the order in which they were decided.
-      seen.limit = limit
-      seen.windowMs = windowMs
-      seen.remaining = remaining
-      seen.resetAt = resetAt
-      seen.shadow = shadow
-      seen.key = key
-      seen.at = decidedAt
+    const key = keyOf(quotas, allowance.name)
+    const latest = latestOf(entry.limits, allowance, key)
+    // Calls may end in another order than they were decided.
+    if (decidedAt >= latest.decidedAt) {
+      latest.limit = allowance.limit
+      latest.windowMs = allowance.windowMs
+      latest.remaining = allowance.remaining
+      latest.resetAt = allowance.resetAt
+      latest.shadow = allowance.shadow
+      latest.key = key
+      latest.decidedAt = decidedAt
     }
     if (admitted ? !allowance.admitted : allowance === refusedBy)
-      (seen.overs ??= createRing(CALLER_SECONDS)).add(second)
+      (latest.overs ??= createRing(CALLER_SECONDS)).add(second)
     const { refusal } = entry
-    if (refusal !== undefined && refusal.at > decidedAt) continue
-    if (allowance === refusedBy) entry.refusal = { allowance, key, at: decidedAt }
+    if (refusal !== undefined && refusal.decidedAt > decidedAt) continue
+    if (allowance === refusedBy)
+      entry.refusal = { allowance, key, decidedAt, endsAt: decidedAt + allowance.retryAfterMs }
     else if (admitted && refusal?.key === key) entry.refusal = undefined
   }
 }
-
-function valuesOf(entry: Entry, at: number): CallerActivity {
-  const { kind, name, calls, refused, limits, refusal } = entry
-  const second = Math.floor(at / 1000)
-  return {
-    kind,
-    client: kind === 'client' ? name : shownNetwork(name),
-    calls: calls.before(second),
-    refused: refused.before(second),
-    limits: limits.map((seen) => limitValues(name, seen, at, second)),
-    refusedNow: refusal === undefined ? null : refusedUntil(refusal, at),
-  }
-}
-
-/** Returns an address as people write it: the key of a limit has no colons. */
-const shownNetwork = (network: string): string =>
-  network.endsWith('/64') ? `${network.slice(0, -3).replaceAll('-', ':')}::/64` : network

@@ -1,112 +1,153 @@
-import { createRing, type Ring } from './ring.ts'
-import { type Refusal, refusedForMs, type LatestAllowance } from './latest-allowance.ts'
-import { type CallerKind, MAX_CALLERS } from './values.ts'
+import type { Allowance } from '../../limit/store.ts'
 
-/** Seconds that an entry counts; who has not called for so long is forgotten. */
+/** Maximum callers tracked: more than are shown, so that the busiest are not replaced. */
+export const MAX_CALLERS = 256
+/** Seconds that an entry counts. After this time without a call, its caller is forgotten. */
 export const CALLER_SECONDS = 60
 /**
- * Once all entries are taken, one call in so many of other callers replaces the least of them, unless the caller is refused or
- * an entry is free: to replace one at each call took 4 % of the processor time, with 1000 clients (`npm run bench:gate`).
+ * When all entries are used, only every 16th call of an untracked caller may replace the entry with the least weight, unless the
+ * caller is refused: finding it at each call took 4 % of the processor time, with 1000 clients (`npm run bench:gate`).
  */
 const CALLS_PER_REPLACEMENT = 16
-/** A caller that is refused now weighs so much more that it is replaced last. */
+/** Additional weight of a caller that is refused now, so that it is replaced last. */
 const REFUSED_WEIGHT = 1e12
+
+type Ring = ReturnType<typeof createRing>
+
+/** Creates a ring of counts, one for each of the last `seconds`. A second is an integer that never decreases. */
+export function createRing(seconds: number) {
+  const counts = new Uint32Array(seconds + 1)
+  let newest = 0
+
+  function advance(second: number): void {
+    if (second - newest >= counts.length) counts.fill(0)
+    else for (let s = newest + 1; s <= second; s++) counts[s % counts.length] = 0
+    newest = Math.max(newest, second)
+  }
+  return {
+    add(second: number): void {
+      advance(second)
+      counts[second % counts.length]!++
+    },
+    clear: () => void counts.fill(0),
+    /** Returns the counts of the complete seconds before `second`, oldest first. */
+    before(second: number): readonly number[] {
+      advance(second)
+      return Array.from({ length: seconds }, (_, i) => counts[(second + 1 + i) % counts.length]!)
+    },
+  }
+}
+
+type Writable<Fields> = { -readonly [Name in keyof Fields]: Fields[Name] }
+
+/**
+ * The latest allowance of one limit for one caller. Fields are overwritten in place: kept allowance objects would fill the old
+ * generation and cause long GC pauses.
+ */
+export interface LatestAllowance extends Writable<
+  Pick<Allowance, 'name' | 'limit' | 'windowMs' | 'remaining' | 'resetAt' | 'shadow'>
+> {
+  key: string
+  decidedAt: number
+  /** Counts the calls that the limit refused or, as a shadow limit, would have refused; created at the first. */
+  overs: Ring | undefined
+}
+
+/** The latest refusal of a caller. */
+export interface Refusal {
+  readonly allowance: Allowance
+  readonly key: string
+  readonly decidedAt: number
+  readonly endsAt: number
+}
+
+/** A caller without a client is identified by its IPv4 address, or the /64 of its IPv6 address. */
+type CallerKind = 'client' | 'address'
 
 export interface Entry {
   kind: CallerKind
   name: string
-  readonly index: number
+  weight: number
   readonly calls: Ring
   readonly refused: Ring
-  /** The second of its last call. */
-  at: number
-  /** One for each limit; there are few. */
+  /** The second of the latest call. */
+  lastSecond: number
   readonly limits: LatestAllowance[]
   refusal: Refusal | undefined
 }
 
 /**
- * Creates the Space-Saving sketch (Metwally et al., 2005) of the busiest callers: who is new takes the place, and the weight, of
- * who weighs least; who has not called for a minute weighs nothing. All weights are halved each minute, from `startSecond` on.
+ * Creates the table of the busiest callers, in constant memory (Space-Saving, Metwally et al., 2005): a new caller replaces the
+ * one with the least weight, and inherits it. Weights are halved each minute, and a caller without a call for a minute has none.
+ * Instants are `performance.now()`.
  */
-export function createSketch(startSecond: number) {
+export function createSketch(startAt: number) {
   const entries: Entry[] = []
-  /** Of calls, by the index of the entry. */
-  const weights = new Float64Array(MAX_CALLERS)
   const byName = { client: new Map<string, Entry>(), address: new Map<string, Entry>() }
-  let callsOfOthers = 0
-  let halvedAt = startSecond
+  let untrackedCalls = 0
+  let halvedAt = Math.floor(startAt / 1000)
 
   function halve(second: number): void {
-    const part = 2 ** -Math.floor((second - halvedAt) / CALLER_SECONDS)
-    for (let i = 0; i < MAX_CALLERS; i++) weights[i]! *= part
+    const factor = 2 ** -Math.floor((second - halvedAt) / CALLER_SECONDS)
+    for (const entry of entries) entry.weight *= factor
     halvedAt = second
   }
 
-  function entryOf(
-    kind: CallerKind,
-    name: string,
-    isRefused: boolean,
-    second: number,
-    at: number,
-  ): Entry | undefined {
-    const known = byName[kind].get(name)
-    if (known !== undefined) return known
-    let entry: Entry | undefined
-    if (entries.length < MAX_CALLERS) {
-      const [calls, refused] = [createRing(CALLER_SECONDS), createRing(CALLER_SECONDS)]
-      const index = entries.length
-      entry = { kind, name, index, calls, refused, at: second, limits: [], refusal: undefined }
-      entries.push(entry)
-    } else {
-      entry = entryFor(isRefused, second, at)
-      if (entry === undefined) return undefined
-      byName[entry.kind].delete(entry.name)
-      entry.kind = kind
-      entry.name = name
-      entry.calls.clear()
-      entry.refused.clear()
-      entry.limits.length = 0
-      entry.refusal = undefined
-    }
-    byName[kind].set(name, entry)
+  function addEntry(kind: CallerKind, name: string): Entry {
+    const [calls, refused] = [createRing(CALLER_SECONDS), createRing(CALLER_SECONDS)]
+    const state = { weight: 0, lastSecond: 0, limits: [], refusal: undefined }
+    const entry: Entry = { kind, name, calls, refused, ...state }
+    entries.push(entry)
     return entry
   }
 
-  /** Returns the entry that another caller takes over; undefined if this call does not replace any. */
-  function entryFor(isRefused: boolean, second: number, at: number): Entry | undefined {
-    const next = entries[++callsOfOthers % MAX_CALLERS]!
-    if (second - next.at >= CALLER_SECONDS && !isRefusedNow(next, at)) {
-      weights[next.index] = 0
-      return next
-    }
-    return isRefused || callsOfOthers % CALLS_PER_REPLACEMENT === 0 ? leastOf(at) : undefined
+  /** Returns the entry that another caller takes over, emptied; undefined if this call does not replace any. */
+  function replaceEntry(kind: CallerKind, name: string, isRefused: boolean, at: number): Entry | undefined {
+    let entry = entries[++untrackedCalls % MAX_CALLERS]!
+    if (Math.floor(at / 1000) - entry.lastSecond >= CALLER_SECONDS && !isRefusedNow(entry, at))
+      entry.weight = 0
+    else if (isRefused || untrackedCalls % CALLS_PER_REPLACEMENT === 0) entry = leastOf(at)
+    else return undefined
+    byName[entry.kind].delete(entry.name)
+    entry.kind = kind
+    entry.name = name
+    entry.calls.clear()
+    entry.refused.clear()
+    entry.limits.length = 0
+    entry.refusal = undefined
+    return entry
   }
 
-  /** Returns the entry that weighs least, with the weight that its successor takes over. */
+  /** Returns the entry with the least weight, which the next caller inherits. */
   function leastOf(at: number): Entry {
     let least = entries[0]!
     let leastWeight = Infinity
     for (const entry of entries) {
-      const weight = weights[entry.index]! + (isRefusedNow(entry, at) ? REFUSED_WEIGHT : 0)
+      const weight = entry.weight + (isRefusedNow(entry, at) ? REFUSED_WEIGHT : 0)
       if (weight >= leastWeight) continue
       least = entry
       leastWeight = weight
     }
-    weights[least.index] = leastWeight % REFUSED_WEIGHT
+    least.weight = leastWeight % REFUSED_WEIGHT
     return least
   }
 
   return {
-    /** Those that have called, also those that are forgotten. */
+    /** All entries, also those of forgotten callers. */
     entries: entries as readonly Entry[],
-    /** Counts a call; undefined if its caller has no entry. `at` in milliseconds, as `performance.now`. */
-    count(kind: CallerKind, name: string, isRefused: boolean, second: number, at: number): Entry | undefined {
+    /** Counts a call. Returns the entry of its caller; undefined if the caller has none. */
+    count(kind: CallerKind, name: string, isRefused: boolean, at: number): Entry | undefined {
+      const second = Math.floor(at / 1000)
       if (second - halvedAt >= CALLER_SECONDS) halve(second)
-      const entry = entryOf(kind, name, isRefused, second, at)
-      if (entry === undefined) return undefined
-      weights[entry.index]!++
-      entry.at = second
+      let entry = byName[kind].get(name)
+      if (entry === undefined) {
+        const isFull = entries.length === MAX_CALLERS
+        entry = isFull ? replaceEntry(kind, name, isRefused, at) : addEntry(kind, name)
+        if (entry === undefined) return undefined
+        byName[kind].set(name, entry)
+      }
+      entry.weight++
+      entry.lastSecond = second
       entry.calls.add(second)
       if (isRefused) entry.refused.add(second)
       return entry
@@ -115,5 +156,4 @@ export function createSketch(startSecond: number) {
   }
 }
 
-const isRefusedNow = ({ refusal }: Entry, at: number): boolean =>
-  refusal !== undefined && refusedForMs(refusal, at) > 0
+const isRefusedNow = ({ refusal }: Entry, at: number): boolean => refusal !== undefined && refusal.endsAt > at

@@ -1,86 +1,95 @@
-/** What a limit last said to a client. Instants are ISO 8601 in UTC. */
-export interface LimitActivity {
-  readonly name: string
-  readonly limit: number
-  readonly remaining: number
-  readonly windowSeconds: number
-  /** When `remaining` next grows. */
-  readonly reset: string
-  readonly shadow: boolean
-  /** False if the client has several counters of this limit; then this is the one that it used last. */
-  readonly perClient: boolean
-  /** Milliseconds since the decision. */
-  readonly ageMs: number
-  /** Calls of the last minute that it refused. */
-  readonly refused: number
-  /** Calls of the last minute that this shadow limit would have refused. */
-  readonly wouldRefuse: number
-}
+import { instant } from '../../limit/instant.ts'
+import { encodePart } from '../../limit/key.ts'
+import type { Entry, LatestAllowance, Refusal } from './sketch.ts'
 
-/** Until when a client is refused, by the limit with the longest wait. */
-export interface RefusedNow {
-  readonly limit: string
-  /** Null for a limit that allows no calls. */
-  readonly until: string | null
-  readonly forMs: number
-}
+const MAX_SHOWN = 100
 
-/** A caller without a client is known by its address alone: IPv6 by its /64. */
-export type CallerKind = 'client' | 'address'
+export type LimitActivity = Readonly<ReturnType<typeof limitValues>>
+export type CallerActivity = Readonly<ReturnType<typeof callerValues>>
 
-/** What one caller did in each of the last 60 seconds, oldest first. */
-export interface CallerActivity {
-  readonly kind: CallerKind
-  /** The id of the client, or the address. */
-  readonly client: string
-  readonly calls: readonly number[]
-  readonly refused: readonly number[]
-  readonly limits: readonly LimitActivity[]
-  readonly refusedNow: RefusedNow | null
-}
-
-/** What all callers did in each of the last 300 seconds, oldest first; and the busiest callers, busiest first. */
+/** The requests of all callers in each of the last 300 seconds, oldest first, and the busiest callers, busiest first. */
 export interface ActivityValues {
   readonly requests: readonly number[]
   readonly refused: readonly number[]
-  /** With a status of 500 or above. */
+  /** Responses with a status of 500 or above. */
   readonly failed: readonly number[]
   readonly clients: readonly CallerActivity[]
-  /** Callers of the last minute that are known, shown or not; at `MAX_CALLERS`, there may be more. */
+  /** Tracked callers of the last minute, shown or not; at `MAX_CALLERS`, there may be more. */
   readonly known: number
 }
 
 export const NO_ACTIVITY: ActivityValues = { requests: [], refused: [], failed: [], clients: [], known: 0 }
 
-/** More than are shown, so that one of the busiest is not the one that is replaced. */
-export const MAX_CALLERS = 256
-const MAX_SHOWN = 100
-
-/** Returns the callers that are shown: those refused now and the busiest, busiest first; none that did nothing for a minute. */
-export function busiest(callers: readonly CallerActivity[]): Pick<ActivityValues, 'clients' | 'known'> {
-  const active = callers
-    .map((caller) => ({ caller, calls: sum(caller.calls) }))
-    .filter(({ caller, calls }) => calls > 0 || caller.refusedNow !== null)
-    .toSorted((a, b) => b.calls - a.calls)
-  const isRefused = ({ caller }: (typeof active)[number]): boolean => caller.refusedNow !== null
-  const first = new Set([...active.filter(isRefused), ...active])
-  const shown = new Set([...first].slice(0, MAX_SHOWN))
-  return { clients: active.filter((one) => shown.has(one)).map(({ caller }) => caller), known: active.length }
+/** Returns the calls of a caller in each of the last 60 seconds, oldest first, its limits, and its current refusal. */
+export function callerValues({ kind, name, calls, refused, limits, refusal }: Entry, at: number) {
+  const second = Math.floor(at / 1000)
+  return {
+    kind,
+    /** The client id, or the address with its colons, which the keys of limits do not have. */
+    client:
+      kind === 'address' && name.endsWith('/64') ? `${name.slice(0, -3).replaceAll('-', ':')}::/64` : name,
+    calls: calls.before(second),
+    refused: refused.before(second),
+    limits: limits.map((latest) => limitValues(name, latest, at)) as readonly LimitActivity[],
+    refusedNow: refusal === undefined || refusal.endsAt <= at ? null : refusalValues(refusal, at),
+  }
 }
 
-/** Returns what several processes have seen as one: counts are added, and of a limit the latest decision is taken. */
+const refusalValues = ({ allowance: { name, limit, resetAt }, endsAt }: Refusal, at: number) => ({
+  limit: name,
+  /** Null for a limit that allows no calls. */
+  until: limit === 0 ? null : instant(resetAt),
+  forMs: Math.ceil(endsAt - at),
+})
+
+/** Returns the latest allowance of a limit for a caller. Instants are ISO 8601 in UTC. */
+function limitValues(caller: string, latest: LatestAllowance, at: number) {
+  const { name, limit, remaining, windowMs, resetAt, shadow, key, decidedAt, overs } = latest
+  const ageMs = Math.max(0, Math.round(at - decidedAt))
+  const over = sum(overs?.before(Math.floor(at / 1000)) ?? [])
+  return {
+    name,
+    limit,
+    // After a window, all counted calls have left it.
+    remaining: ageMs > windowMs ? limit : remaining,
+    windowSeconds: windowMs / 1000,
+    reset: instant(resetAt),
+    shadow,
+    /** False if the limit has several counters for the client; these values are of the one that was used last. */
+    perClient: key.endsWith(`{${encodePart(caller)}}:${name}`),
+    ageMs,
+    refused: shadow ? 0 : over,
+    wouldRefuse: shadow ? over : 0,
+  }
+}
+
+/** Returns the callers to show, busiest first, preferably those refused now; none without a call for a minute. */
+export function busiest(callers: readonly CallerActivity[]): Pick<ActivityValues, 'clients' | 'known'> {
+  const active = callers
+    .map((caller) => ({ caller, calls: sum(caller.calls), isRefused: caller.refusedNow !== null }))
+    .filter(({ calls, isRefused }) => calls > 0 || isRefused)
+    .toSorted((a, b) => b.calls - a.calls)
+  const refusedFirst = active.toSorted((a, b) => Number(b.isRefused) - Number(a.isRefused))
+  const shown = new Set(refusedFirst.slice(0, MAX_SHOWN))
+  return {
+    clients: active.filter((item) => shown.has(item)).map(({ caller }) => caller),
+    known: active.length,
+  }
+}
+
+/** Merges the values of several processes: adds up counts, and keeps the latest decision of each limit. */
 export function mergeActivity(all: readonly ActivityValues[]): ActivityValues {
   const callers = new Map<string, CallerActivity>()
-  for (const one of all.flatMap((values) => values.clients)) {
-    const name = `${one.kind} ${one.client}`
-    const before = callers.get(name)
-    callers.set(name, before === undefined ? one : mergeCaller(before, one))
+  for (const caller of all.flatMap(({ clients }) => clients)) {
+    const id = `${caller.kind} ${caller.client}`
+    const other = callers.get(id)
+    callers.set(id, other === undefined ? caller : mergeCaller(other, caller))
   }
   const { clients, known } = busiest([...callers.values()])
   return {
-    requests: added(all.map(({ requests }) => requests)),
-    refused: added(all.map(({ refused }) => refused)),
-    failed: added(all.map(({ failed }) => failed)),
+    requests: addUp(all.map(({ requests }) => requests)),
+    refused: addUp(all.map(({ refused }) => refused)),
+    failed: addUp(all.map(({ failed }) => failed)),
     clients,
     known: Math.max(known, ...all.map((values) => values.known)),
   }
@@ -97,18 +106,18 @@ function mergeCaller(a: CallerActivity, b: CallerActivity): CallerActivity {
   }
   return {
     ...a,
-    calls: added([a.calls, b.calls]),
-    refused: added([a.refused, b.refused]),
+    calls: addUp([a.calls, b.calls]),
+    refused: addUp([a.refused, b.refused]),
     limits: [...limits.values()],
     refusedNow: (a.refusedNow?.forMs ?? 0) > (b.refusedNow?.forMs ?? 0) ? a.refusedNow : b.refusedNow,
   }
 }
 
-/** Adds up lists, number by number; all but empty ones are as long. */
-function added(lists: readonly (readonly number[])[]): readonly number[] {
+/** Adds up lists of equal length, index by index; some may be empty. */
+function addUp(lists: readonly (readonly number[])[]): readonly number[] {
   const sums: number[] = []
   for (const list of lists) for (const [i, value] of list.entries()) sums[i] = (sums[i] ?? 0) + value
   return sums
 }
 
-export const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0)
+const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0)

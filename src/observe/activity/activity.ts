@@ -1,6 +1,5 @@
 import type { Exchange } from '../../gateway/exchange.ts'
 import { ipPart } from '../../limit/key.ts'
-import type { Allowance } from '../../limit/store.ts'
 import { CALLER_SECONDS, createRing, createSketch, type Entry, type LatestAllowance } from './sketch.ts'
 import { type ActivityValues, busiest, callerValues } from './values.ts'
 
@@ -58,10 +57,12 @@ export function keyOf(quotas: Exchange['quotas'], name: string): string {
   return ''
 }
 
-/** Returns the latest allowance of the same limit; adds one if there is none. */
-function latestOf(limits: LatestAllowance[], allowance: Allowance, key: string): LatestAllowance {
-  for (const latest of limits) if (latest.name === allowance.name) return latest
-  const added = { ...allowance, key, decidedAt: -Infinity, overs: undefined }
+/** Returns the latest allowance of a limit; adds one if there is none. */
+function latestOf(limits: LatestAllowance[], name: string): LatestAllowance {
+  for (const latest of limits) if (latest.name === name) return latest
+  const [resetAt, decidedAt] = [-Infinity, -Infinity]
+  const counts = { limit: 0, windowMs: 0, remaining: 0, resetAt, decidedAt }
+  const added: LatestAllowance = { name, ...counts, shadow: false, key: '', overs: undefined }
   limits.push(added)
   return added
 }
@@ -74,7 +75,7 @@ function recordDecision(
   const { admitted, allowances, refusedBy } = decision!
   for (const allowance of allowances) {
     const key = keyOf(quotas, allowance.name)
-    const latest = latestOf(entry.limits, allowance, key)
+    const latest = latestOf(entry.limits, allowance.name)
     // Calls may end in another order than they were decided.
     if (decidedAt >= latest.decidedAt) {
       latest.limit = allowance.limit

@@ -76,8 +76,10 @@ function problemBody(refusal: Refusal, requestId: string): string {
   return `${body},"correlationId":"${requestId}"}`
 }
 
+/** RFC 6749 section 5.2 allows no quotes and backslashes in a description. */
 function oauthBody({ status, oauthError, message }: Refusal): string {
-  return JSON.stringify({ error: oauthError ?? oauthCode(status), error_description: message })
+  const description = message.replaceAll(/["\\]/g, "'")
+  return JSON.stringify({ error: oauthError ?? oauthCode(status), error_description: description })
 }
 
 /** Returns the RFC 6749 code for a status; `server_error` and `temporarily_unavailable` are codes of section 4.1.2.1. */

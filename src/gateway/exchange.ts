@@ -63,6 +63,8 @@ export interface GatewayDeps {
   limitsOf(caller: Caller): Promise<object>
   /** Returns the allowance of a key, up to a second old, without charging a call. Rejects if the store cannot be asked. */
   readAllowance(quota: Quota): Promise<Allowance>
+  /** Drops cached allowances of quotas that were decided. */
+  dropAllowances(quotas: readonly Quota[]): void
   /** Starts the span of a request; returns it and the headers to forward. Undefined without tracing. */
   readonly trace:
     | ((exchange: Exchange) => { readonly span: unknown; readonly headers: IncomingMessage['headers'] })

@@ -110,12 +110,13 @@ function limit(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome
     : applyDecision(deps, exchange, decision)
 }
 
-function applyDecision({ rateLimitHeaders }: GatewayDeps, exchange: Exchange, decision: Decision): Outcome {
+function applyDecision(deps: GatewayDeps, exchange: Exchange, decision: Decision): Outcome {
   if (decision.replayed === true) return exchange.boundToken!.replayed()
   exchange.decidedAt = performance.now()
   if (exchange.quotas.length === 0) return undefined
   exchange.decision = decision
-  exchange.rateLimit = rateLimitHeaders(decision, exchange.quotas)
+  deps.dropAllowances(exchange.quotas)
+  exchange.rateLimit = deps.rateLimitHeaders(decision, exchange.quotas)
   return decision.admitted ? undefined : exceeded(decision)
 }
 

@@ -105,6 +105,10 @@ export function createUsage({
 
   return {
     read,
+    /** Drops the cached allowances of quotas that were just decided: a caller must not read more than its last response said. */
+    drop(quotas: readonly Quota[]): void {
+      if (cache.size > 0) for (const { key } of quotas) cache.delete(key)
+    },
     /** Returns the live limits that are counted only per client, up to a second old, without charging. */
     async ofCaller(client: string) {
       const nowMs = Date.now()

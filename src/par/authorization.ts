@@ -12,8 +12,6 @@ import {
 export type AuthorizationGuard = ReturnType<typeof createAuthorizationGuard>
 
 const PUSHED = 'urn:ietf:params:oauth:request_uri:'
-const MAX_NAME = 128
-
 /**
  * Creates the guard of the authorisation endpoint (RFC 6749 section 3.1), which requires of listed clients what their settings require: a
  * pushed request (RFC 9126) or a signed request object (RFC 9101). Refusals are errors of RFC 6749 section 5.2, as the redirect URI
@@ -70,17 +68,22 @@ function refuseUnnamed(pairs: readonly Pair[]): Refusal | undefined {
 type Pair = readonly [name: string, value: string]
 
 /**
- * Returns the parameters that have a value, as lenient backends read them: these ignore case and brackets in names, and split at
- * semicolons. A malformed value becomes U+FFFD, which no client id contains. Returns a 400 for too many parameters.
+ * Returns the parameters that have a value, as lenient backends read them: these ignore case and blanks in names, take
+ * `client_id[0]` and `[client_id]` for `client_id`, and split at semicolons. A malformed value becomes U+FFFD, which no client id
+ * contains. Returns a 400 for too many parameters, and for a malformed name, which PHP ends at a NUL.
  */
 function lenientPairs(text: string): readonly Pair[] | Refusal {
   const parts = text.split(/[&;]/, MAX_PARAMETERS + 1)
   if (parts.length > MAX_PARAMETERS) return invalidRequest(`Send at most ${MAX_PARAMETERS} parameters.`)
-  return parts.flatMap((part): readonly Pair[] => {
+  const pairs: Pair[] = []
+  for (const part of parts) {
     const equals = part.indexOf('=')
-    const name = part.slice(0, Math.min(equals, MAX_NAME))
-    if (equals === -1 || equals === part.length - 1) return []
-    const letters = (decodeComponent(name) ?? name).toLowerCase().replaceAll(/[^a-z0-9]/g, '')
-    return [[letters, decodeComponent(part.slice(equals + 1)) ?? '\uFFFD']]
-  })
+    if (equals === -1 || equals === part.length - 1) continue
+    const name = decodeComponent(part.slice(0, equals))
+    if (name === undefined) return invalidRequest('A parameter has a malformed name.')
+    const [base = ''] = /[^[\]]+/.exec(name) ?? []
+    const letters = base.toLowerCase().replaceAll(/[^a-z0-9]/g, '')
+    pairs.push([letters, decodeComponent(part.slice(equals + 1)) ?? '\uFFFD'])
+  }
+  return pairs
 }

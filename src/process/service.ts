@@ -96,6 +96,7 @@ export async function buildService(started: Config, output: LogOutput, metrics: 
       limiter,
       limitsOf: ({ client }) => usage.ofCaller(client!),
       readAllowance: usage.read,
+      dropAllowances: usage.drop,
       trace: tracing?.begin,
       observe,
     })

@@ -51,6 +51,13 @@ describe.each(REFUSED)('%s is refused', (_, method, path, status) => {
   )
 })
 
+it('a description of OAuth has no quotes (RFC 6749 section 5.2)', async () => {
+  const headers = { Host: 'id.example.com', 'Transfer-Encoding': 'gzip' }
+  const { status, json } = await call(gateway.port, { method: 'POST', path: '/oidc/request', headers })
+  expect(status).toBe(400)
+  expect(json.error_description).toMatch(/^[^"\\]*'chunked'[^"\\]*$/)
+})
+
 it('a 503 has Retry-After and its problem type', async () => {
   const down = await startGateway({
     data: upstream.url,

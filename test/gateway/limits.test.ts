@@ -98,6 +98,16 @@ describe('an announced change', () => {
     expect((await call(port, { path: '/v3/rate-limits' })).status).toBe(401)
   })
 
+  it('is read as the last response said, though it was read just before', async () => {
+    const { port } = await gateway(limits(''))
+    const mine = await token('acme')
+    const read = async () =>
+      (await call(port, { path: '/v3/rate-limits', token: mine })).json.limits[0].remaining
+    expect(await read()).toBe(1000)
+    expect((await call(port, { token: mine })).headers['x-ratelimit-remaining']).toBe('999')
+    expect(await read()).toBe(999)
+  })
+
   it('with a past date is the limit', async () => {
     const { port } = await gateway(
       limits(`{ announced: "${inMs(-2 * HOUR)}", from: "${inMs(-HOUR)}", limit: 1200 }`),

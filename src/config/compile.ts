@@ -12,6 +12,9 @@ import type { Issue } from './yaml/issue.ts'
 export async function compile(settings: Settings, directory: string, mistakes: Issue[]): Promise<Compiled> {
   const { upstreams, listen, tokens, routes, limits, par } = settings
   const files = createFileReader(directory, mistakes)
+  const pushedTo = new Set(
+    routes.flatMap(({ authenticate, upstream }) => (authenticate === 'par' ? [upstream] : [])),
+  )
   const issuers = [tokens ?? []].flat()
   const qualify = createQualifier(issuers.map(({ issuer }) => issuer))
   const clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
@@ -43,6 +46,7 @@ export async function compile(settings: Settings, directory: string, mistakes: I
     upstreams: await Promise.all(
       upstreams.map(async ({ tls, ...rest }) => ({
         ...rest,
+        errors: rest.errors ?? (pushedTo.has(rest.name) ? 'oauth' : 'problem'),
         tls: tls && { servername: undefined, ...(await files.tls(tls, ['upstreams', rest.name, 'tls'])) },
       })),
     ),

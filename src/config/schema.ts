@@ -139,7 +139,7 @@ export interface Compiled extends Readonly<Omit<Settings, Changed>> {
     readonly tls: ListenTls | undefined
   }
   readonly store: StoreConfig
-  readonly upstreams: readonly Upstream[]
+  readonly upstreams: readonly (Upstream & { readonly errors: 'problem' | 'oauth' })[]
   /** One for each issuer; empty if no route needs tokens. */
   readonly tokens: readonly Tokens[]
   readonly clients: readonly Client[]

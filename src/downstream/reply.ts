@@ -2,7 +2,6 @@ import { type IncomingHttpHeaders, type ServerResponse, STATUS_CODES } from 'nod
 import Negotiator from 'negotiator'
 import type { Refusal } from '../errors.ts'
 import { appendFields, endWithBody } from '../runtime/node-http.ts'
-import { isGuarded, type Route } from './router.ts'
 import { parseHost } from './target.ts'
 
 export interface Reply {
@@ -17,18 +16,14 @@ export interface Reply {
 /** The Data API's errors (RFC 9457), those of the OAuth endpoints (RFC 6749 section 5.2), or an HTML page. */
 export type ErrorFormat = 'problem' | 'oauth' | 'page'
 
-/** Returns the error format of a route: the format that its upstream's clients expect. */
-export function errorFormatOf({ upstream, authenticate }: Route): ErrorFormat {
-  return upstream === 'identity' || isGuarded({ authenticate }) ? 'oauth' : 'problem'
-}
-
 /** Returns the error format of a `Host` value without a route: OAuth's if all routes of the host have it. */
-export function hostErrorFormats(routes: readonly Route[]): (host: string | undefined) => ErrorFormat {
+export function hostErrorFormats(
+  routes: readonly { readonly host?: string | undefined; readonly errorFormat: ErrorFormat }[],
+) {
   const formats = new Map<string, ErrorFormat>()
-  for (const route of routes)
-    if (route.host !== undefined && formats.get(route.host) !== 'problem')
-      formats.set(route.host, errorFormatOf(route))
-  return (host = '') => formats.get(parseHost(host)?.host ?? '') ?? 'problem'
+  for (const { host, errorFormat } of routes)
+    if (host !== undefined && formats.get(host) !== 'problem') formats.set(host, errorFormat)
+  return (host = ''): ErrorFormat => formats.get(parseHost(host)?.host ?? '') ?? 'problem'
 }
 
 /** Registered problem types (RFC 9457 section 4.2, draft-ietf-httpapi-ratelimit-headers-10). */

@@ -1,6 +1,6 @@
 import type { Config } from '../config/schema.ts'
-import { errorFormatOf, hostErrorFormats } from '../downstream/reply.ts'
-import { createRouter, type Params } from '../downstream/router.ts'
+import { hostErrorFormats } from '../downstream/reply.ts'
+import { createRouter, isGuarded, type Params } from '../downstream/router.ts'
 import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
 import { decisionHeaders, draftHeaders } from '../limit/decision.ts'
@@ -31,6 +31,7 @@ const withDraftHeaders: GatewayDeps['rateLimitHeaders'] = (decision, quotas) =>
 /** Connects the routes with the upstreams that serve them, and creates their router. */
 export function openRoutes(config: Config, forwards: ReadonlyMap<string, Forward>, overrides: Overrides) {
   const { routes, listen, headers, limits, clientLimits } = config
+  const errorFormats = new Map(config.upstreams.map(({ name, errors }) => [name, errors]))
   const prefix = prefixOf(config.store)
   const perClient = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
 
@@ -51,7 +52,7 @@ export function openRoutes(config: Config, forwards: ReadonlyMap<string, Forward
   const serve = (route: CompiledRoute): GatewayRoute => ({
     ...route,
     forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
-    errorFormat: errorFormatOf(route),
+    errorFormat: isGuarded(route) ? 'oauth' : (errorFormats.get(route.upstream ?? '') ?? 'problem'),
     needsUser: route.limits.some(({ per }) => per.includes('user')),
     shownQuota: compileShown(route),
     proofQuota({ id, windowMs }, caller, quotas) {
@@ -61,10 +62,11 @@ export function openRoutes(config: Config, forwards: ReadonlyMap<string, Forward
       return proofQuota(prefix, first, id, windowMs)
     },
   })
+  const served = compileRoutes(config, overrides).map(serve)
   return {
-    match: createRouter(compileRoutes(config, overrides).map(serve)),
+    match: createRouter(served),
     ...servedHosts(routes, listen.hosts),
-    errorFormatOf: hostErrorFormats(routes),
+    errorFormatOf: hostErrorFormats(served),
     rateLimitHeaders: headers.draft === 'draft-10' ? withDraftHeaders : decisionHeaders,
   }
 }

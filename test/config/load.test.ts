@@ -53,8 +53,25 @@ describe('loadConfig', () => {
         connectTimeoutMs: 2000,
         maxConnections: 256,
         identityHeaders: [],
+        errors: 'problem',
+        tls: undefined,
       },
     ])
+  })
+
+  it('gives the upstream of the PAR endpoint the errors of OAuth, unless it says otherwise', async () => {
+    const errorsOf = async (more: string) => {
+      const { config } = await load(`upstreams: { login: { url: http://login.internal:3000${more} } }
+store: memory
+par: { issuer: "https://login.example.com/oidc" }
+routes:
+  - { match: "POST /oidc/request", upstream: login, authenticate: par }
+  - { match: "GET,POST /oidc/auth", upstream: login, authenticate: authorization }
+`)
+      return config.upstreams[0]!.errors
+    }
+    expect(await errorsOf('')).toBe('oauth')
+    expect(await errorsOf(', errors: problem')).toBe('problem')
   })
 
   it('reads a single address of a proxy as a range', async () => {

@@ -58,6 +58,18 @@ it('a description of OAuth has no quotes (RFC 6749 section 5.2)', async () => {
   expect(json.error_description).toMatch(/^[^"\\]*'chunked'[^"\\]*$/)
 })
 
+it.each([
+  ['errors: oauth', 'application/json'],
+  ['errors: problem', 'application/problem+json'],
+  ['maxConnections: 9', 'application/problem+json'],
+])('with %s, a refusal on a route to the upstream is %s', async (settings, contentType) => {
+  const routes = 'routes: [{ match: "/*", upstream: data, authenticate: bearer }]'
+  const { port, close } = await startGateway({ data: upstream.url, upstream: settings, routes })
+  const { status, headers } = await call(port)
+  await close()
+  expect([status, headers['content-type']]).toEqual([401, contentType])
+})
+
 it('a 503 has Retry-After and its problem type', async () => {
   const down = await startGateway({
     data: upstream.url,

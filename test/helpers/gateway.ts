@@ -78,7 +78,7 @@ admin: ${settings.admin ?? '{ port: 0 }'}
 log: { level: silent }
 store: ${store}
 upstreams:
-  identity: { url: "${identity}", timeout: 2s }
+  identity: { url: "${identity}", timeout: 2s, errors: oauth }
   data: { ${settings.upstream?.includes('urls:') === true ? '' : `url: "${data}", `}timeout: ${settings.timeout ?? '2s'}${settings.upstream === undefined ? '' : `, ${settings.upstream}`} }
 ${settings.tokens ?? TOKENS}
 ${

@@ -34,6 +34,9 @@ const backend = section({
     .prefault(256)
     .describe('Maximum connections to all its addresses together.'),
   tls: tls.optional(),
+  errors: choice(['problem', 'oauth'])
+    .optional()
+    .describe('Format of the gateway’s errors: RFC 9457, or RFC 6749; by default oauth with a PAR route.'),
   identityHeaders: list(fieldName, 0, 'a list of header fields')
     .default([])
     .describe('Fields that identify the caller to this upstream, accepted from listen.trustedProxies only.'),

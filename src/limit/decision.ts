@@ -1,4 +1,5 @@
 // oxlint-disable-next-line no-restricted-imports -- a pure formatter
+import { instant } from './instant.ts'
 import { serializeList } from 'structured-headers'
 import { type Refusal, tooManyRequests } from '../errors.ts'
 import type { Quota } from './limit.ts'
@@ -14,33 +15,13 @@ export interface Decision extends Charge {
   readonly replayed?: boolean
 }
 
-/** Returns the header fields of the limit that refused, with `Retry-After`, or of the first live limit, as text for `addFields`. */
+/** Returns the header fields of the limit that refused, with `Retry-After`, or of the first live limit, as text for `appendFields`. */
 export function decisionHeaders(decision: Decision): string {
   const reported = decision.refusedBy ?? decision.allowances.find(({ shadow }) => !shadow)
   if (reported === undefined) return ''
   const { limit, remaining, resetAt } = reported
-  const headers = `\r\nX-RateLimit-Limit: ${limit}\r\nX-RateLimit-Remaining: ${remaining}\r\nX-RateLimit-Reset: ${iso(resetAt)}`
+  const headers = `\r\nX-RateLimit-Limit: ${limit}\r\nX-RateLimit-Remaining: ${remaining}\r\nX-RateLimit-Reset: ${instant(resetAt)}`
   return decision.admitted ? headers : `${headers}\r\nRetry-After: ${retryAfterSecs(reported)}`
-}
-
-const HOUR_MS = 3_600_000
-const TWO_DIGITS = Array.from({ length: 60 }, (_, number) => String(number).padStart(2, '0'))
-const THREE_DIGITS = Array.from({ length: 1000 }, (_, number) => String(number).padStart(3, '0'))
-let lastHour = 0
-let lastHourText = '1970-01-01T00:'
-
-/** Formats an instant as `Date.toISOString` does, six times as fast within the hour of the last instant, as with most resets. */
-function iso(ms: number): string {
-  const hour = Math.floor(ms / HOUR_MS)
-  if (hour !== lastHour) {
-    // oxlint-disable-next-line no-restricted-globals -- reads no clock
-    lastHourText = new Date(hour * HOUR_MS).toISOString().slice(0, 14)
-    lastHour = hour
-  }
-  const rest = ms - hour * HOUR_MS
-  const seconds = Math.floor(rest / 1000)
-  const millis = THREE_DIGITS[rest - seconds * 1000]!
-  return `${lastHourText}${TWO_DIGITS[Math.floor(seconds / 60)]!}:${TWO_DIGITS[seconds % 60]!}.${millis}Z`
 }
 
 /** Maximum integer of a structured field (RFC 9651 section 3.3.1). */

@@ -1,5 +1,4 @@
 import type { Params, Route } from '../downstream/router.ts'
-import { memoize } from '../runtime/memoize.ts'
 import { encodePart, ipPart, type KeyedLimit, paramPart } from './key.ts'
 import { isActive, isOverridable, type Override, type Overrides } from './overrides.ts'
 
@@ -112,11 +111,6 @@ function keyReader(limit: Limit, prefix: string): Read {
 
 function compileKey({ name, per }: Limit, prefix: string): Read {
   const before = `${prefix}:{`
-  if (per.length === 1 && per[0] === 'client') {
-    // Looking up the same string object is faster than an equal one.
-    const keyOf = memoize((client) => `${before}${encodePart(client)}}:${name}`, 10_000, 256)
-    return ({ client }) => keyOf(present(client, 'client'))
-  }
   const [first, ...rest] = per.map(partReader) as [Read, ...Read[]]
   return (caller, params) => {
     let key = `${before}${first(caller, params)}}:${name}`

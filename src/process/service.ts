@@ -16,6 +16,7 @@ import { atMostEvery, type LogOutput } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { createForward, type Upstream } from '../upstream/upstream.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuards, openIssuers } from './open-authentication.ts'
+import { assertPrivateParts } from '../runtime/node-http.ts'
 import { openStore } from './open-store.ts'
 import { createOperations, type OperatorApi } from './operations.ts'
 import { showGauges } from './overview.ts'
@@ -57,6 +58,7 @@ export async function buildService(started: Config, output: LogOutput, metrics: 
   const { log } = output
   const tracing =
     started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log)
+  assertPrivateParts()
   const { store, counters, overrides, ready } = await openStore(started.store, log, metrics)
   const limiter = createLimiter(store, metrics.decisions.inc)
   const failures = createFailures({

@@ -1,5 +1,5 @@
-/** Returns a function that gathers items, and has `act` called with each when `later` calls back. */
-function gather<Item>(act: (item: Item) => void, later: (flush: () => void) => void): (item: Item) => void {
+/** Returns a function that collects items, and calls `act` with each of them when `later` calls back. */
+function collect<Item>(act: (item: Item) => void, later: (flush: () => void) => void): (item: Item) => void {
   let waiting: Item[] = []
   function flush(): void {
     const items = waiting
@@ -12,12 +12,12 @@ function gather<Item>(act: (item: Item) => void, later: (flush: () => void) => v
 }
 
 /**
- * Returns a function that has `act` called with each item at the end of this iteration of the event loop, after all that it
- * reads. One immediate serves them all: what it writes wakes a peer once, and it finds code and data in the processor's caches.
+ * Returns a function that calls `act` with each item at the end of this iteration of the event loop, after all reads. One immediate
+ * serves all items: their writes wake the peer once.
  */
-export const atIterationEnd = <Item>(act: (item: Item) => void) => gather(act, setImmediate)
+export const atIterationEnd = <Item>(act: (item: Item) => void) => collect(act, setImmediate)
 
 export const callAtIterationEnd = atIterationEnd((act: () => void) => act())
 
-/** As `atIterationEnd`, but before the event loop goes on: after what this callback of it, and the ticks that it left, have done. */
-export const atCallbackEnd = <Item>(act: (item: Item) => void) => gather(act, process.nextTick)
+/** Returns a function that calls `act` with each item after the current callback of the event loop and its ticks. */
+export const atCallbackEnd = <Item>(act: (item: Item) => void) => collect(act, process.nextTick)

@@ -1,17 +1,17 @@
-/** Remembers what `compute` returns for up to `max` texts of up to `maxLength`; bounded, since callers may make them up. When full, it forgets all. */
+/** Caches the results of `compute` for up to `max` texts of at most `maxLength`, which callers may choose. Drops all of them when full. */
 export function memoize<Value>(
   compute: (text: string) => Value,
   max: number,
   maxLength: number,
 ): (text: string) => Value {
-  const known = new Map<string, Value>()
+  const results = new Map<string, Value>()
   return (text) => {
-    const before = known.get(text)
-    if (before !== undefined) return before
+    const cached = results.get(text)
+    if (cached !== undefined) return cached
     const value = compute(text)
     if (text.length > maxLength) return value
-    if (known.size === max) known.clear()
-    known.set(text, value)
+    if (results.size === max) results.clear()
+    results.set(text, value)
     return value
   }
 }

@@ -24,8 +24,8 @@ export function assertPrivateParts(): void {
 }
 
 /**
- * Adds fields, as text, to a rendered head: each `\r\nName: value`. Node.js would check each for invalid characters, which those
- * parsed or made here do not have. Not for fields that tell Node.js how to send the message: `Connection`, `Content-Length`, `Date`.
+ * Adds fields, as text, to a rendered head: each `\r\nName: value`. Node.js would check each again for invalid characters:
+ * +0.4 us; `npm run bench:micro -- response-head`. Not for fields by which Node.js frames the message: `Connection`, `Content-Length`, `Date`.
  */
 export function appendFields(message: OutgoingMessage, fields: string): void {
   const rendered = message as PrivateMessage

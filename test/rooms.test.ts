@@ -8,7 +8,7 @@ const ROOMS = `
   health             |                                                                              |
   runtime            |                                                                              | http-proxy
   downstream         | errors runtime                                                               | ipaddr.js negotiator
-  limit              | downstream errors limit/memory runtime                                       | lru-cache structured-headers
+  limit              | downstream errors limit/memory                                               | lru-cache structured-headers
   limit/memory       | limit                                                                        |
   limit/redis        | limit runtime                                                                | ioredis lru-cache
   limit/fallback     | errors health limit limit/memory limit/redis                                 | lru-cache
@@ -24,7 +24,7 @@ const ROOMS = `
   config/sections    | authenticate/token config/yaml downstream limit limit/redis upstream | zod
   config/checks      | config config/yaml downstream limit                                          |
   config             | authenticate/token config/checks config/sections config/yaml downstream limit limit/redis par upstream | yaml zod
-  process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis observe observe/activity par process/workers upstream |
+  process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis observe observe/activity par process/workers runtime upstream |
   process/workers    | admin config observe observe/activity process                                |
   commands           | commands/connect commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe process process/workers | yaml yargs
   commands/connect   | authenticate/token commands config config/yaml limit limit/redis process upstream | p-limit

@@ -39,6 +39,14 @@ function send(port: number, caller: string, path: string, length = 0, body = '')
 const now = (port: number, caller: string) => get(port, '/now', { headers: { 'X-Caller': caller } })
 const MUCH = 'x'.repeat(100_000)
 
+it('a caller whose connections fail keeps its share of the sockets', async () => {
+  const gone = await startUpstream()
+  await gone.close()
+  const { port, close } = await startFront(gone.url, { maxConnections: 1, timeoutMs: 5000 })
+  closers.push(close)
+  for (let i = 0; i < 3; i++) expect((await now(port, 'a')).status).toBe(502)
+})
+
 describe('slots', () => {
   it('are so many in all, and so many for each', () => {
     const slots = createSlots(3, 2)

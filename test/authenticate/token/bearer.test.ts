@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, 
 import {
   type Authenticate,
   createBearer,
+  createDoorkeeper,
   type TrustedIssuer,
 } from '../../../src/authenticate/token/bearer.ts'
 import { invalidToken } from '../../../src/authenticate/token/claims.ts'
@@ -235,6 +236,18 @@ describe('the cache of verified tokens', () => {
     expect(second).toEqual(first)
     expect(second).not.toBe(first)
     expect(authenticate([`bearer ${token}`])).toBe(second)
+  })
+
+  it('begins again after 16,384 tokens: few of them share a bit', () => {
+    const isRepeated = createDoorkeeper()
+    const [first] = Array.from({ length: 16_385 }, (_, i) => {
+      const signature = Buffer.alloc(64)
+      signature.writeUInt32LE(i * 4096)
+      isRepeated(signature)
+      return signature
+    })
+    expect(isRepeated(first!)).toBe(false)
+    expect(isRepeated(first!)).toBe(true)
   })
 
   it('caches all of many that are sent in turn', async () => {

@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { type OutageChange, withFallback } from '../../../src/limit/fallback/store.ts'
 import type { Limit } from '../../../src/limit/limit.ts'
 import { hashSlot, tagOf } from '../../../src/limit/redis/hash-slot.ts'
+import { clusterOptions } from '../../../src/limit/redis/options.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { createUsage } from '../../../src/limit/usage.ts'
 import { type RedisCluster, startCluster } from '../../helpers/redis.ts'
@@ -120,4 +121,9 @@ test('reads and frees only the clients of masters that are available', async () 
   expect(await usage.free(kept)).toBe(1)
   const anywhere = createUsage({ store, prefix: 't', limits: [{ ...limits[0]!, per: ['ip', 'client'] }] })
   await expect(anywhere.free(kept)).rejects.toThrow('not connected')
+})
+
+test('the hosts of nodes are not resolved with TLS, whose certificates name hosts', () => {
+  expect(clusterOptions(['rediss://a.internal:1'], {}).options).toHaveProperty('dnsLookup')
+  expect(clusterOptions(['redis://a.internal:1'], {}).options).not.toHaveProperty('dnsLookup')
 })

@@ -1,5 +1,4 @@
 import type { Exchange } from '../gateway/exchange.ts'
-import { atCallbackEnd } from '../runtime/batch.ts'
 import { accessLine, statusOf, withOmitted } from './access-line.ts'
 import { type Activity, keyOf } from './activity/activity.ts'
 import { createLogSampler } from './log-sampler.ts'
@@ -23,7 +22,7 @@ export function createAccessLog(
     refusals === 'all'
       ? undefined
       : createLogSampler(accessLine, (line, omitted) => write(withOmitted(line, omitted)))
-  const record = atCallbackEnd((exchange: Exchange) => {
+  function record(exchange: Exchange): void {
     const { route, decision, source, forwarded, endedAt } = exchange
     const status = statusOf(exchange)
     const match = route?.match ?? 'unmatched'
@@ -41,7 +40,7 @@ export function createAccessLog(
     if (sampler !== undefined && decision?.cached === true)
       sampler.add(keyOf(exchange.quotas, decision.refusedBy!.name), exchange, endedAt)
     else write(accessLine(exchange, level))
-  })
+  }
   return {
     /** Records a finished request; called once. */
     observe: record,

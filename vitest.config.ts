@@ -17,7 +17,7 @@ export default defineConfig({
       include: ['src/**/*.ts'],
       reporter: ['text-summary'],
       // Just under what is measured.
-      thresholds: { lines: 1, branches: 1 },
+      thresholds: { lines: 92, branches: 91 },
     },
   },
 })

@@ -1,5 +1,6 @@
 /**
- * Compares this working tree with another commit, in alternate rounds: `npm run bench:gate [-- REF --rounds N --seconds S]`; default: HEAD.
+ * Compares this working tree with another commit, in alternate rounds: `npm run bench:gate [-- REF --rounds N --seconds S --refused]`; default: HEAD,
+ * admitted requests.
  * Exits with 1 if a request takes over 5 % more processor time, and the spread leaves no doubt that it takes more.
  */
 import { spawnSync } from 'node:child_process'
@@ -43,15 +44,22 @@ function confidence(values: readonly number[]): readonly [number, number] {
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { rounds: { type: 'string', default: '15' }, seconds: { type: 'string', default: '2' } },
+  options: {
+    rounds: { type: 'string', default: '15' },
+    seconds: { type: 'string', default: '2' },
+    refused: { type: 'boolean', default: false },
+  },
 })
 
 async function command(bench: Bench): Promise<number> {
   const commit = must('git', ['rev-parse', '--short', positionals[0] ?? 'HEAD'], ROOT)
-  const terms = { work: { tokens: await mintTokens('RS256', 1000) }, authenticates: true, limit: 1000 }
+  const { refused } = values
+  const options = refused ? { limit: 1, windowS: 3600 } : { limit: 1000 }
+  const work = { tokens: await mintTokens('RS256', refused ? 20 : 1000) }
+  const terms = { work, authenticates: true, limit: options.limit, keepsCounters: refused, refuses: refused }
   const contenders = [
-    { ...terms, name: commit, start: gateway(bench, { root: build(commit) }) },
-    { ...terms, name: 'working tree', start: gateway(bench) },
+    { ...terms, name: commit, start: gateway(bench, { ...options, root: build(commit) }) },
+    { ...terms, name: 'working tree', start: gateway(bench, options) },
   ]
   const cpu: number[] = []
   const rps: number[] = []

@@ -9,6 +9,7 @@ import { Socket } from 'node:net'
 import { Counter, Histogram, Registry } from 'prom-client'
 import { normalizeAddress } from '../src/downstream/addresses.ts'
 import { type Exchange, peerAddress } from '../src/gateway/exchange.ts'
+import { isoInstant } from '../src/limit/decision.ts'
 import { accessLine } from '../src/observe/access-line.ts'
 import { createHotCounter, createHotHistogram } from '../src/observe/hot-metrics.ts'
 import { appendFields } from '../src/runtime/node-http.ts'
@@ -60,6 +61,7 @@ const LIST = [
 const TEXT = LIST.map((part, i) => (i % 2 === 0 ? `\r\n${part}: ` : part)).join('')
 const FRAMING = ['Date', 'Mon, 23 Nov 2026 20:00:00 GMT', 'Content-Length', '2']
 const request = new IncomingMessage(new Socket())
+const NOW = Date.now()
 const token = `eyJhbGciOiJSUzI1NiJ9.${'x'.repeat(900)}`
 const items = Array.from({ length: 64 }, () => ({ index: -1 }))
 const [list, set] = [new UnorderedList(), new Set<object>()]
@@ -131,6 +133,11 @@ const CASES: Readonly<Record<string, Case>> = {
     calls: 1,
     fast: () => appendFields(new ServerResponse(request).writeHead(200, FRAMING), TEXT),
     plain: () => new ServerResponse(request).writeHead(200, [...FRAMING, ...LIST]),
+  },
+  'reset-time': {
+    calls: 1,
+    fast: (i) => isoInstant(NOW + 7 * i),
+    plain: (i) => new Date(NOW + 7 * i).toISOString(),
   },
   'log-line': {
     calls: 1,

@@ -17,7 +17,7 @@ const ROOMS = `
   par                | authenticate/token errors                                                    |
   upstream           | downstream errors health runtime                                             |
   gateway            | authenticate/proof authenticate/token downstream errors limit par runtime upstream |
-  observe            | gateway limit/memory observe/activity                          | @opentelemetry pino prom-client
+  observe            | gateway limit/memory observe/activity runtime                          | @opentelemetry pino prom-client
   observe/activity   | gateway limit                                                                |
   admin              | downstream errors limit                                                      |
   config/yaml        |                                                                              | yaml zod

@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache'
 import { type Decision, longestWait } from './decision.ts'
 import type { Quota } from './limit.ts'
 import type { Allowance, Charge, Store } from './store.ts'
@@ -33,13 +32,13 @@ export function createLimiter(
   now = () => performance.now(),
 ) {
   /** Recent allowances of full keys, and of the other keys of refused calls, by key. */
-  const denyCache = new LRUCache<string, CachedAllowance>({ max: MAX_KEYS })
+  const denyCache = new Map<string, CachedAllowance>()
   /** When the cache was last cleared. The answer to an earlier question is not cached. */
   let clearedAt = Number.NEGATIVE_INFINITY
 
   /** Returns the cached allowance of a quota with its waits counted from `at`; undefined if it is outdated. */
   function lookUp({ key, limit, windowMs }: Quota, at: number): Allowance | undefined {
-    const cached = denyCache.peek(key)
+    const cached = denyCache.get(key)
     if (cached === undefined || at - cached.askedAt >= MAX_AGE_MS) return undefined
     const { allowance, askedAt, answeredAt } = cached
     if (allowance.limit !== limit || allowance.windowMs !== windowMs) return undefined
@@ -56,7 +55,7 @@ export function createLimiter(
   /** Counts a re-check of the full key of the named limit; returns false if there were too many. */
   function mayRecheck(quotas: readonly Quota[], name: string, at: number): boolean {
     const { key } = quotas.find((quota) => quota.name === name)!
-    const { rechecks } = denyCache.peek(key)!
+    const { rechecks } = denyCache.get(key)!
     if (at - rechecks.sinceAt >= MAX_AGE_MS) {
       rechecks.count = 0
       rechecks.sinceAt = at
@@ -92,7 +91,9 @@ export function createLimiter(
       const allowance = allowances[i]!
       if (!shadow && (!admitted || allowance.remaining === 0)) {
         answeredAt ??= now()
-        const rechecks = denyCache.peek(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
+        const rechecks = denyCache.get(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
+        denyCache.delete(key)
+        if (denyCache.size === MAX_KEYS) denyCache.delete(denyCache.keys().next().value!)
         denyCache.set(key, { allowance, askedAt, answeredAt, rechecks })
       } else if (admitted) denyCache.delete(key)
     }

@@ -1,4 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts'
+import { atCallbackEnd } from '../runtime/batch.ts'
 import { accessLine, statusOf, withOmitted } from './access-line.ts'
 import { type Activity, keyOf } from './activity/activity.ts'
 import { createLogSampler } from './log-sampler.ts'
@@ -22,7 +23,7 @@ export function createAccessLog(
     refusals === 'all'
       ? undefined
       : createLogSampler(accessLine, (line, omitted) => write(withOmitted(line, omitted)))
-  function record(exchange: Exchange): void {
+  const record = atCallbackEnd((exchange: Exchange) => {
     const { route, decision, source, forwarded, endedAt } = exchange
     const status = statusOf(exchange)
     const match = route?.match ?? 'unmatched'
@@ -40,7 +41,7 @@ export function createAccessLog(
     if (sampler !== undefined && decision?.cached === true)
       sampler.add(keyOf(exchange.quotas, decision.refusedBy!.name), exchange, endedAt)
     else write(accessLine(exchange, level))
-  }
+  })
   return {
     /** Records a finished request; called once. */
     observe: record,

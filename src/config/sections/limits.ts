@@ -143,4 +143,6 @@ export const failures = section({
   window: duration('1s', '1h').describe('The length of the window; the limit holds for any start of it.'),
 })
   .transform(({ limit, window }) => ({ limit, windowMs: window }))
-  .describe('Limits failed authentications and unmatched requests of an address, per process; then 429.')
+  .describe(
+    'Limits failed authentications and unmatched requests of an address, per process; then 429. Without it, they are not limited.',
+  )

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { ErrorFormat } from '../downstream/reply.ts'
 import type { Tls as ListenTls } from '../downstream/server.ts'
 import type { ClientLimits, LimitedRoute } from '../limit/limit.ts'
 import type { RedisCredentials, RedisTopology } from '../limit/redis/options.ts'
@@ -139,7 +140,7 @@ export interface Compiled extends Readonly<Omit<Settings, Changed>> {
     readonly tls: ListenTls | undefined
   }
   readonly store: StoreConfig
-  readonly upstreams: readonly (Upstream & { readonly errors: 'problem' | 'oauth' })[]
+  readonly upstreams: readonly (Upstream & { readonly errors: Exclude<ErrorFormat, 'page'> })[]
   /** One for each issuer; empty if no route needs tokens. */
   readonly tokens: readonly Tokens[]
   readonly clients: readonly Client[]

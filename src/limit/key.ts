@@ -19,6 +19,9 @@ export interface KeyedLimit {
   readonly per: readonly string[]
 }
 
+/** True if a limit has one counter per client. */
+export const isPerClient = ({ per }: KeyedLimit): boolean => per.length === 1 && per[0] === 'client'
+
 /** Returns the prefix of a store's keys: as configured, or `sluice` in memory. */
 export const prefixOf = (store: 'memory' | { readonly prefix: string }): string =>
   store === 'memory' ? 'sluice' : store.prefix

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { instant } from './instant.ts'
-import { clientKeys, parseKey } from './key.ts'
+import { clientKeys, isPerClient, parseKey } from './key.ts'
 import { compileLimits, inForce, quotaOf } from './limit.ts'
 import type { ClientLimit, ClientLimits, Limit, Quota } from './limit.ts'
 import { listOverrides, type Override, type Overrides } from './overrides.ts'
@@ -76,7 +76,7 @@ export function createUsage({
   readonly clientLimits?: ClientLimits
   readonly overrides?: Overrides
 }) {
-  const perClient = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
+  const perClient = limits.filter(isPerClient)
   const quotasOf = compileLimits(perClient, prefix, clientLimits, overrides)
   /** Allowances by key, for a second: Redis must not be loaded by queries, which are not limited. */
   const cache = new LRUCache<string, Promise<Allowance>>({ max: 10_000, ttl: 1000 })

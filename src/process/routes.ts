@@ -4,7 +4,7 @@ import { createRouter, isGuarded, type Params } from '../downstream/router.ts'
 import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
 import { decisionHeaders, draftHeaders } from '../limit/decision.ts'
-import { encodePart, prefixOf } from '../limit/key.ts'
+import { encodePart, isPerClient, prefixOf } from '../limit/key.ts'
 import { type Caller, compileLimits, proofQuota } from '../limit/limit.ts'
 import type { Overrides } from '../limit/overrides.ts'
 import { compileParameters } from '../limit/parameters.ts'
@@ -33,7 +33,7 @@ export function openRoutes(config: Config, forwards: ReadonlyMap<string, Forward
   const { routes, listen, headers, limits, clientLimits } = config
   const errorFormats = new Map(config.upstreams.map(({ name, errors }) => [name, errors]))
   const prefix = prefixOf(config.store)
-  const perClient = limits.filter(({ per }) => per.length === 1 && per[0] === 'client')
+  const perClient = limits.filter(isPerClient)
 
   /** Applies the first live limit whose parts the caller has; on `respond` routes, the first one per client. */
   function compileShown(route: CompiledRoute): GatewayRoute['shownQuota'] {

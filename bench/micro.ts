@@ -1,5 +1,5 @@
 /**
- * Code that is written for speed, beside plain code for the same, in one process: `npm run bench:micro [-- NAME …]`. Prints the
+ * Compares code that is written for speed with plain code, in one process: `npm run bench:micro [-- NAME …]`. Prints the
  * processor time of a call of each, and how much of a request's time (65 us) the plain code would add. For code that acts on sockets,
  * the event loop or the garbage collector, `npm run bench:gate` is the measure.
  */

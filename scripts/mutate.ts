@@ -19,7 +19,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
 const LATER = ['test/gateway', 'test/fuzz']
 const RUN_MS = 300_000
 
-/** What is replaced, and by what. */
+/** Patterns, and their replacements. */
 const MUTATIONS: readonly (readonly [pattern: RegExp, replacement: string])[] = [
   [/ === /g, ' !== '],
   [/ !== /g, ' === '],

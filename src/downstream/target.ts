@@ -8,7 +8,7 @@ export interface Target {
   readonly segments: readonly string[]
   /** The unchanged query with its `?`, or the empty string. */
   readonly query: string
-  /** In lower case and without the port. */
+  /** The host in lower case, without the port. */
   readonly host: string
 }
 

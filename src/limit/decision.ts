@@ -51,7 +51,7 @@ const MAX_SF_INTEGER = 999_999_999_999_999
 
 /**
  * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the live limits, as text for
- * `addFields`. A limit that a cached refusal lacks is only in the policy. The draft has only whole seconds; they are rounded up.
+ * `appendFields`. A limit that a cached refusal lacks is only in the policy. The draft has only whole seconds; they are rounded up.
  */
 export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string {
   const live = allowances.filter(({ shadow }) => !shadow)

@@ -4,7 +4,7 @@ import { isActive, isOverridable, type Override, type Overrides } from './overri
 
 /** The verified identity of a request's sender. */
 export interface Caller {
-  /** The OAuth API client, from the token's `tokens.clientClaim`, named as in authenticate/token/claims.ts. */
+  /** The OAuth API client, from the token's `tokens.clientClaim`, named by `createQualifier` of authenticate/token/bearer.ts. */
   readonly client?: string
   /** The token's `sub`, named in the same way. */
   readonly user?: string

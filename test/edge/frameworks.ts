@@ -48,7 +48,7 @@ const wsgi = (request: Received): string => {
   return mounted !== undefined && path.startsWith(mounted) ? path.slice(mounted.length) : path
 }
 
-/** Most frameworks allow only a POST to override its method; some allow any. */
+/** Frameworks mostly allow only a POST to override its method; some allow any. */
 const methodOf = ({ method, target, field }: Received): string =>
   (
     field('x-http-method-override') ??

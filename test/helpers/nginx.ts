@@ -12,7 +12,7 @@ export interface Nginx {
 }
 
 /**
- * Starts nginx with a configuration, in a folder with copies of the files `beside`. `PORT` in it is replaced by its port.
+ * Starts nginx with a configuration, in a folder with copies of the files of `beside`. `PORT` in it is replaced by its port.
  * Rejects with the output of `nginx -t` for an invalid configuration.
  */
 export async function startNginx(text: string, beside: readonly string[]): Promise<Nginx> {

@@ -37,7 +37,7 @@ export interface OutageChange {
   readonly cause: Error | undefined
 }
 
-/** A store of several servers, each of which may fail. */
+/** A store of several servers, which may fail one by one. */
 export type RemoteStore = Omit<RedisStore, 'connect' | 'overrides'>
 export type FallbackStore = ReturnType<typeof withFallback>
 

@@ -1,3 +1,5 @@
+import { type Clock, SYSTEM_CLOCK } from './runtime/clock.ts'
+
 /** When a dependency counts as down, and the callbacks for it. Times are milliseconds. */
 export interface HealthOptions {
   /** Failures in a row after which it is down; default 1. */
@@ -14,28 +16,25 @@ export interface HealthOptions {
   /** Called with each probe that fails while it is down. */
   readonly onProbeFailed?: (cause: Error) => void
   readonly onUp: () => void
-  /** Called with each success that follows a failure, after `onUp`. */
-  readonly onRecovered?: () => void
-  /** A monotonic clock. */
-  readonly now?: () => number
+  readonly clock?: Clock
 }
 
 /** Tracks whether a dependency is up: counts failures in a row, then probes with a back-off until a probe succeeds. */
 export class Health {
   readonly #options: HealthOptions
-  readonly #now: () => number
+  readonly #clock: Clock
   #failures = 0
   #failingSince = 0
   #up = true
   #stopped = false
   #backoffMs = 0
   #probeAt = 0
-  #timer: NodeJS.Timeout | undefined
+  #cancel: (() => void) | undefined
   #probing = false
 
   constructor(options: HealthOptions) {
     this.#options = options
-    this.#now = options.now ?? (() => performance.now())
+    this.#clock = options.clock ?? SYSTEM_CLOCK
   }
 
   get up(): boolean {
@@ -53,13 +52,11 @@ export class Health {
     this.#cancelProbe()
     const wasUp = this.#up
     this.#up = true
-    if (this.#stopped) return
-    if (!wasUp) this.#options.onUp()
-    this.#options.onRecovered?.()
+    if (!wasUp && !this.#stopped) this.#options.onUp()
   }
 
   failed(cause: Error): void {
-    const now = this.#now()
+    const now = this.#clock.now()
     if (this.#failures++ === 0) this.#failingSince = now
     const { failures = 1, spanMs = 0 } = this.#options
     if (this.#failures >= failures && now - this.#failingSince >= spanMs) this.trip(cause)
@@ -77,14 +74,14 @@ export class Health {
 
   /** Returns true if it is down and a probe is due, which the caller then makes; the next one is due after a doubled pause. */
   due(): boolean {
-    if (this.#up || this.#now() < this.#probeAt) return false
+    if (this.#up || this.#clock.now() < this.#probeAt) return false
     this.#schedule(2 * this.#backoffMs)
     return true
   }
 
   /** Probes now if it is up and no probe runs or is due; repeats the probe while it fails. */
   check(): void {
-    if (this.#up && !this.#probing && this.#timer === undefined && !this.#stopped) void this.#probe()
+    if (this.#up && !this.#probing && this.#cancel === undefined && !this.#stopped) void this.#probe()
   }
 
   /** Ends the probes and the callbacks. */
@@ -94,19 +91,19 @@ export class Health {
   }
 
   #cancelProbe(): void {
-    clearTimeout(this.#timer)
-    this.#timer = undefined
+    this.#cancel?.()
+    this.#cancel = undefined
   }
 
   #schedule(backoffMs: number): void {
     const { probe, maxBackoffMs = this.#options.backoffMs } = this.#options
     this.#backoffMs = Math.min(backoffMs, maxBackoffMs)
-    this.#probeAt = this.#now() + this.#backoffMs
-    if (probe && !this.#stopped) this.#timer = setTimeout(() => void this.#probe(), this.#backoffMs).unref()
+    this.#probeAt = this.#clock.now() + this.#backoffMs
+    if (probe && !this.#stopped) this.#cancel = this.#clock.after(this.#backoffMs, () => void this.#probe())
   }
 
   async #probe(): Promise<void> {
-    this.#timer = undefined
+    this.#cancel = undefined
     this.#probing = true
     const [end] = await Promise.allSettled([this.#options.probe!()])
     this.#probing = false
@@ -115,7 +112,7 @@ export class Health {
     if (wasUp) this.failed(end.reason)
     else this.#failures++
     // If `failed` tripped, the next probe is already scheduled.
-    if (this.#timer === undefined) this.#schedule(wasUp ? this.#options.backoffMs : 2 * this.#backoffMs)
+    if (this.#cancel === undefined) this.#schedule(wasUp ? this.#options.backoffMs : 2 * this.#backoffMs)
     if (!wasUp) this.#options.onProbeFailed?.(end.reason)
   }
 }

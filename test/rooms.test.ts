@@ -5,19 +5,19 @@ import { expect, it } from 'vitest'
 /** Each folder of src, the folders that it may import, and the packages. Files directly in src have their own rows. */
 const ROOMS = `
   errors             |                                                                              |
-  health             |                                                                              |
+  health             | runtime                                                                      |
   runtime            |                                                                              | http-proxy
   downstream         | errors runtime                                                               | ipaddr.js negotiator
-  limit              | downstream errors limit/memory                                               | lru-cache structured-headers
-  limit/memory       | limit                                                                        |
+  limit              | downstream errors limit/memory runtime                                       | lru-cache structured-headers
+  limit/memory       | limit runtime                                                                |
   limit/redis        | limit runtime                                                                | ioredis lru-cache
-  limit/fallback     | errors health limit limit/memory limit/redis                                 | lru-cache
+  limit/fallback     | errors health limit limit/memory limit/redis runtime                         | lru-cache
   authenticate/token | authenticate/proof errors health                                             | jose lru-cache p-limit
   authenticate/proof | authenticate/token downstream                                                | lru-cache
   par                | authenticate/token errors                                                    |
   upstream           | downstream errors health runtime                                             |
   gateway            | authenticate/proof authenticate/token downstream errors limit par runtime upstream |
-  observe            | gateway limit/memory observe/activity runtime                          | @opentelemetry pino prom-client
+  observe            | gateway observe/activity runtime                                             | @opentelemetry pino prom-client
   observe/activity   | gateway limit                                                                |
   admin              | downstream errors limit                                                      |
   config/yaml        |                                                                              | yaml zod
@@ -30,7 +30,7 @@ const ROOMS = `
   commands/connect   | authenticate/token commands config config/yaml limit limit/redis process upstream | p-limit
   commands/init      | authenticate/token commands config config/sections downstream                |
   commands/limits    | commands config/sections limit observe process                               |
-  commands/replay    | commands config downstream limit limit/memory observe process                | cli-progress
+  commands/replay    | commands config downstream limit limit/memory observe process runtime        | cli-progress
   commands/sandbox   | commands config process                                                      | oidc-provider
   bin                | commands                                                                     |`
 

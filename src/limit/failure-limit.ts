@@ -1,5 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { type Refusal, tooManyRequests } from '../errors.ts'
+import { SYSTEM_CLOCK } from '../runtime/clock.ts'
+import { instant } from './instant.ts'
 import { ipPart } from './key.ts'
 import { add, type CallLog, createCallLog, growsAt, viewAt } from './memory/call-log.ts'
 
@@ -11,11 +13,11 @@ const MAX_ADDRESSES = 10_000
 
 /**
  * Creates the log of failures, and returns the function that applies a limit to it, which may change: an address with `limit`
- * failures in a window is refused until the oldest failure leaves the window. `now` is in milliseconds and never goes back.
+ * failures in a window is refused until the oldest failure leaves the window.
  */
 export function createFailures(
   { onCounted, onRefused }: { onCounted(): void; onRefused(): void },
-  now = () => performance.now(),
+  { now, date } = SYSTEM_CLOCK,
 ) {
   const logs = new LRUCache<string, CallLog>({ max: MAX_ADDRESSES })
   const nowUs = (): number => Math.round(now() * 1000)
@@ -36,7 +38,7 @@ export function createFailures(
         headers: {
           'X-RateLimit-Limit': String(limit),
           'X-RateLimit-Remaining': '0',
-          'X-RateLimit-Reset': new Date(Date.now() + waitMs).toISOString(),
+          'X-RateLimit-Reset': instant(date() + waitMs),
           'Retry-After': String(secs),
         },
         retryAfterSecs: secs,

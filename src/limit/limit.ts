@@ -46,8 +46,6 @@ export interface Quota {
   readonly shadow: boolean
   /** Epoch milliseconds at which the override or the client's own limit ends, if one applies and ends. */
   readonly untilAt?: number | undefined
-  /** Calls that were counted elsewhere, and are added even without room. Default: one call, if there is room. */
-  readonly calls?: number
 }
 
 /** Name of the limit of a DPoP proof; names of configured limits never begin with `~`. */

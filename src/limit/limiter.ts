@@ -1,4 +1,5 @@
 import { type Decision, longestWait } from './decision.ts'
+import { type Clock, SYSTEM_CLOCK } from '../runtime/clock.ts'
 import type { Quota } from './limit.ts'
 import type { Allowance, Charge, Store } from './store.ts'
 
@@ -14,7 +15,7 @@ const MAX_KEYS = 10_000
 /** Maximum re-checks of a full key in `MAX_AGE_MS`, which find out if another limit of the call has a longer wait. */
 const MAX_RECHECKS = 16
 
-/** A cached answer of the store for one key. Instants are of the limiter's clock (`now`). */
+/** A cached answer of the store for one key. Instants are of the clock. */
 interface CachedAllowance {
   readonly allowance: Allowance
   /** The waits of `allowance` began between `askedAt` and `answeredAt`. */
@@ -25,11 +26,11 @@ interface CachedAllowance {
 
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
 
-/** Creates the limiter, which refuses from memory while the next call cannot pass. `now` is in milliseconds and never goes back. */
+/** Creates the limiter, which refuses from memory while the next call cannot pass. */
 export function createLimiter(
   store: Store,
   onOutcome: (limit: string, outcome: Outcome) => void = () => {},
-  now = () => performance.now(),
+  { now }: Pick<Clock, 'now'> = SYSTEM_CLOCK,
 ) {
   /** Recent allowances of full keys, and of the other keys of refused calls, by key. */
   const denyCache = new Map<string, CachedAllowance>()
@@ -99,8 +100,8 @@ export function createLimiter(
     }
   }
 
-  function report({ name, limit, remaining, admitted, shadow }: Allowance, charged: boolean): void {
-    if (charged && admitted) onOutcome(name, limit - remaining >= limit * 0.8 ? 'near' : 'within')
+  function report({ name, limit, used, admitted, shadow }: Allowance, charged: boolean): void {
+    if (charged && admitted) onOutcome(name, used >= limit * 0.8 ? 'near' : 'within')
     else if (charged) onOutcome(name, 'shadow_over')
     else if (!admitted && !shadow) onOutcome(name, 'over')
   }

@@ -1,4 +1,5 @@
 import { InvalidQuestion } from '../errors.ts'
+import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import {
   byClient,
   counterOf,
@@ -23,6 +24,7 @@ export interface LiveOverridesOptions {
   readonly onUnreadable: (fields: number) => void
   /** Poll interval; default 500 ms, so that a change takes effect at every gateway within a second. */
   readonly everyMs?: number
+  readonly clock?: typeof SYSTEM_CLOCK
 }
 
 export type LiveOverrides = ReturnType<typeof createLiveOverrides>
@@ -30,17 +32,17 @@ export type LiveOverrides = ReturnType<typeof createLiveOverrides>
 /** Follows the overrides of a source; those last read stay in force while the source does not answer. */
 export function createLiveOverrides(
   source: OverrideSource,
-  { onChange, onRestored, onUnreadable, everyMs = 500 }: LiveOverridesOptions,
+  { onChange, onRestored, onUnreadable, everyMs = 500, clock = SYSTEM_CLOCK }: LiveOverridesOptions,
 ) {
   const limits = new Map<string, ReadonlyMap<string, Override>>()
   let current: readonly Override[] = []
   let version = ''
-  let timer: NodeJS.Timeout | undefined
+  let stopPolling: (() => void) | undefined
   let reading: Promise<void> | undefined
   let onApplied: ((clients: ReadonlySet<string>) => void) | undefined
 
   const active = (overrides = current): readonly Override[] =>
-    overrides.filter((override) => isActive(override, Date.now()))
+    overrides.filter((override) => isActive(override, clock.date()))
 
   /** Reads the overrides if their version has changed; writes them back if the source has an older version. */
   async function readChanged(): Promise<readonly Override[] | undefined> {
@@ -89,7 +91,7 @@ export function createLiveOverrides(
     /** Polls the source, and calls `applied` after each change, with the clients whose overrides have changed. */
     watch(applied: (clients: ReadonlySet<string>) => void): void {
       onApplied = applied
-      timer = setInterval(() => void load().catch(() => apply(undefined)), everyMs).unref()
+      stopPolling = clock.every(everyMs, () => void load().catch(() => apply(undefined)))
     },
     /** Sets and removes overrides, for this gateway at once. Rejects with an InvalidQuestion if there would be too many. */
     async change(set: readonly Override[], removed: readonly Pick<Override, 'client' | 'name'>[]) {
@@ -111,7 +113,7 @@ export function createLiveOverrides(
       await reading?.catch(() => {})
       await load()
     },
-    close: (): void => clearInterval(timer),
+    close: (): void => stopPolling?.(),
   }
 }
 

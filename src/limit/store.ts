@@ -6,7 +6,9 @@ export interface Allowance {
   readonly name: string
   readonly limit: number
   readonly windowMs: number
-  /** Calls that the key may still make, after this call if it was charged. */
+  /** Calls in the window, after this call if it was charged; above `limit` after the limit was lowered. */
+  readonly used: number
+  /** Calls that the key may still make. */
   readonly remaining: number
   /** Epoch milliseconds at which `remaining` next grows; of a quota that refuses, at which the next call can pass. */
   readonly resetAt: number
@@ -23,13 +25,14 @@ export interface Allowance {
 export function allowanceOf(
   { name, limit, windowMs, shadow }: Quota,
   admitted: boolean,
-  remaining: number,
+  used: number,
   growsAt: number,
   resetAfterMs: number,
 ): Allowance {
   const resetAt = Math.ceil(growsAt)
+  const remaining = Math.max(0, limit - used)
   const retryAfterMs = remaining > 0 ? 0 : resetAfterMs
-  return { name, limit, windowMs, remaining, resetAt, resetAfterMs, retryAfterMs, admitted, shadow }
+  return { name, limit, windowMs, used, remaining, resetAt, resetAfterMs, retryAfterMs, admitted, shadow }
 }
 
 export interface Charge {
@@ -41,6 +44,18 @@ export interface Charge {
   readonly mode: 'store' | 'local' | 'allow'
   /** Epoch milliseconds of the store's clock; undefined if `mode` is `allow`. */
   readonly decidedAt?: number | undefined
+}
+
+/** Calls of a key that a gateway has admitted by itself, to be added to the store. */
+export interface Addition {
+  readonly quota: Quota
+  /** Instants of the gateway's clock in milliseconds, oldest first, each with the number of its calls. */
+  readonly calls: readonly (readonly [atMs: number, calls: number])[]
+  /**
+   * Called once, even after the timeout: with the key's allowance if the calls were added; with nothing if they were not, or if
+   * the answer was lost.
+   */
+  readonly onEnd: (allowance: Allowance | undefined) => void
 }
 
 /** The counters. Every store gives the same answers on the same clock. */

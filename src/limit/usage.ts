@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from './instant.ts'
 import { clientKeys, isPerClient, parseKey } from './key.ts'
 import { compileLimits, inForce, quotaOf } from './limit.ts'
@@ -47,14 +48,6 @@ export function decidedBy(limit: Limit, nowMs: number, own?: ClientLimit, set?: 
 }
 
 export const MAX_KEYS = 1000
-/** A limit that no key reaches. */
-const NO_LIMIT = 2 ** 40
-
-/** Returns the calls that each key counts, also beyond its limit. */
-export async function readUsed(counters: Pick<Store, 'peek'>, quotas: readonly Quota[]) {
-  const allowances = await counters.peek(quotas.map((quota) => ({ ...quota, limit: NO_LIMIT })))
-  return allowances.map(({ remaining }) => NO_LIMIT - remaining)
-}
 
 export type Usage = ReturnType<typeof createUsage>
 export type ClientUsage = Awaited<ReturnType<Usage['ofClient']>>
@@ -111,7 +104,7 @@ export function createUsage({
     },
     /** Returns the live limits that are counted only per client, up to a second old, without charging. */
     async ofCaller(client: string) {
-      const nowMs = Date.now()
+      const nowMs = SYSTEM_CLOCK.date()
       const live = quotasOf({ client, ip: '' }, {}, nowMs).filter(({ shadow }) => !shadow)
       const allowances = await Promise.all(live.map(read))
       return { limits: allowances.map((allowance) => usageOf(allowance, client, nowMs)) }
@@ -119,7 +112,7 @@ export function createUsage({
 
     /** Returns the limits that are counted only per client, and each other key with calls. May scan the store. */
     async ofClient(client: string, signal?: AbortSignal) {
-      const nowMs = Date.now()
+      const nowMs = SYSTEM_CLOCK.date()
       const single = quotasOf({ client, ip: '' }, {}, nowMs).map(({ key }) => key)
       const max = Math.max(0, MAX_KEYS - single.length)
       const found = await store.keys(clientKeys(limits, prefix, client), MAX_KEYS + 1, signal)
@@ -128,12 +121,12 @@ export function createUsage({
         const { rule, own, set } = rulesOf(parseKey(prefix, key)!.name, client)
         return quotaOf(rule, key, nowMs, own, set)
       })
-      const [allowances, used] = await Promise.all([counters.peek(quotas), readUsed(counters, quotas)])
+      const allowances = await counters.peek(quotas)
       const keys = quotas.map(({ key, name, untilAt, shadow }, i) => {
         const { rule, own, set } = rulesOf(name, client)
         const override = set !== undefined && inForce(rule, nowMs, own, set) === set
         const usage = usageOf(allowances[i]!, client, nowMs)
-        return { key, ...usage, until: instantOrNull(untilAt), override, shadow, used: used[i]! }
+        return { key, ...usage, until: instantOrNull(untilAt), override, shadow, used: allowances[i]!.used }
       })
       return {
         client,

@@ -1,5 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts'
-import { SYSTEM_CLOCK } from '../limit/memory/store.ts'
+import { epochOf, SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { timestamp } from './log.ts'
 import { escaped } from './pretty.ts'
 
@@ -89,11 +89,8 @@ export function loggablePath(path: string | undefined): string | undefined {
   return end === -1 ? path : `${path!.slice(0, end)}…`
 }
 
-/** Returns the epoch time of an instant of `performance.now()`. */
-export function epochMs(at: number): number {
-  const now = SYSTEM_CLOCK.monotonicMs()
-  return at + SYSTEM_CLOCK.wallMs(now) - now
-}
+/** Converts an instant of `performance.now()` to epoch milliseconds. */
+export const epochMs = epochOf(SYSTEM_CLOCK)
 
 /** W3C Trace Context section 3.2; later versions may append fields. Ids of only zeros are invalid. */
 const TRACEPARENT =

@@ -8,7 +8,7 @@ import { inForce } from '../limit/limit.ts'
 import type { LiveOverrides } from '../limit/overrides-live.ts'
 import { isOverridable, listOverrides, type Override } from '../limit/overrides.ts'
 import type { Store } from '../limit/store.ts'
-import { decidedBy, readUsed, type Usage } from '../limit/usage.ts'
+import { decidedBy, type Usage } from '../limit/usage.ts'
 import type { ActivityValues } from '../observe/activity/values.ts'
 import type { Log } from '../observe/log.ts'
 import type { MetricValues } from '../observe/metrics.ts'
@@ -91,8 +91,8 @@ export function createOperations(parts: {
       if (question.at !== undefined) return explained
       const limits = explained.limits.map(async (limit) => {
         if (limit.key === null) return limit
-        const [used] = await readUsed(counters, [{ ...limit, key: limit.key }])
-        return { ...limit, used: used! }
+        const [allowance] = await counters.peek([{ ...limit, key: limit.key }])
+        return { ...limit, used: allowance!.used }
       })
       return { ...explained, limits: await Promise.all(limits).catch(() => explained.limits) }
     },

@@ -1,3 +1,4 @@
+import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { Health } from '../health.ts'
 
 /** An address that was taken out of rotation, with its last failure, or is in use again. */
@@ -16,7 +17,7 @@ function createAddress(origin: string, onChange: (change: AddressChange) => void
     maxBackoffMs: 30_000,
     onDown: ({ message }) => onChange({ address: origin, up: false, cause: message }),
     onUp: () => onChange({ address: origin, up: true }),
-    now,
+    clock: { ...SYSTEM_CLOCK, now },
   })
   const keepAlive = createKeepAliveEstimate(now)
   const host = hostname.replace(/^\[|\]$/g, '')

@@ -11,6 +11,7 @@ function allowance(rest: Partial<Allowance> = {}): Allowance {
     name: 'sync',
     limit: 1,
     windowMs: 5000,
+    used: 1,
     remaining: 0,
     resetAt: AT,
     resetAfterMs: 4321.5,

@@ -10,6 +10,7 @@ function allowance(name: string, rest: Partial<Allowance> = {}): Allowance {
     name,
     limit: 1000,
     windowMs: 60_000,
+    used: 1,
     remaining: 999,
     resetAt: 0,
     resetAfterMs: 12_001,

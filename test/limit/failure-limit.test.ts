@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createFailures } from '../../src/limit/failure-limit.ts'
+import { SYSTEM_CLOCK } from '../../src/runtime/clock.ts'
 import {
   call,
   ROUTES,
@@ -21,7 +22,7 @@ describe('counts failures', () => {
     const events = { counted: 0, refused: 0 }
     const failures = createFailures(
       { onCounted: () => events.counted++, onRefused: () => events.refused++ },
-      () => clock.ms,
+      { ...SYSTEM_CLOCK, now: () => clock.ms },
     )
     return {
       clock,

@@ -3,6 +3,7 @@ import type { Quota } from '../../src/limit/limit.ts'
 import { createLimiter, type Outcome } from '../../src/limit/limiter.ts'
 import { MemoryStore } from '../../src/limit/memory/store.ts'
 import type { Charge, Store } from '../../src/limit/store.ts'
+import { SYSTEM_CLOCK } from '../../src/runtime/clock.ts'
 
 const quota: Quota = { name: 'sync', key: 'p:{a}:sync', limit: 1, windowMs: 5000, shadow: false }
 
@@ -10,7 +11,7 @@ const quota: Quota = { name: 'sync', key: 'p:{a}:sync', limit: 1, windowMs: 5000
 function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mode'] } = {}) {
   const { delayed = false, mode = 'store' } = options
   const clock = { ms: 1000 }
-  const memory = new MemoryStore({ monotonicMs: () => clock.ms, wallMs: () => clock.ms })
+  const memory = new MemoryStore({ ...SYSTEM_CLOCK, now: () => clock.ms, date: () => clock.ms })
   const asked = { count: 0 }
   const waiting: (() => void)[] = []
   const store: Store = {
@@ -26,11 +27,9 @@ function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mo
     close: () => memory.close(),
   }
   const outcomes: [string, Outcome][] = []
-  const limiter = createLimiter(
-    store,
-    (limit, outcome) => outcomes.push([limit, outcome]),
-    () => clock.ms,
-  )
+  const limiter = createLimiter(store, (limit, outcome) => outcomes.push([limit, outcome]), {
+    now: () => clock.ms,
+  })
   return {
     limiter,
     clock,

@@ -4,6 +4,7 @@ import { CHARGE_SCRIPT } from '../../src/limit/redis/scripts.ts'
 import type { RedisStoreOptions } from '../../src/limit/redis/connection.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
 import type { Store } from '../../src/limit/store.ts'
+import { SYSTEM_CLOCK } from '../../src/runtime/clock.ts'
 import type { Subject } from './store-contract.ts'
 
 const READS_CLOCK = "call('TIME')"
@@ -19,7 +20,7 @@ if (CLOCKED_SCRIPT === CHARGE_SCRIPT) throw new Error('charge.lua does not read 
 export function memorySubject(): Subject {
   let us = 0
   // Without sweeps, which have tests of their own: swept calls are missing if a window grows.
-  const store = new MemoryStore({ monotonicMs: () => us / 1000, wallMs: () => us / 1000 }, 0)
+  const store = new MemoryStore({ ...SYSTEM_CLOCK, now: () => us / 1000, date: () => us / 1000 }, 0)
   return {
     store,
     setClock(now) {
@@ -48,7 +49,7 @@ export async function redisSubject(
 /** The same subject behind a limiter with its cache of refusals. */
 export function throughLimiter(subject: Subject): Subject {
   let us = 0
-  const limiter = createLimiter(subject.store, undefined, () => us / 1000)
+  const limiter = createLimiter(subject.store, undefined, { now: () => us / 1000 })
   const store: Store = {
     async charge(quotas) {
       const { admitted, allowances, mode, decidedAt } = await limiter.decide(quotas)

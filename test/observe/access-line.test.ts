@@ -5,7 +5,7 @@ import type { Exchange } from '../../src/gateway/exchange.ts'
 import { accessLine, withOmitted } from '../../src/observe/access-line.ts'
 
 const allowance = {
-  ...{ name: 'requests', limit: 10, windowMs: 1000, remaining: 9, resetAt: 0, resetAfterMs: 0 },
+  ...{ name: 'requests', limit: 10, windowMs: 1000, used: 1, remaining: 9, resetAt: 0, resetAfterMs: 0 },
   ...{ retryAfterMs: 0, admitted: true, shadow: false },
 }
 const bare = {

@@ -4,6 +4,7 @@ import type { Config } from '../../config/schema.ts'
 import { createRouter, type Params } from '../../downstream/router.ts'
 import { segmentsOf } from '../../downstream/target.ts'
 import type { Decision } from '../../limit/decision.ts'
+import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { createLimiter } from '../../limit/limiter.ts'
 import { MemoryStore } from '../../limit/memory/store.ts'
 import { compileRoutes } from '../../process/routes.ts'
@@ -45,9 +46,9 @@ export async function replay(
   const { count, report } = createReport(config, client)
   let clockMs = 0
   let omitted = 0
-  const clock = { monotonicMs: () => clockMs, wallMs: (monotonicMs: number) => monotonicMs }
+  const clock = { ...SYSTEM_CLOCK, now: () => clockMs, date: () => clockMs }
   const store = new MemoryStore(clock)
-  const limiter = createLimiter(store, undefined, clock.monotonicMs)
+  const limiter = createLimiter(store, undefined, clock)
   const order = createOrder((call, nowMs) => {
     const quotas = quotasOf(call, nowMs)
     if (typeof quotas === 'string') {

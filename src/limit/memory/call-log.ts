@@ -101,3 +101,19 @@ export function growsAt(log: CallLog, view: View, limit: number, windowUs: numbe
   }
   return timeOf(log, low) + windowUs
 }
+
+/** Returns the calls that the log holds, as pairs of an instant and the calls at it, oldest first. */
+export function callsOf(log: CallLog): readonly (readonly [atUs: number, calls: number])[] {
+  let before = log.expiredCalls
+  return Array.from({ length: heldSlots(log) }, (_, slot) => {
+    const calls = callsUpTo(log, slot) - before
+    before += calls
+    return [timeOf(log, slot), calls] as const
+  })
+}
+
+/** Drops the oldest calls: the first `total` that were ever admitted. */
+export function dropUpTo(log: CallLog, total: number): void {
+  while (heldSlots(log) > 0 && callsUpTo(log, 0) <= total) log.first++
+  log.expiredCalls = Math.max(log.expiredCalls, total)
+}

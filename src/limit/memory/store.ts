@@ -1,40 +1,27 @@
 import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
+import { epochOf, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { type Allowance, allowanceOf, type Charge, type Store } from '../store.ts'
 import { add, type CallLog, createCallLog, growsAt, viewAt } from './call-log.ts'
-
-/** Difference above which the wall clock was set, in milliseconds; smaller differences are its granularity. */
-const STEP_MS = 20
-let wallAheadMs = Date.now() - performance.now()
-
-/** This machine's clocks. */
-export const SYSTEM_CLOCK = {
-  /** Milliseconds on a clock that never goes back. */
-  monotonicMs: (): number => performance.now(),
-  /** Converts `monotonicMs` to epoch milliseconds, the same instant always alike, unlike the whole milliseconds of `Date.now()`. */
-  wallMs(monotonicMs: number): number {
-    const strayMs = Date.now() - (monotonicMs + wallAheadMs)
-    if (Math.abs(strayMs) > STEP_MS) wallAheadMs += strayMs
-    return monotonicMs + wallAheadMs
-  },
-}
 
 const SWEEP_EVERY_MS = 1000
 const SWEPT_AT_ONCE = 50_000
 
 /** Counters in this process, with the algorithm of charge.lua. Decides synchronously. */
 export class MemoryStore implements Store {
-  readonly #clock: typeof SYSTEM_CLOCK
+  readonly #now: () => number
+  readonly #epochMs: (nowMs: number) => number
   readonly #sweptWithCharge: number
   readonly #logs = new Map<string, CallLog>()
   readonly #sweep = sweeper(this.#logs, ({ expiresAtUs }) => expiresAtUs)
-  readonly #timer: NodeJS.Timeout
+  readonly #stopSweeping: () => void
 
   /** `sweptWithCharge`: keys checked with every charge, so that sweeping keeps pace with any load. */
   constructor(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
-    this.#clock = clock
+    this.#now = clock.now
+    this.#epochMs = epochOf(clock)
     this.#sweptWithCharge = sweptWithCharge
-    this.#timer = setInterval(() => this.#sweep(SWEPT_AT_ONCE, this.#nowUs()), SWEEP_EVERY_MS).unref()
+    this.#stopSweeping = clock.every(SWEEP_EVERY_MS, () => this.#sweep(SWEPT_AT_ONCE, this.#nowUs()))
   }
 
   charge(quotas: readonly Quota[]): Charge {
@@ -56,7 +43,7 @@ export class MemoryStore implements Store {
       if (!hasRoom && !quota.shadow) admitted = false
       return { quota, log, view, hasRoom }
     })
-    const wallMs = this.#clock.wallMs(nowUs / 1000)
+    const wallMs = this.#epochMs(nowUs / 1000)
     const allowances = found.map(({ quota, log, view, hasRoom }) => {
       const { key, limit, windowMs } = quota
       let latest = view
@@ -65,8 +52,7 @@ export class MemoryStore implements Store {
         latest = add(log, limit, windowMs * 1000, nowUs)
       }
       const resetAfterMs = (growsAt(log, latest, limit, windowMs * 1000, nowUs) - nowUs) / 1000
-      const remaining = Math.max(0, limit - latest.used)
-      return allowanceOf(quota, hasRoom, remaining, wallMs + resetAfterMs, resetAfterMs)
+      return allowanceOf(quota, hasRoom, latest.used, wallMs + resetAfterMs, resetAfterMs)
     })
     return { admitted, allowances, mode: 'store', decidedAt: wallMs }
   }
@@ -77,36 +63,17 @@ export class MemoryStore implements Store {
 
   async reset(filter: KeyFilter): Promise<number> {
     const keys = await this.keys(filter)
-    for (const key of keys) this.drop(key)
+    for (const key of keys) this.#logs.delete(key)
     return keys.length
   }
 
-  /** Adds calls that were made `agoMs` ago, also beyond the limit. */
-  add({ key, windowMs }: Quota, calls: number, agoMs: number): void {
-    const log = this.#logs.get(key) ?? createCallLog()
-    this.#logs.set(key, log)
-    add(log, Number.MAX_SAFE_INTEGER, windowMs * 1000, this.#nowUs() - Math.round(agoMs * 1000), calls)
-  }
-
-  has(key: string): boolean {
-    return this.#logs.has(key)
-  }
-
-  used({ key, windowMs }: Quota): number {
-    return viewAt(this.#logs.get(key) ?? createCallLog(), windowMs * 1000, this.#nowUs()).used
-  }
-
-  drop(key: string): void {
-    this.#logs.delete(key)
-  }
-
   async close(): Promise<void> {
-    clearInterval(this.#timer)
+    this.#stopSweeping()
     this.#logs.clear()
   }
 
   #nowUs(): number {
-    return Math.round(this.#clock.monotonicMs() * 1000)
+    return Math.round(this.#now() * 1000)
   }
 }
 

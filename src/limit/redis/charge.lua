@@ -3,13 +3,14 @@
 --
 -- KEYS      the keys of all limits of all decisions, in order; on a cluster all of one slot
 -- ARGV      the deadline, after which nothing is decided; then a rule for every decision, numbers separated by blanks:
---             1 to charge, 0 to read only; then for every limit: limit, window in microseconds, and 0, or 1 for a shadow
---             limit, or -c to add c calls that were counted elsewhere, even without room
+--             1 to charge, 0 to read only; then for every limit: limit, window in microseconds, and 1 for a shadow limit or 0
+--             or 2 to add calls that a gateway admitted by itself, even without room, to the only key: its limit, window
+--             and 0; then each instant, oldest first, with the number of its calls
 -- returns   a flat list of integers: the time, and nothing else after the deadline; then for every decision:
 --             admitted   1 or 0; then for every limit:
 --             room       1 if this limit had room for the call, 0 if not; -1 if its key is damaged: nothing is decided
---             remaining  calls that may still be made, after this one if it was charged
---             growsAt    when remaining next grows
+--             used       calls in the window, with this one if it was charged
+--             growsAt    when the remaining calls next grow
 --
 -- A key holds the log of its admitted calls as one string: a header, and a ring of slots, oldest first, big-endian.
 --   header  version of the format, 0 (1 byte), capacity in slots (3), first slot in use (4), slots in use (4), calls ever
@@ -76,7 +77,8 @@ for decision = 2, #ARGV do
     for number in gmatch(ARGV[decision], '%S+') do rule[#rule + 1] = tonumber(number) end
     rules[ARGV[decision]] = rule
   end
-  local charging, count = rule[1] == 1, (#rule - 1) / 3
+  local adding, charging = rule[1] == 2, rule[1] > 0
+  local count = adding and 1 or (#rule - 1) / 3
   -- Find the calls that have left the window of each limit, and whether it has room.
   local admitted = true
   for i = key + 1, key + count do
@@ -109,7 +111,7 @@ for decision = 2, #ARGV do
       end
       log.first, log.held, log.gone = (log.first + left) % log.capacity, held - left, gone
     end
-    log.window, log.room = window, flag < 0 or log.total - log.gone < limit
+    log.window, log.room = window, adding or log.total - log.gone < limit
     if log.damaged or not log.room and flag ~= 1 then admitted = false end
   end
 
@@ -120,34 +122,38 @@ for decision = 2, #ARGV do
     local limit, window, flag = rule[at - 1], rule[at], rule[at + 1]
     local log = logs[KEYS[i]]
     local span = limit > EXACT and ceil(window / EXACT) or 1
-    if charging and admitted and log.room then
-      -- Add the call to the newest slot, or to a new one.
-      local held, when = log.held, now
-      log.total = log.total + (flag < 0 and -flag or 1)
-      if held > 0 and (log.newest >= now or floor(log.newest / span) == floor(now / span)) then
-        when = max(log.newest, now)
-      else
-        if held == log.capacity then
-          -- Copy the slots, oldest first, to twice the capacity, but at most to the capacity that the limit needs.
-          local capacity = max(held + 1, min(limit, EXACT + 2, max(4, 2 * held)))
-          local all = log.whole and log.raw or call('GETRANGE', log.key, 0, -1)
-          local from = HEADER_BYTES + log.first * SLOT_BYTES
-          local slots = sub(all, from + 1, HEADER_BYTES + held * SLOT_BYTES) .. sub(all, HEADER_BYTES + 1, from)
-          log.raw = ('\0'):rep(HEADER_BYTES) .. slots .. ('\0'):rep((capacity - held) * SLOT_BYTES)
-          log.whole, log.capacity, log.first = true, capacity, 0
+    for each = adding and 5 or 1, charging and admitted and log.room and (adding and #rule or 1) or 0, 2 do
+      local instant, calls = now, 1
+      if adding then instant, calls = min(rule[each], now), rule[each + 1] end
+      if instant > now - window then
+        -- Add the calls to the newest slot, or to a new one.
+        local held, when = log.held, instant
+        log.total = log.total + calls
+        if held > 0 and (log.newest >= instant or floor(log.newest / span) == floor(instant / span)) then
+          when = max(log.newest, instant)
+        else
+          if held == log.capacity then
+            -- Copy the slots, oldest first, to twice the capacity, but at most to the capacity that the limit needs.
+            local capacity = max(held + 1, min(limit, EXACT + 2, max(4, 2 * held)))
+            local all = log.whole and log.raw or call('GETRANGE', log.key, 0, -1)
+            local from = HEADER_BYTES + log.first * SLOT_BYTES
+            local slots = sub(all, from + 1, HEADER_BYTES + held * SLOT_BYTES) .. sub(all, HEADER_BYTES + 1, from)
+            log.raw = ('\0'):rep(HEADER_BYTES) .. slots .. ('\0'):rep((capacity - held) * SLOT_BYTES)
+            log.whole, log.capacity, log.first = true, capacity, 0
+          end
+          held = held + 1
         end
-        held = held + 1
+        log.held, log.newest = held, when
+        if held == 1 then log.oldest = when end
+        local begin = HEADER_BYTES + (log.first + held - 1) % log.capacity * SLOT_BYTES
+        local bytes = pack(SLOT, when, log.total)
+        if log.whole then
+          log.raw = sub(log.raw, 1, begin) .. bytes .. sub(log.raw, begin + SLOT_BYTES + 1)
+        else
+          call('SETRANGE', log.key, begin, bytes)
+        end
+        log.dirty = true
       end
-      log.held, log.newest = held, when
-      if held == 1 then log.oldest = when end
-      local begin = HEADER_BYTES + (log.first + held - 1) % log.capacity * SLOT_BYTES
-      local bytes = pack(SLOT, when, log.total)
-      if log.whole then
-        log.raw = sub(log.raw, 1, begin) .. bytes .. sub(log.raw, begin + SLOT_BYTES + 1)
-      else
-        call('SETRANGE', log.key, begin, bytes)
-      end
-      log.dirty = true
     end
 
     local used = log.total - log.gone
@@ -171,8 +177,7 @@ for decision = 2, #ARGV do
       end
       growsAt = slot(log, low) + window
     end
-    local room, remaining = log.damaged and -1 or log.room and 1 or 0, used < limit and limit - used or 0
-    answer[size + 1], answer[size + 2], answer[size + 3] = room, remaining, growsAt
+    answer[size + 1], answer[size + 2], answer[size + 3] = log.damaged and -1 or log.room and 1 or 0, used, growsAt
     size = size + 3
   end
   key = key + count

@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis'
+import { type Clock, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { openClient } from './client.ts'
 import { checkInfo, configError, isGeneric, type StoreConfigError } from './diagnose.ts'
 import type { RedisConfig } from './options.ts'
@@ -12,6 +13,9 @@ export interface RedisStoreOptions extends RedisConfig {
   readonly timeoutMs?: number
   /** Replaces charge.lua in tests. */
   readonly script?: string
+  readonly clock?: Clock
+  /** Replaces the connection by ioredis in the simulation. */
+  readonly open?: typeof openClient
   readonly onLost?: () => void
   /** Called once if, after `connect`, Redis contradicts the configuration. */
   readonly onMisconfigured?: (error: StoreConfigError) => void
@@ -33,7 +37,8 @@ export function createConnection(options: RedisStoreOptions) {
   /** True after the current connection has passed `check`. */
   let isVerified = false
   let misconfiguration: StoreConfigError | undefined
-  const client = openClient(options, failed)
+  const { clock = SYSTEM_CLOCK, open = openClient } = options
+  const client = open(options, failed)
   const emitter = client.commands as Redis
   emitter.on('error', failed).on('sentinelError', failed)
   emitter.on('ready', () => changed(true)).on('close', () => changed(false))
@@ -107,7 +112,7 @@ export function createConnection(options: RedisStoreOptions) {
     /** Connects and calls `ask`; resolves and rejects as `RedisStore.connect`. */
     async connect(ask: () => Promise<unknown>): Promise<boolean> {
       const connecting = new Promise<boolean>((resolve, reject) => {
-        setTimeout(resolve, START_MS, false).unref()
+        clock.after(START_MS, () => resolve(false))
         onMisconfigured = reject
         const asked = client.connect().then(ask)
         asked.then(() => resolve(true), reject)

@@ -1,3 +1,4 @@
+import type { Clock } from '../../runtime/clock.ts'
 import { type ListItem, UnorderedList } from '../../runtime/unordered-list.ts'
 
 export class TimeoutError extends Error {
@@ -13,21 +14,21 @@ type Waiting = ListItem & { readonly endsAt: number; readonly expire: () => void
  * Creates a function that adds a timeout to requests, with one timer for all. A tick counts for at most a quarter of the
  * timeout: if it took longer, this process was busy or suspended, which is not a failure of the server.
  */
-export function createDeadlines(timeoutMs: number) {
+export function createDeadlines(timeoutMs: number, clock: Clock) {
   const tickMs = Math.min(10, timeoutMs / 10)
   const maxTickMs = Math.max(timeoutMs / 4, 2 * tickMs)
   const waiting = new UnorderedList<Waiting>()
   let countedMs = 0
-  let tickedAt = performance.now()
+  let tickedAt = clock.now()
   let isTicking = false
 
-  const elapsedMs = (): number => countedMs + Math.min(performance.now() - tickedAt, maxTickMs)
+  const elapsedMs = (): number => countedMs + Math.min(clock.now() - tickedAt, maxTickMs)
 
   function startTick(): void {
     countedMs = elapsedMs()
-    tickedAt = performance.now()
+    tickedAt = clock.now()
     isTicking = true
-    setTimeout(tick, tickMs).unref()
+    clock.after(tickMs, tick)
   }
 
   function tick(): void {
@@ -36,7 +37,7 @@ export function createDeadlines(timeoutMs: number) {
     startTick()
     const now = countedMs
     // The event loop runs timers, then reads answers, then runs immediates.
-    setImmediate(() => {
+    clock.soon(() => {
       const expired: Waiting[] = []
       waiting.forEach((request) => {
         if (request.endsAt <= now) expired.push(request)

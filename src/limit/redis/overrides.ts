@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { counterOf, type OverrideSource, VERSION_FIELD } from '../overrides.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
@@ -34,12 +35,12 @@ return 1`
 /** Creates the source of overrides in one hash of Redis. It never expires: eviction of volatile keys would remove it. */
 export function createRedisOverrides(
   { client, check, explain }: RedisConnection,
-  { prefix, timeoutMs = 0 }: RedisStoreOptions,
+  { prefix, timeoutMs = 0, clock = SYSTEM_CLOCK }: RedisStoreOptions,
 ): OverrideSource {
   const { commands } = client
   // The hash tag is empty, unlike that of every client.
   const key = `${prefix}:{}:~overrides`
-  const withDeadline = createDeadlines(Math.max(MIN_TIMEOUT_MS, timeoutMs))
+  const withDeadline = createDeadlines(Math.max(MIN_TIMEOUT_MS, timeoutMs), clock)
 
   const ask = <T>(request: () => Promise<T>): Promise<T> =>
     withDeadline(async () => {

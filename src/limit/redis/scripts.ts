@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { Quota } from '../limit.ts'
-import { allowanceOf, type Charge, DamagedKeyError } from '../store.ts'
+import { type Addition, allowanceOf, type Charge, DamagedKeyError } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines, ServerClocks } from './deadlines.ts'
 
@@ -10,25 +11,7 @@ const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text)
 type Script = ReturnType<typeof scriptOf>
 type Params = readonly [keys: number, ...keysAndArgs: (string | number)[]]
 
-/**
- * Registers a gateway. KEYS: a sorted set of gateways by when each was last seen, and a key without expiry. ARGV: the gateway's
- * id, and its time to live in milliseconds. Returns this server's clock, the number of gateways, and since when this server has
- * held its data; times are microseconds since the epoch.
- */
-const REGISTER = scriptOf(`
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-
--- Replace keys of another type: they hold no calls.
-local function wrong(reply) return type(reply) == 'table' and string.find(reply.err or '', 'WRONGTYPE') end
-if wrong(redis.pcall('ZCARD', KEYS[1])) then redis.call('UNLINK', KEYS[1]) end
-if wrong(redis.pcall('GET', KEYS[2])) then redis.call('UNLINK', KEYS[2]) end
-
-redis.call('ZADD', KEYS[1], now, ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2] * 1000)
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('SET', KEYS[2], string.format('%.0f', now), 'NX')
-return { now, redis.call('ZCARD', KEYS[1]), tonumber(redis.call('GET', KEYS[2])) or 0 }`)
+const REGISTER = scriptOf(readFileSync(new URL('register.lua', import.meta.url), 'utf8'))
 /** Several intervals of the fallback's probes. */
 const GATEWAY_LIFE_MS = 10_000
 
@@ -38,28 +21,31 @@ export type OnReply = (server: string, error: Error | undefined) => void
 /** Maximum decisions per script call. With larger batches, Redis and the gateway take turns being idle. */
 const MAX_BATCH = 24
 
-interface Pending {
+/** A decision, or an addition, in a batch. */
+interface Asked {
+  /** The first number of its rule for charge.lua. */
+  readonly action: typeof READ | typeof CHARGE | typeof ADD
   readonly quotas: readonly Quota[]
-  readonly charging: boolean
-  readonly resolve: (charge: Charge) => void
-  readonly reject: (error: Error) => void
+  readonly calls?: Addition['calls']
+  readonly onEnd: (outcome: Charge | Error) => void
 }
+const [READ, CHARGE, ADD] = [0, 1, 2] as const
 
 /** Creates the functions that run the scripts, each within the timeout. */
 export function createScripts(
   { client, check, explain, assertConfigured }: RedisConnection,
-  { script = CHARGE_SCRIPT, timeoutMs = 60_000 }: RedisStoreOptions,
+  { script = CHARGE_SCRIPT, timeoutMs = 60_000, clock = SYSTEM_CLOCK }: RedisStoreOptions,
   onReply: OnReply,
 ) {
   const { commands } = client
   const chargeScript = scriptOf(script)
-  const withDeadline = createDeadlines(timeoutMs)
+  const withDeadline = createDeadlines(timeoutMs, clock)
   const clocks = new ServerClocks()
-  let batches = new Map<number, Pending[]>()
+  let batches = new Map<number, Asked[]>()
 
   /** Runs a script whose reply is numbers, the first of them the server's clock; returns none for any other reply. */
   async function run(server: string, { text, sha }: Script, params: Params): Promise<readonly number[]> {
-    const sentAt = performance.now()
+    const sentAt = clock.now()
     const asked = commands.evalsha(sha, ...params)
     const reply = await asked.catch((error: Error) => {
       // Redis loses its scripts at a restart, a failover or SCRIPT FLUSH.
@@ -67,42 +53,51 @@ export function createScripts(
       return explain(isLost ? commands.eval(text, ...params) : asked, server)
     })
     if (!Array.isArray(reply) || reply.length === 0 || !reply.every(Number.isSafeInteger)) return []
-    clocks.learn(server, sentAt, performance.now(), reply[0])
+    clocks.learn(server, sentAt, clock.now(), reply[0])
     return reply
   }
 
-  async function send(batch: readonly Pending[]): Promise<void> {
-    const keys: string[] = []
-    const rules: string[] = []
-    for (const { quotas, charging } of batch) {
-      let rule = charging ? '1' : '0'
-      for (const { key, limit, windowMs, shadow, calls } of quotas) {
-        keys.push(key)
-        rule += ` ${limit} ${windowMs * 1000} ${calls === undefined ? Number(shadow) : -calls}`
-      }
-      rules.push(rule)
-    }
-    const server = client.server(keys[0]!)
-    const runUntil = (bound: 'earliest' | 'latest', remainingMs: number) => {
-      const deadline = clocks.at(server, performance.now() + remainingMs, bound)
+  /** Asks charge.lua, and once more if the deadline had passed because the server's clock was not known well enough. */
+  async function ask(batch: readonly Asked[], server: string, remainingMs: () => number) {
+    assertConfigured()
+    const keys = batch.flatMap(({ quotas }) => quotas.map(({ key }) => key))
+    // Calls are added at the latest instant of the server's clock at which they can have been made.
+    const serverUs = (ms: number): number => clocks.at(server, ms, 'latest')
+    const runUntil = (bound: 'earliest' | 'latest') => {
+      const deadline = clocks.at(server, clock.now() + remainingMs(), bound)
+      const rules = batch.map((asked) => ruleOf(asked, serverUs))
       return run(server, chargeScript, [keys.length, ...keys, deadline, ...rules])
     }
-    try {
-      assertConfigured()
-      const reply = await withDeadline(async (remainingMs) => {
-        // The earliest possible deadline on the server's clock, so that a call that has timed out is not charged.
-        const first = await runUntil('earliest', remainingMs())
-        // The deadline had passed: the server's clock was not known well enough.
-        return first.length === 1 ? await runUntil('latest', remainingMs()) : first
-      })
-      if (reply.length !== 1 + batch.length + 3 * keys.length) {
-        throw new Error('Redis returned an invalid reply to charge.lua.')
+    // The earliest possible deadline on the server's clock, so that a call that has timed out is not charged.
+    const first = await runUntil('earliest')
+    const reply = first.length === 1 ? await runUntil('latest') : first
+    if (reply.length !== 1 + batch.length + 3 * keys.length) {
+      throw new Error('Redis returned an invalid reply to charge.lua.')
+    }
+    return chargesOf(batch, reply)
+  }
+
+  async function send(batch: readonly Asked[]): Promise<void> {
+    const server = client.server(batch[0]!.quotas[0]!.key)
+    const end = (outcomes: readonly (Charge | Error)[] | Error, additions: boolean): void => {
+      for (let i = 0; i < batch.length; i++) {
+        const { action, onEnd } = batch[i]!
+        if ((action === ADD) === additions) onEnd(outcomes instanceof Error ? outcomes : outcomes[i]!)
       }
+    }
+    const hasAdditions = batch.some(({ action }) => action === ADD)
+    try {
+      const outcomes = await withDeadline((remainingMs) => {
+        const answer = ask(batch, server, remainingMs)
+        // Additions end with the answer, or with the connection, even after the timeout.
+        if (hasAdditions) void answer.catch((error: Error) => error).then((outcomes) => end(outcomes, true))
+        return answer
+      })
       onReply(server, undefined)
-      settle(batch, reply)
+      end(outcomes, false)
     } catch (error) {
       onReply(server, error as Error)
-      for (const { reject } of batch) reject(error as Error)
+      end(error as Error, false)
     }
   }
 
@@ -110,6 +105,19 @@ export function createScripts(
     const gathered = batches
     batches = new Map()
     for (const batch of gathered.values()) void send(batch)
+  }
+
+  /** Adds questions to the batch of their hash slot, which is sent together. The configuration ensures that their keys share it. */
+  function enqueue(asked: readonly Asked[]): void {
+    const slot = client.slot(asked[0]!.quotas[0]!.key)
+    let batch = batches.get(slot)
+    if (batch === undefined) {
+      if (batches.size === 0) clock.soon(sendAll)
+      batches.set(slot, (batch = []))
+    }
+    if (batch.push(...asked) < MAX_BATCH) return
+    batches.delete(slot)
+    void send(batch)
   }
 
   return {
@@ -125,41 +133,57 @@ export function createScripts(
     },
 
     /**
-     * Runs charge.lua for a decision, in one batch with others of the same hash slot in this iteration of the event loop.
-     * Rejects if the script fails, or with a DamagedKeyError.
+     * Runs charge.lua for a decision, right after the additions to its keys, in one batch with others of the same hash slot in this
+     * iteration of the event loop. Rejects if the script fails, or with a DamagedKeyError.
      */
-    decide: (quotas: readonly Quota[], charging: boolean): Promise<Charge> =>
+    decide: (
+      quotas: readonly Quota[],
+      charging: boolean,
+      additions: readonly Addition[] = [],
+    ): Promise<Charge> =>
       new Promise((resolve, reject) => {
-        const request = { quotas, charging, resolve, reject }
-        // The configuration ensures that all quotas of a decision share their slot.
-        const slot = client.slot(quotas[0]!.key)
-        const batch = batches.get(slot)
-        if (batch === undefined) {
-          if (batches.size === 0) setImmediate(sendAll)
-          batches.set(slot, [request])
-        } else if (batch.push(request) === MAX_BATCH) {
-          batches.delete(slot)
-          void send(batch)
-        }
+        const onEnd = (outcome: Charge | Error): void =>
+          outcome instanceof Error ? reject(outcome) : resolve(outcome)
+        enqueue([...additions.map(additionOf), { action: charging ? CHARGE : READ, quotas, onEnd }])
       }),
   }
 }
 
-function settle(batch: readonly Pending[], numbers: readonly number[]): void {
+/** Returns the rule of charge.lua; `serverUs` converts an instant of this gateway to microseconds of the server's clock. */
+function ruleOf({ action, quotas, calls }: Asked, serverUs: (ms: number) => number): string {
+  let rule = String(action)
+  for (const { limit, windowMs, shadow } of quotas) rule += ` ${limit} ${windowMs * 1000} ${Number(shadow)}`
+  if (calls !== undefined) for (const [atMs, count] of calls) rule += ` ${serverUs(atMs)} ${count}`
+  return rule
+}
+
+const additionOf = ({ quota, calls, onEnd }: Addition): Asked => ({
+  action: ADD,
+  quotas: [quota],
+  calls,
+  onEnd: (outcome) =>
+    onEnd(outcome instanceof Error || !outcome.admitted ? undefined : outcome.allowances[0]),
+})
+
+/** Reads the reply of charge.lua to a batch. */
+function chargesOf(
+  batch: readonly Asked[],
+  numbers: readonly number[],
+): readonly (Charge | DamagedKeyError)[] {
   const nowUs = numbers[0]!
   let at = 1
-  for (const [i, { quotas, resolve, reject }] of batch.entries()) {
+  return batch.map(({ quotas }, i) => {
     const admitted = numbers[at++] === 1
     let damaged: string | undefined
     const allowances = quotas.map((quota) => {
       const room = numbers[at++]!
-      const remaining = numbers[at++]!
+      const used = numbers[at++]!
       const growsAtUs = numbers[at++]!
       if (room === -1) damaged ??= quota.key
-      return allowanceOf(quota, room === 1, remaining, growsAtUs / 1000, (growsAtUs - nowUs) / 1000)
+      return allowanceOf(quota, room === 1, used, growsAtUs / 1000, (growsAtUs - nowUs) / 1000)
     })
-    if (damaged !== undefined) reject(new DamagedKeyError(damaged))
+    if (damaged !== undefined) return new DamagedKeyError(damaged)
     // All decisions of a batch share one instant; a microsecond each keeps their order.
-    else resolve({ admitted, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000 })
-  }
+    return { admitted, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000 }
+  })
 }

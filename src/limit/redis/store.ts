@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
+import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
-import type { Allowance, Charge } from '../store.ts'
+import type { Addition, Allowance, Charge } from '../store.ts'
 import { createConnection, type RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import { hashTag } from './hash-slot.ts'
@@ -19,7 +20,7 @@ export function createRedisStore(options: RedisStoreOptions) {
   const { client, explain } = connection
   const { commands } = client
   const id = randomUUID()
-  const scanWithDeadline = createDeadlines(10_000)
+  const scanWithDeadline = createDeadlines(10_000, options.clock ?? SYSTEM_CLOCK)
   const scripts = createScripts(connection, options, (server, error) => store.onReply(server, error))
   /** The last registration at each server, by the beginning of its keys. */
   const registered = new Map<string, Awaited<ReturnType<typeof scripts.register>>>()
@@ -58,10 +59,16 @@ export function createRedisStore(options: RedisStoreOptions) {
      */
     connect: (): Promise<boolean> => connection.connect(() => Promise.all(store.servers().map(store.probe))),
 
-    charge: (quotas: readonly Quota[]): Promise<Charge> => scripts.decide(quotas, true),
+    charge: (quotas: readonly Quota[], additions?: readonly Addition[]): Promise<Charge> =>
+      scripts.decide(quotas, true, additions),
 
-    async peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
-      const charges = await Promise.all(quotas.map((quota) => scripts.decide([quota], false)))
+    async peek(quotas: readonly Quota[], additions: readonly Addition[] = []): Promise<readonly Allowance[]> {
+      const charges = await Promise.all(
+        quotas.map((quota) => {
+          const own = additions.filter((addition) => addition.quota.key === quota.key)
+          return scripts.decide([quota], false, own)
+        }),
+      )
       return charges.flatMap(({ allowances }) => allowances)
     },
 

@@ -1,15 +1,10 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { Failure } from '../../../src/errors.ts'
 import { proofQuota, type Quota } from '../../../src/limit/limit.ts'
+import type { OutageChange, RemoteStore } from '../../../src/limit/fallback/breakers.ts'
 import { TimeoutError } from '../../../src/limit/redis/deadlines.ts'
-import {
-  type OutageChange,
-  type FallbackOptions,
-  type FallbackStore,
-  type RemoteStore,
-  withFallback,
-} from '../../../src/limit/fallback/store.ts'
-import { type Charge, DamagedKeyError } from '../../../src/limit/store.ts'
+import { type FallbackOptions, type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
+import { type Addition, type Charge, DamagedKeyError } from '../../../src/limit/store.ts'
 import { until } from '../../helpers/wait.ts'
 
 function quota(key = 'p:{a}:x', limit = 10): Quota {
@@ -19,7 +14,9 @@ function quota(key = 'p:{a}:x', limit = 10): Quota {
 /** Returns the answer of a store that admits a call, with `remaining` calls left. */
 function admitted(remaining = 9): Charge {
   const allowance = { name: 'x', limit: 10, windowMs: 60_000, remaining, resetAt: 0, shadow: false }
-  const allowances = [{ ...allowance, resetAfterMs: 0, retryAfterMs: 0, admitted: true }]
+  const allowances = [
+    { ...allowance, used: 10 - remaining, resetAfterMs: 60_000, retryAfterMs: 0, admitted: true },
+  ]
   return { admitted: true, allowances, mode: 'store' }
 }
 const ADMITTED = admitted()
@@ -49,30 +46,33 @@ function setUp(options: Partial<FallbackOptions> = {}) {
   const probed: string[] = []
   const reconnected: string[] = []
   const changes: OutageChange[] = []
-  const restored: Quota[] = []
+  /** The calls that were added, by key. */
+  const added: [string, number][] = []
   const failReset = () => (behaviour.reset = () => Promise.reject(new Error('gone')))
   /** Makes one request, and reports its outcome as the Redis store does. */
-  async function ask(key: string): Promise<Charge> {
+  async function ask(key: string, additions: readonly Addition[] = []): Promise<Charge> {
     asked.push(key)
     const server = failing.server(key)
     return await behaviour.charge().then(
       (charge) => {
         failing.onReply(server, undefined)
+        for (const { quota, calls, onEnd } of additions) {
+          for (const [, count] of calls) added.push([quota.key, count])
+          onEnd(charge.allowances[0])
+        }
         return charge
       },
       (error: Error) => {
         if (!(error instanceof DamagedKeyError)) failing.onReply(server, error)
+        for (const { onEnd } of additions) onEnd(undefined)
         throw error
       },
     )
   }
   const failing: RemoteStore = {
     onReply: () => {},
-    async charge(quotas) {
-      restored.push(...quotas.filter(({ calls }) => calls !== undefined))
-      return await ask(quotas[0]!.key)
-    },
-    peek: async (quotas) => (await ask(quotas[0]!.key)).allowances,
+    charge: (quotas, additions) => ask(quotas[0]!.key, additions),
+    peek: async (quotas, additions) => (await ask(quotas[0]!.key, additions)).allowances,
     keys: async () => [],
     reset: () => behaviour.reset(),
     gateways: () => behaviour.gateways,
@@ -92,7 +92,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     ...options,
   })
   opened.push(store)
-  return { store, behaviour, asked, servers, probed, reconnected, changes, restored, failReset }
+  return { store, behaviour, asked, servers, probed, reconnected, changes, added, failReset }
 }
 
 const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
@@ -116,6 +116,7 @@ describe('a store with a fallback', () => {
   test('is down after three failures over some time', async () => {
     const { store, behaviour, asked, changes } = setUp({ probeEveryMs: 200 })
     behaviour.charge = isSilent
+    behaviour.probe = isSilent
     const startedAt = performance.now()
     const burst = await Promise.all(Array.from({ length: 20 }, async () => store.charge([quota()])))
     expect(burst.map(({ admitted, mode }) => [admitted, mode])).toEqual(
@@ -151,7 +152,8 @@ describe('a store with a fallback', () => {
   })
 
   test('stays up without three failures in a row', async () => {
-    const { store, behaviour, changes } = setUp()
+    const { store, behaviour, changes } = setUp({ onOutage: 'allow' })
+    behaviour.probe = () => Promise.resolve()
     for (let i = 0; i < 10; i++) {
       behaviour.charge = i % 3 === 2 ? () => Promise.resolve(ADMITTED) : fails
       await store.charge([quota()])
@@ -163,6 +165,7 @@ describe('a store with a fallback', () => {
   test('replaces a silent connection, and keeps a connection that answers with errors', async () => {
     const silent = setUp()
     silent.behaviour.charge = isSilent
+    silent.behaviour.probe = isSilent
     await trip(silent.store)
     expect(silent.reconnected).toEqual(['p:{a}'])
     const failing = setUp()
@@ -251,47 +254,42 @@ describe('a store with a fallback', () => {
     expect(await locallyAdmitted('p:{a}:4', 1, 4)).toBe(1)
   })
 
-  test('gets each call that was counted during the outage once, after it answers again', async () => {
-    const { store, behaviour, restored } = setUp({ probeEveryMs: 600_000 })
-    behaviour.charge = () => Promise.resolve(admitted(7))
-    await store.charge([quota('p:{a}:1')])
+  test('gets each call that was admitted here once, limits first, though nobody asks for their keys', async () => {
+    const { store, behaviour, added } = setUp()
     behaviour.charge = fails
-    for (let i = 0; i < 20; i++) await store.charge([quota('p:{a}:1')])
     await store.charge([quota('p:{a}:2'), proofQuota('p', 'a', 'proof', 60_000)])
+    for (let i = 0; i < 20; i++) await store.charge([quota('p:{a}:1', 7)])
     behaviour.charge = () => Promise.resolve(ADMITTED)
-    expect((await store.charge([quota('p:{a}:3')])).mode).toBe('store')
-    await until('all calls are written back', () => restored.length === 3)
-    expect(restored.map(({ key, calls }) => [key, calls])).toEqual([
-      ['p:{a}:~proof:proof', 1],
-      ['p:{a}:2', 1],
-      ['p:{a}:1', 7],
-    ])
-    behaviour.charge = fails
-    await store.charge([quota('p:{a}:4')])
-    behaviour.charge = () => Promise.resolve(ADMITTED)
-    await store.charge([quota('p:{a}:3')])
-    await until('the call is written back', () => restored.length === 4)
-    expect(restored.at(-1)).toMatchObject({ key: 'p:{a}:4', calls: 1 })
+    behaviour.probe = () => Promise.resolve()
+    await until('all calls are added', () => added.length === 9)
+    expect(new Set(added.slice(0, 8).map(([key]) => key))).toEqual(new Set(['p:{a}:2', 'p:{a}:1']))
+    expect(added.at(-1)).toEqual(['p:{a}:~proof:proof', 1])
   })
 
-  test('does not restart the limits with each outage, and keeps calls that could not be written back', async () => {
+  test('gets the calls of a key with the next question for it, once', async () => {
+    const { store, behaviour, added } = setUp({ probeEveryMs: 600_000 })
+    behaviour.charge = fails
+    for (let i = 0; i < 2; i++) await store.charge([quota()])
+    behaviour.charge = () => Promise.resolve(ADMITTED)
+    const answers = await Promise.all([store.charge([quota()]), store.charge([quota()])])
+    expect(answers.map(({ mode }) => mode)).toEqual(['store', 'store'])
+    expect(added).toEqual([
+      ['p:{a}:x', 1],
+      ['p:{a}:x', 1],
+    ])
+  })
+
+  test('does not restart the limits with each outage, and keeps calls that could not be added', async () => {
     const { store, behaviour } = setUp({ probeEveryMs: 600_000 })
-    let remaining = 10
-    const charges = () => admittedOf(store, quota('p:{a}:1'))
     for (const expected of [10, 0, 0]) {
       behaviour.charge = fails
-      expect(await charges()).toBe(expected)
-      // It answers once, and then fails to write back.
-      let answers = 0
-      behaviour.charge = () => (answers++ === 0 ? Promise.resolve(ADMITTED) : fails())
+      expect(await admittedOf(store)).toBe(expected)
+      behaviour.charge = () => Promise.resolve(ADMITTED)
       await store.charge([quota('p:{a}:2')])
-      await until('writing back was tried', () => answers > 1 || expected === 0)
       behaviour.charge = fails
-      expect(await charges()).toBe(0)
-      remaining = 0
-      behaviour.charge = () => Promise.resolve(admitted(remaining))
-      await store.charge([quota('p:{a}:2')])
-      await new Promise((resolve) => setImmediate(resolve))
+      expect(await admittedOf(store)).toBe(0)
+      behaviour.charge = () => Promise.resolve(admitted(0))
+      await store.charge([quota()])
     }
   })
 

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { type OutageChange, withFallback } from '../../../src/limit/fallback/store.ts'
+import type { OutageChange } from '../../../src/limit/fallback/breakers.ts'
+import { withFallback } from '../../../src/limit/fallback/store.ts'
 import type { Limit } from '../../../src/limit/limit.ts'
 import { hashSlot, tagOf } from '../../../src/limit/redis/hash-slot.ts'
 import { clusterOptions } from '../../../src/limit/redis/options.ts'

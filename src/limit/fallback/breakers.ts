@@ -1,0 +1,118 @@
+import { Health } from '../../health.ts'
+import { type Clock, SYSTEM_CLOCK } from '../../runtime/clock.ts'
+import { TimeoutError } from '../redis/deadlines.ts'
+import type { RedisStore } from '../redis/store.ts'
+
+/** Action while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
+type OutageMode = 'local' | 'allow' | 'deny'
+export type Mode = 'store' | OutageMode
+
+export interface BreakerOptions {
+  readonly onOutage: OutageMode
+  readonly clock?: Clock
+  /** Pause between two probes of a failing server, and minimum time from the first to the last of 3 failures. */
+  readonly probeEveryMs?: number
+  /** Pause between two probes of a server that is up. */
+  readonly idleEveryMs?: number
+  /** Called once when a server goes down, and when it is up again. */
+  readonly onChange?: (change: OutageChange) => void
+}
+
+export interface OutageChange {
+  /** The decider for the keys of `server` from now on. */
+  readonly mode: Mode
+  readonly server: string
+  /** True if any server of the store is down now. */
+  readonly degraded: boolean
+  readonly cause: Error | undefined
+}
+
+/** A store of several servers, which may fail one by one. */
+export type RemoteStore = Omit<RedisStore, 'connect' | 'overrides'>
+const RECONNECT_EVERY_MS = 1000
+
+/**
+ * Creates a circuit breaker for each server. After 3 failures in a row, 250 ms from the first to the last, the server is down: a
+ * silent connection is replaced, and a probe is sent every 250 ms until one succeeds. Servers that are up are probed too.
+ */
+export function createBreakers(store: RemoteStore, options: BreakerOptions) {
+  const { onOutage, clock = SYSTEM_CLOCK, probeEveryMs = 250, idleEveryMs = 2000 } = options
+  const breakers = new Map<string, Health>()
+  let down = 0
+
+  function breakerOf(server: string): Health {
+    const existing = breakers.get(server)
+    if (existing) return existing
+    let reconnectedAt = Number.NEGATIVE_INFINITY
+    /** Replaces a silent connection, which never recovers by itself; a connection with errors need not be replaced. */
+    const heal = (cause: Error): void => {
+      const now = clock.now()
+      if (!(cause instanceof TimeoutError) || now - reconnectedAt < RECONNECT_EVERY_MS) return
+      reconnectedAt = now
+      store.reconnect(server)
+    }
+    const changed = (mode: 'store' | typeof onOutage, cause?: Error): void => {
+      down += mode === 'store' ? -1 : 1
+      options.onChange?.({ mode, server, degraded: down > 0, cause })
+    }
+    const breaker = new Health({
+      failures: 3,
+      spanMs: probeEveryMs,
+      backoffMs: probeEveryMs,
+      probe: () => store.probe(server),
+      onDown(cause) {
+        changed(onOutage, cause)
+        heal(cause)
+      },
+      onProbeFailed: heal,
+      onUp: () => changed('store'),
+      clock,
+    })
+    breakers.set(server, breaker)
+    return breaker
+  }
+
+  store.onReply = (server, error) => {
+    const breaker = breakerOf(server)
+    // Only a probe ends an outage.
+    if (!breaker.up) return
+    if (error === undefined) return breaker.succeeded()
+    breaker.failed(error)
+    breaker.check()
+  }
+
+  const check = (): void => {
+    for (const server of store.servers()) breakerOf(server).check()
+  }
+  const stopChecking = clock.every(idleEveryMs, () => {
+    const servers = new Set(store.servers())
+    for (const [server, breaker] of breakers) {
+      // A server that is down stays until a probe succeeds, also if it has left the cluster.
+      if (!breaker.up || servers.has(server)) continue
+      breaker.stop()
+      breakers.delete(server)
+    }
+    check()
+  })
+
+  return {
+    isUp: (server: string): boolean => breakerOf(server).up,
+    /** Returns true if any server of the store is down. */
+    isDegraded: (): boolean => down > 0,
+    /** Probes every server once; a server that fails is down. */
+    begin: () =>
+      Promise.all(
+        store.servers().map((server) => store.probe(server).catch((error) => breakerOf(server).trip(error))),
+      ),
+    /** Probes every server that is up, after the loss of a connection. */
+    check,
+    /** Takes every server down until it answers a probe. */
+    fail(cause: Error): void {
+      for (const server of store.servers()) breakerOf(server).trip(cause)
+    },
+    close(): void {
+      stopChecking()
+      for (const breaker of breakers.values()) breaker.stop()
+    },
+  }
+}

@@ -44,6 +44,8 @@ export interface Charge {
   readonly mode: 'store' | 'local' | 'allow'
   /** Epoch milliseconds of the store's clock; undefined if `mode` is `allow`. */
   readonly decidedAt?: number | undefined
+  /** The latest instant of this gateway's clock, in milliseconds, at which the store can have decided. */
+  readonly localMs?: number
 }
 
 /** Calls of a key that a gateway has admitted by itself, to be added to the store. */
@@ -51,11 +53,13 @@ export interface Addition {
   readonly quota: Quota
   /** Instants of the gateway's clock in milliseconds, oldest first, each with the number of its calls. */
   readonly calls: readonly (readonly [atMs: number, calls: number])[]
+  /** Milliseconds by which the instants are later than the calls: how far the estimates of the server's clock were apart. */
+  readonly spreadMs: number
   /**
-   * Called once, even after the timeout: with the key's allowance if the calls were added; with nothing if they were not, or if
+   * Called once, even after the timeout: with the answer if the calls were added; with nothing if they were not, or if
    * the answer was lost.
    */
-  readonly onEnd: (allowance: Allowance | undefined) => void
+  readonly onEnd: (charge: Charge | undefined) => void
 }
 
 /** The counters. Every store gives the same answers on the same clock. */

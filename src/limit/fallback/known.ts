@@ -7,30 +7,31 @@ export interface Known {
   quota: Quota
   /** The calls that the store counted at its last answer. */
   used: number
-  /** The instant of the first of these calls that leaves the window, and of all others; later than they were, if not known. */
+  /** The instant of the first of these calls that leaves the window, and the calls that remain then. */
   firstAt: number
+  rest: number
+  /** The latest instant at which the rest can have been made. */
   lastAt: number
-  /** Questions without an answer, each of which the store may have charged. */
-  asked: number
-  /** Calls that this gateway admitted by itself, until the store has them. */
+  /** Calls that this gateway admitted by itself, until the store has them; `spreadMs` later than they were. */
   own: CallLog | undefined
+  spreadMs: number
   /** While own calls are added to the store: the end of the question that they go with, or `late` after its timeout. */
   adding: Promise<unknown> | 'late' | undefined
 }
 
-/** Returns the calls that this gateway may still make at an instant, if it is asked for no more until then; may be negative. */
+/** Returns the calls that this gateway may still make at an instant; may be negative. */
 export function roomAt(
   atUs: number,
-  { own, used, firstAt, lastAt, asked }: Known,
+  { own, used, firstAt, rest, lastAt }: Known,
   quota: Quota,
   gateways: number,
 ) {
   const { limit, windowMs } = quota
   const windowUs = windowMs * 1000
-  const stored = atUs < firstAt + windowUs ? used : atUs < lastAt + windowUs ? Math.max(0, used - 1) : 0
+  const stored = atUs < firstAt + windowUs ? used : atUs < lastAt + windowUs ? rest : 0
   const counted = own === undefined ? 0 : viewAt(own, windowUs, atUs).used
   const share = perGateway(Math.max(0, limit - stored), gateways)
-  return Math.min(share, perGateway(limit, gateways)) - counted - asked
+  return Math.min(share, perGateway(limit, gateways)) - counted
 }
 
 /** Returns the first instant within a window at which this gateway may make more calls than at `at`. */
@@ -38,7 +39,7 @@ export function growsAt(at: number, known: Known, quota: Quota, gateways: number
   const room = Math.max(0, roomAt(at, known, quota, gateways))
   if (room === perGateway(quota.limit, gateways) && room > 0) return at
   // All calls have left by the end of one window.
-  let [low, high] = [at, at + quota.windowMs * 1000]
+  let [low, high] = [at, Math.max(at + quota.windowMs * 1000, known.own?.expiresAtUs ?? 0)]
   while (high - low > 1) {
     const middle = Math.floor((low + high) / 2)
     if (roomAt(middle, known, quota, gateways) > room) high = middle

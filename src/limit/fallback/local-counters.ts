@@ -8,46 +8,70 @@ import { type Addition, type Allowance, allowanceOf, type Charge } from '../stor
 /** Maximum keys, and proofs, whose last answer of the store is kept. */
 const MAX_ANSWERS = 20_000
 
+/** Minimum spread: the clock of the server that gets the calls may be known less well than that of the last, by about a round trip. */
+const MIN_SPREAD_MS = 10
+
 /**
  * Creates the counters that this process uses while the store does not answer. Each gateway may admit an equal fraction of the
  * calls that the store last reported as remaining. It keeps the calls, with their instants, until they are added to the store.
  */
-export function createLocalCounters(clock: Clock, isTracked: (quota: Quota) => boolean) {
+export function createLocalCounters(
+  clock: Clock,
+  spreadMsOf: (key: string) => number,
+  isTracked: (quota: Quota) => boolean,
+) {
   const epochMs = epochOf(clock)
   const nowUs = (): number => Math.round(clock.now() * 1000)
+  /** The keys that the store was asked for last. Proofs, of which each call has another, do not evict limits. */
   const limits = new LRUCache<string, Known>({ max: MAX_ANSWERS })
   const proofs = new LRUCache<string, Known>({ max: MAX_ANSWERS })
-  /** The keys with own calls, and the proofs that the store is asked for: they must not be evicted. */
+  const lately = (quota: Quota) => (isProof(quota) ? proofs : limits)
+  /** The keys with own calls, which must not be evicted. */
   const kept = new Map<string, Known>()
 
   function know(quota: Quota): Known {
     const { key } = quota
-    const known = (kept.size > 0 && kept.get(key)) || (isProof(quota) ? proofs : limits).get(key)
-    if (known !== undefined) {
-      known.quota = quota
-      return known
+    let known = (kept.size > 0 && kept.get(key)) || lately(quota).get(key)
+    if (known === undefined) {
+      known = {
+        quota,
+        used: 0,
+        firstAt: 0,
+        rest: 0,
+        lastAt: 0,
+        own: undefined,
+        spreadMs: 0,
+        adding: undefined,
+      }
+      lately(quota).set(key, known)
     }
-    const created = { quota, used: 0, firstAt: 0, lastAt: 0, asked: 0, own: undefined, adding: undefined }
-    // A proof is asked for once, so it is kept only until the answer.
-    if (isProof(quota)) kept.set(key, created)
-    else limits.set(key, created)
-    return created
+    known.quota = quota
+    return known
   }
 
-  function record(known: Known, { used, resetAfterMs, windowMs }: Allowance, wasCharged: boolean): void {
-    const at = nowUs()
+  function record(
+    known: Known,
+    { allowances, localMs = clock.now() }: Charge,
+    i: number,
+    wasCharged: boolean,
+  ): void {
+    const { limit, used, resetAfterMs, windowMs } = allowances[i]!
+    const at = Math.round(localMs * 1000)
     known.used = used
+    // Above the limit, which was lowered, all calls in excess leave together with the first.
+    known.rest = Math.max(0, Math.min(used, limit) - 1)
     known.firstAt = at + Math.ceil((resetAfterMs - windowMs) * 1000)
     if (wasCharged || known.lastAt + windowMs * 1000 <= at) known.lastAt = at
   }
 
-  /** Stops keeping a key that has no calls of its own any more. */
+  /** Stops keeping a key whose own calls have left the window, or are added. */
   function release(known: Known): void {
-    const { quota, own, asked, adding } = known
-    if (own !== undefined && viewAt(own, quota.windowMs * 1000, nowUs()).used === 0) known.own = undefined
-    if (known.own !== undefined || asked > 0 || adding !== undefined || kept.get(quota.key) !== known) return
-    kept.delete(quota.key)
-    if (own !== undefined) (isProof(quota) ? proofs : limits).set(quota.key, known)
+    const { quota, own, adding } = known
+    if (own === undefined || adding !== undefined) return
+    if (viewAt(own, quota.windowMs * 1000, nowUs()).used > 0) return
+    known.own = undefined
+    if (!kept.delete(quota.key)) return
+    lately(quota).set(quota.key, known)
   }
 
   function allowance(known: Known, quota: Quota, gateways: number, at: number, admitted: boolean): Allowance {
@@ -56,6 +80,16 @@ export function createLocalCounters(clock: Clock, isTracked: (quota: Quota) => b
     const grows = growsAt(at, known, quota, gateways)
     const used = limit - remaining
     return allowanceOf({ ...quota, limit }, admitted, used, epochMs(grows / 1000), (grows - at) / 1000)
+  }
+
+  /** Counts a call of this gateway, at the instant from which its callers have to wait: Redis may take it for that late. */
+  function admit(known: Known, at: number): void {
+    const { key, limit, windowMs } = known.quota
+    const spreadMs = Math.max(MIN_SPREAD_MS, spreadMsOf(key))
+    known.spreadMs = known.own === undefined ? spreadMs : Math.min(known.spreadMs, spreadMs)
+    known.own ??= createCallLog()
+    add(known.own, limit, windowMs * 1000, at + Math.ceil(spreadMs * 1000))
+    kept.set(key, known)
   }
 
   function decide(quotas: readonly Quota[], gateways: number, charging: boolean): Charge {
@@ -67,8 +101,7 @@ export function createLocalCounters(clock: Clock, isTracked: (quota: Quota) => b
     const admitted = found.every(({ quota, hasRoom }) => hasRoom || quota.shadow)
     const allowances = found.map(({ quota, known, hasRoom }) => {
       if (charging && admitted && hasRoom) {
-        add((known.own ??= createCallLog()), quota.limit, quota.windowMs * 1000, at)
-        kept.set(quota.key, known)
+        admit(known, at)
       }
       return allowance(known, quota, gateways, at, hasRoom)
     })
@@ -83,12 +116,13 @@ export function createLocalCounters(clock: Clock, isTracked: (quota: Quota) => b
     return {
       quota: known.quota,
       calls,
-      onEnd(answer) {
+      spreadMs: known.spreadMs,
+      onEnd(charge) {
         known.adding = undefined
-        if (answer !== undefined) {
+        if (charge !== undefined) {
           dropUpTo(own, total)
           known.lastAt = Math.max(known.lastAt, calls.at(-1)![0] * 1000)
-          record(known, answer, false)
+          record(known, charge, 0, false)
         }
         release(known)
       },
@@ -100,18 +134,11 @@ export function createLocalCounters(clock: Clock, isTracked: (quota: Quota) => b
     charge: (quotas: readonly Quota[], gateways: number): Charge => decide(quotas, gateways, true),
     peek: (quotas: readonly Quota[], gateways: number) => decide(quotas, gateways, false).allowances,
 
-    /** Notes a question that may charge the store, and returns the function that notes its answer, or its failure. */
-    asking(quotas: readonly Quota[]): (charge?: Charge) => void {
-      const asked = quotas.map((quota) => (isTracked(quota) ? know(quota) : undefined))
-      for (const known of asked) if (known !== undefined) known.asked++
-      return (charge) => {
-        for (let i = 0; i < asked.length; i++) {
-          const known = asked[i]
-          if (known === undefined) continue
-          known.asked--
-          if (charge !== undefined) record(known, charge.allowances[i]!, charge.admitted)
-          if (kept.size > 0) release(known)
-        }
+    /** Records an answer of the store. */
+    answered(quotas: readonly Quota[], charge: Charge): void {
+      for (let i = 0; i < quotas.length; i++) {
+        const quota = quotas[i]!
+        if (isTracked(quota)) record(know(quota), charge, i, charge.admitted)
       }
     },
 

@@ -33,6 +33,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const { onOutage, instances, processes = 1, clock = SYSTEM_CLOCK, probeEveryMs = 250 } = options
   const local = createLocalCounters(
     clock,
+    store.spreadMs,
     (quota) => onOutage === 'local' || (onOutage === 'allow' && isProof(quota)),
   )
   const breakers = createBreakers(store, options)
@@ -56,19 +57,14 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     const adding = local.adding(quotas)
     if (adding === 'late') return chargeFallback(quotas)
     if (adding !== undefined) return adding.then(() => charge(quotas))
-    const ended = local.asking(quotas)
     return local
       .ask(quotas, (additions) => store.charge(quotas, additions))
       .then(
         (charge) => {
-          ended(charge)
+          local.answered(quotas, charge)
           return charge
         },
-        (error: Error) => {
-          ended()
-          // After the ends of all questions that fail together.
-          return Promise.resolve().then(() => chargeFallback(quotas, error))
-        },
+        (error: Error) => chargeFallback(quotas, error),
       )
   }
 

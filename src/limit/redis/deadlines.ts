@@ -8,11 +8,14 @@ export class TimeoutError extends Error {
   }
 }
 
-type Waiting = ListItem & { readonly endsAt: number; readonly expire: () => void }
+interface Waiting extends ListItem {
+  readonly endsAt: number
+  readonly reject: (error: Error) => void
+}
 
 /**
- * Creates a function that adds a timeout to requests, with one timer for all. A tick counts for at most a quarter of the
- * timeout: if it took longer, this process was busy or suspended, which is not a failure of the server.
+ * Creates a timeout for requests to one server, with one timer for all. When one expires, all do, in their order. A tick counts for
+ * at most a quarter of the timeout: if it took longer, this process was busy or suspended, which is not a failure of the server.
  */
 export function createDeadlines(timeoutMs: number, clock: Clock) {
   const tickMs = Math.min(10, timeoutMs / 10)
@@ -38,36 +41,43 @@ export function createDeadlines(timeoutMs: number, clock: Clock) {
     const now = countedMs
     // The event loop runs timers, then reads answers, then runs immediates.
     clock.soon(() => {
-      const expired: Waiting[] = []
-      waiting.forEach((request) => {
-        if (request.endsAt <= now) expired.push(request)
-      })
-      // In the order of arrival, in which the fallback then decides them.
-      for (const request of expired.toSorted((a, b) => a.endsAt - b.endsAt)) {
-        waiting.delete(request)
-        request.expire()
-      }
+      let isLate = false
+      waiting.forEach(({ endsAt }) => (isLate ||= endsAt <= now))
+      if (isLate) failAll(new TimeoutError(timeoutMs))
     })
   }
 
-  /**
-   * Settles as `ask` does, or rejects with a TimeoutError. An answer that has already arrived wins over the timeout.
-   * `remaining` returns the remaining milliseconds.
-   */
-  return <T>(ask: (remaining: () => number) => Promise<T>): Promise<T> => {
-    if (!isTicking) startTick()
-    const endsAt = elapsedMs() + timeoutMs
-    return new Promise((resolve, reject) => {
-      const request = { index: -1, endsAt, expire: () => reject(new TimeoutError(timeoutMs)) }
-      waiting.add(request)
-      const settling =
-        <A>(settle: (outcome: A) => void) =>
-        (outcome: A): void => {
-          waiting.delete(request)
-          settle(outcome)
-        }
-      ask(() => endsAt - elapsedMs()).then(settling(resolve), settling(reject))
-    })
+  function failAll(error: Error): void {
+    const failed: Waiting[] = []
+    waiting.forEach((request) => failed.push(request))
+    for (const request of failed.toSorted((a, b) => a.endsAt - b.endsAt)) {
+      waiting.delete(request)
+      request.reject(error)
+    }
+  }
+
+  return {
+    /**
+     * Settles as `ask` does, or rejects with a TimeoutError. An answer that has already arrived wins over the timeout.
+     * `remaining` returns the remaining milliseconds.
+     */
+    within<T>(ask: (remaining: () => number) => Promise<T>): Promise<T> {
+      if (!isTicking) startTick()
+      const endsAt = elapsedMs() + timeoutMs
+      return new Promise((resolve, reject) => {
+        const request = { index: -1, endsAt, reject }
+        waiting.add(request)
+        const settling =
+          <A>(settle: (outcome: A) => void) =>
+          (outcome: A): void => {
+            waiting.delete(request)
+            settle(outcome)
+          }
+        ask(() => endsAt - elapsedMs()).then(settling(resolve), settling(reject))
+      })
+    },
+    /** Fails all requests without an answer, in their order. */
+    failAll,
   }
 }
 
@@ -83,6 +93,17 @@ export class ServerClocks {
   at(server: string, localMs: number, bound: 'earliest' | 'latest'): number {
     const ahead = this.#ahead.get(server)
     return ahead === undefined ? 0 : Math.round(ahead[bound === 'earliest' ? 0 : 1] + localMs * 1000)
+  }
+
+  /** Returns the latest local instant, in milliseconds, at which a server's clock can have shown a time. */
+  localMs(server: string, shownUs: number): number {
+    return (shownUs - (this.#ahead.get(server)?.[0] ?? shownUs)) / 1000
+  }
+
+  /** Returns the milliseconds between the earliest and the latest; 0 if unknown. */
+  spreadMs(server: string): number {
+    const [min, max] = this.#ahead.get(server) ?? [0, 0]
+    return (max - min) / 1000
   }
 
   /** Records what a server's clock showed between two local instants. */

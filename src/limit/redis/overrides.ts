@@ -40,7 +40,7 @@ export function createRedisOverrides(
   const { commands } = client
   // The hash tag is empty, unlike that of every client.
   const key = `${prefix}:{}:~overrides`
-  const withDeadline = createDeadlines(Math.max(MIN_TIMEOUT_MS, timeoutMs), clock)
+  const { within: withDeadline } = createDeadlines(Math.max(MIN_TIMEOUT_MS, timeoutMs), clock)
 
   const ask = <T>(request: () => Promise<T>): Promise<T> =>
     withDeadline(async () => {

@@ -2,16 +2,19 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { Quota } from '../limit.ts'
-import { type Addition, allowanceOf, type Charge, DamagedKeyError } from '../store.ts'
+import type { Addition, Charge } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines, ServerClocks } from './deadlines.ts'
+import { ADD, additionOf, type Asked, CHARGE, chargesOf, READ, ruleOf } from './protocol.ts'
 
-export const CHARGE_SCRIPT = readFileSync(new URL('charge.lua', import.meta.url), 'utf8')
+const read = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
+export const CHARGE_SCRIPT = read('charge.lua')
+export const REGISTER_SCRIPT = read('register.lua')
 const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text).digest('hex') })
 type Script = ReturnType<typeof scriptOf>
 type Params = readonly [keys: number, ...keysAndArgs: (string | number)[]]
 
-const REGISTER = scriptOf(readFileSync(new URL('register.lua', import.meta.url), 'utf8'))
+const REGISTER = scriptOf(REGISTER_SCRIPT)
 /** Several intervals of the fallback's probes. */
 const GATEWAY_LIFE_MS = 10_000
 
@@ -21,16 +24,6 @@ export type OnReply = (server: string, error: Error | undefined) => void
 /** Maximum decisions per script call. With larger batches, Redis and the gateway take turns being idle. */
 const MAX_BATCH = 24
 
-/** A decision, or an addition, in a batch. */
-interface Asked {
-  /** The first number of its rule for charge.lua. */
-  readonly action: typeof READ | typeof CHARGE | typeof ADD
-  readonly quotas: readonly Quota[]
-  readonly calls?: Addition['calls']
-  readonly onEnd: (outcome: Charge | Error) => void
-}
-const [READ, CHARGE, ADD] = [0, 1, 2] as const
-
 /** Creates the functions that run the scripts, each within the timeout. */
 export function createScripts(
   { client, check, explain, assertConfigured }: RedisConnection,
@@ -39,9 +32,15 @@ export function createScripts(
 ) {
   const { commands } = client
   const chargeScript = scriptOf(script)
-  const withDeadline = createDeadlines(timeoutMs, clock)
+  const deadlines = new Map<string, ReturnType<typeof createDeadlines>>()
   const clocks = new ServerClocks()
   let batches = new Map<number, Asked[]>()
+
+  function deadlinesOf(server: string) {
+    let own = deadlines.get(server)
+    if (own === undefined) deadlines.set(server, (own = createDeadlines(timeoutMs, clock)))
+    return own
+  }
 
   /** Runs a script whose reply is numbers, the first of them the server's clock; returns none for any other reply. */
   async function run(server: string, { text, sha }: Script, params: Params): Promise<readonly number[]> {
@@ -61,11 +60,9 @@ export function createScripts(
   async function ask(batch: readonly Asked[], server: string, remainingMs: () => number) {
     assertConfigured()
     const keys = batch.flatMap(({ quotas }) => quotas.map(({ key }) => key))
-    // Calls are added at the latest instant of the server's clock at which they can have been made.
-    const serverUs = (ms: number): number => clocks.at(server, ms, 'latest')
     const runUntil = (bound: 'earliest' | 'latest') => {
       const deadline = clocks.at(server, clock.now() + remainingMs(), bound)
-      const rules = batch.map((asked) => ruleOf(asked, serverUs))
+      const rules = batch.map((asked) => ruleOf(asked, clocks, server))
       return run(server, chargeScript, [keys.length, ...keys, deadline, ...rules])
     }
     // The earliest possible deadline on the server's clock, so that a call that has timed out is not charged.
@@ -74,7 +71,7 @@ export function createScripts(
     if (reply.length !== 1 + batch.length + 3 * keys.length) {
       throw new Error('Redis returned an invalid reply to charge.lua.')
     }
-    return chargesOf(batch, reply)
+    return chargesOf(batch, reply, clocks.localMs(server, reply[0]!))
   }
 
   async function send(batch: readonly Asked[]): Promise<void> {
@@ -85,9 +82,10 @@ export function createScripts(
         if ((action === ADD) === additions) onEnd(outcomes instanceof Error ? outcomes : outcomes[i]!)
       }
     }
+    const { within, failAll } = deadlinesOf(server)
     const hasAdditions = batch.some(({ action }) => action === ADD)
     try {
-      const outcomes = await withDeadline((remainingMs) => {
+      const outcomes = await within((remainingMs) => {
         const answer = ask(batch, server, remainingMs)
         // Additions end with the answer, or with the connection, even after the timeout.
         if (hasAdditions) void answer.catch((error: Error) => error).then((outcomes) => end(outcomes, true))
@@ -97,6 +95,8 @@ export function createScripts(
       end(outcomes, false)
     } catch (error) {
       onReply(server, error as Error)
+      // The fallback decides all that have no answer, in their order: none of them must be decided by an answer under way.
+      failAll(error as Error)
       end(error as Error, false)
     }
   }
@@ -121,12 +121,14 @@ export function createScripts(
   }
 
   return {
-    check: () => withDeadline(check),
+    check: (server: string) => deadlinesOf(server).within(check),
+    /** Returns how far the estimates of a server's clock are apart, in milliseconds. */
+    spreadMs: (server: string): number => clocks.spreadMs(server),
 
     /** Registers a gateway with a server, under keys that begin with `sample`. Times are epoch milliseconds of Redis's clock. */
     async register(server: string, sample: string, id: string) {
       const params: Params = [2, `${sample}~gateways`, `${sample}~since`, id, GATEWAY_LIFE_MS]
-      const reply = await withDeadline(() => run(server, REGISTER, params))
+      const reply = await deadlinesOf(server).within(() => run(server, REGISTER, params))
       if (reply.length !== 3) throw new Error('Redis returned an invalid reply to the registration.')
       const [nowUs, gateways, sinceUs] = reply as readonly [number, number, number]
       return { gateways, seenAt: nowUs / 1000, sinceAt: sinceUs / 1000 }
@@ -147,43 +149,4 @@ export function createScripts(
         enqueue([...additions.map(additionOf), { action: charging ? CHARGE : READ, quotas, onEnd }])
       }),
   }
-}
-
-/** Returns the rule of charge.lua; `serverUs` converts an instant of this gateway to microseconds of the server's clock. */
-function ruleOf({ action, quotas, calls }: Asked, serverUs: (ms: number) => number): string {
-  let rule = String(action)
-  for (const { limit, windowMs, shadow } of quotas) rule += ` ${limit} ${windowMs * 1000} ${Number(shadow)}`
-  if (calls !== undefined) for (const [atMs, count] of calls) rule += ` ${serverUs(atMs)} ${count}`
-  return rule
-}
-
-const additionOf = ({ quota, calls, onEnd }: Addition): Asked => ({
-  action: ADD,
-  quotas: [quota],
-  calls,
-  onEnd: (outcome) =>
-    onEnd(outcome instanceof Error || !outcome.admitted ? undefined : outcome.allowances[0]),
-})
-
-/** Reads the reply of charge.lua to a batch. */
-function chargesOf(
-  batch: readonly Asked[],
-  numbers: readonly number[],
-): readonly (Charge | DamagedKeyError)[] {
-  const nowUs = numbers[0]!
-  let at = 1
-  return batch.map(({ quotas }, i) => {
-    const admitted = numbers[at++] === 1
-    let damaged: string | undefined
-    const allowances = quotas.map((quota) => {
-      const room = numbers[at++]!
-      const used = numbers[at++]!
-      const growsAtUs = numbers[at++]!
-      if (room === -1) damaged ??= quota.key
-      return allowanceOf(quota, room === 1, used, growsAtUs / 1000, (growsAtUs - nowUs) / 1000)
-    })
-    if (damaged !== undefined) return new DamagedKeyError(damaged)
-    // All decisions of a batch share one instant; a microsecond each keeps their order.
-    return { admitted, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000 }
-  })
 }

@@ -20,7 +20,7 @@ export function createRedisStore(options: RedisStoreOptions) {
   const { client, explain } = connection
   const { commands } = client
   const id = randomUUID()
-  const scanWithDeadline = createDeadlines(10_000, options.clock ?? SYSTEM_CLOCK)
+  const { within: scanWithDeadline } = createDeadlines(10_000, options.clock ?? SYSTEM_CLOCK)
   const scripts = createScripts(connection, options, (server, error) => store.onReply(server, error))
   /** The last registration at each server, by the beginning of its keys. */
   const registered = new Map<string, Awaited<ReturnType<typeof scripts.register>>>()
@@ -95,10 +95,11 @@ export function createRedisStore(options: RedisStoreOptions) {
     server: client.server,
     servers: (): readonly string[] => [...client.tags().keys()],
     reconnect: client.reconnect,
+    spreadMs: (key: string): number => scripts.spreadMs(client.server(key)),
 
     /** Registers this gateway with a server. Resolves if the server can decide calls, or has left the cluster. */
     async probe(server: string): Promise<void> {
-      await scripts.check()
+      await scripts.check(server)
       const tag = client.tags().get(server)
       if (tag === undefined) return
       const sample = `${options.prefix}:{${tag}}:`

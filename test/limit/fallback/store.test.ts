@@ -58,7 +58,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
         failing.onReply(server, undefined)
         for (const { quota, calls, onEnd } of additions) {
           for (const [, count] of calls) added.push([quota.key, count])
-          onEnd(charge.allowances[0])
+          onEnd(charge)
         }
         return charge
       },
@@ -83,6 +83,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
       probed.push(server)
       await behaviour.probe()
     },
+    spreadMs: () => 0,
     reconnect: (server) => void reconnected.push(server),
   }
   const store = withFallback(failing, {

@@ -1,0 +1,94 @@
+import { type FallbackStore, withFallback } from '../../src/limit/fallback/store.ts'
+import { compileLimits, type Limit, proofQuota } from '../../src/limit/limit.ts'
+import { createLimiter } from '../../src/limit/limiter.ts'
+import type { Override } from '../../src/limit/overrides.ts'
+import { createRedisStore } from '../../src/limit/redis/store.ts'
+import { createClient, type Deployment, type Executed, type Link } from './network.ts'
+import type { World } from './time.ts'
+
+export const TIMEOUT_MS = 100
+const PROOF_MS = 60_000
+
+/** What a caller is told. */
+export interface Told {
+  readonly admitted: boolean
+  readonly retryAfterMs: number
+  readonly refusedBy: string | undefined
+  readonly isReplay: boolean
+  readonly mode: string
+}
+
+export type Gateway = ReturnType<typeof startGateway>
+
+/** Starts the limiter of one gateway, with its stores, on the virtual network. */
+export function startGateway(
+  world: World,
+  link: Link,
+  deployment: Deployment,
+  executed: Executed[],
+  limits: () => readonly Limit[],
+  overrides: ReadonlyMap<string, ReadonlyMap<string, Override>>,
+) {
+  const loop = world.createLoop()
+  const { clock } = loop
+  const client = createClient(world, loop, link, deployment, executed)
+  const topology = { url: 'redis://simulated' }
+  const redis = createRedisStore({
+    ...{ topology, prefix: 's', timeoutMs: TIMEOUT_MS, clock, open: client.open },
+    onLost: () => store.check(),
+  })
+  const store: FallbackStore = withFallback(redis, { onOutage: 'local', clock })
+  const limiter = createLimiter(store, undefined, clock)
+  let isStarted = false
+  void redis
+    .connect()
+    .then((isConnected) => (isConnected ? undefined : store.begin()))
+    .then(() => (isStarted = true))
+  const failures = new Set<() => void>()
+  let quotasOf: ReturnType<typeof compileLimits> | undefined
+  let compiled: readonly Limit[] = []
+
+  async function decide(caller: string, names: readonly string[], proof: string | undefined): Promise<Told> {
+    if (compiled !== limits()) {
+      compiled = limits()
+      quotasOf = undefined
+    }
+    quotasOf ??= compileLimits(compiled, 's', undefined, overrides)
+    const quotas = quotasOf({ client: caller, ip: '::1' }, {}, clock.date()).filter(({ name }) =>
+      names.includes(name),
+    )
+    const used = proof === undefined ? undefined : proofQuota('s', caller, proof, PROOF_MS)
+    const { admitted, refusedBy, replayed, mode } = await limiter.decide(quotas, used)
+    return {
+      ...{ admitted, retryAfterMs: refusedBy?.retryAfterMs ?? 0, refusedBy: refusedBy?.name },
+      ...{ isReplay: replayed === true, mode },
+    }
+  }
+
+  return {
+    loop,
+    client,
+    /** Resolves with what the caller is told; with nothing if the gateway ends before. */
+    call: (caller: string, names: readonly string[], proof?: string): Promise<Told | undefined> =>
+      new Promise((resolve, reject) => {
+        const fail = (): void => resolve(undefined)
+        if (loop.isStopped || !isStarted) return fail()
+        failures.add(fail)
+        world.at(
+          world.now(),
+          () =>
+            void decide(caller, names, proof)
+              .then(resolve, reject)
+              .finally(() => failures.delete(fail)),
+          loop,
+        )
+      }),
+    /** Ends the gateway; `isGraceful` gives it time to finish. */
+    async end(isGraceful: boolean): Promise<void> {
+      if (isGraceful) await store.close()
+      loop.stop()
+      client.cut(false)
+      for (const fail of failures) fail()
+    },
+  }
+}

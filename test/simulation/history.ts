@@ -1,0 +1,147 @@
+import { createRandom, type Random } from './random.ts'
+
+/** A limit in force from an instant on. */
+export interface Rule {
+  readonly limit: number
+  readonly windowMs: number
+}
+
+/** An event of a history; its random choices are derived from its number, so that the rest repeats when others are removed. */
+export type Action = { readonly number: number; readonly atMs: number; readonly ms: number } & (
+  | {
+      readonly kind: 'caller'
+      readonly client: string
+      /** A caller of one gateway, or of any. */
+      readonly gateway: number | 'any'
+      readonly manner: 'hammer' | 'wait' | 'crowd'
+      readonly withProof: boolean
+    }
+  /** Messages between a gateway and Redis take longer now and then, up to `delayMs` each way. */
+  | { readonly kind: 'slow'; readonly gateway: number; readonly delayMs: number }
+  /** Nothing passes between a gateway and Redis. */
+  | { readonly kind: 'hang'; readonly gateway: number }
+  /** The connections of a gateway break; requests under way arrive, or are lost. */
+  | { readonly kind: 'cut'; readonly gateway: number; readonly losesRequests: boolean }
+  | { readonly kind: 'stall' | 'full' | 'readonly' | 'flush'; readonly half: 0 | 1 }
+  /** Redis is down for `ms`, and returns with its data or without. */
+  | { readonly kind: 'restart'; readonly half: 0 | 1; readonly keepsData: boolean }
+  /** A replica that is `lagMs` behind takes over after `ms`. */
+  | { readonly kind: 'failover'; readonly half: 0 | 1; readonly lagMs: number }
+  /** Redis's clock is set. */
+  | { readonly kind: 'clock'; readonly half: 0 | 1; readonly byMs: number }
+  /** The process of a gateway does not run. */
+  | { readonly kind: 'suspend'; readonly gateway: number }
+  /** A gateway ends, with or without its leave, and starts again after `ms`. */
+  | { readonly kind: 'replace'; readonly gateway: number; readonly isGraceful: boolean }
+  /** A limit changes: in the file, at an announced date, or by an override. */
+  | {
+      readonly kind: 'change'
+      readonly by: 'file' | 'date' | 'override'
+      readonly name: LimitName
+      readonly rule: Rule
+    }
+)
+
+export type LimitName = 'requests' | 'sync'
+
+export interface History {
+  readonly seed: number
+  readonly gateways: number
+  readonly isCluster: boolean
+  readonly ms: number
+  readonly limits: Readonly<Record<LimitName, Rule>>
+  readonly actions: readonly Action[]
+}
+
+/** The faults of a kind of history; every promise of docs/limits.md names one. */
+export const PROFILES = {
+  /** Redis keeps its data, and there is one gateway. */
+  single: [
+    'slow',
+    'hang',
+    'cut',
+    'stall',
+    'full',
+    'readonly',
+    'flush',
+    'restart',
+    'failover',
+    'suspend',
+    'change',
+  ],
+  several: [
+    'slow',
+    'hang',
+    'cut',
+    'stall',
+    'full',
+    'readonly',
+    'flush',
+    'restart',
+    'failover',
+    'suspend',
+    'change',
+  ],
+  /** Redis loses data. */
+  losing: ['restart', 'failover', 'hang', 'slow', 'cut'],
+  /** The clock of Redis is set. */
+  clocks: ['clock', 'hang', 'stall', 'cut'],
+  /** Gateways start and end. */
+  replaced: ['replace', 'hang', 'stall', 'slow'],
+} as const
+export type Profile = keyof typeof PROFILES
+
+/** Creates the history of a seed. */
+export function createHistory(profile: Profile, seed: number): History {
+  const random = createRandom(seed)
+  const gateways =
+    profile === 'single' ? 1 : profile === 'several' ? random.integer(2, 4) : random.integer(1, 3)
+  const limits = { requests: ruleOf(random), sync: { limit: 1, windowMs: random.pick([1000, 2000, 5000]) } }
+  const ms = random.pick([20_000, 40_000, 60_000])
+  const actions: Action[] = []
+  const add = (draft: object): void => {
+    // Each gateway knows the number of gateways within two seconds of their start.
+    const atMs = random.between(gateways > 1 ? 2500 : 0, ms)
+    actions.push({ ms: 0, atMs, ...draft, number: actions.length } as Action)
+  }
+  const clients = random.integer(1, 4)
+  for (let i = random.integer(2, 8); i > 0; i--) {
+    const manner = random.pick(['hammer', 'wait', 'wait', 'wait', 'crowd'] as const)
+    const atMs = random.chance(0.6) ? random.between(0, 3000) : random.between(0, ms)
+    const gateway = random.chance(0.5) ? random.integer(0, gateways - 1) : 'any'
+    const client = `c${random.integer(1, clients)}`
+    const length = manner === 'wait' ? ms : random.between(500, ms / (manner === 'hammer' ? 8 : 2))
+    add({ kind: 'caller', atMs, ms: length, client, gateway, manner, withProof: random.chance(0.2) })
+  }
+  for (let i = random.integer(1, 7); i > 0; i--) {
+    const kind = random.pick<string>(PROFILES[profile])
+    const gateway = random.integer(0, gateways - 1)
+    const half = random.integer(0, 1)
+    const short = random.chance(0.5) ? random.between(20, 300) : random.between(200, 6000)
+    const keeps = {
+      keepsData: profile !== 'losing',
+      lagMs: profile === 'losing' ? random.between(0, 3000) : 0,
+    }
+    if (kind === 'change') {
+      const name = random.pick(['requests', 'sync'] as const)
+      const rule = ruleOf(random, name === 'sync' ? 3 : undefined)
+      const by = random.pick(['file', 'date', 'override'] as const)
+      add({ kind, name, by, rule: by === 'file' ? rule : { ...rule, windowMs: limits[name].windowMs } })
+    } else {
+      add({
+        ...{ kind, ms: short, gateway, half, delayMs: random.between(20, 250), ...keeps },
+        ...{
+          byMs: random.between(-15_000, 15_000),
+          losesRequests: random.chance(0.5),
+          isGraceful: random.chance(0.5),
+        },
+      })
+    }
+  }
+  actions.sort((a, b) => a.atMs - b.atMs)
+  return { seed, gateways, isCluster: random.chance(0.25), ms, limits, actions }
+}
+
+function ruleOf(random: Random, limit = random.pick([1, 2, 3, 5, 10, 20])): Rule {
+  return { limit, windowMs: random.pick([500, 1000, 2000, 5000, 10_000]) }
+}

@@ -1,0 +1,159 @@
+import { TIMEOUT_MS } from './gateway.ts'
+import type { Action, LimitName } from './history.ts'
+import type { Call, Played } from './play.ts'
+
+/** A broken promise. */
+export interface Violation {
+  readonly promise: 'limit' | 'wait' | 'proof' | 'late'
+  readonly text: string
+}
+
+/** A change is in force everywhere, and an answer is forgotten, within this time. */
+const GRACE_MS = 1500
+
+/** Judges what callers were told by the promises of docs/limits.md. It knows the calls and the faults, and nothing of the code. */
+export function judge(played: Played): readonly Violation[] {
+  const { history, calls } = played
+  const clients = [...new Set(calls.map(({ client }) => client))]
+  const keys = clients.flatMap((client) => (['requests', 'sync'] as const).map((name) => ({ client, name })))
+  return [
+    ...keys.flatMap(({ client, name }) => {
+      const own = calls.filter((call) => call.client === client && call.limits.includes(name))
+      return [...excess(played, own, name), ...waits(played, own, name, client)]
+    }),
+    ...proofs(played),
+    ...late(played),
+  ].map(({ promise, text }) => ({
+    promise,
+    text: `${text} (${history.gateways} gateways, seed ${history.seed})`,
+  }))
+}
+
+const between = (
+  actions: readonly Action[],
+  kinds: readonly Action['kind'][],
+  fromMs: number,
+  toMs: number,
+) => actions.filter(({ kind, atMs, ms }) => kinds.includes(kind) && atMs <= toMs && atMs + ms >= fromMs)
+
+const losesData = (action: Action): boolean =>
+  (action.kind === 'restart' && !action.keepsData) || (action.kind === 'failover' && action.lagMs > 0)
+
+/** The rules of a limit that some gateway may have applied between two instants. */
+function rulesBetween({ rules }: Played, name: LimitName, fromMs: number, toMs: number) {
+  const all = rules[name]
+  return all.filter((rule, i) => rule.fromMs <= toMs && (all[i + 1]?.fromMs ?? Infinity) + GRACE_MS >= fromMs)
+}
+
+/** Finds windows with more admitted calls than promised. A call counts only if it surely lies in the window. */
+function excess(played: Played, calls: readonly Call[], name: LimitName): readonly Violation[] {
+  const { history } = played
+  const admitted = calls.filter((call) => call.admitted).toSorted((a, b) => a.askedAtMs - b.askedAtMs)
+  let worst: Violation | undefined
+  let most = 0
+  for (const [i, { askedAtMs: fromMs }] of admitted.entries()) {
+    const longest = Math.max(...played.rules[name].map(({ windowMs }) => windowMs))
+    const inForce = rulesBetween(played, name, fromMs, fromMs + longest)
+    const clocks = between(history.actions, ['clock'], fromMs, fromMs + longest)
+    const jumpMs = clocks.reduce(
+      (sum, action) => sum + (action.kind === 'clock' ? Math.abs(action.byMs) : 0),
+      0,
+    )
+    const windowMs = Math.min(...inForce.map((rule) => rule.windowMs)) - jumpMs
+    const limit = Math.max(...inForce.map((rule) => rule.limit))
+    const found = admitted.slice(i).filter(({ toldAtMs }) => toldAtMs < fromMs + windowMs)
+    const over = found.length - promised(played, limit, fromMs, fromMs + windowMs)
+    if (over <= most) continue
+    most = over
+    worst = {
+      promise: 'limit',
+      text: `${found.length} calls of ${name} by ${found[0]!.client} in ${windowMs} ms from ${fromMs.toFixed(3)}, limit ${limit}`,
+    }
+  }
+  return worst === undefined ? [] : [worst]
+}
+
+/** Returns the calls that docs/limits.md promises at most in a window. */
+function promised(
+  { history: { actions, gateways } }: Played,
+  limit: number,
+  fromMs: number,
+  toMs: number,
+): number {
+  const losses = between(actions, ['restart', 'failover'], fromMs, toMs).filter(losesData).length
+  const starts = between(actions, ['replace'], fromMs, toMs).length
+  const isFaulty = actions.some(({ kind, atMs }) => kind !== 'caller' && kind !== 'change' && atMs <= toMs)
+  const byFallback = gateways > 1 && isFaulty ? Math.max(limit, gateways) : 0
+  return limit * (1 + losses + starts) + byFallback
+}
+
+/** Finds callers that waited as told, and were refused again although nobody else was admitted. */
+function waits(
+  played: Played,
+  calls: readonly Call[],
+  name: LimitName,
+  client: string,
+): readonly Violation[] {
+  const { history, executed } = played
+  const refused = calls.filter(
+    ({ admitted, isReplay, refusedBy, waitedFor }) =>
+      !admitted && !isReplay && refusedBy === name && waitedFor !== undefined,
+  )
+  const broken = refused.find((call) => {
+    const [fromMs, toMs] = [call.waitedFor!.askedAtMs, call.toldAtMs]
+    const isTaken = calls.some(
+      (other) => other.admitted && other.toldAtMs >= fromMs && other.askedAtMs <= toMs,
+    )
+    // Redis charged a call whose answer was lost: it counts as admitted.
+    const isGhost = executed.some(
+      ({ keys, atMs, sentAtMs, answeredAtMs }) =>
+        (answeredAtMs === undefined || answeredAtMs - sentAtMs >= TIMEOUT_MS) &&
+        atMs >= fromMs - TIMEOUT_MS &&
+        atMs <= toMs &&
+        keys.some((key) => key === `s:{${client}}:${name}`),
+    )
+    const isOther =
+      between(history.actions, ['clock', 'replace', 'change'], fromMs - GRACE_MS, toMs + GRACE_MS).length > 0
+    return !isTaken && !isGhost && !isOther && history.gateways === 1
+  })
+  if (broken === undefined) return []
+  const { waitedFor, toldAtMs, retryAfterMs, mode } = broken
+  return [
+    {
+      promise: 'wait',
+      text: `${client} waited ${waitedFor!.retryAfterMs.toFixed(3)} ms as told by ${waitedFor!.mode} at ${waitedFor!.toldAtMs.toFixed(3)}; ${mode} refused at ${toldAtMs.toFixed(3)}, ${retryAfterMs.toFixed(3)} ms more of ${name}`,
+    },
+  ]
+}
+
+/** Finds proofs that passed more often than once at each gateway. */
+function proofs({ history, calls }: Played): readonly Violation[] {
+  if (history.actions.some(({ kind }) => kind === 'replace')) return []
+  const passed = new Map<string, number>()
+  for (const { proof, client, gateway, admitted } of calls) {
+    if (proof === undefined || !admitted) continue
+    const key = `${client} ${proof} ${gateway}`
+    passed.set(key, (passed.get(key) ?? 0) + 1)
+  }
+  const losses = history.actions.filter(losesData).length
+  const twice = [...passed].find(([, times]) => times > 1 + losses)
+  return twice === undefined
+    ? []
+    : [{ promise: 'proof', text: `the proof ${twice[0]} passed ${twice[1]} times` }]
+}
+
+/** Finds calls that waited longer than the timeouts of two questions. */
+function late({ history, calls }: Played): readonly Violation[] {
+  const slow = calls.find(
+    ({ askedAtMs, toldAtMs }) =>
+      toldAtMs - askedAtMs > 2 * TIMEOUT_MS + 50 &&
+      between(history.actions, ['suspend', 'replace'], askedAtMs - 500, toldAtMs).length === 0,
+  )
+  if (slow === undefined) return []
+  return [
+    {
+      promise: 'late',
+      text: `a call at ${slow.askedAtMs} was told after ${slow.toldAtMs - slow.askedAtMs} ms`,
+    },
+  ]
+}

@@ -1,0 +1,237 @@
+import type { Limit } from '../../src/limit/limit.ts'
+import type { Override } from '../../src/limit/overrides.ts'
+import { type Gateway, startGateway, type Told } from './gateway.ts'
+import type { Action, History, LimitName, Rule } from './history.ts'
+import { type Deployment, type Executed, type Link, type Server } from './network.ts'
+import { createRandom } from './random.ts'
+import { createRedisModel, type Snapshot } from './redis-model.ts'
+import { createWorld, serverMicroseconds } from './time.ts'
+
+/** A call as its caller saw it. Times are milliseconds of the world. */
+export interface Call extends Told {
+  readonly client: string
+  readonly limits: readonly LimitName[]
+  readonly gateway: number
+  readonly askedAtMs: number
+  readonly toldAtMs: number
+  /** The refusal for which the caller has waited exactly as long as it was told. */
+  readonly waitedFor: Call | undefined
+  readonly proof: string | undefined
+}
+
+/** The rules of a limit, each in force from an instant on. */
+export type Rules = Readonly<Record<LimitName, readonly (Rule & { readonly fromMs: number })[]>>
+
+/** What happened: to the callers, and the facts that the promises name. */
+export interface Played {
+  readonly history: History
+  readonly calls: readonly Call[]
+  readonly rules: Rules
+  readonly executed: readonly Executed[]
+}
+
+/** Messages take a fraction of a millisecond, and now and then more. */
+const DELAY_MS = [0.05, 0.5] as const
+const RELOAD_MS = 400
+const CHANGE_MS = 500
+const CLIENTS = ['c1', 'c2', 'c3', 'c4']
+
+/** Plays a history, which always gives the same record. */
+export async function play(history: History): Promise<Played> {
+  const world = createWorld()
+  const calls: Call[] = []
+  const executed: Executed[] = []
+  const clocks = { aheadMs: [0, 0] }
+  const createServer = (name: string, half: 0 | 1): Server => ({
+    name,
+    model: createRedisModel(() => serverMicroseconds(world.now(), clocks.aheadMs[half]!)),
+    isAlive: true,
+    stalledUntilMs: 0,
+  })
+  let servers = 0
+  const open = (half: 0 | 1): Server => createServer(`r${servers++}`, half)
+  const first = open(0)
+  const deployment: Deployment = {
+    isCluster: history.isCluster,
+    masters: [first, history.isCluster ? open(1) : first],
+  }
+  /** Replicas are created before time begins, as their creation takes real time. */
+  const replicas = new Map<Action, Server>()
+  for (const action of history.actions) {
+    if (action.kind === 'failover') replicas.set(action, open(history.isCluster ? action.half : 0))
+  }
+
+  let limits: readonly Limit[] = Object.entries(history.limits).map(([name, rule]) => limitOf(name, rule))
+  const rules = {
+    requests: [{ ...history.limits.requests, fromMs: 0 }],
+    sync: [{ ...history.limits.sync, fromMs: 0 }],
+  }
+  const overrides = new Map<string, Map<string, Override>>()
+  const links = Array.from(
+    { length: history.gateways },
+    (_, i): Link & { slowUntilMs: number; slowMs: number } => {
+      const random = createRandom(history.seed * 31 + i)
+      const link = {
+        ...{ heldUntilMs: 0, slowUntilMs: 0, slowMs: 0 },
+        delayMs: () =>
+          world.now() < link.slowUntilMs && random.chance(0.1)
+            ? random.between(0, link.slowMs)
+            : random.between(...DELAY_MS),
+      }
+      return link
+    },
+  )
+  const start = (i: number): Gateway =>
+    startGateway(world, links[i]!, deployment, executed, () => limits, overrides)
+  const gateways = links.map((_, i) => start(i))
+  const sleep = (ms: number): Promise<void> =>
+    new Promise((resolve) => void world.at(world.now() + ms, resolve))
+
+  async function call(
+    action: Action & { kind: 'caller' },
+    gateway: number,
+    names: readonly LimitName[],
+    waitedFor?: Call,
+    proof?: string,
+  ) {
+    const askedAtMs = world.now()
+    const told = await gateways[gateway]!.call(action.client, names, proof)
+    if (told === undefined) return undefined
+    const { client } = action
+    const made: Call = {
+      ...told,
+      client,
+      limits: names,
+      gateway,
+      askedAtMs,
+      toldAtMs: world.now(),
+      waitedFor,
+      proof,
+    }
+    calls.push(made)
+    return made
+  }
+
+  async function runCaller(action: Action & { kind: 'caller' }): Promise<void> {
+    const random = createRandom(history.seed * 1009 + action.number)
+    const endMs = Math.min(history.ms, action.atMs + action.ms)
+    const { limit, windowMs } = history.limits.requests
+    const names = random.pick<readonly LimitName[]>([['requests'], ['requests', 'sync'], ['sync']])
+    let waitedFor: Call | undefined
+    for (let i = 0; world.now() < endMs; i++) {
+      const gateway = action.gateway === 'any' ? random.integer(0, history.gateways - 1) : action.gateway
+      const crowd = action.manner === 'crowd' ? random.integer(2, 2 * limit + 2) : 1
+      const proof = action.withProof
+        ? `${action.number}-${random.chance(0.3) ? Math.floor(i / 2) : i}`
+        : undefined
+      const made = await Promise.all(
+        Array.from({ length: crowd }, () => call(action, gateway, names, waitedFor, proof)),
+      )
+      const last = made.at(-1)
+      waitedFor = undefined
+      if (last === undefined) await sleep(100)
+      else if (action.manner === 'wait' && !last.admitted && !last.isReplay) {
+        // A microsecond more than told, the precision of the store's clock.
+        await sleep(last.retryAfterMs + 0.002)
+        waitedFor = last
+      } else if (action.manner === 'hammer') await sleep(random.between(1, 60))
+      else await sleep(random.between(0, (1.5 * windowMs) / limit))
+    }
+  }
+
+  /** The rule of each limit in the file, and the limits that come before it. */
+  const files = { ...history.limits }
+  const others: Record<LimitName, { date?: number | undefined; override?: number }> = {
+    requests: {},
+    sync: {},
+  }
+  function change({ name, rule, by }: Action & { kind: 'change' }): void {
+    if (by === 'file') files[name] = rule
+    if (by === 'file') others[name].date = undefined
+    else others[name][by] = rule.limit
+    const { limit, windowMs } = files[name]
+    const { date, override } = others[name]
+    rules[name].push({
+      limit: override ?? date ?? limit,
+      windowMs,
+      fromMs: world.now() + (by === 'date' ? CHANGE_MS : 0),
+    })
+    if (by === 'override') {
+      for (const client of CLIENTS) {
+        const own = overrides.get(client) ?? new Map<string, Override>()
+        overrides.set(client, own.set(name, { client, name, limit: rule.limit, setAt: 0 }))
+      }
+      return
+    }
+    const fromAt = gateways[0]!.loop.clock.date() + CHANGE_MS
+    const changes = by === 'date' ? [{ announcedAt: 0, fromAt, limit: rule.limit }] : []
+    limits = limits.map((other) => (other.name === name ? { ...limitOf(name, files[name]), changes } : other))
+  }
+
+  function begin(action: Action): void {
+    const untilMs = world.now() + action.ms
+    const half = 'half' in action && history.isCluster ? action.half : 0
+    const master = deployment.masters[half]
+    const replaceMaster = (by: Server): void => {
+      deployment.masters[half] = by
+      if (!history.isCluster) deployment.masters[1] = by
+    }
+    if (action.kind === 'caller') void runCaller(action)
+    else if (action.kind === 'change') change(action)
+    else if (action.kind === 'slow')
+      Object.assign(links[action.gateway]!, { slowUntilMs: untilMs, slowMs: action.delayMs })
+    else if (action.kind === 'hang') links[action.gateway]!.heldUntilMs = untilMs
+    else if (action.kind === 'cut') gateways[action.gateway]!.client.cut(action.losesRequests)
+    else if (action.kind === 'stall') master.stalledUntilMs = untilMs
+    else if (action.kind === 'flush') master.model.flushScripts()
+    else if (action.kind === 'full' || action.kind === 'readonly') {
+      const fault = action.kind === 'full' ? 'isFull' : 'isReadOnly'
+      master.model[fault] = true
+      world.at(untilMs, () => (master.model[fault] = false))
+    } else if (action.kind === 'clock') clocks.aheadMs[half] = clocks.aheadMs[half]! + action.byMs
+    else if (action.kind === 'suspend') gateways[action.gateway]!.loop.stall(Math.min(400, action.ms))
+    else if (action.kind === 'replace') {
+      const { gateway, isGraceful } = action
+      void gateways[gateway]!.end(isGraceful)
+      world.at(untilMs, () => void (gateways[gateway] = start(gateway)))
+    } else if (master.isAlive) {
+      master.isAlive = false
+      const data = action.kind === 'failover' ? lagging.get(action) : master.model.snapshot()
+      for (const { client } of gateways) client.dropped(master)
+      world.at(untilMs, () => {
+        if (action.kind === 'failover') {
+          const replica = replicas.get(action)!
+          replica.model.restart(data)
+          replaceMaster(replica)
+          for (const { client } of gateways) client.switched()
+        } else {
+          master.model.restart(action.kind === 'restart' && !action.keepsData ? undefined : data)
+          master.isAlive = true
+        }
+      })
+    }
+  }
+  /** The data that a lagging replica has. */
+  const lagging = new Map<Action, Snapshot>()
+  for (const action of history.actions) {
+    if (action.kind === 'failover') {
+      const half = history.isCluster ? action.half : 0
+      world.at(Math.max(0, action.atMs - action.lagMs), () =>
+        lagging.set(action, deployment.masters[half].model.snapshot()),
+      )
+    }
+    world.at(action.atMs, () => begin(action))
+  }
+  // The last callers are told, and the stores are closed.
+  await world.run(history.ms + RELOAD_MS)
+  for (const server of new Set([...deployment.masters, ...replicas.values(), first])) server.model.close()
+  return { history, calls, rules, executed }
+}
+
+const limitOf = (name: string, rule: Rule): Limit => ({
+  name,
+  per: ['client'],
+  ...rule,
+  shadow: false,
+  changes: [],
+})

@@ -1,0 +1,72 @@
+import * as fc from 'fast-check'
+import { REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
+import { CLOCKED_SCRIPT } from '../limit/subjects.ts'
+
+export type Command = readonly [name: string, ...args: (string | number)[]]
+
+const CLOCKED_REGISTER = REGISTER_SCRIPT.replace("redis.call('TIME')", "{ 0, redis.call('GET', '{1}clock') }")
+export const START = 1_700_000_000_000_000
+
+const keys = fc.constantFrom('{1}a', '{1}b', '{1}c')
+const limit = fc.oneof(fc.integer({ min: 0, max: 12 }), fc.constantFrom(100, 1000, 1001, 5000))
+const window = fc.constantFrom(60_000_000, 61_000_000, 3_600_000_000)
+const flag = fc.oneof(
+  { weight: 6, arbitrary: fc.constant(0) },
+  { weight: 2, arbitrary: fc.constant(1) },
+  { weight: 1, arbitrary: fc.integer({ min: -2000, max: -1 }) },
+)
+const decision = fc.record({
+  charging: fc.constantFrom(1, 1, 1, 0),
+  limits: fc.array(fc.tuple(keys, limit, window, flag), { minLength: 1, maxLength: 3 }),
+})
+const step = fc.oneof(
+  { weight: 6, arbitrary: fc.integer({ min: 0, max: 3_000_000 }) },
+  { weight: 2, arbitrary: fc.integer({ min: 0, max: 90_000_000 }) },
+  { weight: 1, arbitrary: fc.integer({ min: -70_000_000, max: 0 }) },
+  { weight: 1, arbitrary: fc.integer({ min: -4_000_000_000, max: 4_000_000_000 }) },
+)
+const charge = fc.tuple(step, fc.array(decision, { minLength: 1, maxLength: 3 }), fc.nat(20))
+const register = fc.tuple(step, fc.constantFrom('g1', 'g2', 'g3'))
+const damage = fc.tuple(keys, fc.constantFrom('', 'x', 'y'.repeat(38), 'z'.repeat(51)))
+/** An event of a history. */
+const event = fc.oneof(
+  { weight: 20, arbitrary: charge.map((charge) => ({ charge })) },
+  { weight: 2, arbitrary: register.map((register) => ({ register })) },
+  { weight: 1, arbitrary: damage.map((damage) => ({ damage })) },
+  { weight: 1, arbitrary: keys.map((gone) => ({ gone })) },
+)
+
+type Event = typeof event extends fc.Arbitrary<infer T> ? T : never
+
+/** Histories of calls of both scripts, as commands. The scripts' clock is a key. */
+export const histories: fc.Arbitrary<readonly Command[]> = fc
+  .array(event, { minLength: 1, maxLength: 25 })
+  .map(commandsOf)
+
+function commandsOf(history: readonly Event[]): Command[] {
+  let now = START
+  const commands: Command[] = []
+  const tick = (us: number) => commands.push(['SET', '{1}clock', (now += us)])
+  for (const event of history) {
+    if ('charge' in event) {
+      const [step, decisions, repeats] = event.charge
+      const names = decisions.flatMap(({ limits }) => limits.map(([key]) => key))
+      const rules = decisions.map(({ charging, limits }) =>
+        [charging, ...limits.flatMap(([, ...rule]) => rule)].join(' '),
+      )
+      for (let i = 0; i <= repeats; i++) {
+        tick(i === 0 ? step : 70_000)
+        commands.push(['EVAL', CLOCKED_SCRIPT, names.length, ...names, now + 1000, ...rules])
+      }
+    } else if ('register' in event) {
+      tick(event.register[0])
+      commands.push(['EVAL', CLOCKED_REGISTER, 2, '{1}~gateways', '{1}~since', event.register[1], 10_000])
+    } else if ('damage' in event) {
+      commands.push(['SET', ...event.damage])
+    } else {
+      commands.push(['UNLINK', event.gone])
+    }
+  }
+  for (const key of ['{1}a', '{1}b', '{1}c', '{1}~since']) commands.push(['GET', key])
+  return commands
+}

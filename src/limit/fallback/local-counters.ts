@@ -1,12 +1,12 @@
-import { LRUCache } from 'lru-cache'
 import { type Clock, epochOf } from '../../runtime/clock.ts'
-import { isProof, type Quota } from '../limit.ts'
+import type { Quota } from '../limit.ts'
 import { add, type CallLog, callsOf, createCallLog, dropUpTo, viewAt } from '../memory/call-log.ts'
+import { createKeys } from './keys.ts'
 import { growsAt, type Known, perGateway, roomAt } from './known.ts'
 import { type Addition, type Allowance, allowanceOf, type Charge } from '../store.ts'
 
-/** Maximum keys, and proofs, whose last answer of the store is kept. */
-const MAX_ANSWERS = 20_000
+/** Maximum instants of calls that are added in each turn of the background. */
+const MAX_ADDED = 5000
 
 /** Minimum spread: the clock of the server that gets the calls may be known less well than that of the last, by about a round trip. */
 const MIN_SPREAD_MS = 10
@@ -22,32 +22,7 @@ export function createLocalCounters(
 ) {
   const epochMs = epochOf(clock)
   const nowUs = (): number => Math.round(clock.now() * 1000)
-  /** The keys that the store was asked for last. Proofs, of which each call has another, do not evict limits. */
-  const limits = new LRUCache<string, Known>({ max: MAX_ANSWERS })
-  const proofs = new LRUCache<string, Known>({ max: MAX_ANSWERS })
-  const lately = (quota: Quota) => (isProof(quota) ? proofs : limits)
-  /** The keys with own calls, which must not be evicted. */
-  const kept = new Map<string, Known>()
-
-  function know(quota: Quota): Known {
-    const { key } = quota
-    let known = (kept.size > 0 && kept.get(key)) || lately(quota).get(key)
-    if (known === undefined) {
-      known = {
-        quota,
-        used: 0,
-        firstAt: 0,
-        rest: 0,
-        lastAt: 0,
-        own: undefined,
-        spreadMs: 0,
-        adding: undefined,
-      }
-      lately(quota).set(key, known)
-    }
-    known.quota = quota
-    return known
-  }
+  const keys = createKeys()
 
   function record(
     known: Known,
@@ -70,8 +45,7 @@ export function createLocalCounters(
     if (own === undefined || adding !== undefined) return
     if (viewAt(own, quota.windowMs * 1000, nowUs()).used > 0) return
     known.own = undefined
-    if (!kept.delete(quota.key)) return
-    lately(quota).set(quota.key, known)
+    keys.release(known)
   }
 
   function allowance(known: Known, quota: Quota, gateways: number, at: number, admitted: boolean): Allowance {
@@ -89,20 +63,18 @@ export function createLocalCounters(
     known.spreadMs = known.own === undefined ? spreadMs : Math.min(known.spreadMs, spreadMs)
     known.own ??= createCallLog()
     add(known.own, limit, windowMs * 1000, at + Math.ceil(spreadMs * 1000))
-    kept.set(key, known)
+    keys.keep(known)
   }
 
   function decide(quotas: readonly Quota[], gateways: number, charging: boolean): Charge {
     const at = nowUs()
     const found = quotas.map((quota) => {
-      const known = know(quota)
+      const known = keys.know(quota)
       return { quota, known, hasRoom: roomAt(at, known, quota, gateways) > 0 }
     })
     const admitted = found.every(({ quota, hasRoom }) => hasRoom || quota.shadow)
     const allowances = found.map(({ quota, known, hasRoom }) => {
-      if (charging && admitted && hasRoom) {
-        admit(known, at)
-      }
+      if (charging && admitted && hasRoom) admit(known, at)
       return allowance(known, quota, gateways, at, hasRoom)
     })
     for (const { known } of found) release(known)
@@ -138,7 +110,7 @@ export function createLocalCounters(
     answered(quotas: readonly Quota[], charge: Charge): void {
       for (let i = 0; i < quotas.length; i++) {
         const quota = quotas[i]!
-        if (isTracked(quota)) record(know(quota), charge, i, charge.admitted)
+        if (isTracked(quota)) record(keys.know(quota), charge, i, charge.admitted)
       }
     },
 
@@ -147,20 +119,16 @@ export function createLocalCounters(
      * are added, the store must not decide.
      */
     adding(quotas: readonly Quota[]): Known['adding'] {
-      if (kept.size === 0) return undefined
-      for (const { key } of quotas) {
-        const adding = kept.get(key)?.adding
-        if (adding !== undefined) return adding
-      }
-      return undefined
+      if (!keys.hasKept()) return undefined
+      return keys.kept(quotas).find(({ adding }) => adding !== undefined)?.adding
     },
     /** Asks the store a question, to which the own calls of these keys are added. */
     ask<Answer>(
       quotas: readonly Quota[],
       question: (additions: readonly Addition[]) => Promise<Answer>,
     ): Promise<Answer> {
-      if (kept.size === 0) return question([])
-      const pending = quotas.flatMap(({ key }) => kept.get(key) ?? []).filter(({ own }) => own !== undefined)
+      if (!keys.hasKept()) return question([])
+      const pending = keys.kept(quotas)
       const answer = question(pending.map((known) => additionOf(known, known.own!)))
       for (const known of pending) {
         const end: Promise<void> = answer.then(noop, noop).then(() => {
@@ -170,17 +138,20 @@ export function createLocalCounters(
       }
       return answer
     },
-    /** Returns quotas whose own calls are to be added, limits before proofs. */
-    pending(): readonly Quota[] {
-      const found = [...kept.values()].filter(({ own, adding }) => own !== undefined && adding === undefined)
-      for (const known of found) release(known)
-      const quotas = found.filter(({ own }) => own !== undefined).map(({ quota }) => quota)
-      return [...quotas.filter((quota) => !isProof(quota)), ...quotas.filter(isProof)]
+    /** Returns the next quotas whose own calls are to be added, limits before proofs; drops calls that have left the window. */
+    pending(isWanted: (quota: Quota) => boolean): readonly Quota[] {
+      const found: Quota[] = []
+      let instants = 0
+      for (const known of keys.next()) {
+        release(known)
+        const { quota, own, adding } = known
+        if (own === undefined || adding !== undefined || instants >= MAX_ADDED || !isWanted(quota)) continue
+        instants += own.slots.length / 2
+        found.push(quota)
+      }
+      return found
     },
-    reset(matches: (key: string) => boolean): void {
-      for (const keys of [limits, proofs, kept])
-        for (const key of [...keys.keys()]) if (matches(key)) keys.delete(key)
-    },
+    reset: keys.reset,
   }
 }
 

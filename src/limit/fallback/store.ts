@@ -18,9 +18,6 @@ export interface FallbackOptions extends BreakerOptions {
 
 export type FallbackStore = ReturnType<typeof withFallback>
 
-/** Maximum keys whose own calls are added to the store in each `probeEveryMs`, if nobody asks for them. */
-const ADDED_AT_ONCE = 1000
-
 const unavailable = (cause: Error | undefined) =>
   new Failure(serviceUnavailable('The rate limits cannot be checked at the moment.', cause))
 
@@ -84,13 +81,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   /** Adds the calls that were admitted here to the servers that are up. */
   const addPending = (): Promise<unknown> =>
-    Promise.all(
-      local
-        .pending()
-        .filter((quota) => isUp([quota]))
-        .slice(0, ADDED_AT_ONCE)
-        .map((quota) => peek([quota]).catch(() => {})),
-    )
+    Promise.all(local.pending((quota) => isUp([quota])).map((quota) => peek([quota]).catch(() => {})))
   const stopAdding = clock.every(probeEveryMs, () => void addPending())
 
   return {

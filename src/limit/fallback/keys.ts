@@ -1,0 +1,77 @@
+import { LRUCache } from 'lru-cache'
+import { isProof, type Quota } from '../limit.ts'
+import type { Known } from './known.ts'
+
+/** Maximum keys, and proofs, whose last answer of the store is kept. */
+const MAX_ANSWERS = 20_000
+/** Maximum keys, and proofs, that `next` yields. */
+const MAX_VISITED = 5000
+
+/** Creates the memory of keys. Each call has another proof: these are kept apart, so that they evict no limits. */
+export function createKeys() {
+  const [limits, proofs] = [createKind(), createKind()]
+  const kindOf = (quota: Quota) => (isProof(quota) ? proofs : limits)
+
+  return {
+    /** Returns what is known of a key, for a question about it. */
+    know(quota: Quota): Known {
+      const { key } = quota
+      const { kept, asked } = kindOf(quota)
+      let known = (kept.size > 0 && kept.get(key)) || asked.get(key)
+      if (known === undefined) {
+        known = {
+          quota,
+          used: 0,
+          firstAt: 0,
+          rest: 0,
+          lastAt: 0,
+          own: undefined,
+          spreadMs: 0,
+          adding: undefined,
+        }
+        asked.set(key, known)
+      }
+      known.quota = quota
+      return known
+    },
+    /** Keeps a key, which has own calls, until it is released. */
+    keep: (known: Known): void => void kindOf(known.quota).kept.set(known.quota.key, known),
+    release(known: Known): void {
+      const { kept, asked } = kindOf(known.quota)
+      if (kept.delete(known.quota.key)) asked.set(known.quota.key, known)
+    },
+    hasKept: (): boolean => limits.kept.size > 0 || proofs.kept.size > 0,
+    /** Returns those of the keys that are kept. */
+    kept: (quotas: readonly Quota[]): readonly Known[] =>
+      quotas.flatMap((quota) => kindOf(quota).kept.get(quota.key) ?? []),
+    /** Yields some of the keys that are kept, in turn, limits before proofs. */
+    *next(): Generator<Known> {
+      yield* limits.next()
+      yield* proofs.next()
+    },
+    reset(matches: (key: string) => boolean): void {
+      for (const { asked, kept } of [limits, proofs]) {
+        for (const key of asked.keys()) if (matches(key)) asked.delete(key)
+        for (const key of kept.keys()) if (matches(key)) kept.delete(key)
+      }
+    },
+  }
+}
+
+function createKind() {
+  /** The keys with own calls, which must not be evicted. */
+  const kept = new Map<string, Known>()
+  let rest = kept.values()
+  return {
+    kept,
+    /** The keys that the store was asked for last. */
+    asked: new LRUCache<string, Known>({ max: MAX_ANSWERS }),
+    *next(): Generator<Known> {
+      for (let i = Math.min(MAX_VISITED, kept.size); i > 0; i--) {
+        const { value } = rest.next()
+        if (value === undefined) rest = kept.values()
+        else yield value
+      }
+    },
+  }
+}

@@ -101,7 +101,10 @@ export function createHistory(profile: Profile, seed: number): History {
   const actions: Action[] = []
   const add = (draft: object): void => {
     // Each gateway knows the number of gateways within two seconds of their start.
-    const atMs = random.between(gateways > 1 ? 2500 : 0, ms)
+    const last = actions.at(-1)
+    // Faults come together as often as not.
+    const isNext = last !== undefined && last.kind !== 'caller' && random.chance(0.4)
+    const atMs = isNext ? last.atMs + random.between(0, 600) : random.between(gateways > 1 ? 2500 : 0, ms)
     actions.push({ ms: 0, atMs, ...draft, number: actions.length } as Action)
   }
   const clients = random.integer(1, 4)

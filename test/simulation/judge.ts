@@ -87,34 +87,39 @@ function promised(
   return limit * (1 + losses + starts) + byFallback
 }
 
-/** Finds callers that waited as told, and were refused again although nobody else was admitted. */
+/**
+ * Finds callers that waited as told, and were refused again although nobody else was admitted since they were refused. With several
+ * gateways, or if Redis's clock is set: since two windows before.
+ */
 function waits(
   played: Played,
   calls: readonly Call[],
   name: LimitName,
   client: string,
 ): readonly Violation[] {
-  const { history, executed } = played
-  const refused = calls.filter(
-    ({ admitted, isReplay, refusedBy, waitedFor }) =>
-      !admitted && !isReplay && refusedBy === name && waitedFor !== undefined,
+  const { history, executed, rules } = played
+  const isExact = history.gateways === 1 && history.actions.every(({ kind }) => kind !== 'clock')
+  const moreMs = isExact ? 0 : 2 * Math.max(...rules[name].map(({ windowMs }) => windowMs))
+  const lost = executed.filter(
+    ({ keys, sentAtMs, answeredAtMs }) =>
+      (answeredAtMs === undefined || answeredAtMs - sentAtMs >= TIMEOUT_MS) &&
+      keys.includes(`s:{${client}}:${name}`),
   )
-  const broken = refused.find((call) => {
-    const [fromMs, toMs] = [call.waitedFor!.askedAtMs, call.toldAtMs]
+  const broken = calls.find(({ admitted, isReplay, refusedBy, waitedFor, toldAtMs }) => {
+    if (admitted || isReplay || refusedBy !== name || waitedFor === undefined) return false
+    const [fromMs, toMs] = [waitedFor.askedAtMs - moreMs, toldAtMs]
     const isTaken = calls.some(
       (other) => other.admitted && other.toldAtMs >= fromMs && other.askedAtMs <= toMs,
     )
     // Redis charged a call whose answer was lost: it counts as admitted.
-    const isGhost = executed.some(
-      ({ keys, atMs, sentAtMs, answeredAtMs }) =>
-        (answeredAtMs === undefined || answeredAtMs - sentAtMs >= TIMEOUT_MS) &&
-        atMs >= fromMs - TIMEOUT_MS &&
-        atMs <= toMs &&
-        keys.some((key) => key === `s:{${client}}:${name}`),
+    const isGhost = lost.some(({ atMs }) => atMs >= fromMs - TIMEOUT_MS && atMs <= toMs)
+    const others = between(
+      history.actions,
+      ['clock', 'replace', 'change'],
+      fromMs - GRACE_MS,
+      toMs + GRACE_MS,
     )
-    const isOther =
-      between(history.actions, ['clock', 'replace', 'change'], fromMs - GRACE_MS, toMs + GRACE_MS).length > 0
-    return !isTaken && !isGhost && !isOther && history.gateways === 1
+    return !isTaken && !isGhost && others.length === 0
   })
   if (broken === undefined) return []
   const { waitedFor, toldAtMs, retryAfterMs, mode } = broken

@@ -1,0 +1,107 @@
+/**
+ * Puts faults into a copy of the limiter, one at a time, and simulates it until the fault is found: `npm run simulate:faults`. Fails
+ * if one is not found in two minutes.
+ */
+import { spawnSync } from 'node:child_process'
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import process from 'node:process'
+
+const SECONDS = 120
+const STORE = 'src/limit/fallback/store.ts'
+const LOCAL = 'src/limit/fallback/local-counters.ts'
+const KEYS = 'src/limit/fallback/keys.ts'
+const KNOWN = 'src/limit/fallback/known.ts'
+const PROTOCOL = 'src/limit/redis/protocol.ts'
+const ASK = '.ask(quotas, (additions) => store.charge(quotas, additions))'
+
+/** Names of faults, each with its changes: a file, a text of it, and the replacement. */
+const FAULTS: Readonly<
+  Record<string, readonly (readonly [file: string, text: string, replacement: string])[]>
+> = {
+  // The first seven were in the limiter.
+  'calls are added only to the server that was asked for them': [
+    [STORE, 'const breakers =', 'const asked = new Map<string, string>()\n  const breakers ='],
+    [
+      STORE,
+      'options.onFallback?.()',
+      'options.onFallback?.()\n    for (const { key } of quotas) asked.set(key, store.server(key))',
+    ],
+    [
+      STORE,
+      'const adding = local.adding(quotas)',
+      'const isMoved = quotas.some(({ key }) => (asked.get(key) ?? store.server(key)) !== store.server(key))\n    if (isMoved) return store.charge(quotas)\n    const adding = local.adding(quotas)',
+    ],
+    [
+      STORE,
+      '(quota) => isUp([quota])',
+      '(quota) => isUp([quota]) && asked.get(quota.key) === store.server(quota.key)',
+    ],
+  ],
+  'added calls are taken as made now': [
+    [PROTOCOL, '${atUs} ${count}', '${Number.MAX_SAFE_INTEGER} ${count}'],
+  ],
+  'all calls of the store are taken as made at its last answer': [
+    [LOCAL, 'known.firstAt = at + Math.ceil((resetAfterMs - windowMs) * 1000)', 'known.firstAt = at'],
+    [LOCAL, 'if (wasCharged || known.lastAt + windowMs * 1000 <= at) known', 'known'],
+  ],
+  'what remained of one limit is taken for the rest of another': [
+    [LOCAL, 'known.used = used', 'Object.assign(known, { used, then: limit })'],
+    [KNOWN, 'lastAt }: Known', 'lastAt, then }: Known & { then?: number }'],
+    [KNOWN, 'limit - stored', '(then ?? limit) - stored'],
+  ],
+  'proofs evict limits': [
+    [KEYS, 'isProof(quota) ? proofs : limits', 'quota === undefined ? proofs : limits'],
+    [KEYS, 'MAX_ANSWERS = 20_000', 'MAX_ANSWERS = 3'],
+  ],
+  'calls are added only in the background': [[STORE, `local\n      ${ASK}`, 'store.charge(quotas)']],
+  'a proof is forgotten when it is added': [
+    [KEYS, 'if (kept.delete(known.quota.key))', 'if (kept.delete(known.quota.key) && !isProof(known.quota))'],
+  ],
+  // Others.
+  'an answer under way decides after another was missed': [
+    ['src/limit/redis/scripts.ts', 'failAll(error as Error)', ''],
+  ],
+  'calls count as added although the answer was lost': [
+    [LOCAL, 'if (charge !== undefined) {', 'dropUpTo(own, total)\n        if (charge !== undefined) {'],
+  ],
+  'a refusal is cached for too long': [
+    ['src/limit/limiter.ts', 'askedAt + retryAfterMs <= at', 'askedAt + retryAfterMs + 30 <= at'],
+  ],
+  'calls of the older half of the window are not added': [
+    ['src/limit/redis/charge.lua', 'instant > now - window then', 'instant > now - window / 2 then'],
+  ],
+  'callers do not wait for what is unknown of the clock of Redis': [
+    [LOCAL, 'Math.max(MIN_SPREAD_MS, spreadMsOf(key))', '0'],
+  ],
+}
+
+let missed = 0
+for (const [fault, changes] of Object.entries(FAULTS)) {
+  const copy = mkdtempSync(join(tmpdir(), 'sluice-fault-'))
+  for (const name of ['src', 'test', 'scripts', 'package.json', 'tsconfig.json'])
+    cpSync(name, join(copy, name), { recursive: true })
+  symlinkSync(join(process.cwd(), 'node_modules'), join(copy, 'node_modules'))
+  for (const [file, text, replacement] of changes) {
+    const before = readFileSync(join(copy, file), 'utf8')
+    if (!before.includes(text)) throw new Error(`${file} does not contain: ${text}`)
+    writeFileSync(
+      join(copy, file),
+      before.replace(text, () => replacement),
+    )
+  }
+  const startedAt = performance.now()
+  const { status, stderr } = spawnSync('npx', ['tsx', 'scripts/simulate.ts', '--seconds', String(SECONDS)], {
+    cwd: copy,
+    encoding: 'utf8',
+  })
+  const secs = ((performance.now() - startedAt) / 1000).toFixed(0)
+  const isFound = status === 1 && stderr.includes('is broken')
+  if (!isFound) missed++
+  console.log(`${isFound ? 'found' : 'NOT FOUND'} in ${secs} s: ${fault}`)
+  const [, broken] = /^(?!npm)(.*is broken.*)$/m.exec(stderr) ?? []
+  console.log(`  ${broken ?? stderr.slice(0, 500)}`)
+  rmSync(copy, { recursive: true })
+}
+process.exitCode = missed === 0 ? 0 : 1

@@ -26,14 +26,8 @@ type Row = readonly (string | number | null | undefined)[]
 export function formatTable(rows: readonly Row[]): string {
   const texts = rows.map((row) => row.map((cell) => String(cell ?? '-')))
   const widths = texts[0]!.map((_, i) => texts.reduce((max, row) => Math.max(max, row[i]!.length), 0))
-  return texts
-    .map((row) =>
-      row
-        .map((cell, i) => cell.padEnd(widths[i]!))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n')
+  const lineOf = (row: readonly string[]): string => row.map((cell, i) => cell.padEnd(widths[i]!)).join('  ')
+  return texts.map((row) => lineOf(row).trimEnd()).join('\n')
 }
 
 /** Formats a table with a head; empty if it has no other rows. */

@@ -33,11 +33,11 @@ export async function run(args: Args, io: Io): Promise<void> {
     throw new ConfigError([{ where: '--workers', path: '', message }])
   }
   const watch = createWatch(() => void running?.reload('file-change'))
-  const follow = ({ file, certificates }: typeof loaded): void =>
-    watch(file === '-' ? certificates : [file, ...certificates])
+  const filesOf = ({ file, certificates }: typeof loaded): readonly string[] =>
+    file === '-' ? certificates : [file, ...certificates]
   const load = async (before: string) => {
     const next = await loadInThread({ ...options, before })
-    follow(next)
+    watch(filesOf(next))
     return next
   }
   const started = await Promise.race([start(config, { source: { ...loaded, load }, workers }), signalled])
@@ -47,9 +47,10 @@ export async function run(args: Args, io: Io): Promise<void> {
     started.fatal(error)
     io.exit(1)
   })
-  follow(loaded)
-  // The files may have changed since they were read.
-  void running.reload('file-change')
+  const files = filesOf(loaded)
+  watch(files)
+  // They may have changed since they were read.
+  if (files.length > 0) void running.reload('file-change')
   const signal = await signalled
   const signalledAt = performance.now()
   const repeated = (): void => {

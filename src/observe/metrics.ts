@@ -33,8 +33,8 @@ export function createMetrics() {
   const counter = (series: string, help: string) => new Counter(parse(series, help))
   const gauge = (aggregator: Aggregator, series: string, help: string) =>
     new Gauge({ ...parse(series, help), aggregator })
-  /** Returns a function that registers the gauge; `read` returns its values whenever it is shown. */
-  const readGauge = (aggregator: Aggregator, series: string, help: string) => (read: Read) =>
+  /** Registers a gauge whose values `read` returns whenever it is shown. */
+  const showGauge = (aggregator: Aggregator, series: string, help: string, read: Read) =>
     void new Gauge({
       ...parse(series, help),
       aggregator,
@@ -68,37 +68,14 @@ export function createMetrics() {
   ]
 
   return {
+    showGauge,
     droppedSockets,
-    readUpstreams: readGauge('min', 'sluice_upstream_up{upstream,address}', '0 while the address fails.'),
-    readKeyAges: readGauge(
-      'max',
-      'sluice_issuer_keys_age_seconds{issuer}',
-      "Seconds since the issuer's keys were last read, or since the first attempt.",
-    ),
+    maxSockets: gauge('sum', 'sluice_downstream_max_sockets', 'Maximum open sockets: listen.maxConnections.'),
     keyFailures: counter('sluice_issuer_keys_failures_total{issuer}', 'Failed reads of the keys.'),
-    readIntrospections: readGauge('min', 'sluice_introspection_up{issuer}', '0 while it fails, else 1.'),
     introspections: counter(
       'sluice_introspection_requests_total{issuer,result}',
       'Introspected tokens: active, inactive, failed (without a response).',
     ),
-    readCertificates: readGauge(
-      'min',
-      'sluice_certificate_expiry_timestamp_seconds{certificate}',
-      'Expiry of the first certificate in the file at this path of the configuration.',
-    ),
-    readSockets: readGauge('sum', 'sluice_downstream_sockets', "Callers' open sockets."),
-    maxSockets: gauge('sum', 'sluice_downstream_max_sockets', 'Maximum open sockets: listen.maxConnections.'),
-    readUpstreamSockets: readGauge(
-      'sum',
-      'sluice_upstream_sockets{upstream}',
-      'Open sockets to the upstream.',
-    ),
-    readUpstreamMaxSockets: readGauge(
-      'sum',
-      'sluice_upstream_max_sockets{upstream}',
-      'Maximum of sluice_upstream_sockets (maxConnections of the upstream).',
-    ),
-    readUpstreamQueues: readGauge('sum', 'sluice_upstream_queue{upstream}', 'Requests waiting for a socket.'),
     failures: counter(
       'sluice_failures_total',
       'Failed authentications and unmatched requests, counted under the key failures.',

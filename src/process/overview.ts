@@ -145,28 +145,33 @@ interface Observed {
 }
 
 /** Makes the gauges read their values from `server` and the current state whenever they are shown. */
-export function showGauges(metrics: Metrics, server: Server, current: () => Observed): void {
+export function showGauges({ showGauge }: Metrics, server: Server, current: () => Observed): void {
   const perUpstream = (read: (forward: Forward) => number) =>
     [...current().forwards].map(([upstream, forward]) => [{ upstream }, read(forward)] as const)
 
-  metrics.readKeyAges(() => current().issuers.keyAges())
-  metrics.readIntrospections(() => current().issuers.introspections())
-  metrics.readCertificates(() =>
-    current().certificates.map(
-      ({ path, validToMs }) => [{ certificate: path.join('.') }, validToMs / 1000] as const,
-    ),
-  )
-  metrics.readUpstreams(() =>
+  showGauge('min', 'sluice_upstream_up{upstream,address}', '0 while the address fails.', () =>
     [...current().forwards].flatMap(([upstream, { addresses }]) =>
       addresses().map(({ address, up }) => [{ upstream, address }, up ? 1 : 0] as const),
     ),
   )
-  metrics.readSockets(() => [[{}, openSockets(server)]])
-  metrics.readUpstreamSockets(() => perUpstream(({ load }) => load().sockets))
-  metrics.readUpstreamQueues(() => perUpstream(({ load }) => load().waiting))
-  metrics.readUpstreamMaxSockets(() =>
-    current().config.upstreams.map(
-      ({ name, maxConnections }) => [{ upstream: name }, maxConnections] as const,
-    ),
+  const age = "Seconds since the issuer's keys were last read, or since the first attempt."
+  showGauge('max', 'sluice_issuer_keys_age_seconds{issuer}', age, () => current().issuers.keyAges())
+  showGauge('min', 'sluice_introspection_up{issuer}', '0 while it fails, else 1.', () =>
+    current().issuers.introspections(),
+  )
+  const expiry = 'Expiry of the first certificate in the file at this path of the configuration.'
+  showGauge('min', 'sluice_certificate_expiry_timestamp_seconds{certificate}', expiry, () =>
+    current().certificates.map(({ path, validToMs }) => [{ certificate: path.join('.') }, validToMs / 1000]),
+  )
+  showGauge('sum', 'sluice_downstream_sockets', "Callers' open sockets.", () => [[{}, openSockets(server)]])
+  showGauge('sum', 'sluice_upstream_sockets{upstream}', 'Open sockets to the upstream.', () =>
+    perUpstream(({ load }) => load().sockets),
+  )
+  const max = 'Maximum of sluice_upstream_sockets (maxConnections of the upstream).'
+  showGauge('sum', 'sluice_upstream_max_sockets{upstream}', max, () =>
+    current().config.upstreams.map(({ name, maxConnections }) => [{ upstream: name }, maxConnections]),
+  )
+  showGauge('sum', 'sluice_upstream_queue{upstream}', 'Requests waiting for a socket.', () =>
+    perUpstream(({ load }) => load().waiting),
   )
 }

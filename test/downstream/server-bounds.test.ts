@@ -181,7 +181,7 @@ describe.concurrent('a caller', () => {
         response.end(answer)
         response.once('close', done)
       },
-      { ...BOUNDS, slowReaderMs: 4000 },
+      { ...BOUNDS, slowReaderMs: 2000 },
       SILENT,
     )
     const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
@@ -189,7 +189,7 @@ describe.concurrent('a caller', () => {
     sockets.push(socket)
     let bytes = 0
     const read = async (until: number): Promise<void> => {
-      await sleep(2500)
+      await sleep(1250)
       while (bytes < until && !socket.destroyed) {
         bytes += (socket.read() as Buffer | null)?.length ?? 0
         await sleep(1)

@@ -9,7 +9,7 @@ export interface TestProcess {
   readonly child: ChildProcess
   stdout(): string
   stderr(): string
-  /** The lines of standard output that are JSON. */
+  /** The complete lines of standard output that are JSON. */
   lines(): Record<string, unknown>[]
   /** Resolves with the exit code. */
   ended(): Promise<number | null>
@@ -42,6 +42,8 @@ export function sluice(
   )
   let out = ''
   let err = ''
+  let parsedChars = 0
+  const parsed: Record<string, unknown>[] = []
   child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()))
   child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()))
   child.stdin.on('error', () => {})
@@ -51,11 +53,14 @@ export function sluice(
     child,
     stdout: () => out,
     stderr: () => err,
-    lines: () =>
-      out
-        .split('\n')
-        .filter((line) => line.startsWith('{') && line.endsWith('}'))
-        .map((line) => JSON.parse(line) as Record<string, unknown>),
+    lines() {
+      // Parses each line once: tests look for a line every few milliseconds, among thousands.
+      const end = out.lastIndexOf('\n') + 1
+      for (const line of out.slice(parsedChars, end).split('\n'))
+        if (line.startsWith('{') && line.endsWith('}')) parsed.push(JSON.parse(line))
+      parsedChars = end
+      return [...parsed]
+    },
     ended: () => ended,
     kill: (signal = 'SIGKILL') => void child.kill(signal),
   }

@@ -10,9 +10,9 @@ import type { SharedRedis } from '../helpers/redis.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
-const CLIENTS = 10_000
+const CLIENTS = 4000
 const EVERY_MS = 5
-/** Allows for a busy machine; a quiet one takes 50 ms. Reading the file in the serving thread took 2000. */
+/** Allows for a busy machine; a quiet one takes 50 ms. Reading the file in the serving thread takes 500 to 1000. */
 const MAX_MS = 250
 
 let data: TestUpstream
@@ -56,7 +56,7 @@ async function slowest(
   return worst
 }
 
-describe('with 10,000 clients, no caller waits', () => {
+describe('with thousands of clients, no caller waits', () => {
   it.each([
     ['', 'memory', []],
     [', also with several workers', 'redis', ['--workers', '2']],

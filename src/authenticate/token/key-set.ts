@@ -25,28 +25,23 @@ const MAX_EXPONENT = 2n ** 64n
 const USUAL_EXPONENT = 65537n
 
 /** The usable keys of a JWK Set (RFC 7517 section 5); `source` is the set as JSON. */
-export class KeySet {
-  readonly keys: readonly VerificationKey[]
-  readonly source: string
+export type KeySet = ReturnType<typeof createKeySet>
 
-  constructor(keys: readonly VerificationKey[], source: string) {
-    this.keys = keys
-    this.source = source
-  }
-
+function createKeySet(keys: readonly VerificationKey[], source: string) {
   /** Returns the keys to try for an algorithm and a `kid`, if the token has one: the first 5, or only the first if one is slow. */
-  find(algorithm: unknown, kid: unknown): readonly VerificationKey[] {
-    const fitting = this.keys.filter(
+  function find(algorithm: unknown, kid: unknown): readonly VerificationKey[] {
+    const fitting = keys.filter(
       (key) => (kid === undefined || key.kid === kid) && key.algorithms.has(algorithm),
     )
     return fitting.slice(0, fitting.some(({ slow }) => slow) ? 1 : MAX_TRIED)
   }
 
   /** Returns true if one of these keys made the signature. Ignores keys that the JWS contains or refers to. */
-  verifies(jws: Jws, kid: unknown): boolean {
+  function verifies(jws: Jws, kid: unknown): boolean {
     const alg = jws.header['alg'] as string
-    return this.find(alg, kid).some(({ key }) => verifyJws(jws, alg, key))
+    return find(alg, kid).some(({ key }) => verifyJws(jws, alg, key))
   }
+  return { keys, source, find, verifies }
 }
 
 /** Reads the usable keys of a JWK Set; rejects if it is malformed. Returns `previous` itself if the sets are equal. */
@@ -62,7 +57,7 @@ export async function readKeySet(document: unknown, previous?: KeySet, maxKeys =
     const key = await readKey(jwk)
     if (key !== undefined) keys.push(key)
   }
-  return new KeySet(keys, source)
+  return createKeySet(keys, source)
 }
 
 async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {

@@ -104,6 +104,11 @@ export function createMetrics() {
     ),
     storeUp: gauge('min', 'sluice_store_up', '1 if the store decides, in every worker.'),
     storeMode: gauge('max', 'sluice_store_mode{mode}', '1 for the modes that decide now, in any worker.'),
+    lastFallbackAt: gauge(
+      'max',
+      'sluice_store_fallback_last_timestamp_seconds',
+      'Time of the last decision of the fallback; 0 if there was none.',
+    ),
     overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits set by operators."),
     fallbackDecisions: {
       inc: (labels: { readonly mode: string }, value?: number) =>

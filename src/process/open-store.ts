@@ -11,6 +11,8 @@ import { atMostEvery, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
 const DAMAGED_LOG_MS = 10_000
+/** Pauses before a log line about decisions of the fallback while Redis is available: before the first, and before the next. */
+const FALLBACK_LOG_MS = [1000, 10_000] as const
 
 const MODE_CHANGED = {
   store: 'Redis available again',
@@ -34,9 +36,10 @@ const logged = (overrides: readonly Override[]): readonly string[] =>
  * configured. Rejects if Redis contradicts the configuration. If Redis cannot be reached, logs that and sets the metrics.
  */
 export async function openStore(config: StoreConfig, log: Log, metrics: Metrics) {
-  function show(now: Mode): void {
-    for (const mode of Object.keys(MODE_CHANGED)) metrics.storeMode.set({ mode }, mode === now ? 1 : 0)
-    metrics.storeUp.set(now === 'store' ? 1 : 0)
+  function show(...now: readonly Mode[]): void {
+    for (const mode of Object.keys(MODE_CHANGED) as Mode[])
+      metrics.storeMode.set({ mode }, now.includes(mode) ? 1 : 0)
+    metrics.storeUp.set(now.includes('store') ? 1 : 0)
   }
   const events: LiveOverridesOptions = {
     onChange(overrides, added, removed) {
@@ -55,6 +58,20 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
   metrics.fallbackDecisions.inc({ mode }, 0)
+  /** Decisions without Redis that are not logged yet. */
+  let unlogged = 0
+  let lastCause: string | undefined
+  let reportedAt = -Infinity
+  let reporting: NodeJS.Timeout | undefined
+  /** Logs the decisions of the fallback while Redis is available: late answers, mostly. Those of an outage are logged at its end. */
+  function report(): void {
+    reporting = undefined
+    if (store.mode() !== 'store') return
+    log.warn({ mode, decisions: unlogged, cause: lastCause }, 'decisions made without Redis')
+    unlogged = 0
+    reportedAt = performance.now()
+    show('store')
+  }
   const counters = createRedisStore({
     ...redis,
     prefix: prefixOf(config),
@@ -77,10 +94,22 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
     onDamaged: atMostEvery(DAMAGED_LOG_MS, (key: string) =>
       log.error({ key, mode }, 'Redis key damaged; its calls are decided without Redis'),
     ),
-    onFallback: () => metrics.fallbackDecisions.inc({ mode }),
+    onFallback(cause) {
+      metrics.fallbackDecisions.inc({ mode })
+      metrics.lastFallbackAt.setToCurrentTime()
+      unlogged++
+      lastCause = cause?.message ?? lastCause
+      if (reporting !== undefined || store.mode() !== 'store') return
+      show('store', mode)
+      const [first, next] = FALLBACK_LOG_MS
+      reporting = setTimeout(report, performance.now() - reportedAt < next ? next : first).unref()
+    },
     onChange({ mode: now, server, degraded, cause }) {
       show(degraded ? mode : 'store')
-      if (now === 'store') log.info({ server, mode: now }, MODE_CHANGED.store)
+      if (now === 'store') {
+        log.info({ server, mode: now, decisions: unlogged }, MODE_CHANGED.store)
+        unlogged = 0
+      }
       // `onMisconfigured` has logged a StoreConfigError.
       else if (!(cause instanceof StoreConfigError))
         log.warn({ server, mode: now, cause: cause?.message }, MODE_CHANGED[now])

@@ -98,12 +98,16 @@ function statusOf(metrics: MetricValues) {
   const withLabel = (name: string, label: string, wanted: string): number | null =>
     rows(name).find((row) => row.label(label) === wanted)?.value ?? null
 
+  const lastFallbackAt = single('store_fallback_last_timestamp_seconds') ?? 0
   return {
     workers: single('workers'),
     sockets: single('downstream_sockets'),
     store: {
       up: single('store_up') === 1,
       modes: rows('store_mode').flatMap(({ label, value }) => (value === 1 ? label('mode') : [])),
+      /** Decisions without Redis since the start, and the instant of the last. */
+      withoutRedis: single('store_fallback_decisions_total') ?? 0,
+      lastWithoutRedis: lastFallbackAt === 0 ? null : instant(lastFallbackAt * 1000),
     },
     upstreams: rows('upstream_up').map(({ label, value }) => ({
       upstream: label('upstream'),

@@ -35,6 +35,7 @@ it('adds up the counters of processes, and combines each gauge by its aggregator
     'sluice_store_up 0',
     'sluice_store_mode{mode="local"} 1',
     'sluice_store_mode{mode="store"} 1',
+    'sluice_store_fallback_last_timestamp_seconds 0',
     'sluice_workers 2',
   ])
 

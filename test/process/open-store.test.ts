@@ -163,15 +163,17 @@ it.concurrent('an outage appears in the log, the metrics and the readiness at th
   const { opened, lines, metric } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
   /** Returns the metrics, the readiness and the log of the same instant. */
   const state = async (): Promise<readonly unknown[]> => {
-    const others = () => [opened.ready(), lines.length % 2]
+    const others = () => [opened.ready(), lines.filter((line) => line.includes('available')).length % 2]
     const before = others()
     const shown = await Promise.all(
       ['sluice_store_up', 'sluice_store_mode{mode="store"}', 'sluice_store_mode{mode="deny"}'].map(metric),
     )
     return String(before) === String(others()) ? [...shown, ...before] : await state()
   }
+  /** Redis decides, the fallback decides single calls too, and it decides all. */
   const answers = [
     ['1', '1', '0', true, 0],
+    ['1', '1', '1', true, 0],
     ['0', '0', '1', false, 1],
   ]
   const fallbackDecisions = () => metric('sluice_store_stand_in_decisions_total{mode="deny"}')
@@ -182,7 +184,7 @@ it.concurrent('an outage appears in the log, the metrics and the readiness at th
   for (const failures of [1, 2, 3, 4]) {
     await expect(opened.store.charge([quota])).rejects.toThrow('cannot be checked')
     expect(await fallbackDecisions()).toBe(String(failures))
-    expect(await state()).toEqual(answers[failures < 3 ? 0 : 1])
+    expect(await state()).toEqual(answers[failures < 3 ? 1 : 2])
   }
   server.thaw()
   await until('Redis decides', () => opened.ready())
@@ -195,4 +197,24 @@ it.concurrent('an outage appears in the log, the metrics and the readiness at th
     expect(answers).toContainEqual(now)
     return now[0] === '0'
   })
+})
+
+it.concurrent('a single late answer is logged, counted and shown in the mode for a while, although there is no outage', async ({
+  expect,
+  onTestFinished,
+}) => {
+  const server = await serverThat(onTestFinished, {})
+  const { opened, lines, metric } = await open(onTestFinished, { topology: { url: server.url } })
+  server.freeze()
+  expect((await opened.store.charge([quota])).mode).toBe('local')
+  server.thaw()
+  expect(await metric('sluice_store_mode{mode="local"}')).toBe('1')
+  expect(await metric('sluice_store_mode{mode="store"}')).toBe('1')
+  await until('it is logged', () => lines.length > 0)
+  expect(lines).toEqual(['warn: decisions made without Redis'])
+  expect(await metric('sluice_store_mode{mode="local"}')).toBe('0')
+  expect(await metric('sluice_store_fallback_decisions_total{mode="local"}')).toBe('1')
+  expect(Number(await metric('sluice_store_fallback_last_timestamp_seconds'))).toBeGreaterThan(
+    Date.now() / 1000 - 60,
+  )
 })

@@ -69,11 +69,16 @@ it('shows the state that the metrics contain, and empty lists for missing metric
   show('sluice_store_up', {}, 0)
   show('sluice_store_mode', { mode: 'local' }, 1)
   show('sluice_store_mode', { mode: 'store' }, 0)
+  show('sluice_store_fallback_decisions_total', { mode: 'local' }, 6)
+  show('sluice_store_fallback_last_timestamp_seconds', {}, 1_750_000_000)
   show('sluice_limit_decisions_total', { limit: 'trial', outcome: 'shadow_over' }, 4)
   show('sluice_limit_decisions_total', { limit: 'requests', outcome: 'over' }, 9)
   expect((await (await overviewOf(registry)).read()).status).toMatchObject({
     sockets: 7,
-    store: { up: false, modes: ['local'] },
+    store: {
+      ...{ up: false, modes: ['local'] },
+      ...{ withoutRedis: 6, lastWithoutRedis: '2025-06-15T15:06:40.000Z' },
+    },
     upstreams: [
       { upstream: 'data', address: 'http://a', up: false, sockets: 5, queue: 2 },
       { upstream: 'identity', address: 'http://b', up: true, sockets: null, queue: null },

@@ -4,7 +4,7 @@ import type { Call, Played } from './play.ts'
 
 /** A broken promise. */
 export interface Violation {
-  readonly promise: 'limit' | 'wait' | 'proof' | 'late'
+  readonly promise: 'limit' | 'early' | 'wait' | 'proof' | 'late'
   readonly text: string
 }
 
@@ -19,7 +19,11 @@ export function judge(played: Played): readonly Violation[] {
   return [
     ...keys.flatMap(({ client, name }) => {
       const own = calls.filter((call) => call.client === client && call.limits.includes(name))
-      return [...excess(played, own, name), ...waits(played, own, name, client)]
+      return [
+        ...excess(played, own, name),
+        ...changed(played, own, name),
+        ...waits(played, own, name, client),
+      ]
     }),
     ...proofs(played),
     ...late(played),
@@ -71,6 +75,53 @@ function excess(played: Played, calls: readonly Call[], name: LimitName): readon
     }
   }
   return worst === undefined ? [] : [worst]
+}
+
+/**
+ * Finds, at a single gateway, calls that the limit in force did not allow, also after it was changed: admitted although the last
+ * window was full, or refused although two windows had fewer calls.
+ */
+function changed(played: Played, calls: readonly Call[], name: LimitName): readonly Violation[] {
+  const { history, executed } = played
+  const { actions } = history
+  if (history.gateways > 1 || actions.some((action) => action.kind === 'clock' || losesData(action)))
+    return []
+  const admitted = calls.filter((call) => call.admitted)
+  for (const call of calls) {
+    const { askedAtMs, toldAtMs, client } = call
+    const longest = 2 * Math.max(...played.rules[name].map(({ windowMs }) => windowMs))
+    const [rule, ...others] = rulesBetween(played, name, askedAtMs, toldAtMs)
+    const windows = rulesBetween(played, name, askedAtMs - longest, toldAtMs).map(({ windowMs }) => windowMs)
+    const isSteady = rule !== undefined && others.length === 0 && windows.every((ms) => ms === rule.windowMs)
+    if (!isSteady || between(actions, ['replace'], askedAtMs - longest, toldAtMs).length > 0) continue
+    const { limit, windowMs } = rule
+    if (call.admitted) {
+      const before = admitted.filter(
+        (other) => other.toldAtMs < askedAtMs && other.askedAtMs > toldAtMs - windowMs,
+      )
+      if (before.length < limit) continue
+      return [
+        {
+          promise: 'limit',
+          text: `a call of ${name} by ${client} was admitted at ${toldAtMs} after ${before.length}, limit ${limit}`,
+        },
+      ]
+    }
+    if (call.isReplay || call.refusedBy !== name) continue
+    const key = `s:{${client}}:${name}`
+    const counted = [
+      ...admitted.map((other) => other.toldAtMs),
+      ...executed.filter(({ keys }) => keys.includes(key)).map(({ atMs }) => atMs),
+    ].filter((atMs) => atMs > askedAtMs - 2 * windowMs && atMs <= toldAtMs + GRACE_MS)
+    if (counted.length >= limit) continue
+    return [
+      {
+        promise: 'early',
+        text: `a call of ${name} by ${client} was refused at ${toldAtMs} after ${counted.length}, limit ${limit}`,
+      },
+    ]
+  }
+  return []
 }
 
 /** Returns the calls that docs/limits.md promises at most in a window. */

@@ -36,7 +36,12 @@ export function tiles(parent) {
 /** @param {Overview} overview */
 export function tilesOf({ activity, counts, status: { store, workers, sockets } }) {
   const refused = activity.clients.filter(({ refusedNow }) => refusedNow !== null).length
-  const fallbacks = store.modes.flatMap((mode) => FALLBACKS[mode] ?? [])
+  const fallbacks = store.up ? [] : store.modes.flatMap((mode) => FALLBACKS[mode] ?? [])
+  const last = store.lastWithoutRedis?.slice(11, 19)
+  const missed =
+    store.withoutRedis === 0
+      ? []
+      : [`${pluralize(store.withoutRedis, 'decision')} without Redis, the last at ${last} UTC`]
   return [
     { name: 'Calls', text: `${rate(activity.requests)}/s`, note: 'all requests' },
     {
@@ -53,7 +58,7 @@ export function tilesOf({ activity, counts, status: { store, workers, sockets } 
     {
       name: 'Store',
       text: store.up ? 'Up' : 'Down',
-      note: fallbacks.join('; ') || `${counts} counts`,
+      note: [...fallbacks, ...missed].join('; ') || `${counts} counts`,
       className: store.up ? 'good' : 'refused',
     },
     {

@@ -30,7 +30,11 @@ export async function run(args: Args, io: Io): Promise<void> {
   if (client === undefined) throw new UsageError('Which client? Give its id.')
   if (action === 'set') return await setLimits(admin, client, args, io)
   const path = `/limits/${encodeURIComponent(client)}`
-  if (action === 'show') return print(io, args, await ask<ClientUsage>(admin, path, SCAN), describeUsage)
+  if (action === 'show') {
+    const usage = await ask<ClientUsage>(admin, path, SCAN)
+    const { store } = (await ask<Overview>(admin, '/overview')).status
+    return print(io, args, { ...usage, store }, describeUsage)
+  }
   const freed = await ask<{ freed: number }>(admin, path, { ...SCAN, method: 'DELETE' })
   print(io, args, freed, () => `Freed ${pluralize(freed.freed, 'key')} of the client "${client}".`)
 }
@@ -44,7 +48,14 @@ function describeOverrides({ overrides }: Overrides): string {
   return formatRows(head, rows) || 'There are no overrides.'
 }
 
-function describeUsage({ client, limits, own, overrides, truncated }: ClientUsage): string {
+function describeUsage({
+  client,
+  limits,
+  own,
+  overrides,
+  truncated,
+  store,
+}: ClientUsage & Pick<Overview['status'], 'store'>): string {
   const set = overrides.map(({ name, limit, until, set, by, note, applies }) => {
     const override = `An override${applies ? '' : ', without effect,'} gives the client "${name}" of ${limit}`
     const end = until === null ? 'without an end' : `until ${until}`
@@ -65,10 +76,13 @@ function describeUsage({ client, limits, own, overrides, truncated }: ClientUsag
     changes.map(({ from, limit }) => `From ${from} on, "${name}" allows ${limit}.`),
   )
   const more = truncated ? [`These are the first ${limits.length} keys; there are more.`] : []
+  const { withoutRedis, lastWithoutRedis, up } = store
+  const missed = `${pluralize(withoutRedis, 'decision')} for all clients ${withoutRedis === 1 ? 'was' : 'were'} made without Redis since the start, the last at ${lastWithoutRedis}${up ? '' : '; Redis is out of reach'}.`
   return formatParagraphs([
     formatRows(head, rows) || `No calls of the client "${client}" are counted.`,
     [...new Set(changes), ...more].join('\n'),
     [...set, ...inFile].join('\n'),
+    withoutRedis === 0 ? '' : missed,
   ])
 }
 

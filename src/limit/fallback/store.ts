@@ -10,8 +10,8 @@ export interface FallbackOptions extends BreakerOptions {
   /** Gateways that share the limits under `local`. Default: those that the store counts, at least `processes`. */
   readonly instances?: number | undefined
   readonly processes?: number | undefined
-  /** Called for each decision that the fallback makes, or refuses to make under `deny`. */
-  readonly onFallback?: () => void
+  /** Called for each decision that the fallback makes, or refuses to make under `deny`; without a cause if Redis was not asked. */
+  readonly onFallback?: (cause: Error | undefined) => void
   /** Called whenever a decision needs a key that is damaged. */
   readonly onDamaged?: (key: string) => void
 }
@@ -40,7 +40,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   function chargeFallback(quotas: readonly Quota[], cause?: Error): Charge | Promise<never> {
     if (cause instanceof DamagedKeyError) options.onDamaged?.(cause.key)
-    options.onFallback?.()
+    options.onFallback?.(cause)
     if (onOutage === 'deny') return Promise.reject(unavailable(cause))
     if (onOutage === 'local') return local.charge(quotas, gateways())
     // Under `allow` too, a DPoP proof is accepted only once.

@@ -1,6 +1,6 @@
 /**
  * Puts faults into a copy of the limiter, one at a time, and simulates it until the fault is found: `npm run simulate:faults`. Fails
- * if one is not found in two minutes.
+ * if one is not found in two minutes. `-- TEXT`: only those whose name contains the text.
  */
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -25,8 +25,8 @@ const FAULTS: Readonly<
     [STORE, 'const breakers =', 'const asked = new Map<string, string>()\n  const breakers ='],
     [
       STORE,
-      'options.onFallback?.()',
-      'options.onFallback?.()\n    for (const { key } of quotas) asked.set(key, store.server(key))',
+      'options.onFallback?.(cause)',
+      'options.onFallback?.(cause)\n    for (const { key } of quotas) asked.set(key, store.server(key))',
     ],
     [
       STORE,
@@ -78,7 +78,8 @@ const FAULTS: Readonly<
 }
 
 let missed = 0
-for (const [fault, changes] of Object.entries(FAULTS)) {
+const [wanted = ''] = process.argv.slice(2)
+for (const [fault, changes] of Object.entries(FAULTS).filter(([fault]) => fault.includes(wanted))) {
   const copy = mkdtempSync(join(tmpdir(), 'sluice-fault-'))
   for (const name of ['src', 'test', 'scripts', 'package.json', 'tsconfig.json'])
     cpSync(name, join(copy, name), { recursive: true })

@@ -114,7 +114,7 @@ export function createHistory(profile: Profile, seed: number): History {
     const gateway = random.chance(0.5) ? random.integer(0, gateways - 1) : 'any'
     const client = `c${random.integer(1, clients)}`
     const length = manner === 'wait' ? ms : random.between(500, ms / (manner === 'hammer' ? 8 : 2))
-    add({ kind: 'caller', atMs, ms: length, client, gateway, manner, withProof: random.chance(0.2) })
+    add({ kind: 'caller', atMs, ms: length, client, gateway, manner, withProof: random.chance(0.4) })
   }
   for (let i = random.integer(1, 7); i > 0; i--) {
     const kind = random.pick<string>(PROFILES[profile])

@@ -59,7 +59,7 @@ export function createDeadlines(timeoutMs: number, clock: Clock) {
   return {
     /**
      * Settles as `ask` does, or rejects with a TimeoutError. An answer that has already arrived wins over the timeout.
-     * `remaining` returns the remaining milliseconds.
+     * `remaining` returns the remaining milliseconds, 0 after the timeout.
      */
     within<T>(ask: (remaining: () => number) => Promise<T>): Promise<T> {
       if (!isTicking) startTick()
@@ -73,7 +73,8 @@ export function createDeadlines(timeoutMs: number, clock: Clock) {
             waiting.delete(request)
             settle(outcome)
           }
-        ask(() => endsAt - elapsedMs()).then(settling(resolve), settling(reject))
+        const remaining = (): number => (request.index === -1 ? 0 : endsAt - elapsedMs())
+        ask(remaining).then(settling(resolve), settling(reject))
       })
     },
     /** Fails all requests without an answer, in their order. */

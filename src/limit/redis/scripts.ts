@@ -67,7 +67,7 @@ export function createScripts(
     }
     // The earliest possible deadline on the server's clock, so that a call that has timed out is not charged.
     const first = await runUntil('earliest')
-    const reply = first.length === 1 ? await runUntil('latest') : first
+    const reply = first.length === 1 && remainingMs() > 0 ? await runUntil('latest') : first
     if (reply.length !== 1 + batch.length + 3 * keys.length) {
       throw new Error('Redis returned an invalid reply to charge.lua.')
     }

@@ -10,6 +10,17 @@ export interface Server {
   readonly model: RedisModel
   isAlive: boolean
   stalledUntilMs: number
+  /** Hears of a request that it ran; `hasWaited` for the end of a stall. The record tells later whether the answer arrived. */
+  readonly onRan?: (request: Request, reply: unknown, record: Executed, hasWaited: boolean) => void
+  /** Hears of a request that it never read. */
+  readonly onLost?: (request: Request) => void
+}
+
+/** A command that a gateway sent. */
+export interface Request {
+  readonly from: Loop
+  readonly command: string
+  readonly args: readonly (string | number)[]
 }
 
 /** The deployment that the gateways know: the server of each of two halves of the slots, which are one server outside a cluster. */
@@ -115,11 +126,13 @@ export function createClient(
         return new Promise((resolve, reject) => {
           const asked = { resolve, reject }
           pending.add(asked)
+          const request = { from: loop, command, args }
           const sentAtMs = world.now()
           const arrival = Math.max(lastSentMs, later(sentAtMs))
           lastSentMs = arrival
-          if (arrival === Infinity) return
+          if (arrival === Infinity) return server.onLost?.(request)
           const execute = (): void => {
+            if (lastSentMs === Infinity || !server.isAlive) server.onLost?.(request)
             if (lastSentMs === Infinity) return
             if (!server.isAlive) return void world.at(world.now() + link.delayMs(), end, loop)
             if (server.stalledUntilMs > world.now()) return void world.at(server.stalledUntilMs, execute)
@@ -132,6 +145,7 @@ export function createClient(
             const keys = args.slice(2, 2 + Number(args[1])).map(String)
             const record: Executed = { keys, atMs: world.now(), sentAtMs, answeredAtMs: undefined }
             if (Array.isArray(reply) && reply.length > 1) executed.push(record)
+            server.onRan?.(request, reply, record, world.now() > arrival)
             const answer = Math.max(lastAnswerMs, later(world.now()))
             if (lastAnswerMs === Infinity) return
             lastAnswerMs = answer

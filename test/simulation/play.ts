@@ -36,18 +36,19 @@ const RELOAD_MS = 400
 const CHANGE_MS = 500
 const CLIENTS = ['c1', 'c2', 'c3', 'c4']
 
+/** Replaces a new server by one that is observed; `nowUs` is its clock. */
+export type Observe = (server: Server, nowUs: () => number) => Server
+
 /** Plays a history, which always gives the same record. */
-export async function play(history: History): Promise<Played> {
+export async function play(history: History, observe: Observe = (server) => server): Promise<Played> {
   const world = createWorld()
   const calls: Call[] = []
   const executed: Executed[] = []
   const clocks = { aheadMs: [0, 0] }
-  const createServer = (name: string, half: 0 | 1): Server => ({
-    name,
-    model: createRedisModel(() => serverMicroseconds(world.now(), clocks.aheadMs[half]!)),
-    isAlive: true,
-    stalledUntilMs: 0,
-  })
+  const createServer = (name: string, half: 0 | 1): Server => {
+    const nowUs = (): number => serverMicroseconds(world.now(), clocks.aheadMs[half]!)
+    return observe({ name, model: createRedisModel(nowUs), isAlive: true, stalledUntilMs: 0 }, nowUs)
+  }
   let servers = 0
   const open = (half: 0 | 1): Server => createServer(`r${servers++}`, half)
   const first = open(0)
@@ -188,8 +189,11 @@ export async function play(history: History): Promise<Played> {
       const fault = action.kind === 'full' ? 'isFull' : 'isReadOnly'
       master.model[fault] = true
       world.at(untilMs, () => (master.model[fault] = false))
-    } else if (action.kind === 'clock') clocks.aheadMs[half] = clocks.aheadMs[half]! + action.byMs
-    else if (action.kind === 'suspend') gateways[action.gateway]!.loop.stall(Math.min(400, action.ms))
+    } else if (action.kind === 'clock') {
+      // Keys that have expired are gone, and do not return with an earlier clock.
+      master.model.sweep()
+      clocks.aheadMs[half] = clocks.aheadMs[half]! + action.byMs
+    } else if (action.kind === 'suspend') gateways[action.gateway]!.loop.stall(Math.min(400, action.ms))
     else if (action.kind === 'replace') {
       const { gateway, isGraceful } = action
       void gateways[gateway]!.end(isGraceful)

@@ -15,6 +15,8 @@ export interface RedisModel {
   /** Replaces the data; empties the server if undefined. */
   restart(data?: Snapshot, options?: { readonly keepScripts?: boolean }): void
   flushScripts(): void
+  /** Removes the keys that have expired, as Redis does within a tenth of a second. */
+  sweep(): void
   /** Refuses commands that need memory, and scripts at their first write if that does. */
   isFull: boolean
   /** Refuses writes, as a replica does. */
@@ -66,6 +68,7 @@ export function createRedisModel(nowUs: () => number): RedisModel {
     restart: (data, { keepScripts = false } = {}) =>
       void run('RESTART', [data?.id ?? 0, Number(keepScripts)]),
     flushScripts: () => void run('SCRIPT', ['FLUSH']),
+    sweep: () => void run('SWEEP', []),
     close: () => void call('close', id),
   }
   return model

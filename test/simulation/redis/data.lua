@@ -101,15 +101,20 @@ local function copy(source)
   return target
 end
 
+-- Removes the keys that have expired.
+local function sweep()
+  for key, entry in pairs(data) do
+    if entry.expires and nowMs > entry.expires then data[key] = nil end
+  end
+end
+
 -- Makes the commands use a server, at an instant of its clock, as strings.
 local function use(server, seconds, micros)
   data, nowSeconds, nowMicros = server.data, seconds, micros
   nowMs = seconds * 1000 + floor(micros / 1000)
   if not server.sweptAt or math.abs(nowMs - server.sweptAt) >= SWEEP_MS then
     server.sweptAt = nowMs
-    for key, entry in pairs(data) do
-      if entry.expires and nowMs > entry.expires then data[key] = nil end
-    end
+    sweep()
   end
 end
 
@@ -120,7 +125,7 @@ return {
   request = { isFull = false, isReadOnly = false, hasWritten = false },
   NOT_INTEGER = NOT_INTEGER, commands = commands, define = define, failed = failed, text = text,
   integer = integer, lookup = lookup, put = put, list = list, indexOf = indexOf, remove = remove, setOf = setOf, clone = clone, copy = copy,
-  use = use,
+  use = use, sweep = sweep,
   time = function() return { nowSeconds, nowMicros } end,
   nowMs = function() return nowMs end,
   all = function() return data end,

@@ -74,6 +74,10 @@ local special = {
     snapshots[lastSnapshot] = data.copy(server.data)
     return lastSnapshot
   end,
+  SWEEP = function()
+    data.sweep()
+    return { ok = 'OK' }
+  end,
   RESTART = function(given)
     server.data = given[1] == '0' and {} or data.copy(snapshots[tonumber(given[1])])
     if given[2] ~= '1' then server.scripts = {} end

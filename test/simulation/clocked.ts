@@ -1,0 +1,79 @@
+import { createHash } from 'node:crypto'
+import { CHARGE_SCRIPT, REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
+import type { Request } from './network.ts'
+
+/**
+ * Keys expire at an instant of the history's clock, which is written down in Redis as one decades later: no key expires by
+ * Redis's own clock. Instead, the keys whose instant has come are removed before each script, and before the clock is set.
+ */
+const FAR_MS = 1e12
+
+const CLOCK = '{ 0, table.remove(ARGV) }'
+/** Each script, and the same with its clock as an additional last argument. The lines are the same. */
+const SCRIPTS = [
+  [
+    CHARGE_SCRIPT,
+    replaced(
+      CHARGE_SCRIPT,
+      ["call('TIME')", CLOCK],
+      ["'PX', ttl", `'PXAT', floor(now / 1000) + ${FAR_MS} + ttl`],
+      ["call('PEXPIRE', name, ttl)", `call('PEXPIREAT', name, floor(now / 1000) + ${FAR_MS} + ttl)`],
+    ),
+  ],
+  [
+    REGISTER_SCRIPT,
+    replaced(
+      REGISTER_SCRIPT,
+      ["redis.call('TIME')", CLOCK],
+      ["'PEXPIRE', KEYS[1], ", `'PEXPIREAT', KEYS[1], math.floor(now / 1000) + ${FAR_MS} + `],
+    ),
+  ],
+] as const
+
+/** Replaces code that must be there once. */
+function replaced(script: string, ...changes: readonly (readonly [from: string, to: string])[]): string {
+  let text = script
+  for (const [from, to] of changes) {
+    if (text.split(from).length !== 2) throw new Error(`A script does not contain once: ${from}`)
+    text = text.replace(from, () => to)
+  }
+  return text
+}
+
+const shaOf = (text: string): string => createHash('sha1').update(text).digest('hex')
+const clocked = new Map(
+  SCRIPTS.flatMap(([plain, text]) => [[plain, text] as const, [shaOf(plain), shaOf(text)] as const]),
+)
+
+/** Returns a command that runs a script, with its clock. */
+export function commandOf({ command, args }: Request, nowUs: number): [string, (string | number)[]] {
+  const [script, ...params] = args
+  const text = clocked.get(String(script))
+  if (text === undefined) throw new Error(`unknown script: ${script}`)
+  return [command, [text, ...params, nowUs]]
+}
+
+/** Writes the hash of the script without a clock into an error. */
+export const withPlainSha = (reply: unknown): unknown =>
+  typeof reply === 'string'
+    ? SCRIPTS.reduce((message, [plain, text]) => message.replaceAll(shaOf(text), shaOf(plain)), reply)
+    : reply
+
+/** Returns the keys that have expired at an instant, in milliseconds. */
+export const EXPIRED = `
+local found = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local at = redis.call('PEXPIRETIME', key)
+  if at > 0 and at - ${FAR_MS} < tonumber(ARGV[1]) then found[#found + 1] = key end
+end
+return found`
+
+/** Returns all data, as a `Dump`. */
+export const DUMP = `
+local found, keys = {}, redis.call('KEYS', '*')
+table.sort(keys)
+for i, key in ipairs(keys) do
+  local kind, at = redis.call('TYPE', key).ok, redis.call('PEXPIRETIME', key)
+  found[i] = { key, kind, redis.call(kind == 'zset' and 'ZCARD' or 'GET', key), at > 0 and at - ${FAR_MS} or 0 }
+end
+return found`

@@ -57,7 +57,11 @@ const FAULTS: Readonly<
   ],
   'calls are added only in the background': [[STORE, `local\n      ${ASK}`, 'store.charge(quotas)']],
   'a proof is forgotten when it is added': [
-    [KEYS, 'if (kept.delete(known.quota.key))', 'if (kept.delete(known.quota.key) && !isProof(known.quota))'],
+    [
+      KEYS,
+      'if (kept.delete(known.quota.key))',
+      'if (kept.delete(known.quota.key) && isProof(known.quota)) asked.delete(known.quota.key)\n      else',
+    ],
   ],
   // Others.
   'an answer under way decides after another was missed': [

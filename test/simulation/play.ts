@@ -119,16 +119,18 @@ export async function play(history: History, observe: Observe = (server) => serv
     const { limit, windowMs } = history.limits.requests
     const names = random.pick<readonly LimitName[]>([['requests'], ['requests', 'sync'], ['sync']])
     let waitedFor: Call | undefined
+    /** Proofs of admitted calls. */
+    const passed: string[] = []
     for (let i = 0; world.now() < endMs; i++) {
       const gateway = action.gateway === 'any' ? random.integer(0, history.gateways - 1) : action.gateway
       const crowd = action.manner === 'crowd' ? random.integer(2, 2 * limit + 2) : 1
-      const proof = action.withProof
-        ? `${action.number}-${random.chance(0.3) ? random.integer(0, i) : i}`
-        : undefined
+      const isReplay = passed.length > 0 && random.chance(0.3)
+      const proof = action.withProof ? (isReplay ? random.pick(passed) : `${action.number}-${i}`) : undefined
       const made = await Promise.all(
         Array.from({ length: crowd }, () => call(action, gateway, names, waitedFor, proof)),
       )
       const last = made.at(-1)
+      if (proof !== undefined && last?.admitted === true) passed.push(proof)
       waitedFor = undefined
       if (last === undefined) await sleep(100)
       else if (action.manner === 'wait' && !last.admitted && !last.isReplay) {

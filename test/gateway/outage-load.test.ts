@@ -118,7 +118,7 @@ function storeLines(gateway: ServingProcess, from: number): { level: string; ser
       .filter((line) => !line.includes('"msg":"request"'))
       // Slots of a cluster without a master are logged separately.
       .filter((line) => !line.includes('slots of the cluster have no master'))
-      .filter((line) => !line.includes('Redis data lost') && !line.includes('limit overrides'))
+      .filter((line) => !/Redis data lost|limit overrides|decisions made without Redis/.test(line))
       .map((line) => JSON.parse(line) as { level: string; server?: string })
   )
 }
@@ -202,7 +202,7 @@ const judge: Record<Mode, (clients: readonly (readonly Answered[])[]) => void> =
   local(clients) {
     for (const calls of clients) {
       expect(mostInAWindow(calls, WINDOW_MS)).toBeLessThanOrEqual(LIMIT)
-      expect(wronglyRefused(calls, LIMIT, WINDOW_MS)).toEqual([])
+      expect(wronglyRefused(calls, LIMIT, WINDOW_MS + SPREAD_MS)).toEqual([])
       expect(calls.some(({ admitted }) => !admitted)).toBe(true)
     }
   },
@@ -231,6 +231,9 @@ function isInTime(what: string, calls: readonly Observed[], unlimited: readonly 
   }
   expect(late(SLACK_MS + Math.max(...times(unlimited)))).toBeLessThanOrEqual(Math.ceil(took.length / 1000))
 }
+
+/** Time by which the fallback takes calls as later than they were. */
+const SPREAD_MS = 10
 
 const SHAPES: readonly (readonly [string, string])[] = [
   ['answers with nothing', '$-1\r\n'],

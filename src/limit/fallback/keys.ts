@@ -13,7 +13,7 @@ export function createKeys() {
   const kindOf = (quota: Quota) => (isProof(quota) ? proofs : limits)
 
   return {
-    /** Returns what is known of a key, for a question about it. */
+    /** Returns what is known of a key. It does not refer to the quota of each call, which would outlive the call. */
     know(quota: Quota): Known {
       const { key } = quota
       const { kept, asked } = kindOf(quota)
@@ -31,7 +31,6 @@ export function createKeys() {
         }
         asked.set(key, known)
       }
-      known.quota = quota
       return known
     },
     /** Keeps a key, which has own calls, until it is released. */
@@ -41,9 +40,12 @@ export function createKeys() {
       if (kept.delete(known.quota.key)) asked.set(known.quota.key, known)
     },
     hasKept: (): boolean => limits.kept.size > 0 || proofs.kept.size > 0,
-    /** Returns those of the keys that are kept. */
+    /** Returns those of the keys that are kept, under these quotas. */
     kept: (quotas: readonly Quota[]): readonly Known[] =>
-      quotas.flatMap((quota) => kindOf(quota).kept.get(quota.key) ?? []),
+      quotas.flatMap((quota) => {
+        const known = kindOf(quota).kept.get(quota.key)
+        return known === undefined ? [] : Object.assign(known, { quota })
+      }),
     /** Yields some of the keys that are kept, in turn, limits before proofs. */
     *next(): Generator<Known> {
       yield* limits.next()

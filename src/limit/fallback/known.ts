@@ -3,7 +3,7 @@ import { type CallLog, viewAt } from '../memory/call-log.ts'
 
 /** A key as this gateway knows it. Instants are microseconds of the clock. */
 export interface Known {
-  /** The quota of the last question. */
+  /** The quota under which own calls were last counted or added. */
   quota: Quota
   /** The calls that the store counted at its last answer. */
   used: number

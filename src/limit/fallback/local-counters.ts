@@ -57,8 +57,9 @@ export function createLocalCounters(
   }
 
   /** Counts a call of this gateway, at the instant from which its callers have to wait: Redis may take it for that late. */
-  function admit(known: Known, at: number): void {
-    const { key, limit, windowMs } = known.quota
+  function admit(known: Known, quota: Quota, at: number): void {
+    const { key, limit, windowMs } = quota
+    known.quota = quota
     const spreadMs = Math.max(MIN_SPREAD_MS, spreadMsOf(key))
     known.spreadMs = known.own === undefined ? spreadMs : Math.min(known.spreadMs, spreadMs)
     known.own ??= createCallLog()
@@ -74,7 +75,7 @@ export function createLocalCounters(
     })
     const admitted = found.every(({ quota, hasRoom }) => hasRoom || quota.shadow)
     const allowances = found.map(({ quota, known, hasRoom }) => {
-      if (charging && admitted && hasRoom) admit(known, at)
+      if (charging && admitted && hasRoom) admit(known, quota, at)
       return allowance(known, quota, gateways, at, hasRoom)
     })
     for (const { known } of found) release(known)

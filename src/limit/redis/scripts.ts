@@ -59,7 +59,8 @@ export function createScripts(
   /** Asks charge.lua, and once more if the deadline had passed because the server's clock was not known well enough. */
   async function ask(batch: readonly Asked[], server: string, remainingMs: () => number) {
     assertConfigured()
-    const keys = batch.flatMap(({ quotas }) => quotas.map(({ key }) => key))
+    const keys: string[] = []
+    for (const { quotas } of batch) for (const { key } of quotas) keys.push(key)
     const runUntil = (bound: 'earliest' | 'latest') => {
       const deadline = clocks.at(server, clock.now() + remainingMs(), bound)
       const rules = batch.map((asked) => ruleOf(asked, clocks, server))

@@ -26,7 +26,7 @@ export interface Request {
 /** The deployment that the gateways know: the server of each of two halves of the slots, which are one server outside a cluster. */
 export interface Deployment {
   readonly isCluster: boolean
-  readonly masters: [Server, Server]
+  masters: [Server, Server]
 }
 
 /** The network between one gateway and all servers. */
@@ -35,6 +35,19 @@ export interface Link {
   heldUntilMs: number
   /** Time of one way. */
   delayMs: () => number
+  /** Carries the messages, in place of the delays. */
+  readonly carry?: (message: Message) => void
+}
+
+/** A question to Redis, or its answer. */
+export interface Message {
+  /** The connection, whose messages keep their order each way. */
+  readonly connection: object
+  readonly isAnswer: boolean
+  readonly keys: readonly string[]
+  /** When the question was sent. */
+  readonly sentAtMs: number
+  readonly deliver: () => void
 }
 
 /** A script that Redis ran for a gateway, and whether the answer arrived; the judge takes lost answers for calls. */
@@ -131,6 +144,11 @@ export function createClient(
           const arrival = Math.max(lastSentMs, later(sentAtMs))
           lastSentMs = arrival
           if (arrival === Infinity) return server.onLost?.(request)
+          const keys = args.slice(2, 2 + Number(args[1])).map(String)
+          const carry = (atMs: number, isAnswer: boolean, deliver: () => void): void =>
+            link.carry === undefined
+              ? void world.at(atMs, deliver, isAnswer ? loop : undefined)
+              : link.carry({ connection, isAnswer, keys, sentAtMs, deliver })
           const execute = (): void => {
             if (lastSentMs === Infinity || !server.isAlive) server.onLost?.(request)
             if (lastSentMs === Infinity) return
@@ -142,25 +160,20 @@ export function createClient(
             } catch (error) {
               reply = error
             }
-            const keys = args.slice(2, 2 + Number(args[1])).map(String)
             const record: Executed = { keys, atMs: world.now(), sentAtMs, answeredAtMs: undefined }
             if (Array.isArray(reply) && reply.length > 1) executed.push(record)
             server.onRan?.(request, reply, record, world.now() > arrival)
             const answer = Math.max(lastAnswerMs, later(world.now()))
             if (lastAnswerMs === Infinity) return
             lastAnswerMs = answer
-            world.at(
-              answer,
-              () => {
-                if (!pending.delete(asked)) return
-                record.answeredAtMs = world.now()
-                if (reply instanceof Error) reject(reply)
-                else resolve(reply)
-              },
-              loop,
-            )
+            carry(answer, true, () => {
+              if (!pending.delete(asked)) return
+              record.answeredAtMs = world.now()
+              if (reply instanceof Error) reject(reply)
+              else resolve(reply)
+            })
           }
-          world.at(arrival, execute)
+          carry(arrival, false, execute)
         })
       },
     }

@@ -1,0 +1,30 @@
+import { expect, it } from 'vitest'
+import { FAULTS } from './scope-faults.ts'
+import { runScope, type Scope } from './scopes.ts'
+
+/** All scopes take minutes: `npm run test:long`. */
+const IS_LONG = process.env['SLUICE_LONG'] === '1'
+const SCOPES: readonly Omit<Scope, 'faults' | 'limit'>[] = IS_LONG
+  ? [
+      { gateways: 1, calls: 2, isReduced: false },
+      { gateways: 1, calls: 3 },
+      { gateways: 2, calls: 2 },
+    ]
+  : [{ gateways: 1, calls: 2, isReduced: false }]
+
+it.each(SCOPES)(
+  'keeps its promises in every order of $calls calls at each of $gateways gateways',
+  async (scope) => {
+    let orders = 0
+    for (const fault of [undefined, ...FAULTS]) {
+      const faults = fault === undefined ? [] : [fault]
+      const { orders: own, broken } = await runScope({ ...scope, limit: 1, faults })
+      expect({ fault, broken }).toEqual({ fault, broken: undefined })
+      orders += own
+    }
+    // oxlint-disable-next-line no-console -- the count stands in docs/limits.md
+    console.log(`${orders} orders of ${scope.calls} calls at each of ${scope.gateways} gateways`)
+    expect(orders).toBeGreaterThan(700)
+  },
+  1_200_000,
+)

@@ -140,7 +140,7 @@ function promised(
 
 /**
  * Finds callers that waited as told, and were refused again although nobody else was admitted since they were refused. With several
- * gateways, or if Redis's clock is set: since two windows before.
+ * gateways, one that was replaced, or if Redis's clock is set: since two windows before.
  */
 function waits(
   played: Played,
@@ -149,7 +149,8 @@ function waits(
   client: string,
 ): readonly Violation[] {
   const { history, executed, rules } = played
-  const isExact = history.gateways === 1 && history.actions.every(({ kind }) => kind !== 'clock')
+  const isExact =
+    history.gateways === 1 && history.actions.every(({ kind }) => kind !== 'clock' && kind !== 'replace')
   const moreMs = isExact ? 0 : 2 * Math.max(...rules[name].map(({ windowMs }) => windowMs))
   const lost = executed.filter(
     ({ keys, sentAtMs, answeredAtMs }) =>

@@ -64,8 +64,8 @@ const FAULTS: Readonly<
     ],
   ],
   // Others.
-  'an answer under way decides after another was missed': [
-    ['src/limit/redis/scripts.ts', 'failAll(error as Error)', ''],
+  'the fallback forgets its calls after half a window': [
+    [KNOWN, 'viewAt(own, windowUs, atUs).used', 'viewAt(own, windowUs / 2, atUs).used'],
   ],
   'calls count as added although the answer was lost': [
     [LOCAL, 'if (charge !== undefined) {', 'dropUpTo(own, total)\n        if (charge !== undefined) {'],

@@ -66,9 +66,10 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
   /** Logs the decisions of the fallback while Redis is available: late answers, mostly. Those of an outage are logged at its end. */
   function report(): void {
     reporting = undefined
-    if (store.mode() !== 'store') return
+    if (unlogged === 0 || store.mode() !== 'store') return
     log.warn({ mode, decisions: unlogged, cause: lastCause }, 'decisions made without Redis')
     unlogged = 0
+    lastCause = undefined
     reportedAt = performance.now()
     show('store')
   }
@@ -109,6 +110,8 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
       if (now === 'store') {
         log.info({ server, mode: now, decisions: unlogged }, MODE_CHANGED.store)
         unlogged = 0
+        clearTimeout(reporting)
+        reporting = undefined
       }
       // `onMisconfigured` has logged a StoreConfigError.
       else if (!(cause instanceof StoreConfigError))

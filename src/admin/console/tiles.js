@@ -37,11 +37,10 @@ export function tiles(parent) {
 export function tilesOf({ activity, counts, status: { store, workers, sockets } }) {
   const refused = activity.clients.filter(({ refusedNow }) => refusedNow !== null).length
   const fallbacks = store.up ? [] : store.modes.flatMap((mode) => FALLBACKS[mode] ?? [])
-  const last = store.lastWithoutRedis?.slice(11, 19)
   const missed =
     store.withoutRedis === 0
       ? []
-      : [`${pluralize(store.withoutRedis, 'decision')} without Redis, the last at ${last} UTC`]
+      : [`${pluralize(store.withoutRedis, 'decision')} without Redis, the last at ${store.lastWithoutRedis}`]
   return [
     { name: 'Calls', text: `${rate(activity.requests)}/s`, note: 'all requests' },
     {

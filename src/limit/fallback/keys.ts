@@ -37,7 +37,10 @@ export function createKeys() {
     keep: (known: Known): void => void kindOf(known.quota).kept.set(known.quota.key, known),
     release(known: Known): void {
       const { kept, asked } = kindOf(known.quota)
-      if (kept.delete(known.quota.key)) asked.set(known.quota.key, known)
+      // After a reset, another may be kept.
+      if (kept.get(known.quota.key) !== known) return
+      kept.delete(known.quota.key)
+      asked.set(known.quota.key, known)
     },
     hasKept: (): boolean => limits.kept.size > 0 || proofs.kept.size > 0,
     /** Returns those of the keys that are kept, under these quotas. */

@@ -10,13 +10,13 @@ export interface Known {
   /** The instant of the first of these calls that leaves the window, and the calls that remain then. */
   firstAt: number
   rest: number
-  /** The latest instant at which the rest can have been made. */
+  /** The instant at which the store last admitted a call of this gateway: the rest were not made later, if there is no other gateway. */
   lastAt: number
   /** Calls that this gateway admitted by itself, until the store has them; `spreadMs` later than they were. */
   own: CallLog | undefined
   spreadMs: number
   /** While own calls are added to the store: the end of the question that they go with, or `late` after its timeout. */
-  adding: Promise<unknown> | 'late' | undefined
+  adding: Promise<Error | undefined> | 'late' | undefined
 }
 
 /** Returns the calls that this gateway may still make at an instant; may be negative. */

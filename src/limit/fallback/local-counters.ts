@@ -6,7 +6,7 @@ import { growsAt, type Known, perGateway, roomAt } from './known.ts'
 import { type Addition, type Allowance, allowanceOf, type Charge } from '../store.ts'
 
 /** Maximum instants of calls that are added in each turn of the background. */
-const MAX_ADDED = 5000
+const MAX_ADDED = 1000
 
 /** Minimum spread: the clock of the server that gets the calls may be known less well than that of the last, by about a round trip. */
 const MIN_SPREAD_MS = 10
@@ -116,8 +116,8 @@ export function createLocalCounters(
     },
 
     /**
-     * Returns the end of a question with which own calls of these keys are being added, or `late` after its timeout. Until they
-     * are added, the store must not decide.
+     * Returns the end of a question with which own calls of these keys are being added, with its error if it failed; or `late`
+     * after its timeout. Until they are added, the store must not decide.
      */
     adding(quotas: readonly Quota[]): Known['adding'] {
       if (!keys.hasKept()) return undefined
@@ -132,9 +132,12 @@ export function createLocalCounters(
       const pending = keys.kept(quotas)
       const answer = question(pending.map((known) => additionOf(known, known.own!)))
       for (const known of pending) {
-        const end: Promise<void> = answer.then(noop, noop).then(() => {
-          if (known.adding === end) known.adding = 'late'
-        })
+        const end: Promise<Error | undefined> = answer
+          .then(noop, (error: Error) => error)
+          .then((error) => {
+            if (known.adding === end) known.adding = 'late'
+            return error
+          })
         known.adding = end
       }
       return answer
@@ -147,7 +150,7 @@ export function createLocalCounters(
         release(known)
         const { quota, own, adding } = known
         if (own === undefined || adding !== undefined || instants >= MAX_ADDED || !isWanted(quota)) continue
-        instants += own.slots.length / 2
+        instants += own.slots.length / 2 - own.first
         found.push(quota)
       }
       return found
@@ -156,4 +159,4 @@ export function createLocalCounters(
   }
 }
 
-const noop = (): void => {}
+const noop = (): undefined => undefined

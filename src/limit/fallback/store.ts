@@ -18,6 +18,9 @@ export interface FallbackOptions extends BreakerOptions {
 
 export type FallbackStore = ReturnType<typeof withFallback>
 
+/** Maximum turns in which a gateway that stops adds its calls. */
+const MAX_LAST_TURNS = 20
+
 const unavailable = (cause: Error | undefined) =>
   new Failure(serviceUnavailable('The rate limits cannot be checked at the moment.', cause))
 
@@ -53,7 +56,9 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     if (!isUp(quotas)) return chargeFallback(quotas)
     const adding = local.adding(quotas)
     if (adding === 'late') return chargeFallback(quotas)
-    if (adding !== undefined) return adding.then(() => charge(quotas))
+    // If the addition failed, another would, too: all that waited for it are decided here.
+    if (adding !== undefined)
+      return adding.then((error) => (error === undefined ? charge(quotas) : chargeFallback(quotas, error)))
     return local
       .ask(quotas, (additions) => store.charge(quotas, additions))
       .then(
@@ -68,7 +73,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   async function peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
     if (quotas.length === 0) return []
     const adding = local.adding(quotas)
-    if (adding instanceof Promise) return adding.then(() => peek(quotas))
+    const failed = adding instanceof Promise ? await adding : undefined
+    if (adding instanceof Promise && failed === undefined) return await peek(quotas)
     const canAsk = isUp(quotas) && adding === undefined
     const found = canAsk
       ? await local.ask(quotas, (additions) => store.peek(quotas, additions)).catch((error: Error) => error)
@@ -80,8 +86,11 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   }
 
   /** Adds the calls that were admitted here to the servers that are up. */
-  const addPending = (): Promise<unknown> =>
-    Promise.all(local.pending((quota) => isUp([quota])).map((quota) => peek([quota]).catch(() => {})))
+  async function addPending(): Promise<number> {
+    const pending = local.pending((quota) => isUp([quota]))
+    await Promise.all(pending.map((quota) => peek([quota]).catch(() => {})))
+    return pending.length
+  }
   const stopAdding = clock.every(probeEveryMs, () => void addPending())
 
   return {
@@ -100,7 +109,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     },
     async close(): Promise<void> {
       stopAdding()
-      await addPending()
+      for (let turn = 0; turn < MAX_LAST_TURNS; turn++) if ((await addPending()) === 0) break
       breakers.close()
       await store.close()
     },

@@ -140,6 +140,11 @@ for decision = 2, #ARGV do
             local slots = sub(all, from + 1, HEADER_BYTES + held * SLOT_BYTES) .. sub(all, HEADER_BYTES + 1, from)
             log.raw = ('\0'):rep(HEADER_BYTES) .. slots .. ('\0'):rep((capacity - held) * SLOT_BYTES)
             log.whole, log.capacity, log.first = true, capacity, 0
+            if adding and capacity > SMALL then
+              -- Many calls follow: write their slots one by one, rather than copy the whole string for each.
+              call('SET', log.key, log.raw)
+              log.whole = false
+            end
           end
           held = held + 1
         end

@@ -306,6 +306,36 @@ describe('a store with a fallback', () => {
     expect(new Set(damaged)).toEqual(new Set(['p:{a}:x']))
   })
 
+  test('is not asked by each of the calls that wait while an addition fails', async () => {
+    const { store, behaviour, asked } = setUp({ probeEveryMs: 600_000 })
+    behaviour.charge = () => Promise.reject(new DamagedKeyError('p:{a}:x'))
+    await store.charge([quota()])
+    asked.length = 0
+    const answers = await Promise.all(Array.from({ length: 50 }, async () => store.charge([quota()])))
+    expect(new Set(answers.map(({ mode }) => mode))).toEqual(new Set(['local']))
+    expect(asked).toHaveLength(1)
+  })
+
+  test('keeps calls that were admitted after a reset, although an addition ends later', async () => {
+    const { store, behaviour, added } = setUp({ probeEveryMs: 600_000 })
+    behaviour.charge = fails
+    await store.charge([quota()])
+    let end: ((charge: Charge) => void) | undefined
+    behaviour.charge = () => new Promise((resolve) => void (end = resolve))
+    const waiting = store.charge([quota()])
+    await store.reset({ named: [], glob: undefined, matches: () => true })
+    behaviour.charge = fails
+    await store.charge([quota()])
+    end!(ADMITTED)
+    await waiting
+    behaviour.charge = () => Promise.resolve(ADMITTED)
+    await store.charge([quota()])
+    expect(added).toEqual([
+      ['p:{a}:x', 1],
+      ['p:{a}:x', 1],
+    ])
+  })
+
   test('keeps the local counters if the store cannot free the keys', async () => {
     const { store, behaviour, failReset } = setUp({ probeEveryMs: 600_000 })
     behaviour.charge = fails

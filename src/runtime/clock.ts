@@ -6,7 +6,7 @@ export interface Clock {
   date(): number
   /** Calls `run` once after a pause; returns the function that cancels it. */
   after(ms: number, run: () => void): () => void
-  /** Calls `run` again and again; returns the function that ends it. */
+  /** Calls `run` at intervals; returns the function that ends them. */
   every(ms: number, run: () => void): () => void
   /** Calls `run` at the end of this iteration of the event loop, after all reads. */
   soon(run: () => void): void

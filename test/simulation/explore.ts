@@ -1,7 +1,7 @@
 /** Something that may happen next, named alike in every order. */
 export interface Step {
   readonly name: string
-  /** What it reads or changes; `all` if that may be anything. Steps that touch different things may change places. */
+  /** The parts that it reads or changes; `all` if these may be any. Steps that touch different parts may change places. */
   readonly touches: readonly string[]
 }
 
@@ -23,7 +23,7 @@ const areIndependent = (one: Step, other: Step): boolean =>
 
 /**
  * Runs every order of the steps, depth first, each from the beginning. With `isReduced`, of the orders that differ only in where
- * independent steps stand, one is run (sleep sets). `run` returns false to end the search. Returns the number of orders.
+ * independent steps are, one is run (sleep sets). `run` returns false to end the search. Returns the number of orders.
  */
 export async function explore(run: (choose: Choose) => Promise<boolean>, isReduced = true): Promise<number> {
   const path: Node[] = []

@@ -9,7 +9,7 @@ import type { World } from './time.ts'
 export const TIMEOUT_MS = 100
 const PROOF_MS = 60_000
 
-/** What a caller is told. */
+/** The response to a caller. */
 export interface Told {
   readonly admitted: boolean
   readonly retryAfterMs: number
@@ -68,7 +68,7 @@ export function startGateway(
   return {
     loop,
     client,
-    /** Resolves with what the caller is told; with nothing if the gateway ends before. */
+    /** Resolves with the response; with nothing if the gateway ends before. */
     call: (caller: string, names: readonly string[], proof?: string): Promise<Told | undefined> =>
       new Promise((resolve, reject) => {
         const fail = (): void => resolve(undefined)

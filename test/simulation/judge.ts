@@ -11,7 +11,7 @@ export interface Violation {
 /** A change is in force everywhere, and an answer is forgotten, within this time. */
 const GRACE_MS = 1500
 
-/** Judges what callers were told by the promises of docs/limits.md. It knows the calls and the faults, and nothing of the code. */
+/** Judges the responses by the promises of docs/limits.md. It knows the calls and the faults, and nothing of the code. */
 export function judge(played: Played): readonly Violation[] {
   const { history, calls } = played
   const clients = [...new Set(calls.map(({ client }) => client))]
@@ -49,7 +49,7 @@ function rulesBetween({ rules }: Played, name: LimitName, fromMs: number, toMs: 
   return all.filter((rule, i) => rule.fromMs <= toMs && (all[i + 1]?.fromMs ?? Infinity) + GRACE_MS >= fromMs)
 }
 
-/** Finds windows with more admitted calls than promised. A call counts only if it surely lies in the window. */
+/** Finds windows with more admitted calls than promised. A call counts only if it is in the window for certain. */
 function excess(played: Played, calls: readonly Call[], name: LimitName): readonly Violation[] {
   const { history } = played
   const admitted = calls.filter((call) => call.admitted).toSorted((a, b) => a.askedAtMs - b.askedAtMs)
@@ -139,7 +139,7 @@ function promised(
 }
 
 /**
- * Finds callers that waited as told, and were refused again although nobody else was admitted since they were refused. With several
+ * Finds callers that waited `Retry-After`, and were refused again although no other call was admitted since the refusal. With several
  * gateways, one that was replaced, or if Redis's clock is set: since two windows before.
  */
 function waits(
@@ -178,7 +178,7 @@ function waits(
   return [
     {
       promise: 'wait',
-      text: `${client} waited ${waitedFor!.retryAfterMs.toFixed(3)} ms as told by ${waitedFor!.mode} at ${waitedFor!.toldAtMs.toFixed(3)}; ${mode} refused at ${toldAtMs.toFixed(3)}, ${retryAfterMs.toFixed(3)} ms more of ${name}`,
+      text: `${client} waited ${waitedFor!.retryAfterMs.toFixed(3)} ms after a refusal by ${waitedFor!.mode} at ${waitedFor!.toldAtMs.toFixed(3)}; ${mode} refused at ${toldAtMs.toFixed(3)}, ${retryAfterMs.toFixed(3)} ms more of ${name}`,
     },
   ]
 }
@@ -210,7 +210,7 @@ function late({ history, calls }: Played): readonly Violation[] {
   return [
     {
       promise: 'late',
-      text: `a call at ${slow.askedAtMs} was told after ${slow.toldAtMs - slow.askedAtMs} ms`,
+      text: `a call at ${slow.askedAtMs} had its response after ${slow.toldAtMs - slow.askedAtMs} ms`,
     },
   ]
 }

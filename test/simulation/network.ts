@@ -10,9 +10,9 @@ export interface Server {
   readonly model: RedisModel
   isAlive: boolean
   stalledUntilMs: number
-  /** Hears of a request that it ran; `hasWaited` for the end of a stall. The record tells later whether the answer arrived. */
+  /** Called with a request that it ran; `hasWaited` for the end of a stall. The record shows later whether the answer arrived. */
   readonly onRan?: (request: Request, reply: unknown, record: Executed, hasWaited: boolean) => void
-  /** Hears of a request that it never read. */
+  /** Called with a request that it never read. */
   readonly onLost?: (request: Request) => void
 }
 
@@ -74,7 +74,7 @@ const TAGS = Array.from({ length: 2 }, (_, half) => {
   return String(tag)
 })
 
-/** Creates the client of one gateway, in place of ioredis: connections of which each keeps its order. */
+/** Creates the client of one gateway, in place of ioredis. Each connection keeps its order. */
 export function createClient(
   world: World,
   loop: Loop,
@@ -250,7 +250,7 @@ export function createClient(
       const connection = connections.get(server.name)
       if (connection !== undefined) world.at(world.now() + link.delayMs(), connection.end, loop)
     },
-    /** Hears of a new master. */
+    /** Learns of a new master. */
     switched: (): void =>
       void world.at(Math.max(world.now(), link.heldUntilMs) + link.delayMs(), refresh, loop),
   }

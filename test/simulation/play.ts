@@ -14,7 +14,7 @@ export interface Call extends Told {
   readonly gateway: number
   readonly askedAtMs: number
   readonly toldAtMs: number
-  /** The refusal for which the caller has waited exactly as long as it was told. */
+  /** The refusal after which the caller waited exactly `Retry-After`. */
   readonly waitedFor: Call | undefined
   readonly proof: string | undefined
 }
@@ -22,7 +22,7 @@ export interface Call extends Told {
 /** The rules of a limit, each in force from an instant on. */
 export type Rules = Readonly<Record<LimitName, readonly (Rule & { readonly fromMs: number })[]>>
 
-/** What happened: to the callers, and the facts that the promises name. */
+/** A history that was played: the calls, and the facts that the promises name. */
 export interface Played {
   readonly history: History
   readonly calls: readonly Call[]
@@ -134,7 +134,7 @@ export async function play(history: History, observe: Observe = (server) => serv
       waitedFor = undefined
       if (last === undefined) await sleep(100)
       else if (action.manner === 'wait' && !last.admitted && !last.isReplay) {
-        // A microsecond more than told, the precision of the store's clock.
+        // A microsecond more than the wait: the precision of the store's clock.
         await sleep(last.retryAfterMs + 0.002)
         waitedFor = last
       } else if (action.manner === 'hammer') await sleep(random.between(1, 60))
@@ -228,7 +228,7 @@ export async function play(history: History, observe: Observe = (server) => serv
     }
     world.at(action.atMs, () => begin(action))
   }
-  // The last callers are told, and the stores are closed.
+  // The last calls get their responses.
   await world.run(history.ms + RELOAD_MS)
   for (const server of new Set([...deployment.masters, ...replicas.values(), first])) server.model.close()
   return { history, calls, rules, executed }

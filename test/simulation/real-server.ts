@@ -49,7 +49,7 @@ async function startProxy(path: string) {
   return state
 }
 
-/** What a client is told: a reply, which may be an error of Redis, or that there is none. */
+/** The outcome for a client: a reply, which may be an error of Redis, or none. */
 type Outcome = { readonly reply: unknown } | { readonly failure: string }
 
 /** Connects the gateway's client to a server's socket file, through a proxy of its own. */
@@ -58,7 +58,7 @@ async function openRoute(path: string) {
   const client = openClient({ topology: { url: `redis://127.0.0.1:${proxy.port}` } }, () => {})
   client.commands.on('error', () => {})
   await client.connect().catch(() => {})
-  /** What became of the requests whose answers were lost. */
+  /** The fate of the requests whose answers were lost. */
   let waiting: Promise<Outcome>[] = []
 
   const send = (command: string, args: readonly (string | number)[]): Promise<Outcome> =>
@@ -72,8 +72,8 @@ async function openRoute(path: string) {
     if (isBroken()) proxy.cut()
     const outcomes = await Promise.all(waiting)
     waiting = []
-    const told = outcomes.find((outcome) => 'reply' in outcome)
-    if (told !== undefined) throw new Error(`a lost answer arrived: ${JSON.stringify(told)}`)
+    const outcome = outcomes.find((outcome) => 'reply' in outcome)
+    if (outcome !== undefined) throw new Error(`a lost answer arrived: ${JSON.stringify(outcome)}`)
     await until('a gateway is connected', () =>
       client.commands.ping().then(
         () => true,
@@ -174,7 +174,7 @@ export async function startServer(master?: Pick<RedisServer, 'command'> & { read
       isDown = false
       await apply()
     },
-    /** Waits until this replica has all data of its master, and breaks the link for good. */
+    /** Waits until this replica has all data of its master, and breaks the link. */
     async detach(): Promise<void> {
       await until('a replica has caught up', async () => {
         const [own, other] = [await info(), String(await master!.command('INFO', 'replication'))]

@@ -3,10 +3,10 @@ import type { History } from './history.ts'
 import { type RealServer, startServer } from './real-server.ts'
 import { type TraceEvent, traceOf } from './trace.ts'
 
-/** What real servers were asked, and where their replies, or their data at the end, are not the model's. */
+/** The commands for real servers, and the differences of their replies, or their data at the end, from the model's. */
 export interface Compared {
   readonly differences: Difference[]
-  /** How often, by kind: replies, errors, keys and faults. */
+  /** Counts by kind: replies, errors, keys and faults. */
   readonly counts: Record<string, number>
 }
 
@@ -137,7 +137,7 @@ export async function playReal(name: string, history: History, compared: Compare
     return 1
   }
 
-  /** What replicas do before an event. */
+  /** The steps of replicas before an event. */
   const steps = new Map<number, (() => Promise<void>)[]>()
   const before = (at: number, step: () => Promise<void>): void =>
     void steps.set(at, [...(steps.get(at) ?? []), step])

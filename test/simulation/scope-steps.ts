@@ -6,7 +6,7 @@ import { type Begun, disconnects, type Fault, isOfMessage, isOfRedis } from './s
 import type { Queue } from './scope-queues.ts'
 import type { World } from './time.ts'
 
-/** More than a reconnection takes; two of them are more than the timeout. */
+/** A pause longer than a reconnection; two pauses are longer than the timeout. */
 export const PAUSE_MS = 60
 const SWEEP_MS = 250
 const MAX_PAUSES = 6
@@ -21,7 +21,7 @@ export interface State {
   readonly faults: readonly Fault[]
   /** Calls made at each gateway. */
   readonly made: number[]
-  /** Calls that were told. */
+  /** Calls that have ended. */
   readonly calls: readonly Call[]
   fault: Begun | undefined
   pauses: number
@@ -30,7 +30,7 @@ export interface State {
   hasSwept: boolean
 }
 
-/** What steps do. */
+/** The effects of steps. */
 export interface Deeds {
   readonly call: (gateway: number) => void
   readonly deliver: (queue: Queue) => void
@@ -133,9 +133,7 @@ export function stepsOf(state: State, deeds: Deeds): readonly Deed[] {
   if (isDone && steps.length === 0) steps.push(...end())
   const waitMs = waitsMs(state)
   if (waitMs > 0 && mayPass(state, waitMs)) {
-    const own = fault?.gateway === undefined || waitMs > PAUSE_MS ? undefined : 'ABC'[fault.gateway]!
-    // A pause makes no difference to gateways without a fault, but to the instants that Redis counts.
-    add('time passes', own === undefined ? ['all'] : [own, `${own}>`, 'redis'], () => pass(state, waitMs))
+    add('time passes', ['all'], () => pass(state, waitMs))
   }
   if (fault === undefined)
     for (const kind of faults) steps.push(...beginningsOf(kind, state, arriving, deeds))
@@ -157,11 +155,10 @@ function beginningsOf(
   const mayBegin = mayPass(state, PAUSE_MS)
   if (isOfMessage(kind)) {
     const hit = arriving.filter(({ isAnswer }) => mayBegin && isAnswer === kind.startsWith('answer'))
-    return hit.map((queue) => {
-      const own = 'ABC'[queue.gateway]!
-      const touches = [own, `${own}>`, 'redis', 'fault']
-      return { name: `${queue.name} ${kind}`, touches, run: beginAndPass(queue.gateway, queue) }
-    })
+    return hit.map((queue) => ({
+      ...{ name: `${queue.name} ${kind}`, touches: ['all'] },
+      run: beginAndPass(queue.gateway, queue),
+    }))
   }
   if (kind === 'stalled') {
     const isAsked = state.queues.some(({ isAnswer, messages }) => !isAnswer && messages.length > 0)

@@ -22,7 +22,7 @@ it.each(SCOPES)(
       expect({ fault, broken }).toEqual({ fault, broken: undefined })
       orders += own
     }
-    // oxlint-disable-next-line no-console -- the count stands in docs/limits.md
+    // oxlint-disable-next-line no-console -- the count is in docs/limits.md
     console.log(`${orders} orders of ${scope.calls} calls at each of ${scope.gateways} gateways`)
     expect(orders).toBeGreaterThan(700)
   },

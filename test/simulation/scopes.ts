@@ -16,13 +16,13 @@ export interface Scope {
   /** Calls at each gateway. */
   readonly calls: number
   readonly limit: number
-  /** The faults of which one happens, at any point, or none. */
+  /** The faults. At most one of them happens, at any point. */
   readonly faults: readonly Fault[]
-  /** Whether orders that differ only in where independent steps stand are run once; default true. */
+  /** True if orders that differ only in the place of independent steps are run once; default true. */
   readonly isReduced?: boolean
 }
 
-/** A run whose callers were not told what is promised. */
+/** A run that broke a promise. */
 export interface Broken {
   readonly steps: readonly string[]
   readonly violations: readonly Violation[]
@@ -30,7 +30,7 @@ export interface Broken {
 
 export interface Explored {
   readonly orders: number
-  /** What callers were told, in all orders. */
+  /** The responses in all orders. */
   readonly outcomes: ReadonlySet<string>
   readonly broken: Broken | undefined
 }
@@ -83,7 +83,7 @@ async function runOrder(scope: Scope, choose: Choose, outcomes: Set<string>): Pr
     const own = { client: 'c', limits: ['requests'] as const, gateway, askedAtMs, proof: undefined }
     const ended: Call = { ...told, ...own, toldAtMs: world.now(), waitedFor }
     calls.push(ended)
-    // A microsecond more than told, the precision of the store's clock.
+    // A microsecond more than the wait: the precision of the store's clock.
     if (!told.admitted && waitedFor === undefined)
       world.at(world.now() + told.retryAfterMs + 0.002, () => void call(gateway, ended))
   }
@@ -142,7 +142,7 @@ async function runOrder(scope: Scope, choose: Choose, outcomes: Set<string>): Pr
   return violations.length === 0 ? undefined : { steps, violations }
 }
 
-/** Names what callers were told: at each gateway, in the order in which they asked. */
+/** Names the responses at each gateway, in the order of the calls. */
 function outcomeOf(calls: readonly Call[]): string {
   const told = calls.map(({ gateway, askedAtMs, waitedFor, admitted, mode }) => ({
     text: `${'ABC'[gateway]}${waitedFor === undefined ? '' : ' again'}: ${admitted ? 'admitted' : 'refused'} by ${mode}`,

@@ -55,7 +55,7 @@ function outcomeOf({
   isReplay,
   waitedFor,
 }: Call): string {
-  const waited = waitedFor === undefined ? '' : ', having waited as told'
+  const waited = waitedFor === undefined ? '' : ', after its wait'
   const outcome = admitted
     ? 'admitted'
     : isReplay

@@ -3,7 +3,7 @@ import type { Request, Server } from './network.ts'
 import { play } from './play.ts'
 import type { RedisModel, Snapshot } from './redis-model.ts'
 
-/** What happened at a server, in its order. */
+/** The events at a server, in their order. */
 export type TraceEvent = { readonly server: string } & (
   | {
       readonly kind: 'script'

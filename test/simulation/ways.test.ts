@@ -30,10 +30,10 @@ async function setUp(rule: Rule, isCluster = false) {
   return {
     change,
     run,
-    /** Runs until a refused caller has waited as told, and a microsecond more. */
+    /** Runs until a refused caller has waited `Retry-After`, and a microsecond more. */
     waitFor: ({ toldAtMs, retryAfterMs }: { toldAtMs: number; retryAfterMs: number }) =>
       world.run(toldAtMs + retryAfterMs + 0.001),
-    /** Makes calls at once, a client's of either half of a cluster, and runs until they are told. */
+    /** Makes calls at once, a client's of either half of a cluster, and runs until they have ended. */
     async calls(count: number, client = 'c1', proof?: (i: number) => string) {
       const told = Array.from({ length: count }, (_, i) =>
         gateway.call(client, ['requests'], proof?.(i)).then((call) => ({ ...call!, toldAtMs: world.now() })),
@@ -80,7 +80,7 @@ it('counts the calls of an outage after a failover of a cluster', async () => {
   expect(await calls(15)).toMatchObject({ admitted: 0, modes: new Set(['store']) })
 })
 
-it('admits a caller that waited as told by the fallback, when Redis decides again', async () => {
+it('admits a caller that waited after a refusal by the fallback, when Redis decides again', async () => {
   const { calls, hang, run, waitFor } = await setUp({ limit: 3, windowMs: 6000 })
   hang(4000)
   await run(1000)
@@ -91,7 +91,7 @@ it('admits a caller that waited as told by the fallback, when Redis decides agai
   expect(await calls(1)).toMatchObject({ admitted: 1, modes: new Set(['store']) })
 })
 
-it('admits a caller that waited as told by Redis, when the fallback decides', async () => {
+it('admits a caller that waited after a refusal by Redis, when the fallback decides', async () => {
   const { calls, hang, run, waitFor } = await setUp({ limit: 1, windowMs: 5000 })
   await calls(1)
   await run(2000)

@@ -15,7 +15,7 @@ export interface Known {
   /** Calls that this gateway admitted by itself, until the store has them; `spreadMs` later than they were. */
   own: CallLog | undefined
   spreadMs: number
-  /** While own calls are added to the store: the end of the question that they go with, or `late` after its timeout. */
+  /** Set while own calls are added to the store: the end of the question that they go with, or `late` after its timeout. */
   adding: Promise<Error | undefined> | 'late' | undefined
 }
 

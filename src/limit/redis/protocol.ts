@@ -22,7 +22,7 @@ export function ruleOf(
   let rule = String(action)
   for (const { limit, windowMs, shadow } of quotas) rule += ` ${limit} ${windowMs * 1000} ${Number(shadow)}`
   for (const [atMs, count] of calls ?? []) {
-    // Not earlier than it was; if the clock is known as well as then, not later than the caller was told.
+    // Never earlier than the call was made; no later than the end of the caller's wait assumes, if the clock is still known as well.
     const atUs = Math.max(clocks.at(server, atMs, 'earliest'), clocks.at(server, atMs - spreadMs, 'latest'))
     rule += ` ${atUs} ${count}`
   }

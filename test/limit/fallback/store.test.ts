@@ -255,7 +255,7 @@ describe('a store with a fallback', () => {
     expect(await locallyAdmitted('p:{a}:4', 1, 4)).toBe(1)
   })
 
-  test('gets each call that was admitted here once, limits first, though nobody asks for their keys', async () => {
+  test('gets each call that was admitted here once, limits first, in the background', async () => {
     const { store, behaviour, added } = setUp()
     behaviour.charge = fails
     await store.charge([quota('p:{a}:2'), proofQuota('p', 'a', 'proof', 60_000)])

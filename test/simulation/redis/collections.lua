@@ -124,7 +124,7 @@ local function keys(glob)
 end
 
 define('KEYS', 1, 1, '', function(glob) return keys(text(glob)) end)
--- One page with all keys, whatever the count.
+-- One page with all keys; COUNT is ignored.
 define('SCAN', 1, math.huge, '', function(_, ...)
   local glob = '*'
   for i = 1, select('#', ...), 2 do

@@ -7,6 +7,7 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, wr
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { createRandom } from '../test/simulation/random.ts'
 
 /** Room → the tests that are run first; `LATER` follow if these pass. */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
@@ -64,19 +65,13 @@ function mutationsOf(room: string, file: string): Mutation[] {
   return found
 }
 
-/** Picks without repetition, the same for the same seed (mulberry32). */
+/** Picks without repetition, the same for the same seed. */
 function pick<Item>(items: readonly Item[], count: number, seed: number): readonly Item[] {
-  let state = seed
-  const random = (): number => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
-  }
+  const { next } = createRandom(seed)
   const rest = [...items]
   return Array.from(
     { length: Math.min(count, rest.length) },
-    () => rest.splice(Math.floor(random() * rest.length), 1)[0]!,
+    () => rest.splice(Math.floor(next() * rest.length), 1)[0]!,
   )
 }
 

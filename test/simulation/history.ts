@@ -53,35 +53,26 @@ export interface History {
   readonly actions: readonly Action[]
 }
 
+/** The faults after which Redis has its data, on the same clock. */
+const MOST = [
+  'slow',
+  'hang',
+  'cut',
+  'stall',
+  'full',
+  'readonly',
+  'flush',
+  'restart',
+  'failover',
+  'suspend',
+  'change',
+] as const
+
 /** The faults of a kind of history; every promise of docs/limits.md names one. */
 export const PROFILES = {
   /** Redis keeps its data, and there is one gateway. */
-  single: [
-    'slow',
-    'hang',
-    'cut',
-    'stall',
-    'full',
-    'readonly',
-    'flush',
-    'restart',
-    'failover',
-    'suspend',
-    'change',
-  ],
-  several: [
-    'slow',
-    'hang',
-    'cut',
-    'stall',
-    'full',
-    'readonly',
-    'flush',
-    'restart',
-    'failover',
-    'suspend',
-    'change',
-  ],
+  single: MOST,
+  several: MOST,
   /** Redis loses data. */
   losing: ['restart', 'failover', 'hang', 'slow', 'cut'],
   /** The clock of Redis is set. */

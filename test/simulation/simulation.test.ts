@@ -21,7 +21,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ...[34, 122, 141, 593, 620].map((seed) => ['several', seed] as const),
   ...[19, 202, 333, 344, 617].map((seed) => ['clocks', seed] as const),
   ...[74, 218].map((seed) => ['losing', seed] as const),
-  ['replaced', 333],
+  ...[333, 5456].map((seed) => ['replaced', seed] as const),
 ]
 
 it.each(FOUND)('keeps its promises in a history of %s that broke one: seed %i', async (profile, seed) => {

@@ -60,10 +60,12 @@ export function createLocalCounters(
   function admit(known: Known, quota: Quota, at: number): void {
     const { key, limit, windowMs } = quota
     known.quota = quota
-    const spreadMs = Math.max(MIN_SPREAD_MS, spreadMsOf(key))
-    known.spreadMs = known.own === undefined ? spreadMs : Math.min(known.spreadMs, spreadMs)
-    known.own ??= createCallLog()
-    add(known.own, limit, windowMs * 1000, at + Math.ceil(spreadMs * 1000))
+    if (known.own === undefined) {
+      known.own = createCallLog()
+      // The same for all calls of a log: a call that is counted further ahead than others would drop those still in the window.
+      known.spreadMs = Math.max(MIN_SPREAD_MS, spreadMsOf(key))
+    }
+    add(known.own, limit, windowMs * 1000, at + Math.ceil(known.spreadMs * 1000))
     keys.keep(known)
   }
 

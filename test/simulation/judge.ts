@@ -10,6 +10,8 @@ export interface Violation {
 
 /** A change is in force everywhere, and an answer is forgotten, within this time. */
 const GRACE_MS = 1500
+/** A gateway that was killed is counted for 10 s, and to the end of an outage that begins within them: each fallback has a smaller part. */
+const COUNTED_MS = 20_000
 
 /** Judges the responses by the promises of docs/limits.md. It knows the calls and the faults, and nothing of the code. */
 export function judge(played: Played): readonly Violation[] {
@@ -93,7 +95,8 @@ function changed(played: Played, calls: readonly Call[], name: LimitName): reado
     const [rule, ...others] = rulesBetween(played, name, askedAtMs, toldAtMs)
     const windows = rulesBetween(played, name, askedAtMs - longest, toldAtMs).map(({ windowMs }) => windowMs)
     const isSteady = rule !== undefined && others.length === 0 && windows.every((ms) => ms === rule.windowMs)
-    if (!isSteady || between(actions, ['replace'], askedAtMs - longest, toldAtMs).length > 0) continue
+    const beforeMs = !call.admitted && call.mode === 'local' ? COUNTED_MS : longest
+    if (!isSteady || between(actions, ['replace'], askedAtMs - beforeMs, toldAtMs).length > 0) continue
     const { limit, windowMs } = rule
     if (call.admitted) {
       const before = admitted.filter(

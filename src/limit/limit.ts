@@ -1,4 +1,5 @@
 import type { Params, Route } from '../downstream/router.ts'
+import type { Calendar } from './calendar.ts'
 import { encodePart, ipPart, type KeyedLimit, paramPart } from './key.ts'
 import { isActive, isOverridable, type Override, type Overrides } from './overrides.ts'
 
@@ -12,10 +13,23 @@ export interface Caller {
   readonly ip: string
 }
 
+/** Action while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
+export type OutageMode = 'local' | 'allow' | 'deny'
+
 /** A named limit of the configuration: the calls that each key may make per window. */
 export interface Limit extends KeyedLimit {
+  /** The default, if `claim` is set. */
   readonly limit: number
+  /** The longest possible period, if `calendar` is set. */
   readonly windowMs: number
+  /** The periods of the calendar in which calls are counted, in place of a window that slides. */
+  readonly calendar?: Calendar
+  /** Calls within these milliseconds of a charged call, or with a token that was charged, belong to its access, and pass free. */
+  readonly together?: number | 'token'
+  /** True if a call whose response is an error is given back. */
+  readonly countsSuccess?: boolean
+  /** Replaces that of the store. */
+  readonly onOutage?: OutageMode
   /** True if the limit is counted and reported, but never refuses. */
   readonly shadow: boolean
   /** Announced changes of `limit`, in the order in which they take effect. Instants are epoch milliseconds. */
@@ -44,6 +58,11 @@ export interface Quota {
   readonly limit: number
   readonly windowMs: number
   readonly shadow: boolean
+  readonly calendar?: Calendar | undefined
+  /** Has no room while an access of this quota is under way, whose further calls pass free. */
+  readonly access?: Quota | undefined
+  readonly countsSuccess?: boolean | undefined
+  readonly onOutage?: OutageMode | undefined
   /** Epoch milliseconds at which the override or the client's own limit ends, if one applies and ends. */
   readonly untilAt?: number | undefined
 }

@@ -1,0 +1,72 @@
+/** The units of a calendar, with the longest possible period of each in milliseconds. */
+export const UNITS_MS = {
+  minute: 60_000,
+  hour: 3_600_000,
+  day: 90_000_000,
+  month: 31 * 86_400_000 + 3_600_000,
+}
+export type Unit = keyof typeof UNITS_MS
+
+/** A minute, an hour, a day or a month. Instants are epoch milliseconds; a period does not contain its end. */
+export interface Period {
+  readonly startMs: number
+  readonly endMs: number
+}
+
+/** Periods of a calendar in a time zone. */
+export interface Calendar {
+  readonly unit: Unit
+  readonly timezone: string
+  /** Returns the period that contains an instant. */
+  periodAt(epochMs: number): Period
+}
+
+/** Number of fields of `formatToParts`, from the month on, that name a period of each unit. */
+const FIELDS: Readonly<Record<Unit, readonly string[]>> = {
+  month: ['era', 'year', 'month'],
+  day: ['era', 'year', 'month', 'day'],
+  hour: ['era', 'year', 'month', 'day', 'hour', 'timeZoneName'],
+  minute: ['era', 'year', 'month', 'day', 'hour', 'minute', 'timeZoneName'],
+}
+
+/**
+ * Creates the calendar of a time zone of the IANA database; throws a RangeError for another name. A day is as long as its summer
+ * time makes it; of the hour that is repeated when summer time ends, each is an hour of its own.
+ */
+export function createCalendar(unit: Unit, timezone: string): Calendar {
+  const format = new Intl.DateTimeFormat('en', {
+    ...{ timeZone: timezone, era: 'short', year: 'numeric', month: 'numeric', day: 'numeric' },
+    ...{ hour: 'numeric', minute: 'numeric', hourCycle: 'h23', timeZoneName: 'longOffset' },
+  })
+  const fields = FIELDS[unit]
+  const nameOf = (atMs: number): string =>
+    format
+      .formatToParts(atMs)
+      .flatMap(({ type, value }) => (fields.includes(type) ? [value] : []))
+      .join(' ')
+  let last: Period = { startMs: 0, endMs: 0 }
+
+  /** Returns the distance from `fromMs` to the nearest instant, in steps of `sign`, at which another period is. */
+  function distance(fromMs: number, sign: 1 | -1): number {
+    const name = nameOf(fromMs)
+    let [low, high] = [0, UNITS_MS[unit] + 1]
+    while (high - low > 1) {
+      const middle = Math.floor((low + high) / 2)
+      if (nameOf(fromMs + sign * middle) === name) low = middle
+      else high = middle
+    }
+    return high
+  }
+
+  return {
+    unit,
+    timezone,
+    periodAt(epochMs) {
+      if (epochMs < last.startMs || epochMs >= last.endMs) {
+        const atMs = Math.floor(epochMs)
+        last = { startMs: atMs - distance(atMs, -1) + 1, endMs: atMs + distance(atMs, 1) }
+      }
+      return last
+    },
+  }
+}

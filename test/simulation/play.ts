@@ -167,8 +167,11 @@ export async function play(history: History, observe: Observe = (server) => serv
       return
     }
     const fromAt = gateways[0]!.loop.clock.date() + CHANGE_MS
-    const changes = by === 'date' ? [{ announcedAt: 0, fromAt, limit: rule.limit }] : []
-    limits = limits.map((other) => (other.name === name ? { ...limitOf(name, files[name]), changes } : other))
+    const added = { announcedAt: 0, fromAt, limit: rule.limit }
+    limits = limits.map((other) => {
+      if (other.name !== name) return other
+      return { ...limitOf(name, files[name]), changes: by === 'date' ? [...other.changes, added] : [] }
+    })
   }
 
   function begin(action: Action): void {

@@ -67,7 +67,8 @@ function excess(played: Played, calls: readonly Call[], name: LimitName): readon
     )
     const windowMs = Math.min(...inForce.map((rule) => rule.windowMs)) - jumpMs
     const limit = Math.max(...inForce.map((rule) => rule.limit))
-    const found = admitted.slice(i).filter(({ toldAtMs }) => toldAtMs < fromMs + windowMs)
+    // To the microsecond, the precision of all counters.
+    const found = admitted.slice(i).filter(({ toldAtMs }) => toldAtMs < fromMs + windowMs - 0.001)
     const over = found.length - promised(played, limit, fromMs, fromMs + windowMs)
     if (over <= most) continue
     most = over
@@ -155,11 +156,14 @@ function waits(
   const isExact =
     history.gateways === 1 && history.actions.every(({ kind }) => kind !== 'clock' && kind !== 'replace')
   const moreMs = isExact ? 0 : 2 * Math.max(...rules[name].map(({ windowMs }) => windowMs))
-  const lost = executed.filter(
-    ({ keys, sentAtMs, answeredAtMs }) =>
-      (answeredAtMs === undefined || answeredAtMs - sentAtMs >= TIMEOUT_MS) &&
-      keys.includes(`s:{${client}}:${name}`),
-  )
+  const own = executed.filter(({ keys }) => keys.includes(`s:{${client}}:${name}`))
+  /** Its answer was late, or came after the timeout of another question: the fallback had decided its call. */
+  const isLost = ({ sentAtMs, answeredAtMs = Infinity }: (typeof own)[number]): boolean =>
+    answeredAtMs - sentAtMs >= TIMEOUT_MS ||
+    calls.some(
+      ({ mode, askedAtMs, toldAtMs }) =>
+        mode !== 'store' && askedAtMs <= sentAtMs && toldAtMs > sentAtMs && toldAtMs < answeredAtMs,
+    )
   const broken = calls.find(({ admitted, isReplay, refusedBy, waitedFor, toldAtMs }) => {
     if (admitted || isReplay || refusedBy !== name || waitedFor === undefined) return false
     const [fromMs, toMs] = [waitedFor.askedAtMs - moreMs, toldAtMs]
@@ -167,7 +171,7 @@ function waits(
       (other) => other.admitted && other.toldAtMs >= fromMs && other.askedAtMs <= toMs,
     )
     // Redis charged a call whose answer was lost: it counts as admitted.
-    const isGhost = lost.some(({ atMs }) => atMs >= fromMs - TIMEOUT_MS && atMs <= toMs)
+    const isGhost = own.some((e) => e.atMs >= fromMs - TIMEOUT_MS && e.atMs <= toMs && isLost(e))
     const others = between(
       history.actions,
       ['clock', 'replace', 'change'],

@@ -155,7 +155,8 @@ function waits(
   const { history, executed, rules } = played
   const isExact =
     history.gateways === 1 && history.actions.every(({ kind }) => kind !== 'clock' && kind !== 'replace')
-  const moreMs = isExact ? 0 : 2 * Math.max(...rules[name].map(({ windowMs }) => windowMs))
+  const windowMs = Math.max(...rules[name].map(({ windowMs }) => windowMs))
+  const moreMs = isExact ? 0 : 2 * windowMs
   const own = executed.filter(({ keys }) => keys.includes(`s:{${client}}:${name}`))
   /** Its answer was late, or came after the timeout of another question: the fallback had decided its call. */
   const isLost = ({ sentAtMs, answeredAtMs = Infinity }: (typeof own)[number]): boolean =>
@@ -171,7 +172,7 @@ function waits(
       (other) => other.admitted && other.toldAtMs >= fromMs && other.askedAtMs <= toMs,
     )
     // Redis charged a call whose answer was lost: it counts as admitted.
-    const isGhost = own.some((e) => e.atMs >= fromMs - TIMEOUT_MS && e.atMs <= toMs && isLost(e))
+    const isGhost = own.some((e) => e.atMs > fromMs - windowMs && e.atMs <= toMs && isLost(e))
     const others = between(
       history.actions,
       ['clock', 'replace', 'change'],

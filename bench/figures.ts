@@ -135,7 +135,7 @@ async function scriptUs(bench: Bench, call: Call): Promise<string> {
     for (let i = 0; i < PIPELINE; i++, done += decisions) {
       const clients = Array.from({ length: decisions }, (_, j) => (done + j) % CLIENTS)
       const keys = clients.flatMap((client) => each.map((i) => `sluice:{client-${client}}:limit-${i}`))
-      pipeline.evalsha(sha, keys.length, ...keys, NO_DEADLINE, ...clients.map(() => rule))
+      pipeline.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, ...clients.map(() => rule))
     }
     await pipeline.exec()
   }
@@ -160,7 +160,7 @@ async function gatewayUs(bench: Bench, limits: number): Promise<string> {
 async function callRate(bench: Bench, sha: string): Promise<string> {
   requireCommands('redis-benchmark')
   const before = await redisUs(bench)
-  const call = ['EVALSHA', sha, '1', '{rate-__rand_int__}', String(NO_DEADLINE), ONE_LIMIT]
+  const call = ['EVALSHA', sha, '1', '{rate-__rand_int__}', String(NO_DEADLINE), '0', ONE_LIMIT]
   const options = `-c 0 redis-benchmark -p ${bench.redis} -c 50 -n ${CALLS} -r ${CLIENTS} --csv`
   const { stdout } = spawnSync('taskset', [...options.split(' '), ...call], { encoding: 'utf8' })
   const perSecond = Number(/","([\d.]+)"/.exec(stdout)?.[1])
@@ -187,7 +187,7 @@ async function redis(bench: Bench): Promise<string> {
   lines.push(['script calls a second, 50 connections', await callRate(bench, sha)])
   for (const calls of [1, 16, 20, 100, 500, 1000]) {
     const key = `sluice:{00000000-0000-4000-8000-${String(calls).padStart(12, '0')}}:requests`
-    for (let i = 0; i < calls; i++) await bench.store.evalsha(sha, 1, key, NO_DEADLINE, ONE_LIMIT)
+    for (let i = 0; i < calls; i++) await bench.store.evalsha(sha, 1, key, NO_DEADLINE, 0, ONE_LIMIT)
     lines.push([
       `a client with ${calls} calls in its window`,
       `${await bench.store.memory('USAGE', key)} bytes`,

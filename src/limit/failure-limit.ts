@@ -3,7 +3,7 @@ import { type Refusal, tooManyRequests } from '../errors.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from './instant.ts'
 import { ipPart } from './key.ts'
-import { add, type CallLog, createCallLog, growsAt, viewAt } from './memory/call-log.ts'
+import { add, type CallLog, createCallLog, frameAt, growsAt, viewAt } from './memory/call-log.ts'
 
 /** The failures of addresses, counted only in this process, under the limit in force. An IPv6 address counts as its /64. */
 export type Failures = ReturnType<ReturnType<typeof createFailures>>
@@ -22,16 +22,17 @@ export function createFailures(
   const logs = new LRUCache<string, CallLog>({ max: MAX_ADDRESSES })
   const nowUs = (): number => Math.round(now() * 1000)
 
-  return ({ limit, windowMs }: { readonly limit: number; readonly windowMs: number }) => {
-    const windowUs = windowMs * 1000
+  return (rule: { readonly limit: number; readonly windowMs: number }) => {
+    const { limit } = rule
     /** Returns a 429 with the rate-limit fields of the failures (RFC 6585 section 4) if the address failed too often. */
     function refusal(ip: string): Refusal | undefined {
       const log = logs.size === 0 ? undefined : logs.peek(ipPart(ip))
       if (log === undefined) return undefined
       const at = nowUs()
-      const view = viewAt(log, windowUs, at)
+      const frame = frameAt(rule, at, 0)
+      const view = viewAt(log, frame)
       if (view.used < limit) return undefined
-      const waitMs = (growsAt(log, view, limit, windowUs, at) - at) / 1000
+      const waitMs = (growsAt(log, view, limit, frame, at) - at) / 1000
       const secs = Math.max(1, Math.ceil(waitMs / 1000))
       onRefused()
       return tooManyRequests('Too many requests from this address have failed.', {
@@ -51,7 +52,8 @@ export function createFailures(
       const key = ipPart(ip)
       const log = logs.get(key) ?? createCallLog()
       logs.set(key, log)
-      add(log, limit, windowUs, nowUs())
+      const at = nowUs()
+      add(log, frameAt(rule, at, 0), at)
       onCounted()
       return undefined
     }

@@ -77,6 +77,10 @@ export function proofQuota(prefix: string, first: string, id: string, windowMs: 
 
 export const isProof = ({ name }: Quota): boolean => name === PROOF
 
+/** Name of the quota of an access: no limit of its own, but it says if the next quota is charged. */
+export const ACCESS = '~access'
+export const isAccess = ({ name }: Pick<Quota, 'name'>): boolean => name === ACCESS
+
 /** Returns the rule that sets the number of calls at an instant: the override, the client's own limit, the latest change, or the limit. */
 export function inForce(limit: Limit, nowMs: number, own?: ClientLimit, set?: Override) {
   if (set !== undefined && isActive(set, nowMs) && isOverridable(limit)) return set

@@ -1,6 +1,6 @@
 import { type Decision, longestWait } from './decision.ts'
 import { type Clock, SYSTEM_CLOCK } from '../runtime/clock.ts'
-import type { Quota } from './limit.ts'
+import { isAccess, type Quota } from './limit.ts'
 import type { Allowance, Charge, Store } from './store.ts'
 
 /** The outcome of a decision for one limit, for the metrics: `near` has used 80 % of it, `over_cached` did not ask the store. */
@@ -38,7 +38,7 @@ export function createLimiter(
   let clearedAt = Number.NEGATIVE_INFINITY
 
   /** Returns the cached allowance of a quota with its waits counted from `at`; undefined if it is outdated. */
-  function lookUp({ key, limit, windowMs }: Quota, at: number): Allowance | undefined {
+  function lookUp({ key, limit, windowMs, calendar }: Quota, at: number): Allowance | undefined {
     const cached = denyCache.get(key)
     if (cached === undefined || at - cached.askedAt >= MAX_AGE_MS) return undefined
     const { allowance, askedAt, answeredAt } = cached
@@ -47,9 +47,10 @@ export function createLimiter(
     const resetAfterMs = Math.max(0, allowance.resetAfterMs - (at - answeredAt))
     if (remaining > 0) return { ...allowance, resetAfterMs }
     // A full key is only cached until its next call may pass; with a limit of 0, a window from now.
-    if (limit > 0 && askedAt + retryAfterMs <= at) return undefined
-    const waitMs = limit > 0 ? resetAfterMs : windowMs
-    const nextAt = limit > 0 ? resetAt : Math.floor(resetAt + at - answeredAt)
+    const isFixed = limit > 0 || calendar !== undefined
+    if (isFixed && askedAt + retryAfterMs <= at) return undefined
+    const waitMs = isFixed ? resetAfterMs : windowMs
+    const nextAt = isFixed ? resetAt : Math.floor(resetAt + at - answeredAt)
     return { ...allowance, admitted: false, resetAt: nextAt, resetAfterMs: waitMs, retryAfterMs: waitMs }
   }
 
@@ -85,12 +86,18 @@ export function createLimiter(
   }
 
   /** Caches the allowances that an admitted call used up, or all of a refused call; drops the others of an admitted call. */
-  function remember(quotas: readonly Quota[], { admitted, allowances }: Charge, askedAt: number): void {
+  function remember(
+    quotas: readonly Quota[],
+    admitted: boolean,
+    allowances: readonly Allowance[],
+    askedAt: number,
+  ): void {
     let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
-      const { key, shadow } = quotas[i]!
+      const { key, shadow, access } = quotas[i]!
       const allowance = allowances[i]!
-      if (!shadow && (!admitted || allowance.remaining === 0)) {
+      // A further call of an access passes although the limit is full.
+      if (!shadow && access === undefined && (!admitted || allowance.remaining === 0)) {
         answeredAt ??= now()
         const rechecks = denyCache.get(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
         denyCache.delete(key)
@@ -112,10 +119,11 @@ export function createLimiter(
     if (hasProof && !admitted && charge.allowances.at(-1)?.admitted !== true) {
       return { admitted, allowances: [], mode, decidedAt, cached: false, replayed: true }
     }
-    const allowances = hasProof ? charge.allowances.slice(0, -1) : charge.allowances
+    const limits = hasProof ? charge.allowances.slice(0, -1) : charge.allowances
+    const allowances = limits.some(isAccess) ? limits.filter((allowance) => !isAccess(allowance)) : limits
     for (const allowance of allowances) report(allowance, admitted)
     // Cache only the store's answers: the fallback counts differently.
-    if (mode === 'store' && askedAt > clearedAt) remember(quotas, charge, askedAt)
+    if (mode === 'store' && askedAt > clearedAt) remember(quotas, admitted, allowances, askedAt)
     if (admitted) return { admitted, allowances, mode, decidedAt, cached: false }
     return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, decidedAt, cached: false }
   }
@@ -129,9 +137,20 @@ export function createLimiter(
       const askedAt = now()
       const cached = recall(quotas, askedAt)
       if (cached !== undefined) return cached
-      const charge = store.charge(hasProof ? [...quotas, proof] : quotas)
+      const hasAccess = quotas.some(({ access }) => access !== undefined)
+      const limits = hasAccess ? quotas.flatMap((quota) => [quota.access ?? [], quota].flat()) : quotas
+      const charge = store.charge(hasProof ? [...limits, proof] : limits)
       if (!(charge instanceof Promise)) return decided(charge, quotas, askedAt, hasProof)
       return charge.then((answer) => decided(answer, quotas, askedAt, hasProof))
+    },
+    /** Gives a call that was charged back to the limits that count successes. */
+    giveBack(quotas: readonly Quota[], { allowances }: Decision): void {
+      for (const quota of quotas) {
+        const charged = quota.countsSuccess && allowances.find(({ name }) => name === quota.name)
+        if (!charged || !charged.admitted) continue
+        denyCache.delete(quota.key)
+        store.giveBack(quota, charged.resetAt)
+      }
     },
     /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
     recall: (quotas: readonly Quota[]) => recall(quotas, now()),

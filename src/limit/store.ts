@@ -1,5 +1,5 @@
 import type { KeyFilter } from './key.ts'
-import type { Quota } from './limit.ts'
+import { isAccess, type Quota } from './limit.ts'
 
 /** The state of a key under a quota, at the instant of a decision. */
 export interface Allowance {
@@ -42,10 +42,38 @@ export interface Charge {
   readonly allowances: readonly Allowance[]
   /** `store` if the store decided, otherwise the fallback that did while the store was unavailable. */
   readonly mode: 'store' | 'local' | 'allow'
-  /** Epoch milliseconds of the store's clock; undefined if `mode` is `allow`. */
+  /** Epoch milliseconds of the store's clock, or of this gateway's if the fallback decided. */
   readonly decidedAt?: number | undefined
   /** The latest instant of this gateway's clock, in milliseconds, at which the store can have decided. */
   readonly localMs?: number
+}
+
+/**
+ * Decides quotas of which the calls and the room are known: `pays` is true for those to be charged if the call is admitted. While
+ * an access has no room, the quota after it has, if it has calls.
+ */
+export function settle<T extends Found>(found: readonly T[]) {
+  let access: (T & { pays: boolean }) | undefined
+  const settled = found.map((each) => {
+    const isFree = access?.hasRoom === false && each.used > 0
+    const current = { ...each, hasRoom: each.hasRoom || isFree, pays: each.hasRoom && !isFree }
+    if (access !== undefined) access.pays = current.pays
+    access = isAccess(each.quota) ? current : undefined
+    return current
+  })
+  const admitted = settled.every(({ quota, hasRoom }) => hasRoom || quota.shadow || isAccess(quota))
+  return { admitted, settled }
+}
+
+interface Found {
+  readonly quota: Quota
+  readonly used: number
+  readonly hasRoom: boolean
+}
+
+export interface GivenBack {
+  readonly calls: number
+  readonly endsAt: number
 }
 
 /** Calls of a key that a gateway has admitted by itself, to be added to the store. */
@@ -55,6 +83,8 @@ export interface Addition {
   readonly calls: readonly (readonly [atMs: number, calls: number])[]
   /** Milliseconds by which the instants are later than the calls: how far the estimates of the server's clock were apart. */
   readonly spreadMs: number
+  /** Calls that are given back to the calendar period that ends at `endsAt` (epoch milliseconds). */
+  readonly back: GivenBack | undefined
   /**
    * Called once, even after the timeout: with the answer if the calls were added; with nothing if they were not, or if
    * the answer was lost.
@@ -64,10 +94,15 @@ export interface Addition {
 
 /** The counters. Every store gives the same answers on the same clock. */
 export interface Store {
-  /** Decides all quotas at once: charges each, or none. Rejects if the store does not answer. */
+  /**
+   * Decides all quotas at once: charges each, or none. While an access is under way, the quota after it has room, and neither is
+   * charged. Rejects if the store does not answer.
+   */
   charge(quotas: readonly Quota[]): Charge | Promise<Charge>
   /** Returns the allowances that `charge` would, without charging. */
   peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>
+  /** Gives a charged call back to the calendar period that ends then (epoch milliseconds), if that period is not over. */
+  giveBack(quota: Quota, endsAt: number): void
   /** Returns up to `max` matching keys, also without calls in the window. May scan until `signal` aborts. Rejects if a server is down. */
   keys(filter: KeyFilter, max?: number, signal?: AbortSignal): Promise<readonly string[]>
   /** Deletes every key that matches a filter, and returns their number. May scan all keys, as `keys` does. */

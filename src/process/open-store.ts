@@ -95,8 +95,8 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
     onDamaged: atMostEvery(DAMAGED_LOG_MS, (key: string) =>
       log.error({ key, mode }, 'Redis key damaged; its calls are decided without Redis'),
     ),
-    onFallback(cause) {
-      metrics.fallbackDecisions.inc({ mode })
+    onFallback(decided, cause) {
+      metrics.fallbackDecisions.inc({ mode: decided })
       metrics.lastFallbackAt.setToCurrentTime()
       unlogged++
       lastCause = cause?.message ?? lastCause

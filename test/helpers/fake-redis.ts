@@ -85,8 +85,8 @@ export function admitsAll(command: readonly string[]): string {
   if (!/^eval/i.test(command[0] ?? '')) return '+OK\r\n'
   const decisions = Number(command[2])
   const nowUs = Date.now() * 1000
-  // gateways.lua: two keys, and its two arguments.
-  if (command.length === 7) return `*3\r\n:${nowUs}\r\n:1\r\n:1\r\n`
+  // register.lua: two keys, and its two arguments.
+  if (decisions === 2 && command.length === 7) return `*3\r\n:${nowUs}\r\n:1\r\n:1\r\n`
   const numbers = [nowUs]
   for (let i = 0; i < decisions; i++) numbers.push(1, 1, 5, nowUs + 1000)
   return `*${numbers.length}\r\n${numbers.map((number) => `:${number}\r\n`).join('')}`

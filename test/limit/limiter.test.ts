@@ -21,6 +21,7 @@ function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mo
       if (!delayed) return charge
       return new Promise((resolve) => waiting.push(() => resolve(charge)))
     },
+    giveBack() {},
     peek: (quotas) => memory.peek(quotas),
     keys: (filter) => memory.keys(filter),
     reset: (filter) => memory.reset(filter),

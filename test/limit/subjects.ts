@@ -56,6 +56,7 @@ export function throughLimiter(subject: Subject): Subject {
       return { admitted, allowances, mode, decidedAt: decidedAt! }
     },
     peek: (quotas) => subject.store.peek(quotas),
+    giveBack: (quota, endsAt) => subject.store.giveBack(quota, endsAt),
     keys: (filter) => subject.store.keys(filter),
     async reset(filter) {
       const freed = await subject.store.reset(filter)

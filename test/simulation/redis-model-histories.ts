@@ -10,14 +10,31 @@ export const START = 1_700_000_000_000_000
 const keys = fc.constantFrom('{1}a', '{1}b', '{1}c')
 const limit = fc.oneof(fc.integer({ min: 0, max: 12 }), fc.constantFrom(100, 1000, 1001, 5000))
 const window = fc.constantFrom(60_000_000, 61_000_000, 3_600_000_000)
-const flag = fc.oneof(
-  { weight: 6, arbitrary: fc.constant(0) },
-  { weight: 2, arbitrary: fc.constant(1) },
-  { weight: 1, arbitrary: fc.integer({ min: -2000, max: -1 }) },
+/** A shadow limit, an access, a calendar period, or none of these; with the start of the period. */
+const kind = fc.oneof(
+  { weight: 6, arbitrary: fc.constant([0] as const) },
+  { weight: 2, arbitrary: fc.constantFrom([1] as const, [2] as const, [3] as const) },
+  {
+    weight: 2,
+    arbitrary: fc.tuple(fc.constantFrom(4, 5, 6), fc.integer({ min: START - 90_000_000, max: START })),
+  },
 )
+const limited = fc.tuple(keys, limit, window, kind).map(([key, ...rest]) => [key, ...rest.flat()] as const)
 const decision = fc.record({
   charging: fc.constantFrom(1, 1, 1, 0),
-  limits: fc.array(fc.tuple(keys, limit, window, flag), { minLength: 1, maxLength: 3 }),
+  limits: fc.array(limited, { minLength: 1, maxLength: 3 }),
+})
+/** Calls that are added, at instants before the history's clock; some are given back. */
+const addition = fc.record({
+  charging: fc.constant(2),
+  limits: fc
+    .tuple(
+      limited,
+      fc.array(fc.tuple(fc.nat(70_000_000), fc.integer({ min: -3, max: 20 })), { maxLength: 4 }),
+    )
+    .map(([limit, calls]) => [
+      [...limit, ...calls.toSorted(([a], [b]) => b - a).flatMap(([ago, count]) => [START - ago, count])],
+    ]),
 })
 const step = fc.oneof(
   { weight: 6, arbitrary: fc.integer({ min: 0, max: 3_000_000 }) },
@@ -25,7 +42,11 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.integer({ min: -70_000_000, max: 0 }) },
   { weight: 1, arbitrary: fc.integer({ min: -4_000_000_000, max: 4_000_000_000 }) },
 )
-const charge = fc.tuple(step, fc.array(decision, { minLength: 1, maxLength: 3 }), fc.nat(20))
+const charge = fc.tuple(
+  step,
+  fc.array(fc.oneof({ weight: 4, arbitrary: decision }, addition), { minLength: 1, maxLength: 3 }),
+  fc.nat(20),
+)
 const register = fc.tuple(step, fc.constantFrom('g1', 'g2', 'g3'))
 const damage = fc.tuple(keys, fc.constantFrom('', 'x', 'y'.repeat(38), 'z'.repeat(51)))
 /** An event of a history. */
@@ -56,7 +77,7 @@ function commandsOf(history: readonly Event[]): Command[] {
       )
       for (let i = 0; i <= repeats; i++) {
         tick(i === 0 ? step : 70_000)
-        commands.push(['EVAL', CLOCKED_SCRIPT, names.length, ...names, now + 1000, ...rules])
+        commands.push(['EVAL', CLOCKED_SCRIPT, names.length, ...names, now + 1000, 0, ...rules])
       }
     } else if ('register' in event) {
       tick(event.register[0])

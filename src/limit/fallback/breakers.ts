@@ -1,10 +1,9 @@
 import { Health } from '../../health.ts'
 import { type Clock, SYSTEM_CLOCK } from '../../runtime/clock.ts'
+import type { OutageMode } from '../limit.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
 import type { RedisStore } from '../redis/store.ts'
 
-/** Action while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
-type OutageMode = 'local' | 'allow' | 'deny'
 export type Mode = 'store' | OutageMode
 
 export interface BreakerOptions {

@@ -27,6 +27,7 @@ export function createKeys() {
           lastAt: 0,
           own: undefined,
           spreadMs: 0,
+          back: undefined,
           adding: undefined,
         }
         asked.set(key, known)

@@ -1,5 +1,6 @@
 import type { Quota } from '../limit.ts'
-import { type CallLog, viewAt } from '../memory/call-log.ts'
+import { type CallLog, type Frame, viewAt } from '../memory/call-log.ts'
+import type { GivenBack } from '../store.ts'
 
 /** A key as this gateway knows it. Instants are microseconds of the clock. */
 export interface Known {
@@ -15,34 +16,43 @@ export interface Known {
   /** Calls that this gateway admitted by itself, until the store has them; `spreadMs` later than they were. */
   own: CallLog | undefined
   spreadMs: number
+  /** Calls to be given back, until they are sent to the store. */
+  back: GivenBack | undefined
   /** Set while own calls are added to the store: the end of the question that they go with, or `late` after its timeout. */
   adding: Promise<Error | undefined> | 'late' | undefined
 }
 
-/** Returns the calls that this gateway may still make at an instant; may be negative. */
-export function roomAt(
-  atUs: number,
-  { own, used, firstAt, rest, lastAt }: Known,
-  quota: Quota,
-  gateways: number,
-) {
-  const { limit, windowMs } = quota
-  const windowUs = windowMs * 1000
-  const stored = atUs < firstAt + windowUs ? used : atUs < lastAt + windowUs ? rest : 0
-  const counted = own === undefined ? 0 : viewAt(own, windowUs, atUs).used
-  const share = perGateway(Math.max(0, limit - stored), gateways)
-  return Math.min(share, perGateway(limit, gateways)) - counted
+/** Returns the calls that are counted in a window. */
+export function countedIn(frame: Frame, { own, used, firstAt, rest, lastAt }: Known) {
+  const { horizonUs } = frame
+  const stored = firstAt > horizonUs ? used : lastAt > horizonUs ? rest : 0
+  return { stored, own: own === undefined ? 0 : viewAt(own, frame).used }
 }
 
-/** Returns the first instant within a window at which this gateway may make more calls than at `at`. */
-export function growsAt(at: number, known: Known, quota: Quota, gateways: number): number {
-  const room = Math.max(0, roomAt(at, known, quota, gateways))
+/** Returns the calls that this gateway may still make in a window; may be negative. */
+export function roomIn(frame: Frame, known: Known, { limit }: Quota, gateways: number): number {
+  const { stored, own } = countedIn(frame, known)
+  const share = perGateway(Math.max(0, limit - stored), gateways)
+  return Math.min(share, perGateway(limit, gateways)) - own
+}
+
+/** Returns the first instant at which this gateway may make more calls than at `at`; the end of a calendar period. */
+export function growsAt(
+  at: number,
+  known: Known,
+  quota: Quota,
+  gateways: number,
+  frameOf: (at: number) => Frame,
+): number {
+  const frame = frameOf(at)
+  if (frame.endUs !== undefined) return frame.endUs
+  const room = Math.max(0, roomIn(frame, known, quota, gateways))
   if (room === perGateway(quota.limit, gateways) && room > 0) return at
   // All calls have left by the end of one window.
   let [low, high] = [at, Math.max(at + quota.windowMs * 1000, known.own?.expiresAtUs ?? 0)]
   while (high - low > 1) {
     const middle = Math.floor((low + high) / 2)
-    if (roomAt(middle, known, quota, gateways) > room) high = middle
+    if (roomIn(frameOf(middle), known, quota, gateways) > room) high = middle
     else low = middle
   }
   return high

@@ -1,9 +1,10 @@
 import { type Clock, epochOf } from '../../runtime/clock.ts'
 import type { Quota } from '../limit.ts'
-import { add, type CallLog, callsOf, createCallLog, dropUpTo, viewAt } from '../memory/call-log.ts'
+import { add, callsOf, createCallLog, dropUpTo, frameAt, takeBack, viewAt } from '../memory/call-log.ts'
+import type { RemoteStore } from './breakers.ts'
 import { createKeys } from './keys.ts'
-import { growsAt, type Known, perGateway, roomAt } from './known.ts'
-import { type Addition, type Allowance, allowanceOf, type Charge } from '../store.ts'
+import { countedIn, growsAt, type Known, perGateway, roomIn } from './known.ts'
+import { type Addition, type Allowance, allowanceOf, type Charge, settle } from '../store.ts'
 
 /** Maximum instants of calls that are added in each turn of the background. */
 const MAX_ADDED = 1000
@@ -17,55 +18,63 @@ const MIN_SPREAD_MS = 10
  */
 export function createLocalCounters(
   clock: Clock,
-  spreadMsOf: (key: string) => number,
+  { spreadMs, dateAt }: Pick<RemoteStore, 'spreadMs' | 'dateAt'>,
   isTracked: (quota: Quota) => boolean,
 ) {
   const epochMs = epochOf(clock)
   const nowUs = (): number => Math.round(clock.now() * 1000)
   const keys = createKeys()
 
+  /** Returns the window of a quota at a local instant, by the clock of its server for calendar periods. */
+  const frameOf = (quota: Quota, atUs: number) =>
+    frameAt(quota, atUs, quota.calendar === undefined ? 0 : dateMs(quota, atUs))
+  const dateMs = ({ key }: Quota, atUs = nowUs()): number => dateAt(key, atUs / 1000) || epochMs(atUs / 1000)
+
   function record(
+    quota: Quota,
     known: Known,
-    { allowances, localMs = clock.now() }: Charge,
-    i: number,
+    { limit, used, resetAfterMs, windowMs }: Allowance,
+    atMs: number,
     wasCharged: boolean,
   ): void {
-    const { limit, used, resetAfterMs, windowMs } = allowances[i]!
-    const at = Math.round(localMs * 1000)
+    const at = Math.round(atMs * 1000)
+    const isCalendar = quota.calendar !== undefined
     known.used = used
     // Above the limit, which was lowered, all calls in excess leave together with the first.
     known.rest = Math.max(0, Math.min(used, limit) - 1)
-    known.firstAt = at + Math.ceil((resetAfterMs - windowMs) * 1000)
-    if (wasCharged || known.lastAt + windowMs * 1000 <= at) known.lastAt = at
+    known.firstAt = isCalendar ? at : at + Math.ceil((resetAfterMs - windowMs) * 1000)
+    if (isCalendar || wasCharged || known.lastAt + windowMs * 1000 <= at) known.lastAt = at
   }
 
   /** Stops keeping a key whose own calls have left the window, or are added. */
   function release(known: Known): void {
-    const { quota, own, adding } = known
-    if (own === undefined || adding !== undefined) return
-    if (viewAt(own, quota.windowMs * 1000, nowUs()).used > 0) return
-    known.own = undefined
+    const { quota, own, adding, back } = known
+    if ((own === undefined && back === undefined) || adding !== undefined) return
+    const frame = frameOf(quota, nowUs())
+    if (own !== undefined && viewAt(own, frame).used > 0) return
+    if (back !== undefined && back.endsAt > dateMs(quota)) return
+    known.own = known.back = undefined
     keys.release(known)
   }
 
   function allowance(known: Known, quota: Quota, gateways: number, at: number, admitted: boolean): Allowance {
     const limit = perGateway(quota.limit, gateways)
-    const remaining = Math.max(0, roomAt(at, known, quota, gateways))
-    const grows = growsAt(at, known, quota, gateways)
+    const remaining = Math.max(0, roomIn(frameOf(quota, at), known, quota, gateways))
+    const grows = growsAt(at, known, quota, gateways, (atUs) => frameOf(quota, atUs))
     const used = limit - remaining
-    return allowanceOf({ ...quota, limit }, admitted, used, epochMs(grows / 1000), (grows - at) / 1000)
+    const resetAt = quota.calendar?.periodAt(dateMs(quota, at)).endMs ?? epochMs(grows / 1000)
+    return allowanceOf({ ...quota, limit }, admitted, used, resetAt, (grows - at) / 1000)
   }
 
   /** Counts a call of this gateway, at the instant from which its callers have to wait: Redis may take it for that late. */
   function admit(known: Known, quota: Quota, at: number): void {
-    const { key, limit, windowMs } = quota
     known.quota = quota
     if (known.own === undefined) {
       known.own = createCallLog()
       // The same for all calls of a log: a call that is counted further ahead than others would drop those still in the window.
-      known.spreadMs = Math.max(MIN_SPREAD_MS, spreadMsOf(key))
+      known.spreadMs = Math.max(MIN_SPREAD_MS, spreadMs(quota.key))
     }
-    add(known.own, limit, windowMs * 1000, at + Math.ceil(known.spreadMs * 1000))
+    add(known.own, frameOf(quota, at), at + Math.ceil(known.spreadMs * 1000))
     keys.keep(known)
   }
 
@@ -73,31 +82,33 @@ export function createLocalCounters(
     const at = nowUs()
     const found = quotas.map((quota) => {
       const known = keys.know(quota)
-      return { quota, known, hasRoom: roomAt(at, known, quota, gateways) > 0 }
+      const frame = frameOf(quota, at)
+      const { stored, own } = countedIn(frame, known)
+      return { quota, known, used: stored + own, hasRoom: roomIn(frame, known, quota, gateways) > 0 }
     })
-    const admitted = found.every(({ quota, hasRoom }) => hasRoom || quota.shadow)
-    const allowances = found.map(({ quota, known, hasRoom }) => {
-      if (charging && admitted && hasRoom) admit(known, quota, at)
+    const { admitted, settled } = settle(found)
+    const allowances = settled.map(({ quota, known, hasRoom, pays }) => {
+      if (charging && admitted && pays) admit(known, quota, at)
       return allowance(known, quota, gateways, at, hasRoom)
     })
     for (const { known } of found) release(known)
     return { admitted, allowances, mode: 'local', decidedAt: epochMs(at / 1000) }
   }
 
-  /** Returns the addition of the own calls of a key to the store. */
-  function additionOf(known: Known, own: CallLog): Addition {
-    const { total } = own
-    const calls = callsOf(own).map(([atUs, calls]) => [atUs / 1000, calls] as const)
+  /** Returns the addition of the own calls of a key to the store, and of those to be given back, which are sent once. */
+  function additionOf(known: Known): Addition {
+    const { quota, own, spreadMs, back } = known
+    const total = own?.total ?? 0
+    const calls = own === undefined ? [] : callsOf(own).map(([atUs, calls]) => [atUs / 1000, calls] as const)
+    known.back = undefined
     return {
-      quota: known.quota,
-      calls,
-      spreadMs: known.spreadMs,
+      ...{ quota, calls, spreadMs, back },
       onEnd(charge) {
         known.adding = undefined
         if (charge !== undefined) {
-          dropUpTo(own, total)
-          known.lastAt = Math.max(known.lastAt, calls.at(-1)![0] * 1000)
-          record(known, charge, 0, false)
+          if (own !== undefined) dropUpTo(own, total)
+          known.lastAt = Math.max(known.lastAt, (calls.at(-1)?.[0] ?? 0) * 1000)
+          record(quota, known, charge.allowances[0]!, charge.localMs ?? clock.now(), false)
         }
         release(known)
       },
@@ -113,7 +124,8 @@ export function createLocalCounters(
     answered(quotas: readonly Quota[], charge: Charge): void {
       for (let i = 0; i < quotas.length; i++) {
         const quota = quotas[i]!
-        if (isTracked(quota)) record(keys.know(quota), charge, i, charge.admitted)
+        if (!isTracked(quota)) continue
+        record(quota, keys.know(quota), charge.allowances[i]!, charge.localMs ?? clock.now(), charge.admitted)
       }
     },
 
@@ -132,7 +144,7 @@ export function createLocalCounters(
     ): Promise<Answer> {
       if (!keys.hasKept()) return question([])
       const pending = keys.kept(quotas)
-      const answer = question(pending.map((known) => additionOf(known, known.own!)))
+      const answer = question(pending.map(additionOf))
       for (const known of pending) {
         const end: Promise<Error | undefined> = answer
           .then(noop, (error: Error) => error)
@@ -150,12 +162,27 @@ export function createLocalCounters(
       let instants = 0
       for (const known of keys.next()) {
         release(known)
-        const { quota, own, adding } = known
-        if (own === undefined || adding !== undefined || instants >= MAX_ADDED || !isWanted(quota)) continue
-        instants += own.slots.length / 2 - own.first
+        const { quota, own, back, adding } = known
+        const isPending = own !== undefined || back !== undefined
+        if (!isPending || adding !== undefined || instants >= MAX_ADDED || !isWanted(quota)) continue
+        instants += own === undefined ? 1 : own.slots.length / 2 - own.first
         found.push(quota)
       }
       return found
+    },
+    /** Gives a call back: one of this gateway's own, as they are all alike, or with the next question for the key. */
+    giveBack(quota: Quota, endsAt: number): void {
+      const known = keys.know(quota)
+      const frame = frameOf(quota, nowUs())
+      if (dateMs(quota) >= endsAt) return
+      if (known.own !== undefined && known.adding === undefined && viewAt(known.own, frame).used > 0) {
+        takeBack(known.own, frame)
+        return
+      }
+      known.back = { calls: (known.back?.endsAt === endsAt ? known.back.calls : 0) + 1, endsAt }
+      known.used = Math.max(0, known.used - 1)
+      known.quota = quota
+      keys.keep(known)
     },
     reset: keys.reset,
   }

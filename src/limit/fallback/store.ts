@@ -1,7 +1,7 @@
 import { Failure, serviceUnavailable } from '../../errors.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { KeyFilter } from '../key.ts'
-import { isProof, type Quota } from '../limit.ts'
+import { isProof, type OutageMode, type Quota } from '../limit.ts'
 import { type Allowance, type Charge, DamagedKeyError } from '../store.ts'
 import { type BreakerOptions, createBreakers, type Mode, type RemoteStore } from './breakers.ts'
 import { createLocalCounters } from './local-counters.ts'
@@ -11,7 +11,7 @@ export interface FallbackOptions extends BreakerOptions {
   readonly instances?: number | undefined
   readonly processes?: number | undefined
   /** Called for each decision that the fallback makes, or refuses to make under `deny`; without a cause if Redis was not asked. */
-  readonly onFallback?: (cause: Error | undefined) => void
+  readonly onFallback?: (mode: OutageMode, cause: Error | undefined) => void
   /** Called whenever a decision needs a key that is damaged. */
   readonly onDamaged?: (key: string) => void
 }
@@ -31,25 +31,27 @@ const unavailable = (cause: Error | undefined) =>
  */
 export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const { onOutage, instances, processes = 1, clock = SYSTEM_CLOCK, probeEveryMs = 250 } = options
-  const local = createLocalCounters(
-    clock,
-    store.spreadMs,
-    (quota) => onOutage === 'local' || (onOutage === 'allow' && isProof(quota)),
-  )
+  const modeOf = (quota: Quota): OutageMode => quota.onOutage ?? onOutage
+  // Under `allow` too, a DPoP proof is accepted only once.
+  const isCounted = (quota: Quota): boolean => isProof(quota) || modeOf(quota) === 'local'
+  const local = createLocalCounters(clock, store, isCounted)
   const breakers = createBreakers(store, options)
 
   const isUp = (quotas: readonly Quota[]): boolean => breakers.isUp(store.server(quotas[0]!.key))
   const gateways = (): number => instances ?? Math.max(processes, store.gateways())
 
+  /** Returns the strictest mode of the limits of a call; for a call with a proof alone, that of the store. */
+  function strictest(quotas: readonly Quota[]): OutageMode {
+    const modes = quotas.flatMap((quota) => (isProof(quota) ? [] : [modeOf(quota)]))
+    return (['deny', 'local', 'allow'] as const).find((mode) => modes.includes(mode)) ?? onOutage
+  }
+
   function chargeFallback(quotas: readonly Quota[], cause?: Error): Charge | Promise<never> {
+    const mode = strictest(quotas)
     if (cause instanceof DamagedKeyError) options.onDamaged?.(cause.key)
-    options.onFallback?.(cause)
-    if (onOutage === 'deny') return Promise.reject(unavailable(cause))
-    if (onOutage === 'local') return local.charge(quotas, gateways())
-    // Under `allow` too, a DPoP proof is accepted only once.
-    const proofs = quotas.filter(isProof)
-    const admitted = proofs.length === 0 || local.charge(proofs, 1).admitted
-    return { admitted, allowances: [], mode: 'allow' }
+    options.onFallback?.(mode, cause)
+    if (mode === 'deny') return Promise.reject(unavailable(cause))
+    return { ...local.charge(quotas.filter(isCounted), gateways()), mode }
   }
 
   function charge(quotas: readonly Quota[]): Charge | Promise<Charge> {
@@ -80,9 +82,10 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
       ? await local.ask(quotas, (additions) => store.peek(quotas, additions)).catch((error: Error) => error)
       : undefined
     if (found !== undefined && !(found instanceof Error)) return found
-    if (onOutage === 'deny') throw unavailable(found)
+    const mode = strictest(quotas)
+    if (mode === 'deny') throw unavailable(found)
     // Under `allow` nothing is counted, so the whole limit remains.
-    return local.peek(quotas, onOutage === 'local' ? gateways() : 1)
+    return local.peek(quotas, mode === 'local' ? gateways() : 1)
   }
 
   /** Adds the calls that were admitted here to the servers that are up. */
@@ -101,6 +104,10 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     fail: breakers.fail,
     charge,
     peek,
+    giveBack(quota: Quota, endsAt: number): void {
+      local.giveBack(quota, endsAt)
+      if (isUp([quota]) && local.adding([quota]) === undefined) peek([quota]).catch(() => {})
+    },
     keys: store.keys,
     async reset(filter: KeyFilter, signal?: AbortSignal): Promise<number> {
       const freed = await store.reset(filter, signal)

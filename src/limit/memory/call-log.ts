@@ -1,3 +1,5 @@
+import type { Quota } from '../limit.ts'
+
 /** An exact log of the admitted calls of one key, with the slots and the algorithm of charge.lua. Times are microseconds of one clock. */
 export interface CallLog {
   /** Two numbers for each slot, oldest first: the time of its last call, and the calls ever admitted up to that call. */
@@ -10,6 +12,17 @@ export interface CallLog {
   expiredCalls: number
   /** Time at which the newest call leaves the window of the last `add`. */
   expiresAtUs: number
+}
+
+/** The window of a quota at one instant. */
+export interface Frame {
+  /** The calls after this time count. */
+  readonly horizonUs: number
+  readonly windowUs: number
+  /** The time at which all calls leave; undefined if each leaves on its own. */
+  readonly endUs?: number
+  /** The length of time whose calls share a slot; those of a calendar period share one in any case. */
+  readonly spanUs: number
 }
 
 /** A log at one instant. */
@@ -27,35 +40,43 @@ export function createCallLog(): CallLog {
   return { slots: [], first: 0, total: 0, expiredCalls: 0, expiresAtUs: 0 }
 }
 
-/** Returns the microseconds that a slot spans: 1 if every call keeps its own time. */
-const spanUs = (limit: number, windowUs: number): number =>
-  limit > MAX_EXACT ? Math.ceil(windowUs / MAX_EXACT) : 1
+/** Returns the window of a quota, at a time of the log's clock that is `epochMs`. */
+export function frameAt({ limit, windowMs, calendar }: Windowed, nowUs: number, epochMs: number): Frame {
+  const windowUs = windowMs * 1000
+  const spanUs = limit > MAX_EXACT ? Math.ceil(windowUs / MAX_EXACT) : 1
+  if (calendar === undefined) return { horizonUs: nowUs - windowUs, windowUs, spanUs }
+  const { startMs, endMs } = calendar.periodAt(epochMs)
+  const [startUs, endUs] = [startMs, endMs].map((ms) => nowUs + Math.round((ms - epochMs) * 1000))
+  return { horizonUs: startUs! - 1, windowUs, endUs: endUs!, spanUs }
+}
+type Windowed = Pick<Quota, 'limit' | 'windowMs' | 'calendar'>
+
 const heldSlots = ({ slots, first }: CallLog): number => slots.length / 2 - first
 const timeOf = ({ slots, first }: CallLog, slot: number): number => slots[2 * (first + slot)]!
 const callsUpTo = ({ slots, first }: CallLog, slot: number): number => slots[2 * (first + slot) + 1]!
 
 /** Returns the calls in the window at an instant; changes nothing. */
-export function viewAt(log: CallLog, windowUs: number, nowUs: number): View {
-  const horizon = nowUs - windowUs
+export function viewAt(log: CallLog, { horizonUs }: Pick<Frame, 'horizonUs'>): View {
   const held = heldSlots(log)
-  if (held === 0 || timeOf(log, 0) > horizon) return { expiredSlots: 0, used: log.total - log.expiredCalls }
+  if (held === 0 || timeOf(log, 0) > horizonUs) return { expiredSlots: 0, used: log.total - log.expiredCalls }
   // A galloping search: few slots expire between two calls.
   let expiredSlots = 1
   let step = 1
-  while (expiredSlots + step <= held && timeOf(log, expiredSlots + step - 1) <= horizon) {
+  while (expiredSlots + step <= held && timeOf(log, expiredSlots + step - 1) <= horizonUs) {
     expiredSlots += step
     step *= 2
   }
   for (; step > 0; step >>= 1) {
-    if (expiredSlots + step <= held && timeOf(log, expiredSlots + step - 1) <= horizon) expiredSlots += step
+    if (expiredSlots + step <= held && timeOf(log, expiredSlots + step - 1) <= horizonUs) expiredSlots += step
   }
   return { expiredSlots, used: log.total - callsUpTo(log, expiredSlots - 1) }
 }
 
 /** Adds calls now, and drops the slots that have left the window. Returns the new view. */
-export function add(log: CallLog, limit: number, windowUs: number, nowUs: number, calls = 1): View {
+export function add(log: CallLog, frame: Frame, nowUs: number): View {
   const { slots } = log
-  const { expiredSlots } = viewAt(log, windowUs, nowUs)
+  const { windowUs, endUs, spanUs } = frame
+  const { expiredSlots } = viewAt(log, frame)
   if (expiredSlots > 0) {
     log.expiredCalls = callsUpTo(log, expiredSlots - 1)
     log.first += expiredSlots
@@ -65,13 +86,16 @@ export function add(log: CallLog, limit: number, windowUs: number, nowUs: number
       log.first = 0
     }
   }
-  const span = spanUs(limit, windowUs)
   const held = heldSlots(log)
   const last = held > 0 ? timeOf(log, held - 1) : Number.NEGATIVE_INFINITY
   const atUs = Math.max(last, nowUs)
-  log.total += calls
-  log.expiresAtUs = atUs + windowUs
-  if (Math.floor(last / span) === Math.floor(atUs / span)) {
+  log.total++
+  log.expiresAtUs = endUs ?? atUs + windowUs
+  const isSameSpan =
+    endUs === undefined
+      ? Math.floor(last / spanUs) === Math.floor(atUs / spanUs)
+      : held > 0 && last >= endUs === atUs >= endUs
+  if (isSameSpan) {
     slots[slots.length - 2] = atUs
     slots[slots.length - 1] = log.total
   } else {
@@ -81,15 +105,16 @@ export function add(log: CallLog, limit: number, windowUs: number, nowUs: number
 }
 
 /** Returns when the remaining calls next grow: when the oldest call leaves, or the last call in excess of the limit. */
-export function growsAt(log: CallLog, view: View, limit: number, windowUs: number, nowUs: number): number {
+export function growsAt(log: CallLog, view: View, limit: number, frame: Frame, nowUs: number): number {
   const { expiredSlots, used } = view
+  const { windowUs, endUs, spanUs } = frame
+  if (endUs !== undefined) return endUs
   if (limit === 0) return nowUs + windowUs
   if (used === 0) return nowUs
   const held = heldSlots(log)
   if (used < limit && held - expiredSlots === 1) {
     // The only slot may still get calls, until its span ends.
-    const span = spanUs(limit, windowUs)
-    return (Math.floor(timeOf(log, expiredSlots) / span) + 1) * span - 1 + windowUs
+    return (Math.floor(timeOf(log, expiredSlots) / spanUs) + 1) * spanUs - 1 + windowUs
   }
   // After the limit was lowered, find the slot whose expiry leaves fewer calls than `limit`.
   let low = expiredSlots
@@ -116,4 +141,11 @@ export function callsOf(log: CallLog): readonly (readonly [atUs: number, calls: 
 export function dropUpTo(log: CallLog, total: number): void {
   while (heldSlots(log) > 0 && callsUpTo(log, 0) <= total) log.first++
   log.expiredCalls = Math.max(log.expiredCalls, total)
+}
+
+/** Takes back the newest call, if it counts. */
+export function takeBack(log: CallLog, frame: Frame): void {
+  if (viewAt(log, frame).used === 0) return
+  log.total--
+  log.slots[log.slots.length - 1]!--
 }

@@ -1,8 +1,8 @@
 import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
 import { epochOf, SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { type Allowance, allowanceOf, type Charge, type Store } from '../store.ts'
-import { add, type CallLog, createCallLog, growsAt, viewAt } from './call-log.ts'
+import { type Allowance, allowanceOf, type Charge, settle, type Store } from '../store.ts'
+import { add, type CallLog, createCallLog, frameAt, growsAt, takeBack, viewAt } from './call-log.ts'
 
 const SWEEP_EVERY_MS = 1000
 const SWEPT_AT_ONCE = 50_000
@@ -35,26 +35,33 @@ export class MemoryStore implements Store {
   }
 
   #decide(quotas: readonly Quota[], nowUs: number, charging: boolean): Charge {
-    let admitted = true
+    const wallMs = this.#epochMs(nowUs / 1000)
     const found = quotas.map((quota) => {
       const log = this.#logs.get(quota.key) ?? createCallLog()
-      const view = viewAt(log, quota.windowMs * 1000, nowUs)
-      const hasRoom = view.used < quota.limit
-      if (!hasRoom && !quota.shadow) admitted = false
-      return { quota, log, view, hasRoom }
+      const frame = frameAt(quota, nowUs, wallMs)
+      const view = viewAt(log, frame)
+      return { quota, log, frame, view, used: view.used, hasRoom: view.used < quota.limit }
     })
-    const wallMs = this.#epochMs(nowUs / 1000)
-    const allowances = found.map(({ quota, log, view, hasRoom }) => {
-      const { key, limit, windowMs } = quota
+    const { admitted, settled } = settle(found)
+    const allowances = settled.map(({ quota, log, frame, view, hasRoom, pays }) => {
+      const { key, limit } = quota
       let latest = view
-      if (charging && admitted && hasRoom) {
+      if (charging && admitted && pays) {
         if (log.total === 0) this.#logs.set(key, log)
-        latest = add(log, limit, windowMs * 1000, nowUs)
+        latest = add(log, frame, nowUs)
       }
-      const resetAfterMs = (growsAt(log, latest, limit, windowMs * 1000, nowUs) - nowUs) / 1000
+      const resetAfterMs = (growsAt(log, latest, limit, frame, nowUs) - nowUs) / 1000
       return allowanceOf(quota, hasRoom, latest.used, wallMs + resetAfterMs, resetAfterMs)
     })
     return { admitted, allowances, mode: 'store', decidedAt: wallMs }
+  }
+
+  giveBack(quota: Quota, endsAt: number): void {
+    const nowUs = this.#nowUs()
+    const wallMs = this.#epochMs(nowUs / 1000)
+    const log = this.#logs.get(quota.key)
+    if (log === undefined || quota.calendar?.periodAt(wallMs).endMs !== endsAt) return
+    takeBack(log, frameAt(quota, nowUs, wallMs))
   }
 
   async keys({ matches }: KeyFilter, max = Infinity): Promise<readonly string[]> {

@@ -2,11 +2,15 @@
 -- Times are microseconds since the epoch on this server's clock, which is read once for the whole batch.
 --
 -- KEYS      the keys of all limits of all decisions, in order; on a cluster all of one slot
--- ARGV      the deadline, after which nothing is decided; then a rule for every decision, numbers separated by blanks:
---             1 to charge, 0 to read only; then for every limit: limit, window in microseconds, and 1 for a shadow limit or 0
---             or 2 to add calls that a gateway admitted by itself, even without room, to the only key: its limit, window
---             and 0; then each instant, oldest first, with the number of its calls
--- returns   a flat list of integers: the time, and nothing else after the deadline; then for every decision:
+-- ARGV      the deadline, after which nothing is decided; the time before which nothing is; then a rule for every decision,
+--           numbers separated by blanks:
+--             1 to charge, 0 to read only; then every limit
+--             or 2 to add calls that a gateway admitted by itself, even without room, to the only key: its limit; then each
+--             instant, oldest first, with the number of its calls; below 0 for calls that are given back
+--           a limit is: limit, window in microseconds, and the sum of 1 for a shadow limit, 2 for an access, and 4 for a calendar
+--           period; then its first microsecond follows, and the window is its length
+--             an access never refuses: while it has no room, the next limit has, if it has calls, and neither is charged
+-- returns   a flat list of integers: the time, and nothing else outside these times; then for every decision:
 --             admitted   1 or 0; then for every limit:
 --             room       1 if this limit had room for the call, 0 if not; -1 if its key is damaged: nothing is decided
 --             used       calls in the window, with this one if it was charged
@@ -17,9 +21,9 @@
 --           admitted (6), of these no longer held (6), times of the newest and of the oldest slot (7 each)
 --   slot    time of its last call (7), calls ever admitted up to and including it (6)
 -- Above 1000 calls per window, the calls of a thousandth of the window share a slot, and count until its last call leaves:
--- longer than they should, never shorter. Times never decrease within a log. If the clock went back by more than a window,
--- the calls of a log are taken as made now; otherwise reading never changes a log. A key expires when its newest slot leaves
--- the window. A key with any other content, or of another version, is damaged.
+-- longer than they should, never shorter. The calls of a calendar period share a slot. Times never decrease within a log. If
+-- the clock went back by more than a window, the calls of a log are taken as made now; otherwise reading never changes a log.
+-- A key expires when its newest slot leaves the window. A key with any other content, or of another version, is damaged.
 
 local HEADER, HEADER_BYTES, SLOT, SLOT_BYTES = '>I4I4I4I6I6I7I7', 38, '>I7I6', 13
 -- Maximum slots of a log that is read and written as a whole.
@@ -29,13 +33,14 @@ local EXACT = 1000
 
 local KEYS, ARGV = KEYS, ARGV
 local call, pcall, floor, ceil, min, max = redis.call, redis.pcall, math.floor, math.ceil, math.min, math.max
+local huge = math.huge
 local pack, unpackBytes, sub, gmatch = struct.pack, struct.unpack, string.sub, string.gmatch
 
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 -- A request that waited at a stalled server has timed out at the gateway: do not charge it.
-if now > tonumber(ARGV[1]) then return { now } end
+if now > tonumber(ARGV[1]) or now < tonumber(ARGV[2]) then return { now } end
 
 -- Returns time and cumulative count of a slot, 0 being the oldest. The only function, as each script call recreates them all.
 local function slot(log, index)
@@ -63,14 +68,14 @@ for i = 1, #KEYS do
     logs[name] = {
       key = name, raw = raw, damaged = damaged, whole = capacity <= SMALL, capacity = capacity, first = first,
       held = held, total = total, gone = gone, newest = newest, oldest = oldest, dirty = false,
-      window = 0, room = true,
+      expires = false, window = 0, room = true, pays = true,
     }
   end
 end
 
 -- Parsed rules, by their text: many decisions have the same one.
 local rules, key = {}, 0
-for decision = 2, #ARGV do
+for decision = 3, #ARGV do
   local rule = rules[ARGV[decision]]
   if not rule then
     rule = {}
@@ -78,20 +83,22 @@ for decision = 2, #ARGV do
     rules[ARGV[decision]] = rule
   end
   local adding, charging = rule[1] == 2, rule[1] > 0
-  local count = adding and 1 or (#rule - 1) / 3
+  local stop = adding and 2 or #rule
   -- Find the calls that have left the window of each limit, and whether it has room.
-  local admitted = true
-  for i = key + 1, key + count do
-    local at = 3 * (i - key)
-    local limit, window, flag = rule[at - 1], rule[at], rule[at + 1]
-    local log = logs[KEYS[i]]
+  local admitted, at, last, access = true, 2, key, nil
+  while at <= stop do
+    last = last + 1
+    local limit, window, flags = rule[at], rule[at + 1], rule[at + 2]
+    local start = flags >= 4 and rule[at + 3]
+    at = at + (start and 4 or 3)
+    local log = logs[KEYS[last]]
     if log.held > 0 and log.newest - now > window then
       -- The clock went back by more than a window: the key must not stay full for longer than one window.
       log.raw = ('\0'):rep(HEADER_BYTES) .. pack(SLOT, now, log.total)
       log.whole, log.capacity, log.first, log.held, log.newest, log.oldest = true, 1, 0, 1, now, now
       log.dirty = log.dirty or charging
     end
-    local horizon, held = now - window, log.held
+    local horizon, held = start and start - 1 or now - window, log.held
     if held > 0 and log.oldest <= horizon then
       -- Drop the slots that have left, to be written if the call is charged. A galloping search, as they are usually few.
       local when, gone = slot(log, 0)
@@ -111,21 +118,38 @@ for decision = 2, #ARGV do
       end
       log.first, log.held, log.gone = (log.first + left) % log.capacity, held - left, gone
     end
-    log.window, log.room = window, adding or log.total - log.gone < limit
-    if log.damaged or not log.room and flag ~= 1 then admitted = false end
+    local used = log.total - log.gone
+    log.expires = start and log.newest < start + window and start + window or false
+    log.window, log.room = window, adding or used < limit
+    log.pays = log.room
+    if access then
+      -- `pays`: the call is charged to this limit and to its access, rather than to neither.
+      if not access.room and used > 0 then log.room, log.pays = true, false end
+      access.pays, access = log.pays, nil
+    end
+    if flags % 4 >= 2 then
+      access = log
+    elseif not log.room and flags % 2 == 0 then
+      admitted = false
+    end
+    if log.damaged then admitted = false end
   end
 
   size = size + 1
   answer[size] = admitted and 1 or 0
-  for i = key + 1, key + count do
-    local at = 3 * (i - key)
-    local limit, window, flag = rule[at - 1], rule[at], rule[at + 1]
-    local log = logs[KEYS[i]]
-    local span = limit > EXACT and ceil(window / EXACT) or 1
-    for each = adding and 5 or 1, charging and admitted and log.room and (adding and #rule or 1) or 0, 2 do
+  at, last = 2, key
+  while at <= stop do
+    last = last + 1
+    local limit, window, flags = rule[at], rule[at + 1], rule[at + 2]
+    local start = flags >= 4 and rule[at + 3]
+    at = at + (start and 4 or 3)
+    local log = logs[KEYS[last]]
+    local horizon = start and start - 1 or now - window
+    local span = start and huge or limit > EXACT and ceil(window / EXACT) or 1
+    for each = adding and at or 1, charging and admitted and log.pays and (adding and #rule or 1) or 0, 2 do
       local instant, calls = now, 1
-      if adding then instant, calls = min(rule[each], now), rule[each + 1] end
-      if instant > now - window then
+      if adding then instant, calls = min(rule[each], now), max(rule[each + 1], log.gone - log.total) end
+      if instant > horizon and calls ~= 0 then
         -- Add the calls to the newest slot, or to a new one.
         local held, when = log.held, instant
         log.total = log.total + calls
@@ -163,7 +187,9 @@ for decision = 2, #ARGV do
 
     local used = log.total - log.gone
     local growsAt
-    if limit == 0 then
+    if start then
+      growsAt = start + window
+    elseif limit == 0 then
       growsAt = now + window
     elseif used == 0 then
       growsAt = now
@@ -185,12 +211,12 @@ for decision = 2, #ARGV do
     answer[size + 1], answer[size + 2], answer[size + 3] = log.damaged and -1 or log.room and 1 or 0, used, growsAt
     size = size + 3
   end
-  key = key + count
+  key = last
 end
 
 for name, log in pairs(logs) do
   if log.dirty then
-    local ttl = ceil((log.newest + log.window - now) / 1000)
+    local ttl = ceil(((log.expires or log.newest + log.window) - now) / 1000)
     local header = pack(HEADER, log.capacity, log.first, log.held, log.total, log.gone, log.newest, log.oldest)
     if log.whole then
       call('SET', name, header .. sub(log.raw, HEADER_BYTES + 1), 'PX', ttl)

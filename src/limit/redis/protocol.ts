@@ -1,4 +1,4 @@
-import type { Quota } from '../limit.ts'
+import { isAccess, type Quota } from '../limit.ts'
 import { type Addition, allowanceOf, type Charge, DamagedKeyError } from '../store.ts'
 import type { ServerClocks } from './deadlines.ts'
 
@@ -9,31 +9,60 @@ export interface Asked {
   readonly quotas: readonly Quota[]
   readonly calls?: Addition['calls']
   readonly spreadMs?: number
+  readonly back?: Addition['back']
   readonly onEnd: (outcome: Charge | Error) => void
 }
 export const [READ, CHARGE, ADD] = [0, 1, 2] as const
 
-/** Returns the rule of charge.lua. */
+/** Flags of a limit in a rule. */
+const [SHADOW, IS_ACCESS, CALENDAR] = [1, 2, 4] as const
+
+/** Returns the rule of charge.lua; `nowMs` is the server's clock. */
 export function ruleOf(
-  { action, quotas, calls, spreadMs = 0 }: Asked,
+  { action, quotas, calls, spreadMs = 0, back }: Asked,
   clocks: ServerClocks,
   server: string,
+  nowMs: number,
 ): string {
   let rule = String(action)
-  for (const { limit, windowMs, shadow } of quotas) rule += ` ${limit} ${windowMs * 1000} ${Number(shadow)}`
+  for (const quota of quotas) {
+    const { limit, windowMs, shadow, calendar } = quota
+    const flags = (shadow ? SHADOW : 0) + (isAccess(quota) ? IS_ACCESS : 0)
+    if (calendar === undefined) rule += ` ${limit} ${windowMs * 1000} ${flags}`
+    else {
+      const { startMs, endMs } = calendar.periodAt(nowMs)
+      rule += ` ${limit} ${(endMs - startMs) * 1000} ${flags + CALENDAR} ${startMs * 1000}`
+    }
+  }
   for (const [atMs, count] of calls ?? []) {
     // Never earlier than the call was made; no later than the end of the caller's wait assumes, if the clock is still known as well.
     const atUs = Math.max(clocks.at(server, atMs, 'earliest'), clocks.at(server, atMs - spreadMs, 'latest'))
     rule += ` ${atUs} ${count}`
   }
-  return rule
+  if (back === undefined) return rule
+  const { startMs, endMs } = quotas[0]!.calendar!.periodAt(nowMs)
+  return endMs === back.endsAt ? `${rule} ${startMs * 1000} ${-back.calls}` : rule
 }
 
-export const additionOf = ({ quota, calls, spreadMs, onEnd }: Addition): Asked => ({
+/** Returns the range of a server's clock, in microseconds, in which the periods of all calendars are those that contain `nowMs`. */
+export function periodsAt(batch: readonly Asked[], nowMs: number): [fromUs: number, untilUs: number] {
+  let [fromUs, untilUs] = [0, Infinity]
+  for (const { quotas } of batch)
+    for (const { calendar } of quotas) {
+      if (calendar === undefined) continue
+      const { startMs, endMs } = calendar.periodAt(nowMs)
+      fromUs = Math.max(fromUs, startMs * 1000)
+      untilUs = Math.min(untilUs, endMs * 1000 - 1)
+    }
+  return [fromUs, untilUs]
+}
+
+export const additionOf = ({ quota, calls, spreadMs, back, onEnd }: Addition): Asked => ({
   action: ADD,
   quotas: [quota],
   calls,
   spreadMs,
+  ...(back !== undefined && { back }),
   onEnd: (outcome) => onEnd(outcome instanceof Error || !outcome.admitted ? undefined : outcome),
 })
 

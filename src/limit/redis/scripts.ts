@@ -5,7 +5,7 @@ import type { Quota } from '../limit.ts'
 import type { Addition, Charge } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines, ServerClocks } from './deadlines.ts'
-import { ADD, additionOf, type Asked, CHARGE, chargesOf, READ, ruleOf } from './protocol.ts'
+import { ADD, additionOf, type Asked, CHARGE, chargesOf, periodsAt, READ, ruleOf } from './protocol.ts'
 
 const read = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
 export const CHARGE_SCRIPT = read('charge.lua')
@@ -23,6 +23,8 @@ export type OnReply = (server: string, error: Error | undefined) => void
 
 /** Maximum decisions per script call. With larger batches, Redis and the gateway take turns being idle. */
 const MAX_BATCH = 24
+/** Maximum script calls for a batch. The second knows the clock; in the third, another period has begun meanwhile. */
+const MAX_TRIES = 3
 
 /** Creates the functions that run the scripts, each within the timeout. */
 export function createScripts(
@@ -56,19 +58,25 @@ export function createScripts(
     return reply
   }
 
-  /** Asks charge.lua, and once more if the deadline had passed because the server's clock was not known well enough. */
+  /**
+   * Asks charge.lua, and again if it decided nothing because the server's clock was not known well enough for the deadline, or
+   * for the periods of calendars.
+   */
   async function ask(batch: readonly Asked[], server: string, remainingMs: () => number) {
     assertConfigured()
     const keys: string[] = []
     for (const { quotas } of batch) for (const { key } of quotas) keys.push(key)
     const runUntil = (bound: 'earliest' | 'latest') => {
-      const deadline = clocks.at(server, clock.now() + remainingMs(), bound)
-      const rules = batch.map((asked) => ruleOf(asked, clocks, server))
-      return run(server, chargeScript, [keys.length, ...keys, deadline, ...rules])
+      const nowMs = (clocks.at(server, clock.now(), 'latest') || clock.date() * 1000) / 1000
+      const [from, until] = periodsAt(batch, nowMs)
+      const deadline = Math.min(until, clocks.at(server, clock.now() + remainingMs(), bound))
+      const rules = batch.map((asked) => ruleOf(asked, clocks, server, nowMs))
+      return run(server, chargeScript, [keys.length, ...keys, deadline, from, ...rules])
     }
     // The earliest possible deadline on the server's clock, so that a call that has timed out is not charged.
-    const first = await runUntil('earliest')
-    const reply = first.length === 1 && remainingMs() > 0 ? await runUntil('latest') : first
+    let reply = await runUntil('earliest')
+    for (let tries = 1; reply.length === 1 && remainingMs() > 0 && tries < MAX_TRIES; tries++)
+      reply = await runUntil('latest')
     if (reply.length !== 1 + batch.length + 3 * keys.length) {
       throw new Error('Redis returned an invalid reply to charge.lua.')
     }
@@ -125,6 +133,7 @@ export function createScripts(
     check: (server: string) => deadlinesOf(server).within(check),
     /** Returns how far the estimates of a server's clock are apart, in milliseconds. */
     spreadMs: (server: string): number => clocks.spreadMs(server),
+    dateAt: (server: string, localMs: number): number => clocks.at(server, localMs, 'earliest') / 1000,
 
     /** Registers a gateway with a server, under keys that begin with `sample`. Times are epoch milliseconds of Redis's clock. */
     async register(server: string, sample: string, id: string) {

@@ -72,6 +72,11 @@ export function createRedisStore(options: RedisStoreOptions) {
       return charges.flatMap(({ allowances }) => allowances)
     },
 
+    giveBack(quota: Quota, endsAt: number): void {
+      const addition = { quota, calls: [], spreadMs: 0, back: { calls: 1, endsAt }, onEnd() {} }
+      scripts.decide([quota], false, [addition]).catch(() => {})
+    },
+
     async keys(filter: KeyFilter, max = Infinity, signal?: AbortSignal): Promise<readonly string[]> {
       const found = new Set<string>()
       for await (const keys of find(filter, signal)) {
@@ -96,6 +101,8 @@ export function createRedisStore(options: RedisStoreOptions) {
     servers: (): readonly string[] => [...client.tags().keys()],
     reconnect: client.reconnect,
     spreadMs: (key: string): number => scripts.spreadMs(client.server(key)),
+    /** Returns the epoch milliseconds of the clock of a key's server at a local instant, the earliest possible; 0 if unknown. */
+    dateAt: (key: string, localMs: number): number => scripts.dateAt(client.server(key), localMs),
 
     /** Registers this gateway with a server. Resolves if the server can decide calls, or has left the cluster. */
     async probe(server: string): Promise<void> {

@@ -1,4 +1,4 @@
-import type { Quota } from '../../src/limit/limit.ts'
+import { isAccess, type Quota } from '../../src/limit/limit.ts'
 
 /** The right answers of a store for one quota; ranges are [min, max]. Spans are microseconds. */
 export interface Verdict {
@@ -29,23 +29,36 @@ export class Judge {
     charging: boolean,
     rooms: readonly boolean[],
   ): { readonly admitted: boolean; readonly verdicts: readonly Verdict[] } {
+    /** True if the access before the next quota is under way. */
+    let isUnderWay = false
     const views = quotas.map((quota, i) => {
-      const windowUs = quota.windowMs * 1000
+      const period = periodUs(quota, nowUs)
+      const windowUs = period === undefined ? quota.windowMs * 1000 : period[1] - period[0]
       const spanUs = quota.limit > 1000 ? Math.ceil(windowUs / 1000) : 0
-      let log = this.#logs.get(quota.key) ?? { sure: [], likely: [], grainUs: 0 }
-      if (log.sure.length > 0 && log.sure.at(-1)! - nowUs > windowUs) {
-        log = { ...log, sure: log.sure.map(() => nowUs), likely: log.likely.map(() => nowUs) }
-        if (charging) this.#logs.set(quota.key, log)
-      }
+      const log = this.#logOf(quota, windowUs, nowUs, charging)
       const grainUs = Math.max(spanUs, log.grainUs)
-      const now = inWindow(log, windowUs, grainUs, nowUs)
-      const room = [...new Set([now.sure, now.likely].map(({ length }) => length < quota.limit))]
-      return { quota, windowUs, now, room, hasRoom: rooms[i]! }
+      const now =
+        period === undefined
+          ? inWindow(log, windowUs, grainUs, nowUs)
+          : { sure: since(log.sure, period[0]), likely: since(log.likely, period[0]), grainUs: 0 }
+      const isFree = isUnderWay && now.sure.length > 0
+      const likelyRooms = [now.sure, now.likely].map(({ length }) => isFree || length < quota.limit)
+      const hasRoom = isAccess(quota) ? now.sure.length === 0 : rooms[i]!
+      isUnderWay = isAccess(quota) && !hasRoom
+      return {
+        quota,
+        windowUs,
+        period,
+        now,
+        room: [...new Set(likelyRooms)],
+        hasRoom,
+        pays: hasRoom && !isFree,
+      }
     })
-    const admitted = views.every(({ quota, hasRoom }) => hasRoom || quota.shadow)
-    const verdicts = views.map(({ quota, windowUs, now, room, hasRoom }) => {
+    const admitted = views.every(({ quota, hasRoom }) => hasRoom || quota.shadow || isAccess(quota))
+    const verdicts = views.map(({ quota, windowUs, period, now, room, pays }, i) => {
       let log = now
-      if (charging && admitted && hasRoom) {
+      if (charging && admitted && (isAccess(quota) ? views[i + 1]!.pays : pays)) {
         const at = Math.max(nowUs, now.sure.at(-1) ?? 0)
         log = { ...now, sure: [...now.sure, at], likely: [...now.likely, at] }
         this.#logs.set(quota.key, log)
@@ -57,11 +70,40 @@ export class Judge {
       return {
         room,
         remaining: remaining as [number, number],
-        growsAfterUs: growsAfter(log, limit, windowUs, nowUs),
+        growsAfterUs:
+          period === undefined
+            ? growsAfter(log, limit, windowUs, nowUs)
+            : ([period[1] - nowUs, period[1] - nowUs] as const),
       }
     })
     return { admitted, verdicts }
   }
+
+  /** Returns the log of a key; if the clock went back by more than a window, its calls are taken as made now. */
+  #logOf({ key }: Quota, windowUs: number, nowUs: number, charging: boolean): Log {
+    let log = this.#logs.get(key) ?? { sure: [], likely: [], grainUs: 0 }
+    if (log.sure.length > 0 && log.sure.at(-1)! - nowUs > windowUs) {
+      log = { ...log, sure: log.sure.map(() => nowUs), likely: log.likely.map(() => nowUs) }
+      if (charging) this.#logs.set(key, log)
+    }
+    return log
+  }
+
+  /** Gives a call back to the period that ends then, if it is not over. */
+  giveBack(quota: Quota, endsAtUs: number, nowUs: number): void {
+    const [startUs, endUs] = periodUs(quota, nowUs)!
+    const log = this.#logOf(quota, endUs - startUs, nowUs, true)
+    if (endUs !== endsAtUs) return
+    const [sure, likely] = [since(log.sure, startUs).slice(0, -1), since(log.likely, startUs).slice(0, -1)]
+    this.#logs.set(quota.key, { ...log, sure, likely })
+  }
+}
+
+const since = (instants: readonly number[], startUs: number) => instants.filter((at) => at >= startUs)
+
+function periodUs({ calendar }: Quota, nowUs: number): readonly [startUs: number, endUs: number] | undefined {
+  const period = calendar?.periodAt(Math.floor(nowUs / 1000))
+  return period && [period.startMs * 1000, period.endMs * 1000]
 }
 
 function inWindow({ sure, likely }: Log, windowUs: number, grainUs: number, nowUs: number): Log {

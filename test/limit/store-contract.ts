@@ -3,7 +3,8 @@ import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { longestWait } from '../../src/limit/decision.ts'
 import { clientKeys } from '../../src/limit/key.ts'
-import type { Limit, Quota } from '../../src/limit/limit.ts'
+import { type Calendar, createCalendar } from '../../src/limit/calendar.ts'
+import { ACCESS, isAccess, type Limit, type Quota } from '../../src/limit/limit.ts'
 import type { Allowance, Store } from '../../src/limit/store.ts'
 import { Judge } from './judge.ts'
 
@@ -51,15 +52,36 @@ export function storeContract(
     async function assertAgreement(steps: readonly Step[], subject: Subject): Promise<void> {
       const tag = `trace${runs++}`
       const judge = new Judge()
+      /** Calls that may be given back, with the ends of their periods. */
+      const charged: [Quota, number][] = []
       let nowUs = START_US
       for (const step of steps) {
         nowUs += step.afterUs
         await subject.setClock(nowUs, tag)
-        const quotas = step.quotas.map((quota) => ({ ...quota, key: `contract:{${tag}}:${quota.name}` }))
+        const isOnce = ({ name }: Quota) =>
+          name !== 'token2' || step.quotas.every(({ name }) => name !== 'token1')
+        const quotas = step.quotas
+          .filter(isOnce)
+          .flatMap((quota) => keyed(quota, `contract:{${tag}}:${quota.name}`))
+        const limits = quotas.filter((quota) => !isAccess(quota))
+        /** Leaves out the verdicts on accesses, which no caller sees. */
+        const judged = (...question: Parameters<Judge['decide']>) => {
+          const { admitted, verdicts } = judge.decide(...question)
+          return { admitted, verdicts: verdicts.filter((_, i) => !isAccess(quotas[i]!)) }
+        }
+        for (const [quota, endsAt] of charged.splice(0, step.givenBack)) {
+          subject.store.giveBack(quota, endsAt)
+          judge.giveBack(quota, endsAt * 1000, nowUs)
+          // Later on the same connection, before the clock is set again.
+          await subject.store.peek([quota])
+        }
         if (!step.charging) {
           const allowances = await subject.store.peek(quotas)
           const rooms = allowances.map(({ admitted }) => admitted)
-          assertAllowances(allowances, judge.decide(quotas, nowUs, false, rooms).verdicts, nowUs)
+          const found = allowances.filter((allowance) => !isAccess(allowance))
+          const { verdicts } = judged(quotas, nowUs, false, rooms)
+          // Read one by one, they are not under way.
+          if (found.length === quotas.length) assertAllowances(found, verdicts, nowUs)
           continue
         }
         const charges = await Promise.all(
@@ -73,16 +95,19 @@ export function storeContract(
             instants.toSorted((a, b) => a - b),
           )
         }
-        for (const { admitted: was, allowances, decidedAt } of charges) {
+        for (const { admitted: was, allowances: all, decidedAt } of charges) {
+          const allowances = all.filter((allowance) => !isAccess(allowance))
           // A cached refusal lacks limits; they are taken to have room.
           const rooms = quotas.map(
             ({ name }) => allowances.find((allowance) => allowance.name === name)?.admitted ?? true,
           )
-          const { admitted, verdicts } = judge.decide(quotas, nowUs, true, rooms)
+          const { admitted, verdicts } = judged(quotas, nowUs, true, rooms)
           assert.equal(was, admitted)
           assertBetween(decidedAt!, [nowUs / 1000, nowUs / 1000], 1.01)
           if (admitted || options.remembers !== true) assertAllowances(allowances, verdicts, nowUs)
-          else assertWaits(allowances, verdicts, quotas, nowUs)
+          else assertWaits(allowances, verdicts, limits, nowUs)
+          for (const [i, quota] of admitted ? limits.entries() : [])
+            if (quota.countsSuccess && allowances[i]!.admitted) charged.push([quota, allowances[i]!.resetAt])
         }
       }
     }
@@ -143,9 +168,14 @@ export function storeContract(
       await fc.assert(property, { numRuns: Math.ceil(count / atOnce) })
     }
 
-    function trace(limits: readonly number[], times: readonly number[], length: number) {
+    function trace(
+      limits: readonly number[],
+      times: readonly number[],
+      length: number,
+      names: readonly string[] = ['a', 'b', 'c'],
+    ) {
       const windowMs = fc.constantFrom(20_000, 20_000, 30_000, 60_000, 60_000, 3_600_000, 86_400_000)
-      const quotas = fc.subarray(['a', 'b', 'c'], { minLength: 1 }).chain((names) =>
+      const quotas = fc.subarray([...names], { minLength: 1, maxLength: 3 }).chain((names) =>
         fc.tuple(
           ...names.map((name) =>
             fc.record({
@@ -173,6 +203,7 @@ export function storeContract(
         afterUs,
         quotas,
         charging: fc.integer({ min: 0, max: 9 }).map((die) => die > 0),
+        givenBack: fc.constantFrom(0, 0, 1, 3),
         times: fc.constantFrom(...times),
       })
       return fc.array(step, { minLength: 1, maxLength: length, size: 'max' })
@@ -184,6 +215,11 @@ export function storeContract(
 
     test('answers as a naive log does if calls share slots of a thousandth of the window', async () => {
       await assertProperty(trace([3, 1000, 1001, 1300, 5000], [1, 20, 150, 400], 20), numRuns / 20)
+    }, 60_000)
+
+    test('answers as a naive log does with calendar periods, accesses, and calls that are given back', async () => {
+      const names = ['a', 'c', ...Object.keys(CALENDARS), 'token1', 'token2', 'soon']
+      await assertProperty(trace([0, 1, 2, 3, 7], [1, 1, 2, 5], 60, names), numRuns)
     }, 60_000)
 
     /** Returns a quota with a new key. */
@@ -305,4 +341,32 @@ interface Step {
   readonly quotas: readonly Quota[]
   readonly charging: boolean
   readonly times: number
+  /** Calls that are given back first. */
+  readonly givenBack: number
+}
+
+/** Names of limits, and the calendar or the access that each always has. */
+const CALENDARS: Readonly<Record<string, Calendar>> = {
+  minute: createCalendar('minute', 'UTC'),
+  hour: createCalendar('hour', 'Australia/Lord_Howe'),
+  day: createCalendar('day', 'Australia/Sydney'),
+  month: createCalendar('month', 'America/Sao_Paulo'),
+}
+const TOGETHER = ['token1', 'token2', 'soon', 'day']
+
+/** Returns a quota with its key, and its access before it. */
+function keyed(quota: Quota, key: string): readonly Quota[] {
+  const { name, windowMs } = quota
+  const calendar = CALENDARS[name]
+  const own = { ...quota, key, ...(calendar && { calendar, countsSuccess: name !== 'day' }) }
+  if (!TOGETHER.includes(name)) return [own]
+  const access = { name: ACCESS, key: `${key}~`, limit: 1, shadow: false }
+  // Two tokens share a limit.
+  if (name.startsWith('token'))
+    return [
+      { ...access, windowMs },
+      { ...own, key: key.replace(/\d$/, '') },
+    ].map((each, i, [open]) => (i === 0 ? each : { ...each, access: open! }))
+  const opened = { ...access, windowMs: 5000 }
+  return [opened, { ...own, access: opened }]
 }

@@ -1,4 +1,5 @@
 import { MemoryStore } from '../../src/limit/memory/store.ts'
+import { isAccess } from '../../src/limit/limit.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
 import { CHARGE_SCRIPT } from '../../src/limit/redis/scripts.ts'
 import type { RedisStoreOptions } from '../../src/limit/redis/connection.ts'
@@ -52,7 +53,9 @@ export function throughLimiter(subject: Subject): Subject {
   const limiter = createLimiter(subject.store, undefined, { now: () => us / 1000 })
   const store: Store = {
     async charge(quotas) {
-      const { admitted, allowances, mode, decidedAt } = await limiter.decide(quotas)
+      const { admitted, allowances, mode, decidedAt } = await limiter.decide(
+        quotas.filter((quota) => !isAccess(quota)),
+      )
       return { admitted, allowances, mode, decidedAt: decidedAt! }
     },
     peek: (quotas) => subject.store.peek(quotas),

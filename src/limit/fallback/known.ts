@@ -1,6 +1,6 @@
 import type { Quota } from '../limit.ts'
 import { type CallLog, type Frame, viewAt } from '../memory/call-log.ts'
-import type { GivenBack } from '../store.ts'
+import type { Allowance, GivenBack } from '../store.ts'
 
 /** A key as this gateway knows it. Instants are microseconds of the clock. */
 export interface Known {
@@ -20,6 +20,22 @@ export interface Known {
   back: GivenBack | undefined
   /** Set while own calls are added to the store: the end of the question that they go with, or `late` after its timeout. */
   adding: Promise<Error | undefined> | 'late' | undefined
+}
+
+/** Records what the store counted at a local instant, or before. */
+export function record(
+  known: Known,
+  { calendar }: Quota,
+  { limit, used, resetAfterMs, windowMs }: Allowance,
+  atMs: number,
+  wasCharged: boolean,
+): void {
+  const at = Math.round(atMs * 1000)
+  known.used = used
+  // Above the limit, which was lowered, all calls in excess leave together with the first.
+  known.rest = Math.max(0, Math.min(used, limit) - 1)
+  known.firstAt = calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at
+  if (calendar !== undefined || wasCharged || known.lastAt + windowMs * 1000 <= at) known.lastAt = at
 }
 
 /** Returns the calls that are counted in a window. */

@@ -3,7 +3,7 @@ import type { Quota } from '../limit.ts'
 import { add, callsOf, createCallLog, dropUpTo, frameAt, takeBack, viewAt } from '../memory/call-log.ts'
 import type { RemoteStore } from './breakers.ts'
 import { createKeys } from './keys.ts'
-import { countedIn, growsAt, type Known, perGateway, roomIn } from './known.ts'
+import { countedIn, growsAt, type Known, perGateway, record, roomIn } from './known.ts'
 import { type Addition, type Allowance, allowanceOf, type Charge, settle } from '../store.ts'
 
 /** Maximum instants of calls that are added in each turn of the background. */
@@ -29,22 +29,6 @@ export function createLocalCounters(
   const frameOf = (quota: Quota, atUs: number) =>
     frameAt(quota, atUs, quota.calendar === undefined ? 0 : dateMs(quota, atUs))
   const dateMs = ({ key }: Quota, atUs = nowUs()): number => dateAt(key, atUs / 1000) || epochMs(atUs / 1000)
-
-  function record(
-    quota: Quota,
-    known: Known,
-    { limit, used, resetAfterMs, windowMs }: Allowance,
-    atMs: number,
-    wasCharged: boolean,
-  ): void {
-    const at = Math.round(atMs * 1000)
-    const isCalendar = quota.calendar !== undefined
-    known.used = used
-    // Above the limit, which was lowered, all calls in excess leave together with the first.
-    known.rest = Math.max(0, Math.min(used, limit) - 1)
-    known.firstAt = isCalendar ? at : at + Math.ceil((resetAfterMs - windowMs) * 1000)
-    if (isCalendar || wasCharged || known.lastAt + windowMs * 1000 <= at) known.lastAt = at
-  }
 
   /** Stops keeping a key whose own calls have left the window, or are added. */
   function release(known: Known): void {
@@ -108,7 +92,7 @@ export function createLocalCounters(
         if (charge !== undefined) {
           if (own !== undefined) dropUpTo(own, total)
           known.lastAt = Math.max(known.lastAt, (calls.at(-1)?.[0] ?? 0) * 1000)
-          record(quota, known, charge.allowances[0]!, charge.localMs ?? clock.now(), false)
+          record(known, quota, charge.allowances[0]!, charge.localMs ?? clock.now(), false)
         }
         release(known)
       },
@@ -125,7 +109,7 @@ export function createLocalCounters(
       for (let i = 0; i < quotas.length; i++) {
         const quota = quotas[i]!
         if (!isTracked(quota)) continue
-        record(quota, keys.know(quota), charge.allowances[i]!, charge.localMs ?? clock.now(), charge.admitted)
+        record(keys.know(quota), quota, charge.allowances[i]!, charge.localMs ?? clock.now(), charge.admitted)
       }
     },
 

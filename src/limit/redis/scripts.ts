@@ -66,17 +66,18 @@ export function createScripts(
     assertConfigured()
     const keys: string[] = []
     for (const { quotas } of batch) for (const { key } of quotas) keys.push(key)
-    const runUntil = (bound: 'earliest' | 'latest') => {
-      const nowMs = (clocks.at(server, clock.now(), 'latest') || clock.date() * 1000) / 1000
+    const runUntil = (bound: 'earliest' | 'latest', nowUs: number) => {
+      const nowMs = nowUs / 1000
       const [from, until] = periodsAt(batch, nowMs)
       const deadline = Math.min(until, clocks.at(server, clock.now() + remainingMs(), bound))
       const rules = batch.map((asked) => ruleOf(asked, clocks, server, nowMs))
       return run(server, chargeScript, [keys.length, ...keys, deadline, from, ...rules])
     }
     // The earliest possible deadline on the server's clock, so that a call that has timed out is not charged.
-    let reply = await runUntil('earliest')
+    const nowUs = clocks.at(server, clock.now(), 'latest') || clock.date() * 1000
+    let reply = await runUntil('earliest', nowUs)
     for (let tries = 1; reply.length === 1 && remainingMs() > 0 && tries < MAX_TRIES; tries++)
-      reply = await runUntil('latest')
+      reply = await runUntil('latest', reply[0]!)
     if (reply.length !== 1 + batch.length + 3 * keys.length) {
       throw new Error('Redis returned an invalid reply to charge.lua.')
     }

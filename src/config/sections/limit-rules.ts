@@ -71,7 +71,8 @@ export const value = z.union(
   mustBe('a whole number, 0 or more, or { claim: NAME, default: 4 }'),
 )
 
-const word = z.union([z.string(), z.number(), z.boolean()], mustBe('a text, a number, true or false'))
+const SCALARS = [z.string(), z.number(), z.boolean()] as const
+const WORD = 'a text, a number, true or false'
 const fields = section({
   header: stringThat(limitFieldIssue, 'the name of a header field')
     .optional()
@@ -85,8 +86,8 @@ const fields = section({
     .describe('Without a value: compares the method; GET includes HEAD.'),
   is: z
     .union(
-      [word, list(word, 1, 'a list of values')],
-      mustBe('present, absent, ip, a value or a list of values'),
+      [...SCALARS, list(z.union(SCALARS, mustBe(WORD)), 1, 'a list of values')],
+      mustBe(`present, absent, ip, ${WORD}, or a list of these`),
     )
     .describe('present, absent, ip (exactly one IP address), a value, or a list of values.'),
 })

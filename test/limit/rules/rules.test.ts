@@ -93,9 +93,11 @@ describe('a key', () => {
     const parameters = { 'claim:c': 'uuid', 'Header:X-Org': '[a-z]{2}' }
     const uuid = '123e4567-e89b-12d3-a456-426614174000'
     expect(keyOf(['claim:c'], { claims: { c: uuid } }, parameters)).toBe(`p:{${uuid}}:l`)
-    expect(() => keyOf(['claim:c'], { claims: { c: 'x' } }, parameters)).toThrow()
+    expect(() => keyOf(['claim:c'], { claims: { c: 'x' } }, parameters)).toThrow('per claim:c')
     expect(keyOf(['header:x-org'], { headers: [['X-Org', 'ab']] }, parameters)).toBe('p:{ab}:l')
-    expect(() => keyOf(['header:x-org'], { headers: [['X-Org', 'abc']] }, parameters)).toThrow()
+    expect(() => keyOf(['header:x-org'], { headers: [['X-Org', 'abc']] }, parameters)).toThrow(
+      'per header:x-org',
+    )
   })
 })
 

@@ -88,21 +88,15 @@ export async function limitFields({ readAllowance, rateLimitHeaders }: GatewayDe
 export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal): void {
   const { status, reply: fixed } = refusal
   // Failed authentications, and requests that no route matches.
-  const isFailure =
-    (status === 401 && fixed === undefined) ||
-    (exchange.route === undefined && status < 500 && status !== 429)
+  const isUnmatched = exchange.route === undefined && status < 500 && status !== 429
+  const isFailure = (status === 401 && fixed === undefined) || isUnmatched
   exchange.refusal = (isFailure ? deps.failures?.count(exchange.ip) : undefined) ?? refusal
   const route = exchange.route ?? exchange.nearest
   const isRead = route?.authenticate === 'authorization' && prefersPage(exchange.request.headers)
   const format = isRead ? 'page' : (route?.errorFormat ?? deps.errorFormatOf(exchange.head.hosts[0]))
   try {
-    const reply = refusalReply(
-      exchange.refusal,
-      format,
-      exchange.requestId,
-      exchange.rateLimit,
-      deps.policy.requestId,
-    )
+    const { requestId, rateLimit } = exchange
+    const reply = refusalReply(exchange.refusal, format, requestId, rateLimit, deps.policy.requestId)
     exchange.bytes += writeReply(exchange.response, reply)
   } catch (failure) {
     exchange.refusal = toRefusal(failure)

@@ -78,17 +78,16 @@ export function requestHeaders(
 
 /**
  * Reads the head of a response. `headers` are its fields in the order received, as text for `appendFields`; `framing` are those that
- * Node.js must parse, as a flat list. `gatewayLimit` replaces the upstream's rate-limit fields, except those of a 429 of its own:
- * the gateway's would report calls as remaining. The request id `id` is added if the upstream sent none. `keepAliveMs` is the announced
+ * Node.js must parse, as a flat list. `rateLimit` replaces the upstream's rate-limit fields, except those of a 429 of its own:
+ * the gateway's would report calls as remaining. The request id is added if the upstream sent none. `keepAliveMs` is the announced
  * lifetime of an idle socket, less the time for the next request to arrive.
  */
 export function readResponseHead(
   rawHeaders: readonly string[],
   status: number,
-  gatewayLimit: string | undefined,
-  id: string,
-  { requestId, responseFieldOf }: HeaderPolicy,
+  { rateLimit: gatewayLimit, requestId, policy }: Pick<Outgoing, 'rateLimit' | 'requestId' | 'policy'>,
 ) {
+  const { responseFieldOf } = policy
   const hasOwnLimit =
     status === 429 && rawHeaders.some((name, i) => i % 2 === 0 && responseFieldOf(name) === 'rate-limit')
   const rateLimit = hasOwnLimit ? undefined : gatewayLimit
@@ -123,7 +122,7 @@ export function readResponseHead(
     }
   }
   if (rateLimit !== undefined) headers += rateLimit
-  if (!hasId) headers += `\r\n${requestId}: ${id}`
+  if (!hasId) headers += `\r\n${policy.requestId}: ${requestId}`
   return { headers, framing, contentLength, transferEncoding, keepAliveMs }
 }
 

@@ -186,7 +186,11 @@ describe('fields of the answer', () => {
     const raw = headersOf(`X-B 1 Set-Cookie a Keep-Alive timeout=5 set-cookie b X-Hop 2 RateLimit y
       X-RateLimit-Reset z Trailer X Content-Length 3 Date d`)
     const answer = (connection: string, status: number, rateLimit?: string) => {
-      const head = readResponseHead([...raw, 'Connection', connection], status, rateLimit, 'r', policy)
+      const head = readResponseHead([...raw, 'Connection', connection], status, {
+        rateLimit,
+        requestId: 'r',
+        policy,
+      })
       return { ...head, headers: fieldsOf(head.headers) }
     }
     expect(answer('x-hop, Content-Length', 200, '\r\nX-RateLimit-Limit: 1')).toEqual({

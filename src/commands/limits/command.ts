@@ -69,17 +69,8 @@ function describeUsage({
     const { key, name, limit, used, remaining, until } = row
     const resetAt = used > 0 || limit === 0 ? reset : null
     const kind = `${shadow ? 'shadow' : 'live'}${override ? ', override' : ''}`
-    return [
-      key,
-      name,
-      limit,
-      used,
-      remaining,
-      formatWindow({ windowMs: windowSeconds * 1000, calendar }),
-      resetAt,
-      until,
-      kind,
-    ]
+    const window = formatWindow({ windowMs: windowSeconds * 1000, calendar })
+    return [key, name, limit, used, remaining, window, resetAt, until, kind]
   })
   const head = ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND']
   const changes = limits.flatMap(({ name, changes }) =>

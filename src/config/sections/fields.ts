@@ -1,11 +1,5 @@
 import { z } from 'zod'
-import {
-  createHeaderPolicy,
-  decideAction,
-  HOP_BY_HOP,
-  INSPECTED,
-  normalizeFieldName,
-} from '../../upstream/header-policy.ts'
+import { decideAction, HOP_BY_HOP, INSPECTED, normalizeFieldName } from '../../upstream/header-policy.ts'
 import { type Issue, mustBe } from '../yaml/issue.ts'
 import { crossField, int, section, stringThat } from './values.ts'
 
@@ -22,6 +16,8 @@ export const headerFields = z.record(
   mustBe('a mapping of header fields to their values'),
 )
 
+/** Fields that the gateway sets in responses. */
+const KEPT = /^(?:x-)?ratelimit(?:-|$)|^(?:retry-after|cache-control|content-length|date)$/
 const isRead = (name: string): boolean => INSPECTED.has(name) || HOP_BY_HOP.has(name)
 
 /** A field in which a proxy reports the caller. */
@@ -31,27 +27,17 @@ export const identityField = stringThat((field) => {
   return NAME.test(field)
 }, 'the name of a header field such as X-My-User')
 
-/** Returns why a field of requests cannot be read by limits, or true. */
-export function limitFieldIssue(field: string): boolean | string {
+/** Returns why a field cannot be read by limits, or hold the request id; true if it can. */
+export function fieldIssue(field: string): boolean | string {
   const name = field.toLowerCase()
-  if ((isRead(name) && name !== 'content-type') || decideAction(name) !== 'keep')
+  if (isRead(name) || decideAction(name) !== 'keep' || KEPT.test(name))
     return 'is a field that the gateway itself reads, sets or drops; name another'
   return NAME.test(name)
 }
 
-const ordinary = createHeaderPolicy('')
-
 /** The field of the request id. */
-export const requestId = stringThat((field) => {
-  const name = field.toLowerCase()
-  const isOrdinary = decideAction(name) === 'keep' && ordinary.responseFieldOf(name) === 'keep'
-  if (isRead(name) || name.startsWith('content-') || !isOrdinary)
-    return 'is a field that the gateway itself reads, sets or drops; name another'
-  return NAME.test(field)
-}, 'the name of a header field such as x-fapi-interaction-id')
+export const requestId = stringThat(fieldIssue, 'the name of a header field such as x-fapi-interaction-id')
 
-/** Fields of a 429 that a configured refusal must not replace. */
-const KEPT = /^(?:x-)?ratelimit(?:-|$)|^(?:retry-after|cache-control|content-length|date)$/
 const body = z.union(
   [z.string(), z.record(z.string(), z.unknown()), z.array(z.unknown())],
   mustBe('a text, or a mapping or a list, which is sent as JSON'),

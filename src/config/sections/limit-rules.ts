@@ -4,7 +4,7 @@ import { createCalendar } from '../../limit/calendar.ts'
 import { partOf } from '../../limit/parameters.ts'
 import type { Condition } from '../../limit/rules/conditions.ts'
 import { type Issue, mustBe } from '../yaml/issue.ts'
-import { limitFieldIssue } from './fields.ts'
+import { fieldIssue } from './fields.ts'
 import { choice, crossField, distinct, duration, int, list, section, stringThat, text } from './values.ts'
 
 export const calls = int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
@@ -14,7 +14,7 @@ const keyPart = stringThat((part) => {
   if (part.startsWith(':')) return `is written without the colon; write ${part.slice(1)}`
   const [, of, name = ''] = /^(claim|header):(.+)$/is.exec(part) ?? []
   if (of === 'claim') return true
-  return of === undefined ? /^[A-Za-z_][A-Za-z0-9_]*$/.test(part) : limitFieldIssue(name)
+  return of === undefined ? /^[A-Za-z_][A-Za-z0-9_]*$/.test(part) : fieldIssue(name)
 }, 'client, user, ip, route, token, claim:NAME, header:NAME or a parameter’s name')
 export const keyParts = distinct(
   keyPart.transform(partOf),
@@ -74,7 +74,7 @@ export const value = z.union(
 const SCALARS = [z.string(), z.number(), z.boolean()] as const
 const WORD = 'a text, a number, true or false'
 const fields = section({
-  header: stringThat(limitFieldIssue, 'the name of a header field')
+  header: stringThat(fieldIssue, 'the name of a header field')
     .optional()
     .describe('The header field to compare, exactly.'),
   claim: text('the name of a claim')

@@ -133,9 +133,8 @@ export function quotaOf(
   const windowMs = own?.windowMs !== undefined && isActive(own, nowMs) ? own.windowMs : limit.windowMs
   const calls = rule === limit ? (claimed ?? rule.limit) : rule.limit
   const quota: Quota = { name, key, limit: calls, windowMs, shadow, untilAt: rule.untilAt }
-  const calendar = calendarOf(limit)
-  if (calendar === undefined && countsSuccess === undefined && onOutage === undefined) return quota
-  return { ...quota, calendar, countsSuccess, onOutage }
+  if (limit.calendar === undefined && onOutage === undefined) return quota
+  return { ...quota, calendar: calendarOf(limit), countsSuccess, onOutage }
 }
 
 /** Settings of the limits' keys and claims. */
@@ -171,7 +170,7 @@ export function compileLimits(
     return included.map(({ limit, keyOf }) => {
       const { name, together } = limit
       const key = keyOf(caller, params, facts)
-      const claimed = limit.claim && valueOf(limit.claim, caller, () => onBadClaim(limit))
+      const claimed = limit.claim === undefined ? undefined : valueOf(limit, caller, onBadClaim)
       const quota = quotaOf(limit, key, nowMs, own?.get(name), set?.get(name), claimed)
       return together === undefined ? quota : { ...quota, access: accessOf(quota, together, facts) }
     })

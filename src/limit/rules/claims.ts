@@ -11,18 +11,19 @@ export interface ClaimedLimit {
 }
 
 /** Returns the number of calls that a token gives; undefined if it gives none. Calls `onBad` for a claim that is not a whole number, or not one of `values`. */
-export function valueOf(
-  { name, max = Infinity, values }: ClaimedLimit,
+export function valueOf<L extends { readonly claim?: ClaimedLimit }>(
+  limit: L,
   { claims }: Caller,
-  onBad: () => void,
+  onBad: (limit: L) => void,
 ): number | undefined {
+  const { name, max = Infinity, values } = limit.claim!
   const claim = claims?.[name]
   if (claim === undefined) return undefined
   if (values === undefined && Number.isSafeInteger(claim) && (claim as number) >= 0)
     return Math.min(claim as number, max)
   if (values !== undefined && typeof claim !== 'object' && Object.hasOwn(values, String(claim)))
     return values[String(claim)]
-  onBad()
+  onBad(limit)
   return undefined
 }
 

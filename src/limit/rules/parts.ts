@@ -20,12 +20,14 @@ export const isVariable = (part: string | undefined): boolean =>
 
 /** Returns the reader of a part. Claims and header fields that are not of their kind in `parameters` are missing. */
 export function partReader(part: string, parameters: Parameters): Read {
-  if (part === 'client' || part === 'user') return (caller) => optional(caller[part], encodePart)
-  if (part === 'ip') return ({ ip }) => optional(ip, ipPart)
-  if (part === 'route') return (_, __, { route }) => optional(route?.match, routePart)
+  if (part === 'client') return ({ client }) => (client === undefined ? undefined : encodePart(client))
+  if (part === 'user') return ({ user }) => (user === undefined ? undefined : encodePart(user))
+  if (part === 'ip') return ({ ip }) => ipPart(ip)
+  if (part === 'route') return (_, __, { route }) => route && routePart(route.match)
   if (part === 'token') return (_, __, facts) => tokenHash(facts)
   const [, of, name = ''] = /^(claim|header):(.*)$/s.exec(part) ?? []
-  if (of === undefined) return (_, params) => optional(params[part], paramPart)
+  if (of === undefined)
+    return (_, params) => (params[part] === undefined ? undefined : paramPart(params[part]))
   const isOfKind = checkOf(parameters, part)
   if (of === 'claim')
     return ({ claims }) => {
@@ -38,9 +40,6 @@ export function partReader(part: string, parameters: Parameters): Read {
   }
 }
 
-const optional = (value: string | undefined, encode: (value: string) => string): string | undefined =>
-  value === undefined ? undefined : encode(value)
-
 /** Returns a claim as text; undefined unless it is an integer, or a string of 1 to 255 characters. Unsafe integers may be rounded. */
 function claimText(claim: unknown): string | undefined {
   if (Number.isSafeInteger(claim)) return String(claim)
@@ -49,17 +48,19 @@ function claimText(claim: unknown): string | undefined {
 
 /** Returns the function that makes a limit's key, `<prefix>:{<first part>}:<limit>:<rest>`. It throws a TypeError for a request that lacks a part. */
 export function compileKey({ name, per }: KeyedLimit, prefix: string, parameters: Parameters) {
-  const reads = per.map((part) => partReader(part, parameters))
-  const shared = `${prefix}:{}:${name}`
-  return (caller: Caller, params: Params, facts: Facts): string => {
-    let key = `${prefix}:{`
-    for (let i = 0; i < reads.length; i++) {
-      const part = reads[i]!(caller, params, facts)
+  const [first, ...rest] = per.map((part) => {
+    const read = partReader(part, parameters)
+    return (caller: Caller, params: Params, facts: Facts): string => {
+      const text = read(caller, params, facts)
       // Rather than one counter for all such callers.
-      if (part === undefined)
-        throw new TypeError(`A limit is counted per ${per[i]}, and this request has none.`)
-      key += i === 0 ? `${part}}:${name}` : `:${part}`
+      if (text === undefined)
+        throw new TypeError(`A limit is counted per ${part}, and this request has none.`)
+      return text
     }
-    return reads.length === 0 ? shared : key
+  })
+  return (caller: Caller, params: Params, facts: Facts): string => {
+    let key = `${prefix}:{${first === undefined ? '' : first(caller, params, facts)}}:${name}`
+    for (const read of rest) key += `:${read(caller, params, facts)}`
+    return key
   }
 }

@@ -14,8 +14,10 @@ import { accessLine } from '../src/observe/access-line.ts'
 import { createHotCounter, createHotHistogram } from '../src/observe/hot-metrics.ts'
 import { appendFields } from '../src/runtime/node-http.ts'
 import { UnorderedList } from '../src/runtime/unordered-list.ts'
-import { actionOf, decideAction } from '../src/upstream/header-policy.ts'
+import { createHeaderPolicy, decideAction } from '../src/upstream/header-policy.ts'
 import { markdown } from './report.ts'
+
+const { actionOf } = createHeaderPolicy('X-Request-Id')
 
 const REQUEST_US = 65
 const CALLS = 5000

@@ -19,6 +19,16 @@ const STATUS = {
 export type ErrorCode = keyof typeof STATUS
 const NO_HEADERS = {}
 
+/** A configured response that replaces the usual one to a refused request. */
+export interface FixedReply {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  /** Replaces the usual body. */
+  readonly body?: string
+  /** Media type of `body`, unless `headers` has it. */
+  readonly contentType?: string
+}
+
 /** A reason not to serve a request: a plain value without a stack. `message` is for the caller, `cause` for the log. */
 export class Refusal {
   readonly code: ErrorCode
@@ -31,6 +41,7 @@ export class Refusal {
   /** Whole seconds after which to retry a 429, and the names of the limits that refused; `failures` names none. */
   readonly retryAfterSecs: number | undefined
   readonly violatedPolicies: readonly string[] | undefined
+  readonly reply: FixedReply | undefined
   /** The underlying error; never shown to the caller. */
   readonly cause: unknown
   /** The client with verified credentials that is refused, for the log. */
@@ -38,12 +49,13 @@ export class Refusal {
 
   constructor(code: ErrorCode, message: string, details: RefusalDetails = {}) {
     this.code = code
-    this.status = STATUS[code]
+    this.status = details.reply?.status ?? STATUS[code]
     this.message = message
     this.headers = details.headers ?? NO_HEADERS
     this.oauthError = details.oauthError
     this.retryAfterSecs = details.retryAfterSecs
     this.violatedPolicies = details.violatedPolicies
+    this.reply = details.reply
     this.cause = details.cause
     this.client = details.client
   }

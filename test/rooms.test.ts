@@ -8,7 +8,8 @@ const ROOMS = `
   health             | runtime                                                                      |
   runtime            |                                                                              | http-proxy
   downstream         | errors runtime                                                               | ipaddr.js negotiator
-  limit              | downstream errors limit/memory runtime                                       | lru-cache structured-headers
+  limit              | downstream errors limit/memory limit/rules runtime                           | lru-cache structured-headers
+  limit/rules        | downstream errors limit runtime                                              |
   limit/memory       | limit runtime                                                                |
   limit/redis        | limit runtime                                                                | ioredis lru-cache
   limit/fallback     | errors health limit limit/memory limit/redis runtime                         | lru-cache
@@ -16,21 +17,21 @@ const ROOMS = `
   authenticate/proof | authenticate/token downstream                                                | lru-cache
   par                | authenticate/token errors                                                    |
   upstream           | downstream errors health runtime                                             |
-  gateway            | authenticate/proof authenticate/token downstream errors limit par runtime upstream |
+  gateway            | authenticate/proof authenticate/token downstream errors limit limit/rules par runtime upstream |
   observe            | gateway observe/activity runtime                                             | @opentelemetry pino prom-client
   observe/activity   | gateway limit                                                                |
   admin              | downstream errors limit                                                      |
   config/yaml        |                                                                              | yaml zod
-  config/sections    | authenticate/token config/yaml downstream limit limit/redis upstream | zod
-  config/checks      | config config/yaml downstream limit                                          |
+  config/sections    | authenticate/token config/yaml downstream limit limit/redis limit/rules upstream | zod
+  config/checks      | config config/yaml downstream limit limit/rules upstream                     |
   config             | authenticate/token config/checks config/sections config/yaml downstream limit limit/redis par upstream | yaml zod
-  process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis observe observe/activity par process/workers runtime upstream |
+  process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis limit/rules observe observe/activity par process/workers runtime upstream |
   process/workers    | admin config observe observe/activity process                                |
   commands           | commands/connect commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe process process/workers | yaml yargs
   commands/connect   | authenticate/token commands config config/yaml limit limit/redis process upstream | p-limit
   commands/init      | authenticate/token commands config config/sections downstream                |
   commands/limits    | commands config/sections limit observe process                               |
-  commands/replay    | commands config downstream limit limit/memory observe process runtime        | cli-progress
+  commands/replay    | commands config downstream limit limit/memory limit/rules observe process runtime | cli-progress
   commands/sandbox   | commands config process                                                      | oidc-provider
   bin                | commands                                                                     |`
 

@@ -14,11 +14,14 @@ export interface Setting {
   readonly note?: string
 }
 
-const REQUEST_LINE = ['request', 'host', 'client', 'user', 'ip', 'at']
+const REQUEST_LINE = ['request', 'host', 'client', 'user', 'ip', 'headers', 'claims', 'at']
 
-/** A request to explain: `request` is `[METHOD] [host]/path`, or has a URL in place of the host and path; `at` is ISO 8601. */
+/**
+ * A request to explain: `request` is `[METHOD] [host]/path`, or has a URL in place of the host and path; `headers` and `claims`, of the
+ * token, are JSON objects; `at` is ISO 8601.
+ */
 export type RequestLine = { readonly request: string } & {
-  readonly [Name in 'host' | 'client' | 'user' | 'ip' | 'at']?: string
+  readonly [Name in 'host' | 'client' | 'user' | 'ip' | 'headers' | 'claims' | 'at']?: string
 }
 
 /** Operations on limits. Each rejects with an InvalidQuestion, or if the store does not answer. */

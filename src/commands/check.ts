@@ -6,7 +6,7 @@ import { type Defaults, differences, pathKey, shownSettings } from '../config/sh
 import { problemLine } from '../config/yaml/issue.ts'
 import { type Mapping, readSource } from '../config/yaml/source.ts'
 import { describeTopology } from '../limit/redis/options.ts'
-import { formatDuration, formatList, formatTable, pluralize } from './format.ts'
+import { formatList, formatTable, formatWindow, pluralize } from './format.ts'
 import { type Args, type Io, load, overridesOf, print, textOf } from './io.ts'
 
 /** Maximum warnings in the output for people: each of 10,000 clients may give one. */
@@ -40,8 +40,11 @@ function summary(config: Config, file: string): string {
     const count = routes.filter(({ authenticate }) => authenticate === kind).length
     return count === 0 ? [] : [`${count} ${kind}`]
   })
-  const listed = limits.map(({ name, limit, windowMs, per, shadow }) => {
-    const text = `${name} ${limit} in ${formatDuration(windowMs)} per ${per.join(', ')}`
+  const listed = limits.map((rule) => {
+    const { name, limit, per, shadow, claim } = rule
+    const calls = claim === undefined ? limit : `${limit} (or by the claim ${claim.name})`
+    const whom = per.length === 0 ? 'for all callers together' : `per ${per.join(', ')}`
+    const text = `${name} ${calls} in ${rule.calendar ? 'a ' : ''}${formatWindow(rule)} ${whom}`
     return shadow ? `${text} (shadow)` : text
   })
   const counted =

@@ -8,12 +8,13 @@ import {
   formatRows,
   formatSize,
   formatTable,
+  formatWindow,
 } from './format.ts'
 import { type Args, type Io, load, positionals, print, textOf, writeLines } from './io.ts'
 
 /** Prints what a request gets, and why, from the running gateway, or from the file with `--offline` or if the gateway does not answer. */
 export async function run(args: Args, io: Io): Promise<void> {
-  const callerFlags = ['host', 'client', 'user', 'ip', 'at'].flatMap((name) => {
+  const callerFlags = ['host', 'client', 'user', 'ip', 'headers', 'claims', 'at'].flatMap((name) => {
     const text = textOf(args, name)
     return text === undefined ? [] : [[name, text] as const]
   })
@@ -69,11 +70,19 @@ function describeExplained(explained: Explained): string {
 }
 
 function describeLimit(row: Explained['limits'][number]) {
-  const { name, limit, used, windowMs, shadow, lacking } = row
-  const key = row.key ?? `needs ${formatList(lacking.map((part) => `--${part}`))}`
+  const { name, limit, used, shadow, lacking, leftOut } = row
+  const key = row.key ?? `needs ${formatList(lacking.map(flagOf))}`
   const next = row.next ? `; ${row.next.limit} from ${row.next.from} on` : ''
   const because = `${row.because}${limit === 0 ? '; refuses every call' : ''}${next}`
-  return [name, limit, used, formatDuration(windowMs), shadow ? 'shadow' : 'live', key, because]
+  const why = leftOut === null ? because : `left out: ${leftOut}`
+  return [name, limit, used, formatWindow(row), shadow ? 'shadow' : 'live', key, why]
+}
+
+/** Formats a part of a key as the flag that names it; an access token must not be a flag. */
+function flagOf(part: string): string {
+  const [of, name] = part.split(/:(.*)/s)
+  if (name !== undefined) return `${name} in --${of}s`
+  return part === 'token' ? 'an access token' : `--${part}`
 }
 
 function describeRoute(route: NonNullable<Explained['route']>, limits: Explained['limits']) {
@@ -86,7 +95,7 @@ function describeRoute(route: NonNullable<Explained['route']>, limits: Explained
     bearer: [
       `401 without a token of ${issuers.join(' or ')}`,
       ...(scope.length > 0 ? [`403 without the scope ${scope.join(' ')}`] : []),
-      ...(limits.some(({ per }) => per.includes('user')) ? ['403 for a token without a user'] : []),
+      ...limits.flatMap(refusalsOf),
     ].join(', '),
   }
   const origin = `at ${formatList(route.origins)}, within ${formatDuration(route.timeoutMs ?? 0)}`
@@ -98,6 +107,17 @@ function describeRoute(route: NonNullable<Explained['route']>, limits: Explained
       : ['answer', upstream, `${origin}, bodies up to ${formatSize(route.maxBody)}`],
   ]
 }
+
+/** Describes the refusals of requests that lack a part of a limit's key. */
+const refusalsOf = ({ per, leftOut, missing }: Explained['limits'][number]): readonly string[] =>
+  leftOut !== null || missing === 'skip'
+    ? []
+    : per.flatMap((part) => {
+        const [of, name] = part.split(/:(.*)/s)
+        if (of === 'header') return `400 without the header field ${name}`
+        if (of === 'claim') return `403 for a token without the claim ${name}`
+        return part === 'user' ? '403 for a token without a user' : []
+      })
 
 function describeClient(client: NonNullable<Explained['client']>, route: Explained['route']): string {
   const { listed, authentication, requestObjectSigningAlg: alg } = client

@@ -110,6 +110,8 @@ export function explain(command: Argv): Argv {
       client: text('the id of the client that calls'),
       user: text('the user for whom it calls, as `sub` of its token'),
       ip: text('the address from which it calls'),
+      headers: text('header fields that it sends, such as {"psu-ip-address":"192.0.2.7"}'),
+      claims: text('claims of its token, such as {"plan":"gold"}'),
       offline: yes('use only the file, without asking a gateway'),
       at: text('time of the call, such as 2027-01-31T00:00:00Z; now, unless given'),
     })

@@ -3,6 +3,15 @@ import { UNITS_BYTES, UNITS_MS } from '../config/sections/values.ts'
 /** Formats milliseconds as the configuration writes them, such as `90s`. */
 export const formatDuration = (ms: number): string => inUnits(ms, UNITS_MS)
 
+/** Formats the window of a limit, or its calendar. */
+export const formatWindow = ({
+  windowMs,
+  calendar,
+}: {
+  readonly windowMs: number
+  readonly calendar?: { readonly unit: string; readonly timezone: string } | undefined
+}): string => (calendar === undefined ? formatDuration(windowMs) : `${calendar.unit} (${calendar.timezone})`)
+
 /** Formats bytes as the configuration writes them, such as `16kB`. */
 export const formatSize = (bytes: number): string => inUnits(bytes, UNITS_BYTES)
 

@@ -6,11 +6,13 @@ import type { RedisCredentials, RedisTopology } from '../limit/redis/options.ts'
 import type { Upstream } from '../upstream/upstream.ts'
 import { fetchedUrl } from './sections/addresses.ts'
 import { clients, type IssuerSettings, par, tokens } from './sections/identity.ts'
-import { failures, headers, limits, parameters } from './sections/limits.ts'
+import { headerFields } from './sections/fields.ts'
+import { failures, headers, limits } from './sections/limits.ts'
 import { admin, listen } from './sections/listeners.ts'
+import { parameters } from './sections/parameters.ts'
 import { routes, upstreams } from './sections/routes.ts'
 import { type SharedStoreSettings, store } from './sections/store.ts'
-import { choice, coerced, duration, section, stringThat } from './sections/values.ts'
+import { choice, coerced, duration, section } from './sections/values.ts'
 import { type LocatedIssue, mustBe } from './yaml/issue.ts'
 
 const log = section({
@@ -28,11 +30,6 @@ const log = section({
 }).describe('The log on standard output.')
 
 const ratio = mustBe('a number from 0 to 1, such as 0.01')
-const error = 'is not a name of a header field; write one such as authorization'
-const fieldName = z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/, { error })
-const isValue = (value: string): boolean => /^[!-~](?:[ -~]*[!-~])?$/.test(value)
-const fieldValue = stringThat(isValue, 'a header field’s value: printable ASCII without blanks around it')
-
 const RECEIVER = 'the URL of an OTLP/HTTP receiver, such as http://otel-collector:4318/v1/traces'
 
 const tracing = section({
@@ -42,8 +39,7 @@ const tracing = section({
     .describe(
       'The fraction of requests traced; the sampled flag of a trusted proxy’s traceparent overrides it.',
     ),
-  headers: z
-    .record(fieldName, fieldValue, mustBe('a mapping of header fields to their values'))
+  headers: headerFields
     .default({})
     .describe('Header fields to send, such as authorization; file:/path reads a value from a file.'),
 }).describe('Traces of requests by OpenTelemetry; none by default. A change needs a restart.')

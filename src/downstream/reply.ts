@@ -1,6 +1,6 @@
 import { type IncomingHttpHeaders, type ServerResponse, STATUS_CODES } from 'node:http'
 import Negotiator from 'negotiator'
-import type { Refusal } from '../errors.ts'
+import type { FixedReply, Refusal } from '../errors.ts'
 import { appendFields, endWithBody } from '../runtime/node-http.ts'
 import { parseHost } from './target.ts'
 
@@ -35,9 +35,10 @@ function problemType({ status, violatedPolicies }: Refusal): string {
   return REGISTRY + (violatedPolicies === undefined ? 'abnormal-usage-detected' : 'quota-exceeded')
 }
 
-/** Returns the header fields up to the value of `X-Request-Id`. */
-const headersOf = (contentType: string): string =>
-  `\r\nCache-Control: no-store\r\nContent-Type: ${contentType}\r\nX-Request-Id: `
+const NO_STORE = '\r\nCache-Control: no-store'
+const headersOf = (contentType: string): string => `${NO_STORE}\r\nContent-Type: ${contentType}`
+/** The field of the request id, unless `headers.requestId` names another. */
+export const REQUEST_ID = 'X-Request-Id'
 const JSON_HEADERS = headersOf('application/json')
 const HEADERS: Readonly<Record<ErrorFormat, string>> = {
   problem: headersOf('application/problem+json'),
@@ -46,18 +47,32 @@ const HEADERS: Readonly<Record<ErrorFormat, string>> = {
 }
 const BODIES = { problem: problemBody, oauth: oauthBody, page: pageBody } as const
 
-/** Returns the reply to a refused request; `rateLimit` are the fields of the decision, if any. */
+/** Returns the reply to a refused request; `rateLimit` are the fields of the decision, if any, and `idField` is the field of the request id. */
 export function refusalReply(
   refusal: Refusal,
   format: ErrorFormat,
   requestId: string,
   rateLimit = '',
+  idField = REQUEST_ID,
 ): Reply {
   const checked: string[] = []
   for (const name in refusal.headers)
     for (const value of [refusal.headers[name]!].flat()) checked.push(name, value)
-  const headers = rateLimit + HEADERS[format] + requestId
-  return { status: refusal.status, checked, headers, body: BODIES[format](refusal, requestId) }
+  const { status, reply } = refusal
+  const fields = reply === undefined ? HEADERS[format] : fixedFields(reply, format, checked)
+  const headers = `${rateLimit}${fields}\r\n${idField}: ${requestId}`
+  return { status, checked, headers, body: reply?.body ?? BODIES[format](refusal, requestId) }
+}
+
+/** Adds the header fields of a configured reply to `checked`, and returns those that the gateway sets itself. */
+function fixedFields(
+  { headers, body, contentType }: FixedReply,
+  format: ErrorFormat,
+  checked: string[],
+): string {
+  for (const [name, value] of Object.entries(headers)) checked.push(name, value)
+  if (body === undefined) return HEADERS[format]
+  return contentType === undefined ? NO_STORE : headersOf(contentType)
 }
 
 /** Builds the JSON by concatenation, which is faster for floods of 429s. Only the message and the policies may need escapes. */
@@ -106,8 +121,8 @@ export function prefersPage({ accept = '' }: IncomingHttpHeaders): boolean {
   return new Negotiator({ headers }).mediaType(['application/json', 'text/html']) === 'text/html'
 }
 
-export function jsonReply(body: object, requestId: string, rateLimit = ''): Reply {
-  const headers = rateLimit + JSON_HEADERS + requestId
+export function jsonReply(body: object, requestId: string, rateLimit = '', idField = REQUEST_ID): Reply {
+  const headers = `${rateLimit}${JSON_HEADERS}\r\n${idField}: ${requestId}`
   return { status: 200, checked: [], headers, body: JSON.stringify(body) }
 }
 

@@ -119,6 +119,8 @@ export function matchesHost({ host: named, hosts }: Pattern, host: string): bool
 
 const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/
 const LITERAL = /^(?!\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
+/** Parts of limits' keys that are not in the path. */
+export const CALLER_PARTS: ReadonlySet<string> = new Set(['client', 'user', 'ip', 'route', 'token'])
 const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
 
 /** Parses `[METHOD[,METHOD]] [host]/path`; returns an error message for an invalid pattern. */
@@ -156,7 +158,7 @@ export function parsePattern(text: string): Pattern | string {
 function parseSegment(segment: string): Segment | string {
   if (PARAM.test(segment)) {
     const param = segment.slice(1)
-    return param === 'client' || param === 'user' || param === 'ip'
+    return CALLER_PARTS.has(param)
       ? `":${param}" would hide the caller's own ${param} in a limit's "per"; choose another name`
       : { param }
   }

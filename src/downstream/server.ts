@@ -36,6 +36,8 @@ export interface Tls {
 }
 
 export interface ListenerEvents extends ConnectionPolicy {
+  /** Returns the field of the request id. */
+  idField(): string
   /** Called for invalid HTTP, after the response, if any. */
   unreadable(peer: string, status: number, reason: string, requestId: string | undefined): void
   /** Called for each failed TLS handshake. */
@@ -70,7 +72,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     (request, response, expectsContinue, done) => {
       if (request.rawHeaders.length <= 2 * MAX_FIELDS) return serve(request, response, expectsContinue, done)
       // RFC 6585 section 5.
-      const requestId = endWithStatus(request.socket, 431)
+      const requestId = endWithStatus(request.socket, 431, events.idField())
       report(request.socket, 431, `more than ${MAX_FIELDS} header fields`, requestId)
       done()
     },
@@ -78,7 +80,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   )
   const refuse = (socket: Socket, status: number, reason: string, fields?: string): void =>
     pipelining.endAfterPending(socket, () =>
-      report(socket, status, reason, endWithStatus(socket, status, fields)),
+      report(socket, status, reason, endWithStatus(socket, status, events.idField(), fields)),
     )
 
   const sockets = boundSockets(server, bounds, events)

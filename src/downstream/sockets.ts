@@ -120,9 +120,9 @@ export function lingerOnClose(socket: Socket): void {
 }
 
 /** Ends a socket with a response that has no body, for invalid HTTP; returns the request id of the response. */
-export function endWithStatus(socket: Socket, status: number, fields = ''): string {
+export function endWithStatus(socket: Socket, status: number, idField: string, fields = ''): string {
   const requestId = randomUUID()
-  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}X-Request-Id: ${requestId}\r\n`
+  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}${idField}: ${requestId}\r\n`
   lingeringClose(socket, `${head}Connection: close\r\nContent-Length: 0\r\n\r\n`)
   return requestId
 }

@@ -18,7 +18,7 @@ export function answer(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> 
 }
 
 /** Forwards the request and streams the response back. Returns a 502, 503 or 504 if no response was begun. */
-function forward({ trace }: GatewayDeps, exchange: Exchange, upstream: Forward): Promise<Outcome> {
+function forward({ trace, policy }: GatewayDeps, exchange: Exchange, upstream: Forward): Promise<Outcome> {
   const { request, response, form, target, route } = exchange
   const traced = trace?.(exchange)
   exchange.span = traced?.span
@@ -38,6 +38,7 @@ function forward({ trace }: GatewayDeps, exchange: Exchange, upstream: Forward):
       trusted: exchange.trusted,
     },
     upstream.identityHeaders,
+    policy,
   )
   const options = {
     target: target!.path + target!.query,
@@ -49,6 +50,7 @@ function forward({ trace }: GatewayDeps, exchange: Exchange, upstream: Forward):
     timeoutMs: route!.timeoutMs,
     rateLimit: exchange.rateLimit,
     requestId: exchange.requestId,
+    policy,
     caller: exchange.caller?.client ?? ANONYMOUS + ipPart(exchange.ip),
   }
   return upstream(request, response, options).then((ended) => {
@@ -67,14 +69,15 @@ async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> 
     limitFields(deps, exchange),
   ])
   if (decision.replayed === true) return exchange.boundToken!.replayed()
-  exchange.bytes = writeReply(exchange.response, jsonReply(limits, exchange.requestId, rateLimit))
+  const { requestId } = deps.policy
+  exchange.bytes = writeReply(exchange.response, jsonReply(limits, exchange.requestId, rateLimit, requestId))
   return undefined
 }
 
 /** Returns the limit fields of a caller that was not charged; undefined if the store cannot be asked. */
 export async function limitFields({ readAllowance, rateLimitHeaders }: GatewayDeps, exchange: Exchange) {
   const { caller, params, route } = exchange
-  const quota = route!.shownQuota(caller!, route!.refuseParams(params) === undefined ? params : {})
+  const quota = route!.shownQuota(caller!, route!.refuseParams(params) === undefined ? params : {}, exchange)
   const allowance = quota && (await readAllowance(quota).catch(() => undefined))
   if (allowance === undefined) return undefined
   const decision: Decision = { admitted: true, allowances: [allowance], mode: 'store', cached: true }
@@ -83,15 +86,17 @@ export async function limitFields({ readAllowance, rateLimitHeaders }: GatewayDe
 
 /** Writes the reply to a refused request, in the format of the route or host, and counts failures of the address. */
 export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal): void {
-  const { status } = refusal
+  const { status, reply: fixed } = refusal
   // Failed authentications, and requests that no route matches.
-  const isFailure = status === 401 || (exchange.route === undefined && status < 500 && status !== 429)
+  const isUnmatched = exchange.route === undefined && status < 500 && status !== 429
+  const isFailure = (status === 401 && fixed === undefined) || isUnmatched
   exchange.refusal = (isFailure ? deps.failures?.count(exchange.ip) : undefined) ?? refusal
   const route = exchange.route ?? exchange.nearest
   const isRead = route?.authenticate === 'authorization' && prefersPage(exchange.request.headers)
   const format = isRead ? 'page' : (route?.errorFormat ?? deps.errorFormatOf(exchange.head.hosts[0]))
   try {
-    const reply = refusalReply(exchange.refusal, format, exchange.requestId, exchange.rateLimit)
+    const { requestId, rateLimit } = exchange
+    const reply = refusalReply(exchange.refusal, format, requestId, rateLimit, deps.policy.requestId)
     exchange.bytes += writeReply(exchange.response, reply)
   } catch (failure) {
     exchange.refusal = toRefusal(failure)
@@ -102,6 +107,14 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
 export function toRefusal(failure: unknown): Refusal {
   if (failure instanceof Failure) return failure.refusal
   return new Refusal('InternalServer', 'The gateway failed to handle this request.', { cause: failure })
+}
+
+/** Gives back the call of limits that count only success, unless it was answered below 400, and not cut by the upstream or the gateway. */
+export function giveBack({ limiter }: GatewayDeps, { decision, quotas, status, error }: Exchange): void {
+  // A caller that leaves a begun response, or sends a bad body, must not get the call back.
+  const isAnswered = status > 0 && status < 400 && (error === undefined || error.status < 500)
+  if (isAnswered || decision?.admitted !== true) return
+  if (quotas.some(({ countsSuccess }) => countsSuccess)) limiter.giveBack(quotas, decision)
 }
 
 /** Records how and when the response ended, for log and metrics. */

@@ -4,7 +4,7 @@ import { requireScope, type SenderConstrainedToken } from '../authenticate/token
 import { readBody, tooLarge } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
-import type { Caller } from '../limit/limit.ts'
+import type { Caller } from '../limit/rules/facts.ts'
 import { type Body, invalidRequest } from '../par/form.ts'
 import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
 
@@ -19,8 +19,9 @@ export function authenticate(deps: GatewayDeps, exchange: Exchange): Outcome | P
   if (route.authenticate === 'authorization') return checkAuthorization(deps, exchange)
   if (route.authenticate === 'none') {
     exchange.caller = { ip: exchange.ip }
-    exchange.quotas = route.quotas(exchange.caller, exchange.params)
-    return undefined
+    const lacking = route.refuseLacking(exchange.caller, exchange.params, exchange)
+    if (lacking === undefined) exchange.quotas = route.quotas(exchange.caller, exchange.params, exchange)
+    return lacking
   }
   const found = deps.authenticate(head.authorization, () =>
     senderOf(request, trusted, {
@@ -39,15 +40,13 @@ function admit(deps: GatewayDeps, exchange: Exchange, found: Authenticated): Out
   if (found instanceof Refusal) return found
   const route = exchange.route!
   const identity = 'prove' in found ? found.identity : found
-  const { client, user } = identity
-  const caller = { client, ...(user !== undefined && { user }), ip: exchange.ip }
-  let forbidden = requireScope(identity, route.scope)
-  if (forbidden === undefined && route.needsUser && user === undefined) {
-    const message = 'The access token names no user, and this path is limited for each user.'
-    forbidden = new Refusal('Forbidden', message)
-  }
-  forbidden ??= refuseCounted(exchange)
-  if (forbidden === undefined) exchange.quotas = route.quotas(caller, exchange.params)
+  const { client, user, claims } = identity
+  const caller = { client, ...(user !== undefined && { user }), ip: exchange.ip, claims }
+  const forbidden =
+    requireScope(identity, route.scope) ??
+    route.refuseLacking(caller, exchange.params, exchange) ??
+    refuseCounted(exchange)
+  if (forbidden === undefined) exchange.quotas = route.quotas(caller, exchange.params, exchange)
   if ('prove' in found)
     return prove(deps, exchange, found, caller).then((unproved) => {
       if (unproved === undefined) exchange.caller = caller
@@ -75,7 +74,7 @@ async function prove(
   if (exchange.cachedRefusal !== undefined) return undefined
   const proof = await bound.prove()
   if (proof instanceof Refusal) return proof
-  exchange.proof = exchange.route!.proofQuota(proof, caller, exchange.quotas)
+  exchange.proof = exchange.route!.proofQuota(proof, caller, exchange.params, exchange)
   return undefined
 }
 

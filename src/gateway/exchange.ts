@@ -11,13 +11,16 @@ import { type Peers, normalizeAddress } from '../downstream/addresses.ts'
 import type { Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import type { Failures } from '../limit/failure-limit.ts'
-import type { Caller, LimitedRoute, Quota } from '../limit/limit.ts'
+import type { LimitedRoute, Quota } from '../limit/limit.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import type { RefuseParams } from '../limit/parameters.ts'
+import type { Caller, Facts } from '../limit/rules/facts.ts'
+import type { RefuseLacking } from '../limit/rules/left-out.ts'
 import type { Allowance } from '../limit/store.ts'
 import type { AuthorizationGuard } from '../par/authorization.ts'
 import type { ParGuard } from '../par/guard.ts'
 import { memoize } from '../runtime/memoize.ts'
+import type { HeaderPolicy } from '../upstream/header-policy.ts'
 import type { UpstreamRequest } from '../upstream/request.ts'
 import type { Forward } from '../upstream/upstream.ts'
 
@@ -29,16 +32,16 @@ export interface GatewayRoute extends LimitedRoute {
   /** Its upstream; undefined if the gateway itself responds. */
   readonly forward: Forward | undefined
   readonly errorFormat: ErrorFormat
-  /** True if a limit is counted per user. */
-  readonly needsUser: boolean
+  /** Returns a 400 or 403 if the request lacks a part of the keys of its limits. */
+  readonly refuseLacking: RefuseLacking
   /** Returns a 400 if a path parameter that its limits count by is not of its kind. */
   readonly refuseParams: RefuseParams
-  /** Applies the route's limits to a caller, now. */
-  quotas(caller: Caller, params: Params): readonly Quota[]
+  /** Applies the route's limits to a request, now. */
+  quotas(caller: Caller, params: Params, facts: Facts): readonly Quota[]
   /** Returns the quota whose allowance is shown if no call is charged: of the first live limit with a key from these parts. */
-  shownQuota(caller: Caller, params: Params): Quota | undefined
+  shownQuota(caller: Caller, params: Params, facts: Facts): Quota | undefined
   /** Returns the quota that admits a proof once, to be charged with the quotas of its call. */
-  proofQuota(proof: Proof, caller: Caller, quotas: readonly Quota[]): Quota
+  proofQuota(proof: Proof, caller: Caller, params: Params, facts: Facts): Quota
 }
 
 /** The dependencies of the gateway; a reload replaces all of them at once. */
@@ -51,6 +54,7 @@ export interface GatewayDeps {
   /** Returns the error format for a `Host`, not normalised, while no route is known. */
   errorFormatOf(host: string | undefined): ErrorFormat
   readonly peers: Peers
+  readonly policy: HeaderPolicy
   /** Undefined if failures are not counted. */
   readonly failures: Failures | undefined
   readonly authenticate: Authenticate
@@ -74,7 +78,7 @@ export interface GatewayDeps {
 }
 
 const NO_QUOTAS: readonly Quota[] = []
-/** A well-formed `X-Request-Id`, which is kept. */
+/** A well-formed request id, which is kept. */
 const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 
 /** Normalising for each request: +2.0 us; `npm run bench:micro -- peer-address`. */
@@ -147,12 +151,17 @@ export class Exchange {
   /** The error for the log; undefined for a call over its limit. */
   error: Refusal | undefined = undefined
 
-  constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, peers: Peers) {
+  constructor(
+    request: IncomingMessage,
+    response: ServerResponse,
+    expectsContinue: boolean,
+    { peers, policy }: Pick<GatewayDeps, 'peers' | 'policy'>,
+  ) {
     this.request = request
     this.response = response
     this.expectsContinue = expectsContinue
     this.startedAt = performance.now()
-    const requestId = request.headers['x-request-id']
+    const requestId = request.headers[policy.idField]
     this.requestId = typeof requestId === 'string' && REQUEST_ID.test(requestId) ? requestId : randomUUID()
     this.method = request.method ?? ''
     this.peer = peerAddress(request.socket.remoteAddress ?? '')

@@ -4,7 +4,7 @@ import { loggableTarget, parseTarget } from '../downstream/target.ts'
 import { methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { type Decision, exceeded } from '../limit/decision.ts'
 import { callAtIterationEnd } from '../runtime/batch.ts'
-import { answer, limitFields, recordEnd, refuse, toRefusal } from './answer.ts'
+import { answer, giveBack, limitFields, recordEnd, refuse, toRefusal } from './answer.ts'
 import { authenticate, refuseCounted } from './authenticate.ts'
 import { Exchange, type GatewayDeps, type Outcome } from './exchange.ts'
 
@@ -14,12 +14,13 @@ const PHASES = [parse, match, screen, authenticate, limit, answer]
 /** Creates the gateway, which serves one request per call. Calls `done` when the response is closed and logged. */
 export function createGateway(deps: GatewayDeps): Serve {
   return (request, response, expectsContinue, done) => {
-    const exchange = new Exchange(request, response, expectsContinue, deps.peers)
+    const exchange = new Exchange(request, response, expectsContinue, deps)
     // The outcome, and the close of the response.
     let awaited = 2
     const finish = (): void => {
       if (--awaited > 0) return
       recordEnd(exchange)
+      giveBack(deps, exchange)
       deps.observe(exchange)
       done()
     }
@@ -117,7 +118,7 @@ function applyDecision(deps: GatewayDeps, exchange: Exchange, decision: Decision
   exchange.decision = decision
   deps.dropAllowances(exchange.quotas)
   exchange.rateLimit = deps.rateLimitHeaders(decision, exchange.quotas)
-  return decision.admitted ? undefined : exceeded(decision)
+  return decision.admitted ? undefined : exceeded(decision, exchange.route!.limits)
 }
 
 /** Adds the limit to the refusal of an authenticated caller that was not charged: every response of a limited route shows it. */

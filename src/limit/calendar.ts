@@ -21,6 +21,10 @@ export interface Calendar {
   periodAt(epochMs: number): Period
 }
 
+/** Formats a calendar, such as `a calendar month (Europe/Lisbon)`. */
+export const formatCalendar = ({ unit, timezone }: Pick<Calendar, 'unit' | 'timezone'>): string =>
+  `${unit === 'hour' ? 'an' : 'a'} calendar ${unit} (${timezone})`
+
 /** Number of fields of `formatToParts`, from the month on, that name a period of each unit. */
 const FIELDS: Readonly<Record<Unit, readonly string[]>> = {
   month: ['era', 'year', 'month'],

@@ -1,7 +1,8 @@
 // oxlint-disable-next-line no-restricted-imports -- a pure formatter
 import { serializeList } from 'structured-headers'
 import { type Refusal, tooManyRequests } from '../errors.ts'
-import type { Quota } from './limit.ts'
+import { formatCalendar } from './calendar.ts'
+import type { Limit, Quota } from './limit.ts'
 import type { Allowance, Charge } from './store.ts'
 
 /** The outcome of a call under its limits. A cached refusal has only the cached allowances. */
@@ -71,17 +72,25 @@ function item(name: string, [calls, number]: [string, number], [secs, ms]: [stri
   return [name, parameters.set(secs, Math.ceil(ms / 1000))] as [string, Map<string, number>]
 }
 
-/** Returns the 429 of a refused decision; `decisionHeaders` has its `Retry-After`. Throws a TypeError for an admitted decision. */
-export function exceeded({ allowances, refusedBy }: Decision): Refusal {
+/**
+ * Returns the 429 of a refused decision, or the configured refusal of its limit; `decisionHeaders` has its `Retry-After`. Throws a
+ * TypeError for an admitted decision.
+ */
+export function exceeded({ allowances, refusedBy }: Decision, limits: readonly Limit[] = []): Refusal {
   if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
   const { name, limit, windowMs } = refusedBy
+  const { calendar, refusal } = limits.find((configured) => configured.name === name) ?? {}
   const secs = retryAfterSecs(refusedBy)
   const message =
     limit === 0
       ? `The limit "${name}" allows this client no calls.`
-      : `The limit "${name}" allows ${count(limit, 'call')} in ${duration(windowMs)}. Retry in ${count(secs, 'second')}.`
+      : `The limit "${name}" allows ${count(limit, 'call')} in ${calendar === undefined ? duration(windowMs) : formatCalendar(calendar)}. Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
-  return tooManyRequests(message, { retryAfterSecs: secs, violatedPolicies })
+  return tooManyRequests(message, {
+    retryAfterSecs: secs,
+    violatedPolicies,
+    ...(refusal && { reply: refusal }),
+  })
 }
 
 /** Returns the refusing live allowance with the longest wait; undefined if none refuses. */

@@ -15,8 +15,10 @@ const ENCODED = Array.from({ length: 256 }, (_, byte) => {
 /** The name of a limit, and the parts of its keys. */
 export interface KeyedLimit {
   readonly name: string
-  /** The parts of the key, in order: `client`, `user`, `ip`, or the name of a path parameter. */
+  /** The parts of the key, in order: `client`, `user`, `ip`, `route`, `token`, `claim:NAME`, `header:NAME`, or the name of a path parameter. */
   readonly per: readonly string[]
+  /** Set if calls are counted by accesses, whose keys have the limit's name with a `~`. */
+  readonly together?: number | 'token'
 }
 
 /** True if a limit has one counter per client. */
@@ -56,11 +58,18 @@ export interface KeyFilter {
   matches(key: string): boolean
 }
 
-/** Returns the keys of a client under these limits, also those that do not begin with the client. */
-export function clientKeys(limits: readonly KeyedLimit[], prefix: string, client: string): KeyFilter {
+/** Returns the keys of a client under these limits, also those that do not begin with the client, and with or without those of accesses. */
+export function clientKeys(
+  limits: readonly KeyedLimit[],
+  prefix: string,
+  client: string,
+  withAccesses = true,
+): KeyFilter {
   const wanted = encodePart(client)
   const mine = limits.filter(({ per }) => per.includes('client'))
-  const further = mine.filter(({ per }) => per.length > 1)
+  const further = mine.filter(
+    ({ per, together }) => per.length > 1 || (withAccesses && together !== undefined),
+  )
   const perOf = new Map(mine.map(({ name, per }) => [name, per]))
   const literalPrefix = prefix.replaceAll(/[*?[\]\\]/g, String.raw`\$&`)
   const isFirst = further.every(({ per }) => per[0] === 'client')
@@ -70,7 +79,8 @@ export function clientKeys(limits: readonly KeyedLimit[], prefix: string, client
     glob: further.length > 0 ? glob : undefined,
     matches(key) {
       const { name = '', parts = [] } = parseKey(prefix, key) ?? {}
-      return perOf.get(name)?.every((part, i) => part !== 'client' || parts[i] === wanted) ?? false
+      const own = withAccesses ? name.replace(/~$/, '') : name
+      return perOf.get(own)?.every((part, i) => part !== 'client' || parts[i] === wanted) ?? false
     },
   }
 }

@@ -1,35 +1,37 @@
 import type { Params, Route } from '../downstream/router.ts'
-import type { Calendar } from './calendar.ts'
-import { encodePart, ipPart, type KeyedLimit, paramPart } from './key.ts'
+import type { FixedReply } from '../errors.ts'
+import { type Calendar, createCalendar } from './calendar.ts'
+import type { KeyedLimit } from './key.ts'
 import { isActive, isOverridable, type Override, type Overrides } from './overrides.ts'
-
-/** The verified identity of a request's sender. */
-export interface Caller {
-  /** The OAuth API client, from the token's `tokens.clientClaim`, named by `createQualifier` of authenticate/token/bearer.ts. */
-  readonly client?: string
-  /** The token's `sub`, named in the same way. */
-  readonly user?: string
-  /** The address of the socket's peer, or the one that a trusted proxy reports; IPv4-mapped IPv6 as IPv4. */
-  readonly ip: string
-}
+import type { Parameters } from './parameters.ts'
+import { type ClaimedLimit, valueOf } from './rules/claims.ts'
+import type { Conditional } from './rules/conditions.ts'
+import { type Caller, type Facts, NO_FACTS, tokenHash } from './rules/facts.ts'
+import { compileLeftOut } from './rules/left-out.ts'
+import { compileKey } from './rules/parts.ts'
 
 /** Action while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
 export type OutageMode = 'local' | 'allow' | 'deny'
 
 /** A named limit of the configuration: the calls that each key may make per window. */
-export interface Limit extends KeyedLimit {
+export interface Limit extends KeyedLimit, Conditional {
   /** The default, if `claim` is set. */
   readonly limit: number
+  readonly claim?: ClaimedLimit
   /** The longest possible period, if `calendar` is set. */
   readonly windowMs: number
   /** The periods of the calendar in which calls are counted, in place of a window that slides. */
-  readonly calendar?: Calendar
+  readonly calendar?: Pick<Calendar, 'unit' | 'timezone'>
   /** Calls within these milliseconds of a charged call, or with a token that was charged, belong to its access, and pass free. */
   readonly together?: number | 'token'
   /** True if a call whose response is an error is given back. */
   readonly countsSuccess?: boolean
   /** Replaces that of the store. */
   readonly onOutage?: OutageMode
+  /** True if the limit is left out of a request that lacks a part of its key, which otherwise is refused. */
+  readonly skipsMissing?: boolean
+  /** Replaces the 429. */
+  readonly refusal?: FixedReply
   /** True if the limit is counted and reported, but never refuses. */
   readonly shadow: boolean
   /** Announced changes of `limit`, in the order in which they take effect. Instants are epoch milliseconds. */
@@ -91,63 +93,101 @@ export function inForce(limit: Limit, nowMs: number, own?: ClientLimit, set?: Ov
   return limit
 }
 
-/** Applies a limit to a key now. An override does not change the window. */
-export function quotaOf(limit: Limit, key: string, nowMs: number, own?: ClientLimit, set?: Override): Quota {
-  const { name, shadow } = limit
-  const rule: ClientLimit = inForce(limit, nowMs, own, set)
-  const windowMs = own?.windowMs !== undefined && isActive(own, nowMs) ? own.windowMs : limit.windowMs
-  return { name, key, limit: rule.limit, windowMs, shadow, untilAt: rule.untilAt }
+/** Returns the key of the accesses of a limit's key: names that end in `~` are theirs alone. No part contains a brace. */
+function accessKey(key: string, name: string): string {
+  const end = key.lastIndexOf('}:') + 2 + name.length
+  return `${key.slice(0, end)}~${key.slice(end)}`
 }
 
-/** Compiles the limits of a route to a function that applies them. Keys are `<prefix>:{<first part>}:<limit>:<rest>`. */
+/** Returns the quota that has no room while an access of another quota is under way. */
+function accessOf(quota: Quota, together: number | 'token', facts: Facts): Quota {
+  const { windowMs, calendar, onOutage } = quota
+  const key = accessKey(quota.key, quota.name)
+  const access = { name: ACCESS, limit: 1, shadow: false, onOutage }
+  if (together !== 'token') return { ...access, key, windowMs: together }
+  return { ...access, key: `${key}:${tokenHash(facts)}`, windowMs, calendar }
+}
+
+const calendars = new Map<string, Calendar>()
+
+/** Returns the calendar of a limit, which all its quotas share. */
+export function calendarOf({ calendar }: Pick<Limit, 'calendar'>): Calendar | undefined {
+  if (calendar === undefined) return undefined
+  const { unit, timezone } = calendar
+  const name = `${unit} ${timezone}`
+  if (!calendars.has(name)) calendars.set(name, createCalendar(unit, timezone))
+  return calendars.get(name)
+}
+
+/** Applies a limit to a key now. An override does not change the window. A value in the token counts if no other rule is in force. */
+export function quotaOf(
+  limit: Limit,
+  key: string,
+  nowMs: number,
+  own?: ClientLimit,
+  set?: Override,
+  claimed?: number,
+): Quota {
+  const { name, shadow, countsSuccess, onOutage } = limit
+  const rule: ClientLimit = inForce(limit, nowMs, own, set)
+  const windowMs = own?.windowMs !== undefined && isActive(own, nowMs) ? own.windowMs : limit.windowMs
+  const calls = rule === limit ? (claimed ?? rule.limit) : rule.limit
+  const quota: Quota = { name, key, limit: calls, windowMs, shadow, untilAt: rule.untilAt }
+  if (limit.calendar === undefined && onOutage === undefined) return quota
+  return { ...quota, calendar: calendarOf(limit), countsSuccess, onOutage }
+}
+
+/** Settings of the limits' keys and claims. */
+export interface LimitOptions {
+  readonly parameters?: Parameters
+  /** Called for a claim that is present, but gives its limit no value. */
+  readonly onBadClaim?: (limit: Limit) => void
+}
+
+/** Compiles the limits of a route to a function that applies them, except those that are left out of a request. */
 export function compileLimits(
   limits: readonly Limit[],
   prefix: string,
   clientLimits: ClientLimits = new Map(),
   overrides: Overrides = new Map(),
-): (caller: Caller, params: Params, nowMs: number) => readonly Quota[] {
+  { parameters = {}, onBadClaim = () => {} }: LimitOptions = {},
+): (caller: Caller, params: Params, nowMs: number, facts?: Facts) => readonly Quota[] {
   const distinct = new Map(limits.map((limit) => [limit.name, limit]))
-  const compiled = [...distinct.values()].map((limit) => ({ limit, keyOf: keyReader(limit, prefix) }))
+  const compiled = [...distinct.values()].map((limit) => ({
+    limit,
+    keyOf: keyReader(limit, prefix, parameters),
+    isLeftOut: compileLeftOut(limit, parameters),
+  }))
+  const conditional = compiled.some(({ isLeftOut }) => isLeftOut !== undefined)
 
-  return (caller, params, nowMs) => {
+  return (caller, params, nowMs, facts = NO_FACTS) => {
     const { client } = caller
     const own = client === undefined ? undefined : clientLimits.get(client)
     const set = client === undefined || overrides.size === 0 ? undefined : overrides.get(client)
-    return compiled.map(({ limit, keyOf }) =>
-      quotaOf(limit, keyOf(caller, params), nowMs, own?.get(limit.name), set?.get(limit.name)),
-    )
+    const included = conditional
+      ? compiled.filter(({ isLeftOut }) => isLeftOut?.(caller, params, facts) !== true)
+      : compiled
+    return included.map(({ limit, keyOf }) => {
+      const { name, together } = limit
+      const key = keyOf(caller, params, facts)
+      const claimed = limit.claim === undefined ? undefined : valueOf(limit, caller, onBadClaim)
+      const quota = quotaOf(limit, key, nowMs, own?.get(name), set?.get(name), claimed)
+      return together === undefined ? quota : { ...quota, access: accessOf(quota, together, facts) }
+    })
   }
 }
-
-type Read = (caller: Caller, params: Params) => string
 
 /** The reader of each limit's key, shared by all routes that have the limit. */
-const keyReaders = new WeakMap<Limit, { readonly prefix: string; readonly read: Read }>()
+const keyReaders = new WeakMap<
+  Limit,
+  { readonly prefix: string; readonly read: ReturnType<typeof compileKey> }
+>()
 
-function keyReader(limit: Limit, prefix: string): Read {
+function keyReader(limit: Limit, prefix: string, parameters: Parameters) {
   let reader = keyReaders.get(limit)
-  if (reader?.prefix !== prefix) keyReaders.set(limit, (reader = { prefix, read: compileKey(limit, prefix) }))
-  return reader.read
-}
-
-function compileKey({ name, per }: Limit, prefix: string): Read {
-  const before = `${prefix}:{`
-  const [first, ...rest] = per.map(partReader) as [Read, ...Read[]]
-  return (caller, params) => {
-    let key = `${before}${first(caller, params)}}:${name}`
-    for (const part of rest) key += `:${part(caller, params)}`
-    return key
+  if (reader?.prefix !== prefix) {
+    reader = { prefix, read: compileKey(limit, prefix, parameters) }
+    keyReaders.set(limit, reader)
   }
-}
-
-function partReader(part: string): Read {
-  if (part === 'client' || part === 'user') return (caller) => encodePart(present(caller[part], part))
-  if (part === 'ip') return ({ ip }) => ipPart(present(ip, part))
-  return (_, params) => paramPart(present(params[part], part))
-}
-
-/** Throws a TypeError if the caller lacks a part of a key, rather than share one counter among all such callers. */
-function present(value: string | undefined, part: string): string {
-  if (value === undefined) throw new TypeError(`A limit is counted per ${part}, and this request has none.`)
-  return value
+  return reader.read
 }

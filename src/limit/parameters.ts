@@ -1,9 +1,14 @@
 import { badRequest, type Refusal } from '../errors.ts'
-import type { Params } from '../downstream/router.ts'
+import type { Params, Route } from '../downstream/router.ts'
 import { decodeSegment } from '../downstream/target.ts'
-import type { LimitedRoute } from './limit.ts'
+import type { KeyedLimit } from './key.ts'
 
-type Counted = Pick<LimitedRoute, 'segments' | 'limits'>
+interface Counted extends Pick<Route, 'segments'> {
+  readonly limits: readonly KeyedLimit[]
+}
+
+/** Kinds of path parameters, claims (`claim:NAME`) and header fields (`header:NAME`, in any case), by name. */
+export type Parameters = Readonly<Record<string, string>>
 
 const NAMED = new Map(
   Object.entries({
@@ -22,13 +27,27 @@ const MAX_LENGTH = 128
 
 export type RefuseParams = ReturnType<typeof compileParameters>
 
-/** Compiles the check of a route's counted parameters. `parameters` maps names to `KINDS` or regular expressions; default `plain`. */
-export function compileParameters(route: Counted, parameters: Readonly<Record<string, string>>) {
-  const checks = countedBy(route).map((name) => {
-    const kind = Object.hasOwn(parameters, name) ? parameters[name]! : 'plain'
-    const named = NAMED.get(kind)
-    return { name, ...(named ?? { pattern: wholeSegment(kind), words: 'of the form that is served here' }) }
-  })
+/** Returns the part of keys that a name of `parameters` means. */
+export const partOf = (name: string): string => (/^header:/i.test(name) ? name.toLowerCase() : name)
+
+/** Compiles the kind of a part, one of `KINDS` or a regular expression; default `plain`, except that a claim may be anything. */
+function compileKind(parameters: Parameters, part: string) {
+  const own = Object.entries(parameters).find(([name]) => partOf(name) === part)?.[1]
+  const kind = own ?? (part.startsWith('claim:') ? undefined : 'plain')
+  if (kind === undefined) return undefined
+  const named = NAMED.get(kind)
+  return named ?? { pattern: wholeSegment(kind), words: 'of the form that is served here' }
+}
+
+/** Returns the check of a claim or a header field that is a part of keys; undefined if it may be anything. */
+export function checkOf(parameters: Parameters, part: string): ((text: string) => boolean) | undefined {
+  const kind = compileKind(parameters, part)
+  return kind && ((text) => text.length <= MAX_LENGTH && kind.pattern.test(text))
+}
+
+/** Compiles the check of a route's counted parameters. */
+export function compileParameters(route: Counted, parameters: Parameters) {
+  const checks = countedBy(route).map((name) => ({ name, ...compileKind(parameters, name)! }))
   return (params: Params): Refusal | undefined => {
     for (const { name, pattern, words } of checks) {
       const text = decodeSegment(params[name]!)

@@ -4,6 +4,7 @@ import { instant } from './instant.ts'
 import { clientKeys, isPerClient, parseKey } from './key.ts'
 import { compileLimits, inForce, quotaOf } from './limit.ts'
 import type { ClientLimit, ClientLimits, Limit, Quota } from './limit.ts'
+import type { Caller } from './rules/facts.ts'
 import { listOverrides, type Override, type Overrides } from './overrides.ts'
 import type { Allowance, Store } from './store.ts'
 
@@ -43,7 +44,10 @@ export function decidedBy(limit: Limit, nowMs: number, own?: ClientLimit, set?: 
   if (rule === own)
     return { decidedBy: 'client' as const, because: `the client's own limit of the file${until}` }
   const ended = own?.untilAt === undefined ? '' : `; the client's own limit ended at ${instant(own.untilAt)}`
-  if (!('fromAt' in rule)) return { decidedBy: 'limit' as const, because: `the limit of the file${ended}` }
+  const source = limit.claim
+    ? `the claim ${limit.claim.name} of the token, or its default`
+    : 'the limit of the file'
+  if (!('fromAt' in rule)) return { decidedBy: 'limit' as const, because: `${source}${ended}` }
   return { decidedBy: 'change' as const, because: `changed at ${instant(rule.fromAt)}${ended}` }
 }
 
@@ -69,7 +73,8 @@ export function createUsage({
   readonly clientLimits?: ClientLimits
   readonly overrides?: Overrides
 }) {
-  const perClient = limits.filter(isPerClient)
+  // Whatever their conditions: they are the client's.
+  const perClient = limits.filter(isPerClient).map((limit) => ({ ...limit, when: [], unless: [] }))
   const quotasOf = compileLimits(perClient, prefix, clientLimits, overrides)
   /** Allowances by key, for a second: Redis must not be loaded by queries, which are not limited. */
   const cache = new LRUCache<string, Promise<Allowance>>({ max: 10_000, ttl: 1000 })
@@ -83,7 +88,9 @@ export function createUsage({
     const { rule, own, set } = rulesOf(name, client)
     const announced = rule.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
     const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, own, set)
-    return { name, limit, remaining, windowSeconds: windowMs / 1000, reset: instant(resetAt), changes }
+    const calendar = rule.calendar && { unit: rule.calendar.unit, timezone: rule.calendar.timezone }
+    const window = { windowSeconds: windowMs / 1000, ...(calendar && { calendar }) }
+    return { name, limit, remaining, ...window, reset: instant(resetAt), changes }
   }
 
   /** Returns the allowance of a key, up to a second old, without charging. */
@@ -103,9 +110,9 @@ export function createUsage({
       if (cache.size > 0) for (const { key } of quotas) cache.delete(key)
     },
     /** Returns the live limits that are counted only per client, up to a second old, without charging. */
-    async ofCaller(client: string) {
+    async ofCaller(client: string, claims?: Caller['claims']) {
       const nowMs = SYSTEM_CLOCK.date()
-      const live = quotasOf({ client, ip: '' }, {}, nowMs).filter(({ shadow }) => !shadow)
+      const live = quotasOf({ client, ip: '', claims }, {}, nowMs).filter(({ shadow }) => !shadow)
       const allowances = await Promise.all(live.map(read))
       return { limits: allowances.map((allowance) => usageOf(allowance, client, nowMs)) }
     },
@@ -115,7 +122,7 @@ export function createUsage({
       const nowMs = SYSTEM_CLOCK.date()
       const single = quotasOf({ client, ip: '' }, {}, nowMs).map(({ key }) => key)
       const max = Math.max(0, MAX_KEYS - single.length)
-      const found = await store.keys(clientKeys(limits, prefix, client), MAX_KEYS + 1, signal)
+      const found = await store.keys(clientKeys(limits, prefix, client, false), MAX_KEYS + 1, signal)
       const further = found.filter((key) => !single.includes(key)).toSorted()
       const quotas = [...single, ...further.slice(0, max)].map((key) => {
         const { rule, own, set } = rulesOf(parseKey(prefix, key)!.name, client)
@@ -141,7 +148,8 @@ export function createUsage({
     },
 
     /** Deletes every key of the client, and returns their number. May scan the store. */
-    free: (client: string, signal?: AbortSignal) => store.reset(clientKeys(limits, prefix, client), signal),
+    free: (client: string, signal?: AbortSignal) =>
+      store.reset(clientKeys(limits, prefix, client, true), signal),
     /** Drops the cached allowances: after a reset. */
     forget: () => cache.clear(),
   }

@@ -35,7 +35,9 @@ export function createAccessLog(
     if (decision?.mode === 'store' && !decision.cached)
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)
     activity.count(exchange, status)
-    const isError = status >= 500 && status !== NOT_IMPLEMENTED && source === 'gateway'
+    // A limit may refuse with any status.
+    const isRefused = decision?.admitted === false
+    const isError = status >= 500 && status !== NOT_IMPLEMENTED && source === 'gateway' && !isRefused
     const level = isError ? 'error' : 'info'
     if (!log.isLevelEnabled(level)) return
     if (sampler !== undefined && decision?.cached === true)

@@ -1,6 +1,7 @@
 import { METHODS as PARSED_METHODS } from 'node:http'
 import { isIP } from 'node:net'
 import type { RequestLine } from '../admin/limits.ts'
+import { keptClaims } from '../authenticate/token/kept-claims.ts'
 import type { Config } from '../config/schema.ts'
 import {
   createRouter,
@@ -14,7 +15,7 @@ import { parseTarget, servedHosts, type Target } from '../downstream/target.ts'
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { instant, instantMs } from '../limit/instant.ts'
 import type { Overrides } from '../limit/overrides.ts'
-import { decidedBy, upcomingChanges } from '../limit/usage.ts'
+import { type Asker, explainLimits } from './explain-limits.ts'
 import { type CompiledRoute, compileRoutes } from './routes.ts'
 
 export type { RequestLine as Question }
@@ -25,17 +26,17 @@ const REQUEST = /^(?:([A-Za-z-]+)\s+)?(\S.*)$/
 const URL = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /** Parses the parts of a question; throws an InvalidQuestion. */
-export function parseQuestion({ request, host, client, user, ip, at }: RequestLine) {
+export function parseQuestion({ request, host, client, user, ip, at, headers, claims }: RequestLine) {
   const [, word = 'GET', where = ''] = REQUEST.exec(request.trim()) ?? []
   const method = word.toUpperCase()
   if (!PARSED_METHODS.includes(method))
     throw new InvalidQuestion(`"${word}" is not an HTTP method that the gateway parses; it would answer 400.`)
   const slash = where.indexOf('/')
-  const [, named = where.slice(0, slash), target = where.slice(slash)] = URL.exec(where) ?? []
+  const [, site = where.slice(0, slash), target = where.slice(slash)] = URL.exec(where) ?? []
   if (slash === -1)
     throw new InvalidQuestion('Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".')
-  if (named !== '' && host !== undefined && host.toLowerCase() !== named.toLowerCase())
-    throw new InvalidQuestion(`The request is to "${named}", and the host given is "${host}".`)
+  if (site !== '' && host !== undefined && host.toLowerCase() !== site.toLowerCase())
+    throw new InvalidQuestion(`The request is to "${site}", and the host given is "${host}".`)
   if (client === '' || user === '')
     throw new InvalidQuestion(`Which ${client === '' ? 'client' : 'user'}? Give its id.`)
   if (ip !== undefined && isIP(ip) === 0)
@@ -44,12 +45,37 @@ export function parseQuestion({ request, host, client, user, ip, at }: RequestLi
   if (Number.isNaN(atMs))
     throw new InvalidQuestion('The instant must be ISO 8601 with its offset, such as 2027-01-31T00:00:00Z.')
   const path = target.startsWith('/') ? target : `/${target}`
-  return { request: { method, host: named || host, target: path }, named: { client, user, ip }, atMs }
+  const given = parseNamed('claims', claims)
+  const rawHeaders = Object.entries(parseNamed('headers', headers)).flatMap(([name, value]) =>
+    [value].flat().flatMap((one) => [name, String(one)]),
+  )
+  const asker: Asker = {
+    caller: {
+      ...(client !== undefined && { client }),
+      ...(user !== undefined && { user }),
+      ip: ip ?? '',
+      claims: keptClaims(given, Object.keys(given)),
+    },
+    facts: { method, request: { rawHeaders }, head: { authorization: [] } },
+  }
+  return { request: { method, host: site || host, target: path }, client, asker, atMs }
+}
+
+/** Parses a JSON object; throws an InvalidQuestion. */
+function parseNamed(what: string, text = '{}'): Readonly<Record<string, unknown>> {
+  try {
+    const named: unknown = JSON.parse(text)
+    if (typeof named === 'object' && named !== null && !Array.isArray(named))
+      return named as Record<string, unknown>
+  } catch {
+    // Refused below, as other types are.
+  }
+  throw new InvalidQuestion(`The ${what} must be a JSON object such as {"name":"value"}.`)
 }
 
 /** Follows a request through a configuration as the gateway would, now or at the instant of the question, without any I/O. */
 export function explain(config: Config, question: RequestLine, overrides: Overrides = new Map()) {
-  const { request: asked, named, atMs = Date.now() } = parseQuestion(question)
+  const { request: asked, client, asker, atMs = Date.now() } = parseQuestion(question)
   const request = { ...asked, host: asked.host ?? defaultHost(config) }
   const { method } = request
   const routes = compileRoutes(config, overrides)
@@ -68,9 +94,9 @@ export function explain(config: Config, question: RequestLine, overrides: Overri
     /** The gateway's own reply, before it authenticates; a 405 has the methods of the path. */
     refusal: refusal ? explainRefusal(refusal, found) : null,
     route: matched ? explainRoute(matched.route, index, matched.params, config) : null,
-    client: named.client === undefined ? null : explainClient(named.client, config),
+    client: client === undefined ? null : explainClient(client, config),
     /** All of them are charged, or none; the headers of admitted calls report the first live one. */
-    limits: matched && !refusal ? explainLimits(matched, named, { config, overrides, nowMs: atMs }) : [],
+    limits: matched && !refusal ? explainLimits(matched, asker, { config, overrides, nowMs: atMs }) : [],
     /** The routes before the matching one, or all routes if none matches. */
     passedOver: routes
       .slice(0, target ? index : 0)
@@ -129,33 +155,6 @@ function explainClient(id: string, { clients, par }: Config) {
     authentication: listed?.authentication ?? null,
     pushed: listed?.pushed ?? null,
   }
-}
-
-function explainLimits(
-  { route, params }: { route: CompiledRoute; params: Params },
-  named: ReturnType<typeof parseQuestion>['named'],
-  { config, overrides, nowMs }: { config: Config; overrides: Overrides; nowMs: number },
-) {
-  const parts: Readonly<Record<string, string | undefined>> = { ...params, ...named }
-  const { client = '', user = '', ip = '' } = named
-  const own = config.clientLimits.get(client)
-  const set = overrides.get(client)
-  const quotas = route.quotas({ client, user, ip }, params, nowMs)
-  return quotas.map(({ name, limit, windowMs, shadow, key }) => {
-    const configured = route.limits.find((limit) => limit.name === name)!
-    const { per } = configured
-    const rules = [configured, nowMs, own?.get(name), set?.get(name)] as const
-    /** The parts of the key that the question does not name. */
-    const lacking = per.filter((part) => parts[part] === undefined)
-    return {
-      ...{ name, limit, windowMs, shadow, per, lacking },
-      key: lacking.length > 0 ? null : key,
-      ...decidedBy(...rules),
-      next: upcomingChanges(...rules)[0] ?? null,
-      /** Calls that are counted now; null if the store was not asked. */
-      used: null as number | null,
-    }
-  })
 }
 
 function reasonOf(route: CompiledRoute, method: string, { host, segments }: Target): string {

@@ -5,6 +5,7 @@ import { createClientKeys, createKeySource, type Keys } from '../authenticate/to
 import { type KeyLocation, type KeySet, loadKeys } from '../authenticate/token/key-set.ts'
 import type { Client, Config, Tokens } from '../config/schema.ts'
 import { serviceUnavailable } from '../errors.ts'
+import { claimsOf } from '../limit/rules/claims.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { createAuthorizationGuard } from '../par/authorization.ts'
@@ -35,11 +36,13 @@ export function loadIssuerKeys(resources: Resources, { tokens }: Config): Promis
 /** Opens the issuers; keys that were not loaded are read in the background. DPoP proofs may be made for `listen.hosts`. */
 export function openIssuers(
   resources: Resources,
-  { tokens, listen: { hosts } }: Config,
+  { tokens: configured, limits, listen: { hosts } }: Config,
   log: Log,
   metrics: Pick<Metrics, 'keyFailures' | 'introspections'>,
   loaded: LoadedKeys = [],
 ) {
+  const keeps = claimsOf(limits)
+  const tokens = keeps.length === 0 ? configured : configured.map((settings) => ({ ...settings, keeps }))
   const issuers = tokens.map((settings, i) => {
     const { issuer, introspection } = settings
     const location = keysFrom(settings)

@@ -4,7 +4,7 @@ import type { Config } from '../config/schema.ts'
 import { nearest } from '../config/yaml/issue.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { instant } from '../limit/instant.ts'
-import { inForce } from '../limit/limit.ts'
+import { calendarOf, inForce } from '../limit/limit.ts'
 import type { LiveOverrides } from '../limit/overrides-live.ts'
 import { isOverridable, listOverrides, type Override } from '../limit/overrides.ts'
 import type { Store } from '../limit/store.ts'
@@ -91,7 +91,7 @@ export function createOperations(parts: {
       if (question.at !== undefined) return explained
       const limits = explained.limits.map(async (limit) => {
         if (limit.key === null) return limit
-        const [allowance] = await counters.peek([{ ...limit, key: limit.key }])
+        const [allowance] = await counters.peek([{ ...limit, calendar: calendarOf(limit), key: limit.key }])
         return { ...limit, used: allowance!.used }
       })
       return { ...explained, limits: await Promise.all(limits).catch(() => explained.limits) }

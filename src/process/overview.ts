@@ -76,10 +76,10 @@ const partUsed = ({ limit, remaining }: LimitActivity): number =>
 function limitsOf({ limits }: Config) {
   const now = Date.now()
   return limits.map((limit) => {
-    const { name, per, shadow, windowMs, changes } = limit
+    const { name, per, shadow, windowMs, calendar, changes } = limit
     const upcoming = changes.filter(({ fromAt }) => fromAt > now)
     return {
-      ...{ name, per, shadow, windowSeconds: windowMs / 1000 },
+      ...{ name, per, shadow, windowSeconds: windowMs / 1000, ...(calendar && { calendar }) },
       limit: inForce(limit, now).limit,
       changes: upcoming.map(({ fromAt, limit }) => ({ from: instant(fromAt), limit })),
     }

@@ -5,22 +5,32 @@ import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
 import { decisionHeaders, draftHeaders } from '../limit/decision.ts'
 import { encodePart, isPerClient, prefixOf } from '../limit/key.ts'
-import { type Caller, compileLimits, proofQuota } from '../limit/limit.ts'
+import { compileLimits, type Limit, proofQuota } from '../limit/limit.ts'
 import type { Overrides } from '../limit/overrides.ts'
 import { compileParameters } from '../limit/parameters.ts'
-import { hashTag } from '../limit/redis/hash-slot.ts'
+import type { Caller, Facts } from '../limit/rules/facts.ts'
+import { compileLacking, compileRefusal } from '../limit/rules/left-out.ts'
+import { isVariable, partReader } from '../limit/rules/parts.ts'
+import { atMostEvery, type Log } from '../observe/log.ts'
 import type { Forward } from '../upstream/upstream.ts'
 
 export type CompiledRoute = ReturnType<typeof compileRoutes>[number]
 
 /** Compiles the path parameters and the limits of each route, for the gateway, for `explain` and for `replay`. */
-export function compileRoutes({ routes, clientLimits, parameters, store }: Config, overrides?: Overrides) {
+export function compileRoutes(
+  { routes, clientLimits, parameters, store }: Config,
+  overrides?: Overrides,
+  onBadClaim?: (limit: Limit) => void,
+) {
+  const options = { parameters, ...(onBadClaim && { onBadClaim }) }
   return routes.map((route) => {
-    const apply = compileLimits(route.limits, prefixOf(store), clientLimits, overrides)
+    const apply = compileLimits(route.limits, prefixOf(store), clientLimits, overrides, options)
     return {
       ...route,
       refuseParams: compileParameters(route, parameters),
-      quotas: (caller: Caller, params: Params, nowMs = Date.now()) => apply(caller, params, nowMs),
+      refuseLacking: compileRefusal(route.limits, parameters),
+      quotas: (caller: Caller, params: Params, facts: Facts, nowMs = Date.now()) =>
+        apply(caller, params, nowMs, facts),
     }
   })
 }
@@ -28,41 +38,65 @@ export function compileRoutes({ routes, clientLimits, parameters, store }: Confi
 const withDraftHeaders: GatewayDeps['rateLimitHeaders'] = (decision, quotas) =>
   decisionHeaders(decision) + draftHeaders(decision, quotas)
 
+const BAD_CLAIM_LOG_MS = 60_000
+
 /** Connects the routes with the upstreams that serve them, and creates their router. */
-export function openRoutes(config: Config, forwards: ReadonlyMap<string, Forward>, overrides: Overrides) {
-  const { routes, listen, headers, limits, clientLimits } = config
+export function openRoutes(
+  config: Config,
+  forwards: ReadonlyMap<string, Forward>,
+  overrides: Overrides,
+  log: Log,
+) {
+  const { routes, listen, headers, limits, clientLimits, parameters } = config
   const errorFormats = new Map(config.upstreams.map(({ name, errors }) => [name, errors]))
   const prefix = prefixOf(config.store)
   const perClient = limits.filter(isPerClient)
+  const warnings = new Map(
+    limits.map(({ name, claim }) => {
+      const warn = () =>
+        log.warn(
+          { limit: name, claim: claim?.name },
+          'claim of a limit without a valid value; default applied',
+        )
+      return [name, atMostEvery(BAD_CLAIM_LOG_MS, warn)]
+    }),
+  )
 
-  /** Applies the first live limit whose parts the caller has; on `respond` routes, the first one per client. */
+  /** Applies the first live limit of a request whose parts it has; on `respond` routes, the first one per client. */
   function compileShown(route: CompiledRoute): GatewayRoute['shownQuota'] {
     const live = (route.respond === undefined ? route.limits : perClient).filter(({ shadow }) => !shadow)
     const compiled = live.map((limit) => ({
-      per: limit.per,
-      apply: compileLimits([limit], prefix, clientLimits, overrides),
+      lacking: compileLacking(limit.per, parameters),
+      apply: compileLimits([limit], prefix, clientLimits, overrides, { parameters }),
     }))
-    return (caller, params) => {
-      const parts = { ...params, ...caller }
-      const found = compiled.find(({ per }) => per.every((part) => part in parts))
-      return found?.apply(caller, params, Date.now())[0]
+    return (caller, params, facts) => {
+      for (const { lacking, apply } of compiled) {
+        if (lacking(caller, params, facts) !== undefined) continue
+        const [quota] = apply(caller, params, Date.now(), facts)
+        if (quota !== undefined) return quota
+      }
+      return undefined
     }
+  }
+
+  /**
+   * Compiles the quota of a proof, in the hash slot of the limits, so that a cluster decides both at once. All replays of a proof
+   * must have the same key: they may come from another address, with other header fields.
+   */
+  function compileProof({ limits: [first] }: CompiledRoute): GatewayRoute['proofQuota'] {
+    const read = first && !isVariable(first.per[0]) ? partReader(first.per[0]!, parameters) : undefined
+    return ({ id, windowMs }, caller, params, facts) =>
+      proofQuota(prefix, read?.(caller, params, facts) ?? encodePart(caller.client!), id, windowMs)
   }
 
   const serve = (route: CompiledRoute): GatewayRoute => ({
     ...route,
     forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
     errorFormat: isGuarded(route) ? 'oauth' : (errorFormats.get(route.upstream ?? '') ?? 'problem'),
-    needsUser: route.limits.some(({ per }) => per.includes('user')),
     shownQuota: compileShown(route),
-    proofQuota({ id, windowMs }, caller, quotas) {
-      // In the hash slot of the limits, so that a cluster decides both at once; but a replay may come from another address.
-      const byClient = quotas.length === 0 || route.limits[0]!.per[0] === 'ip'
-      const first = byClient ? encodePart(caller.client!) : hashTag(quotas[0]!.key)
-      return proofQuota(prefix, first, id, windowMs)
-    },
+    proofQuota: compileProof(route),
   })
-  const served = compileRoutes(config, overrides).map(serve)
+  const served = compileRoutes(config, overrides, ({ name }) => warnings.get(name)!()).map(serve)
   return {
     match: createRouter(served),
     ...servedHosts(routes, listen.hosts),

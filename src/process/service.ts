@@ -14,6 +14,7 @@ import { createAccessLog } from '../observe/access-log.ts'
 import { createActivity } from '../observe/activity/activity.ts'
 import { atMostEvery, type LogOutput } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import { createHeaderPolicy } from '../upstream/header-policy.ts'
 import { createForward, type Upstream } from '../upstream/upstream.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuards, openIssuers } from './open-authentication.ts'
 import { assertPrivateParts } from '../runtime/node-http.ts'
@@ -90,13 +91,14 @@ export async function buildService(started: Config, output: LogOutput, metrics: 
     const prefix = prefixOf(config.store)
     const usage = createUsage({ ...config, store, counters, prefix, overrides: overrides.limits })
     const serve = createGateway({
-      ...openRoutes(config, forwards, overrides.limits),
+      ...openRoutes(config, forwards, overrides.limits, log),
       peers,
+      policy: createHeaderPolicy(config.headers.requestId),
       failures: config.failures && failures(config.failures),
       authenticate: issuers.authenticate,
       guards: openGuards(resources, config, log),
       limiter,
-      limitsOf: ({ client }) => usage.ofCaller(client!),
+      limitsOf: ({ client, claims }) => usage.ofCaller(client!, claims),
       readAllowance: usage.read,
       dropAllowances: usage.drop,
       trace: tracing?.begin,
@@ -116,6 +118,7 @@ export async function buildService(started: Config, output: LogOutput, metrics: 
     },
     started.listen,
     {
+      idField: () => current.config.headers.requestId,
       unreadable(peer, status, error, requestId) {
         metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
         const ip = normalizeAddress(peer)

@@ -1,5 +1,5 @@
 import type { BodyLength } from '../downstream/body.ts'
-import { actionOf, responseFieldOf, INSPECTED, normalizeFieldName } from './header-policy.ts'
+import { type HeaderPolicy, INSPECTED, normalizeFieldName } from './header-policy.ts'
 
 /** Header fields by lower-case name. */
 export type Fields = Record<string, string | string[]>
@@ -17,8 +17,9 @@ export interface Outgoing {
   readonly timeoutMs: number | undefined
   /** The gateway's rate-limit fields, on a limited route. */
   readonly rateLimit: string | undefined
-  /** The `X-Request-Id` of a response that has none. */
+  /** The request id of a response that has none. */
   readonly requestId: string
+  readonly policy: HeaderPolicy
   /** Key of the caller, by which sockets and queue slots are rationed. */
   readonly caller: string
 }
@@ -46,6 +47,7 @@ export function requestHeaders(
   fields: Readonly<Record<string, string | string[] | undefined>>,
   connection: Connection,
   identity: ReadonlyMap<string, string>,
+  { actionOf, idField }: HeaderPolicy,
 ): Fields {
   const { trusted, peer } = connection
   const out: Fields = {}
@@ -70,23 +72,25 @@ export function requestHeaders(
   if (isMissing('x-forwarded-host')) out['x-forwarded-host'] = connection.host
   out['x-real-ip'] = connection.ip
   if (!trusted && connection.clientCert !== undefined) out['client-cert'] = connection.clientCert
-  out['x-request-id'] = connection.requestId
+  out[idField] = connection.requestId
   return out
 }
 
 /**
  * Reads the head of a response. `headers` are its fields in the order received, as text for `appendFields`; `framing` are those that
- * Node.js must parse, as a flat list. `gatewayLimit` replaces the upstream's rate-limit fields, except those of a 429 of its own:
- * the gateway's would report calls as remaining. `requestId` is added if the upstream sent none. `keepAliveMs` is the announced
+ * Node.js must parse, as a flat list. `rateLimit` replaces the upstream's rate-limit fields, except those of a 429 of its own:
+ * the gateway's would report calls as remaining. The request id is added if the upstream sent none. `keepAliveMs` is the announced
  * lifetime of an idle socket, less the time for the next request to arrive.
  */
 export function readResponseHead(
   rawHeaders: readonly string[],
   status: number,
-  gatewayLimit: string | undefined,
-  requestId: string,
+  { rateLimit: gatewayLimit, requestId, policy }: Pick<Outgoing, 'rateLimit' | 'requestId' | 'policy'>,
 ) {
-  const rateLimit = status === 429 && rawHeaders.some(isRateLimit) ? undefined : gatewayLimit
+  const { responseFieldOf } = policy
+  const hasOwnLimit =
+    status === 429 && rawHeaders.some((name, i) => i % 2 === 0 && responseFieldOf(name) === 'rate-limit')
+  const rateLimit = hasOwnLimit ? undefined : gatewayLimit
   const named = namedByConnection(connectionOf(rawHeaders))
   let headers = ''
   const framing: string[] = []
@@ -107,7 +111,7 @@ export function readResponseHead(
       contentLength = Number(value)
       // RFC 9110 section 8.6: no Content-Length in a 204.
       if (status !== 204) framing.push(name, value)
-    } else if (field === 'x-request-id') {
+    } else if (field === 'request-id') {
       // The first that is not empty.
       if (hasId || value === '') continue
       hasId = true
@@ -118,13 +122,9 @@ export function readResponseHead(
     }
   }
   if (rateLimit !== undefined) headers += rateLimit
-  if (!hasId) headers += `\r\nX-Request-Id: ${requestId}`
+  if (!hasId) headers += `\r\n${policy.requestId}: ${requestId}`
   return { headers, framing, contentLength, transferEncoding, keepAliveMs }
 }
-
-/** True if the item `i` of a list of names and values is the name of a rate-limit field. */
-const isRateLimit = (name: string, i: number): boolean =>
-  i % 2 === 0 && responseFieldOf(name) === 'rate-limit'
 
 function connectionOf(rawHeaders: readonly string[]): string | undefined {
   let connection: string | undefined

@@ -16,7 +16,7 @@ const NO_BODY = Buffer.alloc(0)
 export function streamResponse(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
   const { request, response, clientRequest, outgoing } = upstreamRequest
   const status = incoming.statusCode!
-  const head = readResponseHead(incoming.rawHeaders, status, outgoing.rateLimit, outgoing.requestId)
+  const head = readResponseHead(incoming.rawHeaders, status, outgoing)
   const coding = head.transferEncoding
   let fault: string | undefined
   if (status < 200) fault = `the upstream answered ${status} unasked`

@@ -40,6 +40,24 @@ describe('sluice explain', () => {
     ])
   })
 
+  it('prints the claims and header fields that limits read, and the limits that are left out', async () => {
+    const limits = `  month: { per: [client, "claim:org", token], limit: 5, window: { calendar: month, timezone: Europe/Lisbon } }
+  unattended: { per: [client, "header:X-Org"], limit: 4, window: 1h, unless: { header: psu-ip-address, is: ip } }`
+    const routes = '  - { match: "/*", upstream: data, authenticate: bearer, limits: [month, unattended] }'
+    const own = configFile(limits, { routes })
+    const flags = ['--client', 'acme', '--config', own, '--offline']
+    const { stdout } = await sluice(['explain', '/x', ...flags])
+    expect(stdout).toContain('403 for a token without the claim org, 400 without the header field x-org')
+    expect(stdout).toMatch(
+      /^month .* month \(Europe\/Lisbon\) +live +needs org in --claims, an access token /m,
+    )
+    expect(stdout).toMatch(/^unattended .* needs x-org in --headers /m)
+    const named = ['--headers', '{"psu-ip-address":"192.0.2.7"}', '--claims', '{"org":"a"}']
+    const attended = await sluice(['explain', '/x', ...named, ...flags])
+    expect(attended.stdout).toMatch(/^unattended .* left out: unless header psu-ip-address is ip$/m)
+    expect(attended.stdout).toMatch(/^month .* needs an access token /m)
+  })
+
   it.each([[[]], [['--json']]])(
     'prints no character that moves the cursor or reverses text %j',
     async (more) => {

@@ -365,6 +365,24 @@ async function problemOf(file: string): Promise<string> {
   return error.message
 }
 
+it('a configuration with calendars and conditions can be handed to other threads and processes', async () => {
+  const limits = `limits:
+  requests: { per: [client], limit: { claim: n, default: 4 }, window: { calendar: month, timezone: Europe/Lisbon } }
+  sync: { per: [client], limit: 1, window: 1m, unless: { header: A, is: ip }, refusal: { body: [1] } }`
+  const { config } = await load(completed(limits))
+  expect(structuredClone(config).limits).toEqual([
+    {
+      ...{ name: 'requests', per: ['client'], limit: 4, claim: { name: 'n' }, changes: [], shadow: false },
+      ...{ windowMs: 31 * 86_400_000 + 3_600_000, calendar: { unit: 'month', timezone: 'Europe/Lisbon' } },
+    },
+    {
+      ...{ name: 'sync', per: ['client'], limit: 1, windowMs: 60_000, changes: [], shadow: false },
+      unless: [{ of: 'header', name: 'a', is: 'ip' }],
+      refusal: { status: 429, headers: {}, body: '[1]', contentType: 'application/json' },
+    },
+  ])
+})
+
 describe('a file that cannot be read', () => {
   it('is named, with the reason', async () => {
     expect(await problemOf('/nowhere/sluice.yaml')).toBe('/nowhere/sluice.yaml: does not exist')

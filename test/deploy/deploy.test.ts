@@ -4,8 +4,10 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { parseAllDocuments } from 'yaml'
 import { loadConfig } from '../../src/config/load.ts'
-import { actionOf } from '../../src/upstream/header-policy.ts'
+import { createHeaderPolicy } from '../../src/upstream/header-policy.ts'
 import { sluice } from '../commands/run.ts'
+
+const { actionOf } = createHeaderPolicy('X-Request-Id')
 
 /** Names in deploy/ and the Dockerfile must exist, and must agree with the gateway and with each other. */
 const root = fileURLToPath(new URL('../..', import.meta.url))

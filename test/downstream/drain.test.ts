@@ -127,7 +127,13 @@ const bounds = {
   maxConnections: 100,
   maxConnectionsPerAddress: 100,
 }
-const silent = { unreadable() {}, insecure() {}, exempt: () => false, dropped() {} }
+const silent = {
+  unreadable() {},
+  insecure() {},
+  idField: () => 'X-Request-Id',
+  exempt: () => false,
+  dropped() {},
+}
 
 it('over TLS, too, only requests in flight delay the drain', async () => {
   let answer: (() => void) | undefined

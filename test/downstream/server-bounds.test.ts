@@ -27,7 +27,13 @@ const BOUNDS = {
   maxConnections: 10,
   maxConnectionsPerAddress: 10,
 }
-const SILENT = { unreadable() {}, insecure() {}, exempt: () => false, dropped() {} }
+const SILENT = {
+  unreadable() {},
+  insecure() {},
+  idField: () => 'X-Request-Id',
+  exempt: () => false,
+  dropped() {},
+}
 const GET = 'GET /oidc/x HTTP/1.1\r\nHost: a\r\n'
 
 let back: TestUpstream

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { createHeaderPolicy } from '../../src/upstream/header-policy.ts'
 import { requestHeaders } from '../../src/upstream/headers.ts'
 import { createPeers } from '../../src/downstream/addresses.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
@@ -91,7 +92,7 @@ it(
           requestId: 'r',
           trusted: false,
         }
-        const out = requestHeaders(sent, connection, new Map())
+        const out = requestHeaders(sent, connection, new Map(), createHeaderPolicy('X-Request-Id'))
         expect(sent).toEqual(before)
         expect(out).toMatchObject({
           'x-forwarded-for': '1.1.1.1',

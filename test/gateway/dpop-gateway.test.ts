@@ -17,11 +17,16 @@ beforeAll(async () => {
   const start = () =>
     startGateway({
       data: data.url,
-      limit: LIMIT,
+      limits: `limits:
+  requests: { per: [client], limit: ${LIMIT}, window: 1m }
+  unattended: { per: [user], limit: 100, window: 1m, unless: { header: psu-ip-address, is: ip } }
+  orgs: { per: ["header:X-Org"], limit: 100, window: 1m, missing: skip }`,
       // A long timeout, so that a busy machine does not cause an outage.
       store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
       routes: `routes:
   - { match: "${HOST}/free", upstream: data, authenticate: bearer }
+  - { match: "${HOST}/users", upstream: data, authenticate: bearer, limits: [unattended, orgs] }
+  - { match: "${HOST}/orgs", upstream: data, authenticate: bearer, limits: [orgs, unattended] }
   - { match: "${HOST}/*", upstream: data, authenticate: bearer, limits: [requests] }`,
     })
   gateways = [await start(), await start()]
@@ -35,8 +40,14 @@ let clients = 0
 const bound = () => token(`client-${++clients}`, { cnf: { jkt: thumbprintOf(key) } })
 const prove = (token: string, path = '/transactions') =>
   signProof({ key, token, url: `http://${HOST}${path}` })
-const send = (token: string, proof: string, { port } = gateways[0], path = '/transactions'): Promise<Got> =>
-  call(port, { path, headers: { Host: HOST, Authorization: `DPoP ${token}`, DPoP: proof } })
+const send = (
+  token: string,
+  proof: string,
+  { port } = gateways[0],
+  path = '/transactions',
+  headers = {},
+): Promise<Got> =>
+  call(port, { path, headers: { Host: HOST, Authorization: `DPoP ${token}`, DPoP: proof, ...headers } })
 const statuses = (answers: readonly Got[]) => answers.map(({ status }) => status)
 
 /** Returns the total number of writes to Redis. */
@@ -55,6 +66,17 @@ describe('a proof', () => {
       Array.from({ length: 10 }, (_, i) => send(mine, other, gateways[i % 2 === 0 ? 0 : 1])),
     )
     expect(statuses(answers).filter((status) => status === 200)).toHaveLength(1)
+  })
+
+  it.each(['/users', '/orgs'])('is accepted once on %s, whichever limits are left out', async (path) => {
+    const all = [{}, { 'psu-ip-address': '192.0.2.1' }, { 'X-Org': 'a' }, { 'X-Org': 'b' }]
+    for (const first of all) {
+      const mine = await bound()
+      const proof = prove(mine, path)
+      const answers = [await send(mine, proof, gateways[0], path, first)]
+      for (const headers of all) answers.push(await send(mine, proof, gateways[1], path, headers))
+      expect(statuses(answers)).toEqual([200, 401, 401, 401, 401])
+    }
   })
 
   it('that is replayed is not charged', async () => {

@@ -12,6 +12,7 @@ const ROUTES = `routes:
   - { match: "POST /oidc/request", upstream: identity, authenticate: par }
   - { match: "/oidc/*", upstream: identity, authenticate: none }
   - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }
+  - { match: "/busy", upstream: data, authenticate: bearer, limits: [busy] }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`
 
 let upstream: TestUpstream
@@ -19,7 +20,9 @@ let gateway: ServingProcess
 const processes: ServingProcess[] = []
 const settings = () => ({
   data: upstream.url,
-  limit: 1,
+  limits: `limits:
+  requests: { per: [client], limit: 1, window: 1m }
+  busy: { per: [client], limit: { claim: plan, default: 0 }, window: 1m, refusal: { status: 529 } }`,
   routes: ROUTES,
   more: `par: { issuer: "https://identity.example.com/oidc" }
 clients: [{ id: listed, authentication: private_key_jwt }]
@@ -54,6 +57,20 @@ async function logged(options: Call): Promise<{ got: Got; line: Record<string, u
 const FORM = { 'Content-Type': 'application/x-www-form-urlencoded' }
 const PARAMETERS = 'scope=openid&redirect_uri=https://a.example.com&response_type=code'
 const push = (body: string) => logged({ method: 'POST', path: '/oidc/request', headers: FORM, body })
+
+describe('a limit with a status of its own and a value from the token', () => {
+  it('logs a refusal like a 429, and a claim without a value once a minute, without what it says', async () => {
+    for (let i = 0; i < 2; i++) {
+      const { line } = await logged({ path: '/busy', token: await token('acme', { plan: 'unheard-of' }) })
+      expect(line).toMatchObject({ level: 'info', status: 529, decision: 'refused', limit: 'busy' })
+      expect(line).not.toHaveProperty('code')
+    }
+    const warnings = gateway.lines().filter(({ msg }) => String(msg).startsWith('claim of a limit'))
+    expect(warnings).toHaveLength(1)
+    expect(warnings[0]).toMatchObject({ level: 'warn', limit: 'busy', claim: 'plan' })
+    expect(JSON.stringify(warnings)).not.toContain('unheard-of')
+  })
+})
 
 describe('the line of a pushed authorisation request', () => {
   it('has the claimed client, if forwarded or refused', async () => {

@@ -195,6 +195,16 @@ describe('the keys of a client', () => {
     expect(matches('p:{a%2Ac}:~proof:x')).toBe(false)
     expect(matches('nonsense')).toBe(false)
   })
+
+  test('are those of its accesses, too, unless they are only listed', () => {
+    const own = [limit('sessions', ['client'], { together: 'token' })]
+    const [all, listed] = [clientKeys(own, 'p', 'acme'), clientKeys(own, 'p', 'acme', false)]
+    expect([all.named, all.glob]).toEqual([['p:{acme}:sessions'], 'p:{acme}:*'])
+    expect(all.matches('p:{acme}:sessions~:hash')).toBe(true)
+    expect(all.matches('p:{other}:sessions~:hash')).toBe(false)
+    expect([listed.named, listed.glob]).toEqual([['p:{acme}:sessions'], undefined])
+    expect(listed.matches('p:{acme}:sessions~:hash')).toBe(false)
+  })
 })
 
 test('hash slots are those of Redis Cluster', () => {

@@ -43,6 +43,59 @@ describe('a question', () => {
   })
 })
 
+describe('explain of limits that read the request', () => {
+  const file = configFile(
+    `  consents: { per: [client, "claim:consent", "header:X-Org"], limit: { claim: n, default: 4 }, window: { calendar: day, timezone: Europe/Lisbon } }
+  unattended: { per: [client], limit: 4, window: 1h, unless: { header: psu-ip-address, is: ip }, when: [{ method, is: GET }, { claim: tier, is: [a, b] }] }
+  optional: { per: [client, "claim:consent", token], limit: 1, window: 1h, missing: skip }`,
+    {
+      routes:
+        '  - { match: "/*", upstream: data, authenticate: bearer, limits: [consents, unattended, optional] }',
+    },
+  )
+  const limitsOf = async (text: string, asker: Partial<Question>) =>
+    (await explained(text, file, { client: 'acme', ...asker })).limits.map(
+      ({ name, key, lacking, leftOut, limit }) => [name, key ?? lacking, leftOut, limit],
+    )
+
+  it('names the condition or the missing part that leaves a limit out', async () => {
+    expect(await limitsOf('/x', {})).toEqual([
+      ['consents', ['claim:consent', 'header:x-org'], null, 4],
+      ['unattended', 'sluice:{acme}:unattended', 'when claim tier is a or b', 4],
+      ['optional', ['claim:consent', 'token'], 'without claim:consent', 1],
+    ])
+    expect(await limitsOf('POST /x', {})).toContainEqual(
+      expect.arrayContaining(['when method is GET or HEAD']),
+    )
+  })
+
+  it('takes claims and header fields, which give keys and values', async () => {
+    const claims = '{"consent":"c1","n":9,"tier":["b"]}'
+    const attended = { claims, headers: '{"PSU-IP-Address":"192.0.2.1","x-org":"Acme"}' }
+    expect(await limitsOf('/x', attended)).toEqual([
+      ['consents', 'sluice:{acme}:consents:c1:acme', null, 9],
+      ['unattended', 'sluice:{acme}:unattended', 'unless header psu-ip-address is ip', 4],
+      ['optional', ['token'], null, 1],
+    ])
+    expect(await limitsOf('/x', { claims })).toContainEqual([
+      'unattended',
+      'sluice:{acme}:unattended',
+      null,
+      4,
+    ])
+  })
+
+  it.each(['[]', '1', 'null', '{'])(
+    'refuses claims and header fields that are no JSON object: %s',
+    async (text) => {
+      for (const name of ['claims', 'headers'])
+        expect(() => parseQuestion({ request: '/x', [name]: text })).toThrow(
+          `The ${name} must be a JSON object`,
+        )
+    },
+  )
+})
+
 describe('explain', () => {
   const LIMITS = `  requests:
     per: [client]
@@ -102,6 +155,7 @@ clients:
           lacking: [],
           decidedBy: 'limit',
           because: 'the limit of the file',
+          leftOut: null,
           next: { announced: '2026-11-01T00:00:00.000Z', from: '2026-12-01T00:00:00.000Z', limit: 20 },
           used: null,
         },
@@ -115,6 +169,7 @@ clients:
           lacking: [],
           decidedBy: 'limit',
           because: 'the limit of the file',
+          leftOut: null,
           next: null,
           used: null,
         },

@@ -49,13 +49,13 @@ function configurations() {
     end: resources.close,
     openIssuers: (tokens: readonly Tokens[], hosts: readonly string[] = []): Issuers =>
       resources.replace(() =>
-        openIssuersIn(resources, configOf({ tokens, listen: { hosts } }), log, metrics),
+        openIssuersIn(resources, configOf({ tokens, limits: [], listen: { hosts } }), log, metrics),
       ),
     /** Opens issuers after reading their keys. */
     async reload(tokens: readonly Tokens[]): Promise<Issuers> {
       const keys = await loadIssuerKeys(resources, configOf({ tokens }))
       return resources.replace(() =>
-        openIssuersIn(resources, configOf({ tokens, listen: { hosts: [] } }), log, metrics, keys),
+        openIssuersIn(resources, configOf({ tokens, limits: [], listen: { hosts: [] } }), log, metrics, keys),
       )
     },
     openGuard: (clients: readonly Client[], par: Par | null = PAR) =>

@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { type Connection, readResponseHead, requestHeaders as fieldsFor } from '../../src/upstream/headers.ts'
+import { createHeaderPolicy } from '../../src/upstream/header-policy.ts'
 import { fieldsOf } from '../helpers/fields.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
 
+const policy = createHeaderPolicy('X-Request-Id')
 const requestHeaders = (sent: Parameters<typeof fieldsFor>[0], connection: Connection) =>
-  fieldsFor(sent, connection, new Map())
+  fieldsFor(sent, connection, new Map(), policy)
 
 const direct: Connection = {
   peer: '1.1.1.1',
@@ -184,7 +186,11 @@ describe('fields of the answer', () => {
     const raw = headersOf(`X-B 1 Set-Cookie a Keep-Alive timeout=5 set-cookie b X-Hop 2 RateLimit y
       X-RateLimit-Reset z Trailer X Content-Length 3 Date d`)
     const answer = (connection: string, status: number, rateLimit?: string) => {
-      const head = readResponseHead([...raw, 'Connection', connection], status, rateLimit, 'r')
+      const head = readResponseHead([...raw, 'Connection', connection], status, {
+        rateLimit,
+        requestId: 'r',
+        policy,
+      })
       return { ...head, headers: fieldsOf(head.headers) }
     }
     expect(answer('x-hop, Content-Length', 200, '\r\nX-RateLimit-Limit: 1')).toEqual({

@@ -51,7 +51,8 @@ export function clientPage() {
     },
     {
       head: 'Window',
-      text: ({ windowSeconds }) => duration(windowSeconds),
+      text: ({ windowSeconds, calendar }) =>
+        calendar === undefined ? duration(windowSeconds) : `${calendar.unit} (${calendar.timezone})`,
     },
     {
       head: 'Next call freed',

@@ -27,11 +27,12 @@ export function gatewayTables() {
     },
     {
       head: 'Counted per',
-      text: ({ per }) => per.join(', '),
+      text: ({ per }) => per.join(', ') || 'all callers together',
     },
     {
       head: 'Allows',
-      text: ({ limit, windowSeconds }) => `${pluralize(limit, 'call')} in ${duration(windowSeconds)}`,
+      text: ({ limit, windowSeconds, calendar }) =>
+        `${pluralize(limit, 'call')} in ${calendar === undefined ? duration(windowSeconds) : `a ${calendar.unit} (${calendar.timezone})`}`,
     },
     {
       head: 'Kind',

@@ -62,8 +62,10 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     max: CACHED_TOKENS,
     maxSize: CACHED_BYTES,
     // About the bytes that an entry takes.
-    sizeCalculation: ({ token, identity: { client, user = '', scope = '' } }) =>
-      384 + token.length + 2 * (client.length + user.length + scope.length),
+    sizeCalculation: ({ token, identity: { client, user = '', scope = '', claims } }) =>
+      384 +
+      token.length +
+      2 * (client.length + user.length + scope.length + (claims ? JSON.stringify(claims).length : 0)),
   })
 
   function find(token: string): Found | Promise<Found> {

@@ -1,5 +1,6 @@
 import type { Keys } from './jwks.ts'
 import { isObject, type JsonObject, type Jws } from './jws.ts'
+import { type Claims, keptClaims } from './kept-claims.ts'
 import type { KeySet } from './key-set.ts'
 
 /** The client, and the user if any, that an access token identifies. */
@@ -12,6 +13,8 @@ export interface Identity {
   readonly scope?: string | undefined
   /** Absent from a bearer token. */
   readonly confirmation?: Confirmation | undefined
+  /** The claims that `TokenRules` names, as `keptClaims` returns them. */
+  readonly claims?: Claims | undefined
 }
 
 /** Keys that the sender of a token must prove to hold (`cnf`, RFC 7800 section 3); both, if both are set. */
@@ -57,6 +60,8 @@ export interface TokenRules {
   readonly clientClaim: string
   /** Maximum difference of clocks. */
   readonly leewayMs: number
+  /** Names of the claims that limits read. */
+  readonly keeps?: readonly string[]
 }
 
 /** Requirements for the JWTs of an issuer, and the keys for them. */
@@ -135,7 +140,8 @@ function readIdentity(
   if (typeOf(header) !== 'at+jwt' && ID_TOKEN_CLAIMS.some((name) => name in claims)) return NOT_ACCESS
   if (!isClientId(client)) return invalidToken('The access token does not name a client.')
   if (sub !== undefined && !isName(sub)) return invalidToken('The access token is malformed.')
-  return { client, user: sub, scope: typeof scope === 'string' ? scope : undefined, confirmation }
+  const text = typeof scope === 'string' ? scope : undefined
+  return { client, user: sub, scope: text, confirmation, claims: keptClaims(claims, rules.keeps) }
 }
 
 const SHA256 = /^[\w-]{43}$/

@@ -4,7 +4,7 @@ import type { ClientUsage } from '../../limit/usage.ts'
 import { escaped } from '../../observe/pretty.ts'
 import type { Overview } from '../../process/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
-import { formatDuration, formatParagraphs, formatRows, pluralize } from '../format.ts'
+import { formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
 import { type Args, idOf, type Io, positionals, print, UsageError } from '../io.ts'
 import { setLimits } from './set.ts'
 
@@ -65,11 +65,12 @@ function describeUsage({
     const end = until === null ? '' : ` until ${until}`
     return `The file gives the client its own "${name}" of ${limit}${end}.`
   })
-  const rows = limits.map(({ windowSeconds, reset, override, shadow, ...row }) => {
+  const rows = limits.map(({ windowSeconds, calendar, reset, override, shadow, ...row }) => {
     const { key, name, limit, used, remaining, until } = row
     const resetAt = used > 0 || limit === 0 ? reset : null
     const kind = `${shadow ? 'shadow' : 'live'}${override ? ', override' : ''}`
-    return [key, name, limit, used, remaining, formatDuration(windowSeconds * 1000), resetAt, until, kind]
+    const window = formatWindow({ windowMs: windowSeconds * 1000, calendar })
+    return [key, name, limit, used, remaining, window, resetAt, until, kind]
   })
   const head = ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND']
   const changes = limits.flatMap(({ name, changes }) =>

@@ -76,8 +76,10 @@ function describeLines({ lines }: Report): string {
 function warningsOf({ limits, lines, late, omitted }: Report): readonly string[] {
   const seconds = (late.byMs / 1000).toFixed(1)
   return [
-    ...limits.flatMap(({ name, replayed }) =>
-      replayed ? [] : `limits.${name}: is left out, since the access log does not name users`,
+    ...limits.flatMap(({ name, unlogged }) =>
+      unlogged === undefined
+        ? []
+        : `limits.${name}: is left out, since the access log does not name ${unlogged}`,
     ),
     omitted > 0 &&
       `${pluralize(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted at the time of the line that counts them`,

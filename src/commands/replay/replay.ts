@@ -6,12 +6,13 @@ import { segmentsOf } from '../../downstream/target.ts'
 import type { Decision } from '../../limit/decision.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { createLimiter } from '../../limit/limiter.ts'
+import { NO_FACTS } from '../../limit/rules/facts.ts'
 import { MemoryStore } from '../../limit/memory/store.ts'
 import { compileRoutes } from '../../process/routes.ts'
 import { type Args, idOf, type Io, load, print, UsageError, wholeOf, positionals } from '../io.ts'
 import { describeReport } from './describe.ts'
 import { createOrder, type LoggedCall, merge, readAccessLine, readLines, sizeOf } from './logs.ts'
-import { createReport, emptyLineCounts, isReplayable, type Report } from './report.ts'
+import { createReport, emptyLineCounts, type Report, unloggedBy } from './report.ts'
 
 const MAX_ROWS = 100_000
 
@@ -59,7 +60,12 @@ export async function replay(
     clockMs = nowMs
     omitted += call.omitted
     // The memory store decides synchronously.
-    for (let i = 0; i <= call.omitted; i++) count(call, limiter.decide(quotas) as Decision, nowMs)
+    for (let i = 0; i <= call.omitted; i++) {
+      const decision = limiter.decide(quotas) as Decision
+      count(call, decision, nowMs)
+      const counts = quotas.some(({ countsSuccess }) => countsSuccess)
+      if (counts && decision.admitted && call.failed) limiter.giveBack(quotas, decision)
+    }
   })
 
   const progress = createProgress(await sizeOf(logs), stderr)
@@ -97,7 +103,7 @@ function createCharges(config: Config) {
     routes: config.routes.map((route) => ({
       ...route,
       hosts: undefined,
-      limits: route.limits.filter(isReplayable),
+      limits: route.limits.filter((limit) => unloggedBy(limit) === undefined),
     })),
   })
   const match = createRouter(routes)
@@ -118,10 +124,11 @@ function createCharges(config: Config) {
     // The recorded gateway did not authenticate a call that this one would.
     if (route.authenticate === 'bearer' && client === undefined) return 'lacking'
     const isLogged = (part: string): boolean =>
-      part === 'client' || (part === 'ip' ? ip : params[part]) !== undefined
+      part === 'client' || part === 'route' || (part === 'ip' ? ip : params[part]) !== undefined
     if (!route.limits.every(({ per }) => per.every(isLogged))) return 'lacking'
     if (route.refuseParams(params) !== undefined) return 'unmatched'
-    return route.quotas({ ...(client !== undefined && { client }), ip: ip ?? '' }, params, nowMs)
+    const caller = { ...(client !== undefined && { client }), ip: ip ?? '' }
+    return route.quotas(caller, params, { ...NO_FACTS, method: call.method, route }, nowMs)
   }
 }
 

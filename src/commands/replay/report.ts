@@ -1,6 +1,8 @@
 import type { Config } from '../../config/schema.ts'
 import type { Decision } from '../../limit/decision.ts'
 import { instant } from '../../limit/instant.ts'
+import type { Limit } from '../../limit/limit.ts'
+import { claimsOf } from '../../limit/rules/claims.ts'
 import { sweeper } from '../../limit/memory/store.ts'
 import type { LoggedCall } from './logs.ts'
 
@@ -52,8 +54,15 @@ const SWEPT_PER_CALL = 2
 /** Minimum number of expired times that are dropped at once. */
 const DROPPED_AT_ONCE = 1024
 
-/** True if a limit can be replayed: the access log does not name users. */
-export const isReplayable = ({ per }: { readonly per: readonly string[] }): boolean => !per.includes('user')
+/** Returns what a limit reads that the access log does not contain; undefined if it can be replayed. */
+export function unloggedBy(limit: Limit): 'users' | 'tokens' | 'claims' | 'header fields' | undefined {
+  const { per, together, when = [], unless = [] } = limit
+  if (claimsOf([limit]).length > 0) return 'claims'
+  if (per.includes('token') || together === 'token') return 'tokens'
+  const readsHeader = [...when, ...unless].some(({ of }) => of === 'header')
+  if (readsHeader || per.some((part) => part.startsWith('header:'))) return 'header fields'
+  return per.includes('user') ? 'users' : undefined
+}
 
 /** Counts calls per client; with `only`, the calls of that client. */
 export function createReport({ limits, clients }: Config, only?: string) {
@@ -99,11 +108,14 @@ export function createReport({ limits, clients }: Config, only?: string) {
         totals: { clients: sorted.length, ...totals },
         limits: limits.map((limit) => {
           const { name, shadow } = limit
+          const unlogged = unloggedBy(limit)
           const counts = sorted.map((entry) => (shadow ? entry.shadowOver : entry.refusedBy)[name] ?? 0)
           return {
             name,
             shadow,
-            replayed: isReplayable(limit),
+            replayed: unlogged === undefined,
+            /** What it reads that the log does not contain. */
+            ...(unlogged && { unlogged }),
             /** Calls that it refused, or would have refused as a shadow limit, and their clients. */
             refused: counts.reduce((sum, calls) => sum + calls, 0),
             clients: counts.filter((calls) => calls > 0).length,

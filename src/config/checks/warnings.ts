@@ -1,4 +1,4 @@
-import { countedBy } from '../../limit/parameters.ts'
+import { countedBy, partOf } from '../../limit/parameters.ts'
 import { certificatesOf, endsSoon, invalidity, remaining } from '../certificates.ts'
 import type { Compiled } from '../schema.ts'
 import type { Issue, LocatedIssue } from '../yaml/issue.ts'
@@ -6,7 +6,14 @@ import type { Env } from '../yaml/source.ts'
 
 /** Yields warnings: settings without effect, insecure settings, certificates that are not valid now. */
 export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
-  const checks = [insecureSettings, certificateWarnings, identityWarnings, unusedSettings, pastSettings]
+  const checks = [
+    insecureSettings,
+    certificateWarnings,
+    identityWarnings,
+    unboundKeys,
+    unusedSettings,
+    pastSettings,
+  ]
   for (const check of checks) yield* check(config, nowMs)
 }
 
@@ -68,6 +75,17 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
   }
 }
 
+const partsOf = ({ limits }: Compiled['routes'][number]) => limits.flatMap(({ per }) => per)
+
+/** Warns about keys that callers choose. */
+function* unboundKeys({ limits }: Compiled): Generator<Issue> {
+  const message =
+    'is a value that callers choose, each with its own counter; add a limit without it, or a kind in "parameters"'
+  for (const { name, per } of limits)
+    for (const [i, part] of per.entries())
+      if (part.startsWith('header:')) yield { path: ['limits', name, 'per', i], message }
+}
+
 function* unusedSettings({ upstreams, limits, parameters, routes }: Compiled): Generator<Issue> {
   for (const { name } of upstreams)
     if (!routes.some(({ upstream }) => upstream === name))
@@ -75,10 +93,10 @@ function* unusedSettings({ upstreams, limits, parameters, routes }: Compiled): G
   for (const limit of limits)
     if (!routes.some(({ limits }) => limits.includes(limit)))
       yield { path: ['limits', limit.name], message: 'has no effect, because no route names it', key: true }
-  const counted = new Set(routes.flatMap(countedBy))
+  const counted = new Set(routes.flatMap((route) => [...countedBy(route), ...partsOf(route)]))
   const message = 'has no effect, because no limit of a route with it counts by it'
   for (const name of Object.keys(parameters))
-    if (!counted.has(name)) yield { path: ['parameters', name], message, key: true }
+    if (!counted.has(partOf(name))) yield { path: ['parameters', name], message, key: true }
 }
 
 /** Warns about changes and own limits that have passed, own limits that change nothing, and blanks in client ids. */

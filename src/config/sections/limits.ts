@@ -1,12 +1,12 @@
 import { z } from 'zod'
+import { UNITS_MS } from '../../limit/calendar.ts'
 import { INSTANT, instantMs } from '../../limit/instant.ts'
-import { KINDS, wholeSegment } from '../../limit/parameters.ts'
-import { type Issue, mustBe, nearest } from '../yaml/issue.ts'
-import { bool, choice, crossField, distinct, duration, int } from './values.ts'
-import { list, named, section, stringThat } from './values.ts'
-
-const calls = int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
-const window = duration('100ms', '31d')
+import type { Limit } from '../../limit/limit.ts'
+import { mayLack } from '../../limit/rules/parts.ts'
+import { type Issue, mustBe } from '../yaml/issue.ts'
+import { refusal, requestId } from './fields.ts'
+import { calls, conditions, keyParts, together, value, window, windowOrCalendar } from './limit-rules.ts'
+import { bool, choice, crossField, duration, int, list, named, section } from './values.ts'
 
 const isInstant = (text: string): boolean => !Number.isNaN(instantMs(text))
 const instantOptions = mustBe('an instant such as 2027-01-31T00:00:00Z', (input) => {
@@ -41,23 +41,80 @@ function* orderConflicts(changes: readonly z.output<typeof change>[]): Generator
   }
 }
 
-const keyPart = stringThat((part) => {
-  if (part.startsWith(':')) return `is written without the colon; write ${part.slice(1)}`
-  return /^[A-Za-z_][A-Za-z0-9_]*$/.test(part)
-}, 'client, user, ip or a parameter’s name')
-const keyParts = distinct(keyPart, 1, 'a list of the parts of a key, such as [client]')
-
-const limit = section({
-  per: keyParts.describe('Parts of the key that has its own counter: client, user, ip, path parameters.'),
-  limit: calls.describe('Maximum calls in any window; 0 refuses all.'),
-  window: window.describe('The length of the window; the limit holds for any start of the window.'),
+const fields = section({
+  per: keyParts.describe(
+    'Parts of the key that has its own counter: client, user, ip, route, token, claim:NAME, header:NAME, path parameters; [] is one counter for all.',
+  ),
+  missing: choice(['refuse', 'skip'])
+    .optional()
+    .describe(
+      'A request without the user, claim or header of "per" is refused (403, 400); skip leaves the limit out.',
+    ),
+  when: conditions.optional().describe('The limit applies only if all of these hold; a condition or a list.'),
+  unless: conditions
+    .optional()
+    .describe('The limit is left out if one of these holds; a condition or a list.'),
+  limit: value.describe(
+    'Maximum calls in any window, or the claim of the token that gives it; 0 refuses all.',
+  ),
+  window: windowOrCalendar.describe(
+    'The length of the window, which holds for any start of it; or the period of a calendar.',
+  ),
+  together: together
+    .optional()
+    .describe('Calls within this time of one that was counted, or with the same token, are part of it.'),
+  count: choice(['all', 'success'])
+    .default('all')
+    .describe('success gives back a call that is answered with 400 or above, or not at all; for calendars.'),
   changes: list(change, 0, 'a list of announced changes')
     .superRefine(crossField(orderConflicts))
     .default([])
     .describe('Announced changes of the limit, in the order in which they take effect.'),
+  onOutage: choice(['local', 'allow', 'deny']).optional().describe('Replaces store.onOutage for this limit.'),
+  refusal: refusal.optional(),
   shadow: bool.prefault(false).describe('true counts and reports but never refuses, to try a limit out.'),
 })
-  .transform(({ window, ...rest }) => ({ ...rest, windowMs: window }))
+
+/** Yields settings of a limit that do not fit each other. */
+function* limitConflicts(limit: z.output<typeof fields>): Generator<Issue> {
+  const { per, missing, limit: value, window, together, count, changes, shadow } = limit
+  const conflict = (key: keyof typeof limit, message: string): Issue => ({ path: [key], message, key: true })
+  if (missing !== undefined && !per.some(mayLack))
+    yield conflict('missing', 'applies only if "per" has user, a claim or a header; remove it')
+  if (typeof value !== 'number' && changes.length > 0)
+    yield conflict('changes', 'cannot be combined with a limit that a claim gives; remove one of them')
+  if (typeof together === 'number' && typeof window === 'number' && together > window)
+    yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
+  if (count === 'all') return
+  if (typeof window === 'number') {
+    const reason = 'a sliding window would admit calls too many when one is given back'
+    yield conflict('count', `applies only to calendar windows, as ${reason}; write window: { calendar: … }`)
+  }
+  if (together !== undefined)
+    yield conflict('count', 'cannot be combined with "together", whose calls are one; remove one of them')
+  if (shadow) yield conflict('count', 'cannot be combined with "shadow"; remove one of them')
+}
+
+type Rule = Omit<Limit, 'name'>
+
+const limit = fields
+  .superRefine(crossField(limitConflicts))
+  .transform(
+    ({ limit, window, together, count, onOutage, missing, when, unless, refusal, ...rest }): Rule => ({
+      ...rest,
+      ...(typeof limit === 'number' ? { limit } : limit),
+      ...(typeof window === 'number'
+        ? { windowMs: window }
+        : { windowMs: UNITS_MS[window.unit], calendar: window }),
+      ...(together !== undefined && { together }),
+      ...(count === 'success' && { countsSuccess: true }),
+      ...(onOutage !== undefined && { onOutage }),
+      ...(missing === 'skip' && { skipsMissing: true }),
+      ...(when !== undefined && { when }),
+      ...(unless !== undefined && { unless }),
+      ...(refusal !== undefined && { refusal }),
+    }),
+  )
   .describe('A maximum of calls per window. It has the same counters on all its routes.')
 
 export const limits = named(limit, 'a mapping of names to limits').describe(
@@ -81,62 +138,14 @@ export const ownLimits = z
   .default({})
   .describe('The client’s own limits, by the names of the limits that they replace.')
 
-const KIND = `${KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]+"`
-const error = 'is not the name of a parameter; write it as in routes, without the colon'
-
-export const parameters = z
-  .record(
-    z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error }),
-    stringThat((kind) => kindIssue(kind) ?? true, KIND),
-    mustBe('a mapping of path parameters to their kinds'),
-  )
-  .describe(
-    'Kinds of the path parameters that limits count by; other values get 400: plain (default: letters, digits and -_:@~=), uuid, integer, or a regular expression for the whole segment.',
-  )
-
-function kindIssue(kind: string): string | undefined {
-  if (KINDS.some((name) => name === kind)) return undefined
-  // As a regular expression, a word would match only itself.
-  if (/^[A-Za-z]*$/.test(kind)) {
-    const similar = nearest(kind, KINDS)
-    return `must be ${KIND}${similar === undefined ? '' : `; did you mean "${similar}"?`}`
-  }
-  try {
-    wholeSegment(kind)
-  } catch (error) {
-    return `is not a regular expression: ${(error as Error).message.replace(/^.*: /s, '')}`
-  }
-  return costIssue(kind)
-}
-
-/** Maximum repetitions without a fixed count in a regular expression. A mismatch costs a segment's length to this power. */
-const MAX_UNBOUNDED_REPETITIONS = 2
-
-/** Returns why a valid regular expression may backtrack for too long. */
-function costIssue(source: string): string | undefined {
-  // Each escape and class becomes a letter, each group starts with `(`, and `?` for lazy repetitions is removed.
-  let rest = source
-    .replaceAll(/\\[^1-9k]|\[(?:\\.|[^\\\]])*\]/gu, 'x')
-    .replaceAll('(?:', '(')
-    .replaceAll(/([*+?}])\?/g, '$1')
-  if (rest.includes('\\')) return 'must not refer back to a group; write out what it matches'
-  if (rest.split(/[*+?]|\{\d+,\d*\}/).length - 1 > MAX_UNBOUNDED_REPETITIONS)
-    return `may take too long: it has more than ${MAX_UNBOUNDED_REPETITIONS} of *, +, ? and {n,m}; write {n} or characters in [ ]`
-  for (;;) {
-    const [group, inner = '', times = ''] = /\(([^()]*)\)([*+]|\{[\d,]+\})?/.exec(rest) ?? []
-    if (group === undefined) return undefined
-    const isOpen = /[|*+?]|\{\d+,/.test(inner)
-    if (isOpen && times !== '')
-      return 'may take too long: it repeats a group with alternatives or repetitions; write it without'
-    rest = rest.replace(group, isOpen || /[*+,]/.test(times) ? '|' : 'x')
-  }
-}
-
 export const headers = section({
   draft: choice(['none', 'draft-10'])
     .default('none')
     .describe('draft-10 adds RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10).'),
-}).describe('Rate-limit header fields of responses, in addition to X-RateLimit-*.')
+  requestId: requestId
+    .default('X-Request-Id')
+    .describe('The field of the request id, in requests and responses, such as x-fapi-interaction-id.'),
+}).describe('Header fields of responses, in addition to X-RateLimit-*.')
 
 export const failures = section({
   limit: int(1, 1000).describe('Maximum failures of one address in any window.'),

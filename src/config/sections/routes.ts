@@ -1,8 +1,8 @@
 import type { z } from 'zod'
 import { parsePattern, type Pattern } from '../../downstream/router.ts'
-import { HOP_BY_HOP, INSPECTED, normalizeFieldName } from '../../upstream/header-policy.ts'
 import type { Issue } from '../yaml/issue.ts'
 import { origin, tlsName } from './addresses.ts'
+import { identityField } from './fields.ts'
 import { certWithoutKey, tlsFiles } from './store.ts'
 import { choice, crossField, distinct, duration, int } from './values.ts'
 import { list, named, section, size, stringThat, text } from './values.ts'
@@ -13,13 +13,6 @@ const tls = section({
 })
   .superRefine(crossField(certWithoutKey))
   .describe('TLS to an https backend, with PEM files relative to this file.')
-
-const fieldName = stringThat((field) => {
-  const name = normalizeFieldName(field.toLowerCase())
-  if (INSPECTED.has(name) || HOP_BY_HOP.has(name) || name.startsWith('content-'))
-    return 'is read by the gateway itself; remove it'
-  return /^[\w!#$%&'*+.^`|~-]+$/.test(field)
-}, 'the name of a header field such as X-My-User')
 
 const backend = section({
   url: origin.optional().describe('The backend’s address: scheme, host and port.'),
@@ -37,7 +30,7 @@ const backend = section({
   errors: choice(['problem', 'oauth'])
     .optional()
     .describe('Format of the gateway’s errors: RFC 9457, or RFC 6749; by default oauth with a PAR route.'),
-  identityHeaders: list(fieldName, 0, 'a list of header fields')
+  identityHeaders: list(identityField, 0, 'a list of header fields')
     .default([])
     .describe('Fields that identify the caller to this upstream, accepted from listen.trustedProxies only.'),
 })

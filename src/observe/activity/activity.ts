@@ -22,7 +22,7 @@ export function createActivity(now = () => performance.now()) {
       const isRefused = decision?.admitted === false
       requests.add(second)
       if (isRefused) refused.add(second)
-      if (status >= 500) failed.add(second)
+      else if (status >= 500) failed.add(second)
       if (caller === undefined || (caller.client === undefined && quotas.length === 0)) return
       const { client, ip } = caller
       const entry =

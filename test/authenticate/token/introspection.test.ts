@@ -95,6 +95,11 @@ describe('the question', () => {
 })
 
 describe('an active token', () => {
+  it('gives the claims that limits read', async () => {
+    server.answer = active({ plan: 'gold', other: 'x' })
+    expect(await asker({ keeps: ['plan', 'absent'] })()).toMatchObject({ claims: { plan: 'gold' } })
+  })
+
   it('names the caller', async () => {
     server.answer = active({ sub: 'user-1', scope: 'a b', username: 'ignored', nbf: seconds() - 5 })
     expect(await asker()()).toEqual({

@@ -7,6 +7,29 @@ const TWO_IN_TEN_SECONDS = `  requests: { per: [client], limit: 2, window: 10s }
 const PLENTY = `  requests: { per: [client], limit: 100, window: 1m }\n${SYNC}`
 
 describe('sluice replay decides', () => {
+  it('leaves out the limits that read what the log does not contain, and names them', async () => {
+    const limits = `  requests: { per: [client], limit: 1, window: 1m }
+  claims: { per: [client, "claim:a"], limit: 0, window: 1m }
+  value: { per: [client], limit: { claim: a, default: 0 }, window: 1m }
+  fields: { per: [client], limit: 0, window: 1m, unless: { header: a, is: present } }
+  tokens: { per: [token], limit: 0, window: 1m }
+  accesses: { per: [client], limit: 0, window: 1m, together: token }
+  posts: { per: [client, route], limit: 0, window: 1m, when: { method, is: POST } }`
+    const names = 'requests, claims, value, fields, tokens, accesses, posts'
+    const routes = `  - { match: "/*", upstream: data, authenticate: bearer, limits: [${names}] }`
+    const lines = [line({ at: 0 }), line({ at: 1, method: 'POST' })]
+    const report = await replayed(lines, configFile(limits, { routes }))
+    expect(report.limits.map(({ name, unlogged, refused }) => [name, unlogged, refused])).toEqual([
+      ['requests', undefined, 0],
+      ['claims', 'claims', 0],
+      ['value', 'claims', 0],
+      ['fields', 'header fields', 0],
+      ['tokens', 'tokens', 0],
+      ['accesses', 'tokens', 0],
+      ['posts', undefined, 1],
+    ])
+  })
+
   it('refuses exactly the calls whose window is full', async () => {
     // By hand: the calls at 0 and 1000 fill the window; the first expires before 10000, the second after 10500 and before 11000.
     const calls: [number, boolean][] = [

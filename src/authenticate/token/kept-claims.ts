@@ -1,0 +1,26 @@
+import type { JsonObject } from './jws.ts'
+
+type Scalar = string | number | boolean
+
+/** The claims of a token that limits read, by name. */
+export type Claims = Readonly<Record<string, Scalar | readonly Scalar[]>>
+
+/** Maximum length of a text that is kept, in characters. */
+const MAX_CHARS = 255
+
+const isKept = (value: unknown): value is Scalar =>
+  typeof value === 'number' ||
+  typeof value === 'boolean' ||
+  (typeof value === 'string' && value.length <= MAX_CHARS)
+
+/** Returns the named claims: numbers, booleans and short texts, and lists of them; an empty list for any other value but null. */
+export function keptClaims(claims: JsonObject, names: readonly string[] = []): Claims | undefined {
+  if (names.length === 0) return undefined
+  const kept = Object.create(null) as Record<string, Scalar | readonly Scalar[]>
+  for (const name of names) {
+    const value = Object.hasOwn(claims, name) ? claims[name] : undefined
+    if (value === undefined || value === null) continue
+    kept[name] = isKept(value) ? value : [value].flat().filter(isKept)
+  }
+  return kept
+}

@@ -1,0 +1,54 @@
+import { isIP } from 'node:net'
+import { type Caller, type Facts, headerValues } from './facts.ts'
+
+/** A condition on a request. Names of header fields are in lower case; a method has no name. */
+export interface Condition {
+  readonly of: 'header' | 'claim' | 'method'
+  readonly name: string
+  readonly is: 'present' | 'absent' | 'ip' | readonly string[]
+}
+
+/** The conditions of a limit, which is left out unless all of `when` hold, and if any of `unless` holds. */
+export interface Conditional {
+  readonly when?: readonly Condition[]
+  readonly unless?: readonly Condition[]
+}
+
+/** Returns the condition that leaves a limit out of a request, as `explain` shows it; undefined if none does. */
+export function excludedBy(
+  { when, unless }: Conditional,
+  { claims }: Caller,
+  facts: Facts,
+): string | undefined {
+  const unmet = when?.find((condition) => !holds(condition, claims, facts, false))
+  if (unmet !== undefined) return `when ${formatCondition(unmet)}`
+  const met = unless?.find((condition) => holds(condition, claims, facts, true))
+  return met && `unless ${formatCondition(met)}`
+}
+
+/**
+ * True if a condition holds. Of a repeated header field, each value must be a wanted one if `strict`, or any: a caller that repeats
+ * it must not escape a limit.
+ */
+function holds(
+  { of, name, is }: Condition,
+  claims: Caller['claims'],
+  facts: Facts,
+  strict: boolean,
+): boolean {
+  let values: readonly (string | number | boolean)[] | undefined
+  if (of === 'header') values = headerValues(facts, name)
+  else if (of === 'method') values = [facts.method]
+  else if (claims?.[name] !== undefined) values = [claims[name]].flat()
+  if (is === 'absent') return values === undefined
+  if (values === undefined || is === 'present') return values !== undefined
+  if (is === 'ip') return values.length === 1 && isAddress(values[0])
+  const isWanted = (value: string | number | boolean): boolean => is.includes(String(value))
+  return strict && of === 'header' ? values.every(isWanted) : values.some(isWanted)
+}
+
+const isAddress = (value: unknown): boolean =>
+  typeof value === 'string' && isIP(value) !== 0 && !value.includes('%')
+
+const formatCondition = ({ of, name, is }: Condition): string =>
+  `${of}${name && ` ${name}`} is ${typeof is === 'string' ? is : is.join(' or ')}`

@@ -1,0 +1,237 @@
+import { hash } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import {
+  type ClientLimits,
+  compileLimits,
+  isAccess,
+  type Limit,
+  type LimitOptions,
+} from '../../../src/limit/limit.ts'
+import { byClient } from '../../../src/limit/overrides.ts'
+import type { Condition } from '../../../src/limit/rules/conditions.ts'
+import type { Caller, Facts } from '../../../src/limit/rules/facts.ts'
+import { compileRefusal } from '../../../src/limit/rules/left-out.ts'
+
+interface Sent {
+  readonly method?: string
+  readonly headers?: readonly (readonly [string, string])[]
+  readonly authorization?: string
+  readonly claims?: Caller['claims']
+}
+
+const factsOf = ({ method = 'GET', headers = [], authorization = 'Bearer t0ken' }: Sent): Facts => ({
+  method,
+  request: { rawHeaders: headers.flat() },
+  head: { authorization: [authorization] },
+  route: { match: 'GET /accounts/:account' },
+})
+
+const limitOf = (rest: Partial<Limit>): Limit => ({
+  ...{ name: 'l', per: ['client'], limit: 10, windowMs: 60_000, shadow: false, changes: [] },
+  ...rest,
+})
+
+function apply(limit: Partial<Limit>, sent: Sent = {}, options: LimitOptions = {}) {
+  const caller: Caller = { client: 'acme', ip: '192.0.2.7', claims: sent.claims }
+  return compileLimits([limitOf(limit)], 'p', undefined, undefined, options)(caller, {}, 0, factsOf(sent))[0]
+}
+
+const keyOf = (per: readonly string[], sent: Sent = {}, parameters = {}) =>
+  apply({ per }, sent, { parameters })?.key
+
+describe('a key', () => {
+  it('has the route’s pattern, the hash of the token, a claim or a header field as a part', () => {
+    expect(keyOf(['client', 'route'])).toBe('p:{acme}:l:GET%20/accounts/%3Aaccount')
+    const token = hash('sha256', 't0ken', 'base64url')
+    expect(keyOf(['token'])).toBe(`p:{${token}}:l`)
+    expect(keyOf(['token'], { authorization: 'DPoP   t0ken' })).toBe(`p:{${token}}:l`)
+    expect(keyOf(['client', 'claim:consent'], { claims: { consent: 'Ab:1' } })).toBe('p:{acme}:l:Ab%3A1')
+    expect(keyOf(['claim:n'], { claims: { n: 42 } })).toBe('p:{42}:l')
+    expect(keyOf(['header:x-org'], { headers: [['X-Org', 'ACME-1']] })).toBe('p:{acme-1}:l')
+  })
+
+  it('is one for everybody without parts', () => {
+    expect(keyOf([])).toBe('p:{}:l')
+  })
+
+  it.each([
+    ['absent', {}],
+    ['empty', { claims: { c: '' } }],
+    ['too long', { claims: { c: 'x'.repeat(256) } }],
+    ['a fraction', { claims: { c: 1.5 } }],
+    ['beyond the integers that are exact', { claims: { c: 2 ** 53 } }],
+    ['true', { claims: { c: true } }],
+    ['a list', { claims: { c: ['x'] } }],
+  ])('is never made from a claim that is %s', (_, sent) => {
+    expect(() => keyOf(['claim:c'], sent)).toThrow('counted per claim:c')
+    expect(apply({ per: ['claim:c'], skipsMissing: true }, sent)).toBeUndefined()
+  })
+
+  it.each([
+    ['absent', []],
+    [
+      'repeated',
+      [
+        ['X-Org', 'a'],
+        ['x-org', 'a'],
+      ],
+    ],
+    ['not plain', [['X-Org', 'a b']]],
+    [
+      'removed by Connection',
+      [
+        ['X-Org', 'a'],
+        ['Connection', 'close, X-ORG'],
+      ],
+    ],
+  ] as const)('is never made from a header field that is %s', (_, headers) => {
+    expect(() => keyOf(['header:x-org'], { headers })).toThrow('counted per header:x-org')
+    expect(apply({ per: ['header:x-org'], skipsMissing: true }, { headers })).toBeUndefined()
+  })
+
+  it('is made from claims and header fields of their kinds only', () => {
+    const parameters = { 'claim:c': 'uuid', 'Header:X-Org': '[a-z]{2}' }
+    const uuid = '123e4567-e89b-12d3-a456-426614174000'
+    expect(keyOf(['claim:c'], { claims: { c: uuid } }, parameters)).toBe(`p:{${uuid}}:l`)
+    expect(() => keyOf(['claim:c'], { claims: { c: 'x' } }, parameters)).toThrow('per claim:c')
+    expect(keyOf(['header:x-org'], { headers: [['X-Org', 'ab']] }, parameters)).toBe('p:{ab}:l')
+    expect(() => keyOf(['header:x-org'], { headers: [['X-Org', 'abc']] }, parameters)).toThrow(
+      'per header:x-org',
+    )
+  })
+})
+
+describe('a request that lacks a part', () => {
+  const refusalOf = (rest: Partial<Limit>, sent: Sent = {}) =>
+    compileRefusal([limitOf(rest)], {})({ ip: '192.0.2.7', claims: sent.claims }, {}, factsOf(sent))
+
+  it('is refused with 403 for a user or a claim, 400 for a header field', () => {
+    expect(refusalOf({ per: ['user'] })).toMatchObject({ status: 403 })
+    expect(refusalOf({ per: ['client', 'claim:c'] })).toMatchObject({ status: 403 })
+    expect(refusalOf({ per: ['client', 'header:x-org'] })).toMatchObject({ status: 400 })
+    expect(refusalOf({ per: ['claim:c'] }, { claims: { c: 'x' } })).toBeUndefined()
+  })
+
+  it('is not refused by a limit that is left out', () => {
+    expect(refusalOf({ per: ['claim:c'], skipsMissing: true })).toBeUndefined()
+    const unless: readonly Condition[] = [{ of: 'method', name: '', is: ['GET'] }]
+    expect(refusalOf({ per: ['claim:c'], unless })).toBeUndefined()
+    expect(refusalOf({ per: ['claim:c'], unless }, { method: 'POST' })).toMatchObject({ status: 403 })
+  })
+})
+
+describe('a condition', () => {
+  const header = (is: Condition['is']): Condition => ({ of: 'header', name: 'x-psu', is })
+  const claim = (is: Condition['is']): Condition => ({ of: 'claim', name: 'c', is })
+  const psu = (...values: readonly string[]): Sent => ({ headers: values.map((value) => ['X-PSU', value]) })
+
+  it.each<[string, Condition, Sent, boolean]>([
+    ['a field that is present', header('present'), psu(''), true],
+    ['a field that is absent', header('present'), {}, false],
+    [
+      'a field that Connection removes',
+      header('present'),
+      {
+        headers: [
+          ['X-PSU', 'a'],
+          ['Connection', 'x-psu'],
+        ],
+      },
+      false,
+    ],
+    ['an absent field', header('absent'), {}, true],
+    ['an IPv4 address', header('ip'), psu('192.0.2.1'), true],
+    ['an IPv6 address', header('ip'), psu('2001:db8::1'), true],
+    ['an address with a zone', header('ip'), psu('fe80::1%eth0'), false],
+    ['an address with a port', header('ip'), psu('192.0.2.1:80'), false],
+    ['two addresses in one field', header('ip'), psu('192.0.2.1, 192.0.2.2'), false],
+    ['a repeated address', header('ip'), psu('192.0.2.1', '192.0.2.1'), false],
+    ['a word', header('ip'), psu('true'), false],
+    ['an equal value', header(['a', 'b']), psu('b'), true],
+    ['a value in another case', header(['a']), psu('A'), false],
+    ['a claim that equals', claim(['gold']), { claims: { c: 'gold' } }, true],
+    ['a boolean claim', claim(['true']), { claims: { c: true } }, true],
+    ['a list with an equal item', claim(['gold']), { claims: { c: ['x', 'gold'] } }, true],
+    ['a list without', claim(['gold']), { claims: { c: ['x'] } }, false],
+    ['an empty list', claim('present'), { claims: { c: [] } }, true],
+    ['an absent claim', claim('absent'), { claims: {} }, true],
+    ['another method', { of: 'method', name: '', is: ['POST'] }, {}, false],
+  ])('on %s', (_, condition, sent, holds) => {
+    expect(apply({ when: [condition] }, sent) !== undefined).toBe(holds)
+    expect(apply({ unless: [condition] }, sent) !== undefined).toBe(!holds)
+  })
+
+  it('on a repeated field cannot be used to leave a limit out', () => {
+    expect(apply({ when: [header(['a'])] }, psu('a', 'b'))).toBeDefined()
+    expect(apply({ unless: [header(['a'])] }, psu('a', 'b'))).toBeDefined()
+    expect(apply({ unless: [header(['a'])] }, psu('a', 'a'))).toBeUndefined()
+  })
+
+  it('is one of several: all of when, any of unless', () => {
+    const both = [header('present'), claim('present')]
+    expect(apply({ when: both }, psu('a'))).toBeUndefined()
+    expect(apply({ when: both }, { ...psu('a'), claims: { c: 'x' } })).toBeDefined()
+    expect(apply({ unless: both }, psu('a'))).toBeUndefined()
+    expect(apply({ unless: both })).toBeDefined()
+  })
+})
+
+describe('a value from the token', () => {
+  const bad: string[] = []
+  const callsOf = (limit: Partial<Limit>, claims?: Caller['claims']) =>
+    apply({ limit: 4, ...limit }, { claims }, { onBadClaim: ({ name }) => bad.push(name) })?.limit
+  const number = { claim: { name: 'n', max: 100 } }
+  const plan = { claim: { name: 'plan', values: { gold: 5000, 7: 70 } } }
+
+  it('is a whole number up to max, or one of values, else the default', () => {
+    expect([undefined, {}, { n: 0 }, { n: 8 }, { n: 1000 }].map((claims) => callsOf(number, claims))).toEqual(
+      [...[4, 4, 0, 8, 100]],
+    )
+    expect(['gold', 7].map((value) => callsOf(plan, { plan: value }))).toEqual([5000, 70])
+    expect(callsOf(plan)).toBe(4)
+    expect(bad).toEqual([])
+  })
+
+  it.each([-1, 1.5, '8', true, 2 ** 60])('is reported if the claim %j is not a whole number', (n) => {
+    bad.length = 0
+    expect(callsOf(number, { n })).toBe(4)
+    expect(bad).toEqual(['l'])
+  })
+
+  it.each(['silver', 'constructor', 5000])('is reported if %j is not one of values', (value) => {
+    bad.length = 0
+    expect(callsOf(plan, { plan: value })).toBe(4)
+    expect(bad).toEqual(['l'])
+  })
+
+  it('is replaced by the client’s own limit and by an override', () => {
+    const own: ClientLimits = new Map([['acme', new Map([['l', { limit: 7 }]])]])
+    const overrides = byClient([{ client: 'acme', name: 'l', limit: 9, setAt: 0 }])
+    const caller = { client: 'acme', ip: '', claims: { n: 8 } }
+    expect(compileLimits([limitOf(number)], 'p', own)(caller, {}, 0)[0]!.limit).toBe(7)
+    expect(compileLimits([limitOf(number)], 'p', own, overrides)(caller, {}, 0)[0]!.limit).toBe(9)
+  })
+})
+
+describe('a quota', () => {
+  it('has the calendar of its limit, what it counts and its outage mode, but nothing of these if the limit is plain', () => {
+    const calendar = { unit: 'month', timezone: 'America/Sao_Paulo' } as const
+    const quota = apply({ calendar, countsSuccess: true, onOutage: 'deny' })!
+    expect(quota).toMatchObject({ countsSuccess: true, onOutage: 'deny', calendar })
+    expect(quota.calendar).toBe(apply({ calendar })!.calendar)
+    expect(new Date(quota.calendar!.periodAt(0).endMs).toISOString()).toBe('1970-01-01T03:00:00.000Z')
+    expect(Object.keys(apply({})!)).toEqual(['name', 'key', 'limit', 'windowMs', 'shadow', 'untilAt'])
+  })
+
+  it('has an access of its own key, for a duration or for the token', () => {
+    const { key, access } = apply({ per: ['client', 'route'], together: 5000, onOutage: 'deny' })!
+    expect(isAccess(access!)).toBe(true)
+    expect(access).toMatchObject({ limit: 1, windowMs: 5000, shadow: false, onOutage: 'deny' })
+    expect(access!.key).toBe(key.replace('}:l:', '}:l~:'))
+    const calendar = { unit: 'day', timezone: 'UTC' } as const
+    const ofToken = apply({ together: 'token', windowMs: 90_000_000, calendar })!.access!
+    expect(ofToken.key).toBe(`p:{acme}:l~:${hash('sha256', 't0ken', 'base64url')}`)
+    expect(ofToken).toMatchObject({ windowMs: 90_000_000, calendar })
+    expect(apply({ per: [], together: 5000 })!.access!.key).toBe('p:{}:l~')
+  })
+})

@@ -1,6 +1,7 @@
 import { type FallbackStore, withFallback } from '../../src/limit/fallback/store.ts'
 import { compileLimits, type Limit, proofQuota } from '../../src/limit/limit.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
+import type { Calendar } from '../../src/limit/calendar.ts'
 import type { Override } from '../../src/limit/overrides.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
 import { createClient, type Deployment, type Executed, type Link } from './network.ts'
@@ -16,6 +17,17 @@ export interface Told {
   readonly refusedBy: string | undefined
   readonly isReplay: boolean
   readonly mode: string
+  /** Gives an admitted call back. */
+  giveBack(): void
+}
+
+/** A calendar of short periods. */
+export function shortCalendar(periodMs: number): Calendar {
+  const startOf = (epochMs: number): number => Math.floor(epochMs / periodMs) * periodMs
+  return {
+    ...{ unit: 'minute', timezone: 'UTC' },
+    periodAt: (epochMs) => ({ startMs: startOf(epochMs), endMs: startOf(epochMs) + periodMs }),
+  }
 }
 
 export type Gateway = ReturnType<typeof startGateway>
@@ -54,12 +66,16 @@ export function startGateway(
       quotasOf = undefined
     }
     quotasOf ??= compileLimits(compiled, 's', undefined, overrides)
-    const quotas = quotasOf({ client: caller, ip: '::1' }, {}, clock.date()).filter(({ name }) =>
-      names.includes(name),
-    )
+    const quotas = quotasOf({ client: caller, ip: '::1' }, {}, clock.date())
+      .filter(({ name }) => names.includes(name))
+      .map((quota) =>
+        quota.calendar === undefined ? quota : { ...quota, calendar: shortCalendar(quota.windowMs) },
+      )
     const used = proof === undefined ? undefined : proofQuota('s', caller, proof, PROOF_MS)
-    const { admitted, refusedBy, replayed, mode } = await limiter.decide(quotas, used)
+    const decision = await limiter.decide(quotas, used)
+    const { admitted, refusedBy, replayed, mode } = decision
     return {
+      giveBack: () => (loop.isStopped ? undefined : limiter.giveBack(quotas, decision)),
       ...{ admitted, retryAfterMs: refusedBy?.retryAfterMs ?? 0, refusedBy: refusedBy?.name },
       ...{ isReplay: replayed === true, mode },
     }

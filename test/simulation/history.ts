@@ -4,6 +4,8 @@ import { createRandom, type Random } from './random.ts'
 export interface Rule {
   readonly limit: number
   readonly windowMs: number
+  /** The window is a calendar period, in which successes are counted or all calls; or the limit counts accesses. */
+  readonly kind?: 'calendar' | 'success' | 'access'
 }
 
 /** An event of a history; its random choices are derived from its number, so that the rest repeats when others are removed. */
@@ -79,6 +81,8 @@ export const PROFILES = {
   clocks: ['clock', 'hang', 'stall', 'cut'],
   /** Gateways start and end. */
   replaced: ['replace', 'hang', 'stall', 'slow'],
+  /** Calendar periods, accesses, and calls that are given back. */
+  regulated: MOST.filter((kind) => kind !== 'change'),
 } as const
 export type Profile = keyof typeof PROFILES
 
@@ -87,7 +91,13 @@ export function createHistory(profile: Profile, seed: number): History {
   const random = createRandom(seed)
   const gateways =
     profile === 'single' ? 1 : profile === 'several' ? random.integer(2, 4) : random.integer(1, 3)
-  const limits = { requests: ruleOf(random), sync: { limit: 1, windowMs: random.pick([1000, 2000, 5000]) } }
+  const limits: History['limits'] =
+    profile === 'regulated'
+      ? {
+          requests: { ...ruleOf(random), kind: random.pick(['calendar', 'success'] as const) },
+          sync: { ...ruleOf(random, random.integer(1, 4)), kind: 'access' },
+        }
+      : { requests: ruleOf(random), sync: { limit: 1, windowMs: random.pick([1000, 2000, 5000]) } }
   const ms = random.pick([20_000, 40_000, 60_000])
   const actions: Action[] = []
   const add = (draft: object): void => {

@@ -1,6 +1,7 @@
 import { TIMEOUT_MS } from './gateway.ts'
 import type { Action, LimitName } from './history.ts'
-import type { Call, Played } from './play.ts'
+import { type Call, type Played, togetherMs } from './play.ts'
+import { serverMicroseconds } from './time.ts'
 
 /** A broken promise. */
 export interface Violation {
@@ -21,6 +22,9 @@ export function judge(played: Played): readonly Violation[] {
   return [
     ...keys.flatMap(({ client, name }) => {
       const own = calls.filter((call) => call.client === client && call.limits.includes(name))
+      const { kind } = history.limits[name]
+      if (kind === 'access') return [...accesses(played, own, name), ...waits(played, own, name, client)]
+      if (kind !== undefined) return [...periods(played, own, name), ...waits(played, own, name, client)]
       return [
         ...excess(played, own, name),
         ...changed(played, own, name),
@@ -78,6 +82,53 @@ function excess(played: Played, calls: readonly Call[], name: LimitName): readon
     }
   }
   return worst === undefined ? [] : [worst]
+}
+
+/** Finds calendar periods in which more calls were counted or under way at a time than promised. A call counts if it is in the period for certain. */
+function periods(played: Played, calls: readonly Call[], name: LimitName): readonly Violation[] {
+  const { limit, windowMs } = played.history.limits[name]
+  const periodOf = (atMs: number): number => Math.floor(serverMicroseconds(atMs, 0) / (windowMs * 1000))
+  const certain = calls.filter(
+    (call) => call.admitted && periodOf(call.askedAtMs) === periodOf(call.toldAtMs),
+  )
+  for (const period of new Set(certain.map(({ toldAtMs }) => periodOf(toldAtMs)))) {
+    const admitted = certain.filter(({ toldAtMs }) => periodOf(toldAtMs) === period)
+    for (const { toldAtMs: atMs } of admitted) {
+      const counted = admitted.filter(
+        ({ toldAtMs, givenBackAtMs = Infinity }) => toldAtMs <= atMs && givenBackAtMs > atMs,
+      )
+      const { askedAtMs } = admitted[0]!
+      if (counted.length <= promised(played, limit, askedAtMs, atMs)) continue
+      const text = `${counted.length} calls of ${name} by ${counted[0]!.client} in the period ${period} at ${atMs.toFixed(3)}, limit ${limit}`
+      return [{ promise: 'limit', text }]
+    }
+  }
+  return []
+}
+
+/** Finds windows with more accesses than promised. A call belongs to an access if it may have begun within it. */
+function accesses(played: Played, calls: readonly Call[], name: LimitName): readonly Violation[] {
+  const { limit, windowMs } = played.history.limits[name]
+  const admitted = calls.filter((call) => call.admitted).toSorted((a, b) => a.askedAtMs - b.askedAtMs)
+  const begun: Call[] = []
+  for (const call of admitted) {
+    const last = begun.at(-1)
+    // A call that the fallback counted is taken to be made up to 10 ms later, or a round trip.
+    const toMs = (last?.toldAtMs ?? -Infinity) + togetherMs({ windowMs }) + TIMEOUT_MS
+    if (call.askedAtMs > toMs) begun.push(call)
+  }
+  for (const [i, { askedAtMs: fromMs }] of begun.entries()) {
+    const found = begun.slice(i).filter(({ toldAtMs }) => toldAtMs < fromMs + windowMs - 0.001)
+    // The first may belong to an access that began before.
+    const before = admitted.some(
+      ({ askedAtMs, toldAtMs }) =>
+        toldAtMs >= fromMs - togetherMs({ windowMs }) - TIMEOUT_MS && askedAtMs < fromMs,
+    )
+    if (found.length - Number(before) <= promised(played, limit, fromMs, fromMs + windowMs)) continue
+    const text = `${found.length} accesses of ${name} by ${found[0]!.client} in ${windowMs} ms from ${fromMs.toFixed(3)}, limit ${limit}`
+    return [{ promise: 'limit', text }]
+  }
+  return []
 }
 
 /**
@@ -167,6 +218,8 @@ function waits(
     )
   const broken = calls.find(({ admitted, isReplay, refusedBy, waitedFor, toldAtMs }) => {
     if (admitted || isReplay || refusedBy !== name || waitedFor === undefined) return false
+    // An access that was under way when another limit refused may be over.
+    if (history.limits[name].kind === 'access' && waitedFor.refusedBy !== name) return false
     const [fromMs, toMs] = [waitedFor.askedAtMs - moreMs, toldAtMs]
     const isTaken = calls.some(
       (other) => other.admitted && other.toldAtMs >= fromMs && other.askedAtMs <= toMs,

@@ -17,6 +17,8 @@ export interface Call extends Told {
   /** The refusal after which the caller waited exactly `Retry-After`. */
   readonly waitedFor: Call | undefined
   readonly proof: string | undefined
+  /** The instant at which the call failed, and was given back. */
+  givenBackAtMs?: number
 }
 
 /** The rules of a limit, each in force from an instant on. */
@@ -110,7 +112,17 @@ export async function play(history: History, observe: Observe = (server) => serv
       proof,
     }
     calls.push(made)
+    if (made.admitted && names.includes('requests') && history.limits.requests.kind === 'success') {
+      const random = createRandom(history.seed * 7919 + calls.length)
+      if (random.chance(0.4)) void fail(made, random.between(0, history.limits.requests.windowMs))
+    }
     return made
+  }
+
+  async function fail(made: Call, afterMs: number): Promise<void> {
+    await sleep(afterMs)
+    made.givenBackAtMs = world.now()
+    made.giveBack()
   }
 
   async function runCaller(action: Action & { kind: 'caller' }): Promise<void> {
@@ -237,10 +249,16 @@ export async function play(history: History, observe: Observe = (server) => serv
   return { history, calls, rules, executed }
 }
 
-const limitOf = (name: string, rule: Rule): Limit => ({
+const limitOf = (name: string, { kind, ...rule }: Rule): Limit => ({
   name,
   per: ['client'],
   ...rule,
+  ...(kind === 'access' && { together: togetherMs(rule) }),
+  ...((kind === 'calendar' || kind === 'success') && { calendar: { unit: 'minute', timezone: 'UTC' } }),
+  countsSuccess: kind === 'success',
   shadow: false,
   changes: [],
 })
+
+/** Returns the length of an access. */
+export const togetherMs = ({ windowMs }: Pick<Rule, 'windowMs'>): number => windowMs / 4

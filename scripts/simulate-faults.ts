@@ -43,13 +43,16 @@ const FAULTS: Readonly<
     [PROTOCOL, '${atUs} ${count}', '${Number.MAX_SAFE_INTEGER} ${count}'],
   ],
   'all calls of the store are taken as made at its last answer': [
-    [LOCAL, 'known.firstAt = at + Math.ceil((resetAfterMs - windowMs) * 1000)', 'known.firstAt = at'],
-    [LOCAL, 'if (wasCharged || known.lastAt + windowMs * 1000 <= at) known', 'known'],
+    [KNOWN, 'calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at', 'at'],
+    [
+      KNOWN,
+      'if (calendar !== undefined || wasCharged || known.lastAt + windowMs * 1000 <= at) known',
+      'known',
+    ],
   ],
   'what remained of one limit is taken for the rest of another': [
-    [LOCAL, 'known.used = used', 'Object.assign(known, { used, then: limit })'],
-    [KNOWN, 'lastAt }: Known', 'lastAt, then }: Known & { then?: number }'],
-    [KNOWN, 'limit - stored', '(then ?? limit) - stored'],
+    [KNOWN, 'known.used = used', 'Object.assign(known, { used, then: limit })'],
+    [KNOWN, 'limit - stored', '((known as { then?: number }).then ?? limit) - stored'],
   ],
   'proofs evict limits': [
     [KEYS, 'isProof(quota) ? proofs : limits', 'quota === undefined ? proofs : limits'],
@@ -65,19 +68,40 @@ const FAULTS: Readonly<
   ],
   // Others.
   'the fallback forgets its calls after half a window': [
-    [KNOWN, 'viewAt(own, windowUs, atUs).used', 'viewAt(own, windowUs / 2, atUs).used'],
+    [
+      KNOWN,
+      'viewAt(own, frame).used',
+      'viewAt(own, { horizonUs: frame.horizonUs + frame.windowUs / 2 }).used',
+    ],
   ],
   'calls count as added although the answer was lost': [
-    [LOCAL, 'if (charge !== undefined) {', 'dropUpTo(own, total)\n        if (charge !== undefined) {'],
+    [
+      LOCAL,
+      'if (charge !== undefined) {',
+      'if (own !== undefined) dropUpTo(own, total)\n        if (charge !== undefined) {',
+    ],
   ],
   'a refusal is cached for too long': [
     ['src/limit/limiter.ts', 'askedAt + retryAfterMs <= at', 'askedAt + retryAfterMs + 30 <= at'],
   ],
   'calls of the older half of the window are not added': [
-    ['src/limit/redis/charge.lua', 'instant > now - window then', 'instant > now - window / 2 then'],
+    ['src/limit/redis/charge.lua', 'instant > horizon and calls', 'instant > now - window / 2 and calls'],
   ],
   'callers do not wait for what is unknown of the clock of Redis': [
-    [LOCAL, 'Math.max(MIN_SPREAD_MS, spreadMsOf(key))', '0'],
+    [LOCAL, 'Math.max(MIN_SPREAD_MS, spreadMs(quota.key))', '0'],
+  ],
+  'calls are given back until the store says so': [
+    [LOCAL, 'known.back = undefined', 'known.back = back && { ...back }'],
+  ],
+  'an access is under way as long as its window': [
+    ['src/limit/limit.ts', '...access, key, windowMs: together', '...access, key, windowMs'],
+  ],
+  'an access never ends while its limit has calls': [
+    ['src/limit/redis/charge.lua', 'not access.room and used > 0', 'used > 0'],
+  ],
+  'the period of a calendar is that of the gateway': [
+    ['src/limit/redis/scripts.ts', "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
+    [PROTOCOL, 'return [fromUs, untilUs]', 'return [0, untilUs === 0 ? 0 : Infinity]'],
   ],
 }
 

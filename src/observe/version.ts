@@ -1,7 +1,14 @@
 import { existsSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 
 /** Two folders up from the sources, three from the build. */
-const inSources = new URL('../../package.json', import.meta.url)
-const manifest = existsSync(inSources) ? inSources : new URL('../../../package.json', import.meta.url)
+const inSources = new URL('../../', import.meta.url)
+const root = existsSync(new URL('package.json', inSources))
+  ? inSources
+  : new URL('../../../', import.meta.url)
 
-export const { version: VERSION } = JSON.parse(readFileSync(manifest, 'utf8')) as { readonly version: string }
+/** Returns the path of a file of this package. */
+export const packageFile = (path: string): string => fileURLToPath(new URL(path, root))
+
+const manifest = readFileSync(packageFile('package.json'), 'utf8')
+export const { version: VERSION } = JSON.parse(manifest) as { readonly version: string }

@@ -1,8 +1,8 @@
 import { once } from 'node:events'
-import { existsSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
-import { fileURLToPath } from 'node:url'
+import { packageFile } from '../../observe/version.ts'
 import { type Args, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
 import { CALLBACK, CLIENT, createDataApi, createIdentity, DATA_SCOPES } from './backends.ts'
 
@@ -65,7 +65,7 @@ export async function openSandbox(args: Args, signal: AbortSignal) {
     const { loadConfig } = await import('../../config/load.ts')
     const { start } = await import('../../process/start.ts')
     const { config } = await loadConfig({
-      file: sandboxConfig(),
+      file: packageFile('config/sandbox.yaml'),
       env: {
         SLUICE_HOST: bound,
         SLUICE_PORT: String(port),
@@ -88,12 +88,6 @@ export async function openSandbox(args: Args, signal: AbortSignal) {
     await close()
     throw error
   }
-}
-
-/** Finds the file from the sources, which are three folders down, or from the build, which is four. */
-function sandboxConfig(): string {
-  const paths = ['../../../config/sandbox.yaml', '../../../../config/sandbox.yaml']
-  return paths.map((path) => fileURLToPath(new URL(path, import.meta.url))).find((path) => existsSync(path))!
 }
 
 /** Returns the address that the callers' listener binds, and the host of its URLs. A name may be resolvable only for callers. */
@@ -127,59 +121,27 @@ async function shut(server: Server): Promise<void> {
   await closed
 }
 
-/** Returns a command that extracts a string member from a line of JSON. */
-const member = (name: string): string => `sed -E 's/.*"${name}":"([^"]+)".*/\\1/'`
+/** Pads the addresses to one width. */
+const column = (url: string): string => url.padEnd(28)
 
-/** Describes the servers of the sandbox, and lists commands to paste into a shell with bash, curl and sed. */
+/** Describes the servers, and lists commands to paste into a shell with bash, curl and sed: `config/sandbox.txt` with the values. */
 function describe({ gateway, admin, identity, data }: Addresses, limit: number): string {
-  const issuer = `${gateway}/oidc`
-  const { id, secret } = CLIENT
-  const basic = `-u ${id}:${secret}`
-  const bearer = '-H "Authorization: Bearer $TOKEN"'
-  const sync = `${gateway}/v3/sync/1ffe704d-3962-4a92-8c8e-293880fb449a`
-  const push = [
-    `curl -s ${basic} ${issuer}/request -d response_type=code -d client_id=${id}`,
-    `-d redirect_uri=${gateway}${CALLBACK} --data-urlencode 'scope=openid ${DATA_SCOPES}'`,
-    '-d state=a-state -d nonce=a-nonce',
-  ].join(' ')
-
-  return `
-Sluice's sandbox
-
-  ${gateway.padEnd(28)} the gateway; ${issuer} is the issuer
-  ${admin.padEnd(28)} the console; also /healthz /readyz /metrics
-  ${identity.padEnd(28)} the OpenID Provider behind it
-  ${data.padEnd(28)} the Data API behind it
-
-Paste these into another terminal. Ctrl-C here ends everything.
-
-An access token for the client "${id}":
-
-TOKEN=$(curl -s ${basic} -d grant_type=client_credentials --data-urlencode 'scope=${DATA_SCOPES}' ${issuer}/token | ${member('access_token')})
-
-A call: 200, and the X-RateLimit headers show what remains:
-
-curl -i ${bearer} '${gateway}/v3/transactions?limit=2'
-
-What remains of the client's limits, which costs no call:
-
-curl -s ${bearer} ${gateway}/v3/rate-limits; echo
-
-A sync of a bank connection, allowed once in 5 seconds: 200:
-
-curl -i -X POST ${bearer} ${sync}
-
-Two syncs in a row: the second is always refused with 429:
-
-for i in 1 2; do curl -i -X POST ${bearer} ${sync}; echo; done
-
-A pushed authorisation request, and the address at which the user goes on; open it in a browser:
-
-REQUEST_URI=$(${push} | ${member('request_uri')})
-echo "${issuer}/auth?client_id=${id}&request_uri=$REQUEST_URI"
-
-The rest of the client's ${limit} calls a minute (sooner with --limit 5): 200 until they are used up, then 429:
-
-for i in $(seq ${limit + 1}); do curl -s -o /dev/null -w '%{http_code}\\n' ${bearer} ${gateway}/v3/transactions; done
-`
+  const values: Readonly<Record<string, string | number>> = {
+    gateway,
+    listed: column(gateway),
+    admin: column(admin),
+    identity: column(identity),
+    data: column(data),
+    issuer: `${gateway}/oidc`,
+    callback: `${gateway}${CALLBACK}`,
+    sync: `${gateway}/v3/sync/1ffe704d-3962-4a92-8c8e-293880fb449a`,
+    id: CLIENT.id,
+    basic: `-u ${CLIENT.id}:${CLIENT.secret}`,
+    bearer: '-H "Authorization: Bearer $TOKEN"',
+    scopes: DATA_SCOPES,
+    limit,
+    tries: limit + 1,
+  }
+  const text = readFileSync(packageFile('config/sandbox.txt'), 'utf8')
+  return text.replaceAll(/\$\{(\w+)\}/g, (_, name: string) => String(values[name]))
 }

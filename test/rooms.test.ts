@@ -13,7 +13,7 @@ const ROOMS = `
   limit/memory       | limit runtime                                                                |
   limit/redis        | limit runtime                                                                | ioredis lru-cache
   limit/fallback     | errors health limit limit/memory limit/redis runtime                         | lru-cache
-  authenticate/token | authenticate/proof errors health                                             | jose lru-cache p-limit
+  authenticate/token | authenticate/proof errors health runtime                                     | jose lru-cache p-limit
   authenticate/proof | authenticate/token downstream                                                | lru-cache
   par                | authenticate/token errors                                                    |
   upstream           | downstream errors health runtime                                             |

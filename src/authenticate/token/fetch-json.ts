@@ -60,17 +60,3 @@ function describeFailure(error: unknown): string {
   if (reason === 'ERR_SSL_WRONG_VERSION_NUMBER') return 'does not use TLS; write http:// instead of https://'
   return `cannot be read: ${reason === 'ENOENT' ? 'there is no such file' : reason}`
 }
-
-/** Runs a task with a signal that aborts after `timeoutMs`, or when the controller does. */
-export async function withTimeout<T>(
-  timeoutMs: number,
-  task: (signal: AbortSignal) => Promise<T>,
-  controller = new AbortController(),
-): Promise<T> {
-  const timer = setTimeout(() => controller.abort(new DOMException('too late', 'TimeoutError')), timeoutMs)
-  try {
-    return await task(controller.signal)
-  } finally {
-    clearTimeout(timer)
-  }
-}

@@ -13,7 +13,7 @@ import {
   unverifiable,
   type VerifiedToken,
 } from './claims.ts'
-import { describeStatus, FetchError, fetchFailure, readBytes, redactUrl, withTimeout } from './fetch-json.ts'
+import { describeStatus, FetchError, fetchFailure, readBytes, redactUrl } from './fetch-json.ts'
 import { type JsonObject, parseObject } from './jws.ts'
 
 export interface IntrospectionOptions extends TokenRules {
@@ -153,7 +153,7 @@ function createEndpoint(options: IntrospectionOptions) {
   function probe(): void {
     if (probing) return
     probing = true
-    withTimeout(timeoutMs, (signal) => send(PROBE_TOKEN, signal))
+    send(PROBE_TOKEN, AbortSignal.timeout(timeoutMs))
       // A count of 1 means that another request has succeeded in the meantime: the endpoint is up.
       .catch((error: Error) => health.failures > 1 && health.trip(error))
       .finally(() => (probing = false))
@@ -166,19 +166,18 @@ function createEndpoint(options: IntrospectionOptions) {
       probe()
     }
     if (limit.pendingCount >= MAX_WAITING) throw new Error(`${MAX_WAITING} wait already`)
-    return withTimeout(timeoutMs, (signal) =>
-      limit(async () => {
-        // After the timers that are due, so that a lookup past its timeout is not sent.
-        await immediate()
-        try {
-          signal.throwIfAborted()
-          return await send(token, signal)
-        } catch (error) {
-          if (health.up && health.failures >= MAX_FAILURES) probe()
-          throw error
-        }
-      }),
-    )
+    const signal = AbortSignal.timeout(timeoutMs)
+    return limit(async () => {
+      // After the timers that are due, so that a lookup past its timeout is not sent.
+      await immediate()
+      try {
+        signal.throwIfAborted()
+        return await send(token, signal)
+      } catch (error) {
+        if (health.up && health.failures >= MAX_FAILURES) probe()
+        throw error
+      }
+    })
   }
 
   return { ask, isUp: () => health.up }

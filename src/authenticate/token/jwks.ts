@@ -82,7 +82,6 @@ export function createKeySource(options: KeySourceOptions) {
   const refreshMs = options.refreshMs ?? (isFile ? 10_000 : 600_000)
   const createdAt = performance.now()
   let timer: NodeJS.Timeout | undefined
-  let controller: AbortController | undefined
   const health = new Health({
     backoffMs: Math.min(retryMs, refreshMs),
     maxBackoffMs: Math.min(MAX_RETRY_MS, refreshMs),
@@ -94,9 +93,8 @@ export function createKeySource(options: KeySourceOptions) {
   })
   const reader = createReader(options, retryMs, health, async (previous) => {
     clearTimeout(timer)
-    controller = new AbortController()
     try {
-      const keys = await loadKeys(options, previous, {}, controller)
+      const keys = await loadKeys(options, previous)
       scheduleLoad()
       return keys
     } catch (error) {
@@ -119,7 +117,6 @@ export function createKeySource(options: KeySourceOptions) {
     close() {
       reader.closed = true
       health.stop()
-      controller?.abort()
       clearTimeout(timer)
     },
   }

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { constants, verify, type KeyObject, type VerifyKeyObjectInput } from 'node:crypto'
+import { memoize } from '../../runtime/memoize.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
@@ -46,30 +47,17 @@ export function parseJws(text: string): Jws | undefined {
   const first = text.indexOf('.')
   const last = text.lastIndexOf('.')
   if (first === last || last === text.length - 1) return undefined
-  const header = readHeader(text.slice(0, first))
+  const header = first > MAX_HEADER ? undefined : parseHeader(text.slice(0, first))
   const payload = decode(text.slice(first + 1, last))
   const signature = decode(text.slice(last + 1))
   if (header === undefined || payload === undefined || signature === undefined) return undefined
   return { header, payload, signature, signed: Buffer.from(text.slice(0, last), 'latin1') }
 }
 
-/** Caches parsed headers: an issuer uses only a few. Long headers, such as those with a key, are not cached. */
-const headers = new Map<string, JsonObject>()
-const MAX_HEADERS = 100
-const MAX_CACHED_HEADER = 256
 /** Maximum length of a header, enough for a chain of certificates: parsing 50 kB of nested lists takes 1 ms. */
 const MAX_HEADER = 16 * 1024
-
-function readHeader(text: string): JsonObject | undefined {
-  const cached = headers.get(text)
-  if (cached !== undefined) return cached
-  if (text.length > MAX_HEADER) return undefined
-  const header = parseObject(decode(text))
-  if (header === undefined || text.length > MAX_CACHED_HEADER) return header
-  if (headers.size === MAX_HEADERS) headers.clear()
-  headers.set(unsliced(text), header)
-  return header
-}
+/** An issuer uses only a few headers. Long headers, such as those with a key, are not cached. */
+const parseHeader = memoize((text) => parseObject(decode(text)), 100, 256)
 
 /** Copies an ASCII string: a slice would keep its whole parent string in memory. */
 export function unsliced(text: string): string {

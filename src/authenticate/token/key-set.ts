@@ -1,7 +1,7 @@
 import { KeyObject } from 'node:crypto'
 import { setImmediate as immediate } from 'node:timers/promises'
 import { importJWK, type JWK } from 'jose'
-import { readJson, redactUrl, withTimeout } from './fetch-json.ts'
+import { readJson, redactUrl } from './fetch-json.ts'
 import { isObject, type Jws, SCHEMES, verifyJws } from './jws.ts'
 
 /** A public key that verifies signatures. */
@@ -109,26 +109,20 @@ export interface KeyLocation {
 export class NoKeys extends Error {}
 
 /** Reads an issuer's keys once; returns `previous` if they are unchanged. Rejects, also if no key is usable, with a message for operators. */
-export function loadKeys(
+export async function loadKeys(
   { issuer, jwks, fetchTimeoutMs = 3000 }: KeyLocation,
   previous?: KeySet,
   bounds: { readonly maxBytes?: number; readonly maxKeys?: number } = {},
-  controller?: AbortController,
 ): Promise<KeySet> {
-  return withTimeout(
-    fetchTimeoutMs,
-    async (signal) => {
-      const source = jwks ?? (await discover(issuer, signal)).jwksUri
-      const name = typeof source === 'string' ? redactUrl(source) : 'jwks'
-      const document = typeof source === 'string' ? await readJson(source, signal, bounds.maxBytes) : source
-      const keys = await readKeySet(document, previous, bounds.maxKeys).catch((error: Error) => {
-        throw new Error(`${name} ${error.message}`, { cause: error })
-      })
-      if (keys.keys.length === 0) throw new NoKeys(`${name} holds no key that could verify a token`)
-      return keys
-    },
-    controller,
-  )
+  const signal = AbortSignal.timeout(fetchTimeoutMs)
+  const source = jwks ?? (await discover(issuer, signal)).jwksUri
+  const name = typeof source === 'string' ? redactUrl(source) : 'jwks'
+  const document = typeof source === 'string' ? await readJson(source, signal, bounds.maxBytes) : source
+  const keys = await readKeySet(document, previous, bounds.maxKeys).catch((error: Error) => {
+    throw new Error(`${name} ${error.message}`, { cause: error })
+  })
+  if (keys.keys.length === 0) throw new NoKeys(`${name} holds no key that could verify a token`)
+  return keys
 }
 
 /** Reads the metadata of an issuer (OpenID Connect Discovery 1.0, sections 4 and 4.3) from the document found under `base`. */

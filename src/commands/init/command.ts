@@ -1,5 +1,4 @@
 import { dirname, join } from 'node:path'
-import { withTimeout } from '../../authenticate/token/fetch-json.ts'
 import { discover } from '../../authenticate/token/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
 import { type Args, DEFAULT_FILE, type Io, print, textOf, UsageError, writeLines } from '../io.ts'
@@ -44,9 +43,8 @@ async function findIssuer({ identity, issuer }: InitSettings): Promise<FoundIssu
   if (identity === '') return guess
   const isSameOrigin = origin === identity
   try {
-    const { jwksUri, metadata } = await withTimeout(DISCOVERY_MS, (signal) =>
-      discover(issuer, signal, identity + base),
-    )
+    const signal = AbortSignal.timeout(DISCOVERY_MS)
+    const { jwksUri, metadata } = await discover(issuer, signal, identity + base)
     const keys = new URL(jwksUri)
     const atBackend = keys.origin === origin ? identity + keys.pathname + keys.search : keys.href
     const pathOf = (name: string, fallback: string): string => {

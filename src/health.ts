@@ -41,7 +41,6 @@ export class Health {
     return this.#up
   }
 
-  /** The number of failures in a row. */
   get failures(): number {
     return this.#failures
   }

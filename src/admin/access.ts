@@ -5,7 +5,6 @@ import { isLoopback } from '../downstream/addresses.ts'
 /** Access to limits and the console: with the token or, if none is configured, from this machine. */
 export interface Access {
   readonly token: string | undefined
-  /** True if the listener is reached only from this machine. */
   readonly onLoopback: boolean
 }
 

@@ -9,7 +9,6 @@ export interface AdminParts extends Access, LimitsParts {
   notReadyReason(): string | undefined | Promise<string | undefined>
   metrics(): Promise<string>
   readonly metricsType: string
-  /** Returns the console's data. */
   overview(): Promise<object>
 }
 

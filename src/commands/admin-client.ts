@@ -6,7 +6,6 @@ import { text as read } from 'node:stream/consumers'
 import { isMapping, type Mapping, readSource } from '../config/yaml/source.ts'
 import { type Args, fileOf, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from './io.ts'
 
-/** The admin listener of a running gateway. */
 export interface Admin {
   /** The origin, such as `http://127.0.0.1:9090`. */
   readonly url: string
@@ -17,7 +16,6 @@ export interface Admin {
   readonly problem?: string
 }
 
-/** The admin listener did not answer. */
 export class NoAnswer extends Error {}
 
 const TIMEOUT_MS = 5000
@@ -79,7 +77,6 @@ async function readToken(value: unknown, file = '-'): Promise<string | undefined
 
 interface Options {
   readonly method?: string
-  /** Sent as JSON. */
   readonly body?: object
   readonly signal?: AbortSignal
   readonly timeoutMs?: number

@@ -27,7 +27,6 @@ const WHICH = `Which command? One of ${Object.keys(COMMANDS).join(', ')}.`
 const WRONG_USAGE = 64
 const WRONG_CONFIG = 78
 
-/** Runs a command line and returns its exit code. */
 export async function main(argv: readonly string[], io: Io): Promise<number> {
   let code = 0
   try {

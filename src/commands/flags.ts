@@ -13,7 +13,6 @@ const CONFIG_FLAG = {
   config: text('the YAML file, or - for standard input; unless given, SLUICE_CONFIG, then ./sluice.yaml'),
 }
 const OUTPUT = 'the file that is written, or - for standard output'
-/** The flags that find a running gateway. */
 const GATEWAY_FLAGS = {
   ...CONFIG_FLAG,
   ...JSON_FLAG,

@@ -15,7 +15,6 @@ export const formatWindow = ({
 /** Formats bytes as the configuration writes them, such as `16kB`. */
 export const formatSize = (bytes: number): string => inUnits(bytes, UNITS_BYTES)
 
-/** Uses the largest unit that gives a whole number. */
 function inUnits(value: number, units: Readonly<Record<string, number>>): string {
   const fits = ([, size]: [string, number]) => size === 1 || (value >= size && value % size === 0)
   const [name, size] = Object.entries(units).findLast(fits)!
@@ -43,6 +42,5 @@ export function formatTable(rows: readonly Row[]): string {
 export const formatRows = (head: Row, body: readonly Row[]): string =>
   body.length > 0 ? formatTable([head, ...body]) : ''
 
-/** Joins paragraphs that are not empty. */
 export const formatParagraphs = (paragraphs: readonly string[]): string =>
   paragraphs.filter(Boolean).join('\n\n')

@@ -71,7 +71,6 @@ export function createHotHistogram(
   registry.registerMetric({ name, get } as unknown as Metric)
 
   return {
-    /** Counts one duration under a value of the label. */
     observe(seconds: number, value = ''): void {
       const observed = series.get(value) ?? addSeries(value)
       let bucket = 0

@@ -7,7 +7,6 @@ interface Entry {
   /** The instant until which lines are omitted. */
   until: number
   omitted: number
-  /** The first omitted line. */
   line: string
 }
 

@@ -131,7 +131,6 @@ export function createMetrics() {
     /** Returns all metrics as plain values, which can be combined with those of other processes. */
     values: async (): Promise<MetricValues> =>
       (await Promise.all([registry.getMetricsAsJSON(), nodeRegistry.getMetricsAsJSON()])).flat(),
-    /** Returns the metrics without those of Node.js. */
     ownValues: (): Promise<MetricValues> => registry.getMetricsAsJSON(),
     text: async () => `${await registry.metrics()}\n${await nodeRegistry.metrics()}`,
   }

@@ -35,7 +35,6 @@ const FAILED_LOG_MS = 60_000
 /** Maximum and minimum time to flush spans at shutdown; the minimum applies even if the drain took all of its time. */
 const MAX_FLUSH_MS = 1000
 const MIN_FLUSH_MS = 100
-/** Maximum characters of an attribute. */
 const MAX_CHARS = 300
 
 /**
@@ -101,7 +100,6 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
 
   return {
     begin,
-    /** Ends the span of a finished request. */
     end(exchange: Exchange): void {
       const span = (exchange.span as Span | undefined) ?? begin(exchange).span
       if (!span.isRecording()) return

@@ -7,7 +7,6 @@ const root = existsSync(new URL('package.json', inSources))
   ? inSources
   : new URL('../../../', import.meta.url)
 
-/** Returns the path of a file of this package. */
 export const packageFile = (path: string): string => fileURLToPath(new URL(path, root))
 
 const manifest = readFileSync(packageFile('package.json'), 'utf8')

@@ -57,7 +57,6 @@ export interface ClientJwt extends Jws {
   readonly claims: JsonObject
 }
 
-/** Parses a signed JWT; returns undefined for other text. */
 export function parseJwt(text: string): ClientJwt | undefined {
   const jws = parseJws(text)
   const claims = parseObject(jws?.payload)
@@ -160,7 +159,6 @@ async function signatureFault(jwt: ClientJwt, type: string, keys: Keys | undefin
   )
 }
 
-/** Returns the fault in the audience or the times of a JWT. */
 function claimsFault(claims: JsonObject, { issuer, leewayMs }: ClientRules, others: readonly string[] = []) {
   if (!hasAudience(claims['aud'], [issuer, ...others]))
     return `is for another audience; send the aud ${issuer}`

@@ -24,7 +24,6 @@ export interface ParGuardOptions extends ClientRules {
   readonly unknownClients: 'forward' | 'refuse'
 }
 
-/** A POST to the PAR endpoint. */
 export interface PushedRequest extends Body {
   /** Every `Authorization` value. */
   readonly authorization: readonly string[]

@@ -22,7 +22,6 @@ const MODE_CHANGED = {
 }
 type Mode = keyof typeof MODE_CHANGED
 
-/** Maximum overrides in one log line. */
 const MAX_LOGGED = 20
 
 const logged = (overrides: readonly Override[]): readonly string[] =>

@@ -30,7 +30,6 @@ const OTHER_FILES = 'files that it names have changed'
 const RESTART_ONLY = ['listen', 'admin', 'store', 'log', 'tracing'] as const
 
 interface ReloadParts {
-  /** Applies a configuration atomically. */
   apply(config: Config): void | Promise<void>
   record(outcome: ReloadRecord): void
   readonly log: Log

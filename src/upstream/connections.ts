@@ -112,7 +112,6 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   return {
     ...{ acquire, uploaded, onStaleSocket, evict: pool.evict, close: pool.close },
     sockets: pool.size,
-    /** Returns the number of queued requests. */
     waiting: () => queue.filter(({ settled }) => !settled).length,
   }
 }

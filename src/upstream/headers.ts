@@ -1,7 +1,6 @@
 import type { BodyLength } from '../downstream/body.ts'
 import { type HeaderPolicy, INSPECTED, normalizeFieldName } from './header-policy.ts'
 
-/** Header fields by lower-case name. */
 export type Fields = Record<string, string | string[]>
 
 /** A request as it is sent to an upstream. */

@@ -5,7 +5,6 @@ import type { Connect } from './connect.ts'
 
 export interface PooledSocket<Owner = unknown> extends Socket {
   target: Address
-  /** The request that uses it. */
   owner: Owner | undefined
   /** True once its slot was released, possibly before its `close`. */
   released?: boolean

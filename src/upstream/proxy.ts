@@ -39,7 +39,6 @@ class ProxiedRequest {
   }
 }
 
-/** Returns the request that http-proxy's events are about. */
 const ownerOf = (request: unknown): UpstreamRequest => (request as ProxiedRequest).upstreamRequest
 
 /** Sends requests to an upstream by http-proxy, over the sockets of `UpstreamRequest`. */

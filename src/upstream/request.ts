@@ -26,7 +26,6 @@ const beginAtIterationEnd = atIterationEnd((upstreamRequest: UpstreamRequest) =>
 /** A request to an upstream and its response: one object for its whole life, with one outcome. */
 export class UpstreamRequest {
   readonly request: IncomingMessage
-  /** The caller's response. */
   readonly response: ServerResponse
   readonly outgoing: Outgoing
   readonly timeoutMs: number

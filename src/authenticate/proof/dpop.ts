@@ -11,7 +11,6 @@ type Binding = Readonly<Record<'jkt' | 'ath', string>>
 
 /** A valid proof that may be a replay; it is charged together with the limits of its call. */
 export interface Proof {
-  /** Unique to the proof. */
   readonly id: string
   /** Time for which a second use is refused, the same for each use: until the proof is too old. */
   readonly windowMs: number
@@ -34,7 +33,6 @@ export interface Sender {
 }
 
 const ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
-/** Maximum age of a proof. */
 const MAX_AGE_MS = 60_000
 /** Maximum time by which a client's clock may be ahead. */
 const LEEWAY_MS = 5000

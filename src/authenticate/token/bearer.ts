@@ -13,7 +13,6 @@ import {
 import type { Introspect } from './introspection.ts'
 import { parseJws, parseObject, unsliced } from './jws.ts'
 
-/** An issuer whose tokens are accepted. */
 export interface TrustedIssuer extends JwtRules {
   /** Realm for `WWW-Authenticate`, which has that of the first issuer. */
   readonly realm: string

@@ -3,7 +3,6 @@ import { Refusal, serviceUnavailable } from '../../errors.ts'
 import type { Proof, Proofs, Sender } from '../proof/dpop.ts'
 import { type CredentialsError, type Identity, invalidToken } from './claims.ts'
 
-/** The schemes under which a token may be sent. */
 export type Scheme = 'bearer' | 'dpop'
 
 type Challenges = ReturnType<typeof createChallenges>
@@ -61,7 +60,6 @@ export interface SenderConstrainedToken {
   readonly identity: Identity
   /** Verifies the proof. Never rejects. */
   prove(): Promise<Proof | Refusal>
-  /** Returns the refusal of a replayed proof. */
   replayed(): Refusal
 }
 

@@ -54,11 +54,8 @@ export function unverifiable(cause: unknown): CredentialsError {
 /** Requirements for the claims of an issuer's tokens. */
 export interface TokenRules {
   readonly issuer: string
-  /** Accepted audiences. */
   readonly audience: readonly string[]
-  /** The claim that contains the client. */
   readonly clientClaim: string
-  /** Maximum difference of clocks. */
   readonly leewayMs: number
   /** Names of the claims that limits read. */
   readonly keeps?: readonly string[]
@@ -66,7 +63,6 @@ export interface TokenRules {
 
 /** Requirements for the JWTs of an issuer, and the keys for them. */
 export interface JwtRules extends TokenRules {
-  /** Accepted signature algorithms, such as PS256. */
   readonly algorithms: readonly string[]
   /** `strict` accepts only `at+jwt` (RFC 9068 section 4); `any` also tokens without a specific type. */
   readonly type: 'any' | 'strict'

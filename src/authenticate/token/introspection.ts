@@ -39,7 +39,6 @@ export type IntrospectionResult = 'active' | 'inactive' | 'failed'
 /** Verifies an opaque token. Returns a promise, which never rejects, only if the issuer must be asked. */
 export type Introspect = (token: string) => CredentialsError | Promise<VerifiedToken | CredentialsError>
 
-/** Time that a refusal is cached. */
 const REFUSED_MS = 5000
 const MAX_REFUSED = 10_000
 const NOT_ACTIVE = invalidToken('The access token is not active.')

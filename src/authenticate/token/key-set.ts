@@ -96,7 +96,6 @@ export function privateMember(jwk: object): string | undefined {
   return ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k'].find((member) => member in jwk)
 }
 
-/** The location of an issuer's keys. */
 export interface KeyLocation {
   readonly issuer: string
   /** An http(s) URL, the path of a file, or a JWK Set; by default the `jwks_uri` of the issuer's discovery document. */
@@ -105,7 +104,6 @@ export interface KeyLocation {
   readonly fetchTimeoutMs?: number
 }
 
-/** A JWK Set without a usable key. */
 export class NoKeys extends Error {}
 
 /** Reads an issuer's keys once; returns `previous` if they are unchanged. Rejects, also if no key is usable, with a message for operators. */

@@ -38,5 +38,4 @@ export async function run(config: Config, args: Args, io: Io): Promise<number> {
   return ok ? 0 : 1
 }
 
-/** Marks probes that took more than half of the timeout. */
 const duration = (ms: number): string => (ms > TIMEOUT_MS / 2 ? `${ms} ms, slow` : `${ms} ms`)

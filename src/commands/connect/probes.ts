@@ -16,7 +16,6 @@ export interface Finding {
   readonly what: string
   /** The result and, if it failed, the remedy. */
   readonly message: string
-  /** Duration of the probe, in milliseconds. */
   readonly ms?: number
 }
 

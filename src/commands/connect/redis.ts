@@ -34,7 +34,6 @@ function describeNode(node: Awaited<ReturnType<typeof inspectNodes>>[number], ki
   return { state: 'failed', what, message: reason }
 }
 
-/** Counts a call and frees it, and then reads the overrides. */
 async function useStore(config: Config, { redis, prefix }: SharedStore): Promise<readonly Finding[]> {
   const warnings: string[] = []
   const what = 'counting in Redis'

@@ -90,7 +90,6 @@ function openTerminal({ stdin, stderr }: Io) {
   const lines = terminal[Symbol.asyncIterator]()
   let isOpen = true
   terminal.once('close', () => (isOpen = false))
-  /** Prompts until the answer is valid. */
   async function ask(prompt: Prompt): Promise<string> {
     terminal.setPrompt(`${prompt.question}${prompt.fallback ? ` [${prompt.fallback}]` : ''} `)
     for (;;) {

@@ -1,9 +1,7 @@
 import { type InitSettings, matchesOf } from './prompts.ts'
 
-/** The environment variable of the Redis password. */
 export const PASSWORD = 'REDIS_PASSWORD'
 
-/** The keys and endpoints of the identity backend. */
 export interface FoundIssuer {
   /** The URL of the issuer's keys; undefined if discovery finds it at each start. */
   readonly jwks: string | undefined

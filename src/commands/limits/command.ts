@@ -16,7 +16,6 @@ const SCAN = { timeoutMs: 60_000 }
 const TOP_INTERVAL_MS = 1000
 /** Seconds over which `top` averages a rate. */
 const RATE_SECONDS = 10
-/** The escape sequences that clear the terminal. */
 const CLEAR = '\u001B[2J\u001B[H'
 
 /** Shows, sets or resets the limits of a client at a running gateway, lists the overrides, or watches all clients. */

@@ -19,7 +19,6 @@ const WINDOW_MS = 60_000
 const MAX_BUFFERED = 400_000
 /** Fraction by which both are exceeded before the buffered calls are sorted again. */
 const SLACK = 0.1
-/** The gateway writes years of four digits. */
 const FIVE_DIGIT_YEARS = Date.UTC(10_000, 0)
 /** Ends a path or a host that the log has truncated. */
 const TRUNCATED = '…'

@@ -9,7 +9,6 @@ import { CALLBACK, CLIENT, createDataApi, createIdentity, DATA_SCOPES } from './
 type Addresses = Readonly<Record<'gateway' | 'admin' | 'identity' | 'data', string>>
 
 const LOOPBACK = '127.0.0.1'
-/** Every address of the machine. */
 const ANY = '0.0.0.0'
 /** Audience of the access tokens, as in config/sandbox.yaml. */
 const AUDIENCE = 'https://data.sandbox.example'
@@ -121,7 +120,6 @@ async function shut(server: Server): Promise<void> {
   await closed
 }
 
-/** Pads the addresses to one width. */
 const column = (url: string): string => url.padEnd(28)
 
 /** Describes the servers, and lists commands to paste into a shell with bash, curl and sed: `config/sandbox.txt` with the values. */

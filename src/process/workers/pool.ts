@@ -14,7 +14,6 @@ const CGROUPS = '/sys/fs/cgroup'
 /** Maximum time for a worker to report its readiness: less than a probe waits. */
 const READY_MS = 500
 const ANSWER_MS = 3000
-/** Maximum time for a worker to apply a configuration. */
 const APPLY_MS = 10_000
 
 /** Opens a service of several processes, and restarts those that exit. Rejects with the error of a worker that did not start. */
@@ -26,7 +25,6 @@ export async function openWorkers(
 ): Promise<Service> {
   let { level } = config.log
   let current = ofWorkers(config)
-  /** Counters of workers that have exited. */
   let counted: MetricValues = []
   /** Last metrics of the running workers. */
   const latest = new Map<WorkerProcess, MetricValues>()
@@ -61,7 +59,6 @@ export async function openWorkers(
   const callAll = <Name extends keyof WorkerCalls>(name: Name, argument?: Parameters<WorkerCalls[Name]>[0]) =>
     Promise.all(serving().map((worker) => worker.call(name, argument, ANSWER_MS).catch(() => undefined)))
 
-  /** Returns the worker that answers operators. */
   function first(): WorkerProcess {
     const [worker] = serving()
     if (worker === undefined) throw new Error('no worker serves')

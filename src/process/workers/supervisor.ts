@@ -79,7 +79,6 @@ export function superviseWorker(
   return {
     /** Resolves with the address of the first start; rejects if that start failed. */
     started: spawn(),
-    /** Returns the worker that serves now, if any. */
     serving: () => stopChecks && current,
     /** Drains the worker, kills it if that takes too long, and returns how many requests were cut. */
     async close(times: DrainTimes): Promise<number> {

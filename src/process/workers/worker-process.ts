@@ -7,7 +7,6 @@ import type { Call, Result, WorkerCalls } from './worker.ts'
 /** A call without an answer in time: its effect may still happen. */
 export class CallTimeout extends Error {}
 
-/** A worker, for the primary process. */
 export type WorkerProcess = ReturnType<typeof forkWorker>
 
 /** Forks a worker, which serves once it is configured; `write` is called with its log, in whole lines. */

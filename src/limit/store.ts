@@ -23,13 +23,14 @@ export interface Allowance {
 
 /** Creates an allowance; `growsAt` is in epoch milliseconds with fractions. */
 export function allowanceOf(
-  { name, limit, windowMs, shadow }: Quota,
+  { name, limit, windowMs, shadow, calendar }: Quota,
   admitted: boolean,
   used: number,
   growsAt: number,
   resetAfterMs: number,
 ): Allowance {
-  const resetAt = Math.ceil(growsAt)
+  // A period ends at a whole millisecond, from which the sum of fractions differs by less than a microsecond.
+  const resetAt = calendar === undefined ? Math.ceil(growsAt) : Math.round(growsAt)
   const remaining = Math.max(0, limit - used)
   const retryAfterMs = remaining > 0 ? 0 : resetAfterMs
   return { name, limit, windowMs, used, remaining, resetAt, resetAfterMs, retryAfterMs, admitted, shadow }

@@ -91,7 +91,7 @@ const FAULTS: Readonly<
     [LOCAL, 'Math.max(MIN_SPREAD_MS, spreadMs(quota.key))', '0'],
   ],
   'calls are given back until the store says so': [
-    [LOCAL, 'known.back = undefined', 'known.back = back && { ...back }'],
+    [LOCAL, '    known.back = undefined\n    return', '    return'],
   ],
   'an access is under way as long as its window': [
     ['src/limit/limit.ts', '...access, key, windowMs: together', '...access, key, windowMs'],

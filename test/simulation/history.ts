@@ -50,6 +50,8 @@ export interface History {
   readonly seed: number
   readonly gateways: number
   readonly isCluster: boolean
+  /** Milliseconds by which the clocks of Redis are ahead of those of the gateways. */
+  readonly aheadMs: number
   readonly ms: number
   readonly limits: Readonly<Record<LimitName, Rule>>
   readonly actions: readonly Action[]
@@ -143,7 +145,8 @@ export function createHistory(profile: Profile, seed: number): History {
     }
   }
   actions.sort((a, b) => a.atMs - b.atMs)
-  return { seed, gateways, isCluster: random.chance(0.25), ms, limits, actions }
+  const aheadMs = profile === 'regulated' ? 333 : 0
+  return { seed, gateways, isCluster: random.chance(0.25), aheadMs, ms, limits, actions }
 }
 
 function ruleOf(random: Random, limit = random.pick([1, 2, 3, 5, 10, 20])): Rule {

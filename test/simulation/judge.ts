@@ -87,7 +87,8 @@ function excess(played: Played, calls: readonly Call[], name: LimitName): readon
 /** Finds calendar periods in which more calls were counted or under way at a time than promised. A call counts if it is in the period for certain. */
 function periods(played: Played, calls: readonly Call[], name: LimitName): readonly Violation[] {
   const { limit, windowMs } = played.history.limits[name]
-  const periodOf = (atMs: number): number => Math.floor(serverMicroseconds(atMs, 0) / (windowMs * 1000))
+  const { aheadMs } = played.history
+  const periodOf = (atMs: number): number => Math.floor(serverMicroseconds(atMs, aheadMs) / (windowMs * 1000))
   const certain = calls.filter(
     (call) => call.admitted && periodOf(call.askedAtMs) === periodOf(call.toldAtMs),
   )

@@ -46,7 +46,7 @@ export async function play(history: History, observe: Observe = (server) => serv
   const world = createWorld()
   const calls: Call[] = []
   const executed: Executed[] = []
-  const clocks = { aheadMs: [0, 0] }
+  const clocks = { aheadMs: [history.aheadMs, history.aheadMs] }
   const createServer = (name: string, half: 0 | 1): Server => {
     const nowUs = (): number => serverMicroseconds(world.now(), clocks.aheadMs[half]!)
     return observe({ name, model: createRedisModel(nowUs), isAlive: true, stalledUntilMs: 0 }, nowUs)

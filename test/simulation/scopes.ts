@@ -134,7 +134,14 @@ async function runOrder(scope: Scope, choose: Choose, outcomes: Set<string>): Pr
   const promising = state.fault === undefined ? 1 : scope.gateways
   const violations = judge({
     history: {
-      ...{ seed: 0, gateways: promising, isCluster: false, ms: 0, actions: actionsOf(state.fault) },
+      ...{
+        seed: 0,
+        gateways: promising,
+        isCluster: false,
+        aheadMs: 0,
+        ms: 0,
+        actions: actionsOf(state.fault),
+      },
       limits: { requests: rule, sync: rule },
     },
     ...{ calls, rules: { requests: [{ ...rule, fromMs: 0 }], sync: [] }, executed },

@@ -30,12 +30,14 @@ export function createLocalCounters(
     frameAt(quota, atUs, quota.calendar === undefined ? 0 : dateMs(quota, atUs))
   const dateMs = ({ key }: Quota, atUs = nowUs()): number => dateAt(key, atUs / 1000) || epochMs(atUs / 1000)
 
+  /** Own calls are kept for the longest possible period, and apart, as the server's clock may not be known. */
+  const slidingFrame = ({ limit, windowMs }: Quota, atUs: number) => frameAt({ limit, windowMs }, atUs, 0)
+
   /** Stops keeping a key whose own calls have left the window, or are added. */
   function release(known: Known): void {
     const { quota, own, adding, back } = known
     if ((own === undefined && back === undefined) || adding !== undefined) return
-    const frame = frameOf(quota, nowUs())
-    if (own !== undefined && viewAt(own, frame).used > 0) return
+    if (own !== undefined && viewAt(own, slidingFrame(quota, nowUs())).used > 0) return
     if (back !== undefined && back.endsAt > dateMs(quota)) return
     known.own = known.back = undefined
     keys.release(known)
@@ -58,7 +60,7 @@ export function createLocalCounters(
       // The same for all calls of a log: a call that is counted further ahead than others would drop those still in the window.
       known.spreadMs = Math.max(MIN_SPREAD_MS, spreadMs(quota.key))
     }
-    add(known.own, frameOf(quota, at), at + Math.ceil(known.spreadMs * 1000))
+    add(known.own, slidingFrame(quota, at), at + Math.ceil(known.spreadMs * 1000))
     keys.keep(known)
   }
 

@@ -147,5 +147,7 @@ export function dropUpTo(log: CallLog, total: number): void {
 export function takeBack(log: CallLog, frame: Frame): void {
   if (viewAt(log, frame).used === 0) return
   log.total--
-  log.slots[log.slots.length - 1]!--
+  const last = heldSlots(log) - 1
+  if (log.total === (last === 0 ? log.expiredCalls : callsUpTo(log, last - 1))) log.slots.length -= 2
+  else log.slots[log.slots.length - 1] = log.total
 }

@@ -89,11 +89,18 @@ export function createDeadlines(timeoutMs: number, clock: Clock) {
 export class ServerClocks {
   /** Minimum and maximum difference of each server's clock to the local clock, in microseconds. */
   readonly #ahead = new Map<string, readonly [min: number, max: number]>()
+  #last: readonly [min: number, max: number] | undefined
 
   /** Converts a local instant to the earliest or the latest possible one of a server's clock, in microseconds; 0 if unknown. */
   at(server: string, localMs: number, bound: 'earliest' | 'latest'): number {
     const ahead = this.#ahead.get(server)
     return ahead === undefined ? 0 : Math.round(ahead[bound === 'earliest' ? 0 : 1] + localMs * 1000)
+  }
+
+  /** Converts a local instant to epoch milliseconds of a server, the earliest possible; by the server heard last if its own clock is unknown, 0 if all are. */
+  dateAt(server: string, localMs: number): number {
+    const [min] = this.#ahead.get(server) ?? this.#last ?? []
+    return min === undefined ? 0 : min / 1000 + localMs
   }
 
   /** Returns the latest local instant, in milliseconds, at which a server's clock can have shown a time. */
@@ -112,6 +119,7 @@ export class ServerClocks {
     const [min, max] = [shownUs - readAt * 1000, shownUs - sentAt * 1000]
     const [knownMin, knownMax] = this.#ahead.get(server) ?? [min, max]
     const agrees = knownMin <= max && min <= knownMax
-    this.#ahead.set(server, agrees ? [Math.max(knownMin, min), Math.min(knownMax, max)] : [min, max])
+    this.#last = agrees ? [Math.max(knownMin, min), Math.min(knownMax, max)] : [min, max]
+    this.#ahead.set(server, this.#last)
   }
 }

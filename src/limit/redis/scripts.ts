@@ -134,7 +134,7 @@ export function createScripts(
     check: (server: string) => deadlinesOf(server).within(check),
     /** Returns how far the estimates of a server's clock are apart, in milliseconds. */
     spreadMs: (server: string): number => clocks.spreadMs(server),
-    dateAt: (server: string, localMs: number): number => clocks.at(server, localMs, 'earliest') / 1000,
+    dateAt: (server: string, localMs: number): number => clocks.dateAt(server, localMs),
 
     /** Registers a gateway with a server, under keys that begin with `sample`. Times are epoch milliseconds of Redis's clock. */
     async register(server: string, sample: string, id: string) {

@@ -165,7 +165,7 @@ export function storeContract(
       const property = fc.asyncProperty(traces, async (all) => {
         await Promise.all(all.map((steps, i) => assertAgreement(steps, subjects[i]!)))
       })
-      await fc.assert(property, { numRuns: Math.ceil(count / atOnce) })
+      await fc.assert(property, { numRuns: Math.ceil(count / atOnce), endOnFailure: true })
     }
 
     function trace(
@@ -352,14 +352,14 @@ const CALENDARS: Readonly<Record<string, Calendar>> = {
   day: createCalendar('day', 'Australia/Sydney'),
   month: createCalendar('month', 'America/Sao_Paulo'),
 }
-const TOGETHER = ['token1', 'token2', 'soon', 'day']
+const TOGETHER = new Set(['token1', 'token2', 'soon', 'day'])
 
 /** Returns a quota with its key, and its access before it. */
 function keyed(quota: Quota, key: string): readonly Quota[] {
   const { name, windowMs } = quota
   const calendar = CALENDARS[name]
   const own = { ...quota, key, ...(calendar && { calendar, countsSuccess: name !== 'day' }) }
-  if (!TOGETHER.includes(name)) return [own]
+  if (!TOGETHER.has(name)) return [own]
   const access = { name: ACCESS, key: `${key}~`, limit: 1, shadow: false }
   // Two tokens share a limit.
   if (name.startsWith('token'))

@@ -8,7 +8,7 @@ import { createRedisModel, type Snapshot } from './redis-model.ts'
 import { createWorld, serverMicroseconds } from './time.ts'
 
 /** A call as its caller saw it. Times are milliseconds of the world. */
-export interface Call extends Told {
+export interface Call extends Omit<Told, 'giveBack'> {
   readonly client: string
   readonly limits: readonly LimitName[]
   readonly gateway: number
@@ -101,8 +101,9 @@ export async function play(history: History, observe: Observe = (server) => serv
     const told = await gateways[gateway]!.call(action.client, names, proof)
     if (told === undefined) return undefined
     const { client } = action
+    const { giveBack, ...said } = told
     const made: Call = {
-      ...told,
+      ...said,
       client,
       limits: names,
       gateway,
@@ -114,15 +115,13 @@ export async function play(history: History, observe: Observe = (server) => serv
     calls.push(made)
     if (made.admitted && names.includes('requests') && history.limits.requests.kind === 'success') {
       const random = createRandom(history.seed * 7919 + calls.length)
-      if (random.chance(0.4)) void fail(made, random.between(0, history.limits.requests.windowMs))
+      if (random.chance(0.4))
+        void sleep(random.between(0, history.limits.requests.windowMs)).then(() => {
+          made.givenBackAtMs = world.now()
+          giveBack()
+        })
     }
     return made
-  }
-
-  async function fail(made: Call, afterMs: number): Promise<void> {
-    await sleep(afterMs)
-    made.givenBackAtMs = world.now()
-    made.giveBack()
   }
 
   async function runCaller(action: Action & { kind: 'caller' }): Promise<void> {

@@ -30,9 +30,6 @@ export function createLocalCounters(
     frameAt(quota, atUs, quota.calendar === undefined ? 0 : dateMs(quota, atUs))
   const dateMs = ({ key }: Quota, atUs = nowUs()): number => dateAt(key, atUs / 1000) || epochMs(atUs / 1000)
 
-  /** Own calls are kept for the longest possible period, and apart, as the server's clock may not be known. */
-  const slidingFrame = ({ limit, windowMs }: Quota, atUs: number) => frameAt({ limit, windowMs }, atUs, 0)
-
   /** Stops keeping a key whose own calls have left the window, or are added. */
   function release(known: Known): void {
     const { quota, own, adding, back } = known
@@ -175,3 +172,6 @@ export function createLocalCounters(
 }
 
 const noop = (): undefined => undefined
+
+/** Own calls are kept for the longest possible period, and apart, as the server's clock may not be known. */
+const slidingFrame = ({ limit, windowMs }: Quota, atUs: number) => frameAt({ limit, windowMs }, atUs, 0)

@@ -42,8 +42,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   /** Returns the strictest mode of the limits of a call; for a call with a proof alone, that of the store. */
   function strictest(quotas: readonly Quota[]): OutageMode {
-    const modes = quotas.flatMap((quota) => (isProof(quota) ? [] : [modeOf(quota)]))
-    return (['deny', 'local', 'allow'] as const).find((mode) => modes.includes(mode)) ?? onOutage
+    const modes = new Set(quotas.filter((quota) => !isProof(quota)).map(modeOf))
+    return (['deny', 'local', 'allow'] as const).find((mode) => modes.has(mode)) ?? onOutage
   }
 
   function chargeFallback(quotas: readonly Quota[], cause?: Error): Charge | Promise<never> {

@@ -42,10 +42,10 @@ export const AUSTRALIA: Scenario = {
 2026-10-03 09:00:01.500+10:00 | session 1 | 429 session-rate; 0 of 5 left; Retry-After: 1 | The 6th call of a session in a second.
 2026-10-03 09:01:00+10:00 | session 1, 94 times, 250 ms apart | 200; 19 of 20 left | With these, 100 calls of the session; the refused one was not counted.
 2026-10-03 09:02:00+10:00 | session 1 | 429 session-calls; 0 of 100 left; Retry-After: 86280 | The 101st call of a session. A new token is the shorter way.
-2026-10-03 09:02:01+10:00 | session 1, Ana present | 200; 9 of 10 left | The customer is present: sessions have no bound.
+2026-10-03 09:02:01+10:00 | session 1, Ana present | 200; 9 of 10 left | The customer is present: sessions are unlimited.
 2026-10-03 10:00:00+10:00 | sessions 2 to 20, 19 times | 200; 0 of 20 left | 19 further tokens: 20 sessions.
 2026-10-03 11:00:00+10:00 | session 21 | 429 sessions; 0 of 20 left; Retry-After: 46800 | The 21st token, until midnight.
-2026-10-03 11:00:01+10:00 | session 2, 5 times | 200; 0 of 20 left | The first 20 go on.
+2026-10-03 11:00:01+10:00 | session 2, 5 times | 200; 0 of 20 left | The first 20 sessions continue.
 2026-10-03 11:00:02+10:00 | session 1 of Bo | 200; 19 of 20 left | Another customer.
 2026-10-03 11:00:02+10:00 | session 1 of Ana, another product | 200; 19 of 20 left | Another software product.
 2026-10-03 12:00:00+10:00 | Ana present, 10 times | 200; 0 of 10 left | 10 TPS per customer.
@@ -56,13 +56,13 @@ export const AUSTRALIA: Scenario = {
 2026-10-03 13:00:00.500+10:00 | Bo present, another product | 200; 9 of 10 left | Another software product.
 2026-10-03 14:00:00+10:00 | one of 150 customers of 3 products present, 150 times | 200; 9 of 10 left | 150 TPS of secure traffic.
 2026-10-03 14:00:00.500+10:00 | Bo present | 429 total; 0 of 150 left; Retry-After: 1 | The 151st secure call in a second.
-2026-10-03 14:00:00.500+10:00 | list of products | 200; 299 of 300 left; x-fapi-interaction-id: a new UUID | Public traffic is counted besides.
+2026-10-03 14:00:00.500+10:00 | list of products | 200; 299 of 300 left; x-fapi-interaction-id: a new UUID | Public traffic has its own counter.
 2026-10-03 23:59:59.999+10:00 | session 21 | 429 sessions; 0 of 20 left; Retry-After: 1 | The last millisecond of the day.
 2026-10-04 00:00:00+10:00 | session 21 | 200; 19 of 20 left | A new day.
 2026-10-04 00:00:01+10:00 | session 2 | 200; 18 of 20 left | A token that is used on both sides of midnight is a session of both days.
 2026-10-04 00:30:00+10:00 | sessions 22 to 39, 18 times | 200; 0 of 20 left | 20 sessions.
 2026-10-04 01:00:00+10:00 | session 41 | 429 sessions; 0 of 20 left; Retry-After: 79200 | Midnight is in 22 hours: summer time begins at 02:00, and the day has 23 hours.
-2026-10-04 03:00:00+11:00 | session 41 | 429 sessions; 0 of 20 left; Retry-After: 75600 | An hour later by any clock that runs.
+2026-10-04 03:00:00+11:00 | session 41 | 429 sessions; 0 of 20 left; Retry-After: 75600 | An hour later: 02:00 to 03:00 did not exist.
 2026-10-04 23:59:59.999+11:00 | session 41 | 429 sessions; 0 of 20 left; Retry-After: 1 | The last millisecond of the day.
 2026-10-05 00:00:00+11:00 | session 41 | 200; 19 of 20 left | A new day, 23 hours after the one before it.
 `,

@@ -56,7 +56,7 @@ export const EUROPEAN_UNION: Scenario = {
 2026-03-02 22:00:03+01:00 | balances of DE1 | 200; 2 of 4 left | Another endpoint: its second access.
 2026-03-03 05:59:59.999+01:00 | transactions of DE1 | 429 ACCESS_EXCEEDED; 0 of 4 left; Retry-After: 1 | The first access is not yet 24 hours old.
 2026-03-03 06:00:00+01:00 | transactions of DE1 | 200; 0 of 4 left | The first access has left the 24 hours.
-2026-03-03 06:05:00+01:00 | transactions of DE1 | 200; 0 of 4 left | The second access has left, too; its place is taken at once.
+2026-03-03 06:05:00+01:00 | transactions of DE1 | 200; 0 of 4 left | The second access has left, too; this one counts.
 2026-03-03 06:10:00+01:00 | transactions of DE1 | 429 ACCESS_EXCEEDED; 0 of 4 left; Retry-After: 21600 | The third access leaves at 12:10.
 2026-03-03 08:00:00+01:00 | transactions, 6 a day agreed | 200; 5 of 6 left | The claim frequency_per_day is 6.
 2026-03-03 09:00:00+01:00 | transactions, 6 a day agreed | 200; 4 of 6 left |

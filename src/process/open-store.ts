@@ -9,6 +9,7 @@ import { createRedisStore } from '../limit/redis/store.ts'
 import { StoreConfigError } from '../limit/redis/diagnose.ts'
 import { atMostEvery, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 
 const DAMAGED_LOG_MS = 10_000
 /** Pauses before a log line about decisions of the fallback while Redis is available: before the first, and before the next. */
@@ -32,9 +33,10 @@ const logged = (overrides: readonly Override[]): readonly string[] =>
 
 /**
  * Opens the store, its `counters` without the fallback, and the overrides. `ready` returns true if calls can be decided as
- * configured. Rejects if Redis contradicts the configuration. If Redis cannot be reached, logs that and sets the metrics.
+ * configured. Rejects if Redis contradicts the configuration. If Redis cannot be reached, logs that and sets the metrics. `clock` is
+ * that of counters in memory.
  */
-export async function openStore(config: StoreConfig, log: Log, metrics: Metrics) {
+export async function openStore(config: StoreConfig, log: Log, metrics: Metrics, clock = SYSTEM_CLOCK) {
   function show(...now: readonly Mode[]): void {
     for (const mode of Object.keys(MODE_CHANGED) as Mode[])
       metrics.storeMode.set({ mode }, now.includes(mode) ? 1 : 0)
@@ -50,7 +52,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics)
   }
   if (config === 'memory') {
     show('store')
-    const store = new MemoryStore()
+    const store = new MemoryStore(clock)
     const overrides = createLiveOverrides(createMemoryOverrides(), events)
     return { store, counters: store, overrides, ready: () => true }
   }

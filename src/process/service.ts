@@ -17,6 +17,7 @@ import type { Metrics } from '../observe/metrics.ts'
 import { createHeaderPolicy } from '../upstream/header-policy.ts'
 import { createForward, type Upstream } from '../upstream/upstream.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuards, openIssuers } from './open-authentication.ts'
+import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { assertPrivateParts } from '../runtime/node-http.ts'
 import { openStore } from './open-store.ts'
 import { createOperations, type OperatorApi } from './operations.ts'
@@ -37,7 +38,6 @@ export interface Service extends OperatorApi {
 }
 
 export type LocalService = Awaited<ReturnType<typeof buildService>>
-
 export type LogLevel = Config['log']['level']
 
 export interface DrainTimes {
@@ -51,7 +51,12 @@ const DROPPED_LOG_MS = 60_000
 const KEPT_BYTES = 8 * 1024 ** 2
 
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
-export async function buildService(started: Config, output: LogOutput, metrics: Metrics) {
+export async function buildService(
+  started: Config,
+  output: LogOutput,
+  metrics: Metrics,
+  clock = SYSTEM_CLOCK, // of the limiter, and of counters in memory
+) {
   // Makes glibc keep up to twice `KEPT_BYTES` of freed memory: freeing an mmapped block raises the dynamic trim threshold to
   // twice its size (mallopt(3), M_MMAP_THRESHOLD). Without it, malloc returns the buffers of each large response to the kernel,
   // and the page faults took up to half of the processor time of 1 MB responses. Setting the thresholds would disable this.
@@ -60,8 +65,8 @@ export async function buildService(started: Config, output: LogOutput, metrics: 
   const tracing =
     started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log)
   assertPrivateParts()
-  const { store, counters, overrides, ready } = await openStore(started.store, log, metrics)
-  const limiter = createLimiter(store, metrics.decisions.inc)
+  const { store, counters, overrides, ready } = await openStore(started.store, log, metrics, clock)
+  const limiter = createLimiter(store, metrics.decisions.inc, clock)
   const failures = createFailures({
     onCounted: () => metrics.failures.inc(),
     onRefused: () => metrics.failuresRefused.inc(),

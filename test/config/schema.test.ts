@@ -13,7 +13,8 @@ const SANDBOX = {
   DATA_URL: 'http://127.0.0.1:4000',
   ISSUER: 'http://127.0.0.1:8080/oidc',
 }
-const files = (await readdir(CONFIG)).filter((file) => file.endsWith('.yaml'))
+const EXAMPLES = (await readdir(join(CONFIG, 'examples'))).map((file) => join('examples', file))
+const files = [...(await readdir(CONFIG)).filter((file) => file.endsWith('.yaml')), ...EXAMPLES]
 
 type Json = z.core.JSONSchema.BaseSchema
 
@@ -32,9 +33,10 @@ describe('config/', () => {
     const file = join(CONFIG, name)
     const { config } = await loadConfig({ file, env: name === 'sandbox.yaml' ? SANDBOX : {} })
     expect(config.routes.length).toBeGreaterThan(0)
-    expect(await readFile(file, 'utf8')).toMatch(
-      /^# yaml-language-server: \$schema=\.\/sluice\.schema\.json\n/,
-    )
+    expect(config.warnings).toEqual([])
+    const schema = name.startsWith('examples') ? '../sluice.schema.json' : './sluice.schema.json'
+    const [line] = (await readFile(file, 'utf8')).split('\n', 1)
+    expect(line).toBe(`# yaml-language-server: $schema=${schema}`)
   })
 
   it('shows every key in the reference, with the default where it has one', async () => {
@@ -89,7 +91,7 @@ describe('sluice.schema.json', () => {
   }
 
   it.each(files)('takes %s, variables and all', async (name) => {
-    const value: unknown = parse(await readFile(join(CONFIG, name), 'utf8'))
+    const value: unknown = parse(await readFile(join(CONFIG, name), 'utf8'), { merge: true })
     expect(schema.safeParse(value).error).toBeUndefined()
   })
 

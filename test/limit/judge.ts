@@ -95,7 +95,7 @@ export class Judge {
     const log = this.#logOf(quota, endUs - startUs, nowUs, true)
     if (endUs !== endsAtUs) return
     const [sure, likely] = [since(log.sure, startUs).slice(0, -1), since(log.likely, startUs).slice(0, -1)]
-    this.#logs.set(quota.key, { ...log, sure, likely })
+    if (since(log.sure, startUs).length > 0) this.#logs.set(quota.key, { ...log, sure, likely })
   }
 }
 

@@ -149,7 +149,9 @@ for decision = 3, #ARGV do
     for each = adding and at or 1, charging and admitted and log.pays and (adding and #rule or 1) or 0, 2 do
       local instant, calls = now, 1
       if adding then instant, calls = min(rule[each], now), max(rule[each + 1], log.gone - log.total) end
-      if instant > horizon and calls ~= 0 then
+      if calls < 0 and log.total + calls == log.gone then
+        log.total, log.held, log.dirty = log.gone, 0, true
+      elseif instant > horizon and calls ~= 0 then
         -- Add the calls to the newest slot, or to a new one.
         local held, when = log.held, instant
         log.total = log.total + calls

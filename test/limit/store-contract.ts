@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { longestWait } from '../../src/limit/decision.ts'
 import { clientKeys } from '../../src/limit/key.ts'
-import { type Calendar, createCalendar } from '../../src/limit/calendar.ts'
+import { type Calendar, createCalendar, UNITS_MS } from '../../src/limit/calendar.ts'
 import { ACCESS, isAccess, type Limit, type Quota } from '../../src/limit/limit.ts'
 import type { Allowance, Store } from '../../src/limit/store.ts'
 import { Judge } from './judge.ts'
@@ -359,7 +359,8 @@ const TOGETHER = new Set(['token1', 'token2', 'soon', 'day'])
 function keyed(quota: Quota, key: string): readonly Quota[] {
   const { name, windowMs } = quota
   const calendar = CALENDARS[name]
-  const own = { ...quota, key, ...(calendar && { calendar, countsSuccess: name !== 'day' }) }
+  const period = calendar && { calendar, windowMs: UNITS_MS[calendar.unit], countsSuccess: name !== 'day' }
+  const own = { ...quota, key, ...period }
   if (!TOGETHER.has(name)) return [own]
   const access = { name: ACCESS, key: `${key}~`, limit: 1, shadow: false }
   // Two tokens share a limit.

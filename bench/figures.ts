@@ -101,6 +101,13 @@ const PIPELINE = 100
 const CLIENTS = 1000
 /** The limit of a call with one limit. */
 const ONE_LIMIT = `1 1000 ${WINDOW_US} 0`
+/** The hour of the clock, as a limit of charge.lua. */
+const HOUR_US = 3_600_000_000
+const HOUR = `${CALLS} ${HOUR_US} 4 ${Math.floor((Date.now() * 1000) / HOUR_US) * HOUR_US}`
+const [FREE_ACCESS, CHARGED_ACCESS] = [
+  `1 1 ${WINDOW_US} 2 1000 ${WINDOW_US} 0`,
+  `1 1 1 2 1000 ${WINDOW_US} 0`,
+]
 const INCR_SCRIPT = `if redis.call('INCR', KEYS[1]) == 1 then redis.call('PEXPIRE', KEYS[1], 60000) end`
 
 /** Microseconds that Redis has spent in scripts, and processor time including its sockets. */
@@ -120,6 +127,8 @@ interface Call {
   readonly limits?: number
   /** Decisions in one call. */
   readonly decisions?: number
+  /** The rule of each decision, in place of one of `limits` limits. */
+  readonly rule?: string
 }
 
 /** Microseconds in the script for each decision; calls are pipelined. */
@@ -128,7 +137,7 @@ async function scriptUs(bench: Bench, call: Call): Promise<string> {
   await bench.store.flushall()
   const sha = (await bench.store.script('LOAD', script)) as string
   const each = Array.from({ length: limits }, (_, i) => i)
-  const rule = `1 ${each.map((i) => `${limit + i} ${WINDOW_US} 0`).join(' ')}`
+  const rule = call.rule ?? `1 ${each.map((i) => `${limit + i} ${WINDOW_US} 0`).join(' ')}`
   const before = await redisUs(bench)
   for (let done = 0; done < CALLS;) {
     const pipeline = bench.store.pipeline()
@@ -179,6 +188,10 @@ async function redis(bench: Bench): Promise<string> {
     ],
     ['script: admitted, 5000 a minute', await scriptUs(bench, { limit: 5000 })],
     ['script: refused', await scriptUs(bench, { limit: 1 })],
+    ['script: admitted, an hour of the clock', await scriptUs(bench, { rule: `1 ${HOUR}` })],
+    ['script: given back', await scriptUs(bench, { rule: `2 ${HOUR} ${HOUR.split(' ').at(-1)} -1` })],
+    ['script: charged with its access', await scriptUs(bench, { rule: CHARGED_ACCESS, limits: 2 })],
+    ['script: free in its access', await scriptUs(bench, { rule: FREE_ACCESS, limits: 2 })],
     ['script: only INCR and PEXPIRE', await scriptUs(bench, { script: INCR_SCRIPT })],
     ['through the gateway: admitted, one limit', await gatewayUs(bench, 1)],
     ['through the gateway: admitted, two limits', await gatewayUs(bench, 2)],
@@ -192,6 +205,15 @@ async function redis(bench: Bench): Promise<string> {
       `a client with ${calls} calls in its window`,
       `${await bench.store.memory('USAGE', key)} bytes`,
     ])
+  }
+  const further = [
+    ['an hour of the clock', ['{memory}:hour'], `1 ${HOUR}`],
+    ['an access and its limit, one call', ['{memory}:sessions~', '{memory}:sessions'], FREE_ACCESS],
+  ] as const
+  for (const [name, keys, rule] of further) {
+    await bench.store.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, rule)
+    const bytes = await Promise.all(keys.map((key) => bench.store.memory('USAGE', key)))
+    lines.push([name, `${bytes.join(' + ')} bytes`])
   }
   return markdown(['Redis', ''], lines)
 }

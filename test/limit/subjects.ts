@@ -59,7 +59,10 @@ export function throughLimiter(subject: Subject): Subject {
       return { admitted, allowances, mode, decidedAt: decidedAt! }
     },
     peek: (quotas) => subject.store.peek(quotas),
-    giveBack: (quota, endsAt) => subject.store.giveBack(quota, endsAt),
+    giveBack(quota, endsAt) {
+      subject.store.giveBack(quota, endsAt)
+      limiter.forget()
+    },
     keys: (filter) => subject.store.keys(filter),
     async reset(filter) {
       const freed = await subject.store.reset(filter)

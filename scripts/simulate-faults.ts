@@ -25,8 +25,8 @@ const FAULTS: Readonly<
     [STORE, 'const breakers =', 'const asked = new Map<string, string>()\n  const breakers ='],
     [
       STORE,
-      'options.onFallback?.(cause)',
-      'options.onFallback?.(cause)\n    for (const { key } of quotas) asked.set(key, store.server(key))',
+      'options.onFallback?.(mode, cause)',
+      'options.onFallback?.(mode, cause)\n    for (const { key } of quotas) asked.set(key, store.server(key))',
     ],
     [
       STORE,
@@ -62,8 +62,8 @@ const FAULTS: Readonly<
   'a proof is forgotten when it is added': [
     [
       KEYS,
-      'if (kept.delete(known.quota.key))',
-      'if (kept.delete(known.quota.key) && isProof(known.quota)) asked.delete(known.quota.key)\n      else',
+      'asked.set(known.quota.key, known)',
+      'if (!isProof(known.quota)) asked.set(known.quota.key, known)',
     ],
   ],
   // Others.

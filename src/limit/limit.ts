@@ -156,7 +156,7 @@ export function compileLimits(
   const compiled = [...distinct.values()].map((limit) => ({
     limit,
     keyOf: keyReader(limit, prefix, parameters),
-    isLeftOut: compileLeftOut(limit, parameters),
+    isLeftOut: compileLeftOut(limit),
   }))
   const conditional = compiled.some(({ isLeftOut }) => isLeftOut !== undefined)
 

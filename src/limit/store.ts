@@ -51,12 +51,12 @@ export interface Charge {
 
 /**
  * Decides quotas of which the calls and the room are known: `pays` is true for those to be charged if the call is admitted. While
- * an access has no room, the quota after it has, if it has calls.
+ * an access has no room, the quota after it has, if it has calls and its limit is not 0.
  */
 export function settle<T extends Found>(found: readonly T[]) {
   let access: (T & { pays: boolean }) | undefined
   const settled = found.map((each) => {
-    const isFree = access?.hasRoom === false && each.used > 0
+    const isFree = access?.hasRoom === false && each.used > 0 && each.quota.limit > 0
     const current = { ...each, hasRoom: each.hasRoom || isFree, pays: each.hasRoom && !isFree }
     if (access !== undefined) access.pays = current.pays
     access = isAccess(each.quota) ? current : undefined

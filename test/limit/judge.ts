@@ -41,7 +41,7 @@ export class Judge {
         period === undefined
           ? inWindow(log, windowUs, grainUs, nowUs)
           : { sure: since(log.sure, period[0]), likely: since(log.likely, period[0]), grainUs: 0 }
-      const isFree = isUnderWay && now.sure.length > 0
+      const isFree = isUnderWay && now.sure.length > 0 && quota.limit > 0
       const likelyRooms = [now.sure, now.likely].map(({ length }) => isFree || length < quota.limit)
       const hasRoom = isAccess(quota) ? now.sure.length === 0 : rooms[i]!
       isUnderWay = isAccess(quota) && !hasRoom

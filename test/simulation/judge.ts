@@ -225,15 +225,15 @@ function waits(
     const isTaken = calls.some(
       (other) => other.admitted && other.toldAtMs >= fromMs && other.askedAtMs <= toMs,
     )
-    // Redis charged a call whose answer was lost: it counts as admitted.
-    const isGhost = own.some((e) => e.atMs > fromMs - windowMs && e.atMs <= toMs && isLost(e))
     const others = between(
       history.actions,
       ['clock', 'replace', 'change'],
       fromMs - GRACE_MS,
       toMs + GRACE_MS,
     )
-    return !isTaken && !isGhost && others.length === 0
+    if (isTaken || others.length > 0) return false
+    // Redis charged a call whose answer was lost: it counts as admitted.
+    return !own.some((e) => e.atMs > fromMs - windowMs && e.atMs <= toMs && isLost(e))
   })
   if (broken === undefined) return []
   const { waitedFor, toldAtMs, retryAfterMs, mode } = broken

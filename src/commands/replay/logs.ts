@@ -130,8 +130,8 @@ export function readAccessLine(text: string) {
     arrived: decision !== undefined || mode === 'deny' || isAuthorized || isForwarded,
     /** Undefined if the gateway failed to decide or to forward. Calls without limits were admitted. */
     decision: isRefused ? ('refused' as const) : unrefused,
-    /** True if it was admitted, and ended without a response below 400. */
-    failed: !isRefused && Number(line['status']) >= 400,
+    /** True if it was admitted, and ended without a whole response below 400. */
+    failed: !isRefused && (Number(line['status']) >= 400 || line['incomplete'] === 'cut'),
     limit: isRefused ? stringOf('limit') : undefined,
     /** Earlier refusals by the same limit, without a line of their own. */
     omitted: isRefused && omitted > 0 && omitted <= MAX_OMITTED ? omitted : 0,

@@ -124,7 +124,7 @@ for decision = 3, #ARGV do
     log.pays = log.room
     if access then
       -- `pays`: the call is charged to this limit and to its access, rather than to neither.
-      if not access.room and used > 0 then log.room, log.pays = true, false end
+      if not access.room and used > 0 and limit > 0 then log.room, log.pays = true, false end
       access.pays, access = log.pays, nil
     end
     if flags % 4 >= 2 then

@@ -47,10 +47,15 @@ const optionsOf = (connection: string): readonly string[] =>
     .split(',')
     .map((option) => option.trim())
 
-/** Returns the SHA-256 of the access token; undefined without a token. */
+/**
+ * Returns the SHA-256 of the access token; undefined without a token. Of a JWT, only what is signed: ECDSA has two signatures that are
+ * valid for each.
+ */
 export function tokenHash({ head }: Facts): string | undefined {
   const [credentials] = head.authorization
   if (credentials === undefined) return undefined
   // A token contains no space, and any number of spaces may precede it.
-  return hash('sha256', credentials.slice(credentials.lastIndexOf(' ') + 1), 'base64url')
+  const token = credentials.slice(credentials.lastIndexOf(' ') + 1)
+  const [signed] = /^eyJ[^.]*\.[^.]*(?=\.[^.]*$)/.exec(token) ?? [token]
+  return hash('sha256', signed, 'base64url')
 }

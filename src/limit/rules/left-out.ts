@@ -4,7 +4,7 @@ import type { KeyedLimit } from '../key.ts'
 import type { Parameters } from '../parameters.ts'
 import { type Conditional, excludedBy } from './conditions.ts'
 import type { Caller, Facts } from './facts.ts'
-import { mayLack, partReader } from './parts.ts'
+import { isAbsent, mayLack, partReader } from './parts.ts'
 
 interface RuledLimit extends KeyedLimit, Conditional {
   readonly skipsMissing?: boolean
@@ -19,26 +19,31 @@ export function compileLacking(per: readonly string[], parameters: Parameters): 
 }
 
 /** Compiles a function that returns true if a limit is left out of a request; undefined if it never is. */
-export function compileLeftOut(limit: RuledLimit, parameters: Parameters): Check<boolean> | undefined {
+export function compileLeftOut(limit: RuledLimit): Check<boolean> | undefined {
   const { when, unless, per, skipsMissing } = limit
-  const skips = skipsMissing === true && per.some(mayLack)
-  if (when === undefined && unless === undefined && !skips) return undefined
-  const lacking = compileLacking(per, parameters)
-  return (caller, params, facts) =>
-    excludedBy(limit, caller, facts) !== undefined || (skips && lacking(caller, params, facts) !== undefined)
+  const skipped = skipsMissing === true ? per.filter(mayLack) : []
+  if (when === undefined && unless === undefined && skipped.length === 0) return undefined
+  return (caller, _, facts) =>
+    excludedBy(limit, caller, facts) !== undefined || skipped.some((part) => isAbsent(part, caller, facts))
 }
 
 export type RefuseLacking = ReturnType<typeof compileRefusal>
 
-/** Compiles a function that refuses a request that lacks a part of the keys of limits: 400 for a header field, 403 for what a token lacks. */
+/**
+ * Compiles a function that refuses a request that lacks a part of the keys of limits: 400 for a header field, 403 for what a token
+ * lacks. A part that is present, but malformed, is refused under `missing: skip`, too: otherwise it would let callers escape.
+ */
 export function compileRefusal(limits: readonly RuledLimit[], parameters: Parameters) {
   const compiled = limits
-    .filter(({ per, skipsMissing }) => skipsMissing !== true && per.some(mayLack))
-    .map((limit) => ({ limit, lacking: compileLacking(limit.per.filter(mayLack), parameters) }))
+    .filter(({ per }) => per.some(mayLack))
+    .map((limit) => ({
+      isLeftOut: compileLeftOut(limit),
+      lacking: compileLacking(limit.per.filter(mayLack), parameters),
+    }))
   return (caller: Caller, params: Params, facts: Facts): Refusal | undefined => {
-    for (const { limit, lacking } of compiled) {
+    for (const { isLeftOut, lacking } of compiled) {
       const part = lacking(caller, params, facts)
-      if (part !== undefined && excludedBy(limit, caller, facts) === undefined) return refusalOf(part)
+      if (part !== undefined && isLeftOut?.(caller, params, facts) !== true) return refusalOf(part)
     }
     return undefined
   }

@@ -14,6 +14,13 @@ const MAX_CLAIM = 255
 /** True for parts that a token must contain, or a caller must send: a request may lack them. */
 export const mayLack = (part: string): boolean => part === 'user' || /^(?:claim|header):/.test(part)
 
+/** True if a request does not have such a part at all, not even a malformed one. */
+export function isAbsent(part: string, { user, claims }: Caller, facts: Facts): boolean {
+  if (part === 'user') return user === undefined
+  const [of, name = ''] = part.split(/:(.*)/s)
+  return (of === 'claim' ? claims?.[name] : headerValues(facts, name)) === undefined
+}
+
 /** True for first parts that differ, or are undefined, between requests with the same token and URL. */
 export const isVariable = (part: string | undefined): boolean =>
   part === undefined || part === 'ip' || part.startsWith('header:')

@@ -45,6 +45,10 @@ describe('a key', () => {
     const token = hash('sha256', 't0ken', 'base64url')
     expect(keyOf(['token'])).toBe(`p:{${token}}:l`)
     expect(keyOf(['token'], { authorization: 'DPoP   t0ken' })).toBe(`p:{${token}}:l`)
+    // ECDSA has two valid signatures for each.
+    const signed = (signature: string) => keyOf(['token'], { authorization: `Bearer eyJh.eyJw.${signature}` })
+    expect(signed('one')).toBe(signed('two'))
+    expect(signed('one')).not.toBe(keyOf(['token'], { authorization: 'Bearer eyJh.eyJx.one' }))
     expect(keyOf(['client', 'claim:consent'], { claims: { consent: 'Ab:1' } })).toBe('p:{acme}:l:Ab%3A1')
     expect(keyOf(['claim:n'], { claims: { n: 42 } })).toBe('p:{42}:l')
     expect(keyOf(['header:x-org'], { headers: [['X-Org', 'ACME-1']] })).toBe('p:{acme-1}:l')
@@ -64,7 +68,9 @@ describe('a key', () => {
     ['a list', { claims: { c: ['x'] } }],
   ])('is never made from a claim that is %s', (_, sent) => {
     expect(() => keyOf(['claim:c'], sent)).toThrow('counted per claim:c')
-    expect(apply({ per: ['claim:c'], skipsMissing: true }, sent)).toBeUndefined()
+    const skipping = { per: ['claim:c'], skipsMissing: true }
+    if ('claims' in sent) expect(() => apply(skipping, sent)).toThrow('counted per claim:c')
+    else expect(apply(skipping, sent)).toBeUndefined()
   })
 
   it.each([
@@ -84,9 +90,12 @@ describe('a key', () => {
         ['Connection', 'close, X-ORG'],
       ],
     ],
-  ] as const)('is never made from a header field that is %s', (_, headers) => {
+  ] as const)('is never made from a header field that is %s', (name, headers) => {
     expect(() => keyOf(['header:x-org'], { headers })).toThrow('counted per header:x-org')
-    expect(apply({ per: ['header:x-org'], skipsMissing: true }, { headers })).toBeUndefined()
+    const skipping = { per: ['header:x-org'], skipsMissing: true }
+    if (name === 'repeated' || name === 'not plain')
+      expect(() => apply(skipping, { headers })).toThrow('counted per header:x-org')
+    else expect(apply(skipping, { headers })).toBeUndefined()
   })
 
   it('is made from claims and header fields of their kinds only', () => {
@@ -110,6 +119,18 @@ describe('a request that lacks a part', () => {
     expect(refusalOf({ per: ['client', 'claim:c'] })).toMatchObject({ status: 403 })
     expect(refusalOf({ per: ['client', 'header:x-org'] })).toMatchObject({ status: 400 })
     expect(refusalOf({ per: ['claim:c'] }, { claims: { c: 'x' } })).toBeUndefined()
+  })
+
+  it('is refused for a malformed part, also with missing: skip', () => {
+    const headers = [
+      ['X-Org', 'a'],
+      ['X-Org', 'a'],
+    ] as const
+    const skipsMissing = true
+    expect(refusalOf({ per: ['header:x-org'], skipsMissing }, { headers })).toMatchObject({ status: 400 })
+    expect(refusalOf({ per: ['claim:c'], skipsMissing }, { claims: { c: '' } })).toMatchObject({
+      status: 403,
+    })
   })
 
   it('is not refused by a limit that is left out', () => {

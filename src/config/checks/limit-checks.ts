@@ -58,7 +58,7 @@ export function* unusedParameters({ parameters, routes, limits }: Settings): Gen
   const defined = [...routes.flatMap(paramsOf), ...limits.flatMap(({ per }) => per)]
   for (const name of Object.keys(parameters)) {
     if (defined.includes(partOf(name))) continue
-    const similar = nearest(name, defined)
+    const similar = defined.find((part) => part.endsWith(`:${name}`)) ?? nearest(name, defined)
     const hint = similar === undefined ? 'remove it' : `did you mean "${similar}"?`
     const where = name.includes(':')
       ? `no limit has ${name} in its "per"`

@@ -18,7 +18,7 @@ export interface Limit extends KeyedLimit, Conditional {
   /** The default, if `claim` is set. */
   readonly limit: number
   readonly claim?: ClaimedLimit
-  /** The longest possible period, if `calendar` is set. */
+  /** Length of the longest possible period, if `calendar` is set. */
   readonly windowMs: number
   /** The periods of the calendar in which calls are counted, in place of a window that slides. */
   readonly calendar?: Pick<Calendar, 'unit' | 'timezone'>
@@ -93,7 +93,7 @@ export function inForce(limit: Limit, nowMs: number, own?: ClientLimit, set?: Ov
   return limit
 }
 
-/** Returns the key of the accesses of a limit's key: names that end in `~` are theirs alone. No part contains a brace. */
+/** Returns the key of the accesses of a limit's key: no limit has a name that ends in `~`. No part contains a brace. */
 function accessKey(key: string, name: string): string {
   const end = key.lastIndexOf('}:') + 2 + name.length
   return `${key.slice(0, end)}~${key.slice(end)}`

@@ -50,7 +50,7 @@ export interface Charge {
 }
 
 /**
- * Decides quotas of which the calls and the room are known: `pays` is true for those to be charged if the call is admitted. While
+ * Decides quotas by their calls and their room: `pays` is true for those to be charged if the call is admitted. While
  * an access has no room, the quota after it has, if it has calls and its limit is not 0.
  */
 export function settle<T extends Found>(found: readonly T[]) {

@@ -73,7 +73,7 @@ export function createUsage({
   readonly clientLimits?: ClientLimits
   readonly overrides?: Overrides
 }) {
-  // Whatever their conditions: they are the client's.
+  // Their conditions do not matter: they are the client's.
   const perClient = limits.filter(isPerClient).map((limit) => ({ ...limit, when: [], unless: [] }))
   const quotasOf = compileLimits(perClient, prefix, clientLimits, overrides)
   /** Allowances by key, for a second: Redis must not be loaded by queries, which are not limited. */

@@ -60,7 +60,7 @@ const MAX_NAME = 64
 
 const READ_FIELDS = ['content-length', 'date', 'keep-alive', 'transfer-encoding'] as const
 
-/** The rules for header fields, of which one, in any case, has the request id. */
+/** The rules for header fields, with the field of the request id. */
 export type HeaderPolicy = ReturnType<typeof createHeaderPolicy>
 
 /** Creates the rules for header fields. */

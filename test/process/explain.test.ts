@@ -86,7 +86,7 @@ describe('explain of limits that read the request', () => {
   })
 
   it.each(['[]', '1', 'null', '{'])(
-    'refuses claims and header fields that are no JSON object: %s',
+    'requires claims and header fields to be a JSON object: %s',
     async (text) => {
       for (const name of ['claims', 'headers'])
         expect(() => parseQuestion({ request: '/x', [name]: text })).toThrow(

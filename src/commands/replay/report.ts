@@ -114,7 +114,7 @@ export function createReport({ limits, clients }: Config, only?: string) {
             name,
             shadow,
             replayed: unlogged === undefined,
-            /** What it reads that the log does not contain. */
+            /** The parts it reads that the log does not contain. */
             ...(unlogged && { unlogged }),
             /** Calls that it refused, or would have refused as a shadow limit, and their clients. */
             refused: counts.reduce((sum, calls) => sum + calls, 0),

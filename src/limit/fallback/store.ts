@@ -40,7 +40,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const isUp = (quotas: readonly Quota[]): boolean => breakers.isUp(store.server(quotas[0]!.key))
   const gateways = (): number => instances ?? Math.max(processes, store.gateways())
 
-  /** Returns the strictest mode of the limits of a call; for a call with a proof alone, that of the store. */
+  /** Returns the strictest mode of the limits of a call; without limits, that of the store. */
   function strictest(quotas: readonly Quota[]): OutageMode {
     const modes = new Set(quotas.filter((quota) => !isProof(quota)).map(modeOf))
     return (['deny', 'local', 'allow'] as const).find((mode) => modes.has(mode)) ?? onOutage

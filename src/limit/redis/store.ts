@@ -101,7 +101,7 @@ export function createRedisStore(options: RedisStoreOptions) {
     servers: (): readonly string[] => [...client.tags().keys()],
     reconnect: client.reconnect,
     spreadMs: (key: string): number => scripts.spreadMs(client.server(key)),
-    /** As `ServerClocks.dateAt`, for the server of a key. */
+    /** Returns `ServerClocks.dateAt` of the server of a key. */
     dateAt: (key: string, localMs: number): number => scripts.dateAt(client.server(key), localMs),
 
     /** Registers this gateway with a server. Resolves if the server can decide calls, or has left the cluster. */

@@ -27,7 +27,7 @@ export function excludedBy(
 }
 
 /**
- * True if a condition holds. Of a repeated header field, each value must be a wanted one if `strict`, or any: a caller that repeats
+ * True if a condition holds. Each value of a repeated header field must be listed if `strict`, otherwise one of them: a caller that repeats
  * it must not escape a limit.
  */
 function holds(

@@ -24,7 +24,7 @@ export interface Facts {
   readonly route?: Pick<Route, 'match'> | undefined
 }
 
-/** The facts of a request of which nothing is known. */
+/** Facts of an unknown request. */
 export const NO_FACTS: Facts = { method: '', request: { rawHeaders: [] }, head: { authorization: [] } }
 
 /** Returns the values of a header field by its lower-case name; undefined if it is absent, or `Connection` removes it from the request. */
@@ -48,7 +48,7 @@ const optionsOf = (connection: string): readonly string[] =>
     .map((option) => option.trim())
 
 /**
- * Returns the SHA-256 of the access token; undefined without a token. Of a JWT, only what is signed: ECDSA has two signatures that are
+ * Returns the SHA-256 of the access token; undefined without a token. A JWT is hashed without its signature: ECDSA has two signatures that are
  * valid for each.
  */
 export function tokenHash({ head }: Facts): string | undefined {

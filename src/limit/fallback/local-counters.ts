@@ -33,7 +33,7 @@ export function createLocalCounters(
   /** Stops keeping a key whose own calls have left the window, or are added. */
   function release(known: Known): void {
     const { quota, own, adding, back } = known
-    if ((own === undefined && back === undefined) || adding !== undefined) return
+    if (adding !== undefined) return
     if (own !== undefined && viewAt(own, slidingFrame(quota, nowUs())).used > 0) return
     if (back !== undefined && back.endsAt > dateMs(quota)) return
     known.own = known.back = undefined
@@ -87,7 +87,7 @@ export function createLocalCounters(
     return {
       ...{ quota, calls, spreadMs, back },
       onEnd(charge) {
-        known.adding = undefined
+        if (own !== undefined) known.adding = undefined
         if (charge !== undefined) {
           if (own !== undefined) dropUpTo(own, total)
           known.lastAt = Math.max(known.lastAt, (calls.at(-1)?.[0] ?? 0) * 1000)
@@ -129,6 +129,8 @@ export function createLocalCounters(
       const pending = keys.kept(quotas)
       const answer = question(pending.map(additionOf))
       for (const known of pending) {
+        // Nobody waits for what is only given back: until then, the store counts too many calls, not too few.
+        if (known.own === undefined) continue
         const end: Promise<Error | undefined> = answer
           .then(noop, (error: Error) => error)
           .then((error) => {

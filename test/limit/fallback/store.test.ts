@@ -5,6 +5,7 @@ import type { OutageChange, RemoteStore } from '../../../src/limit/fallback/brea
 import { TimeoutError } from '../../../src/limit/redis/deadlines.ts'
 import { type FallbackOptions, type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
 import { type Addition, type Charge, DamagedKeyError } from '../../../src/limit/store.ts'
+import { createCalendar } from '../../../src/limit/calendar.ts'
 import { until } from '../../helpers/wait.ts'
 
 function quota(key = 'p:{a}:x', limit = 10): Quota {
@@ -109,6 +110,17 @@ async function trip(store: FallbackStore, ...quotas: Quota[]): Promise<void> {
 }
 
 describe('a store with a fallback', () => {
+  test('lets no call wait for one that is given back', async () => {
+    const { store, behaviour, asked } = setUp()
+    const calendar = createCalendar('hour', 'UTC')
+    const own = { ...quota(), calendar, countsSuccess: true }
+    behaviour.charge = () => new Promise(() => {})
+    store.giveBack(own, calendar.periodAt(Date.now()).endMs)
+    expect(asked.length).toBe(1)
+    void store.charge([own])
+    expect(asked.length).toBe(2)
+  })
+
   test('decides while it answers', async () => {
     const { store, changes } = setUp()
     for (let i = 0; i < 10; i++) expect((await store.charge([quota()])).mode).toBe('store')

@@ -124,6 +124,8 @@ export function createLimiter(
     for (const allowance of allowances) report(allowance, admitted)
     // Cache only the store's answers: the fallback counts differently.
     if (mode === 'store' && askedAt > clearedAt) remember(quotas, admitted, allowances, askedAt)
+    // After a call that the fallback admitted, its limits have less room than was cached.
+    if (mode !== 'store' && admitted) for (const { key } of quotas) denyCache.delete(key)
     if (admitted) return { admitted, allowances, mode, decidedAt, cached: false }
     return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, decidedAt, cached: false }
   }

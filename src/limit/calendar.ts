@@ -25,7 +25,7 @@ export interface Calendar {
 export const formatCalendar = ({ unit, timezone }: Pick<Calendar, 'unit' | 'timezone'>): string =>
   `${unit === 'hour' ? 'an' : 'a'} calendar ${unit} (${timezone})`
 
-/** Number of fields of `formatToParts`, from the month on, that name a period of each unit. */
+/** Fields of `formatToParts` that together name a period of each unit. */
 const FIELDS: Readonly<Record<Unit, readonly string[]>> = {
   month: ['era', 'year', 'month'],
   day: ['era', 'year', 'month', 'day'],

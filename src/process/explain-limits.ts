@@ -5,7 +5,7 @@ import { compileLimits, type Limit } from '../limit/limit.ts'
 import type { Overrides } from '../limit/overrides.ts'
 import { excludedBy } from '../limit/rules/conditions.ts'
 import type { Caller, Facts } from '../limit/rules/facts.ts'
-import { mayLack, partReader } from '../limit/rules/parts.ts'
+import { isAbsent, mayLack, partReader } from '../limit/rules/parts.ts'
 import { decidedBy, upcomingChanges } from '../limit/usage.ts'
 import type { CompiledRoute } from './routes.ts'
 
@@ -42,7 +42,9 @@ export function explainLimits(
     const rules = [configured, nowMs, own?.get(name), set?.get(name)] as const
     /** The parts of the key that the question does not name. */
     const lacking = per.filter(isLacking)
-    const missing = skipsMissing === true ? lacking.find(mayLack) : undefined
+    const missing = skipsMissing
+      ? lacking.find((part) => mayLack(part) && isAbsent(part, caller, facts))
+      : undefined
     const { limit, windowMs, shadow, key } = quotaOf(
       configured,
       per.filter((part) => !lacking.includes(part)),

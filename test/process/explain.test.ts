@@ -85,6 +85,11 @@ describe('explain of limits that read the request', () => {
     ])
   })
 
+  it('does not leave a limit out for a malformed part, which the gateway refuses', async () => {
+    const found = await limitsOf('/x', { claims: '{"consent":["c1"]}' })
+    expect(found[2]).toEqual(['optional', ['claim:consent', 'token'], null, 1])
+  })
+
   it.each(['[]', '1', 'null', '{'])(
     'requires claims and header fields to be a JSON object: %s',
     async (text) => {

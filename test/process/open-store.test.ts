@@ -181,10 +181,14 @@ it.concurrent('an outage appears in the log, the metrics and the readiness at th
   expect(await fallbackDecisions()).toBe('0')
 
   server.freeze()
+  // Checks without calls fail, too, so that the fallback decides all after at most three calls.
+  let least = 1
   for (const failures of [1, 2, 3, 4]) {
     await expect(opened.store.charge([quota])).rejects.toThrow('cannot be checked')
     expect(await fallbackDecisions()).toBe(String(failures))
-    expect(await state()).toEqual(answers[failures < 3 ? 1 : 2])
+    const now = await state()
+    if (failures >= 3 || now[0] === '0') least = 2
+    expect(now).toEqual(answers[least])
   }
   server.thaw()
   await until('Redis decides', () => opened.ready())

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what `npm test` needs on PATH: redis-server, chromium, promtool and nginx.
+# Installs what `npm test` needs on PATH: redis-server, chromium, promtool, nginx, caddy and haproxy.
 set -eu
 
 missing() {
@@ -14,14 +14,20 @@ done
 tools=
 if missing promtool; then tools="$tools promtool:prometheus:usr/bin/promtool"; fi
 if missing nginx; then tools="$tools nginx:nginx:usr/sbin/nginx"; fi
+if missing caddy; then tools="$tools caddy:caddy:usr/bin/caddy"; fi
+if missing haproxy; then
+  tools="$tools haproxy:haproxy:usr/sbin/haproxy"
+  # Its libraries.
+  packages="$packages liblua5.3-0 libopentracing-c-wrapper0 libpcre2-8-0 libssl3 libsystemd0"
+fi
 if [ -z "$packages$tools" ]; then
-  echo "redis-server, chromium, promtool and nginx are installed."
+  echo "redis-server, chromium, promtool, nginx, caddy and haproxy are installed."
   exit 0
 fi
 
 if missing apt-get || [ "$(id -u)" != 0 ]; then
-  echo "Some of redis-server, chromium, promtool and nginx are missing, and cannot be installed from here." >&2
-  echo "Install Redis 6.2 or newer, Chromium, Prometheus and nginx (Debian: sudo apt-get install redis-server chromium prometheus nginx; macOS: brew install redis chromium prometheus nginx) and call this again." >&2
+  echo "Some of redis-server, chromium, promtool, nginx, caddy and haproxy are missing, and cannot be installed from here." >&2
+  echo "Install Redis 6.2 or newer, Chromium, Prometheus, nginx, Caddy and HAProxy with Lua (Debian: sudo apt-get install redis-server chromium prometheus nginx caddy haproxy; macOS: brew install redis chromium prometheus nginx caddy haproxy) and call this again." >&2
   exit 1
 fi
 

@@ -33,7 +33,19 @@ export async function run(args: Args, io: Io): Promise<number> {
 
 /** Returns ten lines about a configuration, and its warnings, as YAML comments. */
 function summary(config: Config, file: string): string {
-  const { listen, admin, store, tokens, upstreams, limits, clients, clientLimits, routes, warnings } = config
+  const {
+    listen,
+    forwardAuth,
+    admin,
+    store,
+    tokens,
+    upstreams,
+    limits,
+    clients,
+    clientLimits,
+    routes,
+    warnings,
+  } = config
   const hosts = routes.some(({ host, hosts }) => (host ?? hosts) === undefined) ? ['any host'] : listen.hosts
   const open = routes.filter(({ authenticate }) => authenticate === 'none').map(({ match }) => match)
   const kinds = ['bearer', 'par', 'authorization', 'none'].flatMap((kind) => {
@@ -58,6 +70,9 @@ function summary(config: Config, file: string): string {
   const rows = [
     ['file', `${name} is valid, with ${pluralize(warnings.length, 'warning')}`],
     ['callers', `at ${listen.host}:${listen.port}${listen.tls ? ' by TLS' : ''}, for ${formatList(hosts)}`],
+    ...(forwardAuth
+      ? [['proxy', `${forwardAuth.from} asks at ${forwardAuth.host}:${forwardAuth.port}`]]
+      : []),
     ['operators', `at ${admin.host}:${admin.port}${admin.token === undefined ? '' : ', with a token'}`],
     ['tokens', formatList(tokens.map(({ issuer }) => `of ${issuer}`))],
     ['upstreams', formatList(upstreams.map(({ name, origins }) => `${name} at ${origins.join(' ')}`))],

@@ -99,12 +99,14 @@ function describeRoute(route: NonNullable<Explained['route']>, limits: Explained
     ].join(', '),
   }
   const origin = `at ${formatList(route.origins)}, within ${formatDuration(route.timeoutMs ?? 0)}`
+  const unserved = 'served only by the listener of forwardAuth; callers get 404'
+  const own = ['answer', 'gateway', route.respond === null ? unserved : `the caller's own ${route.respond}`]
+  const answer =
+    upstream === null ? own : ['answer', upstream, `${origin}, bodies up to ${formatSize(route.maxBody)}`]
   return [
     ['route', match, [`routes[${index}]`, ...named].join(', ')],
     ['identify', authenticate, checks[authenticate]],
-    upstream === null
-      ? ['answer', 'gateway', `the caller's own ${route.respond}`]
-      : ['answer', upstream, `${origin}, bodies up to ${formatSize(route.maxBody)}`],
+    answer,
   ]
 }
 

@@ -8,7 +8,7 @@ import { fetchedUrl } from './sections/addresses.ts'
 import { clients, type IssuerSettings, par, tokens } from './sections/identity.ts'
 import { headerFields } from './sections/fields.ts'
 import { failures, headers, limits } from './sections/limits.ts'
-import { admin, listen } from './sections/listeners.ts'
+import { admin, forwardAuth, listen } from './sections/listeners.ts'
 import { parameters } from './sections/parameters.ts'
 import { routes, upstreams } from './sections/routes.ts'
 import { type SharedStoreSettings, store } from './sections/store.ts'
@@ -48,12 +48,13 @@ const tracing = section({
 export const settings = section({
   listen: listen.prefault({}),
   admin: admin.prefault({}),
+  forwardAuth: forwardAuth.optional(),
   drainTimeout: duration('0s', '1h')
     .prefault('10s')
     .describe('Time for requests to finish after SIGTERM; new ones are accepted for a quarter of it.'),
   log: log.prefault({}),
   store,
-  upstreams,
+  upstreams: upstreams.default([]),
   tokens: tokens.optional(),
   par: par.optional(),
   clients: clients.default([]),

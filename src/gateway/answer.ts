@@ -1,5 +1,6 @@
 import type { BodyLength } from '../downstream/body.ts'
 import { certificateField } from '../downstream/client-certificate.ts'
+import { passReply, withBodyField } from '../downstream/forward-auth.ts'
 import { jsonReply, prefersPage, refusalReply, writeReply } from '../downstream/reply.ts'
 import { Failure, Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
@@ -11,10 +12,16 @@ import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
 /** Prefixes the IP address of a caller without a client id, as its key in the upstream's queue. A lone surrogate, which no client id contains. */
 const ANONYMOUS = '\ud800'
 
-/** Forwards the request, or answers `respond: limits`. */
-export function answer(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
+/** Forwards the request, answers `respond: limits`, or tells the proxy that asks that the request may pass. */
+export function answer(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome> {
+  if (exchange.asked !== undefined) return pass(deps, exchange)
   const { forward: upstream } = exchange.route!
   return upstream === undefined ? respond(deps, exchange) : forward(deps, exchange, upstream)
+}
+
+function pass({ policy }: GatewayDeps, { response, caller, requestId, rateLimit }: Exchange): Outcome {
+  writeReply(response, passReply(caller?.client, requestId, rateLimit, policy.requestId))
+  return undefined
 }
 
 /** Forwards the request and streams the response back. Returns a 502, 503 or 504 if no response was begun. */
@@ -97,7 +104,8 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
   try {
     const { requestId, rateLimit } = exchange
     const reply = refusalReply(exchange.refusal, format, requestId, rateLimit, deps.policy.requestId)
-    exchange.bytes += writeReply(exchange.response, reply)
+    const isBodyDropped = exchange.asked?.proxy === 'nginx'
+    exchange.bytes += writeReply(exchange.response, isBodyDropped ? withBodyField(reply) : reply)
   } catch (failure) {
     exchange.refusal = toRefusal(failure)
     exchange.response.destroy()

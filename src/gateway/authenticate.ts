@@ -25,6 +25,8 @@ export function authenticate(deps: GatewayDeps, exchange: Exchange): Outcome | P
   }
   const found = deps.authenticate(head.authorization, () =>
     senderOf(request, trusted, {
+      method: exchange.method,
+      asked: exchange.asked?.host,
       path: target!.path,
       proofs: head.proofs,
       certificate: () => clientCertificate(request, trusted),

@@ -8,6 +8,7 @@ import type { ErrorFormat } from '../downstream/reply.ts'
 import type { createRouter, Params } from '../downstream/router.ts'
 import type { Target } from '../downstream/target.ts'
 import { type Peers, normalizeAddress } from '../downstream/addresses.ts'
+import type { Asked } from '../downstream/forward-auth.ts'
 import type { Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import type { Failures } from '../limit/failure-limit.ts'
@@ -54,6 +55,8 @@ export interface GatewayDeps {
   /** Returns the error format for a `Host`, not normalised, while no route is known. */
   errorFormatOf(host: string | undefined): ErrorFormat
   readonly peers: Peers
+  /** Reads the request that a proxy asks about; undefined if the request itself is served. */
+  readonly readAsked?: (request: IncomingMessage) => Asked
   readonly policy: HeaderPolicy
   /** Undefined if failures are not counted. */
   readonly failures: Failures | undefined
@@ -98,6 +101,8 @@ export class Exchange {
   readonly ip: string
   /** True if the peer is a trusted proxy. */
   readonly trusted: boolean
+  /** The request that a proxy asks about; the gateway answers whether it may pass. */
+  readonly asked: Asked | undefined
 
   // parse
   head: Head = { hosts: [], authorization: [], proofs: [] }
@@ -155,7 +160,7 @@ export class Exchange {
     request: IncomingMessage,
     response: ServerResponse,
     expectsContinue: boolean,
-    { peers, policy }: Pick<GatewayDeps, 'peers' | 'policy'>,
+    { peers, policy, readAsked }: Pick<GatewayDeps, 'peers' | 'policy' | 'readAsked'>,
   ) {
     this.request = request
     this.response = response
@@ -163,9 +168,11 @@ export class Exchange {
     this.startedAt = performance.now()
     const requestId = request.headers[policy.idField]
     this.requestId = typeof requestId === 'string' && REQUEST_ID.test(requestId) ? requestId : randomUUID()
-    this.method = request.method ?? ''
+    this.asked = readAsked?.(request)
+    this.method = this.asked?.method ?? request.method ?? ''
     this.peer = peerAddress(request.socket.remoteAddress ?? '')
-    this.ip = peers.caller(this.peer, request.headers['x-forwarded-for'] as string | undefined)
-    this.trusted = peers.trusts(this.peer)
+    this.trusted = this.asked !== undefined || peers.trusts(this.peer)
+    const forwardedFor = request.headers['x-forwarded-for'] as string | undefined
+    this.ip = peers.caller(this.peer, forwardedFor, this.trusted)
   }
 }

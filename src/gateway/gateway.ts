@@ -1,7 +1,8 @@
 import { bodyLength, readHead } from '../downstream/body.ts'
 import type { Serve } from '../downstream/pipelining.ts'
+import { isGuarded } from '../downstream/router.ts'
 import { loggableTarget, parseTarget } from '../downstream/target.ts'
-import { methodNotAllowed, notFound, Refusal } from '../errors.ts'
+import { badRequest, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { type Decision, exceeded } from '../limit/decision.ts'
 import { callAtIterationEnd } from '../runtime/batch.ts'
 import { answer, giveBack, limitFields, recordEnd, refuse, toRefusal } from './answer.ts'
@@ -56,14 +57,18 @@ function run(deps: GatewayDeps, exchange: Exchange, from = 0): Outcome | Promise
 
 /** Parses the head, the body length and the target. Returns a 400 for an ambiguous target; `screen` that for ambiguous framing. */
 function parse({ serves, servesOthers }: GatewayDeps, exchange: Exchange): Outcome {
-  const { request, response } = exchange
+  const { request, response, asked } = exchange
+  if (asked !== undefined && asked.missing.length > 0)
+    return badRequest(`The proxy that asks must send ${asked.missing.join(', ')}.`)
   exchange.head = readHead(request.rawHeaders)
   exchange.bodyLength = bodyLength(exchange.method, request.httpVersion, request.headers)
   // Ambiguous framing: any refusal closes the connection, so that leftover bytes are not parsed as a request.
   if (exchange.bodyLength instanceof Refusal) response.shouldKeepAlive = false
-  const target = parseTarget(request.url ?? '', exchange.head.hosts, serves, servesOthers)
+  const requested = asked?.target ?? request.url ?? ''
+  const hosts = asked === undefined ? exchange.head.hosts : [asked.host]
+  const target = parseTarget(requested, hosts, serves, servesOthers)
   if (target instanceof Refusal) {
-    exchange.path = loggableTarget(request.url ?? '')
+    exchange.path = loggableTarget(requested)
     return target
   }
   exchange.target = target
@@ -72,7 +77,7 @@ function parse({ serves, servesOthers }: GatewayDeps, exchange: Exchange): Outco
   return undefined
 }
 
-/** Finds the route. Returns a 404 if none matches the path, a 405 if none matches the method. */
+/** Finds the route. Returns a 404 if none matches the path, or if it is not served here, a 405 if none matches the method. */
 function match(deps: GatewayDeps, exchange: Exchange): Outcome {
   const found = deps.match(exchange.method, exchange.target!.host, exchange.target!.segments)
   if (found === undefined) return notFound()
@@ -80,6 +85,12 @@ function match(deps: GatewayDeps, exchange: Exchange): Outcome {
     exchange.nearest = found.nearest
     return methodNotAllowed(found.allow)
   }
+  const { forward, respond } = found.route
+  // A proxy that asks cannot be given a response in place of its upstream's, and does not show the bodies that the guards check.
+  const isServed = exchange.asked
+    ? respond === undefined && !isGuarded(found.route)
+    : (forward ?? respond) !== undefined
+  if (!isServed) return notFound()
   exchange.route = found.route
   exchange.params = found.params
   return undefined
@@ -103,7 +114,7 @@ function screen({ failures }: GatewayDeps, exchange: Exchange): Outcome {
  */
 function limit(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome> {
   const { quotas, proof, route } = exchange
-  if (route!.forward === undefined || (quotas.length === 0 && proof === undefined)) return undefined
+  if (route!.respond !== undefined || (quotas.length === 0 && proof === undefined)) return undefined
   exchange.limitAt = performance.now()
   const decision = exchange.cachedRefusal ?? deps.limiter.decide(quotas, proof)
   return decision instanceof Promise

@@ -27,7 +27,7 @@ export type ReloadTrigger = 'file-change' | 'signal'
 const OTHER_FILES = 'files that it names have changed'
 
 /** Sections that are read only at the start, except parts of `listen`. */
-const RESTART_ONLY = ['listen', 'admin', 'store', 'log', 'tracing'] as const
+const RESTART_ONLY = ['listen', 'forwardAuth', 'admin', 'store', 'log', 'tracing'] as const
 
 interface ReloadParts {
   apply(config: Config): void | Promise<void>
@@ -87,10 +87,18 @@ export function createReload(
 }
 
 function keepRestartOnly(started: Config, next: Config): Config {
-  const { admin, store, log, tracing } = started
+  const { forwardAuth, admin, store, log, tracing } = started
   const { trustedProxies, hosts } = next.listen
   const tls = renewed(started.listen.tls, next.listen.tls)
-  return { ...next, admin, store, log, tracing, listen: { ...started.listen, trustedProxies, hosts, tls } }
+  return {
+    ...next,
+    forwardAuth,
+    admin,
+    store,
+    log,
+    tracing,
+    listen: { ...started.listen, trustedProxies, hosts, tls },
+  }
 }
 
 /** Replaces certificates and keys; whether callers are asked for certificates needs a restart. */

@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { certificatesOf } from '../config/certificates.ts'
 import type { Config } from '../config/schema.ts'
-import { drain } from '../downstream/drain.ts'
-import { createListener, listen, renewCertificate } from '../downstream/server.ts'
-import { createPeers, normalizeAddress } from '../downstream/addresses.ts'
-import type { Exchange } from '../gateway/exchange.ts'
+import { createPeers } from '../downstream/addresses.ts'
+import { readAsked } from '../downstream/forward-auth.ts'
+import type { Exchange, GatewayDeps } from '../gateway/exchange.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createFailures } from '../limit/failure-limit.ts'
 import { prefixOf } from '../limit/key.ts'
@@ -12,13 +11,14 @@ import { createLimiter } from '../limit/limiter.ts'
 import { createUsage } from '../limit/usage.ts'
 import { createAccessLog } from '../observe/access-log.ts'
 import { createActivity } from '../observe/activity/activity.ts'
-import { atMostEvery, type LogOutput } from '../observe/log.ts'
+import type { LogOutput } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { createHeaderPolicy } from '../upstream/header-policy.ts'
 import { createForward, type Upstream } from '../upstream/upstream.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuards, openIssuers } from './open-authentication.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { assertPrivateParts } from '../runtime/node-http.ts'
+import { createListeners } from './listeners.ts'
 import { openStore } from './open-store.ts'
 import { createOperations, type OperatorApi } from './operations.ts'
 import { showGauges } from './overview.ts'
@@ -29,6 +29,8 @@ import { openRoutes } from './routes.ts'
 export interface Service extends OperatorApi {
   /** The callers' listener, such as `http://127.0.0.1:8080`. */
   readonly address: string
+  /** The listener for a proxy; undefined without `forwardAuth`, and with several processes. */
+  readonly forwardAuthAddress?: string | undefined
   /** Applies a configuration atomically; requests in flight end under the previous one. */
   apply(config: Config): Promise<void>
   /** Sets the log level of all workers; absent with one process. */
@@ -47,7 +49,6 @@ export interface DrainTimes {
   readonly drainTimeoutMs: number
 }
 
-const DROPPED_LOG_MS = 60_000
 const KEPT_BYTES = 8 * 1024 ** 2
 
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
@@ -77,7 +78,6 @@ export async function buildService(
   const observe =
     tracing === undefined ? record : (exchange: Exchange) => (record(exchange), tracing.end(exchange))
   const resources = createResources()
-  let draining = false
 
   function openUpstream(settings: Upstream) {
     const { name: upstream } = settings
@@ -95,7 +95,7 @@ export async function buildService(
     const issuers = openIssuers(resources, config, log, metrics, loadedKeys)
     const prefix = prefixOf(config.store)
     const usage = createUsage({ ...config, store, counters, prefix, overrides: overrides.limits })
-    const serve = createGateway({
+    const deps: GatewayDeps = {
       ...openRoutes(config, forwards, overrides.limits, log),
       peers,
       policy: createHeaderPolicy(config.headers.requestId),
@@ -108,46 +108,23 @@ export async function buildService(
       dropAllowances: usage.drop,
       trace: tracing?.begin,
       observe,
-    })
-    return { config, serve, peers, forwards, issuers, usage, certificates: certificatesOf(config) }
+    }
+    const { forwardAuth } = started
+    const serveAsked =
+      forwardAuth && createGateway({ ...deps, readAsked: (request) => readAsked(forwardAuth.from, request) })
+    const certificates = certificatesOf(config)
+    return { config, serve: createGateway(deps), serveAsked, peers, forwards, issuers, usage, certificates }
   }
   let current = resources.replace(() => wire(started))
 
-  const logDropped = atMostEvery(DROPPED_LOG_MS, (bound: string, ip: string) =>
-    log.warn({ bound: `listen.${bound}`, ip }, 'sockets dropped at the connection limit'),
-  )
-  const server = createListener(
-    (request, response, expectsContinue, done) => {
-      if (draining) response.shouldKeepAlive = false
-      current.serve(request, response, expectsContinue, done)
-    },
-    started.listen,
-    {
-      idField: () => current.config.headers.requestId,
-      unreadable(peer, status, error, requestId) {
-        metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
-        const ip = normalizeAddress(peer)
-        log.info({ requestId, ip, source: 'gateway', status, error }, 'malformed request')
-      },
-      insecure: (peer, error) =>
-        log.info({ ip: normalizeAddress(peer), source: 'gateway', error }, 'TLS handshake failed'),
-      exempt: (address) => current.peers.trusts(address),
-      dropped(bound, address) {
-        metrics.droppedSockets.inc({ bound })
-        logDropped(bound, normalizeAddress(address))
-      },
-    },
-    started.listen.tls,
-  )
-  metrics.maxSockets.set(started.listen.maxConnections)
-  showGauges(metrics, server, () => current)
+  const listeners = createListeners(() => current, log, metrics)
+  showGauges(metrics, listeners.server, () => current)
   function release(): Promise<void> {
     resources.close()
     overrides.close()
     return store.close()
   }
-  const { host, port } = started.listen
-  const address = await listen(server, host, port, 'listen').catch(async (error: Error) => {
+  const addresses = await listeners.open().catch(async (error: Error) => {
     await release()
     throw error
   })
@@ -161,7 +138,7 @@ export async function buildService(
   overrides.watch((clients) => forget(...clients))
 
   return {
-    address,
+    ...addresses,
     notReadyReason() {
       const issuer = current.issuers.awaited()
       if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
@@ -169,15 +146,10 @@ export async function buildService(
     },
     async apply(next: Config) {
       const loadedKeys = await loadIssuerKeys(resources, next)
-      if (draining) return
+      if (listeners.draining()) return
       current = resources.replace(() => {
         const wired = wire(next, loadedKeys)
-        const { tls } = next.listen
-        // Only if changed: it ends the TLS sessions that callers could resume.
-        if (tls !== undefined && JSON.stringify(tls) !== JSON.stringify(current.config.listen.tls)) {
-          renewCertificate(server, tls, next.listen)
-          log.info('TLS certificate renewed')
-        }
+        listeners.renew(next)
         return wired
       })
       forget()
@@ -190,8 +162,7 @@ export async function buildService(
     async close({ lameDuckMs, drainTimeoutMs }: DrainTimes) {
       const endAt = performance.now() + drainTimeoutMs
       await sleep(lameDuckMs)
-      draining = true
-      const cut = await drain(server, drainTimeoutMs - lameDuckMs, lameDuckMs / 2)
+      const cut = await listeners.drain(drainTimeoutMs - lameDuckMs, lameDuckMs / 2)
       await Promise.all([release(), tracing?.close(endAt - performance.now())])
       accessLog.close()
       return cut

@@ -89,8 +89,8 @@ export async function start(
       : await buildService(config, output, metrics)
     if (several === undefined) metrics.workers.set(1)
     operatorApi = service
-    const { address } = service
-    const fields = { address, adminAddress, workers: several, loadMs: source?.loadMs }
+    const { address, forwardAuthAddress } = service
+    const fields = { address, forwardAuthAddress, adminAddress, workers: several, loadMs: source?.loadMs }
     log.info({ version: VERSION, configHash: source?.hash, ...fields }, 'gateway started')
 
     async function apply(next: Config) {
@@ -130,6 +130,7 @@ export async function start(
     let closed: Promise<void> | undefined
     return {
       address,
+      forwardAuthAddress,
       adminAddress,
       /** Loads the configuration again; requests in flight end under the previous one. Never rejects. */
       reload: async (trigger: ReloadTrigger) => await reload?.(trigger),

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { parseAllDocuments } from 'yaml'
 import { loadConfig } from '../../src/config/load.ts'
+import { FORWARD_AUTH_PROXIES } from '../../src/downstream/forward-auth.ts'
 import { createHeaderPolicy } from '../../src/upstream/header-policy.ts'
 import { sluice } from '../commands/run.ts'
 
@@ -190,6 +191,29 @@ describe.runIf(existsSync(join(root, PROMETHEUS)))('config/prometheus/prometheus
     const names = Object.values(services).flatMap(({ networks }) => networks.metrics?.aliases ?? [])
     expect(configs[0].targets).toEqual(names.map((name) => `${name}:${gateway.admin.port}`))
   })
+})
+
+describe('deploy/forward-auth/', () => {
+  it.each(FORWARD_AUTH_PROXIES)(
+    'has a gateway for %s that serves its routes without upstreams',
+    async (from) => {
+      const { forwardAuth, warnings, upstreams, routes } = await load('deploy/forward-auth/sluice.yaml', {
+        PROXY: from,
+        JWKS: 'https://identity.example.com/oidc/certs',
+      })
+      expect(forwardAuth).toEqual({ host: '127.0.0.1', port: 8090, from })
+      expect([warnings, upstreams, routes.length]).toEqual([[], [], 2])
+    },
+  )
+
+  it.each(['nginx.conf', 'Caddyfile', 'sluice.lua', 'traefik.yaml', 'envoy.yaml'])(
+    '%s asks the listener of sluice.yaml',
+    (file) => {
+      const text = read(`deploy/forward-auth/${file}`)
+      if (file.endsWith('.yaml')) parsed(`deploy/forward-auth/${file}`)
+      expect(text).toMatch(/127\.0\.0\.1(?::|, port_value: )8090/)
+    },
+  )
 })
 
 describe('deploy/haproxy.cfg', () => {

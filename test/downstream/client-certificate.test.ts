@@ -36,7 +36,12 @@ describe('the certificate of a request', () => {
     for (const server of Object.values(servers)) {
       server.on('request', (request, response) => {
         const certificate = () => clientCertificate(request, trusted)
-        const sender = senderOf(request, trusted, { path: '/v3/transactions', proofs: [], certificate })
+        const sender = senderOf(request, trusted, {
+          method: request.method!,
+          path: '/v3/transactions',
+          proofs: [],
+          certificate,
+        })
         found.push({ ...sender, der: certificate() })
         response.end()
       })

@@ -95,6 +95,8 @@ ${settings.more ?? ''}
 export interface TestGateway {
   readonly port: number
   readonly adminPort: number
+  /** The port that a proxy asks; 0 without `forwardAuth`. */
+  readonly askPort: number
   readonly running: Running
   close(): Promise<void>
 }
@@ -110,6 +112,7 @@ export async function startGateway(settings: Settings, given?: string): Promise<
   return {
     port: Number(new URL(running.address).port),
     adminPort: Number(new URL(running.adminAddress).port),
+    askPort: Number(new URL(running.forwardAuthAddress ?? 'http://none:0').port),
     running,
     close: () => running.close(),
   }

@@ -131,11 +131,14 @@ function normalizeUrl(url: string): { readonly hostname: string; readonly href: 
   return path === undefined ? undefined : { hostname, href: origin + path }
 }
 
-/** Returns the sender of a request, with the requested URL as the socket shows it, or the `X-Forwarded-*` fields of a `trusted` peer. */
+/**
+ * Returns the sender of a request, with the requested URL as the socket shows it, or the `X-Forwarded-*` fields of a `trusted` peer;
+ * `asked` is the host that a proxy asks about.
+ */
 export function senderOf(
-  { headers, socket, method = '' }: IncomingMessage,
+  { headers, socket }: IncomingMessage,
   trusted: boolean,
-  rest: Pick<Sender, 'path' | 'proofs' | 'certificate'>,
+  { asked, ...rest }: Omit<Sender, 'scheme' | 'host'> & { readonly asked?: string | undefined },
 ): Sender {
   // The first value of a list is from the proxy next to the caller.
   const forwarded = (name: string): string => {
@@ -143,6 +146,6 @@ export function senderOf(
     return first?.trim().toLowerCase() ?? ''
   }
   const scheme = forwarded('x-forwarded-proto') || ('encrypted' in socket ? 'https' : 'http')
-  const host = forwarded('x-forwarded-host') || (headers.host ?? '')
-  return { ...rest, method, scheme, host }
+  const host = asked ?? (forwarded('x-forwarded-host') || (headers.host ?? ''))
+  return { ...rest, scheme, host }
 }

@@ -24,11 +24,15 @@ export function* crossCheck(settings: Settings): Generator<Issue> {
   for (const check of checks) yield* check(settings)
 }
 
-function* portConflicts({ listen, admin }: Settings): Generator<Issue> {
-  const isShared = [listen.host, admin.host].some((host) => host === '0.0.0.0' || host === '::')
-  if (listen.port !== admin.port || listen.port === 0 || !(isShared || listen.host === admin.host)) return
-  const path = admin.port === 9090 ? ['listen', 'port'] : ['admin', 'port']
-  yield { path, message: `is ${listen.port} for both "listen" and "admin"; give each its own port` }
+function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Issue> {
+  const listeners = Object.entries({ listen, ...(forwardAuth && { forwardAuth }), admin })
+  for (const [i, [name, { host, port }]] of listeners.entries())
+    for (const [other, { host: otherHost, port: otherPort }] of listeners.slice(i + 1)) {
+      const isShared = [host, otherHost].some((one) => one === '0.0.0.0' || one === '::')
+      if (port !== otherPort || port === 0 || !(isShared || host === otherHost)) continue
+      const path = [other === 'admin' && port === 9090 ? name : other, 'port']
+      yield { path, message: `is ${port} for both "${name}" and "${other}"; give each its own port` }
+    }
 }
 
 /** Yields duplicate clients, undefined issuers, and own limits that replace no limit per client. */
@@ -86,7 +90,11 @@ function* routeIssues(settings: Settings): Generator<Issue> {
   const [upstreams, limits] = [namesOf(settings.upstreams), namesOf(settings.limits)]
   const patterns = routes.map((route) => ({ ...route, hosts: listen.hosts }))
   for (const [i, route] of routes.entries()) {
-    const { match, upstream } = route
+    const { match, upstream, respond } = route
+    if (upstream === undefined && respond === undefined && settings.forwardAuth === undefined) {
+      const message = 'is missing; write the name of an upstream, or "respond: limits"'
+      yield { path: ['routes', i, 'upstream'], message, key: true }
+    }
     if (upstream !== undefined && !upstreams.includes(upstream))
       yield { path: ['routes', i, 'upstream'], message: undefinedName('upstream', upstream, upstreams) }
     for (const [j, name] of route.limits.entries())

@@ -1,3 +1,4 @@
+import { isLoopback } from '../../downstream/addresses.ts'
 import { countedBy, partOf } from '../../limit/parameters.ts'
 import { certificatesOf, endsSoon, invalidity, remaining } from '../certificates.ts'
 import type { Compiled } from '../schema.ts'
@@ -17,10 +18,15 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   for (const check of checks) yield* check(config, nowMs)
 }
 
-function* insecureSettings({ admin, listen, store }: Compiled): Generator<Issue> {
+function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
   if (!admin.onLoopback && admin.token === undefined) {
     const message = 'is reached from other machines, so /limits is refused here; set admin.token'
     yield { path: ['admin', 'host'], message }
+  }
+  if (forwardAuth !== undefined && !isLoopback(forwardAuth.host)) {
+    const message =
+      'is reached from other machines, and whoever reaches it is believed; let only the proxy reach it'
+    yield { path: ['forwardAuth', 'host'], message }
   }
   if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false) {
     const message = 'trusts any server that answers for Redis; write "ca" instead'

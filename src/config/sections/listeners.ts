@@ -1,6 +1,7 @@
 import { isLoopback } from '../../downstream/addresses.ts'
+import { FORWARD_AUTH_PROXIES } from '../../downstream/forward-auth.ts'
 import { bindHost, cidr, pemFile, servedHost } from './addresses.ts'
-import { bool, crossField, duration, int, list, port, section, size, stringThat } from './values.ts'
+import { bool, choice, crossField, duration, int, list, port, section, size, stringThat } from './values.ts'
 
 const tls = section({
   cert: pemFile.describe('The gateway’s certificate, followed by its intermediate certificates.'),
@@ -51,6 +52,16 @@ export const listen = section({
   .describe('The callers’ listener.')
 
 const isToken = (token: string): boolean => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(token)
+
+const forwardAuthFields = {
+  host: bindHost.default('127.0.0.1').describe('The address that the proxy asks.'),
+  port: port.prefault(8090).describe('The port that the proxy asks; 0 takes a free one.'),
+  from: choice(FORWARD_AUTH_PROXIES).describe('The proxy that asks, in its own fields.'),
+}
+
+export const forwardAuth = section(forwardAuthFields).describe(
+  'A listener that answers a proxy whether a request may pass. It believes whoever reaches it.',
+)
 
 export const admin = section({
   host: bindHost.default('127.0.0.1').describe('The address of the admin listener.'),

@@ -100,8 +100,6 @@ const ENDPOINTS = {
 function* routeConflicts(route: Fields): Generator<Issue> {
   const { match, upstream, respond, authenticate, scope, limits, maxBody, timeout } = route
   const conflict = (key: keyof Fields, message: string): Issue => ({ path: [key], message, key: true })
-  if (respond === undefined && upstream === undefined)
-    yield conflict('upstream', 'is missing; write the name of an upstream, or "respond: limits"')
   if (respond !== undefined) {
     const message = 'must be bearer, because callers may read only their own limits'
     const inapplicable = 'does not apply to "respond"; remove it'

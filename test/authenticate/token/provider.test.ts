@@ -97,7 +97,7 @@ beforeAll(async () => {
     const proofs = [request.headers['dpop'] ?? []].flat()
     const shown = () => (request.headers['x-test-certificate'] ? certificate.der : undefined)
     const answered = authenticate(authorization === undefined ? [] : [authorization], () =>
-      senderOf(request, false, { path, proofs, certificate: shown }),
+      senderOf(request, false, { method: request.method!, path, proofs, certificate: shown }),
     )
     void Promise.resolve(answered).then((answer) => {
       const refused = answer instanceof Refusal

@@ -1,0 +1,64 @@
+import type { IncomingMessage } from 'node:http'
+import type { Reply } from './reply.ts'
+
+const FORWARDED = { method: 'x-forwarded-method', host: 'x-forwarded-host', target: 'x-forwarded-uri' }
+/** The fields in which a proxy sends the method, the host and the target of a request; undefined if it asks with the request's own. */
+const FIELDS = {
+  traefik: FORWARDED,
+  caddy: FORWARDED,
+  nginx: { method: 'x-original-method', host: 'host', target: 'x-original-uri' },
+  envoy: undefined,
+  haproxy: FORWARDED,
+}
+const FORWARDED_FOR = 'x-forwarded-for'
+
+export type ForwardAuthProxy = keyof typeof FIELDS
+export const FORWARD_AUTH_PROXIES = Object.keys(FIELDS) as [ForwardAuthProxy, ...ForwardAuthProxy[]]
+
+/** The request that a proxy asks about; empty strings for what it did not send. */
+export interface Asked {
+  readonly proxy: ForwardAuthProxy
+  readonly method: string
+  readonly host: string
+  readonly target: string
+  /** Fields that the proxy should send, but did not. */
+  readonly missing: readonly string[]
+}
+
+/** Reads the request that `proxy` asks about from the fields that it sends. */
+export function readAsked(
+  proxy: ForwardAuthProxy,
+  { method = '', url = '', headers }: IncomingMessage,
+): Asked {
+  const fields = FIELDS[proxy]
+  const read = (field: string): string => String(headers[field] ?? '')
+  const needed = [...Object.values(fields ?? {}), FORWARDED_FOR]
+  return {
+    proxy,
+    method: fields ? read(fields.method) : method,
+    host: read(fields?.host ?? 'host'),
+    target: fields ? read(fields.target) : url,
+    missing: needed.filter((field) => read(field) === ''),
+  }
+}
+
+/** Returns the reply to a request that may pass (not for the caller). The client is percent-encoded, and empty if it is unknown. */
+export function passReply(
+  client: string | undefined,
+  requestId: string,
+  rateLimit: string | undefined,
+  idField: string,
+): Reply {
+  const encoded = (client ?? '').replaceAll(/[^!-$&-~]/gu, encodeURIComponent)
+  const headers = `${rateLimit ?? ''}\r\nCache-Control: no-store\r\nX-Sluice-Client: ${encoded}\r\n${idField}: ${requestId}`
+  return { status: 200, checked: [], headers, body: '' }
+}
+
+/** Adds the body of a refusal as a field, because nginx drops the body, unless it has characters that no field may hold. */
+export function withBodyField(reply: Reply): Reply {
+  const body = reply.body.replaceAll(
+    /[^ -~]/g,
+    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+  return { ...reply, headers: `${reply.headers}\r\nX-Sluice-Body: ${body}` }
+}

@@ -1,0 +1,92 @@
+import type { Server } from 'node:http'
+import type { Config } from '../config/schema.ts'
+import { normalizeAddress, type Peers } from '../downstream/addresses.ts'
+import { drain } from '../downstream/drain.ts'
+import type { Serve } from '../downstream/pipelining.ts'
+import { createListener, listen, type ListenerEvents, renewCertificate } from '../downstream/server.ts'
+import { atMostEvery, type Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
+
+/** The parts that a reload replaces. */
+interface Served {
+  readonly config: Config
+  readonly peers: Peers
+  readonly serve: Serve
+  /** Answers whether a request may pass; undefined without `forwardAuth`. */
+  readonly serveAsked: Serve | undefined
+}
+
+const DROPPED_LOG_MS = 60_000
+
+/** Creates the callers' listener, and the one that `forwardAuth` configures. */
+export function createListeners(current: () => Served, log: Log, metrics: Metrics) {
+  const { listen: bounds, forwardAuth } = current().config
+  let draining = false
+  const logDropped = atMostEvery(DROPPED_LOG_MS, (bound: string, ip: string) =>
+    log.warn({ bound: `listen.${bound}`, ip }, 'sockets dropped at the connection limit'),
+  )
+  const events: ListenerEvents = {
+    idField: () => current().config.headers.requestId,
+    unreadable(peer, status, error, requestId) {
+      metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
+      const ip = normalizeAddress(peer)
+      log.info({ requestId, ip, source: 'gateway', status, error }, 'malformed request')
+    },
+    insecure: (peer, error) =>
+      log.info({ ip: normalizeAddress(peer), source: 'gateway', error }, 'TLS handshake failed'),
+    exempt: (address) => current().peers.trusts(address),
+    dropped(bound, address) {
+      metrics.droppedSockets.inc({ bound })
+      logDropped(bound, normalizeAddress(address))
+    },
+  }
+  const closable =
+    (serve: () => Serve): Serve =>
+    (request, response, expectsContinue, done) => {
+      if (draining) response.shouldKeepAlive = false
+      serve()(request, response, expectsContinue, done)
+    }
+  const server = createListener(
+    closable(() => current().serve),
+    bounds,
+    events,
+    bounds.tls,
+  )
+  const asked = forwardAuth && {
+    ...forwardAuth,
+    server: createListener(
+      closable(() => current().serveAsked!),
+      bounds,
+      { ...events, exempt: () => true },
+    ),
+  }
+  metrics.maxSockets.set(bounds.maxConnections)
+
+  return {
+    server,
+    /** Opens the callers' port last. Resolves with the URLs; rejects with a message for the operator. */
+    async open() {
+      const forwardAuthAddress = asked && (await listen(asked.server, asked.host, asked.port, 'forwardAuth'))
+      const address = await listen(server, bounds.host, bounds.port, 'listen').catch((error: Error) => {
+        asked?.server.close()
+        throw error
+      })
+      return { address, forwardAuthAddress }
+    },
+    /** Uses the certificate of a new configuration, only if it has changed: a renewal ends the TLS sessions that callers could resume. */
+    renew({ listen: next }: Config): void {
+      if (next.tls === undefined || JSON.stringify(next.tls) === JSON.stringify(current().config.listen.tls))
+        return
+      renewCertificate(server, next.tls, next)
+      log.info('TLS certificate renewed')
+    },
+    draining: () => draining,
+    /** Ends new and idle connections, then all; returns the number of aborted requests. */
+    async drain(withinMs: number, idleMs: number): Promise<number> {
+      draining = true
+      const servers: Server[] = [server, ...(asked ? [asked.server] : [])]
+      const aborted = await Promise.all(servers.map((one) => drain(one, withinMs, idleMs)))
+      return aborted.reduce((sum, count) => sum + count, 0)
+    },
+  }
+}

@@ -1,0 +1,168 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { ASKING, startAsking } from '../helpers/asking-proxies.ts'
+import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { makeKey, signProof, thumbprintOf } from '../helpers/issuer.ts'
+import { mostInAWindow, type Observed, wronglyAdmitted, wronglyRefused } from '../helpers/judge.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+
+const CONNECTION = '1ffe1a3f-0b2f-4a3e-9d7a-6d3b8f6f1c11'
+const key = makeKey('ES256')
+
+describe.each(Object.keys(ASKING) as (keyof typeof ASKING)[])(
+  '%s that asks by deploy/forward-auth',
+  (from) => {
+    let data: TestUpstream
+    let gateway: TestGateway
+    let proxy: Awaited<ReturnType<typeof startAsking>>
+    const start = async (limit: number, window: string) => {
+      gateway = await startGateway({
+        data: 'http://unused.internal',
+        listen: ', hosts: [api.example.com, 127.0.0.1]',
+        limit,
+        window,
+        syncWindow: '1m',
+        routes: `routes:
+  - { match: "POST /v3/sync/:connection", authenticate: bearer, limits: [requests, sync] }
+  - { match: "GET /open/*", authenticate: none }
+  - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
+        more: `forwardAuth: { port: 0, from: ${from} }\nparameters: { connection: uuid }`,
+        limits: `limits:
+  requests: { per: [client], limit: ${limit}, window: ${window} }
+  sync: { per: [client, connection], limit: 1, window: 1m, refusal: { status: 429, headers: { X-Why: sync }, body: { größe: "zu \\"viel\\"" } } }`,
+      })
+      proxy = await startAsking(from, gateway.askPort, data.port)
+    }
+    beforeAll(async () => {
+      data = await startUpstream()
+      await start(5, '1m')
+    })
+    afterAll(async () => {
+      proxy?.close()
+      await gateway.close()
+      await data.close()
+    })
+    const reached = () => data.seen.length
+
+    it('forwards what may pass, with its body, the client and the limit', async () => {
+      const got = await call(proxy.port, {
+        method: 'POST',
+        path: '/v3/a%3Ab?x=1&y=//z',
+        token: await token('ann'),
+        headers: { 'X-Sluice-Client': 'mallory', 'X-RateLimit-Limit': '9' },
+        body: 'a body',
+      })
+      expect([got.status, got.body]).toEqual([200, '{"data":[]}'])
+      expect(got.headers).toMatchObject({ 'x-ratelimit-limit': '5', 'x-ratelimit-remaining': '4' })
+      expect(Date.parse(String(got.headers['x-ratelimit-reset']))).toBeGreaterThan(Date.now())
+      const { method, url, headers, body } = data.seen.at(-1)!
+      expect([method, url, body.toString()]).toEqual(['POST', '/v3/a%3Ab?x=1&y=//z', 'a body'])
+      expect(headers['x-sluice-client']).toBe('ann')
+    })
+
+    it('answers the refusal of the gateway, whose status, fields and body stay', async () => {
+      const sync = async () =>
+        call(proxy.port, {
+          method: 'POST',
+          path: `/v3/sync/${CONNECTION}`,
+          token: await token('bob'),
+          body: 'x',
+        })
+      expect((await sync()).status).toBe(200)
+      const before = reached()
+      const refused = await sync()
+      expect(refused.status).toBe(429)
+      expect(refused.json).toEqual({ größe: 'zu "viel"' })
+      expect(refused.headers).toMatchObject({
+        'content-type': 'application/json',
+        'x-ratelimit-limit': '1',
+        'x-ratelimit-remaining': '0',
+        'cache-control': 'no-store',
+      })
+      expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0)
+      expect(refused.headers['x-request-id']).toMatch(/./)
+      expect(reached()).toBe(before)
+    })
+
+    it.each([
+      ['no token', 401, { path: '/v3/a' }],
+      ['an unknown path', 404, { path: '/v4/a' }],
+      ['an ambiguous path', 400, { path: '/v3/a%2Fb' }],
+      ['another method', 405, { path: '/open/a', method: 'POST' }],
+    ])('answers %s with %i and the error of the gateway', async (_, status, request) => {
+      const before = reached()
+      const got = await call(proxy.port, request)
+      expect([got.status, got.headers['content-type']]).toEqual([status, 'application/problem+json'])
+      expect(got.json).toMatchObject({ status, correlationId: got.headers['x-request-id'] })
+      if (status === 401) expect(String(got.headers['www-authenticate'])).toContain('Bearer')
+      if (status === 405) expect(got.headers.allow).toBe('GET, HEAD')
+      expect(reached()).toBe(before)
+    })
+
+    it('forwards an open path without a client or a limit, and drops what the caller claims', async () => {
+      const headers = { 'X-Sluice-Client': 'mallory', 'X-Forwarded-Uri': '/v3/a', 'X-Original-URI': '/v3/a' }
+      const got = await call(proxy.port, { path: '/open/a', headers })
+      expect(got.status).toBe(200)
+      expect(got.headers).not.toHaveProperty('x-ratelimit-limit')
+      expect(data.seen.at(-1)!.headers['x-sluice-client'] ?? '').toBe('')
+      const forged = await call(proxy.port, {
+        path: '/v3/a',
+        headers: {
+          ...headers,
+          'X-Forwarded-Uri': '/open/a',
+          'X-Original-URI': '/open/a',
+          'X-Forwarded-Method': 'GET',
+          'X-Original-Method': 'GET',
+        },
+      })
+      expect(forged.status).toBe(401)
+    })
+
+    it('accepts a DPoP proof for the URL of the caller, once', async () => {
+      const bound = await token('carl', { cnf: { jkt: thumbprintOf(key) } })
+      const host = 'api.example.com'
+      const send = (proof: string) =>
+        call(proxy.port, {
+          path: '/v3/a',
+          headers: { Host: host, Authorization: `DPoP ${bound}`, DPoP: proof },
+        })
+      const sign = (url: string) => signProof({ key, token: bound, url })
+      const proof = sign(`http://${host}/v3/a`)
+      expect((await send(proof)).status).toBe(200)
+      expect((await send(proof)).status).toBe(401)
+      expect((await send(sign(`http://127.0.0.1:${gateway.askPort}/`))).status).toBe(401)
+    })
+
+    it('refuses while the gateway is down', async () => {
+      await gateway.close()
+      const before = reached()
+      const got = await call(proxy.port, { path: '/open/a' })
+      expect(got.status).toBeGreaterThanOrEqual(500)
+      expect(reached()).toBe(before)
+      proxy.close()
+      await start(5, '1m')
+    })
+
+    it('keeps the limit exactly in any window', async () => {
+      proxy.close()
+      await gateway.close()
+      await start(7, '500ms')
+      const bearer = await token('dora')
+      const calls: Observed[] = []
+      const until = performance.now() + 1500
+      while (performance.now() < until)
+        await Promise.all(
+          Array.from({ length: 1 + Math.floor(Math.random() * 6) }, async () => {
+            const id = crypto.randomUUID()
+            const sentAt = performance.now()
+            const got = await call(proxy.port, { path: `/v3/${id}`, token: bearer })
+            const seen = data.seen.find(({ url }) => url === `/v3/${id}`)
+            calls.push({ sentAt, answeredAt: seen?.at ?? performance.now(), admitted: got.status === 200 })
+          }),
+        )
+      expect(calls.filter(({ admitted }) => admitted).length).toBeGreaterThan(7)
+      expect(wronglyAdmitted(calls, 7, 500)).toEqual([])
+      expect(wronglyRefused(calls, 7, 500)).toEqual([])
+      expect(mostInAWindow(calls, 500)).toBeLessThanOrEqual(7)
+    })
+  },
+)

@@ -1,0 +1,197 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { FORWARD_AUTH_PROXIES, type ForwardAuthProxy } from '../../src/downstream/forward-auth.ts'
+import { call, type Got, ISSUER, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { makeCertificate } from '../helpers/self-signed.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+
+const HOST = 'api.example.com'
+let data: TestUpstream
+beforeAll(async () => void (data = await startUpstream()))
+afterAll(() => data.close())
+
+let gateway: TestGateway
+afterEach(() => gateway.close())
+
+const ROUTES = `routes:
+  - { match: "POST id.example.com/oidc/request", upstream: identity, authenticate: par }
+  - { match: "GET id.example.com/oidc/auth", upstream: identity, authenticate: authorization }
+  - { match: "id.example.com/*", upstream: identity, authenticate: none }
+  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }
+  - { match: "/both/*", upstream: data, authenticate: bearer, limits: [requests] }
+  - { match: "/open/*", authenticate: none, limits: [addresses] }
+  - { match: "/v3/*", authenticate: bearer, limits: [requests] }`
+const start = async (from: ForwardAuthProxy) =>
+  void (gateway = await startGateway({
+    data: data.url,
+    routes: ROUTES,
+    trustedProxies: '[10.0.0.0/8]',
+    limits: `limits:
+  requests: { per: [client], limit: 2, window: 1m }
+  addresses: { per: [ip], limit: 1, window: 1m }`,
+    more: `par: { issuer: "${ISSUER}" }\nforwardAuth: { port: 0, from: ${from} }`,
+  }))
+
+interface Question {
+  readonly method?: string
+  readonly path: string
+  readonly host?: string
+  readonly ip?: string
+  readonly token?: string
+  readonly headers?: Record<string, string>
+}
+
+/** The requests by which proxies ask, as their documentation and source say, besides the caller's own fields. */
+const EXCHANGES: Record<
+  ForwardAuthProxy,
+  (question: Required<Omit<Question, 'token'>>) => Parameters<typeof call>[1]
+> = {
+  // pkg/middlewares/auth/forward.go of Traefik: always GET, without a body.
+  traefik: ({ method, path, host, ip, headers }) => ({
+    path: '/',
+    headers: {
+      ...headers,
+      'X-Forwarded-Method': method,
+      'X-Forwarded-Proto': 'https',
+      'X-Forwarded-Host': host,
+      'X-Forwarded-Uri': path,
+      'X-Forwarded-For': ip,
+    },
+  }),
+  caddy: (question) => EXCHANGES.traefik(question),
+  haproxy: (question) => EXCHANGES.traefik(question),
+  nginx: ({ method, path, host, ip, headers }) => ({
+    path: '/',
+    headers: {
+      ...headers,
+      Host: host,
+      'X-Original-Method': method,
+      'X-Original-URI': path,
+      'X-Forwarded-For': ip,
+      'X-Forwarded-Proto': 'https',
+    },
+  }),
+  // The ext_authz filter of Envoy: the request's own method, host and path, and Content-Length: 0.
+  envoy: ({ method, path, host, ip, headers }) => ({
+    method,
+    path,
+    headers: {
+      ...headers,
+      Host: host,
+      'Content-Length': '0',
+      'X-Forwarded-For': ip,
+      'X-Forwarded-Proto': 'https',
+      'X-Envoy-Internal': 'true',
+    },
+  }),
+}
+
+function ask(from: ForwardAuthProxy, { token, headers = {}, ...question }: Question): Promise<Got> {
+  const authorization = token === undefined ? {} : { Authorization: `Bearer ${token}` }
+  const whole = {
+    method: 'GET',
+    host: HOST,
+    ip: '203.0.113.7',
+    ...question,
+    headers: { ...headers, ...authorization },
+  }
+  return call(gateway.askPort, EXCHANGES[from](whole))
+}
+
+describe.each(FORWARD_AUTH_PROXIES)('%s', (from) => {
+  it('gets 200 with the limit and the client, then the refusal', async () => {
+    await start(from)
+    const bearer = await token('ann')
+    const before = data.seen.length
+    const passed = await ask(from, { method: 'POST', path: '/v3/a?x=%2F', token: bearer })
+    expect([passed.status, passed.body]).toEqual([200, ''])
+    expect(passed.headers).toMatchObject({
+      'x-ratelimit-limit': '2',
+      'x-ratelimit-remaining': '1',
+      'x-sluice-client': 'ann',
+      'cache-control': 'no-store',
+      'content-length': '0',
+    })
+    // The gateway itself counts the calls that it forwards together with those.
+    expect(
+      (await call(gateway.port, { path: '/both/a', token: bearer })).headers['x-ratelimit-remaining'],
+    ).toBe('0')
+    const refused = await ask(from, { method: 'HEAD', path: '/v3/a', token: bearer })
+    expect([refused.status, refused.headers['x-ratelimit-remaining']]).toEqual([429, '0'])
+    expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0)
+    expect(data.seen.length).toBe(before + 1)
+  })
+
+  it('gets the refusals of the gateway', async () => {
+    await start(from)
+    const statusOf = async (question: Question) => (await ask(from, question)).status
+    expect(await statusOf({ path: '/v3/a' })).toBe(401)
+    expect(await statusOf({ path: '/v3/a', token: 'none' })).toBe(401)
+    expect(await statusOf({ path: '/v3/%2e%2e/open/a' })).toBe(400)
+    expect(await statusOf({ path: '/other' })).toBe(404)
+    expect(await statusOf({ path: '/open/a', host: 'two hosts' })).toBe(400)
+    expect(await statusOf({ path: '/v3/a', method: 'TRACE' })).toBe(405)
+  })
+
+  it('gets 404 for endpoints whose bodies and redirects the gateway checks, and for limits that it answers', async () => {
+    await start(from)
+    const statusOf = async (question: Question) => (await ask(from, question)).status
+    const host = 'id.example.com'
+    expect(await statusOf({ method: 'POST', host, path: '/oidc/request' })).toBe(404)
+    expect(await statusOf({ host, path: '/oidc/auth?client_id=a' })).toBe(404)
+    expect(await statusOf({ host, path: '/oidc/certs' })).toBe(200)
+    expect(await statusOf({ path: '/v3/rate-limits', token: await token('ann') })).toBe(404)
+  })
+
+  it('is believed on the address of the caller, behind other trusted proxies too', async () => {
+    await start(from)
+    const statusOf = async (ip: string) => (await ask(from, { path: '/open/a', ip })).status
+    expect(await statusOf('203.0.113.1')).toBe(200)
+    expect(await statusOf('203.0.113.1')).toBe(429)
+    expect(await statusOf('203.0.113.1, 203.0.113.2, 10.1.1.1')).toBe(200)
+    expect(await statusOf('203.0.113.2')).toBe(429)
+  })
+
+  it('gets the names of the fields that it must send', async () => {
+    await start(from)
+    const missing = await call(gateway.askPort, {
+      path: '/open/a',
+      headers: { 'X-Forwarded-Proto': 'https' },
+    })
+    const fields = {
+      nginx: 'x-original-method, x-original-uri, x-forwarded-for',
+      envoy: 'x-forwarded-for',
+    }[from as string]
+    expect(missing.status).toBe(400)
+    expect(missing.json.detail).toBe(
+      `The proxy that asks must send ${fields ?? 'x-forwarded-method, x-forwarded-host, x-forwarded-uri, x-forwarded-for'}.`,
+    )
+  })
+})
+
+it('a token bound to a certificate is accepted with the certificate that the proxy sends', async () => {
+  await start('caddy')
+  const { der, thumbprint } = makeCertificate()
+  const bound = await token('ann', { cnf: { 'x5t#S256': thumbprint } })
+  const headers = { 'Client-Cert': `:${der.toString('base64')}:` }
+  expect((await ask('caddy', { path: '/v3/a', token: bound, headers })).status).toBe(200)
+  expect((await ask('caddy', { path: '/v3/a', token: bound })).status).toBe(401)
+})
+
+it('an id of a client that a field cannot hold is percent-encoded, and unknown clients give an empty field', async () => {
+  await start('traefik')
+  const encoded = await ask('traefik', { path: '/v3/a', token: await token('größe 100%') })
+  expect(encoded.headers['x-sluice-client']).toBe('gr%C3%B6%C3%9Fe%20100%25')
+  expect((await ask('traefik', { path: '/open/a' })).headers['x-sluice-client']).toBe('')
+})
+
+it('nginx gets the body of a refusal in a field, too', async () => {
+  await start('nginx')
+  const refused = await ask('nginx', { path: '/v3/a' })
+  expect(refused.headers['x-sluice-body']).toBe(refused.body)
+})
+
+it('a route without an upstream is not served to callers', async () => {
+  await start('envoy')
+  expect((await call(gateway.port, { path: '/open/a' })).status).toBe(404)
+  expect((await call(gateway.port, { path: '/v3/a', token: await token('ann') })).status).toBe(404)
+})

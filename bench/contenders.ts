@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type Command, folder, freePort, nginx } from './environment.ts'
+import { both, type Command, folder, freePort, nginx } from './environment.ts'
 import { AUDIENCE, ISSUER, jwksFile, publicKeyFile, token, type Work } from './load.ts'
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url))
@@ -58,6 +58,8 @@ export interface GatewayOptions extends Options {
   /** Number of clients with their own limits. */
   readonly clients?: number
   readonly store?: 'memory'
+  /** The port that nginx asks whether a request may pass. */
+  readonly askPort?: number
   readonly flags?: readonly string[]
   /** The folder that holds `dist`. */
   readonly root?: string
@@ -76,6 +78,7 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
       listen: { host: '127.0.0.1', port },
       admin: { port: await freePort() },
       drainTimeout: '1s',
+      ...(options.askPort !== undefined && { forwardAuth: { port: options.askPort, from: 'nginx' } }),
       // An own prefix, so that contenders do not share limits.
       store: options.store ?? { redis: { url: `redis://127.0.0.1:${redis}` }, prefix: `sluice-${port}` },
       upstreams: { data: { url: `http://127.0.0.1:${upstream}` } },
@@ -141,6 +144,21 @@ export function nginxLua({ upstream, redis }: Backends, options: Options = {}): 
     }
   }`,
     )
+}
+
+/** nginx with deploy/forward-auth/nginx.conf, which asks Sluice on the same CPU. */
+export function nginxAsking(backends: Backends, options: GatewayOptions = {}): Start {
+  return async (port) => {
+    const askPort = await freePort()
+    const text = readFileSync(join(ROOT, 'deploy', 'forward-auth', 'nginx.conf'), 'utf8')
+      .replace('listen 8080', `listen 127.0.0.1:${port}`)
+      .replace('server 127.0.0.1:8090;', `server 127.0.0.1:${askPort}; keepalive_requests 1000000000;`)
+      .replace('data.internal:4000;', `127.0.0.1:${backends.upstream}; keepalive_requests 1000000000;`)
+      .replace(/access_log .*/, '')
+    const http = text.slice(text.indexOf('http {') + 'http {'.length, text.lastIndexOf('}'))
+    const sluice = await gateway(backends, { ...options, askPort })(await freePort())
+    return both(sluice, askPort, nginx(`ask-${port}`, '', http))
+  }
 }
 
 function luaModules(): readonly string[] {

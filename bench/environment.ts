@@ -115,6 +115,16 @@ http {
   }
 }
 
+/** Runs a command, and another once the first listens on `port`; they end together. */
+export function both(first: Command, port: number, second: Command): Command {
+  const [a, b] = [first, second].map(({ command, args }) =>
+    [command, ...args].map((word) => `'${word}'`).join(' '),
+  )
+  const listening = `until (: < /dev/tcp/127.0.0.1/${port}) 2>/dev/null; do sleep 0.1; done`
+  const script = `trap 'kill $(jobs -p); wait' TERM; ${a} & ${listening}; ${b} & wait`
+  return { command: 'bash', args: ['-c', script], env: { ...first.env, ...second.env } }
+}
+
 /** Starts the upstream: 1 KiB of JSON for any request, 64 kB and 1 MB under /64k and /1m. */
 export async function startUpstream(): Promise<number> {
   const port = await freePort()
@@ -150,8 +160,16 @@ export interface Usage {
   readonly rssMb: number
 }
 
-/** Processor time and resident memory of a process, from /proc. */
+/** Processor time and resident memory of a process and its children, from /proc. */
 export function usage(pid: number): Usage {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean)
+  return [usageAlone(pid), ...children.map((child) => usage(Number(child)))].reduce((sum, one) => ({
+    cpuS: sum.cpuS + one.cpuS,
+    rssMb: sum.rssMb + one.rssMb,
+  }))
+}
+
+function usageAlone(pid: number): Usage {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return {

@@ -1,6 +1,6 @@
 /** The rows of the tables, with their contenders. */
 import { spawnSync } from 'node:child_process'
-import { gateway, nginxLua, nodePeer } from './contenders.ts'
+import { gateway, nginxAsking, nginxLua, nodePeer } from './contenders.ts'
 import type { Contender, GatewayOptions, Options } from './contenders.ts'
 import { mintTokens, type Work } from './load.ts'
 import type { Bench } from './measure.ts'
@@ -100,6 +100,19 @@ export const ROWS: Readonly<Record<string, Row>> = {
   identity: {
     title: 'identity route, nothing asked',
     contenders: async (bench) => [bare(bench, {}), sluice(bench, {}, undefined, open)],
+  },
+  ask: {
+    title: 'tokens reused, nginx in front',
+    contenders: async (bench) => {
+      const work = await reused()
+      const proved = { work, authenticates: true, limit: 1000 }
+      return [
+        bare(bench, work),
+        sluice(bench, work),
+        { ...proved, name: 'nginx asks Sluice', start: nginxAsking(bench) },
+        { ...proved, name: 'nginx + Lua', start: nginxLua(bench) },
+      ]
+    },
   },
   node: {
     title: 'tokens reused, other versions of Node',
